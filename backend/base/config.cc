@@ -1,0 +1,269 @@
+#include "base/config.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <set>
+#include <sstream>
+
+#include "base/limits.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr const char* kPrefix = "SWITCHML_";
+
+// ---- numbers: the whole text must be one, nothing before or after it ----
+
+std::optional<long> parse_integer(const std::string& text, long low, long high) {
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
+  const long value = std::strtol(text.c_str(), nullptr, 10);
+  if (value < low || value > high) return std::nullopt;
+  return value;
+}
+
+std::optional<double> parse_real(const std::string& text, double low, double high) {
+  if (text.empty() || text.find_first_not_of("0123456789.eE+-") != std::string::npos) return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (end != text.c_str() + text.size() || !std::isfinite(value) || value < low || value > high) return std::nullopt;
+  return value;
+}
+
+std::optional<Duration> parse_duration(const std::string& text, double low, double high, Duration unit) {
+  const auto value = parse_real(text, low, high);
+  if (!value) return std::nullopt;
+  return Duration(static_cast<Duration::rep>(*value * static_cast<double>(unit.count())));
+}
+
+std::string format_real(double value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+// ---- one parser and one printer per setting; a parser leaves the configuration alone when it returns false ----
+
+bool assign(std::string* field, const std::string& text) {
+  *field = text;
+  return true;
+}
+
+template <typename T, typename U>
+bool assign(T* field, const std::optional<U>& value) {
+  if (!value) return false;
+  *field = static_cast<T>(*value);
+  return true;
+}
+
+bool parse_payload(const std::string& text, Config* config) {
+  if (text == "auto") return assign(&config->payload_bytes, std::optional<long>(0));
+  const auto value = parse_integer(text, static_cast<long>(kMinPayloadBytes), static_cast<long>(kMaxPayloadBytes));
+  if (!value || (*value != 256 && *value != 512 && *value % 1024 != 0)) return false;
+  return assign(&config->payload_bytes, value);
+}
+
+bool parse_slots(const std::string& text, Config* config) {
+  if (text == "auto") return assign(&config->slots, std::optional<long>(0));
+  return assign(&config->slots, parse_integer(text, kMinSlots, kMaxSlots));
+}
+
+bool parse_transport(const std::string& text, Config* config) {
+  return text == "udp" && assign(&config->transport, text);
+}
+
+bool parse_kernels(const std::string& text, Config* config) {
+  static const std::set<std::string> names = {"auto", "scalar", "avx2", "avx512", "neon"};
+  return names.count(text) != 0 && assign(&config->kernels, text);
+}
+
+constexpr const char* kLevelNames[] = {"debug", "info", "warning", "error", "off"};
+
+bool parse_log_level(const std::string& text, Config* config) {
+  for (int i = 0; i < 5; ++i) {
+    if (text == kLevelNames[i]) return assign(&config->log_level, std::optional<LogLevel>(static_cast<LogLevel>(i)));
+  }
+  return false;
+}
+
+struct Setting {
+  SettingInfo info;
+  bool (*parse)(const std::string& text, Config* config);
+  std::string (*print)(const Config& config);
+};
+
+const std::vector<Setting>& table() {
+  static const std::vector<Setting> rows = {
+      {{"switch", "ADDRESS:PORT, or empty", "", "the switch; empty: rank 0 of each group hosts one in a thread"},
+       [](const std::string& t, Config* c) { return assign(&c->switch_address, t); },
+       [](const Config& c) { return c.switch_address; }},
+      {{"transport", "udp", "udp", "how packets travel"}, parse_transport, [](const Config& c) { return c.transport; }},
+      {{"interface", "the name of a network interface, or empty", "",
+        "interface whose address an embedded switch announces; empty: the default route's"},
+       [](const std::string& t, Config* c) { return assign(&c->interface, t); },
+       [](const Config& c) { return c.interface; }},
+      {{"payload", "auto, 256, 512 or a multiple of 1024 up to 64512", "auto",
+        "bytes of payload per packet; auto: the largest that the path carries"},
+       parse_payload,
+       [](const Config& c) { return c.payload_bytes == 0 ? "auto" : std::to_string(c.payload_bytes); }},
+      {{"slots", "auto, or 4 to 4096", "auto", "slots of a job"},
+       parse_slots,
+       [](const Config& c) { return c.slots == 0 ? "auto" : std::to_string(c.slots); }},
+      {{"shards", "1 to 16", "1", "engine threads of a rank"},
+       [](const std::string& t, Config* c) { return assign(&c->shards, parse_integer(t, 1, kMaxShards)); },
+       [](const Config& c) { return std::to_string(c.shards); }},
+      {{"kernels", "auto, scalar, avx2, avx512 or neon", "auto", "instruction set of the quantizer"},
+       parse_kernels,
+       [](const Config& c) { return c.kernels; }},
+      {{"connect_timeout", "0.1 to 3600 (seconds)", "30", "time to find the switch and the other ranks"},
+       [](const std::string& t, Config* c) {
+         return assign(&c->connect_timeout, parse_duration(t, 0.1, 3600, seconds(1)));
+       },
+       [](const Config& c) { return format_real(to_seconds(c.connect_timeout)); }},
+      {{"rto_min", "0.1 to 60000 (milliseconds), not above rto_max", "5", "least retransmission timeout"},
+       [](const std::string& t, Config* c) {
+         return assign(&c->rto_min, parse_duration(t, 0.1, 60000, milliseconds(1)));
+       },
+       [](const Config& c) { return format_real(to_seconds(c.rto_min) * 1e3); }},
+      {{"rto_max", "0.1 to 60000 (milliseconds), not below rto_min", "200", "largest retransmission timeout"},
+       [](const std::string& t, Config* c) {
+         return assign(&c->rto_max, parse_duration(t, 0.1, 60000, milliseconds(1)));
+       },
+       [](const Config& c) { return format_real(to_seconds(c.rto_max) * 1e3); }},
+      {{"log_level", "debug, info, warning, error or off", "warning", "least severe messages that are logged"},
+       parse_log_level,
+       [](const Config& c) { return std::string(kLevelNames[static_cast<int>(c.log_level)]); }},
+      {{"faults",
+        "NAME=VALUE,... of seed (a whole number) and send_loss, receive_loss, duplicate, delay, corrupt (0 to 1), "
+        "or empty",
+        "", "faults injected into a rank's transports, for tests"},
+       [](const std::string& t, Config* c) { return parse_faults(t).has_value() && assign(&c->faults, t); },
+       [](const Config& c) { return c.faults; }},
+  };
+  return rows;
+}
+
+std::string variable_of(const Setting& setting) {
+  std::string name = kPrefix;
+  for (const char* p = setting.info.name; *p != '\0'; ++p) {
+    name += *p >= 'a' && *p <= 'z' ? static_cast<char>(*p - 'a' + 'A') : *p;
+  }
+  return name;
+}
+
+const Setting* find_setting(const std::string& written) {
+  for (const Setting& setting : table()) {
+    if (written == setting.info.name || written == variable_of(setting)) return &setting;
+  }
+  return nullptr;
+}
+
+Status bad_value(const std::string& written, const std::string& value, const std::string& allowed) {
+  return {Code::kInvalidArgument, written + "=\"" + value + "\" is not allowed: use " + allowed};
+}
+
+Status unknown_option(const std::string& written) {
+  std::string names;
+  for (const Setting& setting : table()) names += (names.empty() ? "" : ", ") + std::string(setting.info.name);
+  return {Code::kInvalidArgument, "there is no option \"" + written + "\": use one of " + names};
+}
+
+// What the user wrote for a setting: where, and which value.
+using Written = std::map<const Setting*, std::pair<std::string, std::string>>;
+
+Status apply(const Setting& setting, const std::string& name, const std::string& value, Config* config,
+             Written* written) {
+  if (!setting.parse(value, config)) return bad_value(name, value, setting.info.allowed);
+  (*written)[&setting] = {name, value};
+  return {};
+}
+
+Status check_relations(const Config& config, const Written& written) {
+  if (config.rto_min <= config.rto_max) return {};
+  // Blame what the user wrote; the other side may be a default.
+  const Setting* low = find_setting("rto_min");
+  const Setting* high = find_setting("rto_max");
+  const auto wrote_low = written.find(low);
+  if (wrote_low != written.end()) {
+    return bad_value(wrote_low->second.first, wrote_low->second.second,
+                     "at most rto_max, which is " + high->print(config) + " (milliseconds)");
+  }
+  const auto& wrote_high = written.at(high);
+  return bad_value(wrote_high.first, wrote_high.second,
+                   "at least rto_min, which is " + low->print(config) + " (milliseconds)");
+}
+
+}  // namespace
+
+std::optional<std::map<std::string, double>> parse_faults(const std::string& text) {
+  static const std::set<std::string> probabilities = {"send_loss", "receive_loss", "duplicate", "delay", "corrupt"};
+  std::map<std::string, double> faults;
+  std::istringstream items(text);
+  for (std::string item; std::getline(items, item, ',');) {
+    const size_t equals = item.find('=');
+    if (equals == std::string::npos) return std::nullopt;
+    const std::string name = item.substr(0, equals);
+    std::optional<double> value;
+    if (name == "seed") {
+      const auto seed = parse_integer(item.substr(equals + 1), 0, 1L << 53);  // what a double holds exactly
+      if (seed) value = static_cast<double>(*seed);
+    } else if (probabilities.count(name) != 0) {
+      value = parse_real(item.substr(equals + 1), 0.0, 1.0);
+    }
+    if (!value || !faults.emplace(name, *value).second) return std::nullopt;
+  }
+  if (!text.empty() && (faults.empty() || text.back() == ',')) return std::nullopt;
+  return faults;
+}
+
+const std::vector<SettingInfo>& settings() {
+  static const std::vector<SettingInfo> infos = [] {
+    std::vector<SettingInfo> out;
+    for (const Setting& setting : table()) out.push_back(setting.info);
+    return out;
+  }();
+  return infos;
+}
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+}
+
+Result<Config> load_config(const Environment& environment, const std::map<std::string, std::string>& options) {
+  Config config;
+  Written written;
+  for (const Setting& setting : table()) {
+    const std::string name = variable_of(setting);
+    const auto value = environment(name);
+    if (!value || value->empty()) continue;  // an empty variable is one that is not set, as in a shell script
+    if (Status status = apply(setting, name, *value, &config, &written); !status.ok()) return status;
+  }
+  std::map<const Setting*, std::string> seen;
+  for (const auto& [name, value] : options) {
+    const Setting* setting = find_setting(name);
+    if (setting == nullptr) return unknown_option(name);
+    if (!seen.emplace(setting, name).second) {
+      return bad_value(name, value, "only one of " + seen[setting] + " and " + name);
+    }
+    if (Status status = apply(*setting, name, value, &config, &written); !status.ok()) return status;
+  }
+  if (Status status = check_relations(config, written); !status.ok()) return status;
+  return config;
+}
+
+std::string describe(const Config& config) {
+  std::string text;
+  for (const Setting& setting : table()) {
+    const std::string value = setting.print(config);
+    text += (text.empty() ? "" : " ") + std::string(setting.info.name) + "=" + (value.empty() ? "none" : value);
+    if (value != setting.info.preset) text += " (" + variable_of(setting) + ")";
+  }
+  return text;
+}
+
+}  // namespace switchml

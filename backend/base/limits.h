@@ -1,0 +1,47 @@
+// Every bound of the system, in one place; each relation between bounds is asserted where it matters.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace switchml {
+
+// ---- who takes part ----
+/// Workers of one job. The worker field has 8 bits and 255 addresses all of them; non-finite values are counted in
+/// 10-bit fields (1,023), which is more.
+inline constexpr int kMaxWorkers = 128;
+inline constexpr uint8_t kAllWorkers = 0xff;
+static_assert(kMaxWorkers < kAllWorkers);
+/// Jobs of one switch: the job field has 8 bits, 0 is no job.
+inline constexpr int kMaxJobs = 255;
+/// Engine threads of one worker, each with its own socket and slot range.
+inline constexpr int kMaxShards = 16;
+
+// ---- payload ----
+inline constexpr size_t kWordBytes = 4;
+/// One pass of a Tofino pipe: 64 words.
+inline constexpr size_t kMinPayloadBytes = 256;
+/// Loopback carries 65,507 bytes of UDP; a multiple of 1 KiB below it, less the header.
+inline constexpr size_t kMaxPayloadBytes = 63 * 1024;
+/// Elements that share one exponent, where the payload holds as many (else the whole payload is one block).
+inline constexpr size_t kMaxBlockElements = 256;
+static_assert(kMaxPayloadBytes % (kMaxBlockElements * kWordBytes) == 0, "blocks must not straddle chunks");
+
+// ---- slots ----
+/// Slots of one job: two lanes need at least one each; a page of a Tofino holds 128.
+inline constexpr int kMinSlots = 4;
+inline constexpr int kMaxSlots = 4096;
+/// Sequence numbers: 0 is forbidden on the wire, see docs/protocol.md.
+inline constexpr uint32_t kFirstSeq = 1;
+
+// ---- exponents ----
+/// Blocks whose exponents travel together in one chunk of the call lane (1 MiB of fp32 at 256 elements a block).
+inline constexpr size_t kMaxGroupBlocks = 1024;
+/// Blocks that share one flag word saying "there is a NaN or Inf in here".
+inline constexpr size_t kBlocksPerFlag = 16;
+
+// ---- bursts ----
+/// Frames handed to or taken from a transport in one call.
+inline constexpr size_t kBurst = 32;
+
+}  // namespace switchml

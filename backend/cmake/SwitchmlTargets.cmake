@@ -1,0 +1,35 @@
+# One target per folder of backend/; warnings are errors in our own code.
+find_package(Threads REQUIRED)
+find_package(Python3 3.11 COMPONENTS Interpreter REQUIRED)
+
+add_library(switchml_flags INTERFACE)
+target_compile_options(switchml_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror)
+if(SWITCHML_SANITIZE)
+  target_compile_options(switchml_flags INTERFACE -fsanitize=${SWITCHML_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(switchml_flags INTERFACE -fsanitize=${SWITCHML_SANITIZE})
+endif()
+
+# switchml_add_library(NAME SOURCES... DEPENDS...): static library switchml_NAME, alias switchml::NAME.
+function(switchml_add_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(switchml_${name} STATIC ${ARG_SOURCES})
+  add_library(switchml::${name} ALIAS switchml_${name})
+  set_target_properties(switchml_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(switchml_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/backend>
+    $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+    $<INSTALL_INTERFACE:include/switchml>)
+  target_link_libraries(switchml_${name} PUBLIC ${ARG_DEPENDS} Threads::Threads
+    PRIVATE $<BUILD_INTERFACE:switchml_flags> ${ARG_PRIVATE_DEPENDS})
+  target_compile_features(switchml_${name} PUBLIC cxx_std_17)
+  set_property(GLOBAL APPEND PROPERTY SWITCHML_LIBRARIES switchml_${name})
+endfunction()
+
+# switchml_add_test(NAME SOURCES... DEPENDS...): a gtest executable registered with ctest.
+function(switchml_add_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest GTest::gtest_main switchml_flags)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120)
+endfunction()

@@ -1,0 +1,116 @@
+#include "wire/control.h"
+
+namespace switchml::wire {
+
+namespace {
+
+uint8_t* write_start(Request type, uint32_t request_id, uint8_t* out) {
+  Control control;
+  control.version = kVersion;
+  control.kind = static_cast<uint8_t>(Kind::kRequest);
+  control.type = static_cast<uint8_t>(type);
+  control.request_id = request_id;
+  write_control(control, out);
+  return out + kControlBytes;
+}
+
+size_t body_bytes_of(Request type) {
+  switch (type) {
+    case Request::kOpen: return kOpenReplyBytes;
+    case Request::kJoin: return kJoinReplyBytes;
+    case Request::kClose: return 0;
+    case Request::kProbe: return kProbeReplyBytes;
+  }
+  return 0;
+}
+
+bool known(uint8_t type) { return type >= 1 && type <= static_cast<uint8_t>(Request::kProbe); }
+bool known_status(uint16_t status) { return status <= static_cast<uint16_t>(ReplyStatus::kNotMember); }
+
+}  // namespace
+
+size_t build_open(const Open& open, uint32_t request_id, uint8_t* out) {
+  write_open(open, write_start(Request::kOpen, request_id, out));
+  return kControlBytes + kOpenBytes;
+}
+
+size_t build_join(const Membership& member, int shard, uint32_t request_id, uint8_t* out) {
+  Join join;
+  join.session_key = member.session_key;
+  join.epoch = member.epoch;
+  join.job = member.job;
+  join.worker = member.worker;
+  join.shard = static_cast<uint16_t>(shard);
+  write_join(join, write_start(Request::kJoin, request_id, out));
+  return kControlBytes + kJoinBytes;
+}
+
+size_t build_close(const Membership& member, uint32_t request_id, uint8_t* out) {
+  Close close;
+  close.session_key = member.session_key;
+  close.epoch = member.epoch;
+  close.job = member.job;
+  close.worker = member.worker;
+  write_close(close, write_start(Request::kClose, request_id, out));
+  return kControlBytes + kCloseBytes;
+}
+
+size_t build_probe(const Membership& member, uint16_t slot, uint32_t seq, uint32_t request_id, uint8_t* out) {
+  Probe probe;
+  probe.epoch = member.epoch;
+  probe.job = member.job;
+  probe.worker = member.worker;
+  probe.slot = slot;
+  probe.seq = seq;
+  write_probe(probe, write_start(Request::kProbe, request_id, out));
+  return kControlBytes + kProbeBytes;
+}
+
+ParseError parse_reply(const uint8_t* frame, size_t size, Reply* out) {
+  ControlPacket packet;
+  const ParseError error = parse_control(frame, size, Kind::kReply, &packet);
+  if (error != ParseError::kNone && error != ParseError::kOtherVersion) return error;
+  const Control& control = packet.control;
+  if (!known(control.type) || !known_status(control.status)) return ParseError::kKind;
+  Reply reply;
+  reply.type = static_cast<Request>(control.type);
+  reply.status = static_cast<ReplyStatus>(control.status);
+  reply.version = control.version;
+  reply.request_id = control.request_id;
+  if (error == ParseError::kOtherVersion && reply.status != ReplyStatus::kBadVersion) return error;
+  if (reply.status == ReplyStatus::kOk) {
+    if (packet.body_bytes != body_bytes_of(reply.type)) return ParseError::kLength;
+    if (reply.type == Request::kOpen) reply.open = read_open_reply(packet.body);
+    if (reply.type == Request::kJoin) reply.join = read_join_reply(packet.body);
+    if (reply.type == Request::kProbe) reply.probe = read_probe_reply(packet.body);
+  }
+  *out = reply;
+  return ParseError::kNone;
+}
+
+const char* to_string(ReplyStatus status) {
+  switch (status) {
+    case ReplyStatus::kOk: return "ok";
+    case ReplyStatus::kBadVersion: return "another protocol version";
+    case ReplyStatus::kBadRequest: return "bad request";
+    case ReplyStatus::kNoSlots: return "no slot memory left";
+    case ReplyStatus::kNoJobs: return "no job number left";
+    case ReplyStatus::kUnknownSession: return "unknown session";
+    case ReplyStatus::kTooManyWorkers: return "too many workers";
+    case ReplyStatus::kPayloadUnsupported: return "payload size not supported";
+    case ReplyStatus::kNotMember: return "not a member";
+  }
+  return "?";
+}
+
+const char* to_string(Request type) {
+  switch (type) {
+    case Request::kOpen: return "open";
+    case Request::kJoin: return "join";
+    case Request::kClose: return "close";
+    case Request::kProbe: return "probe";
+  }
+  return "?";
+}
+
+}  // namespace switchml::wire

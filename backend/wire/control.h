@@ -1,0 +1,51 @@
+// Builds the control requests that a member of a session sends, and views the replies. Used by the engine (lease,
+// probes) and by the session layer (open, join, close); the switch has its own reading of the same messages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "wire/packet.h"
+
+namespace switchml::wire {
+
+/// Who speaks: a worker of a session, and what proves it.
+struct Membership {
+  uint8_t job = 0;
+  uint32_t epoch = 0;
+  uint64_t session_key = 0;
+  uint8_t worker = 0;
+};
+
+/// Room for any control request or reply.
+inline constexpr size_t kMaxControlBytes = 64;
+static_assert(kControlBytes + kProbeReplyBytes <= kMaxControlBytes);
+
+// Each writes one request to `out` (at least kMaxControlBytes) and returns its size. The reply echoes `request_id`.
+size_t build_open(const Open& open, uint32_t request_id, uint8_t* out);
+size_t build_join(const Membership& member, int shard, uint32_t request_id, uint8_t* out);
+size_t build_close(const Membership& member, uint32_t request_id, uint8_t* out);
+size_t build_probe(const Membership& member, uint16_t slot, uint32_t seq, uint32_t request_id, uint8_t* out);
+
+/// A reply: `body` is the field that belongs to `type`, set only where the status is kOk (others carry no body).
+struct Reply {
+  Request type = Request::kOpen;
+  ReplyStatus status = ReplyStatus::kOk;
+  uint8_t version = kVersion;  // of the switch that answered
+  uint32_t request_id = 0;
+  OpenReply open;
+  JoinReply join;
+  ProbeReply probe;
+};
+
+/// Checks kind, type, status and length. A reply of another version is kNone too if its status is kBadVersion: it says
+/// which version the switch speaks, and nothing else. `out` is set on kNone only.
+ParseError parse_reply(const uint8_t* frame, size_t size, Reply* out);
+
+/// "unknown session", for messages.
+const char* to_string(ReplyStatus status);
+/// "open", "join", ...
+const char* to_string(Request type);
+
+}  // namespace switchml::wire

@@ -1,0 +1,44 @@
+#include "wire/packet.h"
+
+namespace switchml::wire {
+
+const char* to_string(ParseError error) {
+  switch (error) {
+    case ParseError::kNone: return "none";
+    case ParseError::kShort: return "short";
+    case ParseError::kOtherVersion: return "version";
+    case ParseError::kKind: return "kind";
+    case ParseError::kLength: return "length";
+    case ParseError::kOperation: return "operation";
+    case ParseError::kSeq: return "seq";
+  }
+  return "?";
+}
+
+ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPacket* out) {
+  if (size < kHeaderBytes) return ParseError::kShort;
+  if (version_of(frame) != kVersion) return ParseError::kOtherVersion;
+  if (kind_of(frame) != static_cast<uint8_t>(expected)) return ParseError::kKind;
+  const size_t payload = size - kHeaderBytes;
+  if (payload % kWordBytes != 0 || payload > kMaxPayloadBytes) return ParseError::kLength;
+  const Header header = read_header(frame);
+  const uint8_t operation = header.flags & kOperationMask;
+  if (operation > static_cast<uint8_t>(Operation::kMax)) return ParseError::kOperation;
+  if (header.seq == 0) return ParseError::kSeq;
+  out->header = header;
+  out->operation = static_cast<Operation>(operation);
+  out->payload = frame + kHeaderBytes;
+  out->words = payload / kWordBytes;
+  return ParseError::kNone;
+}
+
+ParseError parse_control(const uint8_t* frame, size_t size, Kind expected, ControlPacket* out) {
+  if (size < kControlBytes) return ParseError::kShort;
+  if (kind_of(frame) != static_cast<uint8_t>(expected)) return ParseError::kKind;
+  out->control = read_control(frame);  // the fixed part is the same in every version, so that a mismatch can be told
+  out->body = frame + kControlBytes;
+  out->body_bytes = size - kControlBytes;
+  return version_of(frame) == kVersion ? ParseError::kNone : ParseError::kOtherVersion;
+}
+
+}  // namespace switchml::wire

@@ -1,0 +1,55 @@
+// Checked parse and write of the packets of docs/protocol.md. The only way from bytes to fields for engine and switch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/limits.h"
+#include "wire/layout.h"
+
+namespace switchml::wire {
+
+static_assert(kHeaderBytes == 20 && kControlBytes == 8);
+static_assert(kMaxPayloadBytes + kHeaderBytes <= 65507, "one UDP datagram over loopback");
+
+/// Why a frame is not a well-formed packet of this protocol.
+enum class ParseError {
+  kNone,
+  kShort,         // shorter than the header that its kind needs
+  kOtherVersion,  // another protocol version
+  kKind,          // a kind that does not exist or is not expected here
+  kLength,        // payload not a multiple of 4 bytes
+  kOperation,     // an operation that does not exist
+  kSeq,           // sequence number 0
+};
+const char* to_string(ParseError error);
+
+/// A contribution or a result, viewed in place.
+struct DataPacket {
+  Header header;
+  Operation operation = Operation::kSum;
+  const uint8_t* payload = nullptr;  // words in network byte order, inside the frame
+  size_t words = 0;
+};
+
+/// The kind nibble of a frame of at least one byte, and its version.
+inline uint8_t kind_of(const uint8_t* frame) { return frame[0] & 0x0f; }
+inline uint8_t version_of(const uint8_t* frame) { return static_cast<uint8_t>(frame[0] >> 4); }
+
+/// Checks version, kind, length, operation and seq of a contribution or result. `out` is set on kNone only.
+ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPacket* out);
+
+/// A control request or reply: its fixed part, and the body that follows.
+struct ControlPacket {
+  Control control;
+  const uint8_t* body = nullptr;
+  size_t body_bytes = 0;
+};
+ParseError parse_control(const uint8_t* frame, size_t size, Kind expected, ControlPacket* out);
+
+/// The sequence number after `seq`: +1, and from 0xffffffff to 2 (0 is forbidden, parity is kept).
+inline uint32_t next_seq(uint32_t seq) { return seq == 0xffffffffU ? 2U : seq + 1U; }
+/// Serial comparison: a is newer than b.
+inline bool newer_seq(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }
+
+}  // namespace switchml::wire
