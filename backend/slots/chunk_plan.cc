@@ -1,0 +1,88 @@
+#include "slots/chunk_plan.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/limits.h"
+
+namespace switchml {
+
+namespace {
+
+size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
+
+constexpr size_t kInt64WordsPerElement = 3;
+
+size_t words_per_element_of(ElementType type) { return type == ElementType::kInt64 ? kInt64WordsPerElement : 1; }
+
+}  // namespace
+
+size_t elements_per_chunk(ElementType type, size_t payload_bytes) {
+  return payload_bytes / kWordBytes / words_per_element_of(type);
+}
+
+size_t ChunkPlan::block_elements_for(size_t payload_bytes) {
+  return std::min(payload_bytes / kWordBytes, kMaxBlockElements);
+}
+
+size_t ChunkPlan::max_group_blocks(size_t payload_bytes) {
+  const size_t words = payload_bytes / kWordBytes;
+  // blocks + ceil(blocks / kBlocksPerFlag) words must fit one payload.
+  const size_t fitting = words * kBlocksPerFlag / (kBlocksPerFlag + 1);
+  const size_t blocks_per_chunk = words / block_elements_for(payload_bytes);
+  return std::max<size_t>(1, std::min(fitting, kMaxGroupBlocks) / blocks_per_chunk) * blocks_per_chunk;
+}
+
+size_t ChunkPlan::max_group_elements(size_t payload_bytes) {
+  return max_group_blocks(payload_bytes) * block_elements_for(payload_bytes);
+}
+
+ChunkPlan::ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes)
+    : with_exponents_(with_exponents),
+      part_(part),
+      block_elements_(block_elements_for(payload_bytes)),
+      words_per_element_(words_per_element_of(type)),
+      elements_per_chunk_(switchml::elements_per_chunk(type, payload_bytes)),
+      group_elements_(with_exponents ? max_group_elements(payload_bytes) : std::max<size_t>(part.count, 1)),
+      groups_(std::max<size_t>(1, divide_up(part.count, group_elements_))) {
+  SWITCHML_ASSERT(payload_bytes >= kMinPayloadBytes && payload_bytes <= kMaxPayloadBytes);
+  SWITCHML_ASSERT(elements_per_chunk_ % block_elements_ == 0 || !with_exponents);
+}
+
+ElementRange ChunkPlan::group(size_t g) const {
+  const size_t begin = g * group_elements_;
+  return {part_.begin + begin, std::min(group_elements_, part_.count - std::min(begin, part_.count))};
+}
+
+size_t ChunkPlan::blocks_of_group(size_t g) const { return divide_up(group(g).count, block_elements_); }
+
+size_t ChunkPlan::flags_of_group(size_t g) const { return divide_up(blocks_of_group(g), kBlocksPerFlag); }
+
+size_t ChunkPlan::call_words(size_t g) const {
+  return with_exponents_ ? blocks_of_group(g) + flags_of_group(g) : 0;
+}
+
+size_t ChunkPlan::chunks_of_group(size_t g) const { return divide_up(group(g).count, elements_per_chunk_); }
+
+ElementRange ChunkPlan::chunk(size_t g, size_t c) const {
+  const ElementRange range = group(g);
+  const size_t begin = c * elements_per_chunk_;
+  SWITCHML_ASSERT(begin < range.count);
+  return {range.begin + begin, std::min(elements_per_chunk_, range.count - begin)};
+}
+
+size_t ChunkPlan::total_chunks() const {
+  // Group sizes are whole chunks, so no chunk straddles a group.
+  return groups_ + divide_up(part_.count, elements_per_chunk_);
+}
+
+ElementRange shard_part(size_t count, size_t elements_per_chunk, int shard, int shards) {
+  const size_t chunks = divide_up(count, elements_per_chunk);
+  const size_t n = static_cast<size_t>(shards);
+  const size_t s = static_cast<size_t>(shard);
+  const size_t begin = std::min(count, chunks * s / n * elements_per_chunk);
+  const size_t end = std::min(count, chunks * (s + 1) / n * elements_per_chunk);
+  return {begin, end - begin};
+}
+
+}  // namespace switchml

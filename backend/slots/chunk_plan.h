@@ -1,0 +1,69 @@
+// From a tensor to chunks and back: pure arithmetic. A chunk is what one packet carries. Block and chunk boundaries are a function
+// of the element type, the count and the session's payload alone, never of timing or path, so that every rank, run and data
+// plane quantizes the same blocks.
+//
+// Sums of floats go in groups. A group is up to kMaxGroupBlocks blocks; the exponents of all its blocks travel in one chunk of the
+// call lane, ahead of its data:
+//   words [0, blocks):              the largest biased exponent of each block (operation MAX)
+//   words [blocks, blocks + flags): 1 where one of kBlocksPerFlag blocks in a row holds a NaN or an infinity
+// Everything else has one group that covers the whole tensor, and a call chunk without words.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/element_type.h"
+
+namespace switchml {
+
+/// Elements [begin, begin + count) of a collective.
+struct ElementRange {
+  size_t begin = 0;
+  size_t count = 0;
+};
+
+class ChunkPlan {
+ public:
+  /// `payload_bytes` as granted; `with_exponents`: a sum of floats. `part` is this shard's range of the tensor.
+  ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes);
+
+  /// Chunks that are sent in the call lane: one per group, at least one.
+  size_t groups() const { return groups_; }
+  bool with_exponents() const { return with_exponents_; }
+  size_t block_elements() const { return block_elements_; }
+  size_t elements_per_chunk() const { return elements_per_chunk_; }
+  size_t words_per_element() const { return words_per_element_; }
+
+  ElementRange group(size_t g) const;
+  size_t blocks_of_group(size_t g) const;
+  size_t flags_of_group(size_t g) const;
+  /// Words of group g's call chunk: blocks + flags, or 0.
+  size_t call_words(size_t g) const;
+
+  size_t chunks_of_group(size_t g) const;
+  /// Chunk c of group g, 0 <= c < chunks_of_group(g).
+  ElementRange chunk(size_t g, size_t c) const;
+  size_t total_chunks() const;
+
+  /// Largest number of blocks and elements a group of any plan with this payload has: for buffers.
+  static size_t max_group_blocks(size_t payload_bytes);
+  static size_t max_group_elements(size_t payload_bytes);
+  static size_t block_elements_for(size_t payload_bytes);
+
+ private:
+  bool with_exponents_;
+  ElementRange part_;
+  size_t block_elements_;
+  size_t words_per_element_;
+  size_t elements_per_chunk_;
+  size_t group_elements_;
+  size_t groups_;
+};
+
+/// Shard `shard` of `shards` takes this part of a tensor of `count` elements: whole chunks, spread evenly.
+ElementRange shard_part(size_t count, size_t elements_per_chunk, int shard, int shards);
+
+/// Elements that one chunk carries.
+size_t elements_per_chunk(ElementType type, size_t payload_bytes);
+
+}  // namespace switchml

@@ -1,0 +1,67 @@
+// A lane: a range of a session's slots through which chunks stream in order. Pure state machine: no I/O, no clock.
+//
+// The retransmission rules and the sequence-space argument. Chunks of a lane are numbered 0, 1, 2, ... over the whole life of
+// the session; chunk c lives in slot c mod S and carries the slot's sequence number, which goes up by one with each use (0 is
+// skipped) and never restarts. All ranks open the same chunks in the same order, so they agree on (slot, seq) without talking.
+// A slot is open from the moment its contribution is sent until its result is accepted; it is the acceptance that allows the
+// slot's next use (self-clocking). The low bit of seq selects one of two versions in the switch: use k+2 overwrites use k.
+// That is safe because a rank opens k+2 only after the result of k+1, which holds everybody's contribution to k+1, and
+// everybody sent that only after accepting the result of k. So nobody can still need k, and no rank is ever more than one use ahead
+// of another on a slot. A result is accepted only while its slot is open and only with exactly the seq that the slot awaits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace switchml {
+
+class SlotPool {
+ public:
+  enum class Verdict {
+    kAccepted,   // the awaited result; the slot is free again
+    kDuplicate,  // of the use that completed last
+    kStale,      // any other sequence number
+    kForeign,    // a slot outside this lane
+  };
+
+  struct Opened {
+    int index;      // 0..size-1, within the lane
+    uint16_t slot;  // on the wire
+    uint32_t seq;   // on the wire
+  };
+
+  /// Slots [first, first + size) of the session. size >= 1.
+  SlotPool(int first, int size);
+
+  /// Whether the next chunk in order can be sent: its slot's previous result has been accepted.
+  bool can_open() const { return !uses_[static_cast<size_t>(next_)].open; }
+  /// Opens the next chunk. Precondition: can_open().
+  Opened open();
+
+  /// What a result is. `accept` closes the slot; `judge` only tells.
+  Verdict judge(uint16_t slot, uint32_t seq) const;
+  Verdict accept(uint16_t slot, uint32_t seq);
+
+  /// The open slot whose chunk comes first in the stream, or -1.
+  int oldest_open() const;
+
+  bool contains(uint16_t slot) const { return slot >= first_ && slot < first_ + size_; }
+  int index_of(uint16_t slot) const { return slot - first_; }
+  int size() const { return size_; }
+  int in_flight() const { return in_flight_; }
+  bool is_open(int index) const { return uses_[static_cast<size_t>(index)].open; }
+
+ private:
+  struct Use {
+    uint32_t seq = 0;  // of the use that is open, or was last; 0: never used
+    bool open = false;
+  };
+  int first_;
+  int size_;
+  int next_ = 0;  // index of the next chunk's slot
+  int in_flight_ = 0;
+  std::vector<Use> uses_;
+};
+
+}  // namespace switchml

@@ -1,0 +1,106 @@
+#include "slots/chunk_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/limits.h"
+
+namespace switchml {
+namespace {
+
+const std::vector<size_t> kPayloads = {256, 512, 1024, 2048, 8192, 32768, 63 * 1024};
+
+std::vector<size_t> counts(size_t payload) {
+  const size_t words = payload / 4;
+  const size_t group = ChunkPlan::max_group_elements(payload);
+  return {0, 1, 63, 64, 65, 255, 256, 257, words - 1, words, words + 1, group - 1, group, group + 1, 5 * group + 77};
+}
+
+// Every element is in exactly one chunk, in order; no chunk is larger than a payload; chunks stay inside their group.
+TEST(ChunkPlan, ChunksPartitionTheTensor) {
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kInt64, ElementType::kInt8}) {
+    for (const size_t payload : kPayloads) {
+      for (const size_t count : counts(payload)) {
+        const ChunkPlan plan(type, type == ElementType::kFloat32, {1000, count}, payload);
+        size_t next = 1000;
+        size_t chunks = plan.groups();
+        for (size_t g = 0; g < plan.groups(); ++g) {
+          ASSERT_EQ(plan.group(g).begin, next);
+          for (size_t c = 0; c < plan.chunks_of_group(g); ++c, ++chunks) {
+            const ElementRange range = plan.chunk(g, c);
+            ASSERT_EQ(range.begin, next);
+            ASSERT_GT(range.count, 0U);
+            ASSERT_LE(range.count * plan.words_per_element() * 4, payload);
+            next += range.count;
+          }
+          ASSERT_EQ(next, plan.group(g).begin + plan.group(g).count);
+        }
+        ASSERT_EQ(next, 1000 + count) << payload;
+        ASSERT_EQ(chunks, plan.total_chunks());
+      }
+    }
+  }
+}
+
+TEST(ChunkPlan, ExponentsOfAGroupFitOnePayload) {
+  for (const size_t payload : kPayloads) {
+    for (const size_t count : counts(payload)) {
+      const ChunkPlan plan(ElementType::kFloat32, true, {0, count}, payload);
+      for (size_t g = 0; g < plan.groups(); ++g) {
+        ASSERT_LE(plan.call_words(g) * 4, payload);
+        ASSERT_LE(plan.blocks_of_group(g), ChunkPlan::max_group_blocks(payload));
+        ASSERT_GE(plan.flags_of_group(g) * kBlocksPerFlag, plan.blocks_of_group(g));
+      }
+    }
+    ASSERT_LE(ChunkPlan::max_group_blocks(payload), kMaxGroupBlocks);
+  }
+}
+
+// Blocks never straddle chunks, and from 1 KiB of payload on they are the same whatever the payload: so are the bits.
+TEST(ChunkPlan, BlocksDependOnTheTensorAlone) {
+  for (const size_t payload : kPayloads) {
+    const ChunkPlan plan(ElementType::kFloat32, true, {0, 1 << 20}, payload);
+    EXPECT_EQ(plan.elements_per_chunk() % plan.block_elements(), 0U);
+    EXPECT_EQ(plan.block_elements(), payload >= 1024 ? 256U : payload / 4);
+    EXPECT_EQ(ChunkPlan::max_group_elements(payload) % plan.elements_per_chunk(), 0U);
+  }
+}
+
+TEST(ChunkPlan, WithoutExponentsThereIsOneEmptyCallChunk) {
+  const ChunkPlan plan(ElementType::kInt32, false, {0, 1000000}, 1024);
+  EXPECT_EQ(plan.groups(), 1U);
+  EXPECT_EQ(plan.call_words(0), 0U);
+  EXPECT_EQ(plan.chunks_of_group(0), (1000000U + 255) / 256);
+}
+
+TEST(ChunkPlan, AnEmptyTensorStillAnnouncesItself) {
+  const ChunkPlan plan(ElementType::kFloat32, false, {0, 0}, 1024);
+  EXPECT_EQ(plan.groups(), 1U);
+  EXPECT_EQ(plan.chunks_of_group(0), 0U);
+}
+
+TEST(ChunkPlan, IndicesBeyond32BitsAreExact) {
+  const size_t count = (size_t{1} << 33) + 5;
+  const ChunkPlan plan(ElementType::kInt8, false, {0, count}, 1024);
+  const size_t last = plan.chunks_of_group(0) - 1;
+  EXPECT_EQ(plan.chunk(0, last).begin + plan.chunk(0, last).count, count);
+}
+
+TEST(ShardPart, ShardsPartitionTheTensorAtChunkBoundaries) {
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{256}, size_t{257}, size_t{10000}, (size_t{1} << 33) + 3}) {
+    for (int shards = 1; shards <= kMaxShards; ++shards) {
+      size_t next = 0;
+      for (int s = 0; s < shards; ++s) {
+        const ElementRange part = shard_part(count, 256, s, shards);
+        ASSERT_EQ(part.begin, next);
+        ASSERT_TRUE(part.begin % 256 == 0 || part.count == 0);
+        next += part.count;
+      }
+      ASSERT_EQ(next, count);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace switchml
