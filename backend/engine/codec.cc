@@ -1,0 +1,186 @@
+#include "engine/codec.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.h"
+#include "base/limits.h"
+
+namespace switchml {
+
+namespace {
+
+size_t row(ElementType type) { return static_cast<size_t>(quant::float_row(type)); }
+size_t int_row(ElementType type) { return static_cast<size_t>(quant::integer_row(type)); }
+
+void put_word(uint8_t* words, size_t i, uint32_t value) { wire::detail::store<uint32_t>(words + i * kWordBytes, value); }
+uint32_t get_word(const uint8_t* words, size_t i) { return wire::detail::load<uint32_t>(words + i * kWordBytes); }
+
+// Counts are 10 bits each: NaN, +Inf, -Inf (quant/kernels.h).
+Special special_of(uint32_t counts) {
+  const bool nan = (counts & 0x3ffU) != 0;
+  const bool positive = ((counts >> 10) & 0x3ffU) != 0;
+  const bool negative = ((counts >> 20) & 0x3ffU) != 0;
+  if (nan || (positive && negative)) return Special::kNan;
+  if (positive) return Special::kPosInf;
+  return negative ? Special::kNegInf : Special::kNone;
+}
+
+template <typename Bits>
+void patch(uint8_t* out, const uint8_t* specials, size_t n, Bits nan, Bits inf, Bits sign) {
+  for (size_t i = 0; i < n; ++i) {
+    const auto special = static_cast<Special>(specials[i]);
+    if (special == Special::kNone) continue;
+    const Bits bits = special == Special::kNan ? nan : static_cast<Bits>(special == Special::kPosInf ? inf : inf | sign);
+    std::memcpy(out + i * sizeof(Bits), &bits, sizeof(Bits));
+  }
+}
+
+}  // namespace
+
+Codec::Codec(const Collective& collective, const ChunkPlan& plan, int workers)
+    : collective_(collective), plan_(plan), kernels_(quant::kernels()), bits_(quant::magnitude_bits(workers)) {}
+
+wire::Operation Codec::operation(Stage stage) const {
+  if (stage == Stage::kCall) return wire::Operation::kMax;
+  const bool compares = collective_.op == ReduceOp::kMin || collective_.op == ReduceOp::kMax;
+  return compares ? wire::Operation::kMax : wire::Operation::kSum;
+}
+
+const uint8_t* Codec::source(size_t element) const {
+  return static_cast<const uint8_t*>(collective_.input) + element * element_bytes(collective_.type);
+}
+
+uint8_t* Codec::target(size_t element) const {
+  return static_cast<uint8_t*>(collective_.output) +
+         (element - collective_.output_begin) * element_bytes(collective_.type);
+}
+
+size_t Codec::encode_call(size_t g, uint8_t* words) const {
+  const size_t total = plan_.call_words(g);
+  if (total == 0) return 0;
+  const ElementRange range = plan_.group(g);
+  const size_t blocks = plan_.blocks_of_group(g);
+  std::memset(words + blocks * kWordBytes, 0, (total - blocks) * kWordBytes);
+  for (size_t b = 0; b < blocks; ++b) {
+    const size_t begin = b * plan_.block_elements();
+    const size_t n = std::min(plan_.block_elements(), range.count - begin);
+    const quant::BlockRange found = kernels_.range[row(collective_.type)](source(range.begin + begin), n);
+    put_word(words, b, found.max_exponent);
+    if (found.has_nonfinite) put_word(words, blocks + b / kBlocksPerFlag, 1);
+  }
+  return total;
+}
+
+bool Codec::decode_call(const uint8_t* words, size_t n, GroupBuffer* group) const {
+  const size_t blocks = plan_.blocks_of_group(group->group);
+  SWITCHML_ASSERT(n == plan_.call_words(group->group));
+  for (size_t b = 0; b < blocks; ++b) {
+    const uint32_t exponent = get_word(words, b);
+    if (exponent > 254) return false;
+    group->exponents[b] = static_cast<uint8_t>(exponent);
+  }
+  for (size_t f = blocks; f < n; ++f) {
+    if (get_word(words, f) > 1) return false;
+    group->has_specials |= get_word(words, f) != 0;
+  }
+  group->ready = true;
+  return true;
+}
+
+void Codec::encode_sum_of_floats(ElementRange range, const GroupBuffer& group, uint8_t* words) const {
+  const size_t block = plan_.block_elements();
+  const auto quantize = kernels_.quantize[row(collective_.type)];
+  for (size_t done = 0; done < range.count; done += block) {
+    const size_t n = std::min(block, range.count - done);
+    const uint8_t exponent = group.exponents[(range.begin + done - group.range.begin) / block];
+    quantize(source(range.begin + done), words + done * kWordBytes, n, quant::quantize_scale(exponent, bits_));
+  }
+}
+
+size_t Codec::encode_data(ElementRange range, const GroupBuffer* group, uint8_t* words) const {
+  const bool minimum = collective_.op == ReduceOp::kMin;
+  if (plan_.with_exponents()) {
+    encode_sum_of_floats(range, *group, words);
+  } else if (is_floating(collective_.type)) {
+    kernels_.order[row(collective_.type)](source(range.begin), words, range.count, minimum);
+  } else if (collective_.type == ElementType::kInt64) {
+    kernels_.split64(source(range.begin), words, range.count);
+  } else {
+    kernels_.widen[int_row(collective_.type)](source(range.begin), words, range.count, minimum);
+  }
+  return range.count * plan_.words_per_element();
+}
+
+// The part of `range` that the caller wants, with the words moved along.
+void Codec::decode_data(const uint8_t* words, ElementRange range, const GroupBuffer* group) const {
+  const size_t begin = std::max(range.begin, collective_.output_begin);
+  const size_t end = std::min(range.begin + range.count, collective_.output_end);
+  if (begin >= end) return;
+  const ElementRange wanted{begin, end - begin};
+  words += (begin - range.begin) * plan_.words_per_element() * kWordBytes;
+  if (plan_.with_exponents()) {
+    decode_sum_of_floats(words, wanted, *group);
+    if (group->has_specials) patch_nonfinite(wanted, *group);
+  } else {
+    decode_words(words, target(begin), wanted.count);
+  }
+}
+
+void Codec::decode_sum_of_floats(const uint8_t* words, ElementRange range, const GroupBuffer& group) const {
+  const size_t block = plan_.block_elements();
+  const auto dequantize = kernels_.dequantize[row(collective_.type)];
+  for (size_t done = 0; done < range.count;) {
+    const size_t offset = range.begin + done - group.range.begin;
+    const size_t n = std::min(block - offset % block, range.count - done);  // a wanted part may begin inside a block
+    const uint8_t exponent = group.exponents[offset / block];
+    dequantize(words + done * kWordBytes, target(range.begin + done), n, quant::dequantize_scale(exponent, bits_),
+               collective_.divisor);
+    done += n;
+  }
+}
+
+void Codec::decode_words(const uint8_t* words, uint8_t* out, size_t n) const {
+  const bool minimum = collective_.op == ReduceOp::kMin;
+  if (is_floating(collective_.type)) {
+    kernels_.unorder[row(collective_.type)](words, out, n, minimum);
+  } else if (collective_.type == ElementType::kInt64) {
+    kernels_.join64(words, out, n);
+  } else {
+    kernels_.narrow[int_row(collective_.type)](words, out, n, minimum);
+  }
+}
+
+void Codec::patch_nonfinite(ElementRange range, const GroupBuffer& group) const {
+  const uint8_t* specials = group.specials.data() + (range.begin - group.range.begin);
+  uint8_t* out = target(range.begin);
+  if (collective_.type == ElementType::kFloat32) {
+    patch<uint32_t>(out, specials, range.count, 0x7fc00000U, 0x7f800000U, 0x80000000U);
+  } else if (collective_.type == ElementType::kFloat16) {
+    patch<uint16_t>(out, specials, range.count, 0x7e00U, 0x7c00U, 0x8000U);
+  } else {
+    patch<uint16_t>(out, specials, range.count, 0x7fc0U, 0x7f80U, 0x8000U);
+  }
+}
+
+size_t Codec::encode_special(ElementRange range, uint8_t* words) const {
+  kernels_.classify[row(collective_.type)](source(range.begin), words, range.count);
+  return range.count;
+}
+
+void Codec::decode_special(const uint8_t* words, ElementRange range, GroupBuffer* group) const {
+  uint8_t* out = group->specials.data() + (range.begin - group->range.begin);
+  for (size_t i = 0; i < range.count; ++i) out[i] = static_cast<uint8_t>(special_of(get_word(words, i)));
+}
+
+uint64_t Codec::exponents_hash(ElementRange range, const GroupBuffer* group) const {
+  if (group == nullptr) return 0;
+  const size_t block = plan_.block_elements();
+  const size_t first = (range.begin - group->range.begin) / block;
+  const size_t last = first + (range.count + block - 1) / block;
+  uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a: it only needs to differ; the witness' keyed hash goes over it
+  for (size_t b = first; b < last; ++b) hash = (hash ^ group->exponents[b]) * 0x100000001b3U;
+  return hash;
+}
+
+}  // namespace switchml

@@ -1,0 +1,61 @@
+// What a chunk of a collective looks like on the wire: which kernel writes its words and which reads them. Free of I/O and
+// state; one instance per collective and shard.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/engine.h"
+#include "engine/group_ring.h"
+#include "quant/block_exponent.h"
+#include "quant/kernels.h"
+#include "slots/chunk_plan.h"
+#include "wire/layout.h"
+
+namespace switchml {
+
+/// The stage of a chunk: what its words mean. Part of what the witness compares.
+enum class Stage : uint8_t {
+  kCall = 0,     // exponents and flags of a group, or nothing: announces the collective
+  kData = 1,     // elements
+  kSpecial = 2,  // counts of NaN, +Inf and -Inf per element, for groups that hold any
+};
+
+class Codec {
+ public:
+  Codec(const Collective& collective, const ChunkPlan& plan, int workers);
+
+  /// The switch's operation for a chunk of `stage`.
+  wire::Operation operation(Stage stage) const;
+
+  /// Exponents and flags of group g into `words`; returns the number of words.
+  size_t encode_call(size_t g, uint8_t* words) const;
+  /// The result of a group's call chunk into `group`. False if it is not one (an exponent above 254).
+  bool decode_call(const uint8_t* words, size_t n, GroupBuffer* group) const;
+
+  /// Elements `range` (inside group `group`, null where there are no exponents) into `words`; returns the number of words.
+  size_t encode_data(ElementRange range, const GroupBuffer* group, uint8_t* words) const;
+  /// Writes the result of `range` into the collective's output, as far as output_begin/end ask for it.
+  void decode_data(const uint8_t* words, ElementRange range, const GroupBuffer* group) const;
+
+  size_t encode_special(ElementRange range, uint8_t* words) const;
+  void decode_special(const uint8_t* words, ElementRange range, GroupBuffer* group) const;
+
+  /// Hash of what `range` was quantized with.
+  uint64_t exponents_hash(ElementRange range, const GroupBuffer* group) const;
+
+ private:
+  const uint8_t* source(size_t element) const;
+  uint8_t* target(size_t element) const;
+  void encode_sum_of_floats(ElementRange range, const GroupBuffer& group, uint8_t* words) const;
+  void decode_sum_of_floats(const uint8_t* words, ElementRange range, const GroupBuffer& group) const;
+  void decode_words(const uint8_t* words, uint8_t* out, size_t n) const;
+  void patch_nonfinite(ElementRange range, const GroupBuffer& group) const;
+
+  const Collective& collective_;
+  const ChunkPlan& plan_;
+  const quant::Kernels& kernels_;
+  int bits_;
+};
+
+}  // namespace switchml

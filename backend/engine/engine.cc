@@ -1,0 +1,104 @@
+#include "engine/engine.h"
+
+#include <cstring>
+#include <mutex>
+
+#include "base/assert.h"
+#include "engine/job.h"
+#include "engine/shard_thread.h"
+
+namespace switchml {
+
+namespace {
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(const EngineOptions& options, std::vector<std::unique_ptr<Transport>> transports) : options_(options) {
+    SWITCHML_ASSERT(static_cast<int>(transports.size()) == options.session.shards);
+    const Time now = monotonic_now();
+    for (size_t i = 0; i < transports.size(); ++i) {
+      auto shard = std::make_unique<Shard>(static_cast<int>(i), options_, std::move(transports[i]), now,
+                                           [this](const Status& status) { on_shard_failure(status); });
+      shards_.push_back(shard.get());
+      waiting_.push_back(std::move(shard));
+    }
+    for (auto& shard : waiting_) threads_.push_back(std::make_unique<ShardThread>(std::move(shard)));
+  }
+
+  ~EngineImpl() override {
+    abort("the process group was shut down");
+    threads_.clear();
+  }
+
+  void submit(Collective collective) override {
+    SWITCHML_ASSERT(switch_can(collective.op, collective.type));
+    if (options_.session.workers == 1 && status().ok()) {
+      complete_alone(collective);
+      return;
+    }
+    auto shared = std::make_shared<SharedCollective>(std::move(collective), options_.session.shards);
+    // One order for all shards: ranks' streams must agree in each of them.
+    const std::lock_guard<std::mutex> lock(order_);
+    for (Shard* shard : shards_) shard->submit(shared);
+  }
+
+  void abort(const std::string& reason) override {
+    const Status status(Code::kAborted, reason);
+    remember(status);
+    for (Shard* shard : shards_) shard->request_failure(status);
+  }
+
+  Status status() const override {
+    const std::lock_guard<std::mutex> lock(status_mutex_);
+    return status_;
+  }
+
+  int shards() const override { return options_.session.shards; }
+  const WorkerCounters& counters(int shard) const override { return shards_[static_cast<size_t>(shard)]->counters(); }
+
+  size_t memory_bytes() const override {
+    size_t bytes = 0;
+    for (const Shard* shard : shards_) bytes += shard->memory_bytes();
+    return bytes;
+  }
+
+ private:
+  // A group of one: the sum is the input, exactly.
+  static void complete_alone(const Collective& collective) {
+    const size_t size = element_bytes(collective.type);
+    const size_t bytes = (collective.output_end - collective.output_begin) * size;
+    const uint8_t* from = static_cast<const uint8_t*>(collective.input) + collective.output_begin * size;
+    if (bytes > 0 && from != collective.output) std::memmove(collective.output, from, bytes);
+    if (collective.done) collective.done(Status());
+  }
+
+  bool remember(const Status& status) {
+    const std::lock_guard<std::mutex> lock(status_mutex_);
+    if (!status_.ok()) return false;
+    status_ = status;
+    return true;
+  }
+
+  // Shards fail together, or some would wait for ever for a collective that the others have given up.
+  void on_shard_failure(const Status& status) {
+    if (!remember(status)) return;
+    for (Shard* shard : shards_) shard->request_failure(status);
+    if (options_.on_failure) options_.on_failure(status);
+  }
+
+  const EngineOptions options_;
+  std::vector<Shard*> shards_;
+  std::vector<std::unique_ptr<Shard>> waiting_;
+  std::vector<std::unique_ptr<ShardThread>> threads_;
+  std::mutex order_;
+  mutable std::mutex status_mutex_;
+  Status status_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> Engine::start(const EngineOptions& options, std::vector<std::unique_ptr<Transport>> transports) {
+  return std::make_unique<EngineImpl>(options, std::move(transports));
+}
+
+}  // namespace switchml

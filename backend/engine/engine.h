@@ -1,0 +1,103 @@
+// The worker engine: takes collectives, streams their chunks through a switch, and completes them. Free of torch and of
+// sockets. Shards are threads; each has its own transport, slots, timers and counters, and takes its share of every
+// collective.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/counters.h"
+#include "base/element_type.h"
+#include "base/status.h"
+#include "transport/transport.h"
+
+namespace switchml {
+
+enum class ReduceOp : uint8_t {
+  kSum = 0,
+  kMin = 1,
+  kMax = 2,
+  kBarrier = 3,  // no elements; completes when every rank has called it
+};
+const char* to_string(ReduceOp op);
+
+/// Whether the switch path takes it. Sums: every ElementType. Min and max: all but int64.
+bool switch_can(ReduceOp op, ElementType type);
+
+/// One collective. The engine reads `input` and writes `output` from submit() until `done` runs; both stay the caller's.
+/// They may be the same memory, or not overlap at all.
+struct Collective {
+  ReduceOp op = ReduceOp::kSum;
+  ElementType type = ElementType::kFloat32;
+  const void* input = nullptr;  // `count` elements, contiguous
+  size_t count = 0;
+  /// Only elements [output_begin, output_end) of the result are written, to output[0...). In place: 0, count.
+  void* output = nullptr;
+  size_t output_begin = 0;
+  size_t output_end = 0;
+  /// Floats, kSum: the result is divided by this after the sum (average: the number of ranks).
+  float divisor = 1.0F;
+  /// The collective fails with kTimeout if it is not complete by then.
+  Time deadline = kNever;
+  /// For messages, and part of what ranks must agree about: "all_reduce".
+  std::string title = "all_reduce";
+  /// Whatever else ranks must agree about (the root of a reduce, say); compared through the witness.
+  uint64_t tag = 0;
+  /// Runs exactly once, on an engine thread, soon: it must not block. On an error, `output` may be partly written.
+  std::function<void(const Status&)> done;
+};
+
+/// What a session with a switch is, agreed by all workers before any engine starts.
+struct SessionParameters {
+  uint8_t job = 0;
+  uint32_t epoch = 0;
+  int worker = 0;   // this rank in its group
+  int workers = 1;  // ranks in the group
+  int shards = 1;
+  int slots = 8;    // of all shards together, a multiple of `shards`
+  size_t payload_bytes = 1024;
+  uint64_t session_key = 0;  // lets a worker join; known to the switch
+  uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
+  Duration lease = seconds(30);
+  Endpoint switch_endpoint;
+  std::string switch_name;  // for messages: "127.0.0.1:40000 (embedded in rank 0)"
+};
+
+struct EngineOptions {
+  SessionParameters session;
+  Duration rto_min = milliseconds(5);
+  Duration rto_max = milliseconds(200);
+  /// Told once when the engine gives up on its session (timeout, mismatch, switch gone), from an engine thread.
+  std::function<void(const Status&)> on_failure;
+};
+
+class Engine {
+ public:
+  /// One transport per shard, each already joined to the session (session/control_client.h). Starts the threads.
+  static std::unique_ptr<Engine> start(const EngineOptions& options, std::vector<std::unique_ptr<Transport>> transports);
+  /// abort() and join.
+  virtual ~Engine() = default;
+
+  /// Queues a collective. All ranks submit the same collectives in the same order; a rank that does not is found out by the witness
+  /// and every rank gets kMismatch. Thread-safe; never blocks on the network. After a failure or abort() `done` runs at once with the
+  /// reason. Precondition: switch_can(op, type).
+  virtual void submit(Collective collective) = 0;
+
+  /// Fails everything queued or running with kAborted and `reason`. Thread-safe, idempotent.
+  virtual void abort(const std::string& reason) = 0;
+
+  /// Why the engine stopped, or ok. Thread-safe.
+  virtual Status status() const = 0;
+
+  virtual int shards() const = 0;
+  virtual const WorkerCounters& counters(int shard) const = 0;
+  /// Bytes of frames and group buffers held, all shards: a constant of the session, whatever the tensors' sizes.
+  virtual size_t memory_bytes() const = 0;
+};
+
+}  // namespace switchml

@@ -1,0 +1,57 @@
+#include "engine/job.h"
+
+#include <cstring>
+
+namespace switchml {
+
+namespace {
+
+ElementRange part_of(const Collective& collective, int shard, const SessionParameters& session) {
+  const size_t per_chunk = elements_per_chunk(collective.type, session.payload_bytes);
+  return shard_part(collective.count, per_chunk, shard, session.shards);
+}
+
+bool uses_exponents(const Collective& collective) {
+  return collective.op == ReduceOp::kSum && is_floating(collective.type) && collective.count > 0;
+}
+
+uint64_t hash_bytes(uint64_t hash, const void* data, size_t n) {
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  for (size_t i = 0; i < n; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3U;
+  return hash;
+}
+
+uint64_t hash_agreement(const Collective& collective) {
+  uint64_t hash = hash_bytes(0xcbf29ce484222325U, collective.title.data(), collective.title.size());
+  hash = hash_bytes(hash, &collective.tag, sizeof collective.tag);
+  return hash_bytes(hash, &collective.divisor, sizeof collective.divisor);
+}
+
+}  // namespace
+
+void SharedCollective::finish(const Status& status) {
+  if (!status.ok()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (first_error_.ok()) first_error_ = status;
+  }
+  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const auto done = std::move(collective_.done);
+  if (done) done(first_error_);
+}
+
+Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_state, int shard,
+         const SessionParameters& session)
+    : serial(serial_number),
+      shared(std::move(collective_state)),
+      plan(collective().type, uses_exponents(collective()), part_of(collective(), shard, session),
+           session.payload_bytes),
+      codec(collective(), plan, session.workers),
+      agreed(hash_agreement(collective())) {}
+
+std::string Job::describe() const {
+  const Collective& c = collective();
+  if (c.op == ReduceOp::kBarrier) return c.title;
+  return c.title + "(" + to_string(c.op) + ", " + to_string(c.type) + ", " + std::to_string(c.count) + " elements)";
+}
+
+}  // namespace switchml

@@ -1,0 +1,167 @@
+#include "engine/shard.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "base/log.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kTimerTick = microseconds(500);
+constexpr int kTimerBuckets = 512;
+constexpr size_t kGroupBuffers = 4;
+constexpr int kKeepAlivesPerLease = 4;
+
+int slots_per_shard(const SessionParameters& session) { return session.slots / session.shards; }
+
+// A quarter of the slots announce collectives and agree on exponents; the rest carry elements.
+int call_slots(const SessionParameters& session) { return std::max(1, slots_per_shard(session) / 4); }
+
+// Frames are laid out so that the words, not the header, are aligned.
+constexpr size_t kAlignment = 64;
+size_t frame_stride(const SessionParameters& session) {
+  return kAlignment + (session.payload_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport> transport, Time now,
+             std::function<void(const Status&)> on_failure)
+    : index_(index),
+      options_(options),
+      session_(options_.session),
+      transport_(std::move(transport)),
+      on_failure_(std::move(on_failure)),
+      witness_(session_.secret[0], session_.secret[1], session_.payload_bytes / kWordBytes),
+      rtt_(options.rto_min, options.rto_max),
+      wheel_(slots_per_shard(session_), kTimerTick, kTimerBuckets, now),
+      groups_(kGroupBuffers, ChunkPlan::max_group_blocks(session_.payload_bytes),
+              ChunkPlan::max_group_elements(session_.payload_bytes)),
+      next_keep_alive_(now + session_.lease / kKeepAlivesPerLease) {
+  const int slots = slots_per_shard(session_);
+  SWITCHML_ASSERT(slots >= 2 && slots * session_.shards <= kMaxSlots);
+  const int calls = call_slots(session_);
+  const int base = slots * index;
+  lanes_.emplace_back(0, base, calls, 0);
+  lanes_.emplace_back(1, base + calls, slots - calls, calls);
+  const size_t stride = frame_stride(session_);
+  uint8_t* frames = transport_->allocate(stride * static_cast<size_t>(slots));
+  in_flight_.resize(static_cast<size_t>(slots));
+  for (size_t i = 0; i < in_flight_.size(); ++i) {
+    in_flight_[i].index = static_cast<int>(i);
+    in_flight_[i].lane = static_cast<int>(i) < calls ? 0 : 1;
+    in_flight_[i].frame = frames + i * stride + (kAlignment - wire::kHeaderBytes);
+  }
+  tx_.reserve(kBurst);
+  memory_bytes_ = stride * static_cast<size_t>(slots) + groups_.memory_bytes();
+}
+
+void Shard::submit(std::shared_ptr<SharedCollective> collective) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    submitted_.push_back(std::move(collective));
+    attention_.store(true, std::memory_order_release);
+  }
+  transport_->wake();
+}
+
+void Shard::request_failure(const Status& status) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (requested_failure_.ok()) requested_failure_ = status;
+    attention_.store(true, std::memory_order_release);
+  }
+  transport_->wake();
+}
+
+void Shard::step(Time now) {
+  if (attention_.load(std::memory_order_acquire)) take_submissions(now);
+  pump(now);
+  constexpr int kBurstsPerStep = 8;  // then look at submissions and timers again
+  for (int i = 0; i < kBurstsPerStep && receive(now); ++i) pump(now);
+  expire(now);
+}
+
+void Shard::take_submissions(Time now) {
+  std::vector<std::shared_ptr<SharedCollective>> taken;
+  Status failure;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    taken.swap(submitted_);
+    failure = requested_failure_;
+    attention_.store(false, std::memory_order_release);
+  }
+  if (!any_in_flight()) stuck_since_ = now;
+  for (auto& shared : taken) {
+    if (!status_.ok()) {
+      shared->finish(status_);
+      continue;
+    }
+    earliest_deadline_ = std::min(earliest_deadline_, shared->collective().deadline);
+    const uint64_t serial = first_serial_ + jobs_.size();
+    jobs_.push_back(std::make_unique<Job>(serial, std::move(shared), index_, session_));
+  }
+  if (!failure.ok()) fail(failure);
+}
+
+Job* Shard::job_at(uint64_t serial) {
+  if (serial < first_serial_ || serial - first_serial_ >= jobs_.size()) return nullptr;
+  return jobs_[serial - first_serial_].get();
+}
+
+InFlight* Shard::oldest(const Lane& lane) {
+  const int index = lane.pool.oldest_open();
+  return index < 0 ? nullptr : &in_flight_[static_cast<size_t>(lane.first_index + index)];
+}
+
+// A barrier completes after everything before it; other collectives as soon as they can.
+void Shard::on_job_progress(Job& job) {
+  if (job.finished || !job.complete()) return;
+  if (job.collective().op != ReduceOp::kBarrier) {
+    job.finished = true;
+    job.shared->finish(Status());
+  }
+  finish_jobs();
+}
+
+void Shard::finish_jobs() {
+  while (!jobs_.empty()) {
+    Job& front = *jobs_.front();
+    if (!front.finished) {
+      if (!front.complete()) break;
+      front.shared->finish(Status());
+    }
+    jobs_.pop_front();
+    ++first_serial_;
+  }
+  call_cursor_ = std::max(call_cursor_, first_serial_);
+  data_cursor_ = std::max(data_cursor_, first_serial_);
+  if (jobs_.empty()) earliest_deadline_ = kNever;
+}
+
+void Shard::fail(const Status& status) {
+  SWITCHML_ASSERT(!status.ok());
+  if (!status_.ok()) return;
+  status_ = status;
+  if (status.code() != Code::kAborted) SWITCHML_LOG(kInfo) << "shard " << index_ << ": " << status.to_string();
+  tx_.clear();
+  for (int i = 0; i < static_cast<int>(in_flight_.size()); ++i) wheel_.cancel(i);
+  for (auto& job : jobs_) {
+    if (!job->finished) job->shared->finish(status);
+  }
+  jobs_.clear();
+  on_failure_(status);
+}
+
+Time Shard::next_wakeup() const {
+  if (!status_.ok()) return kNever;
+  Time wakeup = std::min(next_keep_alive_, wheel_.next_deadline());
+  if (!jobs_.empty()) wakeup = std::min(wakeup, earliest_deadline_);
+  if (any_in_flight()) wakeup = std::min(wakeup, next_probe_);
+  return wakeup;
+}
+
+}  // namespace switchml

@@ -1,0 +1,165 @@
+// A shard: one thread's share of the engine, written as a machine that is stepped: step(now) does what can be done without
+// waiting. It reads no clock and starts no thread, so that a simulator drives the very same code (shard_thread.h runs it).
+//
+// Two lanes of slots. The call lane carries one chunk per group of every collective, ahead of the data: it announces the
+// collective (ranks that disagree find out by its witness) and agrees on exponents. The data lane carries elements, tensor
+// after tensor without a gap. Both are streams in an order that is the same on all ranks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/counters.h"
+#include "engine/engine.h"
+#include "engine/group_ring.h"
+#include "engine/job.h"
+#include "quant/witness.h"
+#include "slots/slot_pool.h"
+#include "timer/rtt_estimator.h"
+#include "timer/timer_wheel.h"
+#include "transport/transport.h"
+#include "wire/packet.h"
+
+namespace switchml {
+
+/// A slot that waits for its result. Its frame keeps the very bytes that were sent, for as long as it is open.
+struct InFlight {
+  Job* job = nullptr;
+  Stage stage = Stage::kCall;
+  size_t group = 0;
+  ElementRange range;
+  size_t words = 0;
+  uint16_t slot = 0;
+  uint32_t seq = 0;
+  uint32_t pad = 0;
+  int lane = 0;
+  int index = 0;                  // slot of this shard; also the number of its timer
+  uint8_t* frame = nullptr;       // header, then words
+  Time last_sent{};
+  uint64_t order = 0;             // of the last transmission within its lane
+  int attempts = 0;               // transmissions so far
+  int backoff = 0;                // timer doublings
+  int witness_failures = 0;
+};
+
+struct Lane {
+  Lane(int number_in, int first, int size, int first_index_in)
+      : number(number_in), first_index(first_index_in), pool(first, size) {}
+  int number;
+  int first_index;                // of its first slot among the shard's
+  SlotPool pool;
+  uint64_t next_order = 1;
+  uint64_t answered_order = 0;    // highest order of a first transmission that was answered
+};
+
+class Shard {
+ public:
+  /// `transport` has joined the session. on_failure is told once, from inside step() or fail().
+  Shard(int index, const EngineOptions& options, std::unique_ptr<Transport> transport, Time now,
+        std::function<void(const Status&)> on_failure);
+
+  /// Thread-safe: queues this shard's share of a collective. After a failure it is finished with the reason at the next step.
+  void submit(std::shared_ptr<SharedCollective> collective);
+  /// Thread-safe: the next step fails everything with `status` (the first one counts).
+  void request_failure(const Status& status);
+
+  /// Takes submissions, receives, expires timers, sends. Only the shard's thread.
+  void step(Time now);
+  /// Nothing happens before this time unless a frame or a submission arrives.
+  Time next_wakeup() const;
+
+  Transport& transport() { return *transport_; }
+  const WorkerCounters& counters() const { return counters_; }
+  const Status& status() const { return status_; }
+  size_t memory_bytes() const { return memory_bytes_; }
+  int index() const { return index_; }
+
+ private:
+  // ---- shard.cc ----
+  void take_submissions(Time now);
+  void fail(const Status& status);
+  void finish_jobs();
+  void on_job_progress(Job& job);
+  Job* job_at(uint64_t serial);
+  Lane& lane_of(uint16_t slot) { return lanes_[1].pool.contains(slot) ? lanes_[1] : lanes_[0]; }
+  bool any_in_flight() const { return lanes_[0].pool.in_flight() + lanes_[1].pool.in_flight() > 0; }
+  InFlight* oldest(const Lane& lane);
+  std::string missing_text(Time now) const;
+
+  // ---- shard_tx.cc: from tensors to frames ----
+  void pump(Time now);
+  bool open_call(Time now);
+  bool open_data(Time now);
+  bool skip_to_data_job();
+  void open_special(Job& job, GroupBuffer* group, Time now);
+  InFlight& open_slot(Lane& lane, Job& job, Stage stage, size_t group, ElementRange range);
+  static uint8_t* words_of(const InFlight& flight) { return flight.frame + wire::kHeaderBytes; }
+  void seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now);
+  void transmit(InFlight& flight, Time now);
+  void flush();
+  void send_control(const uint8_t* frame, size_t size);
+
+  // ---- shard_rx.cc: from frames to tensors ----
+  bool receive(Time now);
+  void on_frame(const RxFrame& frame, Time now);
+  void on_reply(const RxFrame& frame);
+  void on_result(const wire::DataPacket& packet, Time now);
+  bool witness_holds(const InFlight& flight, const wire::DataPacket& packet) const;
+  void on_bad_witness(InFlight& flight, Time now);
+  void consume(InFlight& flight, const wire::DataPacket& packet);
+  void repair_gap(Lane& lane, Time now);
+
+  // ---- shard_timeout.cc ----
+  void expire(Time now);
+  void on_timer(int index, Time now);
+  void check_deadline(Time now);
+  void check_liveness(Time now);
+  void keep_alive(Time now);
+
+  const int index_;
+  const EngineOptions options_;
+  const SessionParameters& session_;
+  std::unique_ptr<Transport> transport_;
+  std::function<void(const Status&)> on_failure_;
+  quant::Witness witness_;
+  RttEstimator rtt_;
+  TimerWheel wheel_;
+  GroupRing groups_;
+  WorkerCounters counters_;
+  size_t memory_bytes_ = 0;
+
+  std::vector<Lane> lanes_;          // [0] calls, [1] data
+  std::vector<InFlight> in_flight_;  // by slot of this shard
+  std::deque<std::unique_ptr<Job>> jobs_;
+  uint64_t first_serial_ = 0;  // of jobs_.front()
+  uint64_t call_cursor_ = 0;   // job whose call chunks are being opened
+  uint64_t data_cursor_ = 0;
+
+  std::vector<TxFrame> tx_;
+  size_t tx_bytes_ = 0;
+
+  Time next_keep_alive_;
+  Time earliest_deadline_ = kNever;  // not after any job's deadline
+  Time stuck_since_ = kNever;        // since when nothing has been accepted though something is in flight
+  Time next_probe_ = kNever;
+  Time refused_since_ = kNever;      // since when the switch's host refuses our frames
+  std::string refusal_;
+  uint64_t probe_joined_[2] = {0, 0};
+  uint64_t probe_contributed_[2] = {0, 0};
+  bool probe_answered_ = false;
+  uint32_t next_request_ = 1;
+
+  Status status_;
+  std::mutex mutex_;  // guards the two below, the only thread crossings into a shard
+  std::vector<std::shared_ptr<SharedCollective>> submitted_;
+  Status requested_failure_;
+  std::atomic<bool> attention_{false};
+};
+
+}  // namespace switchml

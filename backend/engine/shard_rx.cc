@@ -1,0 +1,149 @@
+// From frames to tensors: judge each result by session, slot, sequence number and witness; dequantize straight out of the frame.
+#include <algorithm>
+#include <array>
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "engine/shard.h"
+#include "wire/control.h"
+
+namespace switchml {
+
+namespace {
+// Results of this many later transmissions of the lane say that a chunk was lost and not just overtaken.
+constexpr uint64_t kReorderWindow = 3;
+constexpr int kMaxWitnessFailures = 3;
+constexpr Duration kFirstProbe = milliseconds(300);
+}  // namespace
+
+bool Shard::receive(Time now) {
+  std::array<RxFrame, kBurst> frames;
+  const size_t count = transport_->receive(frames.data(), frames.size());
+  if (count == 0) return false;
+  refused_since_ = kNever;
+  for (size_t i = 0; i < count && status_.ok(); ++i) on_frame(frames[i], now);
+  transport_->release();
+  if (!status_.ok()) return false;
+  for (Lane& lane : lanes_) repair_gap(lane, now);
+  flush();
+  return true;
+}
+
+void Shard::on_frame(const RxFrame& frame, Time now) {
+  counters_.packets_received.add(1);
+  counters_.bytes_received.add(frame.size);
+  if (frame.size > 0 && wire::kind_of(frame.data) == static_cast<uint8_t>(wire::Kind::kReply)) {
+    on_reply(frame);
+    return;
+  }
+  wire::DataPacket packet;
+  if (wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet) != wire::ParseError::kNone) {
+    counters_.results_malformed.add(1);
+  } else if (packet.header.job != session_.job || packet.header.epoch != session_.epoch) {
+    counters_.results_foreign.add(1);
+  } else {
+    on_result(packet, now);
+  }
+}
+
+void Shard::on_reply(const RxFrame& frame) {
+  wire::Reply reply;
+  if (wire::parse_reply(frame.data, frame.size, &reply) != wire::ParseError::kNone) {
+    counters_.results_malformed.add(1);
+    return;
+  }
+  if (reply.type == wire::Request::kJoin && reply.status != wire::ReplyStatus::kOk) {
+    fail(Status(Code::kUnavailable, "the switch " + session_.switch_name + " no longer knows this session (" +
+                                        wire::to_string(reply.status) +
+                                        "): it was restarted, or nothing was heard from the group for " +
+                                        std::to_string(to_seconds(session_.lease)) + " s"));
+  }
+  if (reply.type == wire::Request::kProbe && reply.status == wire::ReplyStatus::kOk) {
+    probe_answered_ = true;
+    probe_joined_[0] = reply.probe.joined_low;
+    probe_joined_[1] = reply.probe.joined_high;
+    probe_contributed_[0] = reply.probe.contributed_low;
+    probe_contributed_[1] = reply.probe.contributed_high;
+  }
+}
+
+void Shard::on_result(const wire::DataPacket& packet, Time now) {
+  Lane& lane = lane_of(packet.header.slot);
+  switch (lane.pool.judge(packet.header.slot, packet.header.seq)) {
+    case SlotPool::Verdict::kDuplicate: counters_.results_duplicate.add(1); return;
+    case SlotPool::Verdict::kStale: counters_.results_stale.add(1); return;
+    case SlotPool::Verdict::kForeign: counters_.results_foreign.add(1); return;
+    case SlotPool::Verdict::kAccepted: break;
+  }
+  InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + lane.pool.index_of(packet.header.slot))];
+  if (!witness_holds(flight, packet)) {
+    on_bad_witness(flight, now);
+    return;
+  }
+  lane.pool.accept(packet.header.slot, packet.header.seq);
+  wheel_.cancel(flight.index);
+  if (flight.attempts == 1) {  // Karn: a repeated packet's round trip is ambiguous, and so is its order
+    rtt_.sample(now - flight.last_sent);
+    lane.answered_order = std::max(lane.answered_order, flight.order);
+  }
+  stuck_since_ = now;
+  next_probe_ = any_in_flight() ? now + kFirstProbe : kNever;
+  probe_answered_ = false;
+  counters_.chunks_completed.add(1);
+  consume(flight, packet);
+}
+
+bool Shard::witness_holds(const InFlight& flight, const wire::DataPacket& packet) const {
+  const wire::Operation operation = flight.job->codec.operation(flight.stage);
+  if (packet.words != flight.words || packet.operation != operation) return false;
+  const size_t summed = operation == wire::Operation::kSum ? packet.words : 0;
+  return witness_.check(packet.header.witness, session_.workers, flight.pad, packet.payload, summed);
+}
+
+// Ask again: the copy that came may have been damaged on its way. If the switch's own copy is wrong, give up.
+void Shard::on_bad_witness(InFlight& flight, Time now) {
+  counters_.witness_failures.add(1);
+  if (++flight.witness_failures < kMaxWitnessFailures) {
+    transmit(flight, now);
+    return;
+  }
+  fail(Status(Code::kMismatch, "this rank called " + flight.job->describe() +
+                                   ", and the switch's result is not the sum of " + std::to_string(session_.workers) +
+                                   " contributions to that call (slot " + std::to_string(flight.slot) + ", sequence " +
+                                   std::to_string(flight.seq) +
+                                   "): ranks called with different operations, types or sizes, or data was damaged"));
+}
+
+void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
+  Job& job = *flight.job;
+  --job.in_flight;
+  flight.job = nullptr;
+  GroupBuffer* group = job.plan.with_exponents() ? groups_.find(job.serial, flight.group) : nullptr;
+  switch (flight.stage) {
+    case Stage::kCall:
+      if (group != nullptr && !job.codec.decode_call(packet.payload, packet.words, group)) {
+        fail(Status(Code::kMismatch, "the exponents that came back for " + job.describe() +
+                                         " are not exponents: data was damaged on the way"));
+        return;
+      }
+      if (group != nullptr && group->has_specials) counters_.nonfinite_groups.add(1);
+      break;
+    case Stage::kSpecial:
+      job.codec.decode_special(packet.payload, flight.range, group);
+      ++group->specials_done;
+      break;
+    case Stage::kData:
+      job.codec.decode_data(packet.payload, flight.range, group);
+      counters_.elements_summed_by_switch.add(flight.range.count);
+      if (group != nullptr && ++group->chunks_done == job.plan.chunks_of_group(flight.group)) groups_.finish(group);
+      break;
+  }
+  on_job_progress(job);
+}
+
+void Shard::repair_gap(Lane& lane, Time now) {
+  InFlight* flight = oldest(lane);
+  if (flight != nullptr && flight->order + kReorderWindow <= lane.answered_order) transmit(*flight, now);
+}
+
+}  // namespace switchml

@@ -1,0 +1,109 @@
+// What happens when nothing happens: retransmission, deadlines, probes, leases.
+#include <algorithm>
+#include <sstream>
+
+#include "base/limits.h"
+#include "engine/shard.h"
+#include "wire/control.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kProbeInterval = seconds(1);
+constexpr Duration kRefusalPatience = seconds(2);
+
+wire::Membership membership(const SessionParameters& session) {
+  return {session.job, session.epoch, session.session_key, static_cast<uint8_t>(session.worker)};
+}
+
+}  // namespace
+
+void Shard::expire(Time now) {
+  if (!status_.ok()) return;
+  wheel_.sweep(now, [this, now](int index) { on_timer(index, now); });
+  flush();
+  check_deadline(now);
+  if (status_.ok()) check_liveness(now);
+  if (status_.ok() && now >= next_keep_alive_) keep_alive(now);
+}
+
+// Waiting for a slow rank looks like loss. So on expiry only the oldest chunk of a lane is repeated; the others only if something
+// that was sent after them has been answered. A lane that waits for a straggler costs one packet per timeout.
+void Shard::on_timer(int index, Time now) {
+  InFlight& flight = in_flight_[static_cast<size_t>(index)];
+  Lane& lane = lanes_[static_cast<size_t>(flight.lane)];
+  counters_.timeouts.add(1);
+  if (&flight == oldest(lane)) {
+    ++flight.backoff;
+    transmit(flight, now);
+  } else if (flight.order < lane.answered_order) {
+    transmit(flight, now);
+  } else {
+    wheel_.arm(index, now + rtt_.backed_off(flight.backoff));
+  }
+}
+
+void Shard::check_deadline(Time now) {
+  if (jobs_.empty() || now < earliest_deadline_) return;
+  earliest_deadline_ = kNever;
+  for (const auto& job : jobs_) {
+    if (job->finished) continue;
+    if (now >= job->collective().deadline) {
+      fail(Status(Code::kTimeout, job->describe() + " did not complete in time: " + missing_text(now)));
+      return;
+    }
+    earliest_deadline_ = std::min(earliest_deadline_, job->collective().deadline);
+  }
+}
+
+std::string Shard::missing_text(Time now) const {
+  std::ostringstream text;
+  const double silent = stuck_since_ == kNever ? 0.0 : to_seconds(now - stuck_since_);
+  if (!probe_answered_) {
+    text << "the switch " << session_.switch_name << " has not answered for " << silent << " s";
+    if (!refusal_.empty()) text << " (" << refusal_ << ")";
+    return text.str();
+  }
+  std::string missing;
+  for (int worker = 0; worker < session_.workers; ++worker) {
+    const uint64_t bit = uint64_t{1} << (worker % 64);
+    if ((probe_contributed_[worker / 64] & bit) != 0) continue;
+    missing += (missing.empty() ? "" : ", ") + std::to_string(worker);
+    if ((probe_joined_[worker / 64] & bit) == 0) missing += " (left the session)";
+  }
+  if (missing.empty()) {
+    text << "the switch " << session_.switch_name << " has every contribution, but its result does not arrive";
+  } else {
+    text << "no contribution from rank " << missing << " for " << silent
+         << " s: is that rank dead, stopped, or did it not call this collective?";
+  }
+  return text.str();
+}
+
+void Shard::check_liveness(Time now) {
+  if (!any_in_flight()) return;
+  const std::string refusal = transport_->take_error();
+  if (!refusal.empty()) {
+    refusal_ = refusal;
+    if (refused_since_ == kNever) refused_since_ = now;
+  }
+  if (refused_since_ != kNever && now - refused_since_ >= kRefusalPatience) {
+    fail(Status(Code::kUnavailable, "the switch " + session_.switch_name + " is gone: " + refusal_));
+    return;
+  }
+  if (now < next_probe_) return;
+  next_probe_ = now + kProbeInterval;
+  const InFlight* flight = oldest(lanes_[0]);
+  if (flight == nullptr) flight = oldest(lanes_[1]);
+  uint8_t frame[wire::kMaxControlBytes];
+  send_control(frame, wire::build_probe(membership(session_), flight->slot, flight->seq, next_request_++, frame));
+}
+
+void Shard::keep_alive(Time now) {
+  next_keep_alive_ = now + session_.lease / 4;
+  uint8_t frame[wire::kMaxControlBytes];
+  send_control(frame, wire::build_join(membership(session_), index_, next_request_++, frame));
+}
+
+}  // namespace switchml

@@ -1,0 +1,172 @@
+// From tensors to frames: open slots in the order of the stream, quantize straight into their frames, send in bursts.
+#include <algorithm>
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "engine/shard.h"
+
+namespace switchml {
+
+namespace {
+// A burst goes out when it holds this much, so that the switch works while later chunks are being quantized.
+constexpr size_t kBurstBytes = 128 * 1024;
+constexpr Duration kFirstProbe = milliseconds(300);
+}  // namespace
+
+void Shard::pump(Time now) {
+  if (!status_.ok()) return;
+  while (open_call(now)) {
+  }
+  while (open_data(now)) {
+  }
+  flush();
+}
+
+bool Shard::open_call(Time now) {
+  Lane& lane = lanes_[0];
+  Job* job = job_at(call_cursor_);
+  if (job == nullptr || !lane.pool.can_open()) return false;
+  if (job->all_calls_opened()) {
+    ++call_cursor_;
+    return true;
+  }
+  const size_t g = job->next_call;
+  if (job->plan.with_exponents()) {
+    if (groups_.full()) return false;
+    groups_.take(job->serial, g, job->plan.group(g));
+  }
+  ++job->next_call;
+  InFlight& flight = open_slot(lane, *job, Stage::kCall, g, job->plan.group(g));
+  seal(flight, job->codec.encode_call(g, words_of(flight)), 0, now);
+  return true;
+}
+
+// Moves the data cursor past collectives that have no more data. False if there is none with data left.
+bool Shard::skip_to_data_job() {
+  while (Job* job = job_at(data_cursor_)) {
+    while (!job->all_data_opened() && job->plan.chunks_of_group(job->next_group) == 0) ++job->next_group;
+    if (!job->all_data_opened()) return true;
+    const uint64_t serial = data_cursor_;
+    on_job_progress(*job);  // may have waited for just this: a barrier, or a tensor without elements
+    data_cursor_ = std::max(data_cursor_, serial + 1);
+  }
+  return false;
+}
+
+bool Shard::open_data(Time now) {
+  Lane& lane = lanes_[1];
+  if (!lane.pool.can_open() || !skip_to_data_job()) return false;
+  Job& job = *job_at(data_cursor_);
+  const size_t g = job.next_group;
+  GroupBuffer* group = nullptr;
+  if (job.plan.with_exponents()) {
+    group = groups_.find(job.serial, g);
+    if (group == nullptr || !group->ready) return false;  // its exponents are still on their way
+    if (group->has_specials) {
+      // The counts come first: once the first sums are written, an in-place input is gone.
+      const size_t chunks = job.plan.chunks_of_group(g);
+      if (group->specials_sent < chunks) {
+        open_special(job, group, now);
+        return true;
+      }
+      if (group->specials_done < chunks) return false;
+    }
+  }
+  const ElementRange range = job.plan.chunk(g, job.next_chunk);
+  if (++job.next_chunk == job.plan.chunks_of_group(g)) {
+    ++job.next_group;
+    job.next_chunk = 0;
+  }
+  InFlight& flight = open_slot(lane, job, Stage::kData, g, range);
+  const size_t words = job.codec.encode_data(range, group, words_of(flight));
+  seal(flight, words, job.codec.exponents_hash(range, group), now);
+  return true;
+}
+
+void Shard::open_special(Job& job, GroupBuffer* group, Time now) {
+  const ElementRange range = job.plan.chunk(group->group, group->specials_sent++);
+  InFlight& flight = open_slot(lanes_[1], job, Stage::kSpecial, group->group, range);
+  seal(flight, job.codec.encode_special(range, words_of(flight)), 0, now);
+}
+
+InFlight& Shard::open_slot(Lane& lane, Job& job, Stage stage, size_t group, ElementRange range) {
+  const SlotPool::Opened opened = lane.pool.open();
+  InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + opened.index)];
+  flight.job = &job;
+  flight.stage = stage;
+  flight.group = group;
+  flight.range = range;
+  flight.slot = opened.slot;
+  flight.seq = opened.seq;
+  flight.attempts = 0;
+  flight.backoff = 0;
+  flight.witness_failures = 0;
+  ++job.in_flight;
+  return flight;
+}
+
+// Header and witness around the words that are already in the frame, then off it goes.
+void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now) {
+  SWITCHML_ASSERT(words * kWordBytes <= session_.payload_bytes);
+  const Collective& collective = flight.job->collective();
+  quant::PadInput pad;
+  pad.epoch = session_.epoch;
+  pad.seq = flight.seq;
+  pad.slot = flight.slot;
+  pad.op = static_cast<uint8_t>(collective.op);
+  pad.type = static_cast<uint8_t>(collective.type);
+  pad.stage = static_cast<uint8_t>(flight.stage);
+  pad.count = collective.count;
+  pad.first = flight.range.begin;
+  pad.exponents_hash = exponents_hash ^ flight.job->agreed;
+  flight.pad = witness_.pad(pad);
+  flight.words = words;
+  const wire::Operation operation = flight.job->codec.operation(flight.stage);
+  wire::Header header;
+  header.version = wire::kVersion;
+  header.kind = static_cast<uint8_t>(wire::Kind::kContribution);
+  header.flags = static_cast<uint8_t>(operation);
+  header.job = session_.job;
+  header.worker = static_cast<uint8_t>(session_.worker);
+  header.epoch = session_.epoch;
+  header.slot = flight.slot;
+  header.seq = flight.seq;
+  const bool summed = operation == wire::Operation::kSum;
+  header.witness = witness_.contribution(flight.pad, words_of(flight), summed ? words : 0);
+  wire::write_header(header, flight.frame);
+  transmit(flight, now);
+}
+
+void Shard::transmit(InFlight& flight, Time now) {
+  Lane& lane = lanes_[static_cast<size_t>(flight.lane)];
+  if (++flight.attempts > 1) {
+    counters_.retransmissions.add(1);
+    flight.frame[wire::kHeaderOffsetFlags] |= wire::kFlagRepeat;
+  }
+  flight.order = lane.next_order++;
+  flight.last_sent = now;
+  wheel_.arm(flight.index, now + rtt_.backed_off(flight.backoff));
+  if (next_probe_ == kNever) next_probe_ = now + kFirstProbe;
+  const auto size = static_cast<uint32_t>(wire::kHeaderBytes + flight.words * kWordBytes);
+  tx_.push_back({flight.frame, size, &session_.switch_endpoint});
+  tx_bytes_ += size;
+  if (tx_.size() == kBurst || tx_bytes_ >= kBurstBytes) flush();
+}
+
+void Shard::flush() {
+  if (tx_.empty()) return;
+  const size_t taken = transport_->send(tx_.data(), tx_.size());
+  // What the kernel did not take counts as lost on the way; the timers bring it back.
+  if (taken < tx_.size()) counters_.send_errors.add(1);
+  counters_.packets_sent.add(tx_.size());
+  counters_.bytes_sent.add(tx_bytes_);
+  tx_.clear();
+  tx_bytes_ = 0;
+}
+
+void Shard::send_control(const uint8_t* frame, size_t size) {
+  const TxFrame tx{frame, static_cast<uint32_t>(size), &session_.switch_endpoint};
+  if (transport_->send(&tx, 1) == 1) counters_.bytes_sent.add(size);
+}
+
+}  // namespace switchml
