@@ -1,5 +1,5 @@
-// Typed time. Everything below engine/ takes time as an argument of these types; only engine/, switchd/, transport/ and the
-// tests read a clock, through monotonic_now(). A simulator hands in a virtual time instead.
+// Typed time. Everything below engine/ takes time as an argument of these types; only engine/, switchd/, transport/ and
+// the tests read a clock, through monotonic_now(). A simulator hands in a virtual time instead.
 #pragma once
 
 #include <chrono>

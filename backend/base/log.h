@@ -37,8 +37,8 @@ struct LogEnd {
 
 /// SWITCHML_LOG(kInfo) << "joined job " << job;
 // The operator binds looser than << and tighter than ?:, so that the macro is one expression.
-#define SWITCHML_LOG(level)                                         \
-  !::switchml::log_enabled(::switchml::LogLevel::level)             \
-      ? static_cast<void>(0)                                        \
-      : ::switchml::detail::LogEnd() &                              \
+#define SWITCHML_LOG(level)                             \
+  !::switchml::log_enabled(::switchml::LogLevel::level) \
+      ? static_cast<void>(0)                            \
+      : ::switchml::detail::LogEnd() &                  \
             ::switchml::detail::LogStream(::switchml::LogLevel::level, __FILE__, __LINE__).stream()

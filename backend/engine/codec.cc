@@ -13,7 +13,9 @@ namespace {
 size_t row(ElementType type) { return static_cast<size_t>(quant::float_row(type)); }
 size_t int_row(ElementType type) { return static_cast<size_t>(quant::integer_row(type)); }
 
-void put_word(uint8_t* words, size_t i, uint32_t value) { wire::detail::store<uint32_t>(words + i * kWordBytes, value); }
+void put_word(uint8_t* words, size_t i, uint32_t value) {
+  wire::detail::store<uint32_t>(words + i * kWordBytes, value);
+}
 uint32_t get_word(const uint8_t* words, size_t i) { return wire::detail::load<uint32_t>(words + i * kWordBytes); }
 
 // Counts are 10 bits each: NaN, +Inf, -Inf (quant/kernels.h).
@@ -31,7 +33,8 @@ void patch(uint8_t* out, const uint8_t* specials, size_t n, Bits nan, Bits inf, 
   for (size_t i = 0; i < n; ++i) {
     const auto special = static_cast<Special>(specials[i]);
     if (special == Special::kNone) continue;
-    const Bits bits = special == Special::kNan ? nan : static_cast<Bits>(special == Special::kPosInf ? inf : inf | sign);
+    const Bits bits =
+        special == Special::kNan ? nan : static_cast<Bits>(special == Special::kPosInf ? inf : inf | sign);
     std::memcpy(out + i * sizeof(Bits), &bits, sizeof(Bits));
   }
 }

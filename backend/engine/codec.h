@@ -1,5 +1,5 @@
-// What a chunk of a collective looks like on the wire: which kernel writes its words and which reads them. Free of I/O and
-// state; one instance per collective and shard.
+// What a chunk of a collective looks like on the wire: which kernel writes its words and which reads them. Free of I/O
+// and state; one instance per collective and shard.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,8 @@ class Codec {
   /// The result of a group's call chunk into `group`. False if it is not one (an exponent above 254).
   bool decode_call(const uint8_t* words, size_t n, GroupBuffer* group) const;
 
-  /// Elements `range` (inside group `group`, null where there are no exponents) into `words`; returns the number of words.
+  /// Elements `range` (inside group `group`, null where there are no exponents) into `words`; returns the number of
+  /// words.
   size_t encode_data(ElementRange range, const GroupBuffer* group, uint8_t* words) const;
   /// Writes the result of `range` into the collective's output, as far as output_begin/end ask for it.
   void decode_data(const uint8_t* words, ElementRange range, const GroupBuffer* group) const;

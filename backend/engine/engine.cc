@@ -97,7 +97,8 @@ class EngineImpl final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> Engine::start(const EngineOptions& options, std::vector<std::unique_ptr<Transport>> transports) {
+std::unique_ptr<Engine> Engine::start(const EngineOptions& options,
+                                      std::vector<std::unique_ptr<Transport>> transports) {
   return std::make_unique<EngineImpl>(options, std::move(transports));
 }
 

@@ -29,8 +29,8 @@ const char* to_string(ReduceOp op);
 /// Whether the switch path takes it. Sums: every ElementType. Min and max: all but int64.
 bool switch_can(ReduceOp op, ElementType type);
 
-/// One collective. The engine reads `input` and writes `output` from submit() until `done` runs; both stay the caller's.
-/// They may be the same memory, or not overlap at all.
+/// One collective. The engine reads `input` and writes `output` from submit() until `done` runs; both stay the
+/// caller's. They may be the same memory, or not overlap at all.
 struct Collective {
   ReduceOp op = ReduceOp::kSum;
   ElementType type = ElementType::kFloat32;
@@ -59,9 +59,9 @@ struct SessionParameters {
   int worker = 0;   // this rank in its group
   int workers = 1;  // ranks in the group
   int shards = 1;
-  int slots = 8;    // of all shards together, a multiple of `shards`
+  int slots = 8;  // of all shards together, a multiple of `shards`
   size_t payload_bytes = 1024;
-  uint64_t session_key = 0;  // lets a worker join; known to the switch
+  uint64_t session_key = 0;     // lets a worker join; known to the switch
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
   Duration lease = seconds(30);
   Endpoint switch_endpoint;
@@ -79,13 +79,14 @@ struct EngineOptions {
 class Engine {
  public:
   /// One transport per shard, each already joined to the session (session/control_client.h). Starts the threads.
-  static std::unique_ptr<Engine> start(const EngineOptions& options, std::vector<std::unique_ptr<Transport>> transports);
+  static std::unique_ptr<Engine> start(const EngineOptions& options,
+                                       std::vector<std::unique_ptr<Transport>> transports);
   /// abort() and join.
   virtual ~Engine() = default;
 
-  /// Queues a collective. All ranks submit the same collectives in the same order; a rank that does not is found out by the witness
-  /// and every rank gets kMismatch. Thread-safe; never blocks on the network. After a failure or abort() `done` runs at once with the
-  /// reason. Precondition: switch_can(op, type).
+  /// Queues a collective. All ranks submit the same collectives in the same order; a rank that does not is found out by
+  /// the witness and every rank gets kMismatch. Thread-safe; never blocks on the network. After a failure or abort()
+  /// `done` runs at once with the reason. Precondition: switch_can(op, type).
   virtual void submit(Collective collective) = 0;
 
   /// Fails everything queued or running with kAborted and `reason`. Thread-safe, idempotent.

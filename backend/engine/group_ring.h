@@ -1,5 +1,5 @@
-// Exponents of the groups between their call chunk and their last data chunk. A fixed ring: groups are taken and given back in the
-// order of the stream, so it bounds both memory and how far exponents run ahead of data.
+// Exponents of the groups between their call chunk and their last data chunk. A fixed ring: groups are taken and given
+// back in the order of the stream, so it bounds both memory and how far exponents run ahead of data.
 #pragma once
 
 #include <cstddef>

@@ -11,8 +11,9 @@ ElementRange part_of(const Collective& collective, int shard, const SessionParam
   return shard_part(collective.count, per_chunk, shard, session.shards);
 }
 
-bool uses_exponents(const Collective& collective) {
-  return collective.op == ReduceOp::kSum && is_floating(collective.type) && collective.count > 0;
+// A shard without elements has no group whose exponents could be agreed on.
+bool uses_exponents(const Collective& collective, ElementRange part) {
+  return collective.op == ReduceOp::kSum && is_floating(collective.type) && part.count > 0;
 }
 
 uint64_t hash_bytes(uint64_t hash, const void* data, size_t n) {
@@ -43,8 +44,8 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
          const SessionParameters& session)
     : serial(serial_number),
       shared(std::move(collective_state)),
-      plan(collective().type, uses_exponents(collective()), part_of(collective(), shard, session),
-           session.payload_bytes),
+      plan(collective().type, uses_exponents(collective(), part_of(collective(), shard, session)),
+           part_of(collective(), shard, session), session.payload_bytes),
       codec(collective(), plan, session.workers),
       agreed(hash_agreement(collective())) {}
 

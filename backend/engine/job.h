@@ -30,7 +30,8 @@ class SharedCollective {
 };
 
 struct Job {
-  Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective, int shard, const SessionParameters& session);
+  Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective, int shard,
+      const SessionParameters& session);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 

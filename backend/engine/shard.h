@@ -1,9 +1,10 @@
-// A shard: one thread's share of the engine, written as a machine that is stepped: step(now) does what can be done without
-// waiting. It reads no clock and starts no thread, so that a simulator drives the very same code (shard_thread.h runs it).
+// A shard: one thread's share of the engine, written as a machine that is stepped: step(now) does what can be done
+// without waiting. It reads no clock and starts no thread, so that a simulator drives the very same code
+// (shard_thread.h runs it).
 //
-// Two lanes of slots. The call lane carries one chunk per group of every collective, ahead of the data: it announces the
-// collective (ranks that disagree find out by its witness) and agrees on exponents. The data lane carries elements, tensor
-// after tensor without a gap. Both are streams in an order that is the same on all ranks.
+// Two lanes of slots. The call lane carries one chunk per group of every collective, ahead of the data: it announces
+// the collective (ranks that disagree find out by its witness) and agrees on exponents. The data lane carries elements,
+// tensor after tensor without a gap. Both are streams in an order that is the same on all ranks.
 #pragma once
 
 #include <atomic>
@@ -39,12 +40,12 @@ struct InFlight {
   uint32_t seq = 0;
   uint32_t pad = 0;
   int lane = 0;
-  int index = 0;                  // slot of this shard; also the number of its timer
-  uint8_t* frame = nullptr;       // header, then words
+  int index = 0;             // slot of this shard; also the number of its timer
+  uint8_t* frame = nullptr;  // header, then words
   Time last_sent{};
-  uint64_t order = 0;             // of the last transmission within its lane
-  int attempts = 0;               // transmissions so far
-  int backoff = 0;                // timer doublings
+  uint64_t order = 0;  // of the last transmission within its lane
+  int attempts = 0;    // transmissions so far
+  int backoff = 0;     // timer doublings
   int witness_failures = 0;
 };
 
@@ -52,10 +53,10 @@ struct Lane {
   Lane(int number_in, int first, int size, int first_index_in)
       : number(number_in), first_index(first_index_in), pool(first, size) {}
   int number;
-  int first_index;                // of its first slot among the shard's
+  int first_index;  // of its first slot among the shard's
   SlotPool pool;
   uint64_t next_order = 1;
-  uint64_t answered_order = 0;    // highest order of a first transmission that was answered
+  uint64_t answered_order = 0;  // highest order of a first transmission that was answered
 };
 
 class Shard {
@@ -64,7 +65,8 @@ class Shard {
   Shard(int index, const EngineOptions& options, std::unique_ptr<Transport> transport, Time now,
         std::function<void(const Status&)> on_failure);
 
-  /// Thread-safe: queues this shard's share of a collective. After a failure it is finished with the reason at the next step.
+  /// Thread-safe: queues this shard's share of a collective. After a failure it is finished with the reason at the next
+  /// step.
   void submit(std::shared_ptr<SharedCollective> collective);
   /// Thread-safe: the next step fails everything with `status` (the first one counts).
   void request_failure(const Status& status);
@@ -148,7 +150,7 @@ class Shard {
   Time earliest_deadline_ = kNever;  // not after any job's deadline
   Time stuck_since_ = kNever;        // since when nothing has been accepted though something is in flight
   Time next_probe_ = kNever;
-  Time refused_since_ = kNever;      // since when the switch's host refuses our frames
+  Time refused_since_ = kNever;  // since when the switch's host refuses our frames
   std::string refusal_;
   uint64_t probe_joined_[2] = {0, 0};
   uint64_t probe_contributed_[2] = {0, 0};

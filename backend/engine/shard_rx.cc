@@ -1,4 +1,5 @@
-// From frames to tensors: judge each result by session, slot, sequence number and witness; dequantize straight out of the frame.
+// From frames to tensors: judge each result by session, slot, sequence number and witness; dequantize straight out of
+// the frame.
 #include <algorithm>
 #include <array>
 

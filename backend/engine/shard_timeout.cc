@@ -28,8 +28,8 @@ void Shard::expire(Time now) {
   if (status_.ok() && now >= next_keep_alive_) keep_alive(now);
 }
 
-// Waiting for a slow rank looks like loss. So on expiry only the oldest chunk of a lane is repeated; the others only if something
-// that was sent after them has been answered. A lane that waits for a straggler costs one packet per timeout.
+// Waiting for a slow rank looks like loss. So on expiry only the oldest chunk of a lane is repeated; the others only if
+// something that was sent after them has been answered. A lane that waits for a straggler costs one packet per timeout.
 void Shard::on_timer(int index, Time now) {
   InFlight& flight = in_flight_[static_cast<size_t>(index)];
   Lane& lane = lanes_[static_cast<size_t>(flight.lane)];

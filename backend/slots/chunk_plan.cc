@@ -58,9 +58,7 @@ size_t ChunkPlan::blocks_of_group(size_t g) const { return divide_up(group(g).co
 
 size_t ChunkPlan::flags_of_group(size_t g) const { return divide_up(blocks_of_group(g), kBlocksPerFlag); }
 
-size_t ChunkPlan::call_words(size_t g) const {
-  return with_exponents_ ? blocks_of_group(g) + flags_of_group(g) : 0;
-}
+size_t ChunkPlan::call_words(size_t g) const { return with_exponents_ ? blocks_of_group(g) + flags_of_group(g) : 0; }
 
 size_t ChunkPlan::chunks_of_group(size_t g) const { return divide_up(group(g).count, elements_per_chunk_); }
 

@@ -1,9 +1,9 @@
-// From a tensor to chunks and back: pure arithmetic. A chunk is what one packet carries. Block and chunk boundaries are a function
-// of the element type, the count and the session's payload alone, never of timing or path, so that every rank, run and data
-// plane quantizes the same blocks.
+// From a tensor to chunks and back: pure arithmetic. A chunk is what one packet carries. Block and chunk boundaries are
+// a function of the element type, the count and the session's payload alone, never of timing or path, so that every
+// rank, run and data plane quantizes the same blocks.
 //
-// Sums of floats go in groups. A group is up to kMaxGroupBlocks blocks; the exponents of all its blocks travel in one chunk of the
-// call lane, ahead of its data:
+// Sums of floats go in groups. A group is up to kMaxGroupBlocks blocks; the exponents of all its blocks travel in one
+// chunk of the call lane, ahead of its data:
 //   words [0, blocks):              the largest biased exponent of each block (operation MAX)
 //   words [blocks, blocks + flags): 1 where one of kBlocksPerFlag blocks in a row holds a NaN or an infinity
 // Everything else has one group that covers the whole tensor, and a call chunk without words.

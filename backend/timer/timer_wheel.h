@@ -1,7 +1,7 @@
-// A hashed timer wheel over a fixed set of timers, numbered 0..count-1. Arming, re-arming and cancelling take constant time and
-// allocate nothing; expiry costs one step per tick passed and one per timer in a passed bucket. Time is an argument.
-// A timer fires at its deadline or up to one tick later, never before; a timer further away than one turn of the wheel waits in
-// its bucket for its turn.
+// A hashed timer wheel over a fixed set of timers, numbered 0..count-1. Arming, re-arming and cancelling take constant
+// time and allocate nothing; expiry costs one step per tick passed and one per timer in a passed bucket. Time is an
+// argument. A timer fires at its deadline or up to one tick later, never before; a timer further away than one turn of
+// the wheel waits in its bucket for its turn.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ class TimerWheel {
   void cancel(int id);
   bool armed(int id) const { return timers_[static_cast<size_t>(id)].bucket >= 0; }
 
-  /// Calls fire(int id) for each timer whose deadline is not after `now`. Timers are disarmed before they fire and may be
-  /// armed again inside the call. Time never goes backwards: an earlier `now` than before does nothing.
+  /// Calls fire(int id) for each timer whose deadline is not after `now`. Timers are disarmed before they fire and may
+  /// be armed again inside the call. Time never goes backwards: an earlier `now` than before does nothing.
   template <typename F>
   void sweep(Time now, F&& fire) {
     due_.clear();

@@ -1,0 +1,162 @@
+#include "base/config.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace switchml {
+namespace {
+
+using Map = std::map<std::string, std::string>;
+
+Environment from(Map variables) {
+  return [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
+    const auto it = variables.find(name);
+    if (it == variables.end()) return std::nullopt;
+    return it->second;
+  };
+}
+
+Result<Config> load(const Map& variables, const Map& options = {}) { return load_config(from(variables), options); }
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Config, DefaultsAreWhatTheTableSays) {
+  auto config = load({});
+  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  EXPECT_EQ(config->switch_address, "");
+  EXPECT_EQ(config->payload_bytes, 0U);
+  EXPECT_EQ(config->shards, 1);
+  EXPECT_EQ(config->connect_timeout, seconds(30));
+  // Setting every preset explicitly gives the very same configuration.
+  Map presets;
+  for (const SettingInfo& info : settings()) presets[info.name] = info.preset;
+  auto again = load({}, presets);
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(describe(*config.operator->()), describe(*again.operator->()));
+  EXPECT_FALSE(contains(describe(config.value()), "SWITCHML_")) << describe(config.value());
+}
+
+TEST(Config, EverySettingIsReadFromItsVariable) {
+  auto config = load({{"SWITCHML_SWITCH", "10.0.0.1:5"},
+                      {"SWITCHML_TRANSPORT", "udp"},
+                      {"SWITCHML_INTERFACE", "eth7"},
+                      {"SWITCHML_PAYLOAD", "8192"},
+                      {"SWITCHML_SLOTS", "4096"},
+                      {"SWITCHML_SHARDS", "16"},
+                      {"SWITCHML_KERNELS", "scalar"},
+                      {"SWITCHML_CONNECT_TIMEOUT", "0.5"},
+                      {"SWITCHML_RTO_MIN", "0.1"},
+                      {"SWITCHML_RTO_MAX", "60000"},
+                      {"SWITCHML_LOG_LEVEL", "debug"},
+                      {"SWITCHML_FAULTS", "seed=3,send_loss=0.25,corrupt=1e-3"}});
+  ASSERT_TRUE(config.ok()) << config.status().to_string();
+  EXPECT_EQ(config->switch_address, "10.0.0.1:5");
+  EXPECT_EQ(config->interface, "eth7");
+  EXPECT_EQ(config->payload_bytes, 8192U);
+  EXPECT_EQ(config->slots, 4096);
+  EXPECT_EQ(config->shards, 16);
+  EXPECT_EQ(config->kernels, "scalar");
+  EXPECT_EQ(config->connect_timeout, milliseconds(500));
+  EXPECT_EQ(config->rto_min, microseconds(100));
+  EXPECT_EQ(config->rto_max, seconds(60));
+  EXPECT_EQ(config->log_level, LogLevel::kDebug);
+  EXPECT_EQ(config->faults, "seed=3,send_loss=0.25,corrupt=1e-3");
+  const std::string line = describe(config.value());
+  for (const char* part : {"switch=10.0.0.1:5 (SWITCHML_SWITCH)", "payload=8192 (SWITCHML_PAYLOAD)", "transport=udp ",
+                           "connect_timeout=0.5 (SWITCHML_CONNECT_TIMEOUT)", "log_level=debug", "rto_min=0.1 "}) {
+    EXPECT_TRUE(contains(line, part)) << part << " in " << line;
+  }
+}
+
+TEST(Config, OptionsWinOverTheEnvironment) {
+  auto config = load({{"SWITCHML_SHARDS", "4"}, {"SWITCHML_SLOTS", "8"}}, {{"shards", "2"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->shards, 2);
+  EXPECT_EQ(config->slots, 8);
+}
+
+TEST(Config, AnOptionMayBeSpelledAsItsVariableButNotTwice) {
+  auto config = load({}, {{"SWITCHML_SHARDS", "2"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->shards, 2);
+  EXPECT_FALSE(load({}, {{"SWITCHML_SHARDS", "2"}, {"shards", "2"}}).ok());
+}
+
+TEST(Config, AnEmptyVariableIsUnset) {
+  auto config = load({{"SWITCHML_SHARDS", ""}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->shards, 1);
+  EXPECT_FALSE(load({}, {{"shards", ""}}).ok());
+}
+
+TEST(Config, UnknownOptionsAreErrorsThatListTheKnownOnes) {
+  for (const char* name : {"payloads", "SWITCHML_PAYLOADS", "PAYLOAD", ""}) {
+    auto config = load({}, {{name, "256"}});
+    ASSERT_FALSE(config.ok()) << name;
+    EXPECT_EQ(config.status().code(), Code::kInvalidArgument);
+    EXPECT_TRUE(contains(config.status().message(), "\"" + std::string(name) + "\"")) << config.status().message();
+    EXPECT_TRUE(contains(config.status().message(), "payload, slots")) << config.status().message();
+  }
+}
+
+struct BadValue {
+  const char* name;
+  const char* value;
+  const char* allowed;
+};
+
+class BadValues : public ::testing::TestWithParam<BadValue> {};
+
+TEST_P(BadValues, NameValueAndWhatIsAllowed) {
+  const BadValue bad = GetParam();
+  std::string variable = "SWITCHML_";
+  for (const char* p = bad.name; *p != '\0'; ++p) variable += static_cast<char>(std::toupper(*p));
+  for (const auto& [written, config] : {std::pair(variable, load({{variable, bad.value}})),
+                                        std::pair(std::string(bad.name), load({}, {{bad.name, bad.value}}))}) {
+    ASSERT_FALSE(config.ok()) << written << "=" << bad.value;
+    EXPECT_EQ(config.status().code(), Code::kInvalidArgument);
+    const std::string& message = config.status().message();
+    EXPECT_EQ(message.find(written + "=\"" + bad.value + "\""), 0U) << message;
+    EXPECT_TRUE(contains(message, bad.allowed)) << message;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Config, BadValues,
+    ::testing::Values(
+        BadValue{"transport", "carrier-pigeon", "udp"}, BadValue{"payload", "255", "multiple of 1024"},
+        BadValue{"payload", "257", "auto, 256, 512"}, BadValue{"payload", "1536", "multiple of 1024"},
+        BadValue{"payload", "65536", "up to 64512"}, BadValue{"payload", "8k", "multiple of 1024"},
+        BadValue{"payload", "-256", "multiple of 1024"}, BadValue{"payload", "0", "auto"},
+        BadValue{"payload", "99999999999999999999999", "64512"}, BadValue{"slots", "3", "4 to 4096"},
+        BadValue{"slots", "4097", "4 to 4096"}, BadValue{"shards", "0", "1 to 16"}, BadValue{"shards", "17", "1 to 16"},
+        BadValue{"shards", " 2", "1 to 16"}, BadValue{"kernels", "sse9", "avx512"},
+        BadValue{"connect_timeout", "0.09", "0.1 to 3600"}, BadValue{"connect_timeout", "3601", "0.1 to 3600"},
+        BadValue{"connect_timeout", "nan", "seconds"}, BadValue{"connect_timeout", "1s", "seconds"},
+        BadValue{"rto_min", "0", "0.1 to 60000"}, BadValue{"rto_min", "201", "at most rto_max, which is 200"},
+        BadValue{"rto_max", "60001", "0.1 to 60000"}, BadValue{"rto_max", "1", "at least rto_min, which is 5"},
+        BadValue{"log_level", "loud", "debug, info"}, BadValue{"faults", "send_loss=1.5", "0 to 1"},
+        BadValue{"faults", "loss=0.1", "send_loss"}, BadValue{"faults", "send_loss", "send_loss"},
+        BadValue{"faults", "send_loss=0.1,send_loss=0.2", "NAME=VALUE"}, BadValue{"faults", "seed=-1", "seed"},
+        BadValue{"faults", "seed=1,", "NAME=VALUE"}, BadValue{"faults", ",", "NAME=VALUE"}));
+
+TEST(Config, FaultsAreNamesAndValues) {
+  const auto faults = parse_faults("seed=7,send_loss=0.01,receive_loss=0.02,duplicate=0.03,delay=0.04,corrupt=0.05");
+  ASSERT_TRUE(faults.has_value());
+  EXPECT_EQ(faults->size(), 6U);
+  EXPECT_EQ(faults->at("seed"), 7.0);
+  EXPECT_EQ(faults->at("delay"), 0.04);
+  ASSERT_TRUE(parse_faults("").has_value());
+  EXPECT_TRUE(parse_faults("")->empty());
+}
+
+TEST(Config, TheProcessEnvironmentIsRead) {
+  ASSERT_EQ(setenv("SWITCHML_CONFIG_TEST", "x", 1), 0);
+  EXPECT_EQ(process_environment()("SWITCHML_CONFIG_TEST"), "x");
+  unsetenv("SWITCHML_CONFIG_TEST");
+  EXPECT_FALSE(process_environment()("SWITCHML_CONFIG_TEST").has_value());
+}
+
+}  // namespace
+}  // namespace switchml

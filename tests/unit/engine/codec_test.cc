@@ -1,0 +1,125 @@
+#include "engine/codec.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/limits.h"
+
+namespace switchml {
+namespace {
+
+uint32_t word(const std::vector<uint8_t>& words, size_t i) {
+  return static_cast<uint32_t>(words[4 * i]) << 24 | static_cast<uint32_t>(words[4 * i + 1]) << 16 |
+         static_cast<uint32_t>(words[4 * i + 2]) << 8 | words[4 * i + 3];
+}
+
+Collective of(ReduceOp op, ElementType type, const void* in, void* out, size_t count) {
+  Collective c;
+  c.op = op;
+  c.type = type;
+  c.input = in;
+  c.output = out;
+  c.count = count;
+  c.output_end = count;
+  return c;
+}
+
+TEST(Codec, CallChunkHasExponentsThenFlags) {
+  std::vector<float> x(600, 0.0F);
+  x[3] = 1.5F;                                      // block 0: biased exponent 127
+  x[256] = -8.0F;                                   // block 1: 130
+  x[599] = std::numeric_limits<float>::infinity();  // block 2: all finite elements are 0
+  const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
+  const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
+  const Codec codec(c, plan, 2);
+  std::vector<uint8_t> words(1024, 0xff);
+  ASSERT_EQ(codec.encode_call(0, words.data()), 4U);
+  EXPECT_EQ(word(words, 0), 127U);
+  EXPECT_EQ(word(words, 1), 130U);
+  EXPECT_EQ(word(words, 2), 0U);
+  EXPECT_EQ(word(words, 3), 1U);
+  GroupBuffer group;
+  group.exponents.resize(16);
+  ASSERT_TRUE(codec.decode_call(words.data(), 4, &group));
+  EXPECT_TRUE(group.ready && group.has_specials);
+  EXPECT_EQ(group.exponents[1], 130);
+}
+
+TEST(Codec, WhatIsNotAnExponentIsRefused) {
+  std::vector<float> x(10, 1.0F);
+  const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
+  const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
+  const Codec codec(c, plan, 2);
+  GroupBuffer group;
+  group.exponents.resize(16);
+  std::vector<uint8_t> words = {0, 0, 0, 255, 0, 0, 0, 0};
+  EXPECT_FALSE(codec.decode_call(words.data(), 2, &group));
+  words = {0, 0, 0, 127, 0, 0, 0, 2};
+  EXPECT_FALSE(codec.decode_call(words.data(), 2, &group));
+  words = {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0};
+  EXPECT_FALSE(codec.decode_call(words.data(), 2, &group));
+}
+
+// One worker's own words decode to its own values, exactly where the quantum allows it.
+TEST(Codec, RoundTripOfEveryPathWithAPartialOutput) {
+  std::vector<float> x(700), out(100, -1.0F);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) / 64.0F;
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin}) {
+    Collective c = of(op, ElementType::kFloat32, x.data(), out.data(), x.size());
+    c.output_begin = 250;  // inside a block, across its end
+    c.output_end = 350;
+    const ChunkPlan plan(c.type, op == ReduceOp::kSum, {0, x.size()}, 4096);
+    const Codec codec(c, plan, 1);
+    GroupBuffer group;
+    group.exponents.assign(16, 130);
+    group.range = plan.group(0);
+    std::vector<uint8_t> words(4096);
+    ASSERT_EQ(codec.encode_data({0, 700}, &group, words.data()), 700U);
+    codec.decode_data(words.data(), {0, 700}, &group);
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], x[250 + i]) << to_string(op);
+  }
+}
+
+TEST(Codec, SpecialCountsBecomeIeeeClasses) {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x = {1.0F, std::numeric_limits<float>::quiet_NaN(), inf, -inf};
+  const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
+  const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
+  const Codec codec(c, plan, 3);
+  std::vector<uint8_t> words(16);
+  ASSERT_EQ(codec.encode_special({0, 4}, words.data()), 4U);
+  EXPECT_EQ(word(words, 0), 0U);
+  EXPECT_EQ(word(words, 1), 1U);
+  EXPECT_EQ(word(words, 2), 1U << 10);
+  EXPECT_EQ(word(words, 3), 1U << 20);
+  GroupBuffer group;
+  group.range = {0, 4};
+  group.specials.resize(4);
+  codec.decode_special(words.data(), {0, 4}, &group);
+  EXPECT_EQ(group.specials, (std::vector<uint8_t>{0, 1, 2, 3}));
+  words = {0, 0x10, 0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};  // +Inf once and -Inf once
+  codec.decode_special(words.data(), {0, 4}, &group);
+  EXPECT_EQ(group.specials[0], static_cast<uint8_t>(Special::kNan));
+}
+
+TEST(Codec, TheHashSeesEveryExponentOfTheChunkAndNoOther) {
+  std::vector<float> x(2048, 1.0F);
+  const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
+  const ChunkPlan plan(c.type, true, {0, x.size()}, 2048);
+  const Codec codec(c, plan, 2);
+  GroupBuffer group;
+  group.range = plan.group(0);
+  group.exponents.assign(8, 127);
+  const uint64_t hash = codec.exponents_hash({512, 512}, &group);
+  for (size_t b = 0; b < 8; ++b) {
+    group.exponents[b] = 128;
+    EXPECT_EQ(codec.exponents_hash({512, 512}, &group) != hash, b == 2 || b == 3) << b;
+    group.exponents[b] = 127;
+  }
+}
+
+}  // namespace
+}  // namespace switchml

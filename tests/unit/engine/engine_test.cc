@@ -1,0 +1,252 @@
+// Engines with their threads and the real clock, over the in-process transport.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "softswitch/switch.h"
+#include "transport/inproc.h"
+#include "wire/control.h"
+
+namespace switchml {
+namespace {
+
+// A switch thread on an in-process endpoint.
+class SwitchThread : private softswitch::PacketSink {
+ public:
+  explicit SwitchThread(InprocHub& hub) : transport_(hub.attach()), switch_({}), thread_([this] { run(); }) {}
+  ~SwitchThread() override {
+    stop_ = true;
+    transport_->wake();
+    thread_.join();
+  }
+  Endpoint address() const { return transport_->local(); }
+
+ private:
+  void run() {
+    while (!stop_) {
+      RxFrame frames[16];
+      const size_t n = transport_->receive(frames, 16);
+      for (size_t i = 0; i < n; ++i)
+        switch_.process(frames[i].data, frames[i].size, frames[i].from, monotonic_now(), *this);
+      transport_->release();
+      if (n == 0) transport_->wait(milliseconds(50));
+    }
+  }
+  void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override {
+    const TxFrame tx{frame, static_cast<uint32_t>(size), &to};
+    transport_->send(&tx, 1);
+  }
+  void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override {
+    transport_->multicast(frame, static_cast<uint32_t>(size), to, count);
+  }
+
+  std::unique_ptr<Transport> transport_;
+  softswitch::SoftSwitch switch_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// Waits for a number of completions.
+class Completions {
+ public:
+  std::function<void(const Status&)> add() {
+    return [this](const Status& status) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      statuses_.push_back(status);
+      changed_.notify_all();
+    };
+  }
+  std::vector<Status> wait(size_t count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(20), [&] { return statuses_.size() >= count; });
+    return statuses_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Status> statuses_;
+};
+
+wire::Reply ask(Transport& transport, const Endpoint& to, const uint8_t* frame, size_t size) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const TxFrame tx{frame, static_cast<uint32_t>(size), &to};
+    transport.send(&tx, 1);
+    transport.wait(milliseconds(100));
+    RxFrame rx;
+    wire::Reply reply;
+    const bool got =
+        transport.receive(&rx, 1) == 1 && wire::parse_reply(rx.data, rx.size, &reply) == wire::ParseError::kNone;
+    transport.release();
+    if (got) return reply;
+  }
+  ADD_FAILURE() << "no reply";
+  return {};
+}
+
+class EngineTest : public ::testing::TestWithParam<int> {
+ protected:
+  static constexpr int kWorkers = 3;
+
+  void SetUp() override {
+    const int shards = GetParam();
+    hub_ = InprocHub::create({});
+    switch_ = std::make_unique<SwitchThread>(*hub_);
+    std::vector<std::vector<std::unique_ptr<Transport>>> transports(kWorkers);
+    for (auto& worker : transports) {
+      for (int s = 0; s < shards; ++s) worker.push_back(hub_->attach());
+    }
+    uint8_t frame[wire::kMaxControlBytes];
+    wire::Open open;
+    open.client_key = 5;
+    open.workers = kWorkers;
+    open.shards = static_cast<uint16_t>(shards);
+    open.slots = static_cast<uint16_t>(8 * shards);
+    open.payload = 4096;
+    const size_t size = wire::build_open(open, 1, frame);
+    const wire::Reply opened = ask(*transports[0][0], switch_->address(), frame, size);
+    EngineOptions options;
+    options.session.job = opened.open.job;
+    options.session.epoch = opened.open.epoch;
+    options.session.session_key = opened.open.session_key;
+    options.session.slots = opened.open.slots;
+    options.session.payload_bytes = opened.open.payload;
+    options.session.workers = kWorkers;
+    options.session.shards = shards;
+    options.session.switch_endpoint = switch_->address();
+    options.session.switch_name = "test";
+    for (int w = 0; w < kWorkers; ++w) {
+      options.session.worker = w;
+      for (int s = 0; s < shards; ++s) {
+        const wire::Membership member{opened.open.job, opened.open.epoch, opened.open.session_key,
+                                      static_cast<uint8_t>(w)};
+        const size_t n = wire::build_join(member, s, 2, frame);
+        ask(*transports[static_cast<size_t>(w)][static_cast<size_t>(s)], switch_->address(), frame, n);
+      }
+      engines_.push_back(Engine::start(options, std::move(transports[static_cast<size_t>(w)])));
+    }
+  }
+
+  std::shared_ptr<InprocHub> hub_;
+  std::unique_ptr<SwitchThread> switch_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  Completions completions_;
+};
+
+TEST_P(EngineTest, SubmissionsFromSeveralTensorsCompleteOnAllRanks) {
+  constexpr size_t kTensors = 20;
+  std::vector<std::vector<std::vector<int32_t>>> data(kWorkers);
+  for (int w = 0; w < kWorkers; ++w) {
+    for (size_t t = 0; t < kTensors; ++t) {
+      data[static_cast<size_t>(w)].emplace_back(t * 997);
+      auto& tensor = data[static_cast<size_t>(w)].back();
+      std::iota(tensor.begin(), tensor.end(), w * 1000);
+    }
+    for (auto& tensor : data[static_cast<size_t>(w)]) {
+      Collective c;
+      c.type = ElementType::kInt32;
+      c.input = c.output = tensor.data();
+      c.count = c.output_end = tensor.size();
+      c.done = completions_.add();
+      engines_[static_cast<size_t>(w)]->submit(c);
+    }
+  }
+  const auto statuses = completions_.wait(kWorkers * kTensors);
+  ASSERT_EQ(statuses.size(), kWorkers * kTensors);
+  for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+  for (const auto& worker : data) {
+    for (const auto& tensor : worker) {
+      for (size_t i = 0; i < tensor.size(); ++i) ASSERT_EQ(tensor[i], static_cast<int32_t>(3 * i + 3000));
+    }
+  }
+}
+
+TEST_P(EngineTest, AbortUnblocksAtOnceAndLaterCallsFailWithTheReason) {
+  std::vector<float> tensor(100000, 1.0F);
+  Collective c;
+  c.input = c.output = tensor.data();
+  c.count = c.output_end = tensor.size();
+  c.done = completions_.add();
+  engines_[0]->submit(c);  // nobody else calls
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const Time before = monotonic_now();
+  engines_[0]->abort("the test said so");
+  ASSERT_EQ(completions_.wait(1).size(), 1U);
+  EXPECT_LT(monotonic_now() - before, seconds(1));
+  engines_[0]->submit(c);
+  const auto statuses = completions_.wait(2);
+  ASSERT_EQ(statuses.size(), 2U);
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), Code::kAborted);
+    EXPECT_EQ(status.message(), "the test said so");
+  }
+  EXPECT_EQ(engines_[0]->status().code(), Code::kAborted);
+}
+
+TEST_P(EngineTest, DestructionFinishesWhatIsRunning) {
+  std::vector<float> tensor(1000, 1.0F);
+  Collective c;
+  c.input = c.output = tensor.data();
+  c.count = c.output_end = tensor.size();
+  c.done = completions_.add();
+  engines_[1]->submit(c);
+  engines_[1].reset();
+  const auto statuses = completions_.wait(1);
+  ASSERT_EQ(statuses.size(), 1U);
+  EXPECT_EQ(statuses[0].code(), Code::kAborted);
+}
+
+TEST_P(EngineTest, ADeadlineFailsAllShardsTogether) {
+  std::vector<float> tensor(100000, 1.0F);
+  Collective c;
+  c.input = c.output = tensor.data();
+  c.count = c.output_end = tensor.size();
+  c.deadline = monotonic_now() + milliseconds(700);
+  c.done = completions_.add();
+  engines_[2]->submit(c);
+  const auto statuses = completions_.wait(1);
+  ASSERT_EQ(statuses.size(), 1U);
+  EXPECT_EQ(statuses[0].code(), Code::kTimeout);
+  EXPECT_NE(statuses[0].message().find("rank 0, 1 "), std::string::npos) << statuses[0].message();
+}
+
+INSTANTIATE_TEST_SUITE_P(Shards, EngineTest, ::testing::Values(1, 3));
+
+TEST(Engine, AGroupOfOneCopiesExactly) {
+  EngineOptions options;
+  auto hub = InprocHub::create({});
+  std::vector<std::unique_ptr<Transport>> transports;
+  transports.push_back(hub->attach());
+  const auto engine = Engine::start(options, std::move(transports));
+  const std::vector<float> in = {0.1F, 1e-45F, 3e38F, 1e-20F};
+  std::vector<float> out(2);
+  Collective c;
+  c.input = in.data();
+  c.output = out.data();
+  c.count = 4;
+  c.output_begin = 1;
+  c.output_end = 3;
+  bool done = false;
+  c.done = [&](const Status& status) { done = status.ok(); };
+  engine->submit(c);
+  EXPECT_TRUE(done);
+  EXPECT_EQ(out, (std::vector<float>{1e-45F, 3e38F}));
+}
+
+TEST(Collective, WhatTheSwitchCan) {
+  for (int t = 0; t < kElementTypes; ++t) {
+    const auto type = static_cast<ElementType>(t);
+    EXPECT_TRUE(switch_can(ReduceOp::kSum, type));
+    EXPECT_EQ(switch_can(ReduceOp::kMax, type), type != ElementType::kInt64);
+    EXPECT_EQ(switch_can(ReduceOp::kMin, type), type != ElementType::kInt64);
+  }
+}
+
+}  // namespace
+}  // namespace switchml

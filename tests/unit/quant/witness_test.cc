@@ -1,0 +1,276 @@
+// The witness against what can go wrong between the workers' words and the result.
+#include "quant/witness.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "quant/kernels.h"
+
+namespace switchml::quant {
+namespace {
+
+using Random = std::mt19937_64;
+
+constexpr size_t kMaxWords = 700;
+constexpr int kCases = 20000;
+
+uint32_t word_at(const std::vector<uint8_t>& words, size_t i) {
+  return static_cast<uint32_t>(words[4 * i]) << 24 | static_cast<uint32_t>(words[4 * i + 1]) << 16 |
+         static_cast<uint32_t>(words[4 * i + 2]) << 8 | words[4 * i + 3];
+}
+
+void put_word(std::vector<uint8_t>& words, size_t i, uint32_t value) {
+  for (size_t byte = 0; byte < 4; ++byte) words[4 * i + byte] = static_cast<uint8_t>(value >> (24 - 8 * byte));
+}
+
+// What one worker puts into a packet.
+struct Contribution {
+  std::vector<uint8_t> words;
+  uint32_t witness = 0;
+};
+
+// The aggregate, as a switch makes it.
+class Sum {
+ public:
+  explicit Sum(size_t n) : accumulators_(n, 0) {}
+  void add(const Contribution& c) {
+    kernels().add(accumulators_.data(), c.words.data(), accumulators_.size());
+    witness_ += c.witness;
+  }
+  uint32_t witness() const { return witness_; }
+  std::vector<uint8_t> words() const {
+    std::vector<uint8_t> result(4 * accumulators_.size());
+    kernels().load(accumulators_.data(), result.data(), accumulators_.size());
+    return result;
+  }
+
+ private:
+  std::vector<int32_t> accumulators_;
+  uint32_t witness_ = 0;
+};
+
+class WitnessTest : public ::testing::Test {
+ protected:
+  Random random_{7};
+  Witness witness_{0x1122334455667788U, 0x99aabbccddeeff00U, kMaxWords};
+  PadInput input_{};
+  int workers_ = 0;
+  size_t n_ = 0;
+  std::vector<Contribution> contributions_;
+
+  PadInput random_input() {
+    PadInput input;
+    input.epoch = static_cast<uint32_t>(random_());
+    input.seq = static_cast<uint32_t>(random_());
+    input.slot = static_cast<uint16_t>(random_());
+    input.op = static_cast<uint8_t>(random_() % 2);
+    input.type = static_cast<uint8_t>(random_() % 8);
+    input.stage = static_cast<uint8_t>(random_() % 4);
+    input.count = random_() % 1000000;
+    input.first = random_() % 1000000;
+    input.exponents_hash = random_();
+    return input;
+  }
+
+  Contribution contribute(const PadInput& input, std::vector<uint8_t> words) const {
+    const uint32_t witness = witness_.contribution(witness_.pad(input), words.data(), words.size() / 4);
+    return {std::move(words), witness};
+  }
+
+  std::vector<uint8_t> random_words(size_t n) {
+    std::vector<uint8_t> words(4 * n, 0);
+    if (random_() % 8 == 0) return words;  // all zero: only the pad tells
+    const auto shift = random_() % 24;
+    for (size_t i = 0; i < n; ++i) put_word(words, i, static_cast<uint32_t>(static_cast<int32_t>(random_()) >> shift));
+    return words;
+  }
+
+  // A new use of a slot: 1..8 workers, 1..40 words, now and then a long chunk.
+  void new_case() {
+    input_ = random_input();
+    workers_ = 1 + static_cast<int>(random_() % 8);
+    n_ = random_() % 16 == 0 ? 1 + random_() % kMaxWords : 1 + random_() % 40;
+    contributions_.clear();
+    for (int i = 0; i < workers_; ++i) contributions_.push_back(contribute(input_, random_words(n_)));
+  }
+
+  Contribution& any() { return contributions_[random_() % contributions_.size()]; }
+
+  Sum sum_of_all() const {
+    Sum sum(n_);
+    for (const Contribution& c : contributions_) sum.add(c);
+    return sum;
+  }
+
+  bool passes(uint32_t received, const std::vector<uint8_t>& words) const {
+    return witness_.check(received, workers_, witness_.pad(input_), words.data(), n_);
+  }
+  bool passes(const Sum& sum) const { return passes(sum.witness(), sum.words()); }
+};
+
+TEST_F(WitnessTest, RightSumsPass) {
+  for (int i = 0; i < kCases; ++i) {
+    new_case();
+    ASSERT_TRUE(passes(sum_of_all()));
+  }
+}
+
+TEST_F(WitnessTest, FlippedBitIsCaught) {
+  for (int i = 0; i < kCases; ++i) {
+    new_case();
+    const Sum sum = sum_of_all();
+    std::vector<uint8_t> words = sum.words();
+    words[random_() % words.size()] ^= static_cast<uint8_t>(1U << (random_() % 8));
+    ASSERT_FALSE(passes(sum.witness(), words));
+    ASSERT_FALSE(passes(sum.witness() ^ (1U << (random_() % 32)), sum.words()));
+  }
+}
+
+TEST_F(WitnessTest, FlippedBitInAContributionIsCaught) {
+  for (int i = 0; i < kCases; ++i) {
+    new_case();
+    std::vector<uint8_t>& words = any().words;
+    words[random_() % words.size()] ^= static_cast<uint8_t>(1U << (random_() % 8));
+    ASSERT_FALSE(passes(sum_of_all()));
+  }
+}
+
+TEST_F(WitnessTest, ScrambledResultIsCaught) {
+  for (int i = 0; i < kCases; ++i) {
+    new_case();
+    const Sum sum = sum_of_all();
+    std::vector<uint8_t> words = sum.words();
+    for (uint8_t& byte : words) byte = static_cast<uint8_t>(byte ^ random_());
+    if (words == sum.words()) continue;
+    ASSERT_FALSE(passes(sum.witness(), words));
+  }
+}
+
+TEST_F(WitnessTest, DoubledContributionIsCaught) {
+  for (int i = 0; i < kCases; ++i) {
+    new_case();
+    Sum sum = sum_of_all();
+    sum.add(any());
+    ASSERT_FALSE(passes(sum));
+  }
+}
+
+TEST_F(WitnessTest, MissingContributionIsCaught) {
+  for (int i = 0; i < kCases; ++i) {
+    new_case();
+    const size_t missing = random_() % contributions_.size();
+    Sum sum(n_);
+    for (size_t c = 0; c < contributions_.size(); ++c) {
+      if (c != missing) sum.add(contributions_[c]);
+    }
+    ASSERT_FALSE(passes(sum));
+  }
+}
+
+TEST_F(WitnessTest, StaleContributionIsCaught) {
+  for (int i = 0; i < kCases; ++i) {
+    new_case();
+    PadInput before = input_;
+    before.seq -= 2;
+    // Half of the time the very same words: then the sum is right and only its history is not.
+    Contribution& fresh = any();
+    fresh = contribute(before, i % 2 == 0 ? random_words(n_) : fresh.words);
+    ASSERT_FALSE(passes(sum_of_all()));
+  }
+}
+
+// What the pad does not tell: it is the same for all workers. That each is added once is for the switch's bitmap.
+TEST_F(WitnessTest, OneWorkerInPlaceOfAnotherPasses) {
+  int tried = 0;
+  for (int i = 0; i < kCases; ++i) {
+    new_case();
+    if (workers_ < 2 || contributions_[0].words == contributions_[1].words) continue;  // equal words: the sum is right
+    contributions_[0] = contributions_[1];
+    ASSERT_TRUE(passes(sum_of_all()));
+    ++tried;
+  }
+  EXPECT_GT(tried, kCases / 2);
+}
+
+TEST_F(WitnessTest, DisagreementAboutAnyFieldIsCaught) {
+  for (int i = 0; i < kCases; ++i) {
+    new_case();
+    PadInput other = input_;
+    switch (i % 9) {
+      case 0: other.epoch ^= 1U << (random_() % 32); break;
+      case 1: other.seq ^= 1U << (random_() % 32); break;
+      case 2: other.slot = static_cast<uint16_t>(other.slot ^ (1U << (random_() % 16))); break;
+      case 3: other.op ^= 1; break;
+      case 4: other.type = static_cast<uint8_t>(other.type ^ (1U << (random_() % 3))); break;
+      case 5: other.stage = static_cast<uint8_t>(other.stage ^ (1U << (random_() % 8))); break;
+      case 6: other.count ^= uint64_t{1} << (random_() % 64); break;
+      case 7: other.first ^= uint64_t{1} << (random_() % 64); break;
+      default: other.exponents_hash ^= uint64_t{1} << (random_() % 64); break;
+    }
+    Contribution& differing = any();
+    differing = contribute(other, differing.words);
+    ASSERT_FALSE(passes(sum_of_all())) << "field " << i % 9;
+  }
+}
+
+TEST_F(WitnessTest, CoefficientsAreOddAndDistinct) {
+  std::set<uint32_t> seen;
+  for (size_t i = 0; i < kMaxWords; ++i) {
+    std::vector<uint8_t> unit(4 * kMaxWords, 0);
+    put_word(unit, i, 1);
+    const uint32_t coefficient = witness_.sum(unit.data(), kMaxWords);
+    EXPECT_EQ(coefficient % 2, 1U) << i;
+    seen.insert(coefficient);
+  }
+  EXPECT_EQ(seen.size(), kMaxWords);
+}
+
+TEST_F(WitnessTest, SumIsLinear) {
+  std::vector<uint32_t> coefficients(kMaxWords);
+  for (size_t i = 0; i < kMaxWords; ++i) {
+    std::vector<uint8_t> unit(4 * kMaxWords, 0);
+    put_word(unit, i, 1);
+    coefficients[i] = witness_.sum(unit.data(), kMaxWords);
+  }
+  for (size_t n = 0; n <= kMaxWords; ++n) {
+    const std::vector<uint8_t> words = random_words(n);
+    uint32_t expected = 0;
+    for (size_t i = 0; i < n; ++i) expected += coefficients[i] * word_at(words, i);
+    ASSERT_EQ(witness_.sum(words.data(), n), expected) << n << " words";
+  }
+}
+
+TEST_F(WitnessTest, DependsOnTheSecretAlone) {
+  const Witness same(0x1122334455667788U, 0x99aabbccddeeff00U, 2 * kMaxWords);
+  const Witness other(0x1122334455667788U, 0x99aabbccddeeff01U, kMaxWords);
+  const std::vector<uint8_t> words(4 * kMaxWords, 0x5a);
+  input_ = random_input();
+  EXPECT_EQ(same.sum(words.data(), kMaxWords), witness_.sum(words.data(), kMaxWords)) << "not on the largest chunk";
+  EXPECT_EQ(same.pad(input_), witness_.pad(input_));
+  EXPECT_NE(other.sum(words.data(), kMaxWords), witness_.sum(words.data(), kMaxWords));
+  EXPECT_NE(other.pad(input_), witness_.pad(input_));
+}
+
+// The documented blind spot of odd coefficients modulo 2^32.
+TEST_F(WitnessTest, EvenNumbersOfTopBitsPass) {
+  new_case();
+  n_ = 2;
+  contributions_ = {contribute(input_, random_words(2))};
+  workers_ = 1;
+  const Sum sum = sum_of_all();
+  std::vector<uint8_t> words = sum.words();
+  words[0] ^= 0x80;
+  ASSERT_FALSE(passes(sum.witness(), words));
+  words[4] ^= 0x80;
+  EXPECT_TRUE(passes(sum.witness(), words));
+}
+
+TEST_F(WitnessTest, TooManyWordsAssert) {
+  const std::vector<uint8_t> words(4 * (kMaxWords + 1), 0);
+  EXPECT_DEATH(witness_.sum(words.data(), kMaxWords + 1), "max_words");
+}
+
+}  // namespace
+}  // namespace switchml::quant

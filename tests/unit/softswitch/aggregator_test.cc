@@ -1,0 +1,115 @@
+#include "softswitch/aggregator.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "fixture.h"
+#include "quant/kernels.h"
+
+namespace switchml::softswitch {
+namespace {
+
+constexpr int32_t kLow = std::numeric_limits<int32_t>::min();
+constexpr int32_t kHigh = std::numeric_limits<int32_t>::max();
+
+class Aggregator : public ::testing::Test {
+ protected:
+  Aggregator() : store_(SlotStore::create(1, 1024)) {}
+
+  /// All contributions in order, then the result.
+  ResultPacket aggregate(const std::vector<Contribution>& contributions) {
+    wire::DataPacket packet;
+    std::vector<uint8_t> bytes;
+    SlotUse& use = store_->use(0, 1);
+    for (size_t i = 0; i < contributions.size(); ++i) {
+      bytes = contribution_frame(contributions[i], 9, 77);
+      EXPECT_EQ(wire::parse_data(bytes.data(), bytes.size(), wire::Kind::kContribution, &packet),
+                wire::ParseError::kNone);
+      if (i == 0) {
+        take_over(&use, store_->words(0, 1), packet);
+      } else {
+        merge(&use, store_->words(0, 1), packet);
+      }
+    }
+    const size_t size = complete(&use, store_->words(0, 1), store_->frame(0, 1), packet);
+    EXPECT_EQ(size, result_bytes(use));
+    return result_of({store_->frame(0, 1), store_->frame(0, 1) + size});
+  }
+  static Contribution part(std::vector<int32_t> words, wire::Operation operation = wire::Operation::kSum) {
+    Contribution c;
+    c.words = std::move(words);
+    c.operation = operation;
+    return c;
+  }
+  static Contribution max_part(std::vector<int32_t> words) { return part(std::move(words), wire::Operation::kMax); }
+
+  std::unique_ptr<SlotStore> store_;
+};
+
+using Words = std::vector<int32_t>;
+
+TEST_F(Aggregator, SumsWrapAround) {
+  EXPECT_EQ(aggregate({part({1, kHigh, kLow, -1}), part({2, 1, -1, kLow})}).words, (Words{3, kLow, kHigh, kHigh}));
+}
+
+TEST_F(Aggregator, MaximumIsSigned) {
+  EXPECT_EQ(aggregate({max_part({1, kLow, -5, 0}), max_part({-2, kHigh, -7, kLow})}).words, (Words{1, kHigh, -5, 0}));
+}
+
+TEST_F(Aggregator, ALongerSumGrowsTheUse) {
+  EXPECT_EQ(aggregate({part({1}), part({2, 3}), part({4, 5, 6})}).words, (Words{7, 8, 6}));
+}
+
+TEST_F(Aggregator, AShorterSumLeavesTheRest) {
+  EXPECT_EQ(aggregate({part({1, 2, 3}), part({10}), part({})}).words, (Words{11, 2, 3}));
+}
+
+TEST_F(Aggregator, MissingWordsOfAMaximumAreZeros) {
+  EXPECT_EQ(aggregate({max_part({-1}), max_part({-2, -3, 4})}).words, (Words{-1, 0, 4}));
+  EXPECT_EQ(aggregate({max_part({-2, -3, 4}), max_part({-1})}).words, (Words{-1, 0, 4}));
+  EXPECT_EQ(aggregate({max_part({-2, -3, 4}), max_part({})}).words, (Words{0, 0, 4}));
+}
+
+TEST_F(Aggregator, NothingOfTheUseBeforeRemains) {
+  aggregate({part({kHigh, kHigh, kHigh, kHigh})});
+  EXPECT_EQ(aggregate({part({1}), part({1, 1})}).words, (Words{2, 1}));
+  aggregate({part({kHigh, kHigh, kHigh, kHigh})});
+  EXPECT_EQ(aggregate({max_part({-1}), max_part({-1, -1})}).words, (Words{-1, 0}));
+}
+
+TEST_F(Aggregator, HeaderHasTheMaximalExponentAndTheSummedWitness) {
+  Contribution a = max_part({1});
+  Contribution b = max_part({2});
+  a.exponent = 0xfffe;
+  b.exponent = 3;
+  a.witness = 0xffffffff;
+  b.witness = 5;
+  b.worker = 1;
+  b.flags = wire::kFlagRepeat | 0xf0;
+  const ResultPacket result = aggregate({a, b});
+  EXPECT_EQ(result.header.exponent, 0xfffe);
+  EXPECT_EQ(result.header.witness, 4U);
+  EXPECT_EQ(result.header.worker, kAllWorkers);
+  EXPECT_EQ(result.header.flags, static_cast<uint8_t>(wire::Operation::kMax));
+  EXPECT_EQ(result.header.job, 9);
+  EXPECT_EQ(result.header.epoch, 77U);
+}
+
+TEST_F(Aggregator, EveryKernelTableLoadsInPlace) {
+  for (const quant::Kernels* kernels : quant::available_kernels()) {
+    for (size_t n = 0; n < 70; ++n) {
+      alignas(64) int32_t words[70];
+      for (size_t i = 0; i < 70; ++i) words[i] = static_cast<int32_t>(i * 0x01020305U);
+      kernels->load(words, reinterpret_cast<uint8_t*>(words), n);
+      for (size_t i = 0; i < 70; ++i) {
+        const uint32_t value = static_cast<uint32_t>(i) * 0x01020305U;
+        const uint32_t expected = i < n ? __builtin_bswap32(value) : value;
+        ASSERT_EQ(static_cast<uint32_t>(words[i]), expected) << kernels->name << " n " << n << " at " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace switchml::softswitch

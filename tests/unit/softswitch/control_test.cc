@@ -1,0 +1,173 @@
+// Control requests as frames, through the whole switch.
+#include "wire/control.h"
+
+#include <gtest/gtest.h>
+
+#include "fixture.h"
+
+namespace switchml::softswitch {
+namespace {
+
+using wire::ReplyStatus;
+using wire::Request;
+
+TEST(SwitchControl, OpenGrantsAndCountsOnce) {
+  Bench bench;
+  const auto first = bench.open(ask_for(2, 2, 9, 1500));
+  EXPECT_EQ(first.type, Request::kOpen);
+  EXPECT_EQ(first.open.slots, 8);
+  EXPECT_EQ(first.open.payload, 1024U);
+  EXPECT_EQ(first.open.lease_ms, 30000U);
+  EXPECT_EQ(bench.open(ask_for(2, 2, 9, 1500)).open.epoch, first.open.epoch);
+  EXPECT_EQ(bench.sw.sessions(), 1);
+  EXPECT_EQ(bench.sw.counters().sessions_opened.get(), 1U);
+  EXPECT_EQ(bench.sw.counters().control_requests.get(), 2U);
+}
+
+TEST(SwitchControl, RefusalsCarryTheirReasonAndNoBody) {
+  SwitchOptions options;
+  options.max_jobs = 1;
+  options.slot_memory_bytes = 1 << 16;
+  Bench bench(options);
+  EXPECT_EQ(bench.open(ask_for(200)).status, ReplyStatus::kTooManyWorkers);
+  EXPECT_EQ(bench.open(ask_for(0)).status, ReplyStatus::kBadRequest);
+  EXPECT_EQ(bench.open(ask_for(2, 1, 8, 100)).status, ReplyStatus::kPayloadUnsupported);
+  EXPECT_EQ(bench.open(ask_for(2, 1, 8, 64512)).status, ReplyStatus::kNoSlots);
+  EXPECT_EQ(bench.open(ask_for(2, 1, 4, 256, 1)).status, ReplyStatus::kOk);
+  EXPECT_EQ(bench.open(ask_for(2, 1, 4, 256, 2)).status, ReplyStatus::kNoJobs);
+}
+
+TEST(SwitchControl, AnotherVersionIsToldOurs) {
+  Bench bench;
+  uint8_t frame[wire::kMaxControlBytes];
+  const size_t size = wire::build_open(ask_for(2), 1234, frame);
+  frame[0] = static_cast<uint8_t>((7 << 4) | static_cast<int>(wire::Kind::kRequest));
+  const auto sent = bench.put({frame, frame + size}, endpoint(1));
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(wire::version_of(sent[0].frame.data()), wire::kVersion);
+  wire::Reply reply;
+  ASSERT_EQ(wire::parse_reply(sent[0].frame.data(), sent[0].frame.size(), &reply), wire::ParseError::kNone);
+  EXPECT_EQ(reply.status, ReplyStatus::kBadVersion);
+  EXPECT_EQ(reply.request_id, 1234U);
+  EXPECT_EQ(bench.sw.sessions(), 0);
+}
+
+TEST(SwitchControl, MalformedRequestsAreDroppedAndCounted) {
+  Bench bench;
+  uint8_t frame[wire::kMaxControlBytes] = {};
+  uint64_t malformed = 0;
+  size_t (*const builders[])(uint8_t*) = {
+      [](uint8_t* f) { return wire::build_open(ask_for(2), 1, f); },
+      [](uint8_t* f) { return wire::build_join({}, 0, 1, f); },
+      [](uint8_t* f) { return wire::build_close({}, 1, f); },
+      [](uint8_t* f) { return wire::build_probe({}, 0, 1, 1, f); },
+  };
+  for (const auto& build : builders) {
+    const size_t right = build(frame);
+    for (size_t size = 1; size < sizeof frame; ++size) {
+      if (size == right) continue;
+      EXPECT_TRUE(bench.put({frame, frame + size}, endpoint(1)).empty()) << size;
+      EXPECT_EQ(bench.sw.counters().control_malformed.get(), ++malformed);
+    }
+  }
+  for (const int type : {0, 5, 200, 255}) {
+    const size_t size = wire::build_open(ask_for(2), 1, frame);
+    frame[wire::kControlOffsetType] = static_cast<uint8_t>(type);
+    EXPECT_TRUE(bench.put({frame, frame + size}, endpoint(1)).empty());
+    EXPECT_EQ(bench.sw.counters().control_malformed.get(), ++malformed);
+  }
+  EXPECT_EQ(bench.sw.sessions(), 0);
+}
+
+TEST(SwitchControl, ProbeTellsWhoHasJoinedAndWhoHasContributed) {
+  Bench bench;
+  Job job(bench, 70);
+  Contribution c;
+  c.slot = 3;
+  c.seq = 5;
+  c.words = {1};
+  for (const int worker : {0, 2, 69}) {
+    c.worker = static_cast<uint8_t>(worker);
+    job.put(c);
+  }
+  const auto reply = bench.probe(job.member(1), 3, 5, job.at(1));
+  ASSERT_EQ(reply.status, ReplyStatus::kOk);
+  EXPECT_EQ(reply.probe.slot, 3);
+  EXPECT_EQ(reply.probe.seq, 5U);
+  EXPECT_EQ(reply.probe.joined_low, ~uint64_t{0});
+  EXPECT_EQ(reply.probe.joined_high, 0x3fU);
+  EXPECT_EQ(reply.probe.contributed_low, 5U);
+  EXPECT_EQ(reply.probe.contributed_high, 0x20U);
+}
+
+TEST(SwitchControl, ProbeOfUnseenCompleteAndReplacedUses) {
+  Bench bench;
+  Job job(bench, 2);
+  const auto contributed = [&](uint32_t seq) {
+    return bench.probe(job.member(0), 0, seq, job.at(0)).probe.contributed_low;
+  };
+  EXPECT_EQ(contributed(1), 0U);
+  for (const uint32_t seq : {1U, 2U, 3U}) {
+    for (uint8_t worker = 0; worker < 2; ++worker) {
+      Contribution c;
+      c.worker = worker;
+      c.seq = seq;
+      job.put(c);
+    }
+  }
+  EXPECT_EQ(contributed(2), 3U) << "complete";
+  EXPECT_EQ(contributed(1), 3U) << "replaced by 3";
+  EXPECT_EQ(contributed(4), 0U) << "not yet seen";
+  EXPECT_EQ(contributed(5), 0U) << "not yet seen";
+}
+
+TEST(SwitchControl, ProbeIsForMembersAndRealSlots) {
+  Bench bench;
+  Job job(bench, 2);
+  auto stranger = job.member(0);
+  EXPECT_EQ(bench.probe(stranger, 0, 1, endpoint(77)).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(bench.probe(stranger, 8, 1, job.at(0)).status, ReplyStatus::kBadRequest);
+  EXPECT_EQ(bench.probe(stranger, 65535, 1, job.at(0)).status, ReplyStatus::kBadRequest);
+  EXPECT_EQ(bench.probe(stranger, 0, 0, job.at(0)).status, ReplyStatus::kBadRequest);
+  stranger.worker = 2;
+  EXPECT_EQ(bench.probe(stranger, 0, 1, job.at(0)).status, ReplyStatus::kNotMember);
+  stranger.epoch ^= 1;
+  EXPECT_EQ(bench.probe(stranger, 0, 1, job.at(0)).status, ReplyStatus::kUnknownSession);
+}
+
+TEST(SwitchControl, CloseFreesAtTheLastMemberAndIsCounted) {
+  Bench bench;
+  Job job(bench, 2);
+  EXPECT_GT(bench.sw.slot_memory_in_use(), 0U);
+  EXPECT_EQ(bench.close(job.member(0)).status, ReplyStatus::kOk);
+  EXPECT_EQ(bench.sw.sessions(), 1);
+  EXPECT_EQ(bench.close(job.member(1)).status, ReplyStatus::kOk);
+  EXPECT_EQ(bench.sw.sessions(), 0);
+  EXPECT_EQ(bench.sw.slot_memory_in_use(), 0U);
+  EXPECT_EQ(bench.sw.counters().sessions_closed.get(), 1U);
+  EXPECT_EQ(bench.close(job.member(1)).status, ReplyStatus::kUnknownSession);
+}
+
+TEST(SwitchControl, SweepEndsSilentSessionsOnly) {
+  Bench bench;
+  Job silent(bench, 1, 1, 8, 1024, 1, 0);
+  Job probing(bench, 1, 1, 8, 1024, 2, 100);
+  Job sending(bench, 1, 1, 8, 1024, 3, 200);
+  bench.now += seconds(20);
+  bench.probe(probing.member(0), 0, 1, probing.at(0));
+  Contribution c;
+  sending.put(c);
+  bench.now += seconds(11);
+  bench.sw.sweep(bench.now);
+  EXPECT_EQ(bench.sw.sessions(), 2);
+  EXPECT_EQ(bench.sw.counters().sessions_expired.get(), 1U);
+  EXPECT_TRUE(silent.put(c).empty());
+  EXPECT_EQ(bench.sw.counters().dropped_session.get(), 1U);
+  bench.now += seconds(60);
+  bench.sw.sweep(bench.now);
+  EXPECT_EQ(bench.sw.sessions(), 0);
+  EXPECT_EQ(bench.sw.slot_memory_in_use(), 0U);
+}
+
+}  // namespace
+}  // namespace switchml::softswitch

@@ -1,0 +1,194 @@
+#include "softswitch/session_table.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "fixture.h"
+#include "softswitch/slot_store.h"
+
+namespace switchml::softswitch {
+namespace {
+
+using wire::ReplyStatus;
+
+class Sessions : public ::testing::Test {
+ protected:
+  static SessionLimits limits() {
+    SessionLimits l;
+    l.slot_memory_bytes = 1 << 20;
+    l.max_payload_bytes = kMaxPayloadBytes;
+    l.lease = seconds(30);
+    l.seed = 42;
+    return l;
+  }
+  static wire::Join join_of(const wire::OpenReply& r, int worker, int shard = 0) {
+    return {r.session_key, r.epoch, r.job, static_cast<uint8_t>(worker), static_cast<uint16_t>(shard)};
+  }
+  static wire::Close close_of(const wire::OpenReply& r, int worker) {
+    return {r.session_key, r.epoch, r.job, static_cast<uint8_t>(worker), 0};
+  }
+  SessionTable table_{limits()};
+  Time now_{};
+};
+
+TEST_F(Sessions, OpenIsIdempotentByClientKey) {
+  const auto first = table_.open(ask_for(2), now_);
+  ASSERT_EQ(first.status, ReplyStatus::kOk);
+  ASSERT_NE(first.fresh, nullptr);
+  const auto again = table_.open(ask_for(2), now_);
+  EXPECT_EQ(again.status, ReplyStatus::kOk);
+  EXPECT_EQ(again.fresh, nullptr);
+  EXPECT_EQ(again.reply.epoch, first.reply.epoch);
+  EXPECT_EQ(again.reply.session_key, first.reply.session_key);
+  EXPECT_EQ(table_.sessions(), 1);
+  EXPECT_EQ(table_.open(ask_for(3), now_).status, ReplyStatus::kBadRequest) << "the same key for another group";
+}
+
+TEST_F(Sessions, EpochsAreNeverZeroNorThoseOfTheSessionBefore) {
+  SessionLimits one = limits();
+  one.max_jobs = 1;
+  SessionTable table(one);
+  std::set<uint32_t> epochs;
+  std::set<uint64_t> keys;
+  uint32_t last = 0;
+  for (uint64_t key = 1; key <= 300; ++key) {
+    const auto opened = table.open(ask_for(2, 1, 4, 256, key), now_);
+    ASSERT_EQ(opened.status, ReplyStatus::kOk);
+    EXPECT_EQ(opened.reply.job, 1);
+    EXPECT_NE(opened.reply.epoch, 0U);
+    EXPECT_NE(opened.reply.epoch, last);
+    last = opened.reply.epoch;
+    epochs.insert(last);
+    keys.insert(opened.reply.session_key);
+    table.end(1);
+    EXPECT_EQ(table.find(1, last), nullptr);
+  }
+  EXPECT_GT(epochs.size(), 298U);
+  EXPECT_EQ(keys.size(), 300U);
+}
+
+TEST_F(Sessions, AnotherSeedGivesOtherEpochs) {
+  SessionLimits other = limits();
+  other.seed = 43;
+  SessionTable table(other);
+  EXPECT_NE(table.open(ask_for(2), now_).reply.session_key, table_.open(ask_for(2), now_).reply.session_key);
+}
+
+TEST_F(Sessions, JobNumbersRunOutAndRestBeforeTheyComeBack) {
+  for (int job = 1; job <= kMaxJobs; ++job) {
+    const auto opened = table_.open(ask_for(1, 1, 4, 256, static_cast<uint64_t>(job)), now_);
+    ASSERT_EQ(opened.status, ReplyStatus::kOk);
+    EXPECT_EQ(opened.reply.job, job);
+  }
+  EXPECT_EQ(table_.open(ask_for(1, 1, 4, 256, 1000), now_).status, ReplyStatus::kNoJobs);
+  table_.end(7);
+  table_.end(3);
+  EXPECT_EQ(table_.open(ask_for(1, 1, 4, 256, 1001), now_).reply.job, 3);
+  table_.end(3);
+  EXPECT_EQ(table_.open(ask_for(1, 1, 4, 256, 1002), now_).reply.job, 7);
+}
+
+TEST_F(Sessions, MemoryIsAQuotaOverAllSessions) {
+  const auto first = table_.open(ask_for(1, 1, 400, 1024, 1), now_);
+  ASSERT_EQ(first.status, ReplyStatus::kOk);
+  EXPECT_EQ(first.reply.slots, 400);
+  EXPECT_EQ(table_.slot_memory_in_use(), 400 * SlotStore::slot_bytes(1024));
+  const auto second = table_.open(ask_for(1, 1, 400, 1024, 2), now_);
+  ASSERT_EQ(second.status, ReplyStatus::kOk);
+  EXPECT_LT(second.reply.slots, 400);
+  EXPECT_LE(table_.slot_memory_in_use(), limits().slot_memory_bytes);
+  EXPECT_EQ(table_.open(ask_for(1, 1, 4, 1024, 3), now_).status, ReplyStatus::kNoSlots);
+  table_.end(first.reply.job);
+  EXPECT_EQ(table_.open(ask_for(1, 1, 4, 1024, 3), now_).status, ReplyStatus::kOk);
+  table_.end(second.reply.job);
+  table_.end(3);
+  EXPECT_EQ(table_.slot_memory_in_use(), 0U);
+  EXPECT_EQ(table_.sessions(), 0);
+}
+
+TEST_F(Sessions, JoinCountsPairsAndIsIdempotent) {
+  const auto r = table_.open(ask_for(2, 2), now_).reply;
+  EXPECT_EQ(table_.join(join_of(r, 0, 0), endpoint(0, 0), now_).reply.joined, 1);
+  EXPECT_EQ(table_.join(join_of(r, 0, 0), endpoint(0, 0), now_).reply.joined, 1);
+  EXPECT_TRUE(table_.find(r.job, r.epoch)->joined_workers() == WorkerSet{}) << "one of two shards";
+  EXPECT_EQ(table_.join(join_of(r, 0, 1), endpoint(0, 1), now_).reply.joined, 2);
+  EXPECT_EQ(table_.find(r.job, r.epoch)->joined_workers().low, 1U);
+  EXPECT_EQ(table_.join(join_of(r, 1, 0), endpoint(1, 0), now_).reply.joined, 3);
+  EXPECT_EQ(table_.join(join_of(r, 1, 1), endpoint(1, 1), now_).reply.joined, 4);
+  EXPECT_EQ(table_.find(r.job, r.epoch)->audience(1).size(), 2U);
+  EXPECT_EQ(*table_.find(r.job, r.epoch)->audience(1)[1], endpoint(1, 1));
+}
+
+TEST_F(Sessions, JoinNeedsTheSessionItsKeyAndARealMember) {
+  const auto r = table_.open(ask_for(2, 2), now_).reply;
+  wire::Join join = join_of(r, 0);
+  join.epoch ^= 1;
+  EXPECT_EQ(table_.join(join, endpoint(0), now_).status, ReplyStatus::kUnknownSession);
+  join = join_of(r, 0);
+  join.job ^= 1;
+  EXPECT_EQ(table_.join(join, endpoint(0), now_).status, ReplyStatus::kUnknownSession);
+  join = join_of(r, 0);
+  join.session_key ^= 1;
+  EXPECT_EQ(table_.join(join, endpoint(0), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(table_.join(join_of(r, 2), endpoint(0), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(table_.join(join_of(r, 255), endpoint(0), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(table_.join(join_of(r, 0, 2), endpoint(0), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(table_.join(join_of(r, 0, 65535), endpoint(0), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(table_.find(r.job, r.epoch)->joined_pairs(), 0);
+}
+
+TEST_F(Sessions, ARestartedSocketReplacesItsOldAddressWithTheKeyOnly) {
+  const auto r = table_.open(ask_for(2), now_).reply;
+  table_.join(join_of(r, 0), endpoint(0), now_);
+  wire::Join forged = join_of(r, 0);
+  forged.session_key = 0;
+  EXPECT_EQ(table_.join(forged, endpoint(66), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(table_.find(r.job, r.epoch)->member(0, 0), endpoint(0));
+  EXPECT_EQ(table_.join(join_of(r, 0), endpoint(5), now_).reply.joined, 1);
+  EXPECT_EQ(table_.find(r.job, r.epoch)->member(0, 0), endpoint(5));
+  ASSERT_EQ(table_.find(r.job, r.epoch)->audience(0).size(), 1U);
+  EXPECT_EQ(*table_.find(r.job, r.epoch)->audience(0)[0], endpoint(5));
+}
+
+TEST_F(Sessions, TheLastToLeaveEndsTheSession) {
+  const auto r = table_.open(ask_for(2, 2), now_).reply;
+  for (int w = 0; w < 2; ++w) {
+    for (int s = 0; s < 2; ++s) table_.join(join_of(r, w, s), endpoint(w, s), now_);
+  }
+  const auto first = table_.close(close_of(r, 1), now_);
+  EXPECT_EQ(first.status, ReplyStatus::kOk);
+  EXPECT_FALSE(first.last);
+  EXPECT_EQ(table_.find(r.job, r.epoch)->audience(0).size(), 1U);
+  EXPECT_EQ(table_.join(join_of(r, 1), endpoint(1), now_).status, ReplyStatus::kNotMember) << "left for good";
+  EXPECT_FALSE(table_.close(close_of(r, 1), now_).last) << "a repeated close";
+  EXPECT_TRUE(table_.close(close_of(r, 0), now_).last);
+  table_.end(r.job);
+  EXPECT_EQ(table_.close(close_of(r, 0), now_).status, ReplyStatus::kUnknownSession);
+}
+
+TEST_F(Sessions, CloseNeedsTheKeyAndARealWorker) {
+  const auto r = table_.open(ask_for(2), now_).reply;
+  table_.join(join_of(r, 0), endpoint(0), now_);
+  wire::Close close = close_of(r, 0);
+  close.session_key ^= 1;
+  EXPECT_EQ(table_.close(close, now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(table_.close(close_of(r, 2), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(table_.find(r.job, r.epoch)->joined_pairs(), 1);
+}
+
+TEST_F(Sessions, SignsOfLifeRenewTheLease) {
+  const auto r = table_.open(ask_for(2), now_).reply;
+  EXPECT_TRUE(table_.expired(now_ + seconds(30)).empty());
+  EXPECT_EQ(table_.expired(now_ + seconds(30) + nanoseconds(1)), std::vector<uint8_t>{r.job});
+  table_.join(join_of(r, 0), endpoint(0), now_ + seconds(20));
+  EXPECT_TRUE(table_.expired(now_ + seconds(50)).empty());
+  EXPECT_EQ(table_.expired(now_ + seconds(51)).size(), 1U);
+  wire::Join stranger = join_of(r, 0);
+  stranger.session_key ^= 1;
+  table_.join(stranger, endpoint(0), now_ + seconds(49));
+  EXPECT_EQ(table_.expired(now_ + seconds(51)).size(), 1U) << "a stranger renews nothing";
+}
+
+}  // namespace
+}  // namespace switchml::softswitch

@@ -1,0 +1,85 @@
+#include "switchd/options.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace switchml {
+namespace {
+
+Result<CommandLine> parse(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "switchml-switchd");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  return parse_command_line(static_cast<int>(arguments.size()), argv.data());
+}
+
+TEST(Options, DefaultsListenEverywhere) {
+  const auto line = parse({});
+  ASSERT_TRUE(line.ok()) << line.status().to_string();
+  EXPECT_EQ(line.value().listen, "0.0.0.0");
+  EXPECT_FALSE(line.value().help);
+  EXPECT_EQ(line.value().log_level, LogLevel::kWarning);
+  EXPECT_EQ(line.value().stats_interval.count(), 0);
+}
+
+TEST(Options, EveryOptionIsRead) {
+  const auto parsed = parse({"--listen", "[::1]:7", "--threads=1", "--slots=16", "--max-payload", "1024", "--lease=5",
+                             "--log-level", "info", "--stats-interval=2"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  const CommandLine& line = parsed.value();
+  EXPECT_EQ(line.listen, "[::1]:7");
+  EXPECT_EQ(line.server.softswitch.slot_memory_bytes, size_t{16} << 20);
+  EXPECT_EQ(line.server.softswitch.max_payload_bytes, 1024U);
+  EXPECT_EQ(line.server.softswitch.lease, seconds(5));
+  EXPECT_EQ(line.log_level, LogLevel::kInfo);
+  EXPECT_EQ(line.stats_interval, seconds(2));
+  EXPECT_TRUE(parse({"--help"}).value().help);
+  EXPECT_TRUE(parse({"-h"}).value().help);
+  EXPECT_TRUE(parse({"--version"}).value().version);
+}
+
+struct Bad {
+  std::vector<std::string> arguments;
+  std::vector<std::string> parts;  // of the message
+};
+
+TEST(Options, BadOnesNameOptionValueAndWhatIsAllowed) {
+  const Bad cases[] = {
+      {{"--threads", "2"}, {"--threads", "\"2\"", "use 1", "one switch per port"}},
+      {{"--slots", "0"}, {"--slots", "\"0\"", "1 to 1048576", "MiB"}},
+      {{"--slots", "1048577"}, {"--slots", "1048577", "1 to 1048576"}},
+      {{"--slots=12x"}, {"--slots", "12x", "1 to 1048576"}},
+      {{"--max-payload", "1000"}, {"--max-payload", "1000", "multiple of 1024"}},
+      {{"--max-payload", "65536"}, {"--max-payload", "65536", "up to 64512"}},
+      {{"--lease", "0"}, {"--lease", "\"0\"", "1 to 86400"}},
+      {{"--lease", "-1"}, {"--lease", "-1", "seconds"}},
+      {{"--log-level", "loud"}, {"--log-level", "loud", "debug, info"}},
+      {{"--stats-interval", "x"}, {"--stats-interval", "\"x\"", "0 (never)"}},
+      {{"--listen="}, {"--listen", "ADDRESS:PORT"}},
+      {{"--lisen", "a"}, {"--lisen", "--help"}},
+      {{"-x"}, {"-x", "--help"}},
+      {{"--slots"}, {"--slots", "needs a value"}},
+      {{"1.2.3.4:5"}, {"1.2.3.4:5", "--help"}},
+  };
+  for (const Bad& bad : cases) {
+    const auto line = parse(bad.arguments);
+    ASSERT_FALSE(line.ok()) << bad.arguments[0];
+    EXPECT_EQ(line.status().code(), Code::kInvalidArgument);
+    for (const std::string& part : bad.parts) {
+      EXPECT_NE(line.status().message().find(part), std::string::npos) << part << " in " << line.status().message();
+    }
+  }
+}
+
+TEST(Options, HelpNamesEveryOption) {
+  for (const char* name : {"--listen", "--threads", "--slots", "--max-payload", "--lease", "--log-level",
+                           "--stats-interval", "--version", "--help", "SWITCHML_SWITCH"}) {
+    EXPECT_NE(help_text().find(name), std::string::npos) << name;
+  }
+}
+
+}  // namespace
+}  // namespace switchml

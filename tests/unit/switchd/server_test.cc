@@ -1,0 +1,174 @@
+#include "switchd/server.h"
+
+#include <gtest/gtest.h>
+
+#include "transport/address.h"
+#include "transport/udp.h"
+#include "wire/control.h"
+
+namespace switchml {
+namespace {
+
+Endpoint loopback(const char* text) {
+  auto endpoint = resolve_address(text, "test");
+  EXPECT_TRUE(endpoint.ok()) << endpoint.status().to_string();
+  return endpoint.value();
+}
+
+/// A worker that speaks the protocol by hand.
+class RawWorker {
+ public:
+  explicit RawWorker(const Endpoint& to) : to_(to) {
+    UdpOptions options;
+    options.peer = to;
+    options.bind = with_port(to, 0);
+    auto made = make_udp_transport(options);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    transport_ = std::move(made.value());
+  }
+  void send(const std::vector<uint8_t>& frame) {
+    const TxFrame tx{frame.data(), static_cast<uint32_t>(frame.size()), &to_};
+    EXPECT_EQ(transport_->send(&tx, 1), 1U);
+  }
+  /// The next frame, or empty after `patience`.
+  std::vector<uint8_t> receive(Duration patience = seconds(10)) {
+    const Time end = monotonic_now() + patience;
+    while (monotonic_now() < end) {
+      RxFrame rx;
+      if (transport_->receive(&rx, 1) == 1) {
+        std::vector<uint8_t> frame(rx.data, rx.data + rx.size);
+        transport_->release();
+        return frame;
+      }
+      transport_->wait(milliseconds(50));
+    }
+    return {};
+  }
+  wire::Reply ask(const uint8_t* frame, size_t size) {
+    send({frame, frame + size});
+    const auto answer = receive();
+    wire::Reply reply;
+    EXPECT_EQ(wire::parse_reply(answer.data(), answer.size(), &reply), wire::ParseError::kNone);
+    return reply;
+  }
+
+ private:
+  Endpoint to_;
+  std::unique_ptr<Transport> transport_;
+};
+
+std::vector<uint8_t> contribution(const wire::OpenReply& session, int worker, uint16_t slot, size_t words,
+                                  uint32_t value) {
+  std::vector<uint8_t> frame(wire::kHeaderBytes + 4 * words);
+  wire::Header h;
+  h.version = wire::kVersion;
+  h.kind = static_cast<uint8_t>(wire::Kind::kContribution);
+  h.job = session.job;
+  h.epoch = session.epoch;
+  h.worker = static_cast<uint8_t>(worker);
+  h.slot = slot;
+  h.seq = 1;
+  wire::write_header(h, frame.data());
+  for (size_t i = 0; i < words; ++i) {
+    wire::detail::store<uint32_t>(frame.data() + wire::kHeaderBytes + 4 * i, value + static_cast<uint32_t>(i));
+  }
+  return frame;
+}
+
+void exchange(const char* address) {
+  ServerOptions options;
+  options.listen = loopback(address);
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  const Endpoint at = server.value()->local();
+  EXPECT_NE(port_of(at), 0);
+  RawWorker workers[2] = {RawWorker(at), RawWorker(at)};
+
+  uint8_t frame[wire::kMaxControlBytes];
+  wire::Open open;
+  open.client_key = 1;
+  open.workers = 2;
+  open.shards = 1;
+  open.payload = 65536;
+  const wire::OpenReply session = workers[0].ask(frame, wire::build_open(open, 1, frame)).open;
+  ASSERT_NE(session.epoch, 0U);
+  EXPECT_EQ(session.payload, kMaxPayloadBytes);
+  for (uint8_t w = 0; w < 2; ++w) {
+    const wire::Membership member{session.job, session.epoch, session.session_key, w};
+    EXPECT_EQ(workers[w].ask(frame, wire::build_join(member, 0, 2, frame)).join.joined, w + 1);
+  }
+  // A small frame (copied and batched) and one of the full size (sent from the slot).
+  uint16_t slot = 0;
+  for (const size_t words : {size_t{3}, kMaxPayloadBytes / 4}) {
+    workers[0].send(contribution(session, 0, slot, words, 100));
+    workers[1].send(contribution(session, 1, slot, words, 0xffffff00));
+    for (RawWorker& worker : workers) {
+      const auto result = worker.receive();
+      wire::DataPacket packet;
+      ASSERT_EQ(wire::parse_data(result.data(), result.size(), wire::Kind::kResult, &packet), wire::ParseError::kNone);
+      ASSERT_EQ(packet.words, words);
+      EXPECT_EQ(packet.header.slot, slot);
+      for (size_t i = 0; i < words; ++i) {
+        ASSERT_EQ(wire::detail::load<uint32_t>(packet.payload + 4 * i),
+                  100U + 0xffffff00U + 2 * static_cast<uint32_t>(i));
+      }
+    }
+    ++slot;
+  }
+  EXPECT_EQ(server.value()->counters().uses_completed.get(), 2U);
+  server.value().reset();
+  workers[0].send(contribution(session, 0, 2, 1, 1));
+  EXPECT_TRUE(workers[0].receive(milliseconds(100)).empty()) << "a stopped server is silent";
+}
+
+TEST(Server, AddsOverIpv4Loopback) { exchange("127.0.0.1:0"); }
+
+TEST(Server, AddsOverIpv6Loopback) {
+  UdpOptions probe;
+  probe.bind = loopback("[::1]:0");
+  if (!make_udp_transport(probe).ok()) GTEST_SKIP() << "this host has no IPv6 loopback";
+  exchange("[::1]:0");
+}
+
+TEST(Server, StartsAndStopsQuickly) {
+  ServerOptions options;
+  options.listen = loopback("127.0.0.1:0");
+  const Time before = monotonic_now();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(SwitchServer::start(options).ok());
+  EXPECT_LT(to_seconds(monotonic_now() - before), 10.0) << "no stop waits for a sweep";
+}
+
+TEST(Server, APortThatIsTakenIsAnErrorThatNamesIt) {
+  ServerOptions options;
+  options.listen = loopback("127.0.0.1:0");
+  auto first = SwitchServer::start(options);
+  ASSERT_TRUE(first.ok());
+  options.listen = first.value()->local();
+  auto second = SwitchServer::start(options);
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.status().message().find(to_string(options.listen)), std::string::npos) << second.status().message();
+}
+
+TEST(Server, SilentSessionsEnd) {
+  ServerOptions options;
+  options.listen = loopback("127.0.0.1:0");
+  options.softswitch.lease = milliseconds(100);
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok());
+  RawWorker worker(server.value()->local());
+  uint8_t frame[wire::kMaxControlBytes];
+  wire::Open open;
+  open.client_key = 1;
+  open.workers = 1;
+  open.shards = 1;
+  open.payload = 256;
+  EXPECT_EQ(worker.ask(frame, wire::build_open(open, 1, frame)).status, wire::ReplyStatus::kOk);
+  const Time end = monotonic_now() + seconds(10);
+  while (server.value()->counters().sessions_expired.get() == 0 && monotonic_now() < end) {
+    worker.receive(milliseconds(50));
+  }
+  EXPECT_EQ(server.value()->counters().sessions_expired.get(), 1U);
+}
+
+}  // namespace
+}  // namespace switchml

@@ -1,0 +1,115 @@
+// A pair (or more) of transports of each kind, for suites that hold for all of them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/address.h"
+#include "transport/faulty.h"
+#include "transport/inproc.h"
+#include "transport/udp.h"
+
+namespace switchml {
+
+inline Endpoint address(const std::string& text) {
+  Result<Endpoint> endpoint = resolve_address(text, "test");
+  EXPECT_TRUE(endpoint.ok()) << endpoint.status().to_string();
+  return endpoint.ok() ? endpoint.value() : Endpoint{};
+}
+
+inline std::unique_ptr<Transport> open_udp(const UdpOptions& options) {
+  Result<std::unique_ptr<Transport>> transport = make_udp_transport(options);
+  EXPECT_TRUE(transport.ok()) << transport.status().to_string();
+  return transport.ok() ? std::move(transport.value()) : nullptr;
+}
+
+inline UdpOptions on(const std::string& text) {
+  UdpOptions options;
+  options.bind = address(text);
+  return options;
+}
+
+/// Makes transports that reach each other.
+struct Kind {
+  std::string name;
+  /// A maker of transports; `max_frame_bytes` and a receive queue of about `queue_bytes` hold for each.
+  std::function<std::function<std::unique_ptr<Transport>()>(size_t max_frame_bytes, size_t queue_bytes)> network;
+};
+
+inline std::vector<Kind> kinds() {
+  const auto udp = [](const std::string& bind, bool segmentation) {
+    return [bind, segmentation](size_t max_frame_bytes, size_t queue_bytes) {
+      return [=]() -> std::unique_ptr<Transport> {
+        UdpOptions options = on(bind);
+        options.segmentation = segmentation;
+        options.max_frame_bytes = max_frame_bytes;
+        options.receive_buffer_bytes = queue_bytes;
+        return open_udp(options);
+      };
+    };
+  };
+  const auto inproc = [](size_t max_frame_bytes, size_t queue_bytes) {
+    InprocHub::Options options;
+    options.max_frame_bytes = max_frame_bytes;
+    options.queue_frames = queue_bytes / 65536 + 1;
+    const std::shared_ptr<InprocHub> hub = InprocHub::create(options);
+    return [hub]() -> std::unique_ptr<Transport> { return hub->attach(); };
+  };
+  const auto faultless = [inproc](size_t max_frame_bytes, size_t queue_bytes) {
+    const auto below = inproc(max_frame_bytes, queue_bytes);
+    return [below]() -> std::unique_ptr<Transport> { return make_faulty_transport(below(), Faults{}); };
+  };
+  return {{"inproc", inproc},
+          {"faultless", faultless},
+          {"udp4", udp("127.0.0.1:0", true)},
+          {"udp6", udp("[::1]:0", true)},
+          {"udp4_plain", udp("127.0.0.1:0", false)}};
+}
+
+using Bytes = std::vector<uint8_t>;
+
+/// `size` bytes that tell `id` and their own place, so that a cut, joined or shifted frame shows.
+inline Bytes pattern(uint32_t id, size_t size) {
+  Bytes bytes(size);
+  uint64_t state = id * 0x9e3779b97f4a7c15ULL + size;
+  for (uint8_t& byte : bytes) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    byte = static_cast<uint8_t>(state >> 56);
+  }
+  for (size_t i = 0; i < 4 && i < size; ++i) bytes[i] = static_cast<uint8_t>(id >> (8 * i));
+  return bytes;
+}
+inline uint32_t id_of(const uint8_t* data) {
+  return data[0] | uint32_t{data[1]} << 8 | uint32_t{data[2]} << 16 | uint32_t{data[3]} << 24;
+}
+
+/// Receives until `count` frames are there or two seconds have passed; returns copies.
+inline std::vector<Bytes> collect(Transport& transport, size_t count) {
+  std::vector<Bytes> got;
+  const Time end = monotonic_now() + seconds(2);
+  RxFrame frames[32];
+  while (got.size() < count && monotonic_now() < end) {
+    const size_t n = transport.receive(frames, 32);
+    for (size_t i = 0; i < n; ++i) got.emplace_back(frames[i].data, frames[i].data + frames[i].size);
+    if (n != 0) {
+      transport.release();
+    } else {
+      transport.wait(milliseconds(20));
+    }
+  }
+  return got;
+}
+
+/// Sends `frames` to `to` in one burst.
+inline size_t send_all(Transport& from, const std::vector<Bytes>& frames, const Endpoint& to) {
+  std::vector<TxFrame> burst;
+  for (const Bytes& frame : frames) burst.push_back({frame.data(), static_cast<uint32_t>(frame.size()), &to});
+  return from.send(burst.data(), burst.size());
+}
+
+}  // namespace switchml

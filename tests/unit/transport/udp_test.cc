@@ -1,0 +1,116 @@
+#include "transport/udp.h"
+
+#include "transport/harness.h"
+#include "transport/raw_socket.h"
+
+namespace switchml {
+namespace {
+
+/// An address on which nobody listens.
+Endpoint deserted(const std::string& bind) { return open_udp(on(bind))->local(); }
+
+TEST(Udp, ARefusingPeerIsReportedByName) {
+  for (const std::string bind : {"127.0.0.1:0", "[::1]:0"}) {
+    UdpOptions options = on(bind);
+    options.peer = deserted(bind);
+    const auto udp = open_udp(options);
+    EXPECT_EQ(udp->take_error(), "");
+    const std::vector<Bytes> frames = {pattern(1, 100), pattern(2, 100), pattern(3, 50), pattern(4, 90)};
+    EXPECT_EQ(send_all(*udp, frames, options.peer), 4U);
+    udp->wait(milliseconds(100));
+    const std::string error = udp->take_error();
+    EXPECT_NE(error.find(to_string(options.peer)), std::string::npos) << error;
+    EXPECT_NE(error.find("refused"), std::string::npos) << error;
+    EXPECT_EQ(udp->take_error(), "");
+  }
+}
+
+TEST(Udp, ARefusalIsReportedByReceiveToo) {
+  UdpOptions options = on("127.0.0.1:0");
+  options.peer = deserted("127.0.0.1:0");
+  const auto udp = open_udp(options);
+  send_all(*udp, {pattern(1, 100)}, options.peer);
+  RxFrame frame;
+  EXPECT_EQ(udp->receive(&frame, 1), 0U);
+  EXPECT_NE(udp->take_error().find("refused"), std::string::npos);
+}
+
+TEST(Udp, APeerThatComesBackIsReachedAgain) {
+  UdpOptions options = on("127.0.0.1:0");
+  options.peer = deserted("127.0.0.1:0");
+  const auto udp = open_udp(options);
+  send_all(*udp, std::vector<Bytes>(10, pattern(1, 100)), options.peer);
+  UdpOptions again;
+  again.bind = options.peer;
+  const auto peer = open_udp(again);
+  EXPECT_EQ(send_all(*udp, {pattern(2, 100), pattern(3, 100)}, options.peer), 2U);
+  EXPECT_EQ(collect(*peer, 2).size(), 2U);
+}
+
+TEST(Udp, AnOversizedFrameIsReported) {
+  UdpOptions options = on("127.0.0.1:0");
+  options.max_frame_bytes = 100;
+  const auto udp = open_udp(options);
+  send_all(*udp, {pattern(1, 101)}, address("127.0.0.1:9"));
+  const std::string error = udp->take_error();
+  EXPECT_NE(error.find("127.0.0.1:9"), std::string::npos) << error;
+  EXPECT_NE(error.find("101"), std::string::npos) << error;
+}
+
+// A worker's socket is connected: an answer from another address of the switch's host would never reach it.
+class Wildcard : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Wildcard, AnswersFromTheAddressAsked) {
+  UdpOptions options;
+  options.segmentation = GetParam();
+  const auto udp = open_udp(options);
+  std::vector<std::unique_ptr<RawSocket>> askers;
+  for (const char* host : {"127.0.0.2", "127.0.0.3", "127.0.0.2"}) {
+    askers.push_back(std::make_unique<RawSocket>("127.0.0.1:0"));
+    const Endpoint switch_at = address(std::string(host) + ":" + std::to_string(port_of(udp->local())));
+    askers.back()->connect(switch_at);
+    askers.back()->send(pattern(1, 60), switch_at);
+  }
+  std::vector<Endpoint> from;
+  const Time end = monotonic_now() + seconds(2);
+  while (from.size() < 3 && monotonic_now() < end) {
+    RxFrame frames[8];
+    const size_t n = udp->receive(frames, 8);
+    for (size_t i = 0; i < n; ++i) from.push_back(frames[i].from);
+    udp->release();
+    if (n == 0) udp->wait(milliseconds(20));
+  }
+  ASSERT_EQ(from.size(), 3U);
+  std::vector<const Endpoint*> to;
+  for (const Endpoint& endpoint : from) to.push_back(&endpoint);
+  const Bytes result = pattern(2, 400);
+  EXPECT_EQ(udp->multicast(result.data(), 400, to.data(), 3), 3U);
+  for (const auto& asker : askers) EXPECT_TRUE(asker->receive().bytes == result);
+  // Runs, too, carry their source address beside their segment size.
+  for (size_t i = 0; i < 3; ++i) send_all(*udp, std::vector<Bytes>(5, result), from[i]);
+  for (const auto& asker : askers) {
+    size_t bytes = 0;
+    for (int i = 0; i < 5; ++i) bytes += asker->receive().bytes.size();
+    EXPECT_EQ(bytes, 5U * 400);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Segmentation, Wildcard, ::testing::Bool());
+
+TEST(Udp, AWildcardAnswersOverIpv6) {
+  const auto udp = open_udp(on("[::]:0"));
+  RawSocket asker("[::1]:0");
+  const Endpoint switch_at = with_port(address("[::1]:0"), port_of(udp->local()));
+  asker.connect(switch_at);
+  asker.send(pattern(1, 60), switch_at);
+  udp->wait(seconds(2));
+  RxFrame frame;
+  ASSERT_EQ(udp->receive(&frame, 1), 1U);
+  EXPECT_NE(frame.from.via, 0);
+  EXPECT_EQ(frame.from, asker.local());
+  send_all(*udp, {pattern(2, 70)}, frame.from);
+  EXPECT_TRUE(asker.receive().bytes == pattern(2, 70));
+}
+
+}  // namespace
+}  // namespace switchml
