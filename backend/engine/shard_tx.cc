@@ -132,7 +132,7 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
   header.slot = flight.slot;
   header.seq = flight.seq;
   const bool summed = operation == wire::Operation::kSum;
-  header.witness = witness_.contribution(flight.pad, words_of(flight), summed ? words : 0);
+  header.witness = witness_.contribution(session_.worker, flight.pad, words_of(flight), summed ? words : 0);
   wire::write_header(header, flight.frame);
   transmit(flight, now);
 }

@@ -1,0 +1,87 @@
+#include "quant/witness.h"
+
+#include <cstring>
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "quant/kernels.h"
+
+namespace switchml::quant {
+
+namespace {
+
+// First byte of every hashed message, so that no two uses of the secret can coincide.
+constexpr uint8_t kTagWithin = 'a';
+constexpr uint8_t kTagBlock = 'c';
+constexpr uint8_t kTagPad = 'p';
+constexpr uint8_t kTagWorker = 'w';
+
+// Fields one after the other, little-endian, without padding.
+template <size_t kSize>
+class Packer {
+ public:
+  template <typename T>
+  Packer& put(T value) {
+    std::memcpy(bytes_ + size_, &value, sizeof(value));
+    size_ += sizeof(value);
+    return *this;
+  }
+  uint64_t hash(const SipKey& key) const {
+    SWITCHML_ASSERT(size_ == kSize);
+    return siphash24(key, bytes_, kSize);
+  }
+
+ private:
+  uint8_t bytes_[kSize] = {};
+  size_t size_ = 0;
+};
+
+std::vector<uint32_t> odd_coefficients(const SipKey& key, uint8_t tag, size_t n) {
+  std::vector<uint32_t> result(n);
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t hash = Packer<9>().put(tag).put(static_cast<uint64_t>(i)).hash(key);
+    result[i] = static_cast<uint32_t>(hash) | 1U;
+  }
+  return result;
+}
+
+}  // namespace
+
+Witness::Witness(uint64_t secret_low, uint64_t secret_high, size_t max_words)
+    : key_{secret_low, secret_high},
+      max_words_(max_words),
+      within_(odd_coefficients(key_, kTagWithin, kBlockWords)),
+      block_(odd_coefficients(key_, kTagBlock, (max_words + kBlockWords - 1) / kBlockWords)),
+      factors_(odd_coefficients(key_, kTagWorker, kMaxWorkers)),
+      factor_sums_(1, 0) {
+  for (const uint32_t factor : factors_) factor_sums_.push_back(factor_sums_.back() + factor);
+}
+
+uint32_t Witness::sum(const uint8_t* words, size_t n) const {
+  SWITCHML_ASSERT(n <= max_words_);
+  const auto dot = kernels().dot;
+  uint32_t total = 0;
+  for (size_t block = 0, first = 0; first < n; ++block, first += kBlockWords) {
+    const size_t length = n - first < kBlockWords ? n - first : kBlockWords;
+    total += block_[block] * dot(words + 4 * first, within_.data(), length);
+  }
+  return total;
+}
+
+uint32_t Witness::pad(const PadInput& input) const {
+  const uint64_t hash = Packer<38>()
+                            .put(kTagPad)
+                            .put(input.epoch)
+                            .put(input.seq)
+                            .put(input.slot)
+                            .put(input.op)
+                            .put(input.type)
+                            .put(input.stage)
+                            .put(input.count)
+                            .put(input.first)
+                            .put(input.exponents_hash)
+                            .hash(key_);
+  return static_cast<uint32_t>(hash);
+}
+
+}  // namespace switchml::quant

@@ -1,0 +1,79 @@
+// The witness: one 32-bit word per packet by which each worker sees that a sum is the sum it should be.
+//
+// Worker v sends witness = f_v * pad + sum_i k_i * q_i (mod 2^32) beside its words q_i; the switch adds witnesses as it
+// adds words. Of n contributions with result words R_i the receiver expects (f_0 + ... + f_(n-1)) * pad + sum_i k_i *
+// R_i, because the witness is linear. k_i and f_v are odd and secret, pad is a keyed hash of all that the ranks must
+// agree about (PadInput).
+//
+// What it catches, d_i being the error of result word i modulo 2^32, e that of the witness word:
+// - an error in one word only (e = 0): always. k_i is odd, so k_i * d_i = 0 only where d_i = 0. Likewise e alone.
+// - errors in several words: they pass if sum_i k_i * d_i = e. With 2^t the largest power of two that divides all d_i,
+// that
+//   is a chance of about 2^-(31-t) over the secret. The weak end of this: errors that consist of top bits only (t = 31)
+//   pass if their number is even, whatever the secret. Neither a lost, repeated, stale nor foreign contribution looks
+//   like that.
+// - a contribution missing, counted twice (even if another is missing instead) or replaced by a stale one: about 2^-30
+//   pass, even where all the words are zero.
+// - ranks that disagree about any field of PadInput: about 2^-32 pass.
+// It is an integrity check and not a signature: all ranks share the secret, and who can see many packets and alter them
+// may try. Only sums have it; for a maximum the pad alone can be compared.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "quant/siphash.h"
+
+namespace switchml::quant {
+
+/// What all contributions to one use of a slot have in common. Equal on all ranks, or the witness fails.
+struct PadInput {
+  uint32_t epoch = 0;
+  uint32_t seq = 0;
+  uint16_t slot = 0;
+  uint8_t op = 0;
+  uint8_t type = 0;
+  uint8_t stage = 0;            // kind of chunk within its collective
+  uint64_t count = 0;           // elements of the whole collective
+  uint64_t first = 0;           // first element of the chunk
+  uint64_t exponents_hash = 0;  // of the exponents that the chunk was quantized with
+};
+
+/// Immutable after construction, so thread-safe; only the constructor allocates.
+class Witness {
+ public:
+  /// `secret` is shared by the ranks of a job and never sent to the switch. `max_words`: words of the largest chunk.
+  Witness(uint64_t secret_low, uint64_t secret_high, size_t max_words);
+
+  /// sum_i k_i * word_i (mod 2^32) over n words in network byte order. Precondition: n <= max_words.
+  uint32_t sum(const uint8_t* words, size_t n) const;
+
+  /// The pad: 32 pseudo-random bits under the secret.
+  uint32_t pad(const PadInput& input) const;
+
+  /// What worker `worker` sends beside its words. Precondition: 0 <= worker < kMaxWorkers.
+  uint32_t contribution(int worker, uint32_t pad_value, const uint8_t* words, size_t n) const {
+    return factors_[static_cast<size_t>(worker)] * pad_value + sum(words, n);
+  }
+
+  /// Whether `received` is the witness of a sum of workers 0..workers-1 with this pad and these result words.
+  bool check(uint32_t received, int workers, uint32_t pad_value, const uint8_t* words, size_t n) const {
+    return received == factor_sums_[static_cast<size_t>(workers)] * pad_value + sum(words, n);
+  }
+
+  size_t max_words() const { return max_words_; }
+
+ private:
+  static constexpr size_t kBlockWords = 256;
+
+  SipKey key_;
+  size_t max_words_;
+  // k of word b * 256 + j is block_[b] * within_[j]: 1 KiB of coefficients stays in the nearest cache.
+  std::vector<uint32_t> within_;
+  std::vector<uint32_t> block_;
+  std::vector<uint32_t> factors_;      // of the pad, per worker
+  std::vector<uint32_t> factor_sums_;  // [n]: of workers 0..n-1
+};
+
+}  // namespace switchml::quant
