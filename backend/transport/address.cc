@@ -1,0 +1,238 @@
+#include "transport/address.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "transport/fd.h"
+#include "transport/sockaddr.h"
+#include "wire/layout.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr const char* kForm =
+    "allowed: ADDRESS:PORT or ADDRESS, where ADDRESS is a host name, an IPv4 address or an IPv6 address in brackets, "
+    "and PORT is 0 to 65535";
+
+Status bad_address(const std::string& what, const std::string& text, const std::string& why) {
+  return Status(Code::kInvalidArgument, what + "=\"" + text + "\": " + why + "; " + kForm);
+}
+
+struct HostPort {
+  std::string host;
+  std::string port;
+  bool has_port = false;
+};
+
+/// Empty on success, else what is wrong.
+std::string split(const std::string& text, HostPort* out) {
+  size_t rest = 0;  // where ":PORT" begins
+  if (!text.empty() && text[0] == '[') {
+    const size_t close = text.find(']');
+    if (close == std::string::npos) return "the bracket is not closed";
+    out->host = text.substr(1, close - 1);
+    rest = close + 1;
+    if (rest < text.size() && text[rest] != ':') return "only :PORT may follow the bracket";
+  } else {
+    rest = std::min(text.find(':'), text.size());
+    out->host = text.substr(0, rest);
+    if (text.find(':', rest + 1) != std::string::npos) return "an IPv6 address must be in brackets";
+  }
+  if (out->host.empty()) return "the address is missing";
+  if (out->host.find('\0') != std::string::npos) return "the address holds a zero byte";
+  out->has_port = rest < text.size();
+  if (out->has_port) out->port = text.substr(rest + 1);
+  return "";
+}
+
+/// -1 if `text` is not a number from 0 to 65535.
+int parse_port(const std::string& text) {
+  if (text.empty() || text.size() > 5) return -1;
+  int port = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return -1;
+    port = port * 10 + (c - '0');
+  }
+  return port <= 65535 ? port : -1;
+}
+
+struct Network {
+  std::string interface;
+  Endpoint address;
+};
+
+/// Addresses of the interfaces that are up, as the kernel lists them.
+std::vector<Network> networks() {
+  ifaddrs* head = nullptr;
+  if (::getifaddrs(&head) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(head, &::freeifaddrs);
+  std::vector<Network> found;
+  for (const ifaddrs* entry = head; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const Endpoint address = endpoint_of(entry->ifa_addr);
+    if (address.size != 0) found.push_back({entry->ifa_name, address});
+  }
+  return found;
+}
+
+/// How well an address suits to be announced: IPv4 first, link-local IPv6 last (it means something on its link only).
+int rank_of(const Endpoint& address) {
+  if (family_of(address) == AF_INET) return 0;
+  const auto in6 = load_sockaddr<sockaddr_in6>(address);
+  return IN6_IS_ADDR_LINKLOCAL(&in6.sin6_addr) ? 2 : 1;
+}
+
+/// The source address that the kernel would choose towards `destination`; nothing is sent. Empty if there is no route.
+Endpoint source_towards(const char* destination, int family) {
+  Endpoint to = any_endpoint(family);
+  const size_t offset = family == AF_INET ? offsetof(sockaddr_in, sin_addr) : offsetof(sockaddr_in6, sin6_addr);
+  ::inet_pton(family, destination, to.bytes + offset);
+  to = with_port(to, wire::kDefaultPort);
+  const Fd fd(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid() || ::connect(fd.get(), as_sockaddr(to), to.size) != 0) return {};
+  return with_port(local_endpoint(fd.get()), 0);
+}
+
+Endpoint loopback() {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return to_endpoint(address);
+}
+
+Result<Endpoint> address_of_interface(const std::string& interface) {
+  const Network* best = nullptr;
+  std::set<std::string> names;
+  const std::vector<Network> all = networks();
+  for (const Network& network : all) {
+    names.insert(network.interface);
+    if (network.interface != interface) continue;
+    if (best == nullptr || rank_of(network.address) < rank_of(best->address)) best = &network;
+  }
+  if (best != nullptr) return with_port(best->address, 0);
+  std::string allowed;
+  for (const std::string& name : names) allowed += (allowed.empty() ? "" : ", ") + name;
+  return Status(Code::kInvalidArgument, "SWITCHML_INTERFACE=\"" + interface +
+                                            "\": no such network interface is up with an address; allowed: " + allowed);
+}
+
+}  // namespace
+
+Result<Endpoint> resolve_address(const std::string& text, const std::string& what) {
+  HostPort parts;
+  const std::string wrong = split(text, &parts);
+  if (!wrong.empty()) return bad_address(what, text, wrong);
+  const int port = parts.has_port ? parse_port(parts.port) : wire::kDefaultPort;
+  if (port < 0) return bad_address(what, text, "\"" + parts.port + "\" is not a port");
+
+  addrinfo hints{};
+  hints.ai_family = text[0] == '[' ? AF_INET6 : AF_UNSPEC;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* head = nullptr;
+  const int error = ::getaddrinfo(parts.host.c_str(), nullptr, &hints, &head);
+  if (error != 0) {
+    return Status(Code::kUnavailable, what + "=\"" + text + "\": no address found for \"" + parts.host + "\" (" +
+                                          ::gai_strerror(error) + "); " + kForm);
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(head, &::freeaddrinfo);
+  Endpoint best;
+  for (const addrinfo* entry = head; entry != nullptr; entry = entry->ai_next) {
+    const Endpoint address = endpoint_of(entry->ai_addr);
+    if (address.size != 0 && (best.size == 0 || rank_of(address) < rank_of(best))) best = address;
+  }
+  if (best.size == 0) return bad_address(what, text, "\"" + parts.host + "\" has no IPv4 or IPv6 address");
+  return with_port(best, static_cast<uint16_t>(port));
+}
+
+std::string to_string(const Endpoint& endpoint) {
+  if (endpoint.size == 0) return "none";
+  char text[INET6_ADDRSTRLEN] = "";
+  const std::string port = ":" + std::to_string(port_of(endpoint));
+  if (family_of(endpoint) == AF_INET) {
+    const auto address = load_sockaddr<sockaddr_in>(endpoint);
+    return ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text) + port;
+  }
+  if (family_of(endpoint) == AF_INET6) {
+    const auto address = load_sockaddr<sockaddr_in6>(endpoint);
+    std::string host = ::inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof text);
+    if (address.sin6_scope_id != 0) host += "%" + std::to_string(address.sin6_scope_id);
+    return "[" + host + "]" + port;
+  }
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex = "endpoint ";
+  for (size_t i = 0; i < std::min<size_t>(endpoint.size, Endpoint::kBytes); ++i) {
+    hex += kDigits[endpoint.bytes[i] >> 4];
+    hex += kDigits[endpoint.bytes[i] & 15];
+  }
+  return hex;
+}
+
+bool same_address(const Endpoint& a, const Endpoint& b) { return with_port(a, 0) == with_port(b, 0); }
+
+bool is_loopback(const Endpoint& endpoint) {
+  if (family_of(endpoint) == AF_INET) {
+    return (ntohl(load_sockaddr<sockaddr_in>(endpoint).sin_addr.s_addr) >> 24) == 127;
+  }
+  if (family_of(endpoint) != AF_INET6) return false;
+  const auto address = load_sockaddr<sockaddr_in6>(endpoint);
+  return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr);
+}
+
+// The port lies at the same place in both families.
+static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+
+uint16_t port_of(const Endpoint& endpoint) {
+  if (family_of(endpoint) == AF_UNSPEC) return 0;
+  uint16_t port = 0;
+  std::memcpy(&port, endpoint.bytes + offsetof(sockaddr_in, sin_port), sizeof port);
+  return ntohs(port);
+}
+
+Endpoint with_port(Endpoint endpoint, uint16_t port) {
+  if (family_of(endpoint) == AF_UNSPEC) return endpoint;
+  const uint16_t network_order = htons(port);
+  std::memcpy(endpoint.bytes + offsetof(sockaddr_in, sin_port), &network_order, sizeof network_order);
+  return endpoint;
+}
+
+Result<Endpoint> announced_address(const std::string& interface) {
+  if (!interface.empty()) return address_of_interface(interface);
+  // Documentation addresses (RFC 5737, RFC 3849) stand for "the outside": as a rule only the default route matches
+  // them.
+  const Endpoint v4 = source_towards("192.0.2.1", AF_INET);
+  if (v4.size != 0 && !is_loopback(v4)) return v4;
+  const Endpoint v6 = source_towards("2001:db8::1", AF_INET6);
+  if (v6.size != 0 && !is_loopback(v6)) return v6;
+  // No default route: a network of its own, or none at all.
+  Endpoint best;
+  for (const Network& network : networks()) {
+    if (is_loopback(network.address)) continue;
+    if (best.size == 0 || rank_of(network.address) < rank_of(best)) best = network.address;
+  }
+  return best.size != 0 ? with_port(best, 0) : loopback();
+}
+
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat space {};
+  if (!boot.empty() && ::stat("/proc/self/ns/net", &space) == 0) return boot + "/" + std::to_string(space.st_ino);
+  // Without /proc nobody can tell; a text that equals no other is the safe answer.
+  char name[256] = "";
+  if (::gethostname(name, sizeof name - 1) != 0) name[0] = '\0';
+  return std::string("unknown/") + name + "/" + std::to_string(::getpid());
+}
+
+}  // namespace switchml

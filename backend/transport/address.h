@@ -1,0 +1,33 @@
+// Addresses as people write them: "10.0.0.1:48879", "[fe80::1]:48879", "switch7:48879", "host" (default port).
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "transport/transport.h"
+
+namespace switchml {
+
+/// Parses and resolves. IPv4 is preferred where a name has both. `what` names the setting in the error
+/// ("SWITCHML_SWITCH"), which gives the value and the form that is allowed.
+Result<Endpoint> resolve_address(const std::string& text, const std::string& what);
+
+/// "10.0.0.1:48879" or "[::1]:48879"; "none" for an empty endpoint.
+std::string to_string(const Endpoint& endpoint);
+
+/// Same host (address), whatever the port.
+bool same_address(const Endpoint& a, const Endpoint& b);
+/// 127.0.0.0/8 or ::1.
+bool is_loopback(const Endpoint& endpoint);
+uint16_t port_of(const Endpoint& endpoint);
+Endpoint with_port(Endpoint endpoint, uint16_t port);
+
+/// The address of this host that a packet to the outside would carry; loopback where there is none. For an embedded
+/// switch to announce. `interface` (may be empty) restricts it to that network interface and is an error if it has no
+/// address.
+Result<Endpoint> announced_address(const std::string& interface);
+
+/// A text that is equal for two processes exactly if they share a network stack: boot id and network namespace.
+std::string host_identity();
+
+}  // namespace switchml

@@ -1,0 +1,152 @@
+#include "transport/inproc.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "transport/frame_memory.h"
+
+namespace switchml {
+
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+/// What has arrived for one endpoint.
+struct Mailbox {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::pair<Endpoint, Bytes>> frames;
+  bool woken = false;
+};
+
+/// Endpoints are numbers from 1 on, behind two zero bytes: no address family.
+Endpoint numbered(uint32_t number) {
+  Endpoint endpoint;
+  std::memcpy(endpoint.bytes + 2, &number, sizeof number);
+  endpoint.size = 2 + sizeof number;
+  return endpoint;
+}
+
+/// 0 for what is no endpoint of a hub.
+uint32_t number_of(const Endpoint& endpoint) {
+  uint32_t number = 0;
+  if (endpoint.size != 2 + sizeof number || endpoint.bytes[0] != 0 || endpoint.bytes[1] != 0) return 0;
+  std::memcpy(&number, endpoint.bytes + 2, sizeof number);
+  return number;
+}
+
+class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
+ public:
+  explicit Hub(Options options) : options_(options) {}
+
+  std::unique_ptr<Transport> attach() override;
+  const Options& options() const { return options_; }
+
+  /// Frames to a full queue or to an endpoint that does not exist, and frames that are too long, are lost.
+  void deliver(const Endpoint& from, const Endpoint& to, const uint8_t* data, size_t size) {
+    const std::shared_ptr<Mailbox> mailbox = find(number_of(to));
+    if (!mailbox || size > options_.max_frame_bytes) return;
+    {
+      const std::lock_guard<std::mutex> lock(mailbox->mutex);
+      if (mailbox->frames.size() >= options_.queue_frames) return;
+      mailbox->frames.emplace_back(from, Bytes(data, data + size));
+    }
+    mailbox->changed.notify_one();
+  }
+
+  void detach(uint32_t number) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    mailboxes_.erase(number);
+  }
+
+ private:
+  std::shared_ptr<Mailbox> find(uint32_t number) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto at = mailboxes_.find(number);
+    return at == mailboxes_.end() ? nullptr : at->second;
+  }
+
+  const Options options_;
+  std::mutex mutex_;  // guards what follows
+  std::unordered_map<uint32_t, std::shared_ptr<Mailbox>> mailboxes_;
+  uint32_t last_ = 0;
+};
+
+class InprocTransport final : public Transport {
+ public:
+  InprocTransport(std::shared_ptr<Hub> hub, uint32_t number, std::shared_ptr<Mailbox> mailbox)
+      : hub_(std::move(hub)), number_(number), mailbox_(std::move(mailbox)) {}
+  ~InprocTransport() override { hub_->detach(number_); }
+
+  const char* name() const override { return "inproc"; }
+  TransportLimits limits() const override {
+    const InprocHub::Options& options = hub_->options();
+    return {options.max_frame_bytes, options.max_frame_bytes * options.queue_frames};
+  }
+  Endpoint local() const override { return numbered(number_); }
+  size_t path_frame_bytes(const Endpoint& /*to*/) const override { return hub_->options().max_frame_bytes; }
+  uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
+
+  size_t send(const TxFrame* frames, size_t count) override {
+    for (size_t i = 0; i < count; ++i) hub_->deliver(local(), *frames[i].to, frames[i].data, frames[i].size);
+    return count;
+  }
+  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
+    for (size_t i = 0; i < count; ++i) hub_->deliver(local(), *to[i], data, size);
+    return count;
+  }
+
+  size_t receive(RxFrame* frames, size_t count) override {
+    const std::lock_guard<std::mutex> lock(mailbox_->mutex);
+    const size_t got = std::min(count, mailbox_->frames.size());
+    for (size_t i = 0; i < got; ++i) {
+      auto& [from, bytes] = mailbox_->frames.front();
+      lent_.push_back(std::move(bytes));  // moving a vector leaves its bytes where they are
+      frames[i] = {lent_.back().data(), static_cast<uint32_t>(lent_.back().size()), from};
+      mailbox_->frames.pop_front();
+    }
+    return got;
+  }
+  void release() override { lent_.clear(); }
+
+  void wait(Duration timeout) override {
+    std::unique_lock<std::mutex> lock(mailbox_->mutex);
+    // A longer sleep would overflow the clock's arithmetic; returning early is allowed.
+    const Duration bounded = std::min<Duration>(timeout, std::chrono::hours(1));
+    mailbox_->changed.wait_for(lock, bounded, [&] { return mailbox_->woken || !mailbox_->frames.empty(); });
+    mailbox_->woken = false;
+  }
+  void wake() override {
+    {
+      const std::lock_guard<std::mutex> lock(mailbox_->mutex);
+      mailbox_->woken = true;
+    }
+    mailbox_->changed.notify_one();
+  }
+  std::string take_error() override { return {}; }
+
+ private:
+  const std::shared_ptr<Hub> hub_;
+  const uint32_t number_;
+  const std::shared_ptr<Mailbox> mailbox_;
+  FrameMemory memory_;
+  std::vector<Bytes> lent_;
+};
+
+std::unique_ptr<Transport> Hub::attach() {
+  auto mailbox = std::make_shared<Mailbox>();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  mailboxes_[++last_] = mailbox;
+  return std::make_unique<InprocTransport>(shared_from_this(), last_, std::move(mailbox));
+}
+
+}  // namespace
+
+std::shared_ptr<InprocHub> InprocHub::create(Options options) { return std::make_shared<Hub>(options); }
+
+}  // namespace switchml

@@ -1,0 +1,96 @@
+// A transport is an *unreliable* link that carries whole frames between endpoints: it may lose, repeat or reorder them,
+// never cut or join them. Bursts of borrowed frames go in and out; the comment on each method says who owns a frame
+// afterwards. Reliability, ordering and sums are the engine's and the switch's business.
+//
+// A transport belongs to one thread, but for wake().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace switchml {
+
+/// Where a frame goes or comes from. Plain bytes to the engine and the switch; a transport knows what they mean.
+struct Endpoint {
+  static constexpr size_t kBytes = 28;  // a sockaddr_in6
+  uint8_t bytes[kBytes] = {};
+  uint8_t size = 0;  // 0: no endpoint
+  /// The transport's own note on a received frame's sender: at which of its local addresses the frame arrived, so that
+  /// an answer leaves from there. Not part of the identity: == ignores it.
+  uint8_t via = 0;
+
+  friend bool operator==(const Endpoint& a, const Endpoint& b) {
+    if (a.size != b.size) return false;
+    for (size_t i = 0; i < a.size; ++i) {
+      if (a.bytes[i] != b.bytes[i]) return false;
+    }
+    return true;
+  }
+  friend bool operator!=(const Endpoint& a, const Endpoint& b) { return !(a == b); }
+};
+
+/// A frame to send. `data` lies in memory of allocate() or anywhere that stays unchanged until send() returns.
+struct TxFrame {
+  const uint8_t* data = nullptr;
+  uint32_t size = 0;
+  const Endpoint* to = nullptr;
+};
+
+/// A received frame, lent by the transport until release().
+struct RxFrame {
+  const uint8_t* data = nullptr;
+  uint32_t size = 0;
+  Endpoint from;
+};
+
+/// What a transport can do, known once it is open.
+struct TransportLimits {
+  size_t max_frame_bytes = 0;       // the largest frame that goes over any path of it
+  size_t receive_buffer_bytes = 0;  // what the receiving side can queue (0: unbounded), as its owner accounts it
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual const char* name() const = 0;
+  virtual TransportLimits limits() const = 0;
+  /// Where peers reach this transport.
+  virtual Endpoint local() const = 0;
+  /// The largest frame that is worth sending to `to` in one piece: a path's MTU less the headers below, or
+  /// max_frame_bytes on a path within this host.
+  virtual size_t path_frame_bytes(const Endpoint& to) const = 0;
+
+  /// Zeroed memory to build frames in, 64-byte aligned, alive as long as the transport (an RDMA transport registers
+  /// it).
+  virtual uint8_t* allocate(size_t bytes) = 0;
+
+  /// Hands `count` frames to the network. The frames are the caller's again on return (their bytes may be changed).
+  /// Returns how many were taken: frames beyond that did not leave (buffers full) and count as lost; it never blocks.
+  virtual size_t send(const TxFrame* frames, size_t count) = 0;
+  /// The same bytes to many endpoints. Returns how many were taken.
+  virtual size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) = 0;
+
+  /// Up to `count` frames that have arrived, without waiting. They stay valid, and the transport's, until release().
+  /// Without a release() in between, a later call lends further frames while the transport has buffers left, then none.
+  virtual size_t receive(RxFrame* frames, size_t count) = 0;
+  /// Gives all frames lent so far back.
+  virtual void release() = 0;
+
+  /// Sleeps until frames are there, wake() was called, or `timeout` has passed. A spurious return is allowed.
+  virtual void wait(Duration timeout) = 0;
+  /// Ends a wait() that runs or is to come (a wake before the wait is not lost). From any thread.
+  virtual void wake() = 0;
+
+  /// A standing complaint of the network below ("connection refused" by a peer's host, say), empty when there is none;
+  /// asking clears it.
+  virtual std::string take_error() = 0;
+};
+
+}  // namespace switchml

@@ -1,0 +1,38 @@
+// Local addresses of a wildcard socket. An answer has to leave from the address that the question came to, or a
+// connected asker never sees it. Received frames note the address's number (Endpoint::via); the sender puts that
+// address into the message.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+
+namespace switchml {
+
+/// Numbers 1..255 for the local addresses seen so far, in order of appearance. One thread.
+class LocalAddresses {
+ public:
+  /// The number of the address in the control messages of a received `message` (IP_PKTINFO, IPV6_PKTINFO); 0 if it has
+  /// none, or the table is full: then the kernel chooses the source address.
+  uint8_t learn(const msghdr& message);
+
+  /// Appends the control message that makes `via` the source address. Returns its length, 0 for an unknown number.
+  /// `control` has room for kControlBytes and is aligned for a cmsghdr.
+  size_t write_control(uint8_t via, uint8_t* control) const;
+  static constexpr size_t kControlBytes = CMSG_SPACE(sizeof(in6_pktinfo));
+
+ private:
+  struct Local {
+    int family = AF_UNSPEC;
+    in_addr v4{};
+    in6_pktinfo v6{};
+  };
+  uint8_t number_of(const Local& local);
+
+  std::array<Local, 256> known_{};  // [0] is unused
+  int count_ = 0;
+};
+
+}  // namespace switchml

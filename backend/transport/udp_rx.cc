@@ -1,0 +1,153 @@
+#include "transport/udp_rx.h"
+
+#include <netinet/udp.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "transport/sockaddr.h"
+#include "wire/packet.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr size_t kCoalescedBytes = 64 * 1024;
+/// Frames begin so far into a cache line that their payload begins with one.
+constexpr size_t kLead = FrameMemory::kAlignment - wire::kHeaderBytes % FrameMemory::kAlignment;
+
+size_t round_up(size_t bytes) {
+  return (bytes + FrameMemory::kAlignment - 1) / FrameMemory::kAlignment * FrameMemory::kAlignment;
+}
+
+/// The size of the frames that a datagram was coalesced from; 0 if it was not.
+uint32_t coalesced_frame_bytes(const msghdr& message) {
+  auto* header = const_cast<msghdr*>(&message);
+  for (cmsghdr* c = CMSG_FIRSTHDR(header); c != nullptr; c = CMSG_NXTHDR(header, c)) {
+    if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO) continue;
+    int bytes = 0;
+    std::memcpy(&bytes, CMSG_DATA(c), sizeof bytes);
+    return bytes > 0 ? static_cast<uint32_t>(bytes) : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+UdpReceiver::UdpReceiver(const UdpSocket& socket, const UdpOptions& options, LocalAddresses* locals,
+                         UdpComplaint* complaint)
+    : socket_(socket),
+      peer_(options.peer),
+      max_frame_bytes_(options.max_frame_bytes),
+      buffers_(options.receive_frames),
+      locals_(locals),
+      complaint_(complaint),
+      messages_(buffers_),
+      vectors_(buffers_),
+      controls_(buffers_),
+      from_(buffers_),
+      segment_(buffers_) {
+  capacity_ = socket.gro ? kCoalescedBytes : max_frame_bytes_;
+  const size_t stride = round_up(kLead + capacity_);
+  uint8_t* base = memory_.allocate(stride * buffers_);
+  for (size_t i = 0; i < buffers_; ++i) vectors_[i] = {base + i * stride + kLead, capacity_};
+  prepare(0, buffers_);
+}
+
+/// The kernel overwrites the lengths; they are set again before it sees a message anew.
+void UdpReceiver::prepare(size_t begin, size_t end) {
+  const bool wants_control = socket_.gro || socket_.notes_local;
+  for (size_t i = begin; i < end; ++i) {
+    msghdr& header = messages_[i].msg_hdr;
+    header = {};
+    header.msg_iov = &vectors_[i];
+    header.msg_iovlen = 1;
+    if (!socket_.connected) {
+      header.msg_name = from_[i].bytes;
+      header.msg_namelen = Endpoint::kBytes;
+    }
+    if (wants_control) {
+      header.msg_control = controls_[i].bytes;
+      header.msg_controllen = sizeof controls_[i].bytes;
+    }
+  }
+}
+
+size_t UdpReceiver::receive(RxFrame* frames, size_t count) {
+  // The second round is for a burst that held nothing but datagrams to be dropped.
+  for (int round = 0; round < 2; ++round) {
+    if (!has_pending()) fill(count);
+    const size_t lent = lend(frames, count);
+    if (lent != 0) {
+      outstanding_ = true;
+      return lent;
+    }
+    if (outstanding_ || filled_ == 0) return 0;
+    recycle();
+  }
+  return 0;
+}
+
+/// Up to `wanted` datagrams into the buffers that are free.
+void UdpReceiver::fill(size_t wanted) {
+  const size_t room = std::min(buffers_ - filled_, wanted);
+  if (room == 0) return;
+  int got = -1;
+  // A connected socket hands out a pending ICMP error first, once; the frames come after it.
+  for (int attempt = 0; attempt < 3 && got < 0; ++attempt) {
+    got = ::recvmmsg(socket_.fd.get(), &messages_[filled_], static_cast<unsigned>(room), MSG_DONTWAIT, nullptr);
+    if (got >= 0) break;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+    if (errno != EINTR) complaint_->note(socket_.connected ? peer_ : socket_.local, errno);
+  }
+  if (got <= 0) return;
+  const size_t begin = filled_;
+  filled_ += static_cast<size_t>(got);
+  for (size_t i = begin; i < filled_; ++i) take_message(i);
+}
+
+void UdpReceiver::take_message(size_t index) {
+  const msghdr& header = messages_[index].msg_hdr;
+  const uint32_t bytes = messages_[index].msg_len;
+  uint32_t segment = socket_.gro ? coalesced_frame_bytes(header) : 0;
+  if (segment == 0) segment = bytes;
+  // A datagram without bytes carries nothing; a longer frame than agreed is foreign.
+  const bool drop = (header.msg_flags & MSG_TRUNC) != 0 || bytes == 0 || segment > max_frame_bytes_;
+  segment_[index] = drop ? 0 : segment;
+  if (socket_.connected) return;
+  from_[index].size = static_cast<uint8_t>(std::min<socklen_t>(header.msg_namelen, Endpoint::kBytes));
+  from_[index].via = socket_.notes_local ? locals_->learn(header) : 0;
+}
+
+size_t UdpReceiver::lend(RxFrame* frames, size_t count) {
+  size_t lent = 0;
+  while (lent < count && has_pending()) {
+    const size_t bytes = segment_[next_] == 0 ? 0 : messages_[next_].msg_len;
+    if (offset_ < bytes) {
+      RxFrame& frame = frames[lent++];
+      frame.data = static_cast<const uint8_t*>(vectors_[next_].iov_base) + offset_;
+      frame.size = static_cast<uint32_t>(std::min<size_t>(segment_[next_], bytes - offset_));
+      frame.from = socket_.connected ? peer_ : from_[next_];
+      offset_ += frame.size;
+    }
+    if (offset_ >= bytes) {
+      ++next_;
+      offset_ = 0;
+    }
+  }
+  return lent;
+}
+
+void UdpReceiver::release() {
+  outstanding_ = false;
+  if (!has_pending()) recycle();
+}
+
+void UdpReceiver::recycle() {
+  prepare(0, filled_);
+  filled_ = 0;
+  next_ = 0;
+}
+
+}  // namespace switchml
