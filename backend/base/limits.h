@@ -23,6 +23,11 @@ inline constexpr size_t kWordBytes = 4;
 inline constexpr size_t kMinPayloadBytes = 256;
 /// Loopback carries 65,507 bytes of UDP; a multiple of 1 KiB below it, less the header.
 inline constexpr size_t kMaxPayloadBytes = 63 * 1024;
+/// What "auto" takes where the path to the switch stays on this host.
+inline constexpr size_t kLoopbackPayloadBytes = 32 * 1024;
+static_assert(kLoopbackPayloadBytes % 1024 == 0 && kLoopbackPayloadBytes <= kMaxPayloadBytes);
+/// What "auto" takes at least: below it, headers cost more than fragments of a path with a small MTU would.
+inline constexpr size_t kLeastAutoPayloadBytes = 1024;
 /// Elements that share one exponent, where the payload holds as many (else the whole payload is one block).
 inline constexpr size_t kMaxBlockElements = 256;
 static_assert(kMaxPayloadBytes % (kMaxBlockElements * kWordBytes) == 0, "blocks must not straddle chunks");

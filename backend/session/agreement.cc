@@ -1,0 +1,309 @@
+#include "session/agreement.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/log.h"
+#include "quant/kernels.h"
+#include "session/control_client.h"
+#include "session/payload.h"
+#include "session/random.h"
+#include "transport/address.h"
+#include "transport/faulty.h"
+#include "transport/udp.h"
+
+namespace switchml {
+
+namespace {
+
+// Settings in which all ranks must be as rank 0: topic key, and the name that a user knows.
+struct SharedSetting {
+  const char* key;
+  const char* name;
+};
+constexpr SharedSetting kShared[] = {
+    {"protocol", "protocol version"}, {"package", "switchml version"},     {"size", "group size"},
+    {"switch", "SWITCHML_SWITCH"},    {"transport", "SWITCHML_TRANSPORT"}, {"payload", "SWITCHML_PAYLOAD"},
+    {"slots", "SWITCHML_SLOTS"},      {"shards", "SWITCHML_SHARDS"},
+};
+
+Faults faults_of(const Config& config, int rank, int shard) {
+  const auto values = parse_faults(config.faults).value_or(std::map<std::string, double>{});
+  const auto value = [&values](const char* name, double preset) {
+    const auto it = values.find(name);
+    return it == values.end() ? preset : it->second;
+  };
+  Faults faults;
+  // Every socket has a fate of its own.
+  faults.seed = static_cast<uint64_t>(value("seed", 1)) * 1000003U + static_cast<uint64_t>(rank) * 31U +
+                static_cast<uint64_t>(shard);
+  faults.send_loss = value("send_loss", 0);
+  faults.receive_loss = value("receive_loss", 0);
+  faults.duplicate = value("duplicate", 0);
+  faults.delay = value("delay", 0);
+  faults.corrupt = value("corrupt", 0);
+  return faults;
+}
+
+Result<std::unique_ptr<Transport>> connect(const Endpoint& to) {
+  UdpOptions options;
+  options.peer = to;
+  return make_udp_transport(options);
+}
+
+Status check_kernels(const Config& config) {
+  auto wanted = quant::select_kernels(config.kernels);
+  if (!wanted.ok()) return wanted.status();
+  if (config.kernels == "auto" || config.kernels == quant::kernels().name) return {};
+  return {Code::kInvalidArgument, "kernels=\"" + config.kernels + "\" cannot be had: this process runs the " +
+                                      quant::kernels().name +
+                                      " kernels already; set SWITCHML_KERNELS before it starts"};
+}
+
+wire::Membership membership(const SessionParameters& p) {
+  return {p.job, p.epoch, p.session_key, static_cast<uint8_t>(p.worker)};
+}
+
+class Agreement {
+ public:
+  Agreement(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline)
+      : config_(config),
+        group_(group),
+        roll_(store, group),
+        begin_(monotonic_now()),
+        end_(std::min(deadline, begin_ + config.connect_timeout)) {}
+
+  Result<Agreed> run() {
+    Status status = say("hello", hello());
+    if (status.ok()) status = learn_switch();
+    if (status.ok()) status = learn_plan();
+    if (status.ok()) status = join_all();
+    if (!status.ok()) return status;
+    return std::move(agreed_);
+  }
+
+ private:
+  // Rank 0 gives up its waits before the others do, so that they still read its reason.
+  Time stage_end(double share) const {
+    return begin_ + Duration(static_cast<Duration::rep>(static_cast<double>((end_ - begin_).count()) * share));
+  }
+
+  // Leaves what this rank found out, or why it could not.
+  Status say(const std::string& topic, const Result<Blob>& found) {
+    const Status said = roll_.say(topic, found.ok() ? found.value() : Blob::failure(found.status()));
+    return said;
+  }
+
+  // ---- hello ----
+  Result<Blob> hello() {
+    if (Status status = check_kernels(config_); !status.ok()) return status;
+    Blob blob;
+    blob.set("host", host_identity());
+    blob.set("protocol", wire::kVersion);
+    blob.set("package", SWITCHML_VERSION);
+    blob.set("size", static_cast<uint64_t>(group_.size));
+    blob.set("switch", config_.switch_address);
+    blob.set("transport", config_.transport);
+    blob.set("payload", config_.payload_bytes);
+    blob.set("slots", static_cast<uint64_t>(config_.slots));
+    blob.set("shards", static_cast<uint64_t>(config_.shards));
+    return blob;
+  }
+
+  static Status compare(const std::vector<Blob>& hellos) {
+    for (size_t rank = 1; rank < hellos.size(); ++rank) {
+      for (const SharedSetting& setting : kShared) {
+        const std::string mine = hellos[0].text(setting.key);
+        const std::string theirs = hellos[rank].text(setting.key);
+        if (mine == theirs) continue;
+        return {Code::kMismatch, "rank " + std::to_string(rank) + " has " + setting.name + " \"" + theirs +
+                                     "\" but rank 0 has \"" + mine + "\": they must be the same on all ranks"};
+      }
+    }
+    return {};
+  }
+
+  // ---- switch ----
+  Status learn_switch() {
+    if (group_.rank == 0) {
+      if (Status status = say("switch", provide_switch()); !status.ok()) return status;
+    }
+    auto blob = roll_.hear("switch", 0, "find a switch", end_);
+    if (!blob.ok()) return blob.status();
+    agreed_.parameters.switch_name = blob->text("name");
+    auto endpoint = resolve_address(blob->text("address"), "the switch that rank 0 announced");
+    if (!endpoint.ok()) return endpoint.status();
+    agreed_.parameters.switch_endpoint = endpoint.value();
+    return {};
+  }
+
+  Result<Blob> provide_switch() {
+    auto hellos = roll_.hear_all("hello", stage_end(0.7));
+    if (!hellos.ok()) return hellos.status();
+    if (Status status = compare(hellos.value()); !status.ok()) return status;
+    const std::string host = hellos.value()[0].text("host");
+    const bool one_host = std::all_of(hellos.value().begin(), hellos.value().end(),
+                                      [&host](const Blob& hello) { return hello.text("host") == host; });
+    return config_.switch_address.empty() ? host_switch(one_host) : find_switch(one_host);
+  }
+
+  Result<Blob> find_switch(bool one_host) const {
+    auto endpoint = resolve_address(config_.switch_address, "SWITCHML_SWITCH");
+    if (!endpoint.ok()) return endpoint.status();
+    if (!one_host && is_loopback(endpoint.value())) {
+      return Status(Code::kInvalidArgument, "SWITCHML_SWITCH=\"" + config_.switch_address +
+                                                "\" is a loopback address, but the ranks run on several hosts: give an "
+                                                "address that all of them reach");
+    }
+    Blob blob;
+    blob.set("address", to_string(endpoint.value()));
+    blob.set("name", config_.switch_address);
+    return blob;
+  }
+
+  Result<Blob> host_switch(bool one_host) {
+    auto listen = one_host ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config_.interface);
+    if (!listen.ok()) return listen.status();
+    ServerOptions options;
+    options.listen = with_port(listen.value(), 0);
+    auto server = SwitchServer::start(options);
+    if (!server.ok()) return server.status();
+    agreed_.embedded = std::move(server.value());
+    Blob blob;
+    const std::string address = to_string(agreed_.embedded->local());
+    blob.set("address", address);
+    blob.set("name", address + " (embedded in rank 0 of " + group_.name + ")");
+    return blob;
+  }
+
+  // ---- path ----
+  Result<Blob> path() {
+    const Endpoint& to = agreed_.parameters.switch_endpoint;
+    for (int shard = 0; shard < config_.shards; ++shard) {
+      auto transport = connect(to);
+      if (!transport.ok()) return transport.status();
+      agreed_.transports.push_back(
+          config_.faults.empty()
+              ? std::move(transport.value())
+              : make_faulty_transport(std::move(transport.value()), faults_of(config_, group_.rank, shard)));
+    }
+    Blob blob;
+    blob.set("frame_bytes", agreed_.transports[0]->path_frame_bytes(to));
+    return blob;
+  }
+
+  // ---- plan ----
+  Status learn_plan() {
+    if (Status status = say("path", path()); !status.ok()) return status;
+    if (group_.rank == 0) {
+      if (Status status = say("plan", make_plan()); !status.ok()) return status;
+    }
+    auto plan = roll_.hear("plan", 0, "open a session with switch " + agreed_.parameters.switch_name, end_);
+    if (!plan.ok()) return plan.status();
+    return read_plan(plan.value());
+  }
+
+  Result<Blob> make_plan() {
+    auto paths = roll_.hear_all("path", stage_end(0.8));
+    if (!paths.ok()) return paths.status();
+    uint64_t least = kMaxPayloadBytes + wire::kHeaderBytes;
+    for (const Blob& path : paths.value()) {
+      uint64_t bytes = 0;
+      if (!path.number("frame_bytes", UINT32_MAX, &bytes)) return Status(Code::kMismatch, "a rank's path has no size");
+      least = std::min(least, bytes);
+    }
+    wire::Open asked;
+    asked.client_key = random_bits();
+    asked.workers = static_cast<uint16_t>(group_.size);
+    asked.shards = static_cast<uint16_t>(config_.shards);
+    asked.slots = static_cast<uint16_t>(config_.slots);
+    asked.payload = static_cast<uint32_t>(config_.payload_bytes != 0 ? config_.payload_bytes : auto_payload(least));
+    ControlClient client(*agreed_.transports[0], agreed_.parameters.switch_endpoint, agreed_.parameters.switch_name);
+    auto granted = client.open(asked, stage_end(0.9));
+    if (!granted.ok()) return granted.status();
+    return plan_of(granted.value());
+  }
+
+  static Blob plan_of(const wire::OpenReply& granted) {
+    Blob plan;
+    plan.set("job", granted.job);
+    plan.set("epoch", granted.epoch);
+    plan.set("key", granted.session_key);
+    plan.set("slots", granted.slots);
+    plan.set("payload", granted.payload);
+    plan.set("lease_ms", granted.lease_ms);
+    plan.set("secret0", random_bits());
+    plan.set("secret1", random_bits());
+    return plan;
+  }
+
+  Status read_plan(const Blob& plan) {
+    SessionParameters& p = agreed_.parameters;
+    uint64_t job = 0, epoch = 0, slots = 0, payload = 0, lease_ms = 0;
+    const bool read =
+        plan.number("job", kMaxJobs, &job) && plan.number("epoch", UINT32_MAX, &epoch) &&
+        plan.number("key", UINT64_MAX, &p.session_key) && plan.number("slots", kMaxSlots, &slots) &&
+        plan.number("payload", kMaxPayloadBytes, &payload) && plan.number("lease_ms", UINT32_MAX, &lease_ms) &&
+        plan.number("secret0", UINT64_MAX, &p.secret[0]) && plan.number("secret1", UINT64_MAX, &p.secret[1]);
+    const auto shards = static_cast<uint64_t>(config_.shards);
+    const bool sane = read && job != 0 && epoch != 0 && slots >= shards * kMinSlots && slots % shards == 0 &&
+                      payload != 0 && round_payload(payload) == payload && lease_ms != 0;
+    if (!sane) {
+      return {Code::kMismatch, "switch " + p.switch_name + " granted a session that this version cannot use (slots " +
+                                   plan.text("slots") + ", payload " + plan.text("payload") +
+                                   "): install the same switchml on switch and ranks"};
+    }
+    p.job = static_cast<uint8_t>(job);
+    p.epoch = static_cast<uint32_t>(epoch);
+    p.worker = group_.rank;
+    p.workers = group_.size;
+    p.shards = config_.shards;
+    p.slots = static_cast<int>(slots);
+    p.payload_bytes = payload;
+    p.lease = milliseconds(lease_ms);
+    return {};
+  }
+
+  // ---- joined ----
+  Status join_all() {
+    const Status mine = join_shards();
+    Status status = say("joined", mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
+    if (status.ok()) status = roll_.hear_all("joined", end_).status();
+    if (!status.ok()) leave(agreed_.parameters, monotonic_now() + milliseconds(200));
+    return status;
+  }
+
+  Status join_shards() {
+    for (int shard = 0; shard < config_.shards; ++shard) {
+      ControlClient client(*agreed_.transports[static_cast<size_t>(shard)], agreed_.parameters.switch_endpoint,
+                           agreed_.parameters.switch_name);
+      auto joined = client.join(membership(agreed_.parameters), shard, stage_end(0.95));
+      if (!joined.ok()) return joined.status();
+    }
+    return {};
+  }
+
+  const Config& config_;
+  const GroupInfo& group_;
+  RollCall roll_;
+  Time begin_;
+  Time end_;
+  Agreed agreed_;
+};
+
+}  // namespace
+
+Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline) {
+  return Agreement(config, group, store, deadline).run();
+}
+
+void leave(const SessionParameters& parameters, Time deadline) {
+  auto transport = connect(parameters.switch_endpoint);
+  if (!transport.ok()) return;
+  ControlClient client(*transport.value(), parameters.switch_endpoint, parameters.switch_name);
+  if (const Status status = client.close(membership(parameters), deadline); !status.ok()) {
+    SWITCHML_LOG(kInfo) << "leaving job " << int{parameters.job} << ": " << status.message();
+  }
+}
+
+}  // namespace switchml

@@ -1,0 +1,33 @@
+// How the ranks of a group come to share a session. Each step leaves a blob per rank in the store; whoever fails leaves
+// its error instead, and all ranks end with that error.
+//
+//   rank                                   topic      what rank 0 does with it
+//   every rank: host, versions, settings   hello      compares; finds the switch or starts one
+//   rank 0: the switch's address           switch
+//   every rank: what its path carries      path       takes the least; opens the session
+//   rank 0: session, key, secret           plan
+//   every rank: joined with every shard    joined     (everybody waits for everybody)
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "session/roll_call.h"
+#include "session/session.h"
+
+namespace switchml {
+
+/// What a rank holds when all have agreed.
+struct Agreed {
+  SessionParameters parameters;
+  std::vector<std::unique_ptr<Transport>> transports;  // one per shard, joined
+  std::unique_ptr<SwitchServer> embedded;              // rank 0 of a group without another switch
+};
+
+/// A collective of the group. Returns by `deadline` and by config.connect_timeout.
+Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline);
+
+/// Tells the switch that this worker has left; waits for its answer until `deadline`. Needs no engine and no transport.
+void leave(const SessionParameters& parameters, Time deadline);
+
+}  // namespace switchml

@@ -1,0 +1,40 @@
+// Control requests to a switch, repeated until they are answered or a deadline passes. Every request is idempotent, so
+// repeats are harmless.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "transport/transport.h"
+#include "wire/control.h"
+
+namespace switchml {
+
+class ControlClient {
+ public:
+  /// Borrows the transport. `name` is how messages call the switch ("10.0.0.1:48879"). Frames that are no replies to
+  /// this client's request are discarded, so use it before an engine runs on the transport.
+  ControlClient(Transport& transport, const Endpoint& switch_endpoint, std::string name);
+
+  // An error names the switch and says what to do: kUnavailable (no answer, or a refusal that depends on the switch's
+  // state), kMismatch (another protocol version), kInvalidArgument (it can never grant this).
+  Result<wire::OpenReply> open(const wire::Open& asked, Time deadline);
+  Result<wire::JoinReply> join(const wire::Membership& member, int shard, Time deadline);
+  /// A session that is over already counts as closed.
+  Status close(const wire::Membership& member, Time deadline);
+
+ private:
+  Result<wire::Reply> exchange(wire::Request type, const uint8_t* frame, size_t size, Time deadline);
+  bool receive_reply(wire::Request type, wire::Reply* reply);
+  Status refusal(const wire::Reply& reply) const;
+  Status no_answer() const;
+
+  Transport& transport_;
+  Endpoint switch_;
+  std::string name_;
+  uint32_t request_id_;
+  std::string complaint_;  // of the network, the last one
+};
+
+}  // namespace switchml

@@ -1,0 +1,79 @@
+#include "session/roll_call.h"
+
+#include <cstdio>
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kGlance = milliseconds(20);
+
+std::string key_of(const std::string& topic, int rank) { return "switchml/" + topic + "/" + std::to_string(rank); }
+
+std::string in_seconds(Duration d) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", to_seconds(d));
+  return text;
+}
+
+}  // namespace
+
+Status RollCall::say(const std::string& topic, const Blob& blob) {
+  Status status = store_.set(key_of(topic, group_.rank), blob.encode());
+  if (status.ok()) return status;
+  return {Code::kUnavailable, "the store of " + group_.name + " cannot be written: " + status.message()};
+}
+
+Result<std::vector<Blob>> RollCall::hear_all(const std::string& topic, Time deadline) {
+  const Time begin = monotonic_now();
+  std::vector<Blob> blobs;
+  std::vector<int> missing;
+  for (int rank = 0; rank < group_.size; ++rank) {
+    // After the deadline the others are asked once more, only to name everyone who did not come.
+    const Time until = missing.empty() ? deadline : monotonic_now() + kGlance;
+    auto text = read(topic, rank, until);
+    if (!text.ok()) {
+      if (text.status().code() != Code::kTimeout) return text.status();
+      missing.push_back(rank);
+      continue;
+    }
+    auto blob = Blob::parse(text.value());
+    if (!blob.ok()) return blob.status();
+    if (const Status error = blob->carried(); !error.ok()) {
+      return Status(error.code(), "rank " + std::to_string(rank) + ": " + error.message());
+    }
+    blobs.push_back(std::move(blob.value()));
+  }
+  if (!missing.empty()) return Status(Code::kTimeout, missing_message(missing, monotonic_now() - begin));
+  return blobs;
+}
+
+Result<Blob> RollCall::hear(const std::string& topic, int rank, const std::string& what, Time deadline) {
+  const Time begin = monotonic_now();
+  auto text = read(topic, rank, deadline);
+  if (!text.ok()) {
+    if (text.status().code() != Code::kTimeout) return text.status();
+    return Status(Code::kTimeout, "rank " + std::to_string(rank) + " of " + group_.name + " did not " + what +
+                                      " within " + in_seconds(monotonic_now() - begin) +
+                                      ": is it running, and does it make the same group? (SWITCHML_CONNECT_TIMEOUT)");
+  }
+  auto blob = Blob::parse(text.value());
+  if (!blob.ok()) return blob.status();
+  if (const Status error = blob->carried(); !error.ok()) return error;
+  return blob;
+}
+
+Result<std::string> RollCall::read(const std::string& topic, int rank, Time deadline) {
+  auto text = store_.get(key_of(topic, rank), deadline);
+  if (text.ok() || text.status().code() == Code::kTimeout) return text;
+  return Status(Code::kUnavailable, "the store of " + group_.name + " cannot be read: " + text.status().message());
+}
+
+std::string RollCall::missing_message(const std::vector<int>& ranks, Duration waited) const {
+  std::string list = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) list += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return list + " of " + group_.name + " did not come within " + in_seconds(waited) +
+         ": is every rank running, and does each make the same group? (SWITCHML_CONNECT_TIMEOUT)";
+}
+
+}  // namespace switchml

@@ -1,0 +1,107 @@
+#include "session/session.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "session/agreement.h"
+#include "session/call_comparison.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kCloseTime = milliseconds(500);
+constexpr Duration kLingerTime = seconds(2);
+constexpr Duration kCompareTime = milliseconds(980);
+constexpr Duration kCompareWait = milliseconds(700);
+constexpr Duration kGlance = milliseconds(10);
+
+uint64_t open_sessions(const SwitchCounters& counters) {
+  return counters.sessions_opened.get() - counters.sessions_closed.get() - counters.sessions_expired.get();
+}
+
+class GroupSession : public Session {
+ public:
+  GroupSession(Agreed agreed, const EngineOptions& options, const GroupInfo& group, Rendezvous& store)
+      : parameters_(agreed.parameters),
+        group_(group),
+        store_(store),
+        embedded_(std::move(agreed.embedded)),
+        engine_(Engine::start(options, std::move(agreed.transports))) {}
+
+  ~GroupSession() override {
+    engine_.reset();
+    leave(parameters_, monotonic_now() + kCloseTime);
+    linger();
+  }
+
+  Engine& engine() override { return *engine_; }
+  const SessionParameters& parameters() const override { return parameters_; }
+  const SwitchServer* embedded() const override { return embedded_.get(); }
+
+  std::string compare_calls(const std::string& mine) override {
+    const std::string topic = "switchml/call/" + std::to_string(comparisons_.fetch_add(1)) + "/";
+    const Time begin = monotonic_now();
+    std::vector<std::optional<std::string>> calls(static_cast<size_t>(group_.size));
+    calls[static_cast<size_t>(group_.rank)] = mine;
+    if (!store_.set(topic + std::to_string(group_.rank), mine).ok()) return compare_sentence(calls);
+    for (int rank = 0; rank < group_.size; ++rank) {
+      if (rank == group_.rank) continue;
+      // One silent rank uses the waiting time up; the others get a glance each as long as the second lasts.
+      const Time now = monotonic_now();
+      if (now >= begin + kCompareTime) break;
+      auto call = store_.get(topic + std::to_string(rank), std::max(begin + kCompareWait, now + kGlance));
+      if (call.ok()) calls[static_cast<size_t>(rank)] = call.value();
+    }
+    return compare_sentence(calls);
+  }
+
+ private:
+  // Others may still need an answer to their last packets.
+  void linger() const {
+    if (!embedded_) return;
+    const Time end = monotonic_now() + kLingerTime;
+    while (open_sessions(embedded_->counters()) != 0 && monotonic_now() < end) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+
+  SessionParameters parameters_;
+  GroupInfo group_;
+  Rendezvous& store_;
+  std::atomic<int> comparisons_{0};
+  std::unique_ptr<SwitchServer> embedded_;
+  std::unique_ptr<Engine> engine_;  // last: it stops first
+};
+
+Status check_group(const GroupInfo& group) {
+  if (group.size >= 1 && group.size <= kMaxWorkers && group.rank >= 0 && group.rank < group.size) return {};
+  return {Code::kInvalidArgument, "rank " + std::to_string(group.rank) + " of a group of " +
+                                      std::to_string(group.size) + ": a group has 1 to " + std::to_string(kMaxWorkers) +
+                                      " ranks, counted from 0"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::open(const Config& config, const GroupInfo& group, Rendezvous& store,
+                                               Time deadline) {
+  if (Status status = check_group(group); !status.ok()) return status;
+  auto agreed = agree(config, group, store, deadline);
+  if (!agreed.ok()) return agreed.status();
+  EngineOptions options;
+  options.session = agreed->parameters;
+  options.rto_min = config.rto_min;
+  options.rto_max = config.rto_max;
+  const std::string name = group.name;
+  options.on_failure = [name](const Status& status) { SWITCHML_LOG(kInfo) << name << ": " << status.to_string(); };
+  const SessionParameters& p = agreed->parameters;
+  SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
+                      << " at switch " << p.switch_name << ": " << p.slots << " slots of " << p.payload_bytes
+                      << " bytes, " << p.shards << " shards";
+  return std::unique_ptr<Session>(new GroupSession(std::move(agreed.value()), options, group, store));
+}
+
+}  // namespace switchml

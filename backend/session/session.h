@@ -1,0 +1,53 @@
+// Opening a session: the ranks of a group agree on a switch, a job and a secret through a key-value store, every rank
+// joins with each of its sockets, and an engine starts. Rank 0 hosts a switch in a thread where none is configured.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "engine/engine.h"
+#include "switchd/server.h"
+
+namespace switchml {
+
+/// A key-value store that all ranks of a group see (c10d's Store in production, a map in tests). Keys are private to
+/// the group. Thread-safe.
+class Rendezvous {
+ public:
+  virtual ~Rendezvous() = default;
+  virtual Status set(const std::string& key, const std::string& value) = 0;
+  /// Waits until the key exists or `deadline` passes (kTimeout).
+  virtual Result<std::string> get(const std::string& key, Time deadline) = 0;
+};
+
+struct GroupInfo {
+  int rank = 0;
+  int size = 1;
+  std::string name;  // for messages
+};
+
+class Session {
+ public:
+  /// A collective of the group: every rank calls it. Returns by `deadline` (and by Config::connect_timeout) with an
+  /// engine or with an error that is the same on all ranks where they could talk: it names the rank that did not come,
+  /// the address that does not answer, or the setting or version in which a rank differs from rank 0.
+  static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
+                                               Time deadline);
+  /// Leaves the session, stops the engine, then the embedded switch. A rank 0 that hosts the switch lingers (at most 2
+  /// s) until the others have left, so that the last results still reach them.
+  virtual ~Session() = default;
+
+  virtual Engine& engine() = 0;
+  virtual const SessionParameters& parameters() const = 0;
+  /// The embedded switch, or null.
+  virtual const SwitchServer* embedded() const = 0;
+
+  /// Every rank posts what it thinks the failed call was and reads the others' posts: "rank 2 called all_reduce(SUM,
+  /// float32, 100 elements)". Blocks for at most a second. For error messages after kMismatch.
+  virtual std::string compare_calls(const std::string& mine) = 0;
+};
+
+}  // namespace switchml

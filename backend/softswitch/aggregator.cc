@@ -1,0 +1,65 @@
+#include "softswitch/aggregator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "quant/kernels.h"
+
+namespace switchml::softswitch {
+
+namespace {
+
+void add_words(SlotUse* use, int32_t* words, const wire::DataPacket& packet, const quant::Kernels& kernels) {
+  const size_t common = std::min<size_t>(use->words, packet.words);
+  kernels.add(words, packet.payload, common);
+  if (packet.words > common) {
+    kernels.store(words + common, packet.payload + common * kWordBytes, packet.words - common);
+  }
+}
+
+void max_words(SlotUse* use, int32_t* words, const wire::DataPacket& packet, const quant::Kernels& kernels) {
+  if (packet.words > use->words) std::memset(words + use->words, 0, (packet.words - use->words) * sizeof(int32_t));
+  kernels.max(words, packet.payload, packet.words);
+  for (size_t i = packet.words; i < use->words; ++i) words[i] = std::max(words[i], 0);
+}
+
+}  // namespace
+
+void take_over(SlotUse* use, int32_t* words, const wire::DataPacket& packet) {
+  use->contributed = WorkerSet{};
+  use->contributed.insert(packet.header.worker);
+  use->complete = false;
+  use->exponent = packet.header.exponent;
+  use->witness = packet.header.witness;
+  use->words = static_cast<uint32_t>(packet.words);
+  quant::kernels().store(words, packet.payload, packet.words);
+}
+
+void merge(SlotUse* use, int32_t* words, const wire::DataPacket& packet) {
+  const quant::Kernels& kernels = quant::kernels();
+  if (packet.operation == wire::Operation::kMax) {
+    max_words(use, words, packet, kernels);
+  } else {
+    add_words(use, words, packet, kernels);
+  }
+  use->exponent = std::max(use->exponent, packet.header.exponent);
+  use->witness += packet.header.witness;
+  use->words = std::max(use->words, static_cast<uint32_t>(packet.words));
+}
+
+size_t complete(SlotUse* use, int32_t* words, uint8_t* frame, const wire::DataPacket& last) {
+  wire::Header header = last.header;
+  header.kind = static_cast<uint8_t>(wire::Kind::kResult);
+  header.worker = kAllWorkers;
+  header.flags = last.header.flags & wire::kOperationMask;
+  header.exponent = use->exponent;
+  header.witness = use->witness;
+  wire::write_header(header, frame);
+  // In place: nothing is added to a complete use, so the sums in host order are needed no more, and half the memory
+  // (and cache) suffices.
+  quant::kernels().load(words, reinterpret_cast<uint8_t*>(words), use->words);
+  use->complete = true;
+  return result_bytes(*use);
+}
+
+}  // namespace switchml::softswitch

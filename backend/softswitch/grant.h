@@ -1,0 +1,35 @@
+// What a session is granted of what it asks for: pure arithmetic.
+#pragma once
+
+#include <cstddef>
+
+#include "wire/packet.h"
+
+namespace switchml::softswitch {
+
+/// Slots of a job that leaves the number to the switch.
+inline constexpr int kPresetSlots = 64;
+/// Two lanes of an engine shard, two slots each, keep a shard busy while a result travels.
+inline constexpr int kLeastSlotsPerShard = 4;
+
+/// `bytes` rounded down to a payload size that is allowed: 256, 512 or a multiple of 1024 up to kMaxPayloadBytes. 0:
+/// too small.
+size_t allowed_payload(size_t bytes);
+
+struct GrantLimits {
+  size_t free_slot_memory_bytes = 0;
+  size_t max_payload_bytes = 0;
+  size_t receive_buffer_bytes = 0;  // 0: unbounded
+};
+
+struct Grant {
+  wire::ReplyStatus status = wire::ReplyStatus::kOk;
+  size_t payload_bytes = 0;
+  int slots = 0;  // a multiple of the shards
+};
+
+/// Checks what is asked and cuts it down to the limits. Slots are refused for lack of memory only: a small receive
+/// buffer costs losses, which are repaired, so it bounds the slots but leaves every shard its least number.
+Grant grant(const wire::Open& asked, const GrantLimits& limits);
+
+}  // namespace switchml::softswitch

@@ -1,0 +1,133 @@
+// The rules of sessions: who may open one, who is a member, when it ends. Free of I/O, of clocks and of the data path,
+// so that the controller of a hardware switch can obey the very same rules.
+//
+//   open   client_key names the session to be: a repeated open finds the one it made, so the request may be
+//   retransmitted.
+//          The reply carries a job number, an epoch (random, never 0, never the one that the job number had before) and
+//          a key.
+//   join   makes the sender's address the place where results of (worker, shard) go, and renews the lease. Only the key
+//   matters:
+//          a member that comes from a new address (a restarted socket) replaces its old one. Idempotent.
+//   close  a worker has left, with all its shards, for good. When no joined worker is left the session ends at once.
+//   lease  any sign of life of any member renews it for the session; without one the session ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "softswitch/bitmap.h"
+#include "softswitch/grant.h"
+#include "transport/transport.h"
+#include "wire/packet.h"
+
+namespace switchml::softswitch {
+
+/// A session and its members. Only SessionTable changes it, but for `last_heard`.
+class SessionEntry {
+ public:
+  uint8_t job() const { return reply_.job; }
+  uint32_t epoch() const { return reply_.epoch; }
+  int workers() const { return workers_; }
+  int shards() const { return shards_; }
+  int slots() const { return reply_.slots; }
+  size_t payload_bytes() const { return reply_.payload; }
+  int shard_of(uint16_t slot) const { return slot / slots_per_shard_; }
+
+  /// Where (worker, shard) receives; an empty endpoint if it has not joined or has left. Precondition: both in range.
+  const Endpoint& member(int worker, int shard) const { return members_[index(worker, shard)]; }
+  /// Whether `from` is one of the worker's endpoints.
+  bool speaks_for(int worker, const Endpoint& from) const;
+  /// The endpoints that get the results of a shard's slots.
+  const std::vector<const Endpoint*>& audience(int shard) const { return audiences_[static_cast<size_t>(shard)]; }
+  /// Workers that have joined with every shard (and have not left).
+  WorkerSet joined_workers() const;
+  /// (worker, shard) pairs that have joined.
+  int joined_pairs() const { return joined_pairs_; }
+
+  Time last_heard{};
+
+ private:
+  friend class SessionTable;
+  size_t index(int worker, int shard) const {
+    return static_cast<size_t>(worker) * static_cast<size_t>(shards_) + static_cast<size_t>(shard);
+  }
+  void set_member(int worker, int shard, const Endpoint& endpoint);
+  bool anybody_joined() const;
+
+  uint64_t client_key_ = 0;
+  wire::OpenReply reply_;
+  int workers_ = 0;
+  int shards_ = 0;
+  int slots_per_shard_ = 1;
+  int joined_pairs_ = 0;
+  size_t slot_memory_bytes_ = 0;
+  std::vector<Endpoint> members_;
+  std::vector<std::vector<const Endpoint*>> audiences_;  // by shard; into members_
+  WorkerSet left_;
+};
+
+struct SessionLimits {
+  size_t slot_memory_bytes = 0;  // of all sessions together
+  size_t max_payload_bytes = 0;
+  int max_jobs = kMaxJobs;
+  size_t receive_buffer_bytes = 0;  // 0: unbounded
+  Duration lease = seconds(30);
+  uint64_t seed = 0;  // of epochs and keys
+};
+
+class SessionTable {
+ public:
+  explicit SessionTable(const SessionLimits& limits) : limits_(limits) {}
+
+  struct Opened {
+    wire::ReplyStatus status = wire::ReplyStatus::kOk;
+    wire::OpenReply reply;          // on kOk
+    SessionEntry* fresh = nullptr;  // the session, if this call made it: its slots need memory
+  };
+  Opened open(const wire::Open& asked, Time now);
+
+  struct Joined {
+    wire::ReplyStatus status = wire::ReplyStatus::kOk;
+    wire::JoinReply reply;
+  };
+  Joined join(const wire::Join& asked, const Endpoint& from, Time now);
+
+  struct Closed {
+    wire::ReplyStatus status = wire::ReplyStatus::kOk;
+    bool last = false;  // nobody is left: the caller frees the slots and calls end(job)
+  };
+  Closed close(const wire::Close& asked, Time now);
+
+  /// Null unless the job is open with this very epoch.
+  SessionEntry* find(uint8_t job, uint32_t epoch) {
+    SessionEntry* entry = entries_[job].get();
+    return entry != nullptr && entry->epoch() == epoch ? entry : nullptr;
+  }
+
+  /// Job numbers whose lease has run out, for the caller to end().
+  std::vector<uint8_t> expired(Time now) const;
+  /// Forgets a session. Its epoch is never valid again.
+  void end(uint8_t job);
+
+  size_t slot_memory_in_use() const { return slot_memory_in_use_; }
+  int sessions() const { return sessions_; }
+
+ private:
+  SessionEntry* find_client(uint64_t client_key);
+  uint8_t free_job() const;
+  uint64_t next_random();
+  uint32_t next_epoch(uint8_t job);
+
+  SessionLimits limits_;
+  std::unique_ptr<SessionEntry> entries_[256];  // by job number
+  uint32_t last_epoch_[256] = {};
+  uint8_t last_job_ = 0;
+  uint64_t random_calls_ = 0;
+  size_t slot_memory_in_use_ = 0;
+  int sessions_ = 0;
+};
+
+}  // namespace switchml::softswitch

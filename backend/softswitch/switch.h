@@ -1,0 +1,65 @@
+// The aggregator as a pure state machine: a packet in, packets out. No socket, no clock, no thread. It is the
+// executable statement of what the P4 programs do; the steps carry their controls' names:
+//   Session (job, epoch, worker, source) -> SlotIndex (range) -> SequenceCheck (NEW, SAME, STALE) -> Bitmap ->
+//   Exponent, Witness, Aggregator -> NextStep (drop, answer one, answer all)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/counters.h"
+#include "transport/transport.h"
+
+namespace switchml::softswitch {
+
+struct SwitchOptions {
+  /// Memory for slots of all jobs together, in bytes; an open beyond it is refused (no_slots).
+  size_t slot_memory_bytes = size_t{256} << 20;
+  /// Largest payload that a job is granted.
+  size_t max_payload_bytes = 63 * 1024;
+  int max_jobs = 255;
+  /// What the receiving socket can queue (TransportLimits.receive_buffer_bytes); slots are granted so that all workers'
+  /// outstanding frames fit in it. 0: no bound.
+  size_t receive_buffer_bytes = 0;
+  /// A session none of whose members was heard for this long is closed.
+  Duration lease = seconds(30);
+  /// Seed of the unpredictable epochs and keys (from the system's random source in production).
+  uint64_t seed = 0;
+};
+
+/// Where a switch puts what it sends. `frame` is valid during the call only.
+class PacketSink {
+ public:
+  virtual ~PacketSink() = default;
+  virtual void unicast(const uint8_t* frame, size_t size, const Endpoint& to) = 0;
+  /// The same frame to several endpoints.
+  virtual void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) = 0;
+};
+
+/// Not thread-safe: one thread drives a switch (stats() may be read from others).
+class SoftSwitch {
+ public:
+  explicit SoftSwitch(const SwitchOptions& options);
+  ~SoftSwitch();
+  SoftSwitch(const SoftSwitch&) = delete;
+  SoftSwitch& operator=(const SoftSwitch&) = delete;
+
+  /// Takes one frame of any content. Never throws; whatever is not a valid packet of a member is dropped and counted.
+  void process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);
+
+  /// Ends sessions whose lease ran out. Call about once a second.
+  void sweep(Time now);
+
+  const SwitchCounters& counters() const;
+  /// Bytes of slot memory in use now.
+  size_t slot_memory_in_use() const;
+  int sessions() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace switchml::softswitch

@@ -1,0 +1,166 @@
+#include "switchd/options.h"
+
+#include <getopt.h>
+
+#include <cstdlib>
+#include <optional>
+
+#include "base/limits.h"
+
+namespace switchml {
+
+namespace {
+
+enum Option { kHelp = 1000, kVersion, kListen, kThreads, kSlots, kMaxPayload, kLease, kLogLevel, kStatsInterval };
+
+constexpr option kOptions[] = {
+    {"help", no_argument, nullptr, kHelp},
+    {"version", no_argument, nullptr, kVersion},
+    {"listen", required_argument, nullptr, kListen},
+    {"threads", required_argument, nullptr, kThreads},
+    {"slots", required_argument, nullptr, kSlots},
+    {"max-payload", required_argument, nullptr, kMaxPayload},
+    {"lease", required_argument, nullptr, kLease},
+    {"log-level", required_argument, nullptr, kLogLevel},
+    {"stats-interval", required_argument, nullptr, kStatsInterval},
+    {nullptr, 0, nullptr, 0},
+};
+
+constexpr const char* kThreadsAllowed = "1 (a session lives in one thread; start one switch per port for more)";
+constexpr const char* kSlotsAllowed = "1 to 1048576 (MiB of memory for the slots of all jobs)";
+constexpr const char* kPayloadAllowed = "256, 512 or a multiple of 1024 up to 64512 (bytes)";
+constexpr const char* kLeaseAllowed = "1 to 86400 (seconds)";
+constexpr const char* kLevelAllowed = "debug, info, warning, error or off";
+constexpr const char* kIntervalAllowed = "0 (never) to 86400 (seconds)";
+
+std::optional<long> number(const std::string& text, long low, long high) {
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
+  const long value = std::strtol(text.c_str(), nullptr, 10);
+  if (value < low || value > high) return std::nullopt;
+  return value;
+}
+
+std::optional<long> payload(const std::string& text) {
+  const auto value = number(text, static_cast<long>(kMinPayloadBytes), static_cast<long>(kMaxPayloadBytes));
+  if (value && *value != 256 && *value != 512 && *value % 1024 != 0) return std::nullopt;
+  return value;
+}
+
+std::optional<long> level(const std::string& text) {
+  const char* const names[] = {"debug", "info", "warning", "error", "off"};
+  for (long i = 0; i < 5; ++i) {
+    if (text == names[i]) return i;
+  }
+  return std::nullopt;
+}
+
+Status bad(const std::string& name, const std::string& value, const std::string& allowed) {
+  return {Code::kInvalidArgument, "--" + name + "=\"" + value + "\" is not allowed: use " + allowed};
+}
+
+// An option with a value. The caller has handled those without.
+Status apply(int index, const std::string& text, CommandLine* line) {
+  std::optional<long> value;
+  const char* allowed = "";
+  switch (kOptions[index].val) {
+    case kListen:
+      if (text.empty()) return bad("listen", text, "ADDRESS:PORT or ADDRESS");
+      line->listen = text;
+      return {};
+    case kThreads:
+      allowed = kThreadsAllowed;
+      value = number(text, 1, 1);
+      break;
+    case kSlots:
+      allowed = kSlotsAllowed;
+      value = number(text, 1, 1048576);
+      if (value) line->server.softswitch.slot_memory_bytes = static_cast<size_t>(*value) << 20;
+      break;
+    case kMaxPayload:
+      allowed = kPayloadAllowed;
+      value = payload(text);
+      if (value) line->server.softswitch.max_payload_bytes = static_cast<size_t>(*value);
+      break;
+    case kLease:
+      allowed = kLeaseAllowed;
+      value = number(text, 1, 86400);
+      if (value) line->server.softswitch.lease = seconds(*value);
+      break;
+    case kLogLevel:
+      allowed = kLevelAllowed;
+      value = level(text);
+      if (value) line->log_level = static_cast<LogLevel>(*value);
+      break;
+    case kStatsInterval:
+      allowed = kIntervalAllowed;
+      value = number(text, 0, 86400);
+      if (value) line->stats_interval = seconds(*value);
+      break;
+  }
+  return value ? Status{} : bad(kOptions[index].name, text, allowed);
+}
+
+}  // namespace
+
+Result<CommandLine> parse_command_line(int argc, char* const* argv) {
+  CommandLine line;
+  optind = 0;  // glibc: start afresh
+  opterr = 0;  // the messages are ours
+  while (true) {
+    int index = -1;
+    const int choice = getopt_long(argc, argv, "+:h", kOptions, &index);
+    if (choice == -1) break;
+    const std::string written = argv[optind - 1];
+    if (choice == '?') return Status(Code::kInvalidArgument, "there is no option \"" + written + "\": see --help");
+    if (choice == ':') return Status(Code::kInvalidArgument, written + " needs a value: see --help");
+    if (choice == kHelp || choice == 'h') {
+      line.help = true;
+    } else if (choice == kVersion) {
+      line.version = true;
+    } else if (Status status = apply(index, optarg, &line); !status.ok()) {
+      return status;
+    }
+  }
+  if (optind < argc) {
+    return Status(Code::kInvalidArgument,
+                  std::string("\"") + argv[optind] + "\" is no option: all arguments begin with --, see --help");
+  }
+  return line;
+}
+
+std::string help_text() {
+  return std::string(
+             "usage: switchml-switchd [OPTION]...\n"
+             "Sums the gradients of switchml workers: a software switch on a UDP port.\n"
+             "Workers find it through SWITCHML_SWITCH=ADDRESS:PORT.\n"
+             "\n"
+             "  --listen ADDRESS:PORT  where to listen; port 0 takes a free one (0.0.0.0:48879)\n"
+             "  --threads N            ") +
+         kThreadsAllowed +
+         "\n"
+         "                         The kernel spreads the sockets of a port by the sender's address, so the workers\n"
+         "                         of one job would end up in different threads, which do not share slots.\n"
+         "  --slots MIB            " +
+         kSlotsAllowed +
+         " (256)\n"
+         "  --max-payload BYTES    largest payload per packet: " +
+         kPayloadAllowed +
+         " (64512)\n"
+         "  --lease SECONDS        a job none of whose workers is heard for this long ends: " +
+         kLeaseAllowed +
+         " (30)\n"
+         "  --log-level LEVEL      " +
+         kLevelAllowed +
+         " (warning)\n"
+         "  --stats-interval S     log the counters this often, at level info: " +
+         kIntervalAllowed +
+         " (0)\n"
+         "  --version              print the version and leave\n"
+         "  --help                 print this and leave\n"
+         "\n"
+         "Prints one line `listening on ADDRESS:PORT` when it is ready. SIGTERM and SIGINT end it with status 0.\n"
+         "Bad arguments end it with status 2, a port that cannot be had with status 1.\n";
+}
+
+}  // namespace switchml

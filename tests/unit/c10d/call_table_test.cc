@@ -1,0 +1,52 @@
+#include "c10d/call_table.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace switchml {
+namespace {
+
+TEST(CallTable, CountsByCallAndPath) {
+  CallTable table;
+  table.add(Call::kAllReduce, Path::kSwitch);
+  table.add(Call::kAllReduce, Path::kSwitch);
+  table.add(Call::kAllReduce, Path::kCompanion);
+  table.add(Call::kBarrier, Path::kSwitch);
+  EXPECT_EQ(table.get(Call::kAllReduce, Path::kSwitch), 2U);
+  EXPECT_EQ(table.get(Call::kAllReduce, Path::kCompanion), 1U);
+  EXPECT_EQ(table.get(Call::kAllReduce, Path::kLocal), 0U);
+  EXPECT_EQ(table.total(Path::kSwitch), 3U);
+  EXPECT_EQ(table.total(Path::kCompanion), 1U);
+  EXPECT_EQ(table.total(Path::kLocal), 0U);
+}
+
+TEST(CallTable, EveryCallHasItsOwnNameAndTitle) {
+  std::set<std::string> names;
+  for (size_t i = 0; i < kCalls; ++i) {
+    const Call call = static_cast<Call>(i);
+    names.insert(to_string(call));
+    EXPECT_EQ(profiling_title(call), "switchml:" + std::string(to_string(call)));
+  }
+  EXPECT_EQ(names.size(), kCalls);
+  EXPECT_STREQ(to_string(Call::kAllReduce), "all_reduce");
+  EXPECT_STREQ(to_string(Call::kRecvAnySource), "recv_any_source");
+}
+
+TEST(CallTable, CountsFromManyThreads) {
+  CallTable table;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&table] {
+      for (int i = 0; i < 1000; ++i) table.add(Call::kSend, Path::kCompanion);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(table.get(Call::kSend, Path::kCompanion), 4000U);
+}
+
+}  // namespace
+}  // namespace switchml

@@ -1,0 +1,73 @@
+// Ranks as threads of this process, with a map for a store.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "session/session.h"
+#include "transport/address.h"
+
+namespace switchml {
+
+class MapStore : public Rendezvous {
+ public:
+  Status set(const std::string& key, const std::string& value) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (broken) return {Code::kUnavailable, "the map is torn"};
+    values_[key] = value;
+    changed_.notify_all();
+    return {};
+  }
+  Result<std::string> get(const std::string& key, Time deadline) override {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (values_.count(key) == 0) {
+      const Time now = monotonic_now();
+      if (now >= deadline) return Status(Code::kTimeout, key);
+      changed_.wait_for(lock, std::min<Duration>(deadline - now, milliseconds(100)));
+    }
+    return values_[key];
+  }
+  bool broken = false;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+};
+
+inline Endpoint endpoint_of(const std::string& text) {
+  auto endpoint = resolve_address(text, "test");
+  EXPECT_TRUE(endpoint.ok()) << endpoint.status().to_string();
+  return endpoint.value();
+}
+
+/// A port of loopback that nobody listens on.
+inline Endpoint closed_port() {
+  ServerOptions options;
+  options.listen = endpoint_of("127.0.0.1:0");
+  auto server = SwitchServer::start(options);
+  EXPECT_TRUE(server.ok());
+  return server.value()->local();
+}
+
+inline Config quick_config(Duration timeout = seconds(10)) {
+  Config config;
+  config.connect_timeout = timeout;
+  return config;
+}
+
+/// Runs `body(rank)` for each rank in a thread of its own.
+inline void each_rank(int size, const std::function<void(int)>& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) threads.emplace_back([&body, rank] { body(rank); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace switchml

@@ -1,0 +1,74 @@
+#include "session/roll_call.h"
+
+#include <gtest/gtest.h>
+
+#include "fixture.h"
+
+namespace switchml {
+namespace {
+
+bool contains(const Status& status, const std::string& part) {
+  return status.message().find(part) != std::string::npos;
+}
+
+class Roll : public ::testing::Test {
+ protected:
+  GroupInfo info(int rank) const { return {rank, 4, "group g"}; }
+  void say(int rank, const std::string& topic, const Blob& blob) {
+    const GroupInfo group = info(rank);
+    EXPECT_TRUE(RollCall(store_, group).say(topic, blob).ok());
+  }
+  MapStore store_;
+  GroupInfo group_{0, 4, "group g"};
+  RollCall roll_{store_, group_};
+};
+
+TEST_F(Roll, EverybodyIsHeardInOrder) {
+  for (int rank = 3; rank >= 0; --rank) {
+    Blob blob;
+    blob.set("me", static_cast<uint64_t>(rank));
+    say(rank, "t", blob);
+  }
+  auto all = roll_.hear_all("t", monotonic_now() + seconds(5));
+  ASSERT_TRUE(all.ok());
+  for (size_t rank = 0; rank < 4; ++rank) EXPECT_EQ(all.value()[rank].text("me"), std::to_string(rank));
+}
+
+TEST_F(Roll, AllThatAreMissingAreNamed) {
+  say(0, "t", Blob());
+  say(2, "t", Blob());
+  auto all = roll_.hear_all("t", monotonic_now() + milliseconds(50));
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.status().code(), Code::kTimeout);
+  EXPECT_TRUE(contains(all.status(), "ranks 1, 3 of group g did not come within")) << all.status().message();
+}
+
+TEST_F(Roll, AnErrorNamesItsRank) {
+  say(0, "t", Blob());
+  say(1, "t", Blob::failure({Code::kInvalidArgument, "bad thing"}));
+  auto all = roll_.hear_all("t", monotonic_now() + seconds(5));
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(all.status().message(), "rank 1: bad thing");
+}
+
+TEST_F(Roll, OneRankIsAwaitedByName) {
+  auto one = roll_.hear("t", 2, "bring bread", monotonic_now() + milliseconds(20));
+  ASSERT_FALSE(one.ok());
+  EXPECT_EQ(one.status().code(), Code::kTimeout);
+  EXPECT_TRUE(contains(one.status(), "rank 2 of group g did not bring bread")) << one.status().message();
+  say(2, "t", Blob::failure({Code::kMismatch, "stale bread"}));
+  one = roll_.hear("t", 2, "bring bread", monotonic_now() + seconds(5));
+  ASSERT_FALSE(one.ok());
+  EXPECT_EQ(one.status().message(), "stale bread");
+}
+
+TEST_F(Roll, ABrokenStoreIsSaidSo) {
+  store_.broken = true;
+  const Status status = roll_.say("t", Blob());
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_TRUE(contains(status, "the map is torn"));
+}
+
+}  // namespace
+}  // namespace switchml

@@ -1,0 +1,150 @@
+#include "session/session.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+
+#include "fixture.h"
+
+namespace switchml {
+namespace {
+
+/// One all-reduce, to its end.
+Status all_reduce(Session& session, std::vector<float>* values) {
+  auto done = std::make_shared<std::promise<Status>>();
+  Collective collective;
+  collective.input = values->data();
+  collective.output = values->data();
+  collective.count = values->size();
+  collective.output_end = values->size();
+  collective.deadline = monotonic_now() + seconds(20);
+  collective.done = [done](const Status& status) { done->set_value(status); };
+  auto result = done->get_future();
+  session.engine().submit(std::move(collective));
+  return result.get();
+}
+
+/// Returns how many packets all ranks had to repeat.
+uint64_t sum_on_all_ranks(int size, const Config& config) {
+  MapStore store;
+  std::atomic<uint64_t> repeats{0};
+  each_rank(size, [&](int rank) {
+    auto session = Session::open(config, {rank, size, "group g"}, store, monotonic_now() + seconds(20));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    EXPECT_EQ(session.value()->parameters().worker, rank);
+    for (int round = 1; round <= 3; ++round) {
+      std::vector<float> values(100000, static_cast<float>(rank + round));
+      const Status status = all_reduce(*session.value(), &values);
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      const auto expected = static_cast<float>(size * (size - 1) / 2 + round * size);
+      EXPECT_EQ(values, std::vector<float>(values.size(), expected));
+    }
+    for (int shard = 0; shard < config.shards; ++shard) {
+      repeats += session.value()->engine().counters(shard).retransmissions.get();
+    }
+  });
+  return repeats;
+}
+
+TEST(Session, SumsThroughAnEmbeddedSwitch) { sum_on_all_ranks(3, quick_config()); }
+
+TEST(Session, SumsWithSeveralShards) {
+  Config config = quick_config();
+  config.shards = 2;
+  sum_on_all_ranks(2, config);
+}
+
+TEST(Session, OneRankAloneWorks) { sum_on_all_ranks(1, quick_config()); }
+
+TEST(Session, SumsUnderFaults) {
+  Config config = quick_config(seconds(20));
+  config.payload_bytes = 1024;
+  config.faults = "seed=2,send_loss=0.02,receive_loss=0.02,duplicate=0.02,delay=0.02";
+  EXPECT_GT(sum_on_all_ranks(2, config), 0U) << "no fault was injected";
+}
+
+TEST(Session, LeavesNothingBehindOnAStandaloneSwitch) {
+  ServerOptions options;
+  options.listen = endpoint_of("127.0.0.1:0");
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok());
+  Config config = quick_config();
+  config.switch_address = to_string(server.value()->local());
+  sum_on_all_ranks(4, config);
+  const SwitchCounters& counters = server.value()->counters();
+  EXPECT_EQ(counters.sessions_opened.get(), 1U);
+  EXPECT_EQ(counters.sessions_closed.get(), 1U);
+  EXPECT_GT(counters.uses_completed.get(), 0U);
+}
+
+TEST(Session, TheHostOfTheSwitchLingersForTheOthersButNotForEver) {
+  MapStore store;
+  std::promise<void> zero_leaves;
+  auto left = zero_leaves.get_future();
+  each_rank(2, [&](int rank) {
+    auto session = Session::open(quick_config(), {rank, 2, "group g"}, store, monotonic_now() + seconds(20));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    EXPECT_EQ(session.value()->embedded() != nullptr, rank == 0);
+    if (rank == 0) {
+      const Time begin = monotonic_now();
+      zero_leaves.set_value();
+      session.value().reset();
+      const double took = to_seconds(monotonic_now() - begin);
+      EXPECT_GT(took, 0.15) << "rank 1 was still there";
+      EXPECT_LT(took, 1.9) << "rank 1 had left";
+    } else {
+      left.wait();
+      std::this_thread::sleep_for(milliseconds(200));
+    }
+  });
+}
+
+TEST(Session, CallsAreComparedOnAllRanks) {
+  MapStore store;
+  each_rank(3, [&](int rank) {
+    auto session = Session::open(quick_config(), {rank, 3, "group g"}, store, monotonic_now() + seconds(20));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    EXPECT_EQ(session.value()->compare_calls(rank == 2 ? "barrier" : "all_reduce(SUM, float32, 100 elements)"),
+              "ranks 0, 1 called all_reduce(SUM, float32, 100 elements); rank 2 called barrier");
+  });
+}
+
+TEST(Session, ASilentRankIsNamedWithinASecond) {
+  MapStore store;
+  std::promise<void> compared;
+  auto may_end = compared.get_future();
+  each_rank(2, [&](int rank) {
+    auto session = Session::open(quick_config(), {rank, 2, "group g"}, store, monotonic_now() + seconds(20));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    if (rank == 1) return may_end.wait();
+    const Time begin = monotonic_now();
+    EXPECT_EQ(session.value()->compare_calls("barrier"), "rank 0 called barrier; rank 1 did not say");
+    EXPECT_LT(to_seconds(monotonic_now() - begin), 1.5);
+    compared.set_value();
+  });
+}
+
+TEST(Session, ImpossibleGroupsAreRefusedAtOnce) {
+  MapStore store;
+  for (const GroupInfo& group :
+       {GroupInfo{2, 2, "g"}, GroupInfo{-1, 2, "g"}, GroupInfo{0, 0, "g"}, GroupInfo{0, 129, "g"}}) {
+    auto session = Session::open(quick_config(), group, store, monotonic_now() + seconds(20));
+    ASSERT_FALSE(session.ok());
+    EXPECT_EQ(session.status().code(), Code::kInvalidArgument);
+    EXPECT_NE(session.status().message().find(std::to_string(group.size)), std::string::npos);
+  }
+}
+
+TEST(Session, TheCallersDeadlineCounts) {
+  MapStore store;
+  const Time begin = monotonic_now();
+  auto session = Session::open(quick_config(seconds(30)), {0, 2, "group g"}, store, begin + milliseconds(300));
+  ASSERT_FALSE(session.ok());
+  EXPECT_EQ(session.status().code(), Code::kTimeout);
+  EXPECT_NE(session.status().message().find("rank 1 of group g"), std::string::npos) << session.status().message();
+  EXPECT_LT(to_seconds(monotonic_now() - begin), 3.0);
+}
+
+}  // namespace
+}  // namespace switchml
