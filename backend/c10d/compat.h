@@ -1,0 +1,109 @@
+// The one place that knows how PyTorch versions differ (1.13.1, 2.1 to 2.14). Nothing else in this folder tests a
+// version.
+#pragma once
+
+#include <torch/version.h>
+
+#define SWITCHML_TORCH (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
+
+#include <ATen/ATen.h>
+#include <ATen/ThreadLocalState.h>
+#include <c10/util/Exception.h>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#if SWITCHML_TORCH >= 200
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#else
+#include <torch/csrc/distributed/c10d/exception.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#endif
+
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+// Virtual functions that the base class gained over time. From 2.13 on the compiler checks that they override; on an
+// older PyTorch they override what is there, and the rest are ordinary members that nobody calls.
+#if SWITCHML_TORCH >= 213
+#define SWITCHML_LATER_OVERRIDE override
+#else
+#define SWITCHML_LATER_OVERRIDE
+#endif
+
+namespace switchml::compat {
+
+// ---- classes ----
+#if SWITCHML_TORCH >= 200
+/// What a backend derives from.
+using Base = c10d::Backend;
+inline constexpr const char* kBaseClassName = "Backend";
+#else
+using Base = c10d::ProcessGroup;
+inline constexpr const char* kBaseClassName = "ProcessGroup";
+#endif
+using BaseOptions = Base::Options;
+
+// ---- exceptions ----
+#if SWITCHML_TORCH >= 200
+[[noreturn]] inline void throw_backend_error(const std::string& text) { C10_THROW_ERROR(DistBackendError, text); }
+[[noreturn]] inline void throw_timeout(const std::string& text) { C10_THROW_ERROR(DistBackendError, text); }
+#else
+[[noreturn]] inline void throw_backend_error(const std::string& text) { C10_THROW_ERROR(Error, text); }
+[[noreturn]] inline void throw_timeout(const std::string& text) { throw c10d::TimeoutError(text); }
+#endif
+#if SWITCHML_TORCH >= 202
+[[noreturn]] inline void throw_network_error(const std::string& text) { C10_THROW_ERROR(DistNetworkError, text); }
+#else
+[[noreturn]] inline void throw_network_error(const std::string& text) { throw_backend_error(text); }
+#endif
+[[noreturn]] inline void throw_value_error(const std::string& text) { C10_THROW_ERROR(ValueError, text); }
+
+// ---- PREMUL_SUM's factor: a number, or a tensor of one element ----
+namespace detail {
+template <typename Supplement>
+auto factor_tensor(const Supplement& s, int) -> decltype(std::optional<at::Tensor>(s.tensor_factor)) {
+  return s.tensor_factor.defined() ? std::optional<at::Tensor>(s.tensor_factor) : std::nullopt;
+}
+template <typename Supplement>
+auto factor_tensor(const Supplement& s, long) -> decltype(std::optional<at::Tensor>(s.tensor_factors.front())) {
+  return s.tensor_factors.empty() ? std::nullopt : std::optional<at::Tensor>(s.tensor_factors.front());
+}
+}  // namespace detail
+
+/// tensor * factor, as a new contiguous tensor of the same type. Precondition: op is PREMUL_SUM.
+inline at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  if (supplement == nullptr) throw_value_error("switchml: ReduceOp PREMUL_SUM carries no factor");
+  const std::optional<at::Tensor> factor = detail::factor_tensor(*supplement, 0);
+  const at::Tensor product = factor ? at::mul(tensor, *factor) : at::mul(tensor, supplement->double_factor);
+  return product.to(tensor.scalar_type()).contiguous();
+}
+
+// ---- what the companion (Gloo) offers ----
+/// all_gather_into_tensor: Gloo refuses it in old versions; where it does, the companion composes it from all_gather.
+inline constexpr bool kGlooGathersIntoTensor = SWITCHML_TORCH >= 206;
+
+// ---- members that not every base class has ----
+namespace detail {
+template <typename B>
+auto abort(B& base, int) -> decltype(base.abort()) {
+  base.abort();
+}
+template <typename B>
+void abort(B&, long) {}
+template <typename B>
+auto set_timeout(B& base, std::chrono::milliseconds t, int) -> decltype(base.setTimeout(t)) {
+  base.setTimeout(t);
+}
+template <typename B>
+void set_timeout(B&, std::chrono::milliseconds, long) {}
+}  // namespace detail
+inline void abort(Base& base) { detail::abort(base, 0); }
+inline void set_timeout(Base& base, std::chrono::milliseconds t) { detail::set_timeout(base, t, 0); }
+
+}  // namespace switchml::compat

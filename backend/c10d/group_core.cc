@@ -1,0 +1,76 @@
+#include "c10d/group_core.h"
+
+#include <algorithm>
+
+namespace switchml {
+
+std::string GroupCore::context(Call call) const {
+  return std::string("switchml ") + to_string(call) + " on rank " + std::to_string(group_.rank) + " of " +
+         std::to_string(group_.size) + " (group " + group_.name + ")";
+}
+
+std::shared_ptr<Session> GroupCore::session() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return session_;
+}
+
+void GroupCore::set_session(std::shared_ptr<Session> session) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  session_ = std::move(session);
+}
+
+std::shared_ptr<Session> GroupCore::close(const Status& reason) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_.ok()) closed_ = reason;
+  return std::move(session_);
+}
+
+Status GroupCore::closed() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return closed_;
+}
+
+void GroupCore::took_off() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++in_flight_;
+}
+
+void GroupCore::landed() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (--in_flight_ == 0) landing_.notify_all();
+}
+
+bool GroupCore::wait_until_landed(std::chrono::milliseconds limit) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return landing_.wait_for(lock, limit, [this] { return in_flight_ == 0; });
+}
+
+std::string GroupCore::compare_calls(const std::string& mine) {
+  std::call_once(compared_, [&] {
+    if (const std::shared_ptr<Session> open = session()) comparison_ = open->compare_calls(mine);
+  });
+  return comparison_;
+}
+
+void Outstanding::add(const c10::intrusive_ptr<c10d::Work>& work) {
+  std::vector<c10::intrusive_ptr<c10d::Work>> dropped;  // may be the last references: they go after the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (works_.size() >= sweep_at_) {
+    const auto over = [&dropped](const WeakWork& weak) {
+      auto strong = weak.lock();
+      const bool done = !strong || strong->isCompleted();
+      if (strong) dropped.push_back(std::move(strong));
+      return done;
+    };
+    works_.erase(std::remove_if(works_.begin(), works_.end(), over), works_.end());
+    sweep_at_ = std::max(kSweepAt, 2 * works_.size());
+  }
+  works_.emplace_back(work);
+}
+
+std::vector<Outstanding::WeakWork> Outstanding::all() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return works_;
+}
+
+}  // namespace switchml

@@ -1,0 +1,86 @@
+// What the calls of one process group share; kept alive by those that are under way.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "c10d/call_table.h"
+#include "c10d/compat.h"
+#include "c10d/completion.h"
+#include "session/session.h"
+
+namespace switchml {
+
+/// Thread-safe.
+class GroupCore {
+ public:
+  explicit GroupCore(GroupInfo group) : group_(std::move(group)) {}
+
+  const GroupInfo& group() const { return group_; }
+  CallTable& calls() { return calls_; }
+  CompletionPool& pool() { return pool_; }
+
+  /// Number of this collective in the group, from 1.
+  uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
+  uint64_t sequence() const { return sequence_.load(std::memory_order_relaxed); }
+  void set_sequence(uint64_t sequence) { sequence_.store(sequence, std::memory_order_relaxed); }
+
+  /// "switchml all_reduce on rank 1 of 4 (group default_pg)".
+  std::string context(Call call) const;
+
+  /// Null in a group of one, and after close().
+  std::shared_ptr<Session> session() const;
+  void set_session(std::shared_ptr<Session> session);
+  /// Forgets the session; later calls fail with `reason`. The first reason stays.
+  std::shared_ptr<Session> close(const Status& reason);
+  /// Ok while the group can be used.
+  Status closed() const;
+
+  /// Calls on their way through the switch: one begins, one has ended, wait for all (false: `limit` passed first).
+  void took_off();
+  void landed();
+  bool wait_until_landed(std::chrono::milliseconds limit);
+
+  /// The session's comparison of what each rank called, made once: the first disagreement is the one that matters.
+  std::string compare_calls(const std::string& mine);
+
+ private:
+  const GroupInfo group_;
+  CallTable calls_;
+  std::atomic<uint64_t> sequence_{0};
+
+  mutable std::mutex mutex_;
+  std::condition_variable landing_;
+  std::shared_ptr<Session> session_;
+  Status closed_;
+  size_t in_flight_ = 0;
+
+  std::once_flag compared_;
+  std::string comparison_;
+
+  CompletionPool pool_;  // last: its threads end before the rest goes
+};
+
+/// Collectives that were issued and may still run, for a barrier to wait for. Holds no tensor. Thread-safe.
+class Outstanding {
+ public:
+  using WeakWork = c10::weak_intrusive_ptr<c10d::Work>;
+  void add(const c10::intrusive_ptr<c10d::Work>& work);
+  std::vector<WeakWork> all() const;
+
+ private:
+  static constexpr size_t kSweepAt = 64;  // forget completed ones at this length
+
+  mutable std::mutex mutex_;
+  std::vector<WeakWork> works_;
+  size_t sweep_at_ = kSweepAt;
+};
+
+}  // namespace switchml

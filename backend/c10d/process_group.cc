@@ -1,0 +1,194 @@
+#include "c10d/process_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "c10d/store_rendezvous.h"
+#include "quant/kernels.h"
+
+namespace switchml {
+namespace {
+
+/// How long shutdown() waits for calls that nobody waited for.
+constexpr milliseconds kShutdownGrace{2000};
+
+/// The groups that live, for shutdown_all().
+struct Registry {
+  std::mutex mutex;
+  std::vector<c10::weak_intrusive_ptr<ProcessGroupSwitchML>> groups;
+};
+Registry& registry() {
+  static Registry* const instance = new Registry;  // outlives static destructors
+  return *instance;
+}
+
+ProcessGroupSwitchML::Settings checked(ProcessGroupSwitchML::Settings settings) {
+  if (settings.size < 1 || settings.rank < 0 || settings.rank >= settings.size) {
+    compat::throw_value_error("switchml: rank " + std::to_string(settings.rank) + " of " +
+                              std::to_string(settings.size) + "; allowed: 0 <= rank < size");
+  }
+  return settings;
+}
+
+Statistics read_statistics(const Session& session, Engine& engine) {
+  Statistics result;
+  for (int shard = 0; shard < engine.shards(); ++shard) {
+    engine.counters(shard).for_each(
+        [&](const CounterInfo& info, uint64_t value) { result.worker[info.name] += value; });
+  }
+  if (const SwitchServer* server = session.embedded()) {
+    server->counters().for_each([&](const CounterInfo& info, uint64_t value) { result.embedded[info.name] = value; });
+  }
+  const SessionParameters& parameters = session.parameters();
+  result.switch_address = parameters.switch_name;
+  result.payload_bytes = parameters.payload_bytes;
+  result.slots = parameters.slots;
+  result.shards = parameters.shards;
+  result.memory_bytes = engine.memory_bytes();
+  return result;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<ProcessGroupSwitchML> ProcessGroupSwitchML::create(Settings settings) {
+  auto group = c10::make_intrusive<ProcessGroupSwitchML>(checked(std::move(settings)));
+  Registry& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.groups.erase(
+      std::remove_if(all.groups.begin(), all.groups.end(), [](const auto& weak) { return weak.expired(); }),
+      all.groups.end());
+  all.groups.emplace_back(group);
+  return group;
+}
+
+ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
+    : compat::Base(settings.rank, settings.size),
+      settings_(std::move(settings)),
+      core_(std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name})),
+      timeout_(settings_.timeout),
+      companion_(core_, [this] {
+        const auto store = c10::make_intrusive<c10d::PrefixStore>(opening_prefix_ + "companion", settings_.store);
+        return settings_.make_companion(store, rank_, size_, timeout_.load());
+      }) {
+  init();
+  set_log_level(settings_.config.log_level);
+  open_session();
+  if (settings_.companion_at_once) companion_.get();
+}
+
+void ProcessGroupSwitchML::open_session() {
+  const std::string context = "switchml: rank " + std::to_string(rank_) + " of " + std::to_string(size_) + " (group " +
+                              settings_.name + ") could not start";
+  Result<std::unique_ptr<StoreRendezvous>> store = StoreRendezvous::open(settings_.store, rank_);
+  if (!store.ok()) throw_status(store.status(), context);
+  opening_prefix_ = store.value()->prefix();
+  if (size_ == 1) return;
+  Result<std::unique_ptr<Session>> session =
+      Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout_.load()));
+  if (!session.ok()) throw_status(session.status(), context);
+  // The session reads the store until it ends.
+  const std::shared_ptr<Rendezvous> kept = std::move(store.value());
+  core_->set_session(std::shared_ptr<Session>(session.value().release(), [kept](Session* ended) { delete ended; }));
+  SWITCHML_LOG(kInfo) << "group " << settings_.name << ", rank " << rank_ << " of " << size_ << ": "
+                      << describe(settings_.config);
+}
+
+ProcessGroupSwitchML::~ProcessGroupSwitchML() { shutdown(); }
+
+void ProcessGroupSwitchML::shutdown_all() {
+  std::vector<c10::intrusive_ptr<ProcessGroupSwitchML>> groups;
+  {
+    Registry& all = registry();
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    for (const auto& weak : all.groups) {
+      if (auto group = weak.lock()) groups.push_back(std::move(group));
+    }
+  }
+  for (const auto& group : groups) group->shutdown();
+}
+
+Time ProcessGroupSwitchML::deadline(milliseconds timeout) const {
+  constexpr milliseconds kForever = std::chrono::hours(24 * 365);
+  if (timeout.count() <= 0) timeout = timeout_.load();
+  if (timeout.count() <= 0 || timeout >= kForever) return kNever;
+  return monotonic_now() + timeout;
+}
+
+void ProcessGroupSwitchML::setSequenceNumberForGroup() { core_->set_sequence(0); }
+
+void ProcessGroupSwitchML::setTimeout(milliseconds timeout) {
+  timeout_.store(timeout);
+  if (const auto group = companion_.existing()) compat::set_timeout(*group, timeout);
+}
+
+c10::intrusive_ptr<compat::BaseOptions> ProcessGroupSwitchML::getBackendOptions() {
+  return c10::make_intrusive<Options>(timeout_.load());
+}
+
+c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                             const std::vector<int>& ranks,
+                                                             const c10::intrusive_ptr<compat::BaseOptions>& opts) {
+  const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
+  if (mine == ranks.end()) return {};
+  std::string name = settings_.name + ":split";
+  for (const int rank : ranks) name += "_" + std::to_string(rank);
+  Settings settings = settings_;
+  settings.store = store;
+  settings.rank = static_cast<int>(mine - ranks.begin());
+  settings.size = static_cast<int>(ranks.size());
+  settings.timeout = opts ? opts->timeout : timeout_.load();
+  settings.name = name;
+  return create(std::move(settings));
+}
+
+void ProcessGroupSwitchML::abort() {
+  without_interpreter_lock([this] {
+    if (const auto session = core_->session()) session->engine().abort("the process group was aborted");
+    if (const auto group = companion_.existing()) compat::abort(*group);
+  });
+}
+
+void ProcessGroupSwitchML::shutdown() {
+  without_interpreter_lock([this] {
+    const std::lock_guard<std::mutex> lock(shutdown_mutex_);
+    if (std::exchange(shut_down_, true)) return;
+    core_->wait_until_landed(kShutdownGrace);
+    if (const std::shared_ptr<Session> session = core_->session()) {
+      const Statistics last = read_statistics(*session, session->engine());
+      const std::lock_guard<std::mutex> statistics_lock(statistics_mutex_);
+      last_ = last;
+    }
+    std::shared_ptr<Session> session = core_->close(Status(Code::kAborted, "the process group was shut down"));
+    if (session) session->engine().abort("the process group was shut down");
+    companion_.release();
+    core_->pool().join();
+    session.reset();
+  });
+}
+
+Statistics ProcessGroupSwitchML::statistics() const {
+  Statistics result;
+  if (const std::shared_ptr<Session> session = core_->session()) {
+    result = read_statistics(*session, session->engine());
+  } else {
+    const std::lock_guard<std::mutex> lock(statistics_mutex_);
+    result = last_;
+  }
+  // The same keys in a group of one.
+  WorkerCounters{}.for_each([&](const CounterInfo& info, uint64_t value) { result.worker.emplace(info.name, value); });
+  result.kernels = quant::kernels().name;
+  return result;
+}
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::remember(WorkPtr work) {
+  outstanding_.add(work);
+  return work;
+}
+
+Reduction ProcessGroupSwitchML::reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op,
+                                          milliseconds timeout) const {
+  return Reduction(core_, call, type, op, deadline(timeout));
+}
+
+}  // namespace switchml

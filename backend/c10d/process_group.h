@@ -1,0 +1,151 @@
+// ProcessGroupSwitchML: torch.distributed's collectives over a switch. What the switch can sum or compare goes through
+// it; the rest goes to a companion Gloo group, on the caller's thread so that all ranks issue it in the same order.
+// docs/ has the table.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "c10d/companion.h"
+#include "c10d/compat.h"
+#include "c10d/group_core.h"
+#include "c10d/reduction.h"
+
+namespace switchml {
+
+/// Counters by name, and the session's parameters; what switchml.stats() shows.
+struct Statistics {
+  std::map<std::string, uint64_t> worker;    // WorkerCounters, summed over the shards
+  std::map<std::string, uint64_t> embedded;  // SwitchCounters, on the rank that hosts the switch
+  std::string switch_address;                // empty: none yet, or a group of one
+  uint64_t payload_bytes = 0;
+  int slots = 0;
+  int shards = 0;
+  std::string kernels;
+  uint64_t memory_bytes = 0;
+};
+
+class ProcessGroupSwitchML final : public compat::Base {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+
+  /// Makes the companion under the key prefix; see Companion::Factory.
+  using MakeCompanion = std::function<c10::intrusive_ptr<compat::Base>(
+      const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout)>;
+
+  struct Settings {
+    c10::intrusive_ptr<c10d::Store> store;  // private to the group
+    int rank = 0;
+    int size = 1;
+    std::chrono::milliseconds timeout{0};
+    std::string name;  // for messages
+    Config config;
+    MakeCompanion make_companion;
+    bool companion_at_once = false;  // Gloo connects all ranks in its constructor
+  };
+
+  struct Options final : compat::BaseOptions {
+    explicit Options(std::chrono::milliseconds t) : compat::BaseOptions("switchml", t) {}
+  };
+
+  /// A collective of the group's ranks: opens the session. Throws, on all ranks alike, where that fails.
+  static c10::intrusive_ptr<ProcessGroupSwitchML> create(Settings settings);
+  explicit ProcessGroupSwitchML(Settings settings);
+  /// shutdown().
+  ~ProcessGroupSwitchML() override;
+
+  /// Ends every group of this process that still lives; for the end of the interpreter.
+  static void shutdown_all();
+
+  // ---- through the switch, or the companion by type and operation ----
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts = {}) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts = {}) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts = {}) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& opts = {}) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& opts = {}) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
+  WorkPtr barrier(const c10d::BarrierOptions& opts = {}) override;
+
+  // ---- through the companion ----
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts = {}) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts = {}) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts = {}) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& opts = {}) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts = {}) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& opts = {}) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                        std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts = {}) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts = {}) override;
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+  void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks = false) override;
+
+  // ---- the group itself ----
+  const std::string getBackendName() const override { return "switchml"; }
+  void setSequenceNumberForGroup() override;
+  uint64_t getSequenceNumberForGroup() override { return core_->sequence(); }
+  void setTimeout(std::chrono::milliseconds timeout) SWITCHML_LATER_OVERRIDE;
+  bool supportsSplitting() const SWITCHML_LATER_OVERRIDE { return true; }
+  c10::intrusive_ptr<compat::BaseOptions> getBackendOptions() SWITCHML_LATER_OVERRIDE;
+  /// The group of `ranks` (of this one), on their own part of `store`; null on the other ranks.
+  c10::intrusive_ptr<compat::Base> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                         const c10::intrusive_ptr<compat::BaseOptions>& opts) SWITCHML_LATER_OVERRIDE;
+  /// Fails what is under way or comes later; returns at once.
+  void abort() SWITCHML_LATER_OVERRIDE;
+  /// Lets what is under way end (for a moment), leaves the session and joins every thread. Idempotent.
+  void shutdown() SWITCHML_LATER_OVERRIDE;
+
+  const CallTable& calls() const { return core_->calls(); }
+  const GroupInfo& group() const { return core_->group(); }
+  /// After shutdown(): the last values.
+  Statistics statistics() const;
+
+ private:
+  void open_session();
+  Time deadline(std::chrono::milliseconds timeout) const;
+  Reduction reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, std::chrono::milliseconds timeout) const;
+  WorkPtr remember(WorkPtr work);
+  /// Counts a call that the companion takes, and gives it.
+  c10::intrusive_ptr<compat::Base> companion(Call call);
+  /// A movement of tensors whose type Gloo does not know: `issue` gets their bytes.
+  WorkPtr move_bytes(Call call, c10d::OpType type, Tensors outputs, const std::function<WorkPtr(ByteViews&)>& issue);
+  /// What Gloo's sum makes of AVG and PREMUL_SUM: `reduce` reduces the tensors in place with the operation it is given.
+  using ReduceInPlace = std::function<WorkPtr(compat::Base& gloo, Tensors& tensors, const c10d::ReduceOp& op)>;
+  WorkPtr reduce_by_companion(Call call, c10d::OpType type, Tensors& tensors, const c10d::ReduceOp& op, bool writes,
+                              const ReduceInPlace& issue);
+  WorkPtr reduce_scatter_by_companion(Call call, const Tensors& outputs, const Tensors& inputs,
+                                      const c10d::ReduceOp& op, std::chrono::milliseconds timeout);
+  void check_reduce_scatter(const at::Tensor& output, const at::Tensor& input) const;
+  WorkPtr gather_into_tensor(compat::Base& gloo, at::Tensor& output, at::Tensor& input,
+                             const c10d::AllgatherOptions& opts);
+
+  const Settings settings_;
+  const std::shared_ptr<GroupCore> core_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+  Outstanding outstanding_;
+  std::string opening_prefix_;
+  Companion companion_;
+  mutable std::mutex shutdown_mutex_;
+  bool shut_down_ = false;
+  mutable std::mutex statistics_mutex_;
+  Statistics last_;
+};
+
+/// Runs `f` without Python's global lock if this thread holds it: joining threads that may need it. Lives in
+/// bindings.cc, the only file that knows Python.
+void without_interpreter_lock(const std::function<void()>& f);
+
+}  // namespace switchml

@@ -1,0 +1,284 @@
+#include "c10d/reduction.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include "base/log.h"
+
+namespace switchml {
+
+std::optional<ReduceOp> switch_operation(const c10d::ReduceOp& op, at::ScalarType type) {
+  const std::optional<ElementType> element = element_type(type);
+  if (!element) return std::nullopt;
+  std::optional<ReduceOp> result;
+  switch (op.op_) {
+    case c10d::ReduceOp::SUM:
+    case c10d::ReduceOp::AVG:
+    case c10d::ReduceOp::PREMUL_SUM: result = ReduceOp::kSum; break;
+    case c10d::ReduceOp::MIN: result = ReduceOp::kMin; break;
+    case c10d::ReduceOp::MAX: result = ReduceOp::kMax; break;
+    default: return std::nullopt;
+  }
+  return switch_can(*result, *element) ? result : std::nullopt;
+}
+
+const char* operation_name(const c10d::ReduceOp& op) {
+  switch (op.op_) {
+    case c10d::ReduceOp::SUM: return "SUM";
+    case c10d::ReduceOp::AVG: return "AVG";
+    case c10d::ReduceOp::PRODUCT: return "PRODUCT";
+    case c10d::ReduceOp::MIN: return "MIN";
+    case c10d::ReduceOp::MAX: return "MAX";
+    case c10d::ReduceOp::BAND: return "BAND";
+    case c10d::ReduceOp::BOR: return "BOR";
+    case c10d::ReduceOp::BXOR: return "BXOR";
+    case c10d::ReduceOp::PREMUL_SUM: return "PREMUL_SUM";
+    default: return "UNUSED";
+  }
+}
+
+/// Shared by the engine's callbacks; the last of them hands it to the completion pool. It lets go of every tensor
+/// before it signals: whoever is signalled may end the interpreter, and the last reference to a tensor may need the
+/// interpreter.
+class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFlight> {
+ public:
+  explicit InFlight(std::shared_ptr<GroupCore> core_) : core(std::move(core_)) {}
+
+  void launch() {
+    core->took_off();
+    unfinished.store(parts.size() + 1);
+    // The engine gets copies: `parts` stays for messages.
+    for (const Collective& part : parts) {
+      Collective collective = part;
+      collective.done = [self = shared_from_this()](const Status& outcome) mutable { release(self, outcome); };
+      run(std::move(collective));
+    }
+    auto self = shared_from_this();
+    release(self, Status::ok_status());
+  }
+
+  std::shared_ptr<GroupCore> core;
+  std::vector<Collective> parts;
+  std::vector<HostView> outputs;      // written back in the end
+  std::vector<at::Tensor> kept;       // memory that the parts point to
+  std::vector<at::Tensor> to_divide;  // integer averages
+  std::vector<Outstanding::WeakWork> before;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // from, to: after everything else
+  const char* operation = "";
+  uint64_t sequence = 0;
+  c10::intrusive_ptr<SwitchWork> work;
+  at::ThreadLocalState thread_state;
+
+ private:
+  void run(Collective collective) {
+    if (const std::shared_ptr<Session> session = core->session()) {
+      session->engine().submit(std::move(collective));
+      return;
+    }
+    const Status closed = core->closed();
+    if (closed.ok()) copy_local(collective);
+    collective.done(closed);
+  }
+
+  /// A group of one: the result is the input.
+  static void copy_local(const Collective& c) {
+    const size_t unit = element_bytes(c.type);
+    const size_t bytes = (c.output_end - c.output_begin) * unit;
+    if (bytes == 0) return;
+    std::memmove(c.output, static_cast<const char*>(c.input) + c.output_begin * unit, bytes);
+  }
+
+  /// One part less. Takes the reference away from the caller, which may be an engine thread that must not be the last.
+  static void release(std::shared_ptr<InFlight>& reference, const Status& outcome) {
+    std::shared_ptr<InFlight> self = std::move(reference);
+    if (!outcome.ok()) {
+      const std::lock_guard<std::mutex> lock(self->mutex);
+      if (self->status.ok()) self->status = outcome;
+    }
+    if (self->unfinished.fetch_sub(1) != 1) return;
+    if (self->core->group().size == 1) {
+      self->complete();
+      return;
+    }
+    CompletionPool& pool = self->core->pool();
+    // `held` keeps the core, and with it the pool, for the duration of post().
+    const std::shared_ptr<GroupCore> held = self->core;
+    pool.post([self = std::move(self)]() mutable { std::exchange(self, nullptr)->complete(); });
+  }
+
+  void complete() {
+    const at::ThreadLocalStateGuard guard(thread_state);
+    std::exception_ptr error;
+    try {
+      deliver();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    outputs.clear();
+    kept.clear();
+    to_divide.clear();
+    copies.clear();
+    const c10::intrusive_ptr<SwitchWork> signalled = std::move(work);
+    core->landed();
+    signal(*signalled, error);
+  }
+
+  /// Puts the result where the caller wants it, or throws what went wrong.
+  void deliver() {
+    if (!status.ok()) throw_failure();
+    for (const Outstanding::WeakWork& weak : before) wait_for(weak);
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    for (at::Tensor& tensor : to_divide) tensor.div_(core->group().size, "trunc");
+    for (HostView& view : outputs) view.write_back();
+    for (auto& [from, to] : copies) to.copy_(from);
+  }
+
+  /// Its errors are for whoever waits for that work itself.
+  static void wait_for(const Outstanding::WeakWork& weak) {
+    const c10::intrusive_ptr<c10d::Work> earlier = weak.lock();
+    if (!earlier) return;
+    try {
+      earlier->wait();
+    } catch (const std::exception& error) {
+      SWITCHML_LOG(kDebug) << "a barrier waited for a collective that failed: " << error.what();
+    }
+  }
+
+  [[noreturn]] void throw_failure() {
+    std::string text = work->context() + " [" + describe() + "]";
+    if (status.code() != Code::kMismatch) throw_status(status, text);
+    const std::string comparison = core->compare_calls(describe());
+    throw_status(Status(status.code(), status.message() + (comparison.empty() ? "" : "; " + comparison)), text);
+  }
+
+  /// "call 7: all_reduce(SUM, float32, 100 elements)".
+  std::string describe() const {
+    std::ostringstream text;
+    text << "call " << sequence << ": " << parts.front().title << '(';
+    if (parts.front().op != ReduceOp::kBarrier) {
+      text << operation << ", " << switchml::to_string(parts.front().type) << ", ";
+      for (size_t i = 0; i < std::min<size_t>(parts.size(), 8); ++i) text << (i == 0 ? "" : " + ") << parts[i].count;
+      if (parts.size() > 8) text << " + ... (" << parts.size() << " tensors)";
+      text << " elements";
+    }
+    text << ')';
+    return text.str();
+  }
+
+  static void signal(SwitchWork& completed, const std::exception_ptr& error) {
+    try {
+      if (error) {
+        completed.fail(error);
+      } else {
+        completed.succeed();
+      }
+    } catch (const std::exception& thrown) {
+      SWITCHML_LOG(kError) << completed.context() << ": a callback of the future threw: " << thrown.what();
+    }
+  }
+
+  std::mutex mutex;
+  Status status;  // the first error
+  std::atomic<size_t> unfinished{0};
+};
+
+Reduction::Reduction(std::shared_ptr<GroupCore> core, Call call, c10d::OpType type, const c10d::ReduceOp& op,
+                     Time deadline)
+    : flight_(std::make_shared<InFlight>(std::move(core))), call_(call), type_(type), op_(op), deadline_(deadline) {
+  flight_->operation = operation_name(op_);
+}
+
+at::Tensor Reduction::prepared(const at::Tensor& tensor) {
+  inputs_.push_back(tensor);
+  if (op_.op_ == c10d::ReduceOp::PREMUL_SUM) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    return compat::premultiplied(tensor, op_);
+  }
+  return HostView(tensor, HostView::Use::kRead).host();
+}
+
+void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end) {
+  Collective part;
+  const std::optional<ReduceOp> operation = switch_operation(op_, input.scalar_type());
+  SWITCHML_ASSERT(operation.has_value());
+  part.op = *operation;
+  part.type = *element_type(input.scalar_type());
+  part.input = input.data_ptr();
+  part.count = static_cast<size_t>(input.numel());
+  part.output = output.defined() ? output.data_ptr() : nullptr;
+  part.output_begin = begin;
+  part.output_end = end;
+  part.deadline = deadline_;
+  part.title = to_string(call_);
+  if (op_.op_ == c10d::ReduceOp::AVG) {
+    if (is_floating(part.type)) {
+      part.divisor = static_cast<float>(flight_->core->group().size);
+    } else if (output.defined()) {
+      flight_->to_divide.push_back(output);
+    }
+  }
+  flight_->kept.push_back(input);
+  if (output.defined()) flight_->kept.push_back(output);
+  flight_->parts.push_back(std::move(part));
+}
+
+void Reduction::in_place(const at::Tensor& tensor) { to_root(tensor, true); }
+
+void Reduction::to_root(const at::Tensor& tensor, bool is_root) {
+  const size_t count = static_cast<size_t>(tensor.numel());
+  if (!is_root) {
+    add(prepared(tensor), at::Tensor(), 0, 0);
+    return;
+  }
+  if (op_.op_ == c10d::ReduceOp::PREMUL_SUM) {
+    const at::Tensor input = prepared(tensor);
+    flight_->outputs.emplace_back(tensor, HostView::Use::kWrite);
+    add(input, flight_->outputs.back().host(), 0, count);
+    return;
+  }
+  inputs_.push_back(tensor);
+  flight_->outputs.emplace_back(tensor, HostView::Use::kReadWrite);
+  const at::Tensor host = flight_->outputs.back().host();
+  add(host, host, 0, count);
+}
+
+void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin) {
+  const at::Tensor source = prepared(input);
+  HostView view(output, HostView::Use::kWrite);
+  at::Tensor target = view.host();
+  const size_t end = begin + view.count();
+  const char* own = static_cast<const char*>(source.data_ptr()) + begin * source.element_size();
+  if (overlap(source, target) && target.data_ptr() != own) {
+    // Neither in place nor apart: the engine would read what it has written.
+    target = at::empty_like(target);
+    flight_->copies.emplace_back(target, output);
+  } else {
+    flight_->outputs.push_back(std::move(view));
+  }
+  add(source, target, begin, end);
+}
+
+void Reduction::barrier(std::vector<Outstanding::WeakWork> before) {
+  flight_->before = std::move(before);
+  Collective part;
+  part.op = ReduceOp::kBarrier;
+  part.deadline = deadline_;
+  part.title = to_string(call_);
+  flight_->parts.push_back(std::move(part));
+}
+
+c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs) {
+  GroupCore& core = *flight_->core;
+  core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
+  flight_->sequence = core.next_sequence();
+  auto work = c10::make_intrusive<SwitchWork>(core.group().rank, type_, profiling_title(call_), core.context(call_),
+                                              flight_->sequence, std::move(outputs), inputs_);
+  flight_->work = work;
+  std::exchange(flight_, nullptr)->launch();
+  return work;
+}
+
+}  // namespace switchml

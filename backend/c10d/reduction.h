@@ -1,0 +1,49 @@
+// A c10d call on its way through the switch: one or more engine collectives that complete one Work.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "c10d/group_core.h"
+#include "c10d/staging.h"
+#include "c10d/work.h"
+
+namespace switchml {
+
+/// What the switch makes of a c10d operation on a type; nullopt where it cannot, so that the companion has to.
+std::optional<ReduceOp> switch_operation(const c10d::ReduceOp& op, at::ScalarType type);
+/// "SUM", "AVG", ...
+const char* operation_name(const c10d::ReduceOp& op);
+
+/// Collects the parts of one call, then issues them. Used on the caller's thread, once.
+class Reduction {
+ public:
+  Reduction(std::shared_ptr<GroupCore> core, Call call, c10d::OpType type, const c10d::ReduceOp& op, Time deadline);
+
+  /// The result replaces the tensor.
+  void in_place(const at::Tensor& tensor);
+  /// The result replaces the tensor where `is_root`; elsewhere it stays as it is.
+  void to_root(const at::Tensor& tensor, bool is_root);
+  /// Elements [begin, begin + output.numel()) of the reduced `input` go to `output`.
+  void slice(const at::Tensor& input, const at::Tensor& output, size_t begin);
+  /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.
+  void barrier(std::vector<Outstanding::WeakWork> before);
+
+  /// `outputs` are the future's value.
+  c10::intrusive_ptr<c10d::Work> issue(std::vector<at::Tensor> outputs);
+
+ private:
+  class InFlight;
+  void add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
+  at::Tensor prepared(const at::Tensor& tensor);
+
+  std::shared_ptr<InFlight> flight_;
+  const Call call_;
+  const c10d::OpType type_;
+  const c10d::ReduceOp op_;
+  const Time deadline_;
+  std::vector<at::Tensor> inputs_;
+};
+
+}  // namespace switchml

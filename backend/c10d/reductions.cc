@@ -1,0 +1,282 @@
+// The collectives that a switch can do, in part or always.
+#include <utility>
+
+#include "c10d/process_group.h"
+
+namespace switchml {
+namespace {
+
+using c10d::OpType;
+using Tensors = ProcessGroupSwitchML::Tensors;
+
+/// Up to here the pieces of a reduce_scatter are put together first: fewer packets. Above, each piece is a collective
+/// of its own and nothing is copied.
+constexpr size_t kJoinBytes = 1 << 20;
+
+bool switch_takes(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  return tensor.layout() == at::kStrided && switch_operation(op, tensor.scalar_type()).has_value();
+}
+
+bool switch_takes(const Tensors& tensors, const c10d::ReduceOp& op) {
+  if (tensors.empty()) return false;
+  for (const at::Tensor& tensor : tensors) {
+    if (!switch_takes(tensor, op) || tensor.scalar_type() != tensors[0].scalar_type()) return false;
+  }
+  return true;
+}
+
+/// Needs help with Gloo, which knows neither.
+bool derived(const c10d::ReduceOp& op) { return op.op_ == c10d::ReduceOp::AVG || op.op_ == c10d::ReduceOp::PREMUL_SUM; }
+
+at::Tensor joined(const Tensors& pieces) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  int64_t total = 0;
+  for (const at::Tensor& piece : pieces) total += piece.numel();
+  at::Tensor all = at::empty({total}, pieces[0].options());
+  int64_t begin = 0;
+  for (const at::Tensor& piece : pieces) {
+    all.narrow(0, begin, piece.numel()).view(piece.sizes()).copy_(piece);
+    begin += piece.numel();
+  }
+  return all;
+}
+
+size_t total_bytes(const Tensors& pieces) {
+  size_t total = 0;
+  for (const at::Tensor& piece : pieces) total += static_cast<size_t>(piece.numel()) * piece.element_size();
+  return total;
+}
+
+size_t elements_before(const Tensors& pieces, int index) {
+  size_t begin = 0;
+  for (int i = 0; i < index; ++i) begin += static_cast<size_t>(pieces[static_cast<size_t>(i)].numel());
+  return begin;
+}
+
+}  // namespace
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  require_host(tensors, "all_reduce");
+  if (tensors.size() == 1 && switch_takes(tensors, opts.reduceOp)) {
+    Reduction call = reduction(Call::kAllReduce, OpType::ALLREDUCE, opts.reduceOp, opts.timeout);
+    call.in_place(tensors[0]);
+    return remember(call.issue(tensors));
+  }
+  // Lists of several tensors are Gloo's (it sums across the list); so are sparse ones.
+  return reduce_by_companion(Call::kAllReduce, OpType::ALLREDUCE, tensors, opts.reduceOp, true,
+                             [&opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
+                               c10d::AllreduceOptions same = opts;
+                               same.reduceOp = op;
+                               return gloo.allreduce(list, same);
+                             });
+}
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_sparse(Tensors& tensors,
+                                                                     const c10d::AllreduceOptions& opts) {
+  require_host(tensors, "all_reduce_sparse");
+  // Gloo's allreduce knows sparse tensors; its allreduce_sparse is newer and calls the same.
+  return remember(companion(Call::kAllReduceSparse)->allreduce(tensors, opts));
+}
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors& tensors,
+                                                                        const c10d::AllreduceCoalescedOptions& opts) {
+  require_host(tensors, "all_reduce_coalesced");
+  if (switch_takes(tensors, opts.reduceOp)) {
+    Reduction call = reduction(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, opts.reduceOp, opts.timeout);
+    for (const at::Tensor& tensor : tensors) call.in_place(tensor);
+    return remember(call.issue(tensors));
+  }
+  return reduce_by_companion(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp, true,
+                             [&opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
+                               c10d::AllreduceCoalescedOptions same = opts;
+                               same.reduceOp = op;
+                               return gloo.allreduce_coalesced(list, same);
+                             });
+}
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  require_host(tensors, "reduce");
+  const bool root_exists = opts.rootRank >= 0 && opts.rootRank < size_ && opts.rootTensor == 0;
+  if (tensors.size() == 1 && root_exists && switch_takes(tensors, opts.reduceOp)) {
+    Reduction call = reduction(Call::kReduce, OpType::REDUCE, opts.reduceOp, opts.timeout);
+    call.to_root(tensors[0], opts.rootRank == rank_);
+    return remember(call.issue(tensors));
+  }
+  return reduce_by_companion(Call::kReduce, OpType::REDUCE, tensors, opts.reduceOp, opts.rootRank == rank_,
+                             [&opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
+                               c10d::ReduceOptions same = opts;
+                               same.reduceOp = op;
+                               return gloo.reduce(list, same);
+                             });
+}
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(Call call, OpType type, Tensors& tensors,
+                                                                        const c10d::ReduceOp& op, bool writes,
+                                                                        const ReduceInPlace& issue) {
+  const auto gloo = companion(call);
+  if (!derived(op) || tensors.empty()) return remember(issue(*gloo, tensors, op));
+  const bool premultiply = op.op_ == c10d::ReduceOp::PREMUL_SUM;
+  Tensors sums;
+  for (const at::Tensor& tensor : tensors)
+    sums.push_back(premultiply ? compat::premultiplied(tensor, op) : tensor.clone());
+  Tensors given = sums;  // Gloo may move from its arguments
+  WorkPtr sum = issue(*gloo, given, c10d::ReduceOp::SUM);
+  auto finish = [sums, outputs = tensors, size = size_, premultiply, writes] {
+    for (size_t i = 0; writes && i < outputs.size(); ++i) {
+      if (premultiply) {
+        outputs[i].copy_(sums[i]);
+      } else if (at::isIntegralType(sums[i].scalar_type(), true)) {
+        outputs[i].copy_(at::div(sums[i], size, "trunc"));
+      } else {
+        outputs[i].copy_(at::div(sums[i], size));
+      }
+    }
+  };
+  return remember(companion_.compose(call, type, {std::move(sum)}, tensors, std::move(finish)));
+}
+
+// ---- reduce_scatter ----
+
+void ProcessGroupSwitchML::check_reduce_scatter(const at::Tensor& output, const at::Tensor& input) const {
+  if (output.scalar_type() != input.scalar_type()) {
+    compat::throw_value_error(std::string("switchml reduce_scatter: the output's type is ") +
+                              c10::toString(output.scalar_type()) + ", the input's " +
+                              c10::toString(input.scalar_type()) + "; allowed: the same type");
+  }
+  if (input.numel() != output.numel() * size_) {
+    compat::throw_value_error("switchml reduce_scatter: the input has " + std::to_string(input.numel()) +
+                              " elements and the output " + std::to_string(output.numel()) + "; allowed: an input of " +
+                              std::to_string(size_) + " times the output (one part for each rank)");
+  }
+}
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                                         const c10d::ReduceScatterOptions& opts) {
+  require_host({output, input}, "reduce_scatter_tensor");
+  check_reduce_scatter(output, input);
+  if (!switch_takes(input, opts.reduceOp)) {
+    return reduce_scatter_by_companion(Call::kReduceScatterTensor, {output}, {input}, opts.reduceOp, opts.timeout);
+  }
+  Reduction call = reduction(Call::kReduceScatterTensor, OpType::_REDUCE_SCATTER_BASE, opts.reduceOp, opts.timeout);
+  call.slice(input, output, static_cast<size_t>(output.numel()) * static_cast<size_t>(rank_));
+  return remember(call.issue({output}));
+}
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
+  require_host(outputs, "reduce_scatter_tensor_coalesced");
+  require_host(inputs, "reduce_scatter_tensor_coalesced");
+  if (outputs.size() != inputs.size() || outputs.empty()) {
+    compat::throw_value_error("switchml reduce_scatter_tensor_coalesced: " + std::to_string(outputs.size()) +
+                              " outputs and " + std::to_string(inputs.size()) +
+                              " inputs; allowed: at least one, and one output for each input");
+  }
+  bool all = true;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_reduce_scatter(outputs[i], inputs[i]);
+    all = all && switch_takes(inputs[i], opts.reduceOp);
+  }
+  if (!all) {
+    return reduce_scatter_by_companion(Call::kReduceScatterTensorCoalesced, outputs, inputs, opts.reduceOp,
+                                       opts.timeout);
+  }
+  Reduction call = reduction(Call::kReduceScatterTensorCoalesced, OpType::REDUCE_SCATTER, opts.reduceOp, opts.timeout);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    call.slice(inputs[i], outputs[i], static_cast<size_t>(outputs[i].numel()) * static_cast<size_t>(rank_));
+  }
+  return remember(call.issue(outputs));
+}
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                                   const c10d::ReduceScatterOptions& opts) {
+  require_host(outputs, "reduce_scatter");
+  for (const Tensors& list : inputs) require_host(list, "reduce_scatter");
+  if (outputs.size() != 1 || inputs.size() != 1 || inputs[0].size() != static_cast<size_t>(size_)) {
+    compat::throw_value_error(
+        "switchml reduce_scatter: " + std::to_string(outputs.size()) + " outputs and " + std::to_string(inputs.size()) +
+        " lists of inputs" + (inputs.empty() ? "" : ", the first of " + std::to_string(inputs[0].size())) +
+        "; allowed: one output and one list of " + std::to_string(size_) + " inputs, one for each rank");
+  }
+  const Tensors& pieces = inputs[0];
+  for (const at::Tensor& piece : pieces) {
+    if (piece.scalar_type() != outputs[0].scalar_type()) {
+      compat::throw_value_error("switchml reduce_scatter: inputs and output differ in type; allowed: one type");
+    }
+  }
+  const at::Tensor& own = pieces[static_cast<size_t>(rank_)];
+  if (own.numel() != outputs[0].numel()) {
+    compat::throw_value_error("switchml reduce_scatter: the output has " + std::to_string(outputs[0].numel()) +
+                              " elements; allowed: as many as input " + std::to_string(rank_) + ", " +
+                              std::to_string(own.numel()));
+  }
+  const size_t begin = elements_before(pieces, rank_);
+  const bool join = total_bytes(pieces) <= kJoinBytes;
+  if (!switch_takes(pieces, opts.reduceOp)) {
+    at::Tensor all = joined(pieces);
+    c10d::AllreduceOptions sum;
+    sum.reduceOp = opts.reduceOp;
+    sum.timeout = opts.timeout;
+    Tensors list{all};
+    const auto part = [all, output = outputs[0], begin] {
+      output.copy_(all.narrow(0, static_cast<int64_t>(begin), output.numel()).view(output.sizes()));
+    };
+    WorkPtr work = reduce_by_companion(Call::kReduceScatter, OpType::REDUCE_SCATTER, list, opts.reduceOp, true,
+                                       [&sum](compat::Base& gloo, Tensors& tensors, const c10d::ReduceOp& op) {
+                                         c10d::AllreduceOptions same = sum;
+                                         same.reduceOp = op;
+                                         return gloo.allreduce(tensors, same);
+                                       });
+    return remember(companion_.compose(Call::kReduceScatter, OpType::REDUCE_SCATTER, {std::move(work)}, outputs, part));
+  }
+  Reduction call = reduction(Call::kReduceScatter, OpType::REDUCE_SCATTER, opts.reduceOp, opts.timeout);
+  if (join) {
+    call.slice(joined(pieces), outputs[0], begin);
+  } else {
+    for (int r = 0; r < size_; ++r) {
+      const at::Tensor& piece = pieces[static_cast<size_t>(r)];
+      if (r == rank_) {
+        call.slice(piece, outputs[0], 0);
+      } else {
+        call.to_root(piece, false);
+      }
+    }
+  }
+  return remember(call.issue(outputs));
+}
+
+// Gloo's own reduce_scatter came late and in parts, so it is a sum of which each rank keeps its own part.
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(Call call, const Tensors& outputs,
+                                                                                const Tensors& inputs,
+                                                                                const c10d::ReduceOp& op,
+                                                                                milliseconds timeout) {
+  std::vector<WorkPtr> parts;
+  Tensors sums;
+  for (const at::Tensor& input : inputs) {
+    Tensors list{input.clone(at::MemoryFormat::Contiguous).view({input.numel()})};
+    sums.push_back(list[0]);
+    c10d::AllreduceOptions options;
+    options.timeout = timeout;
+    const auto issue = [&options](compat::Base& gloo, Tensors& tensors, const c10d::ReduceOp& operation) {
+      options.reduceOp = operation;
+      return gloo.allreduce(tensors, options);
+    };
+    parts.push_back(reduce_by_companion(call, OpType::_REDUCE_SCATTER_BASE, list, op, true, issue));
+  }
+  auto finish = [sums, outputs, rank = rank_] {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const int64_t count = outputs[i].numel();
+      outputs[i].copy_(sums[i].narrow(0, count * rank, count).view(outputs[i].sizes()));
+    }
+  };
+  return remember(companion_.compose(call, OpType::_REDUCE_SCATTER_BASE, std::move(parts), outputs, std::move(finish)));
+}
+
+// ---- barrier ----
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::barrier(const c10d::BarrierOptions& opts) {
+  Reduction call = reduction(Call::kBarrier, OpType::BARRIER, c10d::ReduceOp::SUM, opts.timeout);
+  call.barrier(outstanding_.all());
+  return remember(call.issue({}));
+}
+
+}  // namespace switchml

@@ -1,0 +1,49 @@
+// The one place where a tensor becomes memory that the engine can read and write. Host tensors now; device tensors will
+// enter here (a pinned copy on a side stream in the constructor, the way back in release()).
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "base/element_type.h"
+#include "c10d/compat.h"
+
+namespace switchml {
+
+/// The engine's name of a tensor type, or nullopt where it has none.
+std::optional<ElementType> element_type(at::ScalarType type);
+
+/// Throws ValueError naming `call`, the device and what is allowed, unless the tensor is a dense or sparse host tensor.
+void require_host(const at::Tensor& tensor, const char* call);
+void require_host(const std::vector<at::Tensor>& tensors, const char* call);
+
+/// Contiguous host memory that stands for a tensor while a collective runs: the tensor's own where it is contiguous, a
+/// copy otherwise. Elements come in the tensor's logical order, whatever its strides, so ranks may differ in layout.
+class HostView {
+ public:
+  enum class Use {
+    kRead,      // copied in
+    kWrite,     // copied out by release()
+    kReadWrite  // both
+  };
+  HostView(const at::Tensor& tensor, Use use);
+
+  void* data() const { return host_.data_ptr(); }
+  size_t count() const { return static_cast<size_t>(host_.numel()); }
+  /// The memory itself, as a contiguous tensor.
+  const at::Tensor& host() const { return host_; }
+
+  /// Writes a copy back into the tensor (kWrite, kReadWrite). Autograd and version counters do not see it, as with a
+  /// backend that writes through a pointer.
+  void write_back();
+
+ private:
+  at::Tensor tensor_;
+  at::Tensor host_;
+  bool copy_out_ = false;
+};
+
+/// Whether the memories of two contiguous tensors overlap.
+bool overlap(const at::Tensor& a, const at::Tensor& b);
+
+}  // namespace switchml

@@ -1,0 +1,63 @@
+#include "c10d/store_rendezvous.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+#include <utility>
+
+namespace switchml {
+namespace {
+
+/// Runs a store operation; an exception becomes kUnavailable.
+template <typename F>
+Status guarded(const std::string& what, F&& operation) {
+  try {
+    operation();
+    return Status::ok_status();
+  } catch (const std::exception& error) {
+    return {Code::kUnavailable, "the process group's store failed on " + what + ": " + error.what()};
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StoreRendezvous>> StoreRendezvous::open(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
+  int64_t opening = 0;
+  Status status =
+      guarded("the first key", [&] { opening = store->add("switchml/openings/" + std::to_string(rank), 1); });
+  if (!status.ok()) return status;
+  return std::unique_ptr<StoreRendezvous>(new StoreRendezvous(store, "switchml/" + std::to_string(opening) + "/"));
+}
+
+StoreRendezvous::StoreRendezvous(c10::intrusive_ptr<c10d::Store> store, std::string prefix)
+    : store_(std::move(store)), prefix_(std::move(prefix)) {}
+
+Status StoreRendezvous::set(const std::string& key, const std::string& value) {
+  return guarded("key '" + key + "'",
+                 [&] { store_->set(prefix_ + key, std::vector<uint8_t>(value.begin(), value.end())); });
+}
+
+// Polls: a blocking wait() holds the store's lock against the group's other users, and its timeout leaves the
+// connection of an old TCPStore out of step.
+Result<std::string> StoreRendezvous::get(const std::string& key, Time deadline) {
+  const std::string full = prefix_ + key;
+  Duration pause = microseconds(200);
+  for (;;) {
+    bool there = false;
+    std::string value;
+    Status status = guarded("key '" + key + "'", [&] {
+      there = store_->check({full});
+      if (!there) return;
+      const std::vector<uint8_t> bytes = store_->get(full);
+      value.assign(bytes.begin(), bytes.end());
+    });
+    if (!status.ok()) return status;
+    if (there) return value;
+    const Time now = monotonic_now();
+    if (now >= deadline) return Status(Code::kTimeout, "key '" + key + "' did not appear in the process group's store");
+    std::this_thread::sleep_for(std::min<Duration>(pause, deadline - now));
+    pause = std::min<Duration>(pause * 2, milliseconds(10));
+  }
+}
+
+}  // namespace switchml

@@ -1,0 +1,31 @@
+// The session's key-value store on c10d's.
+#pragma once
+
+#include <string>
+
+#include "c10d/compat.h"
+#include "session/session.h"
+
+namespace switchml {
+
+class StoreRendezvous final : public Rendezvous {
+ public:
+  /// `store` is private to the group. A group that is opened again on the same store (destroy and init under one
+  /// launcher) must not read the keys of the time before: each rank counts its openings, and the count is part of every
+  /// key. An unreachable store gives an error.
+  static Result<std::unique_ptr<StoreRendezvous>> open(const c10::intrusive_ptr<c10d::Store>& store, int rank);
+
+  Status set(const std::string& key, const std::string& value) override;
+  Result<std::string> get(const std::string& key, Time deadline) override;
+
+  /// "switchml/3/": what the keys of this opening begin with.
+  const std::string& prefix() const { return prefix_; }
+
+ private:
+  StoreRendezvous(c10::intrusive_ptr<c10d::Store> store, std::string prefix);
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const std::string prefix_;
+};
+
+}  // namespace switchml

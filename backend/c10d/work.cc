@@ -1,0 +1,72 @@
+#include "c10d/work.h"
+
+#include <ATen/core/jit_type.h>
+
+#include <utility>
+
+namespace switchml {
+
+void throw_status(const Status& status, const std::string& context) {
+  const std::string text = context + ": " + status.to_string();
+  switch (status.code()) {
+    case Code::kTimeout: compat::throw_timeout(text);
+    case Code::kUnavailable: compat::throw_network_error(text);
+    case Code::kInvalidArgument: compat::throw_value_error(text);
+    default: compat::throw_backend_error(text);
+  }
+}
+
+std::exception_ptr status_exception(const Status& status, const std::string& context) {
+  try {
+    throw_status(status, context);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+SwitchWork::SwitchWork(int rank, c10d::OpType type, const char* title, std::string context, uint64_t sequence,
+                       std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs)
+    : c10d::Work(rank, type, title, inputs),
+      context_(std::move(context)),
+      sequence_(sequence),
+      outputs_(std::move(outputs)),
+      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+
+bool SwitchWork::isCompleted() { return c10d::Work::isCompleted() && future_->completed(); }
+
+bool SwitchWork::wait(std::chrono::milliseconds timeout) {
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto complete = [this] { return completed_; };
+    if (timeout.count() <= 0) {
+      cv_.wait(lock, complete);
+    } else if (!cv_.wait_for(lock, timeout, complete)) {
+      compat::throw_timeout(context_ + ": Operation timed out! wait() gave up after " +
+                            std::to_string(timeout.count()) + " ms; the collective itself goes on");
+    }
+  }
+  future_->wait();  // set right after, by the thread that completed the work
+  if (exception_) std::rethrow_exception(exception_);
+  return true;
+}
+
+std::vector<at::Tensor> SwitchWork::result() {
+  if (!isCompleted())
+    compat::throw_backend_error(context_ + ": result() before the work is completed; call wait() first");
+  return outputs_;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> SwitchWork::getFuture() { return future_; }
+
+void SwitchWork::succeed() {
+  // The work first: a callback of the future may wait for the work.
+  finish();
+  future_->markCompleted(c10::IValue(outputs_));
+}
+
+void SwitchWork::fail(const std::exception_ptr& error) {
+  finish(error);
+  future_->setError(error);
+}
+
+}  // namespace switchml

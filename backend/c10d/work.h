@@ -1,0 +1,47 @@
+// What a collective returns: completes together with its future, whose value is the list of result tensors.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "c10d/call_table.h"
+#include "c10d/compat.h"
+
+namespace switchml {
+
+/// The exception that a failed collective or a failed start raises: timeout -> DistBackendError (TimeoutError
+/// before 2.0), unavailable -> DistNetworkError, invalid argument -> ValueError, others -> DistBackendError.
+[[noreturn]] void throw_status(const Status& status, const std::string& context);
+std::exception_ptr status_exception(const Status& status, const std::string& context);
+
+class SwitchWork final : public c10d::Work {
+ public:
+  /// `context` begins error messages: "switchml all_reduce on rank 1 of 4 (group default_pg)". `title` is a profile's
+  /// name for the call, or null for none.
+  SwitchWork(int rank, c10d::OpType type, const char* title, std::string context, uint64_t sequence,
+             std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
+
+  bool isCompleted() override;
+  /// Waits for completion and throws its error. A positive `timeout` that passes first throws and leaves the collective
+  /// running; without one the collective's own deadline ends the wait.
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  std::vector<at::Tensor> result() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const SWITCHML_LATER_OVERRIDE { return sequence_; }
+
+  /// Exactly one call of either, on any thread. Runs the future's callbacks.
+  void succeed();
+  void fail(const std::exception_ptr& error);
+
+  const std::string& context() const { return context_; }
+
+ private:
+  const std::string context_;
+  const uint64_t sequence_;
+  const std::vector<at::Tensor> outputs_;
+  const c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace switchml

@@ -1,0 +1,27 @@
+"""switchml: a PyTorch process-group backend whose reductions happen in a network switch.
+
+    import torch.distributed as dist
+    import switchml  # not needed from PyTorch 2.5 on
+
+    dist.init_process_group(backend="switchml")
+
+Importing registers the backend and loads nothing else; the compiled part comes with the first process group.
+"""
+
+import torch
+
+from switchml._registration import Options, _autoload, _check_torch, _register, settings, stats
+
+try:
+    from switchml._build_info import TORCH_VERSION as _BUILT_FOR
+    from switchml._build_info import VERSION as __version__
+except ImportError as error:
+    raise ImportError(
+        "switchml is not built here (a source folder?): run `pip install --no-build-isolation .` in it, or put the "
+        "folder python/ of a build on PYTHONPATH"
+    ) from error
+
+__all__ = ["Options", "settings", "stats", "__version__"]
+
+_check_torch(_BUILT_FOR, torch.__version__)
+_register()

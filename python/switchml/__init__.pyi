@@ -1,0 +1,27 @@
+from typing import Any
+
+from torch.distributed import ProcessGroup
+
+__version__: str
+
+class Options:
+    values: dict[str, str]
+    def __init__(
+        self,
+        *,
+        switch: str = ...,
+        transport: str = ...,
+        interface: str = ...,
+        payload: int | str = ...,
+        slots: int | str = ...,
+        shards: int | str = ...,
+        kernels: str = ...,
+        connect_timeout: float | str = ...,
+        rto_min: float | str = ...,
+        rto_max: float | str = ...,
+        log_level: str = ...,
+        faults: str = ...,
+    ) -> None: ...
+
+def settings() -> list[dict[str, str]]: ...
+def stats(group: ProcessGroup | None = ...) -> dict[str, Any]: ...

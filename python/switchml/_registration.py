@@ -1,0 +1,217 @@
+"""The backend as torch.distributed sees it: its name, its factory, its options and its statistics."""
+
+import atexit
+import datetime
+import functools
+import inspect
+import threading
+from collections.abc import Mapping
+
+import torch
+import torch.distributed as dist
+
+__all__ = ["Options", "settings", "stats"]
+
+_NAME = "switchml"
+_lock = threading.Lock()
+_native_module = None
+
+
+def _version(text):
+    """(2, 13) of '2.13.0+cpu'."""
+    return tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in text.split("+")[0].split(".")[:2])
+
+
+def _check_torch(built_for, running):
+    """The C++ interface that a backend derives from changes with every PyTorch; the wrong one ends in a crash."""
+    if _version(built_for) == _version(running):
+        return
+    raise ImportError(
+        f"switchml was built for PyTorch {built_for}, but this is PyTorch {running}. Build it for this one: "
+        "`pip install --no-build-isolation --no-deps --force-reinstall .` in its source folder (or use the wheel "
+        f"made for {'.'.join(map(str, _version(running)))})"
+    )
+
+
+def _native():
+    """The compiled part, loaded once; its groups end before the interpreter does."""
+    global _native_module
+    with _lock:
+        if _native_module is None:
+            from switchml import _C
+
+            atexit.register(_C.shutdown_all)
+            _native_module = _C
+    return _native_module
+
+
+# ---- options ----
+
+
+def settings():
+    """The settings as a list of dicts: name, allowed, default, help. SWITCHML_<NAME> in the environment sets one for the
+    process, Options(<name>=...) for a group."""
+    return _native().settings()
+
+
+class Options:
+    """Settings of a process group, for pg_options: Options(payload=8192, slots=64). The names are those of the SWITCHML_*
+    variables in lower case; a plain dict does as well. A bad name or value raises ValueError with what is allowed."""
+
+    def __init__(self, **values):
+        self.values = {name: _text(value) for name, value in values.items()}
+        _native().describe(self.values)
+
+    def __repr__(self):
+        return f"switchml.Options({', '.join(f'{k}={v!r}' for k, v in self.values.items())})"
+
+    def __eq__(self, other):
+        return isinstance(other, Options) and self.values == other.values
+
+    __hash__ = None
+
+
+def _text(value):
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return str(value)
+
+
+def _values(options):
+    """The settings in what a user gave as pg_options."""
+    if options is None:
+        return {}
+    if isinstance(options, Options):
+        return options.values
+    if isinstance(options, Mapping):
+        return {str(name): _text(value) for name, value in options.items()}
+    # In new_group() and split_group() PyTorch may hand the parent's options on: only a timeout, which comes by itself.
+    if type(options).__name__ in ("Options", "_Options") and type(options).__module__.startswith("torch."):
+        return {}
+    raise TypeError(
+        f"pg_options of the backend switchml is a {type(options).__name__}; allowed: switchml.Options, a dict, or None"
+    )
+
+
+# ---- the companion Gloo group ----
+
+
+def _gloo_devices():
+    """Gloo's devices, as ProcessGroupGloo chooses them, but connecting lazily; None where this PyTorch's Gloo cannot: then
+    its constructor connects all ranks."""
+    gloo = dist.ProcessGroupGloo
+    if "lazy_init" not in (gloo.create_device.__doc__ or ""):
+        return None
+    import os
+
+    interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "")
+    if not interfaces:
+        return [gloo.create_default_device(lazy_init=True)]
+    return [gloo.create_device(interface=name, lazy_init=True) for name in interfaces.split(",")]
+
+
+def _companion(store, rank, size, timeout):
+    devices = _gloo_devices()
+    if devices is None:
+        return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+    options = dist.ProcessGroupGloo._Options()
+    options._devices = devices
+    options._timeout = timeout
+    options._threads = 2 * len(devices)
+    return dist.ProcessGroupGloo(store, rank, size, options)
+
+
+def _gloo_is_lazy():
+    return "lazy_init" in (dist.ProcessGroupGloo.create_device.__doc__ or "")
+
+
+# ---- the backend ----
+
+
+def _create(options, pg_options):
+    """torch.distributed calls this on every rank of a new group."""
+    return _native().create(
+        store=options.store,
+        rank=options.group_rank,
+        size=options.group_size,
+        timeout=options.timeout,
+        name=options.group_id or "default_pg",
+        options=_values(pg_options),
+        make_companion=_companion,
+        companion_at_once=not _gloo_is_lazy(),
+    )
+
+
+def _register():
+    """Idempotent."""
+    if not dist.is_available() or not hasattr(dist, "ProcessGroupGloo"):
+        raise ImportError("switchml needs a PyTorch with torch.distributed and Gloo")
+    backend = dist.Backend
+    if _NAME.upper() in backend._plugins:
+        return
+    extra = {}
+    if "devices" in inspect.signature(backend.register_backend).parameters:
+        extra["devices"] = ["cpu"]
+    backend.register_backend(_NAME, _create, extended_api=True, **extra)
+    # PyTorch 1.13 would report the name in capitals.
+    setattr(backend, _NAME.upper(), _NAME)
+    _offer_monitored_barrier()
+
+
+def _offer_monitored_barrier():
+    """torch.distributed.monitored_barrier refuses every group that is not named "gloo" before it asks the group. Ours can, so
+    the function is wrapped for them."""
+    original = dist.monitored_barrier
+
+    @functools.wraps(original)
+    def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
+        target = dist.distributed_c10d._get_default_group() if group is None else group
+        if target is dist.GroupMember.NON_GROUP_MEMBER or not any(b.name() == _NAME for b in _backends(target)):
+            return original(group, timeout, wait_all_ranks)
+        if timeout is None:
+            return target.monitored_barrier(wait_all_ranks=wait_all_ranks)
+        if not isinstance(timeout, datetime.timedelta):
+            timeout = datetime.timedelta(seconds=timeout)
+        return target.monitored_barrier(timeout, wait_all_ranks=wait_all_ranks)
+
+    dist.monitored_barrier = monitored_barrier
+    dist.distributed_c10d.monitored_barrier = monitored_barrier
+
+
+def _autoload():
+    """Nothing is left to do: importing the package registers."""
+
+
+# ---- statistics ----
+
+
+def _backends(group):
+    """The backends of a group, a debugging wrapper around one taken off."""
+    if not hasattr(group, "_get_backend"):
+        found = [group]  # before 2.0 a process group is its backend
+    else:
+        found = []
+        for device in getattr(group, "_device_types", None) or [torch.device("cpu")]:
+            try:
+                found.append(group._get_backend(torch.device(device)))
+            except RuntimeError:  # no backend for that device
+                continue
+    return [getattr(backend, "wrapped_pg", backend) for backend in found]
+
+
+def stats(group=None):
+    """The counters of a group (default: the default group) on this rank, as a dict.
+
+    Numbers at the top: packets_sent, bytes_sent, retransmissions, elements_summed_by_switch, witness_failures, ...;
+    calls_switch, calls_companion and calls_local; memory_bytes. Under "calls" the paths by collective, under "session" what
+    was negotiated, and on the rank that hosts the embedded switch its own counters under "switch".
+    """
+    if group is None:
+        group = dist.distributed_c10d._get_default_group()
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        raise ValueError("switchml.stats: this rank is not a member of the group")
+    for backend in _backends(group):
+        result = _native().stats(backend)
+        if result is not None:
+            return result
+    raise ValueError("switchml.stats: the group's backend is not switchml; allowed: a group made with backend='switchml'")

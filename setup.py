@@ -1,0 +1,77 @@
+"""Builds the wheel: CMake builds the extension and the switch, setuptools packs them.
+
+SWITCHML_BUILD_DIR names a build folder to use (and reuse) instead of a temporary one; SWITCHML_BUILD_JOBS the number of
+compilers at once.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = pathlib.Path(__file__).resolve().parent
+
+
+def cmake():
+    """cmake of the PATH, or of the package "cmake"."""
+    program = shutil.which("cmake")
+    if program:
+        return program
+    try:
+        import cmake as package
+    except ImportError:
+        sys.exit("switchml: building needs cmake 3.25 or newer: install it (apt install cmake, or pip install cmake)")
+    return str(pathlib.Path(package.CMAKE_BIN_DIR) / "cmake")
+
+
+def need_torch():
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        sys.exit(
+            f"switchml: building needs PyTorch in {sys.executable} ({error}). It is built for the one that is installed, so "
+            "use `pip install --no-build-isolation .`"
+        )
+
+
+class BuildWithCMake(build_ext):
+    def run(self):
+        need_torch()
+        given = os.environ.get("SWITCHML_BUILD_DIR")
+        folder = pathlib.Path(given) if given else pathlib.Path(self.build_temp).resolve()
+        if not (given and (folder / "CMakeCache.txt").exists()):
+            self.configure(folder, own=not given)
+        jobs = os.environ.get("SWITCHML_BUILD_JOBS") or str(os.cpu_count() or 1)
+        subprocess.check_call([cmake(), "--build", str(folder), "--target", "switchml_package", "-j", jobs])
+        self.collect(folder / "python" / "switchml")
+
+    def configure(self, folder, own):
+        folder.mkdir(parents=True, exist_ok=True)
+        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+        options = {
+            "CMAKE_BUILD_TYPE": "Release",
+            "SWITCHML_BUILD_TORCH": "ON",
+            "SWITCHML_BUILD_TESTS": "OFF",
+            "SWITCHML_BUILD_BENCHMARKS": "OFF",
+            "Python3_EXECUTABLE": sys.executable,
+        }
+        if own:
+            # Finds PyTorch beside the installed package, wherever that is.
+            options["CMAKE_BUILD_WITH_INSTALL_RPATH"] = "ON"
+        definitions = [f"-D{name}={value}" for name, value in options.items()]
+        subprocess.check_call([cmake(), "-S", str(ROOT), "-B", str(folder), *generator, *definitions])
+
+    def collect(self, built):
+        """Puts what was built beside the Python files: in the wheel's folder, or in python/switchml for --inplace."""
+        package = pathlib.Path(self.get_ext_fullpath("switchml._C")).parent
+        (package / "bin").mkdir(parents=True, exist_ok=True)
+        for path in [*built.glob("_C*.so"), built / "_build_info.py"]:
+            shutil.copy2(path, package / path.name)
+        shutil.copy2(built / "bin" / "switchml-switchd", package / "bin" / "switchml-switchd")
+
+
+setup(ext_modules=[Extension("switchml._C", sources=[])], cmdclass={"build_ext": BuildWithCMake})
