@@ -1,0 +1,88 @@
+# Shared by the scripts of this folder; sourced, never run. Bash, with `set -euo pipefail` set by the caller.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() { printf '== %s\n' "$*"; }
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# A user's conda or pyenv must not decide which compiler, CMake or Python is used: Debian's go together.
+clean_environment() {
+  export PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8
+  unset CONDA_PREFIX CMAKE_PREFIX_PATH CMAKE_GENERATOR CMAKE_ARGS PYTHONPATH PYTHONHOME VIRTUAL_ENV PYENV_VERSION
+  unset CC CXX CFLAGS CXXFLAGS CPPFLAGS LDFLAGS CPATH CPLUS_INCLUDE_PATH LIBRARY_PATH LD_LIBRARY_PATH MAKEFLAGS MAKELEVEL
+}
+
+# Which folders belong to a choice of TORCH.
+select_torch() {
+  case "$1" in
+    pip) venv=$root/.venv build=$root/build ;;
+    debian) venv=$root/.venv-debian build=$root/build-debian ;;
+    *) die "TORCH=$1: allowed are pip (torch 2.13.0 in .venv) and debian (the Debian packages' 1.13.1 in .venv-debian)" ;;
+  esac
+  torch=$1
+  python=$venv/bin/python
+}
+
+# install_packages NAME...: installs the Debian packages that are missing; asks for nothing and touches no others.
+install_packages() {
+  command -v dpkg-query >/dev/null || die "this set-up needs Debian or Ubuntu (no dpkg-query found); install by hand: $*"
+  local missing=() name as_root=()
+  for name in "$@"; do
+    dpkg-query -W -f='${Status}\n' "$name" 2>/dev/null | grep -q '^install ok installed' || missing+=("$name")
+  done
+  if [ ${#missing[@]} -eq 0 ]; then return; fi
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "missing Debian packages (run as root, or install sudo): ${missing[*]}"
+    as_root=(sudo DEBIAN_FRONTEND=noninteractive)
+  fi
+  say "installing Debian packages: ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  # Old or absent package lists make the simulation, or the download, fail: then, and only then, refresh them.
+  local install=("${as_root[@]}" apt-get install -y -q --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}")
+  if ! apt-get install -s -q --no-install-recommends "${missing[@]}" >/dev/null 2>&1 || ! "${install[@]}" </dev/null; then
+    say "refreshing the package lists (apt-get update)"
+    "${as_root[@]}" apt-get update -q </dev/null
+    "${install[@]}" </dev/null
+  fi
+}
+
+# Configures a build folder when its settings changed, then builds it: configure_and_build FOLDER [-D...]... [-- TARGET...]
+configure_and_build() {
+  local folder=$1 settings=() targets=() stamp
+  shift
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do settings+=("$1") && shift; done
+  if [ $# -gt 0 ]; then shift && targets=("$@"); fi
+  stamp=$folder/.configured-with
+  if [ "$(cat "$stamp" 2>/dev/null)" != "${settings[*]}" ] || [ ! -f "$folder/build.ninja" ]; then
+    say "configuring ${folder#"$root"/}"
+    rm -f "$folder/CMakeCache.txt"
+    cmake -S "$root" -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER=/usr/bin/g++ "${settings[@]}"
+    printf '%s\n' "${settings[*]}" >"$stamp"
+  fi
+  say "building ${folder#"$root"/}"
+  ninja -C "$folder" -j "$(jobs_here)" "${targets[@]}"
+}
+
+# As many compilers as cores, but at most one per 1.5 GiB of memory: a file that includes torch takes that much.
+jobs_here() {
+  local cores memory
+  cores=$(nproc)
+  memory=$(awk '/MemAvailable/ {print int($2 / 1572864)}' /proc/meminfo)
+  if [ "$memory" -lt 1 ]; then memory=1; fi
+  if [ "$memory" -lt "$cores" ]; then echo "$memory"; else echo "$cores"; fi
+}
+
+# Runs the tests that CMake registered in a build folder, one at a time, and leaves results/ctest.xml there plus, for each
+# gtest executable, results/NAME.xml with its cases (.ci/summary.py counts them). Before ctest comes the command PREFIX, and
+# executables whose name matches the expression EXCEPT are left out: [except=REGEX] run_gtests FOLDER [PREFIX...]
+run_gtests() {
+  local folder=$1
+  shift
+  rm -rf "$folder/results"
+  mkdir -p "$folder/results"
+  GTEST_OUTPUT="xml:$folder/results/" "$@" ctest --test-dir "$folder" --output-on-failure --no-tests=error \
+    --exclude-regex "${except:-^$}" --output-junit "$folder/results/ctest.xml" </dev/null
+}

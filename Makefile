@@ -1,0 +1,44 @@
+# The commands of this project; each does the set-up that it needs. TORCH chooses the PyTorch:
+#   pip     2.13.0 from PyPI, in .venv, built in build/ (default)
+#   debian  Debian's own (1.13.1 on Debian 12), in .venv-debian, built in build-debian/
+TORCH ?= pip
+SUFFIX := $(if $(filter debian,$(TORCH)),-debian)
+PYTHON := .venv$(SUFFIX)/bin/python
+BUILD := build$(SUFFIX)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench wheel lint format sanitize clean
+
+help: ## print this list
+	@echo 'make TARGET [TORCH=pip|debian]'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
+
+setup: ## install what is missing, make the virtual environment, build; quick when nothing changed
+	@.ci/setup.sh $(TORCH)
+
+demo: setup ## train Fashion-MNIST on 4 ranks over switchml and over gloo, and compare (ARGS="--epochs 1 ...")
+	@$(PYTHON) examples/fashion_mnist/demo.py $(ARGS)
+
+test: ## all gtests, then all pytests (ARGS="-k name" goes to pytest)
+	@.ci/test.sh $(TORCH) $(ARGS)
+
+bench: setup ## kernels, then all-reduce against gloo; figures in out/*.json (ARGS="--ranks 2,4 ...")
+	@mkdir -p out
+	@$(BUILD)/benchmarks/micro/bench_micro --json out/micro.json
+	@$(PYTHON) benchmarks/allreduce --json out/allreduce.json $(ARGS)
+
+wheel: setup ## a wheel for the chosen PyTorch, in dist/
+	@SWITCHML_BUILD_DIR=$(CURDIR)/$(BUILD) $(PYTHON) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	@ls -l dist
+
+lint: ## formatting, clang-tidy, layers, Python syntax
+	@.ci/lint.sh
+
+format: ## format the C++ files in place
+	@find backend tests benchmarks -name '*.h' -o -name '*.cc' | xargs -r clang-format-14 -i
+
+sanitize: ## the gtests under address, undefined-behaviour and thread sanitizers
+	@.ci/sanitize.sh
+
+clean: ## remove everything that these commands made, the virtual environments included
+	rm -rf build build-debian build-asan build-tsan build-lint .venv .venv-debian out dist
