@@ -1,0 +1,57 @@
+"""How to run: `make test`, or `python -m pytest tests/python` with a Python that can import torch and switchml.
+
+    -k text                only tests whose name holds the text
+    --large                also tests marked `large` (tensors past 2 GiB, 20 GiB of memory)
+    --torch-suite=ci|all   the selection of PyTorch's own tests that CI runs (torch_suite_ci.txt), or all of them
+
+SWITCHML_TEST_BACKEND=gloo runs the tests over Gloo, to tell a wrong test from a wrong backend; tests of what Gloo does not do
+fail then. harness.py says how ranks are run, torch_suite_runner.py how PyTorch's own tests are.
+"""
+
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch  # noqa: E402
+
+torch.set_num_threads(1)
+
+import harness  # noqa: E402
+
+
+def pytest_addoption(parser):
+    parser.addoption("--large", action="store_true", help="run tests marked large: tensors past 2 GiB")
+    parser.addoption("--torch-suite", choices=("ci", "all"), default="ci", help="how much of PyTorch's own tests to run")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "large: needs 20 GiB of memory; run with --large")
+    config.addinivalue_line("markers", "timeout(seconds): used where pytest-timeout is installed")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--large"):
+        return
+    for item in items:
+        if "large" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="needs 20 GiB of memory; run with --large"))
+
+
+def pytest_report_header():
+    return f"torch {torch.__version__}, backend under test: {harness.BACKEND}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pools():
+    """Ends the shared pools after the last test: destroying their groups must work, too."""
+    yield
+    harness.close_pools()
+
+
+@pytest.fixture(scope="session", params=(2, 3, 4), ids=lambda size: f"{size}ranks")
+def world(request):
+    return request.param

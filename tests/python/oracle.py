@@ -1,0 +1,138 @@
+"""What collectives must give, computed from all ranks' inputs in one process.
+
+Inputs are a function of (seed, rank), so that each rank can compute every other's. Floating sums are held to what block
+floating point promises: see `sum_tolerance`.
+"""
+
+import hashlib
+import math
+
+import torch
+import torch.distributed as dist
+
+BLOCK = 256  # elements that share an exponent
+INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+OPERATIONS = ("SUM", "AVG", "MIN", "MAX", "PRODUCT", "BAND", "BOR", "BXOR", "PREMUL_SUM")
+PREMUL_FACTOR = 0.5
+
+
+def operation(name):
+    if name == "PREMUL_SUM":
+        return dist._make_nccl_premul_sum(PREMUL_FACTOR)
+    return getattr(dist.ReduceOp, name)
+
+
+def values(shape, dtype, rank, seed=0, small=False):
+    """Reproducible: integers over the whole range of the type, floats over twenty binades. small: fit for products."""
+    generator = torch.Generator().manual_seed(1000 * seed + rank)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, generator=generator).bool()
+    if small:
+        return torch.randint(1, 4, shape, generator=generator).to(dtype)
+    if dtype in INTEGERS:
+        info = torch.iinfo(dtype)
+        drawn = torch.randint(max(info.min, -(2**62)), min(info.max, 2**62), shape, generator=generator, dtype=torch.int64)
+        return drawn.to(dtype)
+    magnitude = torch.randint(-10, 8, shape, generator=generator).double().exp2()
+    return (torch.randn(shape, generator=generator, dtype=torch.float64) * magnitude).to(dtype)
+
+
+def reduce_exactly(inputs, name):
+    """The result of an operation over a list of tensors; floats in fp64, integers modulo their width."""
+    dtype = inputs[0].dtype
+    wide = torch.stack([x.double() if dtype.is_floating_point else x.to(torch.int64) for x in inputs])
+    if name == "SUM":
+        total = wide.sum(0)
+    elif name == "AVG":
+        total = wide.sum(0) / len(inputs)
+    elif name == "PREMUL_SUM":
+        total = wide.sum(0) * PREMUL_FACTOR
+    elif name == "PRODUCT":
+        total = wide.prod(0)
+    elif name in ("MIN", "MAX"):
+        total = wide.amin(0) if name == "MIN" else wide.amax(0)
+    else:
+        bitwise = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}[name]
+        total = wide[0]
+        for other in wide[1:]:
+            total = bitwise(total, other)
+    return total if dtype.is_floating_point else total.to(dtype)
+
+
+def magnitude_bits(workers):
+    """Bits of magnitude of one worker's integer: workers * 2**bits stays below 2**31."""
+    return int(math.floor(math.log2((2**31 - 1) / workers)))
+
+
+def sum_tolerance(inputs, result):
+    """Largest error of an fp32, fp16 or bf16 sum, element by element: n/2 quanta of the block's maximum over all workers,
+    and the rounding of the result to its type (twice half a unit: to fp32 first, where the type is narrower)."""
+    dtype, workers = inputs[0].dtype, len(inputs)
+    highest = torch.stack([x.detach().reshape(-1).double().abs() for x in inputs]).amax(0)
+    padded = torch.nn.functional.pad(highest, (0, -len(highest) % BLOCK)).reshape(-1, BLOCK)
+    exponent = torch.frexp(padded.amax(1)).exponent.double().clamp(min=-125.0)
+    quantum = torch.exp2(exponent - magnitude_bits(workers)).repeat_interleave(BLOCK)[: len(highest)]
+    info = torch.finfo(dtype)
+    rounding = result.double().abs() * info.eps + smallest_subnormal(dtype)
+    return workers / 2 * quantum.reshape(result.shape) + rounding
+
+
+def smallest_subnormal(dtype):
+    info = torch.finfo(dtype)
+    return info.tiny * info.eps
+
+
+def check_sum(actual, inputs, name, part=...):
+    """Raises unless a SUM, AVG or PREMUL_SUM of floats is as close to the fp64 result as promised. part: the slice of the first
+    dimension that `actual` is; blocks are those of the whole."""
+    wanted = reduce_exactly(inputs, name)[part]
+    error = (actual.double() - wanted).abs()
+    allowed = sum_tolerance(inputs, reduce_exactly(inputs, "SUM"))[part] * {"AVG": 1 / len(inputs)}.get(name, 1.0)
+    allowed = allowed + wanted.abs() * torch.finfo(actual.dtype).eps + smallest_subnormal(actual.dtype)
+    wrong = (error > allowed).reshape(-1).nonzero()
+    if len(wrong):
+        at = int(wrong[0])
+        raise AssertionError(
+            f"{name} {actual.dtype}: {len(wrong)} of {actual.numel()} elements too far off, the first at {at}: "
+            f"{actual.reshape(-1)[at].item()!r} for {wanted.reshape(-1)[at].item()!r}, "
+            f"allowed error {allowed.reshape(-1)[at]:.3g}"
+        )
+
+
+def check_reduction(actual, inputs, name, part=...):
+    dtype = inputs[0].dtype
+    assert actual.dtype == dtype and actual.shape == inputs[0][part].shape, (actual.dtype, actual.shape)
+    if dtype in FLOATS and name in ("SUM", "AVG", "PREMUL_SUM"):
+        check_sum(actual, inputs, name, part)
+        return
+    inputs = [x[part] for x in inputs]
+    wanted = reduce_exactly(inputs, name)
+    if dtype.is_floating_point and name not in ("MIN", "MAX"):
+        relative = len(inputs) * torch.finfo(dtype).eps
+        scale = torch.stack([x.double().abs() for x in inputs]).sum(0) if name != "PRODUCT" else wanted.abs()
+        assert bool(((actual.double() - wanted).abs() <= relative * scale).all()), f"{name} {dtype}: {actual} for {wanted}"
+        return
+    check_equal(actual, wanted.to(dtype), f"{name} {dtype}")
+
+
+def check_equal(actual, wanted, what):
+    """Bit for bit, but -0 equals 0."""
+    if actual.shape != wanted.shape or actual.dtype != wanted.dtype:
+        raise AssertionError(f"{what}: {actual.dtype}{list(actual.shape)} for {wanted.dtype}{list(wanted.shape)}")
+    wrong = (actual != wanted).reshape(-1).nonzero()
+    if len(wrong):
+        at = int(wrong[0])
+        raise AssertionError(
+            f"{what}: {len(wrong)} of {actual.numel()} elements differ, the first at {at}: "
+            f"{actual.reshape(-1)[at].item()!r} for {wanted.reshape(-1)[at].item()!r}"
+        )
+
+
+def digest(*tensors):
+    """A hash of the bits, to compare ranks and runs with."""
+    state = hashlib.sha256()
+    for tensor in tensors:
+        flat = tensor.detach().contiguous().reshape(-1)
+        state.update(bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b"")
+    return state.hexdigest()

@@ -1,0 +1,412 @@
+"""Bad input and failing peers: an exception on every live rank, in time, that says what is wrong; no hang, no wrong sum."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+from harness import fresh_pool, free_port
+from oracle import check_reduction, digest, values
+
+TIMEOUT = 4.0  # seconds that groups of these tests allow
+IN_TIME = 3 * TIMEOUT  # and by when an exception must have come, on a busy machine
+
+pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo promises nothing of this")
+
+
+def timed(function, *args, **kwargs):
+    """(text of the exception or None, seconds it took)"""
+    started = time.monotonic()
+    return harness.caught(function, *args, **kwargs), time.monotonic() - started
+
+
+def check_all(outcomes, *texts):
+    """Every rank raised in time, and every message holds every text (an alternative of texts, where a tuple)."""
+    for rank, (message, took) in enumerate(outcomes):
+        assert message, f"rank {rank} saw no error; all: {outcomes}"
+        assert took < IN_TIME, f"rank {rank} took {took:.1f} s to say: {message}"
+        for text in texts:
+            choices = text if isinstance(text, tuple) else (text,)
+            said = any(choice.lower() in message.lower() for choice in choices)
+            assert said, f"rank {rank} says nothing of {text!r}: {message}"
+
+
+@contextlib.contextmanager
+def doomed_pool(size, **kwargs):
+    with fresh_pool(size, with_gloo=False, **{"group_timeout": TIMEOUT, **kwargs}) as own:
+        yield own
+
+
+def rank_warm_up():
+    total = torch.ones(1000)
+    dist.all_reduce(total)
+    assert total.eq(dist.get_world_size()).all()
+
+
+# ---- ranks that disagree ----
+
+
+def rank_disagree(kind, warm):
+    last = dist.get_rank() == dist.get_world_size() - 1
+    if warm:
+        rank_warm_up()
+    if kind == "size":
+        return timed(dist.all_reduce, torch.ones(2000 if last else 1000))
+    if kind == "few elements":
+        return timed(dist.all_reduce, torch.ones(3 if last else 2))
+    if kind == "much larger":
+        return timed(dist.all_reduce, torch.ones(500000 if last else 1000))
+    if kind == "type":
+        return timed(dist.all_reduce, torch.ones(1000, dtype=torch.int32 if last else torch.float32))
+    return timed(dist.all_reduce, torch.ones(1000), dist.ReduceOp.MAX if last else dist.ReduceOp.SUM)
+
+
+MISMATCHES = {
+    "size": ("1000", "2000"),
+    "few elements": ("2 elements", "3 elements"),
+    "much larger": ("1000", "500000"),
+    "type": ("float32", "int32"),
+    "operation": ("SUM", "MAX"),
+}
+
+
+@pytest.mark.parametrize("warm", (False, True), ids=("first call", "later call"))
+@pytest.mark.parametrize("kind", MISMATCHES)
+def test_ranks_that_disagree_are_told(kind, warm):
+    with doomed_pool(3) as own:
+        check_all(own.run(rank_disagree, kind, warm), "rank 2", *MISMATCHES[kind])
+
+
+def rank_after_an_error():
+    first = timed(dist.all_reduce, torch.ones(1000 + dist.get_rank()))
+    second = timed(dist.all_reduce, torch.ones(10))
+    return first, second
+
+
+def test_a_group_stays_broken_after_an_error_and_says_so():
+    with doomed_pool(2) as own:
+        results = own.run(rank_after_an_error)
+    check_all([first for first, _ in results], "elements")
+    check_all([second for _, second in results])
+
+
+# ---- ranks that die, stop or do not come ----
+
+
+def rank_loop(until):
+    """Calls collectives until one fails."""
+    deadline = time.monotonic() + until
+    while time.monotonic() < deadline:
+        message, took = timed(dist.all_reduce, torch.ones(50000))
+        if message:
+            return message, took
+    return None, until
+
+
+@pytest.mark.parametrize("victim", (0, 2))
+def test_a_killed_rank_is_named_by_the_others(victim):
+    """Rank 0 hosts the switch, the others do not: both deaths end in an exception on the living."""
+    with doomed_pool(3) as own:
+        own.run(rank_warm_up)
+        living = [rank for rank in range(3) if rank != victim]
+        own.start(rank_loop, 60)
+        time.sleep(0.3)
+        own.kill(victim)
+        check_all(own.finish(living, timeout=60), (f"rank {victim}", "switch") if victim == 0 else f"rank {victim}")
+
+
+def rank_one_call(absent):
+    rank_warm_up()
+    if dist.get_rank() == absent:
+        time.sleep(1.5 * TIMEOUT)
+        return None, 0.0
+    return timed(dist.all_reduce, torch.ones(100))
+
+
+def test_a_rank_that_never_calls_is_named():
+    with doomed_pool(3) as own:
+        outcomes = own.run(rank_one_call, 1)
+    check_all([outcomes[0], outcomes[2]], "rank 1")
+
+
+def rank_open(rank, folder, size, environment=None):
+    """Makes a group and uses it; what goes wrong may show at either."""
+    os.environ.update(environment or {})
+
+    def open_and_use():
+        dist.init_process_group(
+            harness.BACKEND,
+            init_method=f"file://{folder}/store",
+            rank=rank,
+            world_size=size,
+            timeout=harness.seconds(TIMEOUT),
+        )
+        dist.all_reduce(torch.ones(10))
+
+    return timed(open_and_use)
+
+
+def open_on_each(folder, size, environments):
+    """What each of len(environments) ranks of a group of `size` meets."""
+    with doomed_pool(len(environments), join_group=False) as own:
+        for rank, environment in enumerate(environments):
+            own.start(rank_open, rank, str(folder), size, environment, ranks=[rank])
+        return own.finish()
+
+
+def test_a_rank_that_never_joins_ends_in_an_error(tmp_path):
+    check_all(open_on_each(tmp_path, 3, [{}, {}]))
+
+
+def rank_stopped():
+    inputs = [values((200000,), torch.float32, rank, 7) for rank in range(dist.get_world_size())]
+    for _ in range(30):
+        mine = inputs[dist.get_rank()].clone()
+        dist.all_reduce(mine)
+        check_reduction(mine, inputs, "SUM")
+    return digest(mine)
+
+
+@pytest.mark.parametrize("victim", (0, 1))
+def test_a_stopped_rank_that_goes_on_costs_time_only(victim):
+    with doomed_pool(3, group_timeout=30) as own:
+        own.run(rank_warm_up)
+        own.start(rank_stopped)
+        time.sleep(0.1)
+        own.kill(victim, signal.SIGSTOP)
+        time.sleep(1.0)
+        own.kill(victim, signal.SIGCONT)
+        assert len(set(own.finish(timeout=60))) == 1
+
+
+# ---- the switch ----
+
+
+def switchd_path():
+    """switchml-switchd: on PATH, beside this Python, in the package, or in a build folder named by SWITCHML_BUILD."""
+    places = [os.environ.get("PATH", ""), os.path.dirname(sys.executable)]
+    if os.environ.get("SWITCHML_BUILD"):
+        places += [os.environ["SWITCHML_BUILD"], os.path.join(os.environ["SWITCHML_BUILD"], "bin")]
+    harness.load_backend()
+    package = os.path.dirname(sys.modules["switchml"].__file__)
+    places += [package, os.path.join(package, "bin")]
+    return shutil.which("switchml-switchd", path=os.pathsep.join(places))
+
+
+@contextlib.contextmanager
+def standalone_switch(port):
+    path = switchd_path()
+    assert path, "switchml-switchd is neither on PATH nor in the package"
+    process = subprocess.Popen([path, "--listen", f"127.0.0.1:{port}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        time.sleep(0.3)
+        assert process.poll() is None, process.stdout.read()
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        assert process.wait(10) in (0, -signal.SIGKILL), "SIGTERM must end the switch cleanly"
+        process.stdout.close()
+
+
+def with_switch(address):
+    return {"SWITCHML_SWITCH": address, "SWITCHML_CONNECT_TIMEOUT": str(TIMEOUT)}
+
+
+def rank_sum_and_groups():
+    rank_warm_up()
+    pair = dist.new_group([0, 1])
+    if dist.get_rank() < 2:
+        total = torch.ones(10)
+        dist.all_reduce(total, group=pair)
+        assert total.eq(2).all()
+    return rank_stopped()
+
+
+def test_a_standalone_switch_serves_groups():
+    port = free_port()
+    with standalone_switch(port):
+        for _ in range(2):  # a second job finds the switch as the first did
+            with doomed_pool(3, environment=with_switch(f"127.0.0.1:{port}"), group_timeout=20) as own:
+                alone = own.run(rank_sum_and_groups)
+                own.close()
+    with doomed_pool(3, group_timeout=20) as own:
+        assert own.run(rank_sum_and_groups) == alone, "the bits depend on where the switch runs"
+
+
+def test_a_killed_switch_is_named_on_every_rank():
+    port = free_port()
+    with standalone_switch(port) as switch:
+        with doomed_pool(3, environment=with_switch(f"127.0.0.1:{port}")) as own:
+            own.run(rank_warm_up)
+            own.start(rank_loop, 60)
+            time.sleep(0.3)
+            switch.kill()
+            check_all(own.finish(timeout=60), "switch", f"127.0.0.1:{port}")
+
+
+def test_a_missing_switch_is_named(tmp_path):
+    address = f"127.0.0.1:{free_port()}"
+    check_all(open_on_each(tmp_path, 2, [with_switch(address)] * 2), address)
+
+
+@pytest.mark.parametrize("address", ("here", "127.0.0.1:", "127.0.0.1:70000", ":", "[::1:5"))
+def test_a_wrong_address_is_refused(address, tmp_path):
+    check_all(open_on_each(tmp_path, 2, [with_switch(address)] * 2), "SWITCHML_SWITCH", address)
+
+
+BAD_SETTINGS = {
+    "SWITCHML_TRANSPORT": ("carrier-pigeon", "udp"),
+    "SWITCHML_PAYLOAD": ("300", "256"),
+    "SWITCHML_SLOTS": ("3", "4096"),
+    "SWITCHML_SHARDS": ("17", "16"),
+    "SWITCHML_KERNELS": ("mmx", "scalar"),
+    "SWITCHML_CONNECT_TIMEOUT": ("soon", "3600"),
+    "SWITCHML_RTO_MIN": ("-1", "60000"),
+    "SWITCHML_RTO_MAX": ("1e9", "60000"),
+    "SWITCHML_LOG_LEVEL": ("loud", "warning"),
+    "SWITCHML_FAULTS": ("send_loss=2", "send_loss"),
+    "SWITCHML_INTERFACE": ("no-such-interface0", "interface"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SETTINGS)
+def test_a_bad_setting_is_refused_with_what_is_allowed(name, tmp_path):
+    value, allowed = BAD_SETTINGS[name]
+    outcomes = open_on_each(tmp_path, 2, [{name: value}] * 2)
+    # Only rank 0, which announces an embedded switch, uses the interface; the other is told what rank 0 found.
+    check_all(outcomes[:1] if name == "SWITCHML_INTERFACE" else outcomes, name, value, allowed)
+    check_all(outcomes)
+
+
+def test_settings_that_differ_between_ranks_are_named(tmp_path):
+    outcomes = open_on_each(tmp_path, 2, [{"SWITCHML_PAYLOAD": "1024"}, {"SWITCHML_PAYLOAD": "2048"}])
+    if any(message for message, _ in outcomes):  # to agree on one is allowed, too
+        check_all(outcomes, "payload")
+
+
+# ---- a lossy network ----
+
+FAULTS = "seed={seed},send_loss=0.02,receive_loss=0.02,duplicate=0.02,delay=0.02"
+
+
+def rank_through_faults():
+    digests = []
+    for seed, (dtype, count) in enumerate(
+        ((torch.float32, 150000), (torch.int32, 5000), (torch.float16, 70000), (torch.float32, 3), (torch.int64, 9000))
+    ):
+        inputs = [values((count,), dtype, rank, seed) for rank in range(dist.get_world_size())]
+        if seed == 0:
+            inputs[0][1000] = float("inf")
+        mine = inputs[dist.get_rank()].clone()
+        dist.all_reduce(mine)
+        if seed:
+            check_reduction(mine, inputs, "SUM")
+        digests.append(digest(mine))
+    import switchml
+
+    return digests, switchml.stats()["retransmissions"]
+
+
+@pytest.mark.parametrize("seed", (1, 2))
+def test_a_lossy_network_gives_the_same_bits(seed):
+    with doomed_pool(3, group_timeout=60) as own:
+        clean = own.run(rank_through_faults)
+    # Small packets, so that there are thousands to lose.
+    with doomed_pool(3, group_timeout=60, environment={"SWITCHML_PAYLOAD": "1024"}) as own:
+        clean_small = own.run(rank_through_faults)
+    lossy_environment = {"SWITCHML_PAYLOAD": "1024", "SWITCHML_FAULTS": FAULTS.format(seed=seed)}
+    with doomed_pool(3, group_timeout=60, environment=lossy_environment) as own:
+        lossy = own.run(rank_through_faults)
+    assert [d for d, _ in lossy] == [d for d, _ in clean_small], "loss changed the result"
+    assert [d for d, _ in clean_small] == [d for d, _ in clean], "the payload size changed the result"
+    assert sum(again for _, again in lossy) > 0, "nothing was lost: the test tests nothing"
+
+
+def rank_through_damage():
+    """True, or the text of the error that the group ends in; a wrong sum raises."""
+    for seed in range(20):
+        inputs = [values((20000,), torch.int32, rank, seed) for rank in range(dist.get_world_size())]
+        mine = inputs[dist.get_rank()].clone()
+        message = harness.caught(dist.all_reduce, mine)
+        if message:
+            return message
+        check_reduction(mine, inputs, "SUM")
+    return True
+
+
+def test_damaged_data_ends_in_an_error_never_in_a_wrong_sum():
+    """A bit that flips before the switch has summed cannot be repaired by anybody; it must be seen."""
+    environment = {"SWITCHML_PAYLOAD": "1024", "SWITCHML_FAULTS": "seed=3,corrupt=0.02"}
+    with doomed_pool(3, group_timeout=20, environment=environment) as own:
+        outcomes = own.run(rank_through_damage)
+    assert all(outcome is not True for outcome in outcomes), "nothing was damaged: the test tests nothing"
+    assert any("damaged" in outcome for outcome in outcomes), outcomes
+
+
+# ---- the end of a process ----
+
+EXIT_SCRIPT = """
+import os, sys, torch, torch.distributed as dist
+import {backend}
+dist.init_process_group("{backend}", init_method="file://{folder}/exit", rank=int(sys.argv[1]), world_size=2)
+group = dist.new_group([0, 1])
+x = torch.ones(1000)
+dist.all_reduce(x)
+dist.all_reduce(x, group=group)
+kept = dist.all_reduce(torch.ones(100000), async_op=True)
+{end}
+print("end", x[0].item(), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    ("kept.wait()", "", "dist.destroy_process_group()", "raise SystemExit(print('end', x[0].item()))"),
+    ids=("no destroy", "work in flight", "destroy with work in flight", "exit"),
+)
+def test_a_process_ends_with_its_script(end, tmp_path):
+    script = EXIT_SCRIPT.format(backend=harness.BACKEND, folder=tmp_path, end=end)
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "SWITCHML_INTERFACE": "lo", "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    ranks = [subprocess.Popen([sys.executable, "-c", script, str(rank)], env=environment, **pipes) for rank in range(2)]
+    try:
+        for rank, process in enumerate(ranks):
+            out, err = process.communicate(timeout=60)
+            assert "end 4.0" in out, err
+            assert process.returncode == 0, (rank, process.returncode, err)
+    finally:
+        for process in ranks:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+# ---- bad arguments ----
+
+
+def rank_bad_arguments():
+    results = {
+        "broadcast from a rank that does not exist": harness.caught(dist.broadcast, torch.ones(3), 7),
+        "gather lists of a wrong length": harness.caught(dist.all_gather, [torch.ones(3)], torch.ones(3)),
+        "outputs of a wrong shape": harness.caught(dist.all_gather, [torch.ones(2), torch.ones(3)], torch.ones(3)),
+        "an operation that bits have and floats lack": harness.caught(dist.all_reduce, torch.ones(3), dist.ReduceOp.BXOR),
+    }
+    dist.barrier()
+    rank_warm_up()  # the group still works
+    return results
+
+
+def test_bad_arguments_are_refused_and_leave_the_group_usable():
+    with doomed_pool(2, group_timeout=20) as own:
+        for rank, results in enumerate(own.run(rank_bad_arguments)):
+            for what, message in results.items():
+                assert message, f"rank {rank}: no error for {what}"
