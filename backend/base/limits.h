@@ -24,7 +24,7 @@ inline constexpr size_t kMinPayloadBytes = 256;
 /// Loopback carries 65,507 bytes of UDP; a multiple of 1 KiB below it, less the header.
 inline constexpr size_t kMaxPayloadBytes = 63 * 1024;
 /// What "auto" takes where the path to the switch stays on this host.
-inline constexpr size_t kLoopbackPayloadBytes = 32 * 1024;
+inline constexpr size_t kLoopbackPayloadBytes = kMaxPayloadBytes;
 static_assert(kLoopbackPayloadBytes % 1024 == 0 && kLoopbackPayloadBytes <= kMaxPayloadBytes);
 /// What "auto" takes at least: below it, headers cost more than fragments of a path with a small MTU would.
 inline constexpr size_t kLeastAutoPayloadBytes = 1024;

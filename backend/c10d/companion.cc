@@ -32,19 +32,21 @@ namespace {
 
 struct Composition {
   std::atomic<size_t> unfinished;
+  std::atomic<bool> ended{false};
   std::vector<c10::intrusive_ptr<c10d::Work>> parts;
   std::function<void()> finish;
   c10::intrusive_ptr<SwitchWork> work;
   at::ThreadLocalState thread_state;
 };
 
-/// Runs on a completion thread when every part's future is set.
-void complete(Composition& composition) {
+/// Runs on a completion thread, once: when every part's future is set, or with the error of the first that failed.
+void complete(Composition& composition, std::exception_ptr error) {
   const at::ThreadLocalStateGuard guard(composition.thread_state);
-  std::exception_ptr error;
   try {
-    for (const auto& part : composition.parts) part->wait();
-    if (composition.finish) {
+    for (const auto& part : composition.parts) {
+      if (!error) part->wait();
+    }
+    if (!error && composition.finish) {
       const at::AutoDispatchBelowADInplaceOrView below_autograd;
       composition.finish();
     }
@@ -78,12 +80,18 @@ c10::intrusive_ptr<c10d::Work> Companion::compose(Call call, c10d::OpType type,
   auto work = c10::make_intrusive<SwitchWork>(core_->group().rank, type, nullptr, core_->context(call),
                                               core_->sequence(), std::move(outputs), std::vector<at::Tensor>());
   composition->work = work;
-  const auto one_less = [composition, core = core_] {
-    if (composition->unfinished.fetch_sub(1) != 1) return;
-    core->pool().post([composition] { complete(*composition); });
+  const auto end = [composition, core = core_](std::exception_ptr error) {
+    if (composition->ended.exchange(true)) return;
+    core->pool().post([composition, error = std::move(error)] { complete(*composition, error); });
+  };
+  const auto one_less = [composition, end] {
+    if (composition->unfinished.fetch_sub(1) == 1) end(nullptr);
   };
   for (const auto& part : std::vector<c10::intrusive_ptr<c10d::Work>>(composition->parts)) {
-    part->getFuture()->addCallback([one_less](c10::ivalue::Future&) { one_less(); });
+    part->getFuture()->addCallback([one_less, end](c10::ivalue::Future& future) {
+      if (future.hasError()) end(future.exception_ptr());
+      one_less();
+    });
   }
   one_less();
   return work;

@@ -27,8 +27,8 @@ class Companion {
   /// Forgets the group; its destructor waits for its operations.
   void release();
 
-  /// A work that is complete when all `parts` are and `finish` has run (on a completion thread); the future's value is
-  /// `outputs`. Counts nothing.
+  /// A work that is complete when all `parts` are and `finish` has run (on a completion thread), or fails with the
+  /// first part that does; the future's value is `outputs`. Counts nothing.
   c10::intrusive_ptr<c10d::Work> compose(Call call, c10d::OpType type,
                                          std::vector<c10::intrusive_ptr<c10d::Work>> parts,
                                          std::vector<at::Tensor> outputs, std::function<void()> finish);
@@ -40,8 +40,8 @@ class Companion {
   c10::intrusive_ptr<compat::Base> group_;
 };
 
-/// Stand-ins for tensors that Gloo moves but does not know the type of (bool, bfloat16, int16, complex, float8, ...; which ones depends on its version): their
-/// bytes. Tensors of types that Gloo knows pass through.
+/// Stand-ins for tensors that Gloo moves but does not know the type of (bool, bfloat16, int16, complex, float8, ...;
+/// which ones depends on its version): their bytes. Tensors of types that Gloo knows pass through.
 class ByteViews {
  public:
   /// Whether any of the tensors needs a stand-in.

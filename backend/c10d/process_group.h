@@ -124,10 +124,11 @@ class ProcessGroupSwitchML final : public compat::Base {
   WorkPtr move_bytes(Call call, c10d::OpType type, Tensors outputs, const std::function<WorkPtr(ByteViews&)>& issue);
   /// What Gloo's sum makes of AVG and PREMUL_SUM: `reduce` reduces the tensors in place with the operation it is given.
   using ReduceInPlace = std::function<WorkPtr(compat::Base& gloo, Tensors& tensors, const c10d::ReduceOp& op)>;
-  WorkPtr reduce_by_companion(Call call, c10d::OpType type, Tensors& tensors, const c10d::ReduceOp& op, bool writes,
+  WorkPtr reduce_by_companion(compat::Base& gloo, Call call, c10d::OpType type, Tensors& tensors,
+                              const c10d::ReduceOp& op, std::chrono::milliseconds timeout, bool writes,
                               const ReduceInPlace& issue);
   WorkPtr reduce_scatter_by_companion(Call call, const Tensors& outputs, const Tensors& inputs,
-                                      const c10d::ReduceOp& op, std::chrono::milliseconds timeout);
+                                      std::optional<size_t> begin, const c10d::ReduceScatterOptions& opts);
   void check_reduce_scatter(const at::Tensor& output, const at::Tensor& input) const;
   WorkPtr gather_into_tensor(compat::Base& gloo, at::Tensor& output, at::Tensor& input,
                              const c10d::AllgatherOptions& opts);

@@ -68,6 +68,9 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   std::vector<Outstanding::WeakWork> before;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // from, to: after everything else
   const char* operation = "";
+  std::string what;              // in place of operation, type and count
+  std::vector<int8_t> expected;  // a fence: what comes back if all ranks agree
+  std::vector<int8_t> returned;
   uint64_t sequence = 0;
   c10::intrusive_ptr<SwitchWork> work;
   at::ThreadLocalState thread_state;
@@ -129,6 +132,10 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   /// Puts the result where the caller wants it, or throws what went wrong.
   void deliver() {
     if (!status.ok()) throw_failure();
+    if (returned != expected) {
+      status = Status(Code::kMismatch, "ranks called different collectives");
+      throw_failure();
+    }
     for (const Outstanding::WeakWork& weak : before) wait_for(weak);
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (at::Tensor& tensor : to_divide) tensor.div_(core->group().size, "trunc");
@@ -158,7 +165,9 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   std::string describe() const {
     std::ostringstream text;
     text << "call " << sequence << ": " << parts.front().title << '(';
-    if (parts.front().op != ReduceOp::kBarrier) {
+    if (!what.empty()) {
+      text << what;
+    } else if (parts.front().op != ReduceOp::kBarrier) {
       text << operation << ", " << switchml::to_string(parts.front().type) << ", ";
       for (size_t i = 0; i < std::min<size_t>(parts.size(), 8); ++i) text << (i == 0 ? "" : " + ") << parts[i].count;
       if (parts.size() > 8) text << " + ... (" << parts.size() << " tensors)";
@@ -270,12 +279,43 @@ void Reduction::barrier(std::vector<Outstanding::WeakWork> before) {
   flight_->parts.push_back(std::move(part));
 }
 
+// The minimum over the ranks of the bytes of a digest and of their complements: both are one's own only if all ranks
+// have the same. Type and length are such that no call of a user looks like it, so against a real call the witness
+// fails.
+void Reduction::fence(const std::string& what) {
+  constexpr size_t kDigestBytes = 30;
+  fence_ = true;
+  flight_->what = what;
+  uint64_t digest = 0xcbf29ce484222325;
+  std::vector<int8_t> bytes;
+  const std::string text = std::string(to_string(call_)) + what;
+  for (size_t i = 0; i < kDigestBytes; ++i) {
+    for (const char c : text) digest = (digest ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+    bytes.push_back(static_cast<int8_t>(digest >> 56));
+  }
+  for (size_t i = 0; i < kDigestBytes; ++i) bytes.push_back(static_cast<int8_t>(~bytes[i]));
+  bytes.push_back(0);
+  flight_->expected = bytes;
+  flight_->returned = std::move(bytes);
+  Collective part;
+  part.op = ReduceOp::kMin;
+  part.type = ElementType::kInt8;
+  part.input = flight_->returned.data();
+  part.output = flight_->returned.data();
+  part.count = flight_->returned.size();
+  part.output_end = part.count;
+  part.deadline = deadline_;
+  part.title = to_string(call_);
+  flight_->parts.push_back(std::move(part));
+}
+
 c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs) {
   GroupCore& core = *flight_->core;
-  core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
-  flight_->sequence = core.next_sequence();
-  auto work = c10::make_intrusive<SwitchWork>(core.group().rank, type_, profiling_title(call_), core.context(call_),
-                                              flight_->sequence, std::move(outputs), inputs_);
+  // A fence accompanies a call that is counted already.
+  if (!fence_) core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
+  flight_->sequence = fence_ ? core.sequence() : core.next_sequence();
+  auto work = c10::make_intrusive<SwitchWork>(core.group().rank, type_, fence_ ? nullptr : profiling_title(call_),
+                                              core.context(call_), flight_->sequence, std::move(outputs), inputs_);
   flight_->work = work;
   std::exchange(flight_, nullptr)->launch();
   return work;

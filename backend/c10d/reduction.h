@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "c10d/group_core.h"
@@ -30,6 +31,11 @@ class Reduction {
   /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.
   void barrier(std::vector<Outstanding::WeakWork> before);
 
+  /// No result: fails on every rank with a mismatch unless all ranks make the same fence, or the same call, at this
+  /// point. For reductions that go through the companion: it would hang, or sum unlike things, where ranks disagree.
+  /// `what`: "PRODUCT, float64, 100 elements".
+  void fence(const std::string& what);
+
   /// `outputs` are the future's value.
   c10::intrusive_ptr<c10d::Work> issue(std::vector<at::Tensor> outputs);
 
@@ -44,6 +50,7 @@ class Reduction {
   const c10d::ReduceOp op_;
   const Time deadline_;
   std::vector<at::Tensor> inputs_;
+  bool fence_ = false;
 };
 
 }  // namespace switchml

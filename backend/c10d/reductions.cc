@@ -1,4 +1,5 @@
 // The collectives that a switch can do, in part or always.
+#include <string>
 #include <utility>
 
 #include "c10d/process_group.h"
@@ -27,6 +28,15 @@ bool switch_takes(const Tensors& tensors, const c10d::ReduceOp& op) {
 
 /// Needs help with Gloo, which knows neither.
 bool derived(const c10d::ReduceOp& op) { return op.op_ == c10d::ReduceOp::AVG || op.op_ == c10d::ReduceOp::PREMUL_SUM; }
+
+/// "PRODUCT, float64, 100 + 20 elements".
+std::string description(const Tensors& tensors, const c10d::ReduceOp& op) {
+  std::string text = operation_name(op);
+  if (tensors.empty()) return text;
+  text += std::string(", ") + c10::toString(tensors[0].scalar_type()) + ", ";
+  for (size_t i = 0; i < tensors.size(); ++i) text += (i == 0 ? "" : " + ") + std::to_string(tensors[i].numel());
+  return text + " elements";
+}
 
 at::Tensor joined(const Tensors& pieces) {
   const at::AutoDispatchBelowADInplaceOrView guard;
@@ -63,8 +73,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce(Tensors& tensors, 
     return remember(call.issue(tensors));
   }
   // Lists of several tensors are Gloo's (it sums across the list); so are sparse ones.
-  return reduce_by_companion(Call::kAllReduce, OpType::ALLREDUCE, tensors, opts.reduceOp, true,
-                             [&opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
+  return reduce_by_companion(*companion(Call::kAllReduce), Call::kAllReduce, OpType::ALLREDUCE, tensors, opts.reduceOp,
+                             opts.timeout, true, [&opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
                                c10d::AllreduceOptions same = opts;
                                same.reduceOp = op;
                                return gloo.allreduce(list, same);
@@ -86,7 +96,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors&
     for (const at::Tensor& tensor : tensors) call.in_place(tensor);
     return remember(call.issue(tensors));
   }
-  return reduce_by_companion(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp, true,
+  return reduce_by_companion(*companion(Call::kAllReduceCoalesced), Call::kAllReduceCoalesced,
+                             OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp, opts.timeout, true,
                              [&opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
                                c10d::AllreduceCoalescedOptions same = opts;
                                same.reduceOp = op;
@@ -102,7 +113,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, con
     call.to_root(tensors[0], opts.rootRank == rank_);
     return remember(call.issue(tensors));
   }
-  return reduce_by_companion(Call::kReduce, OpType::REDUCE, tensors, opts.reduceOp, opts.rootRank == rank_,
+  return reduce_by_companion(*companion(Call::kReduce), Call::kReduce, OpType::REDUCE, tensors, opts.reduceOp,
+                             opts.timeout, opts.rootRank == rank_,
                              [&opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
                                c10d::ReduceOptions same = opts;
                                same.reduceOp = op;
@@ -110,18 +122,30 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, con
                              });
 }
 
-ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(Call call, OpType type, Tensors& tensors,
-                                                                        const c10d::ReduceOp& op, bool writes,
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(compat::Base& gloo, Call call, OpType type,
+                                                                        Tensors& tensors, const c10d::ReduceOp& op,
+                                                                        milliseconds timeout, bool writes,
                                                                         const ReduceInPlace& issue) {
-  const auto gloo = companion(call);
-  if (!derived(op) || tensors.empty()) return remember(issue(*gloo, tensors, op));
+  const Tensors outputs = tensors;  // Gloo may move from its arguments
   const bool premultiply = op.op_ == c10d::ReduceOp::PREMUL_SUM;
+  const bool helped = derived(op) && !tensors.empty();
   Tensors sums;
-  for (const at::Tensor& tensor : tensors)
-    sums.push_back(premultiply ? compat::premultiplied(tensor, op) : tensor.clone());
-  Tensors given = sums;  // Gloo may move from its arguments
-  WorkPtr sum = issue(*gloo, given, c10d::ReduceOp::SUM);
-  auto finish = [sums, outputs = tensors, size = size_, premultiply, writes] {
+  if (helped) {
+    for (const at::Tensor& tensor : outputs)
+      sums.push_back(premultiply ? compat::premultiplied(tensor, op) : tensor.clone());
+  }
+  Tensors given = helped ? sums : tensors;
+  std::vector<WorkPtr> parts{issue(gloo, given, helped ? c10d::ReduceOp(c10d::ReduceOp::SUM) : op)};
+  if (size_ > 1) {
+    Reduction fence = reduction(call, type, c10d::ReduceOp::SUM, timeout);
+    fence.fence(description(outputs, op));
+    parts.push_back(fence.issue({}));
+  }
+  if (!helped) {
+    if (size_ == 1) return remember(std::move(parts.back()));
+    return remember(companion_.compose(call, type, std::move(parts), outputs, nullptr));
+  }
+  auto finish = [sums, outputs, size = size_, premultiply, writes] {
     for (size_t i = 0; writes && i < outputs.size(); ++i) {
       if (premultiply) {
         outputs[i].copy_(sums[i]);
@@ -132,7 +156,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(Call cal
       }
     }
   };
-  return remember(companion_.compose(call, type, {std::move(sum)}, tensors, std::move(finish)));
+  return remember(companion_.compose(call, type, std::move(parts), outputs, std::move(finish)));
 }
 
 // ---- reduce_scatter ----
@@ -155,7 +179,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Ten
   require_host({output, input}, "reduce_scatter_tensor");
   check_reduce_scatter(output, input);
   if (!switch_takes(input, opts.reduceOp)) {
-    return reduce_scatter_by_companion(Call::kReduceScatterTensor, {output}, {input}, opts.reduceOp, opts.timeout);
+    return reduce_scatter_by_companion(Call::kReduceScatterTensor, {output}, {input}, std::nullopt, opts);
   }
   Reduction call = reduction(Call::kReduceScatterTensor, OpType::_REDUCE_SCATTER_BASE, opts.reduceOp, opts.timeout);
   call.slice(input, output, static_cast<size_t>(output.numel()) * static_cast<size_t>(rank_));
@@ -177,8 +201,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coales
     all = all && switch_takes(inputs[i], opts.reduceOp);
   }
   if (!all) {
-    return reduce_scatter_by_companion(Call::kReduceScatterTensorCoalesced, outputs, inputs, opts.reduceOp,
-                                       opts.timeout);
+    return reduce_scatter_by_companion(Call::kReduceScatterTensorCoalesced, outputs, inputs, std::nullopt, opts);
   }
   Reduction call = reduction(Call::kReduceScatterTensorCoalesced, OpType::REDUCE_SCATTER, opts.reduceOp, opts.timeout);
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -212,21 +235,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
   const size_t begin = elements_before(pieces, rank_);
   const bool join = total_bytes(pieces) <= kJoinBytes;
   if (!switch_takes(pieces, opts.reduceOp)) {
-    at::Tensor all = joined(pieces);
-    c10d::AllreduceOptions sum;
-    sum.reduceOp = opts.reduceOp;
-    sum.timeout = opts.timeout;
-    Tensors list{all};
-    const auto part = [all, output = outputs[0], begin] {
-      output.copy_(all.narrow(0, static_cast<int64_t>(begin), output.numel()).view(output.sizes()));
-    };
-    WorkPtr work = reduce_by_companion(Call::kReduceScatter, OpType::REDUCE_SCATTER, list, opts.reduceOp, true,
-                                       [&sum](compat::Base& gloo, Tensors& tensors, const c10d::ReduceOp& op) {
-                                         c10d::AllreduceOptions same = sum;
-                                         same.reduceOp = op;
-                                         return gloo.allreduce(tensors, same);
-                                       });
-    return remember(companion_.compose(Call::kReduceScatter, OpType::REDUCE_SCATTER, {std::move(work)}, outputs, part));
+    return reduce_scatter_by_companion(Call::kReduceScatter, outputs, {joined(pieces)}, begin, opts);
   }
   Reduction call = reduction(Call::kReduceScatter, OpType::REDUCE_SCATTER, opts.reduceOp, opts.timeout);
   if (join) {
@@ -244,31 +253,34 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
   return remember(call.issue(outputs));
 }
 
-// Gloo's own reduce_scatter came late and in parts, so it is a sum of which each rank keeps its own part.
-ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(Call call, const Tensors& outputs,
-                                                                                const Tensors& inputs,
-                                                                                const c10d::ReduceOp& op,
-                                                                                milliseconds timeout) {
+// Gloo's own reduce_scatter came late and in parts, so it is a sum of which each rank keeps its own part: at `begin`,
+// or at its share of equal parts.
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(
+    Call call, const Tensors& outputs, const Tensors& inputs, std::optional<size_t> begin,
+    const c10d::ReduceScatterOptions& opts) {
+  const auto gloo = companion(call);
+  const auto issue = [&opts](compat::Base& group, Tensors& tensors, const c10d::ReduceOp& op) {
+    c10d::AllreduceOptions options;
+    options.reduceOp = op;
+    options.timeout = opts.timeout;
+    return group.allreduce(tensors, options);
+  };
   std::vector<WorkPtr> parts;
   Tensors sums;
   for (const at::Tensor& input : inputs) {
-    Tensors list{input.clone(at::MemoryFormat::Contiguous).view({input.numel()})};
-    sums.push_back(list[0]);
-    c10d::AllreduceOptions options;
-    options.timeout = timeout;
-    const auto issue = [&options](compat::Base& gloo, Tensors& tensors, const c10d::ReduceOp& operation) {
-      options.reduceOp = operation;
-      return gloo.allreduce(tensors, options);
-    };
-    parts.push_back(reduce_by_companion(call, OpType::_REDUCE_SCATTER_BASE, list, op, true, issue));
+    sums.push_back(input.clone(at::MemoryFormat::Contiguous).view({input.numel()}));
+    Tensors list{sums.back()};
+    parts.push_back(
+        reduce_by_companion(*gloo, call, OpType::REDUCE_SCATTER, list, opts.reduceOp, opts.timeout, true, issue));
   }
-  auto finish = [sums, outputs, rank = rank_] {
+  auto finish = [sums, outputs, begin, rank = rank_] {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const int64_t count = outputs[i].numel();
-      outputs[i].copy_(sums[i].narrow(0, count * rank, count).view(outputs[i].sizes()));
+      const int64_t first = begin ? static_cast<int64_t>(*begin) : count * rank;
+      outputs[i].copy_(sums[i].narrow(0, first, count).view(outputs[i].sizes()));
     }
   };
-  return remember(companion_.compose(call, OpType::_REDUCE_SCATTER_BASE, std::move(parts), outputs, std::move(finish)));
+  return remember(companion_.compose(call, OpType::REDUCE_SCATTER, std::move(parts), outputs, std::move(finish)));
 }
 
 // ---- barrier ----

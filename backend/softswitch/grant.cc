@@ -18,6 +18,11 @@ size_t slots_that_queue(size_t receive_buffer_bytes, size_t workers, size_t payl
 
 }  // namespace
 
+size_t preset_slots(size_t payload_bytes) {
+  constexpr size_t kWindowBytes = 1 << 20;
+  return std::clamp<size_t>(kWindowBytes / payload_bytes, 16, 128);
+}
+
 size_t allowed_payload(size_t bytes) {
   if (bytes < 256) return 0;
   if (bytes < 512) return 256;
@@ -42,7 +47,7 @@ Grant grant(const wire::Open& asked, const GrantLimits& limits) {
   const size_t fit = limits.free_slot_memory_bytes / SlotStore::slot_bytes(out.payload_bytes);
   if (fit < least) return refuse(wire::ReplyStatus::kNoSlots);
   const size_t queue = slots_that_queue(limits.receive_buffer_bytes, asked.workers, out.payload_bytes);
-  size_t slots = asked.slots == 0 ? kPresetSlots : asked.slots;
+  size_t slots = asked.slots == 0 ? preset_slots(out.payload_bytes) : asked.slots;
   slots = std::max(std::min({slots, queue, fit}), least);
   out.slots = static_cast<int>(slots / asked.shards * asked.shards);
   return out;

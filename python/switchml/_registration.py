@@ -135,7 +135,7 @@ def _create(options, pg_options):
         rank=options.group_rank,
         size=options.group_size,
         timeout=options.timeout,
-        name=options.group_id or "default_pg",
+        name=options.group_id if options.global_ranks_in_group else "default",
         options=_values(pg_options),
         make_companion=_companion,
         companion_at_once=not _gloo_is_lazy(),

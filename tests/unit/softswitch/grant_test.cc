@@ -27,8 +27,11 @@ TEST(Grant, PayloadIsBoundedByTheSwitch) {
 }
 
 TEST(Grant, SlotsArePresetMultiplesOfShardsWithALeastNumber) {
-  EXPECT_EQ(grant(ask_for(2, 1, 0), wide()).slots, kPresetSlots);
-  EXPECT_EQ(grant(ask_for(2, 3, 0), wide()).slots, 63);
+  EXPECT_EQ(grant(ask_for(2, 1, 0, 1024), wide()).slots, 128);
+  EXPECT_EQ(grant(ask_for(2, 1, 0, 8192), wide()).slots, 128);
+  EXPECT_EQ(grant(ask_for(2, 1, 0, 32768), wide()).slots, 32);
+  EXPECT_EQ(grant(ask_for(2, 1, 0, 64512), wide()).slots, 16);
+  EXPECT_EQ(grant(ask_for(2, 3, 0, 1024), wide()).slots, 126);
   EXPECT_EQ(grant(ask_for(2, 16, 4), wide()).slots, 64);
   EXPECT_EQ(grant(ask_for(2, 1, 4096), wide()).slots, 4096);
 }
