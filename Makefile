@@ -28,7 +28,7 @@ bench: setup ## kernels, then all-reduce against gloo; figures in out/*.json (AR
 	@$(PYTHON) benchmarks/allreduce --json out/allreduce.json $(ARGS)
 
 wheel: setup ## a wheel for the chosen PyTorch, in dist/
-	@SWITCHML_BUILD_DIR=$(CURDIR)/$(BUILD) $(PYTHON) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	@PATH=/usr/bin:/bin $(PYTHON) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 	@ls -l dist
 
 lint: ## formatting, clang-tidy, layers, Python syntax

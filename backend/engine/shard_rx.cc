@@ -130,6 +130,7 @@ void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
       if (group != nullptr && group->has_specials) counters_.nonfinite_groups.add(1);
       break;
     case Stage::kSpecial:
+      SWITCHML_ASSERT(group != nullptr);  // only sums of floats have special chunks
       job.codec.decode_special(packet.payload, flight.range, group);
       ++group->specials_done;
       break;

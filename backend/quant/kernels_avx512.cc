@@ -60,7 +60,14 @@ struct Avx512 {
     return _mm512_mask_blend_epi32(_mm512_cmpgt_epi32_mask(a, b), no, yes);
   }
   static int32_t greatest(Int x) { return _mm512_reduce_max_epi32(x); }
-  static uint32_t total(Int x) { return static_cast<uint32_t>(_mm512_reduce_add_epi32(x)); }
+  // Unsigned: the sum is modulo 2^32, and the intrinsic's reduction would overflow a signed one.
+  static uint32_t total(Int x) {
+    alignas(64) uint32_t lanes[16];
+    _mm512_store_si512(lanes, x);
+    uint32_t sum = 0;
+    for (const uint32_t lane : lanes) sum += lane;
+    return sum;
+  }
 };
 
 }  // namespace

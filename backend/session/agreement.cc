@@ -97,6 +97,9 @@ class Agreement {
   // ---- hello ----
   Result<Blob> hello() {
     if (Status status = check_kernels(config_); !status.ok()) return status;
+    if (!config_.interface.empty()) {  // on every rank and host layout alike, so that a typing error shows at once
+      if (auto address = announced_address(config_.interface); !address.ok()) return address.status();
+    }
     Blob blob;
     blob.set("host", host_identity());
     blob.set("protocol", wire::kVersion);
