@@ -21,8 +21,8 @@ struct Config {
   std::string transport = "udp";
   /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.
   std::string interface;
-  /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. 256, 512 or a multiple
-  /// of 1024 up to 64512.
+  /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. 256, 512 or a
+  /// multiple of 1024 up to 64512.
   size_t payload_bytes = 0;
   /// SWITCHML_SLOTS: slots of a job, 0 ("auto"); 4..4096.
   int slots = 0;
@@ -30,22 +30,24 @@ struct Config {
   int shards = 1;
   /// SWITCHML_KERNELS: "auto", or the name of a kernel table ("scalar", "avx2", "avx512", "neon").
   std::string kernels = "auto";
-  /// SWITCHML_CONNECT_TIMEOUT: seconds to find the switch and the other ranks (bounded by the group's timeout); 0.1..3600.
+  /// SWITCHML_CONNECT_TIMEOUT: seconds to find the switch and the other ranks (bounded by the group's timeout);
+  /// 0.1..3600.
   Duration connect_timeout = seconds(30);
   /// SWITCHML_RTO_MIN / SWITCHML_RTO_MAX: bounds of the retransmission timeout in milliseconds; 0.1..60000, min <= max.
   Duration rto_min = milliseconds(5);
   Duration rto_max = milliseconds(200);
   /// SWITCHML_LOG_LEVEL: debug, info, warning, error, off.
   LogLevel log_level = LogLevel::kWarning;
-  /// SWITCHML_FAULTS: for tests: "seed=1,send_loss=0.01,receive_loss=0.01,duplicate=0.01,delay=0.01,corrupt=0.001"; empty: none.
+  /// SWITCHML_FAULTS: for tests: "seed=1,send_loss=0.01,receive_loss=0.01,duplicate=0.01,delay=0.01,corrupt=0.001";
+  /// empty: none.
   std::string faults;
 };
 
 /// One row of the table of settings, for documentation, messages and --help.
 struct SettingInfo {
-  const char* name;      // "payload": SWITCHML_PAYLOAD, pg option "payload"
-  const char* allowed;   // "auto, 256, 512 or a multiple of 1024 up to 64512"
-  const char* preset;    // "auto"
+  const char* name;     // "payload": SWITCHML_PAYLOAD, pg option "payload"
+  const char* allowed;  // "auto, 256, 512 or a multiple of 1024 up to 64512"
+  const char* preset;   // "auto"
   const char* help;
 };
 const std::vector<SettingInfo>& settings();
@@ -54,15 +56,15 @@ const std::vector<SettingInfo>& settings();
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 Environment process_environment();
 
-/// Builds and validates. An error is kInvalidArgument and names the setting (as the user wrote it), its value and what is
-/// allowed; unknown option names are errors too, and so are unknown SWITCHML_* names in `options`.
+/// Builds and validates. An error is kInvalidArgument and names the setting (as the user wrote it), its value and what
+/// is allowed; unknown option names are errors too, and so are unknown SWITCHML_* names in `options`.
 Result<Config> load_config(const Environment& environment, const std::map<std::string, std::string>& options);
 
 /// The text of `faults` as names and values ("seed", "send_loss", ...); nullopt if it is not well-formed.
 std::optional<std::map<std::string, double>> parse_faults(const std::string& text);
 
-/// "payload=8192 (SWITCHML_PAYLOAD) slots=auto ...": the effective configuration on one line; the variable is named where the
-/// value is not the preset one.
+/// "payload=8192 (SWITCHML_PAYLOAD) slots=auto ...": the effective configuration on one line; the variable is named
+/// where the value is not the preset one.
 std::string describe(const Config& config);
 
 }  // namespace switchml

@@ -7,8 +7,8 @@
 
 namespace switchml::softswitch {
 
-/// Slots of a job that leaves the number to the switch: a window of about 1 MiB per worker, 16 to 128 slots. More only fills
-/// queues where all share a machine; a fast network with a long round trip wants more and says so.
+/// Slots of a job that leaves the number to the switch: a window of about 1 MiB per worker, 16 to 128 slots. More only
+/// fills queues where all share a machine; a fast network with a long round trip wants more and says so.
 size_t preset_slots(size_t payload_bytes);
 /// Two lanes of an engine shard, two slots each, keep a shard busy while a result travels.
 inline constexpr int kLeastSlotsPerShard = 4;

@@ -519,7 +519,6 @@ def rank_barriers():
     dist.monitored_barrier(timeout=harness.seconds(20), wait_all_ranks=True)
 
 
-@pytest.mark.skipif(harness.BACKEND != "gloo", reason="torch.distributed.monitored_barrier insists on the name gloo")
 def test_barriers(world):
     harness.pool(world).run(rank_barriers)
 

@@ -123,17 +123,22 @@ def test_a_killed_rank_is_named_by_the_others(victim):
         check_all(own.finish(living, timeout=60), (f"rank {victim}", "switch") if victim == 0 else f"rank {victim}")
 
 
-def rank_one_call(absent):
+def rank_one_call(absent, call=lambda: dist.all_reduce(torch.ones(100))):
     rank_warm_up()
     if dist.get_rank() == absent:
         time.sleep(1.5 * TIMEOUT)
         return None, 0.0
-    return timed(dist.all_reduce, torch.ones(100))
+    return timed(call)
 
 
-def test_a_rank_that_never_calls_is_named():
+def rank_one_barrier(absent):
+    return rank_one_call(absent, dist.barrier)
+
+
+@pytest.mark.parametrize("call", (rank_one_call, rank_one_barrier), ids=("all_reduce", "barrier"))
+def test_a_rank_that_never_calls_is_named(call):
     with doomed_pool(3) as own:
-        outcomes = own.run(rank_one_call, 1)
+        outcomes = own.run(call, 1)
     check_all([outcomes[0], outcomes[2]], "rank 1")
 
 
