@@ -27,6 +27,20 @@ std::vector<Tensors> views_of(const std::vector<Tensors>& lists, const std::func
   return result;
 }
 
+bool all_empty(const Tensors& tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.layout() != at::kStrided || tensor.numel() != 0) return false;
+  }
+  return !tensors.empty();
+}
+
+/// One byte each, in place of empty tensors: an old Gloo divides by their size.
+Tensors placeholders(size_t count) {
+  Tensors result;
+  for (size_t i = 0; i < count; ++i) result.push_back(at::zeros({1}, at::kByte));
+  return result;
+}
+
 }  // namespace
 
 c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::companion(Call call) {
@@ -62,6 +76,13 @@ WorkPtr ProcessGroupSwitchML::allgather(std::vector<Tensors>& outputs, Tensors& 
   require_host(inputs, "all_gather");
   require_host(flattened(outputs), "all_gather");
   const auto gloo = companion(Call::kAllGather);
+  if (all_empty(inputs) && all_empty(flattened(outputs))) {
+    std::vector<Tensors> to = views_of(outputs, [](const Tensors& list) { return placeholders(list.size()); });
+    Tensors from = placeholders(inputs.size());
+    std::vector<WorkPtr> parts{gloo->allgather(to, from, opts)};
+    return remember(
+        companion_.compose(Call::kAllGather, OpType::ALLGATHER, std::move(parts), flattened(outputs), nullptr));
+  }
   if (!bytes_needed(inputs, outputs)) return remember(gloo->allgather(outputs, inputs, opts));
   return move_bytes(Call::kAllGather, OpType::ALLGATHER, flattened(outputs), [&](ByteViews& views) {
     std::vector<Tensors> to = views_of(outputs, [&](const Tensors& list) { return views.outputs(list); });
@@ -92,8 +113,8 @@ WorkPtr ProcessGroupSwitchML::gather_into_tensor(compat::Base& gloo, at::Tensor&
     for (const at::Tensor& part : bytes.chunk(size_)) parts[0].push_back(part);
     source.push_back(from->host().view({input.numel()}).view(at::kByte));
   } else {
-    for (int i = 0; i < size_; ++i) parts[0].push_back(at::empty({0}, at::kByte));
-    source.push_back(at::empty({0}, at::kByte));
+    parts[0] = placeholders(static_cast<size_t>(size_));
+    source = placeholders(1);
   }
   WorkPtr work = gloo.allgather(parts, source, opts);
   return companion_.compose(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {std::move(work)}, {output},

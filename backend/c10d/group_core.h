@@ -48,6 +48,10 @@ class GroupCore {
   void landed();
   bool wait_until_landed(std::chrono::milliseconds limit);
 
+  /// Elements that the switch compared for fences (Reduction::fence), not for users.
+  void add_fence_elements(uint64_t n) { fence_elements_.fetch_add(n, std::memory_order_relaxed); }
+  uint64_t fence_elements() const { return fence_elements_.load(std::memory_order_relaxed); }
+
   /// The session's comparison of what each rank called, made once: the first disagreement is the one that matters.
   std::string compare_calls(const std::string& mine);
 
@@ -55,6 +59,7 @@ class GroupCore {
   const GroupInfo group_;
   CallTable calls_;
   std::atomic<uint64_t> sequence_{0};
+  std::atomic<uint64_t> fence_elements_{0};
 
   mutable std::mutex mutex_;
   std::condition_variable landing_;

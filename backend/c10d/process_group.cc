@@ -175,6 +175,8 @@ Statistics ProcessGroupSwitchML::statistics() const {
     const std::lock_guard<std::mutex> lock(statistics_mutex_);
     result = last_;
   }
+  uint64_t& summed = result.worker["elements_summed_by_switch"];
+  summed -= std::min(summed, core_->fence_elements());
   // The same keys in a group of one.
   WorkerCounters{}.for_each([&](const CounterInfo& info, uint64_t value) { result.worker.emplace(info.name, value); });
   result.kernels = quant::kernels().name;

@@ -132,6 +132,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   /// Puts the result where the caller wants it, or throws what went wrong.
   void deliver() {
     if (!status.ok()) throw_failure();
+    core->add_fence_elements(expected.size());
     if (returned != expected) {
       status = Status(Code::kMismatch, "ranks called different collectives");
       throw_failure();
@@ -155,10 +156,12 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   }
 
   [[noreturn]] void throw_failure() {
-    std::string text = work->context() + " [" + describe() + "]";
+    const std::string text = work->context() + " [" + describe() + "]";
     if (status.code() != Code::kMismatch) throw_status(status, text);
+    // What the engine says of a fence is about the fence, not about the call that it accompanies.
+    const std::string reason = what.empty() ? status.message() : "ranks called different collectives";
     const std::string comparison = core->compare_calls(describe());
-    throw_status(Status(status.code(), status.message() + (comparison.empty() ? "" : "; " + comparison)), text);
+    throw_status(Status(Code::kMismatch, reason + (comparison.empty() ? "" : "; " + comparison)), text);
   }
 
   /// "call 7: all_reduce(SUM, float32, 100 elements)".

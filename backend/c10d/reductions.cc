@@ -29,11 +29,21 @@ bool switch_takes(const Tensors& tensors, const c10d::ReduceOp& op) {
 /// Needs help with Gloo, which knows neither.
 bool derived(const c10d::ReduceOp& op) { return op.op_ == c10d::ReduceOp::AVG || op.op_ == c10d::ReduceOp::PREMUL_SUM; }
 
+/// As Python names it.
+std::string type_name(at::ScalarType type) {
+  if (const auto element = element_type(type)) return to_string(*element);
+  switch (type) {
+    case at::kDouble: return "float64";
+    case at::kBool: return "bool";
+    default: return c10::toString(type);
+  }
+}
+
 /// "PRODUCT, float64, 100 + 20 elements".
 std::string description(const Tensors& tensors, const c10d::ReduceOp& op) {
   std::string text = operation_name(op);
   if (tensors.empty()) return text;
-  text += std::string(", ") + c10::toString(tensors[0].scalar_type()) + ", ";
+  text += ", " + type_name(tensors[0].scalar_type()) + ", ";
   for (size_t i = 0; i < tensors.size(); ++i) text += (i == 0 ? "" : " + ") + std::to_string(tensors[i].numel());
   return text + " elements";
 }
@@ -164,8 +174,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(compat::
 void ProcessGroupSwitchML::check_reduce_scatter(const at::Tensor& output, const at::Tensor& input) const {
   if (output.scalar_type() != input.scalar_type()) {
     compat::throw_value_error(std::string("switchml reduce_scatter: the output's type is ") +
-                              c10::toString(output.scalar_type()) + ", the input's " +
-                              c10::toString(input.scalar_type()) + "; allowed: the same type");
+                              type_name(output.scalar_type()) + ", the input's " + type_name(input.scalar_type()) +
+                              "; allowed: the same type");
   }
   if (input.numel() != output.numel() * size_) {
     compat::throw_value_error("switchml reduce_scatter: the input has " + std::to_string(input.numel()) +
