@@ -55,13 +55,15 @@ std::string GroupCore::compare_calls(const std::string& mine) {
 void Outstanding::add(const c10::intrusive_ptr<c10d::Work>& work) {
   std::vector<c10::intrusive_ptr<c10d::Work>> dropped;  // may be the last references: they go after the lock
   const std::lock_guard<std::mutex> lock(mutex_);
+  const auto over = [&dropped](const WeakWork& weak) {
+    auto strong = weak.lock();
+    const bool done = !strong || strong->isCompleted();
+    if (strong) dropped.push_back(std::move(strong));
+    return done;
+  };
+  // Mostly they complete in order, so that this is all: even a weak reference keeps what Gloo's works hold.
+  while (!works_.empty() && over(works_.front())) works_.pop_front();
   if (works_.size() >= sweep_at_) {
-    const auto over = [&dropped](const WeakWork& weak) {
-      auto strong = weak.lock();
-      const bool done = !strong || strong->isCompleted();
-      if (strong) dropped.push_back(std::move(strong));
-      return done;
-    };
     works_.erase(std::remove_if(works_.begin(), works_.end(), over), works_.end());
     sweep_at_ = std::max(kSweepAt, 2 * works_.size());
   }
@@ -70,7 +72,7 @@ void Outstanding::add(const c10::intrusive_ptr<c10d::Work>& work) {
 
 std::vector<Outstanding::WeakWork> Outstanding::all() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return works_;
+  return {works_.begin(), works_.end()};
 }
 
 }  // namespace switchml

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -84,7 +85,7 @@ class Outstanding {
   static constexpr size_t kSweepAt = 64;  // forget completed ones at this length
 
   mutable std::mutex mutex_;
-  std::vector<WeakWork> works_;
+  std::deque<WeakWork> works_;
   size_t sweep_at_ = kSweepAt;
 };
 

@@ -58,6 +58,8 @@ class ProcessGroupSwitchML final : public compat::Base {
   explicit ProcessGroupSwitchML(Settings settings);
   /// shutdown().
   ~ProcessGroupSwitchML() override;
+  /// The registry's weak references keep the object; its threads and sockets go with the last strong one.
+  void release_resources() override { shutdown(); }
 
   /// Ends every group of this process that still lives; for the end of the interpreter.
   static void shutdown_all();

@@ -32,6 +32,11 @@ SwitchWork::SwitchWork(int rank, c10d::OpType type, const char* title, std::stri
       outputs_(std::move(outputs)),
       future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
 
+void SwitchWork::release_resources() {
+  outputs_.clear();
+  future_.reset();
+}
+
 bool SwitchWork::isCompleted() { return c10d::Work::isCompleted() && future_->completed(); }
 
 bool SwitchWork::wait(std::chrono::milliseconds timeout) {

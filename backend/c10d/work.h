@@ -40,8 +40,11 @@ class SwitchWork final : public c10d::Work {
  private:
   const std::string context_;
   const uint64_t sequence_;
-  const std::vector<at::Tensor> outputs_;
-  const c10::intrusive_ptr<c10::ivalue::Future> future_;
+  // A weak reference (a barrier keeps some) holds the object's memory, and would hold its members too.
+  void release_resources() override;
+
+  std::vector<at::Tensor> outputs_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
 }  // namespace switchml

@@ -1,0 +1,27 @@
+# `cmake --install` puts the torch-free core where find_package(switchml) finds it: target switchml::switchml.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+add_library(switchml_core INTERFACE)
+set_target_properties(switchml_core PROPERTIES EXPORT_NAME switchml)
+get_property(libraries GLOBAL PROPERTY SWITCHML_LIBRARIES)
+list(REMOVE_ITEM libraries switchml_c10d)
+target_link_libraries(switchml_core INTERFACE ${libraries})
+add_library(switchml::switchml ALIAS switchml_core)
+
+install(TARGETS switchml_core ${libraries} EXPORT switchml COMPONENT core ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS switchml-switchd COMPONENT core RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+foreach(folder base wire quant slots timer transport engine softswitch switchd session)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/backend/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/switchml COMPONENT core
+    FILES_MATCHING PATTERN "*.h")
+endforeach()
+install(FILES ${PROJECT_BINARY_DIR}/generated/wire/layout.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/switchml/wire
+  COMPONENT core)
+
+set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/switchml)
+install(EXPORT switchml NAMESPACE switchml:: FILE switchmlTargets.cmake DESTINATION ${config_folder} COMPONENT core)
+file(WRITE ${PROJECT_BINARY_DIR}/switchmlConfig.cmake
+  "include(CMakeFindDependencyMacro)\nfind_dependency(Threads)\ninclude(\${CMAKE_CURRENT_LIST_DIR}/switchmlTargets.cmake)\n")
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/switchmlConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/switchmlConfig.cmake ${PROJECT_BINARY_DIR}/switchmlConfigVersion.cmake
+  DESTINATION ${config_folder} COMPONENT core)
