@@ -36,13 +36,12 @@ class SwitchWork final : public c10d::Work {
   void fail(const std::exception_ptr& error);
 
   const std::string& context() const { return context_; }
+  /// A weak reference (a barrier keeps some) holds the object's memory, and would hold its members too.
+  void release_resources() override;
 
  private:
   const std::string context_;
   const uint64_t sequence_;
-  // A weak reference (a barrier keeps some) holds the object's memory, and would hold its members too.
-  void release_resources() override;
-
   std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
