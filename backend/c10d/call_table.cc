@@ -37,6 +37,7 @@ const char* to_string(Path path) {
   switch (path) {
     case Path::kSwitch: return "switch";
     case Path::kCompanion: return "companion";
+    case Path::kStore: return "store";
     case Path::kLocal: return "local";
   }
   return "?";

@@ -38,9 +38,11 @@ const char* to_string(Call call);
 /// "switchml:all_reduce", the name of a call in a profile. A string of static lifetime.
 const char* profiling_title(Call call);
 
-/// Through the switch, through the companion Gloo group, or without any network (groups of one).
-enum class Path : uint8_t { kSwitch, kCompanion, kLocal };
-inline constexpr size_t kPaths = 3;
+/// Through the switch, through the companion Gloo group, through the key-value store, or without any network (groups of
+/// one).
+enum class Path : uint8_t { kSwitch, kCompanion, kStore, kLocal };
+inline constexpr size_t kPaths = 4;
+inline constexpr std::array<Path, kPaths> kAllPaths = {Path::kSwitch, Path::kCompanion, Path::kStore, Path::kLocal};
 const char* to_string(Path path);
 
 /// Thread-safe.

@@ -274,8 +274,4 @@ WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
   return gloo->recvAnysource(bytes, tag);
 }
 
-void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
-  companion(Call::kMonitoredBarrier)->monitoredBarrier(opts, wait_all_ranks);
-}
-
 }  // namespace switchml

@@ -89,6 +89,7 @@ void ProcessGroupSwitchML::open_session() {
   if (!session.ok()) throw_status(session.status(), context);
   // The session reads the store until it ends.
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());
+  monitored_barrier_ = std::make_unique<MonitoredBarrier>(kept, rank_, size_);
   core_->set_session(std::shared_ptr<Session>(session.value().release(), [kept](Session* ended) { delete ended; }));
   SWITCHML_LOG(kInfo) << "group " << settings_.name << ", rank " << rank_ << " of " << size_ << ": "
                       << describe(settings_.config);
@@ -142,8 +143,25 @@ c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::split(const c10::intrusiv
   return create(std::move(settings));
 }
 
+void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  const std::string context = core_->context(Call::kMonitoredBarrier);
+  const Status closed = core_->closed();
+  if (!closed.ok()) throw_status(closed, context);
+  core_->next_sequence();
+  core_->calls().add(Call::kMonitoredBarrier, monitored_barrier_ ? Path::kStore : Path::kLocal);
+  if (!monitored_barrier_) return;
+  // Unlike elsewhere zero is a timeout: who has not come yet fails.
+  const milliseconds timeout = opts.timeout.count() < 0 ? timeout_.load() : opts.timeout;
+  Status outcome;
+  without_interpreter_lock([&] { outcome = monitored_barrier_->pass(timeout, wait_all_ranks); });
+  // A RuntimeError in every version, as with Gloo; a timeout of 1.13 is none.
+  if (outcome.code() == Code::kTimeout) compat::throw_backend_error(context + ": " + outcome.to_string());
+  if (!outcome.ok()) throw_status(outcome, context);
+}
+
 void ProcessGroupSwitchML::abort() {
   without_interpreter_lock([this] {
+    if (monitored_barrier_) monitored_barrier_->interrupt("the process group was aborted");
     if (const auto session = core_->session()) session->engine().abort("the process group was aborted");
     if (const auto group = companion_.existing()) compat::abort(*group);
   });
@@ -153,6 +171,7 @@ void ProcessGroupSwitchML::shutdown() {
   without_interpreter_lock([this] {
     const std::lock_guard<std::mutex> lock(shutdown_mutex_);
     if (std::exchange(shut_down_, true)) return;
+    if (monitored_barrier_) monitored_barrier_->interrupt("the process group was shut down");
     core_->wait_until_landed(kShutdownGrace);
     if (const std::shared_ptr<Session> session = core_->session()) {
       const Statistics last = read_statistics(*session, session->engine());

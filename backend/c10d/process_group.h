@@ -13,6 +13,7 @@
 #include "c10d/companion.h"
 #include "c10d/compat.h"
 #include "c10d/group_core.h"
+#include "c10d/monitored_barrier.h"
 #include "c10d/reduction.h"
 
 namespace switchml {
@@ -93,6 +94,8 @@ class ProcessGroupSwitchML final : public compat::Base {
   WorkPtr send(Tensors& tensors, int destination, int tag) override;
   WorkPtr recv(Tensors& tensors, int source, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  // ---- through the store ----
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks = false) override;
 
   // ---- the group itself ----
@@ -140,6 +143,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   std::atomic<std::chrono::milliseconds> timeout_;
   Outstanding outstanding_;
   std::string opening_prefix_;
+  std::unique_ptr<MonitoredBarrier> monitored_barrier_;  // null in a group of one
   Companion companion_;
   mutable std::mutex shutdown_mutex_;
   bool shut_down_ = false;

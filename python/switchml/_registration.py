@@ -203,8 +203,8 @@ def stats(group=None):
     """The counters of a group (default: the default group) on this rank, as a dict.
 
     Numbers at the top: packets_sent, bytes_sent, retransmissions, elements_summed_by_switch, witness_failures, ...;
-    calls_switch, calls_companion and calls_local; memory_bytes. Under "calls" the paths by collective, under "session" what
-    was negotiated, and on the rank that hosts the embedded switch its own counters under "switch".
+    calls_switch, calls_companion, calls_store and calls_local; memory_bytes. Under "calls" the paths by collective, under
+    "session" what was negotiated, and on the rank that hosts the embedded switch its own counters under "switch".
     """
     if group is None:
         group = dist.distributed_c10d._get_default_group()

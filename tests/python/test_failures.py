@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -140,6 +141,110 @@ def test_a_rank_that_never_calls_is_named(call):
     with doomed_pool(3) as own:
         outcomes = own.run(call, 1)
     check_all([outcomes[0], outcomes[2]], "rank 1")
+
+
+# ---- monitored barriers ----
+
+
+def rank_monitored(timeout, wait_all_ranks=False):
+    return timed(dist.monitored_barrier, timeout=harness.seconds(timeout), wait_all_ranks=wait_all_ranks)
+
+
+def rank_pass_monitored():
+    dist.monitored_barrier(timeout=harness.seconds(30))
+    rank_warm_up()
+
+
+@pytest.mark.parametrize("first_call", (True, False), ids=("first call", "later call"))
+@pytest.mark.parametrize("missing", ((1,), (1, 3), (2, 3)), ids=str)
+@pytest.mark.parametrize("wait_all_ranks", (False, True), ids=("first missing", "all missing"))
+def test_a_monitored_barrier_names_who_is_missing_and_the_group_goes_on(missing, wait_all_ranks, first_call):
+    said = "Ranks " + ", ".join(map(str, missing)) if wait_all_ranks else f"Rank {missing[0]}"
+    said += " failed to pass monitoredBarrier in 500 ms"
+    living = [rank for rank in range(4) if rank not in missing]
+    with doomed_pool(4, group_timeout=60) as own:
+        if not first_call:
+            own.run(rank_pass_monitored)
+        outcomes = own.run(rank_monitored, 0.5, wait_all_ranks, ranks=living)
+        check_all(outcomes, said, "(group ")
+        for rank, (message, _) in list(zip(living, outcomes))[1:]:
+            assert f"Rank {rank} successfully reached monitoredBarrier, but received errors" in message
+        # The late ones are told at once, whatever their timeout, and all are in step again.
+        check_all(own.run(rank_monitored, 60, ranks=missing), said)
+        own.run(rank_pass_monitored)
+        own.close()
+
+
+def test_a_monitored_barrier_without_rank_0_says_so():
+    with doomed_pool(3, group_timeout=60) as own:
+        check_all(own.run(rank_monitored, 0.5, ranks=(1, 2)), "Rank 0 did not come in 500 ms")
+        check_all(own.run(rank_monitored, 60, True, ranks=(0,)), "Ranks 1, 2 failed to pass monitoredBarrier", "given up")
+        own.run(rank_pass_monitored)
+        own.close()
+
+
+def rank_monitored_default(wait_all_ranks):
+    return timed(dist.monitored_barrier, wait_all_ranks=wait_all_ranks)
+
+
+def test_a_monitored_barrier_takes_the_groups_timeout():
+    with doomed_pool(3, group_timeout=TIMEOUT) as own:
+        own.run(rank_warm_up)
+        outcomes = own.run(rank_monitored_default, True, ranks=(0, 1))
+        check_all(outcomes, "Ranks 2 failed to pass monitoredBarrier in 4000 ms")
+        assert all(took > 0.9 * TIMEOUT for _, took in outcomes)
+
+
+def test_a_monitored_barrier_names_a_killed_rank():
+    with doomed_pool(3) as own:
+        own.run(rank_warm_up)
+        own.kill(2)
+        check_all(own.run(rank_monitored, 1.0, ranks=(0, 1)), "Rank 2 failed to pass monitoredBarrier in 1000 ms")
+
+
+def rank_other_threads_run():
+    """(the error, how often another thread of this process ran meanwhile)"""
+    turns, end = [], threading.Event()
+
+    def count():
+        while not end.wait(0.01):
+            turns.append(None)
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    outcome = rank_monitored(1.0)
+    end.set()
+    counter.join()
+    return outcome, len(turns)
+
+
+def test_a_monitored_barrier_lets_other_threads_run():
+    with doomed_pool(3) as own:
+        results = own.run(rank_other_threads_run, ranks=(0, 1))
+    check_all([outcome for outcome, _ in results], "Rank 2")
+    assert all(turns >= 10 for _, turns in results), results
+
+
+def rank_abort_monitored():
+    """Rank 0 waits for rank 1, which never comes, until another thread aborts the group."""
+    group = dist.distributed_c10d._get_default_group()
+    backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+    if not hasattr(backend, "abort"):
+        return None
+    timer = threading.Timer(0.5, backend.abort)
+    timer.start()
+    outcome = rank_monitored(60)
+    timer.join()
+    return outcome
+
+
+def test_abort_ends_a_monitored_barrier():
+    with doomed_pool(2, group_timeout=60) as own:
+        (outcome,) = own.run(rank_abort_monitored, ranks=(0,))
+        if outcome is None:
+            pytest.skip("this PyTorch cannot abort a group from Python")
+        check_all([outcome], "aborted")
+        check_all(own.run(rank_monitored, 60, ranks=(1,)), "aborted")  # rank 0 told the store
 
 
 def rank_open(rank, folder, size, environment=None):

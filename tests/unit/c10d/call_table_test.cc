@@ -36,6 +36,12 @@ TEST(CallTable, EveryCallHasItsOwnNameAndTitle) {
   EXPECT_STREQ(to_string(Call::kRecvAnySource), "recv_any_source");
 }
 
+TEST(CallTable, EveryPathHasItsOwnName) {
+  std::set<std::string> names;
+  for (const Path path : kAllPaths) names.insert(to_string(path));
+  EXPECT_EQ(names, (std::set<std::string>{"switch", "companion", "store", "local"}));
+}
+
 TEST(CallTable, CountsFromManyThreads) {
   CallTable table;
   std::vector<std::thread> threads;
