@@ -7,11 +7,11 @@ PYTHON := .venv$(SUFFIX)/bin/python
 BUILD := build$(SUFFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench wheel lint format sanitize clean
+.PHONY: help setup demo test test-torch-suite bench wheel lint format sanitize clean
 
 help: ## print this list
 	@echo 'make TARGET [TORCH=pip|debian]'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
 setup: ## install what is missing, make the virtual environment, build; quick when nothing changed
 	@.ci/setup.sh $(TORCH)
@@ -26,6 +26,9 @@ bench: setup ## kernels, then all-reduce against gloo; figures in out/*.json (AR
 	@mkdir -p out
 	@$(BUILD)/benchmarks/micro/bench_micro --json out/micro.json
 	@$(PYTHON) benchmarks/allreduce --json out/allreduce.json $(ARGS)
+
+test-torch-suite: setup ## all of PyTorch's own distributed tests over this backend (long; "make test" runs a part)
+	@$(PYTHON) -m pytest tests/python/test_torch_distributed_suite.py --torch-suite=all -q -ra $(ARGS)
 
 wheel: setup ## a wheel for the chosen PyTorch, in dist/
 	@PATH=/usr/bin:/bin $(PYTHON) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .

@@ -68,6 +68,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   std::vector<Outstanding::WeakWork> before;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // from, to: after everything else
   const char* operation = "";
+  int root = -1;                 // of a reduce
   std::string what;              // in place of operation, type and count
   std::vector<int8_t> expected;  // a fence: what comes back if all ranks agree
   std::vector<int8_t> returned;
@@ -175,6 +176,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
       for (size_t i = 0; i < std::min<size_t>(parts.size(), 8); ++i) text << (i == 0 ? "" : " + ") << parts[i].count;
       if (parts.size() > 8) text << " + ... (" << parts.size() << " tensors)";
       text << " elements";
+      if (root >= 0) text << ", to rank " << root;
     }
     text << ')';
     return text.str();
@@ -225,6 +227,8 @@ void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t be
   part.output_end = end;
   part.deadline = deadline_;
   part.title = to_string(call_);
+  // SUM, AVG of integers and PREMUL_SUM look alike to the switch; ranks must agree about them all the same.
+  part.tag = static_cast<uint64_t>(op_.op_) | static_cast<uint64_t>(flight_->root + 1) << 8;
   if (op_.op_ == c10d::ReduceOp::AVG) {
     if (is_floating(part.type)) {
       part.divisor = static_cast<float>(flight_->core->group().size);
@@ -236,6 +240,8 @@ void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t be
   if (output.defined()) flight_->kept.push_back(output);
   flight_->parts.push_back(std::move(part));
 }
+
+void Reduction::root(int rank) { flight_->root = rank; }
 
 void Reduction::in_place(const at::Tensor& tensor) { to_root(tensor, true); }
 

@@ -26,6 +26,8 @@ class Reduction {
   void in_place(const at::Tensor& tensor);
   /// The result replaces the tensor where `is_root`; elsewhere it stays as it is.
   void to_root(const at::Tensor& tensor, bool is_root);
+  /// The root of a reduce: ranks that name different ones get a mismatch.
+  void root(int rank);
   /// Elements [begin, begin + output.numel()) of the reduced `input` go to `output`.
   void slice(const at::Tensor& input, const at::Tensor& output, size_t begin);
   /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.

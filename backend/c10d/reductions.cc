@@ -120,6 +120,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, con
   const bool root_exists = opts.rootRank >= 0 && opts.rootRank < size_ && opts.rootTensor == 0;
   if (tensors.size() == 1 && root_exists && switch_takes(tensors, opts.reduceOp)) {
     Reduction call = reduction(Call::kReduce, OpType::REDUCE, opts.reduceOp, opts.timeout);
+    call.root(static_cast<int>(opts.rootRank));
     call.to_root(tensors[0], opts.rootRank == rank_);
     return remember(call.issue(tensors));
   }

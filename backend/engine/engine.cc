@@ -27,7 +27,7 @@ class EngineImpl final : public Engine {
 
   ~EngineImpl() override {
     abort("the process group was shut down");
-    threads_.clear();
+    for (auto& thread : threads_) thread->stop();
   }
 
   void submit(Collective collective) override {

@@ -77,12 +77,12 @@ void Shard::request_failure(const Status& status) {
   transport_->wake();
 }
 
-void Shard::step(Time now) {
+bool Shard::step(Time now) {
   if (attention_.load(std::memory_order_acquire)) take_submissions(now);
+  const bool received = receive(now);
   pump(now);
-  constexpr int kBurstsPerStep = 8;  // then look at submissions and timers again
-  for (int i = 0; i < kBurstsPerStep && receive(now); ++i) pump(now);
   expire(now);
+  return received;
 }
 
 void Shard::take_submissions(Time now) {

@@ -71,8 +71,9 @@ class Shard {
   /// Thread-safe: the next step fails everything with `status` (the first one counts).
   void request_failure(const Status& status);
 
-  /// Takes submissions, receives, expires timers, sends. Only the shard's thread.
-  void step(Time now);
+  /// Takes submissions, receives a burst, sends, expires timers. True if there may be more to receive: step again
+  /// before waiting. Only the shard's thread.
+  bool step(Time now);
   /// Nothing happens before this time unless a frame or a submission arrives.
   Time next_wakeup() const;
 
@@ -110,7 +111,7 @@ class Shard {
   // ---- shard_rx.cc: from frames to tensors ----
   bool receive(Time now);
   void on_frame(const RxFrame& frame, Time now);
-  void on_reply(const RxFrame& frame);
+  void on_reply(const RxFrame& frame, Time now);
   void on_result(const wire::DataPacket& packet, Time now);
   bool witness_holds(const InFlight& flight, const wire::DataPacket& packet) const;
   void on_bad_witness(InFlight& flight, Time now);
@@ -154,7 +155,8 @@ class Shard {
   std::string refusal_;
   uint64_t probe_joined_[2] = {0, 0};
   uint64_t probe_contributed_[2] = {0, 0};
-  bool probe_answered_ = false;
+  Time probe_answered_at_ = kNever;
+  uint32_t probe_request_ = 0;
   uint32_t next_request_ = 1;
 
   Status status_;

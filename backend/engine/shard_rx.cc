@@ -34,11 +34,12 @@ void Shard::on_frame(const RxFrame& frame, Time now) {
   counters_.packets_received.add(1);
   counters_.bytes_received.add(frame.size);
   if (frame.size > 0 && wire::kind_of(frame.data) == static_cast<uint8_t>(wire::Kind::kReply)) {
-    on_reply(frame);
+    on_reply(frame, now);
     return;
   }
   wire::DataPacket packet;
-  if (wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet) != wire::ParseError::kNone) {
+  if (wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet) != wire::ParseError::kNone ||
+      packet.words * kWordBytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {
     counters_.results_malformed.add(1);
   } else if (packet.header.job != session_.job || packet.header.epoch != session_.epoch) {
     counters_.results_foreign.add(1);
@@ -47,7 +48,7 @@ void Shard::on_frame(const RxFrame& frame, Time now) {
   }
 }
 
-void Shard::on_reply(const RxFrame& frame) {
+void Shard::on_reply(const RxFrame& frame, Time now) {
   wire::Reply reply;
   if (wire::parse_reply(frame.data, frame.size, &reply) != wire::ParseError::kNone) {
     counters_.results_malformed.add(1);
@@ -59,8 +60,9 @@ void Shard::on_reply(const RxFrame& frame) {
                                         "): it was restarted, or nothing was heard from the group for " +
                                         std::to_string(to_seconds(session_.lease)) + " s"));
   }
-  if (reply.type == wire::Request::kProbe && reply.status == wire::ReplyStatus::kOk) {
-    probe_answered_ = true;
+  if (reply.type == wire::Request::kProbe && reply.status == wire::ReplyStatus::kOk &&
+      reply.request_id == probe_request_) {
+    probe_answered_at_ = now;
     probe_joined_[0] = reply.probe.joined_low;
     probe_joined_[1] = reply.probe.joined_high;
     probe_contributed_[0] = reply.probe.contributed_low;
@@ -89,7 +91,7 @@ void Shard::on_result(const wire::DataPacket& packet, Time now) {
   }
   stuck_since_ = now;
   next_probe_ = any_in_flight() ? now + kFirstProbe : kNever;
-  probe_answered_ = false;
+  probe_answered_at_ = kNever;
   counters_.chunks_completed.add(1);
   consume(flight, packet);
 }

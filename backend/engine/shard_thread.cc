@@ -10,7 +10,10 @@ namespace switchml {
 
 ShardThread::ShardThread(std::unique_ptr<Shard> shard) : shard_(std::move(shard)), thread_([this] { run(); }) {}
 
-ShardThread::~ShardThread() {
+ShardThread::~ShardThread() { stop(); }
+
+void ShardThread::stop() {
+  if (!thread_.joinable()) return;
   stop_.store(true, std::memory_order_release);
   shard_->transport().wake();
   thread_.join();
@@ -24,7 +27,7 @@ void ShardThread::run() {
   constexpr Duration kLongest = seconds(1);
   while (!stop_.load(std::memory_order_acquire)) {
     const Time now = monotonic_now();
-    shard_->step(now);
+    if (shard_->step(now)) continue;
     const Time wakeup = shard_->next_wakeup();
     const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());
     if (patience > Duration(0)) shard_->transport().wait(patience);

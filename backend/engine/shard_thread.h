@@ -17,6 +17,10 @@ class ShardThread {
   ShardThread(const ShardThread&) = delete;
   ShardThread& operator=(const ShardThread&) = delete;
 
+  /// Ends the thread and takes the shard's last step. Idempotent. Shards may call each other until all are stopped, so
+  /// none may be destroyed before.
+  void stop();
+
   Shard& shard() { return *shard_; }
   const Shard& shard() const { return *shard_; }
 

@@ -11,6 +11,7 @@ namespace switchml {
 namespace {
 
 constexpr Duration kProbeInterval = seconds(1);
+constexpr Duration kProbeFreshness = milliseconds(2500);  // an older answer says nothing about the present
 constexpr Duration kRefusalPatience = seconds(2);
 
 wire::Membership membership(const SessionParameters& session) {
@@ -60,7 +61,7 @@ void Shard::check_deadline(Time now) {
 std::string Shard::missing_text(Time now) const {
   std::ostringstream text;
   const double silent = stuck_since_ == kNever ? 0.0 : to_seconds(now - stuck_since_);
-  if (!probe_answered_) {
+  if (probe_answered_at_ == kNever || now - probe_answered_at_ > kProbeFreshness) {
     text << "the switch " << session_.switch_name << " has not answered for " << silent << " s";
     if (!refusal_.empty()) text << " (" << refusal_ << ")";
     return text.str();
@@ -94,10 +95,13 @@ void Shard::check_liveness(Time now) {
   }
   if (now < next_probe_) return;
   next_probe_ = now + kProbeInterval;
+  // What everybody waits for is the earliest collective; the call lane may be ahead of it.
   const InFlight* flight = oldest(lanes_[0]);
-  if (flight == nullptr) flight = oldest(lanes_[1]);
+  const InFlight* data = oldest(lanes_[1]);
+  if (flight == nullptr || (data != nullptr && data->job->serial < flight->job->serial)) flight = data;
+  probe_request_ = next_request_++;
   uint8_t frame[wire::kMaxControlBytes];
-  send_control(frame, wire::build_probe(membership(session_), flight->slot, flight->seq, next_request_++, frame));
+  send_control(frame, wire::build_probe(membership(session_), flight->slot, flight->seq, probe_request_, frame));
 }
 
 void Shard::keep_alive(Time now) {

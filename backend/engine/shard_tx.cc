@@ -158,8 +158,8 @@ void Shard::flush() {
   const size_t taken = transport_->send(tx_.data(), tx_.size());
   // What the kernel did not take counts as lost on the way; the timers bring it back.
   if (taken < tx_.size()) counters_.send_errors.add(1);
-  counters_.packets_sent.add(tx_.size());
-  counters_.bytes_sent.add(tx_bytes_);
+  counters_.packets_sent.add(taken);
+  for (size_t i = 0; i < taken; ++i) counters_.bytes_sent.add(tx_[i].size);
   tx_.clear();
   tx_bytes_ = 0;
 }

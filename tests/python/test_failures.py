@@ -67,6 +67,10 @@ def rank_disagree(kind, warm):
         return timed(dist.all_reduce, torch.ones(500000 if last else 1000))
     if kind == "type":
         return timed(dist.all_reduce, torch.ones(1000, dtype=torch.int32 if last else torch.float32))
+    if kind == "integer average":  # to the switch a sum like any other: the division comes after it
+        return timed(dist.all_reduce, torch.ones(1000, dtype=torch.int32), dist.ReduceOp.AVG if last else dist.ReduceOp.SUM)
+    if kind == "root":
+        return timed(dist.reduce, torch.ones(1000), 1 if last else 0)
     return timed(dist.all_reduce, torch.ones(1000), dist.ReduceOp.MAX if last else dist.ReduceOp.SUM)
 
 
@@ -76,6 +80,8 @@ MISMATCHES = {
     "much larger": ("1000", "500000"),
     "type": ("float32", "int32"),
     "operation": ("SUM", "MAX"),
+    "integer average": ("SUM", "AVG"),
+    "root": ("to rank 0", "to rank 1"),
 }
 
 

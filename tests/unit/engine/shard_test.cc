@@ -395,6 +395,7 @@ TEST(Shard, ForeignStaleAndMalformedFramesAreCountedAndIgnored) {
     header.version = wire::kVersion;
     header.kind = static_cast<uint8_t>(wire::Kind::kResult);
     header.job = cluster.session().job;
+    header.worker = kAllWorkers;
     header.epoch = cluster.session().epoch + (i % 2 == 0 ? 1 : 0);
     header.slot = static_cast<uint16_t>(random() % 16);
     header.seq = 1 + random() % 100;
