@@ -1,5 +1,7 @@
 #include "base/config.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <set>
@@ -159,6 +161,10 @@ const Setting* find_setting(const std::string& written) {
   return nullptr;
 }
 
+bool begins_with(const std::string& text, const std::string& start) {
+  return text.compare(0, start.size(), start) == 0;
+}
+
 Status bad_value(const std::string& written, const std::string& value, const std::string& allowed) {
   return {Code::kInvalidArgument, written + "=\"" + value + "\" is not allowed: use " + allowed};
 }
@@ -264,6 +270,25 @@ std::string describe(const Config& config) {
     if (value != setting.info.preset) text += " (" + variable_of(setting) + ")";
   }
   return text;
+}
+
+std::vector<std::string> unknown_variables(const std::vector<std::string>& names) {
+  std::vector<std::string> unknown;
+  for (const std::string& name : names) {
+    if (!begins_with(name, kPrefix) || find_setting(name) != nullptr) continue;
+    if (name == "SWITCHML_BUILD_DIR" || begins_with(name, "SWITCHML_TEST_")) continue;
+    unknown.push_back(name);
+  }
+  return unknown;
+}
+
+std::vector<std::string> process_variables() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    names.push_back(text.substr(0, text.find('=')));
+  }
+  return names;
 }
 
 }  // namespace switchml

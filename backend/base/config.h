@@ -63,6 +63,12 @@ Result<Config> load_config(const Environment& environment, const std::map<std::s
 /// The text of `faults` as names and values ("seed", "send_loss", ...); nullopt if it is not well-formed.
 std::optional<std::map<std::string, double>> parse_faults(const std::string& text);
 
+/// Names among `names` that begin with SWITCHML_ but are no setting: typing errors. SWITCHML_BUILD_DIR and
+/// SWITCHML_TEST_*, which belong to the build and the tests, are not listed.
+std::vector<std::string> unknown_variables(const std::vector<std::string>& names);
+/// The names in this process' environment.
+std::vector<std::string> process_variables();
+
 /// "payload=8192 (SWITCHML_PAYLOAD) slots=auto ...": the effective configuration on one line; the variable is named
 /// where the value is not the preset one.
 std::string describe(const Config& config);

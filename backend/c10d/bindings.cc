@@ -4,7 +4,10 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <mutex>
+
 #include "base/config.h"
+#include "base/log.h"
 #include "c10d/process_group.h"
 
 namespace py = pybind11;
@@ -29,6 +32,12 @@ using OptionMap = std::map<std::string, std::string>;
 Config configured(const OptionMap& options) {
   Result<Config> config = load_config(process_environment(), options);
   if (!config.ok()) throw py::value_error("switchml: " + config.status().message());
+  static std::once_flag warned;
+  std::call_once(warned, [] {
+    for (const std::string& name : unknown_variables(process_variables())) {
+      SWITCHML_LOG(kWarning) << "there is no setting " << name << ": ignored (README.md lists the settings)";
+    }
+  });
   return config.value();
 }
 

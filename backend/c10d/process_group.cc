@@ -39,6 +39,7 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   }
   if (const SwitchServer* server = session.embedded()) {
     server->counters().for_each([&](const CounterInfo& info, uint64_t value) { result.embedded[info.name] = value; });
+    result.embedded["memory_bytes"] = server->memory_bytes();
   }
   const SessionParameters& parameters = session.parameters();
   result.switch_address = parameters.switch_name;

@@ -97,7 +97,8 @@ class Engine {
 
   virtual int shards() const = 0;
   virtual const WorkerCounters& counters(int shard) const = 0;
-  /// Bytes of frames and group buffers held, all shards: a constant of the session, whatever the tensors' sizes.
+  /// Bytes of frames (to send and to receive) and group buffers held, all shards: a constant of the session, whatever
+  /// the tensors' sizes.
   virtual size_t memory_bytes() const = 0;
 };
 

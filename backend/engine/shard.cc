@@ -56,7 +56,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
     in_flight_[i].frame = frames + i * stride + (kAlignment - wire::kHeaderBytes);
   }
   tx_.reserve(kBurst);
-  memory_bytes_ = stride * static_cast<size_t>(slots) + groups_.memory_bytes();
+  memory_bytes_ = stride * static_cast<size_t>(slots) + groups_.memory_bytes() + transport_->limits().held_bytes;
 }
 
 void Shard::submit(std::shared_ptr<SharedCollective> collective) {

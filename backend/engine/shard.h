@@ -84,6 +84,9 @@ class Shard {
   int index() const { return index_; }
 
  private:
+  /// Without a result for so long, the switch is asked whom everybody waits for.
+  static constexpr Duration kFirstProbe = milliseconds(300);
+
   // ---- shard.cc ----
   void take_submissions(Time now);
   void fail(const Status& status);

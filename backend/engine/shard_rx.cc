@@ -14,7 +14,6 @@ namespace {
 // Results of this many later transmissions of the lane say that a chunk was lost and not just overtaken.
 constexpr uint64_t kReorderWindow = 3;
 constexpr int kMaxWitnessFailures = 3;
-constexpr Duration kFirstProbe = milliseconds(300);
 }  // namespace
 
 bool Shard::receive(Time now) {

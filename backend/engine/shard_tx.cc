@@ -10,7 +10,6 @@ namespace switchml {
 namespace {
 // A burst goes out when it holds this much, so that the switch works while later chunks are being quantized.
 constexpr size_t kBurstBytes = 128 * 1024;
-constexpr Duration kFirstProbe = milliseconds(300);
 }  // namespace
 
 void Shard::pump(Time now) {

@@ -39,6 +39,9 @@ class UdpSwitchServer : public SwitchServer {
 
   Endpoint local() const override { return transport_->local(); }
   const SwitchCounters& counters() const override { return switch_.counters(); }
+  size_t memory_bytes() const override {
+    return slot_bytes_.load(std::memory_order_relaxed) + transport_->limits().held_bytes;
+  }
 
  private:
   void run() {
@@ -50,6 +53,7 @@ class UdpSwitchServer : public SwitchServer {
       const Time now = monotonic_now();
       if (now >= next_sweep) {
         switch_.sweep(now);
+        slot_bytes_.store(switch_.slot_memory_in_use(), std::memory_order_relaxed);
         report_errors();
         next_sweep = now + kSweepInterval;
       }
@@ -66,6 +70,7 @@ class UdpSwitchServer : public SwitchServer {
     for (size_t i = 0; i < count; ++i) switch_.process(frames[i].data, frames[i].size, frames[i].from, now, sink_);
     transport_->release();
     sink_.flush();
+    slot_bytes_.store(switch_.slot_memory_in_use(), std::memory_order_relaxed);
     return true;
   }
 
@@ -77,6 +82,7 @@ class UdpSwitchServer : public SwitchServer {
   std::unique_ptr<Transport> transport_;
   softswitch::SoftSwitch switch_;
   BatchingSink sink_;
+  std::atomic<size_t> slot_bytes_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;  // last: it uses all of the above
 };

@@ -26,6 +26,8 @@ class SwitchServer {
   /// The address it is bound to, with the real port.
   virtual Endpoint local() const = 0;
   virtual const SwitchCounters& counters() const = 0;
+  /// Bytes of slots of all sessions and of receive buffers, now. Thread-safe.
+  virtual size_t memory_bytes() const = 0;
 };
 
 }  // namespace switchml

@@ -53,6 +53,7 @@ struct RxFrame {
 struct TransportLimits {
   size_t max_frame_bytes = 0;       // the largest frame that goes over any path of it
   size_t receive_buffer_bytes = 0;  // what the receiving side can queue (0: unbounded), as its owner accounts it
+  size_t held_bytes = 0;            // memory that it holds to receive into, whatever is sent
 };
 
 class Transport {

@@ -25,7 +25,9 @@ class UdpTransport final : public Transport {
   bool valid() const { return waker_.valid(); }
 
   const char* name() const override { return "udp"; }
-  TransportLimits limits() const override { return {options_.max_frame_bytes, socket_.receive_buffer_bytes}; }
+  TransportLimits limits() const override {
+    return {options_.max_frame_bytes, socket_.receive_buffer_bytes, rx_.memory_bytes()};
+  }
   Endpoint local() const override { return socket_.local; }
 
   size_t path_frame_bytes(const Endpoint& to) const override {

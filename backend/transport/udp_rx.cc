@@ -50,7 +50,8 @@ UdpReceiver::UdpReceiver(const UdpSocket& socket, const UdpOptions& options, Loc
       segment_(buffers_) {
   capacity_ = socket.gro ? kCoalescedBytes : max_frame_bytes_;
   const size_t stride = round_up(kLead + capacity_);
-  uint8_t* base = memory_.allocate(stride * buffers_);
+  memory_bytes_ = stride * buffers_;
+  uint8_t* base = memory_.allocate(memory_bytes_);
   for (size_t i = 0; i < buffers_; ++i) vectors_[i] = {base + i * stride + kLead, capacity_};
   prepare(0, buffers_);
 }

@@ -25,6 +25,7 @@ class UdpReceiver {
   void release();
   /// Frames are here already that no receive() has lent.
   bool has_pending() const { return next_ < filled_; }
+  size_t memory_bytes() const { return memory_bytes_; }
 
  private:
   void prepare(size_t begin, size_t end);
@@ -50,6 +51,7 @@ class UdpReceiver {
   std::vector<Endpoint> from_;
   std::vector<uint32_t> segment_;  // bytes of each message's frames, all but the last; 0: nothing of use in it
   size_t capacity_ = 0;            // bytes of one buffer
+  size_t memory_bytes_ = 0;        // of all buffers
   size_t filled_ = 0;              // messages [0, filled_) hold datagrams
   size_t next_ = 0;                // the first that is not wholly lent
   size_t offset_ = 0;              // and how far it is

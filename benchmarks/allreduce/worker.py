@@ -82,12 +82,13 @@ class Bench:
         return row
 
     def memory(self, resident_before):
-        """Bytes of the heaviest rank: what switchml says it holds, and growth of the process since the groups were made."""
+        """Bytes of the heaviest rank: what switchml says it holds (engine, and the switch where it is embedded), and growth of the process since the groups were made."""
         held = 0
         if "switchml" in self.groups:
             import switchml
 
-            held = switchml.stats(self.groups["switchml"])["memory_bytes"]
+            stats = switchml.stats(self.groups["switchml"])
+            held = stats["memory_bytes"] + stats.get("switch", {}).get("memory_bytes", 0)
         return dict(zip(("switchml_bytes", "process_growth_bytes"),
                         self.slowest_rank([held, max(0, resident_bytes() - resident_before)])))
 

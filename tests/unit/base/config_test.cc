@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace switchml {
@@ -156,6 +157,20 @@ TEST(Config, TheProcessEnvironmentIsRead) {
   EXPECT_EQ(process_environment()("SWITCHML_CONFIG_TEST"), "x");
   unsetenv("SWITCHML_CONFIG_TEST");
   EXPECT_FALSE(process_environment()("SWITCHML_CONFIG_TEST").has_value());
+}
+
+TEST(UnknownVariables, AreTheOnesThatNobodyReads) {
+  const std::vector<std::string> unknown =
+      unknown_variables({"PATH", "SWITCHML_SLOT", "SWITCHML_SLOTS", "SWITCHML_", "SWITCHML_TEST_BACKEND",
+                         "SWITCHML_BUILD_DIR", "XSWITCHML_SLOT", "SWITCHML_payload"});
+  EXPECT_EQ(unknown, (std::vector<std::string>{"SWITCHML_SLOT", "SWITCHML_", "SWITCHML_payload"}));
+}
+
+TEST(ProcessVariables, HoldTheNamesOfTheEnvironment) {
+  ASSERT_EQ(setenv("SWITCHML_TEST_NAME", "a=b", 1), 0);
+  const std::vector<std::string> names = process_variables();
+  EXPECT_NE(std::find(names.begin(), names.end(), "SWITCHML_TEST_NAME"), names.end());
+  unsetenv("SWITCHML_TEST_NAME");
 }
 
 }  // namespace
