@@ -13,7 +13,6 @@ namespace {
 constexpr Duration kTimerTick = microseconds(500);
 constexpr int kTimerBuckets = 512;
 constexpr size_t kGroupBuffers = 4;
-constexpr int kKeepAlivesPerLease = 4;
 
 int slots_per_shard(const SessionParameters& session) { return session.slots / session.shards; }
 

@@ -86,6 +86,7 @@ class Shard {
  private:
   /// Without a result for so long, the switch is asked whom everybody waits for.
   static constexpr Duration kFirstProbe = milliseconds(300);
+  static constexpr int kKeepAlivesPerLease = 4;
 
   // ---- shard.cc ----
   void take_submissions(Time now);

@@ -105,7 +105,7 @@ void Shard::check_liveness(Time now) {
 }
 
 void Shard::keep_alive(Time now) {
-  next_keep_alive_ = now + session_.lease / 4;
+  next_keep_alive_ = now + session_.lease / kKeepAlivesPerLease;
   uint8_t frame[wire::kMaxControlBytes];
   send_control(frame, wire::build_join(membership(session_), index_, next_request_++, frame));
 }
