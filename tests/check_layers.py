@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the direction of includes in backend/ and the other rules that keep the layers apart.
+"""Checks the direction of includes in backend/, the other rules that keep the layers apart, and that tests mirror code.
 
 The order is the one written in backend/CMakeLists.txt: c10d -> session -> {engine, switchd};
 engine -> {quant, slots, timer, transport} -> wire -> base; switchd -> {softswitch, transport}.
@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 BACKEND = pathlib.Path(__file__).resolve().parent.parent / "backend"
+UNIT_TESTS = pathlib.Path(__file__).resolve().parent / "unit"
 
 # Which folders a folder may include, besides itself.
 MAY_INCLUDE = {
@@ -37,6 +38,10 @@ PURE = {"base", "wire", "quant", "slots", "timer", "softswitch"}
 MAY_READ_THE_CLOCK = {"base/clock.h", "base/clock.cc"}
 MAY_INCLUDE_GLOG = {"base/log.cc"}
 MAY_ASK_THE_TORCH_VERSION = {"c10d/compat.h"}
+# Sources without a unit test of their own name, and where they are tested instead.
+TESTED_ELSEWHERE = {
+    "c10d/bindings.cc": "what Python sees needs Python: tests/python",
+}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b(.*)")
@@ -105,6 +110,21 @@ def check(backend):
     return problems, files
 
 
+def check_mirror(backend, unit_tests):
+    """backend/FOLDER/FILE.cc has tests/unit/FOLDER/FILE_test.cc; returns problems as check() does."""
+    problems = []
+    sources = {path.relative_to(backend).as_posix() for path in backend.rglob("*.cc")}
+    for name in sorted(sources):
+        test = unit_tests / f"{name[: -len('.cc')]}_test.cc"
+        if name in TESTED_ELSEWHERE:
+            if test.exists():
+                problems.append(f"{name}:1: has {test.name} now: take it out of TESTED_ELSEWHERE in {__file__}")
+        elif not test.exists():
+            where = f"tests/unit/{name.split('/')[0]}/{test.name}"
+            problems.append(f"{name}:1: has no {where} (or, with a reason, an entry in TESTED_ELSEWHERE)")
+    return problems
+
+
 # Each line breaks one rule (or, with None, breaks none although it looks like it).
 SELF_TESTS = [
     ("base/status.h", '#include "wire/packet.h"', "base may include nothing"),
@@ -142,8 +162,36 @@ SELF_TESTS = [
 ]
 
 
-def self_test():
+# Sources, tests, and what must be found about the sources' tests (None: nothing).
+MIRROR_SELF_TESTS = [
+    (["slots/pool.cc"], [], "slots/pool.cc:1: has no tests/unit/slots/pool_test.cc"),
+    (["slots/pool.cc"], ["slots/plan_test.cc", "timer/pool_test.cc"], "has no tests/unit/slots/pool_test.cc"),
+    (["slots/pool.cc", "slots/plan.cc"], ["slots/pool_test.cc"], "slots/plan.cc:1: has no"),
+    (["c10d/bindings.cc"], ["c10d/bindings_test.cc"], "take it out of TESTED_ELSEWHERE"),
+    (["slots/pool.cc"], ["slots/pool_test.cc", "slots/more_test.cc"], None),
+    (["c10d/bindings.cc"], [], None),
+    (["slots/pool.h"], [], None),
+]
+
+
+def self_test_mirror():
     failures = 0
+    for sources, tests, expected in MIRROR_SELF_TESTS:
+        with tempfile.TemporaryDirectory() as folder:
+            backend, unit_tests = pathlib.Path(folder) / "backend", pathlib.Path(folder) / "unit"
+            for path in [backend / name for name in sources] + [unit_tests / name for name in tests]:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("")
+            problems = check_mirror(backend, unit_tests)
+        good = not problems if expected is None else len(problems) == 1 and expected in problems[0]
+        if not good:
+            failures += 1
+            print(f"self-test: {sources} with {tests}: expected {expected!r}, got {problems}")
+    return failures
+
+
+def self_test():
+    failures = self_test_mirror()
     for name, line, expected in SELF_TESTS:
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / name
@@ -154,7 +202,8 @@ def self_test():
         if not good:
             failures += 1
             print(f"self-test: {name}: {line!r}: expected {expected!r}, got {problems}")
-    print(f"check_layers self-test: {len(SELF_TESTS) - failures} of {len(SELF_TESTS)} as expected")
+    count = len(SELF_TESTS) + len(MIRROR_SELF_TESTS)
+    print(f"check_layers self-test: {count - failures} of {count} as expected")
     return failures
 
 
@@ -164,6 +213,7 @@ def main():
     if parser.parse_args().self_test:
         return 1 if self_test() else 0
     problems, files = check(BACKEND)
+    problems += check_mirror(BACKEND, UNIT_TESTS)
     print("\n".join(problems), end="\n" if problems else "")
     print(f"check_layers: {files} files, {len(problems)} problems")
     return 1 if problems or files == 0 else 0

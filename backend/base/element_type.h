@@ -33,6 +33,13 @@ inline constexpr size_t element_bytes(ElementType type) {
   return 0;
 }
 
+/// Words per int64 element: three limbs of at most 22 bits. Sums of up to 1,024 workers cannot overflow a limb's 32
+/// bits, so the sum is exact modulo 2^64.
+inline constexpr size_t kInt64Words = 3;
+
+/// Words of a packet that one element takes.
+inline constexpr size_t element_words(ElementType type) { return type == ElementType::kInt64 ? kInt64Words : 1; }
+
 inline constexpr bool is_floating(ElementType type) {
   return type == ElementType::kFloat32 || type == ElementType::kFloat16 || type == ElementType::kBFloat16;
 }

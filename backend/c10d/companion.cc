@@ -1,6 +1,9 @@
 #include "c10d/companion.h"
 
+#include <algorithm>
 #include <atomic>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -8,11 +11,30 @@
 namespace switchml {
 
 c10::intrusive_ptr<compat::Base> Companion::get() {
+  Factory factory;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    made_.wait(lock, [this] { return !making_; });
+    if (group_) return group_;
+    if (!factory_) throw_status(core_->closed(), "switchml: the companion group of " + core_->group().name);
+    making_ = true;
+    factory = factory_;
+  }
+  // Without the lock: the factory may wait for Python's, whose holder may want ours.
+  c10::intrusive_ptr<compat::Base> group;
+  std::exception_ptr error;
+  try {
+    group = factory();
+  } catch (...) {
+    error = std::current_exception();
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (group_) return group_;
+  making_ = false;
+  made_.notify_all();
+  if (error) std::rethrow_exception(error);
   if (!factory_) throw_status(core_->closed(), "switchml: the companion group of " + core_->group().name);
-  group_ = factory_();
-  return group_;
+  group_ = group;
+  return group;
 }
 
 c10::intrusive_ptr<compat::Base> Companion::existing() const {
@@ -20,138 +42,209 @@ c10::intrusive_ptr<compat::Base> Companion::existing() const {
   return group_;
 }
 
-void Companion::release() {
+void Companion::release(std::chrono::milliseconds limit) {
   c10::intrusive_ptr<compat::Base> group;
   Factory factory;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  group.swap(group_);
-  factory.swap(factory_);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    group.swap(group_);
+    factory.swap(factory_);
+  }
+  if (!group) return;
+  auto gone = std::make_shared<std::promise<void>>();
+  std::future<void> future = gone->get_future();
+  std::thread destroyer([group = std::move(group), gone]() mutable {
+    group.reset();
+    gone->set_value();
+  });
+  if (future.wait_for(limit) == std::future_status::ready) {
+    destroyer.join();
+  } else {
+    SWITCHML_LOG(kWarning)
+        << "group " << core_->group().name
+        << ": operations of its companion Gloo group still wait for other ranks; they are left behind";
+    destroyer.detach();
+  }
 }
 
 namespace {
 
-struct Composition {
-  std::atomic<size_t> unfinished;
-  std::atomic<bool> ended{false};
-  std::vector<c10::intrusive_ptr<c10d::Work>> parts;
-  std::function<void()> finish;
-  c10::intrusive_ptr<SwitchWork> work;
-  at::ThreadLocalState thread_state;
-};
-
-/// Runs on a completion thread, once: when every part's future is set, or with the error of the first that failed.
-void complete(Composition& composition, std::exception_ptr error) {
-  const at::ThreadLocalStateGuard guard(composition.thread_state);
+/// What went wrong in Gloo, with the call that it went wrong in.
+std::exception_ptr with_context(const std::exception_ptr& error, const std::string& context) {
+  std::string text;
   try {
-    for (const auto& part : composition.parts) {
-      if (!error) part->wait();
-    }
-    if (!error && composition.finish) {
-      const at::AutoDispatchBelowADInplaceOrView below_autograd;
-      composition.finish();
-    }
-  } catch (...) {
-    error = std::current_exception();
-  }
-  composition.parts.clear();
-  composition.finish = nullptr;
-  const c10::intrusive_ptr<SwitchWork> work = std::move(composition.work);
-  try {
-    if (error) {
-      work->fail(error);
-    } else {
-      work->succeed();
-    }
+    std::rethrow_exception(error);
+  } catch (const c10::Error& thrown) {
+    text = thrown.what_without_backtrace();
   } catch (const std::exception& thrown) {
-    SWITCHML_LOG(kError) << work->context() << ": a callback of the future threw: " << thrown.what();
+    text = thrown.what();
+  } catch (...) {
+    return error;
+  }
+  try {
+    compat::throw_backend_error(context + ": the companion Gloo group: " + text);
+  } catch (...) {
+    return std::current_exception();
   }
 }
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Work> Companion::compose(Call call, c10d::OpType type,
-                                                  std::vector<c10::intrusive_ptr<c10d::Work>> parts,
-                                                  std::vector<at::Tensor> outputs, std::function<void()> finish) {
-  auto composition = std::make_shared<Composition>();
-  composition->unfinished.store(parts.size() + 1);
-  composition->parts = std::move(parts);
-  composition->finish = std::move(finish);
-  // No title: the parts appear in a profile themselves.
+/// One started call. Its work is completed exactly once, by whoever comes first: the fence's failure, the group's works
+/// or abort().
+class Companion::Operation : public std::enable_shared_from_this<Companion::Operation> {
+ public:
+  Operation(std::shared_ptr<GroupCore> core, c10::intrusive_ptr<compat::Base> group, Issue issue,
+            std::function<void()> finish, c10::intrusive_ptr<SwitchWork> work)
+      : core_(std::move(core)),
+        group_(std::move(group)),
+        issue_(std::move(issue)),
+        finish_(std::move(finish)),
+        work_(std::move(work)) {}
+
+  /// The fence has passed. Under the queue's lock.
+  bool ready = false;
+
+  /// Hands the call to the group. Once, unless end() came first. `may_throw`: what the group refuses goes to the
+  /// caller.
+  void issue(bool may_throw) {
+    std::vector<WorkPtr> works;
+    try {
+      const at::ThreadLocalStateGuard guard(thread_state_);
+      const Issue issue = std::exchange(issue_, nullptr);
+      const c10::intrusive_ptr<compat::Base> group = std::exchange(group_, nullptr);
+      if (!ended_.load()) works = issue(*group);
+    } catch (...) {
+      if (may_throw) throw;
+      return end(std::current_exception());
+    }
+    watch(std::move(works));
+  }
+
+  /// Completes the work, with an error or, `error` null, after the finish.
+  void end(const std::exception_ptr& error) {
+    if (ended_.exchange(true)) return;
+    core_->pool().post([self = shared_from_this(), error] { self->complete(error); });
+  }
+
+  const std::string& context() const { return context_; }
+  bool ended() const { return ended_.load(); }
+
+ private:
+  void watch(std::vector<WorkPtr> works) {
+    unfinished_.store(works.size() + 1);
+    for (const WorkPtr& part : works) {
+      part->getFuture()->addCallback([self = shared_from_this()](c10::ivalue::Future& future) {
+        if (future.hasError()) self->end(with_context(future.exception_ptr(), self->context_));
+        self->one_less();
+      });
+    }
+    one_less();
+  }
+
+  void one_less() {
+    if (unfinished_.fetch_sub(1) == 1) end(nullptr);
+  }
+
+  /// On a completion thread.
+  void complete(std::exception_ptr error) {
+    const at::ThreadLocalStateGuard guard(thread_state_);
+    const c10::intrusive_ptr<SwitchWork> work = std::move(work_);
+    try {
+      // Gone before the signal: whoever is signalled may end the interpreter, which the last reference to a tensor
+      // needs.
+      const std::function<void()> finish = std::exchange(finish_, nullptr);
+      const at::AutoDispatchBelowADInplaceOrView below_autograd;
+      if (!error && finish) finish();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    try {
+      if (error) {
+        work->fail(error);
+      } else {
+        work->succeed();
+      }
+    } catch (const std::exception& thrown) {
+      SWITCHML_LOG(kError) << work->context() << ": a callback of the future threw: " << thrown.what();
+    }
+  }
+
+  const std::shared_ptr<GroupCore> core_;
+  c10::intrusive_ptr<compat::Base> group_;
+  Issue issue_;
+  std::function<void()> finish_;
+  c10::intrusive_ptr<SwitchWork> work_;
+  const std::string context_ = work_->context();
+  const at::ThreadLocalState thread_state_;
+  std::atomic<size_t> unfinished_{0};
+  std::atomic<bool> ended_{false};
+};
+
+Companion::WorkPtr Companion::start(Call call, c10d::OpType type, const WorkPtr& fence, Issue issue,
+                                    std::vector<at::Tensor> outputs, std::function<void()> finish) {
+  // No title: the group's works appear in a profile themselves.
   auto work = c10::make_intrusive<SwitchWork>(core_->group().rank, type, nullptr, core_->context(call),
                                               core_->sequence(), std::move(outputs), std::vector<at::Tensor>());
-  composition->work = work;
-  const auto end = [composition, core = core_](std::exception_ptr error) {
-    if (composition->ended.exchange(true)) return;
-    core->pool().post([composition, error = std::move(error)] { complete(*composition, error); });
-  };
-  const auto one_less = [composition, end] {
-    if (composition->unfinished.fetch_sub(1) == 1) end(nullptr);
-  };
-  for (const auto& part : std::vector<c10::intrusive_ptr<c10d::Work>>(composition->parts)) {
-    part->getFuture()->addCallback([one_less, end](c10::ivalue::Future& future) {
-      if (future.hasError()) end(future.exception_ptr());
-      one_less();
-    });
+  const auto operation = std::make_shared<Operation>(core_, get(), std::move(issue), std::move(finish), work);
+  if (!fence) {
+    operation->issue(true);
+    remember(operation);
+    return work;
   }
-  one_less();
+  {
+    const std::lock_guard<std::mutex> lock(queue_->mutex);
+    queue_->waiting.push_back(operation);
+  }
+  remember(operation);
+  fence->getFuture()->addCallback([operation, queue = queue_](c10::ivalue::Future& future) {
+    if (future.hasError()) operation->end(future.exception_ptr());
+    {
+      const std::lock_guard<std::mutex> lock(queue->mutex);
+      operation->ready = true;
+    }
+    drain(*queue);
+  });
   return work;
 }
 
-// ---- ByteViews ----
-
-bool ByteViews::needed(const at::Tensor& tensor) {
-  if (tensor.layout() != at::kStrided) return false;
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-    case at::kDouble:
-    case at::kHalf:
-    case at::kChar:
-    case at::kByte:
-    case at::kInt:
-    case at::kLong: return false;
-    default: return true;
+// By one thread at a time, so that the group gets the calls in their order whichever fence is told first.
+void Companion::drain(Queue& queue) {
+  std::unique_lock<std::mutex> lock(queue.mutex);
+  if (queue.draining) return;
+  queue.draining = true;
+  while (!queue.waiting.empty() && queue.waiting.front()->ready) {
+    const std::shared_ptr<Operation> next = std::move(queue.waiting.front());
+    queue.waiting.pop_front();
+    lock.unlock();
+    next->issue(false);
+    lock.lock();
   }
+  queue.draining = false;
 }
 
-bool ByteViews::needed(const std::vector<at::Tensor>& tensors) {
-  for (const at::Tensor& tensor : tensors) {
-    if (needed(tensor)) return true;
-  }
-  return false;
-}
-
-at::Tensor ByteViews::bytes(const at::Tensor& tensor, HostView::Use use) {
-  if (!needed(tensor)) return tensor;
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  HostView view(tensor, use);
-  const at::Tensor host = view.host();
-  copies_->push_back(std::move(view));
-  // The first dimension stays: alltoall_base splits along it.
-  const int64_t rows = host.dim() == 0 ? 1 : host.size(0);
-  const int64_t row_bytes = rows == 0 ? 0 : static_cast<int64_t>(host.nbytes()) / rows;
-  if (host.numel() == 0) return at::empty({rows, 0}, host.options().dtype(at::kByte));
-  return host.view({rows, host.numel() / rows}).view(at::kByte).view({rows, row_bytes});
-}
-
-at::Tensor ByteViews::input(const at::Tensor& tensor) { return bytes(tensor, HostView::Use::kRead); }
-at::Tensor ByteViews::output(const at::Tensor& tensor) { return bytes(tensor, HostView::Use::kReadWrite); }
-
-std::vector<at::Tensor> ByteViews::inputs(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> result;
-  for (const at::Tensor& tensor : tensors) result.push_back(input(tensor));
-  return result;
-}
-
-std::vector<at::Tensor> ByteViews::outputs(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> result;
-  for (const at::Tensor& tensor : tensors) result.push_back(output(tensor));
-  return result;
-}
-
-std::function<void()> ByteViews::finish() const {
-  return [copies = copies_] {
-    for (HostView& view : *copies) view.write_back();
+void Companion::remember(const std::shared_ptr<Operation>& operation) {
+  const std::lock_guard<std::mutex> lock(queue_->mutex);
+  auto& started = queue_->started;
+  const auto over = [](const std::weak_ptr<Operation>& weak) {
+    const std::shared_ptr<Operation> strong = weak.lock();
+    return !strong || strong->ended();
   };
+  started.erase(std::remove_if(started.begin(), started.end(), over), started.end());
+  started.push_back(operation);
+}
+
+void Companion::abort(const Status& reason) {
+  std::vector<std::weak_ptr<Operation>> started;
+  {
+    const std::lock_guard<std::mutex> lock(queue_->mutex);
+    started.swap(queue_->started);
+  }
+  for (const auto& weak : started) {
+    if (const std::shared_ptr<Operation> operation = weak.lock()) {
+      operation->end(status_exception(reason, operation->context()));
+    }
+  }
 }
 
 }  // namespace switchml

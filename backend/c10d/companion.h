@@ -2,63 +2,71 @@
 // connects lazily, so that two ranks may use it while the others never do; else by the factory, on all ranks.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "c10d/group_core.h"
-#include "c10d/staging.h"
 #include "c10d/work.h"
 
 namespace switchml {
 
+/// Thread-safe.
 class Companion {
  public:
-  /// Makes the group. Called at most once, on the thread of the first call that needs it, without the GIL.
+  /// Makes the group. Called at most once, on the thread of the first call that needs it, without the GIL and without a
+  /// lock.
   using Factory = std::function<c10::intrusive_ptr<compat::Base>()>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  /// Hands a call to the group; returns the group's works. What it throws fails the call as it is.
+  using Issue = std::function<std::vector<WorkPtr>(compat::Base& group)>;
 
   Companion(std::shared_ptr<GroupCore> core, Factory factory) : core_(std::move(core)), factory_(std::move(factory)) {}
 
-  /// The group. Throws what the factory throws, or that the process group was shut down.
+  /// The group. Throws what the factory throws, or that the process group was shut down. A factory that failed is tried
+  /// again by the next call.
   c10::intrusive_ptr<compat::Base> get();
   /// Null before the first get().
   c10::intrusive_ptr<compat::Base> existing() const;
-  /// Forgets the group; its destructor waits for its operations.
-  void release();
 
-  /// A work that is complete when all `parts` are and `finish` has run (on a completion thread), or fails with the
-  /// first part that does; the future's value is `outputs`. Counts nothing.
-  c10::intrusive_ptr<c10d::Work> compose(Call call, c10d::OpType type,
-                                         std::vector<c10::intrusive_ptr<c10d::Work>> parts,
-                                         std::vector<at::Tensor> outputs, std::function<void()> finish);
+  /// A collective that waits until `fence` is complete, so that nothing is moved before all ranks agree on what: Gloo
+  /// ends the process where sizes differ. Then it is issued, in the order of start() and on a completion thread, and
+  /// when its works are complete `finish` (may be null) runs. It fails with the error of the fence, of `issue`, or of
+  /// the first work that fails, with the call's context. Without a fence it is issued at once, and start() throws what
+  /// `issue` does. The work's future has `outputs`. Counts nothing.
+  WorkPtr start(Call call, c10d::OpType type, const WorkPtr& fence, Issue issue, std::vector<at::Tensor> outputs,
+                std::function<void()> finish);
+
+  /// Fails what was started and is not complete. What Gloo has in hand goes on by itself.
+  void abort(const Status& reason);
+
+  /// Forgets the group. Its destructor waits for its operations: if that takes longer than `limit` (a peer that will
+  /// never come, after a failure), a thread of its own goes on waiting.
+  void release(std::chrono::milliseconds limit);
 
  private:
+  class Operation;
+  /// Calls that wait for their fences, in order; shared with the fences' callbacks.
+  struct Queue {
+    std::mutex mutex;
+    std::deque<std::shared_ptr<Operation>> waiting;
+    bool draining = false;
+    std::vector<std::weak_ptr<Operation>> started;  // all that may be incomplete, for abort()
+  };
+  static void drain(Queue& queue);
+  void remember(const std::shared_ptr<Operation>& operation);
+
   const std::shared_ptr<GroupCore> core_;
+  const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
   mutable std::mutex mutex_;
+  std::condition_variable made_;
+  bool making_ = false;
   Factory factory_;
   c10::intrusive_ptr<compat::Base> group_;
-};
-
-/// Stand-ins for tensors that Gloo moves but does not know the type of (bool, bfloat16, int16, complex, float8, ...;
-/// which ones depends on its version): their bytes. Tensors of types that Gloo knows pass through.
-class ByteViews {
- public:
-  /// Whether any of the tensors needs a stand-in.
-  static bool needed(const std::vector<at::Tensor>& tensors);
-  static bool needed(const at::Tensor& tensor);
-
-  at::Tensor input(const at::Tensor& tensor);
-  at::Tensor output(const at::Tensor& tensor);
-  std::vector<at::Tensor> inputs(const std::vector<at::Tensor>& tensors);
-  std::vector<at::Tensor> outputs(const std::vector<at::Tensor>& tensors);
-
-  /// Copies what could not be aliased back.
-  std::function<void()> finish() const;
-
- private:
-  at::Tensor bytes(const at::Tensor& tensor, HostView::Use use);
-  std::shared_ptr<std::vector<HostView>> copies_ = std::make_shared<std::vector<HostView>>();
 };
 
 }  // namespace switchml

@@ -102,7 +102,19 @@ auto set_timeout(B& base, std::chrono::milliseconds t, int) -> decltype(base.set
 }
 template <typename B>
 void set_timeout(B&, std::chrono::milliseconds, long) {}
+template <typename S>
+auto clone(const c10::intrusive_ptr<S>& store, int) -> decltype(store->clone()) {
+  return store->clone();
+}
+template <typename S>
+c10::intrusive_ptr<S> clone(const c10::intrusive_ptr<S>& store, long) {
+  return store;
+}
 }  // namespace detail
+/// A client of the same store for another thread; the same object where a store has none.
+inline c10::intrusive_ptr<c10d::Store> clone(const c10::intrusive_ptr<c10d::Store>& store) {
+  return detail::clone(store, 0);
+}
 inline void abort(Base& base) { detail::abort(base, 0); }
 inline void set_timeout(Base& base, std::chrono::milliseconds t) { detail::set_timeout(base, t, 0); }
 

@@ -1,6 +1,8 @@
 // The collectives that the companion does.
 #include <utility>
 
+#include "c10d/byte_views.h"
+#include "c10d/call_text.h"
 #include "c10d/process_group.h"
 
 namespace switchml {
@@ -41,32 +43,92 @@ Tensors placeholders(size_t count) {
   return result;
 }
 
+using Works = std::vector<WorkPtr>;
+
+/// One all_gather_into_tensor. Copies share what they hold.
+class GatherIntoTensor {
+ public:
+  GatherIntoTensor(const at::Tensor& output, const at::Tensor& input, int ranks)
+      : output_(output), input_(input), ranks_(ranks) {
+    if (output.numel() != input.numel() * ranks) {
+      compat::throw_value_error("switchml all_gather_into_tensor: the output has " + std::to_string(output.numel()) +
+                                " elements and the input " + std::to_string(input.numel()) +
+                                "; allowed: an output of " + std::to_string(ranks) + " times the input");
+    }
+    direct_ = compat::kGlooGathersIntoTensor && !ByteViews::needed(input) && !ByteViews::needed(output) &&
+              input.is_contiguous() && output.is_contiguous();
+    if (direct_) return;
+    to_ = std::make_shared<HostView>(output, HostView::Use::kWrite);
+    from_ = std::make_shared<HostView>(input, HostView::Use::kRead);
+  }
+
+  WorkPtr issue(compat::Base& gloo, const c10d::AllgatherOptions& opts) {
+    if (direct_) return gloo._allgather_base(output_, input_, opts);
+    // One all_gather into the parts of the output's bytes.
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    std::vector<Tensors> parts(1);
+    Tensors source;
+    if (input_.numel() > 0) {
+      const at::Tensor bytes = to_->host().view({output_.numel()}).view(at::kByte);
+      for (const at::Tensor& part : bytes.chunk(ranks_)) parts[0].push_back(part);
+      source.push_back(from_->host().view({input_.numel()}).view(at::kByte));
+    } else {
+      parts[0] = placeholders(static_cast<size_t>(ranks_));
+      source = placeholders(1);
+    }
+    return gloo.allgather(parts, source, opts);
+  }
+
+  void finish() {
+    if (to_) to_->write_back();
+  }
+
+ private:
+  at::Tensor output_;
+  at::Tensor input_;
+  int ranks_;
+  bool direct_ = false;
+  std::shared_ptr<HostView> to_;
+  std::shared_ptr<HostView> from_;
+};
+
 }  // namespace
 
-c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::companion(Call call) {
+c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::companion_for_message(Call call) {
   const Status closed = core_->closed();
   if (!closed.ok()) throw_status(closed, core_->context(call));
   core_->calls().add(call, Path::kCompanion);
-  const bool point_to_point = call == Call::kSend || call == Call::kRecv || call == Call::kRecvAnySource;
-  if (!point_to_point) core_->next_sequence();
   return companion_.get();
 }
 
-WorkPtr ProcessGroupSwitchML::move_bytes(Call call, OpType type, Tensors outputs,
-                                         const std::function<WorkPtr(ByteViews&)>& issue) {
-  ByteViews views;
-  WorkPtr work = issue(views);
-  return remember(companion_.compose(call, type, {std::move(work)}, std::move(outputs), views.finish()));
+WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Tensors& outputs, const std::string& what,
+                                                std::chrono::milliseconds timeout, Companion::Issue issue,
+                                                std::function<void()> finish) {
+  const Status closed = core_->closed();
+  if (!closed.ok()) throw_status(closed, core_->context(call));
+  core_->calls().add(call, Path::kCompanion);
+  core_->next_sequence();
+  WorkPtr fence;
+  if (size_ > 1) {
+    Reduction agreement = reduction(call, type, c10d::ReduceOp::SUM, timeout);
+    agreement.fence(what);
+    fence = agreement.issue({});
+  }
+  return remember(companion_.start(call, type, fence, std::move(issue), outputs, std::move(finish)));
 }
+
+// Each call below captures copies of what it was given: it reaches Gloo only when its fence has passed, and Gloo may
+// move from its arguments.
 
 WorkPtr ProcessGroupSwitchML::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   require_host(tensors, "broadcast");
-  const auto gloo = companion(Call::kBroadcast);
-  if (!ByteViews::needed(tensors)) return remember(gloo->broadcast(tensors, opts));
-  return move_bytes(Call::kBroadcast, OpType::BROADCAST, tensors, [&](ByteViews& views) {
-    Tensors bytes = views.outputs(tensors);
-    return gloo->broadcast(bytes, opts);
-  });
+  ByteViews views;
+  auto issue = [given = views.outputs(tensors), opts](compat::Base& gloo) mutable {
+    return Works{gloo.broadcast(given, opts)};
+  };
+  return through_companion(Call::kBroadcast, OpType::BROADCAST, tensors,
+                           tensors_text(tensors) + ", from rank " + std::to_string(opts.rootRank), opts.timeout,
+                           std::move(issue), views.finish());
 }
 
 // ---- all_gather and its variants ----
@@ -74,71 +136,42 @@ WorkPtr ProcessGroupSwitchML::broadcast(Tensors& tensors, const c10d::BroadcastO
 WorkPtr ProcessGroupSwitchML::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                         const c10d::AllgatherOptions& opts) {
   require_host(inputs, "all_gather");
-  require_host(flattened(outputs), "all_gather");
-  const auto gloo = companion(Call::kAllGather);
-  if (all_empty(inputs) && all_empty(flattened(outputs))) {
-    std::vector<Tensors> to = views_of(outputs, [](const Tensors& list) { return placeholders(list.size()); });
-    Tensors from = placeholders(inputs.size());
-    std::vector<WorkPtr> parts{gloo->allgather(to, from, opts)};
-    return remember(
-        companion_.compose(Call::kAllGather, OpType::ALLGATHER, std::move(parts), flattened(outputs), nullptr));
-  }
-  if (!bytes_needed(inputs, outputs)) return remember(gloo->allgather(outputs, inputs, opts));
-  return move_bytes(Call::kAllGather, OpType::ALLGATHER, flattened(outputs), [&](ByteViews& views) {
-    std::vector<Tensors> to = views_of(outputs, [&](const Tensors& list) { return views.outputs(list); });
-    Tensors from = views.inputs(inputs);
-    return gloo->allgather(to, from, opts);
+  const Tensors results = flattened(outputs);
+  require_host(results, "all_gather");
+  const bool empty = all_empty(inputs) && all_empty(results);
+  const bool bytes = !empty && bytes_needed(inputs, outputs);
+  ByteViews views;
+  auto to = views_of(outputs, [&](const Tensors& list) {
+    if (empty) return placeholders(list.size());
+    return bytes ? views.outputs(list) : list;
   });
-}
-
-WorkPtr ProcessGroupSwitchML::gather_into_tensor(compat::Base& gloo, at::Tensor& output, at::Tensor& input,
-                                                 const c10d::AllgatherOptions& opts) {
-  if (output.numel() != input.numel() * size_) {
-    compat::throw_value_error("switchml all_gather_into_tensor: the output has " + std::to_string(output.numel()) +
-                              " elements and the input " + std::to_string(input.numel()) + "; allowed: an output of " +
-                              std::to_string(size_) + " times the input");
-  }
-  if (compat::kGlooGathersIntoTensor && !ByteViews::needed(input) && !ByteViews::needed(output) &&
-      input.is_contiguous() && output.is_contiguous()) {
-    return gloo._allgather_base(output, input, opts);
-  }
-  // One all_gather into the parts of the output's bytes.
-  auto view = std::make_shared<HostView>(output, HostView::Use::kWrite);
-  auto from = std::make_shared<HostView>(input, HostView::Use::kRead);
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  std::vector<Tensors> parts(1);
-  Tensors source;
-  if (input.numel() > 0) {
-    const at::Tensor bytes = view->host().view({output.numel()}).view(at::kByte);
-    for (const at::Tensor& part : bytes.chunk(size_)) parts[0].push_back(part);
-    source.push_back(from->host().view({input.numel()}).view(at::kByte));
-  } else {
-    parts[0] = placeholders(static_cast<size_t>(size_));
-    source = placeholders(1);
-  }
-  WorkPtr work = gloo.allgather(parts, source, opts);
-  return companion_.compose(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {std::move(work)}, {output},
-                            [view, from] { view->write_back(); });
+  Tensors from = empty ? placeholders(inputs.size()) : bytes ? views.inputs(inputs) : inputs;
+  auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.allgather(to, from, opts)}; };
+  return through_companion(Call::kAllGather, OpType::ALLGATHER, results, tensors_text(inputs), opts.timeout,
+                           std::move(issue), views.finish());
 }
 
 WorkPtr ProcessGroupSwitchML::_allgather_base(at::Tensor& output, at::Tensor& input,
                                               const c10d::AllgatherOptions& opts) {
   require_host({output, input}, "all_gather_into_tensor");
-  const auto gloo = companion(Call::kAllGatherIntoTensor);
-  return remember(gather_into_tensor(*gloo, output, input, opts));
+  GatherIntoTensor gather(output, input, size_);
+  auto issue = [gather, opts](compat::Base& gloo) mutable { return Works{gather.issue(gloo, opts)}; };
+  return through_companion(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {output}, tensors_text({input}),
+                           opts.timeout, std::move(issue), [gather]() mutable { gather.finish(); });
 }
 
 WorkPtr ProcessGroupSwitchML::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                                   const c10d::AllgatherOptions& opts) {
   require_host(inputs, "all_gather_coalesced");
-  require_host(flattened(outputs), "all_gather_coalesced");
-  const auto gloo = companion(Call::kAllGatherCoalesced);
-  if (!bytes_needed(inputs, outputs)) return remember(gloo->allgather_coalesced(outputs, inputs, opts));
-  return move_bytes(Call::kAllGatherCoalesced, OpType::ALLGATHER_COALESCED, flattened(outputs), [&](ByteViews& views) {
-    std::vector<Tensors> to = views_of(outputs, [&](const Tensors& list) { return views.outputs(list); });
-    Tensors from = views.inputs(inputs);
-    return gloo->allgather_coalesced(to, from, opts);
-  });
+  const Tensors results = flattened(outputs);
+  require_host(results, "all_gather_coalesced");
+  const bool bytes = bytes_needed(inputs, outputs);
+  ByteViews views;
+  auto to = views_of(outputs, [&](const Tensors& list) { return bytes ? views.outputs(list) : list; });
+  Tensors from = bytes ? views.inputs(inputs) : inputs;
+  auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.allgather_coalesced(to, from, opts)}; };
+  return through_companion(Call::kAllGatherCoalesced, OpType::ALLGATHER_COALESCED, results, tensors_text(inputs),
+                           opts.timeout, std::move(issue), views.finish());
 }
 
 WorkPtr ProcessGroupSwitchML::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -150,53 +183,65 @@ WorkPtr ProcessGroupSwitchML::allgather_into_tensor_coalesced(Tensors& outputs, 
                               " outputs and " + std::to_string(inputs.size()) +
                               " inputs; allowed: at least one, and one output for each input");
   }
-  const auto gloo = companion(Call::kAllGatherIntoTensorCoalesced);
-  std::vector<WorkPtr> parts;
-  for (size_t i = 0; i < outputs.size(); ++i) parts.push_back(gather_into_tensor(*gloo, outputs[i], inputs[i], opts));
-  return remember(companion_.compose(Call::kAllGatherIntoTensorCoalesced, OpType::ALLGATHER_COALESCED, std::move(parts),
-                                     outputs, nullptr));
+  std::vector<GatherIntoTensor> gathers;
+  for (size_t i = 0; i < outputs.size(); ++i) gathers.emplace_back(outputs[i], inputs[i], size_);
+  auto issue = [gathers, opts](compat::Base& gloo) mutable {
+    Works works;
+    for (GatherIntoTensor& gather : gathers) works.push_back(gather.issue(gloo, opts));
+    return works;
+  };
+  auto finish = [gathers]() mutable {
+    for (GatherIntoTensor& gather : gathers) gather.finish();
+  };
+  return through_companion(Call::kAllGatherIntoTensorCoalesced, OpType::ALLGATHER_COALESCED, outputs,
+                           tensors_text(inputs), opts.timeout, std::move(issue), std::move(finish));
 }
 
 // ---- gather, scatter ----
 
 WorkPtr ProcessGroupSwitchML::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
   require_host(inputs, "gather");
-  require_host(flattened(outputs), "gather");
-  const auto gloo = companion(Call::kGather);
-  if (!bytes_needed(inputs, outputs)) return remember(gloo->gather(outputs, inputs, opts));
-  return move_bytes(Call::kGather, OpType::GATHER, flattened(outputs), [&](ByteViews& views) {
-    std::vector<Tensors> to = views_of(outputs, [&](const Tensors& list) { return views.outputs(list); });
-    Tensors from = views.inputs(inputs);
-    return gloo->gather(to, from, opts);
-  });
+  const Tensors results = flattened(outputs);
+  require_host(results, "gather");
+  const bool bytes = bytes_needed(inputs, outputs);
+  ByteViews views;
+  auto to = views_of(outputs, [&](const Tensors& list) { return bytes ? views.outputs(list) : list; });
+  Tensors from = bytes ? views.inputs(inputs) : inputs;
+  auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.gather(to, from, opts)}; };
+  return through_companion(Call::kGather, OpType::GATHER, results,
+                           tensors_text(inputs) + ", to rank " + std::to_string(opts.rootRank), opts.timeout,
+                           std::move(issue), views.finish());
 }
 
 WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                       const c10d::ScatterOptions& opts) {
   require_host(outputs, "scatter");
   require_host(flattened(inputs), "scatter");
-  const auto gloo = companion(Call::kScatter);
-  if (!bytes_needed(outputs, inputs)) return remember(gloo->scatter(outputs, inputs, opts));
-  return move_bytes(Call::kScatter, OpType::SCATTER, outputs, [&](ByteViews& views) {
-    Tensors to = views.outputs(outputs);
-    std::vector<Tensors> from = views_of(inputs, [&](const Tensors& list) { return views.inputs(list); });
-    return gloo->scatter(to, from, opts);
-  });
+  const bool bytes = bytes_needed(outputs, inputs);
+  ByteViews views;
+  Tensors to = bytes ? views.outputs(outputs) : outputs;
+  auto from = views_of(inputs, [&](const Tensors& list) { return bytes ? views.inputs(list) : list; });
+  auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.scatter(to, from, opts)}; };
+  return through_companion(Call::kScatter, OpType::SCATTER, outputs,
+                           tensors_text(outputs) + ", from rank " + std::to_string(opts.rootRank), opts.timeout,
+                           std::move(issue), views.finish());
 }
 
 // ---- all_to_all ----
+// How much goes from whom to whom only those two know, so it is no part of the fence.
 
 WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                                             std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
   require_host({output, input}, "all_to_all_single");
-  const auto gloo = companion(Call::kAllToAllSingle);
-  const bool direct = !ByteViews::needed(output) && !ByteViews::needed(input);
-  if (direct) return remember(gloo->alltoall_base(output, input, output_splits, input_splits, opts));
-  return move_bytes(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {output}, [&](ByteViews& views) {
-    at::Tensor to = views.output(output);
-    at::Tensor from = views.input(input);
-    return gloo->alltoall_base(to, from, output_splits, input_splits, opts);
-  });
+  const bool bytes = ByteViews::needed(output) || ByteViews::needed(input);
+  ByteViews views;
+  at::Tensor to = bytes ? views.output(output) : output;
+  at::Tensor from = bytes ? views.input(input) : input;
+  auto issue = [to, from, output_splits, input_splits, opts](compat::Base& gloo) mutable {
+    return Works{gloo.alltoall_base(to, from, output_splits, input_splits, opts)};
+  };
+  return through_companion(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {output}, type_name(input.scalar_type()),
+                           opts.timeout, std::move(issue), views.finish());
 }
 
 // Gloo has none of its own everywhere: the pieces go through one alltoall_base as bytes.
@@ -219,7 +264,6 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
     output_bytes += output_splits.back();
     input_bytes += input_splits.back();
   }
-  const auto gloo = companion(Call::kAllToAll);
   const at::AutoDispatchBelowADInplaceOrView guard;
   at::Tensor to = at::empty({output_bytes}, at::kByte);
   at::Tensor from = at::empty({input_bytes}, at::kByte);
@@ -228,10 +272,9 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
     if (input_splits[r] == 0) continue;
     from.narrow(0, begin, input_splits[r]).copy_(inputs[r].contiguous().view({inputs[r].numel()}).view(at::kByte));
   }
-  // Gloo may move from its arguments.
-  at::Tensor gloo_to = to;
-  std::vector<int64_t> gloo_splits = output_splits;
-  WorkPtr work = gloo->alltoall_base(gloo_to, from, gloo_splits, input_splits, opts);
+  auto issue = [gloo_to = to, from, gloo_splits = output_splits, input_splits, opts](compat::Base& gloo) mutable {
+    return Works{gloo.alltoall_base(gloo_to, from, gloo_splits, input_splits, opts)};
+  };
   auto finish = [to, from, outputs, output_splits] {
     int64_t at = 0;
     for (size_t r = 0; r < outputs.size(); at += output_splits[r], ++r) {
@@ -241,7 +284,8 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
       outputs[r].copy_(piece.view(outputs[r].scalar_type()).view(outputs[r].sizes()));
     }
   };
-  return remember(companion_.compose(Call::kAllToAll, OpType::ALLTOALL, {std::move(work)}, outputs, std::move(finish)));
+  return through_companion(Call::kAllToAll, OpType::ALLTOALL, outputs, "", opts.timeout, std::move(issue),
+                           std::move(finish));
 }
 
 // ---- point to point ----
@@ -249,7 +293,7 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
 
 WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
   require_host(tensors, "send");
-  const auto gloo = companion(Call::kSend);
+  const auto gloo = companion_for_message(Call::kSend);
   ByteViews views;
   Tensors bytes = views.inputs(tensors);
   return gloo->send(bytes, destination, tag);
@@ -258,7 +302,7 @@ WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
 // Gloo receives into contiguous tensors only, so their bytes are always an alias.
 WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
   require_host(tensors, "recv");
-  const auto gloo = companion(Call::kRecv);
+  const auto gloo = companion_for_message(Call::kRecv);
   const bool alias = tensors.size() == 1 && tensors[0].is_contiguous();
   ByteViews views;
   Tensors bytes = alias ? views.outputs(tensors) : tensors;
@@ -267,7 +311,7 @@ WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
 
 WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
   require_host(tensors, "recv");
-  const auto gloo = companion(Call::kRecvAnySource);
+  const auto gloo = companion_for_message(Call::kRecvAnySource);
   const bool alias = tensors.size() == 1 && tensors[0].is_contiguous();
   ByteViews views;
   Tensors bytes = alias ? views.outputs(tensors) : tensors;

@@ -30,6 +30,12 @@ Status GroupCore::closed() const {
   return closed_;
 }
 
+Status GroupCore::health() const {
+  const std::shared_ptr<Session> open = session();
+  const Status status = closed();
+  return status.ok() && open ? open->engine().status() : status;
+}
+
 void GroupCore::took_off() {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++in_flight_;

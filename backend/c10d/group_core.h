@@ -43,15 +43,13 @@ class GroupCore {
   std::shared_ptr<Session> close(const Status& reason);
   /// Ok while the group can be used.
   Status closed() const;
+  /// closed(), or why the session failed.
+  Status health() const;
 
   /// Calls on their way through the switch: one begins, one has ended, wait for all (false: `limit` passed first).
   void took_off();
   void landed();
   bool wait_until_landed(std::chrono::milliseconds limit);
-
-  /// Elements that the switch compared for fences (Reduction::fence), not for users.
-  void add_fence_elements(uint64_t n) { fence_elements_.fetch_add(n, std::memory_order_relaxed); }
-  uint64_t fence_elements() const { return fence_elements_.load(std::memory_order_relaxed); }
 
   /// The session's comparison of what each rank called, made once: the first disagreement is the one that matters.
   std::string compare_calls(const std::string& mine);
@@ -60,7 +58,6 @@ class GroupCore {
   const GroupInfo group_;
   CallTable calls_;
   std::atomic<uint64_t> sequence_{0};
-  std::atomic<uint64_t> fence_elements_{0};
 
   mutable std::mutex mutex_;
   std::condition_variable landing_;

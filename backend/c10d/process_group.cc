@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "c10d/companion_store.h"
 #include "c10d/store_rendezvous.h"
 #include "quant/kernels.h"
 
@@ -69,8 +70,10 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
       core_(std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name})),
       timeout_(settings_.timeout),
       companion_(core_, [this] {
-        const auto store = c10::make_intrusive<c10d::PrefixStore>(opening_prefix_ + "companion", settings_.store);
-        return settings_.make_companion(store, rank_, size_, timeout_.load());
+        const milliseconds timeout = timeout_.load();
+        const auto store = c10::make_intrusive<CompanionStore>(settings_.store, opening_prefix_ + "companion/", size_,
+                                                               timeout, [core = core_] { return core->health(); });
+        return settings_.make_companion(store, rank_, size_, timeout);
       }) {
   init();
   set_log_level(settings_.config.log_level);
@@ -164,6 +167,7 @@ void ProcessGroupSwitchML::abort() {
   without_interpreter_lock([this] {
     if (monitored_barrier_) monitored_barrier_->interrupt("the process group was aborted");
     if (const auto session = core_->session()) session->engine().abort("the process group was aborted");
+    companion_.abort(Status(Code::kAborted, "the process group was aborted"));
     if (const auto group = companion_.existing()) compat::abort(*group);
   });
 }
@@ -181,7 +185,8 @@ void ProcessGroupSwitchML::shutdown() {
     }
     std::shared_ptr<Session> session = core_->close(Status(Code::kAborted, "the process group was shut down"));
     if (session) session->engine().abort("the process group was shut down");
-    companion_.release();
+    companion_.abort(Status(Code::kAborted, "the process group was shut down"));
+    companion_.release(kShutdownGrace);
     core_->pool().join();
     session.reset();
   });
@@ -195,8 +200,6 @@ Statistics ProcessGroupSwitchML::statistics() const {
     const std::lock_guard<std::mutex> lock(statistics_mutex_);
     result = last_;
   }
-  uint64_t& summed = result.worker["elements_summed_by_switch"];
-  summed -= std::min(summed, core_->fence_elements());
   // The same keys in a group of one.
   WorkerCounters{}.for_each([&](const CounterInfo& info, uint64_t value) { result.worker.emplace(info.name, value); });
   result.kernels = quant::kernels().name;

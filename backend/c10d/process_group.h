@@ -123,20 +123,18 @@ class ProcessGroupSwitchML final : public compat::Base {
   Time deadline(std::chrono::milliseconds timeout) const;
   Reduction reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, std::chrono::milliseconds timeout) const;
   WorkPtr remember(WorkPtr work);
-  /// Counts a call that the companion takes, and gives it.
-  c10::intrusive_ptr<compat::Base> companion(Call call);
-  /// A movement of tensors whose type Gloo does not know: `issue` gets their bytes.
-  WorkPtr move_bytes(Call call, c10d::OpType type, Tensors outputs, const std::function<WorkPtr(ByteViews&)>& issue);
+  /// Counts a message that the companion takes, and gives it.
+  c10::intrusive_ptr<compat::Base> companion_for_message(Call call);
+  /// A collective that the companion takes, behind a fence. `what`: what ranks must agree about (Reduction::fence).
+  WorkPtr through_companion(Call call, c10d::OpType type, const Tensors& outputs, const std::string& what,
+                            std::chrono::milliseconds timeout, Companion::Issue issue, std::function<void()> finish);
   /// What Gloo's sum makes of AVG and PREMUL_SUM: `reduce` reduces the tensors in place with the operation it is given.
   using ReduceInPlace = std::function<WorkPtr(compat::Base& gloo, Tensors& tensors, const c10d::ReduceOp& op)>;
-  WorkPtr reduce_by_companion(compat::Base& gloo, Call call, c10d::OpType type, Tensors& tensors,
-                              const c10d::ReduceOp& op, std::chrono::milliseconds timeout, bool writes,
-                              const ReduceInPlace& issue);
+  WorkPtr reduce_by_companion(Call call, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
+                              std::chrono::milliseconds timeout, bool writes, ReduceInPlace reduce);
   WorkPtr reduce_scatter_by_companion(Call call, const Tensors& outputs, const Tensors& inputs,
                                       std::optional<size_t> begin, const c10d::ReduceScatterOptions& opts);
   void check_reduce_scatter(const at::Tensor& output, const at::Tensor& input) const;
-  WorkPtr gather_into_tensor(compat::Base& gloo, at::Tensor& output, at::Tensor& input,
-                             const c10d::AllgatherOptions& opts);
 
   const Settings settings_;
   const std::shared_ptr<GroupCore> core_;

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/fnv.h"
 #include "base/log.h"
 
 namespace switchml {
@@ -68,10 +69,8 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   std::vector<Outstanding::WeakWork> before;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // from, to: after everything else
   const char* operation = "";
-  int root = -1;                 // of a reduce
-  std::string what;              // in place of operation, type and count
-  std::vector<int8_t> expected;  // a fence: what comes back if all ranks agree
-  std::vector<int8_t> returned;
+  int root = -1;     // of a reduce
+  std::string what;  // in place of operation, type and count
   uint64_t sequence = 0;
   c10::intrusive_ptr<SwitchWork> work;
   at::ThreadLocalState thread_state;
@@ -133,11 +132,6 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   /// Puts the result where the caller wants it, or throws what went wrong.
   void deliver() {
     if (!status.ok()) throw_failure();
-    core->add_fence_elements(expected.size());
-    if (returned != expected) {
-      status = Status(Code::kMismatch, "ranks called different collectives");
-      throw_failure();
-    }
     for (const Outstanding::WeakWork& weak : before) wait_for(weak);
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (at::Tensor& tensor : to_divide) tensor.div_(core->group().size, "trunc");
@@ -288,34 +282,12 @@ void Reduction::barrier(std::vector<Outstanding::WeakWork> before) {
   flight_->parts.push_back(std::move(part));
 }
 
-// The minimum over the ranks of the bytes of a digest and of their complements: both are one's own only if all ranks
-// have the same. Type and length are such that no call of a user looks like it, so against a real call the witness
-// fails.
+// A barrier whose announcement carries a digest: ranks that announce anything else find out by its witness.
 void Reduction::fence(const std::string& what) {
-  constexpr size_t kDigestBytes = 30;
   fence_ = true;
   flight_->what = what;
-  uint64_t digest = 0xcbf29ce484222325;
-  std::vector<int8_t> bytes;
-  const std::string text = std::string(to_string(call_)) + what;
-  for (size_t i = 0; i < kDigestBytes; ++i) {
-    for (const char c : text) digest = (digest ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-    bytes.push_back(static_cast<int8_t>(digest >> 56));
-  }
-  for (size_t i = 0; i < kDigestBytes; ++i) bytes.push_back(static_cast<int8_t>(~bytes[i]));
-  bytes.push_back(0);
-  flight_->expected = bytes;
-  flight_->returned = std::move(bytes);
-  Collective part;
-  part.op = ReduceOp::kMin;
-  part.type = ElementType::kInt8;
-  part.input = flight_->returned.data();
-  part.output = flight_->returned.data();
-  part.count = flight_->returned.size();
-  part.output_end = part.count;
-  part.deadline = deadline_;
-  part.title = to_string(call_);
-  flight_->parts.push_back(std::move(part));
+  barrier({});
+  flight_->parts.back().tag = fnv1a(what.data(), what.size());
 }
 
 c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs) {

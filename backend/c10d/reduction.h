@@ -33,9 +33,9 @@ class Reduction {
   /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.
   void barrier(std::vector<Outstanding::WeakWork> before);
 
-  /// No result: fails on every rank with a mismatch unless all ranks make the same fence, or the same call, at this
-  /// point. For reductions that go through the companion: it would hang, or sum unlike things, where ranks disagree.
-  /// `what`: "PRODUCT, float64, 100 elements".
+  /// No elements: fails on every rank with a mismatch unless all ranks make the same fence, of the same call, at this
+  /// point. For calls that go through the companion: it would hang, sum unlike things or move part of a tensor where
+  /// ranks disagree. `what`: "PRODUCT, float64, 100 elements".
   void fence(const std::string& what);
 
   /// `outputs` are the future's value.

@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "c10d/call_text.h"
 #include "c10d/process_group.h"
 
 namespace switchml {
@@ -26,26 +27,36 @@ bool switch_takes(const Tensors& tensors, const c10d::ReduceOp& op) {
   return true;
 }
 
-/// Needs help with Gloo, which knows neither.
+/// Done with Gloo's sum: it has no PREMUL_SUM, and AVG not in every version nor for every type.
 bool derived(const c10d::ReduceOp& op) { return op.op_ == c10d::ReduceOp::AVG || op.op_ == c10d::ReduceOp::PREMUL_SUM; }
 
-/// As Python names it.
-std::string type_name(at::ScalarType type) {
-  if (const auto element = element_type(type)) return to_string(*element);
-  switch (type) {
-    case at::kDouble: return "float64";
-    case at::kBool: return "bool";
-    default: return c10::toString(type);
-  }
-}
+/// A reduction in place that Gloo can do, and what makes the call's results of its result; null: nothing is left to do.
+struct GlooReduction {
+  Tensors tensors;
+  c10d::ReduceOp op;
+  std::function<void()> finish;
+};
 
-/// "PRODUCT, float64, 100 + 20 elements".
-std::string description(const Tensors& tensors, const c10d::ReduceOp& op) {
-  std::string text = operation_name(op);
-  if (tensors.empty()) return text;
-  text += ", " + type_name(tensors[0].scalar_type()) + ", ";
-  for (size_t i = 0; i < tensors.size(); ++i) text += (i == 0 ? "" : " + ") + std::to_string(tensors[i].numel());
-  return text + " elements";
+/// `writes`: whether this rank gets the result.
+GlooReduction gloo_reduction(const Tensors& tensors, const c10d::ReduceOp& op, int ranks, bool writes) {
+  if (!derived(op) || tensors.empty()) return {tensors, op, nullptr};
+  const bool premultiply = op.op_ == c10d::ReduceOp::PREMUL_SUM;
+  Tensors sums;
+  for (const at::Tensor& tensor : tensors) {
+    sums.push_back(premultiply ? compat::premultiplied(tensor, op) : tensor.clone());
+  }
+  auto finish = [sums, tensors, ranks, premultiply, writes] {
+    for (size_t i = 0; writes && i < tensors.size(); ++i) {
+      if (premultiply) {
+        tensors[i].copy_(sums[i]);
+      } else if (at::isIntegralType(sums[i].scalar_type(), true)) {
+        tensors[i].copy_(at::div(sums[i], ranks, "trunc"));
+      } else {
+        tensors[i].copy_(at::div(sums[i], ranks));
+      }
+    }
+  };
+  return {sums, c10d::ReduceOp(c10d::ReduceOp::SUM), finish};
 }
 
 at::Tensor joined(const Tensors& pieces) {
@@ -83,8 +94,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce(Tensors& tensors, 
     return remember(call.issue(tensors));
   }
   // Lists of several tensors are Gloo's (it sums across the list); so are sparse ones.
-  return reduce_by_companion(*companion(Call::kAllReduce), Call::kAllReduce, OpType::ALLREDUCE, tensors, opts.reduceOp,
-                             opts.timeout, true, [&opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
+  return reduce_by_companion(Call::kAllReduce, OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout, true,
+                             [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
                                c10d::AllreduceOptions same = opts;
                                same.reduceOp = op;
                                return gloo.allreduce(list, same);
@@ -95,7 +106,11 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_sparse(Tensors& te
                                                                      const c10d::AllreduceOptions& opts) {
   require_host(tensors, "all_reduce_sparse");
   // Gloo's allreduce knows sparse tensors; its allreduce_sparse is newer and calls the same.
-  return remember(companion(Call::kAllReduceSparse)->allreduce(tensors, opts));
+  return through_companion(
+      Call::kAllReduceSparse, OpType::ALLREDUCE, tensors,
+      operation_name(opts.reduceOp) + (", " + tensors_text(tensors)), opts.timeout,
+      [tensors, opts](compat::Base& gloo) mutable { return std::vector<WorkPtr>{gloo.allreduce(tensors, opts)}; },
+      nullptr);
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors& tensors,
@@ -106,9 +121,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors&
     for (const at::Tensor& tensor : tensors) call.in_place(tensor);
     return remember(call.issue(tensors));
   }
-  return reduce_by_companion(*companion(Call::kAllReduceCoalesced), Call::kAllReduceCoalesced,
-                             OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp, opts.timeout, true,
-                             [&opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
+  return reduce_by_companion(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp,
+                             opts.timeout, true, [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
                                c10d::AllreduceCoalescedOptions same = opts;
                                same.reduceOp = op;
                                return gloo.allreduce_coalesced(list, same);
@@ -124,50 +138,23 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, con
     call.to_root(tensors[0], opts.rootRank == rank_);
     return remember(call.issue(tensors));
   }
-  return reduce_by_companion(*companion(Call::kReduce), Call::kReduce, OpType::REDUCE, tensors, opts.reduceOp,
-                             opts.timeout, opts.rootRank == rank_,
-                             [&opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
+  return reduce_by_companion(Call::kReduce, OpType::REDUCE, tensors, opts.reduceOp, opts.timeout,
+                             opts.rootRank == rank_,
+                             [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
                                c10d::ReduceOptions same = opts;
                                same.reduceOp = op;
                                return gloo.reduce(list, same);
                              });
 }
 
-ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(compat::Base& gloo, Call call, OpType type,
-                                                                        Tensors& tensors, const c10d::ReduceOp& op,
-                                                                        milliseconds timeout, bool writes,
-                                                                        const ReduceInPlace& issue) {
-  const Tensors outputs = tensors;  // Gloo may move from its arguments
-  const bool premultiply = op.op_ == c10d::ReduceOp::PREMUL_SUM;
-  const bool helped = derived(op) && !tensors.empty();
-  Tensors sums;
-  if (helped) {
-    for (const at::Tensor& tensor : outputs)
-      sums.push_back(premultiply ? compat::premultiplied(tensor, op) : tensor.clone());
-  }
-  Tensors given = helped ? sums : tensors;
-  std::vector<WorkPtr> parts{issue(gloo, given, helped ? c10d::ReduceOp(c10d::ReduceOp::SUM) : op)};
-  if (size_ > 1) {
-    Reduction fence = reduction(call, type, c10d::ReduceOp::SUM, timeout);
-    fence.fence(description(outputs, op));
-    parts.push_back(fence.issue({}));
-  }
-  if (!helped) {
-    if (size_ == 1) return remember(std::move(parts.back()));
-    return remember(companion_.compose(call, type, std::move(parts), outputs, nullptr));
-  }
-  auto finish = [sums, outputs, size = size_, premultiply, writes] {
-    for (size_t i = 0; writes && i < outputs.size(); ++i) {
-      if (premultiply) {
-        outputs[i].copy_(sums[i]);
-      } else if (at::isIntegralType(sums[i].scalar_type(), true)) {
-        outputs[i].copy_(at::div(sums[i], size, "trunc"));
-      } else {
-        outputs[i].copy_(at::div(sums[i], size));
-      }
-    }
-  };
-  return remember(companion_.compose(call, type, std::move(parts), outputs, std::move(finish)));
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(Call call, OpType type, const Tensors& tensors,
+                                                                        const c10d::ReduceOp& op, milliseconds timeout,
+                                                                        bool writes, ReduceInPlace reduce) {
+  GlooReduction gloo_does = gloo_reduction(tensors, op, size_, writes);
+  auto issue = [given = std::move(gloo_does.tensors), gloo_op = gloo_does.op, reduce = std::move(reduce)](
+                   compat::Base& gloo) mutable { return std::vector<WorkPtr>{reduce(gloo, given, gloo_op)}; };
+  return through_companion(call, type, tensors, operation_name(op) + (", " + tensors_text(tensors)), timeout,
+                           std::move(issue), std::move(gloo_does.finish));
 }
 
 // ---- reduce_scatter ----
@@ -269,29 +256,33 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(
     Call call, const Tensors& outputs, const Tensors& inputs, std::optional<size_t> begin,
     const c10d::ReduceScatterOptions& opts) {
-  const auto gloo = companion(call);
-  const auto issue = [&opts](compat::Base& group, Tensors& tensors, const c10d::ReduceOp& op) {
-    c10d::AllreduceOptions options;
-    options.reduceOp = op;
-    options.timeout = opts.timeout;
-    return group.allreduce(tensors, options);
-  };
-  std::vector<WorkPtr> parts;
   Tensors sums;
   for (const at::Tensor& input : inputs) {
     sums.push_back(input.clone(at::MemoryFormat::Contiguous).view({input.numel()}));
-    Tensors list{sums.back()};
-    parts.push_back(
-        reduce_by_companion(*gloo, call, OpType::REDUCE_SCATTER, list, opts.reduceOp, opts.timeout, true, issue));
   }
-  auto finish = [sums, outputs, begin, rank = rank_] {
+  GlooReduction gloo_does = gloo_reduction(sums, opts.reduceOp, size_, true);
+  c10d::AllreduceOptions options;
+  options.reduceOp = gloo_does.op;
+  options.timeout = opts.timeout;
+  auto issue = [given = std::move(gloo_does.tensors), options](compat::Base& gloo) {
+    std::vector<WorkPtr> works;
+    for (const at::Tensor& tensor : given) {
+      Tensors list{tensor};
+      works.push_back(gloo.allreduce(list, options));
+    }
+    return works;
+  };
+  auto finish = [sums, outputs, begin, rank = rank_, sums_finish = std::move(gloo_does.finish)] {
+    if (sums_finish) sums_finish();
     for (size_t i = 0; i < outputs.size(); ++i) {
       const int64_t count = outputs[i].numel();
       const int64_t first = begin ? static_cast<int64_t>(*begin) : count * rank;
       outputs[i].copy_(sums[i].narrow(0, first, count).view(outputs[i].sizes()));
     }
   };
-  return remember(companion_.compose(call, OpType::REDUCE_SCATTER, std::move(parts), outputs, std::move(finish)));
+  return through_companion(call, OpType::REDUCE_SCATTER, outputs,
+                           operation_name(opts.reduceOp) + (", " + tensors_text(inputs)), opts.timeout,
+                           std::move(issue), std::move(finish));
 }
 
 // ---- barrier ----

@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/fnv.h"
 #include "base/limits.h"
+#include "quant/witness.h"
 
 namespace switchml {
 
@@ -75,20 +77,26 @@ size_t Codec::encode_call(size_t g, uint8_t* words) const {
   return total;
 }
 
-bool Codec::decode_call(const uint8_t* words, size_t n, GroupBuffer* group) const {
+bool Codec::plausible_call(size_t g, const uint8_t* words, size_t n) const {
+  if (n != plan_.call_words(g)) return false;
+  const size_t blocks = plan_.blocks_of_group(g);
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t highest = i < blocks ? 254 : 1;
+    if (quant::Witness::guarded_value(get_word(words, i)) > highest) return false;
+  }
+  return true;
+}
+
+void Codec::decode_call(const uint8_t* words, size_t n, GroupBuffer* group) const {
   const size_t blocks = plan_.blocks_of_group(group->group);
   SWITCHML_ASSERT(n == plan_.call_words(group->group));
   for (size_t b = 0; b < blocks; ++b) {
-    const uint32_t exponent = get_word(words, b);
-    if (exponent > 254) return false;
-    group->exponents[b] = static_cast<uint8_t>(exponent);
+    group->exponents[b] = static_cast<uint8_t>(quant::Witness::guarded_value(get_word(words, b)));
   }
   for (size_t f = blocks; f < n; ++f) {
-    if (get_word(words, f) > 1) return false;
-    group->has_specials |= get_word(words, f) != 0;
+    group->has_specials |= quant::Witness::guarded_value(get_word(words, f)) != 0;
   }
   group->ready = true;
-  return true;
 }
 
 void Codec::encode_sum_of_floats(ElementRange range, const GroupBuffer& group, uint8_t* words) const {
@@ -181,9 +189,7 @@ uint64_t Codec::exponents_hash(ElementRange range, const GroupBuffer* group) con
   const size_t block = plan_.block_elements();
   const size_t first = (range.begin - group->range.begin) / block;
   const size_t last = first + (range.count + block - 1) / block;
-  uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a: it only needs to differ; the witness' keyed hash goes over it
-  for (size_t b = first; b < last; ++b) hash = (hash ^ group->exponents[b]) * 0x100000001b3U;
-  return hash;
+  return fnv1a(group->exponents.data() + first, last - first);  // only to differ: the witness' keyed hash goes over it
 }
 
 }  // namespace switchml

@@ -28,10 +28,13 @@ class Codec {
   /// The switch's operation for a chunk of `stage`.
   wire::Operation operation(Stage stage) const;
 
-  /// Exponents and flags of group g into `words`; returns the number of words.
+  /// Exponents and flags of group g into `words`; returns the number of words. They are small values, for the witness
+  /// to guard.
   size_t encode_call(size_t g, uint8_t* words) const;
-  /// The result of a group's call chunk into `group`. False if it is not one (an exponent above 254).
-  bool decode_call(const uint8_t* words, size_t n, GroupBuffer* group) const;
+  /// Whether n guarded words can be the maximum of such words: exponents up to 254, flags up to 1.
+  bool plausible_call(size_t g, const uint8_t* words, size_t n) const;
+  /// The result of a group's call chunk, guarded words, into `group`. Precondition: plausible_call().
+  void decode_call(const uint8_t* words, size_t n, GroupBuffer* group) const;
 
   /// Elements `range` (inside group `group`, null where there are no exponents) into `words`; returns the number of
   /// words.

@@ -1,6 +1,6 @@
 #include "engine/job.h"
 
-#include <cstring>
+#include "base/fnv.h"
 
 namespace switchml {
 
@@ -16,16 +16,10 @@ bool uses_exponents(const Collective& collective, ElementRange part) {
   return collective.op == ReduceOp::kSum && is_floating(collective.type) && part.count > 0;
 }
 
-uint64_t hash_bytes(uint64_t hash, const void* data, size_t n) {
-  const auto* bytes = static_cast<const uint8_t*>(data);
-  for (size_t i = 0; i < n; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3U;
-  return hash;
-}
-
 uint64_t hash_agreement(const Collective& collective) {
-  uint64_t hash = hash_bytes(0xcbf29ce484222325U, collective.title.data(), collective.title.size());
-  hash = hash_bytes(hash, &collective.tag, sizeof collective.tag);
-  return hash_bytes(hash, &collective.divisor, sizeof collective.divisor);
+  uint64_t hash = fnv1a(collective.title.data(), collective.title.size());
+  hash = fnv1a(&collective.tag, sizeof collective.tag, hash);
+  return fnv1a(&collective.divisor, sizeof collective.divisor, hash);
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ void Shard::check_deadline(Time now) {
   for (const auto& job : jobs_) {
     if (job->finished) continue;
     if (now >= job->collective().deadline) {
-      fail(Status(Code::kTimeout, job->describe() + " did not complete in time: " + missing_text(now)));
+      fail(Status(Code::kTimeout,
+                  job->describe() + " did not complete before its timeout passed: " + missing_text(now)));
       return;
     }
     earliest_deadline_ = std::min(earliest_deadline_, job->collective().deadline);

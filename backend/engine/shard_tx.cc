@@ -120,6 +120,7 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
   pad.exponents_hash = exponents_hash ^ flight.job->agreed;
   flight.pad = witness_.pad(pad);
   flight.words = words;
+  if (flight.stage == Stage::kCall) witness_.guard(words_of(flight), words, flight.pad);
   const wire::Operation operation = flight.job->codec.operation(flight.stage);
   wire::Header header;
   header.version = wire::kVersion;

@@ -35,10 +35,6 @@ inline constexpr uint32_t kCountNan = 1U;
 inline constexpr uint32_t kCountPosInf = 1U << 10;
 inline constexpr uint32_t kCountNegInf = 1U << 20;
 
-/// Words per int64 element: three unsigned limbs of 22, 22 and 20 bits, least significant first. Sums of up to 1,024
-/// workers cannot overflow a limb's 32 bits, so the sum is exact modulo 2^64.
-inline constexpr size_t kInt64Words = 3;
-
 struct Kernels {
   const char* name;  // "scalar", "avx2", "avx512", "neon"
 
@@ -67,7 +63,8 @@ struct Kernels {
   void (*widen[4])(const void* src, uint8_t* words, size_t n, bool complement);
   /// The low bits of each word (so sums are exact modulo the type's width).
   void (*narrow[4])(const uint8_t* words, void* dst, size_t n, bool complement);
-  /// int64 as kInt64Words limbs per element, n in elements.
+  /// int64 as kInt64Words (base/element_type.h) unsigned limbs of 22, 22 and 20 bits per element, least significant
+  /// first; n in elements.
   void (*split64)(const void* src, uint8_t* words, size_t n);
   void (*join64)(const uint8_t* words, void* dst, size_t n);
 

@@ -16,7 +16,11 @@
 //   pass, even where all the words are zero.
 // - ranks that disagree about any field of PadInput: about 2^-32 pass.
 // It is an integrity check and not a signature: all ranks share the secret, and who can see many packets and alter them
-// may try. Only sums have it; for a maximum the pad alone can be compared.
+// may try.
+//
+// Only sums have it. A maximum is not linear, so there the witness word is f_v * pad alone, and what can be known of
+// the words is less: a result is never below one's own word; and words that are small values carry a check of their own
+// (guard()), because a maximum chooses a word and never makes one up.
 #pragma once
 
 #include <cstddef>
@@ -62,9 +66,19 @@ class Witness {
     return received == factor_sums_[static_cast<size_t>(workers)] * pad_value + sum(words, n);
   }
 
+  /// Makes n words, each a value from 0 to 255 in network byte order, into guarded ones: value * 2^23 + a keyed check
+  /// of value, position and pad. They compare as their values do, and the maximum of guarded words is one of them. A
+  /// word that was altered passes intact() with a chance of about 2^-22. Precondition: n <= max_words.
+  void guard(uint8_t* words, size_t n, uint32_t pad_value) const;
+  /// Whether each of n words is what guard() makes of some value, at its position and with this pad.
+  bool intact(const uint8_t* words, size_t n, uint32_t pad_value) const;
+  static constexpr uint32_t guarded_value(uint32_t word) { return word >> kCheckBits; }
+
   size_t max_words() const { return max_words_; }
 
  private:
+  static constexpr int kCheckBits = 23;
+  uint32_t guarded(uint32_t value, size_t position, uint32_t pad_value) const;
   static constexpr size_t kBlockWords = 256;
 
   SipKey key_;

@@ -11,6 +11,7 @@
 #include "transport/address.h"
 #include "transport/faulty.h"
 #include "transport/udp.h"
+#include "wire/payload_size.h"
 
 namespace switchml {
 
@@ -250,7 +251,7 @@ class Agreement {
         plan.number("secret0", UINT64_MAX, &p.secret[0]) && plan.number("secret1", UINT64_MAX, &p.secret[1]);
     const auto shards = static_cast<uint64_t>(config_.shards);
     const bool sane = read && job != 0 && epoch != 0 && slots >= shards * kMinSlots && slots % shards == 0 &&
-                      payload != 0 && round_payload(payload) == payload && lease_ms != 0;
+                      payload != 0 && wire::allowed_payload(payload) == payload && lease_ms != 0;
     if (!sane) {
       return {Code::kMismatch, "switch " + p.switch_name + " granted a session that this version cannot use (slots " +
                                    plan.text("slots") + ", payload " + plan.text("payload") +

@@ -11,14 +11,10 @@ namespace {
 
 size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
-constexpr size_t kInt64WordsPerElement = 3;
-
-size_t words_per_element_of(ElementType type) { return type == ElementType::kInt64 ? kInt64WordsPerElement : 1; }
-
 }  // namespace
 
 size_t elements_per_chunk(ElementType type, size_t payload_bytes) {
-  return payload_bytes / kWordBytes / words_per_element_of(type);
+  return payload_bytes / kWordBytes / element_words(type);
 }
 
 size_t ChunkPlan::block_elements_for(size_t payload_bytes) {
@@ -41,7 +37,7 @@ ChunkPlan::ChunkPlan(ElementType type, bool with_exponents, ElementRange part, s
     : with_exponents_(with_exponents),
       part_(part),
       block_elements_(block_elements_for(payload_bytes)),
-      words_per_element_(words_per_element_of(type)),
+      words_per_element_(element_words(type)),
       elements_per_chunk_(switchml::elements_per_chunk(type, payload_bytes)),
       group_elements_(with_exponents ? max_group_elements(payload_bytes) : std::max<size_t>(part.count, 1)),
       groups_(std::max<size_t>(1, divide_up(part.count, group_elements_))) {

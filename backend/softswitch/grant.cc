@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "softswitch/slot_store.h"
+#include "wire/payload_size.h"
 
 namespace switchml::softswitch {
 
@@ -23,13 +24,6 @@ size_t preset_slots(size_t payload_bytes) {
   return std::clamp<size_t>(kWindowBytes / payload_bytes, 16, 128);
 }
 
-size_t allowed_payload(size_t bytes) {
-  if (bytes < 256) return 0;
-  if (bytes < 512) return 256;
-  if (bytes < 1024) return 512;
-  return std::min(bytes / 1024 * 1024, kMaxPayloadBytes);
-}
-
 Grant grant(const wire::Open& asked, const GrantLimits& limits) {
   Grant out;
   const auto refuse = [&out](wire::ReplyStatus status) {
@@ -40,7 +34,7 @@ Grant grant(const wire::Open& asked, const GrantLimits& limits) {
     return refuse(wire::ReplyStatus::kBadRequest);
   }
   if (asked.workers > kMaxWorkers) return refuse(wire::ReplyStatus::kTooManyWorkers);
-  out.payload_bytes = allowed_payload(std::min<size_t>(asked.payload, limits.max_payload_bytes));
+  out.payload_bytes = wire::allowed_payload(std::min<size_t>(asked.payload, limits.max_payload_bytes));
   if (out.payload_bytes == 0) return refuse(wire::ReplyStatus::kPayloadUnsupported);
 
   const size_t least = size_t{asked.shards} * kLeastSlotsPerShard;

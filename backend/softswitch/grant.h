@@ -13,10 +13,6 @@ size_t preset_slots(size_t payload_bytes);
 /// Two lanes of an engine shard, two slots each, keep a shard busy while a result travels.
 inline constexpr int kLeastSlotsPerShard = 4;
 
-/// `bytes` rounded down to a payload size that is allowed: 256, 512 or a multiple of 1024 up to kMaxPayloadBytes. 0:
-/// too small.
-size_t allowed_payload(size_t bytes);
-
 struct GrantLimits {
   size_t free_slot_memory_bytes = 0;
   size_t max_payload_bytes = 0;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/fnv.h"
 #include "base/limits.h"
 #include "transport/sockaddr.h"
 #include "transport/udp_path.h"
@@ -17,8 +18,7 @@ namespace {
 constexpr size_t kMaxSegments = 64;  // of one UDP_SEGMENT message, in every kernel that has it
 
 size_t hash_of(const Endpoint& endpoint) {
-  uint64_t hash = 1469598103934665603ULL;
-  for (size_t i = 0; i < endpoint.size; ++i) hash = (hash ^ endpoint.bytes[i]) * 1099511628211ULL;
+  const uint64_t hash = fnv1a(endpoint.bytes, endpoint.size);
   return static_cast<size_t>(hash ^ (hash >> 32));
 }
 

@@ -1,7 +1,7 @@
 """How to run: `make test`, or `python -m pytest tests/python` with a Python that can import torch and switchml.
 
     -k text                only tests whose name holds the text
-    --large                also tests marked `large` (tensors past 2 GiB, 20 GiB of memory)
+    --large                also tests marked `large` (tensors past 2**31 elements, up to 11 GiB of memory)
     --torch-suite=ci|all   the selection of PyTorch's own tests that CI runs (torch_suite_ci.txt), or all of them
 
 SWITCHML_TEST_BACKEND=gloo runs the tests over Gloo, to tell a wrong test from a wrong backend; tests of what Gloo does not do
@@ -24,12 +24,12 @@ import harness  # noqa: E402
 
 
 def pytest_addoption(parser):
-    parser.addoption("--large", action="store_true", help="run tests marked large: tensors past 2 GiB")
+    parser.addoption("--large", action="store_true", help="run tests marked large: tensors past 2**31 elements")
     parser.addoption("--torch-suite", choices=("ci", "all"), default="ci", help="how much of PyTorch's own tests to run")
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "large: needs 20 GiB of memory; run with --large")
+    config.addinivalue_line("markers", "large: needs up to 11 GiB of memory; run with --large")
     config.addinivalue_line("markers", "timeout(seconds): used where pytest-timeout is installed")
 
 
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config, items):
         return
     for item in items:
         if "large" in item.keywords:
-            item.add_marker(pytest.mark.skip(reason="needs 20 GiB of memory; run with --large"))
+            item.add_marker(pytest.mark.skip(reason="needs up to 11 GiB of memory; run with --large"))
 
 
 def pytest_report_header():

@@ -14,95 +14,11 @@ import torch
 import torch.distributed as dist
 
 import harness
-from harness import fresh_pool, free_port
+from failing import TIMEOUT, check_all, doomed_pool, rank_warm_up, timed
+from harness import free_port
 from oracle import check_reduction, digest, values
 
-TIMEOUT = 4.0  # seconds that groups of these tests allow
-IN_TIME = 3 * TIMEOUT  # and by when an exception must have come, on a busy machine
-
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo promises nothing of this")
-
-
-def timed(function, *args, **kwargs):
-    """(text of the exception or None, seconds it took)"""
-    started = time.monotonic()
-    return harness.caught(function, *args, **kwargs), time.monotonic() - started
-
-
-def check_all(outcomes, *texts):
-    """Every rank raised in time, and every message holds every text (an alternative of texts, where a tuple)."""
-    for rank, (message, took) in enumerate(outcomes):
-        assert message, f"rank {rank} saw no error; all: {outcomes}"
-        assert took < IN_TIME, f"rank {rank} took {took:.1f} s to say: {message}"
-        for text in texts:
-            choices = text if isinstance(text, tuple) else (text,)
-            said = any(choice.lower() in message.lower() for choice in choices)
-            assert said, f"rank {rank} says nothing of {text!r}: {message}"
-
-
-@contextlib.contextmanager
-def doomed_pool(size, **kwargs):
-    with fresh_pool(size, with_gloo=False, **{"group_timeout": TIMEOUT, **kwargs}) as own:
-        yield own
-
-
-def rank_warm_up():
-    total = torch.ones(1000)
-    dist.all_reduce(total)
-    assert total.eq(dist.get_world_size()).all()
-
-
-# ---- ranks that disagree ----
-
-
-def rank_disagree(kind, warm):
-    last = dist.get_rank() == dist.get_world_size() - 1
-    if warm:
-        rank_warm_up()
-    if kind == "size":
-        return timed(dist.all_reduce, torch.ones(2000 if last else 1000))
-    if kind == "few elements":
-        return timed(dist.all_reduce, torch.ones(3 if last else 2))
-    if kind == "much larger":
-        return timed(dist.all_reduce, torch.ones(500000 if last else 1000))
-    if kind == "type":
-        return timed(dist.all_reduce, torch.ones(1000, dtype=torch.int32 if last else torch.float32))
-    if kind == "integer average":  # to the switch a sum like any other: the division comes after it
-        return timed(dist.all_reduce, torch.ones(1000, dtype=torch.int32), dist.ReduceOp.AVG if last else dist.ReduceOp.SUM)
-    if kind == "root":
-        return timed(dist.reduce, torch.ones(1000), 1 if last else 0)
-    return timed(dist.all_reduce, torch.ones(1000), dist.ReduceOp.MAX if last else dist.ReduceOp.SUM)
-
-
-MISMATCHES = {
-    "size": ("1000", "2000"),
-    "few elements": ("2 elements", "3 elements"),
-    "much larger": ("1000", "500000"),
-    "type": ("float32", "int32"),
-    "operation": ("SUM", "MAX"),
-    "integer average": ("SUM", "AVG"),
-    "root": ("to rank 0", "to rank 1"),
-}
-
-
-@pytest.mark.parametrize("warm", (False, True), ids=("first call", "later call"))
-@pytest.mark.parametrize("kind", MISMATCHES)
-def test_ranks_that_disagree_are_told(kind, warm):
-    with doomed_pool(3) as own:
-        check_all(own.run(rank_disagree, kind, warm), "rank 2", *MISMATCHES[kind])
-
-
-def rank_after_an_error():
-    first = timed(dist.all_reduce, torch.ones(1000 + dist.get_rank()))
-    second = timed(dist.all_reduce, torch.ones(10))
-    return first, second
-
-
-def test_a_group_stays_broken_after_an_error_and_says_so():
-    with doomed_pool(2) as own:
-        results = own.run(rank_after_an_error)
-    check_all([first for first, _ in results], "elements")
-    check_all([second for _, second in results])
 
 
 # ---- ranks that die, stop or do not come ----

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -46,6 +47,7 @@ class VirtualNetwork {
     const int copies = !reliable && chance(faults_.duplicate) ? 2 : 1;
     for (int i = 0; i < copies; ++i) {
       std::vector<uint8_t> bytes(data, data + size);
+      if (!reliable && tamper) tamper(from, bytes);
       if (!reliable && chance(faults_.corrupt)) {
         const size_t bit = random_() % (size * 8);
         bytes[bit / 8] ^= static_cast<uint8_t>(1U << (bit % 8));
@@ -73,6 +75,8 @@ class VirtualNetwork {
   }
 
   uint64_t sent = 0;
+  /// Alters a frame of sender `from` as it leaves; null: none.
+  std::function<void(int from, std::vector<uint8_t>& frame)> tamper;
 
  private:
   bool chance(double p) { return p > 0 && std::uniform_real_distribution<>(0, 1)(random_) < p; }
@@ -199,6 +203,8 @@ class Cluster : private softswitch::PacketSink {
   const SessionParameters& session() const { return session_; }
   Time now() const { return now_; }
   uint64_t frames_sent() const { return net_.sent; }
+  VirtualNetwork& network() { return net_; }
+  static constexpr int kSwitch = 0;  // sender's number; workers' are above
   /// Frames straight into a worker's inbox.
   void inject(int worker, std::vector<uint8_t> frame) { transport(worker).inbox.push_back(std::move(frame)); }
 
@@ -207,7 +213,6 @@ class Cluster : private softswitch::PacketSink {
   std::vector<Status> failures;  // on_failure calls, of any worker
 
  private:
-  static constexpr int kSwitch = 0;
   int number(int worker, int s) const { return 1 + worker * options_.shards + s; }
 
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "quant/witness.h"
 
 namespace switchml {
 namespace {
@@ -41,9 +42,11 @@ TEST(Codec, CallChunkHasExponentsThenFlags) {
   EXPECT_EQ(word(words, 1), 130U);
   EXPECT_EQ(word(words, 2), 0U);
   EXPECT_EQ(word(words, 3), 1U);
+  quant::Witness(1, 2, 256).guard(words.data(), 4, 99);
   GroupBuffer group;
   group.exponents.resize(16);
-  ASSERT_TRUE(codec.decode_call(words.data(), 4, &group));
+  ASSERT_TRUE(codec.plausible_call(0, words.data(), 4));
+  codec.decode_call(words.data(), 4, &group);
   EXPECT_TRUE(group.ready && group.has_specials);
   EXPECT_EQ(group.exponents[1], 130);
 }
@@ -53,14 +56,16 @@ TEST(Codec, WhatIsNotAnExponentIsRefused) {
   const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
   const Codec codec(c, plan, 2);
-  GroupBuffer group;
-  group.exponents.resize(16);
-  std::vector<uint8_t> words = {0, 0, 0, 255, 0, 0, 0, 0};
-  EXPECT_FALSE(codec.decode_call(words.data(), 2, &group));
-  words = {0, 0, 0, 127, 0, 0, 0, 2};
-  EXPECT_FALSE(codec.decode_call(words.data(), 2, &group));
-  words = {0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0};
-  EXPECT_FALSE(codec.decode_call(words.data(), 2, &group));
+  const auto plausible = [&codec](std::vector<uint8_t> words) {
+    quant::Witness(1, 2, 256).guard(words.data(), words.size() / 4, 99);
+    return codec.plausible_call(0, words.data(), words.size() / 4);
+  };
+  EXPECT_TRUE(plausible({0, 0, 0, 254, 0, 0, 0, 1}));
+  EXPECT_FALSE(plausible({0, 0, 0, 255, 0, 0, 0, 0}));
+  EXPECT_FALSE(plausible({0, 0, 0, 127, 0, 0, 0, 2}));
+  EXPECT_FALSE(plausible({0, 0, 0, 127}));
+  EXPECT_FALSE(plausible({0, 0, 0, 127, 0, 0, 0, 1, 0, 0, 0, 1}));
+  EXPECT_FALSE(codec.plausible_call(0, std::vector<uint8_t>(8, 0xff).data(), 2));
 }
 
 // One worker's own words decode to its own values, exactly where the quantum allows it.

@@ -239,14 +239,5 @@ TEST(Engine, AGroupOfOneCopiesExactly) {
   EXPECT_EQ(out, (std::vector<float>{1e-45F, 3e38F}));
 }
 
-TEST(Collective, WhatTheSwitchCan) {
-  for (int t = 0; t < kElementTypes; ++t) {
-    const auto type = static_cast<ElementType>(t);
-    EXPECT_TRUE(switch_can(ReduceOp::kSum, type));
-    EXPECT_EQ(switch_can(ReduceOp::kMax, type), type != ElementType::kInt64);
-    EXPECT_EQ(switch_can(ReduceOp::kMin, type), type != ElementType::kInt64);
-  }
-}
-
 }  // namespace
 }  // namespace switchml

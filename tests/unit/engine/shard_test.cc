@@ -5,74 +5,13 @@
 #include <limits>
 #include <numeric>
 
-#include "cluster.h"
+#include "tensors.h"
 
 namespace switchml::testing {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-template <typename T>
-using Tensors = std::vector<std::vector<T>>;
-
-template <typename T>
-Collective collective(ReduceOp op, ElementType type, std::vector<T>& tensor) {
-  Collective c;
-  c.op = op;
-  c.type = type;
-  c.input = tensor.data();
-  c.output = tensor.data();
-  c.count = tensor.size();
-  c.output_end = tensor.size();
-  return c;
-}
-
-Tensors<float> random_floats(int workers, size_t count, uint32_t seed, float spread = 1.0F) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, spread);
-  Tensors<float> tensors(static_cast<size_t>(workers), std::vector<float>(count));
-  for (auto& tensor : tensors) {
-    for (float& x : tensor) x = normal(random);
-  }
-  return tensors;
-}
-
-// In-place all-reduce of all workers' tensors; all must succeed.
-template <typename T>
-void all_reduce(Cluster& cluster, ReduceOp op, ElementType type, Tensors<T>& tensors, float divisor = 1.0F) {
-  std::vector<std::shared_ptr<std::vector<Status>>> outcomes;
-  for (size_t w = 0; w < tensors.size(); ++w) {
-    Collective c = collective(op, type, tensors[w]);
-    c.divisor = divisor;
-    outcomes.push_back(cluster.submit(static_cast<int>(w), c));
-  }
-  ASSERT_TRUE(cluster.run());
-  for (const auto& outcome : outcomes) {
-    ASSERT_EQ(outcome->size(), 1U);
-    ASSERT_TRUE(outcome->front().ok()) << outcome->front().to_string();
-  }
-}
-
-// The bound that block floating point promises: n/2 units of the block's quantum, plus the result's own rounding.
-void expect_sums(const Tensors<float>& inputs, const std::vector<float>& result, size_t block, float divisor = 1.0F) {
-  const int n = static_cast<int>(inputs.size());
-  const int bits = quant::magnitude_bits(n);
-  for (size_t begin = 0; begin < result.size(); begin += block) {
-    const size_t end = std::min(begin + block, result.size());
-    double largest = 0;
-    for (const auto& input : inputs) {
-      for (size_t i = begin; i < end; ++i) largest = std::max(largest, std::fabs(static_cast<double>(input[i])));
-    }
-    const double quantum = std::ldexp(1.0, std::max(std::ilogb(largest) + 1, -125) - bits);
-    for (size_t i = begin; i < end; ++i) {
-      double sum = 0;
-      for (const auto& input : inputs) sum += input[i];
-      const double bound = (n / 2.0 * quantum + std::fabs(sum) * 1.2e-7) / divisor + 1e-45;
-      ASSERT_NEAR(result[i], sum / divisor, bound) << "element " << i;
-    }
-  }
-}
 
 class ShardSizes : public ::testing::TestWithParam<std::tuple<int, size_t, int>> {};
 
@@ -225,7 +164,7 @@ TEST(Shard, ManyCollectivesOfAllKindsInFlight) {
   for (int w = 0; w < 4; ++w) {
     for (auto& tensor : tensors) {
       outcomes.push_back(
-          cluster.submit(w, collective(ReduceOp::kSum, ElementType::kFloat32, tensor[static_cast<size_t>(w)])));
+          cluster.submit(w, in_place(ReduceOp::kSum, ElementType::kFloat32, tensor[static_cast<size_t>(w)])));
       outcomes.push_back(cluster.submit(w, barrier));
     }
   }
@@ -247,7 +186,7 @@ TEST(Shard, OnlyTheWantedPartOfTheResultIsWritten) {
     Tensors<float> parts(2, std::vector<float>(end - begin + 2, -1.0F));
     for (size_t w = 0; w < 2; ++w) {
       auto input = inputs[w];
-      Collective c = collective(ReduceOp::kSum, ElementType::kFloat32, input);
+      Collective c = in_place(ReduceOp::kSum, ElementType::kFloat32, input);
       c.output = parts[w].data() + 1;
       c.output_begin = begin;
       c.output_end = end;
@@ -263,154 +202,6 @@ TEST(Shard, OnlyTheWantedPartOfTheResultIsWritten) {
       EXPECT_NEAR(parts[1][i - begin + 1], inputs[0][i] + inputs[1][i], 1e-6);
     }
   }
-}
-
-// ---- disagreement, damage, silence ----
-
-struct Disagreement {
-  ReduceOp op;
-  ElementType type;
-  size_t count;
-  uint64_t tag;
-};
-
-class ShardDisagrees : public ::testing::TestWithParam<Disagreement> {};
-
-TEST_P(ShardDisagrees, EveryRankGetsAMismatchAndNoneASum) {
-  Cluster cluster({3, 1, 8, 1024, {}});
-  std::vector<float> a(1000, 1.0F), b(1000, 1.0F), c(4000, 1.0F);
-  std::vector<std::shared_ptr<std::vector<Status>>> outcomes;
-  outcomes.push_back(cluster.submit(0, collective(ReduceOp::kSum, ElementType::kFloat32, a)));
-  outcomes.push_back(cluster.submit(1, collective(ReduceOp::kSum, ElementType::kFloat32, b)));
-  Collective other = collective(GetParam().op, GetParam().type, c);
-  other.count = other.output_end = GetParam().count;
-  other.tag = GetParam().tag;
-  outcomes.push_back(cluster.submit(2, other));
-  ASSERT_TRUE(cluster.run(seconds(10)));
-  for (const auto& outcome : outcomes) {
-    EXPECT_EQ(outcome->front().code(), Code::kMismatch) << outcome->front().to_string();
-    EXPECT_NE(outcome->front().message().find("elements"), std::string::npos);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(All, ShardDisagrees,
-                         ::testing::Values(Disagreement{ReduceOp::kSum, ElementType::kFloat32, 999, 0},
-                                           Disagreement{ReduceOp::kSum, ElementType::kFloat32, 4000, 0},
-                                           Disagreement{ReduceOp::kSum, ElementType::kFloat32, 0, 0},
-                                           Disagreement{ReduceOp::kMax, ElementType::kFloat32, 1000, 0},
-                                           Disagreement{ReduceOp::kSum, ElementType::kInt32, 1000, 0},
-                                           Disagreement{ReduceOp::kSum, ElementType::kFloat16, 1000, 0},
-                                           Disagreement{ReduceOp::kSum, ElementType::kFloat32, 1000, 3}));
-
-TEST(Shard, DamagedFramesNeverGiveAWrongSum) {
-  int right = 0;
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
-    Cluster cluster({3, 1, 8, 1024, {seed, 0.01, 0.01, 0.01, 3}});
-    const Tensors<float> inputs = random_floats(3, 4000, static_cast<uint32_t>(seed));
-    Tensors<float> tensors = inputs;
-    std::vector<std::shared_ptr<std::vector<Status>>> outcomes;
-    for (size_t w = 0; w < 3; ++w) {
-      Collective c = collective(ReduceOp::kSum, ElementType::kFloat32, tensors[w]);
-      c.deadline = cluster.now() + seconds(5);
-      outcomes.push_back(cluster.submit(static_cast<int>(w), c));
-    }
-    ASSERT_TRUE(cluster.run(seconds(10)));
-    for (size_t w = 0; w < 3; ++w) {
-      if (!outcomes[w]->front().ok()) continue;
-      ++right;
-      expect_sums(inputs, tensors[w], 256);
-    }
-  }
-  EXPECT_GT(right, 0);
-}
-
-TEST(Shard, ARankThatDoesNotCallIsNamedAtTheDeadline) {
-  Cluster cluster({4, 1, 8, 1024, {}});
-  std::vector<float> tensor(100, 1.0F);
-  std::vector<std::vector<float>> copies(4, tensor);
-  for (const int w : {0, 1, 3}) {
-    Collective c = collective(ReduceOp::kSum, ElementType::kFloat32, copies[static_cast<size_t>(w)]);
-    c.deadline = cluster.now() + seconds(2);
-    cluster.submit(w, c);
-  }
-  ASSERT_TRUE(cluster.run(seconds(3)));
-  ASSERT_EQ(cluster.failures.size(), 3U);
-  for (const Status& status : cluster.failures) {
-    EXPECT_EQ(status.code(), Code::kTimeout);
-    EXPECT_NE(status.message().find("no contribution from rank 2 "), std::string::npos) << status.message();
-  }
-  // Waiting for a straggler must not flood: one packet per lane and timeout, not a window.
-  EXPECT_LT(cluster.frames_sent(), 1000U);
-}
-
-TEST(Shard, ASilentSwitchIsNamedAtTheDeadline) {
-  Cluster cluster({2, 1, 8, 1024, {}});
-  cluster.switch_alive = false;
-  std::vector<float> tensor(100, 1.0F);
-  Collective c = collective(ReduceOp::kSum, ElementType::kFloat32, tensor);
-  c.deadline = cluster.now() + seconds(2);
-  const auto outcome = cluster.submit(0, c);
-  ASSERT_TRUE(cluster.run(seconds(3)));
-  EXPECT_EQ(outcome->front().code(), Code::kTimeout);
-  EXPECT_NE(outcome->front().message().find("switch virtual has not answered"), std::string::npos);
-}
-
-TEST(Shard, ARefusingHostEndsTheSessionBeforeTheDeadline) {
-  Cluster cluster({2, 1, 8, 1024, {}});
-  cluster.switch_alive = false;
-  std::vector<float> tensor(100, 1.0F);
-  Collective c = collective(ReduceOp::kSum, ElementType::kFloat32, tensor);
-  c.deadline = cluster.now() + seconds(1000);
-  const auto outcome = cluster.submit(0, c);
-  for (int i = 0; i < 30000 && outcome->empty(); ++i) {
-    cluster.transport(0).error = "connection refused";
-    cluster.round();
-  }
-  ASSERT_FALSE(outcome->empty());
-  EXPECT_EQ(outcome->front().code(), Code::kUnavailable);
-  EXPECT_NE(outcome->front().message().find("connection refused"), std::string::npos);
-}
-
-TEST(Shard, AStoppedRankDelaysButDoesNotBreak) {
-  Cluster cluster({3, 1, 8, 1024, {}});
-  Tensors<float> inputs = random_floats(3, 30000, 2), tensors = inputs;
-  for (size_t w = 0; w < 3; ++w)
-    cluster.submit(static_cast<int>(w), collective(ReduceOp::kSum, ElementType::kFloat32, tensors[w]));
-  for (int i = 0; i < 5; ++i) cluster.round();
-  cluster.stopped[1] = true;
-  for (int i = 0; i < 50000; ++i) cluster.round();
-  cluster.stopped[1] = false;
-  ASSERT_TRUE(cluster.run());
-  expect_sums(inputs, tensors[1], 256);
-}
-
-TEST(Shard, ForeignStaleAndMalformedFramesAreCountedAndIgnored) {
-  Cluster cluster({2, 1, 8, 1024, {}});
-  Tensors<float> inputs = random_floats(2, 5000, 2), tensors = inputs;
-  for (size_t w = 0; w < 2; ++w)
-    cluster.submit(static_cast<int>(w), collective(ReduceOp::kSum, ElementType::kFloat32, tensors[w]));
-  std::mt19937 random(1);
-  for (int i = 0; i < 200; ++i) {
-    wire::Header header;
-    header.version = wire::kVersion;
-    header.kind = static_cast<uint8_t>(wire::Kind::kResult);
-    header.job = cluster.session().job;
-    header.worker = kAllWorkers;
-    header.epoch = cluster.session().epoch + (i % 2 == 0 ? 1 : 0);
-    header.slot = static_cast<uint16_t>(random() % 16);
-    header.seq = 1 + random() % 100;
-    std::vector<uint8_t> frame(wire::kHeaderBytes + 4 * (random() % 257) + (i % 5 == 0 ? 1 : 0), 0x55);
-    wire::write_header(header, frame.data());
-    if (i % 7 == 0) frame.resize(random() % 20);
-    cluster.inject(0, frame);
-    cluster.round();
-  }
-  ASSERT_TRUE(cluster.run());
-  expect_sums(inputs, tensors[0], 256);
-  const WorkerCounters& counters = cluster.shard(0).counters();
-  EXPECT_GT(counters.results_foreign.get(), 0U);
-  EXPECT_GT(counters.results_stale.get(), 0U);
-  EXPECT_GT(counters.results_malformed.get(), 0U);
 }
 
 TEST(Shard, MemoryIsAConstantOfTheSession) {

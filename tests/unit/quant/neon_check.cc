@@ -1,5 +1,5 @@
-// Proves the NEON table bit-equal to the scalar one on a machine of another kind, under an emulator. Built and run from
-// the repository root by (one line):
+// Proves the NEON table bit-equal to the scalar one on a machine of another kind, under an emulator.
+// kernels_neon_test.cc builds and runs it where it can; by hand, from the repository root (one line):
 //   aarch64-linux-gnu-g++ -std=c++17 -O2 -static -ffp-contract=off -fno-math-errno -Ibackend -Itests/unit
 //     tests/unit/quant/neon_check.cc backend/quant/{kernels_scalar,kernels_neon,block_exponent}.cc
 //     -o neon_check && qemu-aarch64 neon_check

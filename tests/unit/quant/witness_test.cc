@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 
@@ -272,6 +273,62 @@ TEST_F(WitnessTest, EvenNumbersOfTopBitsPass) {
 TEST_F(WitnessTest, TooManyWordsAssert) {
   const std::vector<uint8_t> words(4 * (kMaxWords + 1), 0);
   EXPECT_DEATH(witness_.sum(words.data(), kMaxWords + 1), "max_words");
+}
+
+// ---- guarded words: what a maximum is taken of ----
+
+class GuardTest : public ::testing::Test {
+ protected:
+  std::vector<uint8_t> guarded(const std::vector<uint32_t>& values, uint32_t pad) const {
+    std::vector<uint8_t> words(4 * values.size());
+    for (size_t i = 0; i < values.size(); ++i) put_word(words, i, values[i]);
+    witness_.guard(words.data(), values.size(), pad);
+    return words;
+  }
+  Random random_{11};
+  Witness witness_{0x1122334455667788U, 0x99aabbccddeeff00U, kMaxWords};
+};
+
+TEST_F(GuardTest, TheMaximumOfGuardedWordsIsIntactAndOfTheLargestValue) {
+  for (int round = 0; round < 200; ++round) {
+    const auto pad = static_cast<uint32_t>(random_());
+    std::vector<uint32_t> a(300), b(300);
+    for (auto& v : a) v = random_() % 256;
+    for (auto& v : b) v = random_() % 256;
+    const std::vector<uint8_t> x = guarded(a, pad), y = guarded(b, pad);
+    std::vector<uint8_t> largest(x.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      const auto left = static_cast<int32_t>(word_at(x, i)), right = static_cast<int32_t>(word_at(y, i));
+      put_word(largest, i, static_cast<uint32_t>(std::max(left, right)));
+      EXPECT_EQ(Witness::guarded_value(word_at(largest, i)), std::max(a[i], b[i]));
+    }
+    EXPECT_TRUE(witness_.intact(largest.data(), a.size(), pad));
+  }
+}
+
+TEST_F(GuardTest, EveryFlippedBitIsSeen) {
+  for (uint32_t value = 0; value < 256; ++value) {
+    for (size_t bit = 0; bit < 32; ++bit) {
+      std::vector<uint8_t> words = guarded({7, value, 7}, 12345);
+      words[4 + bit / 8] ^= static_cast<uint8_t>(1U << (bit % 8));
+      EXPECT_FALSE(witness_.intact(words.data(), 3, 12345)) << "value " << value << ", bit " << bit;
+    }
+  }
+}
+
+TEST_F(GuardTest, WordsOfAnotherUsePositionOrJobAreSeen) {
+  int missed = 0;
+  const Witness other(1, 2, kMaxWords);
+  for (int i = 0; i < kCases; ++i) {
+    const auto value = static_cast<uint32_t>(random_() % 255);
+    const auto pad = static_cast<uint32_t>(random_());
+    std::vector<uint8_t> words = guarded({value, value + 1}, pad);
+    missed += witness_.intact(words.data(), 2, static_cast<uint32_t>(random_())) ? 1 : 0;
+    missed += other.intact(words.data(), 2, pad) ? 1 : 0;
+    std::swap_ranges(words.begin(), words.begin() + 4, words.begin() + 4);
+    missed += witness_.intact(words.data(), 2, pad) ? 1 : 0;
+  }
+  EXPECT_EQ(missed, 0);  // expected: kCases * 3 * 2^-44
 }
 
 }  // namespace

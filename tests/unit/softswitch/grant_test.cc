@@ -12,13 +12,6 @@ using wire::ReplyStatus;
 
 GrantLimits wide() { return {size_t{1} << 30, kMaxPayloadBytes, 0}; }
 
-TEST(Grant, PayloadIsRoundedDownToAnAllowedSize) {
-  const std::pair<size_t, size_t> cases[] = {
-      {0, 0},       {255, 0},     {256, 256},     {511, 256},     {512, 512},     {1023, 512},     {1024, 1024},
-      {2047, 1024}, {9000, 8192}, {64511, 63488}, {64512, 64512}, {65000, 64512}, {1 << 30, 64512}};
-  for (const auto& [bytes, allowed] : cases) EXPECT_EQ(allowed_payload(bytes), allowed) << bytes;
-}
-
 TEST(Grant, PayloadIsBoundedByTheSwitch) {
   GrantLimits limits = wide();
   limits.max_payload_bytes = 3000;

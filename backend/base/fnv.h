@@ -1,0 +1,20 @@
+// FNV-1a, 64 bits: tells different bytes apart where nobody tries to make them collide.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace switchml {
+
+/// The hash of no bytes.
+inline constexpr uint64_t kFnv1aStart = 0xcbf29ce484222325U;
+
+/// The hash of `size` bytes at `data` (which may be null if there are none). Handing in the hash of what came before
+/// continues it: the hash of "ab" is fnv1a("b", 1, fnv1a("a", 1)).
+inline uint64_t fnv1a(const void* data, size_t size, uint64_t hash = kFnv1aStart) {
+  const auto* bytes = static_cast<const uint8_t*>(data);
+  for (size_t i = 0; i < size; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3U;
+  return hash;
+}
+
+}  // namespace switchml

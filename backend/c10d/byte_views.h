@@ -1,0 +1,33 @@
+// What lets Gloo move tensors of types that it does not know.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "c10d/staging.h"
+
+namespace switchml {
+
+/// Stand-ins for tensors that Gloo moves but does not know the type of (bool, bfloat16, int16, complex, float8, ...;
+/// which ones depends on its version): their bytes. Tensors of types that Gloo knows pass through.
+class ByteViews {
+ public:
+  /// Whether any of the tensors needs a stand-in.
+  static bool needed(const std::vector<at::Tensor>& tensors);
+  static bool needed(const at::Tensor& tensor);
+
+  at::Tensor input(const at::Tensor& tensor);
+  at::Tensor output(const at::Tensor& tensor);
+  std::vector<at::Tensor> inputs(const std::vector<at::Tensor>& tensors);
+  std::vector<at::Tensor> outputs(const std::vector<at::Tensor>& tensors);
+
+  /// Copies what could not be aliased back.
+  std::function<void()> finish() const;
+
+ private:
+  at::Tensor bytes(const at::Tensor& tensor, HostView::Use use);
+  std::shared_ptr<std::vector<HostView>> copies_ = std::make_shared<std::vector<HostView>>();
+};
+
+}  // namespace switchml

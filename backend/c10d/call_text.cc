@@ -1,0 +1,41 @@
+#include "c10d/call_text.h"
+
+#include <algorithm>
+
+#include "base/fnv.h"
+#include "c10d/staging.h"
+
+namespace switchml {
+
+std::string type_name(at::ScalarType type) {
+  if (const auto element = element_type(type)) return to_string(*element);
+  switch (type) {
+    case at::kDouble: return "float64";
+    case at::kBool: return "bool";
+    default: return c10::toString(type);
+  }
+}
+
+std::string tensors_text(const std::vector<at::Tensor>& tensors) {
+  constexpr size_t kNamed = 8;
+  if (tensors.empty()) return "no tensors";
+  const at::ScalarType type = tensors[0].scalar_type();
+  std::string counts;
+  std::string rest;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    std::string one = std::to_string(tensors[i].numel());
+    if (tensors[i].scalar_type() != type) one += " " + type_name(tensors[i].scalar_type());
+    if (i < kNamed) {
+      counts += (i == 0 ? "" : " + ") + one;
+    } else {
+      rest += one + "+";
+    }
+  }
+  if (!rest.empty()) {
+    counts += " + ... (" + std::to_string(tensors.size()) + " tensors, " +
+              std::to_string(fnv1a(rest.data(), rest.size()) % 1000000) + ")";
+  }
+  return type_name(type) + ", " + counts + " elements";
+}
+
+}  // namespace switchml

@@ -1,0 +1,42 @@
+"""What tests of failures share: groups with a short timeout, and checks of what each rank raised and when."""
+
+import contextlib
+import time
+
+import torch
+import torch.distributed as dist
+
+import harness
+from harness import fresh_pool
+
+TIMEOUT = 4.0  # seconds that groups of these tests allow
+IN_TIME = 3 * TIMEOUT  # and by when an exception must have come, on a busy machine
+
+
+def timed(function, *args, **kwargs):
+    """(text of the exception or None, seconds it took)"""
+    started = time.monotonic()
+    return harness.caught(function, *args, **kwargs), time.monotonic() - started
+
+
+def check_all(outcomes, *texts):
+    """Every rank raised in time, and every message holds every text (an alternative of texts, where a tuple)."""
+    for rank, (message, took) in enumerate(outcomes):
+        assert message, f"rank {rank} saw no error; all: {outcomes}"
+        assert took < IN_TIME, f"rank {rank} took {took:.1f} s to say: {message}"
+        for text in texts:
+            choices = text if isinstance(text, tuple) else (text,)
+            said = any(choice.lower() in message.lower() for choice in choices)
+            assert said, f"rank {rank} says nothing of {text!r}: {message}"
+
+
+@contextlib.contextmanager
+def doomed_pool(size, **kwargs):
+    with fresh_pool(size, with_gloo=False, **{"group_timeout": TIMEOUT, **kwargs}) as own:
+        yield own
+
+
+def rank_warm_up():
+    total = torch.ones(1000)
+    dist.all_reduce(total)
+    assert total.eq(dist.get_world_size()).all()

@@ -1,0 +1,108 @@
+"""Groups of subsets: overlapping, at the same time, split off, destroyed and made again."""
+
+import itertools
+import socket
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+
+
+def rank_groups():
+    """Overlapping groups of several sizes, used in turns, made and destroyed and made again."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for _ in range(2):
+        subsets = [members for count in range(1, size + 1) for members in itertools.combinations(range(size), count)][:11]
+        groups = [(members, dist.new_group(list(members))) for members in subsets]
+        for members, group in groups + groups[::-1]:
+            if rank not in members:
+                continue
+            total = torch.full((50,), 2.0**rank)
+            dist.all_reduce(total, group=group)
+            assert total.tolist() == [float(sum(2**r for r in members))] * 50, members
+            sent = torch.full((3,), float(rank))
+            dist.broadcast(sent, members[-1], group=group)
+            assert sent.tolist() == [float(members[-1])] * 3
+            assert dist.get_rank(group) == members.index(rank) and dist.get_world_size(group) == len(members)
+        for members, group in groups:
+            if rank in members:
+                dist.destroy_process_group(group)
+
+
+def test_groups_of_subsets(world):
+    harness.pool(world).run(rank_groups)
+
+
+def rank_groups_at_once():
+    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3]), dist.new_group([1, 2])]
+    mine = [pairs[0]] if dist.get_rank() < 2 else [pairs[1]]
+    tensors = [torch.ones(5000) for _ in range(10)]
+    everyone = torch.ones(5000)
+    works = [dist.all_reduce(x, group=mine[0], async_op=True) for x in tensors]
+    works.append(dist.all_reduce(everyone, async_op=True))
+    if dist.get_rank() in (1, 2):
+        bridge = torch.ones(10)
+        dist.all_reduce(bridge, group=pairs[2])
+        assert bridge.tolist() == [2.0] * 10
+    for work in works:
+        work.wait()
+    assert all(x.eq(2.0).all() for x in tensors) and everyone.eq(4.0).all()
+
+
+def test_groups_at_the_same_time():
+    harness.pool(4).run(rank_groups_at_once)
+
+
+def rank_split_group(rank, port):
+    """The group's own method: torch.distributed.split_group insists on an accelerator. It does not end on a FileStore."""
+    dist.init_process_group(
+        harness.BACKEND,
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=4,
+        timeout=harness.seconds(harness.GROUP_TIMEOUT),
+    )
+    world = dist.distributed_c10d._get_default_group()
+    half = world.split_group([0, 1] if rank < 2 else [2, 3], group_name=f"half {rank // 2}", group_desc="half")
+    assert half.size() == 2 and half.rank() == rank % 2
+    total = torch.full((500,), float(rank))
+    half.allreduce([total]).wait()
+    assert total.tolist() == [1.0 if rank < 2 else 5.0] * 500
+    dist.all_reduce(total)
+    assert total.tolist() == [12.0] * 500
+    dist.destroy_process_group()
+
+
+@pytest.mark.skipif(
+    not hasattr(dist.ProcessGroup, "split_group"), reason="this torch splits NCCL groups only, and only through the accelerator"
+)
+def test_split_group():
+    port = harness.free_port(socket.SOCK_STREAM)
+    with harness.fresh_pool(4, join_group=False) as own:
+        for rank in range(4):
+            own.start(rank_split_group, rank, port, ranks=[rank])
+        own.finish(timeout=40)
+
+
+def rank_destroy_and_make_again(folder):
+    rank = dist.get_rank()
+    for turn in range(3):
+        total = torch.full((100,), float(rank + turn))
+        dist.all_reduce(total)
+        assert total.eq(1.0 + 2 * turn).all()
+        dist.destroy_process_group()
+        dist.init_process_group(
+            harness.BACKEND,
+            init_method=f"file://{folder}/again{turn}",
+            rank=rank,
+            world_size=2,
+            timeout=harness.seconds(harness.GROUP_TIMEOUT),
+        )
+
+
+def test_a_group_destroyed_and_made_again(tmp_path):
+    with harness.fresh_pool(2, with_gloo=False) as own:
+        own.run(rank_destroy_and_make_again, str(tmp_path))
+        own.close()

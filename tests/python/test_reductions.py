@@ -1,0 +1,200 @@
+"""all_reduce, reduce and reduce_scatter against Gloo and against an oracle, on 2, 3 and 4 ranks."""
+
+import itertools
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+from cases import FEW_SIZES, MOVED_TYPES, SIZES, gloo_result, inputs_of_all, name_of
+from oracle import FLOATS, INTEGERS, OPERATIONS, check_equal, check_reduction, digest, operation, reduce_exactly, values
+
+TYPES = FLOATS + (torch.float64,) + INTEGERS
+BITWISE = ("BAND", "BOR", "BXOR")
+
+
+def works_everywhere(dtype, op):
+    """What the switch takes: these may not be refused."""
+    if op in ("MIN", "MAX", "SUM"):
+        return dtype != torch.float64
+    return op in ("AVG", "PREMUL_SUM") and dtype in FLOATS
+
+
+def rank_all_reduce(dtype, op, sizes):
+    digests = []
+    for seed, size in enumerate(sizes):
+        inputs = inputs_of_all((size,), dtype, seed, small=op == "PRODUCT")
+        mine = inputs[dist.get_rank()].clone()
+        try:
+            dist.all_reduce(mine, operation(op))
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            if works_everywhere(dtype, op):
+                raise
+            theirs = gloo_result(lambda g, x: dist.all_reduce(x, operation(op), group=g), inputs[dist.get_rank()].clone())
+            assert theirs is None, f"Gloo does {op} of {dtype}, this backend refuses: {error}"
+            return None
+        check_reduction(mine, inputs, op)
+        digests.append(digest(mine))
+        if not dtype.is_floating_point or op in ("MIN", "MAX"):
+            theirs = gloo_result(lambda g, x: dist.all_reduce(x, operation(op), group=g), inputs[dist.get_rank()].clone())
+            if theirs is not None:
+                check_equal(mine, theirs[0], f"{op} of {dtype} against Gloo")
+    return digests
+
+
+def all_reduce_cases():
+    for dtype, op in itertools.product(TYPES, OPERATIONS):
+        if dtype.is_floating_point and op in BITWISE:
+            continue
+        if not dtype.is_floating_point and op in ("AVG", "PREMUL_SUM"):
+            continue
+        yield pytest.param(dtype, op, id=f"{name_of(dtype)}-{op}")
+
+
+@pytest.mark.parametrize("dtype, op", list(all_reduce_cases()))
+def test_all_reduce(world, dtype, op):
+    if op == "PREMUL_SUM" and not hasattr(dist, "_make_nccl_premul_sum"):
+        pytest.skip(f"torch {torch.__version__} has no PREMUL_SUM for Python")
+    sizes = SIZES if op in ("SUM", "MAX") else FEW_SIZES
+    results = harness.pool(world).run(rank_all_reduce, dtype, op, sizes)
+    assert all(result == results[0] for result in results), "ranks differ in the bits of the result"
+    if op == "SUM":
+        again = harness.pool(world).run(rank_all_reduce, dtype, op, sizes)
+        assert again == results, "the second run differs in the bits of the result"
+
+
+def rank_all_reduce_bool(op):
+    inputs = inputs_of_all((300,), torch.bool)
+    mine = inputs[dist.get_rank()].clone()
+    theirs = gloo_result(lambda g, x: dist.all_reduce(x, operation(op), group=g), inputs[dist.get_rank()].clone())
+    try:
+        dist.all_reduce(mine, operation(op))
+    except (RuntimeError, ValueError) as error:
+        assert theirs is None, f"Gloo does {op} of bools, this backend refuses: {error}"
+        return
+    check_equal(mine, reduce_exactly(inputs, op).bool(), op)
+
+
+@pytest.mark.parametrize("op", ("MIN", "MAX", "BAND", "BOR"))
+def test_all_reduce_of_bools(op):
+    harness.pool(3).run(rank_all_reduce_bool, op)
+
+
+def rank_all_reduce_big(dtype):
+    inputs = inputs_of_all((3 * 2**20 // torch.empty(0, dtype=dtype).element_size(),), dtype)
+    mine = inputs[dist.get_rank()].clone()
+    dist.all_reduce(mine)
+    check_reduction(mine, inputs, "SUM")
+    return digest(mine)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.int32), ids=name_of)
+def test_all_reduce_of_3_mib(world, dtype):
+    assert len(set(harness.pool(world).run(rank_all_reduce_big, dtype))) == 1
+
+
+def rank_complex():
+    inputs = [torch.complex(values((77,), torch.float32, r, 1), values((77,), torch.float32, r, 2)) for r in range(3)]
+    mine = inputs[dist.get_rank()].clone()
+    dist.all_reduce(mine)
+    torch.testing.assert_close(mine, sum(inputs), rtol=1e-6, atol=1e-4)
+
+
+def test_all_reduce_of_complex_numbers():
+    harness.pool(3).run(rank_complex)
+
+
+def rank_sparse():
+    size = dist.get_world_size()
+    everyone = [
+        torch.sparse_coo_tensor([[rank, rank + 1]], values((2, 3), torch.float32, rank), (size + 1, 3)) for rank in range(size)
+    ]
+    mine = everyone[dist.get_rank()].clone()
+    dist.all_reduce(mine)
+    torch.testing.assert_close(mine.to_dense(), sum(x.to_dense() for x in everyone), rtol=1e-5, atol=1e-6)
+
+
+def test_all_reduce_of_sparse_tensors(world):
+    harness.pool(world).run(rank_sparse)
+
+
+# ---- sums of which a rank keeps all, a part or nothing ----
+
+
+def rank_reduce(dtype):
+    size = dist.get_world_size()
+    for root, op in itertools.product(range(size), ("SUM", "MAX")):
+        inputs = inputs_of_all((513,), dtype, root)
+        mine = inputs[dist.get_rank()].clone()
+        dist.reduce(mine, root, operation(op))
+        if dist.get_rank() == root:
+            check_reduction(mine, inputs, op)
+
+
+def rank_reduce_scatter(dtype):
+    size, rank = dist.get_world_size(), dist.get_rank()
+    for count in FEW_SIZES:
+        everyone = [inputs_of_all((count,), dtype, 10 + source) for source in range(size)]  # [source][destination]
+        output = torch.zeros(count, dtype=dtype)
+        dist.reduce_scatter(output, [x.clone() for x in everyone[rank]])
+        mine = slice(rank * count, (rank + 1) * count)
+        check_reduction(output, [torch.cat(row) for row in everyone], "SUM", mine)
+
+
+def rank_reduce_scatter_tensor(dtype):
+    size, rank = dist.get_world_size(), dist.get_rank()
+    everyone = inputs_of_all((size * 130, 2), dtype)
+    output = torch.zeros(130, 2, dtype=dtype)
+    dist.reduce_scatter_tensor(output, everyone[rank].clone())
+    check_reduction(output, everyone, "SUM", slice(rank * 130, (rank + 1) * 130))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", MOVED_TYPES, ids=name_of)
+@pytest.mark.parametrize("function", (rank_reduce, rank_reduce_scatter, rank_reduce_scatter_tensor), ids=lambda f: f.__name__[5:])
+def test_collective(world, function, dtype):
+    harness.pool(world).run(function, dtype)
+
+
+# ---- shapes and strides ----
+
+
+def layouts(rank):
+    """(name, a fresh tensor of rank `rank`) for every kind of memory layout."""
+    grid = values((12, 34), torch.float32, rank, 3)
+    yield "zero dimensions", grid[0, 0].clone()
+    yield "transposed", grid.clone().t()
+    yield "every third column", grid.clone()[:, ::3]
+    yield "a column", grid.clone()[:, 5]
+    yield "a slice with an offset", grid.clone().reshape(-1)[3:200]
+    yield "channels last", values((2, 3, 4, 5), torch.float32, rank, 4).contiguous(memory_format=torch.channels_last)
+    yield "an empty matrix", torch.empty(0, 5)
+
+
+def rank_layouts():
+    everyone = [dict(layouts(rank)) for rank in range(dist.get_world_size())]
+    for name in everyone[0]:
+        inputs = [each[name] for each in everyone]
+        wanted = [x.clone(memory_format=torch.contiguous_format) for x in inputs]
+        mine = inputs[dist.get_rank()]
+        strides = mine.stride()
+        dist.all_reduce(mine)
+        assert mine.stride() == strides, name
+        check_reduction(mine.contiguous(), wanted, "SUM")
+
+
+def test_layouts(world):
+    harness.pool(world).run(rank_layouts)
+
+
+def rank_neighbours_untouched():
+    whole = torch.full((1000,), 7.0)
+    dist.all_reduce(whole[100:900:2])
+    expected = torch.full((1000,), 7.0)
+    expected[100:900:2] = 7.0 * dist.get_world_size()
+    check_equal(whole, expected, "memory beside a strided view")
+
+
+def test_a_strided_view_leaves_its_neighbours_alone(world):
+    harness.pool(world).run(rank_neighbours_untouched)

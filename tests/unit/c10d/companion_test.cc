@@ -1,0 +1,243 @@
+#include "c10d/companion.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "fixture.h"
+
+namespace switchml {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct SlowToEnd final : compat::Base {
+  explicit SlowToEnd(milliseconds duration) : compat::Base(0, 1), duration_(duration) {}
+  ~SlowToEnd() override { std::this_thread::sleep_for(duration_); }
+  const std::string getBackendName() const override { return "slow"; }
+  const milliseconds duration_;
+};
+
+std::shared_ptr<GroupCore> lonely_core() { return std::make_shared<GroupCore>(GroupInfo{0, 1, "test"}); }
+
+c10::intrusive_ptr<SwitchWork> part_work() {
+  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::BROADCAST, nullptr, "part", 1, TensorList(), TensorList());
+}
+std::exception_ptr failure(const char* text) { return std::make_exception_ptr(std::runtime_error(text)); }
+std::string outcome_of(const c10::intrusive_ptr<c10d::Work>& work) {
+  return thrown_by([&] { work->wait(milliseconds(10000)); });
+}
+
+// ---- the group ----
+
+TEST(CompanionGroup, IsMadeOnceByWhoeverNeedsItFirst) {
+  std::atomic<int> made{0};
+  Companion companion(lonely_core(), [&made] {
+    ++made;
+    std::this_thread::sleep_for(milliseconds(20));
+    return c10::make_intrusive<SlowToEnd>(milliseconds(0));
+  });
+  EXPECT_FALSE(companion.existing());
+  on_each_rank(4, [&](int) { EXPECT_TRUE(companion.get()); });
+  EXPECT_EQ(made.load(), 1);
+  EXPECT_EQ(companion.get(), companion.existing());
+}
+
+// The factory may wait for a lock that the thread which asks for existing() holds.
+TEST(CompanionGroup, IsMadeWithoutALock) {
+  std::atomic<bool> asked{false};
+  std::atomic<bool> making{false};
+  Companion companion(lonely_core(), [&] {
+    making = true;
+    while (!asked) std::this_thread::yield();
+    return c10::make_intrusive<SlowToEnd>(milliseconds(0));
+  });
+  std::thread other([&] {
+    while (!making) std::this_thread::yield();
+    EXPECT_FALSE(companion.existing());
+    asked = true;
+  });
+  EXPECT_TRUE(companion.get());
+  other.join();
+}
+
+TEST(CompanionGroup, AFactoryThatFailedIsTriedAgain) {
+  int calls = 0;
+  Companion companion(lonely_core(), [&calls]() -> c10::intrusive_ptr<compat::Base> {
+    if (++calls == 1) throw std::runtime_error("no address");
+    return c10::make_intrusive<SlowToEnd>(milliseconds(0));
+  });
+  EXPECT_TRUE(contains(thrown_by([&] { companion.get(); }), "no address"));
+  EXPECT_TRUE(companion.get());
+}
+
+TEST(CompanionGroup, AfterReleaseItIsGone) {
+  const auto core = lonely_core();
+  Companion companion(core, [] { return c10::make_intrusive<SlowToEnd>(milliseconds(0)); });
+  companion.get();
+  core->close(Status(Code::kAborted, "the process group was shut down"));
+  companion.release(milliseconds(1000));
+  companion.release(milliseconds(1000));
+  EXPECT_FALSE(companion.existing());
+  EXPECT_TRUE(contains(thrown_by([&] { companion.get(); }), "the process group was shut down"));
+}
+
+TEST(CompanionGroup, ReleaseDoesNotWaitForAPeerThatNeverComes) {
+  Companion companion(lonely_core(), [] { return c10::make_intrusive<SlowToEnd>(milliseconds(1500)); });
+  companion.get();
+  const auto begin = std::chrono::steady_clock::now();
+  companion.release(milliseconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(1200));
+  std::this_thread::sleep_for(milliseconds(1700));  // for leak checkers: what was left behind ends
+}
+
+// ---- calls ----
+
+class CompanionCall : public ::testing::Test {
+ protected:
+  ~CompanionCall() override { core_->pool().join(); }
+
+  /// A call whose works are `works`; its number is noted when it is issued.
+  c10::intrusive_ptr<c10d::Work> start(const Companion::WorkPtr& fence, std::vector<Companion::WorkPtr> works,
+                                       int number = 1) {
+    return companion_.start(
+        Call::kBroadcast, c10d::OpType::BROADCAST, fence,
+        [this, works, number](compat::Base&) {
+          const std::lock_guard<std::mutex> lock(mutex_);
+          issued_.push_back(number);
+          return works;
+        },
+        {counting(3)}, [this] { ++finished_; });
+  }
+  std::vector<int> issued() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return issued_;
+  }
+  /// Waits until so many calls were issued.
+  bool issued_soon(size_t count) {
+    for (int i = 0; i < 2000 && issued().size() < count; ++i) std::this_thread::sleep_for(milliseconds(5));
+    return issued().size() == count;
+  }
+
+  const std::shared_ptr<GroupCore> core_ = lonely_core();
+  Companion companion_{core_, [] { return c10::make_intrusive<SlowToEnd>(milliseconds(0)); }};
+  const c10::intrusive_ptr<SwitchWork> one_ = part_work();
+  const c10::intrusive_ptr<SwitchWork> two_ = part_work();
+  const c10::intrusive_ptr<SwitchWork> fence_ = part_work();
+  std::mutex mutex_;
+  std::vector<int> issued_;
+  std::atomic<int> finished_{0};
+};
+
+TEST_F(CompanionCall, WithoutAFenceIsIssuedAtOnceAndCompletesAfterAllWorksAndTheFinish) {
+  const auto work = start(nullptr, {one_, two_});
+  EXPECT_EQ(issued().size(), 1U);
+  two_->succeed();
+  EXPECT_FALSE(work->isCompleted());
+  one_->succeed();
+  EXPECT_EQ(outcome_of(work), "");
+  EXPECT_EQ(finished_.load(), 1);
+  EXPECT_EQ(work->result().size(), 1U);
+}
+
+TEST_F(CompanionCall, WithoutAFenceARefusalGoesToTheCaller) {
+  const auto refuse = [](compat::Base&) -> std::vector<Companion::WorkPtr> {
+    throw std::runtime_error("no such root");
+  };
+  EXPECT_EQ(
+      thrown_by([&] { companion_.start(Call::kBroadcast, c10d::OpType::BROADCAST, nullptr, refuse, {}, nullptr); }),
+      "no such root");
+}
+
+TEST_F(CompanionCall, MovesNothingBeforeItsFenceHasPassed) {
+  const auto work = start(fence_, {one_});
+  one_->succeed();
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_TRUE(issued().empty());
+  EXPECT_FALSE(work->isCompleted());
+  fence_->succeed();
+  EXPECT_EQ(outcome_of(work), "");
+  EXPECT_EQ(issued().size(), 1U);
+}
+
+TEST_F(CompanionCall, AFenceThatFailsEndsItUnissued) {
+  const auto work = start(fence_, {one_});
+  fence_->fail(failure("ranks called different collectives"));
+  EXPECT_EQ(outcome_of(work), "ranks called different collectives");
+  EXPECT_TRUE(issued().empty());
+  EXPECT_EQ(finished_.load(), 0);
+}
+
+TEST_F(CompanionCall, AreIssuedInTheirOrderWhicheverFenceIsToldFirst) {
+  std::vector<c10::intrusive_ptr<SwitchWork>> fences;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  for (int i = 0; i < 5; ++i) {
+    fences.push_back(part_work());
+    works.push_back(start(fences.back(), {}, i));
+  }
+  for (const int i : {4, 2, 1}) fences[static_cast<size_t>(i)]->succeed();
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_TRUE(issued().empty());
+  fences[0]->succeed();
+  ASSERT_TRUE(issued_soon(3));
+  fences[3]->fail(failure("the session is over"));
+  EXPECT_EQ(outcome_of(works[4]), "") << "a failed one does not hold up those behind it";
+  EXPECT_EQ(issued(), (std::vector<int>{0, 1, 2, 4}));
+  EXPECT_EQ(outcome_of(works[3]), "the session is over");
+}
+
+TEST_F(CompanionCall, ManyFromManyThreadsKeepTheirOrder) {
+  constexpr int kCalls = 200;
+  std::vector<c10::intrusive_ptr<SwitchWork>> fences;
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  for (int i = 0; i < kCalls; ++i) {
+    fences.push_back(part_work());
+    works.push_back(start(fences.back(), {}, i));
+  }
+  on_each_rank(4, [&](int thread) {
+    for (int i = thread; i < kCalls; i += 4) fences[static_cast<size_t>(i)]->succeed();
+  });
+  for (const auto& work : works) EXPECT_EQ(outcome_of(work), "");
+  const std::vector<int> order = issued();
+  ASSERT_EQ(order.size(), static_cast<size_t>(kCalls));
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_F(CompanionCall, ARefusalBehindAFenceFailsTheWorkAsItIs) {
+  const auto refuse = [](compat::Base&) -> std::vector<Companion::WorkPtr> {
+    compat::throw_value_error("no such root");
+  };
+  const auto work = companion_.start(Call::kBroadcast, c10d::OpType::BROADCAST, fence_, refuse, {}, nullptr);
+  fence_->succeed();
+  EXPECT_EQ(value_error_of([&] { work->wait(milliseconds(10000)); }), "no such root");
+}
+
+TEST_F(CompanionCall, AnErrorOfTheGroupGetsTheCallsContext) {
+  const auto work = start(fence_, {one_, two_});
+  fence_->succeed();
+  ASSERT_TRUE(issued_soon(1));
+  one_->fail(failure("Connection closed by peer"));
+  EXPECT_EQ(outcome_of(work),
+            "switchml broadcast on rank 0 of 1 (group test): the companion Gloo group: Connection closed by peer");
+  EXPECT_EQ(finished_.load(), 0);
+}
+
+TEST_F(CompanionCall, AbortEndsWhatWaitsAndWhatTheGroupHasInHand) {
+  const auto in_hand = start(nullptr, {one_});
+  const auto waiting = start(fence_, {two_});
+  companion_.abort(Status(Code::kAborted, "the process group was aborted"));
+  EXPECT_TRUE(contains(outcome_of(in_hand), "broadcast on rank 0 of 1 (group test): aborted: the process group was"));
+  EXPECT_TRUE(contains(outcome_of(waiting), "the process group was aborted"));
+  one_->succeed();
+  fence_->succeed();
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_EQ(issued().size(), 1U) << "an aborted call is not issued later";
+  EXPECT_EQ(finished_.load(), 0);
+}
+
+}  // namespace
+}  // namespace switchml

@@ -1,0 +1,152 @@
+#include "c10d/group_core.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+
+#include "fixture.h"
+
+namespace switchml {
+namespace {
+
+GroupInfo info() { return {1, 4, "default_pg"}; }
+
+/// A session that can do nothing but compare.
+class ComparingSession final : public Session {
+ public:
+  Engine& engine() override { throw std::logic_error("no engine here"); }
+  const SessionParameters& parameters() const override { throw std::logic_error("no parameters here"); }
+  const SwitchServer* embedded() const override { return nullptr; }
+  std::string compare_calls(const std::string& mine) override {
+    return "comparison " + std::to_string(++comparisons) + " of " + mine;
+  }
+  std::atomic<int> comparisons{0};
+};
+
+TEST(GroupCore, NamesACallForMessages) {
+  const GroupCore core(info());
+  EXPECT_EQ(core.context(Call::kAllReduce), "switchml all_reduce on rank 1 of 4 (group default_pg)");
+  EXPECT_EQ(core.context(Call::kBarrier), "switchml barrier on rank 1 of 4 (group default_pg)");
+  EXPECT_EQ(core.group().name, "default_pg");
+}
+
+TEST(GroupCore, NumbersCollectivesFromOne) {
+  GroupCore core(info());
+  EXPECT_EQ(core.sequence(), 0U);
+  EXPECT_EQ(core.next_sequence(), 1U);
+  EXPECT_EQ(core.next_sequence(), 2U);
+  EXPECT_EQ(core.sequence(), 2U);
+  core.set_sequence(40);
+  EXPECT_EQ(core.next_sequence(), 41U);
+}
+
+TEST(GroupCore, GivesEachNumberOnce) {
+  GroupCore core(info());
+  on_each_rank(4, [&](int) {
+    for (int i = 0; i < 1000; ++i) core.next_sequence();
+  });
+  EXPECT_EQ(core.sequence(), 4000U);
+}
+
+TEST(GroupCore, HandsItsSessionOutWhenItCloses) {
+  GroupCore core(info());
+  EXPECT_TRUE(core.closed().ok());
+  EXPECT_EQ(core.session(), nullptr);
+  const auto session = std::make_shared<ComparingSession>();
+  core.set_session(session);
+  EXPECT_EQ(core.session(), session);
+  EXPECT_EQ(core.close({Code::kAborted, "first reason"}), session);
+  EXPECT_EQ(core.session(), nullptr);
+  EXPECT_EQ(core.close({Code::kTimeout, "second reason"}), nullptr);
+  EXPECT_EQ(core.closed().code(), Code::kAborted);
+  EXPECT_EQ(core.closed().message(), "first reason");
+}
+
+TEST(GroupCore, HasLandedWhenEverythingHas) {
+  GroupCore core(info());
+  EXPECT_TRUE(core.wait_until_landed(milliseconds(0))) << "nothing was under way";
+  core.took_off();
+  core.took_off();
+  core.landed();
+  const Time start = monotonic_now();
+  EXPECT_FALSE(core.wait_until_landed(milliseconds(30)));
+  EXPECT_GE(monotonic_now() - start, milliseconds(30));
+  std::thread last([&] {
+    std::this_thread::sleep_for(milliseconds(30));
+    core.landed();
+  });
+  EXPECT_TRUE(core.wait_until_landed(seconds(20)));
+  EXPECT_LT(monotonic_now() - start, seconds(10));
+  last.join();
+}
+
+TEST(GroupCore, ComparesCallsOnce) {
+  GroupCore core(info());
+  const auto session = std::make_shared<ComparingSession>();
+  core.set_session(session);
+  on_each_rank(4, [&](int) { EXPECT_EQ(core.compare_calls("mine"), "comparison 1 of mine"); });
+  EXPECT_EQ(core.compare_calls("another"), "comparison 1 of mine");
+  EXPECT_EQ(session->comparisons.load(), 1);
+}
+
+TEST(GroupCore, HasNothingToCompareWithoutASession) {
+  GroupCore core(info());
+  EXPECT_EQ(core.compare_calls("mine"), "");
+}
+
+// ---- Outstanding ----
+
+c10::intrusive_ptr<SwitchWork> pending() {
+  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::ALLREDUCE, nullptr, "test", 1, TensorList(), TensorList());
+}
+
+TEST(Outstanding, KeepsWhatRunsInOrder) {
+  Outstanding outstanding;
+  std::vector<c10::intrusive_ptr<SwitchWork>> works;
+  for (int i = 0; i < 300; ++i) {  // past every sweep
+    works.push_back(pending());
+    outstanding.add(works.back());
+  }
+  const auto all = outstanding.all();
+  ASSERT_EQ(all.size(), works.size());
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].lock(), works[i]);
+  for (const auto& work : works) work->succeed();
+}
+
+TEST(Outstanding, ForgetsWhatIsComplete) {
+  Outstanding outstanding;
+  for (int i = 0; i < 1000; ++i) {
+    const auto work = pending();
+    outstanding.add(work);
+    work->succeed();
+    EXPECT_LE(outstanding.all().size(), 1U);
+  }
+}
+
+TEST(Outstanding, SweepsBehindOneThatDoesNotComplete) {
+  Outstanding outstanding;
+  const auto slow = pending();
+  outstanding.add(slow);
+  std::vector<c10::intrusive_ptr<SwitchWork>> done;
+  for (int i = 0; i < 1000; ++i) {
+    done.push_back(pending());
+    outstanding.add(done.back());
+    done.back()->succeed();
+    EXPECT_LE(outstanding.all().size(), 64U);
+  }
+  EXPECT_EQ(outstanding.all().front().lock(), slow);
+  slow->succeed();
+}
+
+TEST(Outstanding, KeepsNothingAlive) {
+  Outstanding outstanding;
+  outstanding.add(pending());
+  const auto all = outstanding.all();
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_TRUE(all[0].expired());
+}
+
+}  // namespace
+}  // namespace switchml

@@ -1,0 +1,356 @@
+#include "c10d/process_group.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "fixture.h"
+
+namespace switchml {
+
+// There is no interpreter in this executable.
+void without_interpreter_lock(const std::function<void()>& f) { f(); }
+
+namespace {
+
+using Group = ProcessGroupSwitchML;
+
+/// All-reduces a tensor of ones on every rank; their sum has to be the number of ranks.
+void expect_sums(const Cluster& cluster) {
+  cluster.on_each([&](int, Group& group) {
+    TensorList tensors{at::ones({100})};
+    group.allreduce(tensors)->wait();
+    EXPECT_TRUE(same(tensors[0], at::full({100}, static_cast<float>(cluster.size()))));
+  });
+}
+
+/// What waiting for an all-reduce of this rank throws.
+std::string failure_of_all_reduce(Group& group) {
+  return thrown_by([&] {
+    TensorList tensors{at::ones({10})};
+    group.allreduce(tensors)->wait();
+  });
+}
+
+std::string failure_of_broadcast(Group& group) {
+  return thrown_by([&] {
+    TensorList tensors{at::ones({10})};
+    group.broadcast(tensors)->wait();
+  });
+}
+
+// ---- creation ----
+
+TEST(ProcessGroup, RefusesARankOutsideTheGroup) {
+  const Cluster none(0);
+  for (const auto& [rank, size] : {std::pair{2, 2}, std::pair{-1, 1}, std::pair{0, 0}}) {
+    const std::string text = value_error_of([&, r = rank, n = size] { Group::create(none.settings(r, n)); });
+    EXPECT_TRUE(
+        contains(text, "rank " + std::to_string(rank) + " of " + std::to_string(size) + "; allowed: 0 <= rank < size"));
+  }
+}
+
+TEST(ProcessGroup, FailsToStartWithoutTheOthersAndNamesThem) {
+  const Cluster none(0);
+  Group::Settings alone = none.settings(0, 2);
+  alone.config.connect_timeout = milliseconds(200);
+  const Time start = monotonic_now();
+  const std::string text = thrown_by([&] { Group::create(alone); });
+  EXPECT_LT(monotonic_now() - start, seconds(10));
+  EXPECT_TRUE(contains(text, "switchml: rank 0 of 2 (group test) could not start"));
+  EXPECT_TRUE(contains(text, "rank 1"));
+}
+
+/// A store that nobody can reach.
+class UnreachableStore final : public c10d::HashStore {
+ public:
+  int64_t add(const std::string&, int64_t) override { throw std::runtime_error("connection refused"); }
+};
+
+TEST(ProcessGroup, FailsToStartWithoutItsStore) {
+  const Cluster none(0);
+  Group::Settings lost = none.settings(0, 2);
+  lost.store = c10::make_intrusive<UnreachableStore>();
+  const std::string text = thrown_by([&] { Group::create(lost); });
+  EXPECT_TRUE(contains(text, "could not start"));
+  EXPECT_TRUE(contains(text, "connection refused"));
+}
+
+TEST(ProcessGroup, KnowsItsNameAndPlace) {
+  const Cluster cluster(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(cluster[rank].getBackendName(), "switchml");
+    EXPECT_EQ(cluster[rank].getRank(), rank);
+    EXPECT_EQ(cluster[rank].getSize(), 2);
+    EXPECT_EQ(cluster[rank].group().name, "test");
+    EXPECT_TRUE(cluster[rank].supportsSplitting());
+  }
+}
+
+TEST(ProcessGroup, OpensAgainOnTheSameStore) {
+  Cluster first(2);
+  expect_sums(first);
+  first.drop();
+  const Cluster second(2, [&](Group::Settings& settings) { settings.store = first.store; });
+  expect_sums(second);
+}
+
+// ---- the companion ----
+
+TEST(ProcessGroup, MakesTheCompanionWhenItIsNeededAndOnce) {
+  const Cluster cluster(2);
+  expect_sums(cluster);
+  EXPECT_EQ(cluster.gloo->made_on(0), 0);
+  for (int i = 0; i < 2; ++i) cluster.on_each([](int, Group& group) { EXPECT_EQ(failure_of_broadcast(group), ""); });
+  EXPECT_EQ(cluster.gloo->made_on(0), 1);
+  EXPECT_EQ(cluster.gloo->made_on(1), 1);
+}
+
+TEST(ProcessGroup, MakesTheCompanionAtOnceWhereItMust) {
+  const Cluster cluster(2, [](Group::Settings& settings) { settings.companion_at_once = true; });
+  EXPECT_EQ(cluster.gloo->made_on(0), 1);
+  EXPECT_EQ(cluster.gloo->made_on(1), 1);
+}
+
+TEST(ProcessGroup, PassesOnWhyThereIsNoCompanion) {
+  const Cluster cluster(1, [](Group::Settings& settings) {
+    settings.make_companion = [](auto&&...) -> c10::intrusive_ptr<compat::Base> {
+      throw std::runtime_error("no network interface");
+    };
+  });
+  EXPECT_TRUE(contains(failure_of_broadcast(cluster[0]), "no network interface"));
+  expect_sums(cluster);
+}
+
+// ---- sequence numbers, timeouts ----
+
+TEST(ProcessGroup, CountsCollectivesButNotMessages) {
+  const Cluster cluster(2);
+  expect_sums(cluster);
+  cluster.on_each([](int rank, Group& group) {
+    EXPECT_EQ(group.getSequenceNumberForGroup(), 1U);
+    EXPECT_EQ(failure_of_broadcast(group), "");
+    group.monitoredBarrier({});
+    EXPECT_EQ(group.getSequenceNumberForGroup(), 3U);
+    TensorList message{at::ones({1})};
+    (rank == 0 ? group.send(message, 1, 0) : group.recv(message, 0, 0))->wait();
+    EXPECT_EQ(group.getSequenceNumberForGroup(), 3U);
+    group.setSequenceNumberForGroup();
+    EXPECT_EQ(group.getSequenceNumberForGroup(), 0U);
+  });
+}
+
+TEST(ProcessGroup, FailsACallThatTheOthersDoNotMakeInTime) {
+  const Cluster cluster(2, [](Group::Settings& settings) { settings.timeout = milliseconds(2000); });
+  cluster[0].setTimeout(milliseconds(250));
+  EXPECT_EQ(cluster[0].getBackendOptions()->timeout, milliseconds(250));
+  EXPECT_EQ(cluster[1].getBackendOptions()->timeout, milliseconds(2000));
+  const Time start = monotonic_now();
+  EXPECT_TRUE(contains(failure_of_all_reduce(cluster[0]), "switchml all_reduce on rank 0 of 2 (group test)"));
+  EXPECT_GE(monotonic_now() - start, milliseconds(240));
+  EXPECT_LT(monotonic_now() - start, milliseconds(1800));
+}
+
+TEST(ProcessGroup, PrefersTheTimeoutOfTheCall) {
+  const Cluster cluster(2);
+  TensorList tensors{at::ones({10})};
+  c10d::AllreduceOptions options;
+  options.timeout = milliseconds(100);
+  const Time start = monotonic_now();
+  EXPECT_NE(thrown_by([&] { cluster[0].allreduce(tensors, options)->wait(); }), "");
+  EXPECT_GE(monotonic_now() - start, milliseconds(90));
+  EXPECT_LT(monotonic_now() - start, seconds(10));
+}
+
+// ---- abort, shutdown ----
+
+TEST(ProcessGroup, AbortFailsWhatIsUnderWay) {
+  const Cluster cluster(2);
+  TensorList tensors{at::ones({10})};
+  const auto work = cluster[0].allreduce(tensors);
+  EXPECT_FALSE(work->isCompleted());
+  cluster[0].abort();
+  EXPECT_TRUE(contains(thrown_by([&] { work->wait(); }), "the process group was aborted"));
+  EXPECT_TRUE(contains(failure_of_all_reduce(cluster[0]), "the process group was aborted")) << "a later call";
+}
+
+TEST(ProcessGroup, AbortEndsAMonitoredBarrier) {
+  const Cluster cluster(2);
+  std::thread aborter([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    cluster[0].abort();
+  });
+  EXPECT_TRUE(contains(thrown_by([&] { cluster[0].monitoredBarrier({}); }), "the process group was aborted"));
+  aborter.join();
+}
+
+TEST(ProcessGroup, EveryCallFailsAfterShutdown) {
+  const Cluster cluster(2);
+  expect_sums(cluster);
+  cluster.shutdown();
+  cluster.shutdown();
+  const std::string reason = "the process group was shut down";
+  EXPECT_TRUE(contains(failure_of_all_reduce(cluster[0]), reason));
+  EXPECT_TRUE(contains(failure_of_broadcast(cluster[0]), reason));
+  EXPECT_TRUE(contains(thrown_by([&] { cluster[0].barrier()->wait(); }), reason));
+  EXPECT_TRUE(contains(thrown_by([&] { cluster[0].monitoredBarrier({}); }), reason));
+}
+
+TEST(ProcessGroup, ShutdownOfOneFailsItsCalls) {
+  const Cluster cluster(2);
+  TensorList tensors{at::ones({10})};
+  const auto work = cluster[1].allreduce(tensors);
+  cluster[1].shutdown();
+  EXPECT_TRUE(contains(thrown_by([&] { work->wait(); }), "the process group was shut down"));
+}
+
+TEST(ProcessGroup, ShutdownLetsTheLastCallsEnd) {
+  const Cluster cluster(2);
+  std::vector<c10::intrusive_ptr<c10d::Work>> works(2);
+  std::vector<TensorList> tensors{{at::ones({200000})}, {at::ones({200000})}};
+  cluster.on_each([&](int rank, Group& group) {
+    const auto mine = static_cast<size_t>(rank);
+    works[mine] = group.allreduce(tensors[mine]);
+    group.shutdown();
+    works[mine]->wait();
+    EXPECT_TRUE(same(tensors[mine][0], at::full({200000}, 2.F)));
+  });
+}
+
+TEST(ProcessGroup, ShutdownAllEndsEveryGroup) {
+  const Cluster one(1);
+  const Cluster other(1);
+  Group::shutdown_all();
+  EXPECT_TRUE(contains(failure_of_all_reduce(one[0]), "shut down"));
+  EXPECT_TRUE(contains(failure_of_all_reduce(other[0]), "shut down"));
+}
+
+TEST(ProcessGroup, GoesWithItsLastReference) {
+  Cluster cluster(2);
+  expect_sums(cluster);
+  std::vector<c10::weak_intrusive_ptr<Group>> weak;
+  for (int rank = 0; rank < 2; ++rank) {
+    weak.emplace_back(c10::intrusive_ptr<Group>::reclaim_copy(&cluster[rank]));
+  }
+  cluster.drop();
+  for (const auto& group : weak) EXPECT_TRUE(group.expired());
+}
+
+// ---- split ----
+
+TEST(ProcessGroup, SplitsIntoAGroupOfSomeRanks) {
+  const Cluster cluster(3);
+  const auto part = c10::make_intrusive<c10d::PrefixStore>("part", cluster.store);
+  const auto options = c10::make_intrusive<Group::Options>(milliseconds(7000));
+  cluster.on_each([&](int rank, Group& group) {
+    const auto split = group.split(part, {2, 0}, options);
+    EXPECT_EQ(split.get() == nullptr, rank == 1);
+    if (!split) return;
+    auto& mine = dynamic_cast<Group&>(*split);
+    EXPECT_EQ(mine.getRank(), rank == 2 ? 0 : 1);
+    EXPECT_EQ(mine.getSize(), 2);
+    EXPECT_EQ(mine.group().name, "test:split_2_0");
+    EXPECT_EQ(mine.getBackendOptions()->timeout, milliseconds(7000));
+    TensorList tensors{at::full({4}, static_cast<float>(rank + 1))};
+    mine.allreduce(tensors)->wait();
+    EXPECT_TRUE(same(tensors[0], at::full({4}, 4.F)));
+  });
+  expect_sums(cluster);
+}
+
+TEST(ProcessGroup, SplitKeepsTheTimeoutWithoutOptions) {
+  const Cluster cluster(1, [](Group::Settings& settings) { settings.timeout = milliseconds(4000); });
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("part", cluster.store);
+  const auto split = cluster[0].split(store, {0}, {});
+  EXPECT_EQ(dynamic_cast<Group&>(*split).getBackendOptions()->timeout, milliseconds(4000));
+}
+
+// ---- the monitored barrier ----
+
+TEST(ProcessGroup, MonitoredBarrierPassesWhenAllCome) {
+  const Cluster cluster(3);
+  cluster.on_each([](int, Group& group) { group.monitoredBarrier({}); });
+  EXPECT_EQ(cluster.count(2, Call::kMonitoredBarrier, Path::kStore), 1U);
+}
+
+TEST(ProcessGroup, MonitoredBarrierNamesWhoIsMissing) {
+  const Cluster cluster(3);
+  c10d::BarrierOptions options;
+  options.timeout = milliseconds(150);
+  const std::string text = thrown_by([&] { cluster[0].monitoredBarrier(options, true); });
+  EXPECT_TRUE(contains(text, "switchml monitored_barrier on rank 0 of 3"));
+  EXPECT_TRUE(contains(text, "1"));
+  EXPECT_TRUE(contains(text, "2"));
+}
+
+TEST(ProcessGroup, MonitoredBarrierOfOneIsLocal) {
+  const Cluster cluster(1);
+  cluster[0].monitoredBarrier({});
+  EXPECT_EQ(cluster.count(0, Call::kMonitoredBarrier, Path::kLocal), 1U);
+}
+
+// ---- statistics ----
+
+std::set<std::string> names(const std::map<std::string, uint64_t>& counters) {
+  std::set<std::string> result;
+  for (const auto& [name, unused] : counters) result.insert(name);
+  return result;
+}
+
+TEST(ProcessGroup, ReportsItsSessionAndWhatTheSwitchSummed) {
+  const Cluster cluster(2);
+  expect_sums(cluster);
+  const Statistics host = cluster[0].statistics();
+  const Statistics guest = cluster[1].statistics();
+  for (const Statistics* statistics : {&host, &guest}) {
+    EXPECT_EQ(statistics->worker.at("elements_summed_by_switch"), 100U);
+    EXPECT_GT(statistics->worker.at("packets_sent"), 0U);
+    EXPECT_GT(statistics->payload_bytes, 0U);
+    EXPECT_GT(statistics->slots, 0);
+    EXPECT_EQ(statistics->shards, 1);
+    EXPECT_GT(statistics->memory_bytes, 0U);
+    EXPECT_NE(statistics->kernels, "");
+  }
+  EXPECT_NE(host.switch_address, "");
+  EXPECT_EQ(host.switch_address, guest.switch_address);
+  EXPECT_GT(host.embedded.at("memory_bytes"), 0U);
+  EXPECT_TRUE(guest.embedded.empty()) << "rank 0 hosts the switch";
+}
+
+TEST(ProcessGroup, KeepsTheLastStatisticsAfterShutdown) {
+  const Cluster cluster(2);
+  expect_sums(cluster);
+  const Statistics before = cluster[1].statistics();
+  cluster.shutdown();
+  const Statistics after = cluster[1].statistics();
+  EXPECT_EQ(after.worker.at("elements_summed_by_switch"), before.worker.at("elements_summed_by_switch"));
+  EXPECT_EQ(after.switch_address, before.switch_address);
+  EXPECT_EQ(after.memory_bytes, before.memory_bytes);
+  EXPECT_EQ(names(after.worker), names(before.worker));
+}
+
+TEST(ProcessGroup, HasTheSameCountersAlone) {
+  const Cluster pair(2);
+  const Cluster alone(1);
+  expect_sums(alone);
+  const Statistics statistics = alone[0].statistics();
+  EXPECT_EQ(names(statistics.worker), names(pair[0].statistics().worker));
+  for (const auto& [name, value] : statistics.worker) EXPECT_EQ(value, 0U) << name;
+  EXPECT_EQ(statistics.switch_address, "");
+  EXPECT_EQ(alone.count(0, Call::kAllReduce, Path::kLocal), 1U);
+}
+
+TEST(ProcessGroup, DoesNotCountFencesAsUsersElements) {
+  const Cluster cluster(2);
+  cluster.on_each([](int, Group& group) {
+    TensorList tensors{at::ones({5}, at::kDouble)};
+    group.allreduce(tensors)->wait();
+  });
+  EXPECT_EQ(cluster[0].statistics().worker.at("elements_summed_by_switch"), 0U);
+  EXPECT_EQ(cluster.count(0, Call::kAllReduce, Path::kCompanion), 1U);
+}
+
+}  // namespace
+}  // namespace switchml

@@ -1,0 +1,366 @@
+// The reductions of a process group: which way they go, and what comes out.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "fixture.h"
+
+namespace switchml {
+namespace {
+
+using Reduced = c10d::ReduceOp;
+using ReducingGroup = ProcessGroupSwitchML;
+
+const std::vector<at::ScalarType> kNumbers = {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble, at::kInt,
+                                              at::kChar,  at::kByte, at::kShort,    at::kLong};
+
+/// What rank `rank` contributes: small numbers, all different, exact in every type.
+at::Tensor given_by(int rank, at::ScalarType type) {
+  return at::remainder(counting(7).mul(rank + 1).add(rank), 11).add(1).to(type);
+}
+
+/// The result over all ranks, computed with the type's own arithmetic.
+at::Tensor expected_of(int size, at::ScalarType type, const Reduced& op) {
+  const bool sums = op.op_ == Reduced::AVG || op.op_ == Reduced::PREMUL_SUM;
+  at::Tensor total;
+  for (int rank = 0; rank < size; ++rank) {
+    at::Tensor mine = given_by(rank, type);
+    if (op.op_ == Reduced::PREMUL_SUM) mine = mine.mul(2);
+    total = total.defined() ? fake_gloo::combined(total, mine, sums ? Reduced(Reduced::SUM) : op) : mine;
+  }
+  if (op.op_ != Reduced::AVG) return total;
+  if (at::isIntegralType(type, false)) return at::div(total, size, "trunc");
+  return at::div(total, size);
+}
+
+c10d::AllreduceOptions with(const Reduced& op) {
+  c10d::AllreduceOptions options;
+  options.reduceOp = op;
+  return options;
+}
+
+c10d::ReduceScatterOptions scattering(const Reduced& op) {
+  c10d::ReduceScatterOptions options;
+  options.reduceOp = op;
+  return options;
+}
+
+/// All-reduces every type with `op` and compares values and the way it went.
+void all_reduce_every_type(const Cluster& cluster, const Reduced& op, const std::vector<at::ScalarType>& types) {
+  for (const at::ScalarType type : types) {
+    SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
+    const bool through_switch = switch_operation(op, type).has_value();
+    const Path path = through_switch ? Path::kSwitch : Path::kCompanion;
+    const uint64_t before = cluster.count(0, Call::kAllReduce, path);
+    cluster.on_each([&](int rank, ReducingGroup& group) {
+      TensorList tensors{given_by(rank, type)};
+      const at::Tensor mine = tensors[0];
+      const auto work = group.allreduce(tensors, with(op));
+      work->wait();
+      EXPECT_TRUE(same(mine, expected_of(cluster.size(), type, op)));
+      EXPECT_EQ(work->getFuture()->value().toTensorVector().at(0).data_ptr(), mine.data_ptr());
+    });
+    EXPECT_EQ(cluster.count(0, Call::kAllReduce, path), before + 1);
+  }
+}
+
+// ---- all_reduce ----
+
+TEST(AllReduce, SumsEveryType) { all_reduce_every_type(Cluster(3), Reduced::SUM, kNumbers); }
+TEST(AllReduce, AveragesEveryType) { all_reduce_every_type(Cluster(3), Reduced::AVG, kNumbers); }
+TEST(AllReduce, MultipliesEveryTypeByAFactor) { all_reduce_every_type(Cluster(2), premultiplying(2.0), kNumbers); }
+TEST(AllReduce, FindsMinimumAndMaximum) {
+  const Cluster cluster(2);
+  const std::vector<at::ScalarType> types = {at::kFloat, at::kHalf,  at::kBFloat16, at::kInt,
+                                             at::kByte,  at::kShort, at::kLong,     at::kDouble};
+  all_reduce_every_type(cluster, Reduced::MIN, types);
+  all_reduce_every_type(cluster, Reduced::MAX, types);
+}
+TEST(AllReduce, LeavesProductsAndBitsToTheCompanion) {
+  const Cluster cluster(2);
+  all_reduce_every_type(cluster, Reduced::PRODUCT, {at::kFloat, at::kDouble, at::kInt, at::kLong});
+  for (const auto op : {Reduced::BAND, Reduced::BOR, Reduced::BXOR}) {
+    all_reduce_every_type(cluster, op, {at::kInt, at::kByte, at::kLong});
+  }
+  EXPECT_EQ(cluster.count(1, Call::kAllReduce, Path::kSwitch), 0U);
+}
+
+TEST(AllReduce, AsksTheCompanionForSumsOnly) {
+  const Cluster cluster(1);
+  TensorList tensors{at::full({3}, 6.0, at::kDouble)};
+  cluster[0].allreduce(tensors, with(Reduced::AVG))->wait();
+  EXPECT_EQ(cluster.gloo->last(0).op.op_, Reduced::SUM);
+  EXPECT_NE(cluster.gloo->last(0).inputs[0][0].data_ptr(), tensors[0].data_ptr()) << "summed where the user can see";
+}
+
+TEST(AllReduce, ReducesViewsAndLeavesTheirNeighboursAlone) {
+  const Cluster cluster(2);
+  cluster.on_each([](int rank, ReducingGroup& group) {
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {  // the switch, the companion
+      const at::Tensor all = at::full({4, 6}, rank + 1, type);
+      TensorList columns{all.slice(1, 1, 6, 2)};
+      ASSERT_FALSE(columns[0].is_contiguous());
+      group.allreduce(columns)->wait();
+      EXPECT_TRUE(same(all.slice(1, 1, 6, 2), at::full({4, 3}, 3, type)));
+      EXPECT_TRUE(same(all.slice(1, 0, 6, 2), at::full({4, 3}, rank + 1, type)));
+    }
+    const at::Tensor row = at::full({10}, static_cast<float>(rank + 1));
+    TensorList middle{row.narrow(0, 3, 4)};
+    group.allreduce(middle)->wait();
+    EXPECT_TRUE(same(row.narrow(0, 3, 4), at::full({4}, 3.F)));
+    EXPECT_TRUE(same(row.narrow(0, 7, 3), at::full({3}, static_cast<float>(rank + 1))));
+  });
+}
+
+TEST(AllReduce, TakesScalarsAndNothing) {
+  const Cluster cluster(2);
+  cluster.on_each([](int rank, ReducingGroup& group) {
+    TensorList scalar{at::scalar_tensor(rank + 1, at::kInt)};
+    group.allreduce(scalar)->wait();
+    EXPECT_EQ(scalar[0].item<int>(), 3);
+    TensorList empty{at::empty({0, 3})};
+    group.allreduce(empty)->wait();
+    EXPECT_EQ(empty[0].numel(), 0);
+  });
+  EXPECT_EQ(cluster.count(0, Call::kAllReduce, Path::kSwitch), 2U);
+}
+
+TEST(AllReduce, GivesListsOfSeveralTensorsToTheCompanion) {
+  const Cluster cluster(1);
+  TensorList tensors{counting(3), counting(3)};
+  cluster[0].allreduce(tensors)->wait();
+  EXPECT_EQ(cluster.gloo->last(0).name, "allreduce");
+  EXPECT_EQ(cluster.gloo->last(0).inputs[0].size(), 2U);
+}
+
+TEST(AllReduce, AveragesListsOfIntegersTowardsZero) {
+  const Cluster cluster(2);
+  cluster.on_each([](int rank, ReducingGroup& group) {
+    TensorList tensors{at::full({2}, rank - 3, at::kInt), at::zeros({2}, at::kInt)};  // -5 in all
+    const TensorList mine = tensors;
+    group.allreduce(tensors, with(Reduced::AVG))->wait();
+    for (const at::Tensor& tensor : mine) EXPECT_TRUE(same(tensor, at::full({2}, -2, at::kInt)));
+  });
+}
+
+TEST(AllReduce, GivesSparseTensorsToTheCompanion) {
+  const Cluster cluster(1);
+  const at::Tensor sparse = at::eye(3).to_sparse();
+  TensorList tensors{sparse};
+  cluster[0].allreduce(tensors)->wait();
+  EXPECT_EQ(cluster.count(0, Call::kAllReduce, Path::kCompanion), 1U);
+  EXPECT_EQ(cluster.gloo->last(0).inputs[0][0].layout(), at::kSparse);
+  TensorList again{sparse};
+  cluster[0].allreduce_sparse(again)->wait();
+  EXPECT_EQ(cluster.count(0, Call::kAllReduceSparse, Path::kCompanion), 1U);
+  EXPECT_EQ(cluster.gloo->last(0).name, "allreduce");
+}
+
+TEST(AllReduce, RefusesTensorsOfOtherDevices) {
+  const Cluster cluster(1);
+  TensorList tensors{at::empty({2}, at::device(at::kMeta))};
+  EXPECT_TRUE(contains(value_error_of([&] { cluster[0].allreduce(tensors); }), "switchml all_reduce: a tensor is on"));
+  EXPECT_TRUE(contains(value_error_of([&] { cluster[0].reduce(tensors); }), "switchml reduce: a tensor is on device"));
+}
+
+TEST(AllReduce, FailsOnEveryRankWhereTheyDisagree) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const Cluster cluster(2);
+    cluster.on_each([&](int rank, ReducingGroup& group) {
+      TensorList tensors{counting(10 + rank, type)};
+      const std::string text = thrown_by([&] { group.allreduce(tensors)->wait(); });
+      EXPECT_TRUE(contains(text, "10 elements"));
+      EXPECT_TRUE(contains(text, "11 elements"));
+    });
+  }
+}
+
+TEST(AllReduce, FailsOnEveryRankWhereTheirWaysPart) {
+  const Cluster cluster(2);
+  cluster.on_each([](int rank, ReducingGroup& group) {
+    TensorList tensors{counting(10, at::kInt)};
+    const std::string text =
+        thrown_by([&] { group.allreduce(tensors, with(rank == 0 ? Reduced::SUM : Reduced::PRODUCT))->wait(); });
+    EXPECT_TRUE(contains(text, "SUM, int32, 10 elements"));
+    EXPECT_TRUE(contains(text, "PRODUCT, int32, 10 elements"));
+  });
+}
+
+TEST(AllReduceCoalesced, ReducesEachTensor) {
+  const Cluster cluster(2);
+  cluster.on_each([](int rank, ReducingGroup& group) {
+    for (const at::ScalarType type : {at::kInt, at::kDouble}) {
+      TensorList tensors{at::full({2}, rank + 1, type), at::full({3}, rank + 10, type)};
+      const TensorList mine = tensors;
+      group.allreduce_coalesced(tensors)->wait();
+      EXPECT_TRUE(same(mine[0], at::full({2}, 3, type)));
+      EXPECT_TRUE(same(mine[1], at::full({3}, 21, type)));
+    }
+  });
+  EXPECT_EQ(cluster.count(0, Call::kAllReduceCoalesced, Path::kSwitch), 1U);
+  EXPECT_EQ(cluster.count(0, Call::kAllReduceCoalesced, Path::kCompanion), 1U);
+}
+
+// ---- reduce ----
+
+TEST(Reduce, WritesToTheRootOnly) {
+  const Cluster cluster(3);
+  for (const Reduced& op : {Reduced(Reduced::SUM), Reduced(Reduced::AVG), premultiplying(2.0)}) {
+    for (const at::ScalarType type : {at::kFloat, at::kInt, at::kDouble}) {
+      SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
+      cluster.on_each([&](int rank, ReducingGroup& group) {
+        TensorList tensors{given_by(rank, type)};
+        const at::Tensor mine = tensors[0];
+        c10d::ReduceOptions options;
+        options.rootRank = 1;
+        options.reduceOp = op;
+        group.reduce(tensors, options)->wait();
+        EXPECT_TRUE(same(mine, rank == 1 ? expected_of(3, type, op) : given_by(rank, type)));
+      });
+    }
+  }
+  EXPECT_EQ(cluster.count(0, Call::kReduce, Path::kSwitch), 6U);
+  EXPECT_EQ(cluster.count(0, Call::kReduce, Path::kCompanion), 3U);
+}
+
+// ---- reduce_scatter ----
+
+TEST(ReduceScatter, GivesEachRankItsOwnPiece) {
+  const Cluster cluster(2);
+  // The last: more than a megabyte, which goes piece by piece.
+  for (const int64_t unit : {int64_t{0}, int64_t{3}, int64_t{200000}}) {
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      cluster.on_each([&](int rank, ReducingGroup& group) {
+        std::vector<TensorList> inputs{{at::full({unit}, rank + 1, type), at::full({2, unit}, rank + 5, type)}};
+        TensorList outputs{rank == 0 ? at::zeros({unit}, type) : at::zeros({2, unit}, type)};
+        const at::Tensor mine = outputs[0];
+        group.reduce_scatter(outputs, inputs)->wait();
+        EXPECT_TRUE(same(mine, rank == 0 ? at::full({unit}, 3, type) : at::full({2, unit}, 11, type)));
+        EXPECT_TRUE(same(inputs[0][0], at::full({unit}, rank + 1, type))) << "an input changed";
+      });
+    }
+  }
+  EXPECT_EQ(cluster.count(0, Call::kReduceScatter, Path::kSwitch), 3U);
+  EXPECT_EQ(cluster.count(0, Call::kReduceScatter, Path::kCompanion), 3U);
+}
+
+TEST(ReduceScatterTensor, GivesEachRankItsShare) {
+  const Cluster cluster(2);
+  for (const Reduced& op : {Reduced(Reduced::SUM), Reduced(Reduced::AVG), Reduced(Reduced::MAX)}) {
+    for (const at::ScalarType type : {at::kInt, at::kFloat, at::kDouble}) {
+      SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
+      cluster.on_each([&](int rank, ReducingGroup& group) {
+        at::Tensor input = given_by(rank, type).narrow(0, 0, 6);
+        at::Tensor output = at::zeros({3}, type);
+        group._reduce_scatter_base(output, input, scattering(op))->wait();
+        EXPECT_TRUE(same(output, expected_of(2, type, op).narrow(0, 3 * rank, 3)));
+      });
+    }
+  }
+  EXPECT_EQ(cluster.count(0, Call::kReduceScatterTensor, Path::kSwitch), 6U);
+  EXPECT_EQ(cluster.count(0, Call::kReduceScatterTensor, Path::kCompanion), 3U);
+}
+
+TEST(ReduceScatterTensor, WorksIntoItsInput) {
+  const Cluster cluster(2);
+  cluster.on_each([](int rank, ReducingGroup& group) {
+    at::Tensor input = counting(6);
+    at::Tensor output = input.narrow(0, 3 * rank, 3);
+    group._reduce_scatter_base(output, input)->wait();
+    EXPECT_TRUE(same(output, counting(6).mul(2).narrow(0, 3 * rank, 3)));
+  });
+}
+
+TEST(ReduceScatterTensorCoalesced, DoesEachPair) {
+  const Cluster cluster(2);
+  cluster.on_each([](int rank, ReducingGroup& group) {
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      TensorList inputs{counting(4, type), counting(2, type).mul(10)};
+      TensorList outputs{at::zeros({2}, type), at::zeros({1}, type)};
+      const TensorList mine = outputs;
+      group.reduce_scatter_tensor_coalesced(outputs, inputs)->wait();
+      EXPECT_TRUE(same(mine[0], counting(4, type).mul(2).narrow(0, 2 * rank, 2)));
+      EXPECT_TRUE(same(mine[1], counting(2, type).mul(20).narrow(0, rank, 1)));
+    }
+  });
+  EXPECT_EQ(cluster.count(0, Call::kReduceScatterTensorCoalesced, Path::kSwitch), 1U);
+  EXPECT_EQ(cluster.count(0, Call::kReduceScatterTensorCoalesced, Path::kCompanion), 1U);
+}
+
+class ReduceScatterChecks : public ::testing::Test {
+ protected:
+  std::string failure_of_lists(TensorList outputs, std::vector<TensorList> inputs) {
+    return value_error_of([&] { cluster_[0].reduce_scatter(outputs, inputs); });
+  }
+  std::string failure_of_tensors(at::Tensor output, at::Tensor input) {
+    return value_error_of([&] { cluster_[0]._reduce_scatter_base(output, input); });
+  }
+  std::string failure_of_pairs(TensorList outputs, TensorList inputs) {
+    return value_error_of([&] { cluster_[0].reduce_scatter_tensor_coalesced(outputs, inputs); });
+  }
+  Cluster cluster_{1};
+};
+
+TEST_F(ReduceScatterChecks, OneListWithOneInputForEachRank) {
+  EXPECT_TRUE(
+      contains(failure_of_lists({counting(1)}, {{counting(1), counting(1)}}),
+               "1 outputs and 1 lists of inputs, the first of 2; allowed: one output and one list of 1 inputs"));
+  EXPECT_TRUE(contains(failure_of_lists({}, {}), "0 outputs and 0 lists of inputs; allowed: one output"));
+}
+
+TEST_F(ReduceScatterChecks, OneTypeAndTheSizeOfTheOwnPiece) {
+  EXPECT_TRUE(
+      contains(failure_of_lists({counting(1)}, {{counting(1, at::kInt)}}), "differ in type; allowed: one type"));
+  EXPECT_TRUE(contains(failure_of_lists({counting(2)}, {{counting(3)}}),
+                       "the output has 2 elements; allowed: as many as input 0, 3"));
+}
+
+TEST_F(ReduceScatterChecks, AnInputOfOnePartForEachRank) {
+  EXPECT_TRUE(contains(failure_of_tensors(counting(2), counting(3)),
+                       "the input has 3 elements and the output 2; allowed: an input of 1 times the output"));
+  EXPECT_TRUE(contains(failure_of_tensors(counting(2), counting(2, at::kInt)),
+                       "the output's type is float32, the input's int32; allowed: the same type"));
+  EXPECT_TRUE(contains(failure_of_tensors(counting(2, at::kBool), counting(2, at::kDouble)),
+                       "the output's type is bool, the input's float64"));
+}
+
+TEST_F(ReduceScatterChecks, OneOutputForEachInput) {
+  EXPECT_TRUE(contains(failure_of_pairs({counting(1)}, {}),
+                       "1 outputs and 0 inputs; allowed: at least one, and one output for each input"));
+  EXPECT_TRUE(contains(failure_of_pairs({}, {}), "0 outputs and 0 inputs; allowed: at least one"));
+  EXPECT_TRUE(contains(failure_of_pairs({counting(1), counting(1)}, {counting(1), counting(2)}), "the input has 2 el"));
+}
+
+TEST_F(ReduceScatterChecks, CountNoCallThatIsRefused) {
+  EXPECT_NE(failure_of_tensors(counting(2), counting(3)), "nothing was thrown");
+  EXPECT_EQ(cluster_[0].calls().total(Path::kLocal) + cluster_[0].calls().total(Path::kCompanion), 0U);
+  EXPECT_EQ(cluster_[0].getSequenceNumberForGroup(), 0U);
+}
+
+// ---- barrier ----
+
+TEST(Barrier, WaitsForTheCallsBeforeIt) {
+  const Cluster cluster(2);
+  cluster.on_each([](int rank, ReducingGroup& group) {
+    TensorList large{at::full({400000}, static_cast<float>(rank + 1))};
+    TensorList moved{at::full({10}, static_cast<float>(rank))};
+    const at::Tensor sum = large[0];
+    const auto reduced = group.allreduce(large);
+    const auto broadcast = group.broadcast(moved);
+    group.barrier()->wait();
+    EXPECT_TRUE(reduced->isCompleted());
+    EXPECT_TRUE(broadcast->isCompleted());
+    EXPECT_TRUE(same(sum, at::full({400000}, 3.F)));
+  });
+  EXPECT_EQ(cluster.count(0, Call::kBarrier, Path::kSwitch), 1U);
+}
+
+TEST(Barrier, OfOneIsLocal) {
+  const Cluster cluster(1);
+  EXPECT_TRUE(cluster[0].barrier()->wait());
+  EXPECT_EQ(cluster.count(0, Call::kBarrier, Path::kLocal), 1U);
+}
+
+}  // namespace
+}  // namespace switchml

@@ -1,0 +1,142 @@
+#include "c10d/work.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+
+#include "fixture.h"
+
+namespace switchml {
+namespace {
+
+using WorkRef = c10::intrusive_ptr<SwitchWork>;
+
+WorkRef new_work(TensorList outputs = {}) {
+  return c10::make_intrusive<SwitchWork>(1, c10d::OpType::ALLREDUCE, "switchml:all_reduce", "switchml all_reduce here",
+                                         7, std::move(outputs), TensorList());
+}
+
+std::exception_ptr some_error() { return std::make_exception_ptr(std::runtime_error("the cable is cut")); }
+
+TEST(ThrowStatus, CarriesContextCodeAndMessage) {
+  for (const Code code : {Code::kInvalidArgument, Code::kUnsupported, Code::kTimeout, Code::kUnavailable,
+                          Code::kMismatch, Code::kAborted, Code::kInternal}) {
+    const Status status(code, "some reason");
+    const std::string text = thrown_by([&] { throw_status(status, "switchml barrier"); });
+    EXPECT_TRUE(contains(text, "switchml barrier: " + status.to_string()));
+  }
+}
+
+TEST(ThrowStatus, MakesAValueErrorOfABadArgumentOnly) {
+  EXPECT_TRUE(contains(value_error_of([] { throw_status({Code::kInvalidArgument, "x"}, "c"); }), "c: "));
+  EXPECT_TRUE(contains(value_error_of([] { throw_status({Code::kTimeout, "x"}, "c"); }), "not a ValueError"));
+  EXPECT_TRUE(contains(value_error_of([] { throw_status({Code::kUnavailable, "x"}, "c"); }), "not a ValueError"));
+  EXPECT_TRUE(contains(value_error_of([] { throw_status({Code::kMismatch, "x"}, "c"); }), "not a ValueError"));
+}
+
+TEST(StatusException, IsWhatThrowStatusThrows) {
+  const std::exception_ptr error = status_exception({Code::kInvalidArgument, "too long"}, "switchml send");
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(contains(value_error_of([&] { std::rethrow_exception(error); }), "switchml send: "));
+}
+
+TEST(SwitchWork, IsOpenUntilItSucceeds) {
+  const at::Tensor tensor = counting(3);
+  const WorkRef work = new_work({tensor});
+  EXPECT_FALSE(work->isCompleted());
+  EXPECT_FALSE(work->getFuture()->completed());
+  EXPECT_EQ(work->getSequencenumber(), 7U);
+  EXPECT_EQ(work->context(), "switchml all_reduce here");
+  EXPECT_EQ(work->retrieveOpType(), c10d::OpType::ALLREDUCE);
+
+  work->succeed();
+  EXPECT_TRUE(work->isCompleted());
+  EXPECT_TRUE(work->isSuccess());
+  EXPECT_TRUE(work->wait());
+  ASSERT_EQ(work->result().size(), 1U);
+  EXPECT_EQ(work->result()[0].data_ptr(), tensor.data_ptr());
+}
+
+TEST(SwitchWork, GivesItsOutputsAsTheFuturesValue) {
+  const at::Tensor tensor = counting(3);
+  const WorkRef work = new_work({tensor, tensor});
+  work->succeed();
+  const std::vector<at::Tensor> value = work->getFuture()->value().toTensorVector();
+  ASSERT_EQ(value.size(), 2U);
+  EXPECT_EQ(value[1].data_ptr(), tensor.data_ptr());
+}
+
+TEST(SwitchWork, HasNoResultBeforeItsEnd) {
+  const WorkRef work = new_work({counting(1)});
+  EXPECT_TRUE(contains(thrown_by([&] { work->result(); }),
+                       "switchml all_reduce here: result() before the work is completed; call wait() first"));
+  work->succeed();
+}
+
+TEST(SwitchWork, ThrowsWhatItFailedWith) {
+  const WorkRef work = new_work();
+  work->fail(some_error());
+  EXPECT_TRUE(work->isCompleted());
+  EXPECT_FALSE(work->isSuccess());
+  for (int again = 0; again < 2; ++again) EXPECT_EQ(thrown_by([&] { work->wait(); }), "the cable is cut");
+  EXPECT_TRUE(work->getFuture()->hasError());
+  EXPECT_EQ(thrown_by([&] { work->getFuture()->waitAndThrow(); }), "the cable is cut");
+  EXPECT_EQ(thrown_by([&] { std::rethrow_exception(work->exception()); }), "the cable is cut");
+}
+
+TEST(SwitchWork, GoesOnAfterAWaitThatGaveUp) {
+  const WorkRef work = new_work();
+  const Time start = monotonic_now();
+  const std::string text = thrown_by([&] { work->wait(milliseconds(30)); });
+  EXPECT_GE(monotonic_now() - start, milliseconds(30));
+  EXPECT_TRUE(contains(text, "switchml all_reduce here: Operation timed out! wait() gave up after 30 ms"));
+  EXPECT_FALSE(work->isCompleted());
+  work->succeed();
+  EXPECT_TRUE(work->wait(milliseconds(30)));
+}
+
+TEST(SwitchWork, WakesEveryWaiter) {
+  const WorkRef work = new_work();
+  std::atomic<int> awake{0};
+  std::vector<std::thread> waiters;
+  for (int i = 0; i < 4; ++i) {
+    waiters.emplace_back([&] {
+      work->wait();
+      ++awake;
+    });
+  }
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_EQ(awake.load(), 0);
+  work->succeed();
+  for (std::thread& waiter : waiters) waiter.join();
+  EXPECT_EQ(awake.load(), 4);
+}
+
+TEST(SwitchWork, MayBeWaitedForInACallbackOfItsFuture) {
+  const WorkRef work = new_work();
+  std::atomic<int> runs{0};
+  work->getFuture()->addCallback([&](c10::ivalue::Future&) {
+    // Of the work itself the callback may know that it is over; the future is set by the thread that runs this.
+    EXPECT_TRUE(work->isCompleted());
+    EXPECT_TRUE(work->wait());
+    ++runs;
+  });
+  std::thread([&] { work->succeed(); }).join();
+  EXPECT_EQ(runs.load(), 1);
+}
+
+TEST(SwitchWork, LetsGoOfItsTensorsUnderAWeakReference) {
+  const at::Tensor tensor = counting(3);
+  WorkRef work = new_work({tensor});
+  work->succeed();
+  const c10::weak_intrusive_ptr<SwitchWork> weak(work);
+  EXPECT_GT(tensor.use_count(), 1U);
+  work.reset();
+  EXPECT_EQ(tensor.use_count(), 1U);
+  EXPECT_TRUE(weak.expired());
+}
+
+}  // namespace
+}  // namespace switchml

@@ -1,0 +1,199 @@
+// One shard without a network or a switch: the test sees every frame it sends, writes what it receives, and moves its
+// clock. In a session of one worker a contribution is its own sum, so the test can answer like a switch.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/shard.h"
+#include "in_place.h"
+#include "wire/control.h"
+
+namespace switchml::testing {
+
+using Bytes = std::vector<uint8_t>;
+
+class RecordingTransport final : public Transport {
+ public:
+  const char* name() const override { return "recording"; }
+  TransportLimits limits() const override { return {65507, 0, 0}; }
+  Endpoint local() const override { return {}; }
+  size_t path_frame_bytes(const Endpoint&) const override { return 65507; }
+  uint8_t* allocate(size_t bytes) override {
+    memory_.emplace_back(bytes + 64);
+    const auto address = reinterpret_cast<uintptr_t>(memory_.back().data());
+    return reinterpret_cast<uint8_t*>((address + 63) & ~uintptr_t{63});
+  }
+  size_t send(const TxFrame* frames, size_t count) override {
+    const size_t taken = std::min(count, takes);
+    bursts.push_back(count);
+    for (size_t i = 0; i < taken; ++i) sent.emplace_back(frames[i].data, frames[i].data + frames[i].size);
+    return taken;
+  }
+  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
+  size_t receive(RxFrame* frames, size_t count) override {
+    size_t n = 0;
+    for (; n < count && !inbox.empty(); ++n) {
+      lent.push_back(std::move(inbox.front()));
+      inbox.pop_front();
+      frames[n] = {lent.back().data(), static_cast<uint32_t>(lent.back().size()), {}};
+    }
+    return n;
+  }
+  void release() override { lent.clear(); }
+  void wait(Duration) override {}
+  void wake() override { ++wakes; }
+  std::string take_error() override { return std::exchange(error, std::string()); }
+
+  std::vector<Bytes> sent;
+  std::vector<size_t> bursts;  // frames per send()
+  size_t takes = SIZE_MAX;     // frames of one send() that it takes
+  std::deque<Bytes> inbox;
+  std::deque<Bytes> lent;
+  std::string error;
+  int wakes = 0;
+
+ private:
+  std::deque<Bytes> memory_;
+};
+
+struct LoneOptions {
+  int workers = 1;
+  int worker = 0;
+  int shards = 1;
+  int shard = 0;
+  int slots = 8;  // 2 for calls (0, 1), 6 for data (2 to 7)
+  size_t payload = 1024;
+  Duration lease = seconds(10000);
+};
+
+inline wire::Header header_of(const Bytes& frame) { return wire::read_header(frame.data()); }
+inline size_t words_of(const Bytes& frame) { return (frame.size() - wire::kHeaderBytes) / 4; }
+inline bool is_contribution(const Bytes& frame) {
+  return wire::kind_of(frame.data()) == static_cast<uint8_t>(wire::Kind::kContribution);
+}
+
+/// What a switch answers to a contribution in a session of one worker.
+inline Bytes result_of(Bytes frame) {
+  wire::Header header = header_of(frame);
+  header.kind = static_cast<uint8_t>(wire::Kind::kResult);
+  header.flags &= wire::kOperationMask;
+  header.worker = kAllWorkers;
+  wire::write_header(header, frame.data());
+  return frame;
+}
+
+/// A contribution as it was sent the first time.
+inline Bytes without_repeat_flag(Bytes frame) {
+  frame[wire::kHeaderOffsetFlags] &= static_cast<uint8_t>(~wire::kFlagRepeat);
+  return frame;
+}
+
+inline Collective barrier() {
+  Collective c;
+  c.op = ReduceOp::kBarrier;
+  c.title = "barrier";
+  return c;
+}
+
+class LoneShard {
+ public:
+  explicit LoneShard(const LoneOptions& options = {}) {
+    EngineOptions engine;
+    engine.session.job = 9;
+    engine.session.epoch = 0xabcd;
+    engine.session.worker = options.worker;
+    engine.session.workers = options.workers;
+    engine.session.shards = options.shards;
+    engine.session.slots = options.slots;
+    engine.session.payload_bytes = options.payload;
+    engine.session.session_key = 4711;
+    engine.session.secret[0] = 1;
+    engine.session.secret[1] = 2;
+    engine.session.lease = options.lease;
+    engine.session.switch_name = "test-switch";
+    engine.rto_min = milliseconds(2);  // so the first timeout is 8 ms
+    engine.rto_max = milliseconds(50);
+    auto owned = std::make_unique<RecordingTransport>();
+    transport = owned.get();
+    shard = std::make_unique<Shard>(options.shard, engine, std::move(owned), now,
+                                    [this](const Status& status) { failures.push_back(status); });
+  }
+
+  std::shared_ptr<std::vector<Status>> submit(Collective collective) {
+    auto outcome = std::make_shared<std::vector<Status>>();
+    collective.done = [outcome](const Status& status) { outcome->push_back(status); };
+    shard->submit(std::make_shared<SharedCollective>(std::move(collective), 1));
+    return outcome;
+  }
+
+  /// Steps at the present time and returns what was sent.
+  std::vector<Bytes> step() {
+    shard->step(now);
+    return std::exchange(transport->sent, {});
+  }
+  /// Lets time pass in steps of half a millisecond and returns what was sent.
+  std::vector<Bytes> pass(Duration time) {
+    std::vector<Bytes> sent;
+    for (const Time end = now + time; now < end;) {
+      now += microseconds(500);
+      for (Bytes& frame : step()) sent.push_back(std::move(frame));
+    }
+    return sent;
+  }
+  std::vector<Bytes> deliver(const std::vector<Bytes>& frames) {
+    for (const Bytes& frame : frames) transport->inbox.push_back(frame);
+    return step();
+  }
+  /// Answers contributions, and those that follow, until nothing is sent any more.
+  void answer_all(std::vector<Bytes> contributions) {
+    while (!contributions.empty()) {
+      for (const Bytes& frame : contributions) transport->inbox.push_back(result_of(frame));
+      contributions = step();
+      while (!transport->inbox.empty()) {
+        for (Bytes& frame : step()) contributions.push_back(std::move(frame));
+      }
+    }
+  }
+  const WorkerCounters& counters() const { return shard->counters(); }
+
+  Time now{seconds(1)};
+  RecordingTransport* transport = nullptr;
+  std::unique_ptr<Shard> shard;
+  std::vector<Status> failures;
+};
+
+inline std::vector<int> slots_of(const std::vector<Bytes>& frames) {
+  std::vector<int> slots;
+  for (const Bytes& frame : frames) slots.push_back(header_of(frame).slot);
+  return slots;
+}
+
+/// Timers that end together fire in no order.
+inline std::vector<Bytes> by_slot(std::vector<Bytes> frames) {
+  std::stable_sort(frames.begin(), frames.end(),
+                   [](const Bytes& a, const Bytes& b) { return header_of(a).slot < header_of(b).slot; });
+  return frames;
+}
+
+/// A reply of the switch: the control part and the body of its type.
+inline Bytes reply(wire::Request type, wire::ReplyStatus status, uint32_t request_id, const Bytes& body) {
+  Bytes frame(wire::kControlBytes + body.size());
+  std::copy(body.begin(), body.end(), frame.begin() + wire::kControlBytes);
+  wire::Control control;
+  control.version = wire::kVersion;
+  control.kind = static_cast<uint8_t>(wire::Kind::kReply);
+  control.type = static_cast<uint8_t>(type);
+  control.status = static_cast<uint16_t>(status);
+  control.request_id = request_id;
+  wire::write_control(control, frame.data());
+  return frame;
+}
+
+}  // namespace switchml::testing

@@ -1,0 +1,224 @@
+// The thread around a shard, with the real clock.
+#include "engine/shard_thread.h"
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <cfenv>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace switchml {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+/// Waits as long as it is not woken, whatever the timeout, so that a wake that is forgotten shows. Notes the timeouts.
+class WakeTransport final : public Transport {
+ public:
+  struct Notes {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool woken = false;
+    bool gave_up = false;
+    std::vector<Duration> timeouts;
+    std::vector<std::vector<uint8_t>> sent;
+    bool obey_timeouts = false;
+
+    /// False if that takes too long.
+    template <typename F>
+    bool until(F&& condition) {
+      std::unique_lock<std::mutex> lock(mutex);
+      return changed.wait_for(lock, kPatience, [&] { return condition(); });
+    }
+  };
+  explicit WakeTransport(std::shared_ptr<Notes> notes) : notes_(std::move(notes)) {}
+
+  const char* name() const override { return "wake"; }
+  TransportLimits limits() const override { return {65507, 0, 0}; }
+  Endpoint local() const override { return {}; }
+  size_t path_frame_bytes(const Endpoint&) const override { return 65507; }
+  uint8_t* allocate(size_t bytes) override {
+    memory_.emplace_back(bytes + 64);
+    const auto address = reinterpret_cast<uintptr_t>(memory_.back().data());
+    return reinterpret_cast<uint8_t*>((address + 63) & ~uintptr_t{63});
+  }
+  size_t send(const TxFrame* frames, size_t count) override {
+    const std::lock_guard<std::mutex> lock(notes_->mutex);
+    for (size_t i = 0; i < count; ++i) notes_->sent.emplace_back(frames[i].data, frames[i].data + frames[i].size);
+    notes_->changed.notify_all();
+    return count;
+  }
+  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
+  size_t receive(RxFrame*, size_t) override { return 0; }
+  void release() override {}
+  void wait(Duration timeout) override {
+    std::unique_lock<std::mutex> lock(notes_->mutex);
+    notes_->timeouts.push_back(timeout);
+    notes_->changed.notify_all();
+    if (notes_->obey_timeouts) {
+      notes_->changed.wait_for(lock, timeout, [this] { return notes_->woken; });
+    } else if (!notes_->changed.wait_for(lock, kPatience, [this] { return notes_->woken; })) {
+      notes_->gave_up = true;
+    }
+    notes_->woken = false;
+  }
+  void wake() override {
+    const std::lock_guard<std::mutex> lock(notes_->mutex);
+    notes_->woken = true;
+    notes_->changed.notify_all();
+  }
+  std::string take_error() override { return {}; }
+
+ private:
+  std::shared_ptr<Notes> notes_;
+  std::vector<std::vector<uint8_t>> memory_;
+};
+
+using Notes = std::shared_ptr<WakeTransport::Notes>;
+
+std::unique_ptr<Shard> make_shard(const Notes& notes, Duration lease = seconds(10000)) {
+  EngineOptions options;
+  options.session.lease = lease;
+  options.session.workers = 2;
+  return std::make_unique<Shard>(0, options, std::make_unique<WakeTransport>(notes), monotonic_now(),
+                                 [](const Status&) {});
+}
+
+size_t threads() {
+  size_t count = 0;
+  DIR* tasks = opendir("/proc/self/task");
+  if (tasks == nullptr) return 0;
+  while (const dirent* entry = readdir(tasks)) count += entry->d_name[0] != '.' ? 1 : 0;
+  closedir(tasks);
+  return count;
+}
+
+/// A thread that was joined may still be listed for a moment: the kernel tells its end before it takes it off the list.
+size_t threads_after_a_join(size_t expected) {
+  for (int i = 0; i < 1000 && threads() != expected; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return threads();
+}
+
+std::string thread_name() {
+  char name[16] = {};
+  pthread_getname_np(pthread_self(), name, sizeof name);
+  return name;
+}
+
+/// A barrier whose end is seen by until().
+std::shared_ptr<SharedCollective> a_barrier(std::function<void(const Status&)> done) {
+  Collective c;
+  c.op = ReduceOp::kBarrier;
+  c.done = std::move(done);
+  return std::make_shared<SharedCollective>(c, 1);
+}
+
+TEST(ShardThread, ASubmissionWakesIt) {
+  const auto notes = std::make_shared<WakeTransport::Notes>();
+  ShardThread thread(make_shard(notes));
+  ASSERT_TRUE(notes->until([&] { return !notes->timeouts.empty(); })) << "it sleeps when there is nothing to do";
+  thread.shard().submit(a_barrier({}));
+  ASSERT_TRUE(notes->until([&] { return !notes->sent.empty(); }));
+  EXPECT_FALSE(notes->gave_up);
+}
+
+TEST(ShardThread, WorksOnAThreadOfItsOwnWithDefaultArithmetic) {
+  const auto notes = std::make_shared<WakeTransport::Notes>();
+  std::string name;
+  int rounding = -1;
+  unsigned flags = 0;
+  bool done = false;
+  const int before = std::fegetround();
+  std::fesetround(FE_UPWARD);
+#if defined(__x86_64__)
+  const unsigned control = _mm_getcsr();
+  _mm_setcsr(control | 0x8040U);  // subnormals to zero, in and out
+#endif
+  auto thread = std::make_unique<ShardThread>(make_shard(notes));
+#if defined(__x86_64__)
+  _mm_setcsr(control);
+#endif
+  std::fesetround(before);
+  thread->shard().submit(a_barrier([&](const Status&) {
+    const std::lock_guard<std::mutex> lock(notes->mutex);
+    name = thread_name();
+    rounding = std::fegetround();
+#if defined(__x86_64__)
+    flags = _mm_getcsr() & 0x8040U;
+#endif
+    done = true;
+    notes->changed.notify_all();
+  }));
+  thread->shard().request_failure(Status(Code::kAborted, "for the test"));
+  ASSERT_TRUE(notes->until([&] { return done; }));
+  EXPECT_EQ(name, "switchml-0");
+  EXPECT_EQ(rounding, FE_TONEAREST);
+  EXPECT_EQ(flags, 0U);
+}
+
+TEST(ShardThread, StopEndsTheThreadAndTakesTheLastStep) {
+  const auto notes = std::make_shared<WakeTransport::Notes>();
+  const size_t before = threads();
+  ASSERT_GT(before, 0U);
+  ShardThread thread(make_shard(notes));
+  EXPECT_EQ(threads(), before + 1);
+  ASSERT_TRUE(notes->until([&] { return !notes->timeouts.empty(); }));
+  thread.stop();
+  EXPECT_EQ(threads_after_a_join(before), before);
+  EXPECT_FALSE(notes->gave_up) << "stop() wakes it";
+  thread.stop();  // again: nothing
+
+  // Whatever is asked for before stop() is done by it, at the latest.
+  const auto more = std::make_shared<WakeTransport::Notes>();
+  ShardThread other(make_shard(more));
+  std::vector<Status> told;
+  other.shard().submit(a_barrier([&](const Status& status) { told.push_back(status); }));
+  other.shard().request_failure(Status(Code::kAborted, "shut down"));
+  other.stop();
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].message(), "shut down");
+}
+
+TEST(ShardThread, DestructionStops) {
+  const size_t before = threads();
+  for (int i = 0; i < 20; ++i) {
+    const auto notes = std::make_shared<WakeTransport::Notes>();
+    const ShardThread thread(make_shard(notes));
+  }
+  EXPECT_EQ(threads_after_a_join(before), before);
+}
+
+TEST(ShardThread, SleepsNoLongerThanTheNextTimer) {
+  const auto notes = std::make_shared<WakeTransport::Notes>();
+  notes->obey_timeouts = true;
+  const Time begin = monotonic_now();
+  const ShardThread thread(make_shard(notes, milliseconds(400)));  // a sign of life is due every 100 ms
+  ASSERT_TRUE(notes->until([&] { return notes->sent.size() >= 3; }));
+  EXPECT_GE(monotonic_now() - begin, milliseconds(300));
+  const std::lock_guard<std::mutex> lock(notes->mutex);
+  for (const Duration timeout : notes->timeouts) {
+    EXPECT_GT(timeout, Duration(0));
+    EXPECT_LE(timeout, milliseconds(100));
+  }
+  EXPECT_LT(notes->timeouts.size(), 100U) << "it does not spin";
+}
+
+TEST(ShardThread, SleepsAtMostASecondWithoutAnyTimer) {
+  const auto notes = std::make_shared<WakeTransport::Notes>();
+  const ShardThread thread(make_shard(notes));
+  ASSERT_TRUE(notes->until([&] { return !notes->timeouts.empty(); }));
+  const std::lock_guard<std::mutex> lock(notes->mutex);
+  EXPECT_EQ(notes->timeouts[0], seconds(1));
+}
+
+}  // namespace
+}  // namespace switchml

@@ -1,0 +1,21 @@
+// The AVX2 kernels against the scalar ones.
+#include "quant/vector_table.h"
+
+namespace switchml::quant {
+namespace {
+
+TEST(Avx2, IsInEveryBuildForItsProcessors) {
+#if defined(__x86_64__)
+  ASSERT_NE(avx2_kernels(), nullptr);
+  EXPECT_STREQ(avx2_kernels()->name, "avx2");
+#else
+  EXPECT_EQ(avx2_kernels(), nullptr);
+#endif
+}
+
+TEST(Avx2, EqualsScalarBitForBit) { testing::expect_equal_to_scalar(avx2_kernels(), "AVX2"); }
+
+TEST(Avx2, EqualsScalarOnAllHalves) { testing::expect_equal_to_scalar_on_all_halves(avx2_kernels(), "AVX2"); }
+
+}  // namespace
+}  // namespace switchml::quant

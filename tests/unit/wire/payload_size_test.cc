@@ -1,0 +1,34 @@
+#include "wire/payload_size.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace switchml::wire {
+namespace {
+
+TEST(PayloadSize, RoundsDownToAnAllowedSize) {
+  const std::pair<size_t, size_t> cases[] = {
+      {0, 0},       {255, 0},     {256, 256},     {511, 256},     {512, 512},     {1023, 512},      {1024, 1024},
+      {2047, 1024}, {9000, 8192}, {64511, 63488}, {64512, 64512}, {65000, 64512}, {1 << 30, 64512}, {SIZE_MAX, 64512}};
+  for (const auto& [bytes, allowed] : cases) EXPECT_EQ(allowed_payload(bytes), allowed) << bytes;
+}
+
+TEST(PayloadSize, AllowedSizesStayAndNothingGrows) {
+  size_t largest = 0;
+  for (size_t bytes = 0; bytes < kMaxPayloadBytes + 2000; ++bytes) {
+    const size_t allowed = allowed_payload(bytes);
+    ASSERT_LE(allowed, bytes);
+    ASSERT_EQ(allowed_payload(allowed), allowed) << bytes;
+    ASSERT_GE(allowed, largest) << "more room must not give a smaller payload: " << bytes;
+    ASSERT_EQ(allowed % kMinPayloadBytes, 0U) << bytes;
+    largest = allowed;
+  }
+  EXPECT_EQ(largest, kMaxPayloadBytes);
+}
+
+}  // namespace
+}  // namespace switchml::wire
