@@ -112,7 +112,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
     try {
       const at::ThreadLocalStateGuard guard(thread_state_);
       const Issue issue = std::exchange(issue_, nullptr);
-      const c10::intrusive_ptr<compat::Base> group = std::exchange(group_, nullptr);
+      const c10::intrusive_ptr<compat::Base> group = std::exchange(group_, {});
       if (!ended_.load()) works = issue(*group);
     } catch (...) {
       if (may_throw) throw;

@@ -134,7 +134,7 @@ class CompanionCall : public ::testing::Test {
 };
 
 TEST_F(CompanionCall, WithoutAFenceIsIssuedAtOnceAndCompletesAfterAllWorksAndTheFinish) {
-  const auto work = start(nullptr, {one_, two_});
+  const auto work = start({}, {one_, two_});
   EXPECT_EQ(issued().size(), 1U);
   two_->succeed();
   EXPECT_FALSE(work->isCompleted());
@@ -148,9 +148,8 @@ TEST_F(CompanionCall, WithoutAFenceARefusalGoesToTheCaller) {
   const auto refuse = [](compat::Base&) -> std::vector<Companion::WorkPtr> {
     throw std::runtime_error("no such root");
   };
-  EXPECT_EQ(
-      thrown_by([&] { companion_.start(Call::kBroadcast, c10d::OpType::BROADCAST, nullptr, refuse, {}, nullptr); }),
-      "no such root");
+  EXPECT_EQ(thrown_by([&] { companion_.start(Call::kBroadcast, c10d::OpType::BROADCAST, {}, refuse, {}, nullptr); }),
+            "no such root");
 }
 
 TEST_F(CompanionCall, MovesNothingBeforeItsFenceHasPassed) {
@@ -227,7 +226,7 @@ TEST_F(CompanionCall, AnErrorOfTheGroupGetsTheCallsContext) {
 }
 
 TEST_F(CompanionCall, AbortEndsWhatWaitsAndWhatTheGroupHasInHand) {
-  const auto in_hand = start(nullptr, {one_});
+  const auto in_hand = start({}, {one_});
   const auto waiting = start(fence_, {two_});
   companion_.abort(Status(Code::kAborted, "the process group was aborted"));
   EXPECT_TRUE(contains(outcome_of(in_hand), "broadcast on rank 0 of 1 (group test): aborted: the process group was"));
