@@ -16,6 +16,8 @@ static_assert(kMaxWorkers < kAllWorkers);
 inline constexpr int kMaxJobs = 255;
 /// Engine threads of one worker, each with its own socket and slot range.
 inline constexpr int kMaxShards = 16;
+/// Threads of one software switch, each with its own socket on the same port.
+inline constexpr int kMaxSwitchThreads = 64;
 
 // ---- payload ----
 inline constexpr size_t kWordBytes = 4;

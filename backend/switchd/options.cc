@@ -26,7 +26,7 @@ constexpr option kOptions[] = {
     {nullptr, 0, nullptr, 0},
 };
 
-constexpr const char* kThreadsAllowed = "1 (a session lives in one thread; start one switch per port for more)";
+constexpr const char* kThreadsAllowed = "1 to 64";
 constexpr const char* kSlotsAllowed = "1 to 1048576 (MiB of memory for the slots of all jobs)";
 constexpr const char* kPayloadAllowed = "256, 512 or a multiple of 1024 up to 64512 (bytes)";
 constexpr const char* kLeaseAllowed = "1 to 86400 (seconds)";
@@ -70,7 +70,8 @@ Status apply(int index, const std::string& text, CommandLine* line) {
       return {};
     case kThreads:
       allowed = kThreadsAllowed;
-      value = number(text, 1, 1);
+      value = number(text, 1, kMaxSwitchThreads);
+      if (value) line->server.threads = static_cast<int>(*value);
       break;
     case kSlots:
       allowed = kSlotsAllowed;
@@ -136,11 +137,9 @@ std::string help_text() {
              "Workers find it through SWITCHML_SWITCH=ADDRESS:PORT.\n"
              "\n"
              "  --listen ADDRESS:PORT  where to listen; port 0 takes a free one (0.0.0.0:48879)\n"
-             "  --threads N            ") +
+             "  --threads N            threads that receive and send on the port: ") +
          kThreadsAllowed +
-         "\n"
-         "                         The kernel spreads the sockets of a port by the sender's address, so the workers\n"
-         "                         of one job would end up in different threads, which do not share slots.\n"
+         " (1)\n"
          "  --slots MIB            " +
          kSlotsAllowed +
          " (256)\n"

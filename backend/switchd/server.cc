@@ -5,13 +5,16 @@
 
 #include <atomic>
 #include <cfenv>
+#include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/limits.h"
 #include "base/log.h"
 #include "switchd/batching_sink.h"
 #include "transport/address.h"
 #include "transport/udp.h"
+#include "transport/udp_local.h"
 
 namespace switchml {
 
@@ -28,79 +31,125 @@ uint64_t system_random() {
 
 class UdpSwitchServer : public SwitchServer {
  public:
-  UdpSwitchServer(std::unique_ptr<Transport> transport, const softswitch::SwitchOptions& options)
-      : transport_(std::move(transport)), switch_(options), sink_(*transport_), thread_([this] { run(); }) {}
+  UdpSwitchServer(std::vector<std::unique_ptr<Transport>> transports, const softswitch::SwitchOptions& options)
+      : switch_(options) {
+    for (auto& transport : transports) lanes_.push_back(std::make_unique<Lane>(std::move(transport)));
+    for (auto& lane : lanes_) lane->thread = std::thread([this, &lane = *lane] { run(lane); });
+  }
 
   ~UdpSwitchServer() override {
     stop_.store(true, std::memory_order_release);
-    transport_->wake();
-    thread_.join();
+    for (auto& lane : lanes_) lane->transport->wake();
+    for (auto& lane : lanes_) lane->thread.join();
   }
 
-  Endpoint local() const override { return transport_->local(); }
+  Endpoint local() const override { return lanes_.front()->transport->local(); }
   const SwitchCounters& counters() const override { return switch_.counters(); }
   size_t memory_bytes() const override {
-    return slot_bytes_.load(std::memory_order_relaxed) + transport_->limits().held_bytes;
+    size_t total = slot_bytes_.load(std::memory_order_relaxed);
+    for (const auto& lane : lanes_) total += lane->transport->limits().held_bytes;
+    return total;
   }
 
  private:
-  void run() {
+  /// What one thread has for itself.
+  struct Lane {
+    explicit Lane(std::unique_ptr<Transport> t) : transport(std::move(t)), sink(*transport) {}
+    std::unique_ptr<Transport> transport;
+    BatchingSink sink;
+    std::thread thread;
+  };
+
+  void run(Lane& lane) {
     pthread_setname_np(pthread_self(), "switchml-switch");
     std::fesetenv(FE_DFL_ENV);  // whatever the program that hosts this thread has set
+    const bool sweeps = &lane == lanes_.front().get();
     Time next_sweep = monotonic_now() + kSweepInterval;
     while (!stop_.load(std::memory_order_acquire)) {
-      const bool busy = burst();
+      const bool busy = burst(lane);
       const Time now = monotonic_now();
       if (now >= next_sweep) {
-        switch_.sweep(now);
-        slot_bytes_.store(switch_.slot_memory_in_use(), std::memory_order_relaxed);
-        report_errors();
+        if (sweeps) sweep(now);
+        report_errors(lane);
         next_sweep = now + kSweepInterval;
       }
-      if (!busy) transport_->wait(next_sweep - now);
+      if (!busy) lane.transport->wait(next_sweep - now);
     }
   }
 
-  // Takes what has arrived and sends the answers. False: nothing had arrived.
-  bool burst() {
-    RxFrame frames[kBurst];
-    const size_t count = transport_->receive(frames, kBurst);
-    if (count == 0) return false;
-    const Time now = monotonic_now();
-    for (size_t i = 0; i < count; ++i) switch_.process(frames[i].data, frames[i].size, frames[i].from, now, sink_);
-    transport_->release();
-    sink_.flush();
+  void sweep(Time now) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    switch_.sweep(now);
     slot_bytes_.store(switch_.slot_memory_in_use(), std::memory_order_relaxed);
+  }
+
+  // Takes what has arrived and sends the answers. False: nothing had arrived.
+  bool burst(Lane& lane) {
+    RxFrame frames[kBurst];
+    const size_t count = lane.transport->receive(frames, kBurst);
+    if (count == 0) return false;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const Time now = monotonic_now();
+      for (size_t i = 0; i < count; ++i) {
+        switch_.process(frames[i].data, frames[i].size, frames[i].from, now, lane.sink);
+      }
+      slot_bytes_.store(switch_.slot_memory_in_use(), std::memory_order_relaxed);
+    }
+    lane.transport->release();
+    lane.sink.flush();
     return true;
   }
 
-  void report_errors() {
-    const std::string error = transport_->take_error();
+  void report_errors(Lane& lane) {
+    const std::string error = lane.transport->take_error();
     if (!error.empty()) SWITCHML_LOG(kDebug) << "switch " << to_string(local()) << ": " << error;
   }
 
-  std::unique_ptr<Transport> transport_;
+  std::mutex mutex_;  // of the switch
   softswitch::SoftSwitch switch_;
-  BatchingSink sink_;
   std::atomic<size_t> slot_bytes_{0};
   std::atomic<bool> stop_{false};
-  std::thread thread_;  // last: it uses all of the above
+  std::vector<std::unique_ptr<Lane>> lanes_;  // complete before the first thread starts
 };
 
-}  // namespace
-
-Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& options) {
+Result<std::vector<std::unique_ptr<Transport>>> open_transports(const ServerOptions& options) {
+  if (options.threads < 1 || options.threads > kMaxSwitchThreads) {
+    return Status(Code::kInvalidArgument, "a switch with " + std::to_string(options.threads) +
+                                              " threads; allowed: 1 to " + std::to_string(kMaxSwitchThreads));
+  }
   UdpOptions udp;
   udp.bind = options.listen;
   udp.receive_buffer_bytes = options.receive_buffer_bytes;
   udp.receive_frames = kBurst;
-  auto transport = make_udp_transport(udp);
-  if (!transport.ok()) return transport.status();
+  if (options.threads > 1) {
+    // Another switch of this user with threads would share the port with us, and take half of the workers.
+    auto alone = make_udp_transport(udp);
+    if (!alone.ok()) return alone.status();
+    udp.bind = alone.value()->local();
+    udp.share_port = true;
+  }
+  udp.local_addresses = std::make_shared<LocalAddresses>();
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (int i = 0; i < options.threads; ++i) {
+    auto transport = make_udp_transport(udp);
+    if (!transport.ok()) return transport.status();
+    udp.bind = transport.value()->local();  // the port that the first one got
+    transports.push_back(std::move(transport.value()));
+  }
+  return transports;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& options) {
+  auto transports = open_transports(options);
+  if (!transports.ok()) return transports.status();
   softswitch::SwitchOptions switch_options = options.softswitch;
-  const size_t granted = transport.value()->limits().receive_buffer_bytes;
+  const size_t granted = transports.value().front()->limits().receive_buffer_bytes;
   if (switch_options.receive_buffer_bytes == 0) switch_options.receive_buffer_bytes = granted;
   if (switch_options.seed == 0) switch_options.seed = system_random();
-  return std::unique_ptr<SwitchServer>(new UdpSwitchServer(std::move(transport.value()), switch_options));
+  return std::unique_ptr<SwitchServer>(new UdpSwitchServer(std::move(transports.value()), switch_options));
 }
 
 }  // namespace switchml

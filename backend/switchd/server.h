@@ -1,5 +1,8 @@
-// A software switch on a transport: one thread that receives bursts, processes them and sends the answers. Used by the
-// standalone switchml-switchd and, embedded, by rank 0 of a job that has no other switch.
+// A software switch on UDP: threads that receive bursts, process them and send the answers. Used by the standalone
+// switchml-switchd and, embedded, by rank 0 of a job that has no other switch.
+//
+// Threads share one port and one switch: the kernel gives each sender to one of their sockets. The switch itself is
+// behind a lock; what runs in parallel is what costs most, the system calls and copies of receiving and sending.
 #pragma once
 
 #include <memory>
@@ -13,15 +16,16 @@ namespace switchml {
 
 struct ServerOptions {
   Endpoint listen;  // port 0 takes a free one
+  int threads = 1;  // 1 to 64
   softswitch::SwitchOptions softswitch;
   size_t receive_buffer_bytes = 32 << 20;
 };
 
 class SwitchServer {
  public:
-  /// Opens the socket and starts the thread. An error names the address.
+  /// Opens the sockets and starts the threads. An error names the address.
   static Result<std::unique_ptr<SwitchServer>> start(const ServerOptions& options);
-  /// Stops the thread and joins it.
+  /// Stops the threads and joins them.
   virtual ~SwitchServer() = default;
   /// The address it is bound to, with the real port.
   virtual Endpoint local() const = 0;

@@ -19,8 +19,9 @@ class UdpTransport final : public Transport {
   UdpTransport(UdpSocket socket, const UdpOptions& options)
       : socket_(std::move(socket)),
         options_(options),
-        rx_(socket_, options, &locals_, &complaint_),
-        tx_(socket_, options, &locals_, &complaint_) {}
+        locals_(options.local_addresses ? options.local_addresses : std::make_shared<LocalAddresses>()),
+        rx_(socket_, options, locals_.get(), &complaint_),
+        tx_(socket_, options, locals_.get(), &complaint_) {}
 
   bool valid() const { return waker_.valid(); }
 
@@ -64,8 +65,8 @@ class UdpTransport final : public Transport {
   UdpOptions options_;
   Waker waker_;
   FrameMemory memory_;
-  LocalAddresses locals_;
   UdpComplaint complaint_;
+  const std::shared_ptr<LocalAddresses> locals_;
   UdpReceiver rx_;
   UdpSender tx_;
 };

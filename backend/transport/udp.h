@@ -8,6 +8,8 @@
 
 namespace switchml {
 
+class LocalAddresses;
+
 struct UdpOptions {
   /// Where to bind. Port 0 takes a free one. Family and address as given (an IPv6 socket takes IPv6 only); size 0 binds
   /// the wildcard of the peer's family, or 0.0.0.0:0. A socket bound to a wildcard answers a frame from the address
@@ -24,6 +26,10 @@ struct UdpOptions {
   /// Receive buffers, 1 to 1024, each of 64 KiB (of max_frame_bytes without segmentation): a receive() takes at most so
   /// many datagrams from the kernel, and lends at most so many frames if none of them was coalesced.
   size_t receive_frames = 32;
+  /// Other sockets of this user may bind the same port with this too; the kernel spreads the senders over them. All of
+  /// them must then have the same `local_addresses`, or an answer may leave from a wrong address.
+  bool share_port = false;
+  std::shared_ptr<LocalAddresses> local_addresses;  // null: its own
   /// Off: never use GSO/GRO (for tests and old NICs).
   bool segmentation = true;
 };

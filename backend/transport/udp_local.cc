@@ -26,21 +26,31 @@ uint8_t LocalAddresses::learn(const msghdr& message) {
   return 0;
 }
 
+bool LocalAddresses::same(const Local& a, const Local& b) {
+  return a.family == b.family && std::memcmp(&a.v4, &b.v4, sizeof a.v4) == 0 &&
+         std::memcmp(&a.v6, &b.v6, sizeof a.v6) == 0;
+}
+
 uint8_t LocalAddresses::number_of(const Local& local) {
-  for (int i = 1; i <= count_; ++i) {
-    const Local& known = known_[static_cast<size_t>(i)];
-    if (known.family == local.family && std::memcmp(&known.v4, &local.v4, sizeof local.v4) == 0 &&
-        std::memcmp(&known.v6, &local.v6, sizeof local.v6) == 0) {
-      return static_cast<uint8_t>(i);
+  const auto known = [&](int first, int last) {
+    for (int i = first; i <= last; ++i) {
+      if (same(known_[static_cast<size_t>(i)], local)) return i;
     }
-  }
-  if (count_ == 255) return 0;
-  known_[static_cast<size_t>(++count_)] = local;
-  return static_cast<uint8_t>(count_);
+    return 0;
+  };
+  const int count = count_.load(std::memory_order_acquire);
+  if (const int number = known(1, count)) return static_cast<uint8_t>(number);
+  const std::lock_guard<std::mutex> lock(adding_);
+  const int now = count_.load(std::memory_order_relaxed);
+  if (const int number = known(count + 1, now)) return static_cast<uint8_t>(number);
+  if (now == 255) return 0;
+  known_[static_cast<size_t>(now + 1)] = local;
+  count_.store(now + 1, std::memory_order_release);
+  return static_cast<uint8_t>(now + 1);
 }
 
 size_t LocalAddresses::write_control(uint8_t via, uint8_t* control) const {
-  if (via == 0 || via > count_) return 0;
+  if (via == 0 || via > count_.load(std::memory_order_acquire)) return 0;
   const Local& local = known_[via];
   auto* c = reinterpret_cast<cmsghdr*>(control);
   std::memset(control, 0, kControlBytes);

@@ -7,11 +7,14 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 
 namespace switchml {
 
-/// Numbers 1..255 for the local addresses seen so far, in order of appearance. One thread.
+/// Numbers 1..255 for the local addresses seen so far, in order of appearance. Thread-safe: sockets that share a port
+/// share this too, so that one may answer what another has received.
 class LocalAddresses {
  public:
   /// The number of the address in the control messages of a received `message` (IP_PKTINFO, IPV6_PKTINFO); 0 if it has
@@ -29,10 +32,12 @@ class LocalAddresses {
     in_addr v4{};
     in6_pktinfo v6{};
   };
+  static bool same(const Local& a, const Local& b);
   uint8_t number_of(const Local& local);
 
-  std::array<Local, 256> known_{};  // [0] is unused
-  int count_ = 0;
+  std::array<Local, 256> known_{};  // [0] is unused; never changed once counted
+  std::atomic<int> count_{0};
+  std::mutex adding_;
 };
 
 }  // namespace switchml

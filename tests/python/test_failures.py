@@ -234,10 +234,10 @@ def switchd_path():
 
 
 @contextlib.contextmanager
-def standalone_switch(port):
+def standalone_switch(port, *options):
     path = switchd_path()
     assert path, "switchml-switchd is neither on PATH nor in the package"
-    process = subprocess.Popen([path, "--listen", f"127.0.0.1:{port}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = subprocess.Popen([path, "--listen", f"127.0.0.1:{port}", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         time.sleep(0.3)
         assert process.poll() is None, process.stdout.read()
@@ -263,9 +263,10 @@ def rank_sum_and_groups():
     return rank_stopped()
 
 
-def test_a_standalone_switch_serves_groups():
+@pytest.mark.parametrize("threads", ("1", "3"))
+def test_a_standalone_switch_serves_groups(threads):
     port = free_port()
-    with standalone_switch(port):
+    with standalone_switch(port, "--threads", threads):
         for _ in range(2):  # a second job finds the switch as the first did
             with doomed_pool(3, environment=with_switch(f"127.0.0.1:{port}"), group_timeout=20) as own:
                 alone = own.run(rank_sum_and_groups)

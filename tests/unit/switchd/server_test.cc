@@ -75,8 +75,9 @@ std::vector<uint8_t> contribution(const wire::OpenReply& session, int worker, ui
   return frame;
 }
 
-void exchange(const char* address) {
+void exchange(const char* address, int threads = 1) {
   ServerOptions options;
+  options.threads = threads;
   options.listen = loopback(address);
   auto server = SwitchServer::start(options);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
@@ -130,6 +131,45 @@ TEST(Server, AddsOverIpv6Loopback) {
   exchange("[::1]:0");
 }
 
+// Whichever threads the kernel gives the two workers to.
+TEST(Server, AddsOverThreadsThatShareThePort) {
+  for (int i = 0; i < 8; ++i) exchange("127.0.0.1:0", 4);
+}
+
+// A wildcard socket answers from the address that was asked, also when another thread has the asker's frames.
+TEST(Server, ThreadsKnowEachOthersAddresses) {
+  ServerOptions options;
+  options.listen = loopback("0.0.0.0:0");
+  options.threads = 3;
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  constexpr int kWorkers = 6;
+  std::vector<std::unique_ptr<RawWorker>> workers;
+  for (int w = 0; w < kWorkers; ++w) {
+    const std::string host = "127.0.0." + std::to_string(1 + w);
+    workers.push_back(
+        std::make_unique<RawWorker>(with_port(loopback((host + ":1").c_str()), port_of(server.value()->local()))));
+  }
+  uint8_t frame[wire::kMaxControlBytes];
+  wire::Open open;
+  open.client_key = 1;
+  open.workers = kWorkers;
+  open.shards = 1;
+  open.payload = 1024;
+  const wire::OpenReply session = workers[0]->ask(frame, wire::build_open(open, 1, frame)).open;
+  for (uint8_t w = 0; w < kWorkers; ++w) {
+    const wire::Membership member{session.job, session.epoch, session.session_key, w};
+    EXPECT_EQ(workers[w]->ask(frame, wire::build_join(member, 0, 2, frame)).join.joined, w + 1);
+  }
+  for (int w = 0; w < kWorkers; ++w) workers[static_cast<size_t>(w)]->send(contribution(session, w, 0, 4, 7));
+  for (auto& worker : workers) {
+    const auto result = worker->receive();
+    wire::DataPacket packet;
+    ASSERT_EQ(wire::parse_data(result.data(), result.size(), wire::Kind::kResult, &packet), wire::ParseError::kNone);
+    EXPECT_EQ(wire::detail::load<uint32_t>(packet.payload), 7U * kWorkers);
+  }
+}
+
 TEST(Server, StartsAndStopsQuickly) {
   ServerOptions options;
   options.listen = loopback("127.0.0.1:0");
@@ -144,9 +184,34 @@ TEST(Server, APortThatIsTakenIsAnErrorThatNamesIt) {
   auto first = SwitchServer::start(options);
   ASSERT_TRUE(first.ok());
   options.listen = first.value()->local();
-  auto second = SwitchServer::start(options);
-  ASSERT_FALSE(second.ok());
-  EXPECT_NE(second.status().message().find(to_string(options.listen)), std::string::npos) << second.status().message();
+  for (const int threads : {1, 2}) {
+    options.threads = threads;
+    auto second = SwitchServer::start(options);
+    ASSERT_FALSE(second.ok());
+    EXPECT_NE(second.status().message().find(to_string(options.listen)), std::string::npos)
+        << second.status().message();
+  }
+}
+
+TEST(Server, TwoWithThreadsDoNotShareAPort) {
+  ServerOptions options;
+  options.listen = loopback("127.0.0.1:0");
+  options.threads = 2;
+  auto first = SwitchServer::start(options);
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  options.listen = first.value()->local();
+  EXPECT_FALSE(SwitchServer::start(options).ok());
+}
+
+TEST(Server, ANumberOfThreadsThatIsNotAllowedIsRefused) {
+  ServerOptions options;
+  options.listen = loopback("127.0.0.1:0");
+  for (const int threads : {0, -1, 65}) {
+    options.threads = threads;
+    const auto server = SwitchServer::start(options);
+    ASSERT_FALSE(server.ok());
+    EXPECT_NE(server.status().message().find("1 to 64"), std::string::npos);
+  }
 }
 
 TEST(Server, SilentSessionsEnd) {

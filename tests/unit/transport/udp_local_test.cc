@@ -3,7 +3,11 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <set>
+#include <thread>
+#include <vector>
 
 namespace switchml {
 namespace {
@@ -91,6 +95,29 @@ TEST(LocalAddresses, TheTableIsBounded) {
   EXPECT_EQ(locals.learn(fix(one_more)), 0);
   Message known = received_at(0x0a000007);
   EXPECT_EQ(locals.learn(fix(known)), 7);
+}
+
+TEST(LocalAddresses, ManyThreadsAgreeAboutTheNumbers) {
+  LocalAddresses addresses;
+  std::array<std::array<uint8_t, 40>, 4> numbers{};
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < numbers.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = 0; i < 40; ++i) {
+        const size_t host = (i * 7 + t * 11) % 40;
+        Message message = received_at(0x7f000001 + static_cast<uint32_t>(host));
+        numbers[t][host] = addresses.learn(fix(message));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::set<uint8_t> distinct;
+  for (size_t host = 0; host < 40; ++host) {
+    for (const auto& seen : numbers) EXPECT_EQ(seen[host], numbers[0][host]) << "address " << host;
+    distinct.insert(numbers[0][host]);
+  }
+  EXPECT_EQ(distinct.size(), 40U);
+  EXPECT_EQ(distinct.count(0), 0U);
 }
 
 }  // namespace
