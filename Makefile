@@ -7,7 +7,7 @@ PYTHON := .venv$(SUFFIX)/bin/python
 BUILD := build$(SUFFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch-suite bench wheel lint format sanitize clean
+.PHONY: help setup demo test test-p4 test-torch-suite bench wheel lint format sanitize clean
 
 help: ## print this list
 	@echo 'make TARGET [TORCH=pip|debian]'
@@ -21,6 +21,9 @@ demo: setup ## train Fashion-MNIST on 4 ranks over switchml and over gloo, and c
 
 test: ## all gtests, then all pytests (ARGS="-k name" goes to pytest)
 	@.ci/test.sh $(TORCH) $(ARGS)
+
+test-p4: setup ## the vectors and tests of forwarding on bmv2, where p4c and bmv2 are on PATH (docs/switch.md)
+	@$(PYTHON) -m pytest tests/switch_p4 tests/vectors/test_vectors.py --vector-target bmv2 --softswitch-target $(BUILD)/tests/vectors/softswitch_target -q -rs $(ARGS)
 
 bench: setup ## kernels, then all-reduce against gloo; figures in out/*.json (ARGS="--ranks 2,4 ...")
 	@mkdir -p out

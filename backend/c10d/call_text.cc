@@ -35,7 +35,8 @@ std::string tensors_text(const std::vector<at::Tensor>& tensors) {
     counts += " + ... (" + std::to_string(tensors.size()) + " tensors, " +
               std::to_string(fnv1a(rest.data(), rest.size()) % 1000000) + ")";
   }
-  return type_name(type) + ", " + counts + " elements";
+  const char* const layout = tensors[0].layout() == at::kStrided ? "" : "sparse ";
+  return layout + type_name(type) + ", " + counts + " elements";
 }
 
 }  // namespace switchml

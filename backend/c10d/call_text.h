@@ -11,8 +11,8 @@ namespace switchml {
 /// As Python names it: "float32", "bool".
 std::string type_name(at::ScalarType type);
 
-/// "float32, 100 + 20 elements", or "no tensors". The type is the first one's; one that differs is named with its
-/// count. Of more than eight tensors the rest is a number and a hash.
+/// "float32, 100 + 20 elements", "sparse float32, ...", or "no tensors". The type is the first one's; one that differs
+/// is named with its count. Of more than eight tensors the rest is a number and a hash.
 std::string tensors_text(const std::vector<at::Tensor>& tensors);
 
 }  // namespace switchml

@@ -1,8 +1,11 @@
 #include "c10d/companion.h"
 
+#include <ATen/record_function.h>
+
 #include <algorithm>
 #include <atomic>
 #include <future>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -94,13 +97,19 @@ std::exception_ptr with_context(const std::exception_ptr& error, const std::stri
 /// or abort().
 class Companion::Operation : public std::enable_shared_from_this<Companion::Operation> {
  public:
-  Operation(std::shared_ptr<GroupCore> core, c10::intrusive_ptr<compat::Base> group, Issue issue,
+  Operation(std::shared_ptr<GroupCore> core, c10::intrusive_ptr<compat::Base> group, milliseconds timeout, Issue issue,
             std::function<void()> finish, c10::intrusive_ptr<SwitchWork> work)
       : core_(std::move(core)),
         group_(std::move(group)),
+        timeout_(timeout),
         issue_(std::move(issue)),
         finish_(std::move(finish)),
-        work_(std::move(work)) {}
+        work_(std::move(work)) {
+    core_->took_off();
+  }
+  ~Operation() {
+    if (work_) core_->landed();  // was never completed
+  }
 
   /// The fence has passed. Under the queue's lock.
   bool ready = false;
@@ -113,7 +122,11 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
       const at::ThreadLocalStateGuard guard(thread_state_);
       const Issue issue = std::exchange(issue_, nullptr);
       const c10::intrusive_ptr<compat::Base> group = std::exchange(group_, {});
-      if (!ended_.load()) works = issue(*group);
+      if (ended_.load()) return;
+      if (timeout_.count() > 0) limit_waits();
+      // A profiler that looks at this thread would see the call a second time.
+      const at::RecordFunctionGuard unseen(false);
+      works = issue(*group);
     } catch (...) {
       if (may_throw) throw;
       return end(std::current_exception());
@@ -146,10 +159,20 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
     if (unfinished_.fetch_sub(1) == 1) end(nullptr);
   }
 
+  void limit_waits() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (work_) work_->end_waits_at(monotonic_now() + timeout_ + kPatience);
+  }
+
+  c10::intrusive_ptr<SwitchWork> take_work() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::move(work_);
+  }
+
   /// On a completion thread.
   void complete(std::exception_ptr error) {
     const at::ThreadLocalStateGuard guard(thread_state_);
-    const c10::intrusive_ptr<SwitchWork> work = std::move(work_);
+    const c10::intrusive_ptr<SwitchWork> work = take_work();
     try {
       // Gone before the signal: whoever is signalled may end the interpreter, which the last reference to a tensor
       // needs.
@@ -159,6 +182,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
     } catch (...) {
       error = std::current_exception();
     }
+    core_->landed();
     try {
       if (error) {
         work->fail(error);
@@ -170,23 +194,28 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
     }
   }
 
+  static constexpr milliseconds kPatience{1000};  // Gloo's own timeout comes first, where it works
+
   const std::shared_ptr<GroupCore> core_;
   c10::intrusive_ptr<compat::Base> group_;
+  const milliseconds timeout_;
   Issue issue_;
   std::function<void()> finish_;
-  c10::intrusive_ptr<SwitchWork> work_;
+  std::mutex mutex_;
+  c10::intrusive_ptr<SwitchWork> work_;  // until it is completed
   const std::string context_ = work_->context();
   const at::ThreadLocalState thread_state_;
   std::atomic<size_t> unfinished_{0};
   std::atomic<bool> ended_{false};
 };
 
-Companion::WorkPtr Companion::start(Call call, c10d::OpType type, const WorkPtr& fence, Issue issue,
-                                    std::vector<at::Tensor> outputs, std::function<void()> finish) {
-  // No title: the group's works appear in a profile themselves.
-  auto work = c10::make_intrusive<SwitchWork>(core_->group().rank, type, nullptr, core_->context(call),
-                                              core_->sequence(), std::move(outputs), std::vector<at::Tensor>());
-  const auto operation = std::make_shared<Operation>(core_, get(), std::move(issue), std::move(finish), work);
+Companion::WorkPtr Companion::start(Call call, c10d::OpType type, const WorkPtr& fence,
+                                    std::chrono::milliseconds timeout, Issue issue,
+                                    const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
+                                    std::function<void()> finish) {
+  auto work = c10::make_intrusive<SwitchWork>(core_->group().rank, type, profiling_title(call), core_->context(call),
+                                              core_->sequence(), std::move(outputs), inputs);
+  const auto operation = std::make_shared<Operation>(core_, get(), timeout, std::move(issue), std::move(finish), work);
   if (!fence) {
     operation->issue(true);
     remember(operation);

@@ -36,10 +36,11 @@ class Companion {
   /// A collective that waits until `fence` is complete, so that nothing is moved before all ranks agree on what: Gloo
   /// ends the process where sizes differ. Then it is issued, in the order of start() and on a completion thread, and
   /// when its works are complete `finish` (may be null) runs. It fails with the error of the fence, of `issue`, or of
-  /// the first work that fails, with the call's context. Without a fence it is issued at once, and start() throws what
-  /// `issue` does. The work's future has `outputs`. Counts nothing.
-  WorkPtr start(Call call, c10d::OpType type, const WorkPtr& fence, Issue issue, std::vector<at::Tensor> outputs,
-                std::function<void()> finish);
+  /// the first work that fails, with the call's context; waits for it end `timeout` (0: never) after it was issued.
+  /// Without a fence it is issued at once, and start() throws what `issue` does. The work's future has `outputs`; a
+  /// profile shows the call by its own name, with `inputs`, and not what the group makes of it. Counts nothing.
+  WorkPtr start(Call call, c10d::OpType type, const WorkPtr& fence, std::chrono::milliseconds timeout, Issue issue,
+                const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs, std::function<void()> finish);
 
   /// Fails what was started and is not complete. What Gloo has in hand goes on by itself.
   void abort(const Status& reason);

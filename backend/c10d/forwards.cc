@@ -1,4 +1,6 @@
 // The collectives that the companion does.
+#include <ATen/MemoryOverlap.h>
+
 #include <utility>
 
 #include "c10d/byte_views.h"
@@ -45,6 +47,105 @@ Tensors placeholders(size_t count) {
 
 using Works = std::vector<WorkPtr>;
 
+/// Throws ValueError where elements of an output share memory: what is written to one changes another.
+void require_own_elements(const Tensors& outputs, const char* call) {
+  for (const at::Tensor& tensor : outputs) {
+    if (tensor.layout() != at::kStrided || at::has_internal_overlap(tensor) != at::MemOverlap::Yes) continue;
+    compat::throw_value_error(
+        std::string("switchml ") + call +
+        ": a tensor is expanded, several of its elements are one in memory; allowed: tensors whose "
+        "elements have memory of their own (clone() makes one)");
+  }
+}
+
+/// Throws ValueError unless `list` has one tensor for each rank, each of the type and size of `like`. Gloo refuses it
+/// too, but only on this rank and when the others have begun.
+void require_one_each(const Tensors& list, int ranks, const at::Tensor& like, const char* call) {
+  const auto refuse = [&](const std::string& found, const std::string& allowed) {
+    compat::throw_value_error(std::string("switchml ") + call + ": the list has " + found + "; allowed: " + allowed);
+  };
+  if (list.size() != static_cast<size_t>(ranks)) {
+    refuse(std::to_string(list.size()) + " tensors", std::to_string(ranks) + ", one for each rank");
+  }
+  for (const at::Tensor& tensor : list) {
+    if (tensor.scalar_type() == like.scalar_type() && tensor.numel() == like.numel()) continue;
+    refuse("one of " + tensors_text({tensor}), "all of " + tensors_text({like}));
+  }
+}
+
+/// What one rank sends to another, or expects of it.
+struct Piece {
+  int64_t bytes;
+  at::ScalarType type;
+};
+using Pieces = std::vector<Piece>;
+
+Pieces pieces_of(const Tensors& tensors) {
+  Pieces result;
+  for (const at::Tensor& tensor : tensors) {
+    result.push_back({tensor.numel() * static_cast<int64_t>(tensor.element_size()), tensor.scalar_type()});
+  }
+  return result;
+}
+
+/// Of an all_to_all_single: along the first dimension, in equal parts where no splits are given.
+Pieces pieces_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, int ranks) {
+  const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  const int64_t bytes = tensor.numel() * static_cast<int64_t>(tensor.element_size());
+  Pieces result(static_cast<size_t>(ranks), Piece{bytes / ranks, tensor.scalar_type()});
+  for (size_t r = 0; r < splits.size() && r < result.size(); ++r) {
+    result[r].bytes = rows == 0 ? 0 : splits[r] * (bytes / rows);
+  }
+  return result;
+}
+
+/// Who sends what to whom in an all_to_all, and who expects what of whom. Every rank puts its own pieces in, the fence
+/// sums them, and every rank sees the same disagreement. Copies share the numbers.
+class Exchange {
+ public:
+  Exchange(int rank, int ranks, const Pieces& sent, const Pieces& expected)
+      : ranks_(ranks), numbers_(at::zeros({2, ranks, ranks}, at::kLong)) {
+    for (size_t other = 0; other < static_cast<size_t>(ranks); ++other) {
+      number(0, rank, static_cast<int>(other)) = encoded(sent[other]);
+      number(1, rank, static_cast<int>(other)) = encoded(expected[other]);
+    }
+  }
+
+  const at::Tensor& numbers() const { return numbers_; }
+
+  void check(const std::string& context) const {
+    for (int from = 0; from < ranks_; ++from) {
+      for (int to = 0; to < ranks_; ++to) {
+        const int64_t sent = number(0, from, to);
+        const int64_t expected = number(1, to, from);
+        if (sent == expected) continue;
+        throw_status(Status(Code::kMismatch, "rank " + std::to_string(from) + " sends " + text(sent) + " to rank " +
+                                                 std::to_string(to) + ", which expects " + text(expected)),
+                     context);
+      }
+    }
+  }
+
+ private:
+  static constexpr int kTypeBits = 8;
+
+  // Nothing is nothing, of whatever type.
+  static int64_t encoded(const Piece& piece) {
+    return piece.bytes == 0 ? 0 : piece.bytes << kTypeBits | static_cast<int64_t>(piece.type);
+  }
+  static std::string text(int64_t number) {
+    if (number == 0) return "nothing";
+    return std::to_string(number >> kTypeBits) + " bytes of " +
+           type_name(static_cast<at::ScalarType>(number & ((1 << kTypeBits) - 1)));
+  }
+  int64_t& number(int which, int row, int column) const {
+    return numbers_.data_ptr<int64_t>()[(which * ranks_ + row) * ranks_ + column];
+  }
+
+  int ranks_;
+  at::Tensor numbers_;
+};
+
 /// One all_gather_into_tensor. Copies share what they hold.
 class GatherIntoTensor {
  public:
@@ -54,6 +155,11 @@ class GatherIntoTensor {
       compat::throw_value_error("switchml all_gather_into_tensor: the output has " + std::to_string(output.numel()) +
                                 " elements and the input " + std::to_string(input.numel()) +
                                 "; allowed: an output of " + std::to_string(ranks) + " times the input");
+    }
+    if (output.scalar_type() != input.scalar_type()) {
+      compat::throw_value_error("switchml all_gather_into_tensor: the output's type is " +
+                                type_name(output.scalar_type()) + ", the input's " + type_name(input.scalar_type()) +
+                                "; allowed: the same type");
     }
     direct_ = compat::kGlooGathersIntoTensor && !ByteViews::needed(input) && !ByteViews::needed(output) &&
               input.is_contiguous() && output.is_contiguous();
@@ -101,9 +207,11 @@ c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::companion_for_message(Cal
   return companion_.get();
 }
 
-WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Tensors& outputs, const std::string& what,
-                                                std::chrono::milliseconds timeout, Companion::Issue issue,
-                                                std::function<void()> finish) {
+WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Tensors& inputs, const Tensors& outputs,
+                                                const std::string& what, std::chrono::milliseconds timeout,
+                                                Companion::Issue issue, std::function<void()> finish,
+                                                const at::Tensor& numbers) {
+  require_own_elements(outputs, to_string(call));
   const Status closed = core_->closed();
   if (!closed.ok()) throw_status(closed, core_->context(call));
   core_->calls().add(call, Path::kCompanion);
@@ -111,10 +219,15 @@ WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Te
   WorkPtr fence;
   if (size_ > 1) {
     Reduction agreement = reduction(call, type, c10d::ReduceOp::SUM, timeout);
-    agreement.fence(what);
+    if (numbers.defined()) {
+      agreement.fence(what, numbers);
+    } else {
+      agreement.fence(what);
+    }
     fence = agreement.issue({});
   }
-  return remember(companion_.start(call, type, fence, std::move(issue), outputs, std::move(finish)));
+  const milliseconds limit = timeout.count() > 0 ? timeout : timeout_.load();
+  return remember(companion_.start(call, type, fence, limit, std::move(issue), inputs, outputs, std::move(finish)));
 }
 
 // Each call below captures copies of what it was given: it reaches Gloo only when its fence has passed, and Gloo may
@@ -126,7 +239,7 @@ WorkPtr ProcessGroupSwitchML::broadcast(Tensors& tensors, const c10d::BroadcastO
   auto issue = [given = views.outputs(tensors), opts](compat::Base& gloo) mutable {
     return Works{gloo.broadcast(given, opts)};
   };
-  return through_companion(Call::kBroadcast, OpType::BROADCAST, tensors,
+  return through_companion(Call::kBroadcast, OpType::BROADCAST, tensors, tensors,
                            tensors_text(tensors) + ", from rank " + std::to_string(opts.rootRank), opts.timeout,
                            std::move(issue), views.finish());
 }
@@ -138,6 +251,7 @@ WorkPtr ProcessGroupSwitchML::allgather(std::vector<Tensors>& outputs, Tensors& 
   require_host(inputs, "all_gather");
   const Tensors results = flattened(outputs);
   require_host(results, "all_gather");
+  if (outputs.size() == 1 && inputs.size() == 1) require_one_each(outputs[0], size_, inputs[0], "all_gather");
   const bool empty = all_empty(inputs) && all_empty(results);
   const bool bytes = !empty && bytes_needed(inputs, outputs);
   ByteViews views;
@@ -147,7 +261,7 @@ WorkPtr ProcessGroupSwitchML::allgather(std::vector<Tensors>& outputs, Tensors& 
   });
   Tensors from = empty ? placeholders(inputs.size()) : bytes ? views.inputs(inputs) : inputs;
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.allgather(to, from, opts)}; };
-  return through_companion(Call::kAllGather, OpType::ALLGATHER, results, tensors_text(inputs), opts.timeout,
+  return through_companion(Call::kAllGather, OpType::ALLGATHER, inputs, results, tensors_text(inputs), opts.timeout,
                            std::move(issue), views.finish());
 }
 
@@ -156,8 +270,9 @@ WorkPtr ProcessGroupSwitchML::_allgather_base(at::Tensor& output, at::Tensor& in
   require_host({output, input}, "all_gather_into_tensor");
   GatherIntoTensor gather(output, input, size_);
   auto issue = [gather, opts](compat::Base& gloo) mutable { return Works{gather.issue(gloo, opts)}; };
-  return through_companion(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {output}, tensors_text({input}),
-                           opts.timeout, std::move(issue), [gather]() mutable { gather.finish(); });
+  return through_companion(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {input}, {output},
+                           tensors_text({input}), opts.timeout, std::move(issue),
+                           [gather]() mutable { gather.finish(); });
 }
 
 WorkPtr ProcessGroupSwitchML::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -170,8 +285,8 @@ WorkPtr ProcessGroupSwitchML::allgather_coalesced(std::vector<Tensors>& outputs,
   auto to = views_of(outputs, [&](const Tensors& list) { return bytes ? views.outputs(list) : list; });
   Tensors from = bytes ? views.inputs(inputs) : inputs;
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.allgather_coalesced(to, from, opts)}; };
-  return through_companion(Call::kAllGatherCoalesced, OpType::ALLGATHER_COALESCED, results, tensors_text(inputs),
-                           opts.timeout, std::move(issue), views.finish());
+  return through_companion(Call::kAllGatherCoalesced, OpType::ALLGATHER_COALESCED, inputs, results,
+                           tensors_text(inputs), opts.timeout, std::move(issue), views.finish());
 }
 
 WorkPtr ProcessGroupSwitchML::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
@@ -193,7 +308,7 @@ WorkPtr ProcessGroupSwitchML::allgather_into_tensor_coalesced(Tensors& outputs, 
   auto finish = [gathers]() mutable {
     for (GatherIntoTensor& gather : gathers) gather.finish();
   };
-  return through_companion(Call::kAllGatherIntoTensorCoalesced, OpType::ALLGATHER_COALESCED, outputs,
+  return through_companion(Call::kAllGatherIntoTensorCoalesced, OpType::ALLGATHER_COALESCED, inputs, outputs,
                            tensors_text(inputs), opts.timeout, std::move(issue), std::move(finish));
 }
 
@@ -203,12 +318,15 @@ WorkPtr ProcessGroupSwitchML::gather(std::vector<Tensors>& outputs, Tensors& inp
   require_host(inputs, "gather");
   const Tensors results = flattened(outputs);
   require_host(results, "gather");
+  if (opts.rootRank == rank_ && outputs.size() == 1 && inputs.size() == 1) {
+    require_one_each(outputs[0], size_, inputs[0], "gather");
+  }
   const bool bytes = bytes_needed(inputs, outputs);
   ByteViews views;
   auto to = views_of(outputs, [&](const Tensors& list) { return bytes ? views.outputs(list) : list; });
   Tensors from = bytes ? views.inputs(inputs) : inputs;
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.gather(to, from, opts)}; };
-  return through_companion(Call::kGather, OpType::GATHER, results,
+  return through_companion(Call::kGather, OpType::GATHER, inputs, results,
                            tensors_text(inputs) + ", to rank " + std::to_string(opts.rootRank), opts.timeout,
                            std::move(issue), views.finish());
 }
@@ -217,18 +335,21 @@ WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& in
                                       const c10d::ScatterOptions& opts) {
   require_host(outputs, "scatter");
   require_host(flattened(inputs), "scatter");
+  if (opts.rootRank == rank_ && outputs.size() == 1 && inputs.size() == 1) {
+    require_one_each(inputs[0], size_, outputs[0], "scatter");
+  }
   const bool bytes = bytes_needed(outputs, inputs);
   ByteViews views;
   Tensors to = bytes ? views.outputs(outputs) : outputs;
   auto from = views_of(inputs, [&](const Tensors& list) { return bytes ? views.inputs(list) : list; });
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.scatter(to, from, opts)}; };
-  return through_companion(Call::kScatter, OpType::SCATTER, outputs,
+  return through_companion(Call::kScatter, OpType::SCATTER, flattened(inputs), outputs,
                            tensors_text(outputs) + ", from rank " + std::to_string(opts.rootRank), opts.timeout,
                            std::move(issue), views.finish());
 }
 
 // ---- all_to_all ----
-// How much goes from whom to whom only those two know, so it is no part of the fence.
+// How much goes from whom to whom only those two know: each tells all through the fence, so that all refuse alike.
 
 WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                                             std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
@@ -237,11 +358,15 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
   ByteViews views;
   at::Tensor to = bytes ? views.output(output) : output;
   at::Tensor from = bytes ? views.input(input) : input;
-  auto issue = [to, from, output_splits, input_splits, opts](compat::Base& gloo) mutable {
+  const Exchange exchange(rank_, size_, pieces_of(input, input_splits, size_), pieces_of(output, output_splits, size_));
+  auto issue = [to, from, output_splits, input_splits, opts, exchange,
+                context = core_->context(Call::kAllToAllSingle)](compat::Base& gloo) mutable {
+    exchange.check(context);
     return Works{gloo.alltoall_base(to, from, output_splits, input_splits, opts)};
   };
-  return through_companion(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {output}, type_name(input.scalar_type()),
-                           opts.timeout, std::move(issue), views.finish());
+  return through_companion(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {input}, {output},
+                           type_name(input.scalar_type()), opts.timeout, std::move(issue), views.finish(),
+                           exchange.numbers());
 }
 
 // Gloo has none of its own everywhere: the pieces go through one alltoall_base as bytes.
@@ -272,7 +397,10 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
     if (input_splits[r] == 0) continue;
     from.narrow(0, begin, input_splits[r]).copy_(inputs[r].contiguous().view({inputs[r].numel()}).view(at::kByte));
   }
-  auto issue = [gloo_to = to, from, gloo_splits = output_splits, input_splits, opts](compat::Base& gloo) mutable {
+  const Exchange exchange(rank_, size_, pieces_of(inputs), pieces_of(outputs));
+  auto issue = [gloo_to = to, from, gloo_splits = output_splits, input_splits, opts, exchange,
+                context = core_->context(Call::kAllToAll)](compat::Base& gloo) mutable {
+    exchange.check(context);
     return Works{gloo.alltoall_base(gloo_to, from, gloo_splits, input_splits, opts)};
   };
   auto finish = [to, from, outputs, output_splits] {
@@ -284,8 +412,8 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
       outputs[r].copy_(piece.view(outputs[r].scalar_type()).view(outputs[r].sizes()));
     }
   };
-  return through_companion(Call::kAllToAll, OpType::ALLTOALL, outputs, "", opts.timeout, std::move(issue),
-                           std::move(finish));
+  return through_companion(Call::kAllToAll, OpType::ALLTOALL, inputs, outputs, "", opts.timeout, std::move(issue),
+                           std::move(finish), exchange.numbers());
 }
 
 // ---- point to point ----

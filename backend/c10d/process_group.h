@@ -125,15 +125,19 @@ class ProcessGroupSwitchML final : public compat::Base {
   WorkPtr remember(WorkPtr work);
   /// Counts a message that the companion takes, and gives it.
   c10::intrusive_ptr<compat::Base> companion_for_message(Call call);
-  /// A collective that the companion takes, behind a fence. `what`: what ranks must agree about (Reduction::fence).
-  WorkPtr through_companion(Call call, c10d::OpType type, const Tensors& outputs, const std::string& what,
-                            std::chrono::milliseconds timeout, Companion::Issue issue, std::function<void()> finish);
+  /// A collective that the companion takes, behind a fence. `what`: what ranks must agree about (Reduction::fence);
+  /// `inputs` are for a profile's eyes; `numbers`, if defined, are summed over the ranks before `issue` runs.
+  WorkPtr through_companion(Call call, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
+                            const std::string& what, std::chrono::milliseconds timeout, Companion::Issue issue,
+                            std::function<void()> finish, const at::Tensor& numbers = {});
   /// What Gloo's sum makes of AVG and PREMUL_SUM: `reduce` reduces the tensors in place with the operation it is given.
   using ReduceInPlace = std::function<WorkPtr(compat::Base& gloo, Tensors& tensors, const c10d::ReduceOp& op)>;
   WorkPtr reduce_by_companion(Call call, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
-                              std::chrono::milliseconds timeout, bool writes, ReduceInPlace reduce);
+                              std::chrono::milliseconds timeout, bool writes, ReduceInPlace reduce,
+                              const std::string& detail = {});
   WorkPtr reduce_scatter_by_companion(Call call, const Tensors& outputs, const Tensors& inputs,
-                                      std::optional<size_t> begin, const c10d::ReduceScatterOptions& opts);
+                                      std::optional<size_t> begin, const c10d::ReduceScatterOptions& opts,
+                                      const std::string& detail = {});
   void check_reduce_scatter(const at::Tensor& output, const at::Tensor& input) const;
 
   const Settings settings_;

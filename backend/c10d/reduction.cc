@@ -69,8 +69,9 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   std::vector<Outstanding::WeakWork> before;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // from, to: after everything else
   const char* operation = "";
-  int root = -1;     // of a reduce
-  std::string what;  // in place of operation, type and count
+  int root = -1;       // of a reduce
+  std::string detail;  // beside operation, type and count
+  std::string what;    // in place of operation, type and count
   uint64_t sequence = 0;
   c10::intrusive_ptr<SwitchWork> work;
   at::ThreadLocalState thread_state;
@@ -170,6 +171,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
       for (size_t i = 0; i < std::min<size_t>(parts.size(), 8); ++i) text << (i == 0 ? "" : " + ") << parts[i].count;
       if (parts.size() > 8) text << " + ... (" << parts.size() << " tensors)";
       text << " elements";
+      if (!detail.empty()) text << ", " << detail;
       if (root >= 0) text << ", to rank " << root;
     }
     text << ')';
@@ -221,8 +223,6 @@ void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t be
   part.output_end = end;
   part.deadline = deadline_;
   part.title = to_string(call_);
-  // SUM, AVG of integers and PREMUL_SUM look alike to the switch; ranks must agree about them all the same.
-  part.tag = static_cast<uint64_t>(op_.op_) | static_cast<uint64_t>(flight_->root + 1) << 8;
   if (op_.op_ == c10d::ReduceOp::AVG) {
     if (is_floating(part.type)) {
       part.divisor = static_cast<float>(flight_->core->group().size);
@@ -236,6 +236,7 @@ void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t be
 }
 
 void Reduction::root(int rank) { flight_->root = rank; }
+void Reduction::detail(const std::string& text) { flight_->detail = text; }
 
 void Reduction::in_place(const at::Tensor& tensor) { to_root(tensor, true); }
 
@@ -287,7 +288,25 @@ void Reduction::fence(const std::string& what) {
   fence_ = true;
   flight_->what = what;
   barrier({});
-  flight_->parts.back().tag = fnv1a(what.data(), what.size());
+}
+
+void Reduction::fence(const std::string& what, const at::Tensor& numbers) {
+  fence_ = true;
+  flight_->what = what;
+  in_place(numbers);
+}
+
+// SUM, AVG of integers and PREMUL_SUM look alike to the switch, and so does a list's first tensor to one that comes
+// alone; ranks must agree about them all the same.
+void Reduction::tag_parts() {
+  std::vector<Collective>& parts = flight_->parts;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const uint64_t numbers[] = {static_cast<uint64_t>(op_.op_), static_cast<uint64_t>(flight_->root + 1), i,
+                                parts.size()};
+    uint64_t hash = fnv1a(numbers, sizeof numbers);
+    for (const std::string* text : {&flight_->what, &flight_->detail}) hash = fnv1a(text->data(), text->size(), hash);
+    parts[i].tag = hash;
+  }
 }
 
 c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs) {
@@ -298,6 +317,7 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs)
   auto work = c10::make_intrusive<SwitchWork>(core.group().rank, type_, fence_ ? nullptr : profiling_title(call_),
                                               core.context(call_), flight_->sequence, std::move(outputs), inputs_);
   flight_->work = work;
+  tag_parts();
   std::exchange(flight_, nullptr)->launch();
   return work;
 }

@@ -28,6 +28,8 @@ class Reduction {
   void to_root(const at::Tensor& tensor, bool is_root);
   /// The root of a reduce: ranks that name different ones get a mismatch.
   void root(int rank);
+  /// What else ranks must agree about, in words: "pieces of 10 + 12".
+  void detail(const std::string& text);
   /// Elements [begin, begin + output.numel()) of the reduced `input` go to `output`.
   void slice(const at::Tensor& input, const at::Tensor& output, size_t begin);
   /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.
@@ -37,6 +39,9 @@ class Reduction {
   /// point. For calls that go through the companion: it would hang, sum unlike things or move part of a tensor where
   /// ranks disagree. `what`: "PRODUCT, float64, 100 elements".
   void fence(const std::string& what);
+  /// A fence that sums `numbers` (int64, of the same size on all ranks) in place as well: what each rank has to tell
+  /// all.
+  void fence(const std::string& what, const at::Tensor& numbers);
 
   /// `outputs` are the future's value.
   c10::intrusive_ptr<c10d::Work> issue(std::vector<at::Tensor> outputs);
@@ -45,6 +50,7 @@ class Reduction {
   class InFlight;
   void add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
   at::Tensor prepared(const at::Tensor& tensor);
+  void tag_parts();
 
   std::shared_ptr<InFlight> flight_;
   const Call call_;

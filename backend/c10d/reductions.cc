@@ -107,7 +107,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_sparse(Tensors& te
   require_host(tensors, "all_reduce_sparse");
   // Gloo's allreduce knows sparse tensors; its allreduce_sparse is newer and calls the same.
   return through_companion(
-      Call::kAllReduceSparse, OpType::ALLREDUCE, tensors,
+      Call::kAllReduceSparse, OpType::ALLREDUCE, tensors, tensors,
       operation_name(opts.reduceOp) + (", " + tensors_text(tensors)), opts.timeout,
       [tensors, opts](compat::Base& gloo) mutable { return std::vector<WorkPtr>{gloo.allreduce(tensors, opts)}; },
       nullptr);
@@ -138,23 +138,25 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, con
     call.to_root(tensors[0], opts.rootRank == rank_);
     return remember(call.issue(tensors));
   }
-  return reduce_by_companion(Call::kReduce, OpType::REDUCE, tensors, opts.reduceOp, opts.timeout,
-                             opts.rootRank == rank_,
-                             [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
-                               c10d::ReduceOptions same = opts;
-                               same.reduceOp = op;
-                               return gloo.reduce(list, same);
-                             });
+  return reduce_by_companion(
+      Call::kReduce, OpType::REDUCE, tensors, opts.reduceOp, opts.timeout, opts.rootRank == rank_,
+      [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
+        c10d::ReduceOptions same = opts;
+        same.reduceOp = op;
+        return gloo.reduce(list, same);
+      },
+      ", to rank " + std::to_string(opts.rootRank));
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(Call call, OpType type, const Tensors& tensors,
                                                                         const c10d::ReduceOp& op, milliseconds timeout,
-                                                                        bool writes, ReduceInPlace reduce) {
+                                                                        bool writes, ReduceInPlace reduce,
+                                                                        const std::string& detail) {
   GlooReduction gloo_does = gloo_reduction(tensors, op, size_, writes);
   auto issue = [given = std::move(gloo_does.tensors), gloo_op = gloo_does.op, reduce = std::move(reduce)](
                    compat::Base& gloo) mutable { return std::vector<WorkPtr>{reduce(gloo, given, gloo_op)}; };
-  return through_companion(call, type, tensors, operation_name(op) + (", " + tensors_text(tensors)), timeout,
-                           std::move(issue), std::move(gloo_does.finish));
+  return through_companion(call, type, tensors, tensors, operation_name(op) + (", " + tensors_text(tensors)) + detail,
+                           timeout, std::move(issue), std::move(gloo_does.finish));
 }
 
 // ---- reduce_scatter ----
@@ -233,9 +235,11 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
   const size_t begin = elements_before(pieces, rank_);
   const bool join = total_bytes(pieces) <= kJoinBytes;
   if (!switch_takes(pieces, opts.reduceOp)) {
-    return reduce_scatter_by_companion(Call::kReduceScatter, outputs, {joined(pieces)}, begin, opts);
+    return reduce_scatter_by_companion(Call::kReduceScatter, outputs, {joined(pieces)}, begin, opts,
+                                       ", pieces: " + tensors_text(pieces));
   }
   Reduction call = reduction(Call::kReduceScatter, OpType::REDUCE_SCATTER, opts.reduceOp, opts.timeout);
+  call.detail("pieces: " + tensors_text(pieces));
   if (join) {
     call.slice(joined(pieces), outputs[0], begin);
   } else {
@@ -253,9 +257,11 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
 
 // Gloo's own reduce_scatter came late and in parts, so it is a sum of which each rank keeps its own part: at `begin`,
 // or at its share of equal parts.
-ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(
-    Call call, const Tensors& outputs, const Tensors& inputs, std::optional<size_t> begin,
-    const c10d::ReduceScatterOptions& opts) {
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(Call call, const Tensors& outputs,
+                                                                                const Tensors& inputs,
+                                                                                std::optional<size_t> begin,
+                                                                                const c10d::ReduceScatterOptions& opts,
+                                                                                const std::string& detail) {
   Tensors sums;
   for (const at::Tensor& input : inputs) {
     sums.push_back(input.clone(at::MemoryFormat::Contiguous).view({input.numel()}));
@@ -280,7 +286,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(
       outputs[i].copy_(sums[i].narrow(0, first, count).view(outputs[i].sizes()));
     }
   };
-  return through_companion(call, OpType::REDUCE_SCATTER, outputs,
+  return through_companion(call, OpType::REDUCE_SCATTER, inputs, outputs,
                            operation_name(opts.reduceOp) + (", " + tensors_text(inputs)), opts.timeout,
                            std::move(issue), std::move(finish));
 }

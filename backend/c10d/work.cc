@@ -2,6 +2,7 @@
 
 #include <ATen/core/jit_type.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace switchml {
@@ -44,7 +45,7 @@ bool SwitchWork::wait(std::chrono::milliseconds timeout) {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto complete = [this] { return completed_; };
     if (timeout.count() <= 0) {
-      cv_.wait(lock, complete);
+      wait_for_deadline(lock);
     } else if (!cv_.wait_for(lock, timeout, complete)) {
       compat::throw_timeout(context_ + ": Operation timed out! wait() gave up after " +
                             std::to_string(timeout.count()) + " ms; the collective itself goes on");
@@ -53,6 +54,26 @@ bool SwitchWork::wait(std::chrono::milliseconds timeout) {
   future_->wait();  // set right after, by the thread that completed the work
   if (exception_) std::rethrow_exception(exception_);
   return true;
+}
+
+void SwitchWork::wait_for_deadline(std::unique_lock<std::mutex>& lock) {
+  // In slices: the deadline may be set later. A completion ends a slice at once.
+  constexpr milliseconds kSlice{500};
+  while (!completed_) {
+    const Time now = monotonic_now();
+    if (now >= deadline_) {
+      compat::throw_timeout(
+          context_ +
+          ": timeout: the companion Gloo group did not finish the call in time: has a rank stopped, or "
+          "refused its own arguments?");
+    }
+    cv_.wait_for(lock, std::min<Duration>(kSlice, deadline_ - now));
+  }
+}
+
+void SwitchWork::end_waits_at(Time deadline) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  deadline_ = deadline;
 }
 
 std::vector<at::Tensor> SwitchWork::result() {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "c10d/call_table.h"
 #include "c10d/compat.h"
@@ -35,13 +37,19 @@ class SwitchWork final : public c10d::Work {
   void succeed();
   void fail(const std::exception_ptr& error);
 
+  /// From now on a wait() without a timeout ends at `deadline` with an error, for works that have no end of their own.
+  void end_waits_at(Time deadline);
+
   const std::string& context() const { return context_; }
   /// A weak reference (a barrier keeps some) holds the object's memory, and would hold its members too.
   void release_resources() override;
 
  private:
+  void wait_for_deadline(std::unique_lock<std::mutex>& lock);
+
   const std::string context_;
   const uint64_t sequence_;
+  Time deadline_ = kNever;  // guarded by the base's mutex_
   std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };

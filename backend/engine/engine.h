@@ -61,6 +61,7 @@ struct SessionParameters {
   int shards = 1;
   int slots = 8;  // of all shards together, a multiple of `shards`
   size_t payload_bytes = 1024;
+  bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
   uint64_t session_key = 0;     // lets a worker join; known to the switch
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
   Duration lease = seconds(30);

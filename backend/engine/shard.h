@@ -35,7 +35,8 @@ struct InFlight {
   Stage stage = Stage::kCall;
   size_t group = 0;
   ElementRange range;
-  size_t words = 0;
+  size_t words = 0;       // that mean something
+  size_t sent_words = 0;  // these, and zeros behind them where the switch wants whole chunks
   uint16_t slot = 0;
   uint32_t seq = 0;
   uint32_t pad = 0;

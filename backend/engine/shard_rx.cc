@@ -108,15 +108,15 @@ void Shard::on_result(const wire::DataPacket& packet, Time now) {
 
 bool Shard::witness_holds(const InFlight& flight, const wire::DataPacket& packet) const {
   const wire::Operation operation = flight.job->codec.operation(flight.stage);
-  if (packet.words != flight.words || packet.operation != operation) return false;
+  if (packet.words != flight.sent_words || packet.operation != operation) return false;
   const bool summed = operation == wire::Operation::kSum;
-  if (!witness_.check(packet.header.witness, session_.workers, flight.pad, packet.payload, summed ? packet.words : 0)) {
+  if (!witness_.check(packet.header.witness, session_.workers, flight.pad, packet.payload, summed ? flight.words : 0)) {
     return false;
   }
   if (summed) return true;
-  if (!nowhere_below(packet.payload, flight.frame + wire::kHeaderBytes, packet.words)) return false;
-  return flight.stage != Stage::kCall || (witness_.intact(packet.payload, packet.words, flight.pad) &&
-                                          flight.job->codec.plausible_call(flight.group, packet.payload, packet.words));
+  if (!nowhere_below(packet.payload, flight.frame + wire::kHeaderBytes, flight.words)) return false;
+  return flight.stage != Stage::kCall || (witness_.intact(packet.payload, flight.words, flight.pad) &&
+                                          flight.job->codec.plausible_call(flight.group, packet.payload, flight.words));
 }
 
 // Ask again: the copy that came may have been damaged on its way. If the switch's own copy is wrong, give up.
@@ -141,7 +141,7 @@ void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
   switch (flight.stage) {
     case Stage::kCall:
       if (group == nullptr) break;
-      job.codec.decode_call(packet.payload, packet.words, group);
+      job.codec.decode_call(packet.payload, flight.words, group);
       if (group->has_specials) counters_.nonfinite_groups.add(1);
       break;
     case Stage::kSpecial:

@@ -1,5 +1,6 @@
 // From tensors to frames: open slots in the order of the stream, quantize straight into their frames, send in bursts.
 #include <algorithm>
+#include <cstring>
 
 #include "base/assert.h"
 #include "base/limits.h"
@@ -120,6 +121,8 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
   pad.exponents_hash = exponents_hash ^ flight.job->agreed;
   flight.pad = witness_.pad(pad);
   flight.words = words;
+  flight.sent_words = words > 0 && session_.whole_chunks ? session_.payload_bytes / kWordBytes : words;
+  std::memset(words_of(flight) + words * kWordBytes, 0, (flight.sent_words - words) * kWordBytes);
   if (flight.stage == Stage::kCall) witness_.guard(words_of(flight), words, flight.pad);
   const wire::Operation operation = flight.job->codec.operation(flight.stage);
   wire::Header header;
@@ -147,7 +150,7 @@ void Shard::transmit(InFlight& flight, Time now) {
   flight.last_sent = now;
   wheel_.arm(flight.index, now + rtt_.backed_off(flight.backoff));
   if (next_probe_ == kNever) next_probe_ = now + kFirstProbe;
-  const auto size = static_cast<uint32_t>(wire::kHeaderBytes + flight.words * kWordBytes);
+  const auto size = static_cast<uint32_t>(wire::kHeaderBytes + flight.sent_words * kWordBytes);
   tx_.push_back({flight.frame, size, &session_.switch_endpoint});
   tx_bytes_ += size;
   if (tx_.size() == kBurst || tx_bytes_ >= kBurstBytes) flush();

@@ -21,11 +21,12 @@ namespace {
 struct SharedSetting {
   const char* key;
   const char* name;
+  bool preset_is_zero = false;
 };
 constexpr SharedSetting kShared[] = {
-    {"protocol", "protocol version"}, {"package", "switchml version"},     {"size", "group size"},
-    {"switch", "SWITCHML_SWITCH"},    {"transport", "SWITCHML_TRANSPORT"}, {"payload", "SWITCHML_PAYLOAD"},
-    {"slots", "SWITCHML_SLOTS"},      {"shards", "SWITCHML_SHARDS"},
+    {"protocol", "protocol version"},  {"package", "switchml version"},     {"size", "group size"},
+    {"switch", "SWITCHML_SWITCH"},     {"transport", "SWITCHML_TRANSPORT"}, {"payload", "SWITCHML_PAYLOAD", true},
+    {"slots", "SWITCHML_SLOTS", true}, {"shards", "SWITCHML_SHARDS"},
 };
 
 Faults faults_of(const Config& config, int rank, int shard) {
@@ -54,7 +55,7 @@ Result<std::unique_ptr<Transport>> connect(const Endpoint& to) {
 
 Status check_kernels(const Config& config) {
   auto wanted = quant::select_kernels(config.kernels);
-  if (!wanted.ok()) return wanted.status();
+  if (!wanted.ok()) return Status(wanted.status().code(), "SWITCHML_KERNELS: " + wanted.status().message());
   if (config.kernels == "auto" || config.kernels == quant::kernels().name) return {};
   return {Code::kInvalidArgument, "kernels=\"" + config.kernels + "\" cannot be had: this process runs the " +
                                       quant::kernels().name +
@@ -114,14 +115,21 @@ class Agreement {
     return blob;
   }
 
+  // As a user would write it.
+  static std::string shown(const SharedSetting& setting, const std::string& value) {
+    const bool preset = value.empty() || (value == "0" && setting.preset_is_zero);
+    return preset ? "none (the default)" : "\"" + value + "\"";
+  }
+
   static Status compare(const std::vector<Blob>& hellos) {
     for (size_t rank = 1; rank < hellos.size(); ++rank) {
       for (const SharedSetting& setting : kShared) {
         const std::string mine = hellos[0].text(setting.key);
         const std::string theirs = hellos[rank].text(setting.key);
         if (mine == theirs) continue;
-        return {Code::kMismatch, "rank " + std::to_string(rank) + " has " + setting.name + " \"" + theirs +
-                                     "\" but rank 0 has \"" + mine + "\": they must be the same on all ranks"};
+        return {Code::kMismatch, "rank " + std::to_string(rank) + " has " + setting.name + " " +
+                                     shown(setting, theirs) + " but rank 0 has " + shown(setting, mine) +
+                                     ": they must be the same on all ranks"};
       }
     }
     return {};
@@ -154,6 +162,12 @@ class Agreement {
   Result<Blob> find_switch(bool one_host) const {
     auto endpoint = resolve_address(config_.switch_address, "SWITCHML_SWITCH");
     if (!endpoint.ok()) return endpoint.status();
+    if (port_of(endpoint.value()) == 0) {
+      return Status(Code::kInvalidArgument,
+                    "SWITCHML_SWITCH=\"" + config_.switch_address +
+                        "\" has port 0, where nothing can listen; allowed: ADDRESS:PORT with a port "
+                        "from 1 to 65535");
+    }
     if (!one_host && is_loopback(endpoint.value())) {
       return Status(Code::kInvalidArgument, "SWITCHML_SWITCH=\"" + config_.switch_address +
                                                 "\" is a loopback address, but the ranks run on several hosts: give an "
@@ -235,6 +249,7 @@ class Agreement {
     plan.set("key", granted.session_key);
     plan.set("slots", granted.slots);
     plan.set("payload", granted.payload);
+    plan.set("flags", granted.flags);
     plan.set("lease_ms", granted.lease_ms);
     plan.set("secret0", random_bits());
     plan.set("secret1", random_bits());
@@ -243,12 +258,13 @@ class Agreement {
 
   Status read_plan(const Blob& plan) {
     SessionParameters& p = agreed_.parameters;
-    uint64_t job = 0, epoch = 0, slots = 0, payload = 0, lease_ms = 0;
-    const bool read =
-        plan.number("job", kMaxJobs, &job) && plan.number("epoch", UINT32_MAX, &epoch) &&
-        plan.number("key", UINT64_MAX, &p.session_key) && plan.number("slots", kMaxSlots, &slots) &&
-        plan.number("payload", kMaxPayloadBytes, &payload) && plan.number("lease_ms", UINT32_MAX, &lease_ms) &&
-        plan.number("secret0", UINT64_MAX, &p.secret[0]) && plan.number("secret1", UINT64_MAX, &p.secret[1]);
+    uint64_t job = 0, epoch = 0, slots = 0, payload = 0, flags = 0, lease_ms = 0;
+    const bool read = plan.number("job", kMaxJobs, &job) && plan.number("epoch", UINT32_MAX, &epoch) &&
+                      plan.number("key", UINT64_MAX, &p.session_key) && plan.number("slots", kMaxSlots, &slots) &&
+                      plan.number("payload", kMaxPayloadBytes, &payload) && plan.number("flags", 255, &flags) &&
+                      plan.number("lease_ms", UINT32_MAX, &lease_ms) &&
+                      plan.number("secret0", UINT64_MAX, &p.secret[0]) &&
+                      plan.number("secret1", UINT64_MAX, &p.secret[1]);
     const auto shards = static_cast<uint64_t>(config_.shards);
     const bool sane = read && job != 0 && epoch != 0 && slots >= shards * kMinSlots && slots % shards == 0 &&
                       payload != 0 && wire::allowed_payload(payload) == payload && lease_ms != 0;
@@ -264,6 +280,7 @@ class Agreement {
     p.shards = config_.shards;
     p.slots = static_cast<int>(slots);
     p.payload_bytes = payload;
+    p.whole_chunks = (flags & wire::kOpenWholeChunks) != 0;
     p.lease = milliseconds(lease_ms);
     return {};
   }

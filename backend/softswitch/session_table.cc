@@ -74,6 +74,7 @@ SessionTable::Opened SessionTable::open(const wire::Open& asked, Time now) {
   entry->reply_.epoch = next_epoch(job);
   entry->reply_.job = job;
   entry->reply_.slots = static_cast<uint16_t>(granted.slots);
+  entry->reply_.flags = limits_.whole_chunks ? wire::kOpenWholeChunks : uint8_t{0};
   entry->reply_.payload = static_cast<uint32_t>(granted.payload_bytes);
   const auto lease_ms = std::chrono::duration_cast<milliseconds>(limits_.lease).count();
   entry->reply_.lease_ms = static_cast<uint32_t>(std::min<int64_t>(lease_ms, UINT32_MAX));

@@ -34,6 +34,7 @@ class SessionEntry {
   int shards() const { return shards_; }
   int slots() const { return reply_.slots; }
   size_t payload_bytes() const { return reply_.payload; }
+  bool whole_chunks() const { return (reply_.flags & wire::kOpenWholeChunks) != 0; }
   int shard_of(uint16_t slot) const { return slot / slots_per_shard_; }
 
   /// Where (worker, shard) receives; an empty endpoint if it has not joined or has left. Precondition: both in range.
@@ -72,6 +73,7 @@ class SessionEntry {
 struct SessionLimits {
   size_t slot_memory_bytes = 0;  // of all sessions together
   size_t max_payload_bytes = 0;
+  bool whole_chunks = false;
   int max_jobs = kMaxJobs;
   size_t receive_buffer_bytes = 0;  // 0: unbounded
   Duration lease = seconds(30);

@@ -12,6 +12,7 @@ SessionLimits session_limits(const SwitchOptions& options) {
   limits.slot_memory_bytes = options.slot_memory_bytes;
   limits.max_payload_bytes = options.max_payload_bytes;
   limits.max_jobs = options.max_jobs;
+  limits.whole_chunks = options.whole_chunks;
   limits.receive_buffer_bytes = options.receive_buffer_bytes;
   limits.lease = options.lease;
   limits.seed = options.seed;
@@ -73,7 +74,9 @@ SessionEntry* SoftSwitch::Impl::admit(const wire::DataPacket& packet, const Endp
     // The right worker through the wrong one of its sockets is a slot of another shard; anybody else is a stranger.
     return drop(session->speaks_for(header.worker, from) ? counters.dropped_slot : counters.dropped_source);
   }
-  if (packet.words * kWordBytes > session->payload_bytes()) return drop(counters.dropped_length);
+  const size_t bytes = packet.words * kWordBytes;
+  const bool partial = bytes != 0 && bytes != session->payload_bytes();
+  if (bytes > session->payload_bytes() || (partial && session->whole_chunks())) return drop(counters.dropped_length);
   return session;
 }
 

@@ -20,6 +20,8 @@ struct SwitchOptions {
   /// Largest payload that a job is granted.
   size_t max_payload_bytes = 63 * 1024;
   int max_jobs = 255;
+  /// Take packets without words or with a whole payload only, as a switch does whose parser knows no other lengths.
+  bool whole_chunks = false;
   /// What the receiving socket can queue (TransportLimits.receive_buffer_bytes); slots are granted so that all workers'
   /// outstanding frames fit in it. 0: no bound.
   size_t receive_buffer_bytes = 0;

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Generates the C++ view of the wire protocol from protocol.toml.
+"""Generates views of the wire protocol from protocol.toml.
 
 usage: generate.py protocol.toml layout.h
+       generate.py protocol.toml wire.p4 WORDS
 
-For every message: its size, a plain struct, and `read_NAME` / `write_NAME`, which are the only code that touches bytes.
+C++ (.h), for every message: its size, a plain struct, and `read_NAME` / `write_NAME`, which are the only code that touches
+bytes. P4_16 (.p4): the data header, the constants, and a header of WORDS payload words with a macro that goes over them.
 Fails with the name of the field when a field does not end on a byte boundary that its reader can handle.
 """
 
@@ -120,15 +122,38 @@ def emit(spec: dict) -> str:
         out.append("};")
     out.append("inline constexpr uint8_t kOperationMask = 0x3;")
     out += [f"inline constexpr uint8_t kFlag{camel(name)} = {value};" for name, value in spec["flags"].items()]
+    out += [f"inline constexpr uint8_t kOpen{camel(name)} = {value};" for name, value in spec["open_flags"].items()]
     out += [emit_message(message) for message in spec["message"]]
     out.append("}  // namespace switchml::wire")
+    return "\n".join(out) + "\n"
+
+
+def emit_p4(spec: dict, words: int) -> str:
+    out = ["// Generated from backend/wire/protocol.toml by backend/wire/generate.py. Do not edit."]
+    out += ["#ifndef SWITCHML_WIRE_P4", "#define SWITCHML_WIRE_P4", ""]
+    header = next(message for message in spec["message"] if message["name"] == "header")
+    _, size = layout(header)
+    out.append(f"const bit<4> SWITCHML_VERSION = {spec['version']};")
+    out.append(f"const bit<16> SWITCHML_PORT = {spec['default_port']};")
+    out.append(f"const bit<16> SWITCHML_HEADER_BYTES = {size};")
+    out += [f"const bit<4> KIND_{name.upper()} = {value};" for name, value in spec["kinds"].items()]
+    out += [f"const bit<8> OPERATION_{name.upper()} = {value};" for name, value in spec["operations"].items()]
+    out.append("const bit<8> OPERATION_MASK = 3;")
+    out += ["", f"header switchml_h {{  // {size} bytes"]
+    out += [f"    bit<{field['bits']}> {field['name']};" for field in header["fields"]]
+    out += ["}", "", f"#define SWITCHML_WORDS {words}", f"header words_h {{  // {4 * words} bytes"]
+    out += [f"    bit<32> w{i};" for i in range(words)]
+    out += ["}", "", "/// M(0) M(1) ... for each word of a payload."]
+    out.append("#define FOR_EACH_WORD(M) " + " ".join(f"M({i})" for i in range(words)))
+    out += ["", "#endif"]
     return "\n".join(out) + "\n"
 
 
 def main() -> None:
     source, target = sys.argv[1:3]
     with open(source, "rb") as f:
-        text = emit(tomllib.load(f))
+        spec = tomllib.load(f)
+    text = emit_p4(spec, int(sys.argv[3])) if target.endswith(".p4") else emit(spec)
     with open(target, "w", encoding="utf-8") as f:
         f.write(text)
 

@@ -35,5 +35,10 @@ TEST(TensorsText, OfManyTensorsIsShortAndStillTellsThemApart) {
   EXPECT_NE(tensors_text(many), text);
 }
 
+TEST(TensorsText, SaysSparse) {
+  const at::Tensor sparse = at::ones({4}).to_sparse();
+  EXPECT_EQ(tensors_text({sparse}), "sparse float32, 4 elements");
+}
+
 }  // namespace
 }  // namespace switchml

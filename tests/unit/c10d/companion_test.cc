@@ -105,13 +105,13 @@ class CompanionCall : public ::testing::Test {
   c10::intrusive_ptr<c10d::Work> start(const Companion::WorkPtr& fence, std::vector<Companion::WorkPtr> works,
                                        int number = 1) {
     return companion_.start(
-        Call::kBroadcast, c10d::OpType::BROADCAST, fence,
+        Call::kBroadcast, c10d::OpType::BROADCAST, fence, timeout_,
         [this, works, number](compat::Base&) {
           const std::lock_guard<std::mutex> lock(mutex_);
           issued_.push_back(number);
           return works;
         },
-        {counting(3)}, [this] { ++finished_; });
+        {}, {counting(3)}, [this] { ++finished_; });
   }
   std::vector<int> issued() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -128,6 +128,7 @@ class CompanionCall : public ::testing::Test {
   const c10::intrusive_ptr<SwitchWork> one_ = part_work();
   const c10::intrusive_ptr<SwitchWork> two_ = part_work();
   const c10::intrusive_ptr<SwitchWork> fence_ = part_work();
+  milliseconds timeout_{0};
   std::mutex mutex_;
   std::vector<int> issued_;
   std::atomic<int> finished_{0};
@@ -148,7 +149,9 @@ TEST_F(CompanionCall, WithoutAFenceARefusalGoesToTheCaller) {
   const auto refuse = [](compat::Base&) -> std::vector<Companion::WorkPtr> {
     throw std::runtime_error("no such root");
   };
-  EXPECT_EQ(thrown_by([&] { companion_.start(Call::kBroadcast, c10d::OpType::BROADCAST, {}, refuse, {}, nullptr); }),
+  EXPECT_EQ(thrown_by([&] {
+              companion_.start(Call::kBroadcast, c10d::OpType::BROADCAST, {}, timeout_, refuse, {}, {}, nullptr);
+            }),
             "no such root");
 }
 
@@ -210,7 +213,8 @@ TEST_F(CompanionCall, ARefusalBehindAFenceFailsTheWorkAsItIs) {
   const auto refuse = [](compat::Base&) -> std::vector<Companion::WorkPtr> {
     compat::throw_value_error("no such root");
   };
-  const auto work = companion_.start(Call::kBroadcast, c10d::OpType::BROADCAST, fence_, refuse, {}, nullptr);
+  const auto work =
+      companion_.start(Call::kBroadcast, c10d::OpType::BROADCAST, fence_, timeout_, refuse, {}, {}, nullptr);
   fence_->succeed();
   EXPECT_EQ(value_error_of([&] { work->wait(milliseconds(10000)); }), "no such root");
 }
@@ -223,6 +227,25 @@ TEST_F(CompanionCall, AnErrorOfTheGroupGetsTheCallsContext) {
   EXPECT_EQ(outcome_of(work),
             "switchml broadcast on rank 0 of 1 (group test): the companion Gloo group: Connection closed by peer");
   EXPECT_EQ(finished_.load(), 0);
+}
+
+// Gloo's own timeout does not always end a call.
+TEST_F(CompanionCall, AWaitEndsAfterTheTimeoutAndASecond) {
+  timeout_ = milliseconds(100);
+  const auto work = start({}, {one_});
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(contains(thrown_by([&] { work->wait(); }), "did not finish the call in time"));
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_GT(took, milliseconds(1000));
+  EXPECT_LT(took, milliseconds(8000));
+}
+
+TEST_F(CompanionCall, IsInFlightUntilItCompletes) {
+  const auto work = start({}, {one_});
+  EXPECT_FALSE(core_->wait_until_landed(milliseconds(10)));
+  one_->succeed();
+  EXPECT_EQ(outcome_of(work), "");
+  EXPECT_TRUE(core_->wait_until_landed(milliseconds(5000)));
 }
 
 TEST_F(CompanionCall, AbortEndsWhatWaitsAndWhatTheGroupHasInHand) {

@@ -140,6 +140,7 @@ struct ClusterOptions {
   int slots = 8;
   size_t payload = 1024;
   NetFaults faults;
+  bool whole_chunks = false;
 };
 
 class Cluster : private softswitch::PacketSink {
@@ -149,6 +150,7 @@ class Cluster : private softswitch::PacketSink {
   explicit Cluster(const ClusterOptions& options) : options_(options), net_(options.faults) {
     softswitch::SwitchOptions switch_options;
     switch_options.seed = 42;
+    switch_options.whole_chunks = options.whole_chunks;
     switch_ = std::make_unique<softswitch::SoftSwitch>(switch_options);
     open_session();
     for (int w = 0; w < options.workers; ++w) {
@@ -243,6 +245,7 @@ class Cluster : private softswitch::PacketSink {
     session_.shards = options_.shards;
     session_.slots = reply.open.slots;
     session_.payload_bytes = reply.open.payload;
+    session_.whole_chunks = (reply.open.flags & wire::kOpenWholeChunks) != 0;
     session_.lease = seconds(10000);
     session_.secret[0] = 0x1234;
     session_.secret[1] = 0x5678;

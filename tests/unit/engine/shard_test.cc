@@ -33,6 +33,32 @@ INSTANTIATE_TEST_SUITE_P(All, ShardSizes,
                          ::testing::Combine(::testing::Values(2, 3, 8), ::testing::Values(256, 1024, 8192),
                                             ::testing::Values(1, 3)));
 
+// A switch whose parser knows no other lengths: the same bits, and nothing is dropped.
+TEST(Shard, WholeChunksGiveTheSameBits) {
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{5000}, size_t{20000}}) {
+    Tensors<float> inputs = random_floats(3, count, static_cast<uint32_t>(count));
+    if (count > 70) inputs[1][70] = std::numeric_limits<float>::infinity();
+    Tensors<int32_t> integers(3, std::vector<int32_t>(count));
+    std::mt19937 random(7);
+    for (auto& tensor : integers) {
+      for (int32_t& x : tensor) x = static_cast<int32_t>(random());
+    }
+    std::vector<Tensors<float>> sums;
+    std::vector<Tensors<int32_t>> minima;
+    for (const bool whole : {false, true}) {
+      Cluster cluster({3, 1, 8, 256, {5, 0.01, 0.01, 0.0, 3}, whole});
+      ASSERT_EQ(cluster.session().whole_chunks, whole);
+      sums.push_back(inputs);
+      minima.push_back(integers);
+      all_reduce(cluster, ReduceOp::kSum, ElementType::kFloat32, sums.back());
+      all_reduce(cluster, ReduceOp::kMin, ElementType::kInt32, minima.back());
+      EXPECT_EQ(cluster.the_switch().counters().dropped_length.get(), 0U);
+    }
+    EXPECT_EQ(sums[0], sums[1]);
+    EXPECT_EQ(minima[0], minima[1]);
+  }
+}
+
 TEST(Shard, AveragesDivideTheSum) {
   Cluster cluster({3, 1, 8, 1024, {}});
   const Tensors<float> inputs = random_floats(3, 1000, 5);

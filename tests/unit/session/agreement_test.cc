@@ -155,10 +155,10 @@ TEST(Agreement, SettingsThatDifferAreNamedOnAll) {
   };
   const Case cases[] = {
       {[](Config* c) { c->shards = 2; }, "rank 1 has SWITCHML_SHARDS \"2\" but rank 0 has \"1\""},
-      {[](Config* c) { c->payload_bytes = 256; }, "rank 1 has SWITCHML_PAYLOAD \"256\" but rank 0 has \"0\""},
+      {[](Config* c) { c->payload_bytes = 256; }, "rank 1 has SWITCHML_PAYLOAD \"256\" but rank 0 has none"},
       {[](Config* c) { c->slots = 8; }, "rank 1 has SWITCHML_SLOTS \"8\""},
       {[](Config* c) { c->switch_address = "1.2.3.4:5"; },
-       "rank 1 has SWITCHML_SWITCH \"1.2.3.4:5\" but rank 0 has \"\""},
+       "rank 1 has SWITCHML_SWITCH \"1.2.3.4:5\" but rank 0 has none (the default)"},
   };
   for (const Case& c : cases) {
     MapStore store;

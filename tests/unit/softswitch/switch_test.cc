@@ -272,6 +272,21 @@ INSTANTIATE_TEST_SUITE_P(
         Drop{"dropped_operation", [](const Job& j) { return with_byte(j, 1, 3); }},
         Drop{"dropped_seq", [](const Job& j) { return with_byte(j, 15, 0); }}));
 
+TEST(Switch, WholeChunksAreAllThatItTakesIfToldSo) {
+  SwitchOptions options;
+  options.whole_chunks = true;
+  Bench bench(options);
+  Job job(bench, 1, 1, 16, 256);
+  EXPECT_EQ(job.granted.flags, wire::kOpenWholeChunks);
+  EXPECT_EQ(job.put(part(0, std::vector<int32_t>(64, 5), 1)).size(), 1U);
+  EXPECT_EQ(job.put(part(0, {}, 2)).size(), 1U);
+  for (const size_t words : {size_t{1}, size_t{63}}) {
+    const auto before = nonzero(bench.sw.counters());
+    EXPECT_TRUE(job.put(part(0, std::vector<int32_t>(words, 5), 3)).empty());
+    EXPECT_EQ(changed(before, bench.sw.counters()).at("dropped_length"), 1U);
+  }
+}
+
 TEST(Switch, AMemberThatLeftOrHasNotJoinedIsNotHeard) {
   Bench bench;
   const wire::Reply opened = bench.open(ask_for(2));

@@ -125,7 +125,7 @@ TEST(Layout, OpenReply) {
   m.session_key = 0x0102030405060708;
   m.epoch = 0x090a0b0c;
   m.job = 0x0d;
-  m.reserved = 0x0e;
+  m.flags = 0x0e;
   m.slots = 0x0f10;
   m.payload = 0x11121314;
   m.lease_ms = 0x15161718;

@@ -1,0 +1,91 @@
+// Packets that the program knows, and what it carries along with one.
+#ifndef SWITCHML_V1MODEL_HEADERS_P4
+#define SWITCHML_V1MODEL_HEADERS_P4
+
+typedef bit<9> port_t;
+
+header ethernet_h {
+    bit<48> destination;
+    bit<48> source;
+    bit<16> type;
+}
+
+header arp_h {  // of IPv4 over Ethernet
+    bit<16> hardware;
+    bit<16> protocol;
+    bit<8> hardware_bytes;
+    bit<8> protocol_bytes;
+    bit<16> operation;
+    bit<48> sender_mac;
+    bit<32> sender_ip;
+    bit<48> target_mac;
+    bit<32> target_ip;
+}
+
+header ipv4_h {
+    bit<4> version;
+    bit<4> header_words;
+    bit<8> service;
+    bit<16> bytes;
+    bit<16> identification;
+    bit<3> flags;
+    bit<13> fragment;
+    bit<8> time_to_live;
+    bit<8> protocol;
+    bit<16> checksum;
+    bit<32> source;
+    bit<32> destination;
+}
+
+header icmp_h {
+    bit<8> type;
+    bit<8> code;
+    bit<16> checksum;
+}
+
+header udp_h {
+    bit<16> source;
+    bit<16> destination;
+    bit<16> bytes;
+    bit<16> checksum;
+}
+
+struct headers_t {
+    ethernet_h ethernet;
+    arp_h arp;
+    ipv4_h ipv4;
+    icmp_h icmp;
+    udp_h udp;
+    switchml_h switchml;
+    words_h words;
+}
+
+// What the sequence number says about a packet.
+const bit<2> SEQUENCE_NEW = 0;
+const bit<2> SEQUENCE_SAME = 1;
+const bit<2> SEQUENCE_STALE = 2;
+
+struct metadata_t {
+    bool to_switch;         // addressed to the switch itself
+    bool for_aggregator;    // and to its UDP port
+    bit<1> too_short;       // of a data packet: no whole header
+    bit<1> odd_length;      // neither a header alone nor header and SWITCHML_WORDS words
+    bit<REASON_BITS> reason;  // why it is dropped, or what became of it
+    bit<8> counted_job;
+    bit<MAX_WORKERS> worker_bit;
+    bit<MAX_WORKERS> all_workers;
+    bit<32> member_ip;
+    bit<16> member_port;
+    bit<8> member_shard;
+    bit<8> shard;           // of the slot
+    bit<16> audience;       // multicast group of the shard
+    bit<32> index;          // of (slot, version) in every register
+    bit<2> sequence;
+    bit<1> duplicate;       // this worker's bit was set
+    bit<1> complete;        // after this packet, all bits are set
+    bit<8> operation;
+    bit<1> answer_all;
+    bit<1> answer_one;
+}
+
+#endif

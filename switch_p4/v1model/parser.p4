@@ -1,0 +1,79 @@
+// Takes apart what is consistent in itself; everything else is forwarded or dropped as Ethernet, or counted by Checks.
+
+const bit<16> TYPE_IPV4 = 0x0800;
+const bit<16> TYPE_ARP = 0x0806;
+const bit<8> PROTOCOL_ICMP = 1;
+const bit<8> PROTOCOL_UDP = 17;
+const bit<16> UDP_BYTES = 8;
+const bit<16> IPV4_BYTES = 20;
+
+parser SwitchParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start {
+        packet.extract(headers.ethernet);
+        transition select(headers.ethernet.type) {
+            TYPE_ARP: parse_arp;
+            TYPE_IPV4: parse_ipv4;
+            default: accept;
+        }
+    }
+
+    state parse_arp {
+        packet.extract(headers.arp);
+        transition accept;
+    }
+
+    // Options and fragments are not for us.
+    state parse_ipv4 {
+        packet.extract(headers.ipv4);
+        transition select(headers.ipv4.version, headers.ipv4.header_words, headers.ipv4.flags[0:0],
+                          headers.ipv4.fragment, headers.ipv4.protocol) {
+            (4, 5, 0, 0, PROTOCOL_ICMP): parse_icmp;
+            (4, 5, 0, 0, PROTOCOL_UDP): parse_udp;
+            default: accept;
+        }
+    }
+
+    state parse_icmp {
+        packet.extract(headers.icmp);
+        transition accept;
+    }
+
+    state parse_udp {
+        packet.extract(headers.udp);
+        transition select(headers.udp.destination) {
+            SWITCHML_PORT: parse_lengths;
+            default: accept;
+        }
+    }
+
+    // A datagram is as long as UDP says; what Ethernet pads after it does not count.
+    state parse_lengths {
+        verify(headers.ipv4.bytes == headers.udp.bytes + IPV4_BYTES, error.HeaderTooShort);
+        meta.too_short = headers.udp.bytes < UDP_BYTES + SWITCHML_HEADER_BYTES ? 1w1 : 1w0;
+        transition select(meta.too_short) {
+            1: accept;
+            default: parse_switchml;
+        }
+    }
+
+    state parse_switchml {
+        packet.extract(headers.switchml);
+        meta.odd_length = 1;
+        transition select(headers.udp.bytes) {
+            UDP_BYTES + SWITCHML_HEADER_BYTES: parse_no_words;
+            UDP_BYTES + SWITCHML_HEADER_BYTES + 4 * SWITCHML_WORDS: parse_words;
+            default: accept;
+        }
+    }
+
+    state parse_no_words {
+        meta.odd_length = 0;
+        transition accept;
+    }
+
+    state parse_words {
+        meta.odd_length = 0;
+        packet.extract(headers.words);
+        transition accept;
+    }
+}

@@ -1,0 +1,84 @@
+// The aggregator for v1model (bmv2): the same stages and names as for Tofino, without its limits of stages and register
+// operations. Beside aggregation it is an Ethernet switch that answers ARP and ping for its own address.
+#include <core.p4>
+#include <v1model.p4>
+
+#include "sizes.p4"
+#include "reasons.p4"
+#include "wire.p4"  // generated, see docs/switch.md
+#include "v1model/headers.p4"
+#include "v1model/parser.p4"
+#include "v1model/controls.p4"
+#include "v1model/forwarding.p4"
+
+control SwitchIngress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    Checks() checks;
+    Session() session;
+    SlotIndex() slot_index;
+    SequenceCheck() sequence_check;
+    Bitmap() bitmap;
+    Exponent() exponent;
+    Witness() witness;
+    Aggregator() aggregator;
+    NextStep() next_step;
+    OwnAddress() own_address;
+    Answers() answers;
+    Layer2() layer2;
+    counter(JOB_REASONS, CounterType.packets) reasons;
+
+    apply {
+        own_address.apply(headers, meta);
+        if (meta.for_aggregator) {
+            checks.apply(headers, meta, standard);
+            if (meta.reason == REASON_NONE) session.apply(headers, meta);
+            if (meta.reason == REASON_NONE) slot_index.apply(headers, meta);
+            if (meta.reason == REASON_NONE) sequence_check.apply(headers, meta);
+            if (meta.reason == REASON_NONE) {
+                bitmap.apply(meta);
+                exponent.apply(headers, meta);
+                witness.apply(headers, meta);
+                if (headers.words.isValid()) aggregator.apply(headers, meta);
+                next_step.apply(headers, meta);
+            }
+            reasons.count((bit<32>)meta.counted_job << REASON_BITS | (bit<32>)meta.reason);
+        }
+        if (meta.to_switch) {
+            answers.apply(headers, meta, standard);
+        } else {
+            layer2.apply(headers, standard);
+        }
+    }
+}
+
+control SwitchEgress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    Copies() copies;
+    apply { copies.apply(headers, meta, standard); }
+}
+
+control NoVerify(inout headers_t headers, inout metadata_t meta) {
+    apply {}
+}
+
+control Checksums(inout headers_t headers, inout metadata_t meta) {
+    apply {
+        update_checksum(headers.ipv4.isValid() && headers.ipv4.header_words == 5,
+            { headers.ipv4.version, headers.ipv4.header_words, headers.ipv4.service, headers.ipv4.bytes,
+              headers.ipv4.identification, headers.ipv4.flags, headers.ipv4.fragment, headers.ipv4.time_to_live,
+              headers.ipv4.protocol, headers.ipv4.source, headers.ipv4.destination },
+            headers.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+control SwitchDeparser(packet_out packet, in headers_t headers) {
+    apply {
+        packet.emit(headers.ethernet);
+        packet.emit(headers.arp);
+        packet.emit(headers.ipv4);
+        packet.emit(headers.icmp);
+        packet.emit(headers.udp);
+        packet.emit(headers.switchml);
+        packet.emit(headers.words);
+    }
+}
+
+V1Switch(SwitchParser(), NoVerify(), SwitchIngress(), SwitchEgress(), Checksums(), SwitchDeparser()) main;

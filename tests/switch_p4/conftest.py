@@ -1,0 +1,6 @@
+"""The vectors' package, from tests/."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))

@@ -1,0 +1,227 @@
+"""Writes a random vector: python tests/vectors/generate.py --seed N [--packets M] [--workers W] [--payload B] [--full]
+
+What comes out is expected as model.py says, which is written from docs/protocol.md and knows no data plane. The same
+arguments give the same text.
+"""
+
+import argparse
+import pathlib
+import random
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from vectors import parse, vector, wire  # noqa: E402
+from vectors.targets.model import ModelTarget  # noqa: E402
+
+COUNT_EVERY = 20  # packets
+EXTREMES = (0, 1, -1, 0x7FFFFFFF, 0x7FFFFFFE, -0x80000000, -0x7FFFFFFF)
+FIRST_SEQS = (1, 1, 1, 2, 0x7FFFFFF0, 0xFFFFFFF0, 0xFFFFFFFB)
+
+
+class Slot:
+    """Which use of a slot the workers are at, who is still to contribute, and what was sent in it before."""
+
+    def __init__(self, seq, workers):
+        self.sent = []  # statements without `repeat`
+        self.workers = workers
+        self.begin(seq)
+
+    def begin(self, seq):
+        self.seq = seq
+        self.waiting = list(range(self.workers))
+
+
+class Generator:
+    """Makes statements, has the model answer them, and writes both down."""
+
+    def __init__(self, seed, packets, workers=8, payload=1024, full=False):
+        self.random = random.Random(seed)
+        self.packets, self.workers, self.payload, self.full = packets, workers, payload, full
+        self.parser = parse.Parser(pathlib.Path(f"seed {seed}"))
+        self.model = ModelTarget()
+        self.sessions = {}  # live and ended, by name: what the model chose
+        self.slots = {}  # of live sessions: name -> [Slot]
+        self.lines = []
+        self.counted = self.model.counters()
+        self.made = self.made_at_count = 0  # packets
+
+    def text(self, command):
+        for _ in range(self.random.randint(1, 3)):
+            self.open()
+        while self.made < self.packets:
+            self.step()
+            if self.made - self.made_at_count >= COUNT_EVERY or self.made >= self.packets:
+                self.count()
+        head = [f"# A random sequence ({command}): any difference between a data plane and the", "# model of the protocol."]
+        for what, (value, _) in self.parser.required.items():
+            head.append(f"needs {what}" + ("" if value is True else f" {value}"))
+        return "\n".join(head + self.lines) + "\n"
+
+    # ---- what happens ----
+
+    def step(self):
+        kinds = {self.contribute: 76, self.repeat: 10, self.stale: 4, self.skip: 2, self.fault: 8, self.reopen: 0.5}
+        self.random.choices(list(kinds), list(kinds.values()))[0]()
+
+    def contribute(self):
+        name, number, slot = self.pick()
+        if not slot.waiting:
+            slot.begin(2 if slot.seq == 0xFFFFFFFF else slot.seq + 1)
+        worker = slot.waiting.pop(self.random.randrange(len(slot.waiting)))
+        statement = f"send {name}.{worker} {self.fields(number, slot.seq)}"
+        slot.sent = slot.sent[-3 * slot.workers :] + [statement]
+        self.send(statement)
+
+    def repeat(self):
+        _, _, slot = self.pick()
+        if slot.sent:
+            self.send(self.random.choice(slot.sent) + self.random.choice(("", " repeat")))
+
+    def stale(self):
+        name, number, slot = self.pick()
+        back = self.random.choice((2, 2, 3, 4, 40, 2**30, 2**31))
+        self.send(f"send {self.member(name)} {self.fields(number, (slot.seq - back) % 2**32)}")
+
+    def skip(self):
+        """The use is given up where it stands; a later one takes over."""
+        _, _, slot = self.pick()
+        slot.begin((slot.seq + self.random.choice((1, 2, 2, 4, 40))) % 2**32 or 2)
+        self.contribute()
+
+    def fault(self):
+        name, number, slot = self.pick()
+        session = self.parser.sessions[name]
+        faults = [
+            f"epoch={name}+{self.random.choice((1, 2**31))}",
+            "job=unused",
+            f"worker={self.random.choice((session.workers, 200, 255))}",
+            f"worker={self.random.randrange(session.workers)}",
+            f"version={self.random.choice((0, 2, 15))}",
+            f"kind={self.random.choice((0, 2, 4, 5, 14, 15))}",
+            f"op={self.random.choice((2, 3))}",
+            f"cut={self.random.randint(1, 3)}",
+            f"flags={self.random.choice((4, 0x10, 0xF0))}",
+        ]
+        fields, fault = self.fields(number, slot.seq), self.random.choice(faults)
+        if fault.startswith("op="):
+            fields = fields.replace(" op=max", "")
+        self.send(f"send {self.member(name)} {fields} {fault}")
+        more = [
+            f"send {self.member(name)} slot={number} seq=0",
+            f"send {self.member(name)} slot={self.random.choice((session.slots, 65535))} seq={slot.seq}",
+            f"send {self.member(name)} slot={number} seq={slot.seq} words=1*{session.payload // 4 + 1}",
+            f"send {self.member(name)} slot={number} seq={slot.seq} words=none cut={self.random.randint(1, 20)}",
+            f"send stranger job={name} epoch={name} worker=0 {fields}",
+        ]
+        self.send(self.random.choice(more))
+
+    def reopen(self):
+        name = self.random.choice(list(self.slots))
+        self.do(f"close {name}")
+        self.model.close_session(name)
+        del self.slots[name]
+        self.open(f" job={name}")
+
+    # ---- what it is made of ----
+
+    def pick(self):
+        name = self.random.choice(list(self.slots))
+        # Of a large session one slot alone, or no use would ever be complete.
+        many = self.parser.sessions[name].workers > 16
+        number = 0 if many else self.random.randrange(len(self.slots[name]))
+        return name, number, self.slots[name][number]
+
+    def member(self, name):
+        return f"{name}.{self.random.randrange(self.parser.sessions[name].workers)}"
+
+    def fields(self, slot, seq):
+        # The operation follows from slot and seq: workers of one use never disagree about it.
+        operation = " op=max" if (slot + seq // 2) % 3 == 0 else ""
+        exponent = self.random.choice((0, 0, self.random.randrange(65536)))
+        witness = self.random.getrandbits(32)
+        return f"slot={slot} seq={seq}{operation} exponent={exponent} witness={witness:#x} words={self.words()}"
+
+    def words(self):
+        length = self.random.randint(1, 6)
+        tokens = [str(self.random.choice((self.random.choice(EXTREMES), self.random.randrange(-(2**31), 2**31))))
+                  for _ in range(length)]  # fmt: skip
+        if self.full or self.random.random() < 0.5:
+            tokens[-1] += f"*{self.random.randint(1, 58)}"
+            return ",".join(tokens + [".."])
+        return "none" if self.random.random() < 0.1 else ",".join(tokens)
+
+    def open(self, same_job=""):
+        name = f"S{len(self.sessions)}"
+        workers = self.random.choice([w for w in (1, 2, 3, 4, 8, 31, 32, 33, 64, 128) if w <= self.workers])
+        payload = self.random.choice([p for p in (256, 512, 1024, 2048) if p <= self.payload])
+        self.do(f"session {name} workers={workers} slots=4 payload={payload}{same_job}")
+        job = self.sessions[same_job.removeprefix(" job=")].job if same_job else None
+        self.sessions[name] = self.model.open_session(self.parser.sessions[name], job)
+        self.slots[name] = [Slot(self.random.choice(FIRST_SEQS), workers) for _ in range(4)]
+
+    def do(self, statement):
+        self.lines.append(statement)
+        self.parser.statement(statement.split())
+
+    def send(self, statement):
+        self.do(statement)
+        self.made += 1
+        step = self.parser.steps[-1]
+        answers = self.model.send(step.sender, step.packet.encode(self.sessions))
+        for to, frame in self.together(answers):
+            self.lines.append(f"expect {to} {written(frame)}")
+
+    def together(self, answers):
+        """A result to all workers of a session as one line."""
+        name = answers[0][0].split(".")[0] if answers else ""
+        everybody = [vector.endpoint(name, w) for w in range(self.parser.sessions[name].workers)] if answers else []
+        if [to for to, _ in answers] == everybody and len({frame for _, frame in answers}) == 1:
+            return [(f"{name}.*", answers[0][1])]
+        return answers
+
+    def count(self):
+        self.made_at_count = self.made
+        now = self.model.counters()
+        moved = [f"{name} {value - self.counted[name]}" for name, value in now.items() if value != self.counted[name]]
+        self.counted = now
+        self.do("count " + " ".join(moved or ["contributions_added 0"]))
+
+
+def written(frame):
+    """A result as the fields of an `expect`; its job and epoch are the receiver's."""
+    packet = wire.Packet.decode(frame)
+    operation = next(name for name, value in wire.OPERATIONS.items() if value == packet.flags)
+    words, at = [], 0
+    while at < len(packet.words):
+        same = 1
+        while packet.words[at : at + same + 1] == packet.words[at : at + 1] * (same + 1):
+            same += 1
+        words.append(f"{packet.words[at]}*{same}" if same > 1 else str(packet.words[at]))
+        at += same
+    return (f"slot={packet.slot} seq={packet.seq} op={operation} exponent={packet.exponent} "
+            f"witness={packet.witness:#x} words={','.join(words) or 'none'}")  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="generate.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--packets", type=int, default=300)
+    parser.add_argument("--workers", type=int, default=8, help="the most of a session (1 to 128)")
+    parser.add_argument("--payload", type=int, default=1024, help="bytes, the largest of a session (256 or more)")
+    parser.add_argument("--full", action="store_true", help="all chunks as long as the payload")
+    parser.add_argument("-o", "--output", type=pathlib.Path, help="default: standard output")
+    arguments = parser.parse_args()
+    if arguments.packets < 1 or not 1 <= arguments.workers <= 128 or arguments.payload < 256:
+        parser.error("--packets: 1 or more; --workers: 1 to 128; --payload: 256 or more")
+    options = (arguments.seed, arguments.packets, arguments.workers, arguments.payload, arguments.full)
+    command = "--seed {} --packets {} --workers {} --payload {}".format(*options) + " --full" * arguments.full
+    text = Generator(*options).text(command)
+    if arguments.output:
+        arguments.output.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""Reads vector files. docs/testing.md describes the language; every error names file, line, the value, what is allowed."""
+
+import pathlib
+import re
+
+from vectors import vector, wire
+from vectors.targets import COUNTERS
+from vectors.vector import Close, Count, Expect, Fields, Hex, Of, Open, Send, UnusedJob, Vector, endpoint
+
+NEEDS = {"payload": int, "workers": int, "short": None, "whole": None, "control": None, "shards": None}
+NAME = re.compile(r"[A-Z][A-Za-z0-9]*$")
+MEMBER = re.compile(r"(?P<session>[A-Z][A-Za-z0-9]*)\.(?P<who>\*|\d+(-\d+)?)(/(?P<shard>\d+))?$")
+SYMBOL = re.compile(r"(?P<session>[A-Z][A-Za-z0-9]*)(\+(?P<plus>\w+))?$")
+PLACEHOLDER = re.compile(r"\{(?P<session>[A-Z][A-Za-z0-9]*)\.(?P<field>job|epoch)\}")
+LIMITS = {"slot": 0xFFFF, "exponent": 0xFFFF, "seq": 0xFFFFFFFF, "witness": 0xFFFFFFFF, "version": 15, "kind": 15,
+          "flags": 255, "worker": 255, "op": 3, "job": 255, "epoch": 0xFFFFFFFF, "cut": 0xFFFF}  # fmt: skip
+
+
+class ParseError(Exception):
+    """The file is no vector; the text begins with FILE:LINE."""
+
+
+def load(path):
+    """A Vector; OSError if the file cannot be read."""
+    path = pathlib.Path(path)
+    return parse(path.read_text(encoding="utf-8"), path)
+
+
+def parse(text, path):
+    return Parser(pathlib.Path(path)).parse(text)
+
+
+class Parser:
+    def __init__(self, path):
+        self.path = path
+        self.line = 0
+        self.sessions = {}  # name: Open
+        self.live = set()
+        self.needs = {}  # as the file says
+        self.required = {}  # need: (value, line of the first statement that has it)
+        self.steps = []
+        self.answering = []  # the Sends that the next `expect` belongs to
+
+    def fail(self, text):
+        raise ParseError(f"{self.path}:{self.line}: {text}")
+
+    def parse(self, text):
+        lines = text.splitlines()
+        purpose = self.purpose(lines)
+        for self.line, line in enumerate(lines, 1):
+            words = line.split("#")[0].split()
+            if words:
+                self.statement(words)
+        self.check_end()
+        return Vector(self.path, purpose, self.needs, self.steps)
+
+    def purpose(self, lines):
+        comment = []
+        while len(comment) < len(lines) and lines[len(comment)].startswith("#"):
+            comment.append(lines[len(comment)].lstrip("# "))
+        self.line = 1
+        if not "".join(comment):
+            self.fail("the file must begin with a comment that says what it shows")
+        return " ".join(comment)
+
+    def statement(self, words):
+        statements = {"needs": self.need, "session": self.session, "close": self.close, "send": self.send,
+                      "raw": self.raw, "expect": self.expect, "count": self.count}  # fmt: skip
+        if words[0] not in statements:
+            self.fail(f"statement {words[0]!r}: allowed are {', '.join(statements)}")
+        if words[0] != "expect":
+            self.answering = []
+        statements[words[0]](words[1:])
+
+    def check_end(self):
+        if not self.steps or not isinstance(self.steps[-1], Count):
+            self.fail("the last statement must be a count, so that every packet is accounted for")
+        for what, (value, line) in self.required.items():
+            if self.needs.get(what, 0) < value and not (what == "short" and "whole" in self.needs):
+                self.line = line
+                self.fail(f"the file must say: needs {what}" + ("" if value is True else f" {value}"))
+        if "whole" in self.needs:
+            return  # shorter chunks are what such a file is about
+        for what, value in self.needs.items():
+            if what != "control" and self.required.get(what, (0,))[0] != value:
+                self.fail(f"needs {what} {value}: nothing in the file does")
+
+    def require(self, what, value, base=0):
+        if value > base and value > self.required.get(what, (0,))[0]:
+            self.required[what] = (value, self.line)
+
+    # ---- statements ----
+
+    def need(self, words):
+        if not words or words[0] not in NEEDS or len(words) != (2 if NEEDS[words[0]] else 1):
+            self.fail(f"needs {' '.join(words)}: allowed are payload BYTES, workers NUMBER, short, whole, control, shards")
+        self.needs[words[0]] = self.number(words[1], "needs", 0xFFFF) if NEEDS[words[0]] else True
+
+    def session(self, words):
+        if not words or not NAME.match(words[0]) or words[0] in self.sessions:
+            self.fail(f"session {' '.join(words[:1])}: a new name that begins with a capital letter is needed")
+        given, same_job_as = {"slots": 8, "payload": 256, "shards": 1}, ""
+        limits = {"workers": (1, 128), "slots": (4, 4096), "payload": (256, 64512), "shards": (1, 16)}
+        for key, value in self.pairs(words[1:], [*limits, "job"]):
+            if key == "job":
+                same_job_as = value
+                if value not in self.sessions or value in self.live:
+                    self.fail(f"job={value}: a session is needed that was closed above")
+            else:
+                given[key] = self.number(value, key, limits[key][1], limits[key][0])
+        self.check_session(given)
+        opened = Open(self.line, words[0], given["workers"], given["slots"], given["payload"], given["shards"], same_job_as)
+        self.sessions[opened.name] = opened
+        self.live.add(opened.name)
+        self.steps.append(opened)
+        self.require("payload", opened.payload, vector.BASE_PAYLOAD)
+        self.require("workers", opened.workers, vector.BASE_WORKERS)
+        self.require("shards", opened.shards > 1)
+
+    def check_session(self, given):
+        if "workers" not in given:
+            self.fail("session: workers=NUMBER is missing")
+        if given["payload"] not in (256, 512) and given["payload"] % 1024:
+            self.fail(f"payload={given['payload']}: allowed are 256, 512 and multiples of 1024")
+        if given["slots"] % given["shards"]:
+            self.fail(f"slots={given['slots']}: a multiple of shards={given['shards']} is needed")
+
+    def close(self, words):
+        if len(words) != 1 or words[0] not in self.live:
+            self.fail(f"close {' '.join(words)}: allowed are {', '.join(sorted(self.live)) or 'no sessions'}")
+        self.live.remove(words[0])
+        self.steps.append(Close(self.line, words[0]))
+
+    def send(self, words):
+        if not words:
+            self.fail("send: the sender is missing")
+        for sender, name, worker in self.members(words[0], stranger=True):
+            self.add_send(sender, self.contribution(words[1:], name, worker))
+
+    def raw(self, words):
+        if len(words) < 2 or not words[0].startswith("from=") or words[1] != "hex":
+            self.fail("raw: write raw from=SENDER hex BYTES...")
+        packet = self.hex(words[2:])
+        for sender, name, _ in self.members(words[0][len("from=") :], stranger=True):
+            self.add_send(sender, packet)
+            if name and packet.begins_with_kind(wire.KINDS["contribution"]):
+                words_bytes = packet.size - wire.HEADER.bytes
+                self.require("short", 0 < words_bytes < self.sessions[name].payload and words_bytes % 4 == 0)
+
+    def add_send(self, sender, packet):
+        self.answering.append(Send(self.line, sender, packet))
+        self.steps.append(self.answering[-1])
+
+    def expect(self, words):
+        if not self.answering or not isinstance(self.steps[-1], Send):
+            self.fail("expect: it must follow a send, a raw or another expect")
+        if words == ["nothing"]:
+            if self.answering[-1].expects:
+                self.fail("expect nothing: something is expected above")
+            return
+        if len(self.answering) > 1:
+            self.fail("expect: after a send from several workers only `expect nothing` is allowed")
+        if not words:
+            self.fail("expect: the receiver is missing")
+        members = self.members(words[0], stranger=True)
+        if words[1:2] == ["hex"]:
+            packet = self.hex(words[2:])
+        else:
+            packet = self.result(words[1:], members[0][1])
+        self.answering[-1].expects.append(Expect(self.line, tuple(to for to, _, _ in members), packet))
+
+    def count(self, words):
+        changes = {}
+        for name, number in zip(words[::2], words[1::2]):
+            if name not in COUNTERS or name in changes:
+                self.fail(f"counter {name!r}: allowed are, once each, {', '.join(COUNTERS)}")
+            changes[name] = self.number(number, name, 0xFFFFFFFF)
+        if len(words) % 2 or not words:
+            self.fail("count: write count NAME NUMBER, any number of times")
+        if self.steps and isinstance(self.steps[-1], Count):
+            again = changes.keys() & self.steps[-1].changes.keys()  # lines in a row are one count
+            if again:
+                self.fail(f"counter {', '.join(sorted(again))}: counted in the line above already")
+            self.steps[-1].changes.update(changes)
+        else:
+            self.steps.append(Count(self.line, changes))
+
+    # ---- what statements are made of ----
+
+    def pairs(self, words, allowed):
+        seen = set()
+        for word in words:
+            key, equals, value = word.partition("=")
+            if key not in allowed or key in seen or not equals:
+                self.fail(f"{word!r}: allowed are, once each, {', '.join(name + '=' for name in allowed)}")
+            seen.add(key)
+            yield key, value
+
+    def number(self, text, name, most, least=0):
+        try:
+            value = int(text, 0)
+        except ValueError:
+            value = -1
+        if not least <= value <= most:
+            self.fail(f"{name}={text}: allowed are numbers from {least} to {most}")
+        return value
+
+    def members(self, text, stranger=False):
+        """[(endpoint, session name, worker)] of A.0, A.0-5, A.* or, with a shard, A.0/1; the stranger is ("", 0)."""
+        if text == vector.STRANGER and stranger:
+            return [(text, "", 0)]
+        match = MEMBER.match(text)
+        if not match or match["session"] not in self.sessions:
+            names = ", ".join(f"{name}.WORKER" for name in self.sessions)
+            self.fail(f"{text!r}: allowed are {vector.STRANGER}, {names or 'no sessions'} (WORKER: a number, N-M or *)")
+        session = self.sessions[match["session"]]
+        first, _, last = f"0-{session.workers - 1}".partition("-") if match["who"] == "*" else match["who"].partition("-")
+        first, last, shard = int(first), int(last or first), int(match["shard"] or 0)
+        if not first <= last < session.workers or shard >= session.shards:
+            self.fail(f"{text}: session {session.name} has workers 0 to {session.workers - 1}, shards 0 to {session.shards - 1}")
+        return [(endpoint(session.name, w, shard), session.name, w) for w in range(first, last + 1)]
+
+    def contribution(self, words, session, worker):
+        repeat = "repeat" in words
+        values = dict(self.pairs([word for word in words if word != "repeat"], [*LIMITS, "words"]))
+        values.setdefault("worker", str(worker))
+        values.setdefault("kind", str(wire.KINDS["contribution"]))
+        fields = self.fields(values, session)
+        if repeat:
+            fields.values["flags"] |= wire.REPEAT
+        return fields
+
+    def result(self, words, session):
+        values = dict(self.pairs(words, ["slot", "seq", "op", "exponent", "witness", "words"]))
+        values["kind"] = str(wire.KINDS["result"])
+        values["worker"] = str(wire.ALL_WORKERS)
+        return self.fields(values, session)
+
+    def fields(self, values, session):
+        for name in ("slot", "seq"):
+            if name not in values:
+                self.fail(f"{name}=NUMBER is missing")
+        job = self.symbol(values.pop("job", session), "job")
+        epoch = self.symbol(values.pop("epoch", session), "epoch")
+        owner = session or (job.session if isinstance(job, Of) else "")
+        words = self.words(values.pop("words", ".."), self.sessions.get(owner))
+        operation = wire.OPERATIONS.get(values.get("op"), values.get("op", "0"))
+        flags = self.number(str(operation), "op", LIMITS["op"])
+        values.pop("op", None)
+        numbers = {name: self.number(value, name, LIMITS[name]) for name, value in values.items()}
+        cut = numbers.pop("cut", 0)
+        numbers["flags"] = numbers.get("flags", 0) | flags
+        if not cut and owner:
+            self.require("short", 0 < len(words) * wire.WORD_BYTES < self.sessions[owner].payload)
+        if cut > wire.HEADER.bytes + len(words) * wire.WORD_BYTES:
+            self.fail(f"cut={cut}: the packet has {wire.HEADER.bytes + len(words) * wire.WORD_BYTES} bytes")
+        return Fields({**numbers, "job": job, "epoch": epoch, "words": words}, cut)
+
+    def symbol(self, text, field):
+        """A session's job or epoch, from its name."""
+        if field == "job" and text == "unused":
+            return UnusedJob()
+        if text[:1].isdigit():
+            return self.number(text, field, LIMITS[field])
+        match = SYMBOL.match(text)
+        if not match or match["session"] not in self.sessions:
+            unused = ", unused" if field == "job" else ""
+            self.fail(f"{field}={text}: allowed are a number, a session's name, NAME+NUMBER{unused}")
+        return Of(match["session"], field, self.number(match["plus"] or "0", field, 0xFFFFFFFF))
+
+    def words(self, text, session):
+        """`1,-2,0x7fffffff,7*3,..`: N*M is M times N; `..` at the end fills with 0 up to the payload."""
+        if text == "none":
+            return ()
+        tokens, out = text.split(","), []
+        fill = tokens[-1] == ".."
+        for token in tokens[: len(tokens) - fill]:
+            value, _, times = token.partition("*")
+            out += [self.word(value)] * self.number(times or "1", "words", 16384, 1)
+        if fill:
+            if session is None:
+                self.fail("words=..: the payload is known only with a session: write its name in job=")
+            out += [0] * (session.payload // wire.WORD_BYTES - len(out))
+        return tuple(out)
+
+    def word(self, text):
+        try:
+            value = int(text, 0)
+        except ValueError:
+            value = 2**32
+        most = 2**32 if text.startswith("0x") else 2**31
+        if not -(2**31) <= value < most:
+            self.fail(f"word {text!r}: allowed are -2147483648 to 2147483647 and 0x0 to 0xffffffff")
+        return wire.wrap(value)
+
+    def hex(self, words):
+        """Digits, spaced as one likes; XX*N is the byte XX, N times."""
+        text, parts, at = "".join(self.repeated(word) for word in words), [], 0
+        for match in PLACEHOLDER.finditer(text):
+            if match["session"] not in self.sessions:
+                self.fail(f"{match.group()}: allowed are {', '.join(self.sessions) or 'no sessions'}")
+            parts += [self.digits(text[at : match.start()]), Of(match["session"], match["field"])]
+            at = match.end()
+        return Hex((*parts, self.digits(text[at:])))
+
+    def repeated(self, word):
+        byte, star, times = word.partition("*")
+        if star and len(byte) != 2:
+            self.fail(f"{word!r}: allowed before * are two hexadecimal digits")
+        return byte * self.number(times, "hex", 65535, 1) if star else word
+
+    def digits(self, text):
+        try:
+            return bytes.fromhex(text)
+        except ValueError:
+            self.fail(f"hex {text!r}: allowed are pairs of hexadecimal digits, {{NAME.job}} and {{NAME.epoch}}")

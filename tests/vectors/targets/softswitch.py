@@ -1,0 +1,147 @@
+"""The software switch, driven packet by packet through softswitch_target (a process without sockets)."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import select
+import subprocess
+import sys
+import time
+
+from vectors import vector, wire
+from vectors.targets import COUNTERS, Capabilities, Session, Target, TargetError
+
+ANSWER_SECONDS = 20
+CONTROL = wire.Layout("control")
+REQUESTS = wire.PROTOCOL["requests"]
+OPENER = "opener"  # the address that opens and closes
+
+
+def default_executable():
+    """In the build folder that belongs to the Python that runs."""
+    debian = pathlib.Path(sys.prefix).name.endswith("-debian")
+    return wire.ROOT / ("build-debian" if debian else "build") / "tests/vectors/softswitch_target"
+
+
+class Driver:
+    """The process: commands as lines in, answers as lines out. softswitch_target.cc has the list."""
+
+    def __init__(self, executable):
+        try:
+            self.process = subprocess.Popen([str(executable)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except OSError as error:
+            raise TargetError(f"{executable}: {error.strerror}; build it with: ninja softswitch_target") from error
+        self.pending = b""
+
+    def ask(self, command):
+        """The lines of the answer."""
+        try:
+            self.process.stdin.write(command.encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise self.died(command) from error
+        lines = []
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not lines or lines[-1] != "done":
+            lines.append(self.line(command, deadline))
+            if lines[-1].startswith("error "):
+                raise TargetError(f"softswitch_target: {lines[-1][6:]}")
+        return lines[:-1]
+
+    def line(self, command, deadline):
+        out = self.process.stdout.fileno()
+        while b"\n" not in self.pending:
+            if not select.select([out], [], [], max(0, deadline - time.monotonic()))[0]:
+                raise TargetError(f"softswitch_target: no answer within {ANSWER_SECONDS} s to {command[:80]!r}")
+            more = os.read(out, 1 << 16)
+            if not more:
+                raise self.died(command)
+            self.pending += more
+        line, _, self.pending = self.pending.partition(b"\n")
+        return line.decode()
+
+    def died(self, command):
+        return TargetError(f"softswitch_target ended with status {self.process.wait()} at {command[:80]!r}")
+
+    def stop(self):
+        with contextlib.suppress(OSError):  # it may have ended already, with something unread
+            self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+class SoftSwitchTarget(Target):
+    name = "softswitch"
+    capabilities = Capabilities(payload=63 * 1024, workers=128, short=True, control=True, shards=True)
+
+    def __init__(self, executable, whole=False):
+        """`whole`: as a switch that takes no words or a whole payload, and nothing between."""
+        self.executable = executable
+        self.driver = Driver(executable)
+        if whole:
+            self.name = "softswitch-whole"
+            self.capabilities = dataclasses.replace(self.capabilities, short=False, whole=True)
+        self.sessions = {}
+        self.opened = 0
+
+    def reset(self):
+        if self.driver.process.poll() is not None:  # crashed in the vector before
+            self.driver.stop()
+            self.driver = Driver(self.executable)
+        self.driver.ask("reset whole" if self.capabilities.whole else "reset")
+        self.sessions = {}
+
+    def close(self):
+        self.driver.stop()
+
+    def send(self, sender, frame):
+        answers = self.driver.ask(f"frame {sender} {frame.hex()}")
+        return [(to, bytes.fromhex(data)) for _, to, data in (line.split(" ") for line in answers)]
+
+    def counters(self):
+        values = dict(line.split(" ") for line in self.driver.ask("counters"))
+        return {name: int(values[name]) for name in COUNTERS}  # the software switch's names are the vectors' names
+
+    def open_session(self, spec, job=None):
+        reply = self.open(spec)
+        granted = (reply["slots"], reply["payload"])
+        if granted != (spec.slots, spec.payload):
+            raise TargetError(f"session {spec.name}: asked for {spec.slots} slots of {spec.payload} B, granted {granted}")
+        # A number that was freed comes again after all others had their turn.
+        while job not in (None, reply["job"]):
+            self.leave(reply, 1)
+            reply = self.open(spec)
+        self.sessions[spec.name] = (spec, reply)
+        for worker in range(spec.workers):
+            for shard in range(spec.shards):
+                self.join(reply, worker, shard, vector.endpoint(spec.name, worker, shard))
+        return Session(reply["job"], reply["epoch"])
+
+    def close_session(self, name):
+        spec, reply = self.sessions.pop(name)
+        self.leave(reply, spec.workers)
+
+    def open(self, spec):
+        self.opened += 1
+        asked = {"client_key": self.opened, "workers": spec.workers, "shards": spec.shards, "slots": spec.slots}
+        return wire.Layout("open_reply").unpack(self.request("open", OPENER, payload=spec.payload, **asked))
+
+    def join(self, opened, worker, shard, sender):
+        self.request("join", sender, worker=worker, shard=shard, **proof(opened))
+
+    def leave(self, opened, workers):
+        for worker in range(workers):
+            self.request("close", OPENER, worker=worker, **proof(opened))
+
+    def request(self, kind, sender, **body):
+        """The body of the reply to a control request."""
+        start = CONTROL.pack(version=wire.VERSION, kind=wire.KINDS["request"], type=REQUESTS[kind])
+        answers = self.send(sender, start + wire.Layout(kind).pack(**body))
+        if len(answers) != 1 or CONTROL.unpack(answers[0][1])["status"] != wire.PROTOCOL["status"]["ok"]:
+            raise TargetError(f"{kind} {body}: refused: {[data.hex() for _, data in answers]}")
+        return answers[0][1][CONTROL.bytes :]
+
+
+def proof(opened):
+    return {name: opened[name] for name in ("session_key", "epoch", "job")}
