@@ -287,7 +287,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(
     }
   };
   return through_companion(call, OpType::REDUCE_SCATTER, inputs, outputs,
-                           operation_name(opts.reduceOp) + (", " + tensors_text(inputs)), opts.timeout,
+                           operation_name(opts.reduceOp) + (", " + tensors_text(inputs)) + detail, opts.timeout,
                            std::move(issue), std::move(finish));
 }
 

@@ -1,6 +1,7 @@
 """What tests of failures share: groups with a short timeout, and checks of what each rank raised and when."""
 
 import contextlib
+import threading
 import time
 
 import torch
@@ -40,3 +41,17 @@ def rank_warm_up():
     total = torch.ones(1000)
     dist.all_reduce(total)
     assert total.eq(dist.get_world_size()).all()
+
+
+def aborted_during(function, *args, **kwargs):
+    """What `function` raises when another thread aborts the group half a second later, and after how long; None where this
+    PyTorch cannot abort a group from Python."""
+    group = dist.distributed_c10d._get_default_group()
+    backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+    if not hasattr(backend, "abort"):
+        return None
+    timer = threading.Timer(0.5, backend.abort)
+    timer.start()
+    outcome = timed(function, *args, **kwargs)
+    timer.join()
+    return outcome

@@ -1,13 +1,11 @@
 """Ranks that call different things at one point: an error on every rank, at once, that says what each called."""
 
-import threading
-
 import pytest
 import torch
 import torch.distributed as dist
 
 import harness
-from failing import IN_TIME, TIMEOUT, check_all, doomed_pool, rank_warm_up, timed
+from failing import IN_TIME, TIMEOUT, aborted_during, check_all, doomed_pool, rank_warm_up, timed
 
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo promises nothing of this")
 
@@ -104,9 +102,9 @@ def call_of(kind, odd):
         dist.all_to_all([torch.empty(4) for _ in pieces], pieces)
     elif kind == "reduce roots":
         dist.reduce(x.double(), 1 if odd else 0)
-    elif kind == "reduce_scatter pieces":
+    elif kind.startswith("reduce_scatter pieces"):
         sizes = [10, 12, 11] if odd else [11, 11, 11]
-        pieces = [torch.ones(size) for size in sizes]
+        pieces = [torch.ones(size, dtype=torch.float64 if "float64" in kind else torch.float32) for size in sizes]
         dist.reduce_scatter(torch.empty_like(pieces[dist.get_rank()]), pieces)
     elif kind == "numbers of tensors":
         tensors = [torch.ones(4)] if odd else [torch.ones(4), torch.ones(5)]
@@ -137,6 +135,7 @@ COMPANION_MISMATCHES = {
     "all_to_all sizes": ("rank 2 sends 20 bytes of float32 to rank 0, which expects 16 bytes",),
     "reduce roots": ("to rank 0", "to rank 1"),
     "reduce_scatter pieces": ("10 + 12 + 11", "11 + 11 + 11"),
+    "reduce_scatter pieces of float64": ("10 + 12 + 11", "11 + 11 + 11"),
     "numbers of tensors": ("4 elements", "4 + 5 elements"),
 }
 
@@ -212,16 +211,8 @@ def test_a_peer_that_never_connects_is_named():
 
 
 def rank_abort_companion():
-    """Rank 0 waits for rank 1, which never comes, until another thread aborts the group."""
-    group = dist.distributed_c10d._get_default_group()
-    backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
-    if not hasattr(backend, "abort"):
-        return None
-    timer = threading.Timer(0.5, backend.abort)
-    timer.start()
-    outcome = timed(dist.broadcast, torch.ones(3), 1)
-    timer.join()
-    return outcome
+    """Rank 0 waits for rank 1, which never comes."""
+    return aborted_during(dist.broadcast, torch.ones(3), 1)
 
 
 def test_abort_ends_a_companion_call():

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 import harness
-from failing import TIMEOUT, check_all, doomed_pool, rank_warm_up, timed
+from failing import TIMEOUT, aborted_during, check_all, doomed_pool, rank_warm_up, timed
 from harness import free_port
 from oracle import check_reduction, digest, values
 
@@ -148,16 +148,8 @@ def test_a_monitored_barrier_lets_other_threads_run():
 
 
 def rank_abort_monitored():
-    """Rank 0 waits for rank 1, which never comes, until another thread aborts the group."""
-    group = dist.distributed_c10d._get_default_group()
-    backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
-    if not hasattr(backend, "abort"):
-        return None
-    timer = threading.Timer(0.5, backend.abort)
-    timer.start()
-    outcome = rank_monitored(60)
-    timer.join()
-    return outcome
+    """Rank 0 waits for rank 1, which never comes."""
+    return aborted_during(dist.monitored_barrier, timeout=harness.seconds(60))
 
 
 def test_abort_ends_a_monitored_barrier():
