@@ -1,6 +1,7 @@
 // The collectives that the companion does.
 #include <ATen/MemoryOverlap.h>
 
+#include <numeric>
 #include <utility>
 
 #include "c10d/byte_views.h"
@@ -85,6 +86,12 @@ Pieces pieces_of(const Tensors& tensors) {
   for (const at::Tensor& tensor : tensors) {
     result.push_back({tensor.numel() * static_cast<int64_t>(tensor.element_size()), tensor.scalar_type()});
   }
+  return result;
+}
+
+std::vector<int64_t> bytes_of(const Pieces& pieces) {
+  std::vector<int64_t> result;
+  for (const Piece& piece : pieces) result.push_back(piece.bytes);
   return result;
 }
 
@@ -379,29 +386,24 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
                               std::to_string(inputs.size()) + " inputs; allowed: " + std::to_string(size_) +
                               " of each, one for each rank");
   }
-  std::vector<int64_t> output_splits;
-  std::vector<int64_t> input_splits;
-  int64_t output_bytes = 0;
-  int64_t input_bytes = 0;
-  for (size_t r = 0; r < ranks; ++r) {
-    output_splits.push_back(outputs[r].numel() * static_cast<int64_t>(outputs[r].element_size()));
-    input_splits.push_back(inputs[r].numel() * static_cast<int64_t>(inputs[r].element_size()));
-    output_bytes += output_splits.back();
-    input_bytes += input_splits.back();
-  }
+  const Pieces sent = pieces_of(inputs);
+  const Pieces expected = pieces_of(outputs);
+  const std::vector<int64_t> input_splits = bytes_of(sent);
+  const std::vector<int64_t> output_splits = bytes_of(expected);
   const at::AutoDispatchBelowADInplaceOrView guard;
-  at::Tensor to = at::empty({output_bytes}, at::kByte);
-  at::Tensor from = at::empty({input_bytes}, at::kByte);
+  const at::Tensor to = at::empty({std::accumulate(output_splits.begin(), output_splits.end(), int64_t{0})}, at::kByte);
+  const at::Tensor from = at::empty({std::accumulate(input_splits.begin(), input_splits.end(), int64_t{0})}, at::kByte);
   int64_t begin = 0;
   for (size_t r = 0; r < ranks; begin += input_splits[r], ++r) {
     if (input_splits[r] == 0) continue;
     from.narrow(0, begin, input_splits[r]).copy_(inputs[r].contiguous().view({inputs[r].numel()}).view(at::kByte));
   }
-  const Exchange exchange(rank_, size_, pieces_of(inputs), pieces_of(outputs));
-  auto issue = [gloo_to = to, from, gloo_splits = output_splits, input_splits, opts, exchange,
+  const Exchange exchange(rank_, size_, sent, expected);
+  auto issue = [gloo_to = at::Tensor(to), gloo_from = at::Tensor(from), to_splits = std::vector<int64_t>(output_splits),
+                from_splits = std::vector<int64_t>(input_splits), opts, exchange,
                 context = core_->context(Call::kAllToAll)](compat::Base& gloo) mutable {
     exchange.check(context);
-    return Works{gloo.alltoall_base(gloo_to, from, gloo_splits, input_splits, opts)};
+    return Works{gloo.alltoall_base(gloo_to, gloo_from, to_splits, from_splits, opts)};
   };
   auto finish = [to, from, outputs, output_splits] {
     int64_t at = 0;

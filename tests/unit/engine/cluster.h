@@ -15,6 +15,7 @@
 
 #include "engine/shard.h"
 #include "softswitch/switch.h"
+#include "transport/frame_memory.h"
 #include "wire/control.h"
 
 namespace switchml::testing {
@@ -93,11 +94,7 @@ class VirtualTransport final : public Transport {
   TransportLimits limits() const override { return {65507, 0}; }
   Endpoint local() const override { return endpoint(self_); }
   size_t path_frame_bytes(const Endpoint&) const override { return 65507; }
-  uint8_t* allocate(size_t bytes) override {
-    memory_.emplace_back(bytes + 64);
-    auto address = reinterpret_cast<uintptr_t>(memory_.back().data());
-    return reinterpret_cast<uint8_t*>((address + 63) & ~uintptr_t{63});
-  }
+  uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
     if (cut) return count;
     for (size_t i = 0; i < count; ++i) net_->send(self_, number_of(*frames[i].to), frames[i].data, frames[i].size);
@@ -130,7 +127,7 @@ class VirtualTransport final : public Transport {
  private:
   VirtualNetwork* net_;
   int self_;
-  std::deque<std::vector<uint8_t>> memory_;
+  FrameMemory memory_;
   std::vector<std::vector<uint8_t>> lent_;
 };
 

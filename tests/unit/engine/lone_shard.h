@@ -13,6 +13,7 @@
 
 #include "engine/shard.h"
 #include "in_place.h"
+#include "transport/frame_memory.h"
 #include "wire/control.h"
 
 namespace switchml::testing {
@@ -25,11 +26,7 @@ class RecordingTransport final : public Transport {
   TransportLimits limits() const override { return {65507, 0, 0}; }
   Endpoint local() const override { return {}; }
   size_t path_frame_bytes(const Endpoint&) const override { return 65507; }
-  uint8_t* allocate(size_t bytes) override {
-    memory_.emplace_back(bytes + 64);
-    const auto address = reinterpret_cast<uintptr_t>(memory_.back().data());
-    return reinterpret_cast<uint8_t*>((address + 63) & ~uintptr_t{63});
-  }
+  uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
     const size_t taken = std::min(count, takes);
     bursts.push_back(count);
@@ -60,7 +57,7 @@ class RecordingTransport final : public Transport {
   int wakes = 0;
 
  private:
-  std::deque<Bytes> memory_;
+  FrameMemory memory_;
 };
 
 struct LoneOptions {

@@ -16,6 +16,8 @@
 #include <xmmintrin.h>
 #endif
 
+#include "transport/frame_memory.h"
+
 namespace switchml {
 namespace {
 
@@ -46,11 +48,7 @@ class WakeTransport final : public Transport {
   TransportLimits limits() const override { return {65507, 0, 0}; }
   Endpoint local() const override { return {}; }
   size_t path_frame_bytes(const Endpoint&) const override { return 65507; }
-  uint8_t* allocate(size_t bytes) override {
-    memory_.emplace_back(bytes + 64);
-    const auto address = reinterpret_cast<uintptr_t>(memory_.back().data());
-    return reinterpret_cast<uint8_t*>((address + 63) & ~uintptr_t{63});
-  }
+  uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
     const std::lock_guard<std::mutex> lock(notes_->mutex);
     for (size_t i = 0; i < count; ++i) notes_->sent.emplace_back(frames[i].data, frames[i].data + frames[i].size);
@@ -80,7 +78,7 @@ class WakeTransport final : public Transport {
 
  private:
   std::shared_ptr<Notes> notes_;
-  std::vector<std::vector<uint8_t>> memory_;
+  FrameMemory memory_;
 };
 
 using Notes = std::shared_ptr<WakeTransport::Notes>;

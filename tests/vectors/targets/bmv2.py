@@ -2,35 +2,35 @@
 
 import dataclasses
 import random
+import re
 import socket
 
 from vectors.targets import Capabilities, Session, Target, TargetError
 from vectors.targets import bmv2_switch as bmv2
 
 WORDS = 64
-PAGE_SLOTS = 128
-PAGES = 80
-REASONS = 32
 
-# Index of a job's counter (switch_p4/reasons.p4) and what it counts among ours.
+
+def numbers_in(name, pattern):
+    """{name: number} of the lines of a file of switch_p4 that match."""
+    text = (bmv2.ROOT / "switch_p4" / name).read_text(encoding="utf-8")
+    return {key: int(number) for key, number in re.findall(pattern, text)}
+
+
+SIZES = numbers_in("sizes.p4", r"#define (\w+) (\d+)")
+PAGE_SLOTS, PAGES, REASONS = SIZES["PAGE_SLOTS"], SIZES["PAGES"], SIZES["REASONS"]
+
+# Reasons that stand for more than the counter of their name.
+_SEVERAL = {
+    "uses_started": ("contributions_added", "uses_started"),
+    "uses_completed": ("contributions_added", "uses_completed"),
+    "started_and_completed": ("contributions_added", "uses_started", "uses_completed"),
+}
+# Index of a job's counter and what it counts among ours.
 REASON_COUNTERS = {
-    1: ("contributions_added",),
-    2: ("contributions_added", "uses_started"),
-    3: ("contributions_added", "uses_completed"),
-    4: ("contributions_added", "uses_started", "uses_completed"),
-    5: ("duplicates_answered",),
-    6: ("duplicates_dropped",),
-    7: ("dropped_stale",),
-    8: ("dropped_short",),
-    9: ("dropped_version",),
-    10: ("dropped_kind",),
-    11: ("dropped_length",),
-    12: ("dropped_session",),
-    13: ("dropped_worker",),
-    14: ("dropped_source",),
-    15: ("dropped_slot",),
-    16: ("dropped_operation",),
-    17: ("dropped_seq",),
+    index: _SEVERAL.get(name.lower(), (name.lower(),))
+    for name, index in numbers_in("reasons.p4", r"REASON_(\w+) = (\d+);").items()
+    if index != 0  # REASON_NONE
 }
 
 
