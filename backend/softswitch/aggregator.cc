@@ -47,10 +47,10 @@ void merge(SlotUse* use, int32_t* words, const wire::DataPacket& packet) {
   use->words = std::max(use->words, static_cast<uint32_t>(packet.words));
 }
 
-size_t complete(SlotUse* use, int32_t* words, uint8_t* frame, const wire::DataPacket& last) {
+size_t complete(SlotUse* use, int32_t* words, uint8_t* frame, const wire::DataPacket& last, const Outcome& outcome) {
   wire::Header header = last.header;
-  header.kind = static_cast<uint8_t>(wire::Kind::kResult);
-  header.worker = kAllWorkers;
+  header.kind = static_cast<uint8_t>(outcome.kind);
+  header.worker = outcome.worker;
   header.flags = last.header.flags & wire::kOperationMask;
   header.exponent = use->exponent;
   header.witness = use->witness;
@@ -60,6 +60,12 @@ size_t complete(SlotUse* use, int32_t* words, uint8_t* frame, const wire::DataPa
   quant::kernels().load(words, reinterpret_cast<uint8_t*>(words), use->words);
   use->complete = true;
   return result_bytes(*use);
+}
+
+void mark_repeated(uint8_t* frame) {
+  wire::Header header = wire::read_header(frame);
+  header.flags |= wire::kFlagRepeat;
+  wire::write_header(header, frame);
 }
 
 }  // namespace switchml::softswitch

@@ -18,11 +18,21 @@ void take_over(SlotUse* use, int32_t* words, const wire::DataPacket& packet);
 /// operation. Precondition: not complete.
 void merge(SlotUse* use, int32_t* words, const wire::DataPacket& packet);
 
-/// Turns the use into its result packet in place: the words change to network byte order and `frame`, directly in front
-/// of them, gets the header. `last` is the header of the last contribution. Returns the size of the packet.
-size_t complete(SlotUse* use, int32_t* words, uint8_t* frame, const wire::DataPacket& last);
+/// What the aggregate of a complete use becomes: a result for the members, or, at a leaf of a tree, the contribution of
+/// worker `uplink` to the parent.
+struct Outcome {
+  wire::Kind kind = wire::Kind::kResult;
+  uint8_t worker = kAllWorkers;
+};
 
-/// Size of the result packet of a complete use.
+/// Turns the use into its outcome's packet in place: the words change to network byte order and `frame`, directly in
+/// front of them, gets the header. `last` is the header of the last contribution. Returns the size of the packet.
+size_t complete(SlotUse* use, int32_t* words, uint8_t* frame, const wire::DataPacket& last, const Outcome& outcome);
+
+/// Marks a packet as sent before.
+void mark_repeated(uint8_t* frame);
+
+/// Size of the packet of a complete use.
 inline size_t result_bytes(const SlotUse& use) { return wire::kHeaderBytes + use.words * kWordBytes; }
 
 }  // namespace switchml::softswitch

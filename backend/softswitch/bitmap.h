@@ -30,6 +30,11 @@ struct WorkerSet {
     set.high = n >= 128 ? ~uint64_t{0} : n > 64 ? (uint64_t{1} << (n - 64)) - 1 : 0;
     return set;
   }
+  /// The largest number in the set; -1 if it is empty.
+  int highest() const {
+    if (high != 0) return 127 - __builtin_clzll(high);
+    return low != 0 ? 63 - __builtin_clzll(low) : -1;
+  }
   int count() const { return __builtin_popcountll(low) + __builtin_popcountll(high); }
   friend bool operator==(const WorkerSet& a, const WorkerSet& b) { return a.low == b.low && a.high == b.high; }
 };

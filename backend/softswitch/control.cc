@@ -8,38 +8,11 @@ namespace switchml::softswitch {
 using wire::ReplyStatus;
 using wire::Request;
 
-namespace {
-
-struct BodySizes {
-  size_t request;
-  size_t reply;
-};
-
-// Sizes of the bodies behind the fixed part; {0, 0} for a type that does not exist.
-BodySizes body_sizes(uint8_t type) {
-  switch (static_cast<Request>(type)) {
-    case Request::kOpen: return {wire::kOpenBytes, wire::kOpenReplyBytes};
-    case Request::kJoin: return {wire::kJoinBytes, wire::kJoinReplyBytes};
-    case Request::kClose: return {wire::kCloseBytes, 0};
-    case Request::kProbe: return {wire::kProbeBytes, wire::kProbeReplyBytes};
-  }
-  return {0, 0};
-}
-
-// The fixed part of a reply is the same in every version, so that a worker of another one learns which version this is.
-void write_start(const wire::Control& asked, ReplyStatus status, uint8_t* out) {
-  wire::Control control;
-  control.version = wire::kVersion;
-  control.kind = static_cast<uint8_t>(wire::Kind::kReply);
-  control.type = asked.type;
-  control.status = static_cast<uint16_t>(status);
-  control.request_id = asked.request_id;
-  wire::write_control(control, out);
-}
-
-}  // namespace
-
 void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out) {
+  if (tap != nullptr) {
+    counters.control_requests.add(1);
+    return tap->request(frame, size, from);
+  }
   wire::ControlPacket packet;
   const wire::ParseError error = wire::parse_control(frame, size, wire::Kind::kRequest, &packet);
   const bool other_version = error == wire::ParseError::kOtherVersion;
@@ -47,9 +20,9 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
 
   uint8_t reply[wire::kMaxControlBytes] = {};
   ReplyStatus status = ReplyStatus::kBadVersion;
-  const BodySizes sizes = body_sizes(packet.control.type);
   if (!other_version) {
-    if (sizes.request == 0 || packet.body_bytes != sizes.request) return counters.control_malformed.add(1);
+    const size_t bytes = wire::request_body_bytes(packet.control.type);
+    if (bytes == 0 || packet.body_bytes != bytes) return counters.control_malformed.add(1);
     uint8_t* body = reply + wire::kControlBytes;
     switch (static_cast<Request>(packet.control.type)) {
       case Request::kOpen: status = open(packet.body, now, body); break;
@@ -59,8 +32,7 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
     }
   }
   counters.control_requests.add(1);
-  write_start(packet.control, status, reply);
-  unicast(reply, wire::kControlBytes + (status == ReplyStatus::kOk ? sizes.reply : 0), from, out);
+  unicast(reply, wire::write_reply_start(packet.control, status, reply), from, out);
 }
 
 ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, Time now, uint8_t* reply) {
@@ -103,13 +75,7 @@ ReplyStatus SoftSwitch::Impl::probe(const uint8_t* body, const Endpoint& from, T
   if (asked.slot >= session->slots() || asked.seq == 0) return ReplyStatus::kBadRequest;
   session->last_heard = now;
 
-  // A use that another one has replaced was complete, or nobody would have gone on.
-  const SlotUse& use = stores[asked.job]->use(asked.slot, asked.seq);
-  WorkerSet contributed;
-  if (use.pair.epoch == asked.epoch && use.pair.seq != 0) {
-    if (use.pair.seq == asked.seq) contributed = use.contributed;
-    if (wire::newer_seq(use.pair.seq, asked.seq)) contributed = WorkerSet::first(session->workers());
-  }
+  const WorkerSet contributed = contributors(*session, asked.slot, asked.seq);
   const WorkerSet joined = session->joined_workers();
   wire::ProbeReply answer;
   answer.slot = asked.slot;
@@ -120,6 +86,14 @@ ReplyStatus SoftSwitch::Impl::probe(const uint8_t* body, const Endpoint& from, T
   answer.contributed_high = contributed.high;
   wire::write_probe_reply(answer, reply);
   return ReplyStatus::kOk;
+}
+
+// A use that another one has replaced was complete, or nobody would have gone on.
+WorkerSet SoftSwitch::Impl::contributors(const SessionEntry& session, uint16_t slot, uint32_t seq) const {
+  const SlotUse& use = stores[session.job()]->use(slot, seq);
+  if (use.pair.epoch != session.epoch() || use.pair.seq == 0) return {};
+  if (use.pair.seq == seq) return use.contributed;
+  return wire::newer_seq(use.pair.seq, seq) ? session.expected() : WorkerSet{};
 }
 
 }  // namespace switchml::softswitch

@@ -1,6 +1,7 @@
 #include "softswitch/grant.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "softswitch/slot_store.h"
 #include "wire/payload_size.h"
@@ -12,9 +13,51 @@ namespace {
 // A kernel accounts a queued datagram with about twice its bytes.
 constexpr size_t kQueueOverhead = 2;
 
-size_t slots_that_queue(size_t receive_buffer_bytes, size_t workers, size_t payload) {
-  if (receive_buffer_bytes == 0) return kMaxSlots;
-  return receive_buffer_bytes / (workers * kQueueOverhead * (payload + wire::kHeaderBytes));
+size_t slots_that_queue(const GrantLimits& limits, size_t workers, size_t payload) {
+  if (limits.receive_buffer_bytes == 0) return kMaxSlots;
+  const size_t members = limits.members == 0 ? workers : limits.members;
+  return limits.receive_buffer_bytes / (members * kQueueOverhead * (payload + wire::kHeaderBytes));
+}
+
+size_t slots_that_fit(const GrantLimits& limits, size_t payload) {
+  const size_t fit = limits.page_slots != 0 ? limits.free_pages * limits.page_slots
+                                            : limits.free_slot_memory_bytes / SlotStore::slot_bytes(payload);
+  return std::min(fit, limits.max_slots);
+}
+
+bool takes(const GrantLimits& limits, size_t payload) {
+  if (limits.payloads.empty()) return payload <= limits.max_payload_bytes;
+  return std::find(limits.payloads.begin(), limits.payloads.end(), payload) != limits.payloads.end();
+}
+
+/// Slots are granted in multiples of this. A page has one multicast group, so it belongs to one shard.
+size_t slot_unit(size_t shards, const std::vector<GrantLimits>& switches) {
+  if (shards == 1) return 1;
+  size_t unit = 1;
+  for (const GrantLimits& limits : switches) unit = std::lcm(unit, std::max<size_t>(limits.page_slots, 1));
+  return shards * unit;
+}
+
+Grant refuse(wire::ReplyStatus status, size_t by) {
+  Grant out;
+  out.status = status;
+  out.refused_by = by;
+  return out;
+}
+
+/// The largest size up to the one asked for that all take; 0 and in `by` the first that takes none of them.
+size_t common_payload(size_t asked, const std::vector<GrantLimits>& switches, size_t* by) {
+  std::vector<size_t> sizes;
+  for (size_t size = wire::allowed_payload(asked); size != 0; size = wire::allowed_payload(size - 1)) {
+    sizes.push_back(size);
+  }
+  for (size_t i = 0; i < switches.size(); ++i) {
+    *by = i;
+    sizes.erase(std::remove_if(sizes.begin(), sizes.end(), [&](size_t s) { return !takes(switches[i], s); }),
+                sizes.end());
+    if (sizes.empty()) return 0;
+  }
+  return sizes.front();
 }
 
 }  // namespace
@@ -24,26 +67,30 @@ size_t preset_slots(size_t payload_bytes) {
   return std::clamp<size_t>(kWindowBytes / payload_bytes, 16, 128);
 }
 
-Grant grant(const wire::Open& asked, const GrantLimits& limits) {
+Grant grant(const wire::Open& asked, const std::vector<GrantLimits>& switches) {
   Grant out;
-  const auto refuse = [&out](wire::ReplyStatus status) {
-    out.status = status;
-    return out;
-  };
   if (asked.workers == 0 || asked.shards == 0 || asked.shards > kMaxShards || asked.slots > kMaxSlots) {
-    return refuse(wire::ReplyStatus::kBadRequest);
+    return refuse(wire::ReplyStatus::kBadRequest, 0);
   }
-  if (asked.workers > kMaxWorkers) return refuse(wire::ReplyStatus::kTooManyWorkers);
-  out.payload_bytes = wire::allowed_payload(std::min<size_t>(asked.payload, limits.max_payload_bytes));
-  if (out.payload_bytes == 0) return refuse(wire::ReplyStatus::kPayloadUnsupported);
+  if (asked.workers > kMaxWorkers) return refuse(wire::ReplyStatus::kTooManyWorkers, 0);
+  for (size_t i = 0; i < switches.size(); ++i) {
+    const size_t members = switches[i].members == 0 ? asked.workers : switches[i].members;
+    if (members > switches[i].max_members) return refuse(wire::ReplyStatus::kTooManyWorkers, i);
+    out.whole_chunks |= switches[i].whole_chunks;
+  }
+  size_t by = 0;
+  out.payload_bytes = common_payload(asked.payload, switches, &by);
+  if (out.payload_bytes == 0) return refuse(wire::ReplyStatus::kPayloadUnsupported, by);
 
-  const size_t least = size_t{asked.shards} * kLeastSlotsPerShard;
-  const size_t fit = limits.free_slot_memory_bytes / SlotStore::slot_bytes(out.payload_bytes);
-  if (fit < least) return refuse(wire::ReplyStatus::kNoSlots);
-  const size_t queue = slots_that_queue(limits.receive_buffer_bytes, asked.workers, out.payload_bytes);
+  const size_t unit = slot_unit(asked.shards, switches);
+  const size_t least = (size_t{asked.shards} * kLeastSlotsPerShard + unit - 1) / unit * unit;
   size_t slots = asked.slots == 0 ? preset_slots(out.payload_bytes) : asked.slots;
-  slots = std::max(std::min({slots, queue, fit}), least);
-  out.slots = static_cast<int>(slots / asked.shards * asked.shards);
+  for (size_t i = 0; i < switches.size(); ++i) {
+    const size_t fit = slots_that_fit(switches[i], out.payload_bytes);
+    if (std::min<size_t>(fit, kMaxSlots) < least) return refuse(wire::ReplyStatus::kNoSlots, i);
+    slots = std::min({slots, fit, slots_that_queue(switches[i], asked.workers, out.payload_bytes)});
+  }
+  out.slots = static_cast<int>(std::max(slots / unit * unit, least));
   return out;
 }
 

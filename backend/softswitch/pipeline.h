@@ -19,7 +19,12 @@ struct SoftSwitch::Impl {
   SessionEntry* admit(const wire::DataPacket& packet, const Endpoint& from);
   /// SequenceCheck, Bitmap, Aggregator, NextStep.
   void aggregate(const SessionEntry& session, const wire::DataPacket& packet, const Endpoint& from, PacketSink& out);
-  void duplicate(const SlotUse& use, const uint8_t* result, const Endpoint& from, PacketSink& out);
+  void duplicate(const SessionEntry& session, const SlotUse& use, uint8_t* frame, const Endpoint& from,
+                 PacketSink& out);
+  /// NextStep of a complete use: the result to all members of the slot's shard, or the aggregate to the parent.
+  void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, PacketSink& out);
+  /// A result from the parent, for all members (only a leaf takes results).
+  void pass_down(const uint8_t* frame, size_t size, const Endpoint& from, PacketSink& out);
   void count_parse_error(wire::ParseError error);
 
   // ---- control (control.cc) ----
@@ -29,9 +34,13 @@ struct SoftSwitch::Impl {
   wire::ReplyStatus close(const uint8_t* body, Time now);
   wire::ReplyStatus probe(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply);
   void end(uint8_t job);
+  WorkerSet contributors(const SessionEntry& session, uint16_t slot, uint32_t seq) const;
 
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to, PacketSink& out);
 
+  ControlTap* tap = nullptr;
+  size_t slot_memory_bytes;
+  size_t max_payload_bytes;
   SessionTable table;
   std::unique_ptr<SlotStore> stores[256];  // by job number, of the sessions in `table`
   SwitchCounters counters;

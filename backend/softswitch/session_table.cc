@@ -45,47 +45,90 @@ void SessionEntry::set_member(int worker, int shard, const Endpoint& endpoint) {
 // ---- the table ----
 
 SessionTable::Opened SessionTable::open(const wire::Open& asked, Time now) {
+  GrantLimits limits;
+  limits.free_slot_memory_bytes = limits_.slot_memory_bytes - slot_memory_in_use_;
+  limits.max_payload_bytes = limits_.max_payload_bytes;
+  limits.receive_buffer_bytes = limits_.receive_buffer_bytes;
+  limits.whole_chunks = limits_.whole_chunks;
+  return open(asked, {limits}, now);
+}
+
+SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vector<GrantLimits>& switches, Time now) {
   Opened out;
-  if (SessionEntry* known = find_client(asked.client_key)) {
+  if (const SessionEntry* known = find_client(asked.client_key)) {
     const bool same = known->workers_ == asked.workers && known->shards_ == asked.shards;
     out.status = same ? ReplyStatus::kOk : ReplyStatus::kBadRequest;
     out.reply = known->reply_;
     return out;
   }
-  GrantLimits limits;
-  limits.free_slot_memory_bytes = limits_.slot_memory_bytes - slot_memory_in_use_;
-  limits.max_payload_bytes = limits_.max_payload_bytes;
-  limits.receive_buffer_bytes = limits_.receive_buffer_bytes;
-  const Grant granted = grant(asked, limits);
+  const Grant granted = grant(asked, switches);
   const uint8_t job = free_job();
   out.status = granted.status == ReplyStatus::kOk && job == 0 ? ReplyStatus::kNoJobs : granted.status;
+  out.refused_by = granted.refused_by;
   if (out.status != ReplyStatus::kOk) return out;
 
-  auto entry = std::make_unique<SessionEntry>();
+  InstalledSession session;
+  session.job = job;
+  session.epoch = next_epoch(job);
+  session.shards = asked.shards;
+  session.slots = granted.slots;
+  session.payload_bytes = granted.payload_bytes;
+  session.members = WorkerSet::first(asked.workers);
+  auto entry = make_entry(session, now);
   entry->client_key_ = asked.client_key;
-  entry->workers_ = asked.workers;
-  entry->shards_ = asked.shards;
-  entry->slots_per_shard_ = granted.slots / asked.shards;
-  entry->slot_memory_bytes_ = static_cast<size_t>(granted.slots) * SlotStore::slot_bytes(granted.payload_bytes);
-  entry->members_.resize(size_t{asked.workers} * asked.shards);
-  entry->audiences_.resize(asked.shards);
-  entry->last_heard = now;
   entry->reply_.session_key = next_random();
-  entry->reply_.epoch = next_epoch(job);
-  entry->reply_.job = job;
-  entry->reply_.slots = static_cast<uint16_t>(granted.slots);
-  entry->reply_.flags = limits_.whole_chunks ? wire::kOpenWholeChunks : uint8_t{0};
-  entry->reply_.payload = static_cast<uint32_t>(granted.payload_bytes);
+  entry->reply_.flags = granted.whole_chunks ? wire::kOpenWholeChunks : uint8_t{0};
   const auto lease_ms = std::chrono::duration_cast<milliseconds>(limits_.lease).count();
   entry->reply_.lease_ms = static_cast<uint32_t>(std::min<int64_t>(lease_ms, UINT32_MAX));
 
+  out.reply = entry->reply_;
+  out.fresh = keep(std::move(entry));
+  last_job_ = job;
+  return out;
+}
+
+std::unique_ptr<SessionEntry> SessionTable::make_entry(const InstalledSession& session, Time now) const {
+  auto entry = std::make_unique<SessionEntry>();
+  entry->workers_ = session.members.highest() + 1;
+  entry->expected_ = session.members;
+  entry->uplink_ = session.uplink;
+  entry->shards_ = session.shards;
+  entry->slots_per_shard_ = session.slots / session.shards;
+  entry->slot_memory_bytes_ = static_cast<size_t>(session.slots) * SlotStore::slot_bytes(session.payload_bytes);
+  entry->members_.resize(static_cast<size_t>(entry->workers_) * static_cast<size_t>(session.shards));
+  entry->audiences_.resize(static_cast<size_t>(session.shards));
+  entry->last_heard = now;
+  entry->reply_.epoch = session.epoch;
+  entry->reply_.job = session.job;
+  entry->reply_.slots = static_cast<uint16_t>(session.slots);
+  entry->reply_.flags = limits_.whole_chunks ? wire::kOpenWholeChunks : uint8_t{0};
+  entry->reply_.payload = static_cast<uint32_t>(session.payload_bytes);
+  return entry;
+}
+
+SessionEntry* SessionTable::keep(std::unique_ptr<SessionEntry> entry) {
   slot_memory_in_use_ += entry->slot_memory_bytes_;
   ++sessions_;
-  last_job_ = job;
-  out.reply = entry->reply_;
-  out.fresh = entry.get();
-  entries_[job] = std::move(entry);
-  return out;
+  auto& place = entries_[entry->job()];
+  place = std::move(entry);
+  return place.get();
+}
+
+SessionEntry* SessionTable::install(const InstalledSession& session, Time now) {
+  if (entries_[session.job]) return nullptr;
+  auto entry = make_entry(session, now);
+  entry->leased_ = false;
+  return keep(std::move(entry));
+}
+
+bool SessionTable::place(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint) {
+  SessionEntry* entry = find(job, epoch);
+  if (entry == nullptr || worker < 0 || worker >= entry->workers_ || !entry->expected_.test(worker)) return false;
+  if (shard < -1 || shard >= entry->shards_) return false;
+  for (int s = std::max(shard, 0); s < (shard < 0 ? entry->shards_ : shard + 1); ++s) {
+    entry->set_member(worker, s, endpoint);
+  }
+  return true;
 }
 
 SessionTable::Joined SessionTable::join(const wire::Join& asked, const Endpoint& from, Time now) {
@@ -125,10 +168,17 @@ SessionTable::Closed SessionTable::close(const wire::Close& asked, Time now) {
   return out;
 }
 
+bool SessionTable::renew(uint8_t job, uint32_t epoch, uint64_t session_key, Time now) {
+  SessionEntry* entry = find(job, epoch);
+  if (entry == nullptr || entry->reply_.session_key != session_key) return false;
+  entry->last_heard = now;
+  return true;
+}
+
 std::vector<uint8_t> SessionTable::expired(Time now) const {
   std::vector<uint8_t> jobs;
   for (const auto& entry : entries_) {
-    if (entry && now - entry->last_heard > limits_.lease) jobs.push_back(entry->job());
+    if (entry && entry->leased_ && now - entry->last_heard > limits_.lease) jobs.push_back(entry->job());
   }
   return jobs;
 }
@@ -140,7 +190,7 @@ void SessionTable::end(uint8_t job) {
   entries_[job].reset();
 }
 
-SessionEntry* SessionTable::find_client(uint64_t client_key) {
+const SessionEntry* SessionTable::find_client(uint64_t client_key) const {
   for (const auto& entry : entries_) {
     if (entry && entry->client_key_ == client_key) return entry.get();
   }

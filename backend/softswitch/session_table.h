@@ -15,26 +15,40 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
 #include "softswitch/bitmap.h"
 #include "softswitch/grant.h"
+#include "softswitch/installed.h"
 #include "transport/transport.h"
 #include "wire/packet.h"
 
 namespace switchml::softswitch {
 
-/// A session and its members. Only SessionTable changes it, but for `last_heard`.
+/// A session and its members. Only SessionTable changes it, but for `last_heard` and note_via().
 class SessionEntry {
  public:
   uint8_t job() const { return reply_.job; }
   uint32_t epoch() const { return reply_.epoch; }
+  /// What its open was answered; of an installed session without key and lease.
+  const wire::OpenReply& granted() const { return reply_; }
+  /// Worker numbers are below this.
   int workers() const { return workers_; }
+  /// Whose contributions complete a use: all of 0 to workers()-1, but for parts of a tree.
+  const WorkerSet& expected() const { return expected_; }
+  /// Null: this switch answers its members itself.
+  const Uplink* uplink() const { return uplink_ ? &*uplink_ : nullptr; }
   int shards() const { return shards_; }
   int slots() const { return reply_.slots; }
   size_t payload_bytes() const { return reply_.payload; }
   bool whole_chunks() const { return (reply_.flags & wire::kOpenWholeChunks) != 0; }
+  /// Whether a packet may have so many words.
+  bool takes(size_t words) const {
+    const size_t bytes = words * kWordBytes;
+    return bytes == payload_bytes() || bytes == 0 || (bytes < payload_bytes() && !whole_chunks());
+  }
   int shard_of(uint16_t slot) const { return slot / slots_per_shard_; }
 
   /// Where (worker, shard) receives; an empty endpoint if it has not joined or has left. Precondition: both in range.
@@ -47,6 +61,9 @@ class SessionEntry {
   WorkerSet joined_workers() const;
   /// (worker, shard) pairs that have joined.
   int joined_pairs() const { return joined_pairs_; }
+
+  /// Answers to a member leave from where its packets arrive. A controller knows addresses only.
+  void note_via(int worker, int shard, uint8_t via) { members_[index(worker, shard)].via = via; }
 
   Time last_heard{};
 
@@ -61,6 +78,9 @@ class SessionEntry {
   uint64_t client_key_ = 0;
   wire::OpenReply reply_;
   int workers_ = 0;
+  WorkerSet expected_;
+  std::optional<Uplink> uplink_;
+  bool leased_ = true;  // ends when nobody is heard; false: a controller ends it
   int shards_ = 0;
   int slots_per_shard_ = 1;
   int joined_pairs_ = 0;
@@ -88,8 +108,12 @@ class SessionTable {
     wire::ReplyStatus status = wire::ReplyStatus::kOk;
     wire::OpenReply reply;          // on kOk
     SessionEntry* fresh = nullptr;  // the session, if this call made it: its slots need memory
+    size_t refused_by = 0;          // otherwise: the index of the switch whose limits forbid it
   };
+  /// A session of the one switch that has these limits.
   Opened open(const wire::Open& asked, Time now);
+  /// The same over several switches, of which each has limits of its own.
+  Opened open(const wire::Open& asked, const std::vector<GrantLimits>& switches, Time now);
 
   struct Joined {
     wire::ReplyStatus status = wire::ReplyStatus::kOk;
@@ -103,11 +127,25 @@ class SessionTable {
   };
   Closed close(const wire::Close& asked, Time now);
 
+  /// A sign of life that came another way than by a join. False: no such session, or not its key.
+  bool renew(uint8_t job, uint32_t epoch, uint64_t session_key, Time now);
+
+  /// Makes a session known that a controller granted; it has no lease. Null if the job number is in use.
+  SessionEntry* install(const InstalledSession& session, Time now);
+  /// Where a member of an installed session receives and sends from; shard -1: all shards. False: no such session,
+  /// worker or shard.
+  bool place(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint);
+
   /// Null unless the job is open with this very epoch.
   SessionEntry* find(uint8_t job, uint32_t epoch) {
     SessionEntry* entry = entries_[job].get();
     return entry != nullptr && entry->epoch() == epoch ? entry : nullptr;
   }
+
+  /// The session that an open with this client key made; null if there is none.
+  const SessionEntry* find_client(uint64_t client_key) const;
+  /// Null unless the job is open, whatever its epoch.
+  const SessionEntry* find(uint8_t job) const { return entries_[job].get(); }
 
   /// Job numbers whose lease has run out, for the caller to end().
   std::vector<uint8_t> expired(Time now) const;
@@ -118,7 +156,8 @@ class SessionTable {
   int sessions() const { return sessions_; }
 
  private:
-  SessionEntry* find_client(uint64_t client_key);
+  std::unique_ptr<SessionEntry> make_entry(const InstalledSession& session, Time now) const;
+  SessionEntry* keep(std::unique_ptr<SessionEntry> entry);
   uint8_t free_job() const;
   uint64_t next_random();
   uint32_t next_epoch(uint8_t job);

@@ -45,12 +45,20 @@ void SoftSwitch::sweep(Time now) {
   }
 }
 
-SoftSwitch::Impl::Impl(const SwitchOptions& options) : table(session_limits(options)) {}
+void SoftSwitch::hand_requests_to(ControlTap* tap) { impl_->tap = tap; }
+
+SoftSwitch::Impl::Impl(const SwitchOptions& options)
+    : slot_memory_bytes(options.slot_memory_bytes),
+      max_payload_bytes(options.max_payload_bytes),
+      table(session_limits(options)) {}
 
 void SoftSwitch::Impl::contribution(const uint8_t* frame, size_t size, const Endpoint& from, Time now,
                                     PacketSink& out) {
   wire::DataPacket packet;
   const wire::ParseError error = wire::parse_data(frame, size, wire::Kind::kContribution, &packet);
+  if (error == wire::ParseError::kKind && wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kResult)) {
+    return pass_down(frame, size, from, out);
+  }
   if (error != wire::ParseError::kNone) return count_parse_error(error);
   SessionEntry* session = admit(packet, from);
   if (session == nullptr) return;
@@ -74,10 +82,8 @@ SessionEntry* SoftSwitch::Impl::admit(const wire::DataPacket& packet, const Endp
     // The right worker through the wrong one of its sockets is a slot of another shard; anybody else is a stranger.
     return drop(session->speaks_for(header.worker, from) ? counters.dropped_slot : counters.dropped_source);
   }
-  const size_t bytes = packet.words * kWordBytes;
-  const bool partial = bytes != 0 && bytes != session->payload_bytes();
-  if (bytes > session->payload_bytes() || (partial && session->whole_chunks())) return drop(counters.dropped_length);
-  return session;
+  if (member.via != from.via) session->note_via(header.worker, session->shard_of(header.slot), from.via);
+  return session->takes(packet.words) ? session : drop(counters.dropped_length);
 }
 
 void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPacket& packet, const Endpoint& from,
@@ -95,26 +101,56 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
       counters.uses_started.add(1);
       break;
     case Sequence::kSame:
-      if (use.complete || !use.contributed.insert(header.worker)) return duplicate(use, frame, from, out);
+      if (use.complete || !use.contributed.insert(header.worker)) return duplicate(session, use, frame, from, out);
       merge(&use, words, packet);
       break;
   }
   counters.contributions_added.add(1);
   counters.elements_added.add(packet.words);
 
-  if (use.contributed.count() < session.workers()) return;
-  const size_t size = complete(&use, words, frame, packet);
+  if (!(use.contributed == session.expected())) return;
+  Outcome outcome;
+  if (session.uplink() != nullptr) outcome = {wire::Kind::kContribution, session.uplink()->worker};
+  const size_t size = complete(&use, words, frame, packet, outcome);
   counters.uses_completed.add(1);
-  const auto& audience = session.audience(session.shard_of(header.slot));
+  forward(session, header.slot, frame, size, out);
+}
+
+void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size,
+                               PacketSink& out) {
+  if (session.uplink() != nullptr) return unicast(frame, size, session.uplink()->parent, out);
+  const auto& audience = session.audience(session.shard_of(slot));
   counters.packets_sent.add(audience.size());
   counters.bytes_sent.add(audience.size() * size);
   out.multicast(frame, size, audience.data(), audience.size());
 }
 
-void SoftSwitch::Impl::duplicate(const SlotUse& use, const uint8_t* result, const Endpoint& from, PacketSink& out) {
+void SoftSwitch::Impl::duplicate(const SessionEntry& session, const SlotUse& use, uint8_t* frame, const Endpoint& from,
+                                 PacketSink& out) {
   if (!use.complete) return counters.duplicates_dropped.add(1);
   counters.duplicates_answered.add(1);
-  unicast(result, result_bytes(use), from, out);
+  if (session.uplink() == nullptr) return unicast(frame, result_bytes(use), from, out);
+  // A leaf has no result to give: the aggregate goes up again, and the parent's answer comes down to all.
+  mark_repeated(frame);
+  unicast(frame, result_bytes(use), session.uplink()->parent, out);
+}
+
+void SoftSwitch::Impl::pass_down(const uint8_t* frame, size_t size, const Endpoint& from, PacketSink& out) {
+  wire::DataPacket packet;
+  const wire::ParseError error = wire::parse_data(frame, size, wire::Kind::kResult, &packet);
+  if (error != wire::ParseError::kNone) return count_parse_error(error);
+  const wire::Header& header = packet.header;
+  SessionEntry* session = table.find(header.job, header.epoch);
+  if (session == nullptr) return counters.dropped_session.add(1);
+  if (session->uplink() == nullptr) return counters.dropped_kind.add(1);
+  if (session->uplink()->parent != from) return counters.dropped_source.add(1);
+  if (header.slot >= session->slots()) return counters.dropped_slot.add(1);
+  if (!session->takes(packet.words)) return counters.dropped_length.add(1);
+  const auto& audience = session->audience(session->shard_of(header.slot));
+  counters.results_passed_down.add(1);
+  counters.packets_sent.add(audience.size());
+  counters.bytes_sent.add(audience.size() * size);
+  out.multicast(frame, size, audience.data(), audience.size());
 }
 
 void SoftSwitch::Impl::unicast(const uint8_t* frame, size_t size, const Endpoint& to, PacketSink& out) {

@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/counters.h"
+#include "base/status.h"
+#include "softswitch/installed.h"
 #include "transport/transport.h"
 
 namespace switchml::softswitch {
@@ -40,6 +42,14 @@ class PacketSink {
   virtual void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) = 0;
 };
 
+/// Where a switch of a controller hands control requests that arrive as packets.
+class ControlTap {
+ public:
+  virtual ~ControlTap() = default;
+  /// A whole request datagram of any content; `frame` is valid during the call only. Must not block.
+  virtual void request(const uint8_t* frame, size_t size, const Endpoint& from) = 0;
+};
+
 /// Not thread-safe: one thread drives a switch (stats() may be read from others).
 class SoftSwitch {
  public:
@@ -53,6 +63,21 @@ class SoftSwitch {
 
   /// Ends sessions whose lease ran out. Call about once a second.
   void sweep(Time now);
+
+  // ---- under a controller ----
+  /// From now on requests go to `tap` (borrowed) instead of to this switch's own rules.
+  void hand_requests_to(ControlTap* tap);
+  /// Makes a session known, without members. kInvalidArgument: a value out of range; kMismatch: the job number serves
+  /// another session; kUnavailable: no memory for its slots. The very same again changes nothing.
+  Status install(const InstalledSession& session, Time now);
+  /// Where a member of an installed session receives and sends from, from now on; shard -1: all shards.
+  Status set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint);
+  /// Ends a session; one that is not there is no error.
+  void remove(uint8_t job, uint32_t epoch);
+  /// Ends all sessions.
+  void remove_all();
+  /// Whose contributions a use of a slot has; of a use that a newer one has replaced, all members'.
+  Result<WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) const;
 
   const SwitchCounters& counters() const;
   /// Bytes of slot memory in use now.

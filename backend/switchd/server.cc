@@ -21,6 +21,7 @@ namespace switchml {
 namespace {
 
 constexpr Duration kSweepInterval = seconds(1);
+constexpr size_t kMostWaiting = 1024;
 
 uint64_t system_random() {
   uint64_t value = 0;
@@ -31,8 +32,10 @@ uint64_t system_random() {
 
 class UdpSwitchServer : public SwitchServer {
  public:
-  UdpSwitchServer(std::vector<std::unique_ptr<Transport>> transports, const softswitch::SwitchOptions& options)
-      : switch_(options) {
+  UdpSwitchServer(std::vector<std::unique_ptr<Transport>> transports, const softswitch::SwitchOptions& options,
+                  softswitch::ControlTap* control)
+      : limits_(options), switch_(options) {
+    if (control != nullptr) switch_.hand_requests_to(control);
     for (auto& transport : transports) lanes_.push_back(std::make_unique<Lane>(std::move(transport)));
     for (auto& lane : lanes_) lane->thread = std::thread([this, &lane = *lane] { run(lane); });
   }
@@ -45,10 +48,41 @@ class UdpSwitchServer : public SwitchServer {
 
   Endpoint local() const override { return lanes_.front()->transport->local(); }
   const SwitchCounters& counters() const override { return switch_.counters(); }
+  const softswitch::SwitchOptions& limits() const override { return limits_; }
   size_t memory_bytes() const override {
     size_t total = slot_bytes_.load(std::memory_order_relaxed);
     for (const auto& lane : lanes_) total += lane->transport->limits().held_bytes;
     return total;
+  }
+
+  Status install(const softswitch::InstalledSession& session) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return switch_.install(session, monotonic_now());
+  }
+  Status set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return switch_.set_member(job, epoch, worker, shard, endpoint);
+  }
+  void remove(uint8_t job, uint32_t epoch) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    switch_.remove(job, epoch);
+  }
+  void remove_all() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    switch_.remove_all();
+  }
+  Result<softswitch::WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return switch_.contributed(job, epoch, slot, seq);
+  }
+  void send(std::vector<uint8_t> frame, const Endpoint& to) override {
+    {
+      const std::lock_guard<std::mutex> lock(outbox_mutex_);
+      if (outbox_.size() >= kMostWaiting) return;
+      outbox_.push_back({std::move(frame), to});
+      mail_.store(true, std::memory_order_release);
+    }
+    lanes_.front()->transport->wake();
   }
 
  private:
@@ -60,12 +94,30 @@ class UdpSwitchServer : public SwitchServer {
     std::thread thread;
   };
 
+  struct Outgoing {
+    std::vector<uint8_t> frame;
+    Endpoint to;
+  };
+
+  void send_mail(Lane& lane) {
+    if (!mail_.load(std::memory_order_acquire)) return;
+    std::vector<Outgoing> outgoing;
+    {
+      const std::lock_guard<std::mutex> lock(outbox_mutex_);
+      outgoing.swap(outbox_);
+      mail_.store(false, std::memory_order_release);
+    }
+    for (const Outgoing& mail : outgoing) lane.sink.unicast(mail.frame.data(), mail.frame.size(), mail.to);
+    lane.sink.flush();
+  }
+
   void run(Lane& lane) {
     pthread_setname_np(pthread_self(), "switchml-switch");
-    std::fesetenv(FE_DFL_ENV);  // whatever the program that hosts this thread has set
-    const bool sweeps = &lane == lanes_.front().get();
+    std::fesetenv(FE_DFL_ENV);                          // whatever the program that hosts this thread has set
+    const bool sweeps = &lane == lanes_.front().get();  // and sends what others hand in
     Time next_sweep = monotonic_now() + kSweepInterval;
     while (!stop_.load(std::memory_order_acquire)) {
+      if (sweeps) send_mail(lane);
       const bool busy = burst(lane);
       const Time now = monotonic_now();
       if (now >= next_sweep) {
@@ -106,6 +158,10 @@ class UdpSwitchServer : public SwitchServer {
     if (!error.empty()) SWITCHML_LOG(kDebug) << "switch " << to_string(local()) << ": " << error;
   }
 
+  const softswitch::SwitchOptions limits_;
+  std::mutex outbox_mutex_;
+  std::vector<Outgoing> outbox_;
+  std::atomic<bool> mail_{false};
   std::mutex mutex_;  // of the switch
   softswitch::SoftSwitch switch_;
   std::atomic<size_t> slot_bytes_{0};
@@ -149,7 +205,8 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   const size_t granted = transports.value().front()->limits().receive_buffer_bytes;
   if (switch_options.receive_buffer_bytes == 0) switch_options.receive_buffer_bytes = granted;
   if (switch_options.seed == 0) switch_options.seed = system_random();
-  return std::unique_ptr<SwitchServer>(new UdpSwitchServer(std::move(transports.value()), switch_options));
+  return std::unique_ptr<SwitchServer>(
+      new UdpSwitchServer(std::move(transports.value()), switch_options, options.control));
 }
 
 }  // namespace switchml

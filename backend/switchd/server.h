@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "softswitch/switch.h"
@@ -19,6 +20,9 @@ struct ServerOptions {
   int threads = 1;  // 1 to 64
   softswitch::SwitchOptions softswitch;
   size_t receive_buffer_bytes = 32 << 20;
+  /// Where requests of workers go instead of to the switch's own rules: a controller's agent. Borrowed, outlives the
+  /// server; called from its threads with the switch locked, so it must only take a copy.
+  softswitch::ControlTap* control = nullptr;
 };
 
 class SwitchServer {
@@ -32,6 +36,18 @@ class SwitchServer {
   virtual const SwitchCounters& counters() const = 0;
   /// Bytes of slots of all sessions and of receive buffers, now. Thread-safe.
   virtual size_t memory_bytes() const = 0;
+  /// What it grants at most, as it was started: the receive buffer that the kernel gave included.
+  virtual const softswitch::SwitchOptions& limits() const = 0;
+
+  // ---- under a controller. Thread-safe; errors are those of softswitch::SoftSwitch ----
+  virtual Status install(const softswitch::InstalledSession& session) = 0;
+  virtual Status set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint) = 0;
+  virtual void remove(uint8_t job, uint32_t epoch) = 0;
+  virtual void remove_all() = 0;
+  virtual Result<softswitch::WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) = 0;
+  /// Sends a frame from the port it listens on, soon. `to` as the ControlTap got it, so that it leaves from the address
+  /// at which the request arrived. Frames beyond 1024 that wait are dropped: requests are repeated.
+  virtual void send(std::vector<uint8_t> frame, const Endpoint& to) = 0;
 };
 
 }  // namespace switchml

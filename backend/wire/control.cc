@@ -66,6 +66,27 @@ size_t build_probe(const Membership& member, uint16_t slot, uint32_t seq, uint32
   return kControlBytes + kProbeBytes;
 }
 
+size_t request_body_bytes(uint8_t type) {
+  switch (static_cast<Request>(type)) {
+    case Request::kOpen: return kOpenBytes;
+    case Request::kJoin: return kJoinBytes;
+    case Request::kClose: return kCloseBytes;
+    case Request::kProbe: return kProbeBytes;
+  }
+  return 0;
+}
+
+size_t write_reply_start(const Control& asked, ReplyStatus status, uint8_t* out) {
+  Control control;
+  control.version = kVersion;
+  control.kind = static_cast<uint8_t>(Kind::kReply);
+  control.type = asked.type;
+  control.status = static_cast<uint16_t>(status);
+  control.request_id = asked.request_id;
+  write_control(control, out);
+  return kControlBytes + (status == ReplyStatus::kOk ? body_bytes_of(static_cast<Request>(asked.type)) : 0);
+}
+
 ParseError parse_reply(const uint8_t* frame, size_t size, Reply* out) {
   ControlPacket packet;
   const ParseError error = parse_control(frame, size, Kind::kReply, &packet);

@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vectors import parse, vector, wire  # noqa: E402
+from vectors import parse, wire  # noqa: E402
 from vectors.targets.model import ModelTarget  # noqa: E402
 
 COUNT_EVERY = 20  # packets
@@ -22,14 +22,14 @@ FIRST_SEQS = (1, 1, 1, 2, 0x7FFFFFF0, 0xFFFFFFF0, 0xFFFFFFFB)
 class Slot:
     """Which use of a slot the workers are at, who is still to contribute, and what was sent in it before."""
 
-    def __init__(self, seq, workers):
+    def __init__(self, seq, members):
         self.sent = []  # statements without `repeat`
-        self.workers = workers
+        self.members = members
         self.begin(seq)
 
     def begin(self, seq):
         self.seq = seq
-        self.waiting = list(range(self.workers))
+        self.waiting = list(self.members)
 
 
 class Generator:
@@ -61,7 +61,8 @@ class Generator:
     # ---- what happens ----
 
     def step(self):
-        kinds = {self.contribute: 76, self.repeat: 10, self.stale: 4, self.skip: 2, self.fault: 8, self.reopen: 0.5}
+        kinds = {self.contribute: 74, self.repeat: 10, self.stale: 4, self.skip: 2, self.fault: 8, self.pass_down: 3,
+                 self.reopen: 0.5}  # fmt: skip
         self.random.choices(list(kinds), list(kinds.values()))[0]()
 
     def contribute(self):
@@ -70,7 +71,7 @@ class Generator:
             slot.begin(2 if slot.seq == 0xFFFFFFFF else slot.seq + 1)
         worker = slot.waiting.pop(self.random.randrange(len(slot.waiting)))
         statement = f"send {name}.{worker} {self.fields(number, slot.seq)}"
-        slot.sent = slot.sent[-3 * slot.workers :] + [statement]
+        slot.sent = slot.sent[-3 * len(slot.members) :] + [statement]
         self.send(statement)
 
     def repeat(self):
@@ -88,6 +89,22 @@ class Generator:
         _, _, slot = self.pick()
         slot.begin((slot.seq + self.random.choice((1, 2, 2, 4, 40))) % 2**32 or 2)
         self.contribute()
+
+    def pass_down(self):
+        """The parent of a leaf says something; whatever it says, the leaf does not look at its slots."""
+        leaves = [name for name in self.slots if self.parser.sessions[name].uplink is not None]
+        if not leaves:
+            return self.contribute()
+        name = self.random.choice(leaves)
+        number, seq = self.random.randrange(4), self.random.randrange(1, 2**32)
+        fields = self.fields(number, seq)
+        spoiled = [fields] * 6 + [
+            fields.replace(f"slot={number}", "slot=4"),
+            fields + " kind=2 worker=255 epoch=" + name + "+1",
+            fields + " kind=1",
+            fields + " kind=2 worker=255 cut=2",
+        ]
+        self.send(f"send {name}.parent {self.random.choice(spoiled)}")
 
     def fault(self):
         name, number, slot = self.pick()
@@ -128,12 +145,12 @@ class Generator:
     def pick(self):
         name = self.random.choice(list(self.slots))
         # Of a large session one slot alone, or no use would ever be complete.
-        many = self.parser.sessions[name].workers > 16
+        many = len(self.parser.sessions[name].members) > 16
         number = 0 if many else self.random.randrange(len(self.slots[name]))
         return name, number, self.slots[name][number]
 
     def member(self, name):
-        return f"{name}.{self.random.randrange(self.parser.sessions[name].workers)}"
+        return f"{name}.{self.random.choice(self.parser.sessions[name].members)}"
 
     def fields(self, slot, seq):
         # The operation follows from slot and seq: workers of one use never disagree about it.
@@ -155,10 +172,23 @@ class Generator:
         name = f"S{len(self.sessions)}"
         workers = self.random.choice([w for w in (1, 2, 3, 4, 8, 31, 32, 33, 64, 128) if w <= self.workers])
         payload = self.random.choice([p for p in (256, 512, 1024, 2048) if p <= self.payload])
-        self.do(f"session {name} workers={workers} slots=4 payload={payload}{same_job}")
+        self.do(f"session {name} {self.membership(workers)} slots=4 payload={payload}{same_job}")
         job = self.sessions[same_job.removeprefix(" job=")].job if same_job else None
         self.sessions[name] = self.model.open_session(self.parser.sessions[name], job)
-        self.slots[name] = [Slot(self.random.choice(FIRST_SEQS), workers) for _ in range(4)]
+        members = self.parser.sessions[name].members
+        self.slots[name] = [Slot(self.random.choice(FIRST_SEQS), members) for _ in range(4)]
+
+    def membership(self, workers):
+        """A group of its own, or a part of a tree: any numbers, some of them switches, with or without a parent."""
+        if self.random.random() < 0.6:
+            return f"workers={workers}"
+        members = sorted(self.random.sample(range(128), workers))
+        children = [member for member in members if self.random.random() < 0.3]
+        return (
+            f"members={','.join(map(str, members))}"
+            + (f" children={','.join(map(str, children))}" if children else "")
+            + (f" uplink={members[0]}" if self.random.random() < 0.6 else "")
+        )
 
     def do(self, statement):
         self.lines.append(statement)
@@ -175,7 +205,8 @@ class Generator:
     def together(self, answers):
         """A result to all workers of a session as one line."""
         name = answers[0][0].split(".")[0] if answers else ""
-        everybody = [vector.endpoint(name, w) for w in range(self.parser.sessions[name].workers)] if answers else []
+        spec = self.parser.sessions.get(name)
+        everybody = [spec.address(member) for member in spec.members] if spec else []
         if [to for to, _ in answers] == everybody and len({frame for _, frame in answers}) == 1:
             return [(f"{name}.*", answers[0][1])]
         return answers
@@ -189,9 +220,10 @@ class Generator:
 
 
 def written(frame):
-    """A result as the fields of an `expect`; its job and epoch are the receiver's."""
+    """A result, or a leaf's contribution, as the fields of an `expect`; its job and epoch are the receiver's."""
     packet = wire.Packet.decode(frame)
-    operation = next(name for name, value in wire.OPERATIONS.items() if value == packet.flags)
+    operation = next(name for name, value in wire.OPERATIONS.items() if value == packet.flags & 3)
+    repeat = " repeat" if packet.flags & wire.REPEAT else ""
     words, at = [], 0
     while at < len(packet.words):
         same = 1
@@ -200,7 +232,7 @@ def written(frame):
         words.append(f"{packet.words[at]}*{same}" if same > 1 else str(packet.words[at]))
         at += same
     return (f"slot={packet.slot} seq={packet.seq} op={operation} exponent={packet.exponent} "
-            f"witness={packet.witness:#x} words={','.join(words) or 'none'}")  # fmt: skip
+            f"witness={packet.witness:#x} words={','.join(words) or 'none'}{repeat}")  # fmt: skip
 
 
 def main():

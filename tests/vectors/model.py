@@ -4,31 +4,24 @@ it keeps the contributions of a use as they came and looks at them all each time
 import dataclasses
 
 from vectors import wire
-from vectors.vector import endpoint
+from vectors.vector import Open
 
 SUM, MAX = wire.OPERATIONS["sum"], wire.OPERATIONS["max"]
 
 
 @dataclasses.dataclass
-class Member:
-    """A live session."""
+class Session:
+    """A live one."""
 
     job: int
     epoch: int
-    workers: int
-    slots: int
-    payload: int
-    shards: int
-    name: str  # of its endpoints
-
-    def shard_of(self, slot):
-        return slot // (self.slots // self.shards)
+    spec: Open
 
     def address(self, worker, slot):
-        return endpoint(self.name, worker, self.shard_of(slot))
+        return self.spec.address(worker, slot // (self.spec.slots // self.spec.shards))
 
     def addresses(self, worker):
-        return [endpoint(self.name, worker, shard) for shard in range(self.shards)]
+        return [self.spec.address(worker, shard) for shard in range(self.spec.shards)]
 
 
 @dataclasses.dataclass
@@ -55,7 +48,11 @@ class ReferenceSwitch:
         if reason:
             self.count(reason)
             return []
-        return self.aggregate(wire.Packet.decode(frame), sender)
+        packet = wire.Packet.decode(frame)
+        if packet.kind == wire.KINDS["result"]:
+            self.count("results_passed_down")
+            return self.to_members(packet, frame)
+        return self.aggregate(packet, sender)
 
     # ---- "A receiver must drop, and count by reason, a packet ..." ----
 
@@ -65,7 +62,7 @@ class ReferenceSwitch:
             return "dropped_short"
         if frame[0] >> 4 != wire.VERSION:
             return "dropped_version"
-        if frame[0] & 15 != wire.KINDS["contribution"]:
+        if frame[0] & 15 not in (wire.KINDS["contribution"], wire.KINDS["result"]):
             return "dropped_kind"
         if (len(frame) - wire.HEADER.bytes) % wire.WORD_BYTES:
             return "dropped_length"
@@ -79,13 +76,24 @@ class ReferenceSwitch:
         session = self.sessions.get(packet.job)
         if session is None or session.epoch != packet.epoch:
             return "dropped_session"
-        if packet.worker >= session.workers:
+        spec = session.spec
+        if packet.kind == wire.KINDS["result"]:
+            if spec.uplink is None:
+                return "dropped_kind"
+            if sender != spec.parent:
+                return "dropped_source"
+            return "dropped_slot" if packet.slot >= spec.slots else self.too_long(packet)
+        if packet.worker not in spec.members:
             return "dropped_worker"
-        if packet.slot >= session.slots:
+        if packet.slot >= spec.slots:
             return "dropped_slot"
         if sender != session.address(packet.worker, packet.slot):
             return "dropped_slot" if sender in session.addresses(packet.worker) else "dropped_source"
-        return "dropped_length" if len(packet.words) * wire.WORD_BYTES > session.payload else None
+        return self.too_long(packet)
+
+    def too_long(self, packet):
+        limit = self.sessions[packet.job].spec.payload
+        return "dropped_length" if len(packet.words) * wire.WORD_BYTES > limit else None
 
     # ---- "Sequence numbers": the table of verdicts ----
 
@@ -106,14 +114,21 @@ class ReferenceSwitch:
         if not self.complete(session, held):
             return []
         self.count("uses_completed")
-        result = self.result(held)
-        return [(session.address(worker, packet.slot), result) for worker in range(session.workers)]
+        if session.spec.uplink is not None:
+            return [(session.spec.parent, self.partial(session, held, 0))]
+        return self.to_members(packet, self.result(held))
+
+    def to_members(self, packet, frame):
+        session = self.sessions[packet.job]
+        return [(session.address(worker, packet.slot), frame) for worker in session.spec.members]
 
     def duplicate(self, session, held, sender):
         if not self.complete(session, held):
             self.count("duplicates_dropped")
             return []
         self.count("duplicates_answered")
+        if session.spec.uplink is not None:
+            return [(session.spec.parent, self.partial(session, held, wire.REPEAT))]
         return [(sender, self.result(held))]
 
     def newer(self, seq, held):
@@ -121,9 +136,16 @@ class ReferenceSwitch:
         return 0 < (seq - held) % 2**32 < 2**31
 
     def complete(self, session, held):
-        return len(held.packets) == session.workers
+        return len(held.packets) == len(session.spec.members)
 
     # ---- "Contribution and result" ----
+
+    def partial(self, session, held, repeat):
+        """What a leaf contributes to its parent."""
+        result = wire.Packet.decode(self.result(held))
+        return dataclasses.replace(
+            result, kind=wire.KINDS["contribution"], worker=session.spec.uplink, flags=result.flags | repeat
+        ).encode()
 
     def result(self, held):
         packets = list(held.packets.values())

@@ -7,9 +7,9 @@ from vectors import vector, wire
 from vectors.targets import COUNTERS
 from vectors.vector import Close, Count, Expect, Fields, Hex, Of, Open, Send, UnusedJob, Vector, endpoint
 
-NEEDS = {"payload": int, "workers": int, "short": None, "whole": None, "control": None, "shards": None}
+NEEDS = {"payload": int, "workers": int, "short": None, "whole": None, "control": None, "shards": None, "tree": None}
 NAME = re.compile(r"[A-Z][A-Za-z0-9]*$")
-MEMBER = re.compile(r"(?P<session>[A-Z][A-Za-z0-9]*)\.(?P<who>\*|\d+(-\d+)?)(/(?P<shard>\d+))?$")
+MEMBER = re.compile(r"(?P<session>[A-Z][A-Za-z0-9]*)\.(?P<who>\*|parent|\d+(-\d+)?)(/(?P<shard>\d+))?$")
 SYMBOL = re.compile(r"(?P<session>[A-Z][A-Za-z0-9]*)(\+(?P<plus>\w+))?$")
 PLACEHOLDER = re.compile(r"\{(?P<session>[A-Z][A-Za-z0-9]*)\.(?P<field>job|epoch)\}")
 LIMITS = {"slot": 0xFFFF, "exponent": 0xFFFF, "seq": 0xFFFFFFFF, "witness": 0xFFFFFFFF, "version": 15, "kind": 15,
@@ -93,7 +93,7 @@ class Parser:
 
     def need(self, words):
         if not words or words[0] not in NEEDS or len(words) != (2 if NEEDS[words[0]] else 1):
-            self.fail(f"needs {' '.join(words)}: allowed are payload BYTES, workers NUMBER, short, whole, control, shards")
+            self.fail(f"needs {' '.join(words)}: allowed are payload BYTES, workers NUMBER, short, whole, control, shards, tree")
         self.needs[words[0]] = self.number(words[1], "needs", 0xFFFF) if NEEDS[words[0]] else True
 
     def session(self, words):
@@ -101,25 +101,35 @@ class Parser:
             self.fail(f"session {' '.join(words[:1])}: a new name that begins with a capital letter is needed")
         given, same_job_as = {"slots": 8, "payload": 256, "shards": 1}, ""
         limits = {"workers": (1, 128), "slots": (4, 4096), "payload": (256, 64512), "shards": (1, 16)}
-        for key, value in self.pairs(words[1:], [*limits, "job"]):
-            if key == "job":
+        lists = {"members": (), "children": ()}
+        for key, value in self.pairs(words[1:], [*limits, "job", "uplink", *lists]):
+            if key in lists:
+                lists[key] = self.numbers(value, key)
+            elif key == "uplink":
+                given[key] = self.number(value, key, 127)
+            elif key == "job":
                 same_job_as = value
                 if value not in self.sessions or value in self.live:
                     self.fail(f"job={value}: a session is needed that was closed above")
             else:
                 given[key] = self.number(value, key, limits[key][1], limits[key][0])
-        self.check_session(given)
-        opened = Open(self.line, words[0], given["workers"], given["slots"], given["payload"], given["shards"], same_job_as)
+        members = lists["members"] or tuple(range(given.get("workers", 0)))
+        self.check_session(given, lists, members)
+        opened = Open(self.line, words[0], members, given["slots"], given["payload"], given["shards"], same_job_as,
+                      given.get("uplink"), lists["children"])  # fmt: skip
         self.sessions[opened.name] = opened
         self.live.add(opened.name)
         self.steps.append(opened)
         self.require("payload", opened.payload, vector.BASE_PAYLOAD)
-        self.require("workers", opened.workers, vector.BASE_WORKERS)
+        self.require("workers", len(members), vector.BASE_WORKERS)
+        self.require("tree", opened.part_of_tree)
         self.require("shards", opened.shards > 1)
 
-    def check_session(self, given):
-        if "workers" not in given:
-            self.fail("session: workers=NUMBER is missing")
+    def check_session(self, given, lists, members):
+        if ("workers" in given) == bool(lists["members"]):
+            self.fail("session: one of workers=NUMBER and members=NUMBER,NUMBER,... is needed")
+        if not set(lists["children"]) <= set(members):
+            self.fail(f"children={','.join(map(str, lists['children']))}: allowed are members: {', '.join(map(str, members))}")
         if given["payload"] not in (256, 512) and given["payload"] % 1024:
             self.fail(f"payload={given['payload']}: allowed are 256, 512 and multiples of 1024")
         if given["slots"] % given["shards"]:
@@ -135,7 +145,10 @@ class Parser:
         if not words:
             self.fail("send: the sender is missing")
         for sender, name, worker in self.members(words[0], stranger=True):
-            self.add_send(sender, self.contribution(words[1:], name, worker))
+            if name and sender == self.sessions[name].parent and not any(word.startswith("kind=") for word in words):
+                self.add_send(sender, self.result(words[1:], name))
+            else:
+                self.add_send(sender, self.contribution(words[1:], name, worker))
 
     def raw(self, words):
         if len(words) < 2 or not words[0].startswith("from=") or words[1] != "hex":
@@ -163,8 +176,11 @@ class Parser:
         if not words:
             self.fail("expect: the receiver is missing")
         members = self.members(words[0], stranger=True)
+        _, name, worker = members[0]
         if words[1:2] == ["hex"]:
             packet = self.hex(words[2:])
+        elif name and members[0][0] == self.sessions[name].parent:
+            packet = self.contribution(words[1:], name, worker)
         else:
             packet = self.result(words[1:], members[0][1])
         self.answering[-1].expects.append(Expect(self.line, tuple(to for to, _, _ in members), packet))
@@ -205,20 +221,33 @@ class Parser:
             self.fail(f"{name}={text}: allowed are numbers from {least} to {most}")
         return value
 
+    def numbers(self, text, name):
+        """`0,4,5`: worker numbers, ascending."""
+        out = tuple(self.number(number, name, 127) for number in text.split(","))
+        if list(out) != sorted(set(out)):
+            self.fail(f"{name}={text}: numbers must ascend")
+        return out
+
     def members(self, text, stranger=False):
-        """[(endpoint, session name, worker)] of A.0, A.0-5, A.* or, with a shard, A.0/1; the stranger is ("", 0)."""
+        """[(endpoint, session name, worker)] of A.0, A.0-5, A.* or, with a shard, A.0/1; A.parent is the uplink's
+        worker; the stranger is ("", 0)."""
         if text == vector.STRANGER and stranger:
             return [(text, "", 0)]
         match = MEMBER.match(text)
         if not match or match["session"] not in self.sessions:
             names = ", ".join(f"{name}.WORKER" for name in self.sessions)
             self.fail(f"{text!r}: allowed are {vector.STRANGER}, {names or 'no sessions'} (WORKER: a number, N-M or *)")
-        session = self.sessions[match["session"]]
+        session, shard = self.sessions[match["session"]], int(match["shard"] or 0)
+        if match["who"] == "parent":
+            if session.uplink is None or match["shard"]:
+                self.fail(f"{text}: allowed only where the session has an uplink=, without a shard")
+            return [(session.parent, session.name, session.uplink)]
         first, _, last = f"0-{session.workers - 1}".partition("-") if match["who"] == "*" else match["who"].partition("-")
-        first, last, shard = int(first), int(last or first), int(match["shard"] or 0)
-        if not first <= last < session.workers or shard >= session.shards:
-            self.fail(f"{text}: session {session.name} has workers 0 to {session.workers - 1}, shards 0 to {session.shards - 1}")
-        return [(endpoint(session.name, w, shard), session.name, w) for w in range(first, last + 1)]
+        chosen = [w for w in session.members if int(first) <= w <= int(last or first)]
+        if not chosen or chosen[0] != int(first) and match["who"] != "*" or int(last or first) > chosen[-1] or shard >= session.shards:
+            members = ", ".join(map(str, session.members))
+            self.fail(f"{text}: session {session.name} has members {members}, shards 0 to {session.shards - 1}")
+        return [(session.address(w, shard), session.name, w) for w in chosen]
 
     def contribution(self, words, session, worker):
         repeat = "repeat" in words

@@ -1,11 +1,16 @@
-// Drives a SoftSwitch from standard input, for the vectors: no socket, no clock, the same seed every time.
+// Drives a SoftSwitch from standard input, for the vectors: no socket, no clock, the same seed every time. One command
+// a line:
 //
-//   frame ENDPOINT HEX   one frame from that endpoint. Answer: a line "to ENDPOINT HEX" per frame sent and endpoint,
-//   "done" counters             Answer: a line "NAME VALUE" per counter, "done" reset                a fresh switch.
-//   Answer: "done"
+// - `frame ENDPOINT HEX`: one frame from that endpoint. Answer: "to ENDPOINT HEX" per frame sent and endpoint.
+// - `counters`: answer: "NAME VALUE" per counter.
+// - `reset` or `reset whole`: a fresh switch.
+// - `install JOB EPOCH SHARDS SLOTS PAYLOAD MEMBER,MEMBER,... UPLINK PARENT`: a session as a controller installs it;
+//   UPLINK and PARENT (an endpoint) are - for a switch that answers itself.
+// - `member JOB EPOCH WORKER SHARD ENDPOINT`: where a member speaks from; shard -1: all.
+// - `remove JOB EPOCH`: ends an installed session.
 //
-// ENDPOINT is any word of at most 28 bytes; HEX may be missing (an empty frame). A line that is none of these is
-// answered with "error TEXT". Ends with the input.
+// Every answer ends with "done". ENDPOINT is any word of at most 28 bytes; HEX may be missing (an empty frame). A line
+// that is none of these is answered with "error TEXT". Ends with the input.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -74,8 +79,14 @@ class Driver {
       std::string lengths;
       words >> lengths;
       reset(lengths == "whole");
+    } else if (command == "install" || command == "member" || command == "remove") {
+      const Status status = control(command, words);
+      if (!status.ok()) {
+        out << "error " << status.message() << '\n';
+        return;
+      }
     } else {
-      out << "error command '" << command << "': allowed are frame, counters and reset\n";
+      out << "error command '" << command << "': allowed are frame, counters, reset, install, member and remove\n";
       return;
     }
     out << "done\n";
@@ -87,6 +98,41 @@ class Driver {
     options.seed = 1;
     options.whole_chunks = whole_chunks;
     switch_ = std::make_unique<SoftSwitch>(options);
+  }
+
+  static Endpoint endpoint(const std::string& name) {
+    Endpoint out;
+    out.size = static_cast<uint8_t>(std::min(name.size(), Endpoint::kBytes));
+    std::copy_n(name.begin(), out.size, out.bytes);
+    return out;
+  }
+
+  // What a controller does; the one who writes these lines is a program, so their form is taken as right.
+  Status control(const std::string& command, std::istream& words) {
+    int job = 0;
+    uint32_t epoch = 0;
+    words >> job >> epoch;
+    if (command == "install") return install(job, epoch, words);
+    if (command == "remove") {
+      switch_->remove(static_cast<uint8_t>(job), epoch);
+      return {};
+    }
+    int worker = 0, shard = 0;
+    std::string name;
+    words >> worker >> shard >> name;
+    return switch_->set_member(static_cast<uint8_t>(job), epoch, worker, shard, endpoint(name));
+  }
+
+  Status install(int job, uint32_t epoch, std::istream& words) {
+    InstalledSession session;
+    session.job = static_cast<uint8_t>(job);
+    session.epoch = epoch;
+    std::string members, uplink, parent, member;
+    words >> session.shards >> session.slots >> session.payload_bytes >> members >> uplink >> parent;
+    std::istringstream numbers(members);
+    while (std::getline(numbers, member, ',')) session.members.insert(std::stoi(member));
+    if (uplink != "-") session.uplink = Uplink{static_cast<uint8_t>(std::stoi(uplink)), endpoint(parent)};
+    return switch_->install(session, Time{});
   }
 
   void frame(std::istream& words, std::ostream& out) {

@@ -72,21 +72,21 @@ class AnswersAll(model.ReferenceSwitch):
     def duplicate(self, session, held, sender):
         answer = super().duplicate(session, held, sender)
         name = sender.split(".")[0]
-        return [(f"{name}.{worker}", frame) for _, frame in answer for worker in range(session.workers)]
+        return [(f"{name}.{worker}", frame) for _, frame in answer for worker in session.spec.members]
 
 
 class MaskOf32(model.ReferenceSwitch):
     """Bits beyond 31 are not waited for."""
 
     def complete(self, session, held):
-        return len([w for w in held.packets if w < 32]) >= min(session.workers, 32)
+        return len([w for w in held.packets if w < 32]) >= min(len(session.spec.members), 32)
 
 
 class MaskOf64(model.ReferenceSwitch):
     """Bits are shifted modulo 64."""
 
     def complete(self, session, held):
-        return len({w % 64 for w in held.packets}) >= min(session.workers, 64)
+        return len({w % 64 for w in held.packets}) >= min(len(session.spec.members), 64)
 
 
 class UnsignedMax(model.ReferenceSwitch):
@@ -156,7 +156,7 @@ class SlotsForgetEpochs(model.ReferenceSwitch):
 class SlotOffByOne(model.ReferenceSwitch):
     def foreign(self, packet, sender):
         session = self.sessions.get(packet.job)
-        at_end = session and packet.slot == session.slots
+        at_end = session and packet.slot == session.spec.slots
         return super().foreign(dataclasses.replace(packet, slot=packet.slot - 1) if at_end else packet, sender)
 
 
@@ -164,6 +164,64 @@ class TakesInnerKinds(model.ReferenceSwitch):
     def malformed(self, frame):
         inner = len(frame) > 0 and frame[0] & 15 >= 14
         return super().malformed(frame[:0] + bytes([frame[0] & 0xF0 | 1]) + frame[1:] if inner else frame)
+
+
+class LeafKeepsItsResult(model.ReferenceSwitch):
+    """A leaf answers a member that asks again with its own sum, as if it were the root."""
+
+    def duplicate(self, session, held, sender):
+        if session.spec.uplink is None or not self.complete(session, held):
+            return super().duplicate(session, held, sender)
+        self.count("duplicates_answered")
+        return [(sender, self.result(held))]
+
+
+class LeafForgetsTheMark(model.ReferenceSwitch):
+    def partial(self, session, held, repeat):
+        return super().partial(session, held, 0)
+
+
+class LeafSpeaksAsTheLast(model.ReferenceSwitch):
+    """The sum goes up under the number of whoever contributed last."""
+
+    def partial(self, session, held, repeat):
+        packet = wire.Packet.decode(super().partial(session, held, repeat))
+        return dataclasses.replace(packet, worker=list(held.packets)[-1]).encode()
+
+
+class ResultsComeFromAnybody(model.ReferenceSwitch):
+    def foreign(self, packet, sender):
+        reason = super().foreign(packet, sender)
+        return None if reason == "dropped_source" and packet.kind == wire.KINDS["result"] else reason
+
+
+class RootsTakeResults(model.ReferenceSwitch):
+    def foreign(self, packet, sender):
+        reason = super().foreign(packet, sender)
+        return None if reason == "dropped_kind" else reason
+
+
+class ResultsAreStored(model.ReferenceSwitch):
+    """What comes down replaces what the slot holds."""
+
+    def to_members(self, packet, frame):
+        if packet.kind == wire.KINDS["result"]:
+            self.uses.pop((packet.job, packet.slot, packet.seq % 2), None)
+        return super().to_members(packet, frame)
+
+
+class ResultsGoToOneShard(model.ReferenceSwitch):
+    def to_members(self, packet, frame):
+        return super().to_members(dataclasses.replace(packet, slot=0), frame)
+
+
+class NumbersAreRanks(model.ReferenceSwitch):
+    """Members are taken to be 0 to n-1."""
+
+    def foreign(self, packet, sender):
+        session = self.sessions.get(packet.job)
+        within = session and packet.worker < len(session.spec.members)
+        return super().foreign(packet, sender) if not session or within else "dropped_worker"
 
 
 class CountsNothing(model.ReferenceSwitch):
@@ -193,6 +251,14 @@ CAUGHT_BY = {
     SlotsForgetEpochs: "reopened_many_times",
     SlotOffByOne: "slot_out_of_range",
     TakesInnerKinds: "wrong_kind",
+    LeafKeepsItsResult: "tree_leaf_duplicate",
+    LeafForgetsTheMark: "tree_leaf_duplicate",
+    LeafSpeaksAsTheLast: "tree_leaf",
+    ResultsComeFromAnybody: "tree_result_from_parent_only",
+    RootsTakeResults: "tree_result_from_parent_only",
+    ResultsAreStored: "tree_result_touches_no_slot",
+    ResultsGoToOneShard: "tree_shards",
+    NumbersAreRanks: "tree_high_numbers",
     CountsNothing: "contributors",
 }
 

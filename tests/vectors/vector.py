@@ -78,11 +78,31 @@ class Hex:
 class Open:
     line: int
     name: str
-    workers: int
+    members: tuple  # worker numbers, ascending
     slots: int
     payload: int  # bytes
     shards: int
     same_job_as: str = ""  # an ended session whose job number this one must get
+    uplink: int | None = None  # as whom this switch contributes to its parent; None: it answers
+    children: tuple = ()  # members that are switches
+
+    @property
+    def workers(self):
+        """Worker numbers are below this."""
+        return self.members[-1] + 1
+
+    @property
+    def part_of_tree(self):
+        """Not every switch can be one, and none becomes one by requests of workers."""
+        return self.uplink is not None or self.members != tuple(range(self.workers)) or bool(self.children)
+
+    def address(self, worker, shard=0):
+        """The name of the address from which a member speaks for a shard: a switch has one for all."""
+        return endpoint(self.name, worker, 0 if worker in self.children else shard)
+
+    @property
+    def parent(self):
+        return f"{self.name}.parent"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +138,7 @@ class Count:
 class Vector:
     path: pathlib.Path
     purpose: str
-    needs: dict  # of "payload", "workers" (numbers), "short", "whole", "control", "shards" (True)
+    needs: dict  # of "payload", "workers" (numbers), "short", "whole", "control", "shards", "tree" (True)
     steps: list
 
     @property

@@ -18,7 +18,7 @@ class Aggregator : public ::testing::Test {
   Aggregator() : store_(SlotStore::create(1, 1024)) {}
 
   /// All contributions in order, then the result.
-  ResultPacket aggregate(const std::vector<Contribution>& contributions) {
+  ResultPacket aggregate(const std::vector<Contribution>& contributions, const Outcome& outcome = {}) {
     wire::DataPacket packet;
     std::vector<uint8_t> bytes;
     SlotUse& use = store_->use(0, 1);
@@ -32,9 +32,10 @@ class Aggregator : public ::testing::Test {
         merge(&use, store_->words(0, 1), packet);
       }
     }
-    const size_t size = complete(&use, store_->words(0, 1), store_->frame(0, 1), packet);
+    const size_t size = complete(&use, store_->words(0, 1), store_->frame(0, 1), packet, outcome);
     EXPECT_EQ(size, result_bytes(use));
-    return result_of({store_->frame(0, 1), store_->frame(0, 1) + size});
+    return outcome.kind == wire::Kind::kResult ? result_of({store_->frame(0, 1), store_->frame(0, 1) + size})
+                                               : ResultPacket{};
   }
   static Contribution part(std::vector<int32_t> words, wire::Operation operation = wire::Operation::kSum) {
     Contribution c;
@@ -94,6 +95,23 @@ TEST_F(Aggregator, HeaderHasTheMaximalExponentAndTheSummedWitness) {
   EXPECT_EQ(result.header.flags, static_cast<uint8_t>(wire::Operation::kMax));
   EXPECT_EQ(result.header.job, 9);
   EXPECT_EQ(result.header.epoch, 77U);
+}
+
+TEST_F(Aggregator, ALeafsOutcomeIsAContribution) {
+  Contribution a = max_part({1});
+  a.exponent = 7;
+  a.witness = 8;
+  aggregate({a}, {wire::Kind::kContribution, 99});
+  wire::Header header = wire::read_header(store_->frame(0, 1));
+  EXPECT_EQ(header.kind, static_cast<uint8_t>(wire::Kind::kContribution));
+  EXPECT_EQ(header.worker, 99);
+  EXPECT_EQ(header.flags, static_cast<uint8_t>(wire::Operation::kMax));
+  EXPECT_EQ(header.exponent, 7);
+  EXPECT_EQ(header.witness, 8U);
+  mark_repeated(store_->frame(0, 1));
+  header = wire::read_header(store_->frame(0, 1));
+  EXPECT_EQ(header.flags, static_cast<uint8_t>(wire::Operation::kMax) | wire::kFlagRepeat);
+  EXPECT_EQ(header.worker, 99);
 }
 
 TEST_F(Aggregator, EveryKernelTableLoadsInPlace) {

@@ -26,5 +26,14 @@ TEST(Bitmap, TheHalvesMeetAt64) {
   EXPECT_TRUE(WorkerSet::first(0) == WorkerSet{});
 }
 
+TEST(Bitmap, TheHighest) {
+  WorkerSet set;
+  EXPECT_EQ(set.highest(), -1);
+  for (const int worker : {0, 5, 63, 64, 127}) {
+    set.insert(worker);
+    EXPECT_EQ(set.highest(), worker);
+  }
+}
+
 }  // namespace
 }  // namespace switchml::softswitch

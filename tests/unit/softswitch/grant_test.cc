@@ -12,6 +12,18 @@ using wire::ReplyStatus;
 
 GrantLimits wide() { return {size_t{1} << 30, kMaxPayloadBytes, 0}; }
 
+Grant grant(const wire::Open& asked, const GrantLimits& limits) { return softswitch::grant(asked, {limits}); }
+
+GrantLimits chip() {
+  GrantLimits limits;
+  limits.payloads = {256, 1024};
+  limits.whole_chunks = true;
+  limits.max_members = 64;
+  limits.page_slots = 128;
+  limits.free_pages = 4;
+  return limits;
+}
+
 TEST(Grant, PayloadIsBoundedByTheSwitch) {
   GrantLimits limits = wide();
   limits.max_payload_bytes = 3000;
@@ -56,6 +68,69 @@ TEST(Grant, ImpossibleRequestsAreRefusedByReason) {
   EXPECT_EQ(grant(ask_for(2, 1, 4097), wide()).status, ReplyStatus::kBadRequest);
   EXPECT_EQ(grant(ask_for(128), wide()).status, ReplyStatus::kOk);
   EXPECT_EQ(grant(ask_for(129), wide()).status, ReplyStatus::kTooManyWorkers);
+}
+
+TEST(Grant, AChipTakesItsSizesOnly) {
+  EXPECT_EQ(grant(ask_for(2, 1, 8, 64512), chip()).payload_bytes, 1024U);
+  EXPECT_EQ(grant(ask_for(2, 1, 8, 1000), chip()).payload_bytes, 256U);
+  EXPECT_TRUE(grant(ask_for(2, 1, 8, 256), chip()).whole_chunks);
+  EXPECT_FALSE(grant(ask_for(2, 1, 8, 256), wide()).whole_chunks);
+  GrantLimits large = chip();
+  large.payloads = {1024};
+  EXPECT_EQ(grant(ask_for(2, 1, 8, 512), large).status, ReplyStatus::kPayloadUnsupported);
+  EXPECT_EQ(grant(ask_for(65), chip()).status, ReplyStatus::kTooManyWorkers);
+  EXPECT_EQ(grant(ask_for(64), chip()).status, ReplyStatus::kOk);
+}
+
+TEST(Grant, PagesBoundSlotsAndShardsHaveWholeOnes) {
+  EXPECT_EQ(grant(ask_for(2, 1, 4096), chip()).slots, 512);
+  EXPECT_EQ(grant(ask_for(2, 1, 40), chip()).slots, 40) << "one shard may leave a part of its page";
+  EXPECT_EQ(grant(ask_for(2, 2, 40), chip()).slots, 256) << "a page each, even if less is asked";
+  EXPECT_EQ(grant(ask_for(2, 2, 500), chip()).slots, 256);
+  EXPECT_EQ(grant(ask_for(2, 4, 4096), chip()).slots, 512);
+  EXPECT_EQ(grant(ask_for(2, 5, 4096), chip()).status, ReplyStatus::kNoSlots) << "five shards, four pages";
+  GrantLimits none = chip();
+  none.free_pages = 0;
+  EXPECT_EQ(grant(ask_for(2), none).status, ReplyStatus::kNoSlots);
+  GrantLimits small = chip();
+  small.page_slots = 3;
+  small.free_pages = 1000;
+  EXPECT_EQ(grant(ask_for(2, 2, 4), small).slots, 12) << "at least four slots, so two pages, per shard";
+  GrantLimits vast = chip();
+  vast.page_slots = 1024;
+  EXPECT_EQ(grant(ask_for(2, 8, 4096), vast).status, ReplyStatus::kNoSlots) << "more than a job can number";
+}
+
+TEST(Grant, TheLeastOfSeveralSwitchesCounts) {
+  GrantLimits other = chip();
+  other.payloads = {256, 512};
+  other.page_slots = 64;
+  other.free_pages = 5;
+  EXPECT_EQ(softswitch::grant(ask_for(2, 1, 4096, 8192), {chip(), other}).payload_bytes, 256U);
+  EXPECT_EQ(softswitch::grant(ask_for(2, 1, 4096, 8192), {wide(), other}).payload_bytes, 512U);
+  EXPECT_EQ(softswitch::grant(ask_for(2, 1, 4096), {chip(), other}).slots, 320);
+  EXPECT_EQ(softswitch::grant(ask_for(2, 2, 4096), {chip(), other}).slots, 256) << "whole pages of both";
+  EXPECT_TRUE(softswitch::grant(ask_for(2), {wide(), other}).whole_chunks);
+  other.payloads = {512};
+  const Grant refused = softswitch::grant(ask_for(2, 1, 8, 1024), {wide(), chip(), other});
+  EXPECT_EQ(refused.status, ReplyStatus::kPayloadUnsupported);
+  EXPECT_EQ(refused.refused_by, 2U) << "with what the first two share it cannot agree";
+}
+
+TEST(Grant, OnlyTheMembersOfASwitchCountThere) {
+  GrantLimits leaf = chip();
+  leaf.members = 2;
+  leaf.receive_buffer_bytes = 2 * 2 * 20 * (256 + wire::kHeaderBytes);
+  EXPECT_EQ(grant(ask_for(100, 1, 64, 256), leaf).slots, 20);
+  leaf.members = 65;
+  EXPECT_EQ(grant(ask_for(100, 1, 64, 256), leaf).status, ReplyStatus::kTooManyWorkers);
+}
+
+TEST(Grant, AQuotaBoundsAndRefuses) {
+  GrantLimits limits = wide();
+  limits.max_slots = 10;
+  EXPECT_EQ(grant(ask_for(2, 1, 64), limits).slots, 10);
+  EXPECT_EQ(grant(ask_for(2, 3, 64), limits).status, ReplyStatus::kNoSlots);
 }
 
 }  // namespace

@@ -190,5 +190,38 @@ TEST_F(Sessions, SignsOfLifeRenewTheLease) {
   EXPECT_EQ(table_.expired(now_ + seconds(51)).size(), 1U) << "a stranger renews nothing";
 }
 
+TEST_F(Sessions, RenewNeedsTheKey) {
+  const auto r = table_.open(ask_for(2), now_).reply;
+  EXPECT_FALSE(table_.renew(r.job, r.epoch, r.session_key ^ 1, now_ + seconds(20)));
+  EXPECT_FALSE(table_.renew(r.job, r.epoch ^ 1, r.session_key, now_ + seconds(20)));
+  EXPECT_EQ(table_.expired(now_ + seconds(31)).size(), 1U);
+  EXPECT_TRUE(table_.renew(r.job, r.epoch, r.session_key, now_ + seconds(20)));
+  EXPECT_TRUE(table_.expired(now_ + seconds(50)).empty());
+}
+
+TEST_F(Sessions, SeveralSwitchesGrantTheLeast) {
+  GrantLimits chip;
+  chip.payloads = {256};
+  chip.page_slots = 128;
+  chip.free_pages = 1;
+  chip.whole_chunks = true;
+  GrantLimits software;
+  software.free_slot_memory_bytes = 1 << 20;
+  software.max_payload_bytes = kMaxPayloadBytes;
+  const auto opened = table_.open(ask_for(2, 1, 400), {software, chip}, now_);
+  ASSERT_EQ(opened.status, ReplyStatus::kOk);
+  EXPECT_EQ(opened.reply.slots, 128);
+  EXPECT_EQ(opened.reply.payload, 256U);
+  EXPECT_EQ(opened.reply.flags, wire::kOpenWholeChunks);
+  EXPECT_TRUE(opened.fresh->whole_chunks());
+  EXPECT_EQ(table_.find_client(1), opened.fresh);
+  EXPECT_EQ(opened.fresh->granted().session_key, opened.reply.session_key);
+  chip.free_pages = 0;
+  const auto refused = table_.open(ask_for(2, 1, 400, 1024, 2), {software, chip}, now_);
+  EXPECT_EQ(refused.status, ReplyStatus::kNoSlots);
+  EXPECT_EQ(refused.refused_by, 1U);
+  EXPECT_EQ(table_.find_client(2), nullptr);
+}
+
 }  // namespace
 }  // namespace switchml::softswitch

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <mutex>
+
 #include "transport/address.h"
 #include "transport/udp.h"
 #include "wire/control.h"
@@ -26,6 +29,7 @@ class RawWorker {
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     transport_ = std::move(made.value());
   }
+  Endpoint local() const { return transport_->local(); }
   void send(const std::vector<uint8_t>& frame) {
     const TxFrame tx{frame.data(), static_cast<uint32_t>(frame.size()), &to_};
     EXPECT_EQ(transport_->send(&tx, 1), 1U);
@@ -212,6 +216,111 @@ TEST(Server, ANumberOfThreadsThatIsNotAllowedIsRefused) {
     ASSERT_FALSE(server.ok());
     EXPECT_NE(server.status().message().find("1 to 64"), std::string::npos);
   }
+}
+
+/// Answers requests with what they say, from a thread that is not the server's.
+class Echo : public softswitch::ControlTap {
+ public:
+  void request(const uint8_t* frame, size_t size, const Endpoint& from) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    frames_.push_back({frame, frame + size});
+    from_ = from;
+    cv_.notify_one();
+  }
+  std::vector<uint8_t> wait(Endpoint* from) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    cv_.wait_for(lock, seconds(10), [this] { return !frames_.empty(); });
+    *from = from_;
+    return frames_.empty() ? std::vector<uint8_t>{} : frames_.front();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable cv_;
+  std::vector<std::vector<uint8_t>> frames_;
+  Endpoint from_;
+};
+
+TEST(Server, RequestsGoToTheControllerWhoseAnswersLeaveFromThePort) {
+  for (const int threads : {1, 3}) {
+    Echo echo;
+    ServerOptions options;
+    options.listen = loopback("0.0.0.0:0");
+    options.threads = threads;
+    options.control = &echo;
+    auto server = SwitchServer::start(options);
+    ASSERT_TRUE(server.ok()) << server.status().to_string();
+    // To another address than the one that the kernel would answer from; the worker's socket is connected to it.
+    RawWorker worker(with_port(loopback("127.0.0.9:1"), port_of(server.value()->local())));
+    const std::vector<uint8_t> question = {0x13, 1, 2, 3};
+    worker.send(question);
+    Endpoint from;
+    ASSERT_EQ(echo.wait(&from), question);
+    server.value()->send({0x14, 9}, from);
+    EXPECT_EQ(worker.receive(), (std::vector<uint8_t>{0x14, 9}));
+  }
+}
+
+/// A switch under a controller, and its member's place.
+struct Node {
+  explicit Node(Echo* echo) {
+    ServerOptions options;
+    options.listen = loopback("127.0.0.1:0");
+    options.control = echo;
+    auto started = SwitchServer::start(options);
+    EXPECT_TRUE(started.ok()) << started.status().to_string();
+    server = std::move(started.value());
+  }
+  Endpoint at() const { return server->local(); }
+  std::unique_ptr<SwitchServer> server;
+};
+
+TEST(Server, ATreeOfThreeGivesEveryWorkerTheSum) {
+  Echo echo;
+  Node root(&echo), left(&echo), right(&echo);
+  softswitch::InstalledSession session;
+  session.job = 7;
+  session.epoch = 0x12345678;
+  session.slots = 8;
+  session.payload_bytes = 256;
+  const auto install = [&session](Node& node, std::initializer_list<int> members,
+                                  std::optional<softswitch::Uplink> up) {
+    session.members = {};
+    for (const int member : members) session.members.insert(member);
+    session.uplink = up;
+    EXPECT_TRUE(node.server->install(session).ok());
+  };
+  install(root, {0, 2}, std::nullopt);
+  install(left, {0, 1}, softswitch::Uplink{0, root.at()});
+  install(right, {2, 3}, softswitch::Uplink{2, root.at()});
+  EXPECT_TRUE(root.server->set_member(7, 0x12345678, 0, -1, left.at()).ok());
+  EXPECT_TRUE(root.server->set_member(7, 0x12345678, 2, -1, right.at()).ok());
+
+  wire::OpenReply granted;
+  granted.job = 7;
+  granted.epoch = 0x12345678;
+  std::vector<std::unique_ptr<RawWorker>> workers;
+  for (int w = 0; w < 4; ++w) {
+    Node& leaf = w < 2 ? left : right;
+    workers.push_back(std::make_unique<RawWorker>(leaf.at()));
+    EXPECT_TRUE(leaf.server->set_member(7, 0x12345678, w, 0, workers.back()->local()).ok());
+  }
+  for (int round = 0; round < 2; ++round) {  // the second time they repeat themselves, and hear the same again
+    for (int w = 0; w < 4; ++w) workers[static_cast<size_t>(w)]->send(contribution(granted, w, 0, 64, 10));
+    for (auto& worker : workers) {
+      const auto result = worker->receive();
+      wire::DataPacket packet;
+      ASSERT_EQ(wire::parse_data(result.data(), result.size(), wire::Kind::kResult, &packet), wire::ParseError::kNone);
+      EXPECT_EQ(wire::detail::load<uint32_t>(packet.payload + 4), 44U);
+    }
+  }
+  root.server->remove_all();
+  workers[0]->send(contribution(granted, 0, 0, 64, 10));
+  const Time end = monotonic_now() + seconds(10);
+  while (root.server->counters().dropped_session.get() == 0 && monotonic_now() < end) {
+    workers[0]->receive(milliseconds(10));
+  }
+  EXPECT_EQ(root.server->counters().dropped_session.get(), 1U) << "the leaf still knows the session, the root does not";
 }
 
 TEST(Server, SilentSessionsEnd) {

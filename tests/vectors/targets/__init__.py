@@ -10,6 +10,7 @@ COUNTERS = {
     "uses_completed": "uses that got every worker's contribution",
     "duplicates_answered": "duplicates of a complete use",
     "duplicates_dropped": "duplicates of an incomplete use",
+    "results_passed_down": "results of a parent switch, sent on to all members",
     "dropped_stale": "seq older than what the slot's version holds",
     "dropped_short": "shorter than a header",
     "dropped_version": "another protocol version",
@@ -33,6 +34,7 @@ class Capabilities:
     short: bool = False  # takes chunks of any length up to the payload
     whole: bool = False  # takes chunks without words and of the payload's length, and drops what is between
     control: bool = False  # answers control requests that arrive as packets
+    tree: bool = False  # may be a leaf with a parent, and the parent of switches
     shards: bool = False  # a worker may have several addresses, each for a range of slots
 
     def lacks(self, needs):
@@ -71,7 +73,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def open_session(self, spec, job=None):
-        """Opens a session as a vector.Open asks, with all its workers joined; returns a Session. `job`: the number
+        """Opens a session as a vector.Open asks, with all its members joined; returns a Session. `job`: the number
         that it must get (free at this time); else any that is free."""
 
     @abc.abstractmethod

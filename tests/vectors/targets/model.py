@@ -8,7 +8,7 @@ from vectors.targets import COUNTERS, Capabilities, Session, Target, TargetError
 
 class ModelTarget(Target):
     name = "model"
-    capabilities = Capabilities(payload=63 * 1024, workers=128, short=True, shards=True)
+    capabilities = Capabilities(payload=63 * 1024, workers=128, short=True, shards=True, tree=True)
 
     def __init__(self, switch_class=model.ReferenceSwitch):
         self.switch_class = switch_class
@@ -23,13 +23,11 @@ class ModelTarget(Target):
         if job is not None and job not in free:
             raise TargetError(f"session {spec.name}: job {job} is taken")
         chosen = Session(job or self.random.choice(free), self.random.randrange(1, 2**32))
-        self.switch.sessions[chosen.job] = model.Member(
-            chosen.job, chosen.epoch, spec.workers, spec.slots, spec.payload, spec.shards, spec.name
-        )
+        self.switch.sessions[chosen.job] = model.Session(chosen.job, chosen.epoch, spec)
         return chosen
 
     def close_session(self, name):
-        job = next(job for job, session in self.switch.sessions.items() if session.name == name)
+        job = next(job for job, session in self.switch.sessions.items() if session.spec.name == name)
         del self.switch.sessions[job]
 
     def send(self, sender, frame):

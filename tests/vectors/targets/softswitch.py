@@ -73,7 +73,7 @@ class Driver:
 
 class SoftSwitchTarget(Target):
     name = "softswitch"
-    capabilities = Capabilities(payload=63 * 1024, workers=128, short=True, control=True, shards=True)
+    capabilities = Capabilities(payload=63 * 1024, workers=128, short=True, control=True, shards=True, tree=True)
 
     def __init__(self, executable, whole=False):
         """`whole`: as a switch that takes no words or a whole payload, and nothing between."""
@@ -104,6 +104,8 @@ class SoftSwitchTarget(Target):
         return {name: int(values[name]) for name in COUNTERS}  # the software switch's names are the vectors' names
 
     def open_session(self, spec, job=None):
+        if spec.part_of_tree:
+            return self.install(spec, job)
         reply = self.open(spec)
         granted = (reply["slots"], reply["payload"])
         if granted != (spec.slots, spec.payload):
@@ -120,7 +122,25 @@ class SoftSwitchTarget(Target):
 
     def close_session(self, name):
         spec, reply = self.sessions.pop(name)
-        self.leave(reply, spec.workers)
+        if spec.part_of_tree:
+            self.driver.ask(f"remove {reply.job} {reply.epoch}")
+        else:
+            self.leave(reply, spec.workers)
+
+    def install(self, spec, job):
+        """A part of a tree, as a controller tells a switch of it."""
+        self.opened += 1
+        taken = {reply["job"] if isinstance(reply, dict) else reply.job for _, reply in self.sessions.values()}
+        chosen = Session(job or next(number for number in range(255, 0, -1) if number not in taken), 0xC0DE0000 + self.opened)
+        uplink = f"{spec.uplink} {spec.parent}" if spec.uplink is not None else "- -"
+        members = ",".join(map(str, spec.members))
+        named = f"{chosen.job} {chosen.epoch}"
+        self.driver.ask(f"install {named} {spec.shards} {spec.slots} {spec.payload} {members} {uplink}")
+        for worker in spec.members:
+            for shard in (-1,) if worker in spec.children else range(spec.shards):
+                self.driver.ask(f"member {named} {worker} {shard} {spec.address(worker, max(shard, 0))}")
+        self.sessions[spec.name] = (spec, chosen)
+        return chosen
 
     def open(self, spec):
         self.opened += 1
