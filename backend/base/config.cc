@@ -71,6 +71,10 @@ bool parse_slots(const std::string& text, Config* config) {
   return assign(&config->slots, parse_integer(text, kMinSlots, kMaxSlots));
 }
 
+bool parse_token(const std::string& text, Config* config) {
+  return text.find_first_of(" \t\r\n") == std::string::npos && assign(&config->controller_token, text);
+}
+
 bool parse_transport(const std::string& text, Config* config) {
   return text == "udp" && assign(&config->transport, text);
 }
@@ -100,6 +104,21 @@ const std::vector<Setting>& table() {
       {{"switch", "ADDRESS:PORT, or empty", "", "the switch; empty: rank 0 of each group hosts one in a thread"},
        [](const std::string& t, Config* c) { return assign(&c->switch_address, t); },
        [](const Config& c) { return c.switch_address; }},
+      {{"controller", "ADDRESS:PORT, or empty; not together with switch", "",
+        "a switchml-controller that says where the switches are"},
+       [](const std::string& t, Config* c) { return assign(&c->controller, t); },
+       [](const Config& c) { return c.controller; }},
+      {{"controller_token", "text without blanks, or empty; not together with controller_token_file", "",
+        "says to the controller who is asking"},
+       parse_token,
+       [](const Config& c) { return std::string(c.controller_token.empty() ? "" : "hidden"); }},
+      {{"controller_token_file", "the name of a file, or empty", "", "a file whose first line is the token"},
+       [](const std::string& t, Config* c) { return assign(&c->controller_token_file, t); },
+       [](const Config& c) { return c.controller_token_file; }},
+      {{"controller_ca", "the name of a PEM file, or empty (no TLS)", "",
+        "the authorities that vouch for the controller; with it the connection uses TLS"},
+       [](const std::string& t, Config* c) { return assign(&c->controller_ca, t); },
+       [](const Config& c) { return c.controller_ca; }},
       {{"transport", "udp", "udp", "how packets travel"}, parse_transport, [](const Config& c) { return c.transport; }},
       {{"interface", "the name of a network interface, or empty", "",
         "interface whose address an embedded switch announces; empty: the default route's"},
@@ -165,7 +184,10 @@ bool begins_with(const std::string& text, const std::string& start) {
   return text.compare(0, start.size(), start) == 0;
 }
 
-Status bad_value(const std::string& written, const std::string& value, const std::string& allowed) {
+Status bad_value(const std::string& written, const std::string& given, const std::string& allowed) {
+  const Setting* setting = find_setting(written);
+  const bool secret = setting != nullptr && std::string(setting->info.name) == "controller_token";
+  const std::string value = secret ? "(hidden)" : given;
   return {Code::kInvalidArgument, written + "=\"" + value + "\" is not allowed: use " + allowed};
 }
 
@@ -185,7 +207,18 @@ Status apply(const Setting& setting, const std::string& name, const std::string&
   return {};
 }
 
+// Two settings that exclude each other: blames the first if both are set.
+Status check_exclusive(const char* one, const char* other, const Written& written) {
+  const auto a = written.find(find_setting(one));
+  const auto b = written.find(find_setting(other));
+  if (a == written.end() || b == written.end() || a->second.second.empty() || b->second.second.empty()) return {};
+  return bad_value(a->second.first, a->second.second, "only one of " + a->second.first + " and " + b->second.first);
+}
+
 Status check_relations(const Config& config, const Written& written) {
+  Status status = check_exclusive("controller", "switch", written);
+  if (status.ok()) status = check_exclusive("controller_token", "controller_token_file", written);
+  if (!status.ok()) return status;
   if (config.rto_min <= config.rto_max) return {};
   // Blame what the user wrote; the other side may be a default.
   const Setting* low = find_setting("rto_min");

@@ -17,6 +17,14 @@ namespace switchml {
 struct Config {
   /// SWITCHML_SWITCH: ADDRESS:PORT of a switch; empty: rank 0 of each group hosts one in a thread.
   std::string switch_address;
+  /// SWITCHML_CONTROLLER: ADDRESS:PORT of a switchml-controller, which says where the switches are; empty: none. Not
+  /// together with switch_address.
+  std::string controller;
+  /// SWITCHML_CONTROLLER_TOKEN, or the first line of the file SWITCHML_CONTROLLER_TOKEN_FILE: who is asking.
+  std::string controller_token;
+  std::string controller_token_file;
+  /// SWITCHML_CONTROLLER_CA: PEM file of the authorities that vouch for the controller; not empty: TLS.
+  std::string controller_ca;
   /// SWITCHML_TRANSPORT: "udp".
   std::string transport = "udp";
   /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "c10d/process_group.h"
+#include "session/controller_client.h"
 
 namespace py = pybind11;
 
@@ -41,15 +42,19 @@ Config configured(const OptionMap& options) {
   return config.value();
 }
 
-/// A Python callable that is called and dropped under the global lock.
+/// A Python callable that is dropped under the global lock.
+std::shared_ptr<py::function> keep(py::function function) {
+  return {new py::function(std::move(function)), [](py::function* f) {
+            if (Py_IsInitialized() == 0) return;  // the interpreter took it along
+            const py::gil_scoped_acquire locked;
+            delete f;
+          }};
+}
+
+/// Called under the global lock too.
 class MakeCompanion {
  public:
-  explicit MakeCompanion(py::function function)
-      : function_(new py::function(std::move(function)), [](py::function* f) {
-          if (Py_IsInitialized() == 0) return;  // the interpreter took it along
-          const py::gil_scoped_acquire locked;
-          delete f;
-        }) {}
+  explicit MakeCompanion(py::function function) : function_(keep(std::move(function))) {}
   BasePtr operator()(const StorePtr& store, int rank, int size, std::chrono::milliseconds timeout) const {
     const py::gil_scoped_acquire locked;
     return py::cast<BasePtr>((*function_)(store, rank, size, timeout));
@@ -59,8 +64,73 @@ class MakeCompanion {
   std::shared_ptr<py::function> function_;
 };
 
+/// The client that python/switchml/_controller.py is.
+class PythonController : public ControllerClient {
+ public:
+  PythonController(py::function function, const Config& config) : ask_(keep(std::move(function))), config_(config) {}
+
+  Result<std::vector<std::string>> locate(const RankAddresses& ranks, Time deadline) override {
+    return guarded<std::vector<std::string>>([&](py::dict question) {
+      question["ranks"] = ranks;
+      return ask("locate", question, deadline).cast<std::vector<std::string>>();
+    });
+  }
+
+  Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, const std::string& group,
+                               Time deadline) override {
+    return guarded<wire::OpenReply>([&](py::dict question) {
+      question["ranks"] = ranks;
+      question["group"] = group;
+      question["protocol_version"] = int{wire::kVersion};
+      question["client_key"] = asked.client_key;
+      question["shards"] = asked.shards;
+      question["slots"] = asked.slots;
+      question["payload_bytes"] = asked.payload;
+      const py::dict answer = ask("open", question, deadline);
+      wire::OpenReply granted;
+      granted.session_key = answer["session_key"].cast<uint64_t>();
+      granted.epoch = answer["epoch"].cast<uint32_t>();
+      granted.job = answer["job"].cast<uint8_t>();
+      granted.flags = answer["whole_chunks"].cast<bool>() ? wire::kOpenWholeChunks : uint8_t{0};
+      granted.slots = answer["slots"].cast<uint16_t>();
+      granted.payload = answer["payload_bytes"].cast<uint32_t>();
+      granted.lease_ms = answer["lease_ms"].cast<uint32_t>();
+      return granted;
+    });
+  }
+
+ private:
+  py::object ask(const char* call, py::dict question, Time deadline) const {
+    question["address"] = config_.controller;
+    question["token"] = config_.controller_token;
+    question["token_file"] = config_.controller_token_file;
+    question["ca_file"] = config_.controller_ca;
+    question["patience"] = std::max(0.0, to_seconds(deadline - monotonic_now()));
+    return (*ask_)(call, question);
+  }
+
+  // ValueError: what is asked can never be had; other exceptions: not now. Their text is the message.
+  template <typename T, typename F>
+  Result<T> guarded(F&& f) const {
+    const py::gil_scoped_acquire locked;
+    try {
+      return f(py::dict());
+    } catch (const py::error_already_set& error) {
+      const Code code = error.matches(PyExc_ValueError) ? Code::kInvalidArgument : Code::kUnavailable;
+      return Status(code, py::str(error.value()).cast<std::string>());
+    } catch (const py::cast_error&) {
+      return Status(Code::kMismatch, "controller " + config_.controller +
+                                         " answers with values out of range: install the same switchml there and here");
+    }
+  }
+
+  std::shared_ptr<py::function> ask_;
+  const Config config_;
+};
+
 BasePtr create(const StorePtr& store, int rank, int size, std::chrono::milliseconds timeout, const std::string& name,
-               const OptionMap& options, py::function make_companion, bool companion_at_once) {
+               const OptionMap& options, py::function make_companion, bool companion_at_once,
+               py::function ask_controller) {
   ProcessGroupSwitchML::Settings settings;
   settings.store = store;
   settings.rank = rank;
@@ -70,6 +140,7 @@ BasePtr create(const StorePtr& store, int rank, int size, std::chrono::milliseco
   settings.config = configured(options);
   settings.make_companion = MakeCompanion(std::move(make_companion));
   settings.companion_at_once = companion_at_once;
+  settings.controller = std::make_shared<PythonController>(std::move(ask_controller), settings.config);
   const py::gil_scoped_release unlocked;
   return ProcessGroupSwitchML::create(std::move(settings));
 }
@@ -140,7 +211,7 @@ PYBIND11_MODULE(_C, module) {
   module.doc() = "The compiled part of switchml; use the package switchml instead.";
   module.attr("torch_version") = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
   module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
-             py::arg("options"), py::arg("make_companion"), py::arg("companion_at_once"));
+             py::arg("options"), py::arg("make_companion"), py::arg("companion_at_once"), py::arg("ask_controller"));
   module.def("stats", &stats, py::arg("backend"));
   module.def("settings", &setting_list);
   module.def(

@@ -88,8 +88,8 @@ void ProcessGroupSwitchML::open_session() {
   if (!store.ok()) throw_status(store.status(), context);
   opening_prefix_ = store.value()->prefix();
   if (size_ == 1) return;
-  Result<std::unique_ptr<Session>> session =
-      Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout_.load()));
+  Result<std::unique_ptr<Session>> session = Session::open(settings_.config, core_->group(), *store.value(),
+                                                           deadline(timeout_.load()), settings_.controller.get());
   if (!session.ok()) throw_status(session.status(), context);
   // The session reads the store until it ends.
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());

@@ -47,7 +47,8 @@ class ProcessGroupSwitchML final : public compat::Base {
     std::string name;  // for messages
     Config config;
     MakeCompanion make_companion;
-    bool companion_at_once = false;  // Gloo connects all ranks in its constructor
+    bool companion_at_once = false;                // Gloo connects all ranks in its constructor
+    std::shared_ptr<ControllerClient> controller;  // asked where the configuration names one; may be null
   };
 
   struct Options final : compat::BaseOptions {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <sstream>
 
 #include "base/log.h"
 #include "quant/kernels.h"
@@ -24,9 +26,9 @@ struct SharedSetting {
   bool preset_is_zero = false;
 };
 constexpr SharedSetting kShared[] = {
-    {"protocol", "protocol version"},  {"package", "switchml version"},     {"size", "group size"},
-    {"switch", "SWITCHML_SWITCH"},     {"transport", "SWITCHML_TRANSPORT"}, {"payload", "SWITCHML_PAYLOAD", true},
-    {"slots", "SWITCHML_SLOTS", true}, {"shards", "SWITCHML_SHARDS"},
+    {"protocol", "protocol version"},      {"package", "switchml version"},       {"size", "group size"},
+    {"switch", "SWITCHML_SWITCH"},         {"controller", "SWITCHML_CONTROLLER"}, {"transport", "SWITCHML_TRANSPORT"},
+    {"payload", "SWITCHML_PAYLOAD", true}, {"slots", "SWITCHML_SLOTS", true},     {"shards", "SWITCHML_SHARDS"},
 };
 
 Faults faults_of(const Config& config, int rank, int shard) {
@@ -68,9 +70,11 @@ wire::Membership membership(const SessionParameters& p) {
 
 class Agreement {
  public:
-  Agreement(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline)
+  Agreement(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
+            ControllerClient* controller)
       : config_(config),
         group_(group),
+        controller_(controller),
         roll_(store, group),
         begin_(monotonic_now()),
         end_(std::min(deadline, begin_ + config.connect_timeout)) {}
@@ -108,6 +112,12 @@ class Agreement {
     blob.set("package", SWITCHML_VERSION);
     blob.set("size", static_cast<uint64_t>(group_.size));
     blob.set("switch", config_.switch_address);
+    blob.set("controller", config_.controller);
+    if (!config_.controller.empty()) {
+      std::string addresses;
+      for (const Endpoint& address : local_addresses(config_.interface)) addresses += to_literal(address) + " ";
+      blob.set("addresses", addresses);
+    }
     blob.set("transport", config_.transport);
     blob.set("payload", config_.payload_bytes);
     blob.set("slots", static_cast<uint64_t>(config_.slots));
@@ -143,7 +153,10 @@ class Agreement {
     auto blob = roll_.hear("switch", 0, "find a switch", end_);
     if (!blob.ok()) return blob.status();
     agreed_.parameters.switch_name = blob->text("name");
-    auto endpoint = resolve_address(blob->text("address"), "the switch that rank 0 announced");
+    const std::string address =
+        blob->text(config_.controller.empty() ? "address" : "address" + std::to_string(group_.rank));
+    if (!config_.controller.empty()) agreed_.parameters.switch_name = address + blob->text("by");
+    auto endpoint = resolve_address(address, "the switch that rank 0 announced");
     if (!endpoint.ok()) return endpoint.status();
     agreed_.parameters.switch_endpoint = endpoint.value();
     return {};
@@ -156,6 +169,7 @@ class Agreement {
     const std::string host = hellos.value()[0].text("host");
     const bool one_host = std::all_of(hellos.value().begin(), hellos.value().end(),
                                       [&host](const Blob& hello) { return hello.text("host") == host; });
+    if (!config_.controller.empty()) return ask_controller(hellos.value());
     return config_.switch_address.empty() ? host_switch(one_host) : find_switch(one_host);
   }
 
@@ -176,6 +190,29 @@ class Agreement {
     Blob blob;
     blob.set("address", to_string(endpoint.value()));
     blob.set("name", config_.switch_address);
+    return blob;
+  }
+
+  Result<Blob> ask_controller(const std::vector<Blob>& hellos) {
+    if (controller_ == nullptr) {
+      return Status(Code::kInvalidArgument,
+                    "SWITCHML_CONTROLLER=\"" + config_.controller + "\": this program has no client for a controller");
+    }
+    for (const Blob& hello : hellos) {
+      std::istringstream words(hello.text("addresses"));
+      addresses_.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+    }
+    auto switches = controller_->locate(addresses_, stage_end(0.8));
+    if (!switches.ok()) return switches.status();
+    if (switches->size() != hellos.size()) {
+      return Status(Code::kMismatch, "controller " + config_.controller + " names " + std::to_string(switches->size()) +
+                                         " switches for " + std::to_string(hellos.size()) +
+                                         " ranks: install the same switchml on controller and ranks");
+    }
+    Blob blob;
+    for (size_t rank = 0; rank < switches->size(); ++rank)
+      blob.set("address" + std::to_string(rank), switches.value()[rank]);
+    blob.set("by", " (of controller " + config_.controller + ")");
     return blob;
   }
 
@@ -236,10 +273,15 @@ class Agreement {
     asked.shards = static_cast<uint16_t>(config_.shards);
     asked.slots = static_cast<uint16_t>(config_.slots);
     asked.payload = static_cast<uint32_t>(config_.payload_bytes != 0 ? config_.payload_bytes : auto_payload(least));
-    ControlClient client(*agreed_.transports[0], agreed_.parameters.switch_endpoint, agreed_.parameters.switch_name);
-    auto granted = client.open(asked, stage_end(0.9));
+    auto granted = open_session(asked);
     if (!granted.ok()) return granted.status();
     return plan_of(granted.value());
+  }
+
+  Result<wire::OpenReply> open_session(const wire::Open& asked) {
+    if (!config_.controller.empty()) return controller_->open(asked, addresses_, group_.name, stage_end(0.9));
+    ControlClient client(*agreed_.transports[0], agreed_.parameters.switch_endpoint, agreed_.parameters.switch_name);
+    return client.open(asked, stage_end(0.9));
   }
 
   static Blob plan_of(const wire::OpenReply& granted) {
@@ -306,6 +348,8 @@ class Agreement {
 
   const Config& config_;
   const GroupInfo& group_;
+  ControllerClient* const controller_;
+  RankAddresses addresses_;  // on rank 0, with a controller
   RollCall roll_;
   Time begin_;
   Time end_;
@@ -314,8 +358,9 @@ class Agreement {
 
 }  // namespace
 
-Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline) {
-  return Agreement(config, group, store, deadline).run();
+Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
+                     ControllerClient* controller) {
+  return Agreement(config, group, store, deadline, controller).run();
 }
 
 void leave(const SessionParameters& parameters, Time deadline) {

@@ -2,8 +2,8 @@
 // its error instead, and all ranks end with that error.
 //
 //   rank                                   topic      what rank 0 does with it
-//   every rank: host, versions, settings   hello      compares; finds the switch or starts one
-//   rank 0: the switch's address           switch
+//   every rank: host, versions, settings   hello      compares; finds the switch, asks a controller or starts one
+//   rank 0: the switches' addresses        switch
 //   every rank: what its path carries      path       takes the least; opens the session
 //   rank 0: session, key, secret           plan
 //   every rank: joined with every shard    joined     (everybody waits for everybody)
@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "session/controller_client.h"
 #include "session/roll_call.h"
 #include "session/session.h"
 
@@ -25,7 +26,8 @@ struct Agreed {
 };
 
 /// A collective of the group. Returns by `deadline` and by config.connect_timeout.
-Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline);
+Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
+                     ControllerClient* controller = nullptr);
 
 /// Tells the switch that this worker has left; waits for its answer until `deadline`. Needs no engine and no transport.
 void leave(const SessionParameters& parameters, Time deadline);

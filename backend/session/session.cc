@@ -87,9 +87,9 @@ Status check_group(const GroupInfo& group) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline) {
+                                               Time deadline, ControllerClient* controller) {
   if (Status status = check_group(group); !status.ok()) return status;
-  auto agreed = agree(config, group, store, deadline);
+  auto agreed = agree(config, group, store, deadline, controller);
   if (!agreed.ok()) return agreed.status();
   EngineOptions options;
   options.session = agreed->parameters;

@@ -29,13 +29,16 @@ struct GroupInfo {
   std::string name;  // for messages
 };
 
+class ControllerClient;
+
 class Session {
  public:
   /// A collective of the group: every rank calls it. Returns by `deadline` (and by Config::connect_timeout) with an
   /// engine or with an error that is the same on all ranks where they could talk: it names the rank that did not come,
   /// the address that does not answer, or the setting or version in which a rank differs from rank 0.
+  /// `controller` (borrowed during the call, null: none can be had) is asked where Config::controller names one.
   static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline);
+                                               Time deadline, ControllerClient* controller = nullptr);
   /// Leaves the session, stops the engine, then the embedded switch. A rank 0 that hosts the switch lingers (at most 2
   /// s) until the others have left, so that the last results still reach them.
   virtual ~Session() = default;

@@ -224,6 +224,32 @@ Result<Endpoint> announced_address(const std::string& interface) {
   return best.size != 0 ? with_port(best, 0) : loopback();
 }
 
+std::vector<Endpoint> local_addresses(const std::string& interface) {
+  std::vector<Endpoint> out;
+  const auto add = [&out](const Endpoint& found) {
+    const Endpoint address = with_port(found, 0);
+    if (address.size == 0 || rank_of(address) == 2) return;
+    if (std::find(out.begin(), out.end(), address) == out.end()) out.push_back(address);
+  };
+  const std::vector<Network> all = networks();
+  for (const Network& network : all) {
+    if (network.interface == interface) add(network.address);
+  }
+  if (auto announced = announced_address(""); announced.ok() && !is_loopback(announced.value())) add(announced.value());
+  for (const bool loopbacks : {false, true}) {
+    for (const Network& network : all) {
+      if (is_loopback(network.address) == loopbacks) add(network.address);
+    }
+  }
+  return out;
+}
+
+std::string to_literal(const Endpoint& endpoint) {
+  const std::string text = to_string(with_port(endpoint, 0));  // ends in ":0"
+  const std::string host = text.substr(0, text.rfind(':'));
+  return host.size() > 2 && host.front() == '[' ? host.substr(1, host.size() - 2) : host;
+}
+
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "transport/transport.h"
@@ -26,6 +27,12 @@ Endpoint with_port(Endpoint endpoint, uint16_t port);
 /// switch to announce. `interface` (may be empty) restricts it to that network interface and is an error if it has no
 /// address.
 Result<Endpoint> announced_address(const std::string& interface);
+
+/// The addresses of this host that are up, the preferred ones first: those of `interface` (may be empty), the one of
+/// announced_address(), all others; loopback last, link-local ones not at all. Port 0.
+std::vector<Endpoint> local_addresses(const std::string& interface);
+/// Without port and brackets: "10.0.0.1", "2001:db8::1".
+std::string to_literal(const Endpoint& endpoint);
 
 /// A text that is equal for two processes exactly if they share a network stack: boot id and network namespace.
 std::string host_identity();

@@ -125,6 +125,16 @@ def _gloo_is_lazy():
     return "lazy_init" in (dist.ProcessGroupGloo.create_device.__doc__ or "")
 
 
+# ---- the controller ----
+
+
+def _ask_controller(call, question):
+    """Rank 0 asks the controller of SWITCHML_CONTROLLER; gRPC is needed for nothing else."""
+    from switchml import _controller
+
+    return _controller.ask(call, question)
+
+
 # ---- the backend ----
 
 
@@ -139,6 +149,7 @@ def _create(options, pg_options):
         options=_values(pg_options),
         make_companion=_companion,
         companion_at_once=not _gloo_is_lazy(),
+        ask_controller=_ask_controller,
     )
 
 

@@ -91,6 +91,31 @@ TEST(Config, AnEmptyVariableIsUnset) {
   EXPECT_FALSE(load({}, {{"shards", ""}}).ok());
 }
 
+TEST(Config, AControllerAndASwitchExcludeEachOther) {
+  const auto config = load({{"SWITCHML_CONTROLLER", "c:1"}}, {{"switch", "s:2"}});
+  ASSERT_FALSE(config.ok());
+  EXPECT_TRUE(contains(config.status().message(),
+                       "SWITCHML_CONTROLLER=\"c:1\" is not allowed: use only one of SWITCHML_CONTROLLER and switch"))
+      << config.status().message();
+  EXPECT_TRUE(load({{"SWITCHML_CONTROLLER", "c:1"}, {"SWITCHML_SWITCH", ""}}).ok());
+}
+
+TEST(Config, ATokenIsNeverShown) {
+  const auto config = load({{"SWITCHML_CONTROLLER", "c:1"}, {"SWITCHML_CONTROLLER_TOKEN", "s3cret"}});
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->controller_token, "s3cret");
+  EXPECT_TRUE(contains(describe(config.value()), "controller_token=hidden (SWITCHML_CONTROLLER_TOKEN)"));
+  EXPECT_FALSE(contains(describe(config.value()), "s3cret"));
+  for (const auto& other : {std::make_pair("SWITCHML_CONTROLLER_TOKEN_FILE", "f"),
+                            std::make_pair("SWITCHML_CONTROLLER_TOKEN", "s3cret with blanks")}) {
+    const auto bad = load({{"SWITCHML_CONTROLLER_TOKEN", "s3cret"}, other}, {{"controller_token", "s3cret b"}});
+    ASSERT_FALSE(bad.ok());
+    EXPECT_FALSE(contains(bad.status().message(), "s3cret")) << bad.status().message();
+    EXPECT_TRUE(contains(bad.status().message(), "hidden")) << bad.status().message();
+  }
+  EXPECT_FALSE(load({{"SWITCHML_CONTROLLER_TOKEN", "a"}, {"SWITCHML_CONTROLLER_TOKEN_FILE", "f"}}).ok());
+}
+
 TEST(Config, UnknownOptionsAreErrorsThatListTheKnownOnes) {
   for (const char* name : {"payloads", "SWITCHML_PAYLOADS", "PAYLOAD", ""}) {
     auto config = load({}, {{name, "256"}});

@@ -6,6 +6,8 @@
 
 #include "base/limits.h"
 #include "fixture.h"
+#include "session/control_client.h"
+#include "transport/udp.h"
 
 namespace switchml {
 namespace {
@@ -20,13 +22,13 @@ struct Outcome {
 };
 
 Outcome agree_all(int size, const std::function<Config(int)>& config_of, MapStore& store,
-                  const std::set<int>& absent = {}) {
+                  const std::set<int>& absent = {}, ControllerClient* controller = nullptr) {
   std::vector<std::optional<Result<Agreed>>> results(static_cast<size_t>(size));
   each_rank(size, [&](int rank) {
     if (absent.count(rank) != 0) return;
     const Config config = config_of(rank);
     results[static_cast<size_t>(rank)].emplace(
-        agree(config, {rank, size, "group g"}, store, monotonic_now() + seconds(20)));
+        agree(config, {rank, size, "group g"}, store, monotonic_now() + seconds(20), controller));
   });
   Outcome outcome;
   for (auto& result : results) {
@@ -241,6 +243,91 @@ TEST(Agreement, TheSwitchsRefusalReachesAll) {
       3, [&](int) { return config; }, store));
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_TRUE(contains(status, "switch " + config.switch_address + " has no slot memory left")) << status.message();
+}
+
+/// A controller of one switch that has rules of its own.
+class FakeController : public ControllerClient {
+ public:
+  Result<std::vector<std::string>> locate(const RankAddresses& ranks, Time) override {
+    located = ranks;
+    if (!refusal.ok()) return refusal;
+    return std::vector<std::string>(ranks.size() + extra, to_string(at));
+  }
+  Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, const std::string& group,
+                               Time deadline) override {
+    opened = ranks;
+    name = group;
+    UdpOptions options;
+    options.peer = at;
+    auto transport = make_udp_transport(options);
+    if (!transport.ok()) return transport.status();
+    return ControlClient(*transport.value(), at, "the switch").open(asked, deadline);
+  }
+
+  Endpoint at;
+  Status refusal;
+  size_t extra = 0;
+  RankAddresses located, opened;
+  std::string name;
+};
+
+Config controlled_config() {
+  Config config = quick_config();
+  config.controller = "c:1";
+  return config;
+}
+
+TEST(Agreement, AControllerSaysWhereTheSwitchIsAndOpens) {
+  ServerOptions options;
+  options.listen = endpoint_of("127.0.0.1:0");
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok());
+  FakeController controller;
+  controller.at = server.value()->local();
+  MapStore store;
+  const auto outcome = agree_all(
+      3, [](int) { return controlled_config(); }, store, {}, &controller);
+  for (const auto& rank : outcome.ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    EXPECT_EQ(rank->parameters.switch_endpoint, controller.at);
+    EXPECT_EQ(rank->parameters.switch_name, to_string(controller.at) + " (of controller c:1)");
+    EXPECT_EQ(rank->embedded, nullptr);
+  }
+  EXPECT_EQ(controller.name, "group g");
+  ASSERT_EQ(controller.located.size(), 3U);
+  EXPECT_EQ(controller.located, controller.opened);
+  for (const auto& addresses : controller.located) {
+    ASSERT_FALSE(addresses.empty());
+    EXPECT_TRUE(addresses.back() == "127.0.0.1" || addresses.back() == "::1") << addresses.back();
+  }
+}
+
+TEST(Agreement, AControllersRefusalReachesAll) {
+  FakeController controller;
+  controller.refusal = Status(Code::kUnavailable, "controller c:1 refuses: no switch for 10.0.0.7");
+  MapStore store;
+  const Status status = common_failure(agree_all(
+      3, [](int) { return controlled_config(); }, store, {}, &controller));
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_TRUE(contains(status, "no switch for 10.0.0.7")) << status.message();
+}
+
+TEST(Agreement, AControllerThatCountsWronglyIsRefused) {
+  FakeController controller;
+  controller.extra = 1;
+  controller.at = endpoint_of("127.0.0.1:9");
+  MapStore store;
+  const Status status = common_failure(agree_all(
+      2, [](int) { return controlled_config(); }, store, {}, &controller));
+  EXPECT_TRUE(contains(status, "controller c:1 names 3 switches for 2 ranks")) << status.message();
+}
+
+TEST(Agreement, AControllerWithoutAClientIsAnError) {
+  MapStore store;
+  const Status status = common_failure(agree_all(
+      2, [](int) { return controlled_config(); }, store));
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_TRUE(contains(status, "SWITCHML_CONTROLLER=\"c:1\"")) << status.message();
 }
 
 TEST(Agreement, FaultsDoNotHinderIt) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "wire/layout.h"
@@ -118,6 +119,26 @@ TEST(Address, AnUnknownInterfaceIsAnErrorThatNamesTheKnown) {
   EXPECT_EQ(none.status().code(), Code::kInvalidArgument);
   EXPECT_NE(none.status().message().find("SWITCHML_INTERFACE=\"nosuch0\""), std::string::npos);
   EXPECT_NE(none.status().message().find("lo"), std::string::npos);
+}
+
+TEST(Address, LocalOnesEndWithLoopback) {
+  const auto all = local_addresses("");
+  ASSERT_FALSE(all.empty());
+  EXPECT_TRUE(is_loopback(all.back()));
+  bool seen_loopback = false;
+  for (const Endpoint& address : all) {
+    EXPECT_EQ(port_of(address), 0);
+    EXPECT_FALSE(seen_loopback && !is_loopback(address)) << to_string(address);
+    seen_loopback = seen_loopback || is_loopback(address);
+    EXPECT_EQ(std::count(all.begin(), all.end(), address), 1) << to_string(address);
+    EXPECT_EQ(to_literal(address).rfind("fe80", 0), std::string::npos) << "of a link only";
+  }
+  EXPECT_TRUE(is_loopback(local_addresses("lo").front())) << "the interface that was asked for comes first";
+}
+
+TEST(Address, LiteralsHaveNoPort) {
+  EXPECT_EQ(to_literal(resolve_address("10.1.2.3:4", "test").value()), "10.1.2.3");
+  EXPECT_EQ(to_literal(resolve_address("[2001:db8::5]:4", "test").value()), "2001:db8::5");
 }
 
 TEST(Address, TheHostIdentityIsStableAndSaysSomething) {

@@ -1,0 +1,30 @@
+// What rank 0 asks of a controller (docs/controller.md). The way there is the caller's: sessions know no RPC.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "wire/packet.h"
+
+namespace switchml {
+
+/// The network addresses of each rank's host, in order of ranks; literal, the preferred one first.
+using RankAddresses = std::vector<std::vector<std::string>>;
+
+class ControllerClient {
+ public:
+  virtual ~ControllerClient() = default;
+
+  // Both answer by `deadline`. An error names the controller and says what to do: kUnavailable (no answer, or not now),
+  // kInvalidArgument (never).
+
+  /// The switch of each rank: "ADDRESS:PORT" in order of ranks.
+  virtual Result<std::vector<std::string>> locate(const RankAddresses& ranks, Time deadline) = 0;
+  /// Opens a session for all ranks. `group` is its name, for people.
+  virtual Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, const std::string& group,
+                                       Time deadline) = 0;
+};
+
+}  // namespace switchml
