@@ -57,6 +57,7 @@ class BuildWithCMake(build_ext):
             "SWITCHML_BUILD_TORCH": "ON",
             "SWITCHML_BUILD_TESTS": "OFF",
             "SWITCHML_BUILD_BENCHMARKS": "OFF",
+            "SWITCHML_CONTROLLER": "OFF",  # its libraries are the system's; a wheel carries none
             "Python3_EXECUTABLE": sys.executable,
         }
         if own:
@@ -72,6 +73,10 @@ class BuildWithCMake(build_ext):
         for path in [*built.glob("_C*.so"), built / "_build_info.py"]:
             shutil.copy2(path, package / path.name)
         shutil.copy2(built / "bin" / "switchml-switchd", package / "bin" / "switchml-switchd")
+        agent = package.parent / "switchml_agent"
+        agent.mkdir(exist_ok=True)
+        for path in (built.parent / "switchml_agent").glob("switchml_control.*"):
+            shutil.copy2(path, agent / path.name)
 
 
 setup(ext_modules=[Extension("switchml._C", sources=[])], cmdclass={"build_ext": BuildWithCMake})

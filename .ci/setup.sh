@@ -10,16 +10,18 @@ select_torch "${1:-pip}"
 last_step=${2:-build}
 
 packages=(g++ cmake ninja-build ccache git make python3-venv python3-dev libgoogle-glog-dev libgtest-dev libgmock-dev
-  libibverbs-dev pybind11-dev dataset-fashion-mnist iproute2)
+  libibverbs-dev pybind11-dev dataset-fashion-mnist iproute2 openssl
+  pkg-config libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libyaml-cpp-dev prometheus-cpp-dev)
 pip_requirements=()
 case $torch in
   pip)
     # Exactly this version: it is the one that the module is developed against.
-    pip_requirements=(torch==2.13.0 numpy pytest pytest-timeout matplotlib setuptools wheel expecttest)
+    pip_requirements=(torch==2.13.0 numpy pytest pytest-timeout matplotlib setuptools wheel expecttest
+      grpcio protobuf)
     ;;
   debian)
     packages+=(libtorch-dev python3-torch python3-numpy python3-pytest python3-pytest-timeout python3-matplotlib
-      python3-setuptools python3-wheel python3-pip)
+      python3-setuptools python3-wheel python3-pip python3-grpcio python3-protobuf)
     ;;
 esac
 
