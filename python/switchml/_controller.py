@@ -2,6 +2,8 @@
 
 import pathlib
 
+DEFAULT_PORT = 48880  # where switchml-controller listens when no port is given
+
 
 def ask(call, question):
     """`call` is "locate" or "open"; `question` a dict of the values and of how to reach the controller. ValueError where it
@@ -48,10 +50,13 @@ def _ranks(messages, question):
 
 
 def _channel(grpc, question):
+    target = question["address"]
+    if ":" not in target.rpartition("]")[2]:
+        target += f":{DEFAULT_PORT}"
     if not question["ca_file"]:
-        return grpc.insecure_channel(question["address"])
+        return grpc.insecure_channel(target)
     authorities = _file("SWITCHML_CONTROLLER_CA", question["ca_file"]).encode()
-    return grpc.secure_channel(question["address"], grpc.ssl_channel_credentials(root_certificates=authorities))
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(root_certificates=authorities))
 
 
 def _token(question):

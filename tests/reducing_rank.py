@@ -1,4 +1,5 @@
-"""One rank of the end-to-end test: python rank.py RANK SIZE STORE OUT. All-reduces what `tensors` makes, saves the results."""
+"""One rank of a test of a whole network: python reducing_rank.py RANK SIZE STORE OUT. All-reduces what `tensors` makes and
+saves the results; `run_ranks` and `assert_same` are for the test."""
 
 import datetime
 import sys
@@ -23,6 +24,30 @@ def tensors(rank):
     special[3 + rank], special[64 + rank] = float("inf"), float("nan")
     out.append((special, dist.ReduceOp.SUM))
     return out
+
+
+def run_ranks(lab, name, namespaces, settings, seconds=240):
+    """Runs a rank in each namespace (None: the test's own) of a lab.Lab; [{"results": [tensor], "stats": dict}]."""
+    store, outs = lab.folder / f"{name}.store", [lab.folder / f"{name}-{rank}.pt" for rank in range(len(namespaces))]
+    ranks = {
+        f"{name}-{rank}": lab.start(
+            f"{name}-{rank}", sys.executable, __file__, rank, len(namespaces), store, outs[rank], namespace=namespace, **settings
+        )
+        for rank, namespace in enumerate(namespaces)
+    }
+    lab.finish(ranks, seconds)
+    return [torch.load(out, weights_only=False) for out in outs]
+
+
+def assert_same(got, expected):
+    """The same bits on every rank, all of them by a switch."""
+    assert len(got) == len(expected)
+    for rank, (ours, theirs) in enumerate(zip(got, expected)):
+        assert ours["stats"]["calls_switch"] == len(theirs["results"])
+        for i, (tensor, reference) in enumerate(zip(ours["results"], theirs["results"], strict=True)):
+            integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+            assert tensor.dtype == reference.dtype, f"rank {rank}, tensor {i}"
+            assert torch.equal(tensor.view(integers), reference.view(integers)), f"rank {rank}, tensor {i}"
 
 
 def main():

@@ -1,0 +1,144 @@
+"""Network namespaces, links between them and processes in them, for tests; `close` ends all of it. Needs root and iproute2."""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PATIENCE = 30.0  # seconds for anything that must come
+_CLONE_NEWNET = 0x40000000
+
+
+class LabError(AssertionError):
+    """A command failed, or a process did not do what it should; the text has its output."""
+
+
+def missing(*tools):
+    """Why a lab cannot be had here; empty if it can."""
+    lacking = [tool for tool in ("ip", *tools) if shutil.which(tool) is None]
+    if lacking:
+        return f"not on PATH: {', '.join(lacking)}"
+    return "" if os.geteuid() == 0 else "needs root, for network namespaces"
+
+
+def program(name):
+    """A binary of the build folder that belongs to this Python (or SWITCHML_TEST_BUILD), or of PATH; None if there is none."""
+    debian = pathlib.Path(sys.prefix).name.endswith("-debian")
+    build = os.environ.get("SWITCHML_TEST_BUILD") or str(ROOT / ("build-debian" if debian else "build"))
+    folders = [f"{build}/backend/{folder}" for folder in ("controllerd", "switchd")]
+    return shutil.which(name, path=os.pathsep.join([*folders, os.environ["PATH"]]))
+
+
+def run(*command):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode != 0:
+        raise LabError(f"{' '.join(map(str, command))}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def inside(namespace):
+    """This thread makes sockets in the namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def enter(path):
+        with open(path) as handle:
+            if libc.setns(handle.fileno(), _CLONE_NEWNET) != 0:
+                raise LabError(f"setns {path}: {os.strerror(ctypes.get_errno())}")
+
+    with open("/proc/thread-self/ns/net") as kept:
+        enter(f"/run/netns/{namespace}")
+        try:
+            yield
+        finally:
+            enter(f"/proc/self/fd/{kept.fileno()}")
+
+
+class Lab:
+    """`folder` gets the logs. Namespaces have names of this process' own; `home` is None: the one that the test runs in."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.processes, self.namespaces = [], []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def namespace(self, name):
+        """Makes one; returns its whole name."""
+        whole = f"swml-{os.getpid()}-{name}"
+        run("ip", "netns", "add", whole)
+        self.namespaces.append(whole)
+        self.do(whole, "ip", "link", "set", "lo", "up")
+        self.do(whole, "sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+        return whole
+
+    def do(self, namespace, *command):
+        return run("ip", "netns", "exec", namespace, *command)
+
+    def link(self, here, name, there, peer, mtu=1500):
+        """A veth pair, both ends up."""
+        self.do(here, "ip", "link", "add", name, "type", "veth", "peer", "name", peer, "netns", there)
+        for namespace, end in ((here, name), (there, peer)):
+            self.do(namespace, "ip", "link", "set", end, "mtu", mtu, "up")
+
+    def address(self, namespace, device, address):
+        self.do(namespace, "ip", "address", "add", address, "dev", device)
+
+    def start(self, name, *command, namespace=None, **environment):
+        """A process whose output goes to NAME.log."""
+        prefix = ["ip", "netns", "exec", namespace] if namespace else []
+        with open(self.folder / f"{name}.log", "wb") as log:
+            process = subprocess.Popen(
+                [*prefix, *map(str, command)],
+                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ, **environment},
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def await_line(self, name, process, text):
+        """Waits until the process has said `text`; returns what follows it on that line."""
+        end = time.monotonic() + PATIENCE
+        while text not in self.log(name):
+            if process.poll() is not None or time.monotonic() > end:
+                raise LabError(f"{name} did not say {text!r}:\n{self.log(name)[-3000:]}")
+            time.sleep(0.05)
+        return self.log(name).split(text, 1)[1].splitlines()[0].strip()
+
+    def finish(self, processes, seconds):
+        """Waits for processes by name and requires status 0 of each."""
+        end = time.monotonic() + seconds
+        for name, process in processes.items():
+            try:
+                process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+            if process.returncode != 0:
+                logs = "".join(f"\n---- {log.name}:\n{log.read_text(errors='replace')[-2500:]}" for log in self.folder.glob("*.log"))
+                raise LabError(f"{name} ended with status {process.returncode}{logs}")
+
+    def close(self):
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+        for name in self.namespaces:
+            run("ip", "netns", "del", name)
+        self.namespaces, self.processes = [], []
