@@ -16,6 +16,6 @@ mkdir -p "$results"
 say "gtest"
 run_gtests "$build" || true
 say "pytest (torch of $torch)"
-"$python" -m pytest tests/python tests/vectors -q -ra --junitxml="$results/pytest.xml" \
+"$python" -m pytest tests/python tests/vectors tests/switch_p4 -q -ra --junitxml="$results/pytest.xml" \
   --softswitch-target "$build/tests/vectors/softswitch_target" "$@" </dev/null || true
 "$python" .ci/summary.py --ctest "$results" --pytest "$results/pytest.xml"

@@ -21,5 +21,7 @@ const bit<REASON_BITS> REASON_DROPPED_SOURCE = 14;
 const bit<REASON_BITS> REASON_DROPPED_SLOT = 15;
 const bit<REASON_BITS> REASON_DROPPED_OPERATION = 16;
 const bit<REASON_BITS> REASON_DROPPED_SEQ = 17;
+const bit<REASON_BITS> REASON_CONTROL_REQUESTS = 18;     // handed to the process on the control port
+const bit<REASON_BITS> REASON_RESULTS_PASSED_DOWN = 19;  // of the parent, to the members of a leaf
 
 #endif

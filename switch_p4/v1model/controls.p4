@@ -1,16 +1,17 @@
 // The stages of aggregation, under the names of the software switch's: Checks, Session, SlotIndex, SequenceCheck, Bitmap,
-// Exponent, Witness, Aggregator, NextStep. Each reads what earlier ones left in the metadata; a reason that is set ends the
-// packet's way.
+// Exponent, Witness, Aggregator, NextStep; PassDown instead of the last six for a parent's result. Each reads what earlier
+// ones left in the metadata; a reason that is set ends the packet's way.
 
-// A packet that is a contribution at all.
+// A packet that is a contribution, or a parent's result, at all.
 control Checks(in headers_t headers, inout metadata_t meta, in standard_metadata_t standard) {
     apply {
+        meta.from_parent = headers.switchml.kind == KIND_RESULT && headers.switchml.worker == ALL_WORKERS;
         // Shorter than a header, or than its own lengths say.
         if (meta.too_short == 1 || standard.parser_error != error.NoError) {
             meta.reason = REASON_DROPPED_SHORT;
         } else if (headers.switchml.version != SWITCHML_VERSION) {
             meta.reason = REASON_DROPPED_VERSION;
-        } else if (headers.switchml.kind != KIND_CONTRIBUTION) {
+        } else if (headers.switchml.kind != KIND_CONTRIBUTION && !meta.from_parent) {
             meta.reason = REASON_DROPPED_KIND;
         } else if (meta.odd_length == 1) {
             meta.reason = REASON_DROPPED_LENGTH;
@@ -23,7 +24,7 @@ control Checks(in headers_t headers, inout metadata_t meta, in standard_metadata
     }
 }
 
-// Job and epoch, then worker and where it sends from.
+// Job and epoch, then worker and where it sends from; of a result, whether it is the parent's.
 control Session(in headers_t headers, inout metadata_t meta) {
     action found(bit<MAX_WORKERS> all_workers) {
         meta.all_workers = all_workers;
@@ -40,6 +41,21 @@ control Session(in headers_t headers, inout metadata_t meta) {
         size = SESSIONS;
     }
 
+    // Of a leaf: where its aggregates go, and the number that it has there.
+    action leaf(bit<8> worker, bit<48> mac, bit<32> ip, port_t port) {
+        meta.leaf = true;
+        meta.own_number = worker;
+        meta.parent_mac = mac;
+        meta.parent_ip = ip;
+        meta.parent_port = port;
+    }
+    table uplinks {
+        key = { headers.switchml.job: exact; }
+        actions = { leaf; NoAction; }
+        default_action = NoAction();
+        size = SESSIONS;
+    }
+
     action member(bit<MAX_WORKERS> worker_bit) { meta.worker_bit = worker_bit; }
     action unknown_worker() { meta.reason = REASON_DROPPED_WORKER; }
     table workers {
@@ -52,7 +68,7 @@ control Session(in headers_t headers, inout metadata_t meta) {
         size = MEMBERS;
     }
 
-    // The address from which a worker's shard joined.
+    // The address from which a worker's shard joined; a child switch has ANY_SHARD.
     action speaks(bit<8> shard) { meta.member_shard = shard; }
     action stranger() { meta.reason = REASON_DROPPED_SOURCE; }
     table sources {
@@ -69,8 +85,20 @@ control Session(in headers_t headers, inout metadata_t meta) {
 
     apply {
         sessions.apply();
-        if (meta.reason == REASON_NONE) workers.apply();
-        if (meta.reason == REASON_NONE) sources.apply();
+        if (meta.reason == REASON_NONE) {
+            uplinks.apply();
+            if (meta.from_parent) {
+                meta.member_shard = ANY_SHARD;
+                if (!meta.leaf) {
+                    meta.reason = REASON_DROPPED_KIND;
+                } else if (headers.ipv4.source != meta.parent_ip || headers.udp.source != SWITCHML_PORT) {
+                    meta.reason = REASON_DROPPED_SOURCE;
+                }
+            } else {
+                workers.apply();
+                if (meta.reason == REASON_NONE) sources.apply();
+            }
+        }
     }
 }
 
@@ -100,7 +128,8 @@ control SlotIndex(in headers_t headers, inout metadata_t meta) {
         pages.apply();
         if (meta.reason == REASON_NONE) {
             bit<8> within = (bit<8>)(headers.switchml.slot & (PAGE_SLOTS - 1));
-            if (within >= slots_in_page || meta.shard != meta.member_shard) {
+            bool foreign_shard = meta.member_shard != meta.shard && meta.member_shard != ANY_SHARD;
+            if (within >= slots_in_page || foreign_shard) {
                 meta.reason = REASON_DROPPED_SLOT;
             }
             meta.index = (page_begin + (bit<32>)within) << 1 | (bit<32>)headers.switchml.seq[0:0];
@@ -110,12 +139,15 @@ control SlotIndex(in headers_t headers, inout metadata_t meta) {
 
 // NEW, SAME or STALE: the sequence number against the one that the version holds.
 control SequenceCheck(in headers_t headers, inout metadata_t meta) {
-    register<bit<64>>(SLOT_VERSIONS) pairs;  // epoch, seq
+    register<bit<32>>(SLOT_VERSIONS) epochs;
+    register<bit<32>>(SLOT_VERSIONS) seqs;
 
     apply {
-        bit<64> pair;
-        pairs.read(pair, meta.index);
-        bit<32> seen = pair[63:32] == headers.switchml.epoch ? pair[31:0] : 32w0;
+        bit<32> epoch;
+        bit<32> seen;
+        epochs.read(epoch, meta.index);
+        seqs.read(seen, meta.index);
+        if (epoch != headers.switchml.epoch) seen = 0;
         bit<32> ahead = headers.switchml.seq - seen;
         if (seen == headers.switchml.seq) {
             meta.sequence = SEQUENCE_SAME;
@@ -124,22 +156,28 @@ control SequenceCheck(in headers_t headers, inout metadata_t meta) {
             meta.reason = REASON_DROPPED_STALE;
         } else {
             meta.sequence = SEQUENCE_NEW;
-            pairs.write(meta.index, headers.switchml.epoch ++ headers.switchml.seq);
+            epochs.write(meta.index, headers.switchml.epoch);
+            seqs.write(meta.index, headers.switchml.seq);
         }
     }
 }
 
-// Who has contributed to this use.
+// Who has contributed to this use. In halves, because bmv2 shows registers to the outside as signed 64-bit numbers.
 control Bitmap(inout metadata_t meta) {
-    register<bit<MAX_WORKERS>>(SLOT_VERSIONS) contributed;
+    register<bit<32>>(SLOT_VERSIONS) contributed_low;
+    register<bit<32>>(SLOT_VERSIONS) contributed_high;
 
     apply {
-        bit<MAX_WORKERS> bits;
-        contributed.read(bits, meta.index);
+        bit<32> low;
+        bit<32> high;
+        contributed_low.read(low, meta.index);
+        contributed_high.read(high, meta.index);
+        bit<MAX_WORKERS> bits = high ++ low;
         if (meta.sequence == SEQUENCE_NEW) bits = 0;
         meta.duplicate = bits & meta.worker_bit != 0 ? 1w1 : 1w0;
         bits = bits | meta.worker_bit;
-        contributed.write(meta.index, bits);
+        contributed_low.write(meta.index, bits[31:0]);
+        contributed_high.write(meta.index, bits[63:32]);
         meta.complete = bits == meta.all_workers ? 1w1 : 1w0;
     }
 }
@@ -172,43 +210,75 @@ control Witness(inout headers_t headers, in metadata_t meta) {
     }
 }
 
-// One register per word. The packet leaves with the aggregate in it, whatever becomes of it.
+// One register per word. The packet leaves with the aggregate in it, whatever becomes of it. One operation for all words,
+// because bmv2 decides slowly and computes quickly.
 control Aggregator(inout headers_t headers, in metadata_t meta) {
 #define WORD_REGISTER(i) register<bit<32>>(SLOT_VERSIONS) word##i;
     FOR_EACH_WORD(WORD_REGISTER)
+    bit<32> held;
+
+#define TAKE_OVER_WORD(i) word##i.write(meta.index, headers.words.w##i);
+    action take_over() { FOR_EACH_WORD(TAKE_OVER_WORD) }
+
+#define ADD_WORD(i)                                       \
+    word##i.read(held, meta.index);                       \
+    headers.words.w##i = headers.words.w##i + held;       \
+    word##i.write(meta.index, headers.words.w##i);
+    action add() { FOR_EACH_WORD(ADD_WORD) }
+
+#define COMPARE_WORD(i)                                                                                      \
+    word##i.read(held, meta.index);                                                                          \
+    headers.words.w##i = (int<32>)held > (int<32>)headers.words.w##i ? held : headers.words.w##i;            \
+    word##i.write(meta.index, headers.words.w##i);
+    action maximum() { FOR_EACH_WORD(COMPARE_WORD) }
+
+#define READ_WORD(i) word##i.read(headers.words.w##i, meta.index);
+    action stored() { FOR_EACH_WORD(READ_WORD) }
 
     apply {
-        bit<32> held;
-#define AGGREGATE_WORD(i)                                                             \
-    word##i.read(held, meta.index);                                                   \
-    if (meta.duplicate == 1) {                                                        \
-        headers.words.w##i = held;                                                    \
-    } else if (meta.sequence == SEQUENCE_SAME) {                                      \
-        if (meta.operation == OPERATION_SUM) {                                        \
-            headers.words.w##i = headers.words.w##i + held;                           \
-        } else if ((int<32>)held > (int<32>)headers.words.w##i) {                     \
-            headers.words.w##i = held;                                                \
-        }                                                                             \
-    }                                                                                 \
-    word##i.write(meta.index, headers.words.w##i);
-        FOR_EACH_WORD(AGGREGATE_WORD)
+        if (meta.duplicate == 1) stored();
+        else if (meta.sequence == SEQUENCE_NEW) take_over();
+        else if (meta.operation == OPERATION_SUM) add();
+        else maximum();
     }
 }
 
-// What happens next: nothing, an answer to one, or the result to all. Gives the packet its reason.
+// What happens next: nothing, an answer to one, or the aggregate to all or to the parent. Gives the packet its reason.
 control NextStep(inout headers_t headers, inout metadata_t meta) {
+    action is_result() {
+        headers.switchml.kind = KIND_RESULT;
+        headers.switchml.worker = ALL_WORKERS;
+        headers.switchml.flags = meta.operation;
+    }
+
+    // A leaf's aggregate is a contribution to its parent, a repeated one if it completed before.
+    action is_contribution() {
+        meta.receiver = THE_PARENT;
+        headers.switchml.worker = meta.own_number;
+        headers.switchml.flags = meta.operation | (bit<8>)meta.duplicate << REPEAT_BIT;
+    }
+
     apply {
         if (meta.duplicate == 1) {
-            meta.answer_one = meta.complete;
+            meta.receiver = meta.complete == 1 ? THE_SENDER : NOBODY;
             meta.reason = meta.complete == 1 ? REASON_DUPLICATES_ANSWERED : REASON_DUPLICATES_DROPPED;
         } else if (meta.complete == 1) {
-            meta.answer_all = 1;
+            meta.receiver = ALL_MEMBERS;
             meta.reason = meta.sequence == SEQUENCE_NEW ? REASON_STARTED_AND_COMPLETED : REASON_USES_COMPLETED;
         } else {
             meta.reason = meta.sequence == SEQUENCE_NEW ? REASON_USES_STARTED : REASON_CONTRIBUTIONS_ADDED;
         }
-        headers.switchml.kind = KIND_RESULT;
-        headers.switchml.worker = 255;
-        headers.switchml.flags = meta.operation;
+        if (meta.complete == 1) {
+            if (meta.leaf) is_contribution();
+            else is_result();
+        }
+    }
+}
+
+// A parent's result goes on to the members as it is. Nothing is kept of it.
+control PassDown(inout metadata_t meta) {
+    apply {
+        meta.receiver = ALL_MEMBERS;
+        meta.reason = REASON_RESULTS_PASSED_DOWN;
     }
 }

@@ -2,6 +2,7 @@
 // of a result.
 
 const bit<16> FLOOD_GROUP = 1;
+const bit<16> DROP_PORT = 511;
 const bit<16> ARP_REQUEST = 1;
 const bit<16> ARP_REPLY = 2;
 const bit<8> ICMP_ECHO_REPLY = 0;
@@ -30,6 +31,34 @@ control OwnAddress(in headers_t headers, inout metadata_t meta) {
     }
 }
 
+// Control requests of workers to the process on the control port, and that one's packets out of any port.
+control ControlPort(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    action hand_over(port_t port) {
+        headers.control_header.setValid();
+        headers.control_header.port = (bit<16>)standard.ingress_port;
+        standard.egress_spec = port;
+        meta.reason = REASON_CONTROL_REQUESTS;
+        meta.on_its_way = true;
+    }
+    table control_port {
+        key = {}
+        actions = { hand_over; NoAction; }
+        default_action = NoAction();
+    }
+
+    apply {
+        if (!headers.control_header.isValid()) {
+            control_port.apply();
+        } else {
+            // No port has such a number; so a host's own broadcasts through the interface go nowhere.
+            if (headers.control_header.port >= DROP_PORT) mark_to_drop(standard);
+            else standard.egress_spec = (port_t)headers.control_header.port;
+            headers.control_header.setInvalid();
+            meta.on_its_way = true;
+        }
+    }
+}
+
 // Turns a packet for the switch into its answer. What has no answer is dropped.
 control Answers(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     action own_mac(bit<48> mac) {
@@ -48,6 +77,7 @@ control Answers(inout headers_t headers, inout metadata_t meta, inout standard_m
         headers.ipv4.source = headers.ipv4.destination;
         headers.ipv4.destination = asker;
         headers.ipv4.time_to_live = 64;
+        meta.rewritten = true;
     }
 
     action answer_arp() {
@@ -74,21 +104,29 @@ control Answers(inout headers_t headers, inout metadata_t meta, inout standard_m
         headers.udp.checksum = 0;
     }
 
+    action ask_parent() {
+        headers.ethernet.destination = meta.parent_mac;
+        headers.ipv4.destination = meta.parent_ip;
+        headers.udp.destination = SWITCHML_PORT;
+        standard.egress_spec = meta.parent_port;
+    }
+
     apply {
         bool arp = headers.arp.isValid();
         bool ping = headers.icmp.isValid() && headers.icmp.type == ICMP_ECHO_REQUEST;
-        bool worker = meta.answer_one == 1 || meta.answer_all == 1;
-        if (arp || ping || worker) mac.apply();
+        bool aggregate = meta.receiver != NOBODY;
+        if (arp || ping || aggregate) mac.apply();
         else mark_to_drop(standard);
         if (arp) {
             answer_arp();
         } else if (ping) {
             swap_ip();
             answer_ping();
-        } else if (worker) {
+        } else if (aggregate) {
             swap_ip();
             answer_worker();
-            if (meta.answer_all == 1) standard.mcast_grp = meta.audience;
+            if (meta.receiver == ALL_MEMBERS) standard.mcast_grp = meta.audience;
+            else if (meta.receiver == THE_PARENT) ask_parent();
         }
     }
 }
@@ -124,7 +162,7 @@ control Copies(inout headers_t headers, in metadata_t meta, inout standard_metad
     }
 
     apply {
-        if (meta.answer_all == 1) {
+        if (meta.receiver == ALL_MEMBERS) {
             members.apply();
         } else if (standard.mcast_grp == FLOOD_GROUP && standard.egress_port == standard.ingress_port) {
             mark_to_drop(standard);

@@ -6,9 +6,25 @@ const bit<8> PROTOCOL_ICMP = 1;
 const bit<8> PROTOCOL_UDP = 17;
 const bit<16> UDP_BYTES = 8;
 const bit<16> IPV4_BYTES = 20;
+const bit<16> CONTROL_BYTES = 8;  // of the fixed part of a control request
 
 parser SwitchParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    value_set<port_t>(1) control_ports;
+
     state start {
+        transition select(standard.ingress_port) {
+            control_ports: parse_control;
+            default: parse_ethernet;
+        }
+    }
+
+    // What follows leaves as it is.
+    state parse_control {
+        packet.extract(headers.control_header);
+        transition accept;
+    }
+
+    state parse_ethernet {
         packet.extract(headers.ethernet);
         transition select(headers.ethernet.type) {
             TYPE_ARP: parse_arp;
@@ -50,6 +66,15 @@ parser SwitchParser(packet_in packet, out headers_t headers, inout metadata_t me
     state parse_lengths {
         verify(headers.ipv4.bytes == headers.udp.bytes + IPV4_BYTES, error.HeaderTooShort);
         meta.too_short = headers.udp.bytes < UDP_BYTES + SWITCHML_HEADER_BYTES ? 1w1 : 1w0;
+        transition select(headers.udp.bytes < UDP_BYTES + CONTROL_BYTES) {
+            true: accept;
+            default: parse_kind;
+        }
+    }
+
+    // A request may be shorter than a contribution's header. Its fixed part is the same in all versions.
+    state parse_kind {
+        meta.request = packet.lookahead<bit<8>>()[3:0] == KIND_REQUEST;
         transition select(meta.too_short) {
             1: accept;
             default: parse_switchml;

@@ -21,17 +21,22 @@ control SwitchIngress(inout headers_t headers, inout metadata_t meta, inout stan
     Witness() witness;
     Aggregator() aggregator;
     NextStep() next_step;
+    PassDown() pass_down;
     OwnAddress() own_address;
+    ControlPort() control_port;
     Answers() answers;
     Layer2() layer2;
     counter(JOB_REASONS, CounterType.packets) reasons;
 
     apply {
         own_address.apply(headers, meta);
+        bool request = meta.for_aggregator && meta.request && standard.parser_error == error.NoError;
+        if (request || headers.control_header.isValid()) control_port.apply(headers, meta, standard);
         if (meta.for_aggregator) {
-            checks.apply(headers, meta, standard);
+            if (meta.reason == REASON_NONE) checks.apply(headers, meta, standard);
             if (meta.reason == REASON_NONE) session.apply(headers, meta);
             if (meta.reason == REASON_NONE) slot_index.apply(headers, meta);
+            if (meta.reason == REASON_NONE && meta.from_parent) pass_down.apply(meta);
             if (meta.reason == REASON_NONE) sequence_check.apply(headers, meta);
             if (meta.reason == REASON_NONE) {
                 bitmap.apply(meta);
@@ -42,10 +47,9 @@ control SwitchIngress(inout headers_t headers, inout metadata_t meta, inout stan
             }
             reasons.count((bit<32>)meta.counted_job << REASON_BITS | (bit<32>)meta.reason);
         }
-        if (meta.to_switch) {
-            answers.apply(headers, meta, standard);
-        } else {
-            layer2.apply(headers, standard);
+        if (!meta.on_its_way) {
+            if (meta.to_switch) answers.apply(headers, meta, standard);
+            else layer2.apply(headers, standard);
         }
     }
 }
@@ -61,7 +65,7 @@ control NoVerify(inout headers_t headers, inout metadata_t meta) {
 
 control Checksums(inout headers_t headers, inout metadata_t meta) {
     apply {
-        update_checksum(headers.ipv4.isValid() && headers.ipv4.header_words == 5,
+        update_checksum(meta.rewritten,
             { headers.ipv4.version, headers.ipv4.header_words, headers.ipv4.service, headers.ipv4.bytes,
               headers.ipv4.identification, headers.ipv4.flags, headers.ipv4.fragment, headers.ipv4.time_to_live,
               headers.ipv4.protocol, headers.ipv4.source, headers.ipv4.destination },
@@ -71,6 +75,7 @@ control Checksums(inout headers_t headers, inout metadata_t meta) {
 
 control SwitchDeparser(packet_out packet, in headers_t headers) {
     apply {
+        packet.emit(headers.control_header);
         packet.emit(headers.ethernet);
         packet.emit(headers.arp);
         packet.emit(headers.ipv4);

@@ -1,6 +1,8 @@
-"""The vectors' package, from tests/."""
+"""The vectors' package, from tests/; the agent's where no built one is installed, from python/."""
 
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+sys.path.append(str(ROOT / "python"))

@@ -1,88 +1,76 @@
-"""The v1model program as a data plane. Sessions are table entries; the counters are the program's."""
+"""The v1model program as a data plane. Sessions are table entries, the same that the agent for bmv2 makes; the counters are
+the program's."""
 
 import dataclasses
 import random
 import re
 import socket
+import sys
 
-from vectors.targets import Capabilities, Session, Target, TargetError
+from vectors.targets import COUNTERS, Capabilities, Session, Target, TargetError
 from vectors.targets import bmv2_switch as bmv2
 
-WORDS = 64
+sys.path.append(str(bmv2.ROOT / "python"))  # where no built one is installed
+
+from switchml_agent import frames, sessions  # noqa: E402
+from switchml_agent.program import REASONS, SEVERAL, Program  # noqa: E402
+
+SMALL_PAGES = {"PAGE_SLOTS": 4, "PAGE_BITS": 2, "PAGES": 2560}  # so that a vector's few slots can be several shards
 
 
-def numbers_in(name, pattern):
-    """{name: number} of the lines of a file of switch_p4 that match."""
-    text = (bmv2.ROOT / "switch_p4" / name).read_text(encoding="utf-8")
-    return {key: int(number) for key, number in re.findall(pattern, text)}
-
-
-SIZES = numbers_in("sizes.p4", r"#define (\w+) (\d+)")
-PAGE_SLOTS, PAGES, REASONS = SIZES["PAGE_SLOTS"], SIZES["PAGES"], SIZES["REASONS"]
-
-# Reasons that stand for more than the counter of their name.
-_SEVERAL = {
-    "uses_started": ("contributions_added", "uses_started"),
-    "uses_completed": ("contributions_added", "uses_completed"),
-    "started_and_completed": ("contributions_added", "uses_started", "uses_completed"),
-}
-# Index of a job's counter and what it counts among ours.
-REASON_COUNTERS = {
-    index: _SEVERAL.get(name.lower(), (name.lower(),))
-    for name, index in numbers_in("reasons.p4", r"REASON_(\w+) = (\d+);").items()
-    if index != 0  # REASON_NONE
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Station:
-    """Who stands behind an endpoint's name."""
-
-    port: int
-    ip: str
-    mac: str
-    udp_port: int
+def sizes_of(changed):
+    """The constants of sizes.p4, some of them changed."""
+    text = (bmv2.ROOT / "switch_p4/sizes.p4").read_text(encoding="utf-8")
+    return {key: int(number) for key, number in re.findall(r"#define (\w+) (\d+)", text)} | (changed or {})
 
 
 class Bmv2Target(Target):
     name = "bmv2"
-    capabilities = Capabilities(payload=4 * WORDS, workers=64, whole=True)
 
-    def __init__(self):
-        self._switch = bmv2.Bmv2Switch(WORDS)
+    def __init__(self, words=64, sizes=None):
+        """`words` of a payload; `sizes`: constants of sizes.p4 that are to have another value."""
+        known = sizes_of(sizes)
+        self._program = Program(
+            4 * words, known["MAX_WORKERS"], known["SESSIONS"], known["PAGES"], known["PAGE_SLOTS"], known["REASONS"]
+        )
+        self.capabilities = Capabilities(
+            payload=4 * words, workers=known["MAX_WORKERS"], whole=True, tree=True, shards=known["PAGE_SLOTS"] <= 4
+        )
+        self._switch = bmv2.Bmv2Switch(words, sizes)
         self._ask = self._switch.console.ask
         self._stations = {}
-        self._sessions = {}  # by name: [("table_delete", ...) and the like]
-        self._jobs = {}  # by name
-        self._pages = {}  # by name
+        self._open = {}  # by name: (Session of the agent, [("table_delete", ...) and the like])
         self._used_epochs = set()
         self._random = random.Random(1)
         self._last = {}  # counter values, by (job, reason)
-        self._totals = dict.fromkeys((name for names in REASON_COUNTERS.values() for name in names), 0)
+        self._totals = dict.fromkeys(COUNTERS, 0)
 
     def reset(self):
-        for name in list(self._sessions):
+        for name in list(self._open):
             self.close_session(name)
         self._stations.clear()
 
     def open_session(self, spec, job=None):
+        jobs = {session.job for session, _ in self._open.values()}
         if job is None:
-            job = next(number for number in range(1, 256) if number not in self._jobs.values())
-        if job in self._jobs.values():
+            job = next(number for number in range(1, 256) if number not in jobs)
+        if job in jobs:
             raise TargetError(f"job {job} is in use")
-        epoch = self._new_epoch()
         if (job, 1) not in self._last:
             self._baseline(job)
-        undo = self._sessions[spec.name] = []
-        self._jobs[spec.name] = job
-        self._add(undo, "sessions", "found", (job, epoch), (2**spec.workers - 1,))
-        group = job + 1  # 1 floods
-        self._ask("mc_mgrp_create", group)
-        undo.append(("mc_mgrp_destroy", group))
-        for worker in range(spec.workers):
-            self._add_worker(undo, spec.name, job, group, worker)
-        self._add_pages(undo, spec, job, group)
-        return Session(job=job, epoch=epoch)
+        session = sessions.Session(
+            job, self._new_epoch(), spec.shards, spec.slots, spec.members, self._free_pages(spec), self._uplink(spec)
+        )
+        undo = []
+        self._open[spec.name] = session, undo
+        for group in session.groups:
+            self._ask("mc_mgrp_create", group)
+            undo.append(("mc_mgrp_destroy", group))
+        for entry in session.entries(self._program):
+            self._add(undo, entry)
+        for worker in spec.members:
+            self._add_member(undo, session, spec, worker)
+        return Session(job=job, epoch=session.epoch)
 
     def _new_epoch(self):
         while True:
@@ -91,39 +79,41 @@ class Bmv2Target(Target):
                 self._used_epochs.add(epoch)
                 return epoch
 
-    def _add(self, undo, table, action, keys, parameters):
-        handle = self._switch.console.handle("table_add", table, action, *keys, "=>", *parameters)
-        undo.append(("table_delete", table, handle))
-
-    def _add_worker(self, undo, name, job, group, worker):
-        station = self._station(f"{name}.{worker}")
-        self._add(undo, "workers", "SwitchIngress.session.member", (job, worker), (2**worker,))
-        self._add(undo, "sources", "speaks", (job, worker, station.ip, station.udp_port), (0,))
-        rid = worker + 1
-        self._add(undo, "members", "SwitchEgress.copies.member", (group, rid), (station.mac, station.ip, station.udp_port))
-        node = self._switch.console.handle("mc_node_create", rid, station.port)
-        self._ask("mc_node_associate", group, node)
-        undo.append(("mc_node_destroy", node))
-
-    def _add_pages(self, undo, spec, job, group):
-        wanted = -(-spec.slots // PAGE_SLOTS)
-        taken = {page for pages in self._pages.values() for page in pages}
-        free = [page for page in range(PAGES) if page not in taken][:wanted]
+    def _free_pages(self, spec):
+        wanted = -(-spec.slots // self._program.page_slots)
+        taken = {page for session, _ in self._open.values() for page in session.pages}
+        free = [page for page in range(self._program.pages) if page not in taken][:wanted]
         if len(free) < wanted:
             raise TargetError(f"{spec.slots} slots: no {wanted} pages are free")
-        self._pages[spec.name] = free
-        for i, page in enumerate(free):
-            slots = min(PAGE_SLOTS, spec.slots - i * PAGE_SLOTS)
-            self._add(undo, "pages", "page", (job, i), (page * PAGE_SLOTS, slots, 0, group))
+        return tuple(free)
+
+    def _uplink(self, spec):
+        return () if spec.uplink is None else (spec.uplink, self._station(spec.parent))
+
+    def _add(self, undo, entry):
+        if isinstance(entry, sessions.Copy):
+            node = self._switch.console.handle("mc_node_create", entry.replica, entry.port)
+            self._ask("mc_node_associate", entry.group, node)
+            undo.append(("mc_node_destroy", node))
+        else:
+            undo.append(("table_delete", entry.table, self._switch.console.handle(*entry.words())))
+
+    def _add_member(self, undo, session, spec, worker):
+        self._add(undo, session.worker_entry(worker))
+        shards = (sessions.ALL_SHARDS,) if worker in spec.children else range(spec.shards)
+        for shard in shards:
+            for entry in session.member_entries(worker, shard, self._station(spec.address(worker, max(shard, 0)))):
+                self._add(undo, entry)
 
     def close_session(self, name):
-        for command in reversed(self._sessions.pop(name)):
+        session, undo = self._open.pop(name)
+        for command in reversed(undo):
             self._ask(*command)
-        del self._jobs[name], self._pages[name]
+        self._count(session.job)  # or the next session of this number would seem to have counted it
 
     def send(self, sender, frame):
         station = self._station(sender)
-        datagram = bmv2.udp(station.udp_port, 48879, frame)
+        datagram = bmv2.udp(station.udp_port, frames.UDP_PORT, frame)
         packet = bmv2.ipv4(station.ip, bmv2.SWITCH_IP, 17, datagram)
         try:
             self._switch.inject(station.port, bmv2.ethernet(bmv2.SWITCH_MAC, station.mac, 0x0800, packet))
@@ -132,11 +122,13 @@ class Bmv2Target(Target):
             raise TargetError(str(error)) from error
 
     def _station(self, name):
+        """Who stands behind an endpoint's name. Switches speak from the port of switches."""
         if name not in self._stations:
             n = len(self._stations)
             high, low = divmod(n + 1, 250)
-            self._stations[name] = Station(
-                n % bmv2.PORTS, f"10.77.{high}.{low + 1}", f"02:77:00:01:{high:02x}:{low:02x}", 20000 + n
+            udp_port = frames.UDP_PORT if name.endswith(".parent") else 20000 + n
+            self._stations[name] = frames.Place(
+                f"10.77.{high}.{low + 1}", udp_port, f"02:77:00:01:{high:02x}:{low:02x}", n % bmv2.PORTS
             )
         return self._stations[name]
 
@@ -154,7 +146,7 @@ class Bmv2Target(Target):
                 and frame[:14] == bmv2.mac_bytes(station.mac) + bmv2.mac_bytes(bmv2.SWITCH_MAC) + b"\x08\x00"
                 and (source, packet[9]) == (bmv2.SWITCH_IP, 17)
                 and bmv2.checksum(packet[:20]) == 0
-                and packet[20:22] == (48879).to_bytes(2, "big")
+                and packet[20:22] == frames.UDP_PORT.to_bytes(2, "big")
                 and len(packet) == 28 + len(payload)
             )
             if right:
@@ -162,23 +154,24 @@ class Bmv2Target(Target):
         raise TargetError(f"port {port}: not an answer to any station: {frame.hex()}")
 
     def counters(self):
-        for job in sorted({0, *self._jobs.values()}):
+        for job in sorted({0, *(session.job for session, _ in self._open.values())}):
             self._count(job)
         return dict(self._totals)
 
     def _read_counter(self, job, reason):
-        answer = self._ask("counter_read", "reasons", job * REASONS + reason)
+        answer = self._ask("counter_read", "reasons", job * self._program.reasons + reason)
         return int(answer.split(", ")[1].split()[0])  # "reasons[3]= (276 bytes, 1 packets)"
 
     def _baseline(self, job):
-        for reason in REASON_COUNTERS:
+        for reason in range(len(REASONS)):
             self._last[job, reason] = self._read_counter(job, reason)
 
     def _count(self, job):
-        for reason, names in REASON_COUNTERS.items():
+        for reason, name in enumerate(REASONS):
             value = self._read_counter(job, reason)
-            for name in names:
-                self._totals[name] += value - self._last.get((job, reason), 0)
+            for counter in SEVERAL.get(name, (name,)):
+                if counter in self._totals:  # the vectors send no control requests here
+                    self._totals[counter] += value - self._last.get((job, reason), 0)
             self._last[job, reason] = value
 
     def close(self):

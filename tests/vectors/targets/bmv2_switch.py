@@ -5,8 +5,10 @@ Needs root, iproute2, and p4c-bm2-ss, simple_switch and simple_switch_CLI on PAT
 
 import contextlib
 import ctypes
+import itertools
 import os
 import pathlib
+import re
 import select
 import shutil
 import socket
@@ -21,10 +23,13 @@ TOOLS = ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI", "ip")
 PORTS = 4
 SWITCH_IP = "10.77.255.254"
 SWITCH_MAC = "02:77:00:00:ff:fe"
+MARKER_MAC = "02:77:00:00:fd:00"  # of a station at the control port
 PATIENCE = 10.0  # seconds for anything that must come
 _CLONE_NEWNET = 0x40000000
 PACKET_OUTGOING = 4
 _PROMPT = "RuntimeCmd: "
+_NUMBERS = itertools.count()
+_PROGRAMS = {}  # compiled, by their constants
 
 
 class SwitchError(Exception):
@@ -46,12 +51,19 @@ def run(*command):
     return done.stdout
 
 
-def compile_program(folder, words=64):
-    """Compiles the program for payloads of so many words; returns the path of what simple_switch loads."""
+def compile_program(folder, words=64, sizes=None):
+    """Compiles the program for payloads of so many words; returns the path of what simple_switch loads. `sizes`:
+    constants of sizes.p4 that are to have another value."""
     wire, program = folder / "wire.p4", folder / "switchml.json"
     source = ROOT / "switch_p4"
+    text = (source / "sizes.p4").read_text(encoding="utf-8")
+    for name, value in (sizes or {}).items():
+        text, found = re.subn(rf"#define {name} \d+", f"#define {name} {value}", text)
+        if not found:
+            raise SwitchError(f"sizes.p4 has no {name}")
+    (folder / "sizes.p4").write_text(text, encoding="utf-8")
     run(sys.executable, ROOT / "backend/wire/generate.py", ROOT / "backend/wire/protocol.toml", wire, str(words))
-    run("p4c-bm2-ss", "--std", "p4-16", "-I", source, "-I", folder, "-o", program, source / "v1model/switchml.p4")
+    run("p4c-bm2-ss", "--std", "p4-16", "-I", folder, "-I", source, "-o", program, source / "v1model/switchml.p4")
     return program
 
 
@@ -155,26 +167,33 @@ class Console:
 
 
 class Bmv2Switch:
-    """A running switch. `ports[i]` is a socket that sends to and receives from port i."""
+    """A running switch. `ports[i]` is a socket that sends to and receives from port i.
 
-    def __init__(self, words=64):
+    `control`: a port that is the program's control port (it then takes no part in flooding). `bare`: nothing but the
+    program is loaded; somebody else sets the tables.
+    """
+
+    def __init__(self, words=64, sizes=None, control=None, bare=False):
         why = missing()
         if why:
             raise SwitchError(why)
-        self.namespace = f"swml-{os.getpid()}-{threading.get_native_id()}"
+        self.namespace = f"swml-{os.getpid()}-b{next(_NUMBERS)}"
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="switchml-bmv2-"))
         self._process = None
         self.console = None
         self.ports = []
         self._markers = 0
+        self.control = control
         try:
-            self._start(words)
+            self._start(words, sizes)
+            if not bare:
+                self._set_up()
         except BaseException:
             self.close()
             raise
 
-    def _start(self, words):
-        program = compile_program(self._folder, words)
+    def _start(self, words, sizes):
+        self._program = self._compiled(words, sizes)
         in_namespace = ("ip", "netns", "exec", self.namespace)
         run("ip", "netns", "add", self.namespace)
         run(*in_namespace, "sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
@@ -183,27 +202,63 @@ class Bmv2Switch:
             run(*in_namespace, "ip", "link", "add", f"s{i}", "type", "veth", "peer", "name", f"h{i}")
             for end in (f"s{i}", f"h{i}"):
                 run(*in_namespace, "ip", "link", "set", end, "mtu", "9000", "up")
-        interfaces = [word for i in range(PORTS) for word in ("-i", f"{i}@s{i}")]
-        log = open(self._folder / "simple_switch.log", "wb")
-        self._process = subprocess.Popen(
-            [*in_namespace, "simple_switch", *interfaces, "--thrift-port", "9090",
-             "--notifications-addr", f"ipc://{self._folder}/notifications.ipc", str(program)],
-            stdout=log, stderr=subprocess.STDOUT,
-        )
-        log.close()
-        self._await_thrift()
-        self.console = Console(self.namespace, 9090)
+        self._start_process()
         with inside(self.namespace):
             for i in range(PORTS):
                 port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
                 port.bind((f"h{i}", 0))
                 port.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
                 self.ports.append(port)
+
+    def _compiled(self, words, sizes):
+        """Once for each set of constants: it takes longer than the rest of the start."""
+        path = self._folder / "switchml.json"
+        key = words, tuple(sorted((sizes or {}).items()))
+        if key in _PROGRAMS:
+            path.write_bytes(_PROGRAMS[key])
+        else:
+            _PROGRAMS[key] = compile_program(self._folder, words, sizes).read_bytes()
+        return path
+
+    def _start_process(self):
+        interfaces = [word for i in range(PORTS) for word in ("-i", f"{i}@s{i}")]
+        with open(self._folder / "simple_switch.log", "ab") as log:
+            self._process = subprocess.Popen(
+                ["ip", "netns", "exec", self.namespace, "simple_switch", *interfaces, "--thrift-port", "9090",
+                 "--notifications-addr", f"ipc://{self._folder}/notifications.ipc", str(self._program)],
+                stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        self._await_thrift()
+        self.console = Console(self.namespace, 9090)
+
+    def stop_process(self):
+        """As if simple_switch had crashed."""
+        if self.console:
+            self.console.close()
+            self.console = None
+        if self._process:
+            self._process.kill()
+            self._process.wait(PATIENCE)
+            self._process = None
+
+    def restart(self):
+        """simple_switch anew, with nothing but the program."""
+        self.stop_process()
+        self._start_process()
+
+    def _set_up(self):
         ask = self.console.ask
         ask("table_add", "addresses", "mine", SWITCH_IP, "=>")
         ask("table_set_default", "mac", "own_mac", SWITCH_MAC)
         ask("mc_mgrp_create", 1)
-        ask("mc_node_associate", 1, self.console.handle("mc_node_create", 0, *range(PORTS)))
+        ask("mc_node_associate", 1, self.console.handle("mc_node_create", 0, *self._others()))
+        if self.control is not None:
+            ask("pvs_add", "SwitchParser.control_ports", self.control)
+            ask("table_set_default", "control_port", "hand_over", self.control)
+            ask("table_add", "stations", "forward", MARKER_MAC, "=>", self.control)
+
+    def _others(self):
+        return [port for port in range(PORTS) if port != self.control]
 
     def _await_thrift(self):
         end = time.monotonic() + PATIENCE
@@ -225,13 +280,39 @@ class Bmv2Switch:
         """All frames that came out of any port because of what was injected into `port` before: [(port, frame)].
 
         A ping through the same port passes the ingress behind them, then one through each port passes its egress
-        queue behind whatever they caused.
+        queue behind whatever they caused. What comes in at the control port has no answer; a frame to a station that is
+        there stands in.
         """
         out = []
-        self._ping(port, out)
-        for other in range(PORTS):
-            self._ping(other, out)
+        for first in (port, *range(PORTS)):
+            if first == self.control:
+                self._mark_control(out)
+            else:
+                self._ping(first, out)
         return out
+
+    def _mark_control(self, out):
+        other = self._others()[0]
+        frame = ethernet(MARKER_MAC, MARKER_MAC, 0x88B5, b"marker")
+        self.inject(self.control, other.to_bytes(2, "big") + frame)
+        self._await(lambda number, came: (number, came) == (other, frame), self.control, out)
+        self.inject(other, frame)
+        self._await(lambda number, came: (number, came) == (self.control, frame), self.control, out)
+
+    def _await(self, wanted, port, out):
+        """Reads frames into `out` until the wanted one comes."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            ready, _, _ = select.select(self.ports, [], [], max(0, end - time.monotonic()))
+            if not ready:
+                raise SwitchError(f"port {port}: a marker did not come back within {PATIENCE:g} s")
+            for socket_ in ready:
+                frame, address = socket_.recvfrom(65536)
+                if address[2] == PACKET_OUTGOING:
+                    continue
+                if wanted(self.ports.index(socket_), frame):
+                    return
+                out.append((self.ports.index(socket_), frame))
 
     def _ping(self, port, out):
         self._markers = (self._markers + 1) % 65536
@@ -239,34 +320,22 @@ class Bmv2Switch:
         request = ipv4(asker_ip, SWITCH_IP, 1, echo(8, self._markers))
         expected = ipv4(SWITCH_IP, asker_ip, 1, echo(0, self._markers))
         self.inject(port, ethernet(SWITCH_MAC, asker_mac, 0x0800, request))
-        end = time.monotonic() + PATIENCE
-        while True:
-            ready, _, _ = select.select(self.ports, [], [], max(0, end - time.monotonic()))
-            if not ready:
-                raise SwitchError(f"port {port}: a ping was not answered within {PATIENCE:g} s")
-            for socket_ in ready:
-                frame, address = socket_.recvfrom(65536)
-                if address[2] == PACKET_OUTGOING:
-                    continue
-                number = self.ports.index(socket_)
-                if frame[12:14] == b"\x08\x00" and frame[23] == 1:
-                    if frame[14 : 14 + len(expected)] != expected:
-                        raise SwitchError(f"port {number}: a wrong answer to a ping: {frame.hex()}")
-                    return
-                out.append((number, frame))
+
+        def wanted(number, frame):
+            if frame[12:14] != b"\x08\x00" or frame[23] != 1:
+                return False
+            if frame[14 : 14 + len(expected)] != expected:
+                raise SwitchError(f"port {number}: a wrong answer to a ping: {frame.hex()}")
+            return True
+
+        self._await(wanted, port, out)
 
     def close(self):
         """Stops the switch and removes the namespace. Idempotent."""
         for port in self.ports:
             port.close()
         self.ports = []
-        if self.console:
-            self.console.close()
-            self.console = None
-        if self._process:
-            self._process.terminate()
-            self._process.wait(PATIENCE)
-            self._process = None
+        self.stop_process()
         if os.path.exists(f"/run/netns/{self.namespace}"):
             run("ip", "netns", "del", self.namespace)
         shutil.rmtree(self._folder, ignore_errors=True)

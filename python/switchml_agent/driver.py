@@ -1,0 +1,262 @@
+"""What the drivers of P4 switches have in common: which sessions are in the switch, and what may be done to them."""
+
+import secrets
+import threading
+
+from switchml_agent import program as programs
+from switchml_agent import sessions
+from switchml_agent.api import messages
+from switchml_agent.errors import Refusal, check_range, exhausted, internal, invalid, not_found, precondition, unavailable
+
+PROTOCOL_VERSION = 1
+_READS = 8  # of registers that a packet may change meanwhile
+
+
+class Refused(Exception):
+    """The switch refused a command: it does not fit the program or its state. `full`: there is no room for it."""
+
+    def __init__(self, text, full=False):
+        super().__init__(text)
+        self.full = full
+
+
+class Gone(Exception):
+    """The switch does not answer. All that was programmed into it may be lost."""
+
+
+class _Installed:
+    """A session in the switch, and what takes it out again."""
+
+    def __init__(self, session):
+        self.session = session
+        self.undo = []
+        self.workers = {}  # {number: undo}
+        self.members = {}  # {(number, shard): (Place, undo)}
+
+
+class Driver:
+    """Thread-safe; calls take turns. Methods raise Refusal. A switch that was started anew is set up again, without
+    sessions and with another `instance`.
+
+    A subclass speaks to the switch: in _open, _shut, _alive, _session_entries, _worker_entries, _member_entries, _add, _undo,
+    _read_use and _count, which raise Refused and Gone. `_open` sets `program`, `ports` and `neighbours`. _add puts an entry in
+    and appends what takes it out again to a list, the elements of which _undo understands.
+    """
+
+    kind = name = ""  # as in Capabilities; for messages
+
+    def __init__(self, own_mac):
+        self._own_mac = own_mac
+        self._lock = threading.RLock()
+        self._connected = False
+        self._installed = {}  # by job
+        self._counted = set()  # jobs whose counters may have moved
+        self.neighbours = None
+
+    # ---- the connection ----
+
+    def connect(self):
+        """Takes the switch over: whatever was programmed into it before is removed."""
+        with self._lock:
+            self.close()
+            try:
+                self._open()
+            except Gone as error:
+                self._shut()
+                raise unavailable(f"{self.name}: {error}") from error
+            except (Refused, programs.NotSwitchml) as error:
+                self._shut()
+                raise precondition(f"{self.name}: {error}") from error
+            self._counted = {0}
+            self._connected = True
+            self.instance = secrets.randbits(64) or 1
+
+    def close(self):
+        """Idempotent."""
+        with self._lock:
+            self._shut()
+            self._connected = False
+            self._installed.clear()
+
+    def _with_switch(self, work):
+        """work(), with the switch's failures as refusals of the call."""
+        with self._lock:
+            if not self._connected:
+                self.connect()
+            try:
+                return work()
+            except Gone as error:
+                self.close()
+                raise unavailable(f"the switch is gone, its sessions too: {error}") from error
+            except Refused as error:
+                raise (exhausted if error.full else internal)(f"the switch refused: {error}") from error
+
+    # ---- the calls ----
+
+    def capabilities(self):
+        with self._lock:
+            try:
+                self._with_switch(self._alive)
+            except Refusal:  # a switch that was started anew is there by now, or the second error says what is wrong
+                self.connect()
+            return self._describe()
+
+    def _describe(self):
+        return messages.Capabilities(
+            kind=self.kind, instance=self.instance, protocol_version=PROTOCOL_VERSION,
+            payload_bytes=[self.program.payload], whole_chunks=True, members=self.program.members,
+            jobs=self.program.sessions, operations=[messages.Operation.SUM, messages.Operation.MAX], trees=True,
+            pages=self.program.pages, page_slots=self.program.page_slots, mac=self._own_mac,
+        )  # fmt: skip
+
+    def reset(self):
+        self._with_switch(self._remove_all)
+
+    def _remove_all(self):
+        for job in list(self._installed):
+            self._take_out(self._installed.pop(job))
+
+    def install(self, request):
+        self._with_switch(lambda: self._install(request))
+
+    def _install(self, request):
+        session = sessions.session_of(request, self.program, self.neighbours.place)
+        present = self._installed.get(session.job)
+        if present:
+            if present.session == session:
+                return
+            raise precondition(f"job {session.job}: it is in use by another session, with epoch {present.session.epoch:#x}")
+        for other in self._installed.values():
+            taken = set(other.session.pages) & set(session.pages)
+            if taken:
+                raise precondition(f"page {min(taken)}: it belongs to job {other.session.job}")
+        if len(self._installed) >= self.program.sessions:
+            raise exhausted(f"job {session.job}: {len(self._installed)} sessions are installed, the most that there can be")
+        new = _Installed(session)
+        self._add_all(self._session_entries(session), new.undo)
+        self._installed[session.job] = new
+        self._counted.add(session.job)
+
+    def set_member(self, request):
+        self._with_switch(lambda: self._set_member(request))
+
+    def _set_member(self, request):
+        installed = self._find(request)
+        session, worker, shard = installed.session, request.worker, request.shard
+        if worker not in session.members:
+            raise invalid(f"worker {worker}: job {session.job} has the members {', '.join(map(str, session.members))}")
+        check_range("shard", shard, sessions.ALL_SHARDS, session.shards - 1)
+        place = self.neighbours.place(request.place, f"worker {worker}")
+        if installed.members.get((worker, shard), ("",))[0] == place:
+            return
+        _check_source(installed, worker, shard, place)
+        for key in [key for key in installed.members if key[0] == worker and _overlap(key[1], shard)]:
+            self._undo_all(installed.members.pop(key)[1])
+        if worker not in installed.workers:
+            undo = []
+            self._add_all(self._worker_entries(session, worker), undo)
+            installed.workers[worker] = undo
+        undo = []
+        self._add_all(self._member_entries(session, worker, shard, place), undo)
+        installed.members[worker, shard] = place, undo
+
+    def _find(self, request):
+        installed = self._installed.get(request.job)
+        if not installed or installed.session.epoch != request.epoch:
+            raise not_found(f"job {request.job} with epoch {request.epoch:#x}: it is not installed")
+        return installed
+
+    def remove(self, request):
+        self._with_switch(lambda: self._remove(request))
+
+    def _remove(self, request):
+        installed = self._installed.get(request.job)
+        if installed and installed.session.epoch == request.epoch:
+            self._take_out(self._installed.pop(request.job))
+
+    def _take_out(self, installed):
+        """The session first, so that what is left is found by no packet."""
+        self._undo_all(installed.undo[-1:])
+        for _, undo in installed.members.values():
+            self._undo_all(undo)
+        for undo in installed.workers.values():
+            self._undo_all(undo)
+        self._undo_all(installed.undo[:-1])
+
+    def contributors(self, request):
+        return self._with_switch(lambda: self._contributors(request))
+
+    def _contributors(self, request):
+        session = self._find(request).session
+        check_range("slot", request.slot, 0, session.slots - 1)
+        check_range("seq", request.seq, 1, 2**32 - 1)
+        epoch, seq, bits = self._steady_use(session, request.slot, request.seq)
+        ahead = (seq - request.seq) % 2**32
+        if epoch != session.epoch or ahead >= 2**31:
+            return messages.ContributorsReply()
+        if ahead:
+            return messages.ContributorsReply(members=session.members)
+        return messages.ContributorsReply(members=[m for i, m in enumerate(session.members) if bits >> i & 1])
+
+    def _steady_use(self, session, slot, seq):
+        """(epoch, seq, bitmap) that belong together, although packets may come in between."""
+        before, bits = self._read_use(session, slot, seq)
+        for _ in range(_READS):
+            after, next_bits = self._read_use(session, slot, seq)
+            if after == before:
+                return *before, bits
+            before, bits = after, next_bits
+        raise unavailable("the slot changes faster than it can be read")
+
+    def counters(self):
+        return self._with_switch(self._counters)
+
+    def _counters(self):
+        reply = messages.CountersReply()
+        for job in sorted(self._counted):
+            values = reply.jobs.add(job=job).values
+            for name, count in zip(programs.REASONS, self._count(job)):
+                for counter in programs.SEVERAL.get(name, (name,)):
+                    values[counter] += count
+        return reply
+
+    # ---- control packets ----
+
+    def heard(self, place):
+        """A control packet came from there."""
+        if self.neighbours:
+            self.neighbours.heard(place)
+
+    def place(self, asked):
+        """Where a control packet has to go."""
+        neighbours = self.neighbours  # no lock: answers to workers do not wait for what else is done
+        if neighbours is None:
+            raise unavailable("the switch has not been reached yet")
+        return neighbours.place(asked, "worker")
+
+    # ---- entries ----
+
+    def _add_all(self, entries, undo):
+        """All of them or none."""
+        try:
+            for entry in entries:
+                self._add(entry, undo)
+        except Refused:
+            self._undo_all(undo)
+            raise
+
+    def _undo_all(self, undo):
+        for each in reversed(undo):
+            self._undo(each)
+
+
+def _check_source(installed, worker, shard, place):
+    """The switch tells the shards of a worker apart by where they come from."""
+    for (number, other), (held, _) in installed.members.items():
+        same = (held.ip, held.udp_port) == (place.ip, place.udp_port)
+        if number == worker and same and not _overlap(other, shard):
+            raise invalid(f"worker {worker}, shard {shard}: {place.ip}:{place.udp_port} speaks for shard {other} already")
+
+
+def _overlap(shard, other):
+    return shard == other or sessions.ALL_SHARDS in (shard, other)

@@ -1,0 +1,157 @@
+"""The DataPlane service over a driver of a switch, whichever it is: bmv2.Bmv2 shows what a driver has to offer."""
+
+import concurrent.futures
+import hmac
+import logging
+import queue
+
+import grpc
+
+from switchml_agent import api
+from switchml_agent.errors import Refusal, unavailable
+from switchml_agent.frames import Place
+
+_THREADS = 8  # one of them is held by a controller that takes control packets
+_WAITING_PACKETS = 1024  # workers repeat what is dropped beyond
+_LOOK_AROUND = 1.0  # seconds after which a silent stream looks whether its caller is still there
+_log = logging.getLogger(__name__)
+messages = api.messages
+
+
+def _answers(call):
+    """A call whose Refusal is its status."""
+
+    def answer(self, request, context):
+        try:
+            return call(self, request)
+        except Refusal as refusal:
+            context.abort(getattr(grpc.StatusCode, refusal.code), str(refusal))
+
+    return answer
+
+
+class DataPlane:
+    """What api.handler("DataPlane", ...) serves. `send(place, payload)` puts a control packet on its way."""
+
+    def __init__(self, driver, send):
+        self._driver = driver
+        self._send = send
+        self._listener = None  # queue of the controller that takes control packets
+
+    @_answers
+    def Capabilities(self, request):
+        return self._driver.capabilities()
+
+    @_answers
+    def Reset(self, request):
+        self._driver.reset()
+        return messages.ResetReply()
+
+    @_answers
+    def Install(self, request):
+        self._driver.install(request)
+        return messages.InstallReply()
+
+    @_answers
+    def SetMember(self, request):
+        self._driver.set_member(request)
+        return messages.SetMemberReply()
+
+    @_answers
+    def Remove(self, request):
+        self._driver.remove(request)
+        return messages.RemoveReply()
+
+    @_answers
+    def Contributors(self, request):
+        return self._driver.contributors(request)
+
+    @_answers
+    def Counters(self, request):
+        return self._driver.counters()
+
+    @_answers
+    def PacketOut(self, request):
+        place = self._driver.place(request.worker)
+        try:
+            self._send(place, request.payload)
+        except OSError as error:
+            raise unavailable(f"control port: {error.strerror}") from error
+        return messages.PacketOutReply()
+
+    def PacketsIn(self, request, context):
+        """A second caller takes over from the first: there is one controller at a time."""
+        own, former = queue.Queue(_WAITING_PACKETS), self._listener
+        self._listener = own
+        if former:
+            _put(former, None)
+        context.send_initial_metadata(())  # the caller knows from here on that nothing is missed
+        while context.is_active() and self._listener is own:
+            try:
+                packet = own.get(timeout=_LOOK_AROUND)
+            except queue.Empty:
+                continue
+            if packet is not None:
+                yield packet
+        if self._listener is own:
+            self._listener = None
+        else:
+            context.abort(grpc.StatusCode.ABORTED, "another caller takes the control packets now")
+
+    def receive(self, place: Place, payload: bytes):
+        """A control packet came from there."""
+        self._driver.heard(place)
+        listener = self._listener
+        if listener is None:
+            _log.debug("control packet of %s dropped: no controller listens", place)
+            return
+        where = messages.SwitchPlace(address=f"{place.ip}:{place.udp_port}", mac=place.mac, port=place.port)
+        if not _put(listener, messages.ControlPacket(payload=payload, worker=where)):
+            _log.debug("control packet of %s dropped: %d wait already", place, _WAITING_PACKETS)
+
+
+def _put(waiting, item):
+    try:
+        waiting.put_nowait(item)
+    except queue.Full:
+        return False
+    return True
+
+
+class Tokens(grpc.ServerInterceptor):
+    """Lets calls with the token pass."""
+
+    def __init__(self, token):
+        self._wanted = f"Bearer {token}".encode()
+        self._refuse = grpc.unary_unary_rpc_method_handler(_unauthenticated)
+
+    def intercept_service(self, continuation, call):
+        given = next((value for key, value in call.invocation_metadata if key == "authorization"), "")
+        if hmac.compare_digest(str(given).encode(), self._wanted):
+            return continuation(call)
+        return self._refuse
+
+
+def _unauthenticated(request, context):
+    context.abort(grpc.StatusCode.UNAUTHENTICATED, "authorization: `Bearer TOKEN` with this agent's token is needed")
+
+
+def serve(service, listen, token=None, tls=None):
+    """A started grpc.Server, and the port that it listens on. `tls`: (certificate, key), as PEM. OSError if it cannot."""
+    server = grpc.server(
+        concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="rpc"),
+        interceptors=[Tokens(token)] if token else [],
+        options=[("grpc.so_reuseport", 0)],  # a second agent must not share the port
+    )
+    server.add_generic_rpc_handlers((api.handler("DataPlane", service),))
+    try:
+        if tls:
+            port = server.add_secure_port(listen, grpc.ssl_server_credentials([(tls[1], tls[0])]))
+        else:
+            port = server.add_insecure_port(listen)
+    except RuntimeError as error:
+        raise OSError(f"--listen {listen}: {error}") from error
+    if port == 0:  # how older versions of grpcio say it
+        raise OSError(f"--listen {listen}: the address cannot be used")
+    server.start()
+    return server, port
