@@ -22,8 +22,8 @@ demo: setup ## train Fashion-MNIST on 4 ranks over switchml and over gloo, and c
 test: ## all gtests, then all pytests (ARGS="-k name" goes to pytest)
 	@.ci/test.sh $(TORCH) $(ARGS)
 
-test-p4: setup ## the vectors and tests of forwarding on bmv2, where p4c and bmv2 are on PATH (docs/switch.md)
-	@$(PYTHON) -m pytest tests/switch_p4 tests/vectors/test_vectors.py --vector-target bmv2 --softswitch-target $(BUILD)/tests/vectors/softswitch_target -q -rs $(ARGS)
+test-p4: setup ## the P4 programs: compiled, vectors and more on bmv2 and the Tofino model, where the tools are on PATH (docs/switch.md)
+	@$(PYTHON) -m pytest tests/switch_p4 tests/vectors/test_vectors.py tests/vectors/test_tofino.py --vector-target bmv2 --vector-target tofino --softswitch-target $(BUILD)/tests/vectors/softswitch_target -q -rs $(ARGS)
 
 bench: setup ## kernels, then all-reduce against gloo; figures in out/*.json (ARGS="--ranks 2,4 ...")
 	@mkdir -p out

@@ -104,6 +104,10 @@ def make_target(name, executable=None):
         from vectors.targets import bmv2
 
         return bmv2.Bmv2Target()
+    if name == "tofino":
+        from vectors.targets import tofino
+
+        return tofino.TofinoTarget()
     raise ValueError(f"target {name!r}: allowed are {', '.join(TARGET_NAMES)}")
 
 
@@ -114,8 +118,12 @@ def unavailable(name):
         from vectors.targets import bmv2_switch
 
         return bmv2_switch.missing()
+    if name == "tofino":
+        from vectors.targets import tofino_switch
+
+        return tofino_switch.missing()
     return ""
 
 
 ALWAYS = ("softswitch", "softswitch-whole", "model")  # need nothing but the build
-TARGET_NAMES = (*ALWAYS, "bmv2")
+TARGET_NAMES = (*ALWAYS, "bmv2", "tofino")

@@ -1,0 +1,233 @@
+"""The TNA program as a data plane, on the open Tofino model. Sessions are table entries; the counters are the program's."""
+
+import functools
+import itertools
+import random
+import socket
+import sys
+
+from vectors.targets import COUNTERS, Capabilities, Session, Target, TargetError
+from vectors.targets import bmv2_switch as packets
+from vectors.targets import tofino_switch as tofino
+from vectors.targets.bmv2 import sizes_of
+
+sys.path.insert(0, str(tofino.ROOT / "python"))
+
+from switchml_agent import frames, sessions  # noqa: E402
+from switchml_agent.program import REASONS, SEVERAL  # noqa: E402
+
+WORDS = 64  # of a segment
+# Front-panel ports, of two pipes: what comes in by the second goes around to the first, where the first pass is.
+PORTS = (0, 1, 132, 133)
+# By the number of segments of a payload: the segment that each later pass deals with.
+LATER_PASSES = {1: (0,), 4: (1, 2, 3, 3, 2, 2, 1, 1, 0, 0)}
+
+
+def patterns(begin, count, bits):
+    """The numbers from `begin`, a multiple of a power of two that is not below `count`, as patterns of 0, 1 and *."""
+    made = []
+    for power in range(bits, -1, -1):
+        if count & 1 << power:
+            made.append("0b" + f"{begin:0{bits}b}"[: bits - power] + "*" * power)
+            begin += 1 << power
+    return made
+
+
+def ip_of(place):
+    return "0x" + socket.inet_aton(place.ip).hex()
+
+
+def mac_of(text):
+    return "0x" + packets.mac_bytes(text).hex()
+
+
+def told(method):
+    """What goes wrong in the model is the data plane's failure."""
+
+    @functools.wraps(method)
+    def wrapped(*arguments, **named):
+        try:
+            return method(*arguments, **named)
+        except tofino.SwitchError as error:
+            raise TargetError(str(error)) from error
+
+    return wrapped
+
+
+class TofinoTarget(Target):
+    """`segments` of a payload, of 64 words each; segment i lies in pipe i modulo `pipes`."""
+
+    name = "tofino"
+
+    @told
+    def __init__(self, segments=1, pipes=1):
+        self._sizes = sizes_of(None)
+        self._segments, self._pipes = segments, pipes
+        self.capabilities = Capabilities(
+            payload=4 * WORDS * segments, workers=self._sizes["MAX_WORKERS"], whole=True, tree=True
+        )
+        rounds = len(LATER_PASSES[segments]) + 1  # and one for what comes in by another pipe
+        self.switch = tofino.TofinoSwitch(WORDS, segments, rounds, range(pipes))
+        self._used_epochs = set()
+        self._random = random.Random(1)
+        self._totals = dict.fromkeys(COUNTERS, 0)
+        self._begin()
+
+    def _begin(self):
+        self._stations = {}
+        self._open = {}  # by name: (Session of the agent, what takes its entries back)
+        self._last = {}  # counter values, by (job, reason)
+        self.switch.watch_loops(PORTS[0])
+        self.switch.add("addresses", {"ip": "0x" + socket.inet_aton(packets.SWITCH_IP).hex()}, "mine", {})
+        self.switch.set_default("mac", "own_mac", {"mac": mac_of(packets.SWITCH_MAC)})
+
+    @told
+    def reset(self):
+        self.switch.restart()
+        self._begin()
+
+    @told
+    def open_session(self, spec, job=None):
+        jobs = {session.job for session, _ in self._open.values()}
+        if job is None:
+            job = next(number for number in range(1, 256) if number not in jobs)
+        if job in jobs:
+            raise TargetError(f"job {job} is in use")
+        uplink = () if spec.uplink is None else (spec.uplink, self._station(spec.parent))
+        session = sessions.Session(
+            job, self._new_epoch(), spec.shards, spec.slots, spec.members, self._free_pages(spec), uplink
+        )
+        entries = []
+        self._open[spec.name] = session, entries
+        for entry in itertools.chain(
+            self._ways(session), self._pages(session), self._uplink(session), self._workers(session),
+            self._members(session, spec), self._live(session),
+        ):
+            entries.append(self.switch.add(*entry))
+        for shard in range(spec.shards):
+            ports = [(worker + 1, self._station(spec.address(worker, shard)).port) for worker in spec.members]
+            self.switch.set_group(session.group(shard), ports)
+        return Session(job=job, epoch=session.epoch)
+
+    def _new_epoch(self):
+        while True:
+            epoch = self._random.randrange(1, 2**32)
+            if epoch not in self._used_epochs:
+                self._used_epochs.add(epoch)
+                return epoch
+
+    def _free_pages(self, spec):
+        """Pages of the registers of each segment. Segments of one pipe share its registers."""
+        wanted = -(-spec.slots // self._sizes["PAGE_SLOTS"])
+        taken = {page for session, _ in self._open.values() for page in session.pages}
+        all_pages = self._sizes["PAGES"] * self._pipes // self._segments
+        free = [page for page in range(all_pages) if page not in taken][:wanted]
+        if len(free) < wanted:
+            raise TargetError(f"{spec.slots} slots: no {wanted} pages are free")
+        return tuple(free)
+
+    def _loop(self, segment):
+        return tofino.loop_port(segment % self._pipes)
+
+    def _ways(self, session):
+        job = {"headers.switchml.job": session.job}
+        for step, segment in enumerate(LATER_PASSES[self._segments], 1):
+            yield "loops", job | {"headers.bridge.step": step}, "go", {"port": self._loop(segment), "segment": segment}
+        for pipe in sorted({port >> 7 for port in PORTS} - {self._loop(0) >> 7}):
+            yield "homes", job | {"intrinsic.ingress_port": f"0b{pipe:02b}*******"}, "away", {"port": self._loop(0)}
+
+    def _pages(self, session):
+        page_slots, in_pipe = self._sizes["PAGE_SLOTS"], self._segments // self._pipes
+        for (i, page), segment in itertools.product(enumerate(session.pages), range(self._segments)):
+            first = i * page_slots
+            shard = first // (session.slots // session.shards)
+            number = page * in_pipe + segment // self._pipes
+            parameters = {"number": number, "shard": shard, "audience": session.group(shard)}
+            for slots in patterns(first, min(page_slots, session.slots - first), 16):
+                keys = {"headers.switchml.job": session.job, "headers.bridge.segment": segment, "headers.switchml.slot": slots}
+                yield "pages", keys, "page", parameters
+
+    def _uplink(self, session):
+        if session.uplink:
+            number, parent = session.uplink
+            parameters = {"worker": number, "mac": mac_of(parent.mac), "ip": ip_of(parent), "port": parent.port}
+            yield "uplinks", {"headers.switchml.job": session.job}, "leaf", parameters
+
+    def _workers(self, session):
+        for place, worker in enumerate(session.members):
+            bit = 1 << place
+            keys = {"headers.switchml.job": session.job, "headers.switchml.worker": worker}
+            yield "workers", keys, "session.member", {"lower": bit & 0xFFFFFFFF, "upper": bit >> 32}
+
+    def _members(self, session, spec):
+        for worker in session.members:
+            for shard in range(spec.shards):
+                place = self._station(spec.address(worker, shard))
+                keys = {"headers.bridge.audience": session.group(shard), "intrinsic.egress_rid": worker + 1}
+                yield "members", keys, "copies.member", {"mac": mac_of(place.mac), "ip": ip_of(place), "port": place.udp_port}
+            for shard in (sessions.ANY_SHARD,) if worker in spec.children else range(spec.shards):
+                place = self._station(spec.address(worker, shard))
+                keys = {"headers.switchml.job": session.job, "headers.switchml.worker": worker}
+                keys |= {"headers.ipv4.source": ip_of(place), "headers.udp.source": place.udp_port}
+                yield "sources", keys, "speaks", {"shard": shard}
+
+    def _live(self, session):
+        keys = {"headers.switchml.job": session.job, "headers.switchml.epoch": session.epoch}
+        yield "sessions", keys, "found", {"workers": len(session.members)}
+
+    @told
+    def close_session(self, name):
+        session, entries = self._open.pop(name)
+        for entry in reversed(entries):
+            self.switch.remove(entry)
+        for shard in range(session.shards):
+            self.switch.set_group(session.group(shard), [])
+        self._count(session.job)
+
+    @told
+    def send(self, sender, frame):
+        station = self._station(sender)
+        datagram = packets.udp(station.udp_port, frames.UDP_PORT, frame)
+        packet = packets.ipv4(station.ip, packets.SWITCH_IP, 17, datagram)
+        self.switch.inject(station.port, packets.ethernet(packets.SWITCH_MAC, station.mac, 0x0800, packet))
+        return [self._received(port, out) for port, out in self.switch.settle()]
+
+    def _station(self, name):
+        """Who stands behind an endpoint's name. Switches speak from the port of switches."""
+        if name not in self._stations:
+            n = len(self._stations)
+            high, low = divmod(n + 1, 250)
+            udp_port = frames.UDP_PORT if name.endswith(".parent") else 20000 + n
+            self._stations[name] = frames.Place(
+                f"10.77.{high}.{low + 1}", udp_port, f"02:77:00:01:{high:02x}:{low:02x}", PORTS[n % len(PORTS)]
+            )
+        return self._stations[name]
+
+    def _received(self, port, frame):
+        """(endpoint, UDP payload) of a frame that is right in everything below."""
+        for name, station in self._stations.items():
+            length = int.from_bytes(frame[38:40], "big") - 8
+            payload = frame[42 : 42 + length]
+            datagram = packets.udp(frames.UDP_PORT, station.udp_port, payload)
+            packet = packets.ipv4(packets.SWITCH_IP, station.ip, 17, datagram)
+            if (port, frame) == (station.port, packets.ethernet(station.mac, packets.SWITCH_MAC, 0x0800, packet)):
+                return name, payload
+        raise TargetError(f"port {port}: not an answer to any station: {frame.hex()}")
+
+    @told
+    def counters(self):
+        for job in sorted({0, *(session.job for session, _ in self._open.values())}):
+            self._count(job)
+        return dict(self._totals)
+
+    def _count(self, job):
+        first = job * self._sizes["REASONS"]
+        values = self.switch.read_counters("reasons", range(first, first + len(REASONS)))
+        for reason, (name, value) in enumerate(zip(REASONS, values)):
+            for counter in SEVERAL.get(name, (name,)):
+                if counter in self._totals:  # the vectors send no control requests here
+                    self._totals[counter] += value - self._last.get((job, reason), 0)
+            self._last[job, reason] = value
+
+    def close(self):
+        self.switch.close()
