@@ -17,6 +17,16 @@
 
 #define L2_ENTRIES 1024
 
+// Tofino only. Payload of a session in passes of SWITCHML_WORDS words: 1 (256 B) or 4 (1024 B).
+#ifndef SEGMENTS
+#define SEGMENTS 1
+#endif
+// A whole page is one entry, a part of one up to PAGE_BITS; for every segment.
+#define PAGE_ENTRIES (512 * SEGMENTS)
+// Ways of the passes after the first: for each job and pass one entry or more, by slot; and to a job's pipe, by port.
+#define LOOPS (512 * SEGMENTS)
+#define HOMES 512
+
 // Counters: REASONS of them for each job number.
 #define REASON_BITS 5
 #define REASONS 32

@@ -5,7 +5,8 @@
 
 A slot carries one packet per round trip, so a job needs the bandwidth-delay product: rate x round trip / bytes that a packet
 takes on the wire. The engine keeps a quarter of the slots for calls, which are idle while data streams; so a third comes on
-top. Slots are granted in pages. The switch's slots are those of sizes.p4 (256 B), four times fewer for 1024 B in one pipe.
+top. Slots are granted in pages. Each pipe has the slots of sizes.p4, for 256 B each: one of 1024 B takes four, in one pipe or
+in several.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import re
 # Preamble and gap 20, Ethernet 18 with its checksum, IPv4 20, UDP 8, our header 20.
 OVERHEAD_BYTES = 86
 DATA_LANE = 0.75
+MAX_JOBS = 255
+MAX_SLOTS = 4096  # of one job
 
 
 def sizes():
@@ -28,9 +31,18 @@ def slots_needed(gigabits, rtt_us, payload):
     return math.ceil(in_flight / DATA_LANE)
 
 
-def slot_bytes(payload):
-    """Register bytes of a slot: two versions of words, epoch and seq, bitmap (64 workers and their number), exponent, witness."""
-    return 2 * (payload + 8 + 9 + 2 + 4)
+def slot_bytes(segments):
+    """Register bytes of a slot: two versions, each with 256 B of words, epoch and seq, bitmap, witness, exponent and count
+    per segment."""
+    return segments * 2 * (256 + 8 + 8 + 4 + 2 + 1)
+
+
+def jobs_on(pipes, pages_of_pipe, slots, pages, segments):
+    """Jobs that fit: the segments of one are spread over the pipes, or, with one segment, each job is in one pipe."""
+    if slots > MAX_SLOTS:
+        return 0
+    spread = pipes * pages_of_pipe // segments // pages
+    return min(MAX_JOBS, spread if segments > 1 else pipes * (pages_of_pipe // pages))
 
 
 def numbers(text):
@@ -43,21 +55,19 @@ def main():
     parser.add_argument("--payloads", type=numbers, default=[256, 1024], help="bytes (256,1024)")
     parser.add_argument("--rates", type=numbers, default=[10, 25, 100, 400], help="Gbit/s (10,25,100,400)")
     arguments = parser.parse_args()
-    if arguments.rtt_us <= 0 or min(arguments.payloads) < 256 or min(arguments.rates) < 1:
-        parser.error("--rtt-us: above 0; --payloads: 256 or more; --rates: 1 or more")
+    if arguments.rtt_us <= 0 or not set(arguments.payloads) <= {256, 1024} or min(arguments.rates) < 1:
+        parser.error("--rtt-us: above 0; --payloads: 256 and 1024; --rates: 1 or more")
     chip = sizes()
     print(f"Round trip {arguments.rtt_us:g} us.\n")
-    print("| link, Gbit/s | payload, B | slots | pages | bytes of registers | jobs, one pipe | jobs, four pipes |")
-    print("|---|---|---|---|---|---|---|")
+    print("| link, Gbit/s | payload, B | slots | pages | bytes of registers | jobs, 1 pipe | 2 pipes | 4 pipes |")
+    print("|---|---|---|---|---|---|---|---|")
     for rate in arguments.rates:
         for payload in arguments.payloads:
             slots = slots_needed(rate, arguments.rtt_us, payload)
             pages = math.ceil(slots / chip["PAGE_SLOTS"])
             segments = max(1, payload // 256)
-            # Each pipe holds every slot's segment of 256 B; in one pipe alone a slot takes one index per segment.
-            one = chip["SLOTS"] // segments // (pages * chip["PAGE_SLOTS"])
-            four = min(4, segments) * one
-            print(f"| {rate} | {payload} | {slots} | {pages} | {slots * slot_bytes(payload):,} | {one} | {four} |")
+            jobs = [jobs_on(pipes, chip["PAGES"], slots, pages, segments) for pipes in (1, 2, 4)]
+            print(f"| {rate} | {payload} | {slots} | {pages} | {slots * slot_bytes(segments):,} | " + " | ".join(map(str, jobs)) + " |")
 
 
 if __name__ == "__main__":

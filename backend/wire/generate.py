@@ -145,6 +145,9 @@ def emit_p4(spec: dict, words: int) -> str:
     out += [f"    bit<32> w{i};" for i in range(words)]
     out += ["}", "", "/// M(0) M(1) ... for each word of a payload."]
     out.append("#define FOR_EACH_WORD(M) " + " ".join(f"M({i})" for i in range(words)))
+    half = words // 2
+    out.append("/// M(i, i, i + half) ...: pairs of a word of the lower half and one of the upper half.")
+    out.append("#define FOR_EACH_PAIR(M) " + " ".join(f"M({i}, {i}, {half + i})" for i in range(half)))
     out += ["", "#endif"]
     return "\n".join(out) + "\n"
 

@@ -1,0 +1,164 @@
+// What becomes of a packet after a pass: its reason, the next pass, or an answer.
+
+// What came of the first pass. Gives the packet its reason.
+control NextStep(inout headers_t headers, inout metadata_t meta) {
+    action drop_because(bit<REASON_BITS> reason) { meta.reason = reason; }
+    action drop_as_checked() { meta.reason = meta.class; }
+    action accept(bit<REASON_BITS> reason, bit<8> receiver) {
+        meta.reason = reason;
+        meta.next = NEXT_AROUND;
+        headers.bridge.receiver = receiver;
+    }
+    action pass_on(bit<REASON_BITS> reason, bit<8> next) {
+        meta.reason = reason;
+        meta.next = next;
+    }
+    table verdicts {
+        key = {
+            meta.class: ternary;
+            meta.handed_over: ternary;
+            meta.consistent: ternary;
+            meta.live: ternary;
+            meta.leaf: ternary;
+            meta.from_parent: ternary;
+            meta.member: ternary;
+            meta.speaker: ternary;
+            meta.mapped: ternary;
+            meta.same_shard: ternary;
+            meta.elsewhere: ternary;
+            meta.sequence: ternary;
+            meta.duplicate: ternary;
+            meta.complete: ternary;
+        }
+        actions = { drop_because; drop_as_checked; accept; pass_on; }
+        const entries = {
+            (IS_REQUEST, 1, _, _, _, _, _, _, _, _, _, _, _, _): pass_on(REASON_CONTROL_REQUESTS, NEXT_CONTROL);
+            (IS_REQUEST, _, _, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_KIND);
+            (IS_CONTRIBUTION, _, 0, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SHORT);
+            (IS_RESULT, _, 0, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SHORT);
+            (IS_CONTRIBUTION, _, _, 0, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SESSION);
+            (IS_RESULT, _, _, 0, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SESSION);
+            (IS_RESULT, _, _, _, 0, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_KIND);
+            (IS_RESULT, _, _, _, _, 0, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SOURCE);
+            (IS_RESULT, _, _, _, _, _, _, _, 0, _, _, _, _, _): drop_because(REASON_DROPPED_SLOT);
+            (IS_RESULT, _, _, _, _, _, _, _, _, _, _, _, _, _): pass_on(REASON_RESULTS_PASSED_DOWN, NEXT_PASS_DOWN);
+            (IS_CONTRIBUTION, _, _, _, _, _, 0, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_WORKER);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, 0, _, _, _, _, _, _): drop_because(REASON_DROPPED_SOURCE);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, 0, _, _, _, _, _): drop_because(REASON_DROPPED_SLOT);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, 0, _, _, _, _): drop_because(REASON_DROPPED_SLOT);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, 1, _, _, _): pass_on(REASON_NONE, NEXT_ELSEWHERE);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_STALE, _, _): drop_because(REASON_DROPPED_STALE);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, 1, 0): drop_because(REASON_DUPLICATES_DROPPED);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, 1, 1): accept(REASON_DUPLICATES_ANSWERED, THE_SENDER);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_NEW, _, 1): accept(REASON_STARTED_AND_COMPLETED, ALL_MEMBERS);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_NEW, _, _): accept(REASON_USES_STARTED, NOBODY);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, _, 1): accept(REASON_USES_COMPLETED, ALL_MEMBERS);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, _, _): accept(REASON_CONTRIBUTIONS_ADDED, NOBODY);
+        }
+        const default_action = drop_as_checked();
+        size = 32;
+    }
+    apply { verdicts.apply(); }
+}
+
+// The passes of a packet: SEGMENTS that take words in, the last of which gives out the upper half of its segment; then, if
+// somebody is to get the aggregate, one for each other half, from the last to the first, in front of what there is.
+control Passes(inout headers_t headers, inout metadata_t meta) {
+    action end() { meta.next = NEXT_DROP; }
+    action answer() { meta.next = NEXT_ANSWER; }
+    action answer_with_lower() {
+        meta.next = NEXT_ANSWER;
+        headers.lower.setValid();
+        headers.upper.setInvalid();
+    }
+    action give_upper(bit<8> step) {  // and read the lower half of the same segment
+        meta.next = NEXT_AROUND;
+        headers.bridge.step = step;
+        headers.bridge.act = ACT_READ_LOWER;
+        headers.lower.setInvalid();
+        headers.upper.setValid();
+    }
+#if SEGMENTS > 1
+    action give_lower(bit<8> step) {
+        meta.next = NEXT_AROUND;
+        headers.bridge.step = step;
+        headers.bridge.act = ACT_READ_UPPER;
+        headers.lower.setValid();
+        headers.upper.setInvalid();
+    }
+    action consume(bit<8> step) {
+        meta.next = NEXT_AROUND;
+        headers.bridge.step = step;
+        headers.bridge.act = meta.act;
+        headers.lower.setInvalid();
+        headers.upper.setInvalid();
+    }
+    action consume_then_read(bit<8> step) {
+        meta.next = NEXT_AROUND;
+        headers.bridge.step = step;
+        headers.bridge.act = ACT_READ_UPPER;
+        headers.lower.setInvalid();
+        headers.upper.setInvalid();
+    }
+#endif
+    table steps {
+        key = {
+            meta.form: ternary;
+            headers.bridge.step: ternary;
+            headers.bridge.receiver: ternary;
+        }
+#if SEGMENTS == 1
+        actions = { end; answer; answer_with_lower; give_upper; NoAction; }
+        const entries = {
+            (FORM_BARE, _, NOBODY): end();
+            (FORM_BARE, _, _): answer();
+            (_, 0, NOBODY): end();
+            (_, 0, _): give_upper(1);
+        }
+#else
+        actions = { end; answer; answer_with_lower; give_upper; give_lower; consume; consume_then_read; NoAction; }
+        const entries = {
+            (FORM_BARE, _, NOBODY): end();
+            (FORM_BARE, _, _): answer();
+            (_, 0, _): consume(1);
+            (_, 1, _): consume(2);
+            (_, 2, THE_SENDER): consume_then_read(3);
+            (_, 2, _): consume(3);
+            (_, 3, NOBODY): end();
+            (_, 3, _): give_upper(4);
+            (_, 4, _): give_lower(5);
+            (_, 5, _): give_upper(6);
+            (_, 6, _): give_lower(7);
+            (_, 7, _): give_upper(8);
+            (_, 8, _): give_lower(9);
+            (_, 9, _): give_upper(10);
+        }
+#endif
+        const default_action = answer_with_lower();
+        size = 16;
+    }
+    apply { steps.apply(); }
+}
+
+// Where the next pass takes place: the pipe that holds its segment. By slot too, so that several ports can share the load:
+// all packets of a slot must go the same way, or they would overtake each other.
+control Around(inout headers_t headers, inout metadata_t meta, inout ingress_intrinsic_metadata_for_tm_t for_tm,
+               inout ingress_intrinsic_metadata_for_deparser_t for_deparser) {
+    action go(PortId_t port, bit<8> segment) {
+        headers.bridge.egress = EGRESS_AROUND;
+        headers.bridge.segment = segment;
+        for_tm.ucast_egress_port = port;
+    }
+    action nowhere() { for_deparser.drop_ctl = 1; }
+    table loops {
+        key = {
+            headers.switchml.job: exact;
+            headers.bridge.step: exact;
+            headers.switchml.slot: ternary;
+        }
+        actions = { go; nowhere; }
+        const default_action = nowhere();
+        size = LOOPS;
+    }
+    apply { loops.apply(); }
+}

@@ -1,0 +1,36 @@
+"""The table of slots and jobs in docs/switch.md is what switch_p4/sizing.py prints."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def sizing(*arguments):
+    command = [sys.executable, ROOT / "switch_p4/sizing.py", *arguments]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=30)
+
+
+@pytest.mark.parametrize("arguments", ((), ("--rtt-us", "100")), ids=("15us", "100us"))
+def test_the_docs_have_its_rows(arguments):
+    rows = [line for line in sizing(*arguments).stdout.splitlines() if line.startswith("| ")]
+    text = (ROOT / "docs/switch.md").read_text(encoding="utf-8")
+    assert len(rows) == 9
+    assert [row for row in rows if row not in text] == []
+
+
+def test_slots_hold_the_bandwidth_delay_product():
+    row = next(line for line in sizing("--rtt-us", "20", "--rates", "100", "--payloads", "1024").stdout.splitlines() if "| 100 |" in line)
+    slots = int(row.split("|")[3])
+    # 100 Gbit/s for 20 us are 250,000 bytes: 226 packets of 1024 + 86 bytes, in three quarters of the slots.
+    assert slots == 301
+
+
+@pytest.mark.parametrize("arguments", (("--rtt-us", "0"), ("--payloads", "512"), ("--rates", "0")))
+def test_values_that_mean_nothing_are_refused(arguments):
+    done = sizing(*arguments)
+    assert done.returncode == 2
+    assert arguments[0] in done.stderr
