@@ -5,7 +5,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 clean_environment
 cd "$root"
 install_packages g++ cmake ninja-build ccache git python3 clang-14 clang-format-14 clang-tidy-14 libgoogle-glog-dev \
-  libgtest-dev libgmock-dev libibverbs-dev
+  libgtest-dev libgmock-dev libibverbs-dev pkg-config libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc \
+  libyaml-cpp-dev prometheus-cpp-dev
 
 failed=()
 check() {
@@ -22,7 +23,7 @@ formatting() { cpp_files | xargs -0 -r clang-format-14 --dry-run -Werror; }
 # judge of those.
 tidy() {
   configure_and_build "$root/build-lint" -DSWITCHML_BUILD_TESTS=OFF -DSWITCHML_BUILD_BENCHMARKS=OFF \
-    -DPython3_EXECUTABLE=/usr/bin/python3 -- switchml_layout >/dev/null || return 1
+    -DPython3_EXECUTABLE=/usr/bin/python3 -- switchml_layout switchml_api_code >/dev/null || return 1
   find backend -name '*.cc' -not -path 'backend/c10d/*' -not -name '*_neon.cc' -print0 |
     xargs -0 -r -n 4 -P "$(nproc)" clang-tidy-14 -p build-lint --quiet --extra-arg=-Wno-unknown-warning-option 2> >(grep -v 'warnings generated\|^$' >&2 || true)
 }

@@ -2,7 +2,8 @@
 """Checks the direction of includes in backend/, the other rules that keep the layers apart, and that tests mirror code.
 
 The order is the one written in backend/CMakeLists.txt: c10d -> session -> {engine, switchd};
-engine -> {quant, slots, timer, transport} -> wire -> base; switchd -> {softswitch, transport}.
+engine -> {quant, slots, timer, transport} -> wire -> base; switchd -> {softswitch, transport};
+controllerd -> {controller, api}; controller -> softswitch.
 """
 import argparse
 import pathlib
@@ -23,18 +24,22 @@ MAY_INCLUDE = {
     "transport": {"base", "wire"},
     "engine": {"base", "wire", "quant", "slots", "timer", "transport"},
     "softswitch": {"base", "wire", "quant"},
-    "switchd": {"base", "wire", "softswitch", "transport"},
+    "controller": {"base", "wire", "softswitch"},
+    "switchd": {"base", "wire", "softswitch", "transport", "api"},
+    "controllerd": {"base", "wire", "controller", "transport", "api"},
+    "api": set(),  # what protoc generates
     "session": {"base", "wire", "transport", "engine", "switchd"},
     "c10d": {"base", "wire", "transport", "engine", "switchd", "session"},
 }
 # Single headers of another folder that a folder may include all the same.
 MAY_INCLUDE_FILE = {
     "softswitch": {"transport/transport.h"},  # for the address type and frames, not for sending
+    "controller": {"transport/transport.h", "transport/address.h"},  # to compare addresses, not for sending
     "session": {"quant/kernels.h"},  # to refuse a bad SWITCHML_KERNELS before anything starts
     "c10d": {"quant/kernels.h"},  # to name the kernels in stats()
 }
 # State machines: what time it is and what arrived are arguments.
-PURE = {"base", "wire", "quant", "slots", "timer", "softswitch"}
+PURE = {"base", "wire", "quant", "slots", "timer", "softswitch", "controller"}
 MAY_READ_THE_CLOCK = {"base/clock.h", "base/clock.cc"}
 MAY_INCLUDE_GLOG = {"base/log.cc"}
 MAY_ASK_THE_TORCH_VERSION = {"c10d/compat.h"}
@@ -138,6 +143,10 @@ SELF_TESTS = [
     ("softswitch/switch.h", '#include "transport/udp.h"', "softswitch may include"),
     ("switchd/server.h", '#include "engine/engine.h"', "switchd may include"),
     ("session/session.h", '#include "c10d/work.h"', "session may include"),
+    ("controller/sessions.h", '#include "controllerd/server.h"', "controller may include"),
+    ("controller/sessions.h", '#include "api/switchml_control.pb.h"', "controller may include"),
+    ("session/session.h", '#include "api/switchml_control.pb.h"', "session may include"),
+    ("controller/sessions.cc", "Time now = monotonic_now();", "time is an argument"),
     ("engine/shard.cc", '#include "shard.h"', 'write it as "folder/file.h"'),
     ("engine/shard.cc", "#include <engine/shard.h>", "write it with quotes"),
     ("engine/shard.cc", "#include <torch/torch.h>", "only c10d knows torch"),

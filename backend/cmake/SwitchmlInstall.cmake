@@ -11,7 +11,10 @@ add_library(switchml::switchml ALIAS switchml_core)
 
 install(TARGETS switchml_core ${libraries} EXPORT switchml COMPONENT core ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS switchml-switchd COMPONENT core RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-foreach(folder base wire quant slots timer transport engine softswitch switchd session)
+if(TARGET switchml-controller)
+  install(TARGETS switchml-controller COMPONENT core RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+foreach(folder base wire quant slots timer transport engine softswitch controller switchd session)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/backend/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/switchml COMPONENT core
     FILES_MATCHING PATTERN "*.h")
 endforeach()

@@ -9,9 +9,10 @@ if(SWITCHML_SANITIZE)
   target_link_options(switchml_flags INTERFACE -fsanitize=${SWITCHML_SANITIZE})
 endif()
 
-# switchml_add_library(NAME SOURCES... DEPENDS...): static library switchml_NAME, alias switchml::NAME.
+# switchml_add_library(NAME [LOCAL] SOURCES... DEPENDS...): static library switchml_NAME, alias switchml::NAME. LOCAL: a part
+# of a program, not of the core that is installed.
 function(switchml_add_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "LOCAL" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(switchml_${name} STATIC ${ARG_SOURCES})
   add_library(switchml::${name} ALIAS switchml_${name})
   set_target_properties(switchml_${name} PROPERTIES EXPORT_NAME ${name})
@@ -22,7 +23,9 @@ function(switchml_add_library name)
   target_link_libraries(switchml_${name} PUBLIC ${ARG_DEPENDS} Threads::Threads
     PRIVATE $<BUILD_INTERFACE:switchml_flags> ${ARG_PRIVATE_DEPENDS})
   target_compile_features(switchml_${name} PUBLIC cxx_std_17)
-  set_property(GLOBAL APPEND PROPERTY SWITCHML_LIBRARIES switchml_${name})
+  if(NOT ARG_LOCAL)
+    set_property(GLOBAL APPEND PROPERTY SWITCHML_LIBRARIES switchml_${name})
+  endif()
 endfunction()
 
 # switchml_add_test(NAME SOURCES... DEPENDS...): a gtest executable registered with ctest.

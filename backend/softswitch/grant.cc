@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/assert.h"
 #include "softswitch/slot_store.h"
 #include "wire/payload_size.h"
 
@@ -83,6 +84,7 @@ Grant grant(const wire::Open& asked, const std::vector<GrantLimits>& switches) {
   if (out.payload_bytes == 0) return refuse(wire::ReplyStatus::kPayloadUnsupported, by);
 
   const size_t unit = slot_unit(asked.shards, switches);
+  SWITCHML_ASSERT(unit > 0);
   const size_t least = (size_t{asked.shards} * kLeastSlotsPerShard + unit - 1) / unit * unit;
   size_t slots = asked.slots == 0 ? preset_slots(out.payload_bytes) : asked.slots;
   for (size_t i = 0; i < switches.size(); ++i) {

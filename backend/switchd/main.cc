@@ -1,8 +1,13 @@
 // switchml-switchd: the standalone software switch.
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
+#include <fstream>
+#include <sstream>
+#include <tuple>
 
+#include "switchd/agent.h"
 #include "switchd/options.h"
 #include "switchd/server.h"
 #include "transport/address.h"
@@ -35,30 +40,85 @@ bool wait_for_signal(const sigset_t& set, Duration timeout) {
   return sigtimedwait(&set, nullptr, &limit) > 0;
 }
 
-int serve(const CommandLine& line) {
-  set_log_level(line.log_level);
-  const sigset_t signals = block_signals();
-  auto server = SwitchServer::start(line.server);
-  if (!server.ok()) {
-    std::fprintf(stderr, "switchml-switchd: %s\n", server.status().message().c_str());
-    return 1;
-  }
-  std::printf("listening on %s\n", to_string(server.value()->local()).c_str());
-  std::fflush(stdout);
-
+void run_until_signal(const CommandLine& line, const sigset_t& signals, const SwitchServer& server) {
   const Duration interval = line.stats_interval.count() == 0 ? Duration(seconds(3600)) : line.stats_interval;
   while (!wait_for_signal(signals, interval)) {
     if (line.stats_interval.count() != 0) {
-      SWITCHML_LOG(kInfo) << "counters:" << counters_line(server.value()->counters());
+      SWITCHML_LOG(kInfo) << "counters:" << counters_line(server.counters());
     }
   }
-  SWITCHML_LOG(kInfo) << "final counters:" << counters_line(server.value()->counters());
+  SWITCHML_LOG(kInfo) << "final counters:" << counters_line(server.counters());
+}
+
+int fail(const Status& status) {
+  std::fprintf(stderr, "switchml-switchd: %s\n", status.message().c_str());
+  return 1;
+}
+
+// Null without --agent.
+std::unique_ptr<Agent> make_agent(const AgentOptions& options) {
+#ifdef SWITCHML_HAS_AGENT
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // its failures are told in our own words
+  if (!options.listen.empty()) return Agent::create(options);
+#else
+  static_cast<void>(options);
+#endif
+  return nullptr;
+}
+
+int serve(CommandLine line, const AgentOptions& agent_options) {
+  set_log_level(line.log_level);
+  const sigset_t signals = block_signals();
+  const std::unique_ptr<Agent> agent = make_agent(agent_options);
+  line.server.control = agent.get();
+  auto server = SwitchServer::start(line.server);
+  if (!server.ok()) return fail(server.status());
+  if (agent) {
+    if (Status status = agent->serve(*server.value()); !status.ok()) return fail(status);
+  }
+  std::printf("listening on %s\n", to_string(server.value()->local()).c_str());
+  if (agent) std::printf("agent on %s\n", agent->local().c_str());
+  std::fflush(stdout);
+  run_until_signal(line, signals, *server.value());
+  if (agent) agent->stop();
   return 0;
 }
 
 int refuse(const std::string& message) {
   std::fprintf(stderr, "switchml-switchd: %s\n", message.c_str());
   return 2;
+}
+
+Result<std::string> read_file(const std::string& option, const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!text.str().empty()) return text.str();
+  return Status(Code::kInvalidArgument, option + "=\"" + path + "\": cannot be read, or is empty");
+}
+
+Result<AgentOptions> agent_options(const AgentLine& line) {
+  AgentOptions options;
+  options.listen = line.listen;
+  const std::tuple<const char*, const std::string*, std::string*> files[] = {
+      {"--agent-token-file", &line.token_file, &options.token},
+      {"--agent-cert", &line.certificate_file, &options.certificate},
+      {"--agent-key", &line.key_file, &options.key}};
+  for (const auto& [option, path, text] : files) {
+    if (path->empty()) continue;
+    auto read = read_file(option, *path);
+    if (!read.ok()) return read.status();
+    *text = read.value();
+  }
+  std::istringstream(options.token) >> options.token;  // the first word
+#ifndef SWITCHML_HAS_AGENT
+  if (!line.listen.empty()) {
+    return Status(Code::kUnsupported, "--agent=\"" + line.listen +
+                                          "\": this build has no agent, which needs gRPC; install libgrpc++-dev, "
+                                          "protobuf-compiler-grpc and pkg-config, and build again");
+  }
+#endif
+  return options;
 }
 
 int run(int argc, char** argv) {
@@ -71,7 +131,9 @@ int run(int argc, char** argv) {
   auto address = resolve_address(line->listen, "--listen");
   if (!address.ok()) return refuse(address.status().message());
   line->server.listen = address.value();
-  return serve(line.value());
+  const auto agent = agent_options(line->agent);
+  if (!agent.ok()) return refuse(agent.status().message());
+  return serve(line.value(), agent.value());
 }
 
 }  // namespace

@@ -11,7 +11,21 @@ namespace switchml {
 
 namespace {
 
-enum Option { kHelp = 1000, kVersion, kListen, kThreads, kSlots, kMaxPayload, kLease, kLogLevel, kStatsInterval };
+enum Option {
+  kHelp = 1000,
+  kVersion,
+  kListen,
+  kThreads,
+  kSlots,
+  kMaxPayload,
+  kLease,
+  kLogLevel,
+  kStatsInterval,
+  kAgent,
+  kAgentTokenFile,
+  kAgentCertificate,
+  kAgentKey,
+};
 
 constexpr option kOptions[] = {
     {"help", no_argument, nullptr, kHelp},
@@ -23,6 +37,10 @@ constexpr option kOptions[] = {
     {"lease", required_argument, nullptr, kLease},
     {"log-level", required_argument, nullptr, kLogLevel},
     {"stats-interval", required_argument, nullptr, kStatsInterval},
+    {"agent", required_argument, nullptr, kAgent},
+    {"agent-token-file", required_argument, nullptr, kAgentTokenFile},
+    {"agent-cert", required_argument, nullptr, kAgentCertificate},
+    {"agent-key", required_argument, nullptr, kAgentKey},
     {nullptr, 0, nullptr, 0},
 };
 
@@ -55,14 +73,45 @@ std::optional<long> level(const std::string& text) {
   return std::nullopt;
 }
 
+/// "ADDRESS:PORT".
+bool has_port(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  return colon != std::string::npos && colon > 0 && number(text.substr(colon + 1), 0, 65535).has_value();
+}
+
 Status bad(const std::string& name, const std::string& value, const std::string& allowed) {
   return {Code::kInvalidArgument, "--" + name + "=\"" + value + "\" is not allowed: use " + allowed};
+}
+
+Status apply_agent(int index, const std::string& text, AgentLine* agent) {
+  const int choice = kOptions[index].val;
+  if (choice == kAgent && !has_port(text)) return bad(kOptions[index].name, text, "ADDRESS:PORT");
+  if (text.empty()) return bad(kOptions[index].name, text, "the name of a file");
+  switch (choice) {
+    case kAgent: agent->listen = text; break;
+    case kAgentTokenFile: agent->token_file = text; break;
+    case kAgentCertificate: agent->certificate_file = text; break;
+    case kAgentKey: agent->key_file = text; break;
+  }
+  return {};
+}
+
+Status check_agent(const AgentLine& agent) {
+  const bool extras = !agent.token_file.empty() || !agent.certificate_file.empty() || !agent.key_file.empty();
+  if (extras && agent.listen.empty()) {
+    return {Code::kInvalidArgument, "--agent-token-file, --agent-cert and --agent-key need --agent ADDRESS:PORT"};
+  }
+  if (agent.certificate_file.empty() != agent.key_file.empty()) {
+    return {Code::kInvalidArgument, "--agent-cert and --agent-key go together: give both or none"};
+  }
+  return {};
 }
 
 // An option with a value. The caller has handled those without.
 Status apply(int index, const std::string& text, CommandLine* line) {
   std::optional<long> value;
   const char* allowed = "";
+  if (kOptions[index].val >= kAgent) return apply_agent(index, text, &line->agent);
   switch (kOptions[index].val) {
     case kListen:
       if (text.empty()) return bad("listen", text, "ADDRESS:PORT or ADDRESS");
@@ -127,6 +176,7 @@ Result<CommandLine> parse_command_line(int argc, char* const* argv) {
     return Status(Code::kInvalidArgument,
                   std::string("\"") + argv[optind] + "\" is no option: all arguments begin with --, see --help");
   }
+  if (Status status = check_agent(line.agent); !status.ok()) return status;
   return line;
 }
 
@@ -155,10 +205,15 @@ std::string help_text() {
          "  --stats-interval S     log the counters this often, at level info: " +
          kIntervalAllowed +
          " (0)\n"
+         "  --agent ADDRESS:PORT   obey a controller (switchml-controller) that calls there; port 0 takes a free one\n"
+         "  --agent-token-file F   what the controller must show: the first word of this file\n"
+         "  --agent-cert FILE      TLS towards the controller: certificate (PEM); with\n"
+         "  --agent-key FILE       its key\n"
          "  --version              print the version and leave\n"
          "  --help                 print this and leave\n"
          "\n"
-         "Prints one line `listening on ADDRESS:PORT` when it is ready. SIGTERM and SIGINT end it with status 0.\n"
+         "Prints one line `listening on ADDRESS:PORT` when it is ready, with --agent a second one, `agent on\n"
+         "ADDRESS:PORT`. SIGTERM and SIGINT end it with status 0.\n"
          "Bad arguments end it with status 2, a port that cannot be had with status 1.\n";
 }
 

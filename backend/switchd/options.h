@@ -10,11 +10,20 @@
 
 namespace switchml {
 
+/// Where a controller reaches this switch. The caller reads the files.
+struct AgentLine {
+  std::string listen;  // ADDRESS:PORT; empty: no agent, the switch follows rules of its own
+  std::string token_file;
+  std::string certificate_file;
+  std::string key_file;
+};
+
 struct CommandLine {
   bool help = false;               // print help_text() and leave
   bool version = false;            // print the version and leave
   std::string listen = "0.0.0.0";  // resolved into server.listen by the caller; without a port: the default one
   ServerOptions server;
+  AgentLine agent;
   LogLevel log_level = LogLevel::kWarning;
   Duration stats_interval{0};  // 0: no periodic statistics
 };

@@ -68,6 +68,17 @@ int parse_port(const std::string& text) {
   return port <= 65535 ? port : -1;
 }
 
+bool parse_literal(const std::string& host, Endpoint* out) {
+  for (const int family : {AF_INET, AF_INET6}) {
+    Endpoint endpoint = any_endpoint(family);
+    const size_t offset = family == AF_INET ? offsetof(sockaddr_in, sin_addr) : offsetof(sockaddr_in6, sin6_addr);
+    if (::inet_pton(family, host.c_str(), endpoint.bytes + offset) != 1) continue;
+    *out = endpoint;
+    return true;
+  }
+  return false;
+}
+
 struct Network {
   std::string interface;
   Endpoint address;
@@ -154,6 +165,21 @@ Result<Endpoint> resolve_address(const std::string& text, const std::string& wha
   }
   if (best.size == 0) return bad_address(what, text, "\"" + parts.host + "\" has no IPv4 or IPv6 address");
   return with_port(best, static_cast<uint16_t>(port));
+}
+
+Result<Endpoint> literal_address(const std::string& text, uint16_t default_port) {
+  Endpoint endpoint;
+  if (parse_literal(text, &endpoint)) return with_port(endpoint, default_port);
+  HostPort parts;
+  const std::string wrong = split(text, &parts);
+  const int port = wrong.empty() && parts.has_port ? parse_port(parts.port) : -1;
+  // Brackets are for IPv6, and only for it.
+  if (port >= 0 && parse_literal(parts.host, &endpoint) && (family_of(endpoint) == AF_INET6) == (text[0] == '[')) {
+    return with_port(endpoint, static_cast<uint16_t>(port));
+  }
+  return Status(Code::kInvalidArgument, "\"" + text +
+                                            "\" is not a literal IP address; allowed are 10.0.0.1, 10.0.0.1:48879, "
+                                            "fe80::1 and [fe80::1]:48879");
 }
 
 std::string to_string(const Endpoint& endpoint) {

@@ -13,6 +13,10 @@ namespace switchml {
 /// ("SWITCHML_SWITCH"), which gives the value and the form that is allowed.
 Result<Endpoint> resolve_address(const std::string& text, const std::string& what);
 
+/// Parses an address that is a number: "10.0.0.1:48879", "[fe80::1]:48879", "10.0.0.1" or "fe80::1"; without a port,
+/// `default_port`. No name is looked up, so it never waits. kInvalidArgument: the text and the forms that are allowed.
+Result<Endpoint> literal_address(const std::string& text, uint16_t default_port);
+
 /// "10.0.0.1:48879" or "[::1]:48879"; "none" for an empty endpoint.
 std::string to_string(const Endpoint& endpoint);
 

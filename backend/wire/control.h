@@ -32,9 +32,9 @@ size_t build_probe(const Membership& member, uint16_t slot, uint32_t seq, uint32
 
 /// Bytes that the body of a request of this type has; 0 for a type that does not exist.
 size_t request_body_bytes(uint8_t type);
-/// Writes the fixed part of the reply to `asked`, the same in every version, so that a worker of another one learns which
-/// version this is, and returns the size of the reply: with the type's body, which the caller writes at
-/// out + kControlBytes, where the status is kOk, and without one otherwise.
+/// Writes the fixed part of the reply to `asked`, the same in every version, so that a worker of another one learns
+/// which version this is, and returns the size of the reply: with the type's body, which the caller writes at out +
+/// kControlBytes, where the status is kOk, and without one otherwise.
 size_t write_reply_start(const Control& asked, ReplyStatus status, uint8_t* out);
 
 /// A reply: `body` is the field that belongs to `type`, set only where the status is kOk (others carry no body).

@@ -3,5 +3,8 @@
     api                                the control plane's API, for agents and for its clients
     service, errors                    the DataPlane service, whatever the switch
     frames, control_port               control packets of workers, through the switch
-    bmv2, program, sessions, console   the driver of bmv2's simple_switch
+    command_line                       what the agents' commands have in common
+    driver, sessions                   the rules of a driver: idempotence, places, what a session needs
+    bmv2, program, console             the driver of bmv2's simple_switch
+    bfrt, bfrt_*                       the driver of Tofino, over BFRuntime
 """

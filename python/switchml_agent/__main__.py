@@ -1,132 +1,25 @@
 """switchml-bmv2-agent, and `python -m switchml_agent bmv2`: serves the controller for a running simple_switch."""
 
-import argparse
-import ipaddress
-import logging
-import pathlib
-import signal
 import sys
-import threading
 
-from switchml_agent import frames
-from switchml_agent.errors import Refusal
-
-_GRACE = 1.0  # seconds that calls under way have at the end
+from switchml_agent import bfrt_main, command_line
 
 
-def _parser(program):
-    parser = argparse.ArgumentParser(prog=program, description=__doc__, allow_abbrev=False)
-    add = parser.add_argument
-    add("--thrift", type=_address, default=("127.0.0.1", 9090), metavar="ADDRESS:PORT", help="of simple_switch (127.0.0.1:9090)")
-    add("--listen", required=True, metavar="ADDRESS:PORT", help="where the controller calls; unix:PATH for a local socket")
-    add("--control-interface", required=True, metavar="IFACE", help="the interface whose other end is the switch's control port")
-    add("--control-port", required=True, type=_port, metavar="N", help="the number of that port of the switch")
-    add("--address", required=True, type=_ip, metavar="IP", help="the switch's own IPv4 address, which workers send to")
-    add("--mac", required=True, type=_mac, metavar="MAC", help="the switch's own Ethernet address")
-    add("--station", action="append", type=_station, default=[], metavar="MAC=PORT", help="a host behind a port; repeatable")
-    add("--token-file", type=pathlib.Path, metavar="FILE", help="the token that the controller has to show, on its first line")
-    add("--insecure-no-token", action="store_true", help="serve everybody who can reach --listen")
-    add("--tls-cert", type=pathlib.Path, metavar="FILE", help="certificate chain, PEM")
-    add("--tls-key", type=pathlib.Path, metavar="FILE", help="its key, PEM")
-    add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    return parser
+def _bmv2_options(program, arguments):
+    parser = command_line.parser(program, __doc__)
+    parser.add_argument("--thrift", type=command_line.address, default=("127.0.0.1", 9090), metavar="ADDRESS:PORT",
+                        help="of simple_switch (127.0.0.1:9090)")  # fmt: skip
+    return command_line.parse(parser, arguments)
 
 
-def _address(text):
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed are ADDRESS:PORT, PORT from 1 to 65535")
-    return host, int(port)
+def _bmv2_driver(options):
+    from switchml_agent import bmv2  # here: --help needs no gRPC
 
-
-def _ip(text):
-    try:
-        return str(ipaddress.IPv4Address(text))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed are IPv4 addresses, as 10.0.0.254") from None
-
-
-def _mac(text):
-    try:
-        return frames.mac_text(frames.mac_bytes(text))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _port(text):
-    if not text.isdigit() or int(text) > 510:
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed are port numbers from 0 to 510")
-    return int(text)
-
-
-def _station(text):
-    mac, _, port = text.partition("=")
-    return _mac(mac), _port(port)
-
-
-def _options(program, arguments):
-    parser = _parser(program)
-    options = parser.parse_args(arguments)
-    if bool(options.token_file) == options.insecure_no_token:
-        parser.error("one of --token-file FILE and --insecure-no-token is needed")
-    if bool(options.tls_cert) != bool(options.tls_key):
-        parser.error("--tls-cert and --tls-key are needed together")
-    return options
-
-
-def _token(path):
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if not lines or not lines[0].strip():
-        raise OSError(f"--token-file {path}: its first line is empty; a token is needed")
-    return lines[0].strip()
-
-
-def _agent(options, stop):
-    """Serves until `stop` is set."""
-    from switchml_agent import bmv2, control_port, service  # here: --help needs no gRPC
-
-    driver = bmv2.Bmv2(bmv2.Settings(*options.thrift, options.address, options.mac, options.control_port, dict(options.station)))
-    driver.connect()
-    plane = service.DataPlane(driver, lambda place, payload: port.send(place, payload))
-    port = server = None
-    try:
-        port = control_port.ControlPort(options.control_interface, options.address, options.mac, plane.receive)
-        tls = (options.tls_cert.read_bytes(), options.tls_key.read_bytes()) if options.tls_cert else None
-        token = _token(options.token_file) if options.token_file else None
-        server, number = service.serve(plane, options.listen, token, tls)
-        at = options.listen if options.listen.startswith("unix:") else f"{options.listen.rpartition(':')[0]}:{number}"
-        print(f"listening on {at}", flush=True)
-        stop.wait()
-    finally:
-        if server:
-            server.stop(_GRACE).wait()
-        if port:
-            port.close()
-        driver.close()
+    return bmv2.Bmv2(bmv2.Settings(*options.thrift, options.address, options.mac, options.control_port, dict(options.station)))
 
 
 def run(program, arguments):
-    options = _options(program, arguments)
-    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    try:
-        from switchml_agent import api  # noqa: F401
-    except ImportError as error:
-        print(f"{program}: {error}; needed are grpcio and protobuf (apt: python3-grpcio python3-protobuf)", file=sys.stderr)
-        return 1
-
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    try:
-        _agent(options, stop)
-    except Refusal as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        name = f"{error.filename}: " if error.filename else ""
-        print(f"{program}: {name}{error.strerror or error}", file=sys.stderr)
-        return 1
-    return 0
+    return command_line.run(program, _bmv2_options(program, arguments), _bmv2_driver)
 
 
 def bmv2():
@@ -134,10 +27,14 @@ def bmv2():
     sys.exit(run("switchml-bmv2-agent", sys.argv[1:]))
 
 
+SWITCHES = {"bmv2": run, "bfrt": bfrt_main.run}
+
+
 def main():
-    if sys.argv[1:2] != ["bmv2"]:
-        sys.exit("usage: python -m switchml_agent bmv2 [OPTIONS]; switches: bmv2")
-    sys.exit(run("python -m switchml_agent bmv2", sys.argv[2:]))
+    switch = sys.argv[1] if len(sys.argv) > 1 else ""
+    if switch not in SWITCHES:
+        sys.exit(f"usage: python -m switchml_agent SWITCH [OPTIONS]; switches: {', '.join(SWITCHES)}")
+    sys.exit(SWITCHES[switch](f"python -m switchml_agent {switch}", sys.argv[2:]))
 
 
 if __name__ == "__main__":

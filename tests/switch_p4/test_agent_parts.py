@@ -404,7 +404,7 @@ def test_command_lines_that_are_refused(arguments, text):
 
 
 def test_switches_that_there_is_no_agent_for():
-    assert command("tofino") == (1, "usage: python -m switchml_agent bmv2 [OPTIONS]; switches: bmv2\n")
+    assert command("tofino") == (1, "usage: python -m switchml_agent SWITCH [OPTIONS]; switches: bmv2, bfrt\n")
 
 
 def test_help_needs_nothing():

@@ -145,5 +145,23 @@ TEST(Main, HelpAndVersion) {
   EXPECT_EQ(version.output().rfind("switchml-switchd ", 0), 0U);
 }
 
+TEST(Main, AnAgentIsAnnouncedOrRefusedWithTheReason) {
+  Program program({"--listen", "127.0.0.1:0", "--agent", "127.0.0.1:0"});
+#ifdef SWITCHML_HAS_AGENT
+  program.output_line();
+  const std::string line = program.output_line();
+  EXPECT_EQ(line.rfind("agent on 127.0.0.1:", 0), 0U) << line;
+  EXPECT_NE(line, "agent on 127.0.0.1:0\n");
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait(), 0);
+  Program tokenless({"--listen", "127.0.0.1:0", "--agent", "127.0.0.1:0", "--agent-token-file", "/nonexistent"});
+  EXPECT_EQ(tokenless.wait(), 2);
+  EXPECT_NE(tokenless.errors().find("--agent-token-file=\"/nonexistent\""), std::string::npos);
+#else
+  EXPECT_EQ(program.wait(), 2);
+  EXPECT_NE(program.errors().find("libgrpc++-dev"), std::string::npos);
+#endif
+}
+
 }  // namespace
 }  // namespace switchml

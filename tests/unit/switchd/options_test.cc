@@ -83,5 +83,29 @@ TEST(Options, HelpNamesEveryOption) {
   }
 }
 
+TEST(Options, AnAgentHasAnAddressAndFiles) {
+  EXPECT_EQ(parse({}).value().agent.listen, "");
+  const auto line = parse({"--agent", "127.0.0.1:0", "--agent-token-file", "t", "--agent-cert=c", "--agent-key=k"});
+  ASSERT_TRUE(line.ok()) << line.status().message();
+  EXPECT_EQ(line.value().agent.listen, "127.0.0.1:0");
+  EXPECT_EQ(line.value().agent.token_file, "t");
+  EXPECT_EQ(line.value().agent.certificate_file, "c");
+  EXPECT_EQ(line.value().agent.key_file, "k");
+  const Bad cases[] = {
+      {{"--agent", "here"}, {"--agent=\"here\"", "ADDRESS:PORT"}},
+      {{"--agent", "h:70000"}, {"--agent=\"h:70000\"", "ADDRESS:PORT"}},
+      {{"--agent", "h:1", "--agent-token-file="}, {"--agent-token-file=\"\"", "a file"}},
+      {{"--agent-token-file", "t"}, {"need --agent"}},
+      {{"--agent", "h:1", "--agent-cert", "c"}, {"--agent-cert and --agent-key go together"}},
+  };
+  for (const Bad& each : cases) {
+    const auto refused = parse(each.arguments);
+    ASSERT_FALSE(refused.ok()) << each.parts[0];
+    for (const std::string& part : each.parts) {
+      EXPECT_NE(refused.status().message().find(part), std::string::npos) << refused.status().message();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace switchml

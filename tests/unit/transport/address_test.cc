@@ -146,5 +146,24 @@ TEST(Address, TheHostIdentityIsStableAndSaysSomething) {
   EXPECT_GE(host_identity().size(), 8U);
 }
 
+TEST(Address, LiteralsAreReadWithoutLookingUpNames) {
+  const auto text = [](const std::string& written) {
+    const auto address = literal_address(written, 7);
+    return address.ok() ? to_string(address.value()) : "refused";
+  };
+  EXPECT_EQ(text("10.0.0.1"), "10.0.0.1:7");
+  EXPECT_EQ(text("10.0.0.1:65535"), "10.0.0.1:65535");
+  EXPECT_EQ(text("10.0.0.1:0"), "10.0.0.1:0");
+  EXPECT_EQ(text("fe80::1"), "[fe80::1]:7");
+  EXPECT_EQ(text("[fe80::1]:9"), "[fe80::1]:9");
+  for (const char* const bad : {"", "localhost", "localhost:9", "10.0.0.1:", "10.0.0.1:65536", "10.0.0.1:x", "10.0.0",
+                                "[10.0.0.1]:9", "[fe80::1]", "[fe80::1", "[]:9", ":9", "10.0.0.1:9:9", " 10.0.0.1"}) {
+    EXPECT_EQ(text(bad), "refused") << bad;
+  }
+  const std::string message = literal_address("localhost", 7).status().message();
+  EXPECT_NE(message.find("\"localhost\""), std::string::npos);
+  EXPECT_NE(message.find("[fe80::1]:48879"), std::string::npos) << "the allowed forms: " << message;
+}
+
 }  // namespace
 }  // namespace switchml

@@ -160,5 +160,33 @@ TEST(Control, EveryStatusHasAText) {
   }
 }
 
+TEST(Control, RepliesAreWrittenAsTheWorkerReadsThem) {
+  uint8_t frame[kMaxControlBytes];
+  const Control asked = parsed_request(frame, build_join(kMember, 0, 77, frame)).control;
+  uint8_t answer[kMaxControlBytes] = {};
+  JoinReply body;
+  body.joined = 12;
+  write_join_reply(body, answer + kControlBytes);
+  Reply read;
+  ASSERT_EQ(parse_reply(answer, write_reply_start(asked, ReplyStatus::kOk, answer), &read), ParseError::kNone);
+  EXPECT_EQ(read.type, Request::kJoin);
+  EXPECT_EQ(read.request_id, 77U);
+  EXPECT_EQ(read.join.joined, 12);
+  const size_t bare = write_reply_start(asked, ReplyStatus::kNotMember, answer);
+  EXPECT_EQ(bare, kControlBytes) << "only an ok has a body";
+  ASSERT_EQ(parse_reply(answer, bare, &read), ParseError::kNone);
+  EXPECT_EQ(read.status, ReplyStatus::kNotMember);
+}
+
+TEST(Control, BodySizesOfRequests) {
+  EXPECT_EQ(request_body_bytes(static_cast<uint8_t>(Request::kOpen)), kOpenBytes);
+  EXPECT_EQ(request_body_bytes(static_cast<uint8_t>(Request::kJoin)), kJoinBytes);
+  EXPECT_EQ(request_body_bytes(static_cast<uint8_t>(Request::kClose)), kCloseBytes);
+  EXPECT_EQ(request_body_bytes(static_cast<uint8_t>(Request::kProbe)), kProbeBytes);
+  EXPECT_EQ(request_body_bytes(0), 0U);
+  EXPECT_EQ(request_body_bytes(5), 0U);
+  EXPECT_EQ(request_body_bytes(255), 0U);
+}
+
 }  // namespace
 }  // namespace switchml::wire

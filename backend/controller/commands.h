@@ -1,0 +1,98 @@
+// What the controller tells switches. The core writes commands, and whoever runs it carries them out: the core itself
+// does no I/O, so tests carry them out on switches of their own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "controller/refusal.h"
+#include "controller/topology.h"
+#include "wire/packet.h"
+
+namespace switchml::controller {
+
+struct SessionId {
+  uint8_t job = 0;
+  uint32_t epoch = 0;
+};
+
+/// Where a switch hands its aggregates to, and as which worker.
+struct Uplink {
+  uint32_t worker = 0;
+  Place parent;
+};
+
+struct Install {
+  SessionId id;
+  int shards = 1;
+  int slots = 0;
+  size_t payload_bytes = 0;
+  std::vector<uint32_t> members;
+  std::vector<uint32_t> pages;
+  std::optional<Uplink> uplink;
+};
+
+struct SetMember {
+  SessionId id;
+  uint32_t worker = 0;
+  int shard = 0;  // -1: all
+  Place place;
+};
+
+struct Remove {
+  SessionId id;
+};
+
+struct Contributors {
+  SessionId id;
+  uint16_t slot = 0;
+  uint32_t seq = 0;
+};
+
+struct PacketOut {
+  std::vector<uint8_t> payload;
+  Place to;
+};
+
+struct Command {
+  template <typename T>
+  Command(int at_switch, T command) : at(at_switch), what(std::move(command)) {}
+
+  int at;  // the switch: an index into Topology::switches
+  std::variant<Install, SetMember, Remove, Contributors, PacketOut> what;
+};
+
+/// Commands that belong together. Those of one switch must be carried out in order, and after one that fails the others
+/// of that switch are left out; switches need not wait for each other. When all are through, Sessions::done() is told,
+/// unless `id` is 0.
+struct Work {
+  uint64_t id = 0;
+  std::vector<Command> commands;
+};
+
+/// What came of one command.
+struct CommandResult {
+  bool ok = false;
+  std::string problem;            // unless ok
+  std::vector<uint32_t> members;  // of Contributors
+};
+
+/// The answer to Sessions::open().
+struct OpenAnswer {
+  uint64_t ticket = 0;
+  std::optional<Refusal> refusal;
+  wire::OpenReply granted;                 // without refusal
+  std::vector<Endpoint> switch_addresses;  // by rank
+};
+
+/// What follows from an event. Works must be begun in the order in which events gave them.
+struct Effects {
+  std::vector<Work> works;
+  std::vector<OpenAnswer> answers;
+};
+
+}  // namespace switchml::controller

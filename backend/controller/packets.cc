@@ -1,0 +1,200 @@
+// Control packets of workers: the very bytes that a software switch without a controller answers by itself.
+#include <cstring>
+#include <utility>
+
+#include "controller/session_state.h"
+#include "controller/sessions.h"
+#include "wire/control.h"
+
+namespace switchml::controller {
+
+using wire::ReplyStatus;
+
+namespace {
+
+/// The reply to `asked`; `body` (of the size that the type has) goes with an ok only.
+PacketOut reply_to(const wire::Control& asked, ReplyStatus status, const uint8_t* body, const Place& to) {
+  uint8_t frame[wire::kMaxControlBytes] = {};
+  const size_t size = wire::write_reply_start(asked, status, frame);
+  if (size > wire::kControlBytes) std::memcpy(frame + wire::kControlBytes, body, size - wire::kControlBytes);
+  return {{frame, frame + size}, to};
+}
+
+/// Nobody waits for what becomes of it: a reply that is lost is asked for again.
+void send(int at, PacketOut packet, Effects* out) {
+  Work work;
+  work.commands.emplace_back(at, std::move(packet));
+  out->works.push_back(std::move(work));
+}
+
+}  // namespace
+
+softswitch::WorkerSet Sessions::Session::joined_ranks(int shards) const {
+  std::map<int, int> count;
+  softswitch::WorkerSet set;
+  for (const auto& [member, place] : confirmed) {
+    if (++count[member.first] == shards) set.insert(member.first);
+  }
+  return set;
+}
+
+void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const Place& from, Time now, Effects* out) {
+  ++counters_.requests;
+  wire::ControlPacket packet;
+  const wire::ParseError error = wire::parse_control(frame, size, wire::Kind::kRequest, &packet);
+  const bool other_version = error == wire::ParseError::kOtherVersion;
+  const bool whole = error == wire::ParseError::kNone && packet.body_bytes != 0 &&
+                     packet.body_bytes == wire::request_body_bytes(packet.control.type);
+  if (!other_version && !whole) {
+    ++counters_.requests_malformed;
+    return;
+  }
+  uint8_t body[wire::kMaxControlBytes] = {};
+  const Request request{at, packet.control, packet.body, from, now};
+  const auto status = other_version ? ReplyStatus::kBadVersion : answer_request(request, body, out);
+  if (status) send(at, reply_to(packet.control, *status, body, from), out);
+}
+
+// Without a status the answer comes when the switches have done their part.
+std::optional<ReplyStatus> Sessions::answer_request(const Request& request, uint8_t* body, Effects* out) {
+  switch (static_cast<wire::Request>(request.control.type)) {
+    case wire::Request::kOpen: break;  // comes by a call, which says who asks and where the ranks are
+    case wire::Request::kJoin: return join(request, body, out);
+    case wire::Request::kClose: return close(request, out);
+    case wire::Request::kProbe: return probe(request, out);
+  }
+  return ReplyStatus::kBadRequest;
+}
+
+// ---- join ----
+
+bool Sessions::may_join_here(const Session& session, int rank, const Request& request) const {
+  const Attachment& place = session.ranks[static_cast<size_t>(rank)];
+  if (place.at != request.at) return false;
+  const int sender = worker_at(topology_, request.from.endpoint);
+  if (sender != kNone && topology_.workers[static_cast<size_t>(sender)].attached != request.at) return false;
+  if (place.worker == kNone || request.from.port == 0) return true;
+  const uint32_t port = topology_.workers[static_cast<size_t>(place.worker)].port;
+  return port == 0 || port == request.from.port;
+}
+
+std::optional<ReplyStatus> Sessions::join(const Request& request, uint8_t* body, Effects* out) {
+  const wire::Join asked = wire::read_join(request.body);
+  Session* session = find({asked.job, asked.epoch});
+  if (session == nullptr) return ReplyStatus::kUnknownSession;
+  const std::pair<int, int> member{asked.worker, asked.shard};
+  const bool here = asked.worker < session->ranks.size() && may_join_here(*session, asked.worker, request);
+  const auto status =
+      here ? table_.join(asked, request.from.endpoint, request.now).status : wire::ReplyStatus::kNotMember;
+  if (status != ReplyStatus::kOk) {
+    ++counters_.joins_refused;
+    return status;
+  }
+  if (session->joining.count(member) != 0) return std::nullopt;
+  const auto known = session->confirmed.find(member);
+  if (known != session->confirmed.end() && known->second == request.from) {
+    wire::JoinReply reply;
+    reply.joined = static_cast<uint16_t>(session->confirmed.size());
+    wire::write_join_reply(reply, body);
+    return ReplyStatus::kOk;
+  }
+  auto pending = std::make_unique<Pending>();
+  pending->kind = Pending::Kind::kJoin;
+  pending->id = session->id;
+  pending->at = request.at;
+  pending->asked = request.control;
+  pending->from = request.from;
+  pending->join = asked;
+  pending->commands.emplace_back(request.at, SetMember{session->id, asked.worker, asked.shard, request.from});
+  session->joining.insert(member);
+  begin(std::move(pending), out);
+  return std::nullopt;
+}
+
+void Sessions::joined(const Pending& pending, const std::vector<CommandResult>& results, Effects* out) {
+  Session* session = find(pending.id);
+  if (session == nullptr) return;
+  const wire::Join& asked = pending.join;
+  session->joining.erase({asked.worker, asked.shard});
+  // Without an answer the worker asks again. It may have left, or moved, meanwhile.
+  const bool still = table_.find(asked.job)->member(asked.worker, asked.shard) == pending.from.endpoint;
+  if (results.empty() || !results.front().ok || !still) return;
+  session->confirmed[{asked.worker, asked.shard}] = pending.from;
+  wire::JoinReply reply;
+  reply.joined = static_cast<uint16_t>(session->confirmed.size());
+  uint8_t body[wire::kJoinReplyBytes];
+  wire::write_join_reply(reply, body);
+  send(pending.at, reply_to(pending.asked, ReplyStatus::kOk, body, pending.from), out);
+}
+
+// ---- close ----
+
+ReplyStatus Sessions::close(const Request& request, Effects* out) {
+  const wire::Close asked = wire::read_close(request.body);
+  const auto closed = table_.close(asked, request.now);
+  Session* session = find({asked.job, asked.epoch});
+  if (closed.status != ReplyStatus::kOk || session == nullptr) return closed.status;
+  for (int shard = 0; shard < kMaxShards; ++shard) session->confirmed.erase({asked.worker, shard});
+  if (closed.last) {
+    ++counters_.sessions_closed;
+    end(asked.job, {Why::kUnavailable, "the session was closed before its switches were ready"}, out);
+  }
+  return closed.status;
+}
+
+// ---- probe ----
+
+std::optional<ReplyStatus> Sessions::probe(const Request& request, Effects* out) {
+  const wire::Probe asked = wire::read_probe(request.body);
+  Session* session = find({asked.job, asked.epoch});
+  if (session == nullptr) return ReplyStatus::kUnknownSession;
+  softswitch::SessionEntry& entry = *table_.find(asked.job, asked.epoch);
+  if (asked.worker >= entry.workers() || !entry.speaks_for(asked.worker, request.from.endpoint)) {
+    return ReplyStatus::kNotMember;
+  }
+  if (asked.slot >= entry.slots() || asked.seq == 0) return ReplyStatus::kBadRequest;
+  entry.last_heard = request.now;
+  if (!session->probing.insert(asked.worker).second) return std::nullopt;
+  auto pending = std::make_unique<Pending>();
+  pending->kind = Pending::Kind::kProbe;
+  pending->id = session->id;
+  pending->at = request.at;
+  pending->asked = request.control;
+  pending->from = request.from;
+  pending->probe = asked;
+  for (const TreeNode& node : session->tree.nodes) {
+    if (!node.ranks.empty()) {
+      pending->commands.emplace_back(node.at, Contributors{session->id, asked.slot, asked.seq});
+    }
+  }
+  begin(std::move(pending), out);
+  return std::nullopt;
+}
+
+// A switch that does not answer leaves its ranks out: they are whom everybody waits for.
+void Sessions::probed(const Pending& pending, const std::vector<CommandResult>& results, Effects* out) {
+  Session* session = find(pending.id);
+  if (session == nullptr) return;
+  session->probing.erase(pending.probe.worker);
+  softswitch::WorkerSet contributed;
+  for (size_t i = 0; i < results.size() && i < pending.commands.size(); ++i) {
+    const softswitch::WorkerSet own = session->tree.at_switch(pending.commands[i].at)->rank_set();
+    for (const uint32_t member : results[i].members) {
+      // A child switch is a member too, under the number of one of its ranks: not that rank's own contribution.
+      if (member < kMaxWorkers && own.test(static_cast<int>(member))) contributed.insert(static_cast<int>(member));
+    }
+  }
+  const softswitch::WorkerSet joined = session->joined_ranks(table_.find(pending.id.job)->shards());
+  wire::ProbeReply reply;
+  reply.slot = pending.probe.slot;
+  reply.seq = pending.probe.seq;
+  reply.joined_low = joined.low;
+  reply.joined_high = joined.high;
+  reply.contributed_low = contributed.low;
+  reply.contributed_high = contributed.high;
+  uint8_t body[wire::kProbeReplyBytes];
+  wire::write_probe_reply(reply, body);
+  send(pending.at, reply_to(pending.asked, ReplyStatus::kOk, body, pending.from), out);
+}
+
+}  // namespace switchml::controller

@@ -1,0 +1,52 @@
+// The inside of Sessions: what it keeps of a session beside the table's entry, and of work under way.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/sessions.h"
+
+namespace switchml::controller {
+
+struct Sessions::Session {
+  SessionId id;
+  std::string group;
+  std::string owner;
+  Tree tree;
+  std::vector<Attachment> ranks;
+  bool installed = false;
+  std::vector<uint64_t> waiting;  // tickets of opens, until it is installed
+  /// Members by (rank, shard) as their switch has confirmed them.
+  std::map<std::pair<int, int>, Place> confirmed;
+  std::set<std::pair<int, int>> joining;  // the switch is being told
+  std::set<int> probing;                  // ranks whose probe is under way: repeats of it are dropped
+
+  /// Ranks whose every shard is confirmed.
+  softswitch::WorkerSet joined_ranks(int shards) const;
+};
+
+struct Sessions::Pending {
+  enum class Kind { kOpen, kJoin, kProbe, kRemove } kind = Kind::kRemove;
+  SessionId id;
+  std::vector<Command> commands;
+  // ---- kJoin, kProbe: the request to answer ----
+  int at = 0;
+  wire::Control asked;
+  Place from;
+  wire::Join join;
+  wire::Probe probe;
+};
+
+/// A control request, with what is known of where it came from.
+struct Sessions::Request {
+  int at = 0;
+  wire::Control control;
+  const uint8_t* body = nullptr;
+  Place from;
+  Time now{};
+};
+
+}  // namespace switchml::controller

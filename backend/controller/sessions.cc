@@ -1,0 +1,399 @@
+#include "controller/sessions.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+#include "controller/session_state.h"
+
+namespace switchml::controller {
+
+using wire::ReplyStatus;
+
+namespace {
+
+softswitch::SessionLimits table_limits(const Topology& topology, uint64_t seed) {
+  softswitch::SessionLimits limits;
+  limits.lease = topology.lease;
+  limits.seed = seed;
+  return limits;
+}
+
+Refusal out_of_range(const std::string& what, uint64_t value, uint64_t low, uint64_t high) {
+  return {Why::kInvalid,
+          what + " " + std::to_string(value) + ": allowed are " + std::to_string(low) + " to " + std::to_string(high)};
+}
+
+std::optional<Refusal> check_values(const OpenRequest& asked) {
+  if (asked.protocol_version != wire::kVersion) {
+    return Refusal{Why::kPrecondition, "protocol_version " + std::to_string(asked.protocol_version) +
+                                           ": this controller speaks version " + std::to_string(wire::kVersion)};
+  }
+  if (asked.client_key == 0) return Refusal{Why::kInvalid, "client_key 0: allowed is any other number, at random"};
+  if (asked.workers < 1 || asked.workers > kMaxWorkers) return out_of_range("workers", asked.workers, 1, kMaxWorkers);
+  if (asked.shards < 1 || asked.shards > kMaxShards) return out_of_range("shards", asked.shards, 1, kMaxShards);
+  if (asked.slots > kMaxSlots) return out_of_range("slots", asked.slots, 0, kMaxSlots);
+  if (asked.payload_bytes < kMinPayloadBytes) {
+    return out_of_range("payload_bytes", asked.payload_bytes, kMinPayloadBytes, kMaxPayloadBytes);
+  }
+  if (asked.ranks.size() != asked.workers) {
+    return Refusal{Why::kInvalid, "ranks: addresses of " + std::to_string(asked.ranks.size()) +
+                                      " ranks; allowed are those of all " + std::to_string(asked.workers) + " workers"};
+  }
+  return std::nullopt;
+}
+
+wire::Open wire_form(const OpenRequest& request) {
+  wire::Open open;
+  open.client_key = request.client_key;
+  open.workers = static_cast<uint16_t>(request.workers);
+  open.shards = static_cast<uint16_t>(request.shards);
+  open.slots = static_cast<uint16_t>(request.slots);
+  open.payload = request.payload_bytes;
+  return open;
+}
+
+OpenAnswer refusal_of(uint64_t ticket, const Refusal& why) {
+  OpenAnswer answer;
+  answer.ticket = ticket;
+  answer.refusal = why;
+  return answer;
+}
+
+}  // namespace
+
+Sessions::Sessions(Topology topology, uint64_t seed)
+    : topology_(std::move(topology)), table_(table_limits(topology_, seed)) {
+  for (const SwitchSpec& spec : topology_.switches) switches_.emplace_back(spec.name);
+}
+
+Sessions::~Sessions() = default;
+
+// ---- switches ----
+
+void Sessions::switch_up(int at, const Capabilities& capabilities, Effects* out) {
+  SwitchState& state = switches_[static_cast<size_t>(at)];
+  if (!state.connect(capabilities)) return;
+  std::vector<uint8_t> lost;
+  for (const auto& [job, session] : sessions_) {
+    if (session->tree.at_switch(at) != nullptr) lost.push_back(job);
+  }
+  for (const uint8_t job : lost) {
+    ++counters_.sessions_lost;
+    end(job, {Why::kUnavailable, "switch \"" + state.name() + "\" was restarted"}, out);
+  }
+}
+
+void Sessions::switch_down(int at, const std::string& problem) {
+  switches_[static_cast<size_t>(at)].disconnect(problem);
+}
+
+void Sessions::done(uint64_t work, const std::vector<CommandResult>& results, Effects* out) {
+  const auto found = pending_.find(work);
+  if (found == pending_.end()) return;
+  const std::unique_ptr<Pending> pending = std::move(found->second);
+  pending_.erase(found);
+  note_removals(*pending, results);
+  switch (pending->kind) {
+    case Pending::Kind::kOpen: return opened(*pending, results, out);
+    case Pending::Kind::kJoin: return joined(*pending, results, out);
+    case Pending::Kind::kProbe: return probed(*pending, results, out);
+    case Pending::Kind::kRemove: return;
+  }
+}
+
+void Sessions::begin(std::unique_ptr<Pending> pending, Effects* out) {
+  out->works.push_back({++last_work_, pending->commands});
+  pending_[last_work_] = std::move(pending);
+}
+
+// ---- open ----
+
+std::vector<Endpoint> Sessions::addresses_of(const std::vector<Attachment>& ranks) const {
+  std::vector<Endpoint> addresses;
+  addresses.reserve(ranks.size());
+  for (const Attachment& rank : ranks) addresses.push_back(topology_.switches[static_cast<size_t>(rank.at)].address);
+  return addresses;
+}
+
+void Sessions::open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out) {
+  const std::optional<Refusal> refusal = try_open(request, ticket, now, out);
+  if (!refusal) return;
+  ++counters_.opens_refused;
+  out->answers.push_back(refusal_of(ticket, *refusal));
+}
+
+std::optional<Refusal> Sessions::try_open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out) {
+  if (auto refusal = check_values(request)) return refusal;
+  if (table_.find_client(request.client_key) != nullptr) return find_opened(request, ticket, out);
+  auto attached = attach(topology_, request.ranks);
+  if (!attached.ok()) return Refusal{Why::kInvalid, attached.status().message()};
+  auto tree = choose_tree(topology_, attached.value());
+  if (!tree.ok()) return Refusal{Why::kInvalid, tree.status().message()};
+  if (auto refusal = check_tree(request, tree.value())) return refusal;
+  if (auto refusal = check_jobs(request.owner)) return refusal;
+
+  const auto opened = table_.open(wire_form(request), limits(request, tree.value()), now);
+  if (opened.status != ReplyStatus::kOk) return refused(request, tree.value(), opened.status, opened.refused_by);
+  auto session = std::make_unique<Session>();
+  session->id = {opened.reply.job, opened.reply.epoch};
+  session->group = request.group;
+  session->owner = request.owner.name;
+  session->tree = std::move(tree.value());
+  session->ranks = std::move(attached.value());
+  session->waiting = {ticket};
+  install(session.get(), out);
+  sessions_[opened.reply.job] = std::move(session);
+  return std::nullopt;
+}
+
+std::optional<Refusal> Sessions::find_opened(const OpenRequest& request, uint64_t ticket, Effects* out) {
+  const softswitch::SessionEntry& entry = *table_.find_client(request.client_key);
+  Session& session = *sessions_.at(entry.job());
+  const bool same = static_cast<uint32_t>(entry.workers()) == request.workers &&
+                    static_cast<uint32_t>(entry.shards()) == request.shards && session.owner == request.owner.name;
+  if (!same) {
+    return Refusal{Why::kInvalid, "client_key " + std::to_string(request.client_key) +
+                                      ": it has opened another session; choose each at random"};
+  }
+  if (session.installed) {
+    out->answers.push_back(answer(session, ticket));
+  } else {
+    session.waiting.push_back(ticket);
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> Sessions::check_tree(const OpenRequest& request, const Tree& tree) const {
+  for (const TreeNode& node : tree.nodes) {
+    Needs needs;
+    needs.sum = request.sum;
+    needs.max = request.max;
+    needs.tree = tree.nodes.size() > 1;
+    needs.members = tree.members(node).size();
+    needs.payload_bytes = request.payload_bytes;
+    if (auto refusal = state(node.at).check(needs)) return refusal;
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> Sessions::check_jobs(const Owner& owner) const {
+  if (owner.max_jobs == 0) return std::nullopt;
+  const auto own = [&](const auto& entry) { return entry.second->owner == owner.name; };
+  const auto jobs = static_cast<size_t>(std::count_if(sessions_.begin(), sessions_.end(), own));
+  if (jobs < owner.max_jobs) return std::nullopt;
+  return Refusal{Why::kExhausted, "\"" + owner.name + "\" has " + std::to_string(jobs) + " jobs; max_jobs allows " +
+                                      std::to_string(owner.max_jobs)};
+}
+
+size_t Sessions::slots_of(const std::string& owner) const {
+  size_t slots = 0;
+  for (const auto& [job, session] : sessions_) {
+    if (session->owner == owner) slots += static_cast<size_t>(table_.find(job)->slots());
+  }
+  return slots;
+}
+
+// Of the tree's switches in the order of its nodes; then, where there is one, the owner's quota as if it were a switch
+// that lacks nothing but slots.
+std::vector<softswitch::GrantLimits> Sessions::limits(const OpenRequest& request, const Tree& tree) const {
+  std::vector<softswitch::GrantLimits> limits;
+  for (const TreeNode& node : tree.nodes) limits.push_back(state(node.at).limits(tree.members(node).size()));
+  if (request.owner.max_slots != 0) {
+    softswitch::GrantLimits quota;
+    quota.free_slot_memory_bytes = SIZE_MAX;
+    quota.max_payload_bytes = kMaxPayloadBytes;
+    quota.max_slots = request.owner.max_slots - std::min(request.owner.max_slots, slots_of(request.owner.name));
+    limits.push_back(quota);
+  }
+  return limits;
+}
+
+Refusal Sessions::refused(const OpenRequest& request, const Tree& tree, ReplyStatus status, size_t by) const {
+  if (status == ReplyStatus::kNoJobs) {
+    return {Why::kExhausted, "all " + std::to_string(kMaxJobs) + " job numbers of this controller are in use"};
+  }
+  if (status == ReplyStatus::kNoSlots && by == tree.nodes.size()) {
+    return {Why::kExhausted, "\"" + request.owner.name + "\" has " + std::to_string(slots_of(request.owner.name)) +
+                                 " slots; max_slots allows " + std::to_string(request.owner.max_slots)};
+  }
+  const SwitchState& at = state(tree.nodes[std::min(by, tree.nodes.size() - 1)].at);
+  if (status == ReplyStatus::kNoSlots) {
+    return {Why::kExhausted, "switch \"" + at.name() + "\" has " + std::to_string(at.free_slots()) +
+                                 " slots left at its largest payload, too few for " + std::to_string(request.shards) +
+                                 " shards: use fewer, or end another job"};
+  }
+  return {Why::kInvalid, "payload_bytes " + std::to_string(request.payload_bytes) +
+                             ": the switches of this session have no size up to it in common; the first that takes "
+                             "none of the others' is \"" +
+                             at.name() + "\""};
+}
+
+// Removals that a switch has not confirmed come first: what they occupy may be what is given away now.
+void Sessions::install(Session* session, Effects* out) {
+  auto pending = std::make_unique<Pending>();
+  pending->kind = Pending::Kind::kOpen;
+  pending->id = session->id;
+  for (const TreeNode& node : session->tree.nodes) {
+    for (const auto& [job, epoch] : state(node.at).unconfirmed()) {
+      pending->commands.emplace_back(node.at, Remove{{job, epoch}});
+    }
+    pending->commands.emplace_back(node.at, install_at(*session, node));
+    for (const int child : node.children) {
+      pending->commands.emplace_back(node.at, child_of(*session, session->tree.nodes[static_cast<size_t>(child)]));
+    }
+  }
+  begin(std::move(pending), out);
+}
+
+Install Sessions::install_at(const Session& session, const TreeNode& node) {
+  const softswitch::SessionEntry& entry = *table_.find(session.id.job);
+  Install install;
+  install.id = session.id;
+  install.shards = entry.shards();
+  install.slots = entry.slots();
+  install.payload_bytes = entry.payload_bytes();
+  install.members = session.tree.members(node);
+  install.pages = switches_[static_cast<size_t>(node.at)].take(session.id.job, session.id.epoch, install.slots,
+                                                               install.payload_bytes);
+  if (node.parent == kNone) return install;
+  const int above = session.tree.nodes[static_cast<size_t>(node.parent)].at;
+  Uplink uplink;
+  uplink.worker = static_cast<uint32_t>(node.number);
+  uplink.parent.endpoint = topology_.switches[static_cast<size_t>(above)].address;
+  uplink.parent.mac = state(above).capabilities()->mac;
+  uplink.parent.port = topology_.switches[static_cast<size_t>(node.at)].parent_port;
+  install.uplink = uplink;
+  return install;
+}
+
+SetMember Sessions::child_of(const Session& session, const TreeNode& child) const {
+  const SwitchSpec& spec = topology_.switches[static_cast<size_t>(child.at)];
+  SetMember member;
+  member.id = session.id;
+  member.worker = static_cast<uint32_t>(child.number);
+  member.shard = -1;
+  member.place = {spec.address, state(child.at).capabilities()->mac, spec.port_at_parent};
+  return member;
+}
+
+OpenAnswer Sessions::answer(const Session& session, uint64_t ticket) const {
+  OpenAnswer answer;
+  answer.ticket = ticket;
+  answer.granted = table_.find(session.id.job)->granted();
+  answer.switch_addresses = addresses_of(session.ranks);
+  return answer;
+}
+
+void Sessions::opened(const Pending& pending, const std::vector<CommandResult>& results, Effects* out) {
+  Session* session = find(pending.id);
+  if (session == nullptr) return;  // ended meanwhile, and its opener was told
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].ok) continue;
+    ++counters_.sessions_lost;
+    const std::string& name = state(pending.commands[i].at).name();
+    return end(pending.id.job, {Why::kUnavailable, "switch \"" + name + "\": " + results[i].problem}, out);
+  }
+  ++counters_.sessions_opened;
+  session->installed = true;
+  for (const uint64_t ticket : session->waiting) out->answers.push_back(answer(*session, ticket));
+  session->waiting.clear();
+}
+
+// ---- end ----
+
+void Sessions::end(uint8_t job, const Refusal& why, Effects* out) {
+  const auto found = sessions_.find(job);
+  const std::unique_ptr<Session> session = std::move(found->second);
+  sessions_.erase(found);
+  table_.end(job);
+  for (const uint64_t ticket : session->waiting) out->answers.push_back(refusal_of(ticket, why));
+  auto pending = std::make_unique<Pending>();
+  pending->id = session->id;
+  for (const TreeNode& node : session->tree.nodes) {
+    switches_[static_cast<size_t>(node.at)].release(job);
+    pending->commands.emplace_back(node.at, Remove{session->id});
+  }
+  begin(std::move(pending), out);
+}
+
+void Sessions::note_removals(const Pending& pending, const std::vector<CommandResult>& results) {
+  for (size_t i = 0; i < results.size() && i < pending.commands.size(); ++i) {
+    const auto* remove = std::get_if<Remove>(&pending.commands[i].what);
+    if (remove == nullptr || !results[i].ok) continue;
+    switches_[static_cast<size_t>(pending.commands[i].at)].removed(remove->id.job, remove->id.epoch);
+  }
+}
+
+bool Sessions::removing_at(int at) const {
+  return std::any_of(pending_.begin(), pending_.end(), [at](const auto& entry) {
+    const auto& commands = entry.second->commands;
+    return std::any_of(commands.begin(), commands.end(), [at](const Command& command) {
+      return command.at == at && std::holds_alternative<Remove>(command.what);
+    });
+  });
+}
+
+// A switch that did not answer when a session ended is told again once it does.
+void Sessions::repeat_removals(Effects* out) {
+  for (int at = 0; at < static_cast<int>(switches_.size()); ++at) {
+    if (!state(at).connected() || state(at).unconfirmed().empty() || removing_at(at)) continue;
+    auto pending = std::make_unique<Pending>();
+    for (const auto& [job, epoch] : state(at).unconfirmed()) {
+      pending->commands.emplace_back(at, Remove{{job, epoch}});
+    }
+    begin(std::move(pending), out);
+  }
+}
+
+void Sessions::sweep(Time now, Effects* out) {
+  for (const uint8_t job : table_.expired(now)) {
+    ++counters_.sessions_expired;
+    end(job, {Why::kUnavailable, "the session's lease ran out before its switches were ready"}, out);
+  }
+  repeat_removals(out);
+}
+
+std::optional<Refusal> Sessions::renew(SessionId id, uint64_t session_key, Time now) {
+  if (table_.renew(id.job, id.epoch, session_key, now)) return std::nullopt;
+  return Refusal{Why::kNotFound, "no session with job " + std::to_string(id.job) + ", epoch " +
+                                     std::to_string(id.epoch) + " and this key: it is over, or never was"};
+}
+
+std::optional<Refusal> Sessions::close(SessionId id, uint64_t session_key, Effects* out) {
+  const Session* session = find(id);
+  if (session == nullptr) return std::nullopt;
+  if (table_.find(id.job)->granted().session_key != session_key) {
+    return Refusal{Why::kInvalid, "session_key: it is not that of job " + std::to_string(id.job) + ", epoch " +
+                                      std::to_string(id.epoch)};
+  }
+  ++counters_.sessions_closed;
+  end(id.job, {Why::kUnavailable, "the session was closed before its switches were ready"}, out);
+  return std::nullopt;
+}
+
+Sessions::Session* Sessions::find(SessionId id) const {
+  const auto found = sessions_.find(id.job);
+  return found != sessions_.end() && found->second->id.epoch == id.epoch ? found->second.get() : nullptr;
+}
+
+std::vector<SessionView> Sessions::sessions(Time now) const {
+  std::vector<SessionView> views;
+  for (const auto& [job, session] : sessions_) {
+    const softswitch::SessionEntry& entry = *table_.find(job);
+    SessionView view;
+    view.id = session->id;
+    view.group = session->group;
+    view.owner = session->owner;
+    view.workers = entry.workers();
+    view.joined = session->joined_ranks(entry.shards());
+    view.slots = entry.slots();
+    view.payload_bytes = entry.payload_bytes();
+    view.lease_left = std::max(Duration(0), entry.last_heard + topology_.lease - now);
+    for (const TreeNode& node : session->tree.nodes) view.switches.push_back(node.at);
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+}  // namespace switchml::controller

@@ -1,0 +1,160 @@
+// The controller's core: sessions over one or several switches. Events in (calls of workers, packets that arrived at
+// switches, what became of commands, time), effects out (commands for switches, answers). No I/O, no clock, no thread.
+//
+// The rules of a session are those of the software switch, in the same code: softswitch::SessionTable and grant(). What
+// comes on top is the tree of switches, what each of them can do, and quotas.
+//
+//   open       chooses the tree, grants the least of its switches, installs the session on all of them, makes child
+//              switches members of their parents, and answers when all have confirmed.
+//   join       in band, through the switch: tells the switch where the worker is, and answers when it has confirmed, so
+//   a
+//              worker that is answered is known to the data plane.
+//   probe      asks every switch that has ranks.
+//   close      by the last worker, by call, by an expired lease or because a switch has forgotten the session: removes
+//   it
+//              from all its switches.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "controller/commands.h"
+#include "controller/switch_state.h"
+#include "controller/topology.h"
+#include "controller/tree.h"
+#include "softswitch/session_table.h"
+
+namespace switchml::controller {
+
+/// Who asks, and what they may have at a time. 0: no bound.
+struct Owner {
+  std::string name;
+  size_t max_jobs = 0;
+  size_t max_slots = 0;
+};
+
+struct OpenRequest {
+  uint32_t protocol_version = wire::kVersion;
+  uint64_t client_key = 0;
+  std::string group;  // for people
+  uint32_t workers = 0;
+  uint32_t shards = 0;
+  uint32_t slots = 0;  // of all shards together; 0: as many as suit
+  uint32_t payload_bytes = 0;
+  bool sum = true;
+  bool max = true;
+  std::vector<std::vector<Endpoint>> ranks;  // addresses of each
+  Owner owner;
+};
+
+/// What happened so far. For metrics.
+struct ControllerCounters {
+  uint64_t sessions_opened = 0;
+  uint64_t opens_refused = 0;
+  uint64_t sessions_closed = 0;   // by their members
+  uint64_t sessions_expired = 0;  // nobody was heard for the lease
+  uint64_t sessions_lost = 0;     // a switch has forgotten them, or could not install them
+  uint64_t requests = 0;          // control packets that arrived at switches
+  uint64_t requests_malformed = 0;
+  uint64_t joins_refused = 0;
+};
+
+struct SessionView {
+  SessionId id;
+  std::string group;
+  std::string owner;
+  int workers = 0;
+  softswitch::WorkerSet joined;  // with all their shards
+  int slots = 0;
+  size_t payload_bytes = 0;
+  Duration lease_left{};
+  std::vector<int> switches;  // the root first
+};
+
+class Sessions {
+ public:
+  /// `seed` makes epochs and keys unpredictable. Precondition: the topology is valid.
+  Sessions(Topology topology, uint64_t seed);
+  ~Sessions();
+  Sessions(const Sessions&) = delete;
+  Sessions& operator=(const Sessions&) = delete;
+
+  // ---- switches ----
+  /// The agent of switch `at` answers. Ends the sessions that the switch has forgotten.
+  void switch_up(int at, const Capabilities& capabilities, Effects* out);
+  void switch_down(int at, const std::string& problem);
+  /// Results of a work, one per command in its order.
+  void done(uint64_t work, const std::vector<CommandResult>& results, Effects* out);
+
+  // ---- calls ----
+  /// Answered once with `ticket`, now or after done(). A client key that is open already finds its session.
+  void open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out);
+  /// Null if renewed.
+  std::optional<Refusal> renew(SessionId id, uint64_t session_key, Time now);
+  /// Ends the session for all; one that is over already is no error.
+  std::optional<Refusal> close(SessionId id, uint64_t session_key, Effects* out);
+
+  // ---- packets and time ----
+  /// A control request that arrived at switch `at`. The frame may have any content.
+  void packet_in(int at, const uint8_t* frame, size_t size, const Place& from, Time now, Effects* out);
+  /// Ends sessions whose lease ran out. Call about once a second.
+  void sweep(Time now, Effects* out);
+
+  const Topology& topology() const { return topology_; }
+  const SwitchState& state(int at) const { return switches_[static_cast<size_t>(at)]; }
+  std::vector<SessionView> sessions(Time now) const;
+  const ControllerCounters& counters() const { return counters_; }
+
+ private:
+  struct Session;
+  struct Pending;
+  struct Request;
+
+  // ---- open and end (sessions.cc) ----
+  std::optional<Refusal> try_open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out);
+  std::optional<Refusal> find_opened(const OpenRequest& request, uint64_t ticket, Effects* out);
+  std::optional<Refusal> check_tree(const OpenRequest& request, const Tree& tree) const;
+  std::optional<Refusal> check_jobs(const Owner& owner) const;
+  std::vector<softswitch::GrantLimits> limits(const OpenRequest& request, const Tree& tree) const;
+  size_t slots_of(const std::string& owner) const;
+  Refusal refused(const OpenRequest& request, const Tree& tree, wire::ReplyStatus status, size_t by) const;
+  void install(Session* session, Effects* out);
+  Install install_at(const Session& session, const TreeNode& node);
+  SetMember child_of(const Session& session, const TreeNode& child) const;
+  std::vector<Endpoint> addresses_of(const std::vector<Attachment>& ranks) const;
+  OpenAnswer answer(const Session& session, uint64_t ticket) const;
+  void opened(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
+  void end(uint8_t job, const Refusal& why, Effects* out);
+  void begin(std::unique_ptr<Pending> pending, Effects* out);
+  void note_removals(const Pending& pending, const std::vector<CommandResult>& results);
+  bool removing_at(int at) const;
+  void repeat_removals(Effects* out);
+  Session* find(SessionId id) const;
+
+  // ---- packets (packets.cc) ----
+  std::optional<wire::ReplyStatus> answer_request(const Request& request, uint8_t* body, Effects* out);
+  std::optional<wire::ReplyStatus> join(const Request& request, uint8_t* body, Effects* out);
+  wire::ReplyStatus close(const Request& request, Effects* out);
+  std::optional<wire::ReplyStatus> probe(const Request& request, Effects* out);
+  bool may_join_here(const Session& session, int rank, const Request& request) const;
+  void joined(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
+  void probed(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
+
+  Topology topology_;
+  std::vector<SwitchState> switches_;
+  softswitch::SessionTable table_;
+  std::map<uint8_t, std::unique_ptr<Session>> sessions_;  // by job
+  std::map<uint64_t, std::unique_ptr<Pending>> pending_;  // by work
+  uint64_t last_work_ = 0;
+  ControllerCounters counters_;
+};
+
+}  // namespace switchml::controller

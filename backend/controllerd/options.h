@@ -1,0 +1,30 @@
+// The command line of switchml-controller.
+#pragma once
+
+#include <string>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "controllerd/server.h"
+
+namespace switchml {
+
+struct ControllerCommand {
+  bool help = false;     // print controller_help() and leave
+  bool version = false;  // print the version and leave
+  bool check = false;    // the files are good: say so and leave
+  std::string state;     // HOST:PORT of a running controller whose state to print; empty: be one
+  std::string token;     // to show there
+  std::string tls_ca;    // PEM text, to check it with; empty: no TLS
+  std::string topology;  // what was read, for messages
+  ControllerOptions options;
+  LogLevel log_level = LogLevel::kWarning;
+};
+
+/// Parses, and reads the files that the options name; argv as main() gets it. An error is kInvalidArgument and names
+/// the option or the file's line, the value and what is allowed. Resets getopt's state first; not thread-safe.
+Result<ControllerCommand> parse_controller_command(int argc, char* const* argv);
+
+std::string controller_help();
+
+}  // namespace switchml

@@ -1,0 +1,16 @@
+// Places as the messages of the API carry them.
+#pragma once
+
+#include <string>
+
+#include "api/switchml_control.pb.h"
+#include "base/status.h"
+#include "controller/topology.h"
+
+namespace switchml {
+
+/// kInvalidArgument if the address is not literal or has no port.
+Result<controller::Place> place_of(const v1::SwitchPlace& message);
+v1::SwitchPlace message_of(const controller::Place& place);
+
+}  // namespace switchml

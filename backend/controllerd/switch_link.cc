@@ -1,0 +1,343 @@
+#include "controllerd/switch_link.h"
+
+#include <pthread.h>
+
+#include <utility>
+
+#include "base/log.h"
+#include "controllerd/places.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kCallLimit = seconds(3);
+constexpr Duration kInstallLimit = seconds(8);  // some hundred table entries, where tables are slow
+constexpr Duration kCountersLimit = seconds(1);
+constexpr Duration kHealthInterval = seconds(2);
+constexpr Duration kRetryPause = milliseconds(300);
+constexpr size_t kMostWaiting = 1024;
+
+std::string text_of(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::DEADLINE_EXCEEDED: return "its agent does not answer in time";
+    case grpc::StatusCode::UNAVAILABLE: return "its agent cannot be reached (" + status.error_message() + ")";
+    case grpc::StatusCode::UNAUTHENTICATED: return "its agent refuses the token (" + status.error_message() + ")";
+    default: return status.error_message().empty() ? "its agent refuses" : status.error_message();
+  }
+}
+
+bool unreachable(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+}
+
+std::shared_ptr<grpc::Channel> channel_to(const std::string& agent,
+                                          const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(agent, credentials, arguments);
+}
+
+// ---- commands as calls ----
+
+struct Caller {
+  v1::DataPlane::Stub& stub;
+  grpc::ClientContext& context;
+  std::vector<uint32_t>& members;
+
+  grpc::Status operator()(const controller::Install& c) const {
+    v1::InstallRequest request;
+    request.set_job(c.id.job);
+    request.set_epoch(c.id.epoch);
+    request.set_shards(static_cast<uint32_t>(c.shards));
+    request.set_slots(static_cast<uint32_t>(c.slots));
+    request.set_payload_bytes(static_cast<uint32_t>(c.payload_bytes));
+    request.mutable_members()->Add(c.members.begin(), c.members.end());
+    request.mutable_pages()->Add(c.pages.begin(), c.pages.end());
+    if (c.uplink) {
+      request.mutable_uplink()->set_worker(c.uplink->worker);
+      *request.mutable_uplink()->mutable_parent() = message_of(c.uplink->parent);
+    }
+    v1::InstallReply reply;
+    return stub.Install(&context, request, &reply);
+  }
+  grpc::Status operator()(const controller::SetMember& c) const {
+    v1::SetMemberRequest request;
+    request.set_job(c.id.job);
+    request.set_epoch(c.id.epoch);
+    request.set_worker(c.worker);
+    request.set_shard(c.shard);
+    *request.mutable_place() = message_of(c.place);
+    v1::SetMemberReply reply;
+    return stub.SetMember(&context, request, &reply);
+  }
+  grpc::Status operator()(const controller::Remove& c) const {
+    v1::RemoveRequest request;
+    request.set_job(c.id.job);
+    request.set_epoch(c.id.epoch);
+    v1::RemoveReply reply;
+    return stub.Remove(&context, request, &reply);
+  }
+  grpc::Status operator()(const controller::Contributors& c) const {
+    v1::ContributorsRequest request;
+    request.set_job(c.id.job);
+    request.set_epoch(c.id.epoch);
+    request.set_slot(c.slot);
+    request.set_seq(c.seq);
+    v1::ContributorsReply reply;
+    const grpc::Status status = stub.Contributors(&context, request, &reply);
+    members.assign(reply.members().begin(), reply.members().end());
+    return status;
+  }
+  grpc::Status operator()(const controller::PacketOut& c) const {
+    v1::ControlPacket packet;
+    packet.set_payload(c.payload.data(), c.payload.size());
+    *packet.mutable_worker() = message_of(c.to);
+    v1::PacketOutReply reply;
+    return stub.PacketOut(&context, packet, &reply);
+  }
+};
+
+}  // namespace
+
+controller::Capabilities capabilities_of(const v1::Capabilities& message) {
+  controller::Capabilities can;
+  can.kind = message.kind();
+  can.instance = message.instance();
+  can.protocol_version = message.protocol_version();
+  can.payloads.assign(message.payload_bytes().begin(), message.payload_bytes().end());
+  can.any_payload = message.any_payload();
+  can.whole_chunks = message.whole_chunks();
+  can.members = message.members();
+  can.jobs = message.jobs();
+  for (const int operation : message.operations()) {
+    can.sum |= operation == v1::SUM;
+    can.max |= operation == v1::MAX;
+  }
+  can.trees = message.trees();
+  can.pages = message.pages();
+  can.page_slots = message.page_slots();
+  can.memory_bytes = message.memory_bytes();
+  can.receive_buffer_bytes = message.receive_buffer_bytes();
+  can.mac = message.mac();
+  return can;
+}
+
+SwitchLink::SwitchLink(int at, const controller::SwitchSpec& spec,
+                       const std::shared_ptr<grpc::ChannelCredentials>& credentials, SwitchEvents& events)
+    : at_(at),
+      name_(spec.name),
+      token_(spec.agent_token),
+      events_(events),
+      stub_(v1::DataPlane::NewStub(channel_to(spec.agent, credentials))) {
+  executor_ = std::thread([this] { execute(); });
+  listener_ = std::thread([this] { listen(); });
+}
+
+SwitchLink::~SwitchLink() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+    if (stream_ != nullptr) stream_->TryCancel();
+    changed_.notify_all();
+  }
+  executor_.join();
+  listener_.join();
+}
+
+bool SwitchLink::stopping() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return stop_;
+}
+
+std::unique_ptr<grpc::ClientContext> SwitchLink::context(Duration limit) const {
+  auto context = std::make_unique<grpc::ClientContext>();
+  if (limit.count() != 0) context->set_deadline(std::chrono::system_clock::now() + limit);
+  if (!token_.empty()) context->AddMetadata("authorization", "Bearer " + token_);
+  return context;
+}
+
+// ---- carrying out ----
+
+void SwitchLink::submit(std::vector<controller::Command> commands, Done done) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!done && queue_.size() >= kMostWaiting) return;
+  queue_.push_back({std::move(commands), std::move(done)});
+  changed_.notify_all();
+}
+
+void SwitchLink::execute() {
+  pthread_setname_np(pthread_self(), "switchml-link");
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stop_) {
+    const bool due = changed_.wait_for(lock, kHealthInterval, [this] { return stop_ || !queue_.empty(); });
+    if (stop_) return;
+    Part part;
+    if (due) {
+      part = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    lock.unlock();
+    if (due) {
+      auto results = carry_out(part.commands);
+      if (part.done) part.done(std::move(results));
+    } else {
+      check_health();
+    }
+    lock.lock();
+  }
+}
+
+std::vector<controller::CommandResult> SwitchLink::carry_out(const std::vector<controller::Command>& commands) {
+  std::vector<controller::CommandResult> results;
+  for (const controller::Command& command : commands) {
+    if (!results.empty() && !results.back().ok) {
+      results.push_back({false, results.back().problem, {}});
+    } else {
+      results.push_back(carry_out(command));
+    }
+  }
+  return results;
+}
+
+controller::CommandResult SwitchLink::carry_out(const controller::Command& command) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!connected_) return {false, problem_, {}};
+  }
+  controller::CommandResult result;
+  const auto call = context(std::holds_alternative<controller::Install>(command.what) ? kInstallLimit : kCallLimit);
+  const Caller caller{*stub_, *call, result.members};
+  const grpc::Status status = std::visit([&caller](const auto& what) { return caller(what); }, command.what);
+  result.ok = status.ok();
+  if (!result.ok) result.problem = text_of(status);
+  if (unreachable(status)) drop_connection(result.problem);
+  return result;
+}
+
+grpc::Status SwitchLink::capabilities(v1::Capabilities* reply) {
+  const auto call = context(kCallLimit);
+  return stub_->Capabilities(call.get(), v1::CapabilitiesRequest(), reply);
+}
+
+grpc::Status SwitchLink::counters(v1::CountersReply* reply) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!connected_) return {grpc::StatusCode::UNAVAILABLE, problem_};
+  }
+  const auto call = context(kCountersLimit);
+  return stub_->Counters(call.get(), v1::CountersRequest(), reply);
+}
+
+// A switch may have lost its sessions, or its host, without the stream of packets noticing.
+void SwitchLink::check_health() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!connected_) return;
+  }
+  v1::Capabilities now;
+  const grpc::Status status = capabilities(&now);
+  if (unreachable(status)) return drop_connection(text_of(status));
+  bool same = true;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    same = !status.ok() || instance_ == now.instance();
+  }
+  if (!same) drop_connection("it was restarted");
+}
+
+// The listener notices, reports, and connects anew. Until then commands fail at once.
+void SwitchLink::drop_connection(const std::string& problem) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  connected_ = false;
+  problem_ = problem;
+  if (stream_ != nullptr) stream_->TryCancel();
+}
+
+// ---- listening ----
+
+void SwitchLink::listen() {
+  pthread_setname_np(pthread_self(), "switchml-listen");
+  while (!stopping()) {
+    std::string problem = connect();
+    if (problem.empty()) problem = read_packets();
+    if (stopping()) return;
+    report_down(problem);
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_for(lock, kRetryPause, [this] { return stop_; });
+  }
+}
+
+// What is left of a controller before this one is removed; what this one has installed stays.
+std::string SwitchLink::connect() {
+  v1::Capabilities now;
+  grpc::Status status = capabilities(&now);
+  if (!status.ok()) return text_of(status);
+  bool known = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    known = instance_ == now.instance();
+  }
+  if (!known) {
+    const auto call = context(kCallLimit);
+    v1::ResetReply reply;
+    status = stub_->Reset(call.get(), v1::ResetRequest(), &reply);
+    if (status.ok()) status = capabilities(&now);
+    if (!status.ok()) return text_of(status);
+  }
+  report_up(now);
+  return "";
+}
+
+void SwitchLink::report_up(const v1::Capabilities& capabilities) {
+  SWITCHML_LOG(kInfo) << "switch \"" << name_ << "\" is connected (" << capabilities.kind() << ")";
+  logged_.clear();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    connected_ = true;
+    problem_.clear();
+    instance_ = capabilities.instance();
+  }
+  events_.switch_up(at_, capabilities_of(capabilities));
+}
+
+void SwitchLink::report_down(const std::string& problem) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    connected_ = false;
+    problem_ = problem;
+  }
+  if (logged_ != problem) SWITCHML_LOG(kWarning) << "switch \"" << name_ << "\": " << problem;
+  logged_ = problem;
+  events_.switch_down(at_, problem);
+}
+
+// Returns why it ended.
+std::string SwitchLink::read_packets() {
+  const auto call = context(Duration(0));
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (stop_ || !connected_) return problem_;
+    stream_ = call.get();
+  }
+  const auto reader = stub_->PacketsIn(call.get(), v1::PacketsInRequest());
+  v1::ControlPacket packet;
+  while (reader->Read(&packet)) hand_in(packet);
+  const grpc::Status status = reader->Finish();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  stream_ = nullptr;
+  if (status.error_code() == grpc::StatusCode::CANCELLED && !problem_.empty()) return problem_;
+  return status.ok() ? "its agent ended the stream of packets" : text_of(status);
+}
+
+void SwitchLink::hand_in(const v1::ControlPacket& packet) {
+  const auto from = place_of(packet.worker());
+  if (from.ok()) return events_.packet_in(at_, packet.payload(), from.value());
+  SWITCHML_LOG(kDebug) << "switch \"" << name_ << "\": a packet from nowhere: " << from.status().message();
+}
+
+}  // namespace switchml

@@ -1,0 +1,252 @@
+#include "controllerd/topology_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "controllerd/yaml_checks.h"
+#include "transport/address.h"
+#include "transport/sockaddr.h"
+#include "wire/layout.h"
+
+namespace switchml {
+
+using controller::kNone;
+using controller::SwitchSpec;
+using controller::Topology;
+using controller::WorkerSpec;
+
+namespace {
+
+constexpr uint64_t kMostPorts = 65535;
+
+/// "HOST:PORT", of which the host may be a name, or "unix:PATH": gRPC resolves both.
+bool is_agent(const std::string& text) {
+  if (text.rfind("unix:", 0) == 0) return text.size() > 5;
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == text.size() || text.size() - colon > 6) return false;
+  const std::string port = text.substr(colon + 1);
+  return port.find_first_not_of("0123456789") == std::string::npos && std::stoi(port) >= 1 && std::stoi(port) <= 65535;
+}
+
+class Reader {
+ public:
+  explicit Reader(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  Topology read(const YAML::Node& root) {
+    yaml::check_keys(root, "the topology", {"switches", "workers", "limits"});
+    read_limits(root["limits"]);
+    read_switches(yaml::required(root, "the topology", "switches"));
+    read_workers(root, root["workers"]);
+    return std::move(topology_);
+  }
+
+ private:
+  void read_limits(const YAML::Node& node) {
+    if (!node) return;
+    yaml::check_keys(node, "limits", {"lease"});
+    if (node["lease"]) topology_.lease = seconds(yaml::number(node["lease"], "lease (seconds)", 1, 86400));
+  }
+
+  // ---- switches ----
+
+  void read_switches(const YAML::Node& list) {
+    yaml::check_list(list, "switches");
+    if (list.size() == 0) yaml::fail(list, "switches: there is none; at least one is needed");
+    for (const YAML::Node& node : list) read_switch(node);
+    for (size_t i = 0; i < list.size(); ++i) read_parent(list[i], static_cast<int>(i));
+    for (size_t i = 0; i < list.size(); ++i) check_cycle(list[i], static_cast<int>(i));
+  }
+
+  void read_switch(const YAML::Node& node) {
+    yaml::check_keys(
+        node, "a switch",
+        {"name", "agent", "agent_token_file", "address", "parent", "parent_port", "port_at_parent", "ports"});
+    SwitchSpec spec;
+    const YAML::Node name = yaml::required(node, "a switch", "name");
+    spec.name = yaml::text(name, "name");
+    if (find_switch(spec.name) != kNone) yaml::fail(name, "switch name \"" + spec.name + "\" is used twice");
+    const std::string self = "switch \"" + spec.name + "\"";
+    const YAML::Node agent = yaml::required(node, self, "agent");
+    spec.agent = yaml::text(agent, "agent");
+    if (!is_agent(spec.agent))
+      yaml::fail(agent, self + ": agent \"" + spec.agent + "\": allowed is HOST:PORT or unix:PATH");
+    if (node["agent_token_file"]) spec.agent_token = secret(node["agent_token_file"], self);
+    spec.address = switch_address(yaml::required(node, self, "address"), self);
+    ports_.emplace_back();
+    if (node["ports"]) read_ports(node["ports"], self, &ports_.back());
+    topology_.switches.push_back(spec);
+  }
+
+  std::string secret(const YAML::Node& node, const std::string& self) {
+    const std::filesystem::path name = yaml::text(node, "agent_token_file");
+    auto word = read_secret(name.is_absolute() ? name.string() : (folder_ / name).string());
+    if (!word.ok()) yaml::fail(node, self + ": agent_token_file: " + word.status().message());
+    return word.value();
+  }
+
+  Endpoint switch_address(const YAML::Node& node, const std::string& self) {
+    const std::string text = yaml::text(node, "address");
+    const auto address = literal_address(text, wire::kDefaultPort);
+    if (!address.ok()) yaml::fail(node, self + ": address " + address.status().message());
+    if (is_any(address.value()) || port_of(address.value()) == 0) {
+      yaml::fail(node, self + ": address \"" + text + "\": allowed is one that workers can send to");
+    }
+    for (const SwitchSpec& other : topology_.switches) {
+      if (other.address == address.value()) {
+        yaml::fail(node, self + ": address \"" + text + "\" is that of switch \"" + other.name + "\" too");
+      }
+    }
+    return address.value();
+  }
+
+  void read_ports(const YAML::Node& node, const std::string& self, std::map<uint32_t, std::string>* ports) {
+    if (!node.IsMap()) yaml::fail(node, self + ": ports must map numbers to speeds, as in {1: 100G}");
+    for (const auto& entry : node) {
+      const auto port = static_cast<uint32_t>(yaml::number(entry.first, self + ": port", 1, kMostPorts));
+      if (!ports->emplace(port, yaml::speed(entry.second)).second) {
+        yaml::fail(entry.first, self + ": port " + std::to_string(port) + " is listed twice");
+      }
+    }
+  }
+
+  void read_parent(const YAML::Node& node, int index) {
+    SwitchSpec& spec = topology_.switches[static_cast<size_t>(index)];
+    const std::string self = "switch \"" + spec.name + "\"";
+    if (!node["parent"]) {
+      for (const char* const key : {"parent_port", "port_at_parent"}) {
+        if (node[key]) yaml::fail(node[key], self + ": " + key + " means nothing without parent");
+      }
+      return;
+    }
+    spec.parent = switch_index(node["parent"], self + ": parent");
+    if (node["parent_port"]) spec.parent_port = port(node["parent_port"], index, self, "parent_port");
+    if (node["port_at_parent"]) spec.port_at_parent = port(node["port_at_parent"], spec.parent, self, "port_at_parent");
+  }
+
+  void check_cycle(const YAML::Node& node, int index) {
+    std::string way = topology_.switches[static_cast<size_t>(index)].name;
+    std::set<int> seen = {index};
+    int at = topology_.switches[static_cast<size_t>(index)].parent;
+    for (; at != kNone; at = topology_.switches[static_cast<size_t>(at)].parent) {
+      way += " -> " + topology_.switches[static_cast<size_t>(at)].name;
+      if (!seen.insert(at).second) yaml::fail(node["parent"], "parents form a cycle: " + way);
+    }
+  }
+
+  // ---- workers ----
+
+  void read_workers(const YAML::Node& root, const YAML::Node& list) {
+    if (!list) {
+      const size_t switches = topology_.switches.size();
+      if (switches == 1) return;
+      yaml::fail(root, "workers: missing; with " + std::to_string(switches) +
+                           " switches the topology must say which worker is at which");
+    }
+    yaml::check_list(list, "workers");
+    if (list.size() == 0) yaml::fail(list, "workers: there is none; leave the key out where any worker may come");
+    for (const YAML::Node& node : list) read_worker(node);
+  }
+
+  void read_worker(const YAML::Node& node) {
+    yaml::check_keys(node, "a worker", {"name", "addresses", "switch", "port", "speed"});
+    WorkerSpec spec;
+    const YAML::Node name = yaml::required(node, "a worker", "name");
+    spec.name = yaml::text(name, "name");
+    for (const WorkerSpec& other : topology_.workers) {
+      if (other.name == spec.name) yaml::fail(name, "worker name \"" + spec.name + "\" is used twice");
+    }
+    const std::string self = "worker \"" + spec.name + "\"";
+    const YAML::Node addresses = yaml::required(node, self, "addresses");
+    yaml::check_list(addresses, self + ": addresses");
+    if (addresses.size() == 0) yaml::fail(addresses, self + ": addresses: there is none; at least one is needed");
+    for (const YAML::Node& address : addresses) spec.addresses.push_back(worker_address(address, self));
+    spec.attached = switch_index(yaml::required(node, self, "switch"), self + ": switch");
+    if (node["port"]) spec.port = port(node["port"], spec.attached, self, "port");
+    if (node["speed"]) spec.speed = yaml::speed(node["speed"]);
+    topology_.workers.push_back(spec);
+  }
+
+  Endpoint worker_address(const YAML::Node& node, const std::string& self) {
+    const std::string text = yaml::text(node, "address");
+    const auto address = literal_address(text, 0);
+    if (!address.ok()) yaml::fail(node, self + ": address " + address.status().message());
+    if (port_of(address.value()) != 0)
+      yaml::fail(node, self + ": address \"" + text + "\": allowed is one without a port");
+    if (const int other = controller::worker_at(topology_, address.value()); other != kNone) {
+      yaml::fail(node, self + ": address \"" + text + "\" is that of worker \"" +
+                           topology_.workers[static_cast<size_t>(other)].name + "\" too");
+    }
+    return address.value();
+  }
+
+  // ---- both ----
+
+  int find_switch(const std::string& name) const {
+    for (size_t i = 0; i < topology_.switches.size(); ++i) {
+      if (topology_.switches[i].name == name) return static_cast<int>(i);
+    }
+    return kNone;
+  }
+
+  int switch_index(const YAML::Node& node, const std::string& what) const {
+    const std::string name = yaml::text(node, what);
+    const int index = find_switch(name);
+    if (index != kNone) return index;
+    std::string names;
+    for (const SwitchSpec& spec : topology_.switches) names += (names.empty() ? "" : ", ") + spec.name;
+    yaml::fail(node, what + " \"" + name + "\" is no switch of this file; allowed are " + names);
+  }
+
+  /// A port of switch `at`, which nobody else may use.
+  uint32_t port(const YAML::Node& node, int at, const std::string& self, const std::string& key) {
+    const std::string what = self + ": " + key;
+    const auto number = static_cast<uint32_t>(yaml::number(node, what, 1, kMostPorts));
+    const std::string of = " of switch \"" + topology_.switches[static_cast<size_t>(at)].name + "\"";
+    const auto& ports = ports_[static_cast<size_t>(at)];
+    if (!ports.empty() && ports.count(number) == 0) {
+      yaml::fail(node, what + " " + std::to_string(number) + " is not among the ports" + of);
+    }
+    const auto [user, fresh] = port_users_.emplace(std::make_pair(at, number), self);
+    if (!fresh) yaml::fail(node, what + " " + std::to_string(number) + of + " is used by " + user->second + " too");
+    return number;
+  }
+
+  std::filesystem::path folder_;
+  Topology topology_;
+  std::vector<std::map<uint32_t, std::string>> ports_;  // by switch: number to speed
+  std::map<std::pair<int, uint32_t>, std::string> port_users_;
+};
+
+}  // namespace
+
+Result<Topology> read_topology(const std::string& path) {
+  Topology topology;
+  const Status status = load_yaml(
+      path, [&](const YAML::Node& root) { topology = Reader(std::filesystem::path(path).parent_path()).read(root); });
+  if (!status.ok()) return status;
+  return topology;
+}
+
+Result<Topology> lone_switch(const std::string& text) {
+  const size_t equals = text.find('=');
+  const std::string agent = text.substr(0, equals);
+  const auto address = literal_address(equals == std::string::npos ? "" : text.substr(equals + 1), wire::kDefaultPort);
+  if (!is_agent(agent) || !address.ok() || is_any(address.value())) {
+    return Status(Code::kInvalidArgument,
+                  "--switch=\"" + text +
+                      "\" is not allowed: use AGENT=ADDRESS, the HOST:PORT of the switch's agent "
+                      "and the literal address that workers send to");
+  }
+  Topology topology;
+  SwitchSpec spec;
+  spec.name = "switch";
+  spec.agent = agent;
+  spec.address = address.value();
+  topology.switches.push_back(spec);
+  return topology;
+}
+
+}  // namespace switchml

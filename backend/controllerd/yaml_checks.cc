@@ -1,0 +1,91 @@
+#include "controllerd/yaml_checks.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+namespace switchml {
+
+namespace {
+
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+}  // namespace
+
+Status load_yaml(const std::string& path, const std::function<void(const YAML::Node&)>& use) {
+  std::ifstream file(path);
+  if (!file) return {Code::kInvalidArgument, path + ": cannot be read"};
+  try {
+    use(YAML::Load(file));
+  } catch (const YAML::Exception& error) {
+    const int line = std::max(error.mark.line, 0) + 1;
+    return {Code::kInvalidArgument, path + ":" + std::to_string(line) + ": " + error.msg};
+  }
+  return {};
+}
+
+Result<std::string> read_secret(const std::string& path) {
+  std::ifstream file(path);
+  std::string word;
+  if (file >> word) return word;
+  return Status(Code::kInvalidArgument, path + ": cannot be read, or is empty");
+}
+
+namespace yaml {
+
+void fail(const YAML::Node& where, const std::string& message) {
+  throw YAML::RepresentationException(where.Mark(), message);
+}
+
+void check_keys(const YAML::Node& map, const std::string& what, const std::vector<std::string>& allowed) {
+  if (!map.IsMap()) fail(map, what + " must have keys; allowed are " + listed(allowed));
+  std::set<std::string> seen;
+  for (const auto& entry : map) {
+    const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
+    if (std::find(allowed.begin(), allowed.end(), key) == allowed.end()) {
+      fail(entry.first, what + " has no key \"" + key + "\"; allowed are " + listed(allowed));
+    }
+    if (!seen.insert(key).second) fail(entry.first, what + " has the key \"" + key + "\" twice");
+  }
+}
+
+void check_list(const YAML::Node& list, const std::string& what) {
+  if (!list.IsSequence()) fail(list, what + " must be a list");
+}
+
+YAML::Node required(const YAML::Node& map, const std::string& what, const std::string& key) {
+  const YAML::Node value = map[key];
+  if (!value) fail(map, what + " needs the key \"" + key + "\"");
+  return value;
+}
+
+std::string text(const YAML::Node& node, const std::string& what) {
+  if (!node.IsScalar() || node.Scalar().empty()) fail(node, what + " must be a text that is not empty");
+  return node.Scalar();
+}
+
+uint64_t number(const YAML::Node& node, const std::string& what, uint64_t low, uint64_t high) {
+  const std::string word = node.IsScalar() ? node.Scalar() : "";
+  const bool digits = !word.empty() && word.size() <= 18 && word.find_first_not_of("0123456789") == std::string::npos;
+  const uint64_t value = digits ? std::stoull(word) : 0;
+  if (!digits || value < low || value > high) {
+    fail(node, what + " \"" + word + "\": allowed are " + std::to_string(low) + " to " + std::to_string(high));
+  }
+  return value;
+}
+
+std::string speed(const YAML::Node& node) {
+  const std::string word = node.IsScalar() ? node.Scalar() : "";
+  const size_t digits = word.find_first_not_of("0123456789.");
+  const bool good = digits != std::string::npos && digits > 0 && digits + 1 == word.size() && word[0] != '.' &&
+                    std::string("MGT").find(word[digits]) != std::string::npos;
+  if (!good) fail(node, "speed \"" + word + "\": allowed is a number with M, G or T, as in 100G");
+  return word;
+}
+
+}  // namespace yaml
+}  // namespace switchml

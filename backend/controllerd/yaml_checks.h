@@ -1,0 +1,36 @@
+// Reading YAML that people write: every error is a YAML::Exception at the place of the mistake, whose message names the
+// thing, its value and what is allowed. load_yaml() turns it into "FILE:LINE: message".
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace switchml {
+
+/// Reads a file and has `use` make what it wants of it. kInvalidArgument: the file cannot be read, or is wrong.
+Status load_yaml(const std::string& path, const std::function<void(const YAML::Node&)>& use);
+
+/// The first word of a file, for secrets. kInvalidArgument: it cannot be read, or is empty.
+Result<std::string> read_secret(const std::string& path);
+
+namespace yaml {
+
+[[noreturn]] void fail(const YAML::Node& where, const std::string& message);
+/// A mapping with no other keys, each once.
+void check_keys(const YAML::Node& map, const std::string& what, const std::vector<std::string>& allowed);
+/// A list; `what` names it.
+void check_list(const YAML::Node& list, const std::string& what);
+/// The value of a key that must be there.
+YAML::Node required(const YAML::Node& map, const std::string& what, const std::string& key);
+std::string text(const YAML::Node& node, const std::string& what);
+uint64_t number(const YAML::Node& node, const std::string& what, uint64_t low, uint64_t high);
+/// "100G", "2.5G"
+std::string speed(const YAML::Node& node);
+
+}  // namespace yaml
+}  // namespace switchml

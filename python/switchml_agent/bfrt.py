@@ -1,0 +1,162 @@
+"""Drives a Tofino, or the model of one, with switch_p4/tna in it, by BFRuntime."""
+
+import dataclasses
+
+from switchml_agent import bfrt_program as names
+from switchml_agent import bfrt_tables as tables
+from switchml_agent import sessions
+from switchml_agent.bfrt_runtime import Runtime
+from switchml_agent.driver import Driver, Refused
+from switchml_agent.program import REASONS
+
+FLOOD_GROUP = 1
+_NO_EXCLUSION = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    address: str  # of the BFRuntime server, ADDRESS:PORT
+    device: int
+    program: str  # its name in the switch's configuration
+    client: int  # number that no other client of the server has
+    ip: str  # the switch's own addresses
+    mac: str
+    control_port: int  # number of the port that leads to the agent
+    stations: dict  # {MAC: port} of hosts that are forwarded to without flooding
+    loop_ports: tuple = ()  # that lead back into their pipe, beside the chip's own
+
+
+class Bfrt(Driver):
+    """As Driver. Takes the device's multicast groups and the program's tables for its own."""
+
+    kind = "tofino"
+
+    def __init__(self, settings):
+        super().__init__(settings.mac)
+        self._settings = settings
+        self._runtime = None
+        self.name = f"BFRuntime at {settings.address}"
+
+    # ---- the connection ----
+
+    def _reach(self):
+        settings = self._settings
+        return Runtime(settings.address, settings.device, settings.program, settings.client)
+
+    def _open(self):
+        self._runtime = self._reach()
+        self.program = self._read_program()
+        self.ports = self._read_ports()
+        self.neighbours = sessions.Neighbours(self.ports, self._settings.stations)
+        self._nodes = 0  # numbers given so far
+        for name in (*names.ENTRIES, names.GROUPS, names.NODES):
+            self._runtime.clear(name)
+        self._set_up()
+
+    def _read_program(self):
+        configuration, own_loop_port = self._chip()
+        pipes = self._runtime.default(configuration)["num_pipes"]
+        own = [pipe << names.PIPE_BITS | own_loop_port for pipe in range(pipes)]
+        for port in self._settings.loop_ports:
+            if port >> names.PIPE_BITS >= pipes:
+                raise Refused(f"loop port {port}: the switch has {pipes} pipes")
+        info = {table: self._runtime.info.table_get(table).info for table in self._runtime.info.table_name_list_get()}
+        return names.Program.of(info, pipes, {*own, *self._settings.loop_ports})
+
+    def _chip(self):
+        """(table of its own figures, number of the loop port of its first pipe)"""
+        for name, own_loop_port in names.CHIPS.items():
+            if self._runtime.has(f"{name}.dev.device_configuration"):
+                return f"{name}.dev.device_configuration", own_loop_port
+        raise Refused(f"device {self._settings.device}: it is no Tofino 1 or 2")
+
+    def _read_ports(self):
+        """Those that members can be at. Ports are set up by whoever runs the switch: they have speeds and transceivers."""
+        inside = {*self.program.loop_ports, self._settings.control_port}
+        found = tuple(sorted(set(self._runtime.keys(names.PORTS)) - inside))
+        if not found:
+            raise Refused("the switch has no ports but the agent's: add and enable them, as with `pm port-add` of bfshell")
+        return found
+
+    def _set_up(self):
+        runtime, settings = self._runtime, self._settings
+        runtime.add(names.ADDRESSES, {"ip": tables.ip(settings.ip)}, {}, "SwitchIngress.own_address.mine")
+        runtime.set_default(names.MAC, {"mac": tables.mac(settings.mac)}, "SwitchIngress.own_address.own_mac")
+        for mac, port in settings.stations.items():
+            self._add(tables.station(mac, port), [])
+        self._add(sessions.Group(FLOOD_GROUP), [])
+        self._add_copy(FLOOD_GROUP, 0, self.ports, [])
+        kinds = dict.fromkeys(settings.loop_ports, tables.LOOP) | {settings.control_port: tables.CONTROL}
+        for port, kind in kinds.items():
+            runtime.add(names.PORT_KINDS, {"intrinsic.ingress_port": port}, {"kind": kind})
+        runtime.set_default(names.CONTROL_PORT, {"port": settings.control_port}, "SwitchIngress.control_port.hand_over")
+
+    def _shut(self):
+        if self._runtime:
+            self._runtime.close()
+        self._runtime = None
+
+    def _alive(self):
+        self._runtime.alive()
+        self._runtime.keys(names.ADDRESSES)
+
+    # ---- entries ----
+
+    def _session_entries(self, session):
+        return tables.session_entries(session, self.program)
+
+    def _worker_entries(self, session, worker):
+        return tables.worker_entries(session, worker)
+
+    def _member_entries(self, session, worker, shard, place):
+        return tables.member_entries(session, worker, shard, place)
+
+    def _add(self, entry, undo):
+        if isinstance(entry, sessions.Copy):
+            self._add_copy(entry.group, entry.replica, (entry.port,), undo)
+        elif isinstance(entry, sessions.Group):
+            keys = {"$MGID": entry.number}
+            self._runtime.add(names.GROUPS, keys, {})
+            undo.append((self._runtime.remove, names.GROUPS, keys))
+        else:
+            self._runtime.add(entry.table, entry.keys, entry.values, entry.action)
+            undo.append((self._runtime.remove, entry.table, entry.keys))
+
+    def _add_copy(self, group, replica, ports, undo):
+        """One copy to each port, all with the same replica number."""
+        self._nodes += 1
+        key = {"$MULTICAST_NODE_ID": self._nodes}
+        self._runtime.add(names.NODES, key, {"$MULTICAST_RID": replica, "$MULTICAST_LAG_ID": [], "$DEV_PORT": list(ports)})
+        undo.append((self._runtime.remove, names.NODES, key))
+        member = {
+            "$MULTICAST_NODE_ID": [self._nodes],
+            "$MULTICAST_NODE_L1_XID_VALID": [False],
+            "$MULTICAST_NODE_L1_XID": [_NO_EXCLUSION],
+        }
+        self._runtime.extend(names.GROUPS, {"$MGID": group}, member)
+        undo.append((self._runtime.reduce, names.GROUPS, {"$MGID": group}, member))
+
+    def _undo(self, step):
+        call, *arguments = step
+        call(*arguments)
+
+    # ---- what the program has counted and stored ----
+
+    def _read_use(self, session, slot, seq):
+        """((epoch, seq), bitmap)"""
+        index = tables.register_index(session, self.program, slot, seq)
+        pipe = self.program.pipe(session.job)
+        seq_held, epoch = (self._register(names.PAIRS, name, index, pipe) for name in ("lower", "upper"))
+        low = self._register(names.CONTRIBUTED_LOW, "f1", index, pipe)
+        return (epoch, seq_held), self._register(names.CONTRIBUTED_HIGH, "f1", index, pipe) << 32 | low
+
+    def _register(self, register, name, index, pipe):
+        """Every pipe has its own."""
+        (values,) = self._runtime.read(register, [{"$REGISTER_INDEX": index}])
+        return values[names.field(register, name)][pipe]
+
+    def _count(self, job):
+        """By reason. BFRuntime adds the pipes up."""
+        first = job * self.program.reasons
+        keys = [{"$COUNTER_INDEX": first + reason} for reason in range(len(REASONS))]
+        return [values["$COUNTER_SPEC_PKTS"] for values in self._runtime.read(names.REASONS, keys)]

@@ -1,0 +1,94 @@
+"""What switch_p4/tna in a running Tofino can hold: from the tables that BFRuntime describes, and the chip's own figures."""
+
+import dataclasses
+
+from switchml_agent.program import JOBS, NotSwitchml
+
+PAGE_SLOTS = 128  # the program takes a slot's index in the registers apart at this bit
+PIPE_BITS = 7  # of a port number are below those of the pipe
+# Tofino 1 and 2, as BFRuntime calls them: the port of each pipe that leads back into it.
+CHIPS = {"tf1": 68, "tf2": 6}
+
+SESSIONS = "pipe.SwitchIngress.session.sessions"
+UPLINKS = "pipe.SwitchIngress.session.uplinks"
+WORKERS = "pipe.SwitchIngress.session.workers"
+SOURCES = "pipe.SwitchIngress.session.sources"
+PAGES = "pipe.SwitchIngress.slot_index.pages"
+HOMES = "pipe.SwitchIngress.slot_index.homes"
+LOOPS = "pipe.SwitchIngress.around.loops"
+STATIONS = "pipe.SwitchIngress.layer2.stations"
+ADDRESSES = "pipe.SwitchIngress.own_address.addresses"
+MAC = "pipe.SwitchIngress.own_address.mac"
+CONTROL_PORT = "pipe.SwitchIngress.control_port.control_port"
+MEMBERS = "pipe.SwitchEgress.copies.members"
+PORT_KINDS = "pipe.SwitchIngressParser.$PORT_METADATA"
+REASONS = "pipe.SwitchIngress.reasons"
+PAIRS = "pipe.SwitchIngress.sequence_check.pairs"
+CONTRIBUTED_LOW = "pipe.SwitchIngress.sequence_check.bitmap.contributed_low"
+CONTRIBUTED_HIGH = "pipe.SwitchIngress.sequence_check.bitmap.contributed_high"
+STEPS = "pipe.SwitchIngress.passes.steps"
+GROUPS, NODES, PORTS = "$pre.mgid", "$pre.node", "$PORT"  # of every program
+
+# Tables that hold entries of sessions and settings, and those that have a default of ours.
+ENTRIES = (SESSIONS, UPLINKS, WORKERS, SOURCES, PAGES, HOMES, LOOPS, STATIONS, ADDRESSES, MEMBERS, PORT_KINDS)
+OTHERS = (MAC, CONTROL_PORT, STEPS, REASONS, PAIRS, CONTRIBUTED_LOW, CONTRIBUTED_HIGH, GROUPS, NODES, PORTS)
+MOST_WAYS = 4  # of a pass: each takes an entry of `loops`
+# The later passes of a packet: which segment each of them deals with.
+LATER_PASSES = {1: (0,), 4: (1, 2, 3, 3, 2, 2, 1, 1, 0, 0)}
+
+
+def field(register, name):
+    """Of a register's value, as BFRuntime calls it."""
+    return f"{register.removeprefix('pipe.')}.{name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    payload: int  # bytes of the words of a packet that has any
+    members: int  # of one session
+    sessions: int
+    pages: int
+    page_slots: int
+    reasons: int  # counters of a job
+    segments: int  # of a payload; a packet passes once for each
+    pipes: int
+    loop_ports: tuple  # that lead back into the pipe that they belong to, ascending
+
+    @classmethod
+    def of(cls, info, pipes, loop_ports):
+        """From the tables' descriptions as the SDE's client has them: `info` of each by its name."""
+        missing = [name for name in ENTRIES + OTHERS if name not in info]
+        if missing:
+            raise NotSwitchml(
+                f"the program in the switch has no {missing[0]}: load the one that is made of switch_p4/tna of this version"
+            )
+        segments = 4 if any(action.endswith(".consume") for action in info[STEPS].action_name_list_get()) else 1
+        words = 2 * sum(name.startswith("pipe.SwitchIngress.aggregator.pair") for name in info)
+        bits = [info[WORKERS].data_field_size_get(half, "SwitchIngress.session.member")[1] for half in ("lower", "upper")]
+        slots = info[PAIRS].size_get() // 2
+        return cls(
+            payload=4 * words * segments, members=sum(bits), sessions=min(info[SESSIONS].size_get(), JOBS - 1),
+            pages=slots // PAGE_SLOTS * min(pipes, segments) // segments, page_slots=PAGE_SLOTS,
+            reasons=info[REASONS].size_get() // JOBS, segments=segments, pipes=pipes, loop_ports=tuple(sorted(loop_ports)),
+        )  # fmt: skip
+
+    # Jobs have their first segments in different pipes, so that none has to take all the packets that come in by others.
+
+    @property
+    def _segment_pipes(self):
+        return min(self.pipes, self.segments)
+
+    def pipe(self, job, segment=0):
+        """Whose registers hold a segment of a job."""
+        return (job + segment % self._segment_pipes) % self.pipes
+
+    def ways(self, job, segment=0):
+        """The ports by which a job's packets go into the pipe of a segment: a power of two of them, some twice."""
+        pipe = self.pipe(job, segment)
+        ports = [port for port in self.loop_ports if port >> PIPE_BITS == pipe]
+        count = next((count for count in (1, 2, MOST_WAYS) if count >= len(ports)), MOST_WAYS)
+        return tuple(ports[(job // self.pipes + i) % len(ports)] for i in range(count))
+
+    def page(self, page, segment=0):
+        """Of the registers of the segment's pipe: pipes that hold several segments have them side by side."""
+        return page * (self.segments // self._segment_pipes) + segment // self._segment_pipes

@@ -1,0 +1,116 @@
+"""A session in the tables of switch_p4/tna: which entries it takes. Speaks to no switch."""
+
+import dataclasses
+import ipaddress
+import itertools
+
+from switchml_agent import bfrt_program as names
+from switchml_agent.frames import mac_bytes
+from switchml_agent.sessions import ALL_SHARDS, ANY_SHARD, Copy, Group
+
+OUTSIDE, LOOP, CONTROL = 0, 1, 2  # kinds of ports
+_SLOT_BITS = 16
+_LANE_BITS = 2  # a wide port takes the first of four numbers
+_PIPE_MASK = 0x1FF >> names.PIPE_BITS << names.PIPE_BITS
+_PRIORITY = {"$MATCH_PRIORITY": 0}  # of all: no two patterns of a table match the same
+_WORD = 2**32 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """Of a table; a pair as a key is a value and its mask."""
+
+    table: str
+    keys: dict
+    action: str
+    values: dict
+
+
+def ip(text):
+    return int(ipaddress.IPv4Address(text))
+
+
+def mac(text):
+    return int.from_bytes(mac_bytes(text), "big")
+
+
+def slot_patterns(first, count):
+    """[(value, mask)] of `count` slots from `first` on, which is a multiple of a power of two that is not below count."""
+    made = []
+    for power in range(_SLOT_BITS, -1, -1):
+        if count & 1 << power:
+            made.append((first, 2**_SLOT_BITS - 2**power))
+            first += 1 << power
+    return made
+
+
+def station(address, port):
+    return Entry(names.STATIONS, {"headers.ethernet.destination": mac(address)}, "SwitchIngress.layer2.forward", {"port": port})
+
+
+def session_entries(session, program):
+    """All but the members, in the order to add them: nothing is found before the last one is there."""
+    yield from (Group(group) for group in session.groups)
+    yield from _ways(session, program)
+    for i, page in enumerate(session.pages):
+        yield from _page(session, program, i, page)
+    job = {"headers.switchml.job": session.job}
+    if session.uplink:
+        worker, parent = session.uplink
+        values = {"worker": worker, "mac": mac(parent.mac), "ip": ip(parent.ip), "port": parent.port}
+        yield Entry(names.UPLINKS, job, "SwitchIngress.session.leaf", values)
+    keys = job | {"headers.switchml.epoch": session.epoch}
+    yield Entry(names.SESSIONS, keys, "SwitchIngress.session.found", {"workers": len(session.members)})
+
+
+def _ways(session, program):
+    """To the pipes of the job's segments: from pass to pass, and to the first from where packets come in."""
+    job = {"headers.switchml.job": session.job, **_PRIORITY}
+    for step, segment in enumerate(names.LATER_PASSES[program.segments], 1):
+        ports = program.ways(session.job, segment)
+        for i, port in enumerate(ports):
+            keys = job | {"headers.bridge.step": step, "headers.switchml.slot": (i, len(ports) - 1)}
+            yield Entry(names.LOOPS, keys, "SwitchIngress.around.go", {"port": port, "segment": segment})
+    ports = program.ways(session.job)
+    for pipe, (i, port) in itertools.product(range(program.pipes), enumerate(ports)):
+        if pipe != program.pipe(session.job):
+            came_by = pipe << names.PIPE_BITS | i << _LANE_BITS, _PIPE_MASK | len(ports) - 1 << _LANE_BITS
+            yield Entry(names.HOMES, job | {"intrinsic.ingress_port": came_by}, "SwitchIngress.slot_index.away", {"port": port})
+
+
+def _page(session, program, i, page):
+    first = i * program.page_slots
+    shard = first // (session.slots // session.shards)
+    for segment in range(program.segments):
+        for pattern in slot_patterns(first, min(program.page_slots, session.slots - first)):
+            keys = {"headers.switchml.job": session.job, "headers.bridge.segment": segment, "headers.switchml.slot": pattern}
+            values = {"number": program.page(page, segment), "shard": shard, "audience": session.group(shard)}
+            yield Entry(names.PAGES, keys | _PRIORITY, "SwitchIngress.slot_index.page", values)
+
+
+def worker_entries(session, worker):
+    bit = 1 << session.members.index(worker)
+    keys = {"headers.switchml.job": session.job, "headers.switchml.worker": worker}
+    yield Entry(names.WORKERS, keys, "SwitchIngress.session.member", {"lower": bit & _WORD, "upper": bit >> 32})
+
+
+def member_entries(session, worker, shard, place):
+    """Where a member sends from, and where it receives: for one shard or for all."""
+    keys = {
+        "headers.switchml.job": session.job, "headers.switchml.worker": worker,
+        "headers.ipv4.source": ip(place.ip), "headers.udp.source": place.udp_port,
+    }  # fmt: skip
+    own = ANY_SHARD if shard == ALL_SHARDS else shard
+    yield Entry(names.SOURCES, keys, "SwitchIngress.session.speaks", {"shard": own})
+    for each in range(session.shards) if shard == ALL_SHARDS else (shard,):
+        group, replica = session.group(each), worker + 1
+        values = {"mac": mac(place.mac), "ip": ip(place.ip), "port": place.udp_port}
+        keys = {"headers.bridge.audience": group, "intrinsic.egress_rid": replica}
+        yield Entry(names.MEMBERS, keys, "SwitchEgress.copies.member", values)
+        yield Copy(group, replica, place.port)
+
+
+def register_index(session, program, slot, seq):
+    """Of a use of a slot in the registers of the job's first segment."""
+    page, within = divmod(slot, program.page_slots)
+    return (program.page(session.pages[page]) * program.page_slots + within) << 1 | seq & 1

@@ -1,0 +1,456 @@
+"""The driver for BFRuntime, against a switch without chip: its tables are held to those of the compiled program."""
+
+import contextlib
+import itertools
+import pathlib
+import re
+import sys
+
+import pytest
+
+try:
+    from switchml_agent import api
+except ImportError as error:
+    pytest.skip(f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)", allow_module_level=True)
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import bfrt_switch  # noqa: E402
+from switchml_agent import bfrt, bfrt_main, bfrt_program, bfrt_tables, frames, sessions  # noqa: E402
+from switchml_agent.errors import Refusal  # noqa: E402
+from vectors.wire import ROOT  # noqa: E402
+
+m = api.messages
+SETTINGS = bfrt.Settings(
+    "127.0.0.1:50052", 0, "switchml", 0, "10.0.0.254", "02:00:00:00:00:fe", 64, {"02:00:00:00:00:05": 4}, (132,)
+)  # fmt: skip
+OWN_MAC = 0x0200000000FE
+OTHER_CHIPS = ("tf1.dev.device_configuration", "tf2.dev.device_configuration")
+
+
+@contextlib.contextmanager
+def refused(code, text):
+    with pytest.raises(Refusal, match=f"^{re.escape(text)}") as refusal:
+        yield
+    assert refusal.value.code == code
+
+
+# ---- the program ----
+
+
+def program(segments=1, pipes=4, loop_ports=None):
+    loops = tuple(pipe << 7 | 68 for pipe in range(pipes)) if loop_ports is None else loop_ports
+    pages = 80 * min(pipes, segments) // segments
+    return bfrt_program.Program(256 * segments, 64, 255, pages, 128, 32, segments, pipes, loops)
+
+
+def test_a_program_is_known_by_its_tables():
+    loops = (68, 196, 324, 452)
+    assert bfrt_program.Program.of(bfrt_switch.program_tables(1), 4, loops) == program()
+    tables = bfrt_switch.program_tables(4)
+    assert [bfrt_program.Program.of(tables, pipes, loops[:pipes]).pages for pipes in (4, 2, 1)] == [80, 40, 20]
+    assert bfrt_program.Program.of(tables, 2, loops[:2]) == program(4, 2)
+
+
+def test_another_program_is_refused():
+    tables = bfrt_switch.Switch().tables
+    del tables[bfrt_program.HOMES]
+    with pytest.raises(bfrt_program.NotSwitchml, match=re.escape(f"has no {bfrt_program.HOMES}: load the one")):
+        bfrt_program.Program.of(tables, 4, ())
+
+
+def test_page_slots_are_those_of_the_program():
+    sizes = (ROOT / "switch_p4/sizes.p4").read_text(encoding="utf-8")
+    assert f"#define PAGE_SLOTS {bfrt_program.PAGE_SLOTS}\n" in sizes
+
+
+def test_passes_are_those_of_the_program():
+    """By the steps of passes.p4: those that take words in, and from which half each other one reads."""
+    source = (ROOT / "switch_p4/tna/passes.p4").read_text(encoding="utf-8")
+    steps = [int(step) for step in re.findall(r"\(_, \d+, \w+\): (?:consume|consume_then_read|give_\w+)\((\d+)\)", source)]
+    assert sorted(set(steps)) == list(range(1, len(bfrt_program.LATER_PASSES[4]) + 1))
+
+
+@pytest.mark.parametrize("segments", (1, 4))
+@pytest.mark.parametrize("pipes", (1, 2, 4))
+def test_no_two_pages_share_registers(segments, pipes):
+    made = program(segments, pipes)
+    for job in range(1, 5):  # any two jobs: pages are theirs alone, wherever the segments lie
+        held = [(made.pipe(job, i), made.page(page, i)) for page in range(made.pages) for i in range(segments)]
+        assert len(set(held)) == len(held) and max(page for _, page in held) < 80
+    owners = {}
+    for job, page, i in itertools.product((1, 2, 3, 4), range(made.pages), range(segments)):
+        assert owners.setdefault((made.pipe(job, i), made.page(page, i)), page) == page
+
+
+def test_jobs_are_spread_over_pipes_and_their_loop_ports():
+    made = program(loop_ports=(68, 72, 76, 196, 200, 324, 452))
+    assert [made.pipe(job) for job in range(1, 9)] == [1, 2, 3, 0, 1, 2, 3, 0]
+    assert [made.ways(job) for job in (1, 2, 3, 4)] == [(196, 200), (324,), (452,), (72, 76, 68, 72)]
+    assert [made.ways(job) for job in (5, 8)] == [(200, 196), (76, 68, 72, 76)]
+    wide = program(4, 4)
+    assert [wide.ways(1, segment) for segment in range(4)] == [(196,), (324,), (452,), (68,)]
+    assert len(program(loop_ports=range(68, 78)).ways(4)) == 4
+
+
+# ---- a session in the tables ----
+
+
+@pytest.mark.parametrize("first, count", [(128 * page, count) for page in (0, 3, 79) for count in (1, 2, 127, 128)] + [(0, 77)])
+def test_patterns_match_these_slots_once(first, count):
+    patterns = bfrt_tables.slot_patterns(first, count)
+    hits = [slot for slot in range(2**14) for value, mask in patterns if slot & mask == value]
+    assert hits == list(range(first, first + count)) and len(patterns) <= 7
+
+
+def session(**changes):
+    fields = {"job": 3, "epoch": 7, "shards": 1, "slots": 130, "payload_bytes": 256, "members": [2, 5], "pages": [9, 4]}
+    made = program(changes.pop("segments", 1), changes.pop("pipes", 4))
+    request = m.InstallRequest(**{**fields, "payload_bytes": made.payload, **changes})
+    parent = frames.Place("10.0.0.2", frames.UDP_PORT, "02:00:00:00:00:02", 4)
+    return list(bfrt_tables.session_entries(sessions.session_of(request, made, lambda place, name: parent), made))
+
+
+def of(entries, table):
+    return [(entry.keys, entry.values) for entry in entries if isinstance(entry, bfrt_tables.Entry) and entry.table == table]
+
+
+def test_entries_of_a_session():
+    made = session()
+    job = {"headers.switchml.job": 3}
+    assert made[0] == sessions.Group(48)
+    low = {"$MATCH_PRIORITY": 0}
+    way = job | low | {"headers.bridge.step": 1, "headers.switchml.slot": (0, 0)}
+    assert of(made, bfrt_program.LOOPS) == [(way, {"port": 3 << 7 | 68, "segment": 0})]
+    homes = [(job | low | {"intrinsic.ingress_port": (pipe << 7, 0x180)}, {"port": 3 << 7 | 68}) for pipe in (0, 1, 2)]
+    assert of(made, bfrt_program.HOMES) == homes
+    page = job | low | {"headers.bridge.segment": 0}
+    assert of(made, bfrt_program.PAGES) == [
+        (page | {"headers.switchml.slot": (0, 0xFF80)}, {"number": 9, "shard": 0, "audience": 48}),
+        (page | {"headers.switchml.slot": (128, 0xFFFE)}, {"number": 4, "shard": 0, "audience": 48}),
+    ]
+    assert of(made, bfrt_program.UPLINKS) == []
+    assert of(made[-1:], bfrt_program.SESSIONS) == [(job | {"headers.switchml.epoch": 7}, {"workers": 2})]
+
+
+def test_entries_of_a_leaf_of_four_segments():
+    uplink = m.Uplink(worker=2, parent=m.SwitchPlace(address="10.0.0.2:48879"))
+    made = session(segments=4, pipes=2, slots=256, shards=2, uplink=uplink)
+    ways = [(keys["headers.bridge.step"], values["segment"], values["port"]) for keys, values in of(made, bfrt_program.LOOPS)]
+    # Job 3 begins in pipe 1, so even segments are there.
+    assert ways == [
+        (1, 1, 68), (2, 2, 196), (3, 3, 68), (4, 3, 68), (5, 2, 196), (6, 2, 196), (7, 1, 68), (8, 1, 68), (9, 0, 196), (10, 0, 196),
+    ]  # fmt: skip
+    pages = [(keys["headers.bridge.segment"], values["number"], values["shard"]) for keys, values in of(made, bfrt_program.PAGES)]
+    assert pages == [(0, 18, 0), (1, 18, 0), (2, 19, 0), (3, 19, 0), (0, 8, 1), (1, 8, 1), (2, 9, 1), (3, 9, 1)]
+    leaf = {"worker": 2, "mac": 0x020000000002, "ip": 0x0A000002, "port": 4}
+    assert of(made, bfrt_program.UPLINKS) == [({"headers.switchml.job": 3}, leaf)]
+
+
+def test_several_ways_share_by_slot_and_by_port():
+    made = program(pipes=2, loop_ports=(68, 72, 196))
+    entries = list(bfrt_tables.session_entries(sessions.Session(2, 7, 1, 1, (0,), (0,)), made))
+    ways = [(keys["headers.switchml.slot"], values["port"]) for keys, values in of(entries, bfrt_program.LOOPS)]
+    assert ways == [((0, 1), 72), ((1, 1), 68)]
+    ways = [(keys["intrinsic.ingress_port"], values["port"]) for keys, values in of(entries, bfrt_program.HOMES)]
+    assert ways == [((128, 0x184), 72), ((132, 0x184), 68)]
+
+
+def test_bits_of_64_members():
+    made = sessions.Session(3, 7, 1, 1, tuple(range(10, 74)), (0,))
+    values = [next(bfrt_tables.worker_entries(made, worker)).values for worker in (10, 41, 42, 73)]
+    assert values == [{"lower": 1, "upper": 0}, {"lower": 2**31, "upper": 0}, {"lower": 0, "upper": 1}, {"lower": 0, "upper": 2**31}]
+
+
+# ---- the driver ----
+
+
+@pytest.fixture
+def switch():
+    return bfrt_switch.Switch()
+
+
+@pytest.fixture
+def driver(switch, monkeypatch):
+    monkeypatch.setattr(bfrt, "Runtime", lambda *arguments: switch)
+    made = bfrt.Bfrt(SETTINGS)
+    made.connect()
+    return made
+
+
+def install(driver, **changes):
+    fields = {"job": 3, "epoch": 7, "shards": 2, "slots": 256, "payload_bytes": 256, "members": [2, 5], "pages": [9, 4]}
+    driver.install(m.InstallRequest(**{**fields, **changes}))
+
+
+def member(driver, worker=2, shard=0, port=4, udp_port=4711, **changes):
+    place = m.SwitchPlace(address=f"10.0.0.{worker}:{udp_port}", mac=f"02:00:00:00:00:{worker:02x}", port=port)
+    driver.set_member(m.SetMemberRequest(**{"job": 3, "epoch": 7, "worker": worker, "shard": shard, "place": place, **changes}))
+
+
+def test_what_a_switch_is_told_at_first(switch, driver):
+    assert switch.entries[bfrt_program.ADDRESSES] == {(("ip", 0x0A0000FE),): ("SwitchIngress.own_address.mine", {})}
+    assert switch.defaults[bfrt_program.MAC] == ("SwitchIngress.own_address.own_mac", {"mac": OWN_MAC})
+    assert switch.defaults[bfrt_program.CONTROL_PORT] == ("SwitchIngress.control_port.hand_over", {"port": 64})
+    assert sorted(switch.copies(1)) == [(0, 4), (0, 8)]  # neither the control port nor those that loop
+    kinds = {key[0][1]: values["kind"] for key, (_, values) in switch.entries[bfrt_program.PORT_KINDS].items()}
+    assert kinds == {64: 2, 132: 1}
+    assert switch.entries[bfrt_program.STATIONS] == {
+        (("headers.ethernet.destination", 5 | 2 << 40),): ("SwitchIngress.layer2.forward", {"port": 4})
+    }
+
+
+def test_capabilities(driver):
+    assert driver.capabilities() == m.Capabilities(
+        kind="tofino", instance=driver.instance, protocol_version=1, payload_bytes=[256], whole_chunks=True, members=64, jobs=255,
+        operations=[m.Operation.SUM, m.Operation.MAX], trees=True, pages=80, page_slots=128, mac=SETTINGS.mac,
+    )  # fmt: skip
+
+
+def test_what_was_there_before_is_removed(switch, driver):
+    before = switch.content()
+    install(driver)
+    member(driver)
+    driver.connect()
+    assert switch.content() == before
+
+
+def test_installing_twice_changes_nothing(switch, driver):
+    install(driver)
+    writes = switch.writes
+    install(driver)
+    assert switch.writes == writes
+    with refused("FAILED_PRECONDITION", "job 3: it is in use by another session, with epoch 0x7"):
+        install(driver, epoch=8)
+    with refused("FAILED_PRECONDITION", "page 4: it belongs to job 3"):
+        install(driver, job=4, shards=1, slots=128, pages=[4])
+    with refused("INVALID_ARGUMENT", "payload_bytes 1024: the program in this switch takes 256 only"):
+        install(driver, job=4, payload_bytes=1024)
+
+
+def test_members_receive_where_they_joined_from(switch, driver):
+    install(driver)
+    member(driver)
+    member(driver, shard=1, udp_port=4712)
+    writes = switch.writes
+    member(driver)  # a repeated join
+    assert switch.writes == writes
+    member(driver, port=8)  # the worker has moved
+    assert (switch.copies(48), switch.copies(49)) == ([(3, 8)], [(3, 4)])
+    receivers = {key: values["port"] for key, (_, values) in switch.entries[bfrt_program.MEMBERS].items()}
+    assert receivers == {
+        (("headers.bridge.audience", 48), ("intrinsic.egress_rid", 3)): 4711,
+        (("headers.bridge.audience", 49), ("intrinsic.egress_rid", 3)): 4712,
+    }
+    assert len(switch.entries[bfrt_program.SOURCES]) == 2 and len(switch.entries[bfrt_program.WORKERS]) == 1
+
+
+def test_a_child_switch_is_a_member_of_all_shards(switch, driver):
+    install(driver)
+    member(driver, worker=5, shard=-1, udp_port=48879)
+    assert (switch.copies(48), switch.copies(49)) == ([(6, 4)], [(6, 4)])
+    assert [values for _, values in switch.entries[bfrt_program.SOURCES].values()] == [{"shard": 255}]
+    member(driver, worker=5, shard=0)  # replaces it
+    assert (switch.copies(48), switch.copies(49)) == ([(6, 4)], [])
+
+
+@pytest.mark.parametrize("changes, code, text", (
+    ({"job": 4}, "NOT_FOUND", "job 4 with epoch 0x7: it is not installed"),
+    ({"epoch": 8}, "NOT_FOUND", "job 3 with epoch 0x8: it is not installed"),
+    ({"worker": 3}, "INVALID_ARGUMENT", "worker 3: job 3 has the members 2, 5"),
+    ({"shard": 2}, "INVALID_ARGUMENT", "shard 2: allowed are -1 to 1"),
+    ({"port": 68}, "INVALID_ARGUMENT", "worker 2 10.0.0.2:4711: port 68: allowed are 4, 8"),
+    ({"port": 64}, "INVALID_ARGUMENT", "worker 2 10.0.0.2:4711: port 64: allowed are 4, 8"),
+    ({"shard": 1}, "INVALID_ARGUMENT", "worker 2, shard 1: 10.0.0.2:4711 speaks for shard 0 already"),
+))  # fmt: skip
+def test_members_that_cannot_be(driver, changes, code, text):
+    install(driver)
+    member(driver)
+    with refused(code, text):
+        member(driver, **changes)
+
+
+def test_removing_leaves_nothing(switch, driver):
+    before, nodes = switch.content(), dict(switch.entries["$pre.node"])
+    install(driver)
+    for worker in (2, 5):
+        member(driver, worker)
+        member(driver, worker, shard=1, udp_port=4712)
+    driver.remove(m.RemoveRequest(job=3, epoch=8))  # another session's
+    assert switch.content() != before
+    driver.remove(m.RemoveRequest(job=3, epoch=7))
+    driver.remove(m.RemoveRequest(job=3, epoch=7))
+    assert (switch.content(), switch.entries["$pre.node"]) == (before, nodes)
+    install(driver)
+    install(driver, job=4, pages=[1, 2])
+    driver.reset()
+    assert (switch.content(), switch.entries["$pre.node"]) == (before, nodes)
+
+
+def test_a_full_switch_keeps_nothing_of_what_did_not_fit(switch, driver):
+    before, nodes = switch.content(), dict(switch.entries["$pre.node"])
+    first = switch.writes
+    install(driver)
+    needed = switch.writes - first
+    driver.reset()
+    for nth in range(1, needed + 1):
+        switch.fail_at = switch.writes + nth
+        with refused("RESOURCE_EXHAUSTED", "the switch refused: "):
+            install(driver)
+        assert (switch.content(), switch.entries["$pre.node"]) == (before, nodes)
+    install(driver)
+    joined = switch.content()
+    for nth in (1, 2, 1, 2, 3, 4):  # the worker's own entry stays after the second
+        switch.fail_at = switch.writes + nth
+        with refused("RESOURCE_EXHAUSTED", "the switch refused: "):
+            member(driver)
+    driver.remove(m.RemoveRequest(job=3, epoch=7))
+    install(driver)
+    assert switch.content() == joined
+
+
+def test_contributors(switch, driver):
+    install(driver, shards=1, slots=130, pages=[9, 4], members=range(40))
+    index = (4 * 128 + 1) * 2 + 1
+    pipe = 3  # job 3 of four pipes
+
+    def hold(epoch, seq, low, high):
+        def at(name, **fields):
+            values = {bfrt_program.field(name, each): [0xAA] * 4 for each in fields}
+            for each, value in fields.items():
+                values[bfrt_program.field(name, each)][pipe] = value
+            switch.registers[name, index] = values
+
+        at(bfrt_program.PAIRS, lower=seq, upper=epoch)
+        at(bfrt_program.CONTRIBUTED_LOW, f1=low)
+        at(bfrt_program.CONTRIBUTED_HIGH, f1=high)
+
+    def ask(seq):
+        return list(driver.contributors(m.ContributorsRequest(job=3, epoch=7, slot=129, seq=seq)).members)
+
+    assert ask(5) == []  # empty registers
+    hold(7, 5, 1 << 31 | 1, 1 << 7)
+    assert ask(5) == [0, 31, 39]
+    assert ask(3) == list(range(40))  # replaced by a newer one
+    assert ask(7) == []  # not begun
+    hold(6, 5, 1, 0)
+    assert ask(5) == []  # of an earlier session
+    with refused("INVALID_ARGUMENT", "slot 130: allowed are 0 to 129"):
+        driver.contributors(m.ContributorsRequest(job=3, epoch=7, slot=130, seq=1))
+
+
+def test_counters(switch, driver):
+    install(driver)
+    switch.counts.update({3 * 32 + 1: 10, 3 * 32 + 2: 5, 3 * 32 + 3: 4, 12: 9})
+    values = {each.job: each.values for each in driver.counters().jobs}
+    assert set(values) == {0, 3}
+    assert (values[0]["dropped_session"], values[0]["uses_started"]) == (9, 0)
+    assert (values[3]["contributions_added"], values[3]["uses_started"], values[3]["uses_completed"]) == (19, 5, 4)
+
+
+def test_a_switch_that_was_started_anew_has_another_instance(switch, driver):
+    install(driver)
+    before = driver.instance
+    switch.dead = True
+    with refused("UNAVAILABLE", "the switch is gone, its sessions too: the server has ended the connection"):
+        install(driver, job=4, pages=[1, 2])
+    with refused("UNAVAILABLE", "BFRuntime at 127.0.0.1:50052: the server has ended the connection"):
+        driver.capabilities()
+    switch.dead = False
+    assert driver.capabilities().instance != before
+    with refused("NOT_FOUND", "job 3 with epoch 0x7: it is not installed"):
+        member(driver)
+
+
+def test_a_switch_without_ports_is_refused(switch, driver):
+    switch.entries["$PORT"].clear()
+    with refused("FAILED_PRECONDITION", "BFRuntime at 127.0.0.1:50052: the switch has no ports but the agent's"):
+        driver.connect()
+
+
+def test_loop_ports_are_in_a_pipe_that_there_is(switch, driver):
+    switch.defaults["tf1.dev.device_configuration"] = None, {"num_pipes": 1}
+    with refused("FAILED_PRECONDITION", "BFRuntime at 127.0.0.1:50052: loop port 132: the switch has 1 pipes"):
+        driver.connect()
+
+
+def test_a_missing_client_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bfrt_grpc.client", None)
+    monkeypatch.delitem(sys.modules, "bfrt_grpc", raising=False)
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(Refusal, match="BFRuntime's Python client, bfrt_grpc, is part of the P4 SDE") as refusal:
+        bfrt.Bfrt(SETTINGS).connect()
+    assert refusal.value.code == "FAILED_PRECONDITION"
+
+
+# ---- the command line ----
+
+
+LINE = ["--listen", "127.0.0.1:0", "--control-interface", "lo", "--control-port", "64", "--address", "10.0.0.254",
+        "--mac", "02:00:00:00:00:fe", "--insecure-no-token"]  # fmt: skip
+
+
+def test_options_and_their_defaults():
+    given = bfrt_main.options("agent", LINE)
+    assert (given.grpc, given.device, given.program, given.client, given.loop_port) == (("127.0.0.1", 50052), 0, "switchml", 0, [])
+    given = bfrt_main.options("agent", [*LINE, "--loop-port", "132", "--loop-port", "260", "--station", "02:00:00:00:00:05=4"])
+    assert (given.loop_port, given.station) == ([132, 260], [("02:00:00:00:00:05", 4)])
+
+
+@pytest.mark.parametrize("more, text", (
+    (["--grpc", "50052"], "argument --grpc: '50052': allowed are ADDRESS:PORT, PORT from 1 to 65535"),
+    (["--device", "-1"], "argument --device: '-1': allowed are numbers from 0 on"),
+    (["--client", "x"], "argument --client: 'x': allowed are numbers from 0 on"),
+    (["--loop-port", "511"], "argument --loop-port: '511': allowed are port numbers from 0 to 510"),
+    (["--control-port", "\u00b2"], "argument --control-port: '\u00b2': allowed are port numbers from 0 to 510"),
+    (["--address", "host"], "argument --address: 'host': allowed are IPv4 addresses, as 10.0.0.254"),
+    (["--token-file", "x"], "one of --token-file FILE and --insecure-no-token is needed"),
+    (["--tls-key", "x"], "--tls-cert and --tls-key are needed together"),
+))  # fmt: skip
+def test_bad_options_are_named(more, text, capsys):
+    with pytest.raises(SystemExit) as end:
+        bfrt_main.options("agent", [*LINE, *more])
+    assert end.value.code == 2 and text in capsys.readouterr().err
+
+
+# ---- the compiled program ----
+
+
+@pytest.fixture(scope="module", params=(1, 4))
+def compiled(request):
+    """The tables as the compiler describes them."""
+    if bfrt_switch.no_compiler():
+        pytest.skip(bfrt_switch.no_compiler())
+    return request.param, bfrt_switch.from_json(bfrt_switch.compiled(request.param))
+
+
+def test_the_tables_of_these_tests_are_the_compiled_ones(compiled):
+    segments, tables = compiled
+    for name, table in bfrt_switch.program_tables(segments).items():
+        if name.startswith("$") or name in OTHER_CHIPS:
+            continue  # of every program
+        compiled_one = tables[name]
+        assert table.size == compiled_one.size, name
+        for ours, theirs in ((table.keys, compiled_one.keys), (table.actions, compiled_one.actions), (table.data, compiled_one.data)):
+            assert {each: theirs.get(each) for each in ours} == ours, name
+
+
+def test_the_driver_speaks_to_the_compiled_program(compiled, monkeypatch):
+    """Everything that it ever writes or reads, with the checks of the compiled tables: all keys, all parameters, all widths."""
+    segments, tables = compiled
+    fixed = {name: table for name, table in bfrt_switch.program_tables().items() if name.startswith("$") or name in OTHER_CHIPS}
+    switch = bfrt_switch.Switch({**tables, **fixed})
+    monkeypatch.setattr(bfrt, "Runtime", lambda *arguments: switch)
+    driver = bfrt.Bfrt(SETTINGS)
+    driver.connect()
+    payload = driver.capabilities().payload_bytes[0]
+    assert (payload, driver.program) == (256 * segments, program(segments, loop_ports=(68, 132, 196, 324, 452)))
+    before = switch.content()
+    uplink = m.Uplink(worker=2, parent=m.SwitchPlace(address="10.0.0.9:48879", mac="02:00:00:00:00:09", port=4))
+    install(driver, payload_bytes=payload, job=255, slots=10240, shards=16, pages=range(80), members=range(64, 128), uplink=uplink)
+    for worker in (64, 127):
+        member(driver, worker, shard=-1, job=255)
+    driver.contributors(m.ContributorsRequest(job=255, epoch=7, slot=10239, seq=1))
+    assert len(driver.counters().jobs) == 2
+    driver.remove(m.RemoveRequest(job=255, epoch=7))
+    assert switch.content() == before

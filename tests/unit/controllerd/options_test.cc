@@ -1,0 +1,119 @@
+#include "controllerd/options.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "temporary_file.h"
+#include "transport/address.h"
+
+namespace switchml {
+namespace {
+
+Result<ControllerCommand> parse(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "switchml-controller");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  return parse_controller_command(static_cast<int>(arguments.size()), argv.data());
+}
+
+const char* const kSwitchOption = "--switch=127.0.0.1:1=10.0.0.1";
+
+TEST(ControllerOptions, TheSimplestCase) {
+  const auto command = parse({kSwitchOption, "--insecure-no-token"});
+  ASSERT_TRUE(command.ok()) << command.status().message();
+  EXPECT_EQ(command.value().options.listen, "0.0.0.0:48880");
+  EXPECT_EQ(command.value().options.topology.switches.size(), 1U);
+  EXPECT_EQ(command.value().options.topology.lease, seconds(30));
+  EXPECT_TRUE(command.value().options.tokens.empty());
+  EXPECT_TRUE(command.value().options.metrics.empty());
+  EXPECT_EQ(command.value().log_level, LogLevel::kWarning);
+  EXPECT_FALSE(command.value().check);
+}
+
+TEST(ControllerOptions, EveryOptionIsRead) {
+  const TemporaryFile topology("switches:\n  - {name: s, agent: a:1, address: 10.0.0.1}\n");
+  const TemporaryFile tokens("tokens:\n  - {name: a, token: aaaaaaaaaaaaaaaa}\n");
+  const TemporaryFile certificate("CERT");
+  const TemporaryFile key("KEY");
+  const TemporaryFile ca("CA");
+  const auto command =
+      parse({"--topology", topology.path(), "--tokens", tokens.path(), "--listen", "[::1]:7", "--tls-cert",
+             certificate.path(), "--tls-key", key.path(), "--tls-client-ca", ca.path(), "--agent-ca", ca.path(),
+             "--metrics=127.0.0.1:9", "--lease=5", "--log-level=info", "--check"});
+  ASSERT_TRUE(command.ok()) << command.status().message();
+  const ControllerOptions& options = command.value().options;
+  EXPECT_EQ(options.listen, "[::1]:7");
+  EXPECT_EQ(options.tokens.size(), 1U);
+  EXPECT_EQ(options.tls.certificate, "CERT");
+  EXPECT_EQ(options.tls.key, "KEY");
+  EXPECT_EQ(options.tls.client_ca, "CA");
+  EXPECT_EQ(options.tls.agent_ca, "CA");
+  EXPECT_EQ(options.metrics, "127.0.0.1:9");
+  EXPECT_EQ(options.topology.lease, seconds(5));
+  EXPECT_EQ(command.value().log_level, LogLevel::kInfo);
+  EXPECT_TRUE(command.value().check);
+  EXPECT_TRUE(parse({"--help"}).value().help);
+  EXPECT_TRUE(parse({"-h"}).value().help);
+  EXPECT_TRUE(parse({"--version"}).value().version);
+}
+
+TEST(ControllerOptions, StateNeedsAnAddressAndMayHaveAToken) {
+  const TemporaryFile token("sesame");
+  const auto command = parse({"--state", "127.0.0.1:9", "--token-file", token.path()});
+  ASSERT_TRUE(command.ok()) << command.status().message();
+  EXPECT_EQ(command.value().state, "127.0.0.1:9");
+  EXPECT_EQ(command.value().token, "sesame");
+  setenv("SWITCHML_CONTROLLER_TOKEN", "from-variable", 1);
+  EXPECT_EQ(parse({"--state", "127.0.0.1:9"}).value().token, "from-variable");
+  unsetenv("SWITCHML_CONTROLLER_TOKEN");
+}
+
+TEST(ControllerOptions, BadOnesNameOptionValueAndWhatIsAllowed) {
+  const std::pair<std::vector<std::string>, std::vector<std::string>> cases[] = {
+      {{}, {"--topology FILE", "--switch AGENT=ADDRESS"}},
+      {{kSwitchOption, "--topology", "x"}, {"either"}},
+      {{kSwitchOption}, {"--tokens FILE", "--insecure-no-token"}},
+      {{kSwitchOption, "--insecure-no-token", "--tokens", "x"}, {"exclude each other"}},
+      {{"--switch=x", "--insecure-no-token"}, {"--switch=\"x\"", "AGENT=ADDRESS"}},
+      {{"--topology=/nonexistent", "--insecure-no-token"}, {"/nonexistent: cannot be read"}},
+      {{kSwitchOption, "--tokens=/nonexistent"}, {"/nonexistent: cannot be read"}},
+      {{kSwitchOption, "--insecure-no-token", "--listen", "here"}, {"--listen=\"here\"", "ADDRESS:PORT"}},
+      {{kSwitchOption, "--insecure-no-token", "--metrics", "h:99999"}, {"--metrics=\"h:99999\"", "ADDRESS:PORT"}},
+      {{kSwitchOption, "--insecure-no-token", "--lease", "0"}, {"--lease=\"0\"", "1 to 86400"}},
+      {{kSwitchOption, "--insecure-no-token", "--lease", "1e3"}, {"--lease=\"1e3\"", "1 to 86400"}},
+      {{kSwitchOption, "--insecure-no-token", "--log-level", "loud"}, {"--log-level=\"loud\"", "debug, info"}},
+      {{kSwitchOption, "--insecure-no-token", "--tls-cert", "x"}, {"--tls-cert and --tls-key go together"}},
+      {{kSwitchOption, "--insecure-no-token", "--tls-client-ca", "x"}, {"--tls-client-ca needs --tls-cert"}},
+      {{kSwitchOption, "--insecure-no-token", "--agent-ca", "/nonexistent"}, {"--agent-ca", "/nonexistent", "PEM"}},
+      {{kSwitchOption, "--insecure-no-token", "--token-file", "x"}, {"--token-file goes with --state only"}},
+      {{"--state", "h:1", "--metrics", "h:2"}, {"--metrics does not go with --state"}},
+      {{"--state", "h"}, {"--state=\"h\"", "ADDRESS:PORT"}},
+      {{"--state", "h:1", "--token-file", "/nonexistent"}, {"--token-file=\"/nonexistent\""}},
+      {{"--nonsense"}, {"no option \"--nonsense\""}},
+      {{"--lease"}, {"--lease needs a value"}},
+      {{"word"}, {"\"word\" is no option"}},
+  };
+  for (const auto& [arguments, parts] : cases) {
+    const auto command = parse(arguments);
+    ASSERT_FALSE(command.ok()) << parts[0];
+    for (const std::string& part : parts) {
+      EXPECT_NE(command.status().message().find(part), std::string::npos) << command.status().message();
+    }
+  }
+}
+
+TEST(ControllerOptions, HelpNamesEveryOption) {
+  const std::string help = controller_help();
+  for (const char* const option :
+       {"--topology", "--switch", "--tokens", "--insecure-no-token", "--listen", "--tls-cert", "--tls-key",
+        "--tls-client-ca", "--agent-ca", "--metrics", "--lease", "--log-level", "--check", "--state", "--token-file",
+        "--tls-ca", "--version", "--help"}) {
+    EXPECT_NE(help.find(option), std::string::npos) << option;
+  }
+}
+
+}  // namespace
+}  // namespace switchml

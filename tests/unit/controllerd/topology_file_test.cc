@@ -1,0 +1,177 @@
+#include "controllerd/topology_file.h"
+
+#include <gtest/gtest.h>
+
+#include "temporary_file.h"
+#include "transport/address.h"
+
+namespace switchml {
+namespace {
+
+const char* const kGood = R"(limits: {lease: 60}
+switches:
+  - name: spine
+    agent: spine.example:50051
+    address: 10.0.0.1
+    ports: {1: 100G, 2: 100G}
+  - name: leaf1
+    agent: 10.0.0.2:50051
+    address: 10.0.0.2:4000
+    parent: spine
+    parent_port: 9
+    port_at_parent: 1
+  - name: leaf2
+    agent: 10.0.0.3:50051
+    address: 10.0.0.3
+    parent: spine
+    port_at_parent: 2
+workers:
+  - name: w0
+    addresses: [10.0.1.1, "fe80::1"]
+    switch: leaf1
+    port: 1
+    speed: 100G
+  - {name: w1, addresses: [10.0.1.2], switch: leaf2}
+)";
+
+std::string with(std::string text, const std::string& old, const std::string& fresh) {
+  const size_t at = text.find(old);
+  EXPECT_NE(at, std::string::npos) << old;
+  return at == std::string::npos ? text : text.replace(at, old.size(), fresh);
+}
+
+/// "LINE: message"
+std::string complaint(const std::string& text) {
+  const TemporaryFile file(text);
+  const auto topology = read_topology(file.path());
+  EXPECT_FALSE(topology.ok()) << text;
+  if (topology.ok()) return "";
+  const std::string& message = topology.status().message();
+  EXPECT_EQ(message.rfind(file.path() + ":", 0), 0U) << message;
+  return message.substr(std::min(message.size(), file.path().size() + 1));
+}
+
+TEST(TopologyFile, EverythingIsRead) {
+  const TemporaryFile file(kGood);
+  const auto read = read_topology(file.path());
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  const controller::Topology& topology = read.value();
+  EXPECT_EQ(topology.lease, seconds(60));
+  ASSERT_EQ(topology.switches.size(), 3U);
+  EXPECT_EQ(topology.switches[0].agent, "spine.example:50051");
+  EXPECT_EQ(to_string(topology.switches[0].address), "10.0.0.1:48879");
+  EXPECT_EQ(topology.switches[0].parent, controller::kNone);
+  EXPECT_EQ(to_string(topology.switches[1].address), "10.0.0.2:4000");
+  EXPECT_EQ(topology.switches[1].parent, 0);
+  EXPECT_EQ(topology.switches[1].parent_port, 9U);
+  EXPECT_EQ(topology.switches[1].port_at_parent, 1U);
+  EXPECT_EQ(topology.switches[2].parent_port, 0U);
+  ASSERT_EQ(topology.workers.size(), 2U);
+  EXPECT_EQ(topology.workers[0].addresses.size(), 2U);
+  EXPECT_EQ(topology.workers[0].attached, 1);
+  EXPECT_EQ(topology.workers[0].port, 1U);
+  EXPECT_EQ(topology.workers[0].speed, "100G");
+  EXPECT_EQ(topology.workers[1].attached, 2);
+}
+
+TEST(TopologyFile, OneSwitchNeedsNoWorkers) {
+  const TemporaryFile file("switches:\n  - {name: s, agent: a:1, address: 10.0.0.1}\n");
+  const auto read = read_topology(file.path());
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_TRUE(read.value().workers.empty());
+  EXPECT_EQ(read.value().lease, seconds(30));
+}
+
+struct Mistake {
+  const char* old;
+  const char* fresh;
+  const char* message;
+};
+
+TEST(TopologyFile, MistakesAreNamedWithTheirLine) {
+  const Mistake mistakes[] = {
+      {"{lease: 60}", "{lease: 0}", "1: lease (seconds) \"0\": allowed are 1 to 86400"},
+      {"{lease: 60}", "{laese: 60}", "1: limits has no key \"laese\"; allowed are lease"},
+      {"name: leaf2", "name: leaf1", "13: switch name \"leaf1\" is used twice"},
+      {"agent: 10.0.0.3:50051", "agent: 10.0.0.3",
+       "14: switch \"leaf2\": agent \"10.0.0.3\": allowed is HOST:PORT or unix:PATH"},
+      {"agent: 10.0.0.3:50051", "agent: host:99999",
+       "14: switch \"leaf2\": agent \"host:99999\": allowed is HOST:PORT or unix:PATH"},
+      {"    agent: 10.0.0.3:50051\n", "", "13: switch \"leaf2\" needs the key \"agent\""},
+      {"address: 10.0.0.3\n", "address: somewhere\n",
+       "15: switch \"leaf2\": address \"somewhere\" is not a literal IP address; allowed are 10.0.0.1, 10.0.0.1:48879, "
+       "fe80::1 and [fe80::1]:48879"},
+      {"address: 10.0.0.3\n", "address: 0.0.0.0\n",
+       "15: switch \"leaf2\": address \"0.0.0.0\": allowed is one that workers can send to"},
+      {"address: 10.0.0.3\n", "address: 10.0.0.1\n",
+       "15: switch \"leaf2\": address \"10.0.0.1\" is that of switch \"spine\" too"},
+      {"parent: spine\n    port_at", "parent: spin\n    port_at",
+       "16: switch \"leaf2\": parent \"spin\" is no switch of this file; allowed are spine, leaf1, leaf2"},
+      {"address: 10.0.0.1\n", "address: 10.0.0.1\n    parent: leaf2\n",
+       "6: parents form a cycle: spine -> leaf2 -> spine"},
+      {"parent: spine\n    port_at", "parent: leaf2\n    port_at", "16: parents form a cycle: leaf2 -> leaf2"},
+      {"    parent: spine\n    port_at", "    port_at",
+       "16: switch \"leaf2\": port_at_parent means nothing without parent"},
+      {"port_at_parent: 2", "port_at_parent: 1",
+       "17: switch \"leaf2\": port_at_parent 1 of switch \"spine\" is used by switch \"leaf1\" too"},
+      {"port_at_parent: 2", "port_at_parent: 3",
+       "17: switch \"leaf2\": port_at_parent 3 is not among the ports of switch \"spine\""},
+      {"port: 1\n", "port: 9\n", "22: worker \"w0\": port 9 of switch \"leaf1\" is used by switch \"leaf1\" too"},
+      {"port: 1\n", "port: 0\n", "22: worker \"w0\": port \"0\": allowed are 1 to 65535"},
+      {"{1: 100G, 2: 100G}", "{1: 100G, 2: quick}",
+       "6: speed \"quick\": allowed is a number with M, G or T, as in 100G"},
+      {"{1: 100G, 2: 100G}", "{1: 100G, 1: 100G}", "6: switch \"spine\": port 1 is listed twice"},
+      {"{1: 100G, 2: 100G}", "[1, 2]", "6: switch \"spine\": ports must map numbers to speeds, as in {1: 100G}"},
+      {"speed: 100G", "speed: 100", "23: speed \"100\": allowed is a number with M, G or T, as in 100G"},
+      {"name: w1", "name: w0", "24: worker name \"w0\" is used twice"},
+      {"[10.0.1.2]", "[]", "24: worker \"w1\": addresses: there is none; at least one is needed"},
+      {"[10.0.1.2]", "10.0.1.2", "24: worker \"w1\": addresses must be a list"},
+      {"[10.0.1.2]", "[10.0.1.2:9]", "24: worker \"w1\": address \"10.0.1.2:9\": allowed is one without a port"},
+      {"[10.0.1.2]", "[10.0.1.1]", "24: worker \"w1\": address \"10.0.1.1\" is that of worker \"w0\" too"},
+      {"switch: leaf2}", "switch: leaf3}",
+       "24: worker \"w1\": switch \"leaf3\" is no switch of this file; allowed are spine, leaf1, leaf2"},
+      {"switch: leaf2}", "switch: leaf2, rack: 3}",
+       "24: a worker has no key \"rack\"; allowed are name, addresses, switch, port, speed"},
+  };
+  for (const Mistake& mistake : mistakes)
+    EXPECT_EQ(complaint(with(kGood, mistake.old, mistake.fresh)), mistake.message);
+}
+
+TEST(TopologyFile, SwitchesAndWorkersMustBeThere) {
+  EXPECT_EQ(complaint("switches: []\n"), "1: switches: there is none; at least one is needed");
+  EXPECT_EQ(complaint("workers: []\n"), "1: the topology needs the key \"switches\"");
+  const std::string two =
+      "switches:\n  - {name: a, agent: a:1, address: 10.0.0.1}\n  - {name: b, agent: b:1, address: 10.0.0.2}\n";
+  EXPECT_EQ(complaint(two), "1: workers: missing; with 2 switches the topology must say which worker is at which");
+  EXPECT_EQ(complaint(two + "workers: []\n"), "4: workers: there is none; leave the key out where any worker may come");
+}
+
+TEST(TopologyFile, TokenFilesAreRead) {
+  const TemporaryFile token("sesame\n");
+  const std::string text = "switches:\n  - name: s\n    agent: a:1\n    address: 10.0.0.1\n    agent_token_file: ";
+  const TemporaryFile file(text + token.path() + "\n");
+  EXPECT_EQ(read_topology(file.path()).value().switches[0].agent_token, "sesame");
+  const std::string name = token.path().substr(token.path().rfind('/') + 1);
+  const TemporaryFile relative(text + name + "\n");
+  EXPECT_EQ(read_topology(relative.path()).value().switches[0].agent_token, "sesame") << "beside the topology";
+  EXPECT_EQ(complaint(text + "/nonexistent\n"),
+            "5: switch \"s\": agent_token_file: /nonexistent: cannot be read, or is empty");
+}
+
+TEST(TopologyFile, ALoneSwitchFitsOnTheCommandLine) {
+  const auto topology = lone_switch("agent.example:50051=10.0.0.1");
+  ASSERT_TRUE(topology.ok());
+  EXPECT_EQ(topology.value().switches[0].agent, "agent.example:50051");
+  EXPECT_EQ(to_string(topology.value().switches[0].address), "10.0.0.1:48879");
+  EXPECT_EQ(lone_switch("unix:/run/agent=10.0.0.1").value().switches[0].agent, "unix:/run/agent");
+  EXPECT_EQ(to_string(lone_switch("a:1=[fe80::1]:7").value().switches[0].address), "[fe80::1]:7");
+  for (const char* const bad :
+       {"", "a:1", "a=10.0.0.1", "unix:=10.0.0.1", "a:1=", "a:1=name:7", "a:1=0.0.0.0", "=10.0.0.1"}) {
+    const auto refused = lone_switch(bad);
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_NE(refused.status().message().find("AGENT=ADDRESS"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace switchml
