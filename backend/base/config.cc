@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/limits.h"
+#include "base/secret.h"
 
 namespace switchml {
 
@@ -72,7 +73,7 @@ bool parse_slots(const std::string& text, Config* config) {
 }
 
 bool parse_token(const std::string& text, Config* config) {
-  return text.find_first_of(" \t\r\n") == std::string::npos && assign(&config->controller_token, text);
+  return (text.empty() || printable_secret(text)) && assign(&config->controller_token, text);
 }
 
 bool parse_transport(const std::string& text, Config* config) {
@@ -108,7 +109,7 @@ const std::vector<Setting>& table() {
         "a switchml-controller that says where the switches are"},
        [](const std::string& t, Config* c) { return assign(&c->controller, t); },
        [](const Config& c) { return c.controller; }},
-      {{"controller_token", "text without blanks, or empty; not together with controller_token_file", "",
+      {{"controller_token", "printable ASCII without blanks, or empty; not together with controller_token_file", "",
         "says to the controller who is asking"},
        parse_token,
        [](const Config& c) { return std::string(c.controller_token.empty() ? "" : "hidden"); }},

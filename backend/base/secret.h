@@ -16,4 +16,12 @@ inline bool same_secret(const std::string& secret, const std::string& shown) {
   return difference == 0;
 }
 
+/// Whether the text can travel in a header, as a secret must: printable ASCII without spaces, at least one character.
+inline bool printable_secret(const std::string& text) {
+  for (const char c : text) {
+    if (c <= ' ' || c > '~') return false;
+  }
+  return !text.empty();
+}
+
 }  // namespace switchml

@@ -117,7 +117,9 @@ class PythonController : public ControllerClient {
       return f(py::dict());
     } catch (const py::error_already_set& error) {
       const Code code = error.matches(PyExc_ValueError) ? Code::kInvalidArgument : Code::kUnavailable;
-      return Status(code, py::str(error.value()).cast<std::string>());
+      const std::string text = py::str(error.value()).cast<std::string>();
+      const std::string name = py::str(error.type().attr("__name__")).cast<std::string>();
+      return Status(code, text.empty() ? "controller " + config_.controller + ": interrupted (" + name + ")" : text);
     } catch (const py::cast_error&) {
       return Status(Code::kMismatch, "controller " + config_.controller +
                                          " answers with values out of range: install the same switchml there and here");

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/log.h"
 #include "controller/session_state.h"
 #include "controller/sessions.h"
 #include "wire/control.h"
@@ -116,6 +117,11 @@ void Sessions::joined(const Pending& pending, const std::vector<CommandResult>& 
   if (session == nullptr) return;
   const wire::Join& asked = pending.join;
   session->joining.erase({asked.worker, asked.shard});
+  if (!results.empty() && !results.front().ok) {
+    SWITCHML_LOG(kWarning) << "job " << int{asked.job} << ": worker " << int{asked.worker} << ", shard " << asked.shard
+                           << " cannot join at switch \"" << state(pending.at).name()
+                           << "\": " << results.front().problem;
+  }
   // Without an answer the worker asks again. It may have left, or moved, meanwhile.
   const bool still = table_.find(asked.job)->member(asked.worker, asked.shard) == pending.from.endpoint;
   if (results.empty() || !results.front().ok || !still) return;

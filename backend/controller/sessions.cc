@@ -12,6 +12,8 @@ using wire::ReplyStatus;
 
 namespace {
 
+constexpr Duration kSleep = seconds(3);  // between two sweeps: the process was stopped
+
 softswitch::SessionLimits table_limits(const Topology& topology, uint64_t seed) {
   softswitch::SessionLimits limits;
   limits.lease = topology.lease;
@@ -186,10 +188,21 @@ std::optional<Refusal> Sessions::check_jobs(const Owner& owner) const {
                                       std::to_string(owner.max_jobs)};
 }
 
+size_t Sessions::largest_page(const Tree& tree) const {
+  size_t page = 1;
+  for (const TreeNode& node : tree.nodes) {
+    const auto& can = state(node.at).capabilities();
+    if (can) page = std::max<size_t>(page, can->page_slots);
+  }
+  return page;
+}
+
 size_t Sessions::slots_of(const std::string& owner) const {
   size_t slots = 0;
   for (const auto& [job, session] : sessions_) {
-    if (session->owner == owner) slots += static_cast<size_t>(table_.find(job)->slots());
+    if (session->owner != owner) continue;
+    const size_t page = largest_page(session->tree);  // pages are given whole
+    slots += (static_cast<size_t>(table_.find(job)->slots()) + page - 1) / page * page;
   }
   return slots;
 }
@@ -203,7 +216,9 @@ std::vector<softswitch::GrantLimits> Sessions::limits(const OpenRequest& request
     softswitch::GrantLimits quota;
     quota.free_slot_memory_bytes = SIZE_MAX;
     quota.max_payload_bytes = kMaxPayloadBytes;
-    quota.max_slots = request.owner.max_slots - std::min(request.owner.max_slots, slots_of(request.owner.name));
+    const size_t page = largest_page(tree);
+    const size_t left = request.owner.max_slots - std::min(request.owner.max_slots, slots_of(request.owner.name));
+    quota.max_slots = left / page * page;
     limits.push_back(quota);
   }
   return limits;
@@ -346,7 +361,21 @@ void Sessions::repeat_removals(Effects* out) {
   }
 }
 
+// Silence counts only while it can be told from deafness: not while a switch of the session is out of reach, and not
+// while this process did not run.
+void Sessions::excuse_deafness(Time now) {
+  const bool slept = last_sweep_ && now - *last_sweep_ > kSleep;
+  last_sweep_ = now;
+  for (const auto& [job, session] : sessions_) {
+    const auto& nodes = session->tree.nodes;
+    const bool deaf =
+        std::any_of(nodes.begin(), nodes.end(), [this](const TreeNode& node) { return !state(node.at).connected(); });
+    if (slept || deaf) table_.excuse(job, now);
+  }
+}
+
 void Sessions::sweep(Time now, Effects* out) {
+  excuse_deafness(now);
   for (const uint8_t job : table_.expired(now)) {
     ++counters_.sessions_expired;
     end(job, {Why::kUnavailable, "the session's lease ran out before its switches were ready"}, out);

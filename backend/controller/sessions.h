@@ -125,6 +125,7 @@ class Sessions {
   std::optional<Refusal> check_jobs(const Owner& owner) const;
   std::vector<softswitch::GrantLimits> limits(const OpenRequest& request, const Tree& tree) const;
   size_t slots_of(const std::string& owner) const;
+  size_t largest_page(const Tree& tree) const;
   Refusal refused(const OpenRequest& request, const Tree& tree, wire::ReplyStatus status, size_t by) const;
   void install(Session* session, Effects* out);
   Install install_at(const Session& session, const TreeNode& node);
@@ -137,6 +138,7 @@ class Sessions {
   void note_removals(const Pending& pending, const std::vector<CommandResult>& results);
   bool removing_at(int at) const;
   void repeat_removals(Effects* out);
+  void excuse_deafness(Time now);
   Session* find(SessionId id) const;
 
   // ---- packets (packets.cc) ----
@@ -154,6 +156,7 @@ class Sessions {
   std::map<uint8_t, std::unique_ptr<Session>> sessions_;  // by job
   std::map<uint64_t, std::unique_ptr<Pending>> pending_;  // by work
   uint64_t last_work_ = 0;
+  std::optional<Time> last_sweep_;
   ControllerCounters counters_;
 };
 

@@ -31,11 +31,14 @@ struct Collector {
 
 Dispatcher::Dispatcher(const controller::Topology& topology, uint64_t seed,
                        const std::shared_ptr<grpc::ChannelCredentials>& credentials)
-    : lease_(topology.lease), core_(topology, seed) {
+    : lease_(topology.lease), credentials_(credentials), core_(topology, seed) {}
+
+void Dispatcher::connect() {
   // A link reports as soon as it exists; the lock keeps its events waiting until all links are there.
   const std::lock_guard<std::mutex> lock(mutex_);
+  const controller::Topology& topology = core_.topology();
   for (size_t i = 0; i < topology.switches.size(); ++i) {
-    links_.push_back(std::make_unique<SwitchLink>(static_cast<int>(i), topology.switches[i], credentials,
+    links_.push_back(std::make_unique<SwitchLink>(static_cast<int>(i), topology.switches[i], credentials_,
                                                   static_cast<SwitchEvents&>(*this)));
   }
   sweeper_ = std::thread([this] { sweep(); });
@@ -51,7 +54,7 @@ void Dispatcher::stop() {
 
 Dispatcher::~Dispatcher() {
   stop();
-  sweeper_.join();
+  if (sweeper_.joinable()) sweeper_.join();
   std::vector<std::unique_ptr<SwitchLink>> links;
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -31,10 +31,11 @@ struct SwitchView {
 
 class Dispatcher : private SwitchEvents {
  public:
-  /// Connects to all switches, in the background.
   Dispatcher(const controller::Topology& topology, uint64_t seed,
              const std::shared_ptr<grpc::ChannelCredentials>& credentials);
   ~Dispatcher() override;
+  /// Connects to all switches, in the background. A controller that never gets so far leaves them alone. Once.
+  void connect();
   /// Refuses opens that wait, and those to come; switches are told nothing any more.
   void stop();
 
@@ -63,6 +64,7 @@ class Dispatcher : private SwitchEvents {
   void sweep();
 
   const Duration lease_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   std::mutex mutex_;  // of what follows
   controller::Sessions core_;
   std::map<uint64_t, std::shared_ptr<std::promise<controller::OpenAnswer>>> waiting_;  // by ticket

@@ -8,6 +8,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/secret.h"
 #include "controllerd/topology_file.h"
 #include "controllerd/yaml_checks.h"
 
@@ -159,6 +160,9 @@ class Parser {
     if (Status status = file(kTlsCa, &command_.tls_ca); !status.ok()) return status;
     const char* const variable = std::getenv("SWITCHML_CONTROLLER_TOKEN");
     if (variable != nullptr) command_.token = variable;
+    if (!command_.token.empty() && !printable_secret(command_.token)) {
+      return {Code::kInvalidArgument, "SWITCHML_CONTROLLER_TOKEN: allowed is printable ASCII without spaces"};
+    }
     if (!has(kTokenFile)) return {};
     auto token = read_secret(value(kTokenFile));
     if (!token.ok()) return bad(kTokenFile, value(kTokenFile), "a file whose first word is the token");

@@ -65,10 +65,12 @@ class GrpcControllerServer final : public ControllerServer {
                                       (options.tls.certificate.empty() ? "" : ", or certificate and key do not fit")};
     }
     local_ = options.listen.substr(0, options.listen.rfind(':')) + ":" + std::to_string(port);
-    if (options.metrics.empty()) return {};
-    auto metrics = Metrics::serve(options.metrics, dispatcher_);
-    if (!metrics.ok()) return metrics.status();
-    metrics_ = std::move(metrics.value());
+    if (!options.metrics.empty()) {
+      auto metrics = Metrics::serve(options.metrics, dispatcher_);
+      if (!metrics.ok()) return metrics.status();
+      metrics_ = std::move(metrics.value());
+    }
+    dispatcher_.connect();  // last: it resets the switches
     return {};
   }
 

@@ -52,7 +52,9 @@ Result<v1::StateReply> ask_state(const std::string& address, const std::string& 
   grpc::SslCredentialsOptions tls;
   tls.pem_root_certs = ca;
   const auto credentials = ca.empty() ? grpc::InsecureChannelCredentials() : grpc::SslCredentials(tls);
-  const auto stub = v1::Controller::NewStub(grpc::CreateChannel(address, credentials));
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  const auto stub = v1::Controller::NewStub(grpc::CreateCustomChannel(address, credentials, arguments));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kLimit);
   if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);

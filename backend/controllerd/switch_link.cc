@@ -39,6 +39,7 @@ std::shared_ptr<grpc::Channel> channel_to(const std::string& agent,
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(agent, credentials, arguments);
 }
 
@@ -268,6 +269,10 @@ void SwitchLink::listen() {
     if (stopping()) return;
     report_down(problem);
     std::unique_lock<std::mutex> lock(mutex_);
+    if (displaced_) {  // to come back would only throw the other one out in turn, with all its sessions
+      changed_.wait(lock, [this] { return stop_; });
+      return;
+    }
     changed_.wait_for(lock, kRetryPause, [this] { return stop_; });
   }
 }
@@ -331,6 +336,10 @@ std::string SwitchLink::read_packets() {
   const std::lock_guard<std::mutex> lock(mutex_);
   stream_ = nullptr;
   if (status.error_code() == grpc::StatusCode::CANCELLED && !problem_.empty()) return problem_;
+  if (status.error_code() == grpc::StatusCode::ABORTED) {
+    displaced_ = true;
+    return "another controller has taken its agent over; this one leaves it alone until it is started again";
+  }
   return status.ok() ? "its agent ended the stream of packets" : text_of(status);
 }
 

@@ -83,6 +83,7 @@ class SwitchLink {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stop_ = false;
+  bool displaced_ = false;  // another controller has the agent
   bool connected_ = false;
   std::string problem_ = "it has not been reached yet";
   std::optional<uint64_t> instance_;

@@ -73,6 +73,11 @@ class Reader {
     spec.agent = yaml::text(agent, "agent");
     if (!is_agent(spec.agent))
       yaml::fail(agent, self + ": agent \"" + spec.agent + "\": allowed is HOST:PORT or unix:PATH");
+    for (const SwitchSpec& other : topology_.switches) {
+      if (other.agent == spec.agent) {
+        yaml::fail(agent, self + ": agent \"" + spec.agent + "\" is that of switch \"" + other.name + "\" too");
+      }
+    }
     if (node["agent_token_file"]) spec.agent_token = secret(node["agent_token_file"], self);
     spec.address = switch_address(yaml::required(node, self, "address"), self);
     ports_.emplace_back();

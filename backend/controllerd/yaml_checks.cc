@@ -4,6 +4,8 @@
 #include <fstream>
 #include <set>
 
+#include "base/secret.h"
+
 namespace switchml {
 
 namespace {
@@ -31,8 +33,11 @@ Status load_yaml(const std::string& path, const std::function<void(const YAML::N
 Result<std::string> read_secret(const std::string& path) {
   std::ifstream file(path);
   std::string word;
-  if (file >> word) return word;
-  return Status(Code::kInvalidArgument, path + ": cannot be read, or is empty");
+  if (!(file >> word)) return Status(Code::kInvalidArgument, path + ": cannot be read, or is empty");
+  if (!printable_secret(word)) {
+    return Status(Code::kInvalidArgument, path + ": its first word has bytes that are not printable ASCII");
+  }
+  return word;
 }
 
 namespace yaml {

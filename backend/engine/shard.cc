@@ -39,7 +39,8 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
       wheel_(slots_per_shard(session_), kTimerTick, kTimerBuckets, now),
       groups_(kGroupBuffers, ChunkPlan::max_group_blocks(session_.payload_bytes),
               ChunkPlan::max_group_elements(session_.payload_bytes)),
-      next_keep_alive_(now + session_.lease / kKeepAlivesPerLease) {
+      next_keep_alive_(now + session_.lease / kKeepAlivesPerLease),
+      next_request_(static_cast<uint32_t>(session_.secret[0] >> 32) ^ static_cast<uint32_t>(session_.secret[1])) {
   const int slots = slots_per_shard(session_);
   SWITCHML_ASSERT(slots >= 2 && slots * session_.shards <= kMaxSlots);
   const int calls = call_slots(session_);

@@ -162,7 +162,8 @@ class Shard {
   uint64_t probe_contributed_[2] = {0, 0};
   Time probe_answered_at_ = kNever;
   uint32_t probe_request_ = 0;
-  uint32_t next_request_ = 1;
+  uint32_t keep_alive_request_ = 0;
+  uint32_t next_request_;  // begins where only members know: nobody else can answer in the switch's name
 
   Status status_;
   std::mutex mutex_;  // guards the two below, the only thread crossings into a shard

@@ -64,7 +64,8 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
     counters_.results_malformed.add(1);
     return;
   }
-  if (reply.type == wire::Request::kJoin && reply.status != wire::ReplyStatus::kOk) {
+  if (reply.type == wire::Request::kJoin && reply.status != wire::ReplyStatus::kOk &&
+      reply.request_id == keep_alive_request_) {
     fail(Status(Code::kUnavailable, "the switch " + session_.switch_name + " no longer knows this session (" +
                                         wire::to_string(reply.status) +
                                         "): it was restarted, or nothing was heard from the group for " +

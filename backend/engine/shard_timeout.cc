@@ -107,8 +107,9 @@ void Shard::check_liveness(Time now) {
 
 void Shard::keep_alive(Time now) {
   next_keep_alive_ = now + session_.lease / kKeepAlivesPerLease;
+  keep_alive_request_ = next_request_++;
   uint8_t frame[wire::kMaxControlBytes];
-  send_control(frame, wire::build_join(membership(session_), index_, next_request_++, frame));
+  send_control(frame, wire::build_join(membership(session_), index_, keep_alive_request_, frame));
 }
 
 }  // namespace switchml

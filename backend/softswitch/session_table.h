@@ -147,6 +147,11 @@ class SessionTable {
   /// Null unless the job is open, whatever its epoch.
   const SessionEntry* find(uint8_t job) const { return entries_[job].get(); }
 
+  /// As if a member had been heard: for a controller that could not have heard one.
+  void excuse(uint8_t job, Time now) {
+    if (entries_[job]) entries_[job]->last_heard = now;
+  }
+
   /// Job numbers whose lease has run out, for the caller to end().
   std::vector<uint8_t> expired(Time now) const;
   /// Forgets a session. Its epoch is never valid again.

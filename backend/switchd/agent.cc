@@ -77,7 +77,11 @@ class Requests {
     out->swap(queue_);
     return true;
   }
-  void end() { start_reading(); }
+  void end() {
+    ended_ = true;
+    start_reading();
+  }
+  bool ended() const { return ended_; }
   /// The sender as the switch saw it, with where its requests arrive.
   Endpoint seen(const Endpoint& address) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -89,6 +93,7 @@ class Requests {
   std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t readers_ = 0;
+  std::atomic<bool> ended_{false};
   std::deque<Request> queue_;
   std::map<std::string, Endpoint> senders_;
 };
@@ -216,7 +221,8 @@ class DataPlaneService final : public v1::DataPlane::Service {
       }
       requests.clear();
     }
-    return {grpc::StatusCode::UNAVAILABLE, "another controller has come, or the switch ends"};
+    return requests_.ended() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "the switch ends")
+                             : grpc::Status(grpc::StatusCode::ABORTED, "another controller has come");
   }
 
   grpc::Status PacketOut(grpc::ServerContext* context, const v1::ControlPacket* request, v1::PacketOutReply*) override {

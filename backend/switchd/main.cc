@@ -7,6 +7,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "base/secret.h"
 #include "switchd/agent.h"
 #include "switchd/options.h"
 #include "switchd/server.h"
@@ -110,7 +111,13 @@ Result<AgentOptions> agent_options(const AgentLine& line) {
     if (!read.ok()) return read.status();
     *text = read.value();
   }
-  std::istringstream(options.token) >> options.token;  // the first word
+  std::string word;
+  std::istringstream(options.token) >> word;
+  options.token = word;
+  if (!line.token_file.empty() && !printable_secret(options.token)) {
+    return Status(Code::kInvalidArgument,
+                  "--agent-token-file=\"" + line.token_file + "\": its first word is no token (printable ASCII)");
+  }
 #ifndef SWITCHML_HAS_AGENT
   if (!line.listen.empty()) {
     return Status(Code::kUnsupported, "--agent=\"" + line.listen +

@@ -2,6 +2,7 @@
 
 import pathlib
 
+_DIRECT = (("grpc.enable_http_proxy", 0),)
 DEFAULT_PORT = 48880  # where switchml-controller listens when no port is given
 
 
@@ -54,9 +55,9 @@ def _channel(grpc, question):
     if ":" not in target.rpartition("]")[2]:
         target += f":{DEFAULT_PORT}"
     if not question["ca_file"]:
-        return grpc.insecure_channel(target)
+        return grpc.insecure_channel(target, _DIRECT)
     authorities = _file("SWITCHML_CONTROLLER_CA", question["ca_file"]).encode()
-    return grpc.secure_channel(target, grpc.ssl_channel_credentials(root_certificates=authorities))
+    return grpc.secure_channel(target, grpc.ssl_channel_credentials(root_certificates=authorities), _DIRECT)
 
 
 def _token(question):
@@ -64,9 +65,9 @@ def _token(question):
         return question["token"]
     lines = _file("SWITCHML_CONTROLLER_TOKEN_FILE", question["token_file"]).splitlines()
     token = lines[0].strip() if lines else ""
-    if not token or any(c.isspace() for c in token):
+    if not token or not all("!" <= c <= "~" for c in token):
         raise ValueError(
-            f'SWITCHML_CONTROLLER_TOKEN_FILE="{question["token_file"]}": its first line is no token (text without blanks)'
+            f'SWITCHML_CONTROLLER_TOKEN_FILE="{question["token_file"]}": its first line is no token (printable ASCII without blanks)'
         )
     return token
 

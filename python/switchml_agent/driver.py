@@ -113,6 +113,7 @@ class Driver:
         self._with_switch(self._remove_all)
 
     def _remove_all(self):
+        self.instance = secrets.randbits(64) or 1  # whose sessions these were must notice
         for job in list(self._installed):
             self._take_out(self._installed.pop(job))
 
@@ -206,7 +207,7 @@ class Driver:
             if after == before:
                 return *before, bits
             before, bits = after, next_bits
-        raise unavailable("the slot changes faster than it can be read")
+        raise internal("the slot changes faster than it can be read")
 
     def counters(self):
         return self._with_switch(self._counters)

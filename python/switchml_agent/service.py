@@ -8,7 +8,7 @@ import queue
 import grpc
 
 from switchml_agent import api
-from switchml_agent.errors import Refusal, unavailable
+from switchml_agent.errors import Refusal, internal
 from switchml_agent.frames import Place
 
 _THREADS = 8  # one of them is held by a controller that takes control packets
@@ -76,7 +76,7 @@ class DataPlane:
         try:
             self._send(place, request.payload)
         except OSError as error:
-            raise unavailable(f"control port: {error.strerror}") from error
+            raise internal(f"control port: {error.strerror}") from error
         return messages.PacketOutReply()
 
     def PacketsIn(self, request, context):

@@ -186,6 +186,21 @@ TEST(Sessions, QuotasBoundJobsAndSlotsOfAnOwner) {
   EXPECT_FALSE(rack.open(asked).refusal.has_value());
 }
 
+TEST(Sessions, QuotasCountWholePages) {
+  Rack rack(lone_switch(), chip(8));
+  OpenRequest asked = request({"10.0.1.0"}, 1);
+  asked.slots = 4;
+  asked.owner = {"team", 0, 256};
+  for (uint64_t key = 1; key <= 2; ++key) {
+    asked.client_key = key;
+    EXPECT_FALSE(rack.open(asked).refusal.has_value());
+  }
+  asked.client_key = 3;
+  EXPECT_EQ(refused(rack.open(asked), Why::kExhausted), "\"team\" has 256 slots; max_slots allows 256");
+  asked.owner = {"small", 0, 64};
+  EXPECT_TRUE(rack.open(asked).refusal.has_value()) << "less than a page";
+}
+
 TEST(Sessions, ASwitchThatDoesNotInstallEndsTheSessionEverywhere) {
   Rack rack(two_leaves());
   rack.switches[2].dead = true;
@@ -280,6 +295,34 @@ TEST(Sessions, LeasesRunOutUnlessRenewed) {
   EXPECT_TRUE(rack.switches[0].installed.empty());
   EXPECT_EQ(rack.core.counters().sessions_expired, 1U);
   EXPECT_TRUE(rack.core.renew({granted.job, granted.epoch}, granted.session_key, rack.now).has_value());
+}
+
+TEST(Sessions, SilenceDoesNotCountWhileASwitchIsOutOfReach) {
+  Rack rack(lone_switch());
+  rack.open(request({"10.0.1.0"}));
+  rack.core.switch_down(0, "its agent does not answer");
+  const auto wait = [&rack](int seconds_) {
+    for (int i = 0; i < seconds_; ++i) {
+      rack.now += seconds(1);
+      rack.sweep();
+    }
+  };
+  wait(100);
+  ASSERT_EQ(rack.core.sessions(rack.now).size(), 1U);
+  rack.up(0, software());
+  wait(30);
+  EXPECT_EQ(rack.core.sessions(rack.now).size(), 1U) << "a lease from when it is heard again";
+  wait(2);
+  EXPECT_TRUE(rack.core.sessions(rack.now).empty());
+}
+
+TEST(Sessions, SilenceDoesNotCountWhileTheControllerItselfWasStopped) {
+  Rack rack(lone_switch());
+  rack.open(request({"10.0.1.0"}));
+  rack.sweep();
+  rack.now += seconds(100);
+  rack.sweep();
+  EXPECT_EQ(rack.core.sessions(rack.now).size(), 1U);
 }
 
 TEST(Sessions, CloseNeedsTheKeyAndMayBeRepeated) {

@@ -13,6 +13,7 @@ using controller::Why;
 class Dispatch : public ::testing::Test {
  protected:
   Dispatch() : dispatcher_(fabric_.topology, 42, grpc::InsecureChannelCredentials()) {
+    dispatcher_.connect();
     EXPECT_TRUE(all_connected(dispatcher_));
     EXPECT_TRUE(eventually(
         [&] { return fabric_.agents[0].listened && fabric_.agents[1].listened && fabric_.agents[2].listened; }));
@@ -126,6 +127,8 @@ TEST(DispatchLease, SessionsOfSilentWorkersEnd) {
   Fabric fabric;
   fabric.topology.lease = seconds(1);
   Dispatcher dispatcher(fabric.topology, 42, grpc::InsecureChannelCredentials());
+  EXPECT_EQ(fabric.agents[0].count("reset"), 0U) << "nothing is touched before connect()";
+  dispatcher.connect();
   ASSERT_TRUE(all_connected(dispatcher));
   ASSERT_FALSE(dispatcher.open(Fabric::request()).refusal.has_value());
   EXPECT_TRUE(eventually([&] { return fabric.agents[0].count("remove") == 1; }));

@@ -34,6 +34,7 @@ std::string get_metrics(int port) {
 TEST(Metrics, AreServedForPrometheus) {
   Fabric fabric;
   Dispatcher dispatcher(fabric.topology, 42, grpc::InsecureChannelCredentials());
+  dispatcher.connect();
   ASSERT_TRUE(all_connected(dispatcher));
   ASSERT_FALSE(dispatcher.open(Fabric::request()).refusal.has_value());
   const int port = free_port();

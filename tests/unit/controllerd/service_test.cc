@@ -32,6 +32,7 @@ class Service : public ::testing::Test {
     server_ = builder.BuildAndStart();
     stub_ = v1::Controller::NewStub(
         grpc::CreateChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
+    dispatcher_.connect();
     ASSERT_TRUE(all_connected(dispatcher_));
   }
   std::unique_ptr<grpc::ClientContext> context(const std::string& token = "") {

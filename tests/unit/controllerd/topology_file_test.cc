@@ -98,6 +98,8 @@ TEST(TopologyFile, MistakesAreNamedWithTheirLine) {
       {"agent: 10.0.0.3:50051", "agent: host:99999",
        "14: switch \"leaf2\": agent \"host:99999\": allowed is HOST:PORT or unix:PATH"},
       {"    agent: 10.0.0.3:50051\n", "", "13: switch \"leaf2\" needs the key \"agent\""},
+      {"agent: 10.0.0.3:50051\n", "agent: 10.0.0.2:50051\n",
+       "14: switch \"leaf2\": agent \"10.0.0.2:50051\" is that of switch \"leaf1\" too"},
       {"address: 10.0.0.3\n", "address: somewhere\n",
        "15: switch \"leaf2\": address \"somewhere\" is not a literal IP address; allowed are 10.0.0.1, 10.0.0.1:48879, "
        "fe80::1 and [fe80::1]:48879"},

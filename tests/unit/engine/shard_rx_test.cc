@@ -248,18 +248,28 @@ TEST(ShardRx, AnAnswerToARepeatedChunkIsNoSignOfAGap) {
 // ---- replies ----
 
 TEST(ShardRx, ARefusedLeaseEndsTheSession) {
-  Sent sent;
-  Bytes accepted(wire::kJoinReplyBytes);
-  sent.lone.deliver({reply(wire::Request::kJoin, wire::ReplyStatus::kOk, 1, accepted)});
-  EXPECT_TRUE(sent.lone.failures.empty());
-  EXPECT_EQ(sent.lone.counters().results_malformed.get(), 0U);
-  sent.lone.deliver({reply(wire::Request::kJoin, wire::ReplyStatus::kUnknownSession, 2, {})});
-  ASSERT_EQ(sent.lone.failures.size(), 1U);
-  EXPECT_EQ(sent.lone.failures[0].code(), Code::kUnavailable);
-  for (const char* part : {"test-switch", wire::to_string(wire::ReplyStatus::kUnknownSession), "restarted"}) {
-    EXPECT_NE(sent.lone.failures[0].message().find(part), std::string::npos) << sent.lone.failures[0].message();
+  LoneOptions options;
+  options.lease = milliseconds(400);
+  LoneShard lone(options);
+  uint32_t asked = 0;
+  for (const Bytes& frame : lone.pass(milliseconds(110))) {
+    if (wire::kind_of(frame.data()) == static_cast<uint8_t>(wire::Kind::kRequest)) {
+      asked = wire::read_control(frame.data()).request_id;
+    }
   }
-  ASSERT_EQ(sent.outcome->size(), 1U);
+  ASSERT_NE(asked, 0U);
+  Bytes accepted(wire::kJoinReplyBytes);
+  lone.deliver({reply(wire::Request::kJoin, wire::ReplyStatus::kOk, asked, accepted)});
+  EXPECT_TRUE(lone.failures.empty());
+  EXPECT_EQ(lone.counters().results_malformed.get(), 0U);
+  lone.deliver({reply(wire::Request::kJoin, wire::ReplyStatus::kUnknownSession, asked + 1, {})});
+  EXPECT_TRUE(lone.failures.empty()) << "an answer to what was not asked";
+  lone.deliver({reply(wire::Request::kJoin, wire::ReplyStatus::kUnknownSession, asked, {})});
+  ASSERT_EQ(lone.failures.size(), 1U);
+  EXPECT_EQ(lone.failures[0].code(), Code::kUnavailable);
+  for (const char* part : {"test-switch", wire::to_string(wire::ReplyStatus::kUnknownSession), "restarted"}) {
+    EXPECT_NE(lone.failures[0].message().find(part), std::string::npos) << lone.failures[0].message();
+  }
 }
 
 // ---- with a switch and a network ----

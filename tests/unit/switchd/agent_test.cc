@@ -220,7 +220,7 @@ TEST_F(AgentTest, RequestsOfWorkersGoToTheControllerAndBack) {
   const auto other = stub_->PacketsIn(other_context.get(), v1::PacketsInRequest());
   while (reader->Read(&packet)) {
   }
-  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::ABORTED);
   other_context->TryCancel();
 }
 
