@@ -346,7 +346,7 @@ def test_an_interface_that_takes_nothing(served):
 
     _, port = served(send=send)
     answer = status(grpc.insecure_channel(f"127.0.0.1:{port}"), "PacketOut", m.ControlPacket(payload=b"x"))
-    assert answer == ("UNAVAILABLE", "control port: Network is down")
+    assert answer == ("INTERNAL", "control port: Network is down")
 
 
 def test_a_used_port_is_refused(served):

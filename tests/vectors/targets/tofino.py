@@ -11,7 +11,7 @@ from vectors.targets import bmv2_switch as packets
 from vectors.targets import tofino_switch as tofino
 from vectors.targets.bmv2 import sizes_of
 
-sys.path.insert(0, str(tofino.ROOT / "python"))
+sys.path.append(str(tofino.ROOT / "python"))  # where no built one is installed
 
 from switchml_agent import frames, sessions  # noqa: E402
 from switchml_agent.program import REASONS, SEVERAL  # noqa: E402
