@@ -53,11 +53,11 @@ def assert_same(got, expected):
 def main():
     rank, size, store, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
     torch.set_num_threads(1)
+    import switchml  # before PyTorch 2.5 nothing else registers the backend
+
     dist.init_process_group(
         "switchml", init_method=f"file://{store}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=120)
     )
-    import switchml
-
     results = []
     for tensor, operation in tensors(rank):
         dist.all_reduce(tensor, op=operation)

@@ -86,7 +86,7 @@ def test_refusals_reach_every_rank(tmp_path):
 
 
 HOLDER = """
-import os, sys, time, torch, torch.distributed as dist
+import os, sys, time, torch, torch.distributed as dist, switchml
 dist.init_process_group("switchml", init_method="file://" + sys.argv[1], rank=int(os.environ.get("RANK", "0")), world_size=2)
 print("holding", flush=True)
 time.sleep(120)
