@@ -121,10 +121,11 @@ def test_a_tree_of_three_switches_between_hosts(tmp_path):
         at = network.controller(topology, "10.79.0.1:50051", core)
 
         where = [hosts[0], hosts[0], hosts[1], hosts[1]]
-        got = reducing_rank.run_ranks(network, "tree", where, settings(at, SWITCHML_PAYLOAD="1024"))
-        lossy = settings(at, SWITCHML_PAYLOAD="1024", SWITCHML_FAULTS="seed=3,send_loss=0.02,receive_loss=0.02,duplicate=0.02")
+        wired = {"SWITCHML_PAYLOAD": "1024", "GLOO_SOCKET_IFNAME": "eth0"}
+        got = reducing_rank.run_ranks(network, "tree", where, settings(at, **wired))
+        lossy = settings(at, **wired, SWITCHML_FAULTS="seed=3,send_loss=0.02,receive_loss=0.02,duplicate=0.02")
         under_loss = reducing_rank.run_ranks(network, "lossy", where, lossy)
-        alone = reducing_rank.run_ranks(network, "alone", [hosts[1]] * 2, settings(at, SWITCHML_PAYLOAD="1024"))
+        alone = reducing_rank.run_ranks(network, "alone", [hosts[1]] * 2, settings(at, **wired))
         expected = embedded(network, 4, SWITCHML_PAYLOAD="1024")
         pair = reducing_rank.run_ranks(network, "pair", [None] * 2, {"SWITCHML_INTERFACE": "lo", "SWITCHML_PAYLOAD": "1024"})
         state = lab.run("ip", "netns", "exec", core, lab.program("switchml-controller"), "--state", at,

@@ -108,7 +108,7 @@ class SwitchLab(lab.Lab):
     def reduce(self, name, **settings):
         """What every rank got."""
         preset = {"SWITCHML_CONTROLLER": "10.78.0.254:50051", "SWITCHML_CONTROLLER_TOKEN": TOKEN,
-                  "SWITCHML_RTO_MIN": "200", "SWITCHML_RTO_MAX": "2000"}  # fmt: skip
+                  "SWITCHML_RTO_MIN": "200", "SWITCHML_RTO_MAX": "2000", "GLOO_SOCKET_IFNAME": "data"}  # fmt: skip
         return reducing_rank.run_ranks(self, name, self.workers, {**preset, **settings})
 
 
