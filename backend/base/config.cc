@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/limits.h"
+#include "base/parse.h"
 #include "base/secret.h"
 
 namespace switchml {
@@ -17,14 +18,6 @@ namespace {
 constexpr const char* kPrefix = "SWITCHML_";
 
 // ---- numbers: the whole text must be one, nothing before or after it ----
-
-std::optional<long> parse_integer(const std::string& text, long low, long high) {
-  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos)
-    return std::nullopt;
-  const long value = std::strtol(text.c_str(), nullptr, 10);
-  if (value < low || value > high) return std::nullopt;
-  return value;
-}
 
 std::optional<double> parse_real(const std::string& text, double low, double high) {
   if (text.empty() || text.find_first_not_of("0123456789.eE+-") != std::string::npos) return std::nullopt;
@@ -83,15 +76,6 @@ bool parse_transport(const std::string& text, Config* config) {
 bool parse_kernels(const std::string& text, Config* config) {
   static const std::set<std::string> names = {"auto", "scalar", "avx2", "avx512", "neon"};
   return names.count(text) != 0 && assign(&config->kernels, text);
-}
-
-constexpr const char* kLevelNames[] = {"debug", "info", "warning", "error", "off"};
-
-bool parse_log_level(const std::string& text, Config* config) {
-  for (int i = 0; i < 5; ++i) {
-    if (text == kLevelNames[i]) return assign(&config->log_level, std::optional<LogLevel>(static_cast<LogLevel>(i)));
-  }
-  return false;
 }
 
 struct Setting {
@@ -154,8 +138,8 @@ const std::vector<Setting>& table() {
        },
        [](const Config& c) { return format_real(to_seconds(c.rto_max) * 1e3); }},
       {{"log_level", "debug, info, warning, error or off", "warning", "least severe messages that are logged"},
-       parse_log_level,
-       [](const Config& c) { return std::string(kLevelNames[static_cast<int>(c.log_level)]); }},
+       [](const std::string& t, Config* c) { return assign(&c->log_level, parse_log_level(t)); },
+       [](const Config& c) { return std::string(to_string(c.log_level)); }},
       {{"faults",
         "NAME=VALUE,... of seed (a whole number) and send_loss, receive_loss, duplicate, delay, corrupt (0 to 1), "
         "or empty",

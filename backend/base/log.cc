@@ -37,4 +37,19 @@ void log_line(LogLevel level, const char* file, int line, const std::string& tex
   google::LogMessage(file, line, severity(level)).stream() << "switchml: " << text;
 }
 
+namespace {
+constexpr LogLevel kLevels[] = {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError,
+                                LogLevel::kOff};
+constexpr const char* kLevelNames[] = {"debug", "info", "warning", "error", "off"};
+}  // namespace
+
+const char* to_string(LogLevel level) { return kLevelNames[static_cast<int>(level)]; }
+
+std::optional<LogLevel> parse_log_level(const std::string& text) {
+  for (const LogLevel level : kLevels) {
+    if (text == to_string(level)) return level;
+  }
+  return std::nullopt;
+}
+
 }  // namespace switchml

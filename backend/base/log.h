@@ -1,12 +1,17 @@
 // The log. This header includes no glog, so that files that include torch headers (whose macros collide) can log too.
 #pragma once
 
+#include <optional>
 #include <sstream>
 #include <string>
 
 namespace switchml {
 
 enum class LogLevel { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3, kOff = 4 };
+
+/// "debug", "info", "warning", "error", "off": as people write them.
+const char* to_string(LogLevel level);
+std::optional<LogLevel> parse_log_level(const std::string& text);
 
 /// Sets the least severe level that is written (default: warning). Thread-safe.
 void set_log_level(LogLevel level);

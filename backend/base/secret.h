@@ -1,7 +1,9 @@
-// Comparing secrets.
+// Secrets: tokens that one side shows and the other one knows.
 #pragma once
 
 #include <string>
+
+#include "base/status.h"
 
 namespace switchml {
 
@@ -23,5 +25,9 @@ inline bool printable_secret(const std::string& text) {
   }
   return !text.empty();
 }
+
+/// The first word of a file. kInvalidArgument, with a message that begins with `what`: it cannot be read or has none,
+/// or the word is not printable.
+Result<std::string> read_secret(const std::string& path, const std::string& what);
 
 }  // namespace switchml

@@ -99,12 +99,7 @@ std::optional<ReplyStatus> Sessions::join(const Request& request, uint8_t* body,
     wire::write_join_reply(reply, body);
     return ReplyStatus::kOk;
   }
-  auto pending = std::make_unique<Pending>();
-  pending->kind = Pending::Kind::kJoin;
-  pending->id = session->id;
-  pending->at = request.at;
-  pending->asked = request.control;
-  pending->from = request.from;
+  auto pending = request.pending(Pending::Kind::kJoin, session->id);
   pending->join = asked;
   pending->commands.emplace_back(request.at, SetMember{session->id, asked.worker, asked.shard, request.from});
   session->joining.insert(member);
@@ -161,12 +156,7 @@ std::optional<ReplyStatus> Sessions::probe(const Request& request, Effects* out)
   if (asked.slot >= entry.slots() || asked.seq == 0) return ReplyStatus::kBadRequest;
   entry.last_heard = request.now;
   if (!session->probing.insert(asked.worker).second) return std::nullopt;
-  auto pending = std::make_unique<Pending>();
-  pending->kind = Pending::Kind::kProbe;
-  pending->id = session->id;
-  pending->at = request.at;
-  pending->asked = request.control;
-  pending->from = request.from;
+  auto pending = request.pending(Pending::Kind::kProbe, session->id);
   pending->probe = asked;
   for (const TreeNode& node : session->tree.nodes) {
     if (!node.ranks.empty()) {

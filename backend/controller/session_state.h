@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -47,6 +48,17 @@ struct Sessions::Request {
   const uint8_t* body = nullptr;
   Place from;
   Time now{};
+
+  /// What has to be known of it when it can be answered.
+  std::unique_ptr<Pending> pending(Pending::Kind kind, SessionId id) const {
+    auto out = std::make_unique<Pending>();
+    out->kind = kind;
+    out->id = id;
+    out->at = at;
+    out->asked = control;
+    out->from = from;
+    return out;
+  }
 };
 
 }  // namespace switchml::controller

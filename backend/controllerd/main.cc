@@ -1,24 +1,14 @@
 // switchml-controller: the control plane of one or several switches.
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/signals.h"
 #include "controllerd/options.h"
 #include "controllerd/server.h"
 #include "controllerd/state_text.h"
 
 namespace switchml {
 namespace {
-
-// Blocked before any thread starts, so that only sigwait() below sees them.
-sigset_t block_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  return set;
-}
 
 int complain(const Status& status, int code) {
   std::fprintf(stderr, "switchml-controller: %s\n", status.message().c_str());
@@ -33,7 +23,7 @@ int print_state(const ControllerCommand& command) {
 }
 
 int serve(const ControllerCommand& command) {
-  const sigset_t signals = block_signals();
+  const sigset_t signals = block_end_signals();
   auto server = ControllerServer::start(command.options);
   if (!server.ok()) return complain(server.status(), 1);
   std::printf("listening on %s\n", server.value()->local().c_str());

@@ -1,13 +1,12 @@
 #include "controllerd/options.h"
 
-#include <getopt.h>
-
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <optional>
-#include <sstream>
 
+#include "base/command_line.h"
+#include "base/log.h"
+#include "base/parse.h"
 #include "base/secret.h"
 #include "controllerd/topology_file.h"
 #include "controllerd/yaml_checks.h"
@@ -76,21 +75,11 @@ Status bad(int choice, const std::string& value, const std::string& allowed) {
 
 Result<Written> scan(int argc, char* const* argv) {
   Written written;
-  optind = 0;  // glibc: start afresh
-  opterr = 0;  // the messages are ours
-  while (true) {
-    int index = -1;
-    const int choice = getopt_long(argc, argv, "+:h", kOptions, &index);
-    if (choice == -1) break;
-    const std::string word = argv[optind - 1];
-    if (choice == '?') return Status(Code::kInvalidArgument, "there is no option \"" + word + "\": see --help");
-    if (choice == ':') return Status(Code::kInvalidArgument, word + " needs a value: see --help");
-    written[choice == 'h' ? int{kHelp} : choice] = optarg == nullptr ? "" : optarg;
-  }
-  if (optind < argc) {
-    return Status(Code::kInvalidArgument,
-                  std::string("\"") + argv[optind] + "\" is no option: all arguments begin with --, see --help");
-  }
+  const Status scanned = scan_options(argc, argv, kOptions, [&written](int index, const std::string& text) -> Status {
+    written[index < 0 ? int{kHelp} : kOptions[index].val] = text;
+    return {};
+  });
+  if (!scanned.ok()) return scanned;
   return written;
 }
 
@@ -123,10 +112,8 @@ class Parser {
 
   Status log_level() {
     if (!has(kLogLevel)) return {};
-    const char* const names[] = {"debug", "info", "warning", "error", "off"};
-    for (int i = 0; i < 5; ++i) {
-      if (value(kLogLevel) != names[i]) continue;
-      command_.log_level = static_cast<LogLevel>(i);
+    if (const auto level = parse_log_level(value(kLogLevel))) {
+      command_.log_level = *level;
       return {};
     }
     return bad(kLogLevel, value(kLogLevel), "debug, info, warning, error or off");
@@ -141,10 +128,7 @@ class Parser {
   /// The whole of a file.
   Status file(int choice, std::string* out) {
     if (!has(choice)) return {};
-    std::ifstream in(value(choice));
-    std::ostringstream text;
-    if (in) text << in.rdbuf();
-    *out = text.str();
+    *out = read_text_file(value(choice));
     return out->empty() ? bad(choice, value(choice), "a file in PEM format that can be read") : Status{};
   }
 
@@ -164,7 +148,7 @@ class Parser {
       return {Code::kInvalidArgument, "SWITCHML_CONTROLLER_TOKEN: allowed is printable ASCII without spaces"};
     }
     if (!has(kTokenFile)) return {};
-    auto token = read_secret(value(kTokenFile));
+    auto token = read_secret(value(kTokenFile), "--token-file");
     if (!token.ok()) return bad(kTokenFile, value(kTokenFile), "a file whose first word is the token");
     command_.token = token.value();
     return {};
@@ -198,11 +182,9 @@ class Parser {
 
   Status lease() {
     if (!has(kLease)) return {};
-    const std::string text = value(kLease);
-    const bool digits = !text.empty() && text.size() <= 5 && text.find_first_not_of("0123456789") == std::string::npos;
-    const int number = digits ? std::stoi(text) : 0;
-    if (number < 1 || number > 86400) return bad(kLease, text, "1 to 86400 (seconds)");
-    command_.options.topology.lease = seconds(number);
+    const auto number = parse_integer(value(kLease), 1, 86400);
+    if (!number) return bad(kLease, value(kLease), "1 to 86400 (seconds)");
+    command_.options.topology.lease = seconds(*number);
     return {};
   }
 

@@ -45,15 +45,21 @@ std::shared_ptr<grpc::Channel> channel_to(const std::string& agent,
 
 // ---- commands as calls ----
 
+template <typename Message>
+Message about(const controller::SessionId& id) {
+  Message message;
+  message.set_job(id.job);
+  message.set_epoch(id.epoch);
+  return message;
+}
+
 struct Caller {
   v1::DataPlane::Stub& stub;
   grpc::ClientContext& context;
   std::vector<uint32_t>& members;
 
   grpc::Status operator()(const controller::Install& c) const {
-    v1::InstallRequest request;
-    request.set_job(c.id.job);
-    request.set_epoch(c.id.epoch);
+    auto request = about<v1::InstallRequest>(c.id);
     request.set_shards(static_cast<uint32_t>(c.shards));
     request.set_slots(static_cast<uint32_t>(c.slots));
     request.set_payload_bytes(static_cast<uint32_t>(c.payload_bytes));
@@ -67,9 +73,7 @@ struct Caller {
     return stub.Install(&context, request, &reply);
   }
   grpc::Status operator()(const controller::SetMember& c) const {
-    v1::SetMemberRequest request;
-    request.set_job(c.id.job);
-    request.set_epoch(c.id.epoch);
+    auto request = about<v1::SetMemberRequest>(c.id);
     request.set_worker(c.worker);
     request.set_shard(c.shard);
     *request.mutable_place() = message_of(c.place);
@@ -77,16 +81,12 @@ struct Caller {
     return stub.SetMember(&context, request, &reply);
   }
   grpc::Status operator()(const controller::Remove& c) const {
-    v1::RemoveRequest request;
-    request.set_job(c.id.job);
-    request.set_epoch(c.id.epoch);
+    auto request = about<v1::RemoveRequest>(c.id);
     v1::RemoveReply reply;
     return stub.Remove(&context, request, &reply);
   }
   grpc::Status operator()(const controller::Contributors& c) const {
-    v1::ContributorsRequest request;
-    request.set_job(c.id.job);
-    request.set_epoch(c.id.epoch);
+    auto request = about<v1::ContributorsRequest>(c.id);
     request.set_slot(c.slot);
     request.set_seq(c.seq);
     v1::ContributorsReply reply;

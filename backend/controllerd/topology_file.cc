@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/secret.h"
 #include "controllerd/yaml_checks.h"
 #include "transport/address.h"
 #include "transport/sockaddr.h"
@@ -87,7 +88,8 @@ class Reader {
 
   std::string secret(const YAML::Node& node, const std::string& self) {
     const std::filesystem::path name = yaml::text(node, "agent_token_file");
-    auto word = read_secret(name.is_absolute() ? name.string() : (folder_ / name).string());
+    const std::string path = name.is_absolute() ? name.string() : (folder_ / name).string();
+    auto word = read_secret(path, path);
     if (!word.ok()) yaml::fail(node, self + ": agent_token_file: " + word.status().message());
     return word.value();
   }

@@ -4,8 +4,6 @@
 #include <fstream>
 #include <set>
 
-#include "base/secret.h"
-
 namespace switchml {
 
 namespace {
@@ -28,16 +26,6 @@ Status load_yaml(const std::string& path, const std::function<void(const YAML::N
     return {Code::kInvalidArgument, path + ":" + std::to_string(line) + ": " + error.msg};
   }
   return {};
-}
-
-Result<std::string> read_secret(const std::string& path) {
-  std::ifstream file(path);
-  std::string word;
-  if (!(file >> word)) return Status(Code::kInvalidArgument, path + ": cannot be read, or is empty");
-  if (!printable_secret(word)) {
-    return Status(Code::kInvalidArgument, path + ": its first word has bytes that are not printable ASCII");
-  }
-  return word;
 }
 
 namespace yaml {

@@ -15,9 +15,6 @@ namespace switchml {
 /// Reads a file and has `use` make what it wants of it. kInvalidArgument: the file cannot be read, or is wrong.
 Status load_yaml(const std::string& path, const std::function<void(const YAML::Node&)>& use);
 
-/// The first word of a file, for secrets. kInvalidArgument: it cannot be read, or is empty.
-Result<std::string> read_secret(const std::string& path);
-
 namespace yaml {
 
 [[noreturn]] void fail(const YAML::Node& where, const std::string& message);

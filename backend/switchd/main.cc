@@ -1,13 +1,12 @@
 // switchml-switchd: the standalone software switch.
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
-#include <sstream>
 #include <tuple>
 
+#include "base/parse.h"
 #include "base/secret.h"
+#include "base/signals.h"
 #include "switchd/agent.h"
 #include "switchd/options.h"
 #include "switchd/server.h"
@@ -22,16 +21,6 @@ std::string counters_line(const SwitchCounters& counters) {
     if (value != 0) text += std::string(" ") + info.name + "=" + std::to_string(value);
   });
   return text.empty() ? " nothing received" : text;
-}
-
-// Blocked before any thread starts, so that only sigtimedwait() below sees them.
-sigset_t block_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  return set;
 }
 
 // True when a signal came, false after `timeout`.
@@ -69,7 +58,7 @@ std::unique_ptr<Agent> make_agent(const AgentOptions& options) {
 
 int serve(CommandLine line, const AgentOptions& agent_options) {
   set_log_level(line.log_level);
-  const sigset_t signals = block_signals();
+  const sigset_t signals = block_end_signals();
   const std::unique_ptr<Agent> agent = make_agent(agent_options);
   line.server.control = agent.get();
   auto server = SwitchServer::start(line.server);
@@ -90,33 +79,21 @@ int refuse(const std::string& message) {
   return 2;
 }
 
-Result<std::string> read_file(const std::string& option, const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!text.str().empty()) return text.str();
-  return Status(Code::kInvalidArgument, option + "=\"" + path + "\": cannot be read, or is empty");
-}
-
 Result<AgentOptions> agent_options(const AgentLine& line) {
   AgentOptions options;
   options.listen = line.listen;
+  if (!line.token_file.empty()) {
+    auto token = read_secret(line.token_file, "--agent-token-file=\"" + line.token_file + "\"");
+    if (!token.ok()) return token.status();
+    options.token = token.value();
+  }
   const std::tuple<const char*, const std::string*, std::string*> files[] = {
-      {"--agent-token-file", &line.token_file, &options.token},
-      {"--agent-cert", &line.certificate_file, &options.certificate},
-      {"--agent-key", &line.key_file, &options.key}};
+      {"--agent-cert", &line.certificate_file, &options.certificate}, {"--agent-key", &line.key_file, &options.key}};
   for (const auto& [option, path, text] : files) {
     if (path->empty()) continue;
-    auto read = read_file(option, *path);
-    if (!read.ok()) return read.status();
-    *text = read.value();
-  }
-  std::string word;
-  std::istringstream(options.token) >> word;
-  options.token = word;
-  if (!line.token_file.empty() && !printable_secret(options.token)) {
-    return Status(Code::kInvalidArgument,
-                  "--agent-token-file=\"" + line.token_file + "\": its first word is no token (printable ASCII)");
+    *text = read_text_file(*path);
+    if (!text->empty()) continue;
+    return Status(Code::kInvalidArgument, std::string(option) + "=\"" + *path + "\": cannot be read, or is empty");
   }
 #ifndef SWITCHML_HAS_AGENT
   if (!line.listen.empty()) {

@@ -1,11 +1,11 @@
 #include "switchd/options.h"
 
-#include <getopt.h>
-
-#include <cstdlib>
 #include <optional>
 
+#include "base/command_line.h"
 #include "base/limits.h"
+#include "base/log.h"
+#include "base/parse.h"
 
 namespace switchml {
 
@@ -51,32 +51,16 @@ constexpr const char* kLeaseAllowed = "1 to 86400 (seconds)";
 constexpr const char* kLevelAllowed = "debug, info, warning, error or off";
 constexpr const char* kIntervalAllowed = "0 (never) to 86400 (seconds)";
 
-std::optional<long> number(const std::string& text, long low, long high) {
-  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos)
-    return std::nullopt;
-  const long value = std::strtol(text.c_str(), nullptr, 10);
-  if (value < low || value > high) return std::nullopt;
-  return value;
-}
-
 std::optional<long> payload(const std::string& text) {
-  const auto value = number(text, static_cast<long>(kMinPayloadBytes), static_cast<long>(kMaxPayloadBytes));
+  const auto value = parse_integer(text, static_cast<long>(kMinPayloadBytes), static_cast<long>(kMaxPayloadBytes));
   if (value && *value != 256 && *value != 512 && *value % 1024 != 0) return std::nullopt;
   return value;
-}
-
-std::optional<long> level(const std::string& text) {
-  const char* const names[] = {"debug", "info", "warning", "error", "off"};
-  for (long i = 0; i < 5; ++i) {
-    if (text == names[i]) return i;
-  }
-  return std::nullopt;
 }
 
 /// "ADDRESS:PORT".
 bool has_port(const std::string& text) {
   const size_t colon = text.rfind(':');
-  return colon != std::string::npos && colon > 0 && number(text.substr(colon + 1), 0, 65535).has_value();
+  return colon != std::string::npos && colon > 0 && parse_integer(text.substr(colon + 1), 0, 65535).has_value();
 }
 
 Status bad(const std::string& name, const std::string& value, const std::string& allowed) {
@@ -119,12 +103,12 @@ Status apply(int index, const std::string& text, CommandLine* line) {
       return {};
     case kThreads:
       allowed = kThreadsAllowed;
-      value = number(text, 1, kMaxSwitchThreads);
+      value = parse_integer(text, 1, kMaxSwitchThreads);
       if (value) line->server.threads = static_cast<int>(*value);
       break;
     case kSlots:
       allowed = kSlotsAllowed;
-      value = number(text, 1, 1048576);
+      value = parse_integer(text, 1, 1048576);
       if (value) line->server.softswitch.slot_memory_bytes = static_cast<size_t>(*value) << 20;
       break;
     case kMaxPayload:
@@ -134,17 +118,19 @@ Status apply(int index, const std::string& text, CommandLine* line) {
       break;
     case kLease:
       allowed = kLeaseAllowed;
-      value = number(text, 1, 86400);
+      value = parse_integer(text, 1, 86400);
       if (value) line->server.softswitch.lease = seconds(*value);
       break;
     case kLogLevel:
       allowed = kLevelAllowed;
-      value = level(text);
-      if (value) line->log_level = static_cast<LogLevel>(*value);
+      if (const auto level = parse_log_level(text)) {
+        line->log_level = *level;
+        return {};
+      }
       break;
     case kStatsInterval:
       allowed = kIntervalAllowed;
-      value = number(text, 0, 86400);
+      value = parse_integer(text, 0, 86400);
       if (value) line->stats_interval = seconds(*value);
       break;
   }
@@ -155,27 +141,13 @@ Status apply(int index, const std::string& text, CommandLine* line) {
 
 Result<CommandLine> parse_command_line(int argc, char* const* argv) {
   CommandLine line;
-  optind = 0;  // glibc: start afresh
-  opterr = 0;  // the messages are ours
-  while (true) {
-    int index = -1;
-    const int choice = getopt_long(argc, argv, "+:h", kOptions, &index);
-    if (choice == -1) break;
-    const std::string written = argv[optind - 1];
-    if (choice == '?') return Status(Code::kInvalidArgument, "there is no option \"" + written + "\": see --help");
-    if (choice == ':') return Status(Code::kInvalidArgument, written + " needs a value: see --help");
-    if (choice == kHelp || choice == 'h') {
-      line.help = true;
-    } else if (choice == kVersion) {
-      line.version = true;
-    } else if (Status status = apply(index, optarg, &line); !status.ok()) {
-      return status;
-    }
-  }
-  if (optind < argc) {
-    return Status(Code::kInvalidArgument,
-                  std::string("\"") + argv[optind] + "\" is no option: all arguments begin with --, see --help");
-  }
+  const Status scanned = scan_options(argc, argv, kOptions, [&line](int index, const std::string& text) -> Status {
+    const int choice = index < 0 ? int{kHelp} : kOptions[index].val;
+    if (choice == kHelp) line.help = true;
+    if (choice == kVersion) line.version = true;
+    return choice == kHelp || choice == kVersion ? Status{} : apply(index, text, &line);
+  });
+  if (!scanned.ok()) return scanned;
   if (Status status = check_agent(line.agent); !status.ok()) return status;
   return line;
 }

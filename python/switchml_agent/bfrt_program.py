@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from switchml_agent.program import JOBS, NotSwitchml
+from switchml_agent.program import JOBS, NotSwitchml, Sizes
 
 PAGE_SLOTS = 128  # the program takes a slot's index in the registers apart at this bit
 PIPE_BITS = 7  # of a port number are below those of the pipe
@@ -43,13 +43,7 @@ def field(register, name):
 
 
 @dataclasses.dataclass(frozen=True)
-class Program:
-    payload: int  # bytes of the words of a packet that has any
-    members: int  # of one session
-    sessions: int
-    pages: int
-    page_slots: int
-    reasons: int  # counters of a job
+class Program(Sizes):
     segments: int  # of a payload; a packet passes once for each
     pipes: int
     loop_ports: tuple  # that lead back into the pipe that they belong to, ascending

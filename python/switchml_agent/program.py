@@ -25,7 +25,9 @@ class NotSwitchml(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Program:
+class Sizes:
+    """What any of the programs can hold."""
+
     payload: int  # bytes of the words of a packet that has any
     members: int  # of one session
     sessions: int
@@ -33,6 +35,9 @@ class Program:
     page_slots: int
     reasons: int  # counters of a job
 
+
+@dataclasses.dataclass(frozen=True)
+class Program(Sizes):
     @classmethod
     def of(cls, config):
         """From the JSON that p4c made."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import pathlib
 import re
 import sys
 
@@ -13,7 +12,6 @@ try:
 except ImportError as error:
     pytest.skip(f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)", allow_module_level=True)
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import bfrt_switch  # noqa: E402
 from switchml_agent import bfrt, bfrt_main, bfrt_program, bfrt_tables, frames, sessions  # noqa: E402

@@ -1,8 +1,6 @@
 """Sessions that the driver for BFRuntime installs carry the vectors' packets through the compiled program, on the Tofino model."""
 
 import dataclasses
-import pathlib
-import sys
 
 import pytest
 
@@ -11,7 +9,6 @@ from vectors.targets import bmv2_switch as packets
 from vectors.targets import tofino_switch
 from vectors.wire import ROOT
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 pytestmark = pytest.mark.skipif(bool(tofino_switch.missing()), reason=tofino_switch.missing())
 try:
     import bfrt_model

@@ -12,7 +12,6 @@ import time
 import grpc
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 try:
     import bfrt_grpc.client  # noqa: F401

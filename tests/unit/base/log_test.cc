@@ -59,5 +59,14 @@ TEST_F(Log, WhatIsNotWrittenIsNotComputed) {
   EXPECT_TRUE(log_enabled(LogLevel::kError));
 }
 
+TEST(LogLevels, HaveNamesThatAreReadBack) {
+  for (const LogLevel level :
+       {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError, LogLevel::kOff}) {
+    EXPECT_EQ(parse_log_level(to_string(level)), level);
+  }
+  EXPECT_STREQ(to_string(LogLevel::kOff), "off");
+  for (const char* const text : {"", "Info", "warn", "info "}) EXPECT_FALSE(parse_log_level(text).has_value()) << text;
+}
+
 }  // namespace
 }  // namespace switchml

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "temporary_file.h"
+
 namespace switchml {
 namespace {
 
@@ -14,6 +16,22 @@ TEST(Secret, OnlyTheVerySameIsTheSame) {
   EXPECT_FALSE(same_secret("", "a"));
   EXPECT_FALSE(same_secret("abab", "ab")) << "a secret that repeats itself";
   EXPECT_FALSE(same_secret("ab", "abab"));
+}
+
+TEST(Secret, AFilesIsItsFirstWord) {
+  const TemporaryFile file("  opensesame\nmore\n");
+  EXPECT_EQ(read_secret(file.path(), "x").value(), "opensesame");
+  const TemporaryFile empty(" \n");
+  EXPECT_EQ(read_secret(empty.path(), "--token").status().message(), "--token: cannot be read, or is empty");
+  EXPECT_FALSE(read_secret("/nonexistent", "x").ok());
+}
+
+TEST(Secret, WhatNoHeaderCanCarryIsNone) {
+  EXPECT_TRUE(printable_secret("!~aZ0"));
+  for (const char* const text : {"", "a b", "a\n", "\x7f", "caf\xc3\xa9"}) EXPECT_FALSE(printable_secret(text)) << text;
+  const TemporaryFile file("caf\xc3\xa9\n");
+  const Status status = read_secret(file.path(), "--token").status();
+  EXPECT_EQ(status.message(), "--token: its first word has bytes that are not printable ASCII");
 }
 
 }  // namespace

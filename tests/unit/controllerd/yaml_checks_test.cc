@@ -57,13 +57,5 @@ TEST(YamlChecks, Speeds) {
   EXPECT_TRUE(load_yaml(file.path(), [](const YAML::Node& n) { EXPECT_EQ(yaml::speed(n["a"]), "2.5G"); }).ok());
 }
 
-TEST(YamlChecks, SecretsAreTheFirstWord) {
-  const TemporaryFile file("  opensesame\nmore\n");
-  EXPECT_EQ(read_secret(file.path()).value(), "opensesame");
-  const TemporaryFile empty(" \n");
-  EXPECT_FALSE(read_secret(empty.path()).ok());
-  EXPECT_FALSE(read_secret("/nonexistent").ok());
-}
-
 }  // namespace
 }  // namespace switchml

@@ -3,8 +3,6 @@
 Needs root, iproute2, and p4c-bm2-ss, simple_switch and simple_switch_CLI on PATH.
 """
 
-import contextlib
-import ctypes
 import itertools
 import os
 import pathlib
@@ -18,6 +16,8 @@ import tempfile
 import threading
 import time
 
+from lab import inside
+
 ROOT = pathlib.Path(__file__).parents[3]
 TOOLS = ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI", "ip")
 PORTS = 4
@@ -25,7 +25,6 @@ SWITCH_IP = "10.77.255.254"
 SWITCH_MAC = "02:77:00:00:ff:fe"
 MARKER_MAC = "02:77:00:00:fd:00"  # of a station at the control port
 PATIENCE = 10.0  # seconds for anything that must come
-_CLONE_NEWNET = 0x40000000
 PACKET_OUTGOING = 4
 _PROMPT = "RuntimeCmd: "
 _NUMBERS = itertools.count()
@@ -65,25 +64,6 @@ def compile_program(folder, words=64, sizes=None):
     run(sys.executable, ROOT / "backend/wire/generate.py", ROOT / "backend/wire/protocol.toml", wire, str(words))
     run("p4c-bm2-ss", "--std", "p4-16", "-I", folder, "-I", source, "-o", program, source / "v1model/switchml.p4")
     return program
-
-
-@contextlib.contextmanager
-def inside(namespace):
-    """This thread makes sockets in the namespace."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def enter(path):
-        with open(path) as handle:
-            if libc.setns(handle.fileno(), _CLONE_NEWNET) != 0:
-                raise SwitchError(f"setns {path}: {os.strerror(ctypes.get_errno())}")
-
-    home = f"/proc/self/task/{threading.get_native_id()}/ns/net"
-    with open(home) as kept:
-        enter(f"/run/netns/{namespace}")
-        try:
-            yield
-        finally:
-            enter(f"/proc/self/fd/{kept.fileno()}")
 
 
 def checksum(data):

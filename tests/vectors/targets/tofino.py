@@ -2,19 +2,12 @@
 
 import functools
 import itertools
-import random
 import socket
-import sys
 
-from vectors.targets import COUNTERS, Capabilities, Session, Target, TargetError
+from vectors.targets import Capabilities, TargetError
 from vectors.targets import bmv2_switch as packets
 from vectors.targets import tofino_switch as tofino
-from vectors.targets.bmv2 import sizes_of
-
-sys.path.append(str(tofino.ROOT / "python"))  # where no built one is installed
-
-from switchml_agent import frames, sessions  # noqa: E402
-from switchml_agent.program import REASONS, SEVERAL  # noqa: E402
+from vectors.targets.programmed import REASONS, ProgrammedTarget, frames, sessions, sizes_of
 
 WORDS = 64  # of a segment
 # Front-panel ports, of two pipes: what comes in by the second goes around to the first, where the first pass is.
@@ -54,7 +47,7 @@ def told(method):
     return wrapped
 
 
-class TofinoTarget(Target):
+class TofinoTarget(ProgrammedTarget):
     """`segments` of a payload, of 64 words each; segment i lies in pipe i modulo `pipes`."""
 
     name = "tofino"
@@ -68,15 +61,14 @@ class TofinoTarget(Target):
         )
         rounds = len(LATER_PASSES[segments]) + 1  # and one for what comes in by another pipe
         self.switch = tofino.TofinoSwitch(WORDS, segments, rounds, range(pipes))
-        self._used_epochs = set()
-        self._random = random.Random(1)
-        self._totals = dict.fromkeys(COUNTERS, 0)
+        # Segments of one pipe share its registers.
+        super().__init__(PORTS, self._sizes["PAGES"] * pipes // segments, self._sizes["PAGE_SLOTS"])
         self._begin()
 
     def _begin(self):
-        self._stations = {}
-        self._open = {}  # by name: (Session of the agent, what takes its entries back)
-        self._last = {}  # counter values, by (job, reason)
+        self._stations.clear()
+        self._open.clear()
+        self._last.clear()
         self.switch.watch_loops(PORTS[0])
         self.switch.add("addresses", {"ip": "0x" + socket.inet_aton(packets.SWITCH_IP).hex()}, "mine", {})
         self.switch.set_default("mac", "own_mac", {"mac": mac_of(packets.SWITCH_MAC)})
@@ -88,15 +80,7 @@ class TofinoTarget(Target):
 
     @told
     def open_session(self, spec, job=None):
-        jobs = {session.job for session, _ in self._open.values()}
-        if job is None:
-            job = next(number for number in range(1, 256) if number not in jobs)
-        if job in jobs:
-            raise TargetError(f"job {job} is in use")
-        uplink = () if spec.uplink is None else (spec.uplink, self._station(spec.parent))
-        session = sessions.Session(
-            job, self._new_epoch(), spec.shards, spec.slots, spec.members, self._free_pages(spec), uplink
-        )
+        session, opened = self._new_session(spec, job)
         entries = []
         self._open[spec.name] = session, entries
         for entry in itertools.chain(
@@ -107,24 +91,7 @@ class TofinoTarget(Target):
         for shard in range(spec.shards):
             ports = [(worker + 1, self._station(spec.address(worker, shard)).port) for worker in spec.members]
             self.switch.set_group(session.group(shard), ports)
-        return Session(job=job, epoch=session.epoch)
-
-    def _new_epoch(self):
-        while True:
-            epoch = self._random.randrange(1, 2**32)
-            if epoch not in self._used_epochs:
-                self._used_epochs.add(epoch)
-                return epoch
-
-    def _free_pages(self, spec):
-        """Pages of the registers of each segment. Segments of one pipe share its registers."""
-        wanted = -(-spec.slots // self._sizes["PAGE_SLOTS"])
-        taken = {page for session, _ in self._open.values() for page in session.pages}
-        all_pages = self._sizes["PAGES"] * self._pipes // self._segments
-        free = [page for page in range(all_pages) if page not in taken][:wanted]
-        if len(free) < wanted:
-            raise TargetError(f"{spec.slots} slots: no {wanted} pages are free")
-        return tuple(free)
+        return opened
 
     def _loop(self, segment):
         return tofino.loop_port(segment % self._pipes)
@@ -192,17 +159,6 @@ class TofinoTarget(Target):
         self.switch.inject(station.port, packets.ethernet(packets.SWITCH_MAC, station.mac, 0x0800, packet))
         return [self._received(port, out) for port, out in self.switch.settle()]
 
-    def _station(self, name):
-        """Who stands behind an endpoint's name. Switches speak from the port of switches."""
-        if name not in self._stations:
-            n = len(self._stations)
-            high, low = divmod(n + 1, 250)
-            udp_port = frames.UDP_PORT if name.endswith(".parent") else 20000 + n
-            self._stations[name] = frames.Place(
-                f"10.77.{high}.{low + 1}", udp_port, f"02:77:00:01:{high:02x}:{low:02x}", PORTS[n % len(PORTS)]
-            )
-        return self._stations[name]
-
     def _received(self, port, frame):
         """(endpoint, UDP payload) of a frame that is right in everything below."""
         for name, station in self._stations.items():
@@ -215,19 +171,9 @@ class TofinoTarget(Target):
         raise TargetError(f"port {port}: not an answer to any station: {frame.hex()}")
 
     @told
-    def counters(self):
-        for job in sorted({0, *(session.job for session, _ in self._open.values())}):
-            self._count(job)
-        return dict(self._totals)
-
-    def _count(self, job):
+    def _read_reasons(self, job):
         first = job * self._sizes["REASONS"]
-        values = self.switch.read_counters("reasons", range(first, first + len(REASONS)))
-        for reason, (name, value) in enumerate(zip(REASONS, values)):
-            for counter in SEVERAL.get(name, (name,)):
-                if counter in self._totals:  # the vectors send no control requests here
-                    self._totals[counter] += value - self._last.get((job, reason), 0)
-            self._last[job, reason] = value
+        return self.switch.read_counters("reasons", range(first, first + len(REASONS)))
 
     def close(self):
         self.switch.close()
