@@ -84,31 +84,38 @@ struct Setting {
   std::string (*print)(const Config& config);
 };
 
+/// A setting that is any text.
+template <std::string Config::*field>
+Setting text_setting(const SettingInfo& info) {
+  return {info, [](const std::string& text, Config* config) { return assign(&(config->*field), text); },
+          [](const Config& config) { return config.*field; }};
+}
+
 const std::vector<Setting>& table() {
   static const std::vector<Setting> rows = {
-      {{"switch", "ADDRESS:PORT, or empty", "", "the switch; empty: rank 0 of each group hosts one in a thread"},
-       [](const std::string& t, Config* c) { return assign(&c->switch_address, t); },
-       [](const Config& c) { return c.switch_address; }},
-      {{"controller", "ADDRESS:PORT, or empty; not together with switch", "",
-        "a switchml-controller that says where the switches are"},
-       [](const std::string& t, Config* c) { return assign(&c->controller, t); },
-       [](const Config& c) { return c.controller; }},
+      text_setting<&Config::switch_address>(
+          {"switch", "ADDRESS:PORT, or empty", "", "the switch; empty: rank 0 of each group hosts one in a thread"}),
+      text_setting<&Config::controller>({"controller", "ADDRESS:PORT, or empty; not together with switch", "",
+                                         "a switchml-controller that says where the switches are"}),
       {{"controller_token", "printable ASCII without blanks, or empty; not together with controller_token_file", "",
         "says to the controller who is asking"},
        parse_token,
        [](const Config& c) { return std::string(c.controller_token.empty() ? "" : "hidden"); }},
-      {{"controller_token_file", "the name of a file, or empty", "", "a file whose first line is the token"},
-       [](const std::string& t, Config* c) { return assign(&c->controller_token_file, t); },
-       [](const Config& c) { return c.controller_token_file; }},
-      {{"controller_ca", "the name of a PEM file, or empty (no TLS)", "",
-        "the authorities that vouch for the controller; with it the connection uses TLS"},
-       [](const std::string& t, Config* c) { return assign(&c->controller_ca, t); },
-       [](const Config& c) { return c.controller_ca; }},
+      text_setting<&Config::controller_token_file>(
+          {"controller_token_file", "the name of a file, or empty", "", "a file whose first line is the token"}),
+      text_setting<&Config::controller_ca>(
+          {"controller_ca", "the name of a PEM file, or empty (no TLS)", "",
+           "the authorities that vouch for the controller; with it the connection uses TLS"}),
+      text_setting<&Config::controller_cert>(
+          {"controller_cert", "the name of a PEM file, together with controller_key and controller_ca, or empty", "",
+           "the certificate that is shown to the controller"}),
+      text_setting<&Config::controller_key>(
+          {"controller_key", "the name of a PEM file, together with controller_cert and controller_ca, or empty", "",
+           "the key of that certificate"}),
       {{"transport", "udp", "udp", "how packets travel"}, parse_transport, [](const Config& c) { return c.transport; }},
-      {{"interface", "the name of a network interface, or empty", "",
-        "interface whose address an embedded switch announces; empty: the default route's"},
-       [](const std::string& t, Config* c) { return assign(&c->interface, t); },
-       [](const Config& c) { return c.interface; }},
+      text_setting<&Config::interface>(
+          {"interface", "the name of a network interface, or empty", "",
+           "interface whose address an embedded switch announces; empty: the default route's"}),
       {{"payload", "auto, 256, 512 or a multiple of 1024 up to 64512", "auto",
         "bytes of payload per packet; auto: the largest that the path carries"},
        parse_payload,
@@ -127,6 +134,12 @@ const std::vector<Setting>& table() {
          return assign(&c->connect_timeout, parse_duration(t, 0.1, 3600, seconds(1)));
        },
        [](const Config& c) { return format_real(to_seconds(c.connect_timeout)); }},
+      {{"failure_timeout", "1 to 3600 (seconds)", "10",
+        "silence after which a switch, or another rank's host, is taken for dead"},
+       [](const std::string& t, Config* c) {
+         return assign(&c->failure_timeout, parse_duration(t, 1, 3600, seconds(1)));
+       },
+       [](const Config& c) { return format_real(to_seconds(c.failure_timeout)); }},
       {{"rto_min", "0.1 to 60000 (milliseconds), not above rto_max", "5", "least retransmission timeout"},
        [](const std::string& t, Config* c) {
          return assign(&c->rto_min, parse_duration(t, 0.1, 60000, milliseconds(1)));
@@ -200,10 +213,27 @@ Status check_exclusive(const char* one, const char* other, const Written& writte
   return bad_value(a->second.first, a->second.second, "only one of " + a->second.first + " and " + b->second.first);
 }
 
-Status check_relations(const Config& config, const Written& written) {
+// A setting that makes sense together with another one only: blames it if that one is not set.
+Status check_needs(const char* one, const char* other, const Written& written) {
+  const auto a = written.find(find_setting(one));
+  const auto b = written.find(find_setting(other));
+  if (a == written.end() || a->second.second.empty()) return {};
+  if (b != written.end() && !b->second.second.empty()) return {};
+  return bad_value(a->second.first, a->second.second,
+                   "it together with " + variable_of(*find_setting(other)) + ", which is not set");
+}
+
+Status check_controller(const Written& written) {
   Status status = check_exclusive("controller", "switch", written);
   if (status.ok()) status = check_exclusive("controller_token", "controller_token_file", written);
-  if (!status.ok()) return status;
+  if (status.ok()) status = check_needs("controller_cert", "controller_key", written);
+  if (status.ok()) status = check_needs("controller_key", "controller_cert", written);
+  if (status.ok()) status = check_needs("controller_cert", "controller_ca", written);
+  return status;
+}
+
+Status check_relations(const Config& config, const Written& written) {
+  if (Status status = check_controller(written); !status.ok()) return status;
   if (config.rto_min <= config.rto_max) return {};
   // Blame what the user wrote; the other side may be a default.
   const Setting* low = find_setting("rto_min");

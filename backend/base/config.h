@@ -25,6 +25,10 @@ struct Config {
   std::string controller_token_file;
   /// SWITCHML_CONTROLLER_CA: PEM file of the authorities that vouch for the controller; not empty: TLS.
   std::string controller_ca;
+  /// SWITCHML_CONTROLLER_CERT, SWITCHML_CONTROLLER_KEY: PEM files, the certificate that says to the controller who is
+  /// asking, and its key. Both or neither, and with controller_ca only.
+  std::string controller_cert;
+  std::string controller_key;
   /// SWITCHML_TRANSPORT: "udp".
   std::string transport = "udp";
   /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.
@@ -41,6 +45,9 @@ struct Config {
   /// SWITCHML_CONNECT_TIMEOUT: seconds to find the switch and the other ranks (bounded by the group's timeout);
   /// 0.1..3600.
   Duration connect_timeout = seconds(30);
+  /// SWITCHML_FAILURE_TIMEOUT: seconds of silence after which a switch, or another rank's host, is taken for dead;
+  /// 1..3600.
+  Duration failure_timeout = seconds(10);
   /// SWITCHML_RTO_MIN / SWITCHML_RTO_MAX: bounds of the retransmission timeout in milliseconds; 0.1..60000, min <= max.
   Duration rto_min = milliseconds(5);
   Duration rto_max = milliseconds(200);

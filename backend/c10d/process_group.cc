@@ -95,6 +95,8 @@ void ProcessGroupSwitchML::open_session() {
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());
   monitored_barrier_ = std::make_unique<MonitoredBarrier>(kept, rank_, size_);
   core_->set_session(std::shared_ptr<Session>(session.value().release(), [kept](Session* ended) { delete ended; }));
+  // What the companion has in hand would wait for a dead rank until its timeout.
+  core_->session()->when_rank_is_lost([this](const Status& lost) { companion_.abort(lost); });
   SWITCHML_LOG(kInfo) << "group " << settings_.name << ", rank " << rank_ << " of " << size_ << ": "
                       << describe(settings_.config);
 }
@@ -185,6 +187,7 @@ void ProcessGroupSwitchML::shutdown() {
     }
     std::shared_ptr<Session> session = core_->close(Status(Code::kAborted, "the process group was shut down"));
     if (session) session->engine().abort("the process group was shut down");
+    if (session) session->when_rank_is_lost(nullptr);
     companion_.abort(Status(Code::kAborted, "the process group was shut down"));
     companion_.release(kShutdownGrace);
     core_->pool().join();

@@ -48,6 +48,8 @@ class EngineImpl final : public Engine {
     for (Shard* shard : shards_) shard->request_failure(status);
   }
 
+  void fail(const Status& status) override { on_shard_failure(status); }
+
   Status status() const override {
     const std::lock_guard<std::mutex> lock(status_mutex_);
     return status_;

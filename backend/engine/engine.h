@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/element_type.h"
+#include "base/limits.h"
 #include "base/status.h"
 #include "transport/transport.h"
 
@@ -65,6 +66,7 @@ struct SessionParameters {
   uint64_t session_key = 0;     // lets a worker join; known to the switch
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
   Duration lease = seconds(30);
+  bool controlled = false;  // requests are answered by a controller, whose silence says nothing about the switch
   Endpoint switch_endpoint;
   std::string switch_name;  // for messages: "127.0.0.1:40000 (embedded in rank 0)"
 };
@@ -73,6 +75,11 @@ struct EngineOptions {
   SessionParameters session;
   Duration rto_min = milliseconds(5);
   Duration rto_max = milliseconds(200);
+  /// Where the numbers of each slot's uses begin, the same on all ranks: docs/protocol.md says 1. Tests begin near the
+  /// end of the 32 bits.
+  uint32_t first_seq = kFirstSeq;
+  /// A switch that is asked and says nothing for so long is taken for dead.
+  Duration switch_patience = seconds(10);
   /// Told once when the engine gives up on its session (timeout, mismatch, switch gone), from an engine thread.
   std::function<void(const Status&)> on_failure;
 };
@@ -92,6 +99,8 @@ class Engine {
 
   /// Fails everything queued or running with kAborted and `reason`. Thread-safe, idempotent.
   virtual void abort(const std::string& reason) = 0;
+  /// The same with another reason: a rank is gone, say. The first reason counts.
+  virtual void fail(const Status& status) = 0;
 
   /// Why the engine stopped, or ok. Thread-safe.
   virtual Status status() const = 0;

@@ -45,8 +45,8 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
   SWITCHML_ASSERT(slots >= 2 && slots * session_.shards <= kMaxSlots);
   const int calls = call_slots(session_);
   const int base = slots * index;
-  lanes_.emplace_back(0, base, calls, 0);
-  lanes_.emplace_back(1, base + calls, slots - calls, calls);
+  lanes_.emplace_back(0, base, calls, 0, options_.first_seq);
+  lanes_.emplace_back(1, base + calls, slots - calls, calls, options_.first_seq);
   const size_t stride = frame_stride(session_);
   uint8_t* frames = transport_->allocate(stride * static_cast<size_t>(slots));
   in_flight_.resize(static_cast<size_t>(slots));

@@ -25,6 +25,7 @@
 #include "timer/rtt_estimator.h"
 #include "timer/timer_wheel.h"
 #include "transport/transport.h"
+#include "wire/control.h"
 #include "wire/packet.h"
 
 namespace switchml {
@@ -51,8 +52,8 @@ struct InFlight {
 };
 
 struct Lane {
-  Lane(int number_in, int first, int size, int first_index_in)
-      : number(number_in), first_index(first_index_in), pool(first, size) {}
+  Lane(int number_in, int first, int size, int first_index_in, uint32_t first_seq)
+      : number(number_in), first_index(first_index_in), pool(first, size, first_seq) {}
   int number;
   int first_index;  // of its first slot among the shard's
   SlotPool pool;
@@ -99,6 +100,7 @@ class Shard {
   bool any_in_flight() const { return lanes_[0].pool.in_flight() + lanes_[1].pool.in_flight() > 0; }
   InFlight* oldest(const Lane& lane);
   std::string missing_text(Time now) const;
+  void heard();
 
   // ---- shard_tx.cc: from tensors to frames ----
   void pump(Time now);
@@ -117,6 +119,8 @@ class Shard {
   bool receive(Time now);
   void on_frame(const RxFrame& frame, Time now);
   void on_reply(const RxFrame& frame, Time now);
+  void on_probe_reply(const wire::Reply& reply, Time now);
+  void lost_session(wire::ReplyStatus status);
   void on_result(const wire::DataPacket& packet, Time now);
   bool witness_holds(const InFlight& flight, const wire::DataPacket& packet) const;
   void on_bad_witness(InFlight& flight, Time now);
@@ -128,6 +132,8 @@ class Shard {
   void on_timer(int index, Time now);
   void check_deadline(Time now);
   void check_liveness(Time now);
+  void probe();
+  void repeat_in_turn(Time now);
   void keep_alive(Time now);
 
   const int index_;
@@ -162,6 +168,12 @@ class Shard {
   uint64_t probe_contributed_[2] = {0, 0};
   Time probe_answered_at_ = kNever;
   uint32_t probe_request_ = 0;
+  uint16_t probe_slot_ = 0;  // which use was asked about
+  uint32_t probe_seq_ = 0;
+  uint32_t left_request_ = 0;
+  int left_answers_ = 0;  // answers in a row that a rank has left without contributing to it
+  int unanswered_ = 0;    // probes since the switch was heard
+  size_t turn_ = 0;  // the chunk that was repeated last with a probe
   uint32_t keep_alive_request_ = 0;
   uint32_t next_request_;  // begins where only members know: nobody else can answer in the switch's name
 

@@ -64,21 +64,46 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
     counters_.results_malformed.add(1);
     return;
   }
-  if (reply.type == wire::Request::kJoin && reply.status != wire::ReplyStatus::kOk &&
-      reply.request_id == keep_alive_request_) {
-    fail(Status(Code::kUnavailable, "the switch " + session_.switch_name + " no longer knows this session (" +
-                                        wire::to_string(reply.status) +
-                                        "): it was restarted, or nothing was heard from the group for " +
-                                        std::to_string(to_seconds(session_.lease)) + " s"));
+  if (reply.type == wire::Request::kJoin && reply.request_id == keep_alive_request_) {
+    heard();
+    if (reply.status != wire::ReplyStatus::kOk) lost_session(reply.status);
   }
-  if (reply.type == wire::Request::kProbe && reply.status == wire::ReplyStatus::kOk &&
-      reply.request_id == probe_request_) {
-    probe_answered_at_ = now;
-    probe_joined_[0] = reply.probe.joined_low;
-    probe_joined_[1] = reply.probe.joined_high;
-    probe_contributed_[0] = reply.probe.contributed_low;
-    probe_contributed_[1] = reply.probe.contributed_high;
+  if (reply.type == wire::Request::kProbe && reply.request_id == probe_request_ && probe_seq_ != 0) {
+    heard();
+    if (reply.status == wire::ReplyStatus::kOk) on_probe_reply(reply, now);
+    if (reply.status == wire::ReplyStatus::kUnknownSession) lost_session(reply.status);
   }
+}
+
+void Shard::heard() { unanswered_ = 0; }
+
+void Shard::lost_session(wire::ReplyStatus status) {
+  fail(Status(Code::kUnavailable, "the switch " + session_.switch_name + " no longer knows this session (" +
+                                      wire::to_string(status) +
+                                      "): it was restarted, or nothing was heard from the group for " +
+                                      std::to_string(to_seconds(session_.lease)) + " s"));
+}
+
+// Who has left will not contribute any more. Two answers, because what it sent last may have been overtaken.
+void Shard::on_probe_reply(const wire::Reply& reply, Time now) {
+  probe_answered_at_ = now;
+  probe_joined_[0] = reply.probe.joined_low;
+  probe_joined_[1] = reply.probe.joined_high;
+  probe_contributed_[0] = reply.probe.contributed_low;
+  probe_contributed_[1] = reply.probe.contributed_high;
+  bool left = false;
+  for (int worker = 0; worker < session_.workers; ++worker) {
+    const uint64_t bit = uint64_t{1} << (worker % 64);
+    left = left || ((probe_joined_[worker / 64] | probe_contributed_[worker / 64]) & bit) == 0;
+  }
+  if (left && left_request_ != reply.request_id) ++left_answers_;
+  if (!left) left_answers_ = 0;
+  left_request_ = reply.request_id;
+  const Lane& lane = lane_of(probe_slot_);
+  const InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + lane.pool.index_of(probe_slot_))];
+  const bool waiting = flight.job != nullptr && flight.seq == probe_seq_;
+  if (left_answers_ < 2 || !waiting) return;
+  fail(Status(Code::kUnavailable, flight.job->describe() + " cannot complete: " + missing_text(now)));
 }
 
 void Shard::on_result(const wire::DataPacket& packet, Time now) {
@@ -89,6 +114,7 @@ void Shard::on_result(const wire::DataPacket& packet, Time now) {
     case SlotPool::Verdict::kForeign: counters_.results_foreign.add(1); return;
     case SlotPool::Verdict::kAccepted: break;
   }
+  heard();
   InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + lane.pool.index_of(packet.header.slot))];
   if (!witness_holds(flight, packet)) {
     on_bad_witness(flight, now);

@@ -11,6 +11,7 @@ namespace switchml {
 namespace {
 
 constexpr Duration kProbeInterval = seconds(1);
+constexpr int kProbesInVain = 4;                          // at least, before a silent switch is given up
 constexpr Duration kProbeFreshness = milliseconds(2500);  // an older answer says nothing about the present
 constexpr Duration kRefusalPatience = seconds(2);
 
@@ -35,7 +36,8 @@ void Shard::on_timer(int index, Time now) {
   InFlight& flight = in_flight_[static_cast<size_t>(index)];
   Lane& lane = lanes_[static_cast<size_t>(flight.lane)];
   counters_.timeouts.add(1);
-  if (&flight == oldest(lane)) {
+  // What failed its witness is complete at the switch, whatever the oldest waits for.
+  if (&flight == oldest(lane) || flight.witness_failures > 0) {
     ++flight.backoff;
     transmit(flight, now);
   } else if (flight.order < lane.answered_order) {
@@ -95,11 +97,39 @@ void Shard::check_liveness(Time now) {
     return;
   }
   if (now < next_probe_) return;
-  next_probe_ = now + kProbeInterval;
+  // Questions are counted, not time: a process that was stopped has asked none meanwhile.
+  const Duration interval = std::min<Duration>(kProbeInterval, options_.switch_patience / kProbesInVain);
+  if (unanswered_ >= options_.switch_patience / interval && !session_.controlled) {
+    fail(Status(Code::kUnavailable, missing_text(now)));
+    return;
+  }
+  next_probe_ = now + interval;
+  probe();
+  repeat_in_turn(now);
+}
+
+// The oldest may wait for a rank that failed over a later chunk, one whose result shows that ranks disagree: each must
+// get to see it. So with every probe one more chunk is repeated, by turns.
+void Shard::repeat_in_turn(Time now) {
+  for (size_t i = 0; i < in_flight_.size(); ++i) {
+    turn_ = (turn_ + 1) % in_flight_.size();
+    InFlight& flight = in_flight_[turn_];
+    if (flight.job == nullptr || &flight == oldest(lanes_[static_cast<size_t>(flight.lane)])) continue;
+    transmit(flight, now);
+    flush();
+    return;
+  }
+}
+
+void Shard::probe() {
   // What everybody waits for is the earliest collective; the call lane may be ahead of it.
   const InFlight* flight = oldest(lanes_[0]);
   const InFlight* data = oldest(lanes_[1]);
   if (flight == nullptr || (data != nullptr && data->job->serial < flight->job->serial)) flight = data;
+  if (flight->slot != probe_slot_ || flight->seq != probe_seq_) left_answers_ = 0;
+  probe_slot_ = flight->slot;
+  probe_seq_ = flight->seq;
+  ++unanswered_;
   probe_request_ = next_request_++;
   uint8_t frame[wire::kMaxControlBytes];
   send_control(frame, wire::build_probe(membership(session_), flight->slot, flight->seq, probe_request_, frame));

@@ -9,9 +9,11 @@
 #include "quant/kernels.h"
 #include "session/control_client.h"
 #include "session/payload.h"
+#include "session/peer_watch.h"
 #include "session/random.h"
 #include "transport/address.h"
 #include "transport/faulty.h"
+#include "transport/sockaddr.h"
 #include "transport/udp.h"
 #include "wire/payload_size.h"
 
@@ -169,6 +171,7 @@ class Agreement {
     const std::string host = hellos.value()[0].text("host");
     const bool one_host = std::all_of(hellos.value().begin(), hellos.value().end(),
                                       [&host](const Blob& hello) { return hello.text("host") == host; });
+    one_host_ = one_host;
     if (!config_.controller.empty()) return ask_controller(hellos.value());
     return config_.switch_address.empty() ? host_switch(one_host) : find_switch(one_host);
   }
@@ -216,8 +219,13 @@ class Agreement {
     return blob;
   }
 
+  // Where the others reach rank 0.
+  Result<Endpoint> own_address(bool one_host) const {
+    return one_host ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config_.interface);
+  }
+
   Result<Blob> host_switch(bool one_host) {
-    auto listen = one_host ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config_.interface);
+    auto listen = own_address(one_host);
     if (!listen.ok()) return listen.status();
     ServerOptions options;
     options.listen = with_port(listen.value(), 0);
@@ -275,7 +283,24 @@ class Agreement {
     asked.payload = static_cast<uint32_t>(config_.payload_bytes != 0 ? config_.payload_bytes : auto_payload(least));
     auto granted = open_session(asked);
     if (!granted.ok()) return granted.status();
-    return plan_of(granted.value());
+    Blob plan = plan_of(granted.value());
+    offer_watch(&plan);
+    return plan;
+  }
+
+  // A group can do without.
+  void offer_watch(Blob* plan) {
+    agreed_.watch_key = random_bits();
+    auto address = own_address(one_host_);
+    auto listener = address.ok() ? PeerWatch::listen(with_port(address.value(), 0)) : Result<Fd>(address.status());
+    if (!listener.ok()) {
+      SWITCHML_LOG(kWarning) << group_.name << ": the death of a rank will be noticed by timeouts only: "
+                             << listener.status().message();
+      return;
+    }
+    agreed_.watch_listener = std::move(listener.value());
+    plan->set("watch", to_string(local_endpoint(agreed_.watch_listener.get())));
+    plan->set("watch_key", agreed_.watch_key);
   }
 
   Result<wire::OpenReply> open_session(const wire::Open& asked) {
@@ -324,6 +349,11 @@ class Agreement {
     p.payload_bytes = payload;
     p.whole_chunks = (flags & wire::kOpenWholeChunks) != 0;
     p.lease = milliseconds(lease_ms);
+    p.controlled = !config_.controller.empty();
+    if (auto watch = literal_address(plan.text("watch"), 0); watch.ok() && group_.rank != 0) {
+      agreed_.watch_address = watch.value();
+      plan.number("watch_key", UINT64_MAX, &agreed_.watch_key);
+    }
     return {};
   }
 
@@ -351,6 +381,7 @@ class Agreement {
   ControllerClient* const controller_;
   RankAddresses addresses_;  // on rank 0, with a controller
   RollCall roll_;
+  bool one_host_ = false;  // on rank 0
   Time begin_;
   Time end_;
   Agreed agreed_;

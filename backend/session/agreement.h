@@ -5,7 +5,8 @@
 //   every rank: host, versions, settings   hello      compares; finds the switch, asks a controller or starts one
 //   rank 0: the switches' addresses        switch
 //   every rank: what its path carries      path       takes the least; opens the session
-//   rank 0: session, key, secret           plan
+//   rank 0: session, key, secret, where    plan
+//     it listens for the others' PeerWatch
 //   every rank: joined with every shard    joined     (everybody waits for everybody)
 #pragma once
 
@@ -15,6 +16,7 @@
 #include "session/controller_client.h"
 #include "session/roll_call.h"
 #include "session/session.h"
+#include "transport/fd.h"
 
 namespace switchml {
 
@@ -23,6 +25,9 @@ struct Agreed {
   SessionParameters parameters;
   std::vector<std::unique_ptr<Transport>> transports;  // one per shard, joined
   std::unique_ptr<SwitchServer> embedded;              // rank 0 of a group without another switch
+  Fd watch_listener;                                   // rank 0, where it can listen
+  Endpoint watch_address;                              // the others, where rank 0 listens; else empty
+  uint64_t watch_key = 0;
 };
 
 /// A collective of the group. Returns by `deadline` and by config.connect_timeout.

@@ -111,6 +111,9 @@ Status ControlClient::refusal(const wire::Reply& reply) const {
     case ReplyStatus::kUnknownSession:
       return {Code::kUnavailable,
               who + "does not know this job (any more): it was restarted, or the job's lease ran out"};
+    case ReplyStatus::kControlled:
+      return {Code::kInvalidArgument,
+              who + "is run by a controller: set SWITCHML_CONTROLLER to that one's address, and no SWITCHML_SWITCH"};
     default:
       return {Code::kUnavailable, who + "refused to " + to_string(reply.type) + " (" + to_string(reply.status) + ")"};
   }

@@ -1,13 +1,18 @@
 #include "session/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <climits>
+#include <mutex>
 #include <thread>
 
 #include "base/limits.h"
 #include "base/log.h"
 #include "session/agreement.h"
 #include "session/call_comparison.h"
+#include "session/peer_watch.h"
 
 namespace switchml {
 
@@ -30,9 +35,12 @@ class GroupSession : public Session {
         group_(group),
         store_(store),
         embedded_(std::move(agreed.embedded)),
-        engine_(Engine::start(options, std::move(agreed.transports))) {}
+        engine_(Engine::start(options, std::move(agreed.transports))) {
+    watch_ranks(&agreed, options.switch_patience);
+  }
 
   ~GroupSession() override {
+    watch_.reset();
     engine_.reset();
     leave(parameters_, monotonic_now() + kCloseTime);
     linger();
@@ -41,6 +49,12 @@ class GroupSession : public Session {
   Engine& engine() override { return *engine_; }
   const SessionParameters& parameters() const override { return parameters_; }
   const SwitchServer* embedded() const override { return embedded_.get(); }
+
+  void when_rank_is_lost(std::function<void(const Status&)> callback) override {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    on_loss_ = std::move(callback);
+    if (on_loss_ && !loss_.ok()) on_loss_(loss_);
+  }
 
   std::string compare_calls(const std::string& mine) override {
     const std::string topic = "switchml/call/" + std::to_string(comparisons_.fetch_add(1)) + "/";
@@ -60,6 +74,35 @@ class GroupSession : public Session {
   }
 
  private:
+  void watch_ranks(Agreed* agreed, Duration patience) {
+    PeerWatchOptions options;
+    options.rank = group_.rank;
+    options.size = group_.size;
+    options.who = this_process();
+    options.key = agreed->watch_key;
+    options.patience = patience;
+    options.on_loss = [this](int, const std::string& text) { on_loss(Status(Code::kUnavailable, text)); };
+    if (agreed->watch_listener.valid()) {
+      watch_ = std::make_unique<PeerWatch>(options, std::move(agreed->watch_listener));
+    } else if (agreed->watch_address.size != 0) {
+      watch_ = std::make_unique<PeerWatch>(options, agreed->watch_address);
+    }
+  }
+
+  static std::string this_process() {
+    char host[HOST_NAME_MAX + 1] = {};
+    if (::gethostname(host, sizeof host - 1) != 0) return "process " + std::to_string(::getpid());
+    return std::string(host).substr(0, 150) + ", process " + std::to_string(::getpid());
+  }
+
+  void on_loss(const Status& status) {
+    engine_->fail(status);
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    if (!loss_.ok()) return;
+    loss_ = status;
+    if (on_loss_) on_loss_(status);
+  }
+
   // Others may still need an answer to their last packets.
   void linger() const {
     if (!embedded_) return;
@@ -74,7 +117,11 @@ class GroupSession : public Session {
   Rendezvous& store_;
   std::atomic<int> comparisons_{0};
   std::unique_ptr<SwitchServer> embedded_;
-  std::unique_ptr<Engine> engine_;  // last: it stops first
+  std::unique_ptr<Engine> engine_;
+  std::mutex loss_mutex_;
+  std::function<void(const Status&)> on_loss_;
+  Status loss_;
+  std::unique_ptr<PeerWatch> watch_;  // last: it stops first
 };
 
 Status check_group(const GroupInfo& group) {
@@ -95,6 +142,7 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   options.session = agreed->parameters;
   options.rto_min = config.rto_min;
   options.rto_max = config.rto_max;
+  options.switch_patience = config.failure_timeout;
   const std::string name = group.name;
   options.on_failure = [name](const Status& status) { SWITCHML_LOG(kInfo) << name << ": " << status.to_string(); };
   const SessionParameters& p = agreed->parameters;

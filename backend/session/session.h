@@ -48,6 +48,10 @@ class Session {
   /// The embedded switch, or null.
   virtual const SwitchServer* embedded() const = 0;
 
+  /// `callback` (null: none any more) is told why when another rank's process has ended without leaving, or its host is
+  /// out of reach; at once if that was so before. The engine has failed by then. From a thread of the session.
+  virtual void when_rank_is_lost(std::function<void(const Status&)> callback) = 0;
+
   /// Every rank posts what it thinks the failed call was and reads the others' posts: "rank 2 called all_reduce(SUM,
   /// float32, 100 elements)". Blocks for at most a second. For error messages after kMismatch.
   virtual std::string compare_calls(const std::string& mine) = 0;

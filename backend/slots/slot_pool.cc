@@ -6,15 +6,16 @@
 
 namespace switchml {
 
-SlotPool::SlotPool(int first, int size) : first_(first), size_(size), uses_(static_cast<size_t>(size)) {
-  SWITCHML_ASSERT(first >= 0 && size >= 1 && first + size <= kMaxSlots);
+SlotPool::SlotPool(int first, int size, uint32_t first_seq)
+    : first_(first), size_(size), first_seq_(first_seq), uses_(static_cast<size_t>(size)) {
+  SWITCHML_ASSERT(first >= 0 && size >= 1 && first + size <= kMaxSlots && first_seq != 0);
 }
 
 SlotPool::Opened SlotPool::open() {
   SWITCHML_ASSERT(can_open());
   const int index = next_;
   Use& use = uses_[static_cast<size_t>(index)];
-  use.seq = use.seq == 0 ? kFirstSeq : wire::next_seq(use.seq);
+  use.seq = use.seq == 0 ? first_seq_ : wire::next_seq(use.seq);
   use.open = true;
   next_ = next_ + 1 == size_ ? 0 : next_ + 1;
   ++in_flight_;

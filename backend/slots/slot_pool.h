@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/limits.h"
+
 namespace switchml {
 
 class SlotPool {
@@ -32,8 +34,8 @@ class SlotPool {
     uint32_t seq;   // on the wire
   };
 
-  /// Slots [first, first + size) of the session. size >= 1.
-  SlotPool(int first, int size);
+  /// Slots [first, first + size) of the session. size >= 1; first_seq, the number of each slot's first use, is not 0.
+  SlotPool(int first, int size, uint32_t first_seq = kFirstSeq);
 
   /// Whether the next chunk in order can be sent: its slot's previous result has been accepted.
   bool can_open() const { return !uses_[static_cast<size_t>(next_)].open; }
@@ -60,6 +62,7 @@ class SlotPool {
   };
   int first_;
   int size_;
+  uint32_t first_seq_;
   int next_ = 0;  // index of the next chunk's slot
   int in_flight_ = 0;
   std::vector<Use> uses_;

@@ -22,6 +22,8 @@ class Fd {
   }
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
+  /// The descriptor is the caller's to close.
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;

@@ -46,6 +46,60 @@ def test_a_killed_rank_is_named_by_the_others(victim):
         check_all(own.finish(living, timeout=60), (f"rank {victim}", "switch") if victim == 0 else f"rank {victim}")
 
 
+def rank_calls(name, until):
+    """Calls until one call fails. (the error, when)"""
+    call = {"all_reduce": lambda: dist.all_reduce(torch.ones(50000)), "broadcast": lambda: dist.broadcast(torch.ones(50000), 1)}[name]
+    deadline = time.time() + until
+    while time.time() < deadline:
+        message = harness.caught(call)
+        if message:
+            return message, time.time()
+    return None, time.time()
+
+
+def rank_has_child():
+    """A data loader's worker, say, that outlives its parent for a while."""
+    if os.fork() == 0:
+        time.sleep(10)
+        os._exit(0)
+
+
+@pytest.mark.parametrize("call", ("all_reduce", "broadcast"))
+@pytest.mark.parametrize("victim", (0, 2))
+def test_a_killed_rank_is_known_within_two_seconds(victim, call):
+    """Whatever the timeout; through the switch, and through the companion."""
+    living = [rank for rank in range(3) if rank != victim]
+    with doomed_pool(3, group_timeout=600) as own:
+        own.run(rank_warm_up)
+        own.run(rank_has_child)
+        own.start(rank_calls, call, 30)
+        time.sleep(0.5)
+        killed = time.time()
+        own.kill(victim)
+        for message, when in own.finish(living, timeout=60):
+            assert message and f"rank {victim}" in message and "is gone: its process has ended" in message, message
+            assert when - killed < 2, f"{when - killed:.1f} s: {message}"
+
+
+def test_a_rank_that_dies_between_calls_fails_the_next_one():
+    with doomed_pool(3, group_timeout=600) as own:
+        own.run(rank_warm_up)
+        own.kill(1)
+        time.sleep(0.5)
+        check_all(own.run(rank_loop, 30, ranks=[0, 2]), "rank 1", "is gone")
+
+
+def rank_leave():
+    dist.destroy_process_group()
+
+
+def test_a_rank_that_leaves_is_not_waited_for():
+    with doomed_pool(3, group_timeout=600) as own:
+        own.run(rank_warm_up)
+        own.run(rank_leave, ranks=[2])
+        check_all(own.run(rank_loop, 30, ranks=[0, 1]), "cannot complete", "rank 2 (left the session)")
+
+
 def rank_one_call(absent, call=lambda: dist.all_reduce(torch.ones(100))):
     rank_warm_up()
     if dist.get_rank() == absent:
@@ -278,6 +332,44 @@ def test_a_killed_switch_is_named_on_every_rank():
             check_all(own.finish(timeout=60), "switch", f"127.0.0.1:{port}")
 
 
+def test_a_switch_that_stops_for_a_moment_costs_time_only():
+    port = free_port()
+    with standalone_switch(port) as switch:
+        with doomed_pool(3, environment=with_switch(f"127.0.0.1:{port}"), group_timeout=30) as own:
+            own.run(rank_warm_up)
+            own.start(rank_stopped)
+            time.sleep(0.1)
+            switch.send_signal(signal.SIGSTOP)
+            time.sleep(2.0)
+            switch.send_signal(signal.SIGCONT)
+            assert len(set(own.finish(timeout=60))) == 1
+
+
+def test_a_silent_switch_is_given_up():
+    port = free_port()
+    environment = {**with_switch(f"127.0.0.1:{port}"), "SWITCHML_FAILURE_TIMEOUT": "2"}
+    with standalone_switch(port) as switch:
+        with doomed_pool(3, environment=environment, group_timeout=600) as own:
+            own.run(rank_warm_up)
+            switch.send_signal(signal.SIGSTOP)
+            try:
+                check_all(own.run(rank_loop, 30), "switch", f"127.0.0.1:{port}", "has not answered for 2")
+            finally:
+                switch.send_signal(signal.SIGCONT)
+
+
+def test_a_restarted_switch_knows_no_session():
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(standalone_switch(port))
+        own = stack.enter_context(doomed_pool(2, environment=with_switch(f"127.0.0.1:{port}"), group_timeout=600))
+        own.run(rank_warm_up)
+        first.kill()
+        first.wait()
+        stack.enter_context(standalone_switch(port))
+        check_all(own.run(rank_loop, 30), f"127.0.0.1:{port}", "no longer knows this session")
+
+
 def test_a_missing_switch_is_named(tmp_path):
     address = f"127.0.0.1:{free_port()}"
     check_all(open_on_each(tmp_path, 2, [with_switch(address)] * 2), address)
@@ -295,6 +387,7 @@ BAD_SETTINGS = {
     "SWITCHML_SHARDS": ("17", "16"),
     "SWITCHML_KERNELS": ("mmx", "scalar"),
     "SWITCHML_CONNECT_TIMEOUT": ("soon", "3600"),
+    "SWITCHML_FAILURE_TIMEOUT": ("0", "3600"),
     "SWITCHML_RTO_MIN": ("-1", "60000"),
     "SWITCHML_RTO_MAX": ("1e9", "60000"),
     "SWITCHML_LOG_LEVEL": ("loud", "warning"),

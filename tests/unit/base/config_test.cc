@@ -116,6 +116,30 @@ TEST(Config, ATokenIsNeverShown) {
   EXPECT_FALSE(load({{"SWITCHML_CONTROLLER_TOKEN", "a"}, {"SWITCHML_CONTROLLER_TOKEN_FILE", "f"}}).ok());
 }
 
+TEST(Config, ACertificateNeedsItsKeyAndAnAuthority) {
+  using Variables = std::map<std::string, std::string>;
+  const Variables whole = {
+      {"SWITCHML_CONTROLLER_CA", "ca"}, {"SWITCHML_CONTROLLER_CERT", "cert"}, {"SWITCHML_CONTROLLER_KEY", "key"}};
+  const auto config = load(whole);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->controller_ca + config->controller_cert + config->controller_key, "cacertkey");
+  EXPECT_TRUE(contains(describe(config.value()), "controller_key=key (SWITCHML_CONTROLLER_KEY)"));
+  const std::pair<const char*, const char*> cases[] = {
+      {"SWITCHML_CONTROLLER_CA", "SWITCHML_CONTROLLER_CERT=\"cert\" is not allowed: use it together with "},
+      {"SWITCHML_CONTROLLER_CERT", "SWITCHML_CONTROLLER_KEY=\"key\" is not allowed: use it together with "},
+      {"SWITCHML_CONTROLLER_KEY", "SWITCHML_CONTROLLER_CERT=\"cert\" is not allowed: use it together with "}};
+  for (const auto& [missing, message] : cases) {
+    Variables variables = whole;
+    variables.erase(missing);
+    const auto bad = load(variables);
+    ASSERT_FALSE(bad.ok()) << missing;
+    EXPECT_EQ(bad.status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(bad.status().message(), message + std::string(missing) + ", which is not set");
+  }
+  EXPECT_FALSE(load(whole, {{"controller_key", ""}}).ok()) << "an option that empties the variable";
+  EXPECT_TRUE(load(whole, {{"controller_key", ""}, {"controller_cert", ""}}).ok());
+}
+
 TEST(Config, UnknownOptionsAreErrorsThatListTheKnownOnes) {
   for (const char* name : {"payloads", "SWITCHML_PAYLOADS", "PAYLOAD", ""}) {
     auto config = load({}, {{name, "256"}});

@@ -68,6 +68,8 @@ struct LoneOptions {
   int slots = 8;  // 2 for calls (0, 1), 6 for data (2 to 7)
   size_t payload = 1024;
   Duration lease = seconds(10000);
+  Duration switch_patience = seconds(10);
+  bool controlled = false;
 };
 
 inline wire::Header header_of(const Bytes& frame) { return wire::read_header(frame.data()); }
@@ -115,6 +117,8 @@ class LoneShard {
     engine.session.secret[1] = 2;
     engine.session.lease = options.lease;
     engine.session.switch_name = "test-switch";
+    engine.session.controlled = options.controlled;
+    engine.switch_patience = options.switch_patience;
     engine.rto_min = milliseconds(2);  // so the first timeout is 8 ms
     engine.rto_max = milliseconds(50);
     auto owned = std::make_unique<RecordingTransport>();

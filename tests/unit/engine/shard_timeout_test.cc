@@ -85,6 +85,33 @@ TEST(ShardTimeout, OnlyTheOldestOfALaneIsRepeated) {
   EXPECT_EQ(lone.counters().retransmissions.get(), 2U);
 }
 
+// The oldest may wait for a rank that has found the mismatch and failed: the others must get to find it too.
+TEST(ShardTimeout, WhatFailedItsWitnessIsAskedForUntilItIsAnswered) {
+  LoneShard lone(one_of(2));
+  std::vector<int32_t> tensor(6 * 256, 5);
+  lone.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
+  const auto frames = lone.step();
+  Bytes wrong = result_of(frames[4]);  // slot 5, of two ranks that disagree
+  EXPECT_EQ(slots_of(lone.deliver({wrong})), (std::vector<int>{5})) << "asked again at once";
+  auto repeated = slots_of(by_slot(lone.pass(milliseconds(9))));
+  EXPECT_EQ(repeated, (std::vector<int>{0, 2, 5})) << "and when that is lost";
+  repeated = slots_of(by_slot(lone.pass(milliseconds(17))));
+  EXPECT_EQ(repeated, (std::vector<int>{0, 2, 5}));
+}
+
+TEST(ShardTimeout, WithEachProbeOneMoreChunkIsRepeatedByTurns) {
+  LoneShard lone(one_of(2));
+  std::vector<int32_t> tensor(6 * 256, 5);
+  lone.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
+  lone.step();
+  std::vector<int> others;
+  for (const Bytes& frame : lone.pass(milliseconds(5400))) {
+    const bool oldest = is_contribution(frame) && (header_of(frame).slot == 0 || header_of(frame).slot == 2);
+    if (is_contribution(frame) && !oldest) others.push_back(header_of(frame).slot);
+  }
+  EXPECT_EQ(others, (std::vector<int>{3, 4, 5, 6, 7, 3}));
+}
+
 TEST(ShardTimeout, WhatWasSentBeforeAnAnsweredChunkIsLost) {
   LoneShard lone;
   std::vector<int32_t> tensor(6 * 256, 5);
@@ -193,9 +220,123 @@ TEST(ShardTimeout, SaysWhatTheNetworkComplainedAbout) {
 
 TEST(ShardTimeout, NamesTheRanksThatDidNotContribute) {
   const std::string said = last_words([](LoneShard& lone, const Bytes& frame) {
-    if (is_probe(frame)) lone.transport->inbox.push_back(probe_reply(control_of(frame).request_id, 0b01111, 0b01010));
+    if (is_probe(frame)) lone.transport->inbox.push_back(probe_reply(control_of(frame).request_id, 0b11111, 0b01010));
   });
-  EXPECT_NE(said.find("no contribution from rank 0, 2, 4 (left the session) for 2 s"), std::string::npos) << said;
+  EXPECT_NE(said.find("no contribution from rank 0, 2, 4 for 2 s"), std::string::npos) << said;
+}
+
+// ---- who has left ----
+
+/// Whether the n-th probe is answered once or, as a network may, twice; and that rank 4 of 5 has left.
+std::shared_ptr<std::vector<Status>> wait_for_who_left(LoneShard& lone, int answers, int copies, uint64_t contributed) {
+  const auto outcome = lone.submit(barrier());
+  std::vector<Bytes> frames = lone.step();
+  for (int i = 0; i < 10000 && answers > 0; ++i) {
+    for (const Bytes& frame : frames) {
+      if (!is_probe(frame)) continue;
+      for (int copy = 0; copy < copies; ++copy) {
+        lone.transport->inbox.push_back(probe_reply(control_of(frame).request_id, 0b01111, contributed));
+      }
+      --answers;
+    }
+    frames = lone.pass(microseconds(500));
+  }
+  EXPECT_EQ(answers, 0);
+  lone.step();
+  return outcome;
+}
+
+TEST(ShardTimeout, WhoHasLeftIsNotWaitedFor) {
+  LoneShard lone(one_of(5));
+  const auto outcome = wait_for_who_left(lone, 2, 1, 0b01010);
+  ASSERT_EQ(outcome->size(), 1U);
+  EXPECT_EQ(outcome->front().code(), Code::kUnavailable);
+  const std::string said = outcome->front().message();
+  EXPECT_EQ(said.find("barrier cannot complete: no contribution from rank 0, 2, 4 (left the session) for 1.3"), 0U)
+      << said;
+}
+
+TEST(ShardTimeout, OneAnswerThatARankHasLeftMayBeOvertakenByWhatItSent) {
+  LoneShard lone(one_of(5));
+  EXPECT_TRUE(wait_for_who_left(lone, 1, 2, 0b01010)->empty());
+}
+
+TEST(ShardTimeout, WhoHasContributedMayLeave) {
+  LoneShard lone(one_of(5));
+  EXPECT_TRUE(wait_for_who_left(lone, 4, 1, 0b11010)->empty());
+}
+
+// ---- a switch that says nothing ----
+
+LoneOptions patient_for(Duration time, bool controlled = false) {
+  LoneOptions options = one_of(2);
+  options.switch_patience = time;
+  options.controlled = controlled;
+  return options;
+}
+
+TEST(ShardTimeout, ASilentSwitchIsGivenUp) {
+  for (const int patience : {1, 3, 10}) {
+    LoneShard lone(patient_for(seconds(patience)));
+    const auto outcome = lone.submit(barrier());
+    lone.step();
+    lone.pass(seconds(patience));  // the first question comes a moment later
+    EXPECT_TRUE(outcome->empty()) << patience;
+    lone.pass(milliseconds(600));
+    ASSERT_EQ(outcome->size(), 1U) << patience;
+    EXPECT_EQ(outcome->front().code(), Code::kUnavailable);
+    const std::string said = outcome->front().message();
+    EXPECT_EQ(said.find("the switch test-switch has not answered for " + std::to_string(patience)), 0U) << said;
+  }
+}
+
+TEST(ShardTimeout, ASwitchThatAnswersIsNotGivenUp) {
+  LoneShard lone(patient_for(seconds(1)));
+  const auto outcome = lone.submit(barrier());
+  std::vector<Bytes> frames = lone.step();
+  int probes = 0;
+  for (int i = 0; i < 20000; ++i) {
+    for (const Bytes& frame : frames) {
+      if (!is_probe(frame) || ++probes % 3 != 0) continue;  // two in three are lost
+      lone.transport->inbox.push_back(probe_reply(control_of(frame).request_id, 3, 1));
+    }
+    frames = lone.pass(microseconds(500));
+  }
+  EXPECT_GT(probes, 30);
+  EXPECT_TRUE(outcome->empty());
+}
+
+TEST(ShardTimeout, AProcessThatWasStoppedHasAskedNothing) {
+  LoneShard lone(patient_for(seconds(3)));
+  const auto outcome = lone.submit(barrier());
+  lone.step();
+  lone.pass(milliseconds(400));
+  lone.now += seconds(100);
+  lone.pass(seconds(1));
+  EXPECT_TRUE(outcome->empty()) << outcome->front().to_string();
+}
+
+TEST(ShardTimeout, AControllersSilenceSaysNothingOfTheSwitch) {
+  LoneShard lone(patient_for(seconds(1), true));
+  const auto outcome = lone.submit(barrier());
+  lone.step();
+  lone.pass(seconds(30));
+  EXPECT_TRUE(outcome->empty());
+}
+
+TEST(ShardTimeout, ASwitchThatWasRestartedKnowsNoSession) {
+  LoneShard lone(one_of(2));
+  const auto outcome = lone.submit(barrier());
+  lone.step();
+  for (const Bytes& frame : lone.pass(milliseconds(350))) {
+    if (!is_probe(frame)) continue;
+    const uint32_t id = control_of(frame).request_id;
+    lone.transport->inbox.push_back(reply(wire::Request::kProbe, wire::ReplyStatus::kUnknownSession, id, {}));
+  }
+  lone.step();
+  ASSERT_EQ(outcome->size(), 1U);
+  EXPECT_EQ(outcome->front().code(), Code::kUnavailable);
+  EXPECT_EQ(outcome->front().message().find("the switch test-switch no longer knows this session"), 0U);
 }
 
 TEST(ShardTimeout, SaysThatOnlyTheResultIsMissing) {

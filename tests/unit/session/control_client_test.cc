@@ -118,6 +118,8 @@ TEST(ControlClient, EveryRefusalSaysWhoAndWhatToDo) {
       {ReplyStatus::kUnknownSession, Code::kUnavailable, "does not know this job"},
       {ReplyStatus::kNotMember, Code::kUnavailable, "refused to open (not a member)"},
       {ReplyStatus::kBadRequest, Code::kUnavailable, "refused to open (bad request)"},
+      {ReplyStatus::kControlled, Code::kInvalidArgument,
+       "is run by a controller: set SWITCHML_CONTROLLER to that one's address, and no SWITCHML_SWITCH"},
   };
   for (const Case& c : cases) {
     FakeSwitch fake(

@@ -20,6 +20,15 @@ TEST(SlotPool, ChunkCLivesInSlotCModS) {
   }
 }
 
+TEST(SlotPool, NumbersBeginWhereTheyAreToldAndSkipZero) {
+  SlotPool pool(0, 1, 0xfffffffeU);
+  for (const uint32_t seq : {0xfffffffeU, 0xffffffffU, 2U, 3U}) {
+    const SlotPool::Opened opened = pool.open();
+    EXPECT_EQ(opened.seq, seq);
+    EXPECT_EQ(pool.accept(opened.slot, opened.seq), Verdict::kAccepted);
+  }
+}
+
 TEST(SlotPool, AResultIsWhatAllowsTheNextUse) {
   SlotPool pool(0, 2);
   const auto a = pool.open();

@@ -35,6 +35,7 @@ TEST(Layout, NumbersThatPeersRelyOn) {
   EXPECT_EQ(static_cast<int>(ReplyStatus::kTooManyWorkers), 6);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kPayloadUnsupported), 7);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kNotMember), 8);
+  EXPECT_EQ(static_cast<int>(ReplyStatus::kControlled), 9);
 }
 
 TEST(Layout, Offsets) {

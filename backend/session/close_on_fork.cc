@@ -1,0 +1,47 @@
+#include "session/close_on_fork.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <set>
+
+namespace switchml {
+
+namespace {
+
+struct Descriptors {
+  std::mutex mutex;
+  std::set<int> open;
+};
+
+// Outlives static destructors: a fork may come at any time.
+Descriptors& descriptors() {
+  static Descriptors* const instance = new Descriptors;
+  return *instance;
+}
+
+void before_fork() { descriptors().mutex.lock(); }
+void in_parent() { descriptors().mutex.unlock(); }
+void in_child() {
+  for (const int fd : descriptors().open) ::close(fd);
+  descriptors().open.clear();
+  descriptors().mutex.unlock();
+}
+
+}  // namespace
+
+void close_on_fork(int fd) {
+  static std::once_flag registered;
+  std::call_once(registered, [] { pthread_atfork(before_fork, in_parent, in_child); });
+  const std::lock_guard<std::mutex> lock(descriptors().mutex);
+  descriptors().open.insert(fd);
+}
+
+void close_forgotten(int fd) {
+  const std::lock_guard<std::mutex> lock(descriptors().mutex);
+  descriptors().open.erase(fd);
+  ::close(fd);
+}
+
+}  // namespace switchml

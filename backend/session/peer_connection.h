@@ -1,0 +1,48 @@
+// One end of a connection between ranks: small framed messages on a socket that never blocks.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "transport/fd.h"
+
+namespace switchml {
+
+/// What ranks say to each other.
+enum class PeerWord : char {
+  kGreeting = 'G',  // rank, key and who it is
+  kFarewell = 'F',
+  kLoss = 'L',  // this rank has ended; why
+};
+
+struct PeerMessage {
+  PeerWord word = PeerWord::kFarewell;
+  int rank = 0;
+  std::string text;  // up to 255 bytes
+};
+
+/// Belongs to one thread. A forked child does not inherit it.
+class PeerConnection {
+ public:
+  /// `socket` is a TCP socket that does not block. A host that is silent for `patience` counts as gone.
+  PeerConnection(Fd socket, Duration patience);
+  PeerConnection(PeerConnection&&) = default;
+  PeerConnection& operator=(PeerConnection&&) = delete;
+  ~PeerConnection();
+
+  int fd() const { return socket_.get(); }
+  /// Never blocks; a message that the kernel does not take is lost (its buffers hold hundreds).
+  void send(const PeerMessage& message);
+  /// Hands over what has come, in order. False: the connection is over, and `error` is its errno (0: closed by the
+  /// other side; EBADMSG: it says something else than messages).
+  bool receive(const std::function<void(const PeerMessage&)>& take, int* error);
+  /// No more will be sent.
+  void finish();
+
+ private:
+  Fd socket_;
+  std::string received_;
+};
+
+}  // namespace switchml

@@ -1,0 +1,263 @@
+#include "session/peer_watch.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <vector>
+
+#include "base/log.h"
+#include "session/close_on_fork.h"
+#include "session/peer_connection.h"
+#include "transport/address.h"
+#include "transport/sockaddr.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kGreetingTime = seconds(5);  // to connect, and to greet
+constexpr size_t kStrangers = 16;               // connections that have not greeted yet, beyond the ranks expected
+
+std::string key_bytes(uint64_t key) { return {reinterpret_cast<const char*>(&key), sizeof key}; }
+
+Fd tcp_socket(int family) { return Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
+
+int milliseconds_until(Time when) {
+  if (when == kNever) return -1;
+  const auto left = std::chrono::duration_cast<milliseconds>(when - monotonic_now()).count();
+  return static_cast<int>(std::max<decltype(left)>(0, std::min<decltype(left)>(left + 1, 60000)));
+}
+
+std::string loss_text(int rank, const std::string& who, int error, Duration patience) {
+  const bool silent = error != 0 && error != ECONNRESET && error != EPIPE;
+  std::string text = "rank " + std::to_string(rank) + (who.empty() ? "" : " (" + who + ")") + " is gone: ";
+  if (!silent) return text + "its process has ended without leaving the group";
+  const auto whole = std::chrono::duration_cast<seconds>(patience).count();
+  return text + "its host has not answered for " + std::to_string(whole) + " s (" + std::strerror(error) + ")";
+}
+
+}  // namespace
+
+// ---- rank 0 ----
+
+class PeerWatch::Center {
+ public:
+  Center(PeerWatch& watch, Fd listener) : watch_(watch), options_(watch.options_), listener_(std::move(listener)) {}
+
+  void run() {
+    while (!stopping_) {
+      std::vector<pollfd> polled = {{watch_.stop_.get(), POLLIN, 0}, {listening() ? listener_.get() : -1, POLLIN, 0}};
+      for (const Peer& peer : peers_) polled.push_back({peer.connection.fd(), POLLIN, 0});
+      if (::poll(polled.data(), polled.size(), milliseconds_until(next_deadline())) < 0 && errno != EINTR) return;
+      stopping_ = polled[0].revents != 0;
+      size_t i = 2;
+      for (auto peer = peers_.begin(); peer != peers_.end();) {
+        const bool keep = polled[i++].revents == 0 ? still_welcome(*peer) : hear(*peer);
+        peer = keep ? std::next(peer) : drop(peer);
+      }
+      if (polled[1].revents != 0) accept();
+    }
+    for (Peer& peer : peers_) {
+      peer.connection.send({PeerWord::kFarewell, 0, ""});
+      peer.connection.finish();
+    }
+  }
+
+ private:
+  struct Peer {
+    Peer(Fd socket, Duration patience) : connection(std::move(socket), patience) {}
+    PeerConnection connection;
+    Time since = monotonic_now();
+    int rank = -1;  // not known yet
+    std::string who;
+    bool farewell = false;
+  };
+
+  bool listening() const { return greeted_ < options_.size - 1; }
+
+  Time next_deadline() const {
+    Time next = kNever;
+    for (const Peer& peer : peers_) {
+      if (peer.rank < 0) next = std::min(next, peer.since + kGreetingTime);
+    }
+    return next;
+  }
+
+  static bool still_welcome(const Peer& peer) { return peer.rank >= 0 || monotonic_now() < peer.since + kGreetingTime; }
+
+  void accept() {
+    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    const size_t most = static_cast<size_t>(options_.size) + kStrangers;
+    if (!socket.valid() || peers_.size() >= most) return;
+    peers_.emplace_back(std::move(socket), options_.patience);
+  }
+
+  bool hear(Peer& peer) {
+    bool honest = true;
+    int error = 0;
+    const bool open = peer.connection.receive(
+        [&](const PeerMessage& message) {
+          if (message.word == PeerWord::kGreeting && peer.rank < 0) honest = honest && greet(peer, message);
+          if (message.word == PeerWord::kFarewell && peer.rank >= 0) peer.farewell = true;
+        },
+        &error);
+    if (open && honest) return true;
+    if (peer.rank >= 0 && !peer.farewell) lose(peer, error);
+    return false;
+  }
+
+  bool greet(Peer& peer, const PeerMessage& message) {
+    const std::string key = key_bytes(options_.key);
+    const bool known = message.text.compare(0, key.size(), key) == 0;
+    if (!known || message.rank < 1 || message.rank >= options_.size) return false;
+    for (const Peer& other : peers_) {
+      if (other.rank == message.rank) return false;
+    }
+    peer.rank = message.rank;
+    peer.who = message.text.substr(key.size());
+    ++greeted_;
+    ++watch_.connected_;
+    return true;
+  }
+
+  void lose(const Peer& lost, int error) {
+    const std::string text = loss_text(lost.rank, lost.who, error, options_.patience);
+    for (Peer& peer : peers_) {
+      if (peer.rank >= 0 && peer.rank != lost.rank) peer.connection.send({PeerWord::kLoss, lost.rank, text});
+    }
+    if (!stopping_) options_.on_loss(lost.rank, text);
+  }
+
+  std::list<Peer>::iterator drop(std::list<Peer>::iterator peer) {
+    if (peer->rank >= 0) --watch_.connected_;
+    return peers_.erase(peer);
+  }
+
+  PeerWatch& watch_;
+  const PeerWatchOptions& options_;
+  Fd listener_;
+  std::list<Peer> peers_;
+  int greeted_ = 0;
+  bool stopping_ = false;
+};
+
+// ---- the others ----
+
+class PeerWatch::Point {
+ public:
+  Point(PeerWatch& watch, const Endpoint& center) : watch_(watch), options_(watch.options_), center_(center) {}
+
+  void run() {
+    Fd socket = connect();
+    if (!socket.valid()) return;
+    PeerConnection connection(std::move(socket), options_.patience);
+    connection.send({PeerWord::kGreeting, options_.rank, key_bytes(options_.key) + options_.who.substr(0, 200)});
+    watch_.connected_ = 1;
+    listen(connection);
+    watch_.connected_ = 0;
+  }
+
+ private:
+  Fd connect() {
+    Fd socket = tcp_socket(family_of(center_));
+    int error = socket.valid() ? 0 : errno;
+    if (error == 0 && ::connect(socket.get(), as_sockaddr(center_), center_.size) != 0) error = errno;
+    if (error == EINPROGRESS) {
+      pollfd polled[] = {{watch_.stop_.get(), POLLIN, 0}, {socket.get(), POLLOUT, 0}};
+      const int ready = ::poll(polled, 2, milliseconds_until(monotonic_now() + kGreetingTime));
+      if (polled[0].revents != 0) return {};
+      socklen_t size = sizeof error;
+      if (ready == 0) {
+        error = ETIMEDOUT;
+      } else {
+        ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+      }
+    }
+    if (error == 0) return socket;
+    complain(error);
+    return {};
+  }
+
+  // Refused: rank 0 has left already, which is its right.
+  void complain(int error) const {
+    const LogLevel level = error == ECONNREFUSED || !options_.warn_unheard ? LogLevel::kInfo : LogLevel::kWarning;
+    if (!log_enabled(level)) return;
+    log_line(level, __FILE__, __LINE__,
+             "rank " + std::to_string(options_.rank) + " cannot reach rank 0 at TCP " + to_string(center_) + " (" +
+                 std::strerror(error) + "): the death of a rank is noticed by timeouts only");
+  }
+
+  void listen(PeerConnection& connection) {
+    bool farewell = false;
+    while (true) {
+      pollfd polled[] = {{watch_.stop_.get(), POLLIN, 0}, {connection.fd(), POLLIN, 0}};
+      if (::poll(polled, 2, -1) < 0 && errno != EINTR) return;
+      if (polled[0].revents != 0) {
+        connection.send({PeerWord::kFarewell, options_.rank, ""});
+        connection.finish();
+        return;
+      }
+      int error = 0;
+      const bool open = connection.receive(
+          [&](const PeerMessage& message) {
+            if (message.word == PeerWord::kFarewell) farewell = true;
+            if (message.word == PeerWord::kLoss) options_.on_loss(message.rank, message.text);
+          },
+          &error);
+      if (open) continue;
+      if (!farewell) options_.on_loss(0, loss_text(0, "", error, options_.patience));
+      return;
+    }
+  }
+
+  PeerWatch& watch_;
+  const PeerWatchOptions& options_;
+  const Endpoint center_;
+};
+
+// ---- both ----
+
+Result<Fd> PeerWatch::listen(const Endpoint& at) {
+  Fd socket = tcp_socket(family_of(at));
+  if (!socket.valid() || ::bind(socket.get(), as_sockaddr(at), at.size) != 0 || ::listen(socket.get(), 128) != 0) {
+    return Status(Code::kUnavailable, "cannot listen on TCP " + to_string(at) + ": " + std::strerror(errno));
+  }
+  return socket;
+}
+
+PeerWatch::PeerWatch(const PeerWatchOptions& options, Fd listener)
+    : options_(options), owner_(::getpid()), stop_(::eventfd(0, EFD_CLOEXEC)) {
+  auto center = std::make_shared<Center>(*this, std::move(listener));
+  thread_ = std::thread([this, center] { run([&] { center->run(); }); });
+}
+
+PeerWatch::PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0)
+    : options_(options), owner_(::getpid()), stop_(::eventfd(0, EFD_CLOEXEC)) {
+  auto point = std::make_shared<Point>(*this, rank_0);
+  thread_ = std::thread([this, point] { run([&] { point->run(); }); });
+}
+
+void PeerWatch::run(const std::function<void()>& body) {
+  pthread_setname_np(pthread_self(), "switchml-peers");
+  body();
+}
+
+PeerWatch::~PeerWatch() {
+  if (::getpid() != owner_) {
+    thread_.detach();  // it exists in the parent only
+    return;
+  }
+  const uint64_t one = 1;
+  while (::write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+  }
+  thread_.join();
+}
+
+}  // namespace switchml

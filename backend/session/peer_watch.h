@@ -1,0 +1,60 @@
+// Notices within moments that the process of another rank has ended. Every rank holds a TCP connection to rank 0, on
+// which nothing is said but a greeting and a farewell: the kernel closes it when the process ends, however it ends, and
+// goes on answering for a process that is merely stopped. Rank 0 tells the others.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "transport/fd.h"
+#include "transport/transport.h"
+
+namespace switchml {
+
+struct PeerWatchOptions {
+  int rank = 0;
+  int size = 1;
+  std::string who;           // "host a, process 4711": of this rank, for the others' messages; up to 200 bytes
+  uint64_t key = 0;          // of the group: strangers do not know it
+  Duration patience{};       // a host that does not answer for so long is taken for dead; counted in whole seconds
+  bool warn_unheard = true;  // log a warning where rank 0 cannot be reached
+  /// A rank has ended without a farewell: "rank 2 (host a, process 4711) is gone: ...". From the watch's thread, at
+  /// most once per rank; must not end the watch.
+  std::function<void(int rank, const std::string& text)> on_loss;
+};
+
+/// Thread-safe; has a thread of its own.
+class PeerWatch {
+ public:
+  /// A socket for rank 0 to listen on; `at` with port 0 takes a free one.
+  static Result<Fd> listen(const Endpoint& at);
+  /// Rank 0: expects the others at `listener`.
+  PeerWatch(const PeerWatchOptions& options, Fd listener);
+  /// Another rank. Connects from its thread; where that fails, rank 0 does not know this rank and nothing is watched.
+  PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0);
+  PeerWatch(const PeerWatch&) = delete;
+  PeerWatch& operator=(const PeerWatch&) = delete;
+  /// Says farewell: no rank takes the end of this one for a loss. Does nothing in a forked child.
+  ~PeerWatch();
+
+  /// How many ranks this one is connected with.
+  int connected() const { return connected_.load(); }
+
+ private:
+  class Center;
+  class Point;
+  void run(const std::function<void()>& body);
+
+  const PeerWatchOptions options_;
+  const pid_t owner_;
+  Fd stop_;  // readable: farewell
+  std::atomic<int> connected_{0};
+  std::thread thread_;
+};
+
+}  // namespace switchml
