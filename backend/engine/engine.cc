@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <cstring>
+#include <future>
 #include <mutex>
 
 #include "base/assert.h"
@@ -50,6 +51,43 @@ class EngineImpl final : public Engine {
 
   void fail(const Status& status) override { on_shard_failure(status); }
 
+  std::vector<uint32_t> suspend() override {
+    std::vector<uint32_t> all;
+    on_each_shard([&all](Shard& shard, Time) {
+      shard.suspend();
+      const std::vector<uint32_t> accepted = shard.accepted();
+      all.insert(all.end(), accepted.begin(), accepted.end());
+    });
+    return all;
+  }
+
+  std::vector<uint8_t> last_result(int slot) override {
+    const int per_shard = options_.session.slots / options_.session.shards;
+    std::vector<uint8_t> frame;
+    on_each_shard([&frame, slot, per_shard](Shard& shard, Time) {
+      if (slot / per_shard == shard.index()) frame = shard.last_result(slot % per_shard);
+    });
+    return frame;
+  }
+
+  void supply(std::vector<std::vector<uint8_t>> frames) override {
+    const int per_shard = options_.session.slots / options_.session.shards;
+    on_each_shard([&frames, per_shard](Shard& shard, Time now) {
+      for (const std::vector<uint8_t>& frame : frames) {
+        const bool whole = frame.size() >= wire::kHeaderBytes;
+        if (whole && wire::read_header(frame.data()).slot / per_shard == shard.index()) shard.supply(frame, now);
+      }
+    });
+  }
+
+  void resume(const Route& route, std::vector<std::unique_ptr<Transport>> transports) override {
+    SWITCHML_ASSERT(transports.empty() || transports.size() == shards_.size());
+    on_each_shard([&](Shard& shard, Time now) {
+      const auto index = static_cast<size_t>(shard.index());
+      shard.resume(route, transports.empty() ? nullptr : std::move(transports[index]), now);
+    });
+  }
+
   Status status() const override {
     const std::lock_guard<std::mutex> lock(status_mutex_);
     return status_;
@@ -72,6 +110,18 @@ class EngineImpl final : public Engine {
     const uint8_t* from = static_cast<const uint8_t*>(collective.input) + collective.output_begin * size;
     if (bytes > 0 && from != collective.output) std::memmove(collective.output, from, bytes);
     if (collective.done) collective.done(Status());
+  }
+
+  // One shard after the other, each in its own thread; returns when all have done it.
+  void on_each_shard(const std::function<void(Shard&, Time)>& what) {
+    for (Shard* shard : shards_) {
+      std::promise<void> done;
+      shard->post([&](Time now) {
+        what(*shard, now);
+        done.set_value();
+      });
+      done.get_future().wait();
+    }
   }
 
   bool remember(const Status& status) {

@@ -71,6 +71,17 @@ struct SessionParameters {
   std::string switch_name;  // for messages: "127.0.0.1:40000 (embedded in rank 0)"
 };
 
+/// Which switch an engine's streams go through, of those that a group may have one after the other.
+struct Route {
+  uint8_t job = 0;
+  uint32_t epoch = 0;
+  uint64_t session_key = 0;
+  Duration lease = seconds(30);
+  bool controlled = false;
+  Endpoint switch_endpoint;
+  std::string switch_name;
+};
+
 struct EngineOptions {
   SessionParameters session;
   Duration rto_min = milliseconds(5);
@@ -80,6 +91,11 @@ struct EngineOptions {
   uint32_t first_seq = kFirstSeq;
   /// A switch that is asked and says nothing for so long is taken for dead.
   Duration switch_patience = seconds(10);
+  /// Keep the last result of every slot, for ranks that have not got it when the switch is lost; so much more memory.
+  bool keep_results = false;
+  /// If set, an engine whose switch is silent, gone or without memory of the session suspends itself and says why, from
+  /// an engine thread (of each shard), instead of failing. Must not block.
+  std::function<void(const Status&)> on_switch_lost;
   /// Told once when the engine gives up on its session (timeout, mismatch, switch gone), from an engine thread.
   std::function<void(const Status&)> on_failure;
 };
@@ -101,6 +117,18 @@ class Engine {
   virtual void abort(const std::string& reason) = 0;
   /// The same with another reason: a rank is gone, say. The first reason counts.
   virtual void fail(const Status& status) = 0;
+
+  // ---- from one switch to another, in the middle of the streams; one thread at a time ----
+  /// Sends and receives nothing any more, on return. Collectives can still be submitted, and time out. Says for each
+  /// slot of the session the sequence number of the last use whose result was accepted; 0: none.
+  virtual std::vector<uint32_t> suspend() = 0;
+  /// The frame with that result (EngineOptions::keep_results), or nothing.
+  virtual std::vector<uint8_t> last_result(int slot) = 0;
+  /// Takes results that other ranks have kept, as if they came from the switch: each is judged by its slot and witness.
+  virtual void supply(std::vector<std::vector<uint8_t>> frames) = 0;
+  /// Goes on. All open chunks are sent again, under the route's job and epoch; sequence numbers go on. `transports`:
+  /// one per shard, or none for those that the engine was started with. The engine keeps them to its end.
+  virtual void resume(const Route& route, std::vector<std::unique_ptr<Transport>> transports) = 0;
 
   /// Why the engine stopped, or ok. Thread-safe.
   virtual Status status() const = 0;

@@ -32,7 +32,8 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
     : index_(index),
       options_(options),
       session_(options_.session),
-      transport_(std::move(transport)),
+      nonce_(session_.epoch),
+      link_(transport.get()),
       on_failure_(std::move(on_failure)),
       witness_(session_.secret[0], session_.secret[1], session_.payload_bytes / kWordBytes),
       rtt_(options.rto_min, options.rto_max),
@@ -48,7 +49,8 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
   lanes_.emplace_back(0, base, calls, 0, options_.first_seq);
   lanes_.emplace_back(1, base + calls, slots - calls, calls, options_.first_seq);
   const size_t stride = frame_stride(session_);
-  uint8_t* frames = transport_->allocate(stride * static_cast<size_t>(slots));
+  links_.push_back(std::move(transport));
+  uint8_t* frames = links_[0]->allocate(stride * static_cast<size_t>(slots));
   in_flight_.resize(static_cast<size_t>(slots));
   for (size_t i = 0; i < in_flight_.size(); ++i) {
     in_flight_[i].index = static_cast<int>(i);
@@ -56,7 +58,12 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
     in_flight_[i].frame = frames + i * stride + (kAlignment - wire::kHeaderBytes);
   }
   tx_.reserve(kBurst);
-  memory_bytes_ = stride * static_cast<size_t>(slots) + groups_.memory_bytes() + transport_->limits().held_bytes;
+  if (options_.keep_results) {
+    kept_.resize((wire::kHeaderBytes + session_.payload_bytes) * static_cast<size_t>(slots));
+    kept_size_.resize(static_cast<size_t>(slots));
+  }
+  memory_bytes_ =
+      stride * static_cast<size_t>(slots) + groups_.memory_bytes() + links_[0]->limits().held_bytes + kept_.size();
 }
 
 void Shard::submit(std::shared_ptr<SharedCollective> collective) {
@@ -65,7 +72,16 @@ void Shard::submit(std::shared_ptr<SharedCollective> collective) {
     submitted_.push_back(std::move(collective));
     attention_.store(true, std::memory_order_release);
   }
-  transport_->wake();
+  transport().wake();
+}
+
+void Shard::post(std::function<void(Time)> task) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    posted_.push_back(std::move(task));
+    attention_.store(true, std::memory_order_release);
+  }
+  transport().wake();
 }
 
 void Shard::request_failure(const Status& status) {
@@ -74,7 +90,7 @@ void Shard::request_failure(const Status& status) {
     if (requested_failure_.ok()) requested_failure_ = status;
     attention_.store(true, std::memory_order_release);
   }
-  transport_->wake();
+  transport().wake();
 }
 
 bool Shard::step(Time now) {
@@ -82,18 +98,21 @@ bool Shard::step(Time now) {
   const bool received = receive(now);
   pump(now);
   expire(now);
-  return received;
+  return received || attention_.load(std::memory_order_relaxed);
 }
 
 void Shard::take_submissions(Time now) {
   std::vector<std::shared_ptr<SharedCollective>> taken;
+  std::vector<std::function<void(Time)>> tasks;
   Status failure;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    tasks.swap(posted_);
     taken.swap(submitted_);
     failure = requested_failure_;
     attention_.store(false, std::memory_order_release);
   }
+  for (const auto& task : tasks) task(now);
   if (!any_in_flight()) stuck_since_ = now;
   for (auto& shared : taken) {
     if (!status_.ok()) {
@@ -158,6 +177,7 @@ void Shard::fail(const Status& status) {
 
 Time Shard::next_wakeup() const {
   if (!status_.ok()) return kNever;
+  if (suspended_) return jobs_.empty() ? kNever : earliest_deadline_;
   Time wakeup = std::min(next_keep_alive_, wheel_.next_deadline());
   if (!jobs_.empty()) wakeup = std::min(wakeup, earliest_deadline_);
   if (any_in_flight()) wakeup = std::min(wakeup, next_probe_);

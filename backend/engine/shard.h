@@ -79,7 +79,18 @@ class Shard {
   /// Nothing happens before this time unless a frame or a submission arrives.
   Time next_wakeup() const;
 
-  Transport& transport() { return *transport_; }
+  /// Thread-safe: runs in the next step, before anything else.
+  void post(std::function<void(Time now)> task);
+
+  // ---- shard_move.cc: see Engine. Only the shard's thread ----
+  void suspend();
+  std::vector<uint32_t> accepted() const;
+  std::vector<uint8_t> last_result(int index) const;
+  void supply(const std::vector<uint8_t>& frame, Time now);
+  void resume(const Route& route, std::unique_ptr<Transport> transport, Time now);
+
+  /// The one that frames go through now. Thread-safe; stays valid.
+  Transport& transport() { return *link_.load(std::memory_order_acquire); }
   const WorkerCounters& counters() const { return counters_; }
   const Status& status() const { return status_; }
   size_t memory_bytes() const { return memory_bytes_; }
@@ -101,6 +112,7 @@ class Shard {
   InFlight* oldest(const Lane& lane);
   std::string missing_text(Time now) const;
   void heard();
+  void give_up_switch(const Status& status);
 
   // ---- shard_tx.cc: from tensors to frames ----
   void pump(Time now);
@@ -127,6 +139,10 @@ class Shard {
   void consume(InFlight& flight, const wire::DataPacket& packet);
   void repair_gap(Lane& lane, Time now);
 
+  // ---- shard_move.cc ----
+  void keep(const InFlight& flight, const wire::DataPacket& packet);
+  void readdress(uint8_t* frame) const;
+
   // ---- shard_timeout.cc ----
   void expire(Time now);
   void on_timer(int index, Time now);
@@ -138,8 +154,11 @@ class Shard {
 
   const int index_;
   const EngineOptions options_;
-  const SessionParameters& session_;
-  std::unique_ptr<Transport> transport_;
+  SessionParameters session_;
+  const uint32_t nonce_;                           // what the witness covers: the first epoch
+  std::vector<std::unique_ptr<Transport>> links_;  // [0] owns the frames; all of them live as long as the shard
+  std::atomic<Transport*> link_;
+  bool suspended_ = false;
   std::function<void(const Status&)> on_failure_;
   quant::Witness witness_;
   RttEstimator rtt_;
@@ -154,6 +173,9 @@ class Shard {
   uint64_t first_serial_ = 0;  // of jobs_.front()
   uint64_t call_cursor_ = 0;   // job whose call chunks are being opened
   uint64_t data_cursor_ = 0;
+
+  std::vector<uint8_t> kept_;  // results, a stride each
+  std::vector<uint32_t> kept_size_;
 
   std::vector<TxFrame> tx_;
   size_t tx_bytes_ = 0;
@@ -173,12 +195,13 @@ class Shard {
   uint32_t left_request_ = 0;
   int left_answers_ = 0;  // answers in a row that a rank has left without contributing to it
   int unanswered_ = 0;    // probes since the switch was heard
-  size_t turn_ = 0;  // the chunk that was repeated last with a probe
+  size_t turn_ = 0;       // the chunk that was repeated last with a probe
   uint32_t keep_alive_request_ = 0;
   uint32_t next_request_;  // begins where only members know: nobody else can answer in the switch's name
 
   Status status_;
-  std::mutex mutex_;  // guards the two below, the only thread crossings into a shard
+  std::mutex mutex_;  // guards the three below, the only thread crossings into a shard
+  std::vector<std::function<void(Time)>> posted_;
   std::vector<std::shared_ptr<SharedCollective>> submitted_;
   Status requested_failure_;
   std::atomic<bool> attention_{false};

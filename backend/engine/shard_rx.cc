@@ -29,11 +29,13 @@ bool nowhere_below(const uint8_t* result, const uint8_t* own, size_t n) {
 
 bool Shard::receive(Time now) {
   std::array<RxFrame, kBurst> frames;
-  const size_t count = transport_->receive(frames.data(), frames.size());
+  Transport& link = transport();
+  const size_t count = link.receive(frames.data(), frames.size());
   if (count == 0) return false;
   refused_since_ = kNever;
-  for (size_t i = 0; i < count && status_.ok(); ++i) on_frame(frames[i], now);
-  transport_->release();
+  for (size_t i = 0; i < count && status_.ok() && !suspended_; ++i) on_frame(frames[i], now);
+  link.release();
+  if (suspended_) return true;
   if (!status_.ok()) return false;
   for (Lane& lane : lanes_) repair_gap(lane, now);
   flush();
@@ -78,10 +80,10 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
 void Shard::heard() { unanswered_ = 0; }
 
 void Shard::lost_session(wire::ReplyStatus status) {
-  fail(Status(Code::kUnavailable, "the switch " + session_.switch_name + " no longer knows this session (" +
-                                      wire::to_string(status) +
-                                      "): it was restarted, or nothing was heard from the group for " +
-                                      std::to_string(to_seconds(session_.lease)) + " s"));
+  give_up_switch(Status(Code::kUnavailable, "the switch " + session_.switch_name + " no longer knows this session (" +
+                                                wire::to_string(status) +
+                                                "): it was restarted, or nothing was heard from the group for " +
+                                                std::to_string(to_seconds(session_.lease)) + " s"));
 }
 
 // Who has left will not contribute any more. Two answers, because what it sent last may have been overtaken.
@@ -130,6 +132,7 @@ void Shard::on_result(const wire::DataPacket& packet, Time now) {
   next_probe_ = any_in_flight() ? now + kFirstProbe : kNever;
   probe_answered_at_ = kNever;
   counters_.chunks_completed.add(1);
+  if (options_.keep_results) keep(flight, packet);
   consume(flight, packet);
 }
 

@@ -23,11 +23,15 @@ wire::Membership membership(const SessionParameters& session) {
 
 void Shard::expire(Time now) {
   if (!status_.ok()) return;
+  if (suspended_) {
+    check_deadline(now);
+    return;
+  }
   wheel_.sweep(now, [this, now](int index) { on_timer(index, now); });
   flush();
   check_deadline(now);
   if (status_.ok()) check_liveness(now);
-  if (status_.ok() && now >= next_keep_alive_) keep_alive(now);
+  if (status_.ok() && !suspended_ && now >= next_keep_alive_) keep_alive(now);
 }
 
 // Waiting for a slow rank looks like loss. So on expiry only the oldest chunk of a lane is repeated; the others only if
@@ -87,20 +91,20 @@ std::string Shard::missing_text(Time now) const {
 
 void Shard::check_liveness(Time now) {
   if (!any_in_flight()) return;
-  const std::string refusal = transport_->take_error();
+  const std::string refusal = transport().take_error();
   if (!refusal.empty()) {
     refusal_ = refusal;
     if (refused_since_ == kNever) refused_since_ = now;
   }
   if (refused_since_ != kNever && now - refused_since_ >= kRefusalPatience) {
-    fail(Status(Code::kUnavailable, "the switch " + session_.switch_name + " is gone: " + refusal_));
+    give_up_switch(Status(Code::kUnavailable, "the switch " + session_.switch_name + " is gone: " + refusal_));
     return;
   }
   if (now < next_probe_) return;
   // Questions are counted, not time: a process that was stopped has asked none meanwhile.
   const Duration interval = std::min<Duration>(kProbeInterval, options_.switch_patience / kProbesInVain);
   if (unanswered_ >= options_.switch_patience / interval && !session_.controlled) {
-    fail(Status(Code::kUnavailable, missing_text(now)));
+    give_up_switch(Status(Code::kUnavailable, missing_text(now)));
     return;
   }
   next_probe_ = now + interval;

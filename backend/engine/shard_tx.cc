@@ -14,7 +14,7 @@ constexpr size_t kBurstBytes = 128 * 1024;
 }  // namespace
 
 void Shard::pump(Time now) {
-  if (!status_.ok()) return;
+  if (!status_.ok() || suspended_) return;
   while (open_call(now)) {
   }
   while (open_data(now)) {
@@ -110,7 +110,7 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
   SWITCHML_ASSERT(words * kWordBytes <= session_.payload_bytes);
   const Collective& collective = flight.job->collective();
   quant::PadInput pad;
-  pad.epoch = session_.epoch;
+  pad.epoch = nonce_;
   pad.seq = flight.seq;
   pad.slot = flight.slot;
   pad.op = static_cast<uint8_t>(collective.op);
@@ -158,7 +158,7 @@ void Shard::transmit(InFlight& flight, Time now) {
 
 void Shard::flush() {
   if (tx_.empty()) return;
-  const size_t taken = transport_->send(tx_.data(), tx_.size());
+  const size_t taken = transport().send(tx_.data(), tx_.size());
   // What the kernel did not take counts as lost on the way; the timers bring it back.
   if (taken < tx_.size()) counters_.send_errors.add(1);
   counters_.packets_sent.add(taken);
@@ -169,7 +169,7 @@ void Shard::flush() {
 
 void Shard::send_control(const uint8_t* frame, size_t size) {
   const TxFrame tx{frame, static_cast<uint32_t>(size), &session_.switch_endpoint};
-  if (transport_->send(&tx, 1) == 1) counters_.bytes_sent.add(size);
+  if (transport().send(&tx, 1) == 1) counters_.bytes_sent.add(size);
 }
 
 }  // namespace switchml

@@ -44,6 +44,7 @@ SlotPool::Verdict SlotPool::accept(uint16_t slot, uint32_t seq) {
   const Verdict verdict = judge(slot, seq);
   if (verdict == Verdict::kAccepted) {
     uses_[static_cast<size_t>(index_of(slot))].open = false;
+    uses_[static_cast<size_t>(index_of(slot))].accepted = seq;
     --in_flight_;
   }
   return verdict;

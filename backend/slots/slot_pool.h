@@ -53,11 +53,14 @@ class SlotPool {
   int index_of(uint16_t slot) const { return slot - first_; }
   int size() const { return size_; }
   int in_flight() const { return in_flight_; }
+  /// The sequence number of the slot's last use whose result was accepted; 0: none.
+  uint32_t accepted(int index) const { return uses_[static_cast<size_t>(index)].accepted; }
   bool is_open(int index) const { return uses_[static_cast<size_t>(index)].open; }
 
  private:
   struct Use {
     uint32_t seq = 0;  // of the use that is open, or was last; 0: never used
+    uint32_t accepted = 0;
     bool open = false;
   };
   int first_;

@@ -138,6 +138,7 @@ struct ClusterOptions {
   size_t payload = 1024;
   NetFaults faults;
   bool whole_chunks = false;
+  bool keep_results = false;
 };
 
 class Cluster : private softswitch::PacketSink {
@@ -145,11 +146,7 @@ class Cluster : private softswitch::PacketSink {
   static constexpr Duration kRound = microseconds(100);
 
   explicit Cluster(const ClusterOptions& options) : options_(options), net_(options.faults) {
-    softswitch::SwitchOptions switch_options;
-    switch_options.seed = 42;
-    switch_options.whole_chunks = options.whole_chunks;
-    switch_ = std::make_unique<softswitch::SoftSwitch>(switch_options);
-    open_session();
+    new_switch();
     for (int w = 0; w < options.workers; ++w) {
       for (int s = 0; s < options.shards; ++s) add_shard(w, s);
     }
@@ -207,9 +204,31 @@ class Cluster : private softswitch::PacketSink {
   /// Frames straight into a worker's inbox.
   void inject(int worker, std::vector<uint8_t> frame) { transport(worker).inbox.push_back(std::move(frame)); }
 
+  /// A switch that knows nothing takes the place of the old one, and all workers join a session on it. What is under
+  /// way to and from the old one still arrives.
+  Route new_switch() {
+    softswitch::SwitchOptions switch_options;
+    switch_options.seed = ++seed_;
+    switch_options.whole_chunks = options_.whole_chunks;
+    switch_ = std::make_unique<softswitch::SoftSwitch>(switch_options);
+    open_session();
+    for (int w = 0; w < options_.workers; ++w) {
+      for (int s = 0; s < options_.shards; ++s) join(w, s);
+    }
+    Route route;
+    route.job = session_.job;
+    route.epoch = session_.epoch;
+    route.session_key = session_.session_key;
+    route.lease = session_.lease;
+    route.switch_endpoint = session_.switch_endpoint;
+    route.switch_name = session_.switch_name + " " + std::to_string(seed_);
+    return route;
+  }
+
   bool switch_alive = true;
   std::vector<bool> stopped = std::vector<bool>(256, false);
   std::vector<Status> failures;  // on_failure calls, of any worker
+  std::vector<Status> lost;      // on_switch_lost calls, where results are kept
 
  private:
   int number(int worker, int s) const { return 1 + worker * options_.shards + s; }
@@ -250,16 +269,21 @@ class Cluster : private softswitch::PacketSink {
     session_.switch_name = "virtual";
   }
 
-  void add_shard(int worker, int s) {
+  void join(int worker, int s) {
     wire::Membership member{session_.job, session_.epoch, session_.session_key, static_cast<uint8_t>(worker)};
     uint8_t frame[wire::kMaxControlBytes];
     const size_t size = wire::build_join(member, s, 2, frame);
     switch_->process(frame, size, endpoint(number(worker, s)), now_, *this);
+  }
+
+  void add_shard(int worker, int s) {
     auto transport = std::make_unique<VirtualTransport>(&net_, number(worker, s));
     transports_[number(worker, s)] = transport.get();
     EngineOptions options;
     options.session = session_;
     options.session.worker = worker;
+    options.keep_results = options_.keep_results;
+    if (options_.keep_results) options.on_switch_lost = [this](const Status& status) { lost.push_back(status); };
     options.rto_min = milliseconds(2);
     options.rto_max = milliseconds(50);
     shards_[{worker, s}] = std::make_unique<Shard>(s, options, std::move(transport), now_,
@@ -275,6 +299,7 @@ class Cluster : private softswitch::PacketSink {
   std::map<int, VirtualTransport*> transports_;
   std::vector<std::shared_ptr<std::vector<Status>>> outcomes_;
   std::vector<uint8_t> last_reply_;
+  uint64_t seed_ = 41;
 };
 
 }  // namespace switchml::testing

@@ -1,0 +1,102 @@
+// From one switch to another in the middle of the streams. What makes it possible: sequence numbers belong to the group
+// and not to the switch, a frame keeps its bytes while it is open, and no rank is more than one use ahead of another on
+// a slot, so that the last result of each slot is all that another rank can lack.
+#include <algorithm>
+
+#include "base/assert.h"
+#include "engine/shard.h"
+
+namespace switchml {
+
+void Shard::give_up_switch(const Status& status) {
+  if (!options_.on_switch_lost) {
+    fail(status);
+    return;
+  }
+  suspend();
+  options_.on_switch_lost(status);
+}
+
+void Shard::suspend() {
+  if (!status_.ok()) return;
+  suspended_ = true;
+  tx_.clear();
+  tx_bytes_ = 0;
+  for (int i = 0; i < static_cast<int>(in_flight_.size()); ++i) wheel_.cancel(i);
+}
+
+std::vector<uint32_t> Shard::accepted() const {
+  std::vector<uint32_t> all;
+  for (const Lane& lane : lanes_) {
+    for (int i = 0; i < lane.pool.size(); ++i) all.push_back(lane.pool.accepted(i));
+  }
+  return all;
+}
+
+void Shard::keep(const InFlight& flight, const wire::DataPacket& packet) {
+  const size_t stride = wire::kHeaderBytes + session_.payload_bytes;
+  const size_t size = wire::kHeaderBytes + packet.words * kWordBytes;
+  std::copy_n(packet.payload - wire::kHeaderBytes, size, kept_.data() + static_cast<size_t>(flight.index) * stride);
+  kept_size_[static_cast<size_t>(flight.index)] = static_cast<uint32_t>(size);
+}
+
+std::vector<uint8_t> Shard::last_result(int index) const {
+  if (kept_size_.empty()) return {};
+  const uint8_t* frame = kept_.data() + static_cast<size_t>(index) * (wire::kHeaderBytes + session_.payload_bytes);
+  return {frame, frame + kept_size_[static_cast<size_t>(index)]};
+}
+
+void Shard::supply(const std::vector<uint8_t>& frame, Time now) {
+  wire::DataPacket packet;
+  const bool result =
+      wire::parse_data(frame.data(), frame.size(), wire::Kind::kResult, &packet) == wire::ParseError::kNone;
+  if (!status_.ok() || !result || packet.words * kWordBytes > session_.payload_bytes) return;
+  on_result(packet, now);
+}
+
+// The witness covers the words, the place in the stream and the call, and none of these change.
+void Shard::readdress(uint8_t* frame) const {
+  wire::Header header = wire::read_header(frame);
+  header.job = session_.job;
+  header.epoch = session_.epoch;
+  wire::write_header(header, frame);
+}
+
+void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Time now) {
+  if (!status_.ok()) return;
+  SWITCHML_ASSERT(suspended_);
+  session_.job = route.job;
+  session_.epoch = route.epoch;
+  session_.session_key = route.session_key;
+  session_.lease = route.lease;
+  session_.controlled = route.controlled;
+  session_.switch_endpoint = route.switch_endpoint;
+  session_.switch_name = route.switch_name;
+  Transport* next = links_[0].get();
+  if (transport) {
+    next = transport.get();
+    links_.push_back(std::move(transport));
+  }
+  link_.store(next, std::memory_order_release);
+  suspended_ = false;
+  heard();
+  refused_since_ = kNever;
+  refusal_.clear();
+  stuck_since_ = now;
+  next_probe_ = kNever;
+  probe_answered_at_ = kNever;
+  next_keep_alive_ = now + session_.lease / kKeepAlivesPerLease;
+  for (Lane& lane : lanes_) {
+    for (int i = 0; i < lane.pool.size(); ++i) {
+      if (!lane.pool.is_open(i)) continue;
+      InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + i)];
+      readdress(flight.frame);
+      flight.backoff = 0;
+      flight.witness_failures = 0;
+      transmit(flight, now);
+    }
+  }
+  flush();
+}
+
+}  // namespace switchml
