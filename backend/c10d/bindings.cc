@@ -105,6 +105,8 @@ class PythonController : public ControllerClient {
     question["token"] = config_.controller_token;
     question["token_file"] = config_.controller_token_file;
     question["ca_file"] = config_.controller_ca;
+    question["cert_file"] = config_.controller_cert;
+    question["key_file"] = config_.controller_key;
     question["patience"] = std::max(0.0, to_seconds(deadline - monotonic_now()));
     return (*ask_)(call, question);
   }

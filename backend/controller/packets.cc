@@ -59,7 +59,7 @@ void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const Place&
 // Without a status the answer comes when the switches have done their part.
 std::optional<ReplyStatus> Sessions::answer_request(const Request& request, uint8_t* body, Effects* out) {
   switch (static_cast<wire::Request>(request.control.type)) {
-    case wire::Request::kOpen: break;  // comes by a call, which says who asks and where the ranks are
+    case wire::Request::kOpen: return ReplyStatus::kControlled;  // a call says who asks and where the ranks are
     case wire::Request::kJoin: return join(request, body, out);
     case wire::Request::kClose: return close(request, out);
     case wire::Request::kProbe: return probe(request, out);
@@ -159,27 +159,33 @@ std::optional<ReplyStatus> Sessions::probe(const Request& request, Effects* out)
   auto pending = request.pending(Pending::Kind::kProbe, session->id);
   pending->probe = asked;
   for (const TreeNode& node : session->tree.nodes) {
-    if (!node.ranks.empty()) {
-      pending->commands.emplace_back(node.at, Contributors{session->id, asked.slot, asked.seq});
-    }
+    pending->commands.emplace_back(node.at, Contributors{session->id, asked.slot, asked.seq});
   }
   begin(std::move(pending), out);
   return std::nullopt;
 }
 
-// A switch that does not answer leaves its ranks out: they are whom everybody waits for.
+void Sessions::look_for_silence(const Pending& pending, const UseInTree& use, Session* session) {
+  const wire::Probe& asked = pending.probe;
+  const auto news =
+      session->silent_paths.note(session->tree, use, asked.worker, {asked.slot, asked.seq}, pending.asked_at);
+  for (const SilentPath& path : news) {
+    ++counters_.silent_paths;
+    SWITCHML_LOG(kWarning) << describe(path, topology_, asked.job);
+  }
+}
+
+// A switch that does not answer leaves its ranks out: they are whom everybody waits for. One command per node.
 void Sessions::probed(const Pending& pending, const std::vector<CommandResult>& results, Effects* out) {
   Session* session = find(pending.id);
   if (session == nullptr) return;
   session->probing.erase(pending.probe.worker);
-  softswitch::WorkerSet contributed;
-  for (size_t i = 0; i < results.size() && i < pending.commands.size(); ++i) {
-    const softswitch::WorkerSet own = session->tree.at_switch(pending.commands[i].at)->rank_set();
-    for (const uint32_t member : results[i].members) {
-      // A child switch is a member too, under the number of one of its ranks: not that rank's own contribution.
-      if (member < kMaxWorkers && own.test(static_cast<int>(member))) contributed.insert(static_cast<int>(member));
-    }
+  UseInTree use(session->tree);
+  for (size_t node = 0; node < results.size() && node < session->tree.nodes.size(); ++node) {
+    if (results[node].ok) use.answered(node, results[node].members);
   }
+  look_for_silence(pending, use, session);
+  const softswitch::WorkerSet contributed = use.contributed();
   const softswitch::WorkerSet joined = session->joined_ranks(table_.find(pending.id.job)->shards());
   wire::ProbeReply reply;
   reply.slot = pending.probe.slot;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "controller/sessions.h"
+#include "controller/silent_paths.h"
 
 namespace switchml::controller {
 
@@ -24,6 +25,7 @@ struct Sessions::Session {
   std::map<std::pair<int, int>, Place> confirmed;
   std::set<std::pair<int, int>> joining;  // the switch is being told
   std::set<int> probing;                  // ranks whose probe is under way: repeats of it are dropped
+  SilentPaths silent_paths;
 
   /// Ranks whose every shard is confirmed.
   softswitch::WorkerSet joined_ranks(int shards) const;
@@ -39,6 +41,7 @@ struct Sessions::Pending {
   Place from;
   wire::Join join;
   wire::Probe probe;
+  Time asked_at{};
 };
 
 /// A control request, with what is known of where it came from.
@@ -57,6 +60,7 @@ struct Sessions::Request {
     out->at = at;
     out->asked = control;
     out->from = from;
+    out->asked_at = now;
     return out;
   }
 };

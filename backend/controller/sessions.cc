@@ -207,15 +207,20 @@ size_t Sessions::slots_of(const std::string& owner) const {
   return slots;
 }
 
-// Of the tree's switches in the order of its nodes; then, where there is one, the owner's quota as if it were a switch
-// that lacks nothing but slots.
+// Of the tree's switches in the order of its nodes; then of their uplinks (the root has none) as if they were switches
+// that lack nothing but room for payload; then, where there is one, the owner's quota, which lacks nothing but slots.
 std::vector<softswitch::GrantLimits> Sessions::limits(const OpenRequest& request, const Tree& tree) const {
   std::vector<softswitch::GrantLimits> limits;
   for (const TreeNode& node : tree.nodes) limits.push_back(state(node.at).limits(tree.members(node).size()));
+  softswitch::GrantLimits plenty;
+  plenty.free_slot_memory_bytes = SIZE_MAX;
+  plenty.max_payload_bytes = kMaxPayloadBytes;
+  for (size_t node = 1; node < tree.nodes.size(); ++node) {
+    limits.push_back(plenty);
+    limits.back().max_payload_bytes = uplink_payload(spec(tree.nodes[node]));
+  }
   if (request.owner.max_slots != 0) {
-    softswitch::GrantLimits quota;
-    quota.free_slot_memory_bytes = SIZE_MAX;
-    quota.max_payload_bytes = kMaxPayloadBytes;
+    softswitch::GrantLimits quota = plenty;
     const size_t page = largest_page(tree);
     const size_t left = request.owner.max_slots - std::min(request.owner.max_slots, slots_of(request.owner.name));
     quota.max_slots = left / page * page;
@@ -228,7 +233,14 @@ Refusal Sessions::refused(const OpenRequest& request, const Tree& tree, ReplySta
   if (status == ReplyStatus::kNoJobs) {
     return {Why::kExhausted, "all " + std::to_string(kMaxJobs) + " job numbers of this controller are in use"};
   }
-  if (status == ReplyStatus::kNoSlots && by == tree.nodes.size()) {
+  if (status == ReplyStatus::kPayloadUnsupported && by >= tree.nodes.size()) {
+    const SwitchSpec& child = spec(tree.nodes[by - tree.nodes.size() + 1]);
+    return {Why::kInvalid, "payload_bytes " + std::to_string(request.payload_bytes) + ": the uplink of switch \"" +
+                               child.name + "\" (mtu " + std::to_string(child.uplink_mtu) + ") takes up to " +
+                               std::to_string(uplink_payload(child)) +
+                               ", and the switches of this session have no such size in common"};
+  }
+  if (status == ReplyStatus::kNoSlots && by >= tree.nodes.size()) {
     return {Why::kExhausted, "\"" + request.owner.name + "\" has " + std::to_string(slots_of(request.owner.name)) +
                                  " slots; max_slots allows " + std::to_string(request.owner.max_slots)};
   }
@@ -272,23 +284,25 @@ Install Sessions::install_at(const Session& session, const TreeNode& node) {
   install.pages = switches_[static_cast<size_t>(node.at)].take(session.id.job, session.id.epoch, install.slots,
                                                                install.payload_bytes);
   if (node.parent == kNone) return install;
-  const int above = session.tree.nodes[static_cast<size_t>(node.parent)].at;
+  const TreeNode& parent = session.tree.nodes[static_cast<size_t>(node.parent)];
   Uplink uplink;
   uplink.worker = static_cast<uint32_t>(node.number);
-  uplink.parent.endpoint = topology_.switches[static_cast<size_t>(above)].address;
-  uplink.parent.mac = state(above).capabilities()->mac;
-  uplink.parent.port = topology_.switches[static_cast<size_t>(node.at)].parent_port;
+  uplink.parent = {spec(parent).address, mac_of(parent), spec(node).parent_port};
   install.uplink = uplink;
   return install;
 }
 
+std::string Sessions::mac_of(const TreeNode& node) const {
+  const std::string& told = state(node.at).capabilities()->mac;
+  return told.empty() ? spec(node).mac : told;
+}
+
 SetMember Sessions::child_of(const Session& session, const TreeNode& child) const {
-  const SwitchSpec& spec = topology_.switches[static_cast<size_t>(child.at)];
   SetMember member;
   member.id = session.id;
   member.worker = static_cast<uint32_t>(child.number);
   member.shard = -1;
-  member.place = {spec.address, state(child.at).capabilities()->mac, spec.port_at_parent};
+  member.place = {spec(child).address, mac_of(child), spec(child).port_at_parent};
   return member;
 }
 
@@ -420,6 +434,7 @@ std::vector<SessionView> Sessions::sessions(Time now) const {
     view.payload_bytes = entry.payload_bytes();
     view.lease_left = std::max(Duration(0), entry.last_heard + topology_.lease - now);
     for (const TreeNode& node : session->tree.nodes) view.switches.push_back(node.at);
+    view.silent_paths = session->silent_paths.now_silent(session->tree, now);
     views.push_back(std::move(view));
   }
   return views;

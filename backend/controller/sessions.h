@@ -9,7 +9,7 @@
 //   join       in band, through the switch: tells the switch where the worker is, and answers when it has confirmed, so
 //   a
 //              worker that is answered is known to the data plane.
-//   probe      asks every switch that has ranks.
+//   probe      asks every switch of the session, and finds paths between them over which nothing comes.
 //   close      by the last worker, by call, by an expired lease or because a switch has forgotten the session: removes
 //   it
 //              from all its switches.
@@ -27,6 +27,7 @@
 
 #include "base/clock.h"
 #include "controller/commands.h"
+#include "controller/silent_paths.h"
 #include "controller/switch_state.h"
 #include "controller/topology.h"
 #include "controller/tree.h"
@@ -65,6 +66,7 @@ struct ControllerCounters {
   uint64_t requests = 0;          // control packets that arrived at switches
   uint64_t requests_malformed = 0;
   uint64_t joins_refused = 0;
+  uint64_t silent_paths = 0;  // paths between switches over which nothing came, once per session
 };
 
 struct SessionView {
@@ -77,6 +79,7 @@ struct SessionView {
   size_t payload_bytes = 0;
   Duration lease_left{};
   std::vector<int> switches;  // the root first
+  std::vector<SilentPath> silent_paths;
 };
 
 class Sessions {
@@ -130,6 +133,8 @@ class Sessions {
   void install(Session* session, Effects* out);
   Install install_at(const Session& session, const TreeNode& node);
   SetMember child_of(const Session& session, const TreeNode& child) const;
+  const SwitchSpec& spec(const TreeNode& node) const { return topology_.switches[static_cast<size_t>(node.at)]; }
+  std::string mac_of(const TreeNode& node) const;
   std::vector<Endpoint> addresses_of(const std::vector<Attachment>& ranks) const;
   OpenAnswer answer(const Session& session, uint64_t ticket) const;
   void opened(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
@@ -149,6 +154,7 @@ class Sessions {
   bool may_join_here(const Session& session, int rank, const Request& request) const;
   void joined(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
   void probed(const Pending& pending, const std::vector<CommandResult>& results, Effects* out);
+  void look_for_silence(const Pending& pending, const UseInTree& use, Session* session);
 
   Topology topology_;
   std::vector<SwitchState> switches_;

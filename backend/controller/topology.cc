@@ -1,6 +1,7 @@
 #include "controller/topology.h"
 
 #include "transport/address.h"
+#include "wire/layout.h"
 
 namespace switchml::controller {
 
@@ -11,6 +12,14 @@ int worker_at(const Topology& topology, const Endpoint& address) {
     }
   }
   return kNone;
+}
+
+size_t uplink_payload(const SwitchSpec& spec) {
+  const bool version6 = to_literal(spec.address).find(':') != std::string::npos;
+  const size_t ip = version6 ? 40 : 20;
+  constexpr size_t kUdp = 8;
+  const size_t headers = ip + kUdp + wire::kHeaderBytes;
+  return spec.uplink_mtu > headers ? spec.uplink_mtu - headers : 0;
 }
 
 std::vector<int> path_to_root(const Topology& topology, int from) {

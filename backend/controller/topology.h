@@ -2,6 +2,7 @@
 // come from is read in controllerd/topology_file.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,15 +24,18 @@ struct Place {
 };
 
 inline constexpr int kNone = -1;
+inline constexpr size_t kUplinkMtu = 1500;  // unless the topology says otherwise: Ethernet's
 
 struct SwitchSpec {
   std::string name;
-  std::string agent;            // ADDRESS:PORT where its agent takes gRPC
-  std::string agent_token;      // empty: none
-  Endpoint address;             // of packets
-  int parent = kNone;           // index into Topology::switches
-  uint32_t parent_port = 0;     // own port towards the parent
-  uint32_t port_at_parent = 0;  // the parent's port towards this switch
+  std::string agent;               // ADDRESS:PORT where its agent takes gRPC
+  std::string agent_token;         // empty: none
+  Endpoint address;                // of packets
+  std::string mac;                 // for switches that must be told one, if its agent tells none; empty: not known
+  int parent = kNone;              // index into Topology::switches
+  uint32_t parent_port = 0;        // own port towards the parent
+  uint32_t port_at_parent = 0;     // the parent's port towards this switch
+  size_t uplink_mtu = kUplinkMtu;  // bytes of an IP packet on the way to the parent
 };
 
 struct WorkerSpec {
@@ -50,6 +54,9 @@ struct Topology {
 
 /// The worker that has this address, whatever the port; kNone if there is none.
 int worker_at(const Topology& topology, const Endpoint& address);
+
+/// The largest payload of a packet that crosses a switch's uplink whole, in bytes.
+size_t uplink_payload(const SwitchSpec& spec);
 
 /// Switches from this one up to its root, both included.
 std::vector<int> path_to_root(const Topology& topology, int from);

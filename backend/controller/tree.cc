@@ -76,12 +76,6 @@ void add_rank(const Topology& topology, int rank, int attached, Tree* tree) {
 
 }  // namespace
 
-softswitch::WorkerSet TreeNode::rank_set() const {
-  softswitch::WorkerSet set;
-  for (const int rank : ranks) set.insert(rank);
-  return set;
-}
-
 std::vector<uint32_t> Tree::members(const TreeNode& node) const {
   std::vector<uint32_t> numbers(node.ranks.begin(), node.ranks.end());
   for (const int child : node.children) {

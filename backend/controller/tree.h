@@ -7,7 +7,6 @@
 
 #include "base/status.h"
 #include "controller/topology.h"
-#include "softswitch/bitmap.h"
 
 namespace switchml::controller {
 
@@ -17,8 +16,6 @@ struct TreeNode {
   int number = kNone;         // worker number at the parent: the smallest rank beneath
   std::vector<int> ranks;     // attached to this very switch, ascending
   std::vector<int> children;  // indices into Tree::nodes
-
-  softswitch::WorkerSet rank_set() const;
 };
 
 struct Tree {

@@ -50,6 +50,7 @@ void Dispatcher::stop() {
   stopped_.notify_all();
   for (const auto& [ticket, promise] : waiting_) promise->set_value(shutting_down());
   waiting_.clear();
+  for (const auto& link : links_) link->stop();
 }
 
 Dispatcher::~Dispatcher() {

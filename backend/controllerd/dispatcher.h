@@ -36,7 +36,7 @@ class Dispatcher : private SwitchEvents {
   ~Dispatcher() override;
   /// Connects to all switches, in the background. A controller that never gets so far leaves them alone. Once.
   void connect();
-  /// Refuses opens that wait, and those to come; switches are told nothing any more.
+  /// Refuses opens that wait, and those to come; cancels what switches are being asked, and tells them nothing more.
   void stop();
 
   // All of these are thread-safe.

@@ -16,7 +16,7 @@ int complain(const Status& status, int code) {
 }
 
 int print_state(const ControllerCommand& command) {
-  const auto state = ask_state(command.state, command.token, command.tls_ca);
+  const auto state = ask_state(command.state, command.caller);
   if (!state.ok()) return complain(state.status(), 1);
   std::fputs(state_text(state.value()).c_str(), stdout);
   return 0;

@@ -77,6 +77,7 @@ class Collector : public prometheus::Collectable {
     add("requests", "control packets that arrived at switches", c.requests);
     add("requests_malformed", "control packets dropped", c.requests_malformed);
     add("joins_refused", "joins refused", c.joins_refused);
+    add("silent_paths", "paths between switches over which nothing of a session came", c.silent_paths);
   }
 
   void add_sessions(Families* out) const {

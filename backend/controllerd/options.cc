@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "base/command_line.h"
 #include "base/log.h"
@@ -132,25 +135,52 @@ class Parser {
     return out->empty() ? bad(choice, value(choice), "a file in PEM format that can be read") : Status{};
   }
 
+  Status files(const std::vector<std::pair<int, std::string*>>& wanted) {
+    for (const auto& [choice, text] : wanted) {
+      if (Status status = file(choice, text); !status.ok()) return status;
+    }
+    return {};
+  }
+
+  Status certificate_with_key() const {
+    if (has(kCertificate) == has(kKey)) return {};
+    return {Code::kInvalidArgument, "--tls-cert and --tls-key go together: give both or none"};
+  }
+
   // ---- printing another controller's state ----
 
   Status client() {
+    const std::set<int> allowed = {kState, kTokenFile, kTlsCa, kCertificate, kKey, kLogLevel};
     for (const auto& [choice, text] : written_) {
-      if (choice != kState && choice != kTokenFile && choice != kTlsCa && choice != kLogLevel) {
+      if (allowed.count(choice) == 0) {
         return {Code::kInvalidArgument, std::string("--") + name_of(choice) + " does not go with --state"};
       }
     }
     if (Status status = address(kState, &command_.state); !status.ok()) return status;
-    if (Status status = file(kTlsCa, &command_.tls_ca); !status.ok()) return status;
+    if (Status status = client_tls(); !status.ok()) return status;
+    return token();
+  }
+
+  Status client_tls() {
+    if (Status status = certificate_with_key(); !status.ok()) return status;
+    if (has(kCertificate) && !has(kTlsCa)) {
+      return {Code::kInvalidArgument, "--tls-cert and --tls-key need --tls-ca where they go with --state"};
+    }
+    Caller& caller = command_.caller;
+    return files({{kTlsCa, &caller.ca}, {kCertificate, &caller.certificate}, {kKey, &caller.key}});
+  }
+
+  Status token() {
+    std::string& token = command_.caller.token;
     const char* const variable = std::getenv("SWITCHML_CONTROLLER_TOKEN");
-    if (variable != nullptr) command_.token = variable;
-    if (!command_.token.empty() && !printable_secret(command_.token)) {
+    if (variable != nullptr) token = variable;
+    if (!token.empty() && !printable_secret(token)) {
       return {Code::kInvalidArgument, "SWITCHML_CONTROLLER_TOKEN: allowed is printable ASCII without spaces"};
     }
     if (!has(kTokenFile)) return {};
-    auto token = read_secret(value(kTokenFile), "--token-file");
-    if (!token.ok()) return bad(kTokenFile, value(kTokenFile), "a file whose first word is the token");
-    command_.token = token.value();
+    auto secret = read_secret(value(kTokenFile), "--token-file");
+    if (!secret.ok()) return bad(kTokenFile, value(kTokenFile), "a file whose first word is the token");
+    token = secret.value();
     return {};
   }
 
@@ -206,20 +236,14 @@ class Parser {
 
   Status tls() {
     TlsTexts& texts = command_.options.tls;
-    if (has(kCertificate) != has(kKey)) {
-      return {Code::kInvalidArgument, "--tls-cert and --tls-key go together: give both or none"};
-    }
+    if (Status status = certificate_with_key(); !status.ok()) return status;
     if (has(kClientCa) && !has(kCertificate)) {
       return {Code::kInvalidArgument, "--tls-client-ca needs --tls-cert and --tls-key"};
     }
-    const std::pair<int, std::string*> files[] = {{kCertificate, &texts.certificate},
-                                                  {kKey, &texts.key},
-                                                  {kClientCa, &texts.client_ca},
-                                                  {kAgentCa, &texts.agent_ca}};
-    for (const auto& [choice, text] : files) {
-      if (Status status = file(choice, text); !status.ok()) return status;
-    }
-    return {};
+    return files({{kCertificate, &texts.certificate},
+                  {kKey, &texts.key},
+                  {kClientCa, &texts.client_ca},
+                  {kAgentCa, &texts.agent_ca}});
   }
 
   const Written written_;
@@ -237,7 +261,8 @@ Result<ControllerCommand> parse_controller_command(int argc, char* const* argv) 
 std::string controller_help() {
   return "usage: switchml-controller (--topology FILE | --switch AGENT=ADDRESS) (--tokens FILE | --insecure-no-token)\n"
          "                           [OPTION]...\n"
-         "       switchml-controller --state ADDRESS:PORT [--token-file FILE] [--tls-ca FILE]\n"
+         "       switchml-controller --state ADDRESS:PORT [--token-file FILE]\n"
+         "                           [--tls-ca FILE [--tls-cert FILE --tls-key FILE]]\n"
          "Gives switchml jobs their slots on the switches. Workers find it through SWITCHML_CONTROLLER=ADDRESS:PORT.\n"
          "\n"
          "  --topology FILE        switches and workers (docs/controller.md)\n"
@@ -256,7 +281,8 @@ std::string controller_help() {
          "  --check                read the files, say whether they are good, and leave\n"
          "  --state ADDRESS:PORT   print the switches, sessions and counters of a running controller\n"
          "  --token-file FILE      the token for that (or SWITCHML_CONTROLLER_TOKEN)\n"
-         "  --tls-ca FILE          the authority of that controller's certificate; without it no TLS\n"
+         "  --tls-ca FILE          the authority of that controller's certificate; without it no TLS. --tls-cert and\n"
+         "                         --tls-key are the caller's here, for a controller with --tls-client-ca\n"
          "  --version              print the version and leave\n"
          "  --help                 print this and leave\n"
          "\n"

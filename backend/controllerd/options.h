@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "controllerd/server.h"
+#include "controllerd/state_text.h"
 
 namespace switchml {
 
@@ -14,8 +15,7 @@ struct ControllerCommand {
   bool version = false;  // print the version and leave
   bool check = false;    // the files are good: say so and leave
   std::string state;     // HOST:PORT of a running controller whose state to print; empty: be one
-  std::string token;     // to show there
-  std::string tls_ca;    // PEM text, to check it with; empty: no TLS
+  Caller caller;         // who asks for it
   std::string topology;  // what was read, for messages
   ControllerOptions options;
   LogLevel log_level = LogLevel::kWarning;

@@ -47,8 +47,8 @@ class GrpcControllerServer final : public ControllerServer {
         service_(dispatcher_, options.tokens) {}
 
   ~GrpcControllerServer() override {
+    dispatcher_.stop();  // calls and scrapes that wait are answered, so that nobody need wait for them
     metrics_.reset();
-    dispatcher_.stop();  // calls that wait are answered, so that the server need not wait for them
     if (server_) server_->Shutdown(std::chrono::system_clock::now() + kShutdownLimit);
   }
 

@@ -26,6 +26,22 @@ grpc::Status operations_of(const v1::OpenRequest& message, controller::OpenReque
   return grpc::Status::OK;
 }
 
+/// It ends up in logs, on terminals and in metrics.
+grpc::Status check_group(const std::string& group) {
+  std::string shown;
+  bool good = true;
+  for (size_t i = 0; i < group.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(group[i]);
+    const auto before = static_cast<unsigned char>(i == 0 ? 0 : group[i - 1]);
+    const bool upper = before == 0xc2 && byte >= 0x80 && byte < 0xa0;  // UTF-8 of U+0080 to U+009F
+    const bool control = byte < 0x20 || byte == 0x7f || upper;
+    good &= !control;
+    shown += control ? '?' : group[i];
+  }
+  if (good) return grpc::Status::OK;
+  return invalid("group \"" + shown + "\" has control characters (shown as ?): allowed are all others");
+}
+
 // Of an OpenRequest or a LocateRequest.
 template <typename Message>
 grpc::Status addresses_of(const Message& message, std::vector<std::vector<Endpoint>>* out) {
@@ -76,7 +92,7 @@ v1::SwitchDescription description_of(const SwitchView& view) {
   return out;
 }
 
-v1::SessionState state_of(const controller::SessionView& view, const std::vector<SwitchView>& switches) {
+v1::SessionState state_of(const controller::SessionView& view, const controller::Topology& topology) {
   v1::SessionState out;
   out.set_job(view.id.job);
   out.set_group(view.group);
@@ -88,7 +104,10 @@ v1::SessionState state_of(const controller::SessionView& view, const std::vector
   out.set_slots(static_cast<uint32_t>(view.slots));
   out.set_payload_bytes(static_cast<uint32_t>(view.payload_bytes));
   out.set_lease_left_ms(static_cast<uint32_t>(view.lease_left / milliseconds(1)));
-  for (const int at : view.switches) out.add_switches(switches[static_cast<size_t>(at)].name);
+  for (const int at : view.switches) out.add_switches(topology.switches[static_cast<size_t>(at)].name);
+  for (const controller::SilentPath& path : view.silent_paths) {
+    out.add_problems(describe(path, topology, view.id.job));
+  }
   return out;
 }
 
@@ -124,6 +143,7 @@ grpc::Status request_of(const v1::OpenRequest& message, controller::OpenRequest*
   out->shards = message.shards();
   out->slots = message.slots();
   out->payload_bytes = message.payload_bytes();
+  if (grpc::Status status = check_group(message.group()); !status.ok()) return status;
   if (grpc::Status status = operations_of(message, out); !status.ok()) return status;
   return addresses_of(message, &out->ranks);
 }
@@ -215,7 +235,7 @@ grpc::Status ControllerService::State(grpc::ServerContext* context, const v1::St
   controller::Owner owner;
   if (grpc::Status status = authorize(*context, &owner); !status.ok()) return status;
   const std::vector<SwitchView> switches = dispatcher_.switches();
-  for (const auto& view : dispatcher_.sessions()) *reply->add_sessions() = state_of(view, switches);
+  for (const auto& view : dispatcher_.sessions()) *reply->add_sessions() = state_of(view, dispatcher_.topology());
   for (const SwitchView& view : switches) *reply->add_switches()->mutable_description() = description_of(view);
   if (request->counters()) add_counters(reply);
   return grpc::Status::OK;

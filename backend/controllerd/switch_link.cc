@@ -140,26 +140,44 @@ SwitchLink::SwitchLink(int at, const controller::SwitchSpec& spec,
 }
 
 SwitchLink::~SwitchLink() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stop_ = true;
-    if (stream_ != nullptr) stream_->TryCancel();
-    changed_.notify_all();
-  }
+  stop();
   executor_.join();
   listener_.join();
 }
 
+void SwitchLink::stop() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  stop_ = true;
+  for (grpc::ClientContext* call : calls_) call->TryCancel();
+  changed_.notify_all();
+}
+
+/// A call's context, which stop() can cancel from the start.
+class SwitchLink::Call {
+ public:
+  Call(SwitchLink& link, Duration limit) : link_(link) {
+    if (limit.count() != 0) context_.set_deadline(std::chrono::system_clock::now() + limit);
+    if (!link.token_.empty()) context_.AddMetadata("authorization", "Bearer " + link.token_);
+    const std::lock_guard<std::mutex> lock(link.mutex_);
+    link.calls_.insert(&context_);
+    if (link.stop_) context_.TryCancel();
+  }
+  ~Call() {
+    const std::lock_guard<std::mutex> lock(link_.mutex_);
+    link_.calls_.erase(&context_);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  grpc::ClientContext* context() { return &context_; }
+
+ private:
+  SwitchLink& link_;
+  grpc::ClientContext context_;
+};
+
 bool SwitchLink::stopping() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return stop_;
-}
-
-std::unique_ptr<grpc::ClientContext> SwitchLink::context(Duration limit) const {
-  auto context = std::make_unique<grpc::ClientContext>();
-  if (limit.count() != 0) context->set_deadline(std::chrono::system_clock::now() + limit);
-  if (!token_.empty()) context->AddMetadata("authorization", "Bearer " + token_);
-  return context;
 }
 
 // ---- carrying out ----
@@ -173,22 +191,24 @@ void SwitchLink::submit(std::vector<controller::Command> commands, Done done) {
 
 void SwitchLink::execute() {
   pthread_setname_np(pthread_self(), "switchml-link");
+  Time next_check = monotonic_now() + kHealthInterval;  // however many commands there are
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
-    const bool due = changed_.wait_for(lock, kHealthInterval, [this] { return stop_ || !queue_.empty(); });
-    if (stop_) return;
-    Part part;
-    if (due) {
-      part = std::move(queue_.front());
-      queue_.pop_front();
-    }
-    lock.unlock();
-    if (due) {
-      auto results = carry_out(part.commands);
-      if (part.done) part.done(std::move(results));
-    } else {
+    const Duration idle = next_check - monotonic_now();
+    if (idle.count() <= 0) {
+      lock.unlock();
       check_health();
+      next_check = monotonic_now() + kHealthInterval;
+      lock.lock();
+      continue;
     }
+    changed_.wait_for(lock, idle, [this] { return stop_ || !queue_.empty(); });
+    if (stop_ || queue_.empty()) continue;
+    const Part part = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    auto results = carry_out(part.commands);
+    if (part.done) part.done(std::move(results));
     lock.lock();
   }
 }
@@ -211,8 +231,8 @@ controller::CommandResult SwitchLink::carry_out(const controller::Command& comma
     if (!connected_) return {false, problem_, {}};
   }
   controller::CommandResult result;
-  const auto call = context(std::holds_alternative<controller::Install>(command.what) ? kInstallLimit : kCallLimit);
-  const Caller caller{*stub_, *call, result.members};
+  Call call(*this, std::holds_alternative<controller::Install>(command.what) ? kInstallLimit : kCallLimit);
+  const Caller caller{*stub_, *call.context(), result.members};
   const grpc::Status status = std::visit([&caller](const auto& what) { return caller(what); }, command.what);
   result.ok = status.ok();
   if (!result.ok) result.problem = text_of(status);
@@ -221,8 +241,8 @@ controller::CommandResult SwitchLink::carry_out(const controller::Command& comma
 }
 
 grpc::Status SwitchLink::capabilities(v1::Capabilities* reply) {
-  const auto call = context(kCallLimit);
-  return stub_->Capabilities(call.get(), v1::CapabilitiesRequest(), reply);
+  Call call(*this, kCallLimit);
+  return stub_->Capabilities(call.context(), v1::CapabilitiesRequest(), reply);
 }
 
 grpc::Status SwitchLink::counters(v1::CountersReply* reply) {
@@ -230,8 +250,8 @@ grpc::Status SwitchLink::counters(v1::CountersReply* reply) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!connected_) return {grpc::StatusCode::UNAVAILABLE, problem_};
   }
-  const auto call = context(kCountersLimit);
-  return stub_->Counters(call.get(), v1::CountersRequest(), reply);
+  Call call(*this, kCountersLimit);
+  return stub_->Counters(call.context(), v1::CountersRequest(), reply);
 }
 
 // A switch may have lost its sessions, or its host, without the stream of packets noticing.
@@ -288,9 +308,9 @@ std::string SwitchLink::connect() {
     known = instance_ == now.instance();
   }
   if (!known) {
-    const auto call = context(kCallLimit);
+    Call call(*this, kCallLimit);
     v1::ResetReply reply;
-    status = stub_->Reset(call.get(), v1::ResetRequest(), &reply);
+    status = stub_->Reset(call.context(), v1::ResetRequest(), &reply);
     if (status.ok()) status = capabilities(&now);
     if (!status.ok()) return text_of(status);
   }
@@ -323,13 +343,13 @@ void SwitchLink::report_down(const std::string& problem) {
 
 // Returns why it ended.
 std::string SwitchLink::read_packets() {
-  const auto call = context(Duration(0));
+  Call call(*this, Duration(0));
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stop_ || !connected_) return problem_;
-    stream_ = call.get();
+    stream_ = call.context();
   }
-  const auto reader = stub_->PacketsIn(call.get(), v1::PacketsInRequest());
+  const auto reader = stub_->PacketsIn(call.context(), v1::PacketsInRequest());
   v1::ControlPacket packet;
   while (reader->Read(&packet)) hand_in(packet);
   const grpc::Status status = reader->Finish();

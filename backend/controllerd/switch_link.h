@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,8 +39,10 @@ class SwitchLink {
   /// Starts at once. `events` must outlive the link.
   SwitchLink(int at, const controller::SwitchSpec& spec, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
              SwitchEvents& events);
-  /// Gives up what is under way; commands that wait are not carried out, and their `done` is not called.
+  /// Stops, and waits for the threads. Commands that wait are not carried out, and their `done` is not called.
   ~SwitchLink();
+  /// Cancels all calls, those to come too: an agent that hangs delays nobody's end. Thread-safe.
+  void stop();
 
   /// Carries out commands of this switch in order, after those submitted before; those after one that failed are left
   /// out. `done` (may be empty) is called from the link's thread, never from within submit(). Thread-safe. Commands
@@ -49,6 +52,7 @@ class SwitchLink {
   grpc::Status counters(v1::CountersReply* reply);
 
  private:
+  class Call;
   struct Part {
     std::vector<controller::Command> commands;
     Done done;
@@ -67,7 +71,6 @@ class SwitchLink {
   void hand_in(const v1::ControlPacket& packet);
 
   // ---- both ----
-  std::unique_ptr<grpc::ClientContext> context(Duration limit) const;
   grpc::Status capabilities(v1::Capabilities* reply);
   void report_up(const v1::Capabilities& capabilities);
   void report_down(const std::string& problem);
@@ -88,6 +91,7 @@ class SwitchLink {
   std::string problem_ = "it has not been reached yet";
   std::optional<uint64_t> instance_;
   std::deque<Part> queue_;
+  std::set<grpc::ClientContext*> calls_;   // under way
   grpc::ClientContext* stream_ = nullptr;  // of PacketsIn, while it runs
   std::string logged_;                     // the problem that the log knows; the listener's
   std::thread executor_;

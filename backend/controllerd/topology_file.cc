@@ -22,6 +22,16 @@ using controller::WorkerSpec;
 namespace {
 
 constexpr uint64_t kMostPorts = 65535;
+constexpr uint64_t kLeastMtu = 576;  // what IPv4 asks of every host
+constexpr uint64_t kMostMtu = 65535;
+
+/// Whether packets can be sent to it as to one host.
+bool is_unicast(const Endpoint& address) {
+  if (is_any(address)) return false;
+  if (family_of(address) == AF_INET6) return load_sockaddr<sockaddr_in6>(address).sin6_addr.s6_addr[0] != 0xff;
+  const uint32_t bits = ntohl(load_sockaddr<sockaddr_in>(address).sin_addr.s_addr);
+  return !IN_MULTICAST(bits) && bits != INADDR_BROADCAST;
+}
 
 /// "HOST:PORT", of which the host may be a name, or "unix:PATH": gRPC resolves both.
 bool is_agent(const std::string& text) {
@@ -62,9 +72,9 @@ class Reader {
   }
 
   void read_switch(const YAML::Node& node) {
-    yaml::check_keys(
-        node, "a switch",
-        {"name", "agent", "agent_token_file", "address", "parent", "parent_port", "port_at_parent", "ports"});
+    yaml::check_keys(node, "a switch",
+                     {"name", "agent", "agent_token_file", "address", "mac", "parent", "parent_port", "port_at_parent",
+                      "mtu", "ports"});
     SwitchSpec spec;
     const YAML::Node name = yaml::required(node, "a switch", "name");
     spec.name = yaml::text(name, "name");
@@ -81,6 +91,7 @@ class Reader {
     }
     if (node["agent_token_file"]) spec.agent_token = secret(node["agent_token_file"], self);
     spec.address = switch_address(yaml::required(node, self, "address"), self);
+    if (node["mac"]) spec.mac = yaml::mac(node["mac"], self + ": mac");
     ports_.emplace_back();
     if (node["ports"]) read_ports(node["ports"], self, &ports_.back());
     topology_.switches.push_back(spec);
@@ -98,8 +109,8 @@ class Reader {
     const std::string text = yaml::text(node, "address");
     const auto address = literal_address(text, wire::kDefaultPort);
     if (!address.ok()) yaml::fail(node, self + ": address " + address.status().message());
-    if (is_any(address.value()) || port_of(address.value()) == 0) {
-      yaml::fail(node, self + ": address \"" + text + "\": allowed is one that workers can send to");
+    if (!is_unicast(address.value()) || port_of(address.value()) == 0) {
+      yaml::fail(node, self + ": address \"" + text + "\": allowed is a unicast one that workers can send to");
     }
     for (const SwitchSpec& other : topology_.switches) {
       if (other.address == address.value()) {
@@ -123,13 +134,14 @@ class Reader {
     SwitchSpec& spec = topology_.switches[static_cast<size_t>(index)];
     const std::string self = "switch \"" + spec.name + "\"";
     if (!node["parent"]) {
-      for (const char* const key : {"parent_port", "port_at_parent"}) {
+      for (const char* const key : {"parent_port", "port_at_parent", "mtu"}) {
         if (node[key]) yaml::fail(node[key], self + ": " + key + " means nothing without parent");
       }
       return;
     }
     spec.parent = switch_index(node["parent"], self + ": parent");
     if (node["parent_port"]) spec.parent_port = port(node["parent_port"], index, self, "parent_port");
+    if (node["mtu"]) spec.uplink_mtu = yaml::number(node["mtu"], self + ": mtu (bytes)", kLeastMtu, kMostMtu);
     if (node["port_at_parent"]) spec.port_at_parent = port(node["port_at_parent"], spec.parent, self, "port_at_parent");
   }
 
@@ -182,6 +194,9 @@ class Reader {
     if (!address.ok()) yaml::fail(node, self + ": address " + address.status().message());
     if (port_of(address.value()) != 0)
       yaml::fail(node, self + ": address \"" + text + "\": allowed is one without a port");
+    if (!is_unicast(address.value())) {
+      yaml::fail(node, self + ": address \"" + text + "\": allowed is a unicast one");
+    }
     if (const int other = controller::worker_at(topology_, address.value()); other != kNone) {
       yaml::fail(node, self + ": address \"" + text + "\" is that of worker \"" +
                            topology_.workers[static_cast<size_t>(other)].name + "\" too");
@@ -241,11 +256,11 @@ Result<Topology> lone_switch(const std::string& text) {
   const size_t equals = text.find('=');
   const std::string agent = text.substr(0, equals);
   const auto address = literal_address(equals == std::string::npos ? "" : text.substr(equals + 1), wire::kDefaultPort);
-  if (!is_agent(agent) || !address.ok() || is_any(address.value())) {
+  if (!is_agent(agent) || !address.ok() || !is_unicast(address.value())) {
     return Status(Code::kInvalidArgument,
                   "--switch=\"" + text +
                       "\" is not allowed: use AGENT=ADDRESS, the HOST:PORT of the switch's agent "
-                      "and the literal address that workers send to");
+                      "and the literal, unicast address that workers send to");
   }
   Topology topology;
   SwitchSpec spec;

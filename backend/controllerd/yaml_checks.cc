@@ -1,7 +1,9 @@
 #include "controllerd/yaml_checks.h"
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
+#include <regex>
 #include <set>
 
 namespace switchml {
@@ -69,6 +71,18 @@ uint64_t number(const YAML::Node& node, const std::string& what, uint64_t low, u
     fail(node, what + " \"" + word + "\": allowed are " + std::to_string(low) + " to " + std::to_string(high));
   }
   return value;
+}
+
+std::string mac(const YAML::Node& node, const std::string& what) {
+  static const std::regex form("([0-9a-f]{2}:){5}[0-9a-f]{2}");
+  const std::string given = node.IsScalar() ? node.Scalar() : "";
+  std::string word = given;
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const bool good = std::regex_match(word, form) && word != "00:00:00:00:00:00" &&
+                    std::string("13579bdf").find(word[1]) == std::string::npos;
+  if (!good) fail(node, what + " \"" + given + "\": allowed is the MAC address of one host, as in 02:00:00:00:00:01");
+  return word;
 }
 
 std::string speed(const YAML::Node& node) {

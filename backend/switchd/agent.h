@@ -13,7 +13,7 @@ namespace switchml {
 
 struct AgentOptions {
   std::string listen;       // ADDRESS:PORT; port 0 takes a free one
-  std::string token;        // what the controller must show; empty: nothing
+  std::string token;        // what the controller must show; empty: nothing (--insecure-no-token)
   std::string certificate;  // PEM texts; empty: no TLS
   std::string key;
 };

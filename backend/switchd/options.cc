@@ -21,6 +21,7 @@ enum Option {
   kLease,
   kLogLevel,
   kStatsInterval,
+  kInsecureNoToken,
   kAgent,
   kAgentTokenFile,
   kAgentCertificate,
@@ -39,6 +40,7 @@ constexpr option kOptions[] = {
     {"stats-interval", required_argument, nullptr, kStatsInterval},
     {"agent", required_argument, nullptr, kAgent},
     {"agent-token-file", required_argument, nullptr, kAgentTokenFile},
+    {"insecure-no-token", no_argument, nullptr, kInsecureNoToken},
     {"agent-cert", required_argument, nullptr, kAgentCertificate},
     {"agent-key", required_argument, nullptr, kAgentKey},
     {nullptr, 0, nullptr, 0},
@@ -81,9 +83,17 @@ Status apply_agent(int index, const std::string& text, AgentLine* agent) {
 }
 
 Status check_agent(const AgentLine& agent) {
-  const bool extras = !agent.token_file.empty() || !agent.certificate_file.empty() || !agent.key_file.empty();
-  if (extras && agent.listen.empty()) {
-    return {Code::kInvalidArgument, "--agent-token-file, --agent-cert and --agent-key need --agent ADDRESS:PORT"};
+  const bool extras = !agent.token_file.empty() || agent.insecure_no_token || !agent.certificate_file.empty() ||
+                      !agent.key_file.empty();
+  if (agent.listen.empty()) {
+    if (!extras) return {};
+    return {Code::kInvalidArgument,
+            "--agent-token-file, --insecure-no-token, --agent-cert and --agent-key need --agent ADDRESS:PORT"};
+  }
+  if (agent.token_file.empty() != agent.insecure_no_token) {
+    return {Code::kInvalidArgument, "--agent=\"" + agent.listen +
+                                        "\": give either --agent-token-file FILE, or --insecure-no-token to let "
+                                        "everybody who reaches it rule this switch"};
   }
   if (agent.certificate_file.empty() != agent.key_file.empty()) {
     return {Code::kInvalidArgument, "--agent-cert and --agent-key go together: give both or none"};
@@ -145,7 +155,9 @@ Result<CommandLine> parse_command_line(int argc, char* const* argv) {
     const int choice = index < 0 ? int{kHelp} : kOptions[index].val;
     if (choice == kHelp) line.help = true;
     if (choice == kVersion) line.version = true;
-    return choice == kHelp || choice == kVersion ? Status{} : apply(index, text, &line);
+    if (choice == kInsecureNoToken) line.agent.insecure_no_token = true;
+    const bool bare = choice == kHelp || choice == kVersion || choice == kInsecureNoToken;
+    return bare ? Status{} : apply(index, text, &line);
   });
   if (!scanned.ok()) return scanned;
   if (Status status = check_agent(line.agent); !status.ok()) return status;
@@ -179,6 +191,7 @@ std::string help_text() {
          " (0)\n"
          "  --agent ADDRESS:PORT   obey a controller (switchml-controller) that calls there; port 0 takes a free one\n"
          "  --agent-token-file F   what the controller must show: the first word of this file\n"
+         "  --insecure-no-token    or nothing: everybody who reaches the agent may rule this switch\n"
          "  --agent-cert FILE      TLS towards the controller: certificate (PEM); with\n"
          "  --agent-key FILE       its key\n"
          "  --version              print the version and leave\n"

@@ -14,6 +14,7 @@ namespace switchml {
 struct AgentLine {
   std::string listen;  // ADDRESS:PORT; empty: no agent, the switch follows rules of its own
   std::string token_file;
+  bool insecure_no_token = false;  // whoever reaches it may rule the switch
   std::string certificate_file;
   std::string key_file;
 };

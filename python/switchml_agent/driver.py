@@ -6,7 +6,7 @@ import threading
 from switchml_agent import program as programs
 from switchml_agent import sessions
 from switchml_agent.api import messages
-from switchml_agent.errors import Refusal, check_range, exhausted, internal, invalid, not_found, precondition, unavailable
+from switchml_agent.errors import Refusal, cancelled, check_range, exhausted, internal, invalid, not_found, precondition, unavailable
 
 PROTOCOL_VERSION = 1
 _READS = 8  # of registers that a packet may change meanwhile
@@ -24,6 +24,10 @@ class Gone(Exception):
     """The switch does not answer. All that was programmed into it may be lost."""
 
 
+def _always():
+    return True
+
+
 class _Installed:
     """A session in the switch, and what takes it out again."""
 
@@ -35,7 +39,8 @@ class _Installed:
 
 
 class Driver:
-    """Thread-safe; calls take turns. Methods raise Refusal. A switch that was started anew is set up again, without
+    """Thread-safe; calls take turns. Methods raise Refusal; those that change the switch ask `wanted()` when their turn has
+    come, whether anybody still waits for it. A switch that was started anew is set up again, without
     sessions and with another `instance`.
 
     A subclass speaks to the switch: in _open, _shut, _alive, _session_entries, _worker_entries, _member_entries, _add, _undo,
@@ -78,9 +83,12 @@ class Driver:
             self._connected = False
             self._installed.clear()
 
-    def _with_switch(self, work):
-        """work(), with the switch's failures as refusals of the call."""
+    def _with_switch(self, work, wanted=_always):
+        """work(), with the switch's failures as refusals of the call. What is not wanted any more is left out: its caller
+        may have asked for the opposite since."""
         with self._lock:
+            if not wanted():
+                raise cancelled("the caller has given up")
             if not self._connected:
                 self.connect()
             try:
@@ -109,16 +117,16 @@ class Driver:
             pages=self.program.pages, page_slots=self.program.page_slots, mac=self._own_mac,
         )  # fmt: skip
 
-    def reset(self):
-        self._with_switch(self._remove_all)
+    def reset(self, wanted=_always):
+        self._with_switch(self._remove_all, wanted)
 
     def _remove_all(self):
         self.instance = secrets.randbits(64) or 1  # whose sessions these were must notice
         for job in list(self._installed):
             self._take_out(self._installed.pop(job))
 
-    def install(self, request):
-        self._with_switch(lambda: self._install(request))
+    def install(self, request, wanted=_always):
+        self._with_switch(lambda: self._install(request), wanted)
 
     def _install(self, request):
         session = sessions.session_of(request, self.program, self.neighbours.place)
@@ -138,8 +146,8 @@ class Driver:
         self._installed[session.job] = new
         self._counted.add(session.job)
 
-    def set_member(self, request):
-        self._with_switch(lambda: self._set_member(request))
+    def set_member(self, request, wanted=_always):
+        self._with_switch(lambda: self._set_member(request), wanted)
 
     def _set_member(self, request):
         installed = self._find(request)
@@ -167,8 +175,8 @@ class Driver:
             raise not_found(f"job {request.job} with epoch {request.epoch:#x}: it is not installed")
         return installed
 
-    def remove(self, request):
-        self._with_switch(lambda: self._remove(request))
+    def remove(self, request, wanted=_always):
+        self._with_switch(lambda: self._remove(request), wanted)
 
     def _remove(self, request):
         installed = self._installed.get(request.job)

@@ -29,6 +29,10 @@ def unavailable(text):
     return Refusal("UNAVAILABLE", text)
 
 
+def cancelled(text):
+    return Refusal("CANCELLED", text)
+
+
 def internal(text):
     return Refusal("INTERNAL", text)
 

@@ -23,7 +23,7 @@ def _answers(call):
 
     def answer(self, request, context):
         try:
-            return call(self, request)
+            return call(self, request, context)
         except Refusal as refusal:
             context.abort(getattr(grpc.StatusCode, refusal.code), str(refusal))
 
@@ -39,39 +39,39 @@ class DataPlane:
         self._listener = None  # queue of the controller that takes control packets
 
     @_answers
-    def Capabilities(self, request):
+    def Capabilities(self, request, context):
         return self._driver.capabilities()
 
     @_answers
-    def Reset(self, request):
-        self._driver.reset()
+    def Reset(self, request, context):
+        self._driver.reset(context.is_active)
         return messages.ResetReply()
 
     @_answers
-    def Install(self, request):
-        self._driver.install(request)
+    def Install(self, request, context):
+        self._driver.install(request, context.is_active)
         return messages.InstallReply()
 
     @_answers
-    def SetMember(self, request):
-        self._driver.set_member(request)
+    def SetMember(self, request, context):
+        self._driver.set_member(request, context.is_active)
         return messages.SetMemberReply()
 
     @_answers
-    def Remove(self, request):
-        self._driver.remove(request)
+    def Remove(self, request, context):
+        self._driver.remove(request, context.is_active)
         return messages.RemoveReply()
 
     @_answers
-    def Contributors(self, request):
+    def Contributors(self, request, context):
         return self._driver.contributors(request)
 
     @_answers
-    def Counters(self, request):
+    def Counters(self, request, context):
         return self._driver.counters()
 
     @_answers
-    def PacketOut(self, request):
+    def PacketOut(self, request, context):
         place = self._driver.place(request.worker)
         try:
             self._send(place, request.payload)

@@ -19,6 +19,7 @@ import os
 import pickle
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -294,3 +295,13 @@ def free_port(kind=socket.SOCK_DGRAM):
     with socket.socket(socket.AF_INET, kind) as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def make_certificate(folder, name="", *more):
+    """A key and a certificate for this host that vouches for itself, as NAMEkey.pem and NAMEcert.pem; (key, certificate). `more`:
+    options of openssl in place of -nodes."""
+    files = folder / f"{name}key.pem", folder / f"{name}cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", *(more or ["-nodes"]), "-days", "2", "-subj", "/CN=localhost",
+               "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", files[0], "-out", files[1]]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True)
+    return files[0].read_bytes(), files[1].read_bytes()

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import harness
 import lab
 import pytest
 import reducing_rank
@@ -74,6 +75,7 @@ def test_refusals_reach_every_rank(tmp_path):
         for name, values, part in (
             ("stranger", settings(at, "guess"), "refuses"),
             ("nobody", settings("127.0.0.1:1"), "controller 127.0.0.1:1 does not answer"),
+            ("direct", {"SWITCHML_SWITCH": address}, f"switch {address} is run by a controller: set SWITCHML_CONTROLLER"),
         ):
             assert part in failing(network, name, values)
             assert part in network.log(f"{name}-1")
@@ -85,6 +87,25 @@ def test_refusals_reach_every_rank(tmp_path):
         reducing_rank.run_ranks(network, "other", [None] * 2, settings(at, "let-the-others-in-too"))
 
 
+def test_a_controller_that_wants_certificates(tmp_path):
+    harness.make_certificate(tmp_path, "server-")
+    harness.make_certificate(tmp_path, "worker-")
+    with Controlled(tmp_path) as network:
+        agent, address = network.switch("solo")
+        tls = ("--tls-cert", tmp_path / "server-cert.pem", "--tls-key", tmp_path / "server-key.pem", "--tls-client-ca",
+               tmp_path / "worker-cert.pem")  # fmt: skip
+        at = network.controller("switches:\n" + described("solo", agent, address), "127.0.0.1:0", None, TOKENS, *tls)
+        ca = {"SWITCHML_CONTROLLER_CA": str(tmp_path / "server-cert.pem")}
+        shown = {f"SWITCHML_CONTROLLER_{name}": str(tmp_path / f"worker-{name.lower()}.pem") for name in ("CERT", "KEY")}
+        got = reducing_rank.run_ranks(network, "shown", [None] * 2, settings(at, **ca, **shown))
+        missing = failing(network, "missing", settings(at, SWITCHML_CONNECT_TIMEOUT="3", **ca))
+        half = failing(network, "half", settings(at, **ca, SWITCHML_CONTROLLER_KEY="key.pem"))
+    assert got[0]["stats"]["session"]["switch"] == f"{address} (of controller {at})"
+    assert "does it ask for a certificate (SWITCHML_CONTROLLER_CERT and _KEY are not set)?" in missing
+    assert "does it ask for a certificate" in network.log("missing-1")
+    assert 'SWITCHML_CONTROLLER_KEY="key.pem" is not allowed: use it together with SWITCHML_CONTROLLER_CERT' in half
+
+
 HOLDER = """
 import os, sys, time, torch, torch.distributed as dist, switchml
 dist.init_process_group("switchml", init_method="file://" + sys.argv[1], rank=int(os.environ.get("RANK", "0")), world_size=2)
@@ -93,50 +114,122 @@ time.sleep(120)
 """
 
 
-@pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
-def test_a_tree_of_three_switches_between_hosts(tmp_path):
+class Tree(Controlled):
     """Two hosts with two ranks and a leaf each, a root and the controller in between. The ranks' addresses tell the
     controller which leaf is theirs."""
-    with Controlled(tmp_path) as network:
-        core = network.namespace("core")
-        network.address(core, "lo", "10.79.0.1/32")
-        network.do(core, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
-        hosts = []
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        try:
+            self.build()
+        except BaseException:
+            self.close()
+            raise
+
+    def build(self):
+        self.core = core = self.namespace("core")
+        self.address(core, "lo", "10.79.0.1/32")
+        self.do(core, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        self.hosts = []
         for number in (1, 2):
-            host = network.namespace(f"host{number}")
-            network.link(core, f"to{number}", host, "eth0", mtu=9000)
-            network.address(core, f"to{number}", f"10.79.{number}.254/24")
-            network.address(host, "eth0", f"10.79.{number}.1/24")
-            network.do(host, "ip", "route", "add", "default", "via", f"10.79.{number}.254")
-            hosts.append(host)
+            host = self.namespace(f"host{number}")
+            self.link(core, f"to{number}", host, "eth0", mtu=9000)
+            self.address(core, f"to{number}", f"10.79.{number}.254/24")
+            self.address(host, "eth0", f"10.79.{number}.1/24")
+            self.do(host, "ip", "route", "add", "default", "via", f"10.79.{number}.254")
+            self.hosts.append(host)
         topology = "switches:\n"
-        agent, address = network.switch("root", "10.79.0.1:48879", "10.79.0.1:50052", core)
+        agent, address = self.switch("root", "10.79.0.1:48879", "10.79.0.1:50052", core)
         topology += described("root", agent, address)
-        for number, host in enumerate(hosts, 1):
-            agent, address = network.switch(f"leaf{number}", f"10.79.{number}.1:48879", f"10.79.{number}.1:50052", host)
-            topology += described(f"leaf{number}", agent, address, "    parent: root\n")
+        for number, host in enumerate(self.hosts, 1):
+            agent, address = self.switch(f"leaf{number}", f"10.79.{number}.1:48879", f"10.79.{number}.1:50052", host)
+            topology += described(f"leaf{number}", agent, address, "    parent: root\n    mtu: 9000\n")
         topology += "workers:\n"
         for number in (1, 2):
             topology += f"  - name: host{number}\n    addresses: [10.79.{number}.1]\n    switch: leaf{number}\n"
-        at = network.controller(topology, "10.79.0.1:50051", core)
+        self.at = self.controller(topology, "10.79.0.1:50051", core)
+        self.where = [self.hosts[0]] * 2 + [self.hosts[1]] * 2
 
-        where = [hosts[0], hosts[0], hosts[1], hosts[1]]
-        wired = {"SWITCHML_PAYLOAD": "1024", "GLOO_SOCKET_IFNAME": "eth0"}
-        got = reducing_rank.run_ranks(network, "tree", where, settings(at, **wired))
-        lossy = settings(at, **wired, SWITCHML_FAULTS="seed=3,send_loss=0.02,receive_loss=0.02,duplicate=0.02")
-        under_loss = reducing_rank.run_ranks(network, "lossy", where, lossy)
-        alone = reducing_rank.run_ranks(network, "alone", [hosts[1]] * 2, settings(at, **wired))
+    def reduce(self, name, where=None, **more):
+        values = {"SWITCHML_PAYLOAD": "1024", "GLOO_SOCKET_IFNAME": "eth0", **more}
+        return reducing_rank.run_ranks(self, name, where or self.where, settings(self.at, **values))
+
+    def drop(self, hook, packets):
+        """The root's host loses such packets of those that arrive (hook input) or leave (output)."""
+        self.do(self.core, "nft", "add", "table", "ip", "loss")
+        self.do(self.core, "nft", "add", "chain", "ip", "loss", hook, f"{{ type filter hook {hook} priority 0; }}")
+        self.do(self.core, "nft", "add", "rule", "ip", "loss", hook, *packets.split(), "counter", "drop")
+
+    def dropped(self):
+        """By rule."""
+        rules = self.do(self.core, "nft", "list", "table", "ip", "loss")
+        return [int(line.split("counter packets ")[1].split()[0]) for line in rules.splitlines() if "counter packets" in line]
+
+    def state(self):
+        token = write(self.folder / "token", "open-sesame-of-the-team")
+        return self.do(self.core, lab.program("switchml-controller"), "--state", self.at, "--token-file", token)
+
+
+@pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
+def test_a_tree_of_three_switches_between_hosts(tmp_path):
+    with Tree(tmp_path) as network:
+        got = network.reduce("tree")
+        under_loss = network.reduce("lossy", SWITCHML_FAULTS="seed=3,send_loss=0.02,receive_loss=0.02,duplicate=0.02")
+        alone = network.reduce("alone", [network.hosts[1]] * 2)
+        wide = network.reduce("wide", SWITCHML_PAYLOAD="64512")
         expected = embedded(network, 4, SWITCHML_PAYLOAD="1024")
-        pair = reducing_rank.run_ranks(network, "pair", [None] * 2, {"SWITCHML_INTERFACE": "lo", "SWITCHML_PAYLOAD": "1024"})
-        state = lab.run("ip", "netns", "exec", core, lab.program("switchml-controller"), "--state", at,
-                        "--token-file", write(tmp_path / "token", "open-sesame-of-the-team"))  # fmt: skip
+        pair = embedded(network, 2, SWITCHML_PAYLOAD="1024")
+        state = network.state()
     reducing_rank.assert_same(got, expected)
     reducing_rank.assert_same(under_loss, expected)
     reducing_rank.assert_same(alone, pair)
     assert [rank["stats"]["session"]["switch"].split()[0] for rank in got] == [
         "10.79.1.1:48879", "10.79.1.1:48879", "10.79.2.1:48879", "10.79.2.1:48879"]  # fmt: skip
+    assert [rank["stats"]["session"]["payload_bytes"] for rank in wide] == [8192] * 4, "what the uplinks take whole"
     for name in ("root", "leaf1", "leaf2"):
         assert name in state
+
+
+@pytest.mark.skipif(bool(lab.missing("nft")), reason=lab.missing("nft"))
+def test_what_is_lost_between_switches_is_repeated(tmp_path):
+    with Tree(tmp_path) as network:
+        network.drop("input", "udp dport 48879 numgen random mod 100 < 5")
+        network.drop("output", "udp sport 48879 numgen random mod 100 < 5")
+        got = network.reduce("lossy")
+        dropped = network.dropped()
+        expected = embedded(network, 4, SWITCHML_PAYLOAD="1024")
+    reducing_rank.assert_same(got, expected)
+    assert len(dropped) == 2 and min(dropped) > 0, "aggregates and results were lost"
+
+
+@pytest.mark.skipif(bool(lab.missing("nft")), reason=lab.missing("nft"))
+def test_ranks_below_a_broken_path_are_named(tmp_path):
+    with Tree(tmp_path) as network:
+        network.drop("input", "ip saddr 10.79.2.1 udp dport 48879")
+        ranks = {
+            f"stuck-{rank}": network.start(f"stuck-{rank}", sys.executable, "-c", STUCK, tmp_path / "stuck.store", rank,
+                                           namespace=host, **settings(network.at, GLOO_SOCKET_IFNAME="eth0"))
+            for rank, host in enumerate(network.where)
+        }  # fmt: skip
+        network.finish(ranks, 60)
+        logs = [network.log(f"stuck-{rank}") for rank in range(4)]
+        told = network.log("controller")
+    for log in logs:
+        assert "no contribution from rank 2, 3 " in log
+    assert 'switch "leaf2" has aggregated slot ' in told
+    assert 'and its parent "root" has nothing of it: check the path from 10.79.2.1:48879 to 10.79.0.1:48879' in told
+    assert 'switch "leaf1" has aggregated' not in told
+
+
+STUCK = """
+import datetime, sys, torch, torch.distributed as dist, switchml
+dist.init_process_group("switchml", init_method="file://" + sys.argv[1], rank=int(sys.argv[2]), world_size=4,
+                        timeout=datetime.timedelta(seconds=6))
+try:
+    dist.all_reduce(torch.ones(100))
+except RuntimeError as error:
+    print(error, flush=True)
+"""
 
 
 def write(path, text):

@@ -3,7 +3,7 @@ test wants; the real one is in test_controller.py. gRPC stays out of the process
 
 import concurrent.futures
 import contextlib
-import subprocess
+import socket
 
 import harness
 import pytest
@@ -61,7 +61,8 @@ class Fake:
 
 
 def question(address, **values):
-    preset = {"address": address, "token": TOKEN, "token_file": "", "ca_file": "", "patience": 20.0}
+    preset = {"address": address, "token": TOKEN, "token_file": "", "ca_file": "", "cert_file": "", "key_file": "",
+              "patience": 20.0}  # fmt: skip
     return {**preset, "ranks": [["10.0.0.1", "::1"], ["10.0.0.2"]], **values}
 
 
@@ -136,8 +137,6 @@ def ask_nobody(address, patience):
 
 
 def test_a_controller_that_is_not_there_is_named():
-    import socket
-
     address = f"127.0.0.1:{harness.free_port(socket.SOCK_STREAM)}"
     message = in_a_process(ask_nobody, address, 0.5)
     assert f"controller {address} does not answer" in message
@@ -158,14 +157,6 @@ def test_a_token_from_a_file(tmp_path):
     assert in_a_process(token_from, str(tmp_path / "token")) == ["Bearer from-file"]
 
 
-def make_certificate(folder):
-    """A key and a certificate for localhost that vouches for itself."""
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-               "-addext", "subjectAltName=DNS:localhost", "-keyout", folder / "key.pem", "-out", folder / "cert.pem"]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True)
-    return (folder / "key.pem").read_bytes(), (folder / "cert.pem").read_bytes()
-
-
 def over_tls(key, certificate, ca_file):
     from switchml import _controller
 
@@ -180,9 +171,83 @@ def over_tls(key, certificate, ca_file):
 
 
 def test_tls_by_a_certificate_authority(tmp_path):
-    located, without = in_a_process(over_tls, *make_certificate(tmp_path), str(tmp_path / "cert.pem"))
+    located, without = in_a_process(over_tls, *harness.make_certificate(tmp_path), str(tmp_path / "cert.pem"))
     assert len(located) == 2
-    assert "TLS or neither" in without
+    assert "Socket closed" in without or "reset" in without, "what keeps the connection from being made"
+    assert "does it speak TLS (then SWITCHML_CONTROLLER_CA must be set)" in without
+
+
+def with_certificates(key, certificate, client_ca, questions):
+    """For each question the number of answers, or what is wrong; the controller takes callers with a certificate only."""
+    from switchml import _controller
+
+    credentials = grpc.ssl_server_credentials([(key, certificate)], client_ca, require_client_auth=True)
+    outcomes = []
+    with controller(Fake(), credentials) as address:
+        for values in questions:
+            try:
+                outcomes.append(len(_controller.ask("locate", question(address, **{"patience": 2.0, **values}))))
+            except (ValueError, RuntimeError) as error:
+                outcomes.append(f"{type(error).__name__}: {error}")
+    return outcomes
+
+
+def test_a_certificate_is_shown_where_the_controller_wants_one(tmp_path):
+    server = harness.make_certificate(tmp_path)
+    _, worker = harness.make_certificate(tmp_path, "worker-")
+    harness.make_certificate(tmp_path, "other-")
+    files = {name: str(tmp_path / f"{name}.pem") for name in ("cert", "worker-cert", "worker-key", "other-cert", "other-key")}
+    ca = {"ca_file": files["cert"]}
+    shown, missing, other, wrong_authority = in_a_process(with_certificates, *server, worker, [
+        {**ca, "cert_file": files["worker-cert"], "key_file": files["worker-key"], "patience": 20.0},
+        ca,
+        {**ca, "cert_file": files["other-cert"], "key_file": files["other-key"]},
+        {"ca_file": files["other-cert"]},
+    ])  # fmt: skip
+    assert shown == 2
+    assert "does not answer" in missing
+    assert "does it ask for a certificate (SWITCHML_CONTROLLER_CERT and _KEY are not set)?" in missing
+    assert f'has its --tls-client-ca signed SWITCHML_CONTROLLER_CERT="{files["other-cert"]}"?' in other
+    assert f'has SWITCHML_CONTROLLER_CA="{files["other-cert"]}" signed its certificate' in wrong_authority
+
+
+def test_certificates_that_are_none(tmp_path):
+    harness.make_certificate(tmp_path)
+    harness.make_certificate(tmp_path, "other-")
+    harness.make_certificate(tmp_path, "locked-", "-passout", "pass:secret")
+    (tmp_path / "text.pem").write_text("no certificate\n")
+    cases = (
+        ({"ca_file": "text.pem"}, 'SWITCHML_CONTROLLER_CA="{ca_file}" is no file of certificates in PEM format'),
+        ({"cert_file": "none.pem"}, 'SWITCHML_CONTROLLER_CERT="{cert_file}" cannot be read'),
+        ({"key_file": "none.pem"}, 'SWITCHML_CONTROLLER_KEY="{key_file}" cannot be read'),
+        ({"cert_file": "text.pem"}, 'SWITCHML_CONTROLLER_CERT="{cert_file}" and SWITCHML_CONTROLLER_KEY="{key_file}" must be'),
+        ({"key_file": "other-key.pem"}, "must be a certificate and its key, unencrypted, in PEM format"),
+        ({"cert_file": "locked-cert.pem", "key_file": "locked-key.pem"}, "unencrypted"),
+    )
+    for values, part in cases:
+        files = {"ca_file": "cert.pem", "cert_file": "cert.pem", "key_file": "key.pem", **values}
+        files = {name: str(tmp_path / file) for name, file in files.items()}
+        kind, message = in_a_process(refusal, "", "", files)
+        assert kind == "ValueError"
+        assert part.format(**files) in message
+
+
+def without_proxies():
+    from switchml import _controller
+
+    fake = Fake()
+    with controller(fake) as address:
+        return _controller.ask("locate", question(address))
+
+
+def test_proxies_are_not_for_controllers(monkeypatch):
+    """In an environment that has one for everything; nobody listens there."""
+    nowhere = f"http://127.0.0.1:{harness.free_port(socket.SOCK_STREAM)}"
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, nowhere)
+    for name in ("no_proxy", "no_grpc_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert len(in_a_process(without_proxies)) == 2
 
 
 def test_without_grpc_the_error_says_what_to_install(monkeypatch):

@@ -10,6 +10,7 @@ from switchml_agent.program import REASONS
 from vectors.targets import COUNTERS, Capabilities, Session, tofino
 from vectors.targets import tofino_switch as model
 from vectors.targets.bmv2_switch import SWITCH_IP, SWITCH_MAC
+from vectors.targets.programmed import ProgrammedTarget
 
 CONTROL_PORT = 3
 m = api.messages
@@ -89,6 +90,7 @@ class BfrtTarget(tofino.TofinoTarget):
     name = "bfrt"
 
     def __init__(self, segments=1):
+        ProgrammedTarget.__init__(self, tofino.PORTS, 0, 0)  # the pages are the driver's
         self._segments = segments
         self.capabilities = Capabilities(payload=4 * tofino.WORDS * segments, workers=64, whole=True, tree=True)
         # Every pipe, because the driver spreads jobs over all; and a round for what comes in by another than the job's.

@@ -23,7 +23,6 @@ pytest.importorskip("grpc", reason="needs grpcio: pip install grpcio protobuf")
 import reducing_rank  # noqa: E402  needs torch
 
 SWITCH_IP, SWITCH_MAC = "10.77.0.254", "02:77:00:00:ff:fe"
-CONTROL_PORT = 2
 TOKEN = "secret-of-the-job"
 
 
@@ -37,11 +36,12 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
 class SwitchLab(lab.Lab):
-    """The switch, its agent, a controller and as many worker namespaces as there are ranks."""
+    """The switch, its agent, a controller and as many worker namespaces as there are ranks. Ports: the workers', those of
+    other switches, the control port."""
 
-    def __init__(self, folder, words, ranks=2):
+    def __init__(self, folder, words, ranks=2, switches=0):
         super().__init__(folder)
-        self.words, self.size = words, ranks
+        self.words, self.size, self.control_port = words, ranks, ranks + switches
         try:
             self.wire()
             self.start_switch()
@@ -55,20 +55,23 @@ class SwitchLab(lab.Lab):
         self.home = self.namespace("s")
         self.workers = [self.namespace(str(rank)) for rank in range(self.size)]
         for rank, worker in enumerate(self.workers):
-            # The data network: one port of the switch each. Offloads would leave checksums unfinished.
-            self.link(self.home, f"s{rank}", worker, "data", mtu=4000)
-            self.address(worker, "data", f"10.77.0.{rank + 1}/24")
-            with contextlib.suppress(lab.LabError):  # no ethtool, or nothing to switch off
-                self.do(worker, "ethtool", "-K", "data", "tx", "off")
-        self.link(self.home, f"s{CONTROL_PORT}", self.home, "cpu", mtu=4000)
+            self.plug(rank, worker, f"10.77.0.{rank + 1}")
+        self.link(self.home, f"s{self.control_port}", self.home, "cpu", mtu=4000)
         # The way to the controller, which only rank 0 needs.
         self.link(self.home, "manage", self.workers[0], "manage")
         self.address(self.home, "manage", "10.78.0.254/24")
         self.address(self.workers[0], "manage", "10.78.0.1/24")
 
+    def plug(self, port, host, address):
+        """The data network: one port of the switch each. Offloads would leave checksums unfinished."""
+        self.link(self.home, f"s{port}", host, "data", mtu=4000)
+        self.address(host, "data", f"{address}/24")
+        with contextlib.suppress(lab.LabError):  # no ethtool, or nothing to switch off
+            self.do(host, "ethtool", "-K", "data", "tx", "off")
+
     def start_switch(self):
         loaded = bmv2.compile_program(self.folder, self.words)
-        ports = [word for port in (*range(self.size), CONTROL_PORT) for word in ("-i", f"{port}@s{port}")]
+        ports = [word for port in range(self.control_port + 1) for word in ("-i", f"{port}@s{port}")]
         switch = self.start("switch", "simple_switch", *ports, "--thrift-port", "9090", "--notifications-addr",
                             f"ipc://{self.folder}/notifications.ipc", loaded, namespace=self.home)  # fmt: skip
         end = time.monotonic() + lab.PATIENCE
@@ -85,25 +88,30 @@ class SwitchLab(lab.Lab):
         path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(lab.ROOT / "python")])
         agent = self.start(
             "agent", sys.executable, "-m", "switchml_agent", "bmv2", "--thrift", "127.0.0.1:9090", "--listen", "127.0.0.1:50052",
-            "--control-interface", "cpu", "--control-port", CONTROL_PORT, "--address", SWITCH_IP, "--mac", SWITCH_MAC,
+            "--control-interface", "cpu", "--control-port", self.control_port, "--address", SWITCH_IP, "--mac", SWITCH_MAC,
             "--token-file", self.folder / "agent.token", namespace=self.home, PYTHONPATH=path,
         )  # fmt: skip
         self.await_line("agent", agent, "listening on")
 
     def start_controller(self):
         (self.folder / "tokens.yaml").write_text(f"tokens:\n  - name: team\n    token: {TOKEN}\n")
-        (self.folder / "topology.yaml").write_text(
-            "switches:\n"
-            "  - name: bench\n"
-            "    agent: 127.0.0.1:50052\n"
-            "    agent_token_file: agent.token\n"
-            f"    address: {SWITCH_IP}:48879\n"
-        )
+        (self.folder / "topology.yaml").write_text(self.topology())
         controller = self.start(
             "controller", lab.program("switchml-controller"), "--topology", self.folder / "topology.yaml",
             "--tokens", self.folder / "tokens.yaml", "--listen", "10.78.0.254:50051", namespace=self.home,
         )  # fmt: skip
         self.await_line("controller", controller, "listening on")
+
+    def topology(self):
+        return f"switches:\n{self.entry()}"
+
+    def entry(self):
+        return (
+            "  - name: bench\n"
+            "    agent: 127.0.0.1:50052\n"
+            "    agent_token_file: agent.token\n"
+            f"    address: {SWITCH_IP}:48879\n"
+        )
 
     def reduce(self, name, **settings):
         """What every rank got."""

@@ -127,7 +127,7 @@ TEST_F(Packets, TheLastToLeaveEndsTheSessionOnAllSwitches) {
 
 TEST_F(Packets, AProbeUnitesWhatTheLeavesKnow) {
   join_all();
-  rack_.switches[0].contributed[granted_.job] = {0, 2};  // the leaves themselves: not asked
+  rack_.switches[0].contributed[granted_.job] = {2};  // of the leaves themselves
   rack_.switches[1].contributed[granted_.job] = {1};
   rack_.switches[2].contributed[granted_.job] = {2, 3, 200};
   const auto reply = rack_.probe(1, granted_, 0, place(0), 3, 9);
@@ -155,9 +155,51 @@ TEST_F(Packets, AChildsBitAtItsParentIsNoRanksOwn) {
 
 TEST_F(Packets, AProbeIsAnsweredWithoutASwitchThatIsDead) {
   join_all();
+  rack_.switches[0].contributed[granted_.job] = {0};
   rack_.switches[1].contributed[granted_.job] = {0, 1};
   rack_.switches[2].dead = true;
   EXPECT_EQ(rack_.probe(1, granted_, 0, place(0))->probe.contributed_low, 0b11U);
+}
+
+TEST_F(Packets, RanksBelowASilentPathHaveNotContributed) {
+  join_all();
+  rack_.switches[0].contributed[granted_.job] = {0};
+  rack_.switches[1].contributed[granted_.job] = {0, 1};
+  rack_.switches[2].contributed[granted_.job] = {2, 3};
+  testing::internal::CaptureStderr();
+  const auto probe = [&] { return rack_.probe(1, granted_, 0, place(0), 3, 9)->probe.contributed_low; };
+  EXPECT_EQ(probe(), 0b0011U) << "leaf2 has it all, the spine nothing of leaf2";
+  EXPECT_EQ(rack_.core.counters().silent_paths, 0U) << "it may be under way";
+  rack_.now += milliseconds(200);
+  EXPECT_EQ(probe(), 0b0011U);
+  EXPECT_EQ(rack_.core.counters().silent_paths, 1U);
+  rack_.now += milliseconds(200);
+  probe();
+  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string expected =
+      "switch \"leaf2\" has aggregated slot 3 seq 9 of job 1, and its parent \"spine\" has nothing of it: check the "
+      "path from 10.0.0.3:48879 to 10.0.0.1:48879 (UDP port, MTU, MAC)";
+  EXPECT_NE(log.find(expected), std::string::npos) << log;
+  EXPECT_EQ(log.find(expected), log.rfind(expected)) << "said once: " << log;
+  const SessionView view = rack_.core.sessions(rack_.now)[0];
+  ASSERT_EQ(view.silent_paths.size(), 1U);
+  EXPECT_EQ(view.silent_paths[0].from, 2);
+  EXPECT_EQ(view.silent_paths[0].to, 0);
+  rack_.switches[0].contributed[granted_.job] = {0, 2};
+  EXPECT_EQ(probe(), 0b1111U);
+  EXPECT_TRUE(rack_.core.sessions(rack_.now)[0].silent_paths.empty());
+}
+
+TEST_F(Packets, AParentThatDoesNotAnswerAccusesNobody) {
+  join_all();
+  rack_.switches[0].dead = true;
+  rack_.switches[1].contributed[granted_.job] = {0, 1};
+  rack_.switches[2].contributed[granted_.job] = {2};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(rack_.probe(1, granted_, 0, place(0), 3, 9)->probe.contributed_low, 0b0111U);
+    rack_.now += seconds(1);
+  }
+  EXPECT_EQ(rack_.core.counters().silent_paths, 0U);
 }
 
 TEST_F(Packets, ProbesNeedAMember) {
@@ -183,7 +225,7 @@ TEST_F(Packets, OpensInBandAreRefusedAndOtherVersionsToldWhichThisIs) {
   open.shards = 1;
   open.payload = 1024;
   const size_t size = wire::build_open(open, 8, frame);
-  EXPECT_EQ(rack_.ask(1, {frame, frame + size}, place(0))->status, ReplyStatus::kBadRequest);
+  EXPECT_EQ(rack_.ask(1, {frame, frame + size}, place(0))->status, ReplyStatus::kControlled);
   frame[0] = static_cast<uint8_t>((wire::kVersion + 1) << 4 | (frame[0] & 0x0f));
   EXPECT_EQ(rack_.ask(1, {frame, frame + size}, place(0))->status, ReplyStatus::kBadVersion);
 }

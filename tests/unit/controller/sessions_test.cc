@@ -154,6 +154,51 @@ TEST(Sessions, SizesWithoutACommonOneAreRefused) {
   EXPECT_NE(text.find("\"leaf2\""), std::string::npos) << text;
 }
 
+TEST(Sessions, NoPayloadExceedsAnUplinkOfTheTree) {
+  Topology topology = two_leaves();
+  topology.switches[1].uplink_mtu = 9000;
+  Rack rack(topology);
+  OpenRequest asked = request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"}, 1);
+  asked.payload_bytes = kMaxPayloadBytes;
+  EXPECT_EQ(rack.open(asked).granted.payload, 1024U) << "1500 bytes, as leaf2's uplink says nothing";
+  OpenRequest within = request({"10.0.1.0", "10.0.1.1"}, 2);
+  within.payload_bytes = 16384;
+  EXPECT_EQ(rack.open(within).granted.payload, 16384U) << "no uplink is used";
+  topology.switches[2].uplink_mtu = 1071;
+  Rack narrow(topology);
+  EXPECT_EQ(narrow.open(asked).granted.payload, 512U) << "one byte less than 1024 and headers";
+  topology.switches[2].uplink_mtu = 1072;
+  Rack enough(topology);
+  EXPECT_EQ(enough.open(asked).granted.payload, 1024U);
+  topology.switches[2].uplink_mtu = 9000;
+  Rack wide(topology);
+  EXPECT_EQ(wide.open(asked).granted.payload, 8192U);
+}
+
+TEST(Sessions, AnUplinkThatTakesNoneOfTheSizesIsNamed) {
+  Topology topology = two_leaves();
+  topology.switches[2].uplink_mtu = 1000;
+  Capabilities can = chip();
+  can.payloads = {1024};
+  Rack rack(topology, can);
+  OpenRequest asked = request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"});
+  asked.owner.max_slots = 1000;
+  EXPECT_EQ(refused(rack.open(asked), Why::kInvalid),
+            "payload_bytes 1024: the uplink of switch \"leaf2\" (mtu 1000) takes up to 952, and the switches of this "
+            "session have no such size in common");
+}
+
+TEST(Sessions, TheTopologySaysTheMacOfASwitchThatTellsNone) {
+  Topology topology = two_leaves();
+  for (size_t i = 0; i < 3; ++i) topology.switches[i].mac = "02:00:00:00:aa:0" + std::to_string(i);
+  Rack rack(topology);
+  rack.up(1, chip());
+  const uint8_t job = rack.open(request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"})).granted.job;
+  EXPECT_EQ(rack.switches[1].installed.at(job).uplink->parent.mac, "02:00:00:00:aa:00");
+  EXPECT_EQ(rack.switches[0].members.at({job, 2, -1}).mac, "02:00:00:00:aa:02");
+  EXPECT_EQ(rack.switches[0].members.at({job, 0, -1}).mac, chip().mac) << "leaf1 tells its own";
+}
+
 TEST(Sessions, PagesRunOutAndComeBack) {
   Rack rack(lone_switch(), chip(2));
   OpenRequest asked = request({"10.0.1.0"}, 1);

@@ -22,5 +22,14 @@ TEST(Topology, ThePathGoesUpToTheRoot) {
   EXPECT_EQ(path_to_root(topology, 2), (std::vector<int>{2, 0}));
 }
 
+TEST(Topology, AnUplinkTakesWhatItsHeadersLeave) {
+  SwitchSpec spec = switch_spec("s", "10.0.0.1:48879");
+  EXPECT_EQ(uplink_payload(spec), 1500U - 20 - 8 - 20) << "IPv4, UDP, the header of this protocol";
+  spec.address = at("[fe80::1]:48879");
+  EXPECT_EQ(uplink_payload(spec), 1500U - 40 - 8 - 20);
+  spec.uplink_mtu = 60;
+  EXPECT_EQ(uplink_payload(spec), 0U);
+}
+
 }  // namespace
 }  // namespace switchml::controller

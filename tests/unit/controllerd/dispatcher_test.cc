@@ -123,6 +123,35 @@ TEST_F(Dispatch, AfterStopOpensAreRefusedAtOnce) {
   EXPECT_EQ(dispatcher_.open(Fabric::request(2)).refusal->message, "the controller is shutting down");
 }
 
+// leaf1 is a chip, which is told MAC addresses and tells its own; the others are software.
+TEST(DispatchMacs, SoftwareAndChipsInOneTreeKnowEachOther) {
+  Fabric fabric;
+  for (int i = 0; i < 3; ++i) fabric.topology.switches[i].mac = "02:00:00:00:aa:0" + std::to_string(i);
+  fabric.topology.switches[1].parent_port = 9;
+  v1::Capabilities& chip = fabric.agents[1].can;
+  chip.set_mac("02:00:00:00:00:01");
+  chip.set_any_payload(false);
+  chip.set_whole_chunks(true);
+  chip.set_pages(4);
+  chip.set_page_slots(128);
+  Dispatcher dispatcher(fabric.topology, 42, grpc::InsecureChannelCredentials());
+  dispatcher.connect();
+  ASSERT_TRUE(all_connected(dispatcher));
+  const OpenAnswer answer = dispatcher.open(Fabric::request());
+  ASSERT_FALSE(answer.refusal.has_value()) << answer.refusal->message;
+  const v1::SwitchPlace parent = fabric.agents[1].installs()[0].uplink().parent();
+  EXPECT_EQ(parent.mac(), "02:00:00:00:aa:00") << "the software root's, from the topology";
+  EXPECT_EQ(parent.address(), "10.0.0.1:48879");
+  EXPECT_EQ(parent.port(), 9U);
+  std::map<std::string, std::string> children;
+  for (const v1::SetMemberRequest& member : fabric.agents[0].members()) {
+    children[member.place().address()] = member.place().mac();
+  }
+  EXPECT_EQ(children["10.0.0.2:48879"], "02:00:00:00:00:01") << "the chip's own";
+  EXPECT_EQ(children["10.0.0.3:48879"], "02:00:00:00:aa:02");
+  EXPECT_EQ(answer.granted.flags, wire::kOpenWholeChunks);
+}
+
 TEST(DispatchLease, SessionsOfSilentWorkersEnd) {
   Fabric fabric;
   fabric.topology.lease = seconds(1);

@@ -2,6 +2,8 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "api/switchml_control.grpc.pb.h"
 #include "controllerd/state_text.h"
 #include "program.h"
@@ -15,7 +17,8 @@ namespace {
 
 /// switchml-switchd with an agent, on loopback.
 struct Switch {
-  Switch() : program(SWITCHML_SWITCHD_PATH, {"--listen", "127.0.0.1:0", "--agent", "127.0.0.1:0"}) {
+  explicit Switch(const std::string& listen = "127.0.0.1:0")
+      : program(SWITCHML_SWITCHD_PATH, {"--listen", listen, "--agent", "127.0.0.1:0", "--insecure-no-token"}) {
     address = after("listening on ", program.line());
     agent = after("agent on ", program.line());
   }
@@ -26,6 +29,16 @@ struct Switch {
 
 std::string entry(const std::string& name, const Switch& of, const std::string& more = "") {
   return "  - {name: " + name + ", agent: \"" + of.agent + "\", address: \"" + of.address + "\"" + more + "}\n";
+}
+
+/// Ranks 0 and 1 at leaf1, 2 and 3 at leaf2.
+std::string four_workers() {
+  std::string text = "workers:\n";
+  for (int r = 0; r < 4; ++r) {
+    text += "  - {name: w" + std::to_string(r) + ", addresses: [127.0.1." + std::to_string(r + 1) + "], switch: leaf" +
+            std::to_string(r < 2 ? 1 : 2) + "}\n";
+  }
+  return text;
 }
 
 /// A worker's side of one shard: its socket at an address of its own, and what it was granted.
@@ -111,18 +124,28 @@ class Cluster {
                  {"--topology", file_.path(), "--insecure-no-token", "--listen", "127.0.0.1:0", "--log-level=off"}) {
     address = after("listening on ", program_.line());
     for (int r = 0; r < rank_count; ++r) ranks.push_back(std::make_unique<Rank>(r));
-    EXPECT_TRUE(eventually([&] {
-      const auto state = ask_state(address, "", "");
-      if (!state.ok()) return false;
-      int connected = 0;
-      for (const auto& view : state.value().switches()) connected += view.description().connected() ? 1 : 0;
-      return connected == switches;
-    })) << "not all switches are connected";
+    EXPECT_TRUE(eventually([&] { return connected() == switches; })) << "not all switches are connected";
+  }
+  int connected() const {
+    const auto state = ask_state(address, {});
+    if (!state.ok()) return 0;
+    const auto& views = state.value().switches();
+    return static_cast<int>(
+        std::count_if(views.begin(), views.end(), [](const auto& view) { return view.description().connected(); }));
   }
   v1::OpenReply open() {
+    v1::OpenReply reply;
+    const grpc::Status status = try_open(4711, &reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    if (status.ok()) {
+      for (const auto& rank : ranks) rank->opened(reply);
+    }
+    return reply;
+  }
+  grpc::Status try_open(uint64_t client_key, v1::OpenReply* reply) {
     v1::OpenRequest request;
     request.set_protocol_version(wire::kVersion);
-    request.set_client_key(4711);
+    request.set_client_key(client_key);
     request.set_group("end to end");
     request.set_workers(static_cast<uint32_t>(ranks.size()));
     request.set_shards(1);
@@ -132,15 +155,13 @@ class Cluster {
     const auto stub = v1::Controller::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + seconds(15));
-    v1::OpenReply reply;
-    const grpc::Status status = stub->Open(&context, request, &reply);
-    EXPECT_TRUE(status.ok()) << status.error_message();
-    if (status.ok()) {
-      for (const auto& rank : ranks) rank->opened(reply);
-    }
-    return reply;
+    return stub->Open(&context, request, reply);
   }
-  v1::StateReply state() { return ask_state(address, "", "").value(); }
+  /// Whether a probe comes to say so: aggregates may be under way between switches.
+  bool contributed(uint16_t slot, uint32_t seq, uint64_t expected) {
+    return eventually([&] { return ranks[0]->probe(slot, seq).probe.contributed_low == expected; });
+  }
+  v1::StateReply state() { return ask_state(address, {}).value(); }
 
   std::string address;
   std::vector<std::unique_ptr<Rank>> ranks;
@@ -159,9 +180,8 @@ void sums_come_back(Cluster& cluster) {
   }
   for (uint32_t use = 1; use <= 4; ++use) {
     for (uint32_t r = 0; r + 1 < n; ++r) cluster.ranks[r]->contribute(3, use, {r + 1, 10 * use, 0xffffffff});
-    const wire::Reply probe = cluster.ranks[0]->probe(3, use);
-    EXPECT_EQ(probe.probe.joined_low, (1U << n) - 1);
-    EXPECT_EQ(probe.probe.contributed_low, (1U << (n - 1)) - 1) << "all but the last, in use " << use;
+    EXPECT_EQ(cluster.ranks[0]->probe(3, use).probe.joined_low, (1U << n) - 1);
+    EXPECT_TRUE(cluster.contributed(3, use, (1U << (n - 1)) - 1)) << "all but the last, in use " << use;
     cluster.ranks[n - 1]->contribute(3, use, {n, 10 * use, 0xffffffff});
     const std::vector<uint32_t> expected = {100 * n + n * (n - 1) / 2, n * (n + 1) / 2, 10 * use * n, 0U - n};
     for (const auto& rank : cluster.ranks) EXPECT_EQ(rank->result(), expected) << "use " << use;
@@ -186,13 +206,9 @@ TEST(EndToEnd, ATreeOfThreeSwitches) {
   Switch spine;
   Switch leaf1;
   Switch leaf2;
-  std::string topology = "switches:\n" + entry("spine", spine) + entry("leaf1", leaf1, ", parent: spine") +
-                         entry("leaf2", leaf2, ", parent: spine") + "workers:\n";
-  for (int r = 0; r < 4; ++r) {
-    topology += "  - {name: w" + std::to_string(r) + ", addresses: [127.0.1." + std::to_string(r + 1) +
-                "], switch: leaf" + std::to_string(r < 2 ? 1 : 2) + "}\n";
-  }
-  Cluster cluster(topology, 3, 4);
+  Cluster cluster("switches:\n" + entry("spine", spine) + entry("leaf1", leaf1, ", parent: spine") +
+                      entry("leaf2", leaf2, ", parent: spine") + four_workers(),
+                  3, 4);
   const v1::OpenReply reply = cluster.open();
   EXPECT_EQ(reply.switch_addresses(0), leaf1.address);
   EXPECT_EQ(reply.switch_addresses(3), leaf2.address);
@@ -205,6 +221,55 @@ TEST(EndToEnd, ATreeOfThreeSwitches) {
   EXPECT_GE(state.switches(1).counters(0).values().at("results_passed_down"), 4U);
   for (const auto& rank : cluster.ranks) EXPECT_EQ(rank->close().status, wire::ReplyStatus::kOk);
   EXPECT_EQ(cluster.state().sessions_size(), 0);
+}
+
+// The spine knows leaf2 by another address than the one that its aggregates come from.
+TEST(EndToEnd, APathBetweenSwitchesThatIsBrokenIsNamed) {
+  Switch spine;
+  Switch leaf1;
+  Switch leaf2("0.0.0.0:0");
+  leaf2.address = "127.0.0.9" + leaf2.address.substr(leaf2.address.rfind(':'));
+  Cluster cluster("switches:\n" + entry("spine", spine) + entry("leaf1", leaf1, ", parent: spine") +
+                      entry("leaf2", leaf2, ", parent: spine") + four_workers(),
+                  3, 4);
+  cluster.open();
+  for (const auto& rank : cluster.ranks) EXPECT_EQ(rank->join().status, wire::ReplyStatus::kOk);
+  for (const auto& rank : cluster.ranks) rank->contribute(3, 1, {1, 2});
+  EXPECT_TRUE(cluster.contributed(3, 1, 0b0011U)) << "those at leaf2 are missed";
+  usleep(250 * 1000);
+  EXPECT_EQ(cluster.ranks[0]->probe(3, 1).probe.contributed_low, 0b0011U);
+  const v1::StateReply state = cluster.state();
+  ASSERT_EQ(state.sessions(0).problems_size(), 1);
+  const std::string expected =
+      "switch \"leaf2\" has aggregated slot 3 seq 1 of job 1, and its parent \"spine\" has "
+      "nothing of it: check the path from " +
+      leaf2.address + " to " + spine.address + " (UDP port, MTU, MAC)";
+  EXPECT_EQ(state.sessions(0).problems(0), expected);
+  EXPECT_NE(state_text(state).find("  problem: " + expected), std::string::npos);
+}
+
+TEST(EndToEnd, ASecondControllerTakesASwitchOver) {
+  Switch only;
+  const std::string topology = "switches:\n" + entry("s", only);
+  Cluster first(topology, 1, 2);
+  first.open();
+  EXPECT_EQ(first.ranks[0]->join().status, wire::ReplyStatus::kOk);
+  Cluster second(topology, 1, 2);
+  EXPECT_EQ(first.ranks[0]->join().status, wire::ReplyStatus::kUnknownSession) << "the second one answers";
+  EXPECT_TRUE(eventually([&] { return first.connected() == 0; }));
+  const std::string told =
+      "another controller has taken its agent over; this one leaves it alone until it is started again";
+  EXPECT_EQ(first.state().switches(0).description().problem(), told);
+  v1::OpenReply reply;
+  const grpc::Status refused = first.try_open(4712, &reply);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(refused.error_message(), "switch \"s\" cannot be used: " + told);
+  second.open();
+  sums_come_back(second);
+  usleep(1000 * 1000);  // the first one would have come back three times
+  EXPECT_EQ(first.connected(), 0);
+  EXPECT_EQ(second.connected(), 1);
+  for (const auto& rank : second.ranks) EXPECT_EQ(rank->close().status, wire::ReplyStatus::kOk) << "undisturbed";
 }
 
 TEST(EndToEnd, ASwitchThatDiesEndsItsSession) {
@@ -221,7 +286,7 @@ TEST(EndToEnd, ASwitchThatDiesEndsItsSession) {
   leaf.reset();
   EXPECT_TRUE(eventually([&] { return !cluster.state().switches(1).description().connected(); }));
   EXPECT_EQ(cluster.ranks[0]->join().status, wire::ReplyStatus::kOk) << "the other switch goes on";
-  Program again(SWITCHML_SWITCHD_PATH, {"--listen", listen, "--agent", agent});
+  Program again(SWITCHML_SWITCHD_PATH, {"--listen", listen, "--agent", agent, "--insecure-no-token"});
   EXPECT_TRUE(eventually([&] { return cluster.state().sessions_size() == 0; })) << "it is back, and knows nothing";
   EXPECT_EQ(cluster.ranks[0]->join().status, wire::ReplyStatus::kUnknownSession);
 }

@@ -85,11 +85,15 @@ class FakeAgent final : public v1::DataPlane::Service {
   std::string token;                  // wanted; empty: none
   std::atomic<bool> listened{false};  // somebody reads packets
   std::atomic<int> slow_ms{0};        // every command takes so long
+  std::atomic<bool> hangs{false};     // no call but PacketsIn is answered
+  std::atomic<int> hanging{0};        // calls that wait for that
+  std::atomic<bool> mute{false};      // PacketsIn ends, over and over
   std::atomic<bool> refuses{false};   // installs
   std::map<std::string, uint64_t> counters = {{"packets_received", 5}, {"Bad-Name", 1}};
 
   grpc::Status Capabilities(grpc::ServerContext* context, const v1::CapabilitiesRequest*,
                             v1::Capabilities* reply) override {
+    hang();
     if (!allowed(*context)) return {grpc::StatusCode::UNAUTHENTICATED, "wrong token"};
     const std::lock_guard<std::mutex> lock(mutex_);
     *reply = can;
@@ -118,6 +122,7 @@ class FakeAgent final : public v1::DataPlane::Service {
     return note("contributors");
   }
   grpc::Status Counters(grpc::ServerContext*, const v1::CountersRequest*, v1::CountersReply* reply) override {
+    hang();
     v1::JobCounters& job = *reply->add_jobs();
     job.set_job(3);
     job.mutable_values()->insert(counters.begin(), counters.end());
@@ -126,7 +131,7 @@ class FakeAgent final : public v1::DataPlane::Service {
   grpc::Status PacketsIn(grpc::ServerContext* context, const v1::PacketsInRequest*,
                          grpc::ServerWriter<v1::ControlPacket>* writer) override {
     listened = true;
-    while (!context->IsCancelled() && !stopping_) {
+    while (!context->IsCancelled() && !stopping_ && !mute) {
       std::deque<v1::ControlPacket> packets;
       {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -151,7 +156,13 @@ class FakeAgent final : public v1::DataPlane::Service {
     const auto header = context.client_metadata().find("authorization");
     return header != context.client_metadata().end() && header->second == "Bearer " + token;
   }
+  void hang() {
+    ++hanging;
+    while (hangs && !stopping_) usleep(2000);
+    --hanging;
+  }
   grpc::Status note(const std::string& call) {
+    hang();
     if (slow_ms > 0) usleep(static_cast<useconds_t>(slow_ms * 1000));
     const std::lock_guard<std::mutex> lock(mutex_);
     calls_.push_back(call);

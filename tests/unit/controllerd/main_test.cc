@@ -1,6 +1,8 @@
 // The program switchml-controller.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "fake_agent.h"
 #include "program.h"
 #include "temporary_file.h"
@@ -36,6 +38,35 @@ TEST(Main, ASwitchThatIsNotThereIsNamedAndWaitedFor) {
   EXPECT_EQ(program->wait(), 0);
   const std::string errors = program->errors();
   EXPECT_NE(errors.find("switch \"switch\": its agent cannot be reached"), std::string::npos) << errors;
+}
+
+TEST(Main, EndsSoonAlthoughAnAgentHangs) {
+  FakeAgent agent;
+  const auto program = controller({"--switch=" + agent.address() + "=10.0.0.1", "--insecure-no-token", "--listen",
+                                   "127.0.0.1:0", "--log-level=off"});
+  const std::string address = after("listening on ", program->line());
+  ASSERT_TRUE(eventually([&] { return agent.listened.load(); }));
+  agent.hangs = true;
+  const auto state = controller({"--state", address});  // asks for the counters, too
+  const auto stub = v1::Controller::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  std::thread opener([&] {
+    v1::OpenRequest request;
+    request.set_protocol_version(wire::kVersion);
+    request.set_client_key(1);
+    request.set_workers(1);
+    request.set_shards(1);
+    request.set_payload_bytes(1024);
+    request.add_ranks()->add_addresses("10.0.1.1");
+    v1::OpenReply reply;
+    grpc::ClientContext context;
+    EXPECT_EQ(stub->Open(&context, request, &reply).error_message(), "the controller is shutting down");
+  });
+  EXPECT_TRUE(eventually([&] { return agent.hanging >= 2; })) << "the install and the counters";
+  const Time start = monotonic_now();
+  program->signal(SIGTERM);
+  EXPECT_EQ(program->wait(), 0);
+  EXPECT_LT(monotonic_now() - start, seconds(2));
+  opener.join();
 }
 
 TEST(Main, CheckReadsTheFilesAndLeaves) {

@@ -46,7 +46,8 @@ TEST(Metrics, AreServedForPrometheus) {
        {"\nswitchml_controller_sessions 1\n", "\nswitchml_controller_sessions_opened_total 1\n",
         "\nswitchml_switch_connected{switch=\"leaf2\"} 1\n",
         "\nswitchml_switch_packets_received_total{switch=\"spine\",job=\"3\"} 5\n",
-        "# TYPE switchml_session_workers gauge\n", "group=\"test\"", "\nswitchml_controller_joins_refused_total 0\n"}) {
+        "# TYPE switchml_session_workers gauge\n", "group=\"test\"", "\nswitchml_controller_joins_refused_total 0\n",
+        "\nswitchml_controller_silent_paths_total 0\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << " is not in\n" << text;
   }
   EXPECT_EQ(text.find("Bad-Name"), std::string::npos) << "no name for Prometheus";

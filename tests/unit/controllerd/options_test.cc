@@ -65,10 +65,23 @@ TEST(ControllerOptions, StateNeedsAnAddressAndMayHaveAToken) {
   const auto command = parse({"--state", "127.0.0.1:9", "--token-file", token.path()});
   ASSERT_TRUE(command.ok()) << command.status().message();
   EXPECT_EQ(command.value().state, "127.0.0.1:9");
-  EXPECT_EQ(command.value().token, "sesame");
+  EXPECT_EQ(command.value().caller.token, "sesame");
+  EXPECT_TRUE(command.value().caller.ca.empty());
   setenv("SWITCHML_CONTROLLER_TOKEN", "from-variable", 1);
-  EXPECT_EQ(parse({"--state", "127.0.0.1:9"}).value().token, "from-variable");
+  EXPECT_EQ(parse({"--state", "127.0.0.1:9"}).value().caller.token, "from-variable");
   unsetenv("SWITCHML_CONTROLLER_TOKEN");
+}
+
+TEST(ControllerOptions, StateMayShowACertificate) {
+  const TemporaryFile ca("CA");
+  const TemporaryFile certificate("CERT");
+  const TemporaryFile key("KEY");
+  const auto command =
+      parse({"--state=h:1", "--tls-ca", ca.path(), "--tls-cert", certificate.path(), "--tls-key", key.path()});
+  ASSERT_TRUE(command.ok()) << command.status().message();
+  EXPECT_EQ(command.value().caller.ca, "CA");
+  EXPECT_EQ(command.value().caller.certificate, "CERT");
+  EXPECT_EQ(command.value().caller.key, "KEY");
 }
 
 TEST(ControllerOptions, BadOnesNameOptionValueAndWhatIsAllowed) {
@@ -90,6 +103,9 @@ TEST(ControllerOptions, BadOnesNameOptionValueAndWhatIsAllowed) {
       {{kSwitchOption, "--insecure-no-token", "--agent-ca", "/nonexistent"}, {"--agent-ca", "/nonexistent", "PEM"}},
       {{kSwitchOption, "--insecure-no-token", "--token-file", "x"}, {"--token-file goes with --state only"}},
       {{"--state", "h:1", "--metrics", "h:2"}, {"--metrics does not go with --state"}},
+      {{"--state", "h:1", "--tls-cert", "x", "--tls-key", "x"}, {"--tls-cert and --tls-key need --tls-ca"}},
+      {{"--state", "h:1", "--tls-ca", "x", "--tls-key", "x"}, {"--tls-cert and --tls-key go together"}},
+      {{"--state", "h:1", "--tls-ca", "/nonexistent"}, {"--tls-ca=\"/nonexistent\"", "PEM"}},
       {{"--state", "h"}, {"--state=\"h\"", "ADDRESS:PORT"}},
       {{"--state", "h:1", "--token-file", "/nonexistent"}, {"--token-file=\"/nonexistent\""}},
       {{"--nonsense"}, {"no option \"--nonsense\""}},

@@ -137,7 +137,9 @@ TEST_F(Service, OnlyTokensThatAreKnownAreServed) {
   status = open(open_message(2), &reply, "aaaaaaaaaaaaaaaa");
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << "its quota is one job";
   EXPECT_EQ(status.error_message(), "\"team-a\" has 1 jobs; max_jobs allows 1");
-  EXPECT_TRUE(open(open_message(3), &reply, "bbbbbbbbbbbbbbbb").ok());
+  v1::OpenRequest named = open_message(3);
+  named.set_group("Gruppe \xc3\xa4\xc2\xa0\xe2\x82\xac");
+  EXPECT_TRUE(open(named, &reply, "bbbbbbbbbbbbbbbb").ok()) << "letters of all languages";
   EXPECT_EQ(dispatcher_.sessions()[0].owner, "team-a");
 }
 
@@ -154,6 +156,17 @@ TEST_F(Service, BadMessagesAreNamed) {
   const auto invalid = grpc::StatusCode::INVALID_ARGUMENT;
   EXPECT_EQ(complaint([](v1::OpenRequest* m) { m->set_workers(70000); }, invalid),
             "workers 70000: allowed are 1 to 128");
+  EXPECT_EQ(complaint([](v1::OpenRequest* m) { m->set_group("a\nb\x1b[2Jc\x7f"); }, invalid),
+            "group \"a?b?[2Jc?\" has control characters (shown as ?): allowed are all others");
+  EXPECT_NE(complaint(
+                [](v1::OpenRequest* m) {
+                  m->set_group(
+                      "\xc2\x9b"
+                      "2J");
+                },
+                invalid)
+                .find("group"),
+            std::string::npos);
   EXPECT_EQ(complaint([](v1::OpenRequest* m) { m->mutable_ranks(1)->set_addresses(0, "host"); }, invalid).substr(0, 28),
             "ranks[1].addresses: \"host\" i");
   EXPECT_EQ(complaint([](v1::OpenRequest* m) { m->add_operations(static_cast<v1::Operation>(7)); }, invalid),

@@ -34,19 +34,33 @@ TEST(StateText, IsForPeople) {
   session.set_lease_left_ms(29999);
   session.add_switches("spine");
   session.add_switches("leaf");
-  EXPECT_EQ(state_text(state),
-            "switch spine at 10.0.0.1:48879: bmv2, 384 slots left\n"
-            "switch leaf at 10.0.0.2:48879, below spine: not connected: its agent does not answer in time\n"
-            "job 3 \"default\" of team-a: 1 of 2 workers joined, 128 slots of 256 bytes on spine, leaf, lease 29 s\n"
-            "counters of spine, job 3: contributions_added=24 uses_completed=12\n");
+  session.add_problems("the path from leaf to spine is broken");
+  EXPECT_EQ(
+      state_text(state),
+      "switch spine at 10.0.0.1:48879: bmv2, 1 jobs, 384 slots left\n"
+      "switch leaf at 10.0.0.2:48879, below spine: not connected: its agent does not answer in time\n"
+      "job 3 \"default\" of team-a: 1 of 2 workers joined (not 0), 128 slots of 256 bytes on spine, leaf, lease 29 s\n"
+      "  problem: the path from leaf to spine is broken\n"
+      "counters of spine, job 3: contributions_added=24 uses_completed=12\n");
   EXPECT_EQ(state_text({}), "no sessions\n");
 }
 
+TEST(StateText, NamesSomeOfManyRanksThatAreMissing) {
+  v1::StateReply state;
+  v1::SessionState& session = *state.add_sessions();
+  session.set_workers(12);
+  session.add_joined(2);
+  EXPECT_NE(state_text(state).find("1 of 12 workers joined (not 0, 1, 3, 4, 5, 6, 7, 8 and 3 more), "),
+            std::string::npos)
+      << state_text(state);
+}
+
 TEST(StateText, AControllerThatIsNotThereIsNamed) {
-  const auto state = ask_state("127.0.0.1:1", "", "");
+  const auto state = ask_state("127.0.0.1:1", {});
   ASSERT_FALSE(state.ok());
   EXPECT_EQ(state.status().code(), Code::kUnavailable);
   EXPECT_EQ(state.status().message().rfind("controller 127.0.0.1:1: ", 0), 0U) << state.status().message();
+  EXPECT_NE(state.status().message().find("Then --tls-ca is needed"), std::string::npos) << state.status().message();
 }
 
 }  // namespace

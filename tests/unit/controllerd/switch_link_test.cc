@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "fake_agent.h"
 #include "transport/address.h"
@@ -182,6 +183,79 @@ TEST_F(Link, NoticesASwitchThatHasForgotten) {
   EXPECT_EQ(events_.ups()[1].instance, 2U);
   EXPECT_EQ(events_.downs()[0], "it was restarted");
   EXPECT_EQ(agent_.count("reset"), 2);
+}
+
+/// Commands that follow each other without a pause, until it is destroyed.
+class Traffic {
+ public:
+  explicit Traffic(SwitchLink& link) : link_(link), thread_([this] { run(); }) {}
+  ~Traffic() {
+    end_ = true;
+    thread_.join();
+  }
+
+ private:
+  void run() {
+    for (; !end_; usleep(10000)) link_.submit(commands(1), nullptr);
+  }
+  SwitchLink& link_;
+  std::atomic<bool> end_{false};
+  std::thread thread_;
+};
+
+TEST_F(Link, NoticesASwitchThatHasForgottenWhileCommandsFollowEachOther) {
+  const auto link = connect();
+  const Traffic traffic(*link);
+  ASSERT_TRUE(eventually([&] { return agent_.count("remove") > 10; }));
+  const Time start = monotonic_now();
+  agent_.restart_switch();
+  ASSERT_TRUE(eventually([&] { return events_.ups().size() == 2; }));
+  EXPECT_LT(monotonic_now() - start, seconds(4));
+  EXPECT_EQ(events_.downs()[0], "it was restarted");
+}
+
+TEST_F(Link, NoticesAStreamThatEndedWhileCommandsFollowEachOther) {
+  const auto link = connect();
+  const Traffic traffic(*link);
+  ASSERT_TRUE(eventually([&] { return agent_.count("remove") > 10; }));
+  agent_.mute = true;
+  ASSERT_TRUE(eventually([&] { return !events_.downs().empty(); }));
+  EXPECT_EQ(events_.downs()[0], "its agent ended the stream of packets");
+  agent_.mute = false;
+  v1::ControlPacket packet;
+  packet.set_payload("hello");
+  packet.mutable_worker()->set_address("10.0.1.1:4000");
+  agent_.hand_in(packet);
+  EXPECT_TRUE(eventually([&] { return !events_.packets().empty(); })) << "packets are read again";
+}
+
+TEST_F(Link, EndsAtOnceWhileItsAgentHangs) {
+  auto link = connect();
+  agent_.hangs = true;
+  std::vector<controller::Command> list;
+  list.emplace_back(0, controller::Install{});
+  list.emplace_back(0, controller::Remove{{1, 1}});
+  link->submit(list, [](const auto&) {});
+  std::thread scrape([&] {
+    v1::CountersReply reply;
+    EXPECT_EQ(link->counters(&reply).error_code(), grpc::StatusCode::CANCELLED);
+  });
+  ASSERT_TRUE(eventually([&] { return agent_.hanging == 2; }));
+  const Time start = monotonic_now();
+  link->stop();
+  scrape.join();
+  link.reset();
+  EXPECT_LT(monotonic_now() - start, milliseconds(500));
+}
+
+TEST_F(Link, EndsAtOnceWhileItConnectsToAnAgentThatHangs) {
+  agent_.hangs = true;
+  auto link = std::make_unique<SwitchLink>(0, spec_of(agent_), grpc::InsecureChannelCredentials(), events_);
+  ASSERT_TRUE(eventually([&] { return agent_.hanging == 1; }));
+  const Time start = monotonic_now();
+  link.reset();
+  EXPECT_LT(monotonic_now() - start, milliseconds(500));
+  EXPECT_TRUE(events_.downs().empty()) << "it ended by itself";
 }
 
 TEST_F(Link, AnAgentThatIsTooSlowCountsAsGone) {

@@ -74,6 +74,16 @@ TEST(TopologyFile, EverythingIsRead) {
   EXPECT_EQ(topology.workers[1].attached, 2);
 }
 
+TEST(TopologyFile, UplinksHaveAnMtuAndSwitchesAMac) {
+  const TemporaryFile file(with(kGood, "    port_at_parent: 2\n", "    mtu: 9000\n    mac: 02:00:00:00:00:0A\n"));
+  const auto read = read_topology(file.path());
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read.value().switches[1].uplink_mtu, 1500U);
+  EXPECT_EQ(read.value().switches[2].uplink_mtu, 9000U);
+  EXPECT_EQ(read.value().switches[1].mac, "");
+  EXPECT_EQ(read.value().switches[2].mac, "02:00:00:00:00:0a");
+}
+
 TEST(TopologyFile, OneSwitchNeedsNoWorkers) {
   const TemporaryFile file("switches:\n  - {name: s, agent: a:1, address: 10.0.0.1}\n");
   const auto read = read_topology(file.path());
@@ -104,7 +114,20 @@ TEST(TopologyFile, MistakesAreNamedWithTheirLine) {
        "15: switch \"leaf2\": address \"somewhere\" is not a literal IP address; allowed are 10.0.0.1, 10.0.0.1:48879, "
        "fe80::1 and [fe80::1]:48879"},
       {"address: 10.0.0.3\n", "address: 0.0.0.0\n",
-       "15: switch \"leaf2\": address \"0.0.0.0\": allowed is one that workers can send to"},
+       "15: switch \"leaf2\": address \"0.0.0.0\": allowed is a unicast one that workers can send to"},
+      {"address: 10.0.0.3\n", "address: 239.1.2.3\n",
+       "15: switch \"leaf2\": address \"239.1.2.3\": allowed is a unicast one that workers can send to"},
+      {"address: 10.0.0.3\n", "address: 255.255.255.255\n",
+       "15: switch \"leaf2\": address \"255.255.255.255\": allowed is a unicast one that workers can send to"},
+      {"address: 10.0.0.3\n", "address: ff02::1\n",
+       "15: switch \"leaf2\": address \"ff02::1\": allowed is a unicast one that workers can send to"},
+      {"address: 10.0.0.3\n", "address: 10.0.0.3\n    mac: 02-00-00-00-00-01\n",
+       "16: switch \"leaf2\": mac \"02-00-00-00-00-01\": allowed is the MAC address of one host, as in "
+       "02:00:00:00:00:01"},
+      {"port_at_parent: 2", "mtu: 575", "17: switch \"leaf2\": mtu (bytes) \"575\": allowed are 576 to 65535"},
+      {"port_at_parent: 2", "mtu: 65536", "17: switch \"leaf2\": mtu (bytes) \"65536\": allowed are 576 to 65535"},
+      {"address: 10.0.0.1\n", "address: 10.0.0.1\n    mtu: 9000\n",
+       "6: switch \"spine\": mtu means nothing without parent"},
       {"address: 10.0.0.3\n", "address: 10.0.0.1\n",
        "15: switch \"leaf2\": address \"10.0.0.1\" is that of switch \"spine\" too"},
       {"parent: spine\n    port_at", "parent: spin\n    port_at",
@@ -130,6 +153,9 @@ TEST(TopologyFile, MistakesAreNamedWithTheirLine) {
       {"[10.0.1.2]", "10.0.1.2", "24: worker \"w1\": addresses must be a list"},
       {"[10.0.1.2]", "[10.0.1.2:9]", "24: worker \"w1\": address \"10.0.1.2:9\": allowed is one without a port"},
       {"[10.0.1.2]", "[10.0.1.1]", "24: worker \"w1\": address \"10.0.1.1\" is that of worker \"w0\" too"},
+      {"[10.0.1.2]", "[224.0.0.1]", "24: worker \"w1\": address \"224.0.0.1\": allowed is a unicast one"},
+      {"[10.0.1.2]", "[0.0.0.0]", "24: worker \"w1\": address \"0.0.0.0\": allowed is a unicast one"},
+      {"[10.0.1.2]", "[\"ff02::1\"]", "24: worker \"w1\": address \"ff02::1\": allowed is a unicast one"},
       {"switch: leaf2}", "switch: leaf3}",
        "24: worker \"w1\": switch \"leaf3\" is no switch of this file; allowed are spine, leaf1, leaf2"},
       {"switch: leaf2}", "switch: leaf2, rack: 3}",
@@ -168,7 +194,7 @@ TEST(TopologyFile, ALoneSwitchFitsOnTheCommandLine) {
   EXPECT_EQ(lone_switch("unix:/run/agent=10.0.0.1").value().switches[0].agent, "unix:/run/agent");
   EXPECT_EQ(to_string(lone_switch("a:1=[fe80::1]:7").value().switches[0].address), "[fe80::1]:7");
   for (const char* const bad :
-       {"", "a:1", "a=10.0.0.1", "unix:=10.0.0.1", "a:1=", "a:1=name:7", "a:1=0.0.0.0", "=10.0.0.1"}) {
+       {"", "a:1", "a=10.0.0.1", "unix:=10.0.0.1", "a:1=", "a:1=name:7", "a:1=0.0.0.0", "a:1=239.1.2.3", "=10.0.0.1"}) {
     const auto refused = lone_switch(bad);
     ASSERT_FALSE(refused.ok()) << bad;
     EXPECT_NE(refused.status().message().find("AGENT=ADDRESS"), std::string::npos);

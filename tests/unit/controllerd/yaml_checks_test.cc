@@ -57,5 +57,18 @@ TEST(YamlChecks, Speeds) {
   EXPECT_TRUE(load_yaml(file.path(), [](const YAML::Node& n) { EXPECT_EQ(yaml::speed(n["a"]), "2.5G"); }).ok());
 }
 
+TEST(YamlChecks, Macs) {
+  for (const char* const bad : {"02:00:00:00:00", "02:00:00:00:00:01:02", "02:00:00:00:00:0g", "2:0:0:0:0:1",
+                                "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "'x'"}) {
+    EXPECT_NE(complaint(std::string("a: ") + bad, [](const YAML::Node& n) { yaml::mac(n["a"], "a"); })
+                  .find("allowed is the MAC address of one host"),
+              std::string::npos)
+        << bad;
+  }
+  const TemporaryFile file("a: 0A:1b:2C:3d:4e:5f\n");
+  EXPECT_TRUE(
+      load_yaml(file.path(), [](const YAML::Node& n) { EXPECT_EQ(yaml::mac(n["a"], "a"), "0a:1b:2c:3d:4e:5f"); }).ok());
+}
+
 }  // namespace
 }  // namespace switchml

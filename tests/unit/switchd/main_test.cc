@@ -80,7 +80,7 @@ TEST(Main, HelpAndVersion) {
 }
 
 TEST(Main, AnAgentIsAnnouncedOrRefusedWithTheReason) {
-  Switchd program({"--listen", "127.0.0.1:0", "--agent", "127.0.0.1:0"});
+  Switchd program({"--listen", "127.0.0.1:0", "--agent", "127.0.0.1:0", "--insecure-no-token"});
 #ifdef SWITCHML_HAS_AGENT
   program.line();
   const std::string line = program.line();
@@ -91,6 +91,9 @@ TEST(Main, AnAgentIsAnnouncedOrRefusedWithTheReason) {
   Switchd tokenless({"--listen", "127.0.0.1:0", "--agent", "127.0.0.1:0", "--agent-token-file", "/nonexistent"});
   EXPECT_EQ(tokenless.wait(), 2);
   EXPECT_NE(tokenless.errors().find("--agent-token-file=\"/nonexistent\""), std::string::npos);
+  Switchd open({"--listen", "127.0.0.1:0", "--agent", "127.0.0.1:0"});
+  EXPECT_EQ(open.wait(), 2) << "nobody has agreed to an agent without a token";
+  EXPECT_NE(open.errors().find("--insecure-no-token"), std::string::npos);
 #else
   EXPECT_EQ(program.wait(), 2);
   EXPECT_NE(program.errors().find("libgrpc++-dev"), std::string::npos);

@@ -77,8 +77,9 @@ TEST(Options, BadOnesNameOptionValueAndWhatIsAllowed) {
 }
 
 TEST(Options, HelpNamesEveryOption) {
-  for (const char* name : {"--listen", "--threads", "--slots", "--max-payload", "--lease", "--log-level",
-                           "--stats-interval", "--version", "--help", "SWITCHML_SWITCH"}) {
+  for (const char* name :
+       {"--listen", "--threads", "--slots", "--max-payload", "--lease", "--log-level", "--stats-interval",
+        "--agent-token-file", "--insecure-no-token", "--version", "--help", "SWITCHML_SWITCH"}) {
     EXPECT_NE(help_text().find(name), std::string::npos) << name;
   }
 }
@@ -91,12 +92,17 @@ TEST(Options, AnAgentHasAnAddressAndFiles) {
   EXPECT_EQ(line.value().agent.token_file, "t");
   EXPECT_EQ(line.value().agent.certificate_file, "c");
   EXPECT_EQ(line.value().agent.key_file, "k");
+  EXPECT_FALSE(line.value().agent.insecure_no_token);
+  EXPECT_TRUE(parse({"--agent", "127.0.0.1:0", "--insecure-no-token"}).value().agent.insecure_no_token);
   const Bad cases[] = {
+      {{"--agent", "h:1"}, {"--agent=\"h:1\"", "--agent-token-file FILE", "--insecure-no-token"}},
+      {{"--agent", "h:1", "--agent-token-file", "t", "--insecure-no-token"}, {"either --agent-token-file FILE, or"}},
+      {{"--insecure-no-token"}, {"need --agent"}},
       {{"--agent", "here"}, {"--agent=\"here\"", "ADDRESS:PORT"}},
       {{"--agent", "h:70000"}, {"--agent=\"h:70000\"", "ADDRESS:PORT"}},
       {{"--agent", "h:1", "--agent-token-file="}, {"--agent-token-file=\"\"", "a file"}},
       {{"--agent-token-file", "t"}, {"need --agent"}},
-      {{"--agent", "h:1", "--agent-cert", "c"}, {"--agent-cert and --agent-key go together"}},
+      {{"--agent", "h:1", "--insecure-no-token", "--agent-cert", "c"}, {"--agent-cert and --agent-key go together"}},
   };
   for (const Bad& each : cases) {
     const auto refused = parse(each.arguments);

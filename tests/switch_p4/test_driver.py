@@ -1,0 +1,131 @@
+"""What every driver of a P4 switch does, whichever the switch: here it is a list of entries."""
+
+import threading
+import time
+
+import pytest
+
+try:
+    import grpc
+    from switchml_agent import api
+except ImportError as error:
+    pytest.skip(f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)", allow_module_level=True)
+
+from switchml_agent import driver, program, service, sessions  # noqa: E402
+from switchml_agent.errors import Refusal  # noqa: E402
+
+m = api.messages
+PROGRAM = program.Program(payload=256, members=64, sessions=255, pages=80, page_slots=128, reasons=32)
+SESSION = m.InstallRequest(job=3, epoch=7, shards=1, slots=128, payload_bytes=256, members=[0, 1], pages=[4])
+PLACE = m.SwitchPlace(address="10.0.0.1:4711", mac="02:00:00:00:00:0a", port=1)
+MEMBER = m.SetMemberRequest(job=3, epoch=7, worker=1, place=PLACE)
+REMOVAL = m.RemoveRequest(job=3, epoch=7)
+
+
+class Listed(driver.Driver):
+    """A switch that does what it is told."""
+
+    kind = name = "list"
+
+    def __init__(self):
+        super().__init__("02:00:00:00:00:fe")
+        self.entries = []
+        self.in_line, self.turns = threading.Semaphore(0), threading.Semaphore(0)  # calls that came; that had their turn
+
+    def _open(self):
+        self.program, self.ports = PROGRAM, (1,)
+        self.neighbours = sessions.Neighbours(self.ports, {})
+        self.entries.clear()
+
+    def _shut(self):
+        pass
+
+    def _alive(self):
+        pass
+
+    def _with_switch(self, work, *wanted):
+        self.in_line.release()
+        try:
+            return super()._with_switch(work, *wanted)
+        finally:
+            self.turns.release()
+
+    def _session_entries(self, session):
+        return session.entries(self.program)
+
+    def _worker_entries(self, session, worker):
+        return [session.worker_entry(worker)]
+
+    def _member_entries(self, session, worker, shard, place):
+        return session.member_entries(worker, shard, place)
+
+    def _add(self, entry, undo):
+        self.entries.append(entry)
+        undo.append(entry)
+
+    def _undo(self, entry):
+        self.entries.remove(entry)
+
+
+@pytest.fixture
+def switch():
+    listed = Listed()
+    listed.connect()
+    return listed
+
+
+@pytest.fixture
+def stub(switch):
+    server, port = service.serve(service.DataPlane(switch, lambda place, payload: None), "127.0.0.1:0")
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield api.Stub("DataPlane", channel)
+    server.stop(0).wait()
+
+
+def test_a_reset_gives_another_instance_without_sessions(switch, stub):
+    before = stub.Capabilities(m.CapabilitiesRequest(), timeout=20).instance
+    stub.Install(SESSION, timeout=20)
+    stub.SetMember(MEMBER, timeout=20)
+    assert switch.entries
+    assert stub.Capabilities(m.CapabilitiesRequest(), timeout=20).instance == before
+    stub.Reset(m.ResetRequest(), timeout=20)
+    assert stub.Capabilities(m.CapabilitiesRequest(), timeout=20).instance not in (0, before)
+    assert switch.entries == []
+
+
+# What must be there before, the call, its request.
+CHANGES = {
+    "Install": ((), SESSION),
+    "SetMember": ((("Install", SESSION),), MEMBER),
+    "Remove": ((("Install", SESSION), ("SetMember", MEMBER)), REMOVAL),
+    "Reset": ((("Install", SESSION),), m.ResetRequest()),
+}
+
+
+@pytest.mark.parametrize("how", ("cancelled", "timed out"))
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_nobody_waits_for_is_left_out(switch, stub, name, how):
+    before, request = CHANGES[name]
+    for earlier, asked in before:
+        getattr(stub, earlier)(asked, timeout=20)
+        assert switch.in_line.acquire(timeout=20) and switch.turns.acquire(timeout=20)
+    entries, instance = list(switch.entries), switch.instance
+    call = getattr(stub, name)
+    with switch._lock:  # another call takes its time
+        waiting = call.future(request, timeout=20 if how == "cancelled" else 1)
+        assert switch.in_line.acquire(timeout=20)
+        if how == "cancelled":
+            waiting.cancel()
+        with pytest.raises((grpc.RpcError, grpc.FutureCancelledError)):
+            waiting.result(timeout=20)
+        time.sleep(0.2)  # by now the agent has heard of it
+    assert switch.turns.acquire(timeout=20)
+    assert (switch.entries, switch.instance) == (entries, instance)
+    call(request, timeout=20)
+    assert (switch.entries, switch.instance) != (entries, instance)
+
+
+def test_what_is_left_out_is_said_to_be(switch):
+    with pytest.raises(Refusal) as refusal:
+        switch.install(SESSION, lambda: False)
+    assert (refusal.value.code, str(refusal.value)) == ("CANCELLED", "the caller has given up")
