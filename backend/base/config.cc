@@ -140,6 +140,12 @@ const std::vector<Setting>& table() {
          return assign(&c->failure_timeout, parse_duration(t, 1, 3600, seconds(1)));
        },
        [](const Config& c) { return format_real(to_seconds(c.failure_timeout)); }},
+      {{"on_switch_failure", "error or fallback", "error",
+        "fallback: where the switch is lost, what is under way is completed over Gloo, and so is what follows"},
+       [](const std::string& t, Config* c) {
+         return (t == "error" || t == "fallback") && assign(&c->fallback, std::optional<bool>(t == "fallback"));
+       },
+       [](const Config& c) { return std::string(c.fallback ? "fallback" : "error"); }},
       {{"rto_min", "0.1 to 60000 (milliseconds), not above rto_max", "5", "least retransmission timeout"},
        [](const std::string& t, Config* c) {
          return assign(&c->rto_min, parse_duration(t, 0.1, 60000, milliseconds(1)));

@@ -28,9 +28,16 @@ struct SharedSetting {
   bool preset_is_zero = false;
 };
 constexpr SharedSetting kShared[] = {
-    {"protocol", "protocol version"},      {"package", "switchml version"},       {"size", "group size"},
-    {"switch", "SWITCHML_SWITCH"},         {"controller", "SWITCHML_CONTROLLER"}, {"transport", "SWITCHML_TRANSPORT"},
-    {"payload", "SWITCHML_PAYLOAD", true}, {"slots", "SWITCHML_SLOTS", true},     {"shards", "SWITCHML_SHARDS"},
+    {"protocol", "protocol version"},
+    {"package", "switchml version"},
+    {"size", "group size"},
+    {"switch", "SWITCHML_SWITCH"},
+    {"controller", "SWITCHML_CONTROLLER"},
+    {"transport", "SWITCHML_TRANSPORT"},
+    {"payload", "SWITCHML_PAYLOAD", true},
+    {"slots", "SWITCHML_SLOTS", true},
+    {"shards", "SWITCHML_SHARDS"},
+    {"on_switch_failure", "SWITCHML_ON_SWITCH_FAILURE"},
 };
 
 Faults faults_of(const Config& config, int rank, int shard) {
@@ -121,6 +128,7 @@ class Agreement {
       blob.set("addresses", addresses);
     }
     blob.set("transport", config_.transport);
+    blob.set("on_switch_failure", config_.fallback ? "fallback" : "error");
     blob.set("payload", config_.payload_bytes);
     blob.set("slots", static_cast<uint64_t>(config_.slots));
     blob.set("shards", static_cast<uint64_t>(config_.shards));

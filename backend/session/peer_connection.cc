@@ -58,7 +58,7 @@ bool PeerConnection::receive(const std::function<void(const PeerMessage&)>& take
   received_.append(bytes, static_cast<size_t>(got));
   while (received_.size() >= kHeader) {
     const char word = received_[0];
-    if (word != 'G' && word != 'F' && word != 'L') {
+    if (word != 'G' && word != 'F' && word != 'L' && word != 'N') {
       *error = EBADMSG;
       return false;
     }

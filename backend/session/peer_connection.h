@@ -14,6 +14,7 @@ enum class PeerWord : char {
   kGreeting = 'G',  // rank, key and who it is
   kFarewell = 'F',
   kLoss = 'L',  // this rank has ended; why
+  kNews = 'N',  // what this rank has to say to all
 };
 
 struct PeerMessage {

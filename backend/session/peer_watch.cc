@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <list>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -52,11 +53,13 @@ class PeerWatch::Center {
   Center(PeerWatch& watch, Fd listener) : watch_(watch), options_(watch.options_), listener_(std::move(listener)) {}
 
   void run() {
-    while (!stopping_) {
-      std::vector<pollfd> polled = {{watch_.stop_.get(), POLLIN, 0}, {listening() ? listener_.get() : -1, POLLIN, 0}};
+    while (!watch_.stopped()) {
+      std::vector<pollfd> polled = {{watch_.wake_.get(), POLLIN, 0}, {listening() ? listener_.get() : -1, POLLIN, 0}};
       for (const Peer& peer : peers_) polled.push_back({peer.connection.fd(), POLLIN, 0});
       if (::poll(polled.data(), polled.size(), milliseconds_until(next_deadline())) < 0 && errno != EINTR) return;
-      stopping_ = polled[0].revents != 0;
+      if (polled[0].revents != 0) {
+        for (const std::string& text : watch_.take_outgoing()) tell(0, text);
+      }
       size_t i = 2;
       for (auto peer = peers_.begin(); peer != peers_.end();) {
         const bool keep = polled[i++].revents == 0 ? still_welcome(*peer) : hear(*peer);
@@ -106,6 +109,10 @@ class PeerWatch::Center {
         [&](const PeerMessage& message) {
           if (message.word == PeerWord::kGreeting && peer.rank < 0) honest = honest && greet(peer, message);
           if (message.word == PeerWord::kFarewell && peer.rank >= 0) peer.farewell = true;
+          if (message.word == PeerWord::kNews && peer.rank >= 0) {
+            tell(peer.rank, message.text);
+            if (options_.on_news) options_.on_news(peer.rank, message.text);
+          }
         },
         &error);
     if (open && honest) return true;
@@ -132,7 +139,14 @@ class PeerWatch::Center {
     for (Peer& peer : peers_) {
       if (peer.rank >= 0 && peer.rank != lost.rank) peer.connection.send({PeerWord::kLoss, lost.rank, text});
     }
-    if (!stopping_) options_.on_loss(lost.rank, text);
+    if (!watch_.stopped()) options_.on_loss(lost.rank, text);
+  }
+
+  // To all but the one who said it.
+  void tell(int rank, const std::string& text) {
+    for (Peer& peer : peers_) {
+      if (peer.rank >= 0 && peer.rank != rank) peer.connection.send({PeerWord::kNews, rank, text});
+    }
   }
 
   std::list<Peer>::iterator drop(std::list<Peer>::iterator peer) {
@@ -145,7 +159,6 @@ class PeerWatch::Center {
   Fd listener_;
   std::list<Peer> peers_;
   int greeted_ = 0;
-  bool stopping_ = false;
 };
 
 // ---- the others ----
@@ -170,9 +183,14 @@ class PeerWatch::Point {
     int error = socket.valid() ? 0 : errno;
     if (error == 0 && ::connect(socket.get(), as_sockaddr(center_), center_.size) != 0) error = errno;
     if (error == EINPROGRESS) {
-      pollfd polled[] = {{watch_.stop_.get(), POLLIN, 0}, {socket.get(), POLLOUT, 0}};
-      const int ready = ::poll(polled, 2, milliseconds_until(monotonic_now() + kGreetingTime));
-      if (polled[0].revents != 0) return {};
+      // What there is to tell waits; a farewell does not.
+      int ready = 0;
+      const Time end = monotonic_now() + kGreetingTime;
+      while (ready == 0 && !watch_.stopped() && monotonic_now() < end) {
+        pollfd polled{socket.get(), POLLOUT, 0};
+        ready = ::poll(&polled, 1, 20);
+      }
+      if (watch_.stopped()) return {};
       socklen_t size = sizeof error;
       if (ready == 0) {
         error = ETIMEDOUT;
@@ -197,9 +215,14 @@ class PeerWatch::Point {
   void listen(PeerConnection& connection) {
     bool farewell = false;
     while (true) {
-      pollfd polled[] = {{watch_.stop_.get(), POLLIN, 0}, {connection.fd(), POLLIN, 0}};
+      pollfd polled[] = {{watch_.wake_.get(), POLLIN, 0}, {connection.fd(), POLLIN, 0}};
       if (::poll(polled, 2, -1) < 0 && errno != EINTR) return;
       if (polled[0].revents != 0) {
+        for (const std::string& text : watch_.take_outgoing()) {
+          connection.send({PeerWord::kNews, options_.rank, text});
+        }
+      }
+      if (watch_.stopped()) {
         connection.send({PeerWord::kFarewell, options_.rank, ""});
         connection.finish();
         return;
@@ -209,6 +232,7 @@ class PeerWatch::Point {
           [&](const PeerMessage& message) {
             if (message.word == PeerWord::kFarewell) farewell = true;
             if (message.word == PeerWord::kLoss) options_.on_loss(message.rank, message.text);
+            if (message.word == PeerWord::kNews && options_.on_news) options_.on_news(message.rank, message.text);
           },
           &error);
       if (open) continue;
@@ -233,13 +257,13 @@ Result<Fd> PeerWatch::listen(const Endpoint& at) {
 }
 
 PeerWatch::PeerWatch(const PeerWatchOptions& options, Fd listener)
-    : options_(options), owner_(::getpid()), stop_(::eventfd(0, EFD_CLOEXEC)) {
+    : options_(options), owner_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   auto center = std::make_shared<Center>(*this, std::move(listener));
   thread_ = std::thread([this, center] { run([&] { center->run(); }); });
 }
 
 PeerWatch::PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0)
-    : options_(options), owner_(::getpid()), stop_(::eventfd(0, EFD_CLOEXEC)) {
+    : options_(options), owner_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   auto point = std::make_shared<Point>(*this, rank_0);
   thread_ = std::thread([this, point] { run([&] { point->run(); }); });
 }
@@ -254,10 +278,31 @@ PeerWatch::~PeerWatch() {
     thread_.detach();  // it exists in the parent only
     return;
   }
-  const uint64_t one = 1;
-  while (::write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
-  }
+  stop_ = true;
+  wake();
   thread_.join();
+}
+
+void PeerWatch::tell(const std::string& text) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    outgoing_.push_back(text);
+  }
+  wake();
+}
+
+std::vector<std::string> PeerWatch::take_outgoing() {
+  uint64_t count = 0;
+  while (::read(wake_.get(), &count, sizeof count) < 0 && errno == EINTR) {
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(outgoing_, {});
+}
+
+void PeerWatch::wake() {
+  const uint64_t one = 1;
+  while (::write(wake_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+  }
 }
 
 }  // namespace switchml

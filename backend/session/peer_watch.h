@@ -6,8 +6,10 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -26,6 +28,8 @@ struct PeerWatchOptions {
   /// A rank has ended without a farewell: "rank 2 (host a, process 4711) is gone: ...". From the watch's thread, at
   /// most once per rank; must not end the watch.
   std::function<void(int rank, const std::string& text)> on_loss;
+  /// What another rank tells all. From the watch's thread; may be null.
+  std::function<void(int rank, const std::string& text)> on_news;
 };
 
 /// Thread-safe; has a thread of its own.
@@ -42,6 +46,9 @@ class PeerWatch {
   /// Says farewell: no rank takes the end of this one for a loss. Does nothing in a forked child.
   ~PeerWatch();
 
+  /// Tells all other ranks that are connected; up to 255 bytes.
+  void tell(const std::string& text);
+
   /// How many ranks this one is connected with.
   int connected() const { return connected_.load(); }
 
@@ -49,10 +56,17 @@ class PeerWatch {
   class Center;
   class Point;
   void run(const std::function<void()>& body);
+  bool stopped() const { return stop_.load(); }
+  /// What there is to tell since the last call; forgets that it was woken.
+  std::vector<std::string> take_outgoing();
+  void wake();
 
   const PeerWatchOptions options_;
   const pid_t owner_;
-  Fd stop_;  // readable: farewell
+  Fd wake_;  // readable: there is something to tell, or it is time for a farewell
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::vector<std::string> outgoing_;
   std::atomic<int> connected_{0};
   std::thread thread_;
 };

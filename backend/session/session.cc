@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "session/agreement.h"
 #include "session/call_comparison.h"
+#include "session/failover.h"
 #include "session/peer_watch.h"
 
 namespace switchml {
@@ -30,16 +31,27 @@ uint64_t open_sessions(const SwitchCounters& counters) {
 
 class GroupSession : public Session {
  public:
-  GroupSession(Agreed agreed, const EngineOptions& options, const GroupInfo& group, Rendezvous& store)
+  GroupSession(Agreed agreed, EngineOptions options, const GroupInfo& group, Rendezvous& store,
+               const MakeReducer& make_reducer)
       : parameters_(agreed.parameters),
         group_(group),
         store_(store),
         embedded_(std::move(agreed.embedded)),
-        engine_(Engine::start(options, std::move(agreed.transports))) {
+        engine_(Engine::start(with_failover(&options, make_reducer != nullptr), std::move(agreed.transports))) {
+    if (make_reducer) {
+      const std::lock_guard<std::mutex> lock(loss_mutex_);
+      failover_ = std::make_unique<Failover>(*engine_, store_, failover_options(make_reducer));
+    }
     watch_ranks(&agreed, options.switch_patience);
   }
 
   ~GroupSession() override {
+    std::unique_ptr<Failover> failover;
+    {
+      const std::lock_guard<std::mutex> lock(loss_mutex_);
+      failover = std::move(failover_);
+    }
+    failover.reset();
     watch_.reset();
     engine_.reset();
     leave(parameters_, monotonic_now() + kCloseTime);
@@ -49,6 +61,10 @@ class GroupSession : public Session {
   Engine& engine() override { return *engine_; }
   const SessionParameters& parameters() const override { return parameters_; }
   const SwitchServer* embedded() const override { return embedded_.get(); }
+  bool without_switch() const override {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    return failover_ && failover_->moved();
+  }
 
   void when_rank_is_lost(std::function<void(const Status&)> callback) override {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
@@ -74,6 +90,28 @@ class GroupSession : public Session {
   }
 
  private:
+  const EngineOptions& with_failover(EngineOptions* options, bool wanted) {
+    options->keep_results = wanted;
+    if (wanted) options->on_switch_lost = [this](const Status& status) { lose_switch(status.message(), false); };
+    return *options;
+  }
+
+  FailoverOptions failover_options(const MakeReducer& make_reducer) {
+    FailoverOptions options;
+    options.group = group_;
+    options.session = parameters_;
+    options.make_reducer = make_reducer;
+    options.tell = [this](const std::string& text) {
+      if (watch_) watch_->tell(text);
+    };
+    return options;
+  }
+
+  void lose_switch(const std::string& why, bool told) {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    if (failover_) failover_->begin(why, told);
+  }
+
   void watch_ranks(Agreed* agreed, Duration patience) {
     PeerWatchOptions options;
     options.rank = group_.rank;
@@ -82,6 +120,7 @@ class GroupSession : public Session {
     options.key = agreed->watch_key;
     options.patience = patience;
     options.on_loss = [this](int, const std::string& text) { on_loss(Status(Code::kUnavailable, text)); };
+    options.on_news = [this](int, const std::string& text) { lose_switch(text, true); };
     if (agreed->watch_listener.valid()) {
       watch_ = std::make_unique<PeerWatch>(options, std::move(agreed->watch_listener));
     } else if (agreed->watch_address.size != 0) {
@@ -118,9 +157,10 @@ class GroupSession : public Session {
   std::atomic<int> comparisons_{0};
   std::unique_ptr<SwitchServer> embedded_;
   std::unique_ptr<Engine> engine_;
-  std::mutex loss_mutex_;
+  mutable std::mutex loss_mutex_;
   std::function<void(const Status&)> on_loss_;
   Status loss_;
+  std::unique_ptr<Failover> failover_;
   std::unique_ptr<PeerWatch> watch_;  // last: it stops first
 };
 
@@ -134,8 +174,12 @@ Status check_group(const GroupInfo& group) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline, ControllerClient* controller) {
+                                               Time deadline, ControllerClient* controller, MakeReducer make_reducer) {
   if (Status status = check_group(group); !status.ok()) return status;
+  if (config.fallback && !make_reducer) {
+    return Status(Code::kInvalidArgument,
+                  "SWITCHML_ON_SWITCH_FAILURE=\"fallback\": this program has nothing to fall back on; use error");
+  }
   auto agreed = agree(config, group, store, deadline, controller);
   if (!agreed.ok()) return agreed.status();
   EngineOptions options;
@@ -149,7 +193,8 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
                       << " at switch " << p.switch_name << ": " << p.slots << " slots of " << p.payload_bytes
                       << " bytes, " << p.shards << " shards";
-  return std::unique_ptr<Session>(new GroupSession(std::move(agreed.value()), options, group, store));
+  return std::unique_ptr<Session>(
+      new GroupSession(std::move(agreed.value()), options, group, store, config.fallback ? make_reducer : nullptr));
 }
 
 }  // namespace switchml

@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "engine/engine.h"
+#include "session/rank_reducer.h"
 #include "switchd/server.h"
 
 namespace switchml {
@@ -30,6 +31,8 @@ struct GroupInfo {
 };
 
 class ControllerClient;
+/// Makes a reducer over all ranks of the group; all of them call it, each on a thread of its session.
+using MakeReducer = std::function<Result<std::unique_ptr<RankReducer>>()>;
 
 class Session {
  public:
@@ -37,14 +40,18 @@ class Session {
   /// engine or with an error that is the same on all ranks where they could talk: it names the rank that did not come,
   /// the address that does not answer, or the setting or version in which a rank differs from rank 0.
   /// `controller` (borrowed during the call, null: none can be had) is asked where Config::controller names one.
+  /// `make_reducer` is for Config::fallback: see FailoverOptions.
   static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline, ControllerClient* controller = nullptr);
+                                               Time deadline, ControllerClient* controller = nullptr,
+                                               MakeReducer make_reducer = nullptr);
   /// Leaves the session, stops the engine, then the embedded switch. A rank 0 that hosts the switch lingers (at most 2
   /// s) until the others have left, so that the last results still reach them.
   virtual ~Session() = default;
 
   virtual Engine& engine() = 0;
   virtual const SessionParameters& parameters() const = 0;
+  /// Whether the switch was lost and the ranks go on without it.
+  virtual bool without_switch() const = 0;
   /// The embedded switch, or null.
   virtual const SwitchServer* embedded() const = 0;
 

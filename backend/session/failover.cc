@@ -1,0 +1,219 @@
+#include "session/failover.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "wire/packet.h"
+
+namespace switchml {
+
+namespace {
+
+// Whether a is a later use than b; 0 is before every use.
+bool later(uint32_t a, uint32_t b) { return a != b && a != 0 && (b == 0 || static_cast<int32_t>(a - b) > 0); }
+
+std::string packed(const std::vector<uint32_t>& numbers) {
+  std::string text;
+  for (const uint32_t number : numbers) {
+    for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(number >> shift);
+  }
+  return text;
+}
+
+uint32_t number_at(const std::string& text, size_t at) {
+  uint32_t number = 0;
+  for (size_t i = 0; i < 4; ++i) number = number << 8 | static_cast<uint8_t>(text[at + i]);
+  return number;
+}
+
+std::vector<uint32_t> unpacked(const std::string& text) {
+  std::vector<uint32_t> numbers;
+  for (size_t at = 0; at + 4 <= text.size(); at += 4) numbers.push_back(number_at(text, at));
+  return numbers;
+}
+
+// Frames one after the other, each behind its length.
+std::string joined(const std::vector<std::vector<uint8_t>>& frames) {
+  std::string text;
+  for (const std::vector<uint8_t>& frame : frames) {
+    text += packed({static_cast<uint32_t>(frame.size())});
+    text.append(frame.begin(), frame.end());
+  }
+  return text;
+}
+
+std::vector<std::vector<uint8_t>> split(const std::string& text) {
+  std::vector<std::vector<uint8_t>> frames;
+  for (size_t at = 0; at + 4 <= text.size();) {
+    const size_t size = number_at(text, at);
+    at += 4;
+    if (text.size() - at < size) break;
+    frames.emplace_back(text.begin() + static_cast<std::ptrdiff_t>(at),
+                        text.begin() + static_cast<std::ptrdiff_t>(at + size));
+    at += size;
+  }
+  return frames;
+}
+
+}  // namespace
+
+// ---- who lacks what ----
+
+Catchup::Catchup(const std::vector<std::vector<uint32_t>>& accepted)
+    : gives_(accepted.size()), lacks_(accepted.size(), std::vector<bool>(accepted[0].size(), false)) {
+  for (size_t slot = 0; slot < accepted[0].size(); ++slot) {
+    size_t holder = 0;
+    for (size_t rank = 1; rank < accepted.size(); ++rank) {
+      if (later(accepted[rank][slot], accepted[holder][slot])) holder = rank;
+    }
+    const uint32_t last = accepted[holder][slot];
+    last_.push_back(last);
+    bool wanted = false;
+    for (size_t rank = 0; rank < accepted.size(); ++rank) {
+      if (accepted[rank][slot] == last) continue;
+      lacks_[rank][slot] = true;
+      wanted = true;
+      const uint32_t before = accepted[rank][slot];
+      if (before != 0 && wire::next_seq(before) != last) possible_ = false;
+    }
+    if (wanted) gives_[holder].push_back(static_cast<int>(slot));
+  }
+}
+
+std::vector<int> Catchup::takes_from(int rank) const {
+  std::vector<int> holders;
+  for (size_t holder = 0; holder < gives_.size(); ++holder) {
+    const auto& slots = gives_[holder];
+    if (std::any_of(slots.begin(), slots.end(), [&](int slot) { return lacks(rank, slot); })) {
+      holders.push_back(static_cast<int>(holder));
+    }
+  }
+  return holders;
+}
+
+// ---- the move ----
+
+Failover::Failover(Engine& engine, Rendezvous& store, FailoverOptions options)
+    : engine_(engine), store_(store), options_(std::move(options)) {}
+
+Failover::~Failover() {
+  stopping_ = true;
+  std::thread running;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    running.swap(thread_);
+  }
+  if (running.joinable()) running.join();
+}
+
+void Failover::begin(const std::string& why, bool told) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (stopping_ || !why_.empty()) return;
+  why_ = why;
+  deadline_ = monotonic_now() + options_.patience;
+  if (!told && options_.tell) options_.tell(why);
+  thread_ = std::thread([this] { run(); });
+}
+
+void Failover::run() {
+  pthread_setname_np(pthread_self(), "switchml-move");
+  SWITCHML_LOG(kWarning) << options_.group.name << ": " << why_ << "; the ranks go on without it, over Gloo";
+  const Status status = move();
+  if (!status.ok()) engine_.fail(Status(status.code(), why_ + "; and could not go on without it: " + status.message()));
+}
+
+Status Failover::move() {
+  if (Status status = wait_for_all(catch_up()); !status.ok()) return status;
+  auto reducer = options_.make_reducer();
+  if (!reducer.ok()) return reducer.status();
+  detour_ = std::make_unique<Detour>(std::move(reducer.value()), options_.session,
+                                     [this](const Status& status) { engine_.fail(status); });
+  Route route;
+  route.job = options_.session.job;
+  route.epoch = options_.session.epoch;
+  route.lease = std::chrono::hours(24 * 365);
+  route.controlled = true;  // there is nobody to ask
+  route.switch_name = "none, over Gloo because " + why_;
+  engine_.resume(route, detour_->transports());
+  moved_ = true;
+  return {};
+}
+
+Status Failover::catch_up() {
+  auto made = plan();
+  return made.ok() ? take_over(made.value()) : made.status();
+}
+
+Result<Catchup> Failover::plan() {
+  const std::vector<uint32_t> mine = engine_.suspend();
+  if (Status status = say("state", packed(mine)); !status.ok()) return status;
+  std::vector<std::vector<uint32_t>> states;
+  for (int rank = 0; rank < options_.group.size; ++rank) {
+    auto text = hear("state", rank);
+    if (!text.ok()) return text.status();
+    states.push_back(unpacked(text.value()));
+    if (states.back().size() == mine.size()) continue;
+    return Status(Code::kMismatch, "rank " + std::to_string(rank) + " has another number of slots");
+  }
+  Catchup plan(states);
+  if (!plan.possible()) return Status(Code::kMismatch, "ranks are more than one use of a slot apart");
+  return plan;
+}
+
+Status Failover::take_over(const Catchup& plan) {
+  const int self = options_.group.rank;
+  if (const auto& slots = plan.gives(self); !slots.empty()) {
+    std::vector<std::vector<uint8_t>> frames;
+    for (const int slot : slots) frames.push_back(engine_.last_result(slot));
+    if (Status status = say("kept", joined(frames)); !status.ok()) return status;
+  }
+  for (const int holder : plan.takes_from(self)) {
+    auto text = hear("kept", holder);
+    if (!text.ok()) return text.status();
+    engine_.supply(split(text.value()));
+  }
+  // Each was judged by slot and witness: what was refused is still missing.
+  const std::vector<uint32_t> now = engine_.suspend();
+  for (int slot = 0; slot < static_cast<int>(now.size()); ++slot) {
+    if (!plan.lacks(self, slot) || now[static_cast<size_t>(slot)] == plan.last(slot)) continue;
+    return {Code::kMismatch, "rank " + std::to_string(self) + " does not accept the result of slot " +
+                                 std::to_string(slot) + " that another rank has kept"};
+  }
+  return {};
+}
+
+Status Failover::wait_for_all(const Status& mine) {
+  if (Status status = say("ready", mine.ok() ? "ok" : mine.message()); !status.ok()) return status;
+  if (!mine.ok()) return mine;
+  for (int rank = 0; rank < options_.group.size; ++rank) {
+    auto said = hear("ready", rank);
+    if (!said.ok()) return said.status();
+    if (said.value() != "ok") return {Code::kUnavailable, said.value()};
+  }
+  return {};
+}
+
+Status Failover::say(const std::string& what, const std::string& text) {
+  return store_.set("switchml/move/" + what + "/" + std::to_string(options_.group.rank), text);
+}
+
+Result<std::string> Failover::hear(const std::string& what, int rank) {
+  constexpr Duration kGlance = milliseconds(100);
+  while (true) {
+    const Time until = std::min(deadline_, monotonic_now() + kGlance);
+    auto text = store_.get("switchml/move/" + what + "/" + std::to_string(rank), until);
+    if (text.ok() || text.status().code() != Code::kTimeout) return text;
+    if (stopping_) return Status(Code::kAborted, "the process group was shut down");
+    if (!engine_.status().ok()) return engine_.status();
+    if (monotonic_now() >= deadline_) {
+      return Status(Code::kTimeout, "rank " + std::to_string(rank) + " did not say within " +
+                                        std::to_string(static_cast<int>(to_seconds(options_.patience))) +
+                                        " s how far it has come");
+    }
+  }
+}
+
+}  // namespace switchml

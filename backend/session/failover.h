@@ -1,0 +1,91 @@
+// When the switch is lost: the ranks stop, find out how far each has come, hand each other the results that some have
+// and others lack, and go on without the switch where they stopped. No collective is repeated or lost.
+//
+//   each rank, in the store under move/K/    what the others do with it
+//   state/R: last accepted use per slot      all read all: who is ahead, slot by slot
+//   kept/R: the results that R alone has     who lacks one takes it, and judges it like any other
+//   ready/R: ok, or what went wrong          nobody goes on before everybody has what it lacked
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "session/detour.h"
+#include "session/session.h"
+
+namespace switchml {
+
+/// Which results must go from whom to whom; pure.
+class Catchup {
+ public:
+  /// accepted[r][s]: what rank r says of slot s (Engine::suspend). Precondition: all of one length.
+  explicit Catchup(const std::vector<std::vector<uint32_t>>& accepted);
+  /// False: ranks are more than one use apart, which no run of the protocol leads to.
+  bool possible() const { return possible_; }
+  /// The slots whose last result rank `holder` hands out: to each slot its lowest rank that has it.
+  const std::vector<int>& gives(int holder) const { return gives_[static_cast<size_t>(holder)]; }
+  /// The ranks from which `rank` takes some.
+  std::vector<int> takes_from(int rank) const;
+  /// The use that the foremost rank has accepted.
+  uint32_t last(int slot) const { return last_[static_cast<size_t>(slot)]; }
+  /// Whether `rank` lacks the last result of the slot.
+  bool lacks(int rank, int slot) const { return lacks_[static_cast<size_t>(rank)][static_cast<size_t>(slot)]; }
+
+ private:
+  bool possible_ = true;
+  std::vector<uint32_t> last_;
+  std::vector<std::vector<int>> gives_;
+  std::vector<std::vector<bool>> lacks_;
+};
+
+struct FailoverOptions {
+  GroupInfo group;
+  SessionParameters session;
+  /// How long the ranks may take to go on.
+  Duration patience = seconds(30);
+  MakeReducer make_reducer;
+  /// Tells the other ranks; they call begin() with the text.
+  std::function<void(const std::string& text)> tell;
+};
+
+/// Thread-safe; has a thread of its own.
+class Failover {
+ public:
+  /// All borrowed: they live longer.
+  Failover(Engine& engine, Rendezvous& store, FailoverOptions options);
+  /// A move that is under way fails.
+  ~Failover();
+
+  /// The switch is lost, as this rank has found (`told`: as another has). Only the first time counts; returns at once.
+  void begin(const std::string& why, bool told);
+  /// Whether the streams go past the switch.
+  bool moved() const { return moved_.load(); }
+
+ private:
+  void run();
+  Status move();
+  Status catch_up();
+  Result<Catchup> plan();
+  Status take_over(const Catchup& plan);
+  Status wait_for_all(const Status& mine);
+  Status say(const std::string& what, const std::string& text);
+  Result<std::string> hear(const std::string& what, int rank);
+
+  Engine& engine_;
+  Rendezvous& store_;
+  const FailoverOptions options_;
+  std::mutex mutex_;
+  std::string why_;
+  Time deadline_{};
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+  std::unique_ptr<Detour> detour_;
+  std::atomic<bool> moved_{false};
+};
+
+}  // namespace switchml
