@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
+#include "c10d/gloo_reducer.h"
 
 namespace switchml {
 
@@ -54,20 +54,9 @@ void Companion::release(std::chrono::milliseconds limit) {
     factory.swap(factory_);
   }
   if (!group) return;
-  auto gone = std::make_shared<std::promise<void>>();
-  std::future<void> future = gone->get_future();
-  std::thread destroyer([group = std::move(group), gone]() mutable {
-    group.reset();
-    gone->set_value();
-  });
-  if (future.wait_for(limit) == std::future_status::ready) {
-    destroyer.join();
-  } else {
-    SWITCHML_LOG(kWarning)
-        << "group " << core_->group().name
-        << ": operations of its companion Gloo group still wait for other ranks; they are left behind";
-    destroyer.detach();
-  }
+  if (destroy_within(std::move(group), limit)) return;
+  SWITCHML_LOG(kWarning) << "group " << core_->group().name
+                         << ": operations of its companion Gloo group still wait for other ranks; they are left behind";
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "c10d/companion_store.h"
+#include "c10d/gloo_reducer.h"
 #include "c10d/store_rendezvous.h"
 #include "quant/kernels.h"
 
@@ -42,6 +43,7 @@ Statistics read_statistics(const Session& session, Engine& engine) {
     server->counters().for_each([&](const CounterInfo& info, uint64_t value) { result.embedded[info.name] = value; });
     result.embedded["memory_bytes"] = server->memory_bytes();
   }
+  result.worker["without_switch"] = session.without_switch() ? 1 : 0;
   const SessionParameters& parameters = session.parameters();
   result.switch_address = parameters.switch_name;
   result.payload_bytes = parameters.payload_bytes;
@@ -88,8 +90,9 @@ void ProcessGroupSwitchML::open_session() {
   if (!store.ok()) throw_status(store.status(), context);
   opening_prefix_ = store.value()->prefix();
   if (size_ == 1) return;
-  Result<std::unique_ptr<Session>> session = Session::open(settings_.config, core_->group(), *store.value(),
-                                                           deadline(timeout_.load()), settings_.controller.get());
+  Result<std::unique_ptr<Session>> session =
+      Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout_.load()),
+                    settings_.controller.get(), reducer_maker());
   if (!session.ok()) throw_status(session.status(), context);
   // The session reads the store until it ends.
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());
@@ -99,6 +102,21 @@ void ProcessGroupSwitchML::open_session() {
   core_->session()->when_rank_is_lost([this](const Status& lost) { companion_.abort(lost); });
   SWITCHML_LOG(kInfo) << "group " << settings_.name << ", rank " << rank_ << " of " << size_ << ": "
                       << describe(settings_.config);
+}
+
+// The session may call it when this object is on its way out.
+MakeReducer ProcessGroupSwitchML::reducer_maker() const {
+  return [settings = settings_, core = core_, prefix = opening_prefix_ + "fallback/",
+          timeout = timeout_.load()]() -> Result<std::unique_ptr<RankReducer>> {
+    try {
+      const auto store = c10::make_intrusive<CompanionStore>(settings.store, prefix, settings.size, timeout,
+                                                             [core] { return core->health(); });
+      return std::unique_ptr<RankReducer>(
+          new GlooReducer(settings.make_companion(store, settings.rank, settings.size, timeout)));
+    } catch (const std::exception& error) {
+      return Status(Code::kUnavailable, std::string("no Gloo group could be made: ") + error.what());
+    }
+  };
 }
 
 ProcessGroupSwitchML::~ProcessGroupSwitchML() { shutdown(); }
@@ -204,6 +222,7 @@ Statistics ProcessGroupSwitchML::statistics() const {
     result = last_;
   }
   // The same keys in a group of one.
+  result.worker.emplace("without_switch", 0);
   WorkerCounters{}.for_each([&](const CounterInfo& info, uint64_t value) { result.worker.emplace(info.name, value); });
   result.kernels = quant::kernels().name;
   return result;

@@ -370,6 +370,73 @@ def test_a_restarted_switch_knows_no_session():
         check_all(own.run(rank_loop, 30), f"127.0.0.1:{port}", "no longer knows this session")
 
 
+# ---- going on without the switch ----
+
+
+def rank_sums_over_a_lost_switch(count, steps, seed):
+    """(digests of all results, when each call ended, whether this rank ended without the switch)"""
+    import switchml
+
+    digests, ends = [], []
+    for step in range(steps):
+        dtype = (torch.float32, torch.int32, torch.float16, torch.bfloat16, torch.int64)[step % 5]
+        op = dist.ReduceOp.MAX if step % 7 == 3 and dtype != torch.int64 else dist.ReduceOp.SUM
+        inputs = [values((count + step,), dtype, rank, seed + step) for rank in range(dist.get_world_size())]
+        mine = inputs[dist.get_rank()].clone()
+        dist.all_reduce(mine, op=op)
+        check_reduction(mine, inputs, "MAX" if op == dist.ReduceOp.MAX else "SUM")
+        digests.append(digest(mine))
+        ends.append(time.time())
+    total = [torch.zeros(1) for _ in range(dist.get_world_size())]
+    dist.all_gather(total, torch.tensor([float(dist.get_rank())]))  # the companion behind a fence
+    dist.barrier()
+    assert [float(t) for t in total] == list(range(dist.get_world_size()))
+    return digests, ends, switchml.stats()["without_switch"]
+
+
+@pytest.mark.parametrize("shards", ("1", "2"))
+@pytest.mark.parametrize("size", (2, 4))
+def test_a_killed_switch_costs_a_moment_with_fallback(size, shards):
+    """What is under way is completed, on every rank and to the bit, and so is what follows."""
+    count, steps = 300000, 12
+    with doomed_pool(size, group_timeout=60) as own:
+        expected = own.run(rank_sums_over_a_lost_switch, count, steps, 5)
+    assert not any(moved for _, _, moved in expected)
+    port = free_port()
+    environment = {**with_switch(f"127.0.0.1:{port}"), "SWITCHML_ON_SWITCH_FAILURE": "fallback", "SWITCHML_SHARDS": shards}
+    for attempt in range(2):
+        with standalone_switch(port) as switch:
+            with doomed_pool(size, environment=environment, group_timeout=60) as own:
+                own.run(rank_warm_up)
+                own.start(rank_sums_over_a_lost_switch, count, steps, 5)
+                time.sleep(0.05 + 0.15 * attempt)
+                killed = time.time()
+                switch.kill()
+                outcomes = own.finish(timeout=120)
+                own.close()
+        assert [d for d, _, _ in outcomes] == [d for d, _, _ in expected], "the bits depend on who adds"
+        assert all(moved for _, _, moved in outcomes), "the switch was not killed in time: the test tests nothing"
+        first = max(min(end for end in ends if end > killed + 0.5) for _, ends, _ in outcomes)
+        assert first - killed < 3, f"the first result came {first - killed:.1f} s after the switch was killed"
+
+
+def test_a_killed_rank_is_named_after_a_fallback_too():
+    port = free_port()
+    environment = {**with_switch(f"127.0.0.1:{port}"), "SWITCHML_ON_SWITCH_FAILURE": "fallback"}
+    with standalone_switch(port) as switch:
+        with doomed_pool(3, environment=environment, group_timeout=600) as own:
+            own.run(rank_warm_up)
+            switch.kill()
+            own.run(rank_warm_up)
+            own.start(rank_calls, "all_reduce", 30)
+            time.sleep(0.3)
+            killed = time.time()
+            own.kill(1)
+            for message, when in own.finish([0, 2], timeout=60):
+                assert message and "rank 1" in message and "is gone" in message, message
+                assert when - killed < 2, f"{when - killed:.1f} s: {message}"
+
+
 def test_a_missing_switch_is_named(tmp_path):
     address = f"127.0.0.1:{free_port()}"
     check_all(open_on_each(tmp_path, 2, [with_switch(address)] * 2), address)
@@ -388,6 +455,7 @@ BAD_SETTINGS = {
     "SWITCHML_KERNELS": ("mmx", "scalar"),
     "SWITCHML_CONNECT_TIMEOUT": ("soon", "3600"),
     "SWITCHML_FAILURE_TIMEOUT": ("0", "3600"),
+    "SWITCHML_ON_SWITCH_FAILURE": ("panic", "fallback"),
     "SWITCHML_RTO_MIN": ("-1", "60000"),
     "SWITCHML_RTO_MAX": ("1e9", "60000"),
     "SWITCHML_LOG_LEVEL": ("loud", "warning"),

@@ -19,6 +19,8 @@ class ComparingSession final : public Session {
   Engine& engine() override { throw std::logic_error("no engine here"); }
   const SessionParameters& parameters() const override { throw std::logic_error("no parameters here"); }
   const SwitchServer* embedded() const override { return nullptr; }
+  bool without_switch() const override { return false; }
+  void when_rank_is_lost(std::function<void(const Status&)>) override {}
   std::string compare_calls(const std::string& mine) override {
     return "comparison " + std::to_string(++comparisons) + " of " + mine;
   }
