@@ -7,7 +7,7 @@ PYTHON := .venv$(SUFFIX)/bin/python
 BUILD := build$(SUFFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-p4 test-torch-suite bench wheel lint format sanitize clean
+.PHONY: help setup demo test test-p4 test-torch-suite bench wheel lint format sanitize soak fuzz clean
 
 help: ## print this list
 	@echo 'make TARGET [TORCH=pip|debian]'
@@ -43,8 +43,14 @@ lint: ## formatting, clang-tidy, layers, Python syntax
 format: ## format the C++ files in place
 	@find backend tests benchmarks -name '*.h' -o -name '*.cc' | xargs -r clang-format-14 -i
 
+soak: setup ## 100,000 seeds of the simulator; ten minutes on an idle core (docs/testing.md)
+	@$(BUILD)/tests/sim/switchml_sim --seeds 1:100000
+
 sanitize: ## the gtests under address, undefined-behaviour and thread sanitizers
 	@.ci/sanitize.sh
 
+fuzz: ## the fuzzers of tests/fuzz, FUZZ_SECONDS (60) each (ARGS="switch packet": only these)
+	@.ci/fuzz.sh $(ARGS)
+
 clean: ## remove everything that these commands made, the virtual environments included
-	rm -rf build build-debian build-asan build-tsan build-lint .venv .venv-debian out dist
+	rm -rf build build-debian build-asan build-tsan build-fuzz build-lint .venv .venv-debian out dist

@@ -10,7 +10,7 @@ select_torch "${1:-pip}"
 last_step=${2:-build}
 
 packages=(g++ cmake ninja-build ccache git make python3-venv python3-dev libgoogle-glog-dev libgtest-dev libgmock-dev
-  libibverbs-dev pybind11-dev dataset-fashion-mnist iproute2 openssl
+  libibverbs-dev pybind11-dev dataset-fashion-mnist iproute2 openssl spin nftables
   pkg-config libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libyaml-cpp-dev prometheus-cpp-dev)
 pip_requirements=()
 case $torch in

@@ -15,7 +15,10 @@ mkdir -p "$results"
 
 say "gtest"
 run_gtests "$build" || true
+# The models know nothing of PyTorch and take minutes: once is enough.
+suites=(tests/python tests/vectors tests/switch_p4)
+if [ "$torch" = pip ]; then suites+=(tests/model); fi
 say "pytest (torch of $torch)"
-"$python" -m pytest tests/python tests/vectors tests/switch_p4 -q -ra --junitxml="$results/pytest.xml" \
+"$python" -m pytest "${suites[@]}" -q -ra --junitxml="$results/pytest.xml" \
   --softswitch-target "$build/tests/vectors/softswitch_target" "$@" </dev/null || true
 "$python" .ci/summary.py --ctest "$results" --pytest "$results/pytest.xml"

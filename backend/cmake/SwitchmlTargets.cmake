@@ -8,6 +8,18 @@ if(SWITCHML_SANITIZE)
   target_compile_options(switchml_flags INTERFACE -fsanitize=${SWITCHML_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(switchml_flags INTERFACE -fsanitize=${SWITCHML_SANITIZE})
 endif()
+if(SWITCHML_BUILD_FUZZERS)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "SWITCHML_BUILD_FUZZERS=ON with the compiler ${CMAKE_CXX_COMPILER_ID}: libFuzzer comes with Clang "
+      "only (-DCMAKE_CXX_COMPILER=clang++-14)")
+  endif()
+  if(SWITCHML_SANITIZE)
+    message(FATAL_ERROR "SWITCHML_BUILD_FUZZERS=ON brings its own sanitizers: SWITCHML_SANITIZE=${SWITCHML_SANITIZE} must be empty")
+  endif()
+  target_compile_options(switchml_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+    -fno-omit-frame-pointer)
+  target_link_options(switchml_flags INTERFACE -fsanitize=address,undefined)
+endif()
 
 # switchml_add_library(NAME [LOCAL] SOURCES... DEPENDS...): static library switchml_NAME, alias switchml::NAME. LOCAL: a part
 # of a program, not of the core that is installed.

@@ -1,0 +1,81 @@
+// What a worker makes of datagrams that come instead of, or before, the reply to its request.
+#include <cstring>
+#include <vector>
+
+#include "base/limits.h"
+#include "check.h"
+#include "script.h"
+#include "session/control_client.h"
+
+namespace switchml {
+namespace {
+
+using fuzz::check;
+
+// Every request finds all frames of the input waiting. Request ids cannot be guessed: with bit 0 of a step's `what` its
+// frame gets the right one.
+class Replies : public Transport {
+ public:
+  Replies(const uint8_t* at, const uint8_t* end) {
+    fuzz::Step step;
+    while (fuzz::next_step(&at, end, &step)) steps_.push_back(step);
+  }
+
+  const char* name() const override { return "replies"; }
+  TransportLimits limits() const override { return {}; }
+  Endpoint local() const override { return {}; }
+  size_t path_frame_bytes(const Endpoint&) const override { return 1472; }
+  uint8_t* allocate(size_t) override { return nullptr; }
+  size_t send(const TxFrame* frames, size_t count) override {
+    check(count == 1 && frames[0].size <= wire::kMaxControlBytes, "a request is one small frame");
+    wire::ControlPacket packet;
+    check(wire::parse_control(frames[0].data, frames[0].size, wire::Kind::kRequest, &packet) == wire::ParseError::kNone,
+          "a request is well-formed");
+    for (fuzz::Step& step : steps_) {
+      if ((step.what & 1) != 0 && step.frame.size() >= wire::kControlBytes) {
+        std::memcpy(step.frame.data() + 4, frames[0].data + 4, 4);
+      }
+    }
+    next_ = 0;
+    return 1;
+  }
+  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
+  size_t receive(RxFrame* frames, size_t count) override {
+    size_t taken = 0;
+    for (; taken < count && next_ < steps_.size(); ++taken, ++next_) {
+      frames[taken].data = steps_[next_].frame.data();
+      frames[taken].size = static_cast<uint32_t>(steps_[next_].frame.size());
+    }
+    return taken;
+  }
+  void release() override {}
+  void wait(Duration) override {}
+  void wake() override {}
+  std::string take_error() override { return ""; }
+
+ private:
+  std::vector<fuzz::Step> steps_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+}  // namespace switchml
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  using namespace switchml;
+  Replies replies(bytes, bytes + size);
+  ControlClient client(replies, Endpoint{}, "10.0.0.1:48879");
+  const Time now{};  // long past: no request waits for more than what is there
+  const auto opened = client.open(wire::Open{}, now);
+  const auto check_error = [](const Status& status) {
+    fuzz::check(status.message().find("10.0.0.1:48879") != std::string::npos, "errors name the switch");
+  };
+  if (!opened.ok()) check_error(opened.status());
+  wire::Membership member;
+  if (opened.ok()) member = {opened->job, opened->epoch, opened->session_key, 0};
+  const auto joined = client.join(member, 0, now);
+  if (!joined.ok()) check_error(joined.status());
+  const Status closed = client.close(member, now);
+  if (!closed.ok()) check_error(closed);
+  return 0;
+}

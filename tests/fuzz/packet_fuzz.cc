@@ -1,0 +1,53 @@
+// wire/packet and wire/control: whatever is accepted lies inside the frame and says what its bytes say.
+#include <cstring>
+#include <vector>
+
+#include "check.h"
+#include "wire/control.h"
+
+namespace switchml::wire {
+namespace {
+
+using fuzz::check;
+
+void data(const uint8_t* frame, size_t size, Kind kind) {
+  DataPacket packet;
+  if (parse_data(frame, size, kind, &packet) != ParseError::kNone) return;
+  check(packet.header.version == kVersion && packet.header.kind == static_cast<uint8_t>(kind), "version and kind");
+  check(packet.header.seq != 0, "seq is not 0");
+  check(packet.operation == Operation::kSum || packet.operation == Operation::kMax, "the operation exists");
+  check(kHeaderBytes + packet.words * kWordBytes == size, "header and words are the whole frame");
+  check(packet.payload == frame + kHeaderBytes, "words follow the header");
+  uint8_t again[kHeaderBytes];
+  write_header(packet.header, again);
+  check(std::memcmp(again, frame, kHeaderBytes) == 0, "the header written again has the same bytes");
+}
+
+void control(const uint8_t* frame, size_t size, Kind kind) {
+  ControlPacket packet;
+  if (parse_control(frame, size, kind, &packet) != ParseError::kNone) return;
+  check(packet.control.kind == static_cast<uint8_t>(kind), "kind");
+  check(packet.body == frame + kControlBytes && packet.body_bytes == size - kControlBytes, "the body is the rest");
+  uint8_t reply[kMaxControlBytes];
+  const size_t written = write_reply_start(packet.control, ReplyStatus::kBadRequest, reply);
+  check(written <= sizeof reply && kind_of(reply) == static_cast<uint8_t>(Kind::kReply), "it can be answered");
+}
+
+void reply(const uint8_t* frame, size_t size) {
+  Reply parsed;
+  if (parse_reply(frame, size, &parsed) != ParseError::kNone) return;
+  check(parsed.version == kVersion || parsed.status == ReplyStatus::kBadVersion, "another version says so");
+  check(to_string(parsed.status)[0] != 0 && to_string(parsed.type)[0] != 0, "status and type have names");
+}
+
+}  // namespace
+}  // namespace switchml::wire
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  using namespace switchml::wire;
+  const std::vector<uint8_t> exact(bytes, bytes + size);  // so that a byte read behind the end is noticed
+  for (const Kind kind : {Kind::kContribution, Kind::kResult}) data(exact.data(), size, kind);
+  for (const Kind kind : {Kind::kRequest, Kind::kReply}) control(exact.data(), size, kind);
+  reply(exact.data(), size);
+  return 0;
+}

@@ -1,0 +1,68 @@
+// Fuzzer inputs that stand for several packets, with who sends each and when.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "wire/control.h"
+#include "wire/packet.h"
+
+namespace switchml::fuzz {
+
+/// One step: 5 bytes (what, from, time, size modulo 2048, its low byte first), then `size` bytes of a frame.
+struct Step {
+  uint8_t what = 0;
+  uint8_t from = 0;
+  uint8_t time = 0;
+  std::vector<uint8_t> frame;
+};
+
+/// The next step of an input; false at its end. A frame that is cut short stays so.
+inline bool next_step(const uint8_t** at, const uint8_t* end, Step* step) {
+  if (end - *at < 5) return false;
+  const uint8_t* head = *at;
+  *at += 5;
+  const size_t left = static_cast<size_t>(end - *at);
+  const size_t wanted = (head[3] | size_t{head[4]} << 8) % 2048;
+  const size_t size = wanted < left ? wanted : left;
+  *step = {head[0], head[1], head[2], {*at, *at + size}};
+  *at += size;
+  return true;
+}
+
+/// Epochs and keys cannot be guessed, by a fuzzer either: writes those of a session into a frame that has room for
+/// them.
+inline void become_member(const wire::OpenReply& session, std::vector<uint8_t>* frame) {
+  using wire::Kind;
+  using wire::Request;
+  if (frame->empty()) return;
+  const auto kind = static_cast<Kind>(wire::kind_of(frame->data()));
+  if (kind == Kind::kContribution || kind == Kind::kResult) {
+    if (frame->size() < wire::kHeaderBytes) return;
+    wire::Header header = wire::read_header(frame->data());
+    header.job = session.job;
+    header.epoch = session.epoch;
+    wire::write_header(header, frame->data());
+    return;
+  }
+  if (kind != Kind::kRequest || frame->size() < wire::kControlBytes) return;
+  uint8_t* body = frame->data() + wire::kControlBytes;
+  const size_t bytes = frame->size() - wire::kControlBytes;
+  const auto type = static_cast<Request>((*frame)[1]);
+  if (type == Request::kJoin && bytes >= wire::kJoinBytes) {
+    wire::Join join = wire::read_join(body);
+    join.session_key = session.session_key, join.epoch = session.epoch, join.job = session.job;
+    wire::write_join(join, body);
+  } else if (type == Request::kClose && bytes >= wire::kCloseBytes) {
+    wire::Close close = wire::read_close(body);
+    close.session_key = session.session_key, close.epoch = session.epoch, close.job = session.job;
+    wire::write_close(close, body);
+  } else if (type == Request::kProbe && bytes >= wire::kProbeBytes) {
+    wire::Probe probe = wire::read_probe(body);
+    probe.epoch = session.epoch, probe.job = session.job;
+    wire::write_probe(probe, body);
+  }
+}
+
+}  // namespace switchml::fuzz

@@ -1,0 +1,160 @@
+// The software switch: sequences of packets of any content from any sender, to sessions that workers open and to those
+// that a controller installs. Checked after each: who is sent what, how much of it, and what memory is in use.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "check.h"
+#include "script.h"
+#include "softswitch/switch.h"
+
+namespace switchml::softswitch {
+namespace {
+
+using fuzz::check;
+
+constexpr size_t kMemory = 1 << 20;
+constexpr size_t kPayload = 1024;
+constexpr int kJobs = 3;
+
+Endpoint endpoint(uint8_t number) {
+  Endpoint e;
+  e.size = 1;
+  e.bytes[0] = number;
+  return e;
+}
+
+// Bits of Step::what.
+constexpr uint8_t kMember = 1;   // the frame gets job, epoch and key of the last session
+constexpr uint8_t kSweep = 2;    // leases are looked at first
+constexpr uint8_t kInstall = 4;  // instead of a packet: a session is installed, with members and perhaps a parent
+constexpr uint8_t kRemove = 8;   // instead of a packet: the last installed session is removed
+
+class Network : public PacketSink {
+ public:
+  explicit Network(bool whole) : sw_(options(whole)) {}
+
+  void step(fuzz::Step step) {
+    now_ += milliseconds(10) * step.time;
+    if (step.what & kSweep) sw_.sweep(now_);
+    if (step.what & kInstall) {
+      install(step);
+    } else if (step.what & kRemove) {
+      sw_.remove(last_.job, last_.epoch);
+    } else {
+      if (step.what & kMember) fuzz::become_member(last_, &step.frame);
+      packet(step);
+    }
+    check(sw_.slot_memory_in_use() <= kMemory, "slot memory is bounded");
+    check(sw_.sessions() <= kJobs + installed_, "sessions are bounded");
+  }
+
+  void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override {
+    sent(frame, size, 1);
+    const bool reply = wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kReply);
+    check(reply ? to == from_ : knows(to), "replies go to who asked, sums to a member or the parent");
+  }
+  void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override {
+    sent(frame, size, count);
+    check(wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kResult), "only results go to several");
+    for (size_t i = 0; i < count; ++i) {
+      check(knows(*to[i]), "results go to members");
+      for (size_t j = 0; j < i; ++j) check(to[i] != to[j], "a member is sent a result once");
+    }
+  }
+
+ private:
+  static SwitchOptions options(bool whole) {
+    SwitchOptions options;
+    options.slot_memory_bytes = kMemory;
+    options.max_payload_bytes = kPayload;
+    options.max_jobs = kJobs;
+    options.whole_chunks = whole;
+    options.lease = seconds(1);
+    options.seed = 1;
+    return options;
+  }
+
+  bool knows(const Endpoint& who) const { return std::find(known_.begin(), known_.end(), who) != known_.end(); }
+
+  void packet(const fuzz::Step& step) {
+    from_ = endpoint(step.from);
+    calls_ = 0;
+    largest_ = std::max(wire::kHeaderBytes + kPayload, wire::kMaxControlBytes);
+    sw_.process(step.frame.data(), step.frame.size(), from_, now_, *this);
+    check(calls_ <= 1, "a packet has one answer at most");
+  }
+
+  void sent(const uint8_t* frame, size_t size, size_t count) {
+    ++calls_;
+    check(count <= kMaxWorkers && size <= largest_, "an answer is bounded");
+    wire::ControlPacket control;
+    if (wire::parse_control(frame, size, wire::Kind::kReply, &control) == wire::ParseError::kNone) {
+      note_reply(frame, size);
+      return;
+    }
+    wire::DataPacket data;
+    const bool well_formed = wire::parse_data(frame, size, wire::Kind::kResult, &data) == wire::ParseError::kNone ||
+                             wire::parse_data(frame, size, wire::Kind::kContribution, &data) == wire::ParseError::kNone;
+    check(well_formed, "what is sent is a reply, a result or an aggregate");
+    check(data.words * kWordBytes <= payload_[data.header.job], "a result is no longer than its session's payload");
+  }
+
+  void note_reply(const uint8_t* frame, size_t size) {
+    wire::Reply reply;
+    const bool known_type = wire::parse_reply(frame, size, &reply) == wire::ParseError::kNone;
+    if (!known_type || reply.status != wire::ReplyStatus::kOk) return;
+    if (reply.type == wire::Request::kOpen) {
+      last_ = reply.open;
+      payload_[last_.job] = last_.payload;
+    }
+    if (reply.type == wire::Request::kJoin) known_.push_back(from_);
+  }
+
+  // Every value comes from the frame, so most are out of range.
+  void install(const fuzz::Step& step) {
+    if (step.frame.size() < 6) return;
+    const std::vector<uint8_t>& f = step.frame;
+    InstalledSession session;
+    session.job = f[0];
+    session.epoch = f[1];
+    session.shards = f[2];
+    session.slots = f[3];
+    session.payload_bytes = size_t{f[4]} << 7;
+    for (size_t i = 6; i < f.size() && i < 20; ++i) session.members.insert(f[i] % kMaxWorkers);
+    if (f[5] != 0) session.uplink = Uplink{static_cast<uint8_t>(f[5] % kMaxWorkers), endpoint(step.from)};
+    if (!sw_.install(session, now_).ok()) return;
+    ++installed_;
+    last_ = {};
+    last_.job = session.job, last_.epoch = session.epoch;
+    payload_[session.job] = session.payload_bytes;
+    if (session.uplink) known_.push_back(session.uplink->parent);
+    for (size_t i = 6; i < f.size() && i < 20; ++i) {
+      const Endpoint member = endpoint(static_cast<uint8_t>(i));
+      if (sw_.set_member(session.job, session.epoch, f[i] % kMaxWorkers, -1, member).ok()) known_.push_back(member);
+    }
+  }
+
+  SoftSwitch sw_;
+  Time now_{};
+  wire::OpenReply last_;
+  size_t payload_[256] = {};     // by job
+  std::vector<Endpoint> known_;  // have been members or parents
+  Endpoint from_;
+  int calls_ = 0;
+  int installed_ = 0;  // so far: how many at a time is the affair of the controller
+  size_t largest_ = 0;
+};
+
+}  // namespace
+}  // namespace switchml::softswitch
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  using namespace switchml;
+  if (size == 0) return 0;
+  softswitch::Network network((bytes[0] & 1) != 0);
+  const uint8_t* at = bytes + 1;
+  fuzz::Step step;
+  while (fuzz::next_step(&at, bytes + size, &step)) network.step(step);
+  return 0;
+}

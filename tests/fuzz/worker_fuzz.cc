@@ -1,0 +1,84 @@
+// A worker in the middle of a sum, and datagrams of any content at any time, among them right results with bits flipped
+// in one word of header or sum. (In several words errors can cancel; quant/witness.h says when.) The sum ends right or
+// with an error, and it ends.
+#include "../unit/engine/lone_shard.h"
+#include "check.h"
+#include "script.h"
+
+namespace switchml::testing {
+namespace {
+
+using fuzz::check;
+
+// Bits of Step::what.
+// The result of contribution number `from`; the frame says which word to flip bits in, and which bits.
+constexpr uint8_t kOnResult = 1;
+constexpr uint8_t kTwice = 2;  // it arrives twice
+
+class Worker {
+ public:
+  Worker() {
+    for (size_t i = 0; i < tensor_.size(); ++i) tensor_[i] = static_cast<int32_t>(i * 2654435761U);
+    input_ = tensor_;
+    outcome_ = lone_.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor_));
+    remember(lone_.step());
+  }
+
+  void step(const fuzz::Step& step) {
+    remember(lone_.pass(microseconds(100) * step.time));
+    Bytes frame = step.frame;
+    if ((step.what & kOnResult) != 0) {
+      frame = result_of(contributions_[step.from % contributions_.size()]);
+      const size_t word = step.frame.empty() ? 0 : step.frame[0] % (frame.size() / kWordBytes);
+      for (size_t i = 0; i < kWordBytes && i + 1 < step.frame.size(); ++i)
+        frame[word * kWordBytes + i] ^= step.frame[i + 1];
+    }
+    remember(lone_.deliver(std::vector<Bytes>((step.what & kTwice) != 0 ? 2 : 1, frame)));
+    look();
+  }
+
+  /// Now only what is right arrives.
+  void end() {
+    for (int round = 0; round < 200 && outcome_->empty(); ++round) {
+      std::vector<Bytes> results;
+      for (const Bytes& frame : lone_.pass(milliseconds(10))) {
+        if (is_contribution(frame)) results.push_back(result_of(frame));
+      }
+      lone_.deliver(results);
+    }
+    check(!outcome_->empty(), "the collective ends");
+    look();
+  }
+
+ private:
+  void remember(const std::vector<Bytes>& sent) {
+    for (const Bytes& frame : sent) {
+      check(frame.size() <= wire::kHeaderBytes + 1024, "what is sent is bounded");
+      if (is_contribution(frame) && contributions_.size() < 256) contributions_.push_back(frame);
+    }
+  }
+  void look() const {
+    check(outcome_->size() <= 1, "a collective ends once");
+    if (outcome_->size() == 1 && outcome_->front().ok()) check(tensor_ == input_, "a sum that is reported is right");
+    check(lone_.failures.size() <= 1, "a shard fails once");
+  }
+
+  LoneShard lone_;
+  std::vector<int32_t> tensor_ = std::vector<int32_t>(size_t{10} * 256);
+  std::vector<int32_t> input_;
+  std::vector<Bytes> contributions_;
+  std::shared_ptr<std::vector<Status>> outcome_;
+};
+
+}  // namespace
+}  // namespace switchml::testing
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  using namespace switchml;
+  switchml::testing::Worker worker;
+  const uint8_t* at = bytes;
+  fuzz::Step step;
+  for (int steps = 0; steps < 100 && fuzz::next_step(&at, bytes + size, &step); ++steps) worker.step(step);
+  worker.end();
+  return 0;
+}

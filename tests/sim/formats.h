@@ -1,0 +1,34 @@
+// The formats of floats, bit by bit and in double precision: slow, plain, and shared with nothing that ships.
+#pragma once
+
+#include <cstdint>
+
+#include "base/element_type.h"
+
+namespace switchml::sim {
+
+struct Format {
+  int exponent_bits;
+  int mantissa_bits;
+
+  int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+  uint32_t top_exponent() const { return (1U << exponent_bits) - 1; }
+  uint32_t compose(uint32_t sign, uint32_t exponent, uint32_t mantissa) const {
+    return (sign << exponent_bits | exponent) << mantissa_bits | mantissa;
+  }
+  uint32_t quiet_nan() const { return compose(0, top_exponent(), 1U << (mantissa_bits - 1)); }
+  /// The value of some bits (of NaNs, any NaN).
+  double decode(uint32_t raw) const;
+  /// The nearest value, ties to even; beyond the largest, infinity.
+  uint32_t encode(double value) const;
+};
+
+inline constexpr Format kFloat32Format{8, 23};
+/// Precondition: is_floating(type).
+Format format_of(ElementType type);
+
+/// Element i of a tensor, as bits without meaning, and back.
+uint64_t load_raw(const uint8_t* tensor, size_t i, size_t element_bytes);
+void store_raw(uint8_t* tensor, size_t i, size_t element_bytes, uint64_t raw);
+
+}  // namespace switchml::sim

@@ -1,0 +1,210 @@
+// switchml_sim_mutants: switches one planted bug after the other on, and sees which seeds notice and how.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/command_line.h"
+#include "base/parse.h"
+#include "mutant.h"
+#include "simulation.h"
+#include "tally.h"
+
+namespace switchml::sim {
+namespace {
+
+struct Mutant {
+  const char* name;
+  const char* what;
+  bool witness;  // nothing but the witness notices
+};
+constexpr Mutant kMutants[] = {
+#include "mutants.inc"
+};
+constexpr int kCount = static_cast<int>(sizeof kMutants / sizeof kMutants[0]);
+static_assert(kCount <= 64);
+
+constexpr unsigned kCrash = 1U << kRules;  // the process died, or ran for too long
+constexpr unsigned kSecondsPerSeed = 60;
+constexpr int kHarmlessSeeds = 100;  // in which no rule of slots may notice what only the witness can
+
+int number_of(const std::string& name) {
+  for (int i = 0; i < kCount; ++i) {
+    if (name == kMutants[i].name) return i;
+  }
+  return -1;
+}
+
+struct Seen {
+  unsigned rules = 0;  // bits, and kCrash
+  unsigned first = kRules;
+};
+
+/// One seed in a process of its own: a planted bug may end it.
+Seen simulate(uint64_t mutants, uint64_t seed, bool plain, unsigned tolerated) {
+  int ends[2];
+  if (pipe(ends) != 0) return {kCrash, kRules};
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(kSecondsPerSeed);
+    (void)!freopen("/dev/null", "w", stderr);
+    active_mutants = mutants;
+    Simulation simulation(seed, {false, plain, tolerated});
+    simulation.run();
+    const Seen seen{simulation.record().seen(), static_cast<unsigned>(simulation.record().first())};
+    const bool told = write(ends[1], &seen, sizeof seen) == sizeof seen;
+    _exit(told ? 0 : 1);
+  }
+  close(ends[1]);
+  Seen seen;
+  const bool whole = child > 0 && read(ends[0], &seen, sizeof seen) == sizeof seen;
+  close(ends[0]);
+  if (child > 0) waitpid(child, nullptr, 0);
+  return whole ? seen : Seen{kCrash, kRules};
+}
+
+/// Seeds 1 to n until `stop` says so; returns how many seeds broke each rule (the last place: crashes).
+using Counts = std::array<int, kRules + 1>;
+Counts count(uint64_t mutants, int seeds, bool plain, unsigned tolerated,
+             const std::function<bool(int seed, const Seen&)>& stop) {
+  Counts counts{};
+  for (int seed = 1; seed <= seeds; ++seed) {
+    const Seen seen = simulate(mutants, static_cast<uint64_t>(seed), plain, tolerated);
+    for (unsigned i = 0; i <= kRules; ++i) counts[i] += seen.rules >> i & 1U;
+    if (stop(seed, seen)) break;
+  }
+  return counts;
+}
+
+int of(const Counts& counts, Rule rule) { return counts[static_cast<unsigned>(rule)]; }
+
+// What a user would notice: everything else is tolerated.
+constexpr unsigned kWatchers = 1U << static_cast<unsigned>(Rule::kSlot) | 1U << static_cast<unsigned>(Rule::kStream) |
+                               1U << static_cast<unsigned>(Rule::kWitness) | 1U << static_cast<unsigned>(Rule::kError) |
+                               1U << static_cast<unsigned>(Rule::kHang) | 1U << static_cast<unsigned>(Rule::kMemory);
+
+uint64_t mask(int number) { return uint64_t{1} << number; }
+uint64_t without_witness(int number) { return mask(number) | mask(number_of("witness_skipped")); }
+
+/// Whether the seeds notice; for a bug of the witness also that nothing else does, and that it is needed.
+bool check(int number, int seeds) {
+  const Mutant& mutant = kMutants[number];
+  std::string caught;
+  count(mask(number), seeds, false, 0, [&caught](int seed, const Seen& seen) {
+    if (seen.rules == 0) return false;
+    const bool crash = (seen.rules & kCrash) != 0;
+    caught = "seed " + std::to_string(seed) + ", " + (crash ? "crash" : to_string(static_cast<Rule>(seen.first)));
+    return true;
+  });
+  std::printf("%-34s %s\n", mutant.name, caught.empty() ? "NOT CAUGHT" : caught.c_str());
+  if (caught.empty()) return false;
+  if (!mutant.witness) return true;
+  const auto never = [](int, const Seen&) { return false; };
+  const Counts with = count(mask(number), kHarmlessSeeds, true, kWatchers, never);
+  const auto wrong = [](int, const Seen& seen) { return (seen.rules & bit(Rule::kResult)) != 0; };
+  const Counts without = count(without_witness(number), seeds, true, kWatchers, wrong);
+  const bool alone = of(with, Rule::kSlot) + of(with, Rule::kStream) + of(with, Rule::kResult) + with[kRules] == 0;
+  if (alone && of(with, Rule::kWitness) > 0 && of(without, Rule::kResult) > 0) return true;
+  std::printf("  but it is not the witness alone that keeps results right: see --table\n");
+  return false;
+}
+
+/// A row of docs/testing.md.
+void row(int number, int seeds) {
+  const auto never = [](int, const Seen&) { return false; };
+  // Damage and mismatches would need the witness without any bug: they are for the bug of the witness itself.
+  const bool itself = number == number_of("witness_skipped");
+  const Counts with = count(mask(number), seeds, !itself, kWatchers, never);
+  const Counts without = itself ? with : count(without_witness(number), seeds, true, kWatchers, never);
+  std::printf("| `%s` | %s | %d | %d | %d | %d | %d | %d | %d |\n", kMutants[number].name, kMutants[number].what,
+              of(with, Rule::kSlot), of(with, Rule::kStream), of(with, Rule::kWitness),
+              of(with, Rule::kError) + of(with, Rule::kHang) + of(with, Rule::kMemory) + of(with, Rule::kTwice) +
+                  of(with, Rule::kEndless),
+              with[kRules], of(with, Rule::kResult), of(without, Rule::kResult));
+  std::fflush(stdout);
+}
+
+/// One seed in this process, with all that is known of it.
+int replay(int number, uint64_t seed) {
+  if (number >= 0) active_mutants = mask(number);
+  Simulation simulation(seed, {});
+  const bool passed = simulation.run();
+  std::fputs(passed ? "nothing was noticed\n" : failure_report(seed, simulation.record()).c_str(), stdout);
+  return passed ? 1 : 0;
+}
+
+struct Arguments {
+  std::optional<uint64_t> seed;
+  int seeds = 300;
+  bool table = false;
+  bool help = false;
+  int only = -1;
+};
+
+Status take(int index, const std::string& value, Arguments* out) {
+  if (index == 0) {
+    const auto seeds = parse_integer(value, 1, 1000000);
+    if (!seeds) return {Code::kInvalidArgument, "--seeds " + value + ": allowed are 1 to 1000000"};
+    out->seeds = static_cast<int>(*seeds);
+  } else if (index == 1) {
+    out->table = true;
+  } else if (index == 2) {
+    out->only = number_of(value);
+    if (out->only < 0) return {Code::kInvalidArgument, "--only " + value + ": allowed are the names of mutants.toml"};
+  } else if (index == 3) {
+    const auto seed = parse_integer(value, 0, 999999999999999999L);
+    if (!seed) return {Code::kInvalidArgument, "--seed " + value + ": allowed are whole numbers"};
+    out->seed = static_cast<uint64_t>(*seed);
+  } else {
+    out->help = true;
+  }
+  return {};
+}
+
+int run(const Arguments& arguments) {
+  if (arguments.seed) return replay(arguments.only, *arguments.seed);
+  int missed = 0;
+  for (int number = 0; number < kCount; ++number) {
+    if (arguments.only >= 0 && number != arguments.only) continue;
+    if (arguments.table) {
+      row(number, arguments.seeds);
+    } else {
+      missed += check(number, arguments.seeds) ? 0 : 1;
+    }
+  }
+  if (missed > 0) std::printf("FAILED: %d of %d planted bugs are not caught as they should be\n", missed, kCount);
+  return missed > 0 ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace switchml::sim
+
+int main(int argc, char** argv) {
+  using namespace switchml::sim;
+  static const option kTable[] = {{"seeds", required_argument, nullptr, 0}, {"table", no_argument, nullptr, 0},
+                                  {"only", required_argument, nullptr, 0},  {"seed", required_argument, nullptr, 0},
+                                  {"help", no_argument, nullptr, 0},        {nullptr, 0, nullptr, 0}};
+  Arguments arguments;
+  const auto status = switchml::scan_options(argc, argv, kTable, [&](int index, const std::string& value) {
+    return take(index < 0 ? 4 : index, value, &arguments);
+  });
+  if (!status.ok()) {
+    std::fprintf(stderr, "switchml_sim_mutants: %s\n", status.message().c_str());
+    return 2;
+  }
+  if (!arguments.help) return run(arguments);
+  std::puts(
+      "switchml_sim_mutants: planted bugs, and which seeds notice them (docs/testing.md)\n"
+      "  --seeds N     at most N seeds for each (default: 300)\n"
+      "  --only NAME   this one alone\n"
+      "  --seed N      with --only: this seed, and what broke\n"
+      "  --table       how many of the seeds notice, and by what");
+  return 0;
+}

@@ -1,0 +1,146 @@
+#include "oracle.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "formats.h"
+
+namespace switchml::sim {
+
+namespace {
+
+using Tensors = std::vector<std::vector<uint8_t>>;
+
+// The largest b with n * 2^b <= 2^31, or < 2^31 for b < 24.
+int magnitude_bits(int workers) {
+  int b = 0;
+  const auto fits = [workers](int bits) {
+    const double sum = workers * std::ldexp(1.0, bits);
+    return bits < 24 ? sum < std::ldexp(1.0, 31) : sum <= std::ldexp(1.0, 31);
+  };
+  while (b < 30 && fits(b + 1)) ++b;
+  return b;
+}
+
+// The 8 exponent bits of a finite value as a float32.
+int biased_exponent(double value) {
+  if (std::fabs(value) < std::ldexp(1.0, -126)) return 0;
+  return std::ilogb(value) + 127;
+}
+
+double as_float32(double value) { return kFloat32Format.decode(kFloat32Format.encode(value)); }
+
+class FloatSum {
+ public:
+  FloatSum(const Call& call, const Tensors& inputs, size_t payload_bytes)
+      : call_(call),
+        inputs_(inputs),
+        format_(format_of(call.type)),
+        block_(std::min<size_t>(256, payload_bytes / 4)),
+        bits_(magnitude_bits(static_cast<int>(inputs.size()))) {}
+
+  uint32_t element(size_t i) {
+    if (i / block_ != known_block_) find_exponent(i / block_);
+    return sum(i);
+  }
+
+ private:
+  double value(size_t rank, size_t i) const {
+    return format_.decode(static_cast<uint32_t>(load_raw(inputs_[rank].data(), i, element_bytes(call_.type))));
+  }
+
+  void find_exponent(size_t block) {
+    known_block_ = block;
+    exponent_ = 1;
+    for (size_t rank = 0; rank < inputs_.size(); ++rank) {
+      for (size_t i = block * block_; i < std::min(call_.count, (block + 1) * block_); ++i) {
+        if (std::isfinite(value(rank, i))) exponent_ = std::max(exponent_, biased_exponent(value(rank, i)));
+      }
+    }
+  }
+
+  uint32_t sum(size_t i) const {
+    double words = 0;  // whole numbers below 2^31
+    bool nan = false;
+    bool positive = false;
+    bool negative = false;
+    for (size_t rank = 0; rank < inputs_.size(); ++rank) {
+      const double x = value(rank, i);
+      nan |= std::isnan(x);
+      positive |= std::isinf(x) && x > 0;
+      negative |= std::isinf(x) && x < 0;
+      if (std::isfinite(x)) words += std::nearbyint(std::ldexp(x, bits_ - exponent_ + 126));
+    }
+    if (nan || (positive && negative)) return format_.quiet_nan();
+    if (positive || negative) return format_.compose(negative ? 1 : 0, format_.top_exponent(), 0);
+    const double total = as_float32(std::ldexp(as_float32(words), exponent_ - 126 - bits_));
+    return format_.encode(call_.divisor == 1.0F ? total : as_float32(total / static_cast<double>(call_.divisor)));
+  }
+
+  const Call& call_;
+  const Tensors& inputs_;
+  Format format_;
+  size_t block_;
+  int bits_;
+  size_t known_block_ = SIZE_MAX;
+  int exponent_ = 1;
+};
+
+// -0 below +0; NaN wins always.
+uint32_t extreme_float(const Call& call, const Tensors& inputs, size_t i) {
+  const Format format = format_of(call.type);
+  uint32_t best = 0;
+  for (size_t rank = 0; rank < inputs.size(); ++rank) {
+    const auto raw = static_cast<uint32_t>(load_raw(inputs[rank].data(), i, element_bytes(call.type)));
+    const double x = format.decode(raw);
+    if (std::isnan(x)) return format.quiet_nan();
+    const double held = format.decode(best);
+    const bool above = x > held || (x == held && std::signbit(held) && !std::signbit(x));
+    const bool below = x < held || (x == held && std::signbit(x) && !std::signbit(held));
+    if (rank == 0 || (call.op == ReduceOp::kMax ? above : below)) best = raw;
+  }
+  return best;
+}
+
+int64_t integer(ElementType type, uint64_t raw) {
+  switch (type) {
+    case ElementType::kInt8: return static_cast<int8_t>(raw);
+    case ElementType::kUInt8: return static_cast<uint8_t>(raw);
+    case ElementType::kInt16: return static_cast<int16_t>(raw);
+    case ElementType::kInt32: return static_cast<int32_t>(raw);
+    default: return static_cast<int64_t>(raw);
+  }
+}
+
+uint64_t integer_result(const Call& call, const Tensors& inputs, size_t i) {
+  int64_t best = 0;
+  uint64_t sum = 0;
+  for (size_t rank = 0; rank < inputs.size(); ++rank) {
+    const int64_t x = integer(call.type, load_raw(inputs[rank].data(), i, element_bytes(call.type)));
+    sum += static_cast<uint64_t>(x);
+    if (rank == 0 || (call.op == ReduceOp::kMax ? x > best : x < best)) best = x;
+  }
+  return call.op == ReduceOp::kSum ? sum : static_cast<uint64_t>(best);
+}
+
+}  // namespace
+
+std::vector<uint8_t> expected_result(const Call& call, int workers, size_t payload_bytes) {
+  Tensors inputs;
+  for (int rank = 0; rank < workers; ++rank) inputs.push_back(input_of(call, rank));
+  const size_t bytes = element_bytes(call.type);
+  std::vector<uint8_t> out((call.output_end - call.output_begin) * bytes);
+  FloatSum float_sum(call, inputs, payload_bytes);
+  for (size_t i = call.output_begin; i < call.output_end; ++i) {
+    uint64_t raw = 0;
+    if (!is_floating(call.type)) {
+      raw = integer_result(call, inputs, i);
+    } else {
+      raw = call.op == ReduceOp::kSum ? float_sum.element(i) : extreme_float(call, inputs, i);
+    }
+    store_raw(out.data(), i - call.output_begin, bytes, raw);
+  }
+  return out;
+}
+
+}  // namespace switchml::sim

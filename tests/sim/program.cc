@@ -1,0 +1,126 @@
+#include "program.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "formats.h"
+
+namespace switchml::sim {
+
+namespace {
+
+size_t draw_count(Random& random, size_t chunk) {
+  const uint64_t kind = random.below(100);
+  if (kind < 6) return 0;
+  if (kind < 14) return 1;
+  if (kind < 30) return 1 + random.below(chunk);
+  if (kind < 40) return chunk;
+  if (kind < 85) return 1 + random.below(8 * chunk);
+  if (kind < 97) return 1 + random.below(30 * chunk);
+  return 1 + random.below(130 * chunk);  // several groups
+}
+
+ElementType draw_type(Random& random, ReduceOp op) {
+  constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kFloat32,  ElementType::kFloat32,
+                                    ElementType::kFloat16, ElementType::kBFloat16, ElementType::kInt32,
+                                    ElementType::kInt8,    ElementType::kUInt8,    ElementType::kInt16,
+                                    ElementType::kInt64};
+  const ElementType type = random.pick(kTypes);
+  return switch_can(op, type) ? type : ElementType::kInt32;
+}
+
+Call draw_call(Random& random, int workers, size_t payload_bytes) {
+  Call call;
+  constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kSum, ReduceOp::kSum,    ReduceOp::kSum,
+                               ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kBarrier};
+  call.op = random.pick(kOps);
+  call.seed = random.next();
+  call.tag = random.below(3);
+  if (call.op == ReduceOp::kBarrier) {
+    call.title = "barrier";
+    return call;
+  }
+  call.type = draw_type(random, call.op);
+  call.count = draw_count(random, payload_bytes / 4 / element_words(call.type));
+  call.output_end = call.count;
+  call.in_place = random.chance(0.6);
+  if (!call.in_place && call.count > 0 && random.chance(0.3)) {  // as reduce_scatter does
+    call.output_begin = random.below(call.count);
+    call.output_end = call.output_begin + random.below(call.count - call.output_begin + 1);
+  }
+  if (call.op == ReduceOp::kSum && is_floating(call.type) && random.chance(0.25)) {
+    call.divisor = static_cast<float>(workers);
+  }
+  call.fill = static_cast<Fill>(random.below(kFills));
+  return call;
+}
+
+uint32_t special(Random& random, const Format& format) {
+  if (random.chance(0.3)) return format.compose(0, format.top_exponent(), 1 + static_cast<uint32_t>(random.below(7)));
+  return format.compose(static_cast<uint32_t>(random.below(2)), format.top_exponent(), 0);
+}
+
+uint32_t draw_float(Random& random, const Format& format, Fill fill) {
+  const auto sign = static_cast<uint32_t>(random.below(2));
+  const auto mantissa = static_cast<uint32_t>(random.below(uint64_t{1} << format.mantissa_bits));
+  const auto one = static_cast<uint32_t>(format.bias());
+  switch (fill) {
+    case Fill::kZeros: return format.compose(sign, 0, 0);
+    case Fill::kSmallIntegers: return format.encode(static_cast<double>(random.below(33)) - 16);
+    case Fill::kOrdinary: return format.compose(sign, one - 4 + static_cast<uint32_t>(random.below(8)), mantissa);
+    case Fill::kTiny: return format.compose(sign, static_cast<uint32_t>(random.below(3)), mantissa);
+    case Fill::kHuge:
+      return format.compose(sign, format.top_exponent() - 1 - static_cast<uint32_t>(random.below(3)), mantissa);
+    case Fill::kAnyBits:
+      return format.compose(sign, static_cast<uint32_t>(random.below(format.top_exponent() + 1)), mantissa);
+    case Fill::kSpecials: break;
+  }
+  if (random.chance(0.02)) return special(random, format);
+  return draw_float(random, format, Fill::kOrdinary);
+}
+
+uint64_t draw_integer(Random& random, Fill fill) {
+  if (fill == Fill::kZeros) return 0;
+  if (fill == Fill::kSmallIntegers) return random.below(33) - 16;
+  return random.next();
+}
+
+}  // namespace
+
+Program draw_program(Random& random, int workers, size_t payload_bytes) {
+  Program program;
+  const int calls = random.between(1, 8);
+  for (int i = 0; i < calls; ++i) program.push_back(draw_call(random, workers, payload_bytes));
+  return program;
+}
+
+Call disagree(Random& random, Call call) {
+  switch (call.op == ReduceOp::kBarrier ? 3 + random.below(2) : random.below(5)) {
+    case 0: call.count += 1 + random.below(100); break;
+    case 1: call.count -= call.count > 1 ? 1 + random.below(call.count - 1) : 0; break;
+    case 2: call.op = call.op == ReduceOp::kMin ? ReduceOp::kMax : ReduceOp::kMin; break;
+    case 3: call.title += "_of_another_kind"; break;
+    case 4: call.tag += 17; break;
+    default: break;
+  }
+  if (!switch_can(call.op, call.type)) call.type = ElementType::kInt16;
+  call.tag += 1000;  // where nothing else changed
+  call.in_place = true;
+  call.output_begin = 0;
+  call.output_end = call.count;
+  return call;
+}
+
+std::vector<uint8_t> input_of(const Call& call, int rank) {
+  std::vector<uint8_t> out(call.input_bytes());
+  Random random(call.seed ^ mix(static_cast<uint64_t>(rank) + 1));
+  const size_t bytes = element_bytes(call.type);
+  for (size_t i = 0; i < call.count; ++i) {
+    const uint64_t raw =
+        is_floating(call.type) ? draw_float(random, format_of(call.type), call.fill) : draw_integer(random, call.fill);
+    store_raw(out.data(), i, bytes, raw);
+  }
+  return out;
+}
+
+}  // namespace switchml::sim

@@ -1,0 +1,43 @@
+// What the ranks of a job call, and with which numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "random.h"
+
+namespace switchml::sim {
+
+/// What a tensor is filled with.
+enum class Fill : uint8_t { kZeros, kSmallIntegers, kOrdinary, kTiny, kHuge, kAnyBits, kSpecials };
+inline constexpr int kFills = 7;
+
+/// One collective, as all ranks must call it.
+struct Call {
+  ReduceOp op = ReduceOp::kSum;
+  ElementType type = ElementType::kFloat32;
+  size_t count = 0;
+  size_t output_begin = 0;
+  size_t output_end = 0;
+  bool in_place = true;
+  float divisor = 1.0F;
+  std::string title = "all_reduce";
+  uint64_t tag = 0;
+  Fill fill = Fill::kOrdinary;
+  uint64_t seed = 0;  // of the numbers
+
+  size_t input_bytes() const { return count * element_bytes(type); }
+};
+using Program = std::vector<Call>;
+
+Program draw_program(Random& random, int workers, size_t payload_bytes);
+/// The same call with one thing changed that ranks must agree about.
+Call disagree(Random& random, Call call);
+
+/// A rank's input.
+std::vector<uint8_t> input_of(const Call& call, int rank);
+
+}  // namespace switchml::sim

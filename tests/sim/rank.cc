@@ -1,0 +1,216 @@
+#include "rank.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace switchml::sim {
+
+namespace {
+// How long after its deadline a collective may end.
+constexpr Duration kLateness = milliseconds(20);
+// Frames in a receive buffer, also of a worker that was stopped for a second: it has 16 slots in a shard at most.
+constexpr size_t kMostWaiting = 1000;
+}  // namespace
+
+namespace {
+RankOptions with_loss_told(RankOptions options) {
+  const auto told = options.on_switch_lost;
+  if (told) options.engine.on_switch_lost = [told](const Status&) { told(); };
+  return options;
+}
+}  // namespace
+
+Rank::Rank(const RankOptions& options, Program program, uint64_t seed, Carrier* carrier, Record* record, Ended ended)
+    : options_(with_loss_told(options)),
+      program_(std::move(program)),
+      random_(seed),
+      carrier_(carrier),
+      record_(record),
+      ended_(std::move(ended)),
+      running_(program_.size()),
+      next_submit_(record->now()) {
+  for (int s = 0; s < options_.engine.session.shards; ++s) add_socket(s);
+}
+
+Rank::~Rank() {
+  for (const Socket& socket : sockets_) {
+    const WorkerCounters& counters = socket.shard->counters();
+    record_->count(Fault::witness_failures, counters.witness_failures.get());
+    record_->count(Fault::nonfinite_groups, counters.nonfinite_groups.get());
+    record_->count(Fault::old_session, counters.results_foreign.get());
+    record_->count(Fault::numbers_wrapped, socket.watch->wrapped() ? 1 : 0);
+  }
+}
+
+void Rank::add_socket(int index) {
+  const SessionParameters& session = options_.engine.session;
+  Socket socket;
+  socket.watch = std::make_unique<StreamWatch>(session, index, options_.engine.first_seq);
+  auto transport =
+      std::make_unique<SimTransport>(carrier_, node_of(options_.tenant, session.worker, index), socket.watch.get());
+  socket.transport = transport.get();
+  // Shards fail together, as Engine sees to it.
+  const auto on_failure = [this](const Status& status) {
+    for (Socket& other : sockets_) other.shard->request_failure(status);
+  };
+  socket.shard = std::make_unique<Shard>(index, options_.engine, std::move(transport), record_->now(), on_failure);
+  socket.wakeup = socket.shard->next_wakeup();
+  socket.memory = socket.shard->memory_bytes();
+  sockets_.push_back(std::move(socket));
+}
+
+uint64_t Rank::witness_failures() const {
+  uint64_t failures = 0;
+  for (const Socket& socket : sockets_) failures += socket.shard->counters().witness_failures.get();
+  return failures;
+}
+
+Time Rank::next() const {
+  Time next = alarm_;
+  for (const Socket& socket : sockets_) next = std::min(next, socket.transport->ready ? Time{} : socket.wakeup);
+  if (submitted_ < program_.size() && submitted_ < ended_count_ + options_.window) next = std::min(next, next_submit_);
+  return std::max(next, stopped_until_);
+}
+
+void Rank::deliver(int shard, int from, std::vector<uint8_t> bytes) {
+  if (shard >= static_cast<int>(sockets_.size())) return;
+  SimTransport& transport = *sockets_[static_cast<size_t>(shard)].transport;
+  transport.deliver(from, std::move(bytes));
+  if (transport.waiting() > kMostWaiting)
+    record_->broken(Rule::kMemory, "a worker is sent more than its slots explain");
+}
+
+std::vector<uint32_t> Rank::suspend() {
+  std::vector<uint32_t> all;
+  for (Socket& socket : sockets_) {
+    socket.shard->suspend();
+    const auto accepted = socket.shard->accepted();
+    all.insert(all.end(), accepted.begin(), accepted.end());
+    socket.wakeup = socket.shard->next_wakeup();
+  }
+  return all;
+}
+
+std::vector<uint8_t> Rank::last_result(int slot) const {
+  return sockets_[static_cast<size_t>(slot / slots_per_shard())].shard->last_result(slot % slots_per_shard());
+}
+
+void Rank::supply(const std::vector<uint8_t>& frame) {
+  const wire::Header header = wire::read_header(frame.data());
+  Socket& socket = sockets_[static_cast<size_t>(header.slot / slots_per_shard())];
+  socket.watch->supplied(header.slot, header.seq);
+  socket.shard->supply(frame, record_->now());
+}
+
+void Rank::resume(const Route& route) {
+  for (Socket& socket : sockets_) {
+    socket.watch->move(route.job, route.epoch);
+    socket.shard->resume(route, nullptr, record_->now());
+    socket.transport->ready = true;
+  }
+}
+
+void Rank::step(Time now) {
+  if (now < stopped_until_) return;
+  do {
+    submit_due(now);
+  } while (run_sockets(now));
+  check_bounds(now);
+}
+
+void Rank::submit_due(Time now) {
+  while (submitted_ < program_.size() && submitted_ < ended_count_ + options_.window && now >= next_submit_) {
+    submit(submitted_, now);
+    ++submitted_;
+    const bool pause = options_.longest_pause > Duration(0) && random_.chance(0.3);
+    const auto longest = static_cast<uint64_t>(options_.longest_pause.count()) + 1;
+    if (pause) next_submit_ = now + Duration(static_cast<int64_t>(random_.below(longest)));
+  }
+}
+
+void Rank::submit(size_t index, Time now) {
+  const Call& call = program_[index];
+  auto running = std::make_unique<Running>();
+  running->input = input_of(call, options_.engine.session.worker);
+  const size_t bytes = (call.output_end - call.output_begin) * element_bytes(call.type);
+  running->output.assign(kGuard + bytes + kGuard, kGuardByte);
+  uint8_t* output = running->output.data() + kGuard;
+  if (call.in_place && bytes > 0) std::memcpy(output, running->input.data(), bytes);
+  running->deadline = now + options_.patience;
+
+  Collective& c = running->collective;
+  c.op = call.op;
+  c.type = call.type;
+  c.input = call.in_place ? output : running->input.data();
+  c.count = call.count;
+  c.output = output;
+  c.output_begin = call.output_begin;
+  c.output_end = call.output_end;
+  c.divisor = call.divisor;
+  c.deadline = running->deadline;
+  c.title = call.title;
+  c.tag = call.tag;
+  c.done = [this, index](const Status& status) { end(index, status); };
+  auto shared = std::make_shared<SharedCollective>(c, options_.engine.session.shards);
+  running_[index] = std::move(running);
+  for (Socket& socket : sockets_) socket.shard->submit(shared);
+  if (alarm_ == kNever) alarm_ = now + options_.patience + kLateness;
+}
+
+void Rank::end(size_t index, const Status& status) {
+  Running& running = *running_[index];
+  if (++running.ends > 1) return record_->broken(Rule::kTwice, "collective " + std::to_string(index) + " ends twice");
+  ++ended_count_;
+  check_guards(running, index);
+  ended_(index, status, running.output.data() + kGuard);
+}
+
+void Rank::check_guards(const Running& running, size_t index) {
+  const auto whole = [](const uint8_t* guard) {
+    return std::all_of(guard, guard + kGuard, [](uint8_t byte) { return byte == kGuardByte; });
+  };
+  const bool kept = whole(running.output.data()) && whole(running.output.data() + running.output.size() - kGuard);
+  const bool unread =
+      program_[index].in_place || running.input == input_of(program_[index], options_.engine.session.worker);
+  if (!kept || !unread) {
+    record_->broken(Rule::kResult, "collective " + std::to_string(index) + " writes outside its output");
+  }
+}
+
+bool Rank::run_sockets(Time now) {
+  bool any = false;
+  for (Socket& socket : sockets_) {
+    if (!socket.transport->ready && socket.wakeup > now) continue;
+    run(socket, now);
+    any = true;
+  }
+  return any;
+}
+
+void Rank::run(Socket& socket, Time now) {
+  socket.transport->ready = false;
+  while (socket.shard->step(now) && socket.transport->waiting() > 0) {
+  }
+  socket.wakeup = std::max(socket.shard->next_wakeup(), now + microseconds(1));
+  std::string broken = socket.transport->broken;
+  if (broken.empty()) broken = socket.watch->check(socket.shard->counters().chunks_completed.get());
+  if (!broken.empty()) record_->broken(Rule::kStream, broken);
+  if (socket.shard->memory_bytes() != socket.memory) record_->broken(Rule::kMemory, "a shard's memory has changed");
+}
+
+void Rank::check_bounds(Time now) {
+  Time oldest = kNever;
+  for (size_t i = 0; i < submitted_; ++i) {
+    if (running_[i] != nullptr && running_[i]->ends == 0) {
+      oldest = running_[i]->deadline + kLateness;
+      break;
+    }
+  }
+  alarm_ = oldest;
+  if (alarm_ == kNever || now < std::max(alarm_, stopped_until_ + kLateness)) return;
+  record_->broken(Rule::kHang, "rank " + std::to_string(options_.engine.session.worker) +
+                                   ": a collective has not ended though its deadline has passed");
+  alarm_ = kNever;
+}
+
+}  // namespace switchml::sim

@@ -1,0 +1,90 @@
+// One worker process while its job runs: its shards, stepped in virtual time, and the collectives that it calls.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/shard.h"
+#include "program.h"
+#include "record.h"
+#include "sim_transport.h"
+#include "stream_watch.h"
+
+namespace switchml::sim {
+
+struct RankOptions {
+  EngineOptions engine;
+  int tenant = 0;
+  Duration patience = seconds(30);       // of each collective
+  size_t window = 1;                     // collectives that are called before the first of them has ended
+  Duration longest_pause{};              // between calls
+  std::function<void()> on_switch_lost;  // null: that is an error
+};
+
+class Rank {
+ public:
+  /// Told once for each collective: its index, what came of it, and its result.
+  using Ended = std::function<void(size_t index, const Status& status, const uint8_t* output)>;
+  Rank(const RankOptions& options, Program program, uint64_t seed, Carrier* carrier, Record* record, Ended ended);
+  ~Rank();
+
+  void step(Time now);
+  /// When step() has something to do.
+  Time next() const;
+  void deliver(int shard, int from, std::vector<uint8_t> bytes);
+  /// SIGSTOP, and SIGCONT at this time.
+  void stop(Time until) { stopped_until_ = until; }
+  // ---- to another session half-way, as Engine does it ----
+  std::vector<uint32_t> suspend();
+  std::vector<uint8_t> last_result(int slot) const;
+  void supply(const std::vector<uint8_t>& frame);
+  void resume(const Route& route);
+  bool over() const { return ended_count_ == program_.size(); }
+  uint64_t witness_failures() const;
+
+ private:
+  /// A collective between its call and its end.
+  struct Running {
+    Collective collective;
+    std::vector<uint8_t> input;
+    std::vector<uint8_t> output;  // with guards around
+    Time deadline{};
+    int ends = 0;
+  };
+  struct Socket {
+    std::unique_ptr<StreamWatch> watch;
+    SimTransport* transport = nullptr;
+    std::unique_ptr<Shard> shard;
+    Time wakeup{};
+    size_t memory = 0;
+  };
+  static constexpr size_t kGuard = 64;
+  static constexpr uint8_t kGuardByte = 0xa5;
+
+  void add_socket(int shard);
+  int slots_per_shard() const { return options_.engine.session.slots / options_.engine.session.shards; }
+  void submit_due(Time now);
+  void submit(size_t index, Time now);
+  void end(size_t index, const Status& status);
+  void check_guards(const Running& running, size_t index);
+  bool run_sockets(Time now);
+  void run(Socket& socket, Time now);
+  void check_bounds(Time now);
+
+  const RankOptions options_;
+  Program program_;
+  Random random_;
+  Carrier* carrier_;
+  Record* record_;
+  Ended ended_;
+  std::vector<Socket> sockets_;
+  std::vector<std::unique_ptr<Running>> running_;  // by index
+  size_t submitted_ = 0;
+  size_t ended_count_ = 0;
+  Time next_submit_{};
+  Time stopped_until_{};
+  Time alarm_ = kNever;  // by then the oldest collective must have ended
+};
+
+}  // namespace switchml::sim
