@@ -79,7 +79,12 @@ Status bad(int choice, const std::string& value, const std::string& allowed) {
 Result<Written> scan(int argc, char* const* argv) {
   Written written;
   const Status scanned = scan_options(argc, argv, kOptions, [&written](int index, const std::string& text) -> Status {
-    written[index < 0 ? int{kHelp} : kOptions[index].val] = text;
+    const int option = index < 0 ? int{kHelp} : kOptions[index].val;
+    if (option == kSwitch && written.count(option) != 0) {
+      return {Code::kInvalidArgument, "--switch is for one switch: list \"" + written[option] + "\" and \"" + text +
+                                          "\" in a file for --topology"};
+    }
+    written[option] = text;
     return {};
   });
   if (!scanned.ok()) return scanned;

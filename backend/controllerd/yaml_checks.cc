@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <regex>
 #include <set>
+
+#include "base/parse.h"
 
 namespace switchml {
 
@@ -19,10 +20,10 @@ std::string listed(const std::vector<std::string>& words) {
 }  // namespace
 
 Status load_yaml(const std::string& path, const std::function<void(const YAML::Node&)>& use) {
-  std::ifstream file(path);
-  if (!file) return {Code::kInvalidArgument, path + ": cannot be read"};
+  const std::string text = read_text_file(path);
+  if (text.empty()) return {Code::kInvalidArgument, path + ": cannot be read, or is empty"};
   try {
-    use(YAML::Load(file));
+    use(YAML::Load(text));
   } catch (const YAML::Exception& error) {
     const int line = std::max(error.mark.line, 0) + 1;
     return {Code::kInvalidArgument, path + ":" + std::to_string(line) + ": " + error.msg};

@@ -61,6 +61,10 @@ class EngineImpl final : public Engine {
     return all;
   }
 
+  void wait_for(const std::string& what) override {
+    on_each_shard([&what](Shard& shard, Time) { shard.wait_for(what); });
+  }
+
   std::vector<uint8_t> last_result(int slot) override {
     const int per_shard = options_.session.slots / options_.session.shards;
     std::vector<uint8_t> frame;

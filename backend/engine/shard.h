@@ -84,6 +84,7 @@ class Shard {
 
   // ---- shard_move.cc: see Engine. Only the shard's thread ----
   void suspend();
+  void wait_for(const std::string& what) { waiting_for_ = what; }
   std::vector<uint32_t> accepted() const;
   std::vector<uint8_t> last_result(int index) const;
   void supply(const std::vector<uint8_t>& frame, Time now);
@@ -159,6 +160,7 @@ class Shard {
   std::vector<std::unique_ptr<Transport>> links_;  // [0] owns the frames; all of them live as long as the shard
   std::atomic<Transport*> link_;
   bool suspended_ = false;
+  std::string waiting_for_;  // while suspended, for messages
   std::function<void(const Status&)> on_failure_;
   quant::Witness witness_;
   RttEstimator rtt_;

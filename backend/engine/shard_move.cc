@@ -79,6 +79,7 @@ void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Tim
   }
   link_.store(next, std::memory_order_release);
   suspended_ = false;
+  waiting_for_.clear();
   heard();
   refused_since_ = kNever;
   refusal_.clear();

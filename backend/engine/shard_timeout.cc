@@ -68,6 +68,7 @@ void Shard::check_deadline(Time now) {
 std::string Shard::missing_text(Time now) const {
   std::ostringstream text;
   const double silent = stuck_since_ == kNever ? 0.0 : to_seconds(now - stuck_since_);
+  if (suspended_ && !waiting_for_.empty()) return waiting_for_;
   if (probe_answered_at_ == kNever || now - probe_answered_at_ > kProbeFreshness) {
     text << "the switch " << session_.switch_name << " has not answered for " << silent << " s";
     if (!refusal_.empty()) text << " (" << refusal_ << ")";
@@ -103,7 +104,9 @@ void Shard::check_liveness(Time now) {
   if (now < next_probe_) return;
   // Questions are counted, not time: a process that was stopped has asked none meanwhile.
   const Duration interval = std::min<Duration>(kProbeInterval, options_.switch_patience / kProbesInVain);
-  if (unanswered_ >= options_.switch_patience / interval && !session_.controlled) {
+  const bool may_judge =
+      !session_.controlled || options_.on_switch_lost != nullptr;  // going on without it costs speed only
+  if (unanswered_ >= options_.switch_patience / interval && may_judge) {
     give_up_switch(Status(Code::kUnavailable, missing_text(now)));
     return;
   }

@@ -12,6 +12,7 @@
 
 #include "base/limits.h"
 #include "transport/frame_memory.h"
+#include "wire/control.h"
 #include "wire/packet.h"
 
 namespace switchml {
@@ -43,11 +44,13 @@ struct Slot {
 
 class Detour::Rounds {
  public:
-  Rounds(std::unique_ptr<RankReducer> reducer, const SessionParameters& session,
-         std::function<void(const Status&)> on_failure)
+  Rounds(std::unique_ptr<RankReducer> reducer, const SessionParameters& session, Callbacks callbacks)
       : reducer_(std::move(reducer)),
-        on_failure_(std::move(on_failure)),
+        callbacks_(std::move(callbacks)),
+        self_(session.worker),
         per_shard_(session.slots / session.shards),
+        rounds_of_(static_cast<size_t>(session.workers)),
+        left_(static_cast<size_t>(session.workers)),
         slots_(static_cast<size_t>(session.slots)),
         inboxes_(static_cast<size_t>(session.shards)) {
     thread_ = std::thread([this] { run(); });
@@ -80,6 +83,37 @@ class Detour::Rounds {
     ++slot.uses;
     news_ = true;
     changed_.notify_all();
+  }
+
+  // An engine asks when it has waited for some time. The others learn that this rank waits, and in which round.
+  void answer_probe(int shard, const uint8_t* data, size_t size) {
+    wire::Control asked;
+    if (size < wire::kControlBytes) return;
+    asked = wire::read_control(data);
+    if (asked.kind != static_cast<uint8_t>(wire::Kind::kRequest) ||
+        asked.type != static_cast<uint8_t>(wire::Request::kProbe)) {
+      return;
+    }
+    bool tell = false;
+    uint64_t number = 0;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      number = round_;
+      tell = std::exchange(told_, round_) != round_;
+      inboxes_[static_cast<size_t>(shard)].frames.push_back(probe_reply(asked));
+      arrived_.notify_all();
+    }
+    if (tell && callbacks_.tell_round) callbacks_.tell_round(number);
+  }
+
+  void heard(int rank, uint64_t number) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (rank >= 0 && static_cast<size_t>(rank) < rounds_of_.size()) rounds_of_[static_cast<size_t>(rank)] = number;
+  }
+
+  void heard_leave(int rank) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (rank >= 0 && static_cast<size_t>(rank) < left_.size()) left_[static_cast<size_t>(rank)] = true;
   }
 
   bool take(int shard, Frame* frame) {
@@ -118,12 +152,33 @@ class Detour::Rounds {
   };
   static constexpr Duration kPause = milliseconds(1);  // after a round that found nothing to do
 
+  Frame probe_reply(wire::Control control) const {
+    uint64_t joined[2] = {0, 0};
+    uint64_t contributed[2] = {0, 0};
+    for (size_t rank = 0; rank < left_.size(); ++rank) {
+      const uint64_t bit = uint64_t{1} << (rank % 64);
+      if (!left_[rank]) joined[rank / 64] |= bit;
+      if (static_cast<int>(rank) == self_ || rounds_of_[rank] == round_) contributed[rank / 64] |= bit;
+    }
+    control.kind = static_cast<uint8_t>(wire::Kind::kReply);
+    control.status = static_cast<uint16_t>(wire::ReplyStatus::kOk);
+    wire::ProbeReply body;
+    body.joined_low = joined[0];
+    body.joined_high = joined[1];
+    body.contributed_low = contributed[0];
+    body.contributed_high = contributed[1];
+    Frame frame(wire::kControlBytes + wire::kProbeReplyBytes);
+    wire::write_control(control, frame.data());
+    wire::write_probe_reply(body, frame.data() + wire::kControlBytes);
+    return frame;
+  }
+
   void run() {
     pthread_setname_np(pthread_self(), "switchml-detour");
     while (wait_for_contributions()) {
       const Status status = round();
       if (status.ok()) continue;
-      if (!stopping()) on_failure_(status);
+      if (!stopping()) callbacks_.on_failure(status);
       return;
     }
   }
@@ -146,6 +201,10 @@ class Detour::Rounds {
   }
 
   Status round() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++round_;
+    }
     std::vector<Share> shares;
     if (Status status = agree(&shares); !status.ok()) return status;
     idle_ = shares.empty();
@@ -223,11 +282,16 @@ class Detour::Rounds {
   }
 
   const std::unique_ptr<RankReducer> reducer_;
-  const std::function<void(const Status&)> on_failure_;
+  const Callbacks callbacks_;
+  const int self_;
   const int per_shard_;
   std::mutex mutex_;
   std::condition_variable changed_;  // for the rounds
   std::condition_variable arrived_;  // for the shards
+  uint64_t round_ = 0;               // that this rank is in, or was last
+  uint64_t told_ = 0;                // the last round that it told others of
+  std::vector<uint64_t> rounds_of_;  // that the others told of
+  std::vector<bool> left_;
   std::vector<Slot> slots_;
   std::vector<Inbox> inboxes_;
   bool news_ = false;
@@ -247,7 +311,10 @@ class Detour::Link final : public Transport {
   size_t path_frame_bytes(const Endpoint&) const override { return wire::kHeaderBytes + kMaxPayloadBytes; }
   uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
-    for (size_t i = 0; i < count; ++i) rounds_->contribute(frames[i].data, frames[i].size);
+    for (size_t i = 0; i < count; ++i) {
+      rounds_->contribute(frames[i].data, frames[i].size);
+      rounds_->answer_probe(shard_, frames[i].data, frames[i].size);
+    }
     return count;
   }
   size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
@@ -273,14 +340,17 @@ class Detour::Link final : public Transport {
   std::deque<Frame> lent_;
 };
 
-Detour::Detour(std::unique_ptr<RankReducer> reducer, const SessionParameters& session,
-               std::function<void(const Status&)> on_failure)
-    : rounds_(std::make_shared<Rounds>(std::move(reducer), session, std::move(on_failure))) {}
+Detour::Detour(std::unique_ptr<RankReducer> reducer, const SessionParameters& session, Callbacks callbacks)
+    : rounds_(std::make_shared<Rounds>(std::move(reducer), session, std::move(callbacks))) {}
+
+void Detour::heard(int rank, uint64_t number) { rounds_->heard(rank, number); }
+void Detour::heard_leave(int rank) { rounds_->heard_leave(rank); }
 
 Detour::~Detour() { rounds_->stop(); }
 
 std::vector<std::unique_ptr<Transport>> Detour::transports() {
   std::vector<std::unique_ptr<Transport>> links;
+  links.reserve(static_cast<size_t>(rounds_->shards()));
   for (int shard = 0; shard < rounds_->shards(); ++shard) links.push_back(std::make_unique<Link>(rounds_, shard));
   return links;
 }

@@ -20,13 +20,22 @@ namespace switchml {
 /// Has a thread of its own. Thread-safe.
 class Detour {
  public:
-  /// All ranks make theirs at the same point of the streams (Engine::suspend). `on_failure` is told once, from the
-  /// detour's thread, when the reducer fails.
-  Detour(std::unique_ptr<RankReducer> reducer, const SessionParameters& session,
-         std::function<void(const Status&)> on_failure);
+  struct Callbacks {
+    /// Told once, from the detour's thread, when the reducer fails.
+    std::function<void(const Status&)> on_failure;
+    /// This rank waits for others in round `number`: to be told to the others' heard(). May be null.
+    std::function<void(uint64_t number)> tell_round;
+  };
+  /// All ranks make theirs at the same point of the streams (Engine::suspend).
+  Detour(std::unique_ptr<RankReducer> reducer, const SessionParameters& session, Callbacks callbacks);
   ~Detour();
   Detour(const Detour&) = delete;
   Detour& operator=(const Detour&) = delete;
+
+  /// Another rank waits in this round. Who does not is missing: an engine that asks whom it waits for is answered so.
+  void heard(int rank, uint64_t number);
+  /// A rank has left the group.
+  void heard_leave(int rank);
 
   /// One for each shard, once. They may live longer than the detour, and are silent then.
   std::vector<std::unique_ptr<Transport>> transports();

@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdlib>
 
 #include "base/log.h"
 #include "wire/packet.h"
@@ -11,6 +11,10 @@
 namespace switchml {
 
 namespace {
+
+// What ranks tell each other.
+const std::string kLost = "lost ";
+const std::string kRound = "round ";
 
 // Whether a is a later use than b; 0 is before every use.
 bool later(uint32_t a, uint32_t b) { return a != b && a != 0 && (b == 0 || static_cast<int32_t>(a - b) > 0); }
@@ -97,7 +101,11 @@ std::vector<int> Catchup::takes_from(int rank) const {
 // ---- the move ----
 
 Failover::Failover(Engine& engine, Rendezvous& store, FailoverOptions options)
-    : engine_(engine), store_(store), options_(std::move(options)) {}
+    : engine_(engine),
+      store_(store),
+      options_(std::move(options)),
+      rounds_of_(static_cast<size_t>(options_.group.size)),
+      left_(static_cast<size_t>(options_.group.size)) {}
 
 Failover::~Failover() {
   stopping_ = true;
@@ -109,12 +117,13 @@ Failover::~Failover() {
   if (running.joinable()) running.join();
 }
 
+void Failover::begin(const std::string& why) { begin(why, false); }
+
 void Failover::begin(const std::string& why, bool told) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (stopping_ || !why_.empty()) return;
   why_ = why;
-  deadline_ = monotonic_now() + options_.patience;
-  if (!told && options_.tell) options_.tell(why);
+  if (!told && options_.tell) options_.tell(kLost + why);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -129,8 +138,7 @@ Status Failover::move() {
   if (Status status = wait_for_all(catch_up()); !status.ok()) return status;
   auto reducer = options_.make_reducer();
   if (!reducer.ok()) return reducer.status();
-  detour_ = std::make_unique<Detour>(std::move(reducer.value()), options_.session,
-                                     [this](const Status& status) { engine_.fail(status); });
+  make_detour(std::move(reducer.value()));
   Route route;
   route.job = options_.session.job;
   route.epoch = options_.session.epoch;
@@ -140,6 +148,49 @@ Status Failover::move() {
   engine_.resume(route, detour_->transports());
   moved_ = true;
   return {};
+}
+
+void Failover::make_detour(std::unique_ptr<RankReducer> reducer) {
+  Detour::Callbacks callbacks;
+  callbacks.on_failure = [this](const Status& status) { on_detour_failure(status); };
+  callbacks.tell_round = [this](uint64_t number) {
+    if (options_.tell) options_.tell(kRound + std::to_string(number));
+  };
+  const std::lock_guard<std::mutex> lock(mutex_);
+  detour_ = std::make_unique<Detour>(std::move(reducer), options_.session, std::move(callbacks));
+  for (int rank = 0; rank < options_.group.size; ++rank) {
+    detour_->heard(rank, rounds_of_[static_cast<size_t>(rank)]);
+    if (left_[static_cast<size_t>(rank)]) detour_->heard_leave(rank);
+  }
+}
+
+// Gloo notices a dead rank at once and does not say which; who watches over the ranks will, in a moment.
+void Failover::on_detour_failure(const Status& status) {
+  constexpr Duration kGrace = seconds(2);
+  const Time end = monotonic_now() + kGrace;
+  while (engine_.status().ok() && !stopping_ && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(10));
+  engine_.fail(status);
+}
+
+void Failover::heard(int rank, const std::string& text) {
+  if (text.compare(0, kLost.size(), kLost) == 0) begin(text.substr(kLost.size()), true);
+  if (text.compare(0, kRound.size(), kRound) != 0 || rank < 0 || rank >= options_.group.size) return;
+  const uint64_t number = std::strtoull(text.c_str() + kRound.size(), nullptr, 10);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  rounds_of_[static_cast<size_t>(rank)] = number;
+  if (detour_) detour_->heard(rank, number);
+}
+
+void Failover::heard_leave(int rank) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (rank < 0 || rank >= options_.group.size) return;
+  left_[static_cast<size_t>(rank)] = true;
+  if (detour_) detour_->heard_leave(rank);
+}
+
+bool Failover::has_left(int rank) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return left_[static_cast<size_t>(rank)];
 }
 
 Status Failover::catch_up() {
@@ -167,6 +218,7 @@ Status Failover::take_over(const Catchup& plan) {
   const int self = options_.group.rank;
   if (const auto& slots = plan.gives(self); !slots.empty()) {
     std::vector<std::vector<uint8_t>> frames;
+    frames.reserve(slots.size());
     for (const int slot : slots) frames.push_back(engine_.last_result(slot));
     if (Status status = say("kept", joined(frames)); !status.ok()) return status;
   }
@@ -202,16 +254,18 @@ Status Failover::say(const std::string& what, const std::string& text) {
 
 Result<std::string> Failover::hear(const std::string& what, int rank) {
   constexpr Duration kGlance = milliseconds(100);
-  while (true) {
-    const Time until = std::min(deadline_, monotonic_now() + kGlance);
-    auto text = store_.get("switchml/move/" + what + "/" + std::to_string(rank), until);
+  constexpr int kPatientGlances = 10;
+  const std::string name = "rank " + std::to_string(rank);
+  for (int glances = 1;; ++glances) {
+    auto text = store_.get("switchml/move/" + what + "/" + std::to_string(rank), monotonic_now() + kGlance);
     if (text.ok() || text.status().code() != Code::kTimeout) return text;
     if (stopping_) return Status(Code::kAborted, "the process group was shut down");
     if (!engine_.status().ok()) return engine_.status();
-    if (monotonic_now() >= deadline_) {
-      return Status(Code::kTimeout, "rank " + std::to_string(rank) + " did not say within " +
-                                        std::to_string(static_cast<int>(to_seconds(options_.patience))) +
-                                        " s how far it has come");
+    if (has_left(rank)) return Status(Code::kUnavailable, name + " (left the session) cannot go on with the others");
+    // A rank that is stopped or busy is waited for, as at a switch; calls have their own timeouts.
+    if (glances == kPatientGlances) {
+      engine_.wait_for("the switch was lost (" + why_ + "), and " + name +
+                       " has not come to go on without it: is that rank stopped?");
     }
   }
 }

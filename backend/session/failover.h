@@ -46,10 +46,8 @@ class Catchup {
 struct FailoverOptions {
   GroupInfo group;
   SessionParameters session;
-  /// How long the ranks may take to go on.
-  Duration patience = seconds(30);
   MakeReducer make_reducer;
-  /// Tells the other ranks; they call begin() with the text.
+  /// Tells the other ranks; they call heard() with the text. Up to 255 bytes.
   std::function<void(const std::string& text)> tell;
 };
 
@@ -61,14 +59,22 @@ class Failover {
   /// A move that is under way fails.
   ~Failover();
 
-  /// The switch is lost, as this rank has found (`told`: as another has). Only the first time counts; returns at once.
-  void begin(const std::string& why, bool told);
+  /// The switch is lost, as this rank has found. Only the first time counts, whoever finds it; returns at once.
+  void begin(const std::string& why);
+  /// What another rank told all.
+  void heard(int rank, const std::string& text);
+  /// A rank has left the group: nobody waits for it any more.
+  void heard_leave(int rank);
   /// Whether the streams go past the switch.
   bool moved() const { return moved_.load(); }
 
  private:
+  void begin(const std::string& why, bool told);
   void run();
   Status move();
+  void make_detour(std::unique_ptr<RankReducer> reducer);
+  void on_detour_failure(const Status& status);
+  bool has_left(int rank);
   Status catch_up();
   Result<Catchup> plan();
   Status take_over(const Catchup& plan);
@@ -81,7 +87,8 @@ class Failover {
   const FailoverOptions options_;
   std::mutex mutex_;
   std::string why_;
-  Time deadline_{};
+  std::vector<uint64_t> rounds_of_;  // of the detour, that other ranks told of
+  std::vector<bool> left_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
   std::unique_ptr<Detour> detour_;

@@ -12,9 +12,9 @@ namespace switchml {
 /// What ranks say to each other.
 enum class PeerWord : char {
   kGreeting = 'G',  // rank, key and who it is
-  kFarewell = 'F',
-  kLoss = 'L',  // this rank has ended; why
-  kNews = 'N',  // what this rank has to say to all
+  kFarewell = 'F',  // this rank leaves
+  kLoss = 'L',      // this rank has ended; why
+  kNews = 'N',      // what this rank has to say to all
 };
 
 struct PeerMessage {

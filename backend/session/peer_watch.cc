@@ -39,6 +39,7 @@ int milliseconds_until(Time when) {
 std::string loss_text(int rank, const std::string& who, int error, Duration patience) {
   const bool silent = error != 0 && error != ECONNRESET && error != EPIPE;
   std::string text = "rank " + std::to_string(rank) + (who.empty() ? "" : " (" + who + ")") + " is gone: ";
+  if (error == EBADMSG) return text + "it does not speak as a rank does";
   if (!silent) return text + "its process has ended without leaving the group";
   const auto whole = std::chrono::duration_cast<seconds>(patience).count();
   return text + "its host has not answered for " + std::to_string(whole) + " s (" + std::strerror(error) + ")";
@@ -108,7 +109,7 @@ class PeerWatch::Center {
     const bool open = peer.connection.receive(
         [&](const PeerMessage& message) {
           if (message.word == PeerWord::kGreeting && peer.rank < 0) honest = honest && greet(peer, message);
-          if (message.word == PeerWord::kFarewell && peer.rank >= 0) peer.farewell = true;
+          if (message.word == PeerWord::kFarewell && peer.rank >= 0) see_off(&peer);
           if (message.word == PeerWord::kNews && peer.rank >= 0) {
             tell(peer.rank, message.text);
             if (options_.on_news) options_.on_news(peer.rank, message.text);
@@ -132,6 +133,14 @@ class PeerWatch::Center {
     ++greeted_;
     ++watch_.connected_;
     return true;
+  }
+
+  void see_off(Peer* leaver) {
+    leaver->farewell = true;
+    for (Peer& peer : peers_) {
+      if (peer.rank >= 0 && &peer != leaver) peer.connection.send({PeerWord::kFarewell, leaver->rank, ""});
+    }
+    if (options_.on_leave) options_.on_leave(leaver->rank);
   }
 
   void lose(const Peer& lost, int error) {
@@ -230,7 +239,10 @@ class PeerWatch::Point {
       int error = 0;
       const bool open = connection.receive(
           [&](const PeerMessage& message) {
-            if (message.word == PeerWord::kFarewell) farewell = true;
+            if (message.word == PeerWord::kFarewell) {
+              farewell = farewell || message.rank == 0;
+              if (options_.on_leave) options_.on_leave(message.rank);
+            }
             if (message.word == PeerWord::kLoss) options_.on_loss(message.rank, message.text);
             if (message.word == PeerWord::kNews && options_.on_news) options_.on_news(message.rank, message.text);
           },

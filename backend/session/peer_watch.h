@@ -1,5 +1,5 @@
 // Notices within moments that the process of another rank has ended. Every rank holds a TCP connection to rank 0, on
-// which nothing is said but a greeting and a farewell: the kernel closes it when the process ends, however it ends, and
+// which little is said but a greeting and a farewell: the kernel closes it when the process ends, however it ends, and
 // goes on answering for a process that is merely stopped. Rank 0 tells the others.
 #pragma once
 
@@ -28,6 +28,8 @@ struct PeerWatchOptions {
   /// A rank has ended without a farewell: "rank 2 (host a, process 4711) is gone: ...". From the watch's thread, at
   /// most once per rank; must not end the watch.
   std::function<void(int rank, const std::string& text)> on_loss;
+  /// A rank has said farewell. From the watch's thread; may be null.
+  std::function<void(int rank)> on_leave;
   /// What another rank tells all. From the watch's thread; may be null.
   std::function<void(int rank, const std::string& text)> on_news;
 };

@@ -92,7 +92,7 @@ class GroupSession : public Session {
  private:
   const EngineOptions& with_failover(EngineOptions* options, bool wanted) {
     options->keep_results = wanted;
-    if (wanted) options->on_switch_lost = [this](const Status& status) { lose_switch(status.message(), false); };
+    if (wanted) options->on_switch_lost = [this](const Status& status) { lose_switch(status.message()); };
     return *options;
   }
 
@@ -107,9 +107,9 @@ class GroupSession : public Session {
     return options;
   }
 
-  void lose_switch(const std::string& why, bool told) {
+  void lose_switch(const std::string& why) {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
-    if (failover_) failover_->begin(why, told);
+    if (failover_) failover_->begin(why);
   }
 
   void watch_ranks(Agreed* agreed, Duration patience) {
@@ -120,7 +120,14 @@ class GroupSession : public Session {
     options.key = agreed->watch_key;
     options.patience = patience;
     options.on_loss = [this](int, const std::string& text) { on_loss(Status(Code::kUnavailable, text)); };
-    options.on_news = [this](int, const std::string& text) { lose_switch(text, true); };
+    options.on_news = [this](int rank, const std::string& text) {
+      const std::lock_guard<std::mutex> lock(loss_mutex_);
+      if (failover_) failover_->heard(rank, text);
+    };
+    options.on_leave = [this](int rank) {
+      const std::lock_guard<std::mutex> lock(loss_mutex_);
+      if (failover_) failover_->heard_leave(rank);
+    };
     if (agreed->watch_listener.valid()) {
       watch_ = std::make_unique<PeerWatch>(options, std::move(agreed->watch_listener));
     } else if (agreed->watch_address.size != 0) {
@@ -174,7 +181,8 @@ Status check_group(const GroupInfo& group) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline, ControllerClient* controller, MakeReducer make_reducer) {
+                                               Time deadline, ControllerClient* controller,
+                                               const MakeReducer& make_reducer) {
   if (Status status = check_group(group); !status.ok()) return status;
   if (config.fallback && !make_reducer) {
     return Status(Code::kInvalidArgument,

@@ -43,7 +43,7 @@ class Session {
   /// `make_reducer` is for Config::fallback: see FailoverOptions.
   static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
                                                Time deadline, ControllerClient* controller = nullptr,
-                                               MakeReducer make_reducer = nullptr);
+                                               const MakeReducer& make_reducer = nullptr);
   /// Leaves the session, stops the engine, then the embedded switch. A rank 0 that hosts the switch lingers (at most 2
   /// s) until the others have left, so that the last results still reach them.
   virtual ~Session() = default;

@@ -123,7 +123,7 @@ class Driver:
     def _remove_all(self):
         self.instance = secrets.randbits(64) or 1  # whose sessions these were must notice
         for job in list(self._installed):
-            self._take_out(self._installed.pop(job))
+            self._take_out(job)
 
     def install(self, request, wanted=_always):
         self._with_switch(lambda: self._install(request), wanted)
@@ -181,16 +181,19 @@ class Driver:
     def _remove(self, request):
         installed = self._installed.get(request.job)
         if installed and installed.session.epoch == request.epoch:
-            self._take_out(self._installed.pop(request.job))
+            self._take_out(request.job)
 
-    def _take_out(self, installed):
-        """The session first, so that what is left is found by no packet."""
-        self._undo_all(installed.undo[-1:])
+    def _take_out(self, job):
+        """The session first, so that what is left is found by no packet. What the switch refuses to give back stays with the
+        session, for the next attempt."""
+        installed = self._installed[job]
+        self._undo_all(installed.undo, keep=len(installed.undo) - 1)
         for _, undo in installed.members.values():
             self._undo_all(undo)
         for undo in installed.workers.values():
             self._undo_all(undo)
-        self._undo_all(installed.undo[:-1])
+        self._undo_all(installed.undo)
+        del self._installed[job]
 
     def contributors(self, request):
         return self._with_switch(lambda: self._contributors(request))
@@ -254,9 +257,11 @@ class Driver:
             self._undo_all(undo)
             raise
 
-    def _undo_all(self, undo):
-        for each in reversed(undo):
-            self._undo(each)
+    def _undo_all(self, undo, keep=0):
+        """What is undone leaves the list, so that another attempt goes on where this one was refused."""
+        while len(undo) > max(keep, 0):
+            self._undo(undo[-1])
+            undo.pop()
 
 
 def _check_source(installed, worker, shard, place):

@@ -421,20 +421,60 @@ def test_a_killed_switch_costs_a_moment_with_fallback(size, shards):
 
 
 def test_a_killed_rank_is_named_after_a_fallback_too():
+    with ranks_without_their_switch(3, group_timeout=600) as own:
+        own.start(rank_calls, "all_reduce", 30)
+        time.sleep(0.3)
+        killed = time.time()
+        own.kill(1)
+        for message, when in own.finish([0, 2], timeout=60):
+            assert message and "rank 1" in message and "is gone" in message, message
+            assert when - killed < 2, f"{when - killed:.1f} s: {message}"
+
+
+def rank_late_call(seconds):
+    rank_warm_up()
+    time.sleep(seconds)
+    return timed(dist.all_reduce, torch.ones(100))
+
+
+@contextlib.contextmanager
+def ranks_without_their_switch(size, **kwargs):
     port = free_port()
     environment = {**with_switch(f"127.0.0.1:{port}"), "SWITCHML_ON_SWITCH_FAILURE": "fallback"}
     with standalone_switch(port) as switch:
-        with doomed_pool(3, environment=environment, group_timeout=600) as own:
+        with doomed_pool(size, environment=environment, **kwargs) as own:
             own.run(rank_warm_up)
             switch.kill()
             own.run(rank_warm_up)
-            own.start(rank_calls, "all_reduce", 30)
-            time.sleep(0.3)
-            killed = time.time()
-            own.kill(1)
-            for message, when in own.finish([0, 2], timeout=60):
-                assert message and "rank 1" in message and "is gone" in message, message
-                assert when - killed < 2, f"{when - killed:.1f} s: {message}"
+            yield own
+
+
+def test_a_late_rank_is_named_after_a_fallback_too():
+    with ranks_without_their_switch(3) as own:
+        own.start(rank_late_call, 0, ranks=[0, 1])
+        own.start(rank_late_call, 2 * TIMEOUT, ranks=[2])
+        check_all(own.finish([0, 1], timeout=60), "no contribution from rank 2 for")
+
+
+def test_a_rank_that_left_is_named_after_a_fallback_too():
+    with ranks_without_their_switch(3, group_timeout=600) as own:
+        own.run(rank_leave, ranks=[2])
+        check_all(own.run(rank_loop, 30, ranks=[0, 1]), "rank 2 (left the session)")
+
+
+def test_a_stopped_rank_delays_the_fallback_only():
+    port = free_port()
+    environment = {**with_switch(f"127.0.0.1:{port}"), "SWITCHML_ON_SWITCH_FAILURE": "fallback"}
+    with standalone_switch(port) as switch:
+        with doomed_pool(3, environment=environment, group_timeout=60) as own:
+            own.run(rank_warm_up)
+            own.start(rank_stopped)
+            time.sleep(0.1)
+            own.kill(1, signal.SIGSTOP)
+            switch.kill()
+            time.sleep(4.0)
+            own.kill(1, signal.SIGCONT)
+            assert len(set(own.finish(timeout=60))) == 1
 
 
 def test_a_missing_switch_is_named(tmp_path):
@@ -475,8 +515,13 @@ def test_a_bad_setting_is_refused_with_what_is_allowed(name, tmp_path):
 
 def test_settings_that_differ_between_ranks_are_named(tmp_path):
     outcomes = open_on_each(tmp_path, 2, [{"SWITCHML_PAYLOAD": "1024"}, {"SWITCHML_PAYLOAD": "2048"}])
-    if any(message for message, _ in outcomes):  # to agree on one is allowed, too
-        check_all(outcomes, "payload")
+    check_all(outcomes, "payload")
+
+
+@pytest.mark.parametrize("name, one, other", (("SHARDS", "1", "2"), ("ON_SWITCH_FAILURE", "error", "fallback")))
+def test_other_settings_that_differ_are_named_too(name, one, other, tmp_path):
+    name = f"SWITCHML_{name}"
+    check_all(open_on_each(tmp_path, 2, [{name: one}, {name: other}]), name, "rank 1", "rank 0")
 
 
 # ---- a lossy network ----

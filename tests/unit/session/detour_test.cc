@@ -66,9 +66,17 @@ struct Ranks {
     SessionParameters session;
     session.slots = 8 * shards;
     session.shards = shards;
+    session.workers = size;
     for (int rank = 0; rank < size; ++rank) {
-      detours.push_back(std::make_unique<Detour>(std::make_unique<ThreadReducer>(meeting), session,
-                                                 [](const Status& status) { ADD_FAILURE() << status.to_string(); }));
+      session.worker = rank;
+      Detour::Callbacks callbacks;
+      callbacks.on_failure = [](const Status& status) { ADD_FAILURE() << status.to_string(); };
+      callbacks.tell_round = [this, rank](uint64_t number) {
+        for (size_t other = 0; other < detours.size(); ++other) {
+          if (static_cast<int>(other) != rank) detours[other]->heard(rank, number);
+        }
+      };
+      detours.push_back(std::make_unique<Detour>(std::make_unique<ThreadReducer>(meeting), session, callbacks));
       links.push_back(detours.back()->transports());
     }
   }
