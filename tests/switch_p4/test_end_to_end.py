@@ -8,7 +8,6 @@ find it through a switchml-controller, and get the bits that the software switch
 """
 
 import contextlib
-import os
 import socket
 import sys
 import time
@@ -20,6 +19,7 @@ from vectors.targets import bmv2_switch as bmv2
 torch = pytest.importorskip("torch")
 pytest.importorskip("grpc", reason="needs grpcio: pip install grpcio protobuf")
 
+import agent_process  # noqa: E402  needs grpc
 import reducing_rank  # noqa: E402  needs torch
 
 SWITCH_IP, SWITCH_MAC = "10.77.0.254", "02:77:00:00:ff:fe"
@@ -85,11 +85,11 @@ class SwitchLab(lab.Lab):
 
     def start_agent(self):
         (self.folder / "agent.token").write_text("token-of-the-agent\n")
-        path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(lab.ROOT / "python")])
         agent = self.start(
             "agent", sys.executable, "-m", "switchml_agent", "bmv2", "--thrift", "127.0.0.1:9090", "--listen", "127.0.0.1:50052",
             "--control-interface", "cpu", "--control-port", self.control_port, "--address", SWITCH_IP, "--mac", SWITCH_MAC,
-            "--token-file", self.folder / "agent.token", namespace=self.home, PYTHONPATH=path,
+            "--token-file", self.folder / "agent.token", namespace=self.home,
+            PYTHONPATH=agent_process.environment()["PYTHONPATH"],
         )  # fmt: skip
         self.await_line("agent", agent, "listening on")
 
