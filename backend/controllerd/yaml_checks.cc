@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
+#include <fstream>
 #include <regex>
 #include <set>
-
-#include "base/parse.h"
 
 namespace switchml {
 
@@ -20,10 +20,11 @@ std::string listed(const std::vector<std::string>& words) {
 }  // namespace
 
 Status load_yaml(const std::string& path, const std::function<void(const YAML::Node&)>& use) {
-  const std::string text = read_text_file(path);
-  if (text.empty()) return {Code::kInvalidArgument, path + ": cannot be read, or is empty"};
+  std::ifstream file(path);
+  std::error_code ignored;
+  if (!file || std::filesystem::is_directory(path, ignored)) return {Code::kInvalidArgument, path + ": cannot be read"};
   try {
-    use(YAML::Load(text));
+    use(YAML::Load(file));
   } catch (const YAML::Exception& error) {
     const int line = std::max(error.mark.line, 0) + 1;
     return {Code::kInvalidArgument, path + ":" + std::to_string(line) + ": " + error.msg};

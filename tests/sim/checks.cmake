@@ -1,5 +1,7 @@
 # What the program promises beside its seeds: a seed gives the same events in every process, and bad arguments are
 # refused with what is allowed. Run by ctest with -DSIM=PROGRAM.
+cmake_minimum_required(VERSION 3.25)
+
 foreach(seed 1 7 42 1000 99999)
   execute_process(COMMAND ${SIM} --seed ${seed} OUTPUT_VARIABLE first RESULT_VARIABLE status)
   execute_process(COMMAND ${SIM} --seed ${seed} OUTPUT_VARIABLE second)

@@ -88,6 +88,7 @@ TEST(ControllerOptions, BadOnesNameOptionValueAndWhatIsAllowed) {
   const std::pair<std::vector<std::string>, std::vector<std::string>> cases[] = {
       {{}, {"--topology FILE", "--switch AGENT=ADDRESS"}},
       {{kSwitchOption, "--topology", "x"}, {"either"}},
+      {{kSwitchOption, kSwitchOption, "--insecure-no-token"}, {"--switch is for one switch", "--topology"}},
       {{kSwitchOption}, {"--tokens FILE", "--insecure-no-token"}},
       {{kSwitchOption, "--insecure-no-token", "--tokens", "x"}, {"exclude each other"}},
       {{"--switch=x", "--insecure-no-token"}, {"--switch=\"x\"", "AGENT=ADDRESS"}},

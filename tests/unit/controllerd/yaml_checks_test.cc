@@ -23,6 +23,7 @@ TEST(YamlChecks, MistakesOfYamlItselfAreAtTheirLine) {
 TEST(YamlChecks, AFileThatIsNotThereIsNamed) {
   EXPECT_EQ(load_yaml("/nonexistent/x.yaml", [](const YAML::Node&) {}).message(),
             "/nonexistent/x.yaml: cannot be read");
+  EXPECT_EQ(load_yaml("/tmp", [](const YAML::Node&) {}).message(), "/tmp: cannot be read") << "a folder";
 }
 
 TEST(YamlChecks, KeysAreKnownAndComeOnce) {
