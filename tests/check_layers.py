@@ -35,7 +35,8 @@ MAY_INCLUDE = {
 MAY_INCLUDE_FILE = {
     "softswitch": {"transport/transport.h"},  # for the address type and frames, not for sending
     "controller": {"transport/transport.h", "transport/address.h"},  # to compare addresses, not for sending
-    "session": {"quant/kernels.h"},  # to refuse a bad SWITCHML_KERNELS before anything starts
+    # to refuse a bad SWITCHML_KERNELS before anything starts; what ranks without their switch owe each other
+    "session": {"quant/kernels.h", "slots/catchup.h"},
     "c10d": {"quant/kernels.h"},  # to name the kernels in stats()
 }
 # State machines: what time it is and what arrived are arguments.

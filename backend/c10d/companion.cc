@@ -63,18 +63,10 @@ namespace {
 
 /// What went wrong in Gloo, with the call that it went wrong in.
 std::exception_ptr with_context(const std::exception_ptr& error, const std::string& context) {
-  std::string text;
+  const auto text = exception_text(error);
+  if (!text) return error;
   try {
-    std::rethrow_exception(error);
-  } catch (const c10::Error& thrown) {
-    text = thrown.what_without_backtrace();
-  } catch (const std::exception& thrown) {
-    text = thrown.what();
-  } catch (...) {
-    return error;
-  }
-  try {
-    compat::throw_backend_error(context + ": the companion Gloo group: " + text);
+    compat::throw_backend_error(context + ": the companion Gloo group: " + *text);
   } catch (...) {
     return std::current_exception();
   }

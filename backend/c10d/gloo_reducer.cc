@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "c10d/work.h"
+
 namespace switchml {
 
 namespace {
@@ -13,17 +15,7 @@ constexpr std::chrono::milliseconds kGrace{500};
 // A rank may compute for long between two calls; who waits too long is told by the call's own timeout.
 constexpr std::chrono::milliseconds kPatience = std::chrono::hours(24 * 7);
 
-std::string text_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const c10::Error& thrown) {
-    return thrown.what_without_backtrace();
-  } catch (const std::exception& thrown) {
-    return thrown.what();
-  } catch (...) {
-    return "unknown error";
-  }
-}
+std::string text_of(const std::exception_ptr& error) { return exception_text(error).value_or("unknown error"); }
 
 }  // namespace
 

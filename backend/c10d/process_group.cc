@@ -33,6 +33,15 @@ ProcessGroupSwitchML::Settings checked(ProcessGroupSwitchML::Settings settings) 
   return settings;
 }
 
+/// A Gloo group of all ranks, whose keys begin with `prefix` and whose waits end with the process group.
+c10::intrusive_ptr<compat::Base> make_gloo(const ProcessGroupSwitchML::Settings& settings,
+                                           const std::shared_ptr<GroupCore>& core, const std::string& prefix,
+                                           milliseconds timeout) {
+  const auto store = c10::make_intrusive<CompanionStore>(settings.store, prefix, settings.size, timeout,
+                                                         [core] { return core->health(); });
+  return settings.make_companion(store, settings.rank, settings.size, timeout);
+}
+
 Statistics read_statistics(const Session& session, Engine& engine) {
   Statistics result;
   for (int shard = 0; shard < engine.shards(); ++shard) {
@@ -71,12 +80,8 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
       settings_(std::move(settings)),
       core_(std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name})),
       timeout_(settings_.timeout),
-      companion_(core_, [this] {
-        const milliseconds timeout = timeout_.load();
-        const auto store = c10::make_intrusive<CompanionStore>(settings_.store, opening_prefix_ + "companion/", size_,
-                                                               timeout, [core = core_] { return core->health(); });
-        return settings_.make_companion(store, rank_, size_, timeout);
-      }) {
+      companion_(core_,
+                 [this] { return make_gloo(settings_, core_, opening_prefix_ + "companion/", timeout_.load()); }) {
   init();
   set_log_level(settings_.config.log_level);
   open_session();
@@ -109,10 +114,7 @@ MakeReducer ProcessGroupSwitchML::reducer_maker() const {
   return [settings = settings_, core = core_, prefix = opening_prefix_ + "fallback/",
           timeout = timeout_.load()]() -> Result<std::unique_ptr<RankReducer>> {
     try {
-      const auto store = c10::make_intrusive<CompanionStore>(settings.store, prefix, settings.size, timeout,
-                                                             [core] { return core->health(); });
-      return std::unique_ptr<RankReducer>(
-          new GlooReducer(settings.make_companion(store, settings.rank, settings.size, timeout)));
+      return std::unique_ptr<RankReducer>(new GlooReducer(make_gloo(settings, core, prefix, timeout)));
     } catch (const std::exception& error) {
       return Status(Code::kUnavailable, std::string("no Gloo group could be made: ") + error.what());
     }

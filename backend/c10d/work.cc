@@ -17,6 +17,18 @@ void throw_status(const Status& status, const std::string& context) {
   }
 }
 
+std::optional<std::string> exception_text(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const c10::Error& thrown) {
+    return thrown.what_without_backtrace();
+  } catch (const std::exception& thrown) {
+    return thrown.what();
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
 std::exception_ptr status_exception(const Status& status, const std::string& context) {
   try {
     throw_status(status, context);

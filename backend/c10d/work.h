@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ namespace switchml {
 /// before 2.0), unavailable -> DistNetworkError, invalid argument -> ValueError, others -> DistBackendError.
 [[noreturn]] void throw_status(const Status& status, const std::string& context);
 std::exception_ptr status_exception(const Status& status, const std::string& context);
+/// What an exception says, without c10's backtrace; nullopt: it is no std::exception.
+std::optional<std::string> exception_text(const std::exception_ptr& error);
 
 class SwitchWork final : public c10d::Work {
  public:

@@ -66,16 +66,15 @@ class EngineImpl final : public Engine {
   }
 
   std::vector<uint8_t> last_result(int slot) override {
-    const int per_shard = options_.session.slots / options_.session.shards;
+    const int per_shard = options_.session.slots_per_shard();
     std::vector<uint8_t> frame;
-    on_each_shard([&frame, slot, per_shard](Shard& shard, Time) {
-      if (slot / per_shard == shard.index()) frame = shard.last_result(slot % per_shard);
-    });
+    in_thread_of(*shards_[static_cast<size_t>(slot / per_shard)],
+                 [&](Shard& shard, Time) { frame = shard.last_result(slot % per_shard); });
     return frame;
   }
 
   void supply(std::vector<std::vector<uint8_t>> frames) override {
-    const int per_shard = options_.session.slots / options_.session.shards;
+    const int per_shard = options_.session.slots_per_shard();
     on_each_shard([&frames, per_shard](Shard& shard, Time now) {
       for (const std::vector<uint8_t>& frame : frames) {
         const bool whole = frame.size() >= wire::kHeaderBytes;
@@ -116,16 +115,19 @@ class EngineImpl final : public Engine {
     if (collective.done) collective.done(Status());
   }
 
-  // One shard after the other, each in its own thread; returns when all have done it.
+  // Returns when it is done.
+  static void in_thread_of(Shard& shard, const std::function<void(Shard&, Time)>& what) {
+    std::promise<void> done;
+    shard.post([&](Time now) {
+      what(shard, now);
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+
+  // One shard after the other.
   void on_each_shard(const std::function<void(Shard&, Time)>& what) {
-    for (Shard* shard : shards_) {
-      std::promise<void> done;
-      shard->post([&](Time now) {
-        what(*shard, now);
-        done.set_value();
-      });
-      done.get_future().wait();
-    }
+    for (Shard* shard : shards_) in_thread_of(*shard, what);
   }
 
   bool remember(const Status& status) {

@@ -53,33 +53,28 @@ struct Collective {
   std::function<void(const Status&)> done;
 };
 
-/// What a session with a switch is, agreed by all workers before any engine starts.
-struct SessionParameters {
+/// Which switch a group's streams go through, of those that it may have one after the other.
+struct Route {
   uint8_t job = 0;
   uint32_t epoch = 0;
-  int worker = 0;   // this rank in its group
-  int workers = 1;  // ranks in the group
-  int shards = 1;
-  int slots = 8;  // of all shards together, a multiple of `shards`
-  size_t payload_bytes = 1024;
-  bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
-  uint64_t session_key = 0;     // lets a worker join; known to the switch
-  uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
+  uint64_t session_key = 0;  // lets a worker join; known to the switch
   Duration lease = seconds(30);
   bool controlled = false;  // requests are answered by a controller, whose silence says nothing about the switch
   Endpoint switch_endpoint;
   std::string switch_name;  // for messages: "127.0.0.1:40000 (embedded in rank 0)"
 };
 
-/// Which switch an engine's streams go through, of those that a group may have one after the other.
-struct Route {
-  uint8_t job = 0;
-  uint32_t epoch = 0;
-  uint64_t session_key = 0;
-  Duration lease = seconds(30);
-  bool controlled = false;
-  Endpoint switch_endpoint;
-  std::string switch_name;
+/// What a session with a switch is, agreed by all workers before any engine starts.
+struct SessionParameters : Route {
+  int worker = 0;   // this rank in its group
+  int workers = 1;  // ranks in the group
+  int shards = 1;
+  int slots = 8;  // of all shards together, a multiple of `shards`
+  size_t payload_bytes = 1024;
+  bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
+  uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
+
+  int slots_per_shard() const { return slots / shards; }
 };
 
 struct EngineOptions {

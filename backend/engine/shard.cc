@@ -14,10 +14,8 @@ constexpr Duration kTimerTick = microseconds(500);
 constexpr int kTimerBuckets = 512;
 constexpr size_t kGroupBuffers = 4;
 
-int slots_per_shard(const SessionParameters& session) { return session.slots / session.shards; }
-
 // A quarter of the slots announce collectives and agree on exponents; the rest carry elements.
-int call_slots(const SessionParameters& session) { return std::max(1, slots_per_shard(session) / 4); }
+int call_slots(const SessionParameters& session) { return std::max(1, session.slots_per_shard() / 4); }
 
 // Frames are laid out so that the words, not the header, are aligned.
 constexpr size_t kAlignment = 64;
@@ -37,12 +35,12 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
       on_failure_(std::move(on_failure)),
       witness_(session_.secret[0], session_.secret[1], session_.payload_bytes / kWordBytes),
       rtt_(options.rto_min, options.rto_max),
-      wheel_(slots_per_shard(session_), kTimerTick, kTimerBuckets, now),
+      wheel_(session_.slots_per_shard(), kTimerTick, kTimerBuckets, now),
       groups_(kGroupBuffers, ChunkPlan::max_group_blocks(session_.payload_bytes),
               ChunkPlan::max_group_elements(session_.payload_bytes)),
       next_keep_alive_(now + session_.lease / kKeepAlivesPerLease),
       next_request_(static_cast<uint32_t>(session_.secret[0] >> 32) ^ static_cast<uint32_t>(session_.secret[1])) {
-  const int slots = slots_per_shard(session_);
+  const int slots = session_.slots_per_shard();
   SWITCHML_ASSERT(slots >= 2 && slots * session_.shards <= kMaxSlots);
   const int calls = call_slots(session_);
   const int base = slots * index;

@@ -65,13 +65,7 @@ void Shard::readdress(uint8_t* frame) const {
 void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Time now) {
   if (!status_.ok()) return;
   SWITCHML_ASSERT(suspended_);
-  session_.job = route.job;
-  session_.epoch = route.epoch;
-  session_.session_key = route.session_key;
-  session_.lease = route.lease;
-  session_.controlled = route.controlled;
-  session_.switch_endpoint = route.switch_endpoint;
-  session_.switch_name = route.switch_name;
+  static_cast<Route&>(session_) = route;
   Transport* next = links_[0].get();
   if (transport) {
     next = transport.get();

@@ -177,14 +177,13 @@ class Agreement {
     if (!hellos.ok()) return hellos.status();
     if (Status status = compare(hellos.value()); !status.ok()) return status;
     const std::string host = hellos.value()[0].text("host");
-    const bool one_host = std::all_of(hellos.value().begin(), hellos.value().end(),
-                                      [&host](const Blob& hello) { return hello.text("host") == host; });
-    one_host_ = one_host;
+    one_host_ = std::all_of(hellos.value().begin(), hellos.value().end(),
+                            [&host](const Blob& hello) { return hello.text("host") == host; });
     if (!config_.controller.empty()) return ask_controller(hellos.value());
-    return config_.switch_address.empty() ? host_switch(one_host) : find_switch(one_host);
+    return config_.switch_address.empty() ? host_switch() : find_switch();
   }
 
-  Result<Blob> find_switch(bool one_host) const {
+  Result<Blob> find_switch() const {
     auto endpoint = resolve_address(config_.switch_address, "SWITCHML_SWITCH");
     if (!endpoint.ok()) return endpoint.status();
     if (port_of(endpoint.value()) == 0) {
@@ -193,7 +192,7 @@ class Agreement {
                         "\" has port 0, where nothing can listen; allowed: ADDRESS:PORT with a port "
                         "from 1 to 65535");
     }
-    if (!one_host && is_loopback(endpoint.value())) {
+    if (!one_host_ && is_loopback(endpoint.value())) {
       return Status(Code::kInvalidArgument, "SWITCHML_SWITCH=\"" + config_.switch_address +
                                                 "\" is a loopback address, but the ranks run on several hosts: give an "
                                                 "address that all of them reach");
@@ -228,12 +227,12 @@ class Agreement {
   }
 
   // Where the others reach rank 0.
-  Result<Endpoint> own_address(bool one_host) const {
-    return one_host ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config_.interface);
+  Result<Endpoint> own_address() const {
+    return one_host_ ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config_.interface);
   }
 
-  Result<Blob> host_switch(bool one_host) {
-    auto listen = own_address(one_host);
+  Result<Blob> host_switch() {
+    auto listen = own_address();
     if (!listen.ok()) return listen.status();
     ServerOptions options;
     options.listen = with_port(listen.value(), 0);
@@ -299,7 +298,7 @@ class Agreement {
   // A group can do without.
   void offer_watch(Blob* plan) {
     agreed_.watch_key = random_bits();
-    auto address = own_address(one_host_);
+    auto address = own_address();
     auto listener = address.ok() ? PeerWatch::listen(with_port(address.value(), 0)) : Result<Fd>(address.status());
     if (!listener.ok()) {
       SWITCHML_LOG(kWarning) << group_.name << ": the death of a rank will be noticed by timeouts only: "

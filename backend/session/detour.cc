@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -12,7 +11,6 @@
 
 #include "base/limits.h"
 #include "transport/frame_memory.h"
-#include "wire/control.h"
 #include "wire/packet.h"
 
 namespace switchml {
@@ -42,15 +40,47 @@ struct Slot {
 
 }  // namespace
 
+void Roster::waits(int rank, uint64_t round) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (known(rank)) rounds_[static_cast<size_t>(rank)] = round;
+}
+
+void Roster::leaves(int rank) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (known(rank)) left_[static_cast<size_t>(rank)] = true;
+}
+
+bool Roster::has_left(int rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return known(rank) && left_[static_cast<size_t>(rank)];
+}
+
+wire::ProbeReply Roster::answer(uint64_t round) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  uint64_t joined[2] = {0, 0};
+  uint64_t contributed[2] = {0, 0};
+  for (size_t rank = 0; rank < left_.size(); ++rank) {
+    const uint64_t bit = uint64_t{1} << (rank % 64);
+    if (!left_[rank]) joined[rank / 64] |= bit;
+    if (rounds_[rank] == round) contributed[rank / 64] |= bit;
+  }
+  wire::ProbeReply body;
+  body.joined_low = joined[0];
+  body.joined_high = joined[1];
+  body.contributed_low = contributed[0];
+  body.contributed_high = contributed[1];
+  return body;
+}
+
 class Detour::Rounds {
  public:
-  Rounds(std::unique_ptr<RankReducer> reducer, const SessionParameters& session, Callbacks callbacks)
+  Rounds(std::unique_ptr<RankReducer> reducer, const SessionParameters& session, std::shared_ptr<Roster> roster,
+         Callbacks callbacks)
       : reducer_(std::move(reducer)),
+        roster_(std::move(roster)),
         callbacks_(std::move(callbacks)),
         self_(session.worker),
-        per_shard_(session.slots / session.shards),
-        rounds_of_(static_cast<size_t>(session.workers)),
-        left_(static_cast<size_t>(session.workers)),
+        per_shard_(session.slots_per_shard()),
         slots_(static_cast<size_t>(session.slots)),
         inboxes_(static_cast<size_t>(session.shards)) {
     thread_ = std::thread([this] { run(); });
@@ -87,33 +117,20 @@ class Detour::Rounds {
 
   // An engine asks when it has waited for some time. The others learn that this rank waits, and in which round.
   void answer_probe(int shard, const uint8_t* data, size_t size) {
-    wire::Control asked;
     if (size < wire::kControlBytes) return;
-    asked = wire::read_control(data);
-    if (asked.kind != static_cast<uint8_t>(wire::Kind::kRequest) ||
-        asked.type != static_cast<uint8_t>(wire::Request::kProbe)) {
-      return;
-    }
+    const wire::Control asked = wire::read_control(data);
+    if (asked.type != static_cast<uint8_t>(wire::Request::kProbe)) return;
     bool tell = false;
     uint64_t number = 0;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       number = round_;
       tell = std::exchange(told_, round_) != round_;
+      roster_->waits(self_, number);
       inboxes_[static_cast<size_t>(shard)].frames.push_back(probe_reply(asked));
       arrived_.notify_all();
     }
     if (tell && callbacks_.tell_round) callbacks_.tell_round(number);
-  }
-
-  void heard(int rank, uint64_t number) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (rank >= 0 && static_cast<size_t>(rank) < rounds_of_.size()) rounds_of_[static_cast<size_t>(rank)] = number;
-  }
-
-  void heard_leave(int rank) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (rank >= 0 && static_cast<size_t>(rank) < left_.size()) left_[static_cast<size_t>(rank)] = true;
   }
 
   bool take(int shard, Frame* frame) {
@@ -152,24 +169,10 @@ class Detour::Rounds {
   };
   static constexpr Duration kPause = milliseconds(1);  // after a round that found nothing to do
 
-  Frame probe_reply(wire::Control control) const {
-    uint64_t joined[2] = {0, 0};
-    uint64_t contributed[2] = {0, 0};
-    for (size_t rank = 0; rank < left_.size(); ++rank) {
-      const uint64_t bit = uint64_t{1} << (rank % 64);
-      if (!left_[rank]) joined[rank / 64] |= bit;
-      if (static_cast<int>(rank) == self_ || rounds_of_[rank] == round_) contributed[rank / 64] |= bit;
-    }
-    control.kind = static_cast<uint8_t>(wire::Kind::kReply);
-    control.status = static_cast<uint16_t>(wire::ReplyStatus::kOk);
-    wire::ProbeReply body;
-    body.joined_low = joined[0];
-    body.joined_high = joined[1];
-    body.contributed_low = contributed[0];
-    body.contributed_high = contributed[1];
+  Frame probe_reply(const wire::Control& asked) const {
     Frame frame(wire::kControlBytes + wire::kProbeReplyBytes);
-    wire::write_control(control, frame.data());
-    wire::write_probe_reply(body, frame.data() + wire::kControlBytes);
+    wire::write_reply_start(asked, wire::ReplyStatus::kOk, frame.data());
+    wire::write_probe_reply(roster_->answer(round_), frame.data() + wire::kControlBytes);
     return frame;
   }
 
@@ -221,7 +224,6 @@ class Detour::Rounds {
     for (Share& share : shares) spread(&share, &sum, &maximum);
     const std::lock_guard<std::mutex> lock(mutex_);
     for (Share& share : shares) answer(&share);
-    arrived_.notify_all();
     return {};
   }
 
@@ -282,6 +284,7 @@ class Detour::Rounds {
   }
 
   const std::unique_ptr<RankReducer> reducer_;
+  const std::shared_ptr<Roster> roster_;
   const Callbacks callbacks_;
   const int self_;
   const int per_shard_;
@@ -290,8 +293,6 @@ class Detour::Rounds {
   std::condition_variable arrived_;  // for the shards
   uint64_t round_ = 0;               // that this rank is in, or was last
   uint64_t told_ = 0;                // the last round that it told others of
-  std::vector<uint64_t> rounds_of_;  // that the others told of
-  std::vector<bool> left_;
   std::vector<Slot> slots_;
   std::vector<Inbox> inboxes_;
   bool news_ = false;
@@ -312,8 +313,11 @@ class Detour::Link final : public Transport {
   uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
     for (size_t i = 0; i < count; ++i) {
-      rounds_->contribute(frames[i].data, frames[i].size);
-      rounds_->answer_probe(shard_, frames[i].data, frames[i].size);
+      if (wire::kind_of(frames[i].data) == static_cast<uint8_t>(wire::Kind::kRequest)) {
+        rounds_->answer_probe(shard_, frames[i].data, frames[i].size);
+      } else {
+        rounds_->contribute(frames[i].data, frames[i].size);
+      }
     }
     return count;
   }
@@ -340,11 +344,9 @@ class Detour::Link final : public Transport {
   std::deque<Frame> lent_;
 };
 
-Detour::Detour(std::unique_ptr<RankReducer> reducer, const SessionParameters& session, Callbacks callbacks)
-    : rounds_(std::make_shared<Rounds>(std::move(reducer), session, std::move(callbacks))) {}
-
-void Detour::heard(int rank, uint64_t number) { rounds_->heard(rank, number); }
-void Detour::heard_leave(int rank) { rounds_->heard_leave(rank); }
+Detour::Detour(std::unique_ptr<RankReducer> reducer, const SessionParameters& session, std::shared_ptr<Roster> roster,
+               Callbacks callbacks)
+    : rounds_(std::make_shared<Rounds>(std::move(reducer), session, std::move(roster), std::move(callbacks))) {}
 
 Detour::~Detour() { rounds_->stop(); }
 

@@ -2,11 +2,9 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "base/log.h"
-#include "wire/packet.h"
 
 namespace switchml {
 
@@ -15,9 +13,6 @@ namespace {
 // What ranks tell each other.
 const std::string kLost = "lost ";
 const std::string kRound = "round ";
-
-// Whether a is a later use than b; 0 is before every use.
-bool later(uint32_t a, uint32_t b) { return a != b && a != 0 && (b == 0 || static_cast<int32_t>(a - b) > 0); }
 
 std::string packed(const std::vector<uint32_t>& numbers) {
   std::string text;
@@ -64,48 +59,11 @@ std::vector<std::vector<uint8_t>> split(const std::string& text) {
 
 }  // namespace
 
-// ---- who lacks what ----
-
-Catchup::Catchup(const std::vector<std::vector<uint32_t>>& accepted)
-    : gives_(accepted.size()), lacks_(accepted.size(), std::vector<bool>(accepted[0].size(), false)) {
-  for (size_t slot = 0; slot < accepted[0].size(); ++slot) {
-    size_t holder = 0;
-    for (size_t rank = 1; rank < accepted.size(); ++rank) {
-      if (later(accepted[rank][slot], accepted[holder][slot])) holder = rank;
-    }
-    const uint32_t last = accepted[holder][slot];
-    last_.push_back(last);
-    bool wanted = false;
-    for (size_t rank = 0; rank < accepted.size(); ++rank) {
-      if (accepted[rank][slot] == last) continue;
-      lacks_[rank][slot] = true;
-      wanted = true;
-      const uint32_t before = accepted[rank][slot];
-      if (before != 0 && wire::next_seq(before) != last) possible_ = false;
-    }
-    if (wanted) gives_[holder].push_back(static_cast<int>(slot));
-  }
-}
-
-std::vector<int> Catchup::takes_from(int rank) const {
-  std::vector<int> holders;
-  for (size_t holder = 0; holder < gives_.size(); ++holder) {
-    const auto& slots = gives_[holder];
-    if (std::any_of(slots.begin(), slots.end(), [&](int slot) { return lacks(rank, slot); })) {
-      holders.push_back(static_cast<int>(holder));
-    }
-  }
-  return holders;
-}
-
-// ---- the move ----
-
 Failover::Failover(Engine& engine, Rendezvous& store, FailoverOptions options)
     : engine_(engine),
       store_(store),
       options_(std::move(options)),
-      rounds_of_(static_cast<size_t>(options_.group.size)),
-      left_(static_cast<size_t>(options_.group.size)) {}
+      roster_(std::make_shared<Roster>(options_.group.size)) {}
 
 Failover::~Failover() {
   stopping_ = true;
@@ -139,9 +97,7 @@ Status Failover::move() {
   auto reducer = options_.make_reducer();
   if (!reducer.ok()) return reducer.status();
   make_detour(std::move(reducer.value()));
-  Route route;
-  route.job = options_.session.job;
-  route.epoch = options_.session.epoch;
+  Route route = options_.session;
   route.lease = std::chrono::hours(24 * 365);
   route.controlled = true;  // there is nobody to ask
   route.switch_name = "none, over Gloo because " + why_;
@@ -156,12 +112,7 @@ void Failover::make_detour(std::unique_ptr<RankReducer> reducer) {
   callbacks.tell_round = [this](uint64_t number) {
     if (options_.tell) options_.tell(kRound + std::to_string(number));
   };
-  const std::lock_guard<std::mutex> lock(mutex_);
-  detour_ = std::make_unique<Detour>(std::move(reducer), options_.session, std::move(callbacks));
-  for (int rank = 0; rank < options_.group.size; ++rank) {
-    detour_->heard(rank, rounds_of_[static_cast<size_t>(rank)]);
-    if (left_[static_cast<size_t>(rank)]) detour_->heard_leave(rank);
-  }
+  detour_ = std::make_unique<Detour>(std::move(reducer), options_.session, roster_, std::move(callbacks));
 }
 
 // Gloo notices a dead rank at once and does not say which; who watches over the ranks will, in a moment.
@@ -174,23 +125,9 @@ void Failover::on_detour_failure(const Status& status) {
 
 void Failover::heard(int rank, const std::string& text) {
   if (text.compare(0, kLost.size(), kLost) == 0) begin(text.substr(kLost.size()), true);
-  if (text.compare(0, kRound.size(), kRound) != 0 || rank < 0 || rank >= options_.group.size) return;
-  const uint64_t number = std::strtoull(text.c_str() + kRound.size(), nullptr, 10);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  rounds_of_[static_cast<size_t>(rank)] = number;
-  if (detour_) detour_->heard(rank, number);
-}
-
-void Failover::heard_leave(int rank) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (rank < 0 || rank >= options_.group.size) return;
-  left_[static_cast<size_t>(rank)] = true;
-  if (detour_) detour_->heard_leave(rank);
-}
-
-bool Failover::has_left(int rank) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return left_[static_cast<size_t>(rank)];
+  if (text.compare(0, kRound.size(), kRound) == 0) {
+    roster_->waits(rank, std::strtoull(text.c_str() + kRound.size(), nullptr, 10));
+  }
 }
 
 Status Failover::catch_up() {
@@ -261,7 +198,8 @@ Result<std::string> Failover::hear(const std::string& what, int rank) {
     if (text.ok() || text.status().code() != Code::kTimeout) return text;
     if (stopping_) return Status(Code::kAborted, "the process group was shut down");
     if (!engine_.status().ok()) return engine_.status();
-    if (has_left(rank)) return Status(Code::kUnavailable, name + " (left the session) cannot go on with the others");
+    if (roster_->has_left(rank))
+      return Status(Code::kUnavailable, name + " (left the session) cannot go on with the others");
     // A rank that is stopped or busy is waited for, as at a switch; calls have their own timeouts.
     if (glances == kPatientGlances) {
       engine_.wait_for("the switch was lost (" + why_ + "), and " + name +

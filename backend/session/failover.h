@@ -1,7 +1,7 @@
 // When the switch is lost: the ranks stop, find out how far each has come, hand each other the results that some have
 // and others lack, and go on without the switch where they stopped. No collective is repeated or lost.
 //
-//   each rank, in the store under move/K/    what the others do with it
+//   each rank, in the store                  what the others do with it
 //   state/R: last accepted use per slot      all read all: who is ahead, slot by slot
 //   kept/R: the results that R alone has     who lacks one takes it, and judges it like any other
 //   ready/R: ok, or what went wrong          nobody goes on before everybody has what it lacked
@@ -17,31 +17,9 @@
 
 #include "session/detour.h"
 #include "session/session.h"
+#include "slots/catchup.h"
 
 namespace switchml {
-
-/// Which results must go from whom to whom; pure.
-class Catchup {
- public:
-  /// accepted[r][s]: what rank r says of slot s (Engine::suspend). Precondition: all of one length.
-  explicit Catchup(const std::vector<std::vector<uint32_t>>& accepted);
-  /// False: ranks are more than one use apart, which no run of the protocol leads to.
-  bool possible() const { return possible_; }
-  /// The slots whose last result rank `holder` hands out: to each slot its lowest rank that has it.
-  const std::vector<int>& gives(int holder) const { return gives_[static_cast<size_t>(holder)]; }
-  /// The ranks from which `rank` takes some.
-  std::vector<int> takes_from(int rank) const;
-  /// The use that the foremost rank has accepted.
-  uint32_t last(int slot) const { return last_[static_cast<size_t>(slot)]; }
-  /// Whether `rank` lacks the last result of the slot.
-  bool lacks(int rank, int slot) const { return lacks_[static_cast<size_t>(rank)][static_cast<size_t>(slot)]; }
-
- private:
-  bool possible_ = true;
-  std::vector<uint32_t> last_;
-  std::vector<std::vector<int>> gives_;
-  std::vector<std::vector<bool>> lacks_;
-};
 
 struct FailoverOptions {
   GroupInfo group;
@@ -64,7 +42,7 @@ class Failover {
   /// What another rank told all.
   void heard(int rank, const std::string& text);
   /// A rank has left the group: nobody waits for it any more.
-  void heard_leave(int rank);
+  void heard_leave(int rank) { roster_->leaves(rank); }
   /// Whether the streams go past the switch.
   bool moved() const { return moved_.load(); }
 
@@ -74,7 +52,6 @@ class Failover {
   Status move();
   void make_detour(std::unique_ptr<RankReducer> reducer);
   void on_detour_failure(const Status& status);
-  bool has_left(int rank);
   Status catch_up();
   Result<Catchup> plan();
   Status take_over(const Catchup& plan);
@@ -85,10 +62,9 @@ class Failover {
   Engine& engine_;
   Rendezvous& store_;
   const FailoverOptions options_;
+  const std::shared_ptr<Roster> roster_;
   std::mutex mutex_;
   std::string why_;
-  std::vector<uint64_t> rounds_of_;  // of the detour, that other ranks told of
-  std::vector<bool> left_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
   std::unique_ptr<Detour> detour_;

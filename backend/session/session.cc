@@ -92,7 +92,10 @@ class GroupSession : public Session {
  private:
   const EngineOptions& with_failover(EngineOptions* options, bool wanted) {
     options->keep_results = wanted;
-    if (wanted) options->on_switch_lost = [this](const Status& status) { lose_switch(status.message()); };
+    if (!wanted) return *options;
+    options->on_switch_lost = [this](const Status& status) {
+      to_failover([&](Failover& failover) { failover.begin(status.message()); });
+    };
     return *options;
   }
 
@@ -107,9 +110,10 @@ class GroupSession : public Session {
     return options;
   }
 
-  void lose_switch(const std::string& why) {
+  /// If there is one, and this session is not about to end.
+  void to_failover(const std::function<void(Failover&)>& tell) {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
-    if (failover_) failover_->begin(why);
+    if (failover_) tell(*failover_);
   }
 
   void watch_ranks(Agreed* agreed, Duration patience) {
@@ -121,13 +125,9 @@ class GroupSession : public Session {
     options.patience = patience;
     options.on_loss = [this](int, const std::string& text) { on_loss(Status(Code::kUnavailable, text)); };
     options.on_news = [this](int rank, const std::string& text) {
-      const std::lock_guard<std::mutex> lock(loss_mutex_);
-      if (failover_) failover_->heard(rank, text);
+      to_failover([&](Failover& failover) { failover.heard(rank, text); });
     };
-    options.on_leave = [this](int rank) {
-      const std::lock_guard<std::mutex> lock(loss_mutex_);
-      if (failover_) failover_->heard_leave(rank);
-    };
+    options.on_leave = [this](int rank) { to_failover([&](Failover& failover) { failover.heard_leave(rank); }); };
     if (agreed->watch_listener.valid()) {
       watch_ = std::make_unique<PeerWatch>(options, std::move(agreed->watch_listener));
     } else if (agreed->watch_address.size != 0) {

@@ -299,6 +299,16 @@ def with_switch(address):
     return {"SWITCHML_SWITCH": address, "SWITCHML_CONNECT_TIMEOUT": str(TIMEOUT)}
 
 
+@contextlib.contextmanager
+def ranks_and_switch(size, settings=None, **kwargs):
+    """Ranks that have used their own standalone switch, and that switch."""
+    port = free_port()
+    with standalone_switch(port) as switch:
+        with doomed_pool(size, environment={**with_switch(f"127.0.0.1:{port}"), **(settings or {})}, **kwargs) as own:
+            own.run(rank_warm_up)
+            yield own, switch, f"127.0.0.1:{port}"
+
+
 def rank_sum_and_groups():
     rank_warm_up()
     pair = dist.new_group([0, 1])
@@ -322,40 +332,30 @@ def test_a_standalone_switch_serves_groups(threads):
 
 
 def test_a_killed_switch_is_named_on_every_rank():
-    port = free_port()
-    with standalone_switch(port) as switch:
-        with doomed_pool(3, environment=with_switch(f"127.0.0.1:{port}")) as own:
-            own.run(rank_warm_up)
-            own.start(rank_loop, 60)
-            time.sleep(0.3)
-            switch.kill()
-            check_all(own.finish(timeout=60), "switch", f"127.0.0.1:{port}")
+    with ranks_and_switch(3) as (own, switch, address):
+        own.start(rank_loop, 60)
+        time.sleep(0.3)
+        switch.kill()
+        check_all(own.finish(timeout=60), "switch", address)
 
 
 def test_a_switch_that_stops_for_a_moment_costs_time_only():
-    port = free_port()
-    with standalone_switch(port) as switch:
-        with doomed_pool(3, environment=with_switch(f"127.0.0.1:{port}"), group_timeout=30) as own:
-            own.run(rank_warm_up)
-            own.start(rank_stopped)
-            time.sleep(0.1)
-            switch.send_signal(signal.SIGSTOP)
-            time.sleep(2.0)
-            switch.send_signal(signal.SIGCONT)
-            assert len(set(own.finish(timeout=60))) == 1
+    with ranks_and_switch(3, group_timeout=30) as (own, switch, _):
+        own.start(rank_stopped)
+        time.sleep(0.1)
+        switch.send_signal(signal.SIGSTOP)
+        time.sleep(2.0)
+        switch.send_signal(signal.SIGCONT)
+        assert len(set(own.finish(timeout=60))) == 1
 
 
 def test_a_silent_switch_is_given_up():
-    port = free_port()
-    environment = {**with_switch(f"127.0.0.1:{port}"), "SWITCHML_FAILURE_TIMEOUT": "2"}
-    with standalone_switch(port) as switch:
-        with doomed_pool(3, environment=environment, group_timeout=600) as own:
-            own.run(rank_warm_up)
-            switch.send_signal(signal.SIGSTOP)
-            try:
-                check_all(own.run(rank_loop, 30), "switch", f"127.0.0.1:{port}", "has not answered for 2")
-            finally:
-                switch.send_signal(signal.SIGCONT)
+    with ranks_and_switch(3, {"SWITCHML_FAILURE_TIMEOUT": "2"}, group_timeout=600) as (own, switch, address):
+        switch.send_signal(signal.SIGSTOP)
+        try:
+            check_all(own.run(rank_loop, 30), "switch", address, "has not answered for 2")
+        finally:
+            switch.send_signal(signal.SIGCONT)
 
 
 def test_a_restarted_switch_knows_no_session():
@@ -371,6 +371,8 @@ def test_a_restarted_switch_knows_no_session():
 
 
 # ---- going on without the switch ----
+
+FALLBACK = {"SWITCHML_ON_SWITCH_FAILURE": "fallback"}
 
 
 def rank_sums_over_a_lost_switch(count, steps, seed):
@@ -402,22 +404,26 @@ def test_a_killed_switch_costs_a_moment_with_fallback(size, shards):
     with doomed_pool(size, group_timeout=60) as own:
         expected = own.run(rank_sums_over_a_lost_switch, count, steps, 5)
     assert not any(moved for _, _, moved in expected)
-    port = free_port()
-    environment = {**with_switch(f"127.0.0.1:{port}"), "SWITCHML_ON_SWITCH_FAILURE": "fallback", "SWITCHML_SHARDS": shards}
     for attempt in range(2):
-        with standalone_switch(port) as switch:
-            with doomed_pool(size, environment=environment, group_timeout=60) as own:
-                own.run(rank_warm_up)
-                own.start(rank_sums_over_a_lost_switch, count, steps, 5)
-                time.sleep(0.05 + 0.15 * attempt)
-                killed = time.time()
-                switch.kill()
-                outcomes = own.finish(timeout=120)
-                own.close()
+        with ranks_and_switch(size, {**FALLBACK, "SWITCHML_SHARDS": shards}, group_timeout=60) as (own, switch, _):
+            own.start(rank_sums_over_a_lost_switch, count, steps, 5)
+            time.sleep(0.05 + 0.15 * attempt)
+            killed = time.time()
+            switch.kill()
+            outcomes = own.finish(timeout=120)
+            own.close()
         assert [d for d, _, _ in outcomes] == [d for d, _, _ in expected], "the bits depend on who adds"
         assert all(moved for _, _, moved in outcomes), "the switch was not killed in time: the test tests nothing"
         first = max(min(end for end in ends if end > killed + 0.5) for _, ends, _ in outcomes)
         assert first - killed < 3, f"the first result came {first - killed:.1f} s after the switch was killed"
+
+
+@contextlib.contextmanager
+def ranks_without_their_switch(size, **kwargs):
+    with ranks_and_switch(size, FALLBACK, **kwargs) as (own, switch, _):
+        switch.kill()
+        own.run(rank_warm_up)
+        yield own
 
 
 def test_a_killed_rank_is_named_after_a_fallback_too():
@@ -437,18 +443,6 @@ def rank_late_call(seconds):
     return timed(dist.all_reduce, torch.ones(100))
 
 
-@contextlib.contextmanager
-def ranks_without_their_switch(size, **kwargs):
-    port = free_port()
-    environment = {**with_switch(f"127.0.0.1:{port}"), "SWITCHML_ON_SWITCH_FAILURE": "fallback"}
-    with standalone_switch(port) as switch:
-        with doomed_pool(size, environment=environment, **kwargs) as own:
-            own.run(rank_warm_up)
-            switch.kill()
-            own.run(rank_warm_up)
-            yield own
-
-
 def test_a_late_rank_is_named_after_a_fallback_too():
     with ranks_without_their_switch(3) as own:
         own.start(rank_late_call, 0, ranks=[0, 1])
@@ -463,18 +457,14 @@ def test_a_rank_that_left_is_named_after_a_fallback_too():
 
 
 def test_a_stopped_rank_delays_the_fallback_only():
-    port = free_port()
-    environment = {**with_switch(f"127.0.0.1:{port}"), "SWITCHML_ON_SWITCH_FAILURE": "fallback"}
-    with standalone_switch(port) as switch:
-        with doomed_pool(3, environment=environment, group_timeout=60) as own:
-            own.run(rank_warm_up)
-            own.start(rank_stopped)
-            time.sleep(0.1)
-            own.kill(1, signal.SIGSTOP)
-            switch.kill()
-            time.sleep(4.0)
-            own.kill(1, signal.SIGCONT)
-            assert len(set(own.finish(timeout=60))) == 1
+    with ranks_and_switch(3, FALLBACK, group_timeout=60) as (own, switch, _):
+        own.start(rank_stopped)
+        time.sleep(0.1)
+        own.kill(1, signal.SIGSTOP)
+        switch.kill()
+        time.sleep(4.0)
+        own.kill(1, signal.SIGCONT)
+        assert len(set(own.finish(timeout=60))) == 1
 
 
 def test_a_missing_switch_is_named(tmp_path):

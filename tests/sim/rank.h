@@ -63,7 +63,7 @@ class Rank {
   static constexpr uint8_t kGuardByte = 0xa5;
 
   void add_socket(int shard);
-  int slots_per_shard() const { return options_.engine.session.slots / options_.engine.session.shards; }
+  int slots_per_shard() const { return options_.engine.session.slots_per_shard(); }
   void submit_due(Time now);
   void submit(size_t index, Time now);
   void end(size_t index, const Status& status);

@@ -9,9 +9,9 @@ StreamWatch::StreamWatch(const SessionParameters& session, int shard, uint32_t f
     : job_(session.job),
       epoch_(session.epoch),
       worker_(static_cast<uint8_t>(session.worker)),
-      first_slot_(session.slots / session.shards * shard),
+      first_slot_(session.slots_per_shard() * shard),
       first_seq_(first_seq),
-      uses_(static_cast<size_t>(session.slots / session.shards)) {}
+      uses_(static_cast<size_t>(session.slots_per_shard())) {}
 
 std::string StreamWatch::sent(const uint8_t* frame, size_t size) {
   if (wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kRequest)) return {};

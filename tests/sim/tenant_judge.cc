@@ -52,7 +52,7 @@ void Tenant::judge_error(size_t worker, size_t index, const Status& status) {
 
 // Where words of a user's maximum are altered, nothing tells (docs/protocol.md, The witness).
 bool Tenant::is_open_to_damage(const wire::DataPacket& packet) const {
-  const int slots = session_.slots / session_.shards;
+  const int slots = session_.slots_per_shard();
   const bool call_lane = packet.header.slot % slots < std::max(1, slots / 4);
   return packet.operation == wire::Operation::kSum || call_lane;
 }

@@ -1,9 +1,9 @@
 // The switch is lost, or is to be left: the ranks stop, hand each other the results that some have and others lack, and
-// go on in a new session where they stopped. As session/failover.h does it, with its plan; the new session is on a
+// go on in a new session where they stopped. As session/failover.h does it, with the same plan; the new session is on a
 // switch again, and the way between the ranks, a store, is taken to be safe.
 #include <algorithm>
 
-#include "session/failover.h"
+#include "slots/catchup.h"
 #include "tenant.h"
 
 namespace switchml::sim {
@@ -58,13 +58,7 @@ void Tenant::catch_up() {
 }
 
 void Tenant::resume_due(Time now) {
-  Route route;
-  route.job = session_.job;
-  route.epoch = session_.epoch;
-  route.session_key = session_.session_key;
-  route.lease = session_.lease;
-  route.controlled = session_.controlled;
-  route.switch_name = session_.switch_name;
+  Route route = session_;
   for (size_t w = 0; w < ranks_.size(); ++w) {
     if (now < turn_at_[w]) continue;
     turn_at_[w] = kNever;

@@ -120,14 +120,19 @@ class SwitchLab(lab.Lab):
         return reducing_rank.run_ranks(self, name, self.workers, {**preset, **settings})
 
 
+    def reduce_both_ways(self):
+        """What every rank got with one shard, and with two; and what it gets from a software switch."""
+        got = self.reduce("one-shard"), self.reduce("two-shards", SWITCHML_SHARDS="2", SWITCHML_SLOTS="256")
+        embedded = {"SWITCHML_PAYLOAD": str(4 * self.words), "SWITCHML_INTERFACE": "lo"}
+        expected = reducing_rank.run_ranks(self, "reference", [None] * len(self.workers), embedded)
+        return got, expected
+
+
 @pytest.mark.parametrize("words", (64, 256), ids=("256B", "1024B"))
 def test_two_ranks_get_the_bits_of_the_software_switch(tmp_path, words):
     with SwitchLab(tmp_path, words) as network:
-        ours = network.reduce("one-shard")
-        again = network.reduce("two-shards", SWITCHML_SHARDS="2", SWITCHML_SLOTS="256")
-        embedded = {"SWITCHML_PAYLOAD": str(4 * words), "SWITCHML_INTERFACE": "lo"}
-        expected = reducing_rank.run_ranks(network, "reference", [None] * 2, embedded)
-    for got in (ours, again):
+        ours, expected = network.reduce_both_ways()
+    for got in ours:
         reducing_rank.assert_same(got, expected)
         for rank in got:
             assert rank["stats"]["session"]["payload_bytes"] == 4 * words

@@ -215,13 +215,8 @@ class Cluster : private softswitch::PacketSink {
     for (int w = 0; w < options_.workers; ++w) {
       for (int s = 0; s < options_.shards; ++s) join(w, s);
     }
-    Route route;
-    route.job = session_.job;
-    route.epoch = session_.epoch;
-    route.session_key = session_.session_key;
-    route.lease = session_.lease;
-    route.switch_endpoint = session_.switch_endpoint;
-    route.switch_name = session_.switch_name + " " + std::to_string(seed_);
+    Route route = session_;
+    route.switch_name += " " + std::to_string(seed_);
     return route;
   }
 

@@ -4,13 +4,11 @@
 #include "cluster.h"
 #include "engine/shard.h"
 #include "lone_shard.h"
+#include "slots/catchup.h"
 #include "tensors.h"
 
 namespace switchml::testing {
 namespace {
-
-/// Whether a is a later use than b; 0: none.
-bool newer(uint32_t a, uint32_t b) { return a != b && a != 0 && (b == 0 || static_cast<int32_t>(a - b) > 0); }
 
 struct Mover {
   Cluster& cluster;
@@ -27,22 +25,24 @@ struct Mover {
         cluster.shard(w, s).suspend();
         accepted.push_back(cluster.shard(w, s).accepted());
       }
-      for (size_t slot = 0; supply && slot < accepted[0].size(); ++slot) repair(s, slot, accepted);
+      if (supply) catch_up(s, accepted);
       for (int w = 0; w < workers; ++w) cluster.shard(w, s).resume(route, nullptr, cluster.now());
     }
   }
 
  private:
-  void repair(int s, size_t slot, const std::vector<std::vector<uint32_t>>& accepted) {
-    int holder = 0;
-    for (int w = 1; w < workers; ++w) {
-      if (newer(accepted[static_cast<size_t>(w)][slot], accepted[static_cast<size_t>(holder)][slot])) holder = w;
-    }
-    for (int w = 0; w < workers; ++w) {
-      if (accepted[static_cast<size_t>(w)][slot] == accepted[static_cast<size_t>(holder)][slot]) continue;
-      cluster.shard(w, s).supply(cluster.shard(holder, s).last_result(static_cast<int>(slot)), cluster.now());
-      EXPECT_EQ(cluster.shard(w, s).accepted()[slot], accepted[static_cast<size_t>(holder)][slot]);
-      ++supplied;
+  void catch_up(int s, const std::vector<std::vector<uint32_t>>& accepted) {
+    const Catchup plan(accepted);
+    EXPECT_TRUE(plan.possible());
+    for (int holder = 0; holder < workers; ++holder) {
+      for (const int slot : plan.gives(holder)) {
+        for (int w = 0; w < workers; ++w) {
+          if (!plan.lacks(w, slot)) continue;
+          cluster.shard(w, s).supply(cluster.shard(holder, s).last_result(slot), cluster.now());
+          EXPECT_EQ(cluster.shard(w, s).accepted()[static_cast<size_t>(slot)], plan.last(slot));
+          ++supplied;
+        }
+      }
     }
   }
 };

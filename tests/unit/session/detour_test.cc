@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "thread_reducer.h"
+#include "wire/control.h"
 #include "wire/packet.h"
 
 namespace switchml {
@@ -67,22 +68,23 @@ struct Ranks {
     session.slots = 8 * shards;
     session.shards = shards;
     session.workers = size;
+    for (int rank = 0; rank < size; ++rank) rosters.push_back(std::make_shared<Roster>(size));
     for (int rank = 0; rank < size; ++rank) {
       session.worker = rank;
       Detour::Callbacks callbacks;
       callbacks.on_failure = [](const Status& status) { ADD_FAILURE() << status.to_string(); };
       callbacks.tell_round = [this, rank](uint64_t number) {
-        for (size_t other = 0; other < detours.size(); ++other) {
-          if (static_cast<int>(other) != rank) detours[other]->heard(rank, number);
-        }
+        for (const auto& roster : rosters) roster->waits(rank, number);
       };
-      detours.push_back(std::make_unique<Detour>(std::make_unique<ThreadReducer>(meeting), session, callbacks));
+      detours.push_back(std::make_unique<Detour>(std::make_unique<ThreadReducer>(meeting), session,
+                                                 rosters[static_cast<size_t>(rank)], callbacks));
       links.push_back(detours.back()->transports());
     }
   }
   Transport& link(int rank, int shard = 0) { return *links[static_cast<size_t>(rank)][static_cast<size_t>(shard)]; }
 
   std::shared_ptr<Meeting> meeting;
+  std::vector<std::shared_ptr<Roster>> rosters;
   std::vector<std::unique_ptr<Detour>> detours;
   std::vector<std::vector<std::unique_ptr<Transport>>> links;
 };
@@ -158,6 +160,32 @@ TEST(Detour, ShardsHaveTheirOwnLinks) {
   }
   EXPECT_EQ(words_of(next(ranks.link(1, 0))), std::vector<int32_t>{14});
   EXPECT_EQ(words_of(next(ranks.link(1, 1))), std::vector<int32_t>{16});
+}
+
+/// What an engine that asks is told: {who is joined, who has contributed}.
+std::pair<uint64_t, uint64_t> probed(Transport& link) {
+  uint8_t frame[wire::kMaxControlBytes];
+  const size_t size = wire::build_probe({4, 99, 1, 0}, 0, 1, 77, frame);
+  send(link, Bytes(frame, frame + size));
+  const Bytes answer = next(link);
+  wire::Reply reply;
+  EXPECT_EQ(wire::parse_reply(answer.data(), answer.size(), &reply), wire::ParseError::kNone);
+  EXPECT_EQ(reply.request_id, 77U);
+  return {reply.probe.joined_low, reply.probe.contributed_low};
+}
+
+TEST(Detour, AnswersWhomItWaitsFor) {
+  Ranks ranks(3);
+  for (const int rank : {0, 2}) send(ranks.link(rank), contribution(rank, 0, 1, wire::Operation::kSum, {1}, 1));
+  std::this_thread::sleep_for(milliseconds(50));  // both are in the first round
+  EXPECT_EQ(probed(ranks.link(0)), std::make_pair(uint64_t{0b111}, uint64_t{0b001})) << "rank 2 has said nothing yet";
+  EXPECT_EQ(probed(ranks.link(2)), std::make_pair(uint64_t{0b111}, uint64_t{0b101}));
+  EXPECT_EQ(probed(ranks.link(0)), std::make_pair(uint64_t{0b111}, uint64_t{0b101}));
+  ranks.rosters[0]->leaves(1);
+  ranks.rosters[0]->leaves(7);  // there is none
+  EXPECT_EQ(probed(ranks.link(0)), std::make_pair(uint64_t{0b101}, uint64_t{0b101}));
+  send(ranks.link(1), contribution(1, 0, 1, wire::Operation::kSum, {1}, 1));
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(words_of(next(ranks.link(rank))), std::vector<int32_t>{3});
 }
 
 TEST(Detour, EndsWhileItWaitsForOthers) {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <future>
 #include <random>
 
 #include "fixture.h"
@@ -11,34 +10,6 @@
 
 namespace switchml {
 namespace {
-
-// ---- who lacks what ----
-
-TEST(Catchup, TheLowestRankThatHasAResultGivesIt) {
-  const Catchup plan({{1, 4, 0, 7}, {2, 4, 1, 7}, {2, 3, 1, 7}});
-  EXPECT_TRUE(plan.possible());
-  EXPECT_EQ(plan.gives(0), (std::vector<int>{1}));
-  EXPECT_EQ(plan.gives(1), (std::vector<int>{0, 2}));
-  EXPECT_TRUE(plan.gives(2).empty());
-  EXPECT_EQ(plan.takes_from(0), (std::vector<int>{1}));
-  EXPECT_TRUE(plan.takes_from(1).empty());
-  EXPECT_EQ(plan.takes_from(2), (std::vector<int>{0}));
-  EXPECT_EQ(plan.last(0), 2U);
-  EXPECT_EQ(plan.last(2), 1U);
-}
-
-TEST(Catchup, NumbersWrapAround) {
-  const Catchup plan({{0xffffffffU}, {2}});
-  EXPECT_TRUE(plan.possible());
-  EXPECT_EQ(plan.gives(1), (std::vector<int>{0}));
-}
-
-TEST(Catchup, TwoUsesApartIsImpossible) {
-  EXPECT_FALSE(Catchup({{3}, {5}}).possible());
-  EXPECT_TRUE(Catchup({{3}, {4}}).possible());
-}
-
-// ---- with switches, sockets and threads ----
 
 Config fallback_to(const Endpoint& where, int shards = 1) {
   Config config = quick_config(seconds(20));
@@ -50,20 +21,6 @@ Config fallback_to(const Endpoint& where, int shards = 1) {
   return config;
 }
 
-Status all_reduce(Session& session, std::vector<float>* values) {
-  auto done = std::make_shared<std::promise<Status>>();
-  Collective collective;
-  collective.input = values->data();
-  collective.output = values->data();
-  collective.count = values->size();
-  collective.output_end = values->size();
-  collective.deadline = monotonic_now() + seconds(30);
-  collective.done = [done](const Status& status) { done->set_value(status); };
-  auto result = done->get_future();
-  session.engine().submit(std::move(collective));
-  return result.get();
-}
-
 std::vector<float> input_of(int rank, int round) {
   std::mt19937 random(static_cast<unsigned>(rank * 1000 + round));
   std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
@@ -72,36 +29,70 @@ std::vector<float> input_of(int rank, int round) {
   return values;
 }
 
+/// A switch to lose, and ranks that meet on it.
+struct Losable {
+  explicit Losable(int shards = 1) {
+    ServerOptions options;
+    options.listen = endpoint_of("127.0.0.1:0");
+    auto started = SwitchServer::start(options);
+    EXPECT_TRUE(started.ok());
+    server = std::move(started.value());
+    config = fallback_to(server->local(), shards);
+  }
+  /// Runs `body` for each rank, with its session.
+  void each(int size, const MakeReducer& make_reducer, const std::function<void(int rank, Session&)>& body) {
+    each_rank(size, [&](int rank) {
+      auto session =
+          Session::open(config, {rank, size, "group f"}, store, monotonic_now() + seconds(20), nullptr, make_reducer);
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      body(rank, *session.value());
+    });
+  }
+  /// Two ranks, whose first call comes when the switch is gone; `check` sees the call's outcome and result.
+  void lose_before_the_first_call(
+      const MakeReducer& make_reducer,
+      const std::function<void(Session&, const Status&, const std::vector<float>& values)>& check) {
+    std::atomic<int> open{0};
+    each(2, make_reducer, [&](int rank, Session& session) {
+      ++open;
+      while (open.load() < 2) std::this_thread::yield();
+      if (rank == 0) server.reset();
+      std::vector<float> values(1000, 1.0F);
+      const Status status = all_reduce(session, &values, seconds(30));
+      check(session, status, values);
+    });
+  }
+
+  std::unique_ptr<SwitchServer> server;
+  Config config;
+  MapStore store;
+};
+
+MakeReducer reducers_of(const std::shared_ptr<Meeting>& meeting) {
+  return [meeting] { return Result<std::unique_ptr<RankReducer>>(std::make_unique<ThreadReducer>(meeting)); };
+}
+
 /// The results of `rounds` sums on `size` ranks, per rank; the switch ends when `ends_at` sums have begun (0: never).
 std::vector<std::vector<std::vector<float>>> sums(int size, int shards, int rounds, int ends_at,
                                                   std::atomic<int>* moved) {
-  ServerOptions options;
-  options.listen = endpoint_of("127.0.0.1:0");
-  auto server = SwitchServer::start(options);
-  EXPECT_TRUE(server.ok());
-  const Config config = fallback_to(server.value()->local(), shards);
-  MapStore store;
+  Losable losable(shards);
   auto meeting = std::make_shared<Meeting>(size);
   std::vector<std::vector<std::vector<float>>> results(static_cast<size_t>(size));
   std::atomic<int> begun{0};
   std::thread killer([&] {
     while (ends_at > 0 && begun.load() < ends_at * size) std::this_thread::sleep_for(microseconds(100));
     std::this_thread::sleep_for(milliseconds(2));
-    if (ends_at > 0) server.value().reset();
+    if (ends_at > 0) losable.server.reset();
   });
-  each_rank(size, [&](int rank) {
-    auto session = Session::open(
-        config, {rank, size, "group f"}, store, monotonic_now() + seconds(20), nullptr,
-        [meeting] { return Result<std::unique_ptr<RankReducer>>(std::make_unique<ThreadReducer>(meeting)); });
-    ASSERT_TRUE(session.ok()) << session.status().to_string();
+  losable.each(size, reducers_of(meeting), [&](int rank, Session& session) {
     for (int round = 0; round < rounds; ++round) {
       std::vector<float> values = input_of(rank, round);
       ++begun;
-      const Status status = all_reduce(*session.value(), &values);
+      const Status status = all_reduce(session, &values, seconds(30));
       ASSERT_TRUE(status.ok()) << status.to_string();
       results[static_cast<size_t>(rank)].push_back(std::move(values));
     }
-    if (session.value()->without_switch()) ++*moved;
+    if (session.without_switch()) ++*moved;
   });
   killer.join();
   EXPECT_FALSE(meeting->sizes_differ);
@@ -122,28 +113,12 @@ TEST(Failover, WhatIsUnderWayIsCompletedAndTheBitsAreTheSame) {
 
 TEST(Failover, ASwitchThatIsLostBeforeTheFirstCall) {
   std::atomic<int> moved{0};
-  ServerOptions options;
-  options.listen = endpoint_of("127.0.0.1:0");
-  auto server = SwitchServer::start(options);
-  ASSERT_TRUE(server.ok());
-  const Config config = fallback_to(server.value()->local());
-  MapStore store;
-  auto meeting = std::make_shared<Meeting>(2);
-  std::atomic<int> open{0};
-  each_rank(2, [&](int rank) {
-    auto session = Session::open(
-        config, {rank, 2, "group f"}, store, monotonic_now() + seconds(20), nullptr,
-        [meeting] { return Result<std::unique_ptr<RankReducer>>(std::make_unique<ThreadReducer>(meeting)); });
-    ASSERT_TRUE(session.ok()) << session.status().to_string();
-    ++open;
-    while (open.load() < 2) std::this_thread::yield();
-    if (rank == 0) server.value().reset();
-    std::vector<float> values(1000, 1.0F);
-    const Status status = all_reduce(*session.value(), &values);
-    EXPECT_TRUE(status.ok()) << status.to_string();
-    EXPECT_EQ(values, std::vector<float>(1000, 2.0F));
-    if (session.value()->without_switch()) ++moved;
-  });
+  Losable().lose_before_the_first_call(reducers_of(std::make_shared<Meeting>(2)),
+                                       [&](Session& session, const Status& status, const std::vector<float>& values) {
+                                         EXPECT_TRUE(status.ok()) << status.to_string();
+                                         EXPECT_EQ(values, std::vector<float>(1000, 2.0F));
+                                         if (session.without_switch()) ++moved;
+                                       });
   EXPECT_EQ(moved.load(), 2);
 }
 
@@ -156,27 +131,17 @@ TEST(Failover, WithNothingToFallBackOnTheSettingIsRefused) {
 }
 
 TEST(Failover, WhereTheRanksCannotGoOnTheCallFailsAndSaysBoth) {
-  ServerOptions options;
-  options.listen = endpoint_of("127.0.0.1:0");
-  auto server = SwitchServer::start(options);
-  ASSERT_TRUE(server.ok());
-  const Config config = fallback_to(server.value()->local());
-  MapStore store;
-  std::atomic<int> open{0};
-  each_rank(2, [&](int rank) {
-    auto session = Session::open(config, {rank, 2, "group f"}, store, monotonic_now() + seconds(20), nullptr, [] {
-      return Result<std::unique_ptr<RankReducer>>(Status(Code::kUnavailable, "no other way was found"));
-    });
-    ASSERT_TRUE(session.ok()) << session.status().to_string();
-    ++open;
-    while (open.load() < 2) std::this_thread::yield();
-    if (rank == 0) server.value().reset();
-    std::vector<float> values(1000, 1.0F);
-    const Status status = all_reduce(*session.value(), &values);
+  const MakeReducer none = [] {
+    return Result<std::unique_ptr<RankReducer>>(Status(Code::kUnavailable, "no other way was found"));
+  };
+  std::atomic<int> failed{0};
+  Losable().lose_before_the_first_call(none, [&](Session&, const Status& status, const std::vector<float>&) {
     EXPECT_EQ(status.code(), Code::kUnavailable);
     EXPECT_NE(status.message().find("the switch"), std::string::npos) << status.message();
     EXPECT_NE(status.message().find("could not go on without it: no other way was found"), std::string::npos);
+    ++failed;
   });
+  EXPECT_EQ(failed.load(), 2);
 }
 
 }  // namespace

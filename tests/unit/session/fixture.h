@@ -5,7 +5,9 @@
 
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -61,6 +63,21 @@ inline Config quick_config(Duration timeout = seconds(10)) {
   Config config;
   config.connect_timeout = timeout;
   return config;
+}
+
+/// One all-reduce, to its end.
+inline Status all_reduce(Session& session, std::vector<float>* values, Duration limit = seconds(20)) {
+  auto done = std::make_shared<std::promise<Status>>();
+  Collective collective;
+  collective.input = values->data();
+  collective.output = values->data();
+  collective.count = values->size();
+  collective.output_end = values->size();
+  collective.deadline = monotonic_now() + limit;
+  collective.done = [done](const Status& status) { done->set_value(status); };
+  auto result = done->get_future();
+  session.engine().submit(std::move(collective));
+  return result.get();
 }
 
 /// Runs `body(rank)` for each rank in a thread of its own.

@@ -3,27 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <future>
 
 #include "fixture.h"
 
 namespace switchml {
 namespace {
-
-/// One all-reduce, to its end.
-Status all_reduce(Session& session, std::vector<float>* values) {
-  auto done = std::make_shared<std::promise<Status>>();
-  Collective collective;
-  collective.input = values->data();
-  collective.output = values->data();
-  collective.count = values->size();
-  collective.output_end = values->size();
-  collective.deadline = monotonic_now() + seconds(20);
-  collective.done = [done](const Status& status) { done->set_value(status); };
-  auto result = done->get_future();
-  session.engine().submit(std::move(collective));
-  return result.get();
-}
 
 /// Returns how many packets all ranks had to repeat.
 uint64_t sum_on_all_ranks(int size, const Config& config) {
