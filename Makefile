@@ -43,8 +43,9 @@ lint: ## formatting, clang-tidy, layers, Python syntax
 format: ## format the C++ files in place
 	@find backend tests benchmarks -name '*.h' -o -name '*.cc' | xargs -r clang-format-14 -i
 
-soak: setup ## 100,000 seeds of the simulator; ten minutes on an idle core (docs/testing.md)
+soak: setup ## 100,000 seeds of the simulator, then 10 minutes of lossy networks (ARGS="--netlab-minutes 600"; docs/testing.md)
 	@$(BUILD)/tests/sim/switchml_sim --seeds 1:100000
+	@$(PYTHON) -m pytest tests/netlab -q -rs --netlab-minutes 10 $(ARGS)
 
 sanitize: ## the gtests under address, undefined-behaviour and thread sanitizers
 	@.ci/sanitize.sh

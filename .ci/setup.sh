@@ -18,6 +18,7 @@ case $torch in
     # Exactly this version: it is the one that the module is developed against.
     pip_requirements=(torch==2.13.0 numpy pytest pytest-timeout matplotlib setuptools wheel expecttest
       grpcio protobuf)
+    packages+=(clang-14 libbpf-dev bpftool)  # tests/netlab
     ;;
   debian)
     packages+=(libtorch-dev python3-torch python3-numpy python3-pytest python3-pytest-timeout python3-matplotlib

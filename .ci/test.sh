@@ -15,9 +15,9 @@ mkdir -p "$results"
 
 say "gtest"
 run_gtests "$build" || true
-# The models know nothing of PyTorch and take minutes: once is enough.
+# The models know nothing of PyTorch, and to the network all are alike; they take minutes: once is enough.
 suites=(tests/python tests/vectors tests/switch_p4)
-if [ "$torch" = pip ]; then suites+=(tests/model); fi
+if [ "$torch" = pip ]; then suites+=(tests/model tests/netlab); fi
 say "pytest (torch of $torch)"
 "$python" -m pytest "${suites[@]}" -q -ra --junitxml="$results/pytest.xml" \
   --softswitch-target "$build/tests/vectors/softswitch_target" "$@" </dev/null || true

@@ -93,13 +93,13 @@ class Lab:
     def address(self, namespace, device, address):
         self.do(namespace, "ip", "address", "add", address, "dev", device)
 
-    def start(self, name, *command, namespace=None, **environment):
+    def start(self, name, *command, namespace=None, stdin=subprocess.DEVNULL, **environment):
         """A process whose output goes to NAME.log."""
         prefix = ["ip", "netns", "exec", namespace] if namespace else []
         with open(self.folder / f"{name}.log", "wb") as log:
             process = subprocess.Popen(
                 [*prefix, *map(str, command)],
-                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ, **environment},
+                stdout=log, stderr=subprocess.STDOUT, stdin=stdin, env={**os.environ, **environment},
             )  # fmt: skip
         self.processes.append(process)
         return process

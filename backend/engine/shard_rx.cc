@@ -33,6 +33,7 @@ bool Shard::receive(Time now) {
   const size_t count = link.receive(frames.data(), frames.size());
   if (count == 0) return false;
   refused_since_ = kNever;
+  refusal_.clear();
   for (size_t i = 0; i < count && status_.ok() && !suspended_; ++i) on_frame(frames[i], now);
   link.release();
   if (suspended_) return true;
@@ -188,9 +189,21 @@ void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
   on_job_progress(job);
 }
 
+// Every loss of a window at once, because the stream waits for the last of them. What was sent once was sent in the
+// order of the stream, so the first of those that is too young ends the search; without loss that is the oldest.
 void Shard::repair_gap(Lane& lane, Time now) {
-  InFlight* flight = oldest(lane);
-  if (flight != nullptr && flight->order + kReorderWindow <= lane.answered_order) transmit(*flight, now);
+  const int size = lane.pool.size();
+  const int first = lane.pool.oldest_open();
+  if (first < 0) return;
+  for (int i = 0; i < size; ++i) {
+    InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + (first + i) % size)];
+    if (flight.job == nullptr) continue;
+    if (flight.order + kReorderWindow <= lane.answered_order) {
+      transmit(flight, now);
+    } else if (flight.attempts == 1) {
+      return;
+    }
+  }
 }
 
 }  // namespace switchml

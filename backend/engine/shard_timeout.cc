@@ -95,7 +95,7 @@ void Shard::check_liveness(Time now) {
   const std::string refusal = transport().take_error();
   if (!refusal.empty()) {
     refusal_ = refusal;
-    if (refused_since_ == kNever) refused_since_ = now;
+    if (transport().take_refusal() && refused_since_ == kNever) refused_since_ = now;
   }
   if (refused_since_ != kNever && now - refused_since_ >= kRefusalPatience) {
     give_up_switch(Status(Code::kUnavailable, "the switch " + session_.switch_name + " is gone: " + refusal_));

@@ -42,6 +42,7 @@ class FaultyTransport final : public Transport {
   void wait(Duration timeout) override { below_->wait(timeout); }
   void wake() override { below_->wake(); }
   std::string take_error() override { return below_->take_error(); }
+  bool take_refusal() override { return below_->take_refusal(); }
 
  private:
   struct Held {

@@ -59,6 +59,7 @@ class UdpTransport final : public Transport {
     }
     return complaint_.take();
   }
+  bool take_refusal() override { return complaint_.take_refusal(); }
 
  private:
   UdpSocket socket_;

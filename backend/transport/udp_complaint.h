@@ -1,6 +1,7 @@
 // What a UDP transport keeps of the errors that the kernel reports, for take_error().
 #pragma once
 
+#include <cerrno>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -13,6 +14,7 @@ namespace switchml {
 class UdpComplaint {
  public:
   void note(const Endpoint& peer, int error) {
+    refused_ = refused_ || error == ECONNREFUSED;
     if (text_.empty()) text_ = to_string(peer) + ": " + std::system_category().message(error);
   }
   void note_size(const Endpoint& peer, size_t bytes, size_t allowed) {
@@ -22,9 +24,11 @@ class UdpComplaint {
   }
   bool empty() const { return text_.empty(); }
   std::string take() { return std::exchange(text_, std::string()); }
+  bool take_refusal() { return std::exchange(refused_, false); }
 
  private:
   std::string text_;
+  bool refused_ = false;
 };
 
 }  // namespace switchml

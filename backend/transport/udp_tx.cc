@@ -213,7 +213,6 @@ void UdpSender::refuse(const Endpoint* to, size_t bytes) {
 }
 
 void UdpSender::complain(const msghdr& header, int error) {
-  if (!complaint_->empty()) return;
   Endpoint to = peer_;
   if (header.msg_name != nullptr) {
     std::memcpy(to.bytes, header.msg_name, header.msg_namelen);

@@ -119,10 +119,12 @@ class VirtualTransport final : public Transport {
   void wait(Duration) override {}
   void wake() override {}
   std::string take_error() override { return std::exchange(error, std::string()); }
+  bool take_refusal() override { return std::exchange(refused, false); }
 
   std::deque<std::vector<uint8_t>> inbox;
   bool cut = false;
   std::string error;
+  bool refused = false;
 
  private:
   VirtualNetwork* net_;

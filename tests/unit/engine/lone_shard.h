@@ -47,6 +47,7 @@ class RecordingTransport final : public Transport {
   void wait(Duration) override {}
   void wake() override { ++wakes; }
   std::string take_error() override { return std::exchange(error, std::string()); }
+  bool take_refusal() override { return std::exchange(refused, false); }
 
   std::vector<Bytes> sent;
   std::vector<size_t> bursts;  // frames per send()
@@ -54,6 +55,7 @@ class RecordingTransport final : public Transport {
   std::deque<Bytes> inbox;
   std::deque<Bytes> lent;
   std::string error;
+  bool refused = false;
   int wakes = 0;
 
  private:

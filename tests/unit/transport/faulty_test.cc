@@ -185,6 +185,7 @@ class Narrow final : public Transport {
   void wait(Duration /*timeout*/) override {}
   void wake() override {}
   std::string take_error() override { return "narrow"; }
+  bool take_refusal() override { return true; }
 };
 
 TEST(Faulty, TellsWhereABurstWasCutOff) {
@@ -199,6 +200,7 @@ TEST(Faulty, TellsWhereABurstWasCutOff) {
   EXPECT_EQ(send_all(*lossy, frames, Endpoint{}), 10U);
   EXPECT_STREQ(lossy->name(), "narrow");
   EXPECT_EQ(lossy->take_error(), "narrow");
+  EXPECT_TRUE(lossy->take_refusal());
 }
 
 }  // namespace

@@ -27,6 +27,16 @@ TEST(UdpComplaint, NamesBothSizes) {
   EXPECT_EQ(complaint.take(), "127.0.0.1:4711: a frame of 9000 bytes is longer than 1472 and was not sent");
 }
 
+TEST(UdpComplaint, TellsARefusalFromAnUnreachableNetwork) {
+  UdpComplaint complaint;
+  complaint.note(peer("127.0.0.1:4711"), ENETUNREACH);
+  complaint.note(peer("127.0.0.1:4711"), EHOSTUNREACH);
+  EXPECT_FALSE(complaint.take_refusal());
+  complaint.note(peer("127.0.0.1:4711"), ECONNREFUSED);
+  EXPECT_TRUE(complaint.take_refusal()) << "though its text is that of the first";
+  EXPECT_FALSE(complaint.take_refusal()) << "asking clears it";
+}
+
 TEST(UdpComplaint, TheFirstStaysUntilItIsTaken) {
   UdpComplaint complaint;
   complaint.note(peer("127.0.0.1:1"), ECONNREFUSED);

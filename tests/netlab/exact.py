@@ -1,0 +1,62 @@
+"""What the switch must give, to the bit, as docs/protocol.md states it, in double precision; shares nothing with what ships.
+
+A case is used again and again under changes that cost little (`Case.changed`), so that no result is that of the call before.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
+from oracle import BLOCK, FLOATS, values  # noqa: E402
+
+# Around a block, a chunk and a group; several windows of slots.
+SHAPES = (
+    (torch.float32, 1), (torch.int64, 777), (torch.float32, 257), (torch.float16, 3), (torch.int32, 64), (torch.float32, 600_001),
+    (torch.int32, 1), (torch.float16, 5000), (torch.int64, 60_001), (torch.int64, 1), (torch.float16, 300_001), (torch.int32, 100_003),
+    (torch.float32, 40_000), (torch.bfloat16, 1000),
+)  # fmt: skip
+
+
+def exponent_bits(workers):
+    """b of the protocol: the largest with n * 2^b <= 2^31, and < 2^31 below 24."""
+    bits = (2**31 // workers).bit_length() - 1
+    return bits if bits >= 24 or workers << bits < 2**31 else bits - 1
+
+
+def sum_of_floats(inputs):
+    """Words of b bits under the block's largest exponent, added as integers: in fp64, which holds all of that exactly."""
+    count, bits = inputs[0].numel(), exponent_bits(len(inputs))
+    wide = torch.stack([torch.nn.functional.pad(x.double(), (0, -count % BLOCK)).reshape(-1, BLOCK) for x in inputs])
+    largest = wide.abs().amax((0, 2))
+    exponent = torch.where(largest > 0, torch.frexp(largest).exponent + 126, 1).clamp(min=1)  # biased, as fp32 has it
+    scale = torch.exp2((bits - exponent + 126).double())[:, None]
+    return (torch.round(wide * scale).sum(0) / scale).reshape(-1)[:count]
+
+
+class Case:
+    def __init__(self, dtype, length, rank, size, seed):
+        inputs = [values((length,), dtype, other, seed) for other in range(size)]
+        self.mine, self.size = inputs[rank], size
+        self.sum = sum_of_floats(inputs) if dtype in FLOATS else torch.stack(inputs).sum(0, dtype=dtype)
+
+    def changed(self, turn):
+        """This rank's input in the turn's version, and the sum: floats times 1, 2 or 4 and either sign, integers plus the turn."""
+        if self.mine.dtype not in FLOATS:
+            return self.mine + turn, self.sum + turn * self.size
+        factor = (1.0, -2.0, 4.0, -1.0, 2.0, -4.0)[turn % 6]
+        return self.mine * factor, (self.sum * factor).to(self.mine.dtype)
+
+
+def cases(rank, size, seed):
+    return [Case(dtype, length, rank, size, seed * 100 + i) for i, (dtype, length) in enumerate(SHAPES)]
+
+
+def difference(got, expected):
+    """Where two tensors of a type differ in a bit; empty if nowhere. -0 and 0 are one: integers have no sign of zero to carry."""
+    wrong = (got != expected).nonzero()
+    if not len(wrong):
+        return ""
+    at = int(wrong[0])
+    return f"{len(wrong)} of {len(got)} elements of {got.dtype} differ, the first at {at}: {got[at].item()!r} for {expected[at].item()!r}"

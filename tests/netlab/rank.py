@@ -1,0 +1,109 @@
+"""One rank of a test: python rank.py RANK SIZE STORE. Reads lines [number, call, [argument, ...]] from its standard input and answers each
+with a line "answer NUMBER {...}"; star.Job is the other end. The calls are the functions of `CALLS`."""
+
+import datetime
+import json
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+import exact
+
+
+def differences(before):
+    """What the counters of this rank have moved by."""
+    now = counters()
+    return {name: now[name] - before[name] for name in now}
+
+
+def counters():
+    import switchml
+
+    return {name: value for name, value in switchml.stats().items() if isinstance(value, int)}
+
+
+def all_agree(mine):
+    """Whether any rank says so."""
+    said = torch.tensor([int(mine)], dtype=torch.int32)
+    dist.all_reduce(said, op=dist.ReduceOp.MAX)
+    return bool(said)
+
+
+def soak(seconds, seed):
+    """All-reduces of every shape, round after round, each checked to the bit, until the time is over."""
+    shapes = exact.cases(dist.get_rank(), dist.get_world_size(), seed)
+    dist.barrier()
+    end, calls, turn, before = time.monotonic() + seconds, 0, 0, counters()
+    while not all_agree(time.monotonic() > end):
+        for case in shapes:
+            tensor, expected = case.changed(turn)
+            dist.all_reduce(tensor)
+            wrong = exact.difference(tensor, expected)
+            assert not wrong, f"seed {seed}, turn {turn}, call {calls}: {wrong}"
+            calls += 1
+        turn += 1
+    return {"calls": calls, **differences(before)}
+
+
+def timed(elements, times):
+    """Seconds of each of so many all-reduces of float32."""
+    tensor, took, before = torch.full((elements,), float(dist.get_rank() + 1)), [], counters()
+    for _ in range(times):
+        tensor.fill_(float(dist.get_rank() + 1))
+        dist.barrier()
+        started = time.monotonic()
+        dist.all_reduce(tensor)
+        took.append(time.monotonic() - started)
+        assert bool((tensor == sum(range(1, dist.get_world_size() + 1))).all())
+    return {"seconds": took, **differences(before)}
+
+
+def until_error(seconds):
+    """Checked all-reduces until one fails: what it says and when, by the clock that all processes of this machine share."""
+    shapes, end, calls = exact.cases(dist.get_rank(), dist.get_world_size(), 1)[:6], time.monotonic() + seconds, 0
+    try:
+        while not all_agree(time.monotonic() > end):
+            for case in shapes:
+                tensor, expected = case.changed(calls)
+                dist.all_reduce(tensor)
+                wrong = exact.difference(tensor, expected)
+                if wrong:
+                    return {"wrong": wrong}
+                calls += 1
+    except (RuntimeError, ValueError) as error:
+        return {"message": str(error), "at": time.monotonic(), "calls": calls}
+    return {"calls": calls}
+
+
+CALLS = {call.__name__: call for call in (soak, timed, until_error)}
+
+
+def serve():
+    for line in sys.stdin:
+        number, call, arguments = json.loads(line)
+        if call == "leave":
+            return
+        try:
+            answer = {"answer": CALLS[call](*arguments)}
+        except Exception as error:  # noqa: BLE001  the other end is told
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(f"answer {number} {json.dumps(answer)}", flush=True)
+
+
+def main():
+    rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    torch.set_num_threads(1)
+    import switchml  # noqa: F401  before PyTorch 2.5 nothing else registers the backend
+
+    dist.init_process_group(
+        "switchml", init_method=f"file://{store}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=120)
+    )
+    print('answer 0 {"answer": null}', flush=True)
+    serve()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

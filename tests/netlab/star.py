@@ -1,0 +1,153 @@
+"""Hosts around a bridge, each behind a link of limited rate, with switchml-switchd on one of them and a rank on each of the others.
+
+    rank 0: data --- r0 |
+    rank 1: data --- r1 | bridge | switch --- data: switchml-switchd
+    ...                 |        | stranger --- data: nobody of the job
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import faults
+import lab
+
+RANK = pathlib.Path(__file__).with_name("rank.py")
+PORT = 48879
+SWITCH, STRANGER = "10.79.0.100", "10.79.0.200"
+BURST = 16 * 1024  # bytes that a limited link lets through at once; less than a burst of segments, so that it is cut up
+QUEUE = 8 * 1024 * 1024  # bytes that wait before it: more than all slots hold, so that it loses nothing of its own
+HURRIED, HELD_BACK = "20:1", "20:2"  # faults.bpf.c
+
+
+def rank_address(rank):
+    return f"10.79.0.{rank + 1}"
+
+
+class Star(lab.Lab):
+    """rate: megabits per second of a rank's link, each way; the switch's carries as much as all ranks' together."""
+
+    def __init__(self, folder, ranks=4, rate=100, stranger=False):
+        super().__init__(folder)
+        self.size, self.pins, self.links = ranks, None, {}
+        try:
+            self.bridge = self.namespace("b")
+            self.do(self.bridge, "ip", "link", "add", "bridge", "type", "bridge")
+            self.do(self.bridge, "ip", "link", "set", "bridge", "up")
+            self.pins = faults.Pins(folder)
+            program = faults.compile_program(folder)
+            self.switch = self.plug("switch", SWITCH, rate * (ranks + 1), program)
+            self.hosts = [self.plug(f"r{rank}", rank_address(rank), rate, program) for rank in range(ranks)]
+            self.stranger = self.plug("stranger", STRANGER, rate) if stranger else None
+            self.switchd = self.start("switchd", lab.program("switchml-switchd"), "--listen", f"{SWITCH}:{PORT}",
+                                      "--stats-interval", "1", "--log-level", "info", namespace=self.switch)  # fmt: skip
+            self.await_line("switchd", self.switchd, "listening on ")
+        except BaseException:
+            self.close()
+            raise
+
+    def plug(self, port, address, rate, program=None):
+        host = self.namespace(port)
+        self.link(self.bridge, port, host, "data")
+        # What a program hands over as one burst leaves as the datagrams that it is, so that each has a fate of its own.
+        self.do(host, "ip", "link", "set", "data", "gso_max_segs", 1)
+        self.do(self.bridge, "ip", "link", "set", port, "master", "bridge")
+        self.address(host, "data", f"{address}/24")
+        self.limit(host, "data", rate)
+        self.limit(self.bridge, port, rate)
+        if program:
+            self.links[port] = faults.Faults(self.pins, program, PORT, len(self.links), self.bridge, port, host, "data")
+        return host
+
+    def limit(self, namespace, device, rate):
+        """A token bucket, and in it two queues of which the second is served when the first is empty."""
+
+        def add(what, *words):
+            lab.run("tc", "-n", namespace, what, "add", "dev", device, *words)
+
+        add("qdisc", "root", "handle", "10:", "tbf", "rate", f"{rate}mbit", "burst", BURST, "limit", QUEUE)
+        add("qdisc", "parent", "10:1", "handle", "20:", "htb", "default", "1")
+        for priority, name in enumerate((HURRIED, HELD_BACK)):
+            add("class", "parent", "20:", "classid", name, "htb", "rate", "10gbit", "prio", priority, "quantum", 1514)
+            add("qdisc", "parent", name, "pfifo", "limit", QUEUE // 64)
+
+    def disturb(self, **chances):
+        """The same chances on every link (Faults.set); none: a quiet network."""
+        for link in self.links.values():
+            link.set(**chances)
+
+    def counts(self):
+        """Of all links together."""
+        each = [link.counts() for link in self.links.values()]
+        return {name: sum(one[name] for one in each) for name in each[0]}
+
+    def switch_counters(self):
+        """What switchml-switchd has logged last: those that are not 0."""
+        found = {}
+        for line in self.log("switchd").splitlines():
+            if "packets_received=" in line:
+                found = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", line)}
+        return found
+
+    def cut(self, namespace, device):
+        lab.run("ip", "-n", namespace, "link", "set", "dev", device, "down")
+
+    def heal(self, namespace, device):
+        lab.run("ip", "-n", namespace, "link", "set", "dev", device, "up")
+
+    def close(self):
+        super().close()
+        if self.pins:
+            self.pins.close()
+            self.pins = None
+
+
+class Job:
+    """A rank on every host, which do what they are told (rank.py), all the same."""
+
+    def __init__(self, star, name="rank", **settings):
+        self.star, self.name, self.told = star, name, 0
+        store = star.folder / f"{name}.store"
+        settings = {"GLOO_SOCKET_IFNAME": "data", "SWITCHML_INTERFACE": "data", "SWITCHML_SWITCH": f"{SWITCH}:{PORT}", **settings}
+        self.ranks = [
+            star.start(f"{name}{rank}", sys.executable, RANK, rank, star.size, store, namespace=host, stdin=subprocess.PIPE, **settings)
+            for rank, host in enumerate(star.hosts)
+        ]  # fmt: skip
+        self.collect(2 * lab.PATIENCE)
+
+    def tell(self, call, *arguments):
+        self.told += 1
+        for rank in self.ranks:
+            rank.stdin.write(json.dumps([self.told, call, arguments]).encode() + b"\n")
+            rank.stdin.flush()
+
+    def collect(self, seconds):
+        """What every rank answered to what it was told last; an error of a rank's is an error here."""
+        end = time.monotonic() + seconds
+        answers = [self.answer(rank, end) for rank in range(self.star.size)]
+        wrong = [f"rank {rank}: {answer['error']}" for rank, answer in enumerate(answers) if "error" in answer]
+        if wrong:
+            raise lab.LabError("\n".join(wrong))
+        return [answer["answer"] for answer in answers]
+
+    def answer(self, rank, end):
+        name, start = f"{self.name}{rank}", f"answer {self.told} "
+        while True:
+            found = [line for line in self.star.log(name).splitlines(keepends=True) if line.startswith(start) and line.endswith("\n")]
+            if found:
+                return json.loads(found[0][len(start) :])
+            if self.ranks[rank].poll() is not None or time.monotonic() > end:
+                raise lab.LabError(f"{name} did not answer:\n{self.star.log(name)[-3000:]}\n{self.star.log('switchd')[-1000:]}")
+            time.sleep(0.02)
+
+    def run(self, seconds, call, *arguments):
+        self.tell(call, *arguments)
+        return self.collect(seconds)
+
+    def end(self):
+        """Leaves the group; every process must end well."""
+        self.tell("leave")
+        self.star.finish({f"{self.name}{rank}": process for rank, process in enumerate(self.ranks)}, 30)

@@ -1,0 +1,58 @@
+"""Links that go down and come back: shorter than SWITCHML_FAILURE_TIMEOUT costs time only, longer is an error that names who is gone."""
+
+import time
+
+import pytest
+import star
+
+PATIENCE = 7.0  # SWITCHML_FAILURE_TIMEOUT
+SHORT = 3.0  # leaves time for a probe a second, and for ARP, whose own questions come every second
+SLACK = 4.0  # until the error is everywhere, on a busy machine
+
+
+@pytest.fixture
+def job(tmp_path):
+    with star.Star(tmp_path) as network:
+        yield star.Job(network, SWITCHML_FAILURE_TIMEOUT=str(PATIENCE))
+
+
+def end_of(network, who):
+    """What to take down: a host's own device, so that it has no route either, or the bridge's end of its link."""
+    return {"rank 2": (network.hosts[2], "data"), "rank 0": (network.bridge, "r0"), "the switch": (network.bridge, "switch")}[who]
+
+
+def test_short_cuts_cost_only_time(job):
+    """In the middle of all-reduces one after the other is out for a while; every sum before, then and after is right."""
+    network = job.star
+    for who in ("rank 2", "rank 0", "the switch"):
+        job.tell("soak", SHORT + 2, 7)
+        time.sleep(1.0)
+        end = end_of(network, who)
+        network.cut(*end)
+        time.sleep(SHORT)
+        before = network.counts()["received"]
+        network.heal(*end)
+        ranks = job.collect(60)
+        assert network.counts()["received"] - before > 1000, f"{who}: nothing went on"
+        assert all(rank["witness_failures"] == 0 and rank["retransmissions"] > 0 for rank in ranks), (who, ranks)
+    job.end()
+
+
+@pytest.mark.parametrize("who", ("rank 2", "the switch"))
+def test_long_cuts_end_in_errors_that_name_who_is_gone(job, who):
+    network = job.star
+    job.tell("until_error", 60)
+    time.sleep(1.0)
+    cut = time.monotonic()
+    network.cut(*end_of(network, who))
+    answers = job.collect(90)
+    for rank, answer in enumerate(answers):
+        assert "message" in answer, f"rank {rank}: {answer}"
+        late = answer["at"] - cut
+        assert answer["calls"] > 0 and PATIENCE / 2 < late < PATIENCE + SLACK, f"rank {rank}, {late:.1f} s: {answer['message']}"
+        # The rank that is cut off hears of nobody.
+        alone = who == f"rank {rank}"
+        named = ("the switch", "rank 0") if alone else (who,)
+        assert any(name in answer["message"] for name in named), f"rank {rank}: {answer['message']}"
+    network.heal(*end_of(network, who))
+    job.end()

@@ -1,0 +1,90 @@
+"""A host of the same network that is no part of the job sends noise and forgeries to the switch and the ranks: the sums stay right."""
+
+import random
+import re
+import socket
+import threading
+import time
+
+import lab
+import star
+from strangers import Forger, datagram, unreachable
+
+SECONDS = 3.0
+BURST, PAUSE = 40, 0.01  # datagrams at a time, and the time between
+
+
+class Flood(threading.Thread):
+    """From the stranger's namespace to all of them, under its own address and those of others, until stopped."""
+
+    def __init__(self, namespace, workers, switch):
+        super().__init__(daemon=True)
+        self.workers, self.switch, self.ended = workers, switch, threading.Event()
+        self.forger, self.random, self.sent, self.refused = Forger(1), random.Random(2), 0, None
+        with lab.inside(namespace):
+            self.socket = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+
+    def run(self):
+        try:
+            while not self.ended.wait(PAUSE):
+                for _ in range(BURST):
+                    packet, target = self.one()
+                    self.socket.sendto(packet, (target, 0))
+                    self.sent += 1
+        except OSError as error:
+            self.refused = error
+
+    def one(self):
+        worker, own = self.random.choice(self.workers), (star.STRANGER, self.random.randrange(1024, 65536))
+        what = self.random.randrange(8)
+        if what < 4:
+            source = self.random.choice((own, worker, (worker[0], own[1])))
+            return datagram(source, self.switch, self.forger.for_switch()), self.switch[0]
+        if what < 7:
+            source = self.random.choice((own, self.switch, self.switch, (self.switch[0], own[1])))
+            return datagram(source, worker, self.forger.for_worker()), worker[0]
+        return unreachable(self.random.choice((self.switch[0], star.STRANGER)), worker, self.switch), worker[0]
+
+    def stop(self):
+        self.ended.set()
+        self.join()
+        self.socket.close()
+        assert self.refused is None, self.refused
+
+
+def sockets(network):
+    """(address, port) of every rank's data socket."""
+    found = []
+    for host in network.hosts:
+        lines = network.do(host, "ss", "-uanH").splitlines()
+        found += [line.split()[3] for line in lines if f"{star.SWITCH}:{star.PORT}" in line]
+    assert len(found) == network.size, found
+    return [(address, int(port)) for address, port in (re.fullmatch(r"(.*):(\d+)", one).groups() for one in found)]
+
+
+def test_forgeries_are_refused_and_counted_and_sums_stay_right(tmp_path):
+    with star.Star(tmp_path, stranger=True) as network:
+        job = star.Job(network)
+        job.run(30, "soak", 0.5, 1)
+        flood = Flood(network.stranger, sockets(network), (star.SWITCH, star.PORT))
+        flood.start()
+        check_refusals(network, job.run(60, "soak", SECONDS, 2))
+        network.disturb(lose=0.01)  # whose repairs are the stranger's chance
+        check_refusals(network, job.run(60, "soak", SECONDS, 3))
+        flood.stop()
+        assert flood.sent > 1000
+        job.run(30, "soak", 0.5, 4)
+        assert network.switchd.poll() is None
+        job.end()
+
+
+def check_refusals(network, ranks):
+    """The noise arrived, and is in the counters of those whom it reached, by reason."""
+    for rank in ranks:
+        assert rank["calls"] > 0 and rank["witness_failures"] == 0, rank
+        assert rank["results_foreign"] > 0 and rank["results_malformed"] > 0, rank
+    reasons = {"dropped_session", "dropped_short", "dropped_version", "dropped_kind", "control_malformed"}
+    end = time.monotonic() + 5  # the log is a second behind
+    while not reasons <= set(network.switch_counters()):
+        assert time.monotonic() < end, network.switch_counters()
+        time.sleep(0.2)
