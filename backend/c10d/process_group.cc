@@ -53,7 +53,7 @@ Statistics read_statistics(const Session& session, Engine& engine) {
     result.embedded["memory_bytes"] = server->memory_bytes();
   }
   result.worker["without_switch"] = session.without_switch() ? 1 : 0;
-  const SessionParameters& parameters = session.parameters();
+  const SessionParameters parameters = session.parameters();
   result.switch_address = parameters.switch_name;
   result.payload_bytes = parameters.payload_bytes;
   result.slots = parameters.slots;
@@ -112,9 +112,10 @@ void ProcessGroupSwitchML::open_session() {
 // The session may call it when this object is on its way out.
 MakeReducer ProcessGroupSwitchML::reducer_maker() const {
   return [settings = settings_, core = core_, prefix = opening_prefix_ + "fallback/",
-          timeout = timeout_.load()]() -> Result<std::unique_ptr<RankReducer>> {
+          timeout = timeout_.load()](int number) -> Result<std::unique_ptr<RankReducer>> {
     try {
-      return std::unique_ptr<RankReducer>(new GlooReducer(make_gloo(settings, core, prefix, timeout)));
+      return std::unique_ptr<RankReducer>(
+          new GlooReducer(make_gloo(settings, core, prefix + std::to_string(number) + "/", timeout)));
     } catch (const std::exception& error) {
       return Status(Code::kUnavailable, std::string("no Gloo group could be made: ") + error.what());
     }

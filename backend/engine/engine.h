@@ -124,7 +124,7 @@ class Engine {
   /// Takes results that other ranks have kept, as if they came from the switch: each is judged by its slot and witness.
   virtual void supply(std::vector<std::vector<uint8_t>> frames) = 0;
   /// Goes on. All open chunks are sent again, under the route's job and epoch; sequence numbers go on. `transports`:
-  /// one per shard, or none for those that the engine was started with. The engine keeps them to its end.
+  /// one per shard, or none for those that the engine was started with. The engine keeps them until the next move.
   virtual void resume(const Route& route, std::vector<std::unique_ptr<Transport>> transports) = 0;
 
   /// Why the engine stopped, or ok. Thread-safe.

@@ -31,7 +31,8 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
       options_(options),
       session_(options_.session),
       nonce_(session_.epoch),
-      link_(transport.get()),
+      home_(std::move(transport)),
+      link_(home_.get()),
       on_failure_(std::move(on_failure)),
       witness_(session_.secret[0], session_.secret[1], session_.payload_bytes / kWordBytes),
       rtt_(options.rto_min, options.rto_max),
@@ -47,8 +48,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
   lanes_.emplace_back(0, base, calls, 0, options_.first_seq);
   lanes_.emplace_back(1, base + calls, slots - calls, calls, options_.first_seq);
   const size_t stride = frame_stride(session_);
-  links_.push_back(std::move(transport));
-  uint8_t* frames = links_[0]->allocate(stride * static_cast<size_t>(slots));
+  uint8_t* frames = home_->allocate(stride * static_cast<size_t>(slots));
   in_flight_.resize(static_cast<size_t>(slots));
   for (size_t i = 0; i < in_flight_.size(); ++i) {
     in_flight_[i].index = static_cast<int>(i);
@@ -61,7 +61,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
     kept_size_.resize(static_cast<size_t>(slots));
   }
   memory_bytes_ =
-      stride * static_cast<size_t>(slots) + groups_.memory_bytes() + links_[0]->limits().held_bytes + kept_.size();
+      stride * static_cast<size_t>(slots) + groups_.memory_bytes() + home_->limits().held_bytes + kept_.size();
 }
 
 void Shard::submit(std::shared_ptr<SharedCollective> collective) {
@@ -70,7 +70,7 @@ void Shard::submit(std::shared_ptr<SharedCollective> collective) {
     submitted_.push_back(std::move(collective));
     attention_.store(true, std::memory_order_release);
   }
-  transport().wake();
+  wake();
 }
 
 void Shard::post(std::function<void(Time)> task) {
@@ -79,7 +79,7 @@ void Shard::post(std::function<void(Time)> task) {
     posted_.push_back(std::move(task));
     attention_.store(true, std::memory_order_release);
   }
-  transport().wake();
+  wake();
 }
 
 void Shard::request_failure(const Status& status) {
@@ -88,7 +88,12 @@ void Shard::request_failure(const Status& status) {
     if (requested_failure_.ok()) requested_failure_ = status;
     attention_.store(true, std::memory_order_release);
   }
-  transport().wake();
+  wake();
+}
+
+void Shard::wake() {
+  const std::lock_guard<std::mutex> lock(link_mutex_);
+  link_->wake();
 }
 
 bool Shard::step(Time now) {

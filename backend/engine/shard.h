@@ -90,8 +90,10 @@ class Shard {
   void supply(const std::vector<uint8_t>& frame, Time now);
   void resume(const Route& route, std::unique_ptr<Transport> transport, Time now);
 
-  /// The one that frames go through now. Thread-safe; stays valid.
-  Transport& transport() { return *link_.load(std::memory_order_acquire); }
+  /// Ends a wait of the shard's thread. Thread-safe.
+  void wake();
+  /// The one that frames go through now. Only the shard's thread.
+  Transport& transport() { return *link_; }
   const WorkerCounters& counters() const { return counters_; }
   const Status& status() const { return status_; }
   size_t memory_bytes() const { return memory_bytes_; }
@@ -156,9 +158,11 @@ class Shard {
   const int index_;
   const EngineOptions options_;
   SessionParameters session_;
-  const uint32_t nonce_;                           // what the witness covers: the first epoch
-  std::vector<std::unique_ptr<Transport>> links_;  // [0] owns the frames; all of them live as long as the shard
-  std::atomic<Transport*> link_;
+  const uint32_t nonce_;                   // what the witness covers: the first epoch
+  const std::unique_ptr<Transport> home_;  // owns the frames
+  std::unique_ptr<Transport> away_;        // in place of it, after a move
+  Transport* link_;
+  std::mutex link_mutex_;  // others wake the link while the shard's thread replaces it
   bool suspended_ = false;
   std::string waiting_for_;  // while suspended, for messages
   std::function<void(const Status&)> on_failure_;

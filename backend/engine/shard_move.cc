@@ -66,12 +66,12 @@ void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Tim
   if (!status_.ok()) return;
   SWITCHML_ASSERT(suspended_);
   static_cast<Route&>(session_) = route;
-  Transport* next = links_[0].get();
-  if (transport) {
-    next = transport.get();
-    links_.push_back(std::move(transport));
+  {
+    const std::lock_guard<std::mutex> lock(link_mutex_);
+    link_ = transport ? transport.get() : home_.get();
+    away_.swap(transport);
   }
-  link_.store(next, std::memory_order_release);
+  transport.reset();  // the link before this one
   suspended_ = false;
   waiting_for_.clear();
   heard();

@@ -15,7 +15,7 @@ ShardThread::~ShardThread() { stop(); }
 void ShardThread::stop() {
   if (!thread_.joinable()) return;
   stop_.store(true, std::memory_order_release);
-  shard_->transport().wake();
+  shard_->wake();
   thread_.join();
   shard_->step(monotonic_now());  // what was submitted or asked for last
 }

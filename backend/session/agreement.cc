@@ -12,10 +12,7 @@
 #include "session/peer_watch.h"
 #include "session/random.h"
 #include "transport/address.h"
-#include "transport/faulty.h"
 #include "transport/sockaddr.h"
-#include "transport/udp.h"
-#include "wire/payload_size.h"
 
 namespace switchml {
 
@@ -40,30 +37,6 @@ constexpr SharedSetting kShared[] = {
     {"on_switch_failure", "SWITCHML_ON_SWITCH_FAILURE"},
 };
 
-Faults faults_of(const Config& config, int rank, int shard) {
-  const auto values = parse_faults(config.faults).value_or(std::map<std::string, double>{});
-  const auto value = [&values](const char* name, double preset) {
-    const auto it = values.find(name);
-    return it == values.end() ? preset : it->second;
-  };
-  Faults faults;
-  // Every socket has a fate of its own.
-  faults.seed = static_cast<uint64_t>(value("seed", 1)) * 1000003U + static_cast<uint64_t>(rank) * 31U +
-                static_cast<uint64_t>(shard);
-  faults.send_loss = value("send_loss", 0);
-  faults.receive_loss = value("receive_loss", 0);
-  faults.duplicate = value("duplicate", 0);
-  faults.delay = value("delay", 0);
-  faults.corrupt = value("corrupt", 0);
-  return faults;
-}
-
-Result<std::unique_ptr<Transport>> connect(const Endpoint& to) {
-  UdpOptions options;
-  options.peer = to;
-  return make_udp_transport(options);
-}
-
 Status check_kernels(const Config& config) {
   auto wanted = quant::select_kernels(config.kernels);
   if (!wanted.ok()) return Status(wanted.status().code(), "SWITCHML_KERNELS: " + wanted.status().message());
@@ -71,10 +44,6 @@ Status check_kernels(const Config& config) {
   return {Code::kInvalidArgument, "kernels=\"" + config.kernels + "\" cannot be had: this process runs the " +
                                       quant::kernels().name +
                                       " kernels already; set SWITCHML_KERNELS before it starts"};
-}
-
-wire::Membership membership(const SessionParameters& p) {
-  return {p.job, p.epoch, p.session_key, static_cast<uint8_t>(p.worker)};
 }
 
 class Agreement {
@@ -249,14 +218,9 @@ class Agreement {
   // ---- path ----
   Result<Blob> path() {
     const Endpoint& to = agreed_.parameters.switch_endpoint;
-    for (int shard = 0; shard < config_.shards; ++shard) {
-      auto transport = connect(to);
-      if (!transport.ok()) return transport.status();
-      agreed_.transports.push_back(
-          config_.faults.empty()
-              ? std::move(transport.value())
-              : make_faulty_transport(std::move(transport.value()), faults_of(config_, group_.rank, shard)));
-    }
+    auto transports = connect_shards(config_, group_.rank, to);
+    if (!transports.ok()) return transports.status();
+    agreed_.transports = std::move(transports.value());
     Blob blob;
     blob.set("frame_bytes", agreed_.transports[0]->path_frame_bytes(to));
     return blob;
@@ -318,13 +282,7 @@ class Agreement {
 
   static Blob plan_of(const wire::OpenReply& granted) {
     Blob plan;
-    plan.set("job", granted.job);
-    plan.set("epoch", granted.epoch);
-    plan.set("key", granted.session_key);
-    plan.set("slots", granted.slots);
-    plan.set("payload", granted.payload);
-    plan.set("flags", granted.flags);
-    plan.set("lease_ms", granted.lease_ms);
+    write_grant(granted, &plan);
     plan.set("secret0", random_bits());
     plan.set("secret1", random_bits());
     return plan;
@@ -332,30 +290,13 @@ class Agreement {
 
   Status read_plan(const Blob& plan) {
     SessionParameters& p = agreed_.parameters;
-    uint64_t job = 0, epoch = 0, slots = 0, payload = 0, flags = 0, lease_ms = 0;
-    const bool read = plan.number("job", kMaxJobs, &job) && plan.number("epoch", UINT32_MAX, &epoch) &&
-                      plan.number("key", UINT64_MAX, &p.session_key) && plan.number("slots", kMaxSlots, &slots) &&
-                      plan.number("payload", kMaxPayloadBytes, &payload) && plan.number("flags", 255, &flags) &&
-                      plan.number("lease_ms", UINT32_MAX, &lease_ms) &&
-                      plan.number("secret0", UINT64_MAX, &p.secret[0]) &&
-                      plan.number("secret1", UINT64_MAX, &p.secret[1]);
-    const auto shards = static_cast<uint64_t>(config_.shards);
-    const bool sane = read && job != 0 && epoch != 0 && slots >= shards * kMinSlots && slots % shards == 0 &&
-                      payload != 0 && wire::allowed_payload(payload) == payload && lease_ms != 0;
-    if (!sane) {
-      return {Code::kMismatch, "switch " + p.switch_name + " granted a session that this version cannot use (slots " +
-                                   plan.text("slots") + ", payload " + plan.text("payload") +
-                                   "): install the same switchml on switch and ranks"};
+    p.shards = config_.shards;
+    if (Status status = read_grant(plan, &p); !status.ok()) return status;
+    if (!plan.number("secret0", UINT64_MAX, &p.secret[0]) || !plan.number("secret1", UINT64_MAX, &p.secret[1])) {
+      return {Code::kMismatch, "rank 0 sent no secret: install the same switchml on all ranks"};
     }
-    p.job = static_cast<uint8_t>(job);
-    p.epoch = static_cast<uint32_t>(epoch);
     p.worker = group_.rank;
     p.workers = group_.size;
-    p.shards = config_.shards;
-    p.slots = static_cast<int>(slots);
-    p.payload_bytes = payload;
-    p.whole_chunks = (flags & wire::kOpenWholeChunks) != 0;
-    p.lease = milliseconds(lease_ms);
     p.controlled = !config_.controller.empty();
     if (auto watch = literal_address(plan.text("watch"), 0); watch.ok() && group_.rank != 0) {
       agreed_.watch_address = watch.value();
@@ -366,21 +307,11 @@ class Agreement {
 
   // ---- joined ----
   Status join_all() {
-    const Status mine = join_shards();
+    const Status mine = join_shards(agreed_.transports, agreed_.parameters, stage_end(0.95));
     Status status = say("joined", mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
     if (status.ok()) status = roll_.hear_all("joined", end_).status();
     if (!status.ok()) leave(agreed_.parameters, monotonic_now() + milliseconds(200));
     return status;
-  }
-
-  Status join_shards() {
-    for (int shard = 0; shard < config_.shards; ++shard) {
-      ControlClient client(*agreed_.transports[static_cast<size_t>(shard)], agreed_.parameters.switch_endpoint,
-                           agreed_.parameters.switch_name);
-      auto joined = client.join(membership(agreed_.parameters), shard, stage_end(0.95));
-      if (!joined.ok()) return joined.status();
-    }
-    return {};
   }
 
   const Config& config_;
@@ -399,15 +330,6 @@ class Agreement {
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
                      ControllerClient* controller) {
   return Agreement(config, group, store, deadline, controller).run();
-}
-
-void leave(const SessionParameters& parameters, Time deadline) {
-  auto transport = connect(parameters.switch_endpoint);
-  if (!transport.ok()) return;
-  ControlClient client(*transport.value(), parameters.switch_endpoint, parameters.switch_name);
-  if (const Status status = client.close(membership(parameters), deadline); !status.ok()) {
-    SWITCHML_LOG(kInfo) << "leaving job " << int{parameters.job} << ": " << status.message();
-  }
 }
 
 }  // namespace switchml

@@ -16,6 +16,7 @@
 #include "session/controller_client.h"
 #include "session/roll_call.h"
 #include "session/session.h"
+#include "session/switch_entry.h"
 #include "transport/fd.h"
 
 namespace switchml {
@@ -23,18 +24,15 @@ namespace switchml {
 /// What a rank holds when all have agreed.
 struct Agreed {
   SessionParameters parameters;
-  std::vector<std::unique_ptr<Transport>> transports;  // one per shard, joined
-  std::unique_ptr<SwitchServer> embedded;              // rank 0 of a group without another switch
-  Fd watch_listener;                                   // rank 0, where it can listen
-  Endpoint watch_address;                              // the others, where rank 0 listens; else empty
+  Transports transports;                   // one per shard, joined
+  std::unique_ptr<SwitchServer> embedded;  // rank 0 of a group without another switch
+  Fd watch_listener;                       // rank 0, where it can listen
+  Endpoint watch_address;                  // the others, where rank 0 listens; else empty
   uint64_t watch_key = 0;
 };
 
 /// A collective of the group. Returns by `deadline` and by config.connect_timeout.
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
                      ControllerClient* controller = nullptr);
-
-/// Tells the switch that this worker has left; waits for its answer until `deadline`. Needs no engine and no transport.
-void leave(const SessionParameters& parameters, Time deadline);
 
 }  // namespace switchml

@@ -75,12 +75,13 @@ wire::ProbeReply Roster::answer(uint64_t round) const {
 class Detour::Rounds {
  public:
   Rounds(std::unique_ptr<RankReducer> reducer, const SessionParameters& session, std::shared_ptr<Roster> roster,
-         Callbacks callbacks)
+         Callbacks callbacks, uint64_t rounds_before)
       : reducer_(std::move(reducer)),
         roster_(std::move(roster)),
         callbacks_(std::move(callbacks)),
         self_(session.worker),
         per_shard_(session.slots_per_shard()),
+        round_(rounds_before),
         slots_(static_cast<size_t>(session.slots)),
         inboxes_(static_cast<size_t>(session.shards)) {
     thread_ = std::thread([this] { run(); });
@@ -291,7 +292,7 @@ class Detour::Rounds {
   std::mutex mutex_;
   std::condition_variable changed_;  // for the rounds
   std::condition_variable arrived_;  // for the shards
-  uint64_t round_ = 0;               // that this rank is in, or was last
+  uint64_t round_;                   // that this rank is in, or was last
   uint64_t told_ = 0;                // the last round that it told others of
   std::vector<Slot> slots_;
   std::vector<Inbox> inboxes_;
@@ -345,8 +346,9 @@ class Detour::Link final : public Transport {
 };
 
 Detour::Detour(std::unique_ptr<RankReducer> reducer, const SessionParameters& session, std::shared_ptr<Roster> roster,
-               Callbacks callbacks)
-    : rounds_(std::make_shared<Rounds>(std::move(reducer), session, std::move(roster), std::move(callbacks))) {}
+               Callbacks callbacks, uint64_t rounds_before)
+    : rounds_(std::make_shared<Rounds>(std::move(reducer), session, std::move(roster), std::move(callbacks),
+                                       rounds_before)) {}
 
 Detour::~Detour() { rounds_->stop(); }
 

@@ -49,9 +49,9 @@ class Detour {
     std::function<void(uint64_t number)> tell_round;
   };
   /// All ranks make theirs at the same point of the streams (Engine::suspend). An engine that asks whom it waits for is
-  /// answered by the roster.
+  /// answered by the roster. Rounds are counted on from `rounds_before`: rosters outlive detours.
   Detour(std::unique_ptr<RankReducer> reducer, const SessionParameters& session, std::shared_ptr<Roster> roster,
-         Callbacks callbacks);
+         Callbacks callbacks, uint64_t rounds_before = 0);
   ~Detour();
   Detour(const Detour&) = delete;
   Detour& operator=(const Detour&) = delete;

@@ -2,210 +2,311 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "base/log.h"
+#include "session/handover.h"
 
 namespace switchml {
 
 namespace {
 
-// What ranks tell each other.
-const std::string kLost = "lost ";
-const std::string kRound = "round ";
+// What ranks tell each other: a word, a number, and to the first a text.
+const std::string kLost = "lost ";    // after so many moves, the switch is, because
+const std::string kRound = "round ";  // of the detour, waits in it
+const std::string kBack = "back ";    // attempt, is offered
 
-std::string packed(const std::vector<uint32_t>& numbers) {
-  std::string text;
-  for (const uint32_t number : numbers) {
-    for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(number >> shift);
-  }
-  return text;
+constexpr Duration kFirstPause = seconds(1);  // between attempts to return
+constexpr Duration kLongestPause = seconds(60);
+constexpr Duration kSteady = seconds(60);  // a switch that is lost again sooner is returned to later
+constexpr Duration kOfferTime = milliseconds(500);
+constexpr Duration kPatience = seconds(1);  // before a message names the rank that is waited for
+constexpr Duration kFarewell = seconds(2);
+constexpr int kRoundBits = 32;  // rounds of one detour
+
+bool begins_with(const std::string& text, const std::string& word) { return text.compare(0, word.size(), word) == 0; }
+
+uint64_t number_behind(const std::string& text, const std::string& word) {
+  return std::strtoull(text.c_str() + word.size(), nullptr, 10);
 }
 
-uint32_t number_at(const std::string& text, size_t at) {
-  uint32_t number = 0;
-  for (size_t i = 0; i < 4; ++i) number = number << 8 | static_cast<uint8_t>(text[at + i]);
-  return number;
-}
-
-std::vector<uint32_t> unpacked(const std::string& text) {
-  std::vector<uint32_t> numbers;
-  for (size_t at = 0; at + 4 <= text.size(); at += 4) numbers.push_back(number_at(text, at));
-  return numbers;
-}
-
-// Frames one after the other, each behind its length.
-std::string joined(const std::vector<std::vector<uint8_t>>& frames) {
-  std::string text;
-  for (const std::vector<uint8_t>& frame : frames) {
-    text += packed({static_cast<uint32_t>(frame.size())});
-    text.append(frame.begin(), frame.end());
-  }
-  return text;
-}
-
-std::vector<std::vector<uint8_t>> split(const std::string& text) {
-  std::vector<std::vector<uint8_t>> frames;
-  for (size_t at = 0; at + 4 <= text.size();) {
-    const size_t size = number_at(text, at);
-    at += 4;
-    if (text.size() - at < size) break;
-    frames.emplace_back(text.begin() + static_cast<std::ptrdiff_t>(at),
-                        text.begin() + static_cast<std::ptrdiff_t>(at + size));
-    at += size;
-  }
-  return frames;
+// Behind word and number.
+std::string rest_of(const std::string& text, const std::string& word) {
+  const size_t blank = text.find(' ', word.size());
+  return blank == std::string::npos ? std::string() : text.substr(blank + 1);
 }
 
 }  // namespace
 
 Failover::Failover(Engine& engine, Rendezvous& store, FailoverOptions options)
     : engine_(engine),
-      store_(store),
       options_(std::move(options)),
-      roster_(std::make_shared<Roster>(options_.group.size)) {}
+      roster_(std::make_shared<Roster>(options_.group.size)),
+      bulletin_(store, options_.group.rank, [this](int rank, Duration waited) { return may_wait(rank, waited); }),
+      session_(options_.session),
+      pause_(kFirstPause) {}
 
-Failover::~Failover() {
-  stopping_ = true;
+Failover::~Failover() { stop(); }
+
+void Failover::stop() {
   std::thread running;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, kFarewell, [this] { return !handing_over_; });
+    stopping_ = true;
     running.swap(thread_);
   }
   if (running.joinable()) running.join();
+  detour_.reset();
 }
 
-void Failover::begin(const std::string& why) { begin(why, false); }
-
-void Failover::begin(const std::string& why, bool told) {
+SessionParameters Failover::session() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (stopping_ || !why_.empty()) return;
+  return session_;
+}
+
+int Failover::moves() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return moves_;
+}
+
+std::string Failover::why() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return why_;
+}
+
+// ---- what happens ----
+
+void Failover::begin(const std::string& why) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (closing_ || phase_ != Phase::kAtSwitch) return;
+  if (options_.tell) options_.tell(kLost + std::to_string(moves_) + " " + why);
+  lose(why);
+}
+
+void Failover::lose(const std::string& why) {
+  phase_ = Phase::kLost;
   why_ = why;
-  if (!told && options_.tell) options_.tell(kLost + why);
-  thread_ = std::thread([this] { run(); });
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  changed_.notify_all();
+}
+
+void Failover::heard(int rank, const std::string& text) {
+  if (begins_with(text, kRound)) {
+    roster_->waits(rank, number_behind(text, kRound));
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (begins_with(text, kLost)) {
+    const auto moves = static_cast<int>(number_behind(text, kLost));
+    const std::string why = rest_of(text, kLost);
+    if (moves > moves_) later_[moves] = why;
+    if (moves == moves_ && phase_ == Phase::kAtSwitch && !closing_) lose(why);
+  }
+  if (begins_with(text, kBack) && rank == 0) {
+    offered_ = std::max(offered_, static_cast<int>(number_behind(text, kBack)));
+    changed_.notify_all();
+  }
 }
 
 void Failover::run() {
   pthread_setname_np(pthread_self(), "switchml-move");
-  SWITCHML_LOG(kWarning) << options_.group.name << ": " << why_ << "; the ranks go on without it, over Gloo";
-  const Status status = move();
-  if (!status.ok()) engine_.fail(Status(status.code(), why_ + "; and could not go on without it: " + status.message()));
+  for (;;) {
+    switch (next_task()) {
+      case Task::kStop: return;
+      case Task::kLeaveSwitch: leave_switch(); break;
+      case Task::kOffer: offer(); break;
+      case Task::kReturn:
+        return_to_switch();
+        settle();
+        break;
+    }
+  }
 }
 
-Status Failover::move() {
-  if (Status status = wait_for_all(catch_up()); !status.ok()) return status;
-  auto reducer = options_.make_reducer();
+Failover::Task Failover::next_task() {
+  // A controller has its own ways with a switch that was lost, and opens sessions for groups that begin.
+  const bool offers = options_.group.rank == 0 && !options_.session.controlled;
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    if (closing_ || phase_ == Phase::kBroken || !engine_.status().ok()) return Task::kStop;
+    if (phase_ == Phase::kLost) return Task::kLeaveSwitch;
+    if (phase_ == Phase::kDetour && offered_ > taken_) return Task::kReturn;
+    if (phase_ != Phase::kDetour || !offers) {
+      changed_.wait(lock);
+      continue;
+    }
+    const Time now = monotonic_now();
+    if (now >= next_offer_) return Task::kOffer;
+    changed_.wait_for(lock, next_offer_ - now);
+  }
+}
+
+// ---- away from a switch ----
+
+void Failover::leave_switch() {
+  SWITCHML_LOG(kWarning) << options_.group.name << ": " << why() << "; the ranks go on without it, over Gloo";
+  pause_ = returned_at_ != Time{} && monotonic_now() - returned_at_ < kSteady ? std::min(2 * pause_, kLongestPause)
+                                                                              : kFirstPause;
+  const Status status = go_without();
+  if (status.ok()) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    phase_ = Phase::kBroken;
+  }
+  engine_.fail(Status(status.code(), why() + "; and could not go on without it: " + status.message()));
+}
+
+Status Failover::go_without() {
+  const int number = moves();
+  const Status status = hand_over("the switch was lost (" + why() + ")");
+  if (!settle()) return {Code::kAborted, "the process group was shut down"};
+  if (!status.ok()) return status;
+  auto reducer = options_.make_reducer(number);
   if (!reducer.ok()) return reducer.status();
-  make_detour(std::move(reducer.value()));
-  Route route = options_.session;
+  make_detour(std::move(reducer.value()), number);
+  Route route = session();
   route.lease = std::chrono::hours(24 * 365);
   route.controlled = true;  // there is nobody to ask
-  route.switch_name = "none, over Gloo because " + why_;
+  route.switch_name = "none, over Gloo because " + why();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    phase_ = Phase::kDetour;
+    ++moves_;
+  }
   engine_.resume(route, detour_->transports());
   moved_ = true;
+  next_offer_ = monotonic_now() + pause_;
   return {};
 }
 
-void Failover::make_detour(std::unique_ptr<RankReducer> reducer) {
+void Failover::make_detour(std::unique_ptr<RankReducer> reducer, int number) {
   Detour::Callbacks callbacks;
   callbacks.on_failure = [this](const Status& status) { on_detour_failure(status); };
-  callbacks.tell_round = [this](uint64_t number) {
-    if (options_.tell) options_.tell(kRound + std::to_string(number));
+  callbacks.tell_round = [this](uint64_t round) {
+    if (options_.tell) options_.tell(kRound + std::to_string(round));
   };
-  detour_ = std::make_unique<Detour>(std::move(reducer), options_.session, roster_, std::move(callbacks));
+  leaving_detour_ = false;
+  const uint64_t rounds_before = static_cast<uint64_t>(number) << kRoundBits;
+  detour_ =
+      std::make_unique<Detour>(std::move(reducer), options_.session, roster_, std::move(callbacks), rounds_before);
 }
 
 // Gloo notices a dead rank at once and does not say which; who watches over the ranks will, in a moment.
 void Failover::on_detour_failure(const Status& status) {
   constexpr Duration kGrace = seconds(2);
   const Time end = monotonic_now() + kGrace;
-  while (engine_.status().ok() && !stopping_ && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(10));
+  while (engine_.status().ok() && !stopping_ && monotonic_now() < end) {
+    if (leaving_detour_) return;
+    std::this_thread::sleep_for(milliseconds(10));
+  }
   engine_.fail(status);
 }
 
-void Failover::heard(int rank, const std::string& text) {
-  if (text.compare(0, kLost.size(), kLost) == 0) begin(text.substr(kLost.size()), true);
-  if (text.compare(0, kRound.size(), kRound) == 0) {
-    roster_->waits(rank, std::strtoull(text.c_str() + kRound.size(), nullptr, 10));
-  }
+// ---- and back ----
+
+void Failover::postpone_return() {
+  pause_ = std::min(2 * pause_, kLongestPause);
+  next_offer_ = monotonic_now() + pause_;
 }
 
-Status Failover::catch_up() {
-  auto made = plan();
-  return made.ok() ? take_over(made.value()) : made.status();
+void Failover::offer() {
+  int attempt = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    attempt = taken_ + 1;
+  }
+  Comeback comeback(options_.config, options_.group, session(), bulletin_);
+  const Status status = comeback.offer(attempt, monotonic_now() + kOfferTime);
+  next_offer_ = monotonic_now() + pause_;
+  if (!status.ok()) {
+    if (status.code() != Code::kUnavailable) SWITCHML_LOG(kInfo) << options_.group.name << ": " << status.message();
+    return;
+  }
+  if (options_.tell) options_.tell(kBack + std::to_string(attempt));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  offered_ = attempt;
 }
 
-Result<Catchup> Failover::plan() {
-  const std::vector<uint32_t> mine = engine_.suspend();
-  if (Status status = say("state", packed(mine)); !status.ok()) return status;
-  std::vector<std::vector<uint32_t>> states;
-  for (int rank = 0; rank < options_.group.size; ++rank) {
-    auto text = hear("state", rank);
-    if (!text.ok()) return text.status();
-    states.push_back(unpacked(text.value()));
-    if (states.back().size() == mine.size()) continue;
-    return Status(Code::kMismatch, "rank " + std::to_string(rank) + " has another number of slots");
+void Failover::return_to_switch() {
+  int attempt = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    attempt = taken_ = offered_;
+    handing_over_ = true;  // from here on others count on this rank
   }
-  Catchup plan(states);
-  if (!plan.possible()) return Status(Code::kMismatch, "ranks are more than one use of a slot apart");
-  return plan;
-}
-
-Status Failover::take_over(const Catchup& plan) {
-  const int self = options_.group.rank;
-  if (const auto& slots = plan.gives(self); !slots.empty()) {
-    std::vector<std::vector<uint8_t>> frames;
-    frames.reserve(slots.size());
-    for (const int slot : slots) frames.push_back(engine_.last_result(slot));
-    if (Status status = say("kept", joined(frames)); !status.ok()) return status;
+  Comeback comeback(options_.config, options_.group, session(), bulletin_);
+  auto found = comeback.take(attempt);
+  if (!found.ok()) {
+    SWITCHML_LOG(kInfo) << options_.group.name << ": no return to the switch yet: " << found.status().message();
+    postpone_return();
+    return;
   }
-  for (const int holder : plan.takes_from(self)) {
-    auto text = hear("kept", holder);
-    if (!text.ok()) return text.status();
-    engine_.supply(split(text.value()));
-  }
-  // Each was judged by slot and witness: what was refused is still missing.
-  const std::vector<uint32_t> now = engine_.suspend();
-  for (int slot = 0; slot < static_cast<int>(now.size()); ++slot) {
-    if (!plan.lacks(self, slot) || now[static_cast<size_t>(slot)] == plan.last(slot)) continue;
-    return {Code::kMismatch, "rank " + std::to_string(self) + " does not accept the result of slot " +
-                                 std::to_string(slot) + " that another rank has kept"};
-  }
-  return {};
-}
-
-Status Failover::wait_for_all(const Status& mine) {
-  if (Status status = say("ready", mine.ok() ? "ok" : mine.message()); !status.ok()) return status;
-  if (!mine.ok()) return mine;
-  for (int rank = 0; rank < options_.group.size; ++rank) {
-    auto said = hear("ready", rank);
-    if (!said.ok()) return said.status();
-    if (said.value() != "ok") return {Code::kUnavailable, said.value()};
-  }
-  return {};
-}
-
-Status Failover::say(const std::string& what, const std::string& text) {
-  return store_.set("switchml/move/" + what + "/" + std::to_string(options_.group.rank), text);
-}
-
-Result<std::string> Failover::hear(const std::string& what, int rank) {
-  constexpr Duration kGlance = milliseconds(100);
-  constexpr int kPatientGlances = 10;
-  const std::string name = "rank " + std::to_string(rank);
-  for (int glances = 1;; ++glances) {
-    auto text = store_.get("switchml/move/" + what + "/" + std::to_string(rank), monotonic_now() + kGlance);
-    if (text.ok() || text.status().code() != Code::kTimeout) return text;
-    if (stopping_) return Status(Code::kAborted, "the process group was shut down");
-    if (!engine_.status().ok()) return engine_.status();
-    if (roster_->has_left(rank))
-      return Status(Code::kUnavailable, name + " (left the session) cannot go on with the others");
-    // A rank that is stopped or busy is waited for, as at a switch; calls have their own timeouts.
-    if (glances == kPatientGlances) {
-      engine_.wait_for("the switch was lost (" + why_ + "), and " + name +
-                       " has not come to go on without it: is that rank stopped?");
+  leaving_detour_ = true;
+  const std::string name = found->session.switch_name;
+  if (const Status status = hand_over("the group returns to the switch " + name); !status.ok()) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      phase_ = Phase::kBroken;
+      session_ = found->session;
     }
+    engine_.fail(Status(status.code(), "could not return to the switch " + name + ": " + status.message()));
+    return;
   }
+  arrive(std::move(found.value()));
+  SWITCHML_LOG(kWarning) << options_.group.name << ": the switch " << name << " is back, and the ranks use it again";
+}
+
+void Failover::arrive(Comeback::Found found) {
+  const Route route = found.session;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    phase_ = Phase::kAtSwitch;
+    session_ = found.session;
+    ++moves_;
+    // Another rank may have been here, and found this switch lost too.
+    if (const auto lost = later_.find(moves_); lost != later_.end()) lose(lost->second);
+    later_.clear();
+  }
+  moved_ = false;
+  returned_at_ = monotonic_now();
+  engine_.resume(route, std::move(found.transports));
+  detour_.reset();
+}
+
+// ---- both ways ----
+
+Status Failover::hand_over(const std::string& purpose) {
+  purpose_ = purpose;
+  int number = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    handing_over_ = true;
+    number = moves_;
+  }
+  return Handover(engine_, bulletin_, options_.group, number).run();
+}
+
+bool Failover::settle() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  handing_over_ = false;
+  changed_.notify_all();
+  return !closing_;
+}
+
+Status Failover::may_wait(int rank, Duration waited) {
+  const std::string name = "rank " + std::to_string(rank);
+  if (stopping_) return {Code::kAborted, "the process group was shut down"};
+  if (Status status = engine_.status(); !status.ok()) return status;
+  if (roster_->has_left(rank)) return {Code::kUnavailable, name + " (left the session) cannot go on with the others"};
+  if (waited >= kPatience) {
+    engine_.wait_for(purpose_ + ", and " + name + " has not come to go on with the others: is that rank stopped?");
+  }
+  return {};
 }
 
 }  // namespace switchml

@@ -1,27 +1,26 @@
-// When the switch is lost: the ranks stop, find out how far each has come, hand each other the results that some have
-// and others lack, and go on without the switch where they stopped. No collective is repeated or lost.
-//
-//   each rank, in the store                  what the others do with it
-//   state/R: last accepted use per slot      all read all: who is ahead, slot by slot
-//   kept/R: the results that R alone has     who lacks one takes it, and judges it like any other
-//   ready/R: ok, or what went wrong          nobody goes on before everybody has what it lacked
+// When the switch is lost: the ranks hand each other what some have and others lack, and go on without it where they
+// stopped; when it is back, they go back to it in the same way. No collective is repeated or lost.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
+#include "base/config.h"
+#include "session/bulletin.h"
+#include "session/comeback.h"
 #include "session/detour.h"
 #include "session/session.h"
-#include "slots/catchup.h"
 
 namespace switchml {
 
 struct FailoverOptions {
+  Config config;
   GroupInfo group;
   SessionParameters session;
   MakeReducer make_reducer;
@@ -29,15 +28,15 @@ struct FailoverOptions {
   std::function<void(const std::string& text)> tell;
 };
 
-/// Thread-safe; has a thread of its own.
+/// Thread-safe; has a thread of its own from the first loss on.
 class Failover {
  public:
   /// All borrowed: they live longer.
   Failover(Engine& engine, Rendezvous& store, FailoverOptions options);
-  /// A move that is under way fails.
+  /// stop().
   ~Failover();
 
-  /// The switch is lost, as this rank has found. Only the first time counts, whoever finds it; returns at once.
+  /// The switch is lost, as this rank has found. What counts is the first time, whoever finds it; returns at once.
   void begin(const std::string& why);
   /// What another rank told all.
   void heard(int rank, const std::string& text);
@@ -45,30 +44,59 @@ class Failover {
   void heard_leave(int rank) { roster_->leaves(rank); }
   /// Whether the streams go past the switch.
   bool moved() const { return moved_.load(); }
+  /// The session that the group has, or had last.
+  SessionParameters session() const;
+  /// Nothing begins any more. What others wait for is said first (at most 2 s); then a move that is under way fails.
+  void stop();
 
  private:
-  void begin(const std::string& why, bool told);
+  enum class Phase { kAtSwitch, kLost, kDetour, kBroken };
+  enum class Task { kStop, kLeaveSwitch, kOffer, kReturn };
+
+  void lose(const std::string& why);  // under mutex_
   void run();
-  Status move();
-  void make_detour(std::unique_ptr<RankReducer> reducer);
+  Task next_task();
+  void leave_switch();
+  Status go_without();
+  void make_detour(std::unique_ptr<RankReducer> reducer, int number);
   void on_detour_failure(const Status& status);
-  Status catch_up();
-  Result<Catchup> plan();
-  Status take_over(const Catchup& plan);
-  Status wait_for_all(const Status& mine);
-  Status say(const std::string& what, const std::string& text);
-  Result<std::string> hear(const std::string& what, int rank);
+  void offer();
+  void return_to_switch();
+  void arrive(Comeback::Found found);
+  Status hand_over(const std::string& purpose);
+  bool settle();
+  Status may_wait(int rank, Duration waited);
+  void postpone_return();
+  int moves() const;
+  std::string why() const;
 
   Engine& engine_;
-  Rendezvous& store_;
   const FailoverOptions options_;
   const std::shared_ptr<Roster> roster_;
-  std::mutex mutex_;
-  std::string why_;
+  Bulletin bulletin_;
   std::atomic<bool> stopping_{false};
-  std::thread thread_;
-  std::unique_ptr<Detour> detour_;
   std::atomic<bool> moved_{false};
+  std::atomic<bool> leaving_detour_{false};  // its failure means nothing then
+
+  mutable std::mutex mutex_;  // guards all below but what is said to be the thread's
+  std::condition_variable changed_;
+  Phase phase_ = Phase::kAtSwitch;
+  bool closing_ = false;
+  bool handing_over_ = false;         // others wait for this rank
+  int moves_ = 0;                     // that have ended: even ones at a switch, odd ones without
+  std::string why_;                   // the switch was lost
+  std::map<int, std::string> later_;  // losses of switches that this rank has not come to yet, by moves_
+  SessionParameters session_;
+  int offered_ = 0;  // the last attempt that rank 0 told of, and that this rank went into
+  int taken_ = 0;
+  std::thread thread_;
+
+  // ---- the thread's ----
+  std::string purpose_;  // of a handover, for messages
+  std::unique_ptr<Detour> detour_;
+  Time next_offer_{};
+  Time returned_at_{};
+  Duration pause_;
 };
 
 }  // namespace switchml

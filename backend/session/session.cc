@@ -31,7 +31,7 @@ uint64_t open_sessions(const SwitchCounters& counters) {
 
 class GroupSession : public Session {
  public:
-  GroupSession(Agreed agreed, EngineOptions options, const GroupInfo& group, Rendezvous& store,
+  GroupSession(Agreed agreed, EngineOptions options, const Config& config, const GroupInfo& group, Rendezvous& store,
                const MakeReducer& make_reducer)
       : parameters_(agreed.parameters),
         group_(group),
@@ -40,7 +40,7 @@ class GroupSession : public Session {
         engine_(Engine::start(with_failover(&options, make_reducer != nullptr), std::move(agreed.transports))) {
     if (make_reducer) {
       const std::lock_guard<std::mutex> lock(loss_mutex_);
-      failover_ = std::make_unique<Failover>(*engine_, store_, failover_options(make_reducer));
+      failover_ = std::make_unique<Failover>(*engine_, store_, failover_options(config, make_reducer));
     }
     watch_ranks(&agreed, options.switch_patience);
   }
@@ -51,15 +51,23 @@ class GroupSession : public Session {
       const std::lock_guard<std::mutex> lock(loss_mutex_);
       failover = std::move(failover_);
     }
-    failover.reset();
+    SessionParameters last = parameters_;
+    if (failover) {
+      failover->stop();
+      last = failover->session();
+      failover.reset();
+    }
     watch_.reset();
     engine_.reset();
-    leave(parameters_, monotonic_now() + kCloseTime);
+    leave(last, monotonic_now() + kCloseTime);
     linger();
   }
 
   Engine& engine() override { return *engine_; }
-  const SessionParameters& parameters() const override { return parameters_; }
+  SessionParameters parameters() const override {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    return failover_ ? failover_->session() : parameters_;
+  }
   const SwitchServer* embedded() const override { return embedded_.get(); }
   bool without_switch() const override {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
@@ -99,8 +107,9 @@ class GroupSession : public Session {
     return *options;
   }
 
-  FailoverOptions failover_options(const MakeReducer& make_reducer) {
+  FailoverOptions failover_options(const Config& config, const MakeReducer& make_reducer) {
     FailoverOptions options;
+    options.config = config;
     options.group = group_;
     options.session = parameters_;
     options.make_reducer = make_reducer;
@@ -201,8 +210,8 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
                       << " at switch " << p.switch_name << ": " << p.slots << " slots of " << p.payload_bytes
                       << " bytes, " << p.shards << " shards";
-  return std::unique_ptr<Session>(
-      new GroupSession(std::move(agreed.value()), options, group, store, config.fallback ? make_reducer : nullptr));
+  return std::unique_ptr<Session>(new GroupSession(std::move(agreed.value()), options, config, group, store,
+                                                   config.fallback ? make_reducer : nullptr));
 }
 
 }  // namespace switchml

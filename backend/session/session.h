@@ -31,8 +31,9 @@ struct GroupInfo {
 };
 
 class ControllerClient;
-/// Makes a reducer over all ranks of the group; all of them call it, each on a thread of its session.
-using MakeReducer = std::function<Result<std::unique_ptr<RankReducer>>()>;
+/// Makes a reducer over all ranks of the group; all of them call it, each on a thread of its session, with a number
+/// that is new for the group.
+using MakeReducer = std::function<Result<std::unique_ptr<RankReducer>>(int number)>;
 
 class Session {
  public:
@@ -49,8 +50,9 @@ class Session {
   virtual ~Session() = default;
 
   virtual Engine& engine() = 0;
-  virtual const SessionParameters& parameters() const = 0;
-  /// Whether the switch was lost and the ranks go on without it.
+  /// Of the switch that the group has, or had last.
+  virtual SessionParameters parameters() const = 0;
+  /// Whether the switch was lost and the ranks go on without it, for now.
   virtual bool without_switch() const = 0;
   /// The embedded switch, or null.
   virtual const SwitchServer* embedded() const = 0;

@@ -426,6 +426,53 @@ def ranks_without_their_switch(size, **kwargs):
         yield own
 
 
+def rank_sums_until(without, seed):
+    """Sums until every rank is without the switch, or has one; how many there were."""
+    import switchml
+
+    for step in range(100000):
+        inputs = [values((50000 + step % 7,), torch.float32, rank, seed + step) for rank in range(dist.get_world_size())]
+        mine = inputs[dist.get_rank()].clone()
+        dist.all_reduce(mine)
+        check_reduction(mine, inputs, "SUM")
+        seen = torch.tensor([int(switchml.stats()["without_switch"] == without)])
+        dist.all_reduce(seen)
+        if int(seen) == dist.get_world_size():
+            return step
+    raise AssertionError(f"without_switch never became {without} on all ranks")
+
+
+def rank_timed_sum():
+    return timed(rank_warm_up)
+
+
+@pytest.mark.parametrize("shards", ("1", "2"))
+def test_the_switch_is_used_again_when_it_returns(shards):
+    port = free_port()
+    settings = {**with_switch(f"127.0.0.1:{port}"), **FALLBACK, "SWITCHML_SHARDS": shards}
+    with contextlib.ExitStack() as stack:
+        switch = stack.enter_context(standalone_switch(port))
+        own = stack.enter_context(doomed_pool(3, environment=settings, group_timeout=60))
+        own.run(rank_warm_up)
+        for loss in range(2):
+            switch.kill()
+            switch.wait()
+            assert len(set(own.run(rank_sums_until, 1, 10 * loss))) == 1
+            switch = stack.enter_context(standalone_switch(port))
+            back = time.time()
+            assert len(set(own.run(rank_sums_until, 0, 10 * loss))) == 1
+            assert time.time() - back < 20
+            own.run(rank_warm_up)
+            switch.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            own.start(rank_timed_sum)
+            time.sleep(1.0)
+            switch.send_signal(signal.SIGCONT)
+            for message, took in own.finish(timeout=60):
+                assert message is None and took > 0.5, f"something else adds: {message}, {took} s"
+        own.close()
+
+
 def test_a_killed_rank_is_named_after_a_fallback_too():
     with ranks_without_their_switch(3, group_timeout=600) as own:
         own.start(rank_calls, "all_reduce", 30)

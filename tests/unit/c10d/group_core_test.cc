@@ -17,7 +17,7 @@ GroupInfo info() { return {1, 4, "default_pg"}; }
 class ComparingSession final : public Session {
  public:
   Engine& engine() override { throw std::logic_error("no engine here"); }
-  const SessionParameters& parameters() const override { throw std::logic_error("no parameters here"); }
+  SessionParameters parameters() const override { throw std::logic_error("no parameters here"); }
   const SwitchServer* embedded() const override { return nullptr; }
   bool without_switch() const override { return false; }
   void when_rank_is_lost(std::function<void(const Status&)>) override {}

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <random>
 
 #include "fixture.h"
@@ -32,12 +33,16 @@ std::vector<float> input_of(int rank, int round) {
 /// A switch to lose, and ranks that meet on it.
 struct Losable {
   explicit Losable(int shards = 1) {
+    start(endpoint_of("127.0.0.1:0"));
+    where = server->local();
+    config = fallback_to(where, shards);
+  }
+  void start(const Endpoint& listen) {
     ServerOptions options;
-    options.listen = endpoint_of("127.0.0.1:0");
+    options.listen = listen;
     auto started = SwitchServer::start(options);
-    EXPECT_TRUE(started.ok());
+    ASSERT_TRUE(started.ok()) << started.status().to_string();
     server = std::move(started.value());
-    config = fallback_to(server->local(), shards);
   }
   /// Runs `body` for each rank, with its session.
   void each(int size, const MakeReducer& make_reducer, const std::function<void(int rank, Session&)>& body) {
@@ -64,12 +69,13 @@ struct Losable {
   }
 
   std::unique_ptr<SwitchServer> server;
+  Endpoint where;
   Config config;
   MapStore store;
 };
 
 MakeReducer reducers_of(const std::shared_ptr<Meeting>& meeting) {
-  return [meeting] { return Result<std::unique_ptr<RankReducer>>(std::make_unique<ThreadReducer>(meeting)); };
+  return [meeting](int) { return Result<std::unique_ptr<RankReducer>>(std::make_unique<ThreadReducer>(meeting)); };
 }
 
 /// The results of `rounds` sums on `size` ranks, per rank; the switch ends when `ends_at` sums have begun (0: never).
@@ -111,6 +117,64 @@ TEST(Failover, WhatIsUnderWayIsCompletedAndTheBitsAreTheSame) {
   }
 }
 
+/// A new meeting for each move.
+struct Meetings {
+  explicit Meetings(int size_in) : size(size_in) {}
+  MakeReducer reducers() {
+    return [this](int number) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      auto& meeting = all[number];
+      if (!meeting) meeting = std::make_shared<Meeting>(size);
+      return Result<std::unique_ptr<RankReducer>>(std::make_unique<ThreadReducer>(meeting));
+    };
+  }
+  const int size;
+  std::mutex mutex;
+  std::map<int, std::shared_ptr<Meeting>> all;
+};
+
+/// Whole numbers, so that sums of floats are exact.
+float whole(int rank, int round, size_t i) { return static_cast<float>((i * 7 + rank * 13 + round * 29) % 997); }
+
+/// Sums, all of them right, until all ranks see that the session is without its switch, or has one.
+void sum_until(Session& session, int rank, int size, bool without, int* round) {
+  for (float seen = 0; seen < static_cast<float>(size); ++*round) {
+    std::vector<float> values(20000);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = whole(rank, *round, i);
+    values.push_back(session.without_switch() == without ? 1.0F : 0.0F);
+    const Status status = all_reduce(session, &values, seconds(30));
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    for (size_t i = 0; i + 1 < values.size(); ++i) {
+      float expected = 0;
+      for (int other = 0; other < size; ++other) expected += whole(other, *round, i);
+      ASSERT_EQ(values[i], expected) << "round " << *round << ", element " << i;
+    }
+    seen = values.back();
+  }
+}
+
+TEST(Failover, ReturnsToTheSwitchWhenItIsBackEachTime) {
+  constexpr int kSize = 3;
+  Losable losable(2);
+  Meetings meetings(kSize);
+  losable.each(kSize, meetings.reducers(), [&](int rank, Session& session) {
+    const SessionParameters first = session.parameters();
+    int round = 0;
+    for (int loss = 1; loss <= 2; ++loss) {
+      if (rank == 0) losable.server.reset();
+      sum_until(session, rank, kSize, true, &round);
+      if (rank == 0) losable.start(losable.where);
+      sum_until(session, rank, kSize, false, &round);
+      EXPECT_NE(session.parameters().epoch, first.epoch);
+      sum_until(session, rank, kSize, false, &round);
+    }
+  });
+  EXPECT_EQ(meetings.all.size(), 2U) << "two losses";
+  EXPECT_GT(losable.server->counters().uses_completed.get(), 100U);
+  EXPECT_EQ(losable.server->counters().sessions_opened.get(), losable.server->counters().sessions_closed.get())
+      << "the last session is left";
+}
+
 TEST(Failover, ASwitchThatIsLostBeforeTheFirstCall) {
   std::atomic<int> moved{0};
   Losable().lose_before_the_first_call(reducers_of(std::make_shared<Meeting>(2)),
@@ -131,7 +195,7 @@ TEST(Failover, WithNothingToFallBackOnTheSettingIsRefused) {
 }
 
 TEST(Failover, WhereTheRanksCannotGoOnTheCallFailsAndSaysBoth) {
-  const MakeReducer none = [] {
+  const MakeReducer none = [](int) {
     return Result<std::unique_ptr<RankReducer>>(Status(Code::kUnavailable, "no other way was found"));
   };
   std::atomic<int> failed{0};

@@ -1,0 +1,85 @@
+#include "session/comeback.h"
+
+#include <string>
+
+#include "session/control_client.h"
+#include "session/random.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kJoinTime = seconds(2);
+constexpr Duration kLeaveTime = milliseconds(200);
+
+std::string described(const SessionParameters& session) {
+  return std::to_string(session.slots) + " slots of " + std::to_string(session.payload_bytes) + " bytes" +
+         (session.whole_chunks ? ", whole payloads only" : "");
+}
+
+std::string topic(int attempt, const std::string& what) { return "back/" + std::to_string(attempt) + "/" + what; }
+
+}  // namespace
+
+Comeback::Comeback(const Config& config, const GroupInfo& group, const SessionParameters& lost, Bulletin& bulletin)
+    : config_(config), group_(group), lost_(lost), bulletin_(bulletin) {}
+
+Status Comeback::offer(int attempt, Time deadline) {
+  auto blob = ask(deadline);
+  if (!blob.ok()) return blob.status();
+  SessionParameters session = lost_;
+  if (Status status = read(blob.value(), &session); !status.ok()) return status;  // its lease ends it
+  return bulletin_.say(topic(attempt, "offer"), blob->encode());
+}
+
+Result<Blob> Comeback::ask(Time deadline) const {
+  auto links = connect_shards(config_, group_.rank, lost_.switch_endpoint);
+  if (!links.ok()) return links.status();
+  ControlClient client(*links.value()[0], lost_.switch_endpoint, lost_.switch_name);
+  wire::Open asked;
+  asked.client_key = random_bits();
+  asked.workers = static_cast<uint16_t>(group_.size);
+  asked.shards = static_cast<uint16_t>(lost_.shards);
+  asked.slots = static_cast<uint16_t>(lost_.slots);
+  asked.payload = static_cast<uint32_t>(lost_.payload_bytes);
+  auto granted = client.open(asked, deadline);
+  if (!granted.ok()) return granted.status();
+  Blob blob;
+  write_grant(granted.value(), &blob);
+  return blob;
+}
+
+// The streams go on in the middle: what lies in a slot must be what lay there.
+Status Comeback::read(const Blob& offer, SessionParameters* session) const {
+  if (Status status = read_grant(offer, session); !status.ok()) return status;
+  if (session->slots == lost_.slots && session->payload_bytes == lost_.payload_bytes &&
+      session->whole_chunks == lost_.whole_chunks) {
+    return {};
+  }
+  return {Code::kMismatch, "switch " + lost_.switch_name + " grants " + described(*session) + ", and the group needs " +
+                               described(lost_)};
+}
+
+Result<Comeback::Found> Comeback::take(int attempt) {
+  auto text = bulletin_.hear(topic(attempt, "offer"), 0);
+  if (!text.ok()) return text.status();
+  auto offer = Blob::parse(text.value());
+  if (!offer.ok()) return offer.status();
+  Found found;
+  found.session = lost_;
+  Status mine = read(offer.value(), &found.session);
+  if (mine.ok()) mine = join(&found);
+  const Status all = bulletin_.agree(topic(attempt, "joined"), group_.size, mine);
+  if (all.ok()) return found;
+  leave(found.session, monotonic_now() + kLeaveTime);
+  return all;
+}
+
+Status Comeback::join(Found* found) const {
+  auto links = connect_shards(config_, group_.rank, found->session.switch_endpoint);
+  if (!links.ok()) return links.status();
+  found->transports = std::move(links.value());
+  return join_shards(found->transports, found->session, monotonic_now() + kJoinTime);
+}
+
+}  // namespace switchml

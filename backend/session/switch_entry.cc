@@ -1,0 +1,111 @@
+#include "session/switch_entry.h"
+
+#include <map>
+#include <string>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "session/control_client.h"
+#include "transport/faulty.h"
+#include "transport/udp.h"
+#include "wire/payload_size.h"
+
+namespace switchml {
+
+namespace {
+
+Faults faults_of(const Config& config, int rank, int shard) {
+  const auto values = parse_faults(config.faults).value_or(std::map<std::string, double>{});
+  const auto value = [&values](const char* name, double preset) {
+    const auto it = values.find(name);
+    return it == values.end() ? preset : it->second;
+  };
+  Faults faults;
+  // Every socket has a fate of its own.
+  faults.seed = static_cast<uint64_t>(value("seed", 1)) * 1000003U + static_cast<uint64_t>(rank) * 31U +
+                static_cast<uint64_t>(shard);
+  faults.send_loss = value("send_loss", 0);
+  faults.receive_loss = value("receive_loss", 0);
+  faults.duplicate = value("duplicate", 0);
+  faults.delay = value("delay", 0);
+  faults.corrupt = value("corrupt", 0);
+  return faults;
+}
+
+Result<std::unique_ptr<Transport>> connect(const Endpoint& to) {
+  UdpOptions options;
+  options.peer = to;
+  return make_udp_transport(options);
+}
+
+wire::Membership membership(const SessionParameters& p) {
+  return {p.job, p.epoch, p.session_key, static_cast<uint8_t>(p.worker)};
+}
+
+}  // namespace
+
+Result<Transports> connect_shards(const Config& config, int rank, const Endpoint& to) {
+  Transports transports;
+  for (int shard = 0; shard < config.shards; ++shard) {
+    auto transport = connect(to);
+    if (!transport.ok()) return transport.status();
+    transports.push_back(config.faults.empty()
+                             ? std::move(transport.value())
+                             : make_faulty_transport(std::move(transport.value()), faults_of(config, rank, shard)));
+  }
+  return transports;
+}
+
+void write_grant(const wire::OpenReply& granted, Blob* blob) {
+  blob->set("job", granted.job);
+  blob->set("epoch", granted.epoch);
+  blob->set("key", granted.session_key);
+  blob->set("slots", granted.slots);
+  blob->set("payload", granted.payload);
+  blob->set("flags", granted.flags);
+  blob->set("lease_ms", granted.lease_ms);
+}
+
+Status read_grant(const Blob& blob, SessionParameters* session) {
+  SessionParameters& p = *session;
+  uint64_t job = 0, epoch = 0, slots = 0, payload = 0, flags = 0, lease_ms = 0;
+  const bool read = blob.number("job", kMaxJobs, &job) && blob.number("epoch", UINT32_MAX, &epoch) &&
+                    blob.number("key", UINT64_MAX, &p.session_key) && blob.number("slots", kMaxSlots, &slots) &&
+                    blob.number("payload", kMaxPayloadBytes, &payload) && blob.number("flags", 255, &flags) &&
+                    blob.number("lease_ms", UINT32_MAX, &lease_ms);
+  const auto shards = static_cast<uint64_t>(p.shards);
+  const bool sane = read && job != 0 && epoch != 0 && slots >= shards * kMinSlots && slots % shards == 0 &&
+                    payload != 0 && wire::allowed_payload(payload) == payload && lease_ms != 0;
+  if (!sane) {
+    return {Code::kMismatch, "switch " + p.switch_name + " granted a session that this version cannot use (slots " +
+                                 blob.text("slots") + ", payload " + blob.text("payload") +
+                                 "): install the same switchml on switch and ranks"};
+  }
+  p.job = static_cast<uint8_t>(job);
+  p.epoch = static_cast<uint32_t>(epoch);
+  p.slots = static_cast<int>(slots);
+  p.payload_bytes = payload;
+  p.whole_chunks = (flags & wire::kOpenWholeChunks) != 0;
+  p.lease = milliseconds(lease_ms);
+  return {};
+}
+
+Status join_shards(const Transports& transports, const SessionParameters& session, Time deadline) {
+  for (size_t shard = 0; shard < transports.size(); ++shard) {
+    ControlClient client(*transports[shard], session.switch_endpoint, session.switch_name);
+    auto joined = client.join(membership(session), static_cast<int>(shard), deadline);
+    if (!joined.ok()) return joined.status();
+  }
+  return {};
+}
+
+void leave(const SessionParameters& session, Time deadline) {
+  auto transport = connect(session.switch_endpoint);
+  if (!transport.ok()) return;
+  ControlClient client(*transport.value(), session.switch_endpoint, session.switch_name);
+  if (const Status status = client.close(membership(session), deadline); !status.ok()) {
+    SWITCHML_LOG(kInfo) << "leaving job " << int{session.job} << ": " << status.message();
+  }
+}
+
+}  // namespace switchml

@@ -1,0 +1,108 @@
+#include "session/comeback.h"
+
+#include <gtest/gtest.h>
+
+#include "fixture.h"
+
+namespace switchml {
+namespace {
+
+/// A switch, and what its group had before.
+struct Switch {
+  explicit Switch(bool whole_chunks = false) {
+    ServerOptions options;
+    options.listen = endpoint_of("127.0.0.1:0");
+    options.softswitch.whole_chunks = whole_chunks;
+    auto started = SwitchServer::start(options);
+    EXPECT_TRUE(started.ok());
+    server = std::move(started.value());
+    lost.switch_endpoint = server->local();
+    lost.switch_name = "s";
+    lost.shards = 2;
+    lost.slots = 32;
+    lost.payload_bytes = 1024;
+    lost.workers = 2;
+    lost.job = 200;
+    lost.epoch = 1;
+    config.shards = 2;
+  }
+  SessionParameters of(int rank) const {
+    SessionParameters session = lost;
+    session.worker = rank;
+    return session;
+  }
+  uint64_t open_sessions() const {
+    return server->counters().sessions_opened.get() - server->counters().sessions_closed.get();
+  }
+
+  std::unique_ptr<SwitchServer> server;
+  SessionParameters lost;
+  Config config = quick_config();
+  MapStore store;
+};
+
+Bulletin::MayWait for_seconds(int n) {
+  return [n](int, Duration waited) { return waited < seconds(n) ? Status() : Status(Code::kTimeout, "nobody comes"); };
+}
+
+TEST(Comeback, AllJoinWhatRankZeroWasGranted) {
+  Switch there;
+  std::vector<SessionParameters> found(2);
+  each_rank(2, [&](int rank) {
+    Bulletin bulletin(there.store, rank, for_seconds(10));
+    Comeback comeback(there.config, {rank, 2, "g"}, there.of(rank), bulletin);
+    if (rank == 0) {
+      ASSERT_TRUE(comeback.offer(3, monotonic_now() + seconds(5)).ok());
+    }
+    auto taken = comeback.take(3);
+    ASSERT_TRUE(taken.ok()) << taken.status().to_string();
+    EXPECT_EQ(taken->transports.size(), 2U);
+    found[static_cast<size_t>(rank)] = taken->session;
+  });
+  EXPECT_EQ(found[0].epoch, found[1].epoch);
+  EXPECT_NE(found[0].epoch, 1U);
+  EXPECT_EQ(found[0].worker, 0);
+  EXPECT_EQ(found[1].worker, 1);
+  EXPECT_EQ(found[0].slots, 32);
+  for (const SessionParameters& session : found) leave(session, monotonic_now() + seconds(2));
+  EXPECT_EQ(there.open_sessions(), 0U);
+}
+
+TEST(Comeback, IfOneCannotJoinNobodyGoes) {
+  Switch there;
+  const Endpoint nowhere = closed_port();
+  each_rank(2, [&](int rank) {
+    Bulletin bulletin(there.store, rank, for_seconds(10));
+    SessionParameters lost = there.of(rank);
+    if (rank == 1) lost.switch_endpoint = nowhere;
+    Comeback comeback(there.config, {rank, 2, "g"}, lost, bulletin);
+    if (rank == 0) {
+      ASSERT_TRUE(comeback.offer(1, monotonic_now() + seconds(5)).ok());
+    }
+    auto taken = comeback.take(1);
+    ASSERT_FALSE(taken.ok());
+    EXPECT_EQ(taken.status().message().find("rank 1: ") == 0, rank == 0) << taken.status().message();
+  });
+}
+
+TEST(Comeback, AnotherKindOfSwitchIsNotOffered) {
+  Switch there(true);
+  Bulletin bulletin(there.store, 0, for_seconds(1));
+  Comeback comeback(there.config, {0, 2, "g"}, there.of(0), bulletin);
+  const Status status = comeback.offer(1, monotonic_now() + seconds(5));
+  EXPECT_EQ(status.code(), Code::kMismatch);
+  EXPECT_NE(status.message().find("whole payloads only"), std::string::npos) << status.message();
+  EXPECT_EQ(there.store.get("switchml/back/1/offer/0", monotonic_now()).status().code(), Code::kTimeout);
+}
+
+TEST(Comeback, NothingIsOfferedWhereNobodyListens) {
+  Switch there;
+  there.lost.switch_endpoint = closed_port();
+  Bulletin bulletin(there.store, 0, for_seconds(1));
+  Comeback comeback(there.config, {0, 2, "g"}, there.of(0), bulletin);
+  EXPECT_EQ(comeback.offer(1, monotonic_now() + milliseconds(300)).code(), Code::kUnavailable);
+  EXPECT_EQ(comeback.take(1).status().message(), "nobody comes");
+}
+
+}  // namespace
+}  // namespace switchml
