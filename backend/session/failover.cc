@@ -21,7 +21,7 @@ const std::string kBack = "back ";    // attempt, is offered
 constexpr Duration kFirstPause = seconds(1);  // between attempts to return
 constexpr Duration kLongestPause = seconds(60);
 constexpr Duration kSteady = seconds(60);  // a switch that is lost again sooner is returned to later
-constexpr Duration kOfferTime = milliseconds(500);
+constexpr Duration kOfferTime = seconds(1);
 constexpr Duration kPatience = seconds(1);  // before a message names the rank that is waited for
 constexpr Duration kFarewell = seconds(2);
 constexpr int kRoundBits = 32;  // rounds of one detour
@@ -178,8 +178,8 @@ Status Failover::go_without() {
     phase_ = Phase::kDetour;
     ++moves_;
   }
+  moved_ = true;  // before any call can see that it is so
   engine_.resume(route, detour_->transports());
-  moved_ = true;
   next_offer_ = monotonic_now() + pause_;
   return {};
 }
