@@ -16,6 +16,7 @@
 #include "base/limits.h"
 #include "base/status.h"
 #include "transport/transport.h"
+#include "wire/control.h"
 
 namespace switchml {
 
@@ -75,6 +76,8 @@ struct SessionParameters : Route {
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
 
   int slots_per_shard() const { return slots / shards; }
+  /// How this worker shows a switch that it belongs to the session.
+  wire::Membership membership() const { return {job, epoch, session_key, static_cast<uint8_t>(worker)}; }
 };
 
 struct EngineOptions {

@@ -15,10 +15,6 @@ constexpr int kProbesInVain = 4;                          // at least, before a 
 constexpr Duration kProbeFreshness = milliseconds(2500);  // an older answer says nothing about the present
 constexpr Duration kRefusalPatience = seconds(2);
 
-wire::Membership membership(const SessionParameters& session) {
-  return {session.job, session.epoch, session.session_key, static_cast<uint8_t>(session.worker)};
-}
-
 }  // namespace
 
 void Shard::expire(Time now) {
@@ -139,14 +135,14 @@ void Shard::probe() {
   ++unanswered_;
   probe_request_ = next_request_++;
   uint8_t frame[wire::kMaxControlBytes];
-  send_control(frame, wire::build_probe(membership(session_), flight->slot, flight->seq, probe_request_, frame));
+  send_control(frame, wire::build_probe(session_.membership(), flight->slot, flight->seq, probe_request_, frame));
 }
 
 void Shard::keep_alive(Time now) {
   next_keep_alive_ = now + session_.lease / kKeepAlivesPerLease;
   keep_alive_request_ = next_request_++;
   uint8_t frame[wire::kMaxControlBytes];
-  send_control(frame, wire::build_join(membership(session_), index_, keep_alive_request_, frame));
+  send_control(frame, wire::build_join(session_.membership(), index_, keep_alive_request_, frame));
 }
 
 }  // namespace switchml

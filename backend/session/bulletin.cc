@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "session/roll_call.h"
+
 namespace switchml {
 
 namespace {
@@ -9,21 +11,19 @@ namespace {
 constexpr Duration kGlance = milliseconds(100);
 const std::string kWell = "ok";
 
-std::string key_of(const std::string& topic, int rank) { return "switchml/" + topic + "/" + std::to_string(rank); }
-
 }  // namespace
 
 Bulletin::Bulletin(Rendezvous& store, int rank, MayWait may_wait)
     : store_(store), rank_(rank), may_wait_(std::move(may_wait)) {}
 
 Status Bulletin::say(const std::string& topic, const std::string& text) {
-  return store_.set(key_of(topic, rank_), text);
+  return store_.set(rank_key(topic, rank_), text);
 }
 
 Result<std::string> Bulletin::hear(const std::string& topic, int rank) const {
   const Time begin = monotonic_now();
   for (;;) {
-    auto text = store_.get(key_of(topic, rank), monotonic_now() + kGlance);
+    auto text = store_.get(rank_key(topic, rank), monotonic_now() + kGlance);
     if (text.ok() || text.status().code() != Code::kTimeout) return text;
     if (Status status = may_wait_(rank, monotonic_now() - begin); !status.ok()) return status;
   }

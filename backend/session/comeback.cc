@@ -33,9 +33,9 @@ Status Comeback::offer(int attempt, Time deadline) {
 }
 
 Result<Blob> Comeback::ask(Time deadline) const {
-  auto links = connect_shards(config_, group_.rank, lost_.switch_endpoint);
-  if (!links.ok()) return links.status();
-  ControlClient client(*links.value()[0], lost_.switch_endpoint, lost_.switch_name);
+  auto link = connect_to_switch(lost_.switch_endpoint);
+  if (!link.ok()) return link.status();
+  ControlClient client(*link.value(), lost_.switch_endpoint, lost_.switch_name);
   wire::Open asked;
   asked.client_key = random_bits();
   asked.workers = static_cast<uint16_t>(group_.size);

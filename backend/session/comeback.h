@@ -18,6 +18,7 @@ class Comeback {
     Transports transports;  // joined
   };
   /// `lost` is the session that the group had, whose streams go on in the next: slots and payload must be the same.
+  /// Borrows configuration and bulletin.
   Comeback(const Config& config, const GroupInfo& group, const SessionParameters& lost, Bulletin& bulletin);
 
   /// Rank 0: asks the switch, by `deadline`.
@@ -30,7 +31,7 @@ class Comeback {
   Status read(const Blob& offer, SessionParameters* session) const;
   Status join(Found* found) const;
 
-  const Config config_;
+  const Config& config_;
   const GroupInfo group_;
   const SessionParameters lost_;
   Bulletin& bulletin_;

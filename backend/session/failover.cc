@@ -134,8 +134,12 @@ Failover::Task Failover::next_task() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     if (closing_ || phase_ == Phase::kBroken || !engine_.status().ok()) return Task::kStop;
-    if (phase_ == Phase::kLost) return Task::kLeaveSwitch;
-    if (phase_ == Phase::kDetour && offered_ > taken_) return Task::kReturn;
+    const bool offered = phase_ == Phase::kDetour && offered_ > taken_;
+    if (phase_ == Phase::kLost || offered) {
+      handing_over_ = true;
+      if (offered) taken_ = offered_;
+      return offered ? Task::kReturn : Task::kLeaveSwitch;
+    }
     if (phase_ != Phase::kDetour || !offers) {
       changed_.wait(lock);
       continue;
@@ -176,9 +180,8 @@ Status Failover::go_without() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     phase_ = Phase::kDetour;
-    ++moves_;
+    ++moves_;  // before a call can end that needs it no more
   }
-  moved_ = true;  // before any call can see that it is so
   engine_.resume(route, detour_->transports());
   next_offer_ = monotonic_now() + pause_;
   return {};
@@ -215,11 +218,7 @@ void Failover::postpone_return() {
 }
 
 void Failover::offer() {
-  int attempt = 0;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    attempt = taken_ + 1;
-  }
+  const int attempt = taken_ + 1;
   Comeback comeback(options_.config, options_.group, session(), bulletin_);
   const Status status = comeback.offer(attempt, monotonic_now() + kOfferTime);
   next_offer_ = monotonic_now() + pause_;
@@ -233,14 +232,8 @@ void Failover::offer() {
 }
 
 void Failover::return_to_switch() {
-  int attempt = 0;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    attempt = taken_ = offered_;
-    handing_over_ = true;  // from here on others count on this rank
-  }
   Comeback comeback(options_.config, options_.group, session(), bulletin_);
-  auto found = comeback.take(attempt);
+  auto found = comeback.take(taken_);
   if (!found.ok()) {
     SWITCHML_LOG(kInfo) << options_.group.name << ": no return to the switch yet: " << found.status().message();
     postpone_return();
@@ -272,7 +265,6 @@ void Failover::arrive(Comeback::Found found) {
     if (const auto lost = later_.find(moves_); lost != later_.end()) lose(lost->second);
     later_.clear();
   }
-  moved_ = false;
   returned_at_ = monotonic_now();
   engine_.resume(route, std::move(found.transports));
   detour_.reset();
@@ -282,13 +274,9 @@ void Failover::arrive(Comeback::Found found) {
 
 Status Failover::hand_over(const std::string& purpose) {
   purpose_ = purpose;
-  int number = 0;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    handing_over_ = true;
-    number = moves_;
-  }
-  return Handover(engine_, bulletin_, options_.group, number).run();
+  const Status status = Handover(engine_, bulletin_, options_.group, moves()).run();
+  purpose_.clear();
+  return status;
 }
 
 bool Failover::settle() {
@@ -303,7 +291,7 @@ Status Failover::may_wait(int rank, Duration waited) {
   if (stopping_) return {Code::kAborted, "the process group was shut down"};
   if (Status status = engine_.status(); !status.ok()) return status;
   if (roster_->has_left(rank)) return {Code::kUnavailable, name + " (left the session) cannot go on with the others"};
-  if (waited >= kPatience) {
+  if (waited >= kPatience && !purpose_.empty()) {
     engine_.wait_for(purpose_ + ", and " + name + " has not come to go on with the others: is that rank stopped?");
   }
   return {};

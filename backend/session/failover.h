@@ -43,7 +43,7 @@ class Failover {
   /// A rank has left the group: nobody waits for it any more.
   void heard_leave(int rank) { roster_->leaves(rank); }
   /// Whether the streams go past the switch.
-  bool moved() const { return moved_.load(); }
+  bool moved() const { return moves() % 2 != 0; }
   /// The session that the group has, or had last.
   SessionParameters session() const;
   /// Nothing begins any more. What others wait for is said first (at most 2 s); then a move that is under way fails.
@@ -64,6 +64,7 @@ class Failover {
   void return_to_switch();
   void arrive(Comeback::Found found);
   Status hand_over(const std::string& purpose);
+  /// Others do not wait for this rank any more; whether it may go on.
   bool settle();
   Status may_wait(int rank, Duration waited);
   void postpone_return();
@@ -75,24 +76,23 @@ class Failover {
   const std::shared_ptr<Roster> roster_;
   Bulletin bulletin_;
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> moved_{false};
   std::atomic<bool> leaving_detour_{false};  // its failure means nothing then
 
   mutable std::mutex mutex_;  // guards all below but what is said to be the thread's
   std::condition_variable changed_;
   Phase phase_ = Phase::kAtSwitch;
   bool closing_ = false;
-  bool handing_over_ = false;         // others wait for this rank
+  bool handing_over_ = false;         // others count on this rank, from the task on to settle()
   int moves_ = 0;                     // that have ended: even ones at a switch, odd ones without
   std::string why_;                   // the switch was lost
   std::map<int, std::string> later_;  // losses of switches that this rank has not come to yet, by moves_
   SessionParameters session_;
-  int offered_ = 0;  // the last attempt that rank 0 told of, and that this rank went into
-  int taken_ = 0;
+  int offered_ = 0;  // the last attempt that rank 0 told of
   std::thread thread_;
 
   // ---- the thread's ----
-  std::string purpose_;  // of a handover, for messages
+  std::string purpose_;  // of the handover that is under way, for messages
+  int taken_ = 0;        // the last attempt that it went into
   std::unique_ptr<Detour> detour_;
   Time next_offer_{};
   Time returned_at_{};

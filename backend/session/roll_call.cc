@@ -8,8 +8,6 @@ namespace {
 
 constexpr Duration kGlance = milliseconds(20);
 
-std::string key_of(const std::string& topic, int rank) { return "switchml/" + topic + "/" + std::to_string(rank); }
-
 std::string in_seconds(Duration d) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g s", to_seconds(d));
@@ -19,7 +17,7 @@ std::string in_seconds(Duration d) {
 }  // namespace
 
 Status RollCall::say(const std::string& topic, const Blob& blob) {
-  Status status = store_.set(key_of(topic, group_.rank), blob.encode());
+  Status status = store_.set(rank_key(topic, group_.rank), blob.encode());
   if (status.ok()) return status;
   return {Code::kUnavailable, "the store of " + group_.name + " cannot be written: " + status.message()};
 }
@@ -64,7 +62,7 @@ Result<Blob> RollCall::hear(const std::string& topic, int rank, const std::strin
 }
 
 Result<std::string> RollCall::read(const std::string& topic, int rank, Time deadline) {
-  auto text = store_.get(key_of(topic, rank), deadline);
+  auto text = store_.get(rank_key(topic, rank), deadline);
   if (text.ok() || text.status().code() == Code::kTimeout) return text;
   return Status(Code::kUnavailable, "the store of " + group_.name + " cannot be read: " + text.status().message());
 }

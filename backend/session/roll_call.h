@@ -9,6 +9,11 @@
 
 namespace switchml {
 
+/// Where `rank` leaves what it says on a topic.
+inline std::string rank_key(const std::string& topic, int rank) {
+  return "switchml/" + topic + "/" + std::to_string(rank);
+}
+
 class RollCall {
  public:
   /// Borrows both.

@@ -14,6 +14,7 @@
 #include "session/call_comparison.h"
 #include "session/failover.h"
 #include "session/peer_watch.h"
+#include "session/roll_call.h"
 
 namespace switchml {
 
@@ -81,17 +82,17 @@ class GroupSession : public Session {
   }
 
   std::string compare_calls(const std::string& mine) override {
-    const std::string topic = "switchml/call/" + std::to_string(comparisons_.fetch_add(1)) + "/";
+    const std::string topic = "call/" + std::to_string(comparisons_.fetch_add(1));
     const Time begin = monotonic_now();
     std::vector<std::optional<std::string>> calls(static_cast<size_t>(group_.size));
     calls[static_cast<size_t>(group_.rank)] = mine;
-    if (!store_.set(topic + std::to_string(group_.rank), mine).ok()) return compare_sentence(calls);
+    if (!store_.set(rank_key(topic, group_.rank), mine).ok()) return compare_sentence(calls);
     for (int rank = 0; rank < group_.size; ++rank) {
       if (rank == group_.rank) continue;
       // One silent rank uses the waiting time up; the others get a glance each as long as the second lasts.
       const Time now = monotonic_now();
       if (now >= begin + kCompareTime) break;
-      auto call = store_.get(topic + std::to_string(rank), std::max(begin + kCompareWait, now + kGlance));
+      auto call = store_.get(rank_key(topic, rank), std::max(begin + kCompareWait, now + kGlance));
       if (call.ok()) calls[static_cast<size_t>(rank)] = call.value();
     }
     return compare_sentence(calls);

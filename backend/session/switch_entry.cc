@@ -32,22 +32,18 @@ Faults faults_of(const Config& config, int rank, int shard) {
   return faults;
 }
 
-Result<std::unique_ptr<Transport>> connect(const Endpoint& to) {
+}  // namespace
+
+Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to) {
   UdpOptions options;
   options.peer = to;
   return make_udp_transport(options);
 }
 
-wire::Membership membership(const SessionParameters& p) {
-  return {p.job, p.epoch, p.session_key, static_cast<uint8_t>(p.worker)};
-}
-
-}  // namespace
-
 Result<Transports> connect_shards(const Config& config, int rank, const Endpoint& to) {
   Transports transports;
   for (int shard = 0; shard < config.shards; ++shard) {
-    auto transport = connect(to);
+    auto transport = connect_to_switch(to);
     if (!transport.ok()) return transport.status();
     transports.push_back(config.faults.empty()
                              ? std::move(transport.value())
@@ -93,17 +89,17 @@ Status read_grant(const Blob& blob, SessionParameters* session) {
 Status join_shards(const Transports& transports, const SessionParameters& session, Time deadline) {
   for (size_t shard = 0; shard < transports.size(); ++shard) {
     ControlClient client(*transports[shard], session.switch_endpoint, session.switch_name);
-    auto joined = client.join(membership(session), static_cast<int>(shard), deadline);
+    auto joined = client.join(session.membership(), static_cast<int>(shard), deadline);
     if (!joined.ok()) return joined.status();
   }
   return {};
 }
 
 void leave(const SessionParameters& session, Time deadline) {
-  auto transport = connect(session.switch_endpoint);
+  auto transport = connect_to_switch(session.switch_endpoint);
   if (!transport.ok()) return;
   ControlClient client(*transport.value(), session.switch_endpoint, session.switch_name);
-  if (const Status status = client.close(membership(session), deadline); !status.ok()) {
+  if (const Status status = client.close(session.membership(), deadline); !status.ok()) {
     SWITCHML_LOG(kInfo) << "leaving job " << int{session.job} << ": " << status.message();
   }
 }

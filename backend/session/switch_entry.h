@@ -14,6 +14,8 @@ namespace switchml {
 
 using Transports = std::vector<std::unique_ptr<Transport>>;
 
+/// A socket of its own, for control requests.
+Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to);
 /// A transport per shard, not joined yet.
 Result<Transports> connect_shards(const Config& config, int rank, const Endpoint& to);
 

@@ -24,8 +24,8 @@ def counters():
     return {name: value for name, value in switchml.stats().items() if isinstance(value, int)}
 
 
-def all_agree(mine):
-    """Whether any rank says so."""
+def any_rank_says(mine):
+    """The same on all."""
     said = torch.tensor([int(mine)], dtype=torch.int32)
     dist.all_reduce(said, op=dist.ReduceOp.MAX)
     return bool(said)
@@ -36,7 +36,7 @@ def soak(seconds, seed):
     shapes = exact.cases(dist.get_rank(), dist.get_world_size(), seed)
     dist.barrier()
     end, calls, turn, before = time.monotonic() + seconds, 0, 0, counters()
-    while not all_agree(time.monotonic() > end):
+    while not any_rank_says(time.monotonic() > end):
         for case in shapes:
             tensor, expected = case.changed(turn)
             dist.all_reduce(tensor)
@@ -64,7 +64,7 @@ def until_error(seconds):
     """Checked all-reduces until one fails: what it says and when, by the clock that all processes of this machine share."""
     shapes, end, calls = exact.cases(dist.get_rank(), dist.get_world_size(), 1)[:6], time.monotonic() + seconds, 0
     try:
-        while not all_agree(time.monotonic() > end):
+        while not any_rank_says(time.monotonic() > end):
             for case in shapes:
                 tensor, expected = case.changed(calls)
                 dist.all_reduce(tensor)

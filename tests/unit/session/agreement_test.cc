@@ -89,12 +89,10 @@ TEST(Agreement, SettingsReachTheSwitch) {
 }
 
 TEST(Agreement, AStandaloneSwitchServesSeveralGroups) {
-  ServerOptions options;
-  options.listen = endpoint_of("127.0.0.1:0");
-  auto server = SwitchServer::start(options);
-  ASSERT_TRUE(server.ok());
+  const auto server = start_switch();
+  ASSERT_NE(server, nullptr);
   Config config = quick_config();
-  config.switch_address = to_string(server.value()->local());
+  config.switch_address = to_string(server->local());
   MapStore stores[2];
   auto a = agree_all(
       2, [&](int) { return config; }, stores[0]);
@@ -103,11 +101,11 @@ TEST(Agreement, AStandaloneSwitchServesSeveralGroups) {
   ASSERT_TRUE(a.ranks[0].ok() && b.ranks[0].ok());
   EXPECT_EQ(a.ranks[0]->embedded, nullptr);
   EXPECT_NE(a.ranks[0]->parameters.job, b.ranks[0]->parameters.job);
-  EXPECT_EQ(server.value()->counters().sessions_opened.get(), 2U);
+  EXPECT_EQ(server->counters().sessions_opened.get(), 2U);
   for (auto* outcome : {&a, &b}) {
     for (auto& rank : outcome->ranks) leave(rank->parameters, monotonic_now() + seconds(5));
   }
-  EXPECT_EQ(server.value()->counters().sessions_closed.get(), 2U);
+  EXPECT_EQ(server->counters().sessions_closed.get(), 2U);
 }
 
 TEST(Agreement, RanksThatDoNotComeAreNamedOnAll) {
@@ -232,13 +230,12 @@ TEST(Agreement, AKernelThatCannotBeHadFailsOnAll) {
 
 TEST(Agreement, TheSwitchsRefusalReachesAll) {
   ServerOptions options;
-  options.listen = endpoint_of("127.0.0.1:0");
   options.softswitch.slot_memory_bytes = 1000;
-  auto server = SwitchServer::start(options);
-  ASSERT_TRUE(server.ok());
+  const auto server = start_switch(options);
+  ASSERT_NE(server, nullptr);
   MapStore store;
   Config config = quick_config();
-  config.switch_address = to_string(server.value()->local());
+  config.switch_address = to_string(server->local());
   const Status status = common_failure(agree_all(
       3, [&](int) { return config; }, store));
   EXPECT_EQ(status.code(), Code::kUnavailable);
@@ -278,12 +275,10 @@ Config controlled_config() {
 }
 
 TEST(Agreement, AControllerSaysWhereTheSwitchIsAndOpens) {
-  ServerOptions options;
-  options.listen = endpoint_of("127.0.0.1:0");
-  auto server = SwitchServer::start(options);
-  ASSERT_TRUE(server.ok());
+  const auto server = start_switch();
+  ASSERT_NE(server, nullptr);
   FakeController controller;
-  controller.at = server.value()->local();
+  controller.at = server->local();
   MapStore store;
   const auto outcome = agree_all(
       3, [](int) { return controlled_config(); }, store, {}, &controller);

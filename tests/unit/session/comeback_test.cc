@@ -11,11 +11,8 @@ namespace {
 struct Switch {
   explicit Switch(bool whole_chunks = false) {
     ServerOptions options;
-    options.listen = endpoint_of("127.0.0.1:0");
     options.softswitch.whole_chunks = whole_chunks;
-    auto started = SwitchServer::start(options);
-    EXPECT_TRUE(started.ok());
-    server = std::move(started.value());
+    server = start_switch(options);
     lost.switch_endpoint = server->local();
     lost.switch_name = "s";
     lost.shards = 2;

@@ -33,16 +33,9 @@ std::vector<float> input_of(int rank, int round) {
 /// A switch to lose, and ranks that meet on it.
 struct Losable {
   explicit Losable(int shards = 1) {
-    start(endpoint_of("127.0.0.1:0"));
-    where = server->local();
-    config = fallback_to(where, shards);
-  }
-  void start(const Endpoint& listen) {
-    ServerOptions options;
-    options.listen = listen;
-    auto started = SwitchServer::start(options);
-    ASSERT_TRUE(started.ok()) << started.status().to_string();
-    server = std::move(started.value());
+    server = start_switch();
+    where = to_string(server->local());
+    config = fallback_to(server->local(), shards);
   }
   /// Runs `body` for each rank, with its session.
   void each(int size, const MakeReducer& make_reducer, const std::function<void(int rank, Session&)>& body) {
@@ -69,7 +62,7 @@ struct Losable {
   }
 
   std::unique_ptr<SwitchServer> server;
-  Endpoint where;
+  std::string where;
   Config config;
   MapStore store;
 };
@@ -166,7 +159,7 @@ TEST(Failover, ReturnsToTheSwitchWhenItIsBackEachTime) {
     for (int loss = 1; loss <= 2; ++loss) {
       if (rank == 0) losable.server.reset();
       sum_until(session, rank, kSize, true, &round);
-      if (rank == 0) losable.start(losable.where);
+      if (rank == 0) losable.server = start_switch({}, losable.where);
       sum_until(session, rank, kSize, false, &round);
       EXPECT_NE(session.parameters().epoch, first.epoch);
       sum_until(session, rank, kSize, false, &round);

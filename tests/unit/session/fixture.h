@@ -50,14 +50,16 @@ inline Endpoint endpoint_of(const std::string& text) {
   return endpoint.value();
 }
 
-/// A port of loopback that nobody listens on.
-inline Endpoint closed_port() {
-  ServerOptions options;
-  options.listen = endpoint_of("127.0.0.1:0");
+/// A standalone switch; `options.listen` is overwritten.
+inline std::unique_ptr<SwitchServer> start_switch(ServerOptions options = {}, const std::string& at = "127.0.0.1:0") {
+  options.listen = endpoint_of(at);
   auto server = SwitchServer::start(options);
-  EXPECT_TRUE(server.ok());
-  return server.value()->local();
+  EXPECT_TRUE(server.ok()) << server.status().to_string();
+  return server.ok() ? std::move(server.value()) : nullptr;
 }
+
+/// A port of loopback that nobody listens on.
+inline Endpoint closed_port() { return start_switch()->local(); }
 
 inline Config quick_config(Duration timeout = seconds(10)) {
   Config config;

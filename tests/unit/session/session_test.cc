@@ -49,14 +49,12 @@ TEST(Session, SumsUnderFaults) {
 }
 
 TEST(Session, LeavesNothingBehindOnAStandaloneSwitch) {
-  ServerOptions options;
-  options.listen = endpoint_of("127.0.0.1:0");
-  auto server = SwitchServer::start(options);
-  ASSERT_TRUE(server.ok());
+  const auto server = start_switch();
+  ASSERT_NE(server, nullptr);
   Config config = quick_config();
-  config.switch_address = to_string(server.value()->local());
+  config.switch_address = to_string(server->local());
   sum_on_all_ranks(4, config);
-  const SwitchCounters& counters = server.value()->counters();
+  const SwitchCounters& counters = server->counters();
   EXPECT_EQ(counters.sessions_opened.get(), 1U);
   EXPECT_EQ(counters.sessions_closed.get(), 1U);
   EXPECT_GT(counters.uses_completed.get(), 0U);

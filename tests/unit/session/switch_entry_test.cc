@@ -66,17 +66,15 @@ TEST(SwitchEntry, AGrantThatCannotBeUsedIsRefused) {
 }
 
 TEST(SwitchEntry, EveryShardHasATransportAndJoins) {
-  ServerOptions options;
-  options.listen = endpoint_of("127.0.0.1:0");
-  auto server = SwitchServer::start(options);
-  ASSERT_TRUE(server.ok());
+  const auto server = start_switch();
+  ASSERT_NE(server, nullptr);
   Config config = quick_config();
   config.shards = 3;
-  auto links = connect_shards(config, 0, server.value()->local());
+  auto links = connect_shards(config, 0, server->local());
   ASSERT_TRUE(links.ok());
   EXPECT_EQ(links->size(), 3U);
   SessionParameters session = with_shards(3);
-  session.switch_endpoint = server.value()->local();
+  session.switch_endpoint = server->local();
   session.job = 1;
   session.epoch = 1;
   const Status status = join_shards(links.value(), session, monotonic_now() + seconds(5));
