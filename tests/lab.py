@@ -116,6 +116,12 @@ class Lab:
             time.sleep(0.05)
         return self.log(name).split(text, 1)[1].splitlines()[0].strip()
 
+    @staticmethod
+    def kill(process):
+        """As a crash would; returns when it is gone."""
+        process.kill()
+        process.wait(10)
+
     def finish(self, processes, seconds):
         """Waits for processes by name and requires status 0 of each."""
         end = time.monotonic() + seconds

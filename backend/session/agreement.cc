@@ -52,10 +52,13 @@ class Agreement {
             ControllerClient* controller)
       : config_(config),
         group_(group),
-        controller_(controller),
         roll_(store, group),
         begin_(monotonic_now()),
-        end_(std::min(deadline, begin_ + config.connect_timeout)) {}
+        end_(std::min(deadline, begin_ + config.connect_timeout)) {
+    if (group.rank == 0 && !config.controller.empty()) agreed_.controller = {controller, config.controller, {}};
+    agreed_.parameters.worker = group.rank;
+    agreed_.parameters.workers = group.size;
+  }
 
   Result<Agreed> run() {
     Status status = say("hello", hello());
@@ -131,11 +134,9 @@ class Agreement {
     }
     auto blob = roll_.hear("switch", 0, "find a switch", end_);
     if (!blob.ok()) return blob.status();
+    if (!config_.controller.empty()) return read_place(blob.value(), &agreed_.parameters);
     agreed_.parameters.switch_name = blob->text("name");
-    const std::string address =
-        blob->text(config_.controller.empty() ? "address" : "address" + std::to_string(group_.rank));
-    if (!config_.controller.empty()) agreed_.parameters.switch_name = address + blob->text("by");
-    auto endpoint = resolve_address(address, "the switch that rank 0 announced");
+    auto endpoint = resolve_address(blob->text("address"), "the switch that rank 0 announced");
     if (!endpoint.ok()) return endpoint.status();
     agreed_.parameters.switch_endpoint = endpoint.value();
     return {};
@@ -173,26 +174,16 @@ class Agreement {
   }
 
   Result<Blob> ask_controller(const std::vector<Blob>& hellos) {
-    if (controller_ == nullptr) {
+    if (agreed_.controller.client == nullptr) {
       return Status(Code::kInvalidArgument,
                     "SWITCHML_CONTROLLER=\"" + config_.controller + "\": this program has no client for a controller");
     }
     for (const Blob& hello : hellos) {
       std::istringstream words(hello.text("addresses"));
-      addresses_.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+      agreed_.controller.ranks.emplace_back(std::istream_iterator<std::string>(words),
+                                            std::istream_iterator<std::string>());
     }
-    auto switches = controller_->locate(addresses_, stage_end(0.8));
-    if (!switches.ok()) return switches.status();
-    if (switches->size() != hellos.size()) {
-      return Status(Code::kMismatch, "controller " + config_.controller + " names " + std::to_string(switches->size()) +
-                                         " switches for " + std::to_string(hellos.size()) +
-                                         " ranks: install the same switchml on controller and ranks");
-    }
-    Blob blob;
-    for (size_t rank = 0; rank < switches->size(); ++rank)
-      blob.set("address" + std::to_string(rank), switches.value()[rank]);
-    blob.set("by", " (of controller " + config_.controller + ")");
-    return blob;
+    return agreed_.controller.places(stage_end(0.8));
   }
 
   // Where the others reach rank 0.
@@ -275,7 +266,9 @@ class Agreement {
   }
 
   Result<wire::OpenReply> open_session(const wire::Open& asked) {
-    if (!config_.controller.empty()) return controller_->open(asked, addresses_, group_.name, stage_end(0.9));
+    const ControllerEntry& controller = agreed_.controller;
+    if (controller.client != nullptr)
+      return controller.client->open(asked, controller.ranks, group_.name, stage_end(0.9));
     ControlClient client(*agreed_.transports[0], agreed_.parameters.switch_endpoint, agreed_.parameters.switch_name);
     return client.open(asked, stage_end(0.9));
   }
@@ -295,8 +288,6 @@ class Agreement {
     if (!plan.number("secret0", UINT64_MAX, &p.secret[0]) || !plan.number("secret1", UINT64_MAX, &p.secret[1])) {
       return {Code::kMismatch, "rank 0 sent no secret: install the same switchml on all ranks"};
     }
-    p.worker = group_.rank;
-    p.workers = group_.size;
     p.controlled = !config_.controller.empty();
     if (auto watch = literal_address(plan.text("watch"), 0); watch.ok() && group_.rank != 0) {
       agreed_.watch_address = watch.value();
@@ -316,8 +307,6 @@ class Agreement {
 
   const Config& config_;
   const GroupInfo& group_;
-  ControllerClient* const controller_;
-  RankAddresses addresses_;  // on rank 0, with a controller
   RollCall roll_;
   bool one_host_ = false;  // on rank 0
   Time begin_;

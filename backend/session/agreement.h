@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "session/controller_client.h"
+#include "session/controller_entry.h"
 #include "session/roll_call.h"
 #include "session/session.h"
 #include "session/switch_entry.h"
@@ -26,12 +26,14 @@ struct Agreed {
   SessionParameters parameters;
   Transports transports;                   // one per shard, joined
   std::unique_ptr<SwitchServer> embedded;  // rank 0 of a group without another switch
+  ControllerEntry controller;              // rank 0 of a group that has one
   Fd watch_listener;                       // rank 0, where it can listen
   Endpoint watch_address;                  // the others, where rank 0 listens; else empty
   uint64_t watch_key = 0;
 };
 
-/// A collective of the group. Returns by `deadline` and by config.connect_timeout.
+/// A collective of the group. Returns by `deadline` and by config.connect_timeout. `controller` is borrowed, and is
+/// what Agreed::controller leads to.
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
                      ControllerClient* controller = nullptr);
 

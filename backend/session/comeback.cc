@@ -21,8 +21,9 @@ std::string topic(int attempt, const std::string& what) { return "back/" + std::
 
 }  // namespace
 
-Comeback::Comeback(const Config& config, const GroupInfo& group, const SessionParameters& lost, Bulletin& bulletin)
-    : config_(config), group_(group), lost_(lost), bulletin_(bulletin) {}
+Comeback::Comeback(const Config& config, const GroupInfo& group, const SessionParameters& lost, Bulletin& bulletin,
+                   const ControllerEntry& controller)
+    : config_(config), group_(group), lost_(lost), bulletin_(bulletin), controller_(controller) {}
 
 Status Comeback::offer(int attempt, Time deadline) {
   auto blob = ask(deadline);
@@ -33,31 +34,39 @@ Status Comeback::offer(int attempt, Time deadline) {
 }
 
 Result<Blob> Comeback::ask(Time deadline) const {
-  auto link = connect_to_switch(lost_.switch_endpoint);
-  if (!link.ok()) return link.status();
-  ControlClient client(*link.value(), lost_.switch_endpoint, lost_.switch_name);
+  // The switches may be others now.
+  auto blob = lost_.controlled ? controller_.places(deadline) : Result<Blob>(Blob());
+  if (!blob.ok()) return blob.status();
   wire::Open asked;
   asked.client_key = random_bits();
   asked.workers = static_cast<uint16_t>(group_.size);
   asked.shards = static_cast<uint16_t>(lost_.shards);
   asked.slots = static_cast<uint16_t>(lost_.slots);
   asked.payload = static_cast<uint32_t>(lost_.payload_bytes);
-  auto granted = client.open(asked, deadline);
+  auto granted = open(asked, deadline);
   if (!granted.ok()) return granted.status();
-  Blob blob;
-  write_grant(granted.value(), &blob);
+  write_grant(granted.value(), &blob.value());
   return blob;
+}
+
+Result<wire::OpenReply> Comeback::open(const wire::Open& asked, Time deadline) const {
+  if (lost_.controlled) return controller_.client->open(asked, controller_.ranks, group_.name, deadline);
+  auto link = connect_to_switch(lost_.switch_endpoint);
+  if (!link.ok()) return link.status();
+  return ControlClient(*link.value(), lost_.switch_endpoint, lost_.switch_name).open(asked, deadline);
 }
 
 // The streams go on in the middle: what lies in a slot must be what lay there.
 Status Comeback::read(const Blob& offer, SessionParameters* session) const {
-  if (Status status = read_grant(offer, session); !status.ok()) return status;
+  Status status = lost_.controlled ? read_place(offer, session) : Status();
+  if (status.ok()) status = read_grant(offer, session);
+  if (!status.ok()) return status;
   if (session->slots == lost_.slots && session->payload_bytes == lost_.payload_bytes &&
       session->whole_chunks == lost_.whole_chunks) {
     return {};
   }
-  return {Code::kMismatch, "switch " + lost_.switch_name + " grants " + described(*session) + ", and the group needs " +
-                               described(lost_)};
+  return {Code::kMismatch, "switch " + session->switch_name + " grants " + described(*session) +
+                               ", and the group needs " + described(lost_)};
 }
 
 Result<Comeback::Found> Comeback::take(int attempt) {

@@ -1,4 +1,5 @@
-// How a group that goes on without its switch gets to one again. Rank 0 asks for a session from time to time. What is
+// How a group that goes on without its switch gets to one again. Rank 0 asks its switch, or
+// the controller of its switches, for a session from time to time. What is
 // granted it offers to all, and every rank joins; only when all have joined do they leave what they have.
 //
 //   rank 0     back/N/offer    the session
@@ -7,6 +8,7 @@
 
 #include "base/config.h"
 #include "session/bulletin.h"
+#include "session/controller_entry.h"
 #include "session/switch_entry.h"
 
 namespace switchml {
@@ -18,16 +20,18 @@ class Comeback {
     Transports transports;  // joined
   };
   /// `lost` is the session that the group had, whose streams go on in the next: slots and payload must be the same.
-  /// Borrows configuration and bulletin.
-  Comeback(const Config& config, const GroupInfo& group, const SessionParameters& lost, Bulletin& bulletin);
+  /// Borrows configuration, bulletin and controller.
+  Comeback(const Config& config, const GroupInfo& group, const SessionParameters& lost, Bulletin& bulletin,
+           const ControllerEntry& controller);
 
-  /// Rank 0: asks the switch, by `deadline`.
+  /// Rank 0: asks the switch, or the controller where there is one, by `deadline`.
   Status offer(int attempt, Time deadline);
   /// Every rank, after the offer: joins, and waits for the others. An error is one on all ranks that can still talk.
   Result<Found> take(int attempt);
 
  private:
   Result<Blob> ask(Time deadline) const;
+  Result<wire::OpenReply> open(const wire::Open& asked, Time deadline) const;
   Status read(const Blob& offer, SessionParameters* session) const;
   Status join(Found* found) const;
 
@@ -35,6 +39,7 @@ class Comeback {
   const GroupInfo group_;
   const SessionParameters lost_;
   Bulletin& bulletin_;
+  const ControllerEntry& controller_;
 };
 
 }  // namespace switchml

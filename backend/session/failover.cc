@@ -20,8 +20,9 @@ const std::string kBack = "back ";    // attempt, is offered
 
 constexpr Duration kFirstPause = seconds(1);  // between attempts to return
 constexpr Duration kLongestPause = seconds(60);
-constexpr Duration kSteady = seconds(60);  // a switch that is lost again sooner is returned to later
-constexpr Duration kOfferTime = seconds(1);
+constexpr Duration kSteady = seconds(60);    // a switch that is lost again sooner is returned to later
+constexpr Duration kOfferTime = seconds(1);  // a switch answers at once; a controller asks its switches first
+constexpr Duration kControllerTime = seconds(3);
 constexpr Duration kPatience = seconds(1);  // before a message names the rank that is waited for
 constexpr Duration kFarewell = seconds(2);
 constexpr int kRoundBits = 32;  // rounds of one detour
@@ -129,8 +130,7 @@ void Failover::run() {
 }
 
 Failover::Task Failover::next_task() {
-  // A controller has its own ways with a switch that was lost, and opens sessions for groups that begin.
-  const bool offers = options_.group.rank == 0 && !options_.session.controlled;
+  const bool offers = options_.group.rank == 0;
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     if (closing_ || phase_ == Phase::kBroken || !engine_.status().ok()) return Task::kStop;
@@ -219,8 +219,9 @@ void Failover::postpone_return() {
 
 void Failover::offer() {
   const int attempt = taken_ + 1;
-  Comeback comeback(options_.config, options_.group, session(), bulletin_);
-  const Status status = comeback.offer(attempt, monotonic_now() + kOfferTime);
+  Comeback comeback(options_.config, options_.group, session(), bulletin_, options_.controller);
+  const Duration patience = options_.session.controlled ? kControllerTime : kOfferTime;
+  const Status status = comeback.offer(attempt, monotonic_now() + patience);
   next_offer_ = monotonic_now() + pause_;
   if (!status.ok()) {
     if (status.code() != Code::kUnavailable) SWITCHML_LOG(kInfo) << options_.group.name << ": " << status.message();
@@ -232,7 +233,7 @@ void Failover::offer() {
 }
 
 void Failover::return_to_switch() {
-  Comeback comeback(options_.config, options_.group, session(), bulletin_);
+  Comeback comeback(options_.config, options_.group, session(), bulletin_, options_.controller);
   auto found = comeback.take(taken_);
   if (!found.ok()) {
     SWITCHML_LOG(kInfo) << options_.group.name << ": no return to the switch yet: " << found.status().message();

@@ -23,6 +23,7 @@ struct FailoverOptions {
   Config config;
   GroupInfo group;
   SessionParameters session;
+  ControllerEntry controller;
   MakeReducer make_reducer;
   /// Tells the other ranks; they call heard() with the text. Up to 255 bytes.
   std::function<void(const std::string& text)> tell;

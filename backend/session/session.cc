@@ -41,7 +41,8 @@ class GroupSession : public Session {
         engine_(Engine::start(with_failover(&options, make_reducer != nullptr), std::move(agreed.transports))) {
     if (make_reducer) {
       const std::lock_guard<std::mutex> lock(loss_mutex_);
-      failover_ = std::make_unique<Failover>(*engine_, store_, failover_options(config, make_reducer));
+      failover_ =
+          std::make_unique<Failover>(*engine_, store_, failover_options(config, agreed.controller, make_reducer));
     }
     watch_ranks(&agreed, options.switch_patience);
   }
@@ -108,11 +109,13 @@ class GroupSession : public Session {
     return *options;
   }
 
-  FailoverOptions failover_options(const Config& config, const MakeReducer& make_reducer) {
+  FailoverOptions failover_options(const Config& config, const ControllerEntry& controller,
+                                   const MakeReducer& make_reducer) {
     FailoverOptions options;
     options.config = config;
     options.group = group_;
     options.session = parameters_;
+    options.controller = controller;
     options.make_reducer = make_reducer;
     options.tell = [this](const std::string& text) {
       if (watch_) watch_->tell(text);

@@ -40,7 +40,8 @@ class Session {
   /// A collective of the group: every rank calls it. Returns by `deadline` (and by Config::connect_timeout) with an
   /// engine or with an error that is the same on all ranks where they could talk: it names the rank that did not come,
   /// the address that does not answer, or the setting or version in which a rank differs from rank 0.
-  /// `controller` (borrowed during the call, null: none can be had) is asked where Config::controller names one.
+  /// `controller` (null: none can be had) is asked where Config::controller names one; with Config::fallback it is
+  /// borrowed as long as the session lives, and asked from a thread of the session too.
   /// `make_reducer` is for Config::fallback: see FailoverOptions.
   static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
                                                Time deadline, ControllerClient* controller = nullptr,

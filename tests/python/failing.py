@@ -9,9 +9,11 @@ import torch.distributed as dist
 
 import harness
 from harness import fresh_pool
+from oracle import check_reduction, values
 
 TIMEOUT = 4.0  # seconds that groups of these tests allow
 IN_TIME = 3 * TIMEOUT  # and by when an exception must have come, on a busy machine
+FALLBACK = {"SWITCHML_ON_SWITCH_FAILURE": "fallback"}
 
 
 def timed(function, *args, **kwargs):
@@ -41,6 +43,22 @@ def rank_warm_up():
     total = torch.ones(1000)
     dist.all_reduce(total)
     assert total.eq(dist.get_world_size()).all()
+
+
+def rank_sums_until(without, seed):
+    """Sums until every rank is without the switch, or has one; how many there were."""
+    import switchml
+
+    for step in range(100000):
+        inputs = [values((50000 + step % 7,), torch.float32, rank, seed + step) for rank in range(dist.get_world_size())]
+        mine = inputs[dist.get_rank()].clone()
+        dist.all_reduce(mine)
+        check_reduction(mine, inputs, "SUM")
+        seen = torch.tensor([int(switchml.stats()["without_switch"] == without)])
+        dist.all_reduce(seen)
+        if int(seen) == dist.get_world_size():
+            return step
+    raise AssertionError(f"without_switch never became {without} on all ranks")
 
 
 def aborted_during(function, *args, **kwargs):

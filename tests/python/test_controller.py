@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+import time
 
 import harness
 import lab
 import pytest
 import reducing_rank
+from failing import FALLBACK, doomed_pool, rank_sums_until, rank_warm_up
 
 pytest.importorskip("grpc", reason="needs grpcio: pip install grpcio protobuf")
 
@@ -58,6 +60,52 @@ def test_one_switch_gives_the_bits_of_the_embedded_one(tmp_path):
     reducing_rank.assert_same(got, expected)
     reducing_rank.assert_same(sharded, expected)
     assert got[0]["stats"]["session"]["switch"] == f"{address} (of controller {at})"
+
+
+def rank_switch():
+    import switchml
+
+    return switchml.stats()["session"]["switch"]
+
+
+def test_a_group_returns_to_its_switch_through_the_controller(tmp_path):
+    """The switch is started again where it was; then elsewhere, and the controller too, which knows where."""
+    with Controlled(tmp_path) as network:
+        agent, address = network.switch("solo")
+        switch = network.processes[-1]
+        at = network.controller("switches:\n" + described("solo", agent, address))
+        controller = network.processes[-1]
+        with doomed_pool(3, environment={**settings(at), **FALLBACK}, group_timeout=60) as own:
+            own.run(rank_warm_up)
+            network.kill(switch)
+            assert len(set(own.run(rank_sums_until, 1, 0))) == 1
+            network.switch("solo", address, agent)
+            switch = network.processes[-1]
+            assert len(set(own.run(rank_sums_until, 0, 0))) == 1
+            network.kill(switch)
+            network.kill(controller)
+            assert len(set(own.run(rank_sums_until, 1, 10))) == 1
+            agent, address = network.switch("elsewhere")
+            network.controller("switches:\n" + described("elsewhere", agent, address), at)
+            assert len(set(own.run(rank_sums_until, 0, 10))) == 1
+            assert own.run(rank_switch) == [f"{address} (of controller {at})"] * 3
+            own.close()
+
+
+def test_a_group_ends_while_it_asks_a_controller_in_vain(tmp_path):
+    with Controlled(tmp_path) as network:
+        agent, address = network.switch("solo")
+        switch = network.processes[-1]
+        at = network.controller("switches:\n" + described("solo", agent, address))
+        with doomed_pool(2, environment={**settings(at), **FALLBACK}, group_timeout=60) as own:
+            own.run(rank_warm_up)
+            network.kill(switch)
+            network.kill(network.processes[-1])
+            own.run(rank_sums_until, 1, 0)
+            time.sleep(2)
+            begin = time.monotonic()
+            own.close()
+            assert time.monotonic() - begin < 8
 
 
 def failing(network, name, values, size=2):

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 import harness
-from failing import TIMEOUT, aborted_during, check_all, doomed_pool, rank_warm_up, timed
+from failing import FALLBACK, TIMEOUT, aborted_during, check_all, doomed_pool, rank_sums_until, rank_warm_up, timed
 from harness import free_port
 from oracle import check_reduction, digest, values
 
@@ -372,8 +372,6 @@ def test_a_restarted_switch_knows_no_session():
 
 # ---- going on without the switch ----
 
-FALLBACK = {"SWITCHML_ON_SWITCH_FAILURE": "fallback"}
-
 
 def rank_sums_over_a_lost_switch(count, steps, seed):
     """(digests of all results, when each call ended, whether this rank ended without the switch)"""
@@ -424,22 +422,6 @@ def ranks_without_their_switch(size, **kwargs):
         switch.kill()
         own.run(rank_warm_up)
         yield own
-
-
-def rank_sums_until(without, seed):
-    """Sums until every rank is without the switch, or has one; how many there were."""
-    import switchml
-
-    for step in range(100000):
-        inputs = [values((50000 + step % 7,), torch.float32, rank, seed + step) for rank in range(dist.get_world_size())]
-        mine = inputs[dist.get_rank()].clone()
-        dist.all_reduce(mine)
-        check_reduction(mine, inputs, "SUM")
-        seen = torch.tensor([int(switchml.stats()["without_switch"] == without)])
-        dist.all_reduce(seen)
-        if int(seen) == dist.get_world_size():
-            return step
-    raise AssertionError(f"without_switch never became {without} on all ranks")
 
 
 def rank_timed_sum():

@@ -5,9 +5,8 @@
 #include <set>
 
 #include "base/limits.h"
+#include "fake_controller.h"
 #include "fixture.h"
-#include "session/control_client.h"
-#include "transport/udp.h"
 
 namespace switchml {
 namespace {
@@ -242,32 +241,6 @@ TEST(Agreement, TheSwitchsRefusalReachesAll) {
   EXPECT_TRUE(contains(status, "switch " + config.switch_address + " has no slot memory left")) << status.message();
 }
 
-/// A controller of one switch that has rules of its own.
-class FakeController : public ControllerClient {
- public:
-  Result<std::vector<std::string>> locate(const RankAddresses& ranks, Time) override {
-    located = ranks;
-    if (!refusal.ok()) return refusal;
-    return std::vector<std::string>(ranks.size() + extra, to_string(at));
-  }
-  Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, const std::string& group,
-                               Time deadline) override {
-    opened = ranks;
-    name = group;
-    UdpOptions options;
-    options.peer = at;
-    auto transport = make_udp_transport(options);
-    if (!transport.ok()) return transport.status();
-    return ControlClient(*transport.value(), at, "the switch").open(asked, deadline);
-  }
-
-  Endpoint at;
-  Status refusal;
-  size_t extra = 0;
-  RankAddresses located, opened;
-  std::string name;
-};
-
 Config controlled_config() {
   Config config = quick_config();
   config.controller = "c:1";
@@ -278,14 +251,14 @@ TEST(Agreement, AControllerSaysWhereTheSwitchIsAndOpens) {
   const auto server = start_switch();
   ASSERT_NE(server, nullptr);
   FakeController controller;
-  controller.at = server->local();
+  controller.move_to(server->local());
   MapStore store;
   const auto outcome = agree_all(
       3, [](int) { return controlled_config(); }, store, {}, &controller);
   for (const auto& rank : outcome.ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    EXPECT_EQ(rank->parameters.switch_endpoint, controller.at);
-    EXPECT_EQ(rank->parameters.switch_name, to_string(controller.at) + " (of controller c:1)");
+    EXPECT_EQ(rank->parameters.switch_endpoint, controller.place());
+    EXPECT_EQ(rank->parameters.switch_name, to_string(controller.place()) + " (of controller c:1)");
     EXPECT_EQ(rank->embedded, nullptr);
   }
   EXPECT_EQ(controller.name, "group g");
@@ -310,7 +283,7 @@ TEST(Agreement, AControllersRefusalReachesAll) {
 TEST(Agreement, AControllerThatCountsWronglyIsRefused) {
   FakeController controller;
   controller.extra = 1;
-  controller.at = endpoint_of("127.0.0.1:9");
+  controller.move_to(endpoint_of("127.0.0.1:9"));
   MapStore store;
   const Status status = common_failure(agree_all(
       2, [](int) { return controlled_config(); }, store, {}, &controller));

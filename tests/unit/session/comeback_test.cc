@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fake_controller.h"
 #include "fixture.h"
 
 namespace switchml {
@@ -35,6 +36,7 @@ struct Switch {
   std::unique_ptr<SwitchServer> server;
   SessionParameters lost;
   Config config = quick_config();
+  ControllerEntry controller;
   MapStore store;
 };
 
@@ -47,7 +49,7 @@ TEST(Comeback, AllJoinWhatRankZeroWasGranted) {
   std::vector<SessionParameters> found(2);
   each_rank(2, [&](int rank) {
     Bulletin bulletin(there.store, rank, for_seconds(10));
-    Comeback comeback(there.config, {rank, 2, "g"}, there.of(rank), bulletin);
+    Comeback comeback(there.config, {rank, 2, "g"}, there.of(rank), bulletin, there.controller);
     if (rank == 0) {
       ASSERT_TRUE(comeback.offer(3, monotonic_now() + seconds(5)).ok());
     }
@@ -72,7 +74,7 @@ TEST(Comeback, IfOneCannotJoinNobodyGoes) {
     Bulletin bulletin(there.store, rank, for_seconds(10));
     SessionParameters lost = there.of(rank);
     if (rank == 1) lost.switch_endpoint = nowhere;
-    Comeback comeback(there.config, {rank, 2, "g"}, lost, bulletin);
+    Comeback comeback(there.config, {rank, 2, "g"}, lost, bulletin, there.controller);
     if (rank == 0) {
       ASSERT_TRUE(comeback.offer(1, monotonic_now() + seconds(5)).ok());
     }
@@ -85,18 +87,55 @@ TEST(Comeback, IfOneCannotJoinNobodyGoes) {
 TEST(Comeback, AnotherKindOfSwitchIsNotOffered) {
   Switch there(true);
   Bulletin bulletin(there.store, 0, for_seconds(1));
-  Comeback comeback(there.config, {0, 2, "g"}, there.of(0), bulletin);
+  Comeback comeback(there.config, {0, 2, "g"}, there.of(0), bulletin, there.controller);
   const Status status = comeback.offer(1, monotonic_now() + seconds(5));
   EXPECT_EQ(status.code(), Code::kMismatch);
   EXPECT_NE(status.message().find("whole payloads only"), std::string::npos) << status.message();
   EXPECT_EQ(there.store.get("switchml/back/1/offer/0", monotonic_now()).status().code(), Code::kTimeout);
 }
 
+TEST(Comeback, AControllerSaysWhereTheSwitchIsNow) {
+  Switch there;
+  FakeController controller;
+  controller.move_to(there.server->local());
+  there.lost.switch_endpoint = closed_port();
+  there.lost.controlled = true;
+  there.controller = {&controller, "c:1", {{"127.0.0.1"}, {"127.0.0.2"}}};
+  each_rank(2, [&](int rank) {
+    Bulletin bulletin(there.store, rank, for_seconds(10));
+    Comeback comeback(there.config, {rank, 2, "g"}, there.of(rank), bulletin, there.controller);
+    if (rank == 0) {
+      ASSERT_TRUE(comeback.offer(1, monotonic_now() + seconds(5)).ok());
+    }
+    auto taken = comeback.take(1);
+    ASSERT_TRUE(taken.ok()) << taken.status().to_string();
+    EXPECT_EQ(taken->session.switch_endpoint, controller.place());
+    EXPECT_EQ(taken->session.switch_name, to_string(controller.place()) + " (of controller c:1)");
+    EXPECT_TRUE(taken->session.controlled);
+    leave(taken->session, monotonic_now() + seconds(2));
+  });
+  EXPECT_EQ(controller.located, there.controller.ranks);
+  EXPECT_EQ(controller.opened, there.controller.ranks);
+  EXPECT_EQ(there.open_sessions(), 0U);
+}
+
+TEST(Comeback, AControllerThatRefusesIsAskedAgainLater) {
+  Switch there;
+  FakeController controller;
+  controller.refusal = Status(Code::kUnavailable, "controller c:1 refuses: the switch cannot be used");
+  there.lost.controlled = true;
+  there.controller = {&controller, "c:1", {{"127.0.0.1"}, {"127.0.0.2"}}};
+  Bulletin bulletin(there.store, 0, for_seconds(1));
+  Comeback comeback(there.config, {0, 2, "g"}, there.of(0), bulletin, there.controller);
+  EXPECT_EQ(comeback.offer(1, monotonic_now() + seconds(5)).message(), controller.refusal.message());
+  EXPECT_EQ(there.server->counters().sessions_opened.get(), 0U);
+}
+
 TEST(Comeback, NothingIsOfferedWhereNobodyListens) {
   Switch there;
   there.lost.switch_endpoint = closed_port();
   Bulletin bulletin(there.store, 0, for_seconds(1));
-  Comeback comeback(there.config, {0, 2, "g"}, there.of(0), bulletin);
+  Comeback comeback(there.config, {0, 2, "g"}, there.of(0), bulletin, there.controller);
   EXPECT_EQ(comeback.offer(1, monotonic_now() + milliseconds(300)).code(), Code::kUnavailable);
   EXPECT_EQ(comeback.take(1).status().message(), "nobody comes");
 }

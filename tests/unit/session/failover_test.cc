@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "fake_controller.h"
 #include "fixture.h"
 #include "thread_reducer.h"
 
@@ -40,8 +41,8 @@ struct Losable {
   /// Runs `body` for each rank, with its session.
   void each(int size, const MakeReducer& make_reducer, const std::function<void(int rank, Session&)>& body) {
     each_rank(size, [&](int rank) {
-      auto session =
-          Session::open(config, {rank, size, "group f"}, store, monotonic_now() + seconds(20), nullptr, make_reducer);
+      auto session = Session::open(config, {rank, size, "group f"}, store, monotonic_now() + seconds(20), &controller,
+                                   make_reducer);
       ASSERT_TRUE(session.ok()) << session.status().to_string();
       body(rank, *session.value());
     });
@@ -64,6 +65,7 @@ struct Losable {
   std::unique_ptr<SwitchServer> server;
   std::string where;
   Config config;
+  FakeController controller;  // asked where the configuration says so
   MapStore store;
 };
 
@@ -149,9 +151,9 @@ void sum_until(Session& session, int rank, int size, bool without, int* round) {
   }
 }
 
-TEST(Failover, ReturnsToTheSwitchWhenItIsBackEachTime) {
+/// Four ranks lose their switch twice, and it comes back at the place that `back` makes known.
+void lose_twice(Losable& losable, const std::function<void()>& back) {
   constexpr int kSize = 4;
-  Losable losable(2);
   Meetings meetings(kSize);
   losable.each(kSize, meetings.reducers(), [&](int rank, Session& session) {
     const SessionParameters first = session.parameters();
@@ -159,7 +161,7 @@ TEST(Failover, ReturnsToTheSwitchWhenItIsBackEachTime) {
     for (int loss = 1; loss <= 2; ++loss) {
       if (rank == 0) losable.server.reset();
       sum_until(session, rank, kSize, true, &round);
-      if (rank == 0) losable.server = start_switch({}, losable.where);
+      if (rank == 0) back();
       sum_until(session, rank, kSize, false, &round);
       EXPECT_NE(session.parameters().epoch, first.epoch);
       sum_until(session, rank, kSize, false, &round);
@@ -169,6 +171,22 @@ TEST(Failover, ReturnsToTheSwitchWhenItIsBackEachTime) {
   EXPECT_GT(losable.server->counters().uses_completed.get(), 100U);
   EXPECT_EQ(losable.server->counters().sessions_opened.get(), losable.server->counters().sessions_closed.get())
       << "the last session is left";
+}
+
+TEST(Failover, ReturnsToTheSwitchWhenItIsBackEachTime) {
+  Losable losable(2);
+  lose_twice(losable, [&] { losable.server = start_switch({}, losable.where); });
+}
+
+TEST(Failover, ReturnsToWhereTheControllerSays) {
+  Losable losable(2);
+  losable.controller.move_to(losable.server->local());
+  losable.config.switch_address.clear();
+  losable.config.controller = "c:1";
+  lose_twice(losable, [&] {
+    losable.server = start_switch();
+    losable.controller.move_to(losable.server->local());
+  });
 }
 
 TEST(Failover, ASwitchThatIsLostBeforeTheFirstCall) {

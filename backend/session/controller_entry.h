@@ -1,0 +1,25 @@
+// The way into a session that a controller grants: where each rank's switch is, and the session itself.
+#pragma once
+
+#include <string>
+
+#include "engine/engine.h"
+#include "session/blob.h"
+#include "session/controller_client.h"
+
+namespace switchml {
+
+/// What rank 0 of a group knows of its controller.
+struct ControllerEntry {
+  ControllerClient* client = nullptr;  // borrowed; null: the group has none, or this is another rank
+  std::string address;                 // of the controller, for messages
+  RankAddresses ranks;
+
+  /// For all ranks to read. Answers by `deadline`; a controller that counts ranks differently is kMismatch.
+  Result<Blob> places(Time deadline) const;
+};
+
+/// Where the switch of session->worker is, and its name.
+Status read_place(const Blob& places, SessionParameters* session);
+
+}  // namespace switchml
