@@ -102,6 +102,10 @@ Status ControlClient::refusal(const wire::Reply& reply) const {
     case ReplyStatus::kNoJobs:
       return {Code::kUnavailable, who + "has no job number left: it serves " + std::to_string(kMaxJobs) +
                                       " groups at most; end one or start another switch"};
+    case ReplyStatus::kQuota:
+      return {Code::kUnavailable, who +
+                                      "gives this host no more: it has as many jobs (--client-jobs there) or as much " +
+                                      "slot memory (--client-slots) as one may have; end another job of this host"};
     case ReplyStatus::kTooManyWorkers:
       return {Code::kInvalidArgument,
               who + "takes groups of at most " + std::to_string(kMaxWorkers) + " ranks: use a smaller group"};

@@ -25,7 +25,7 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
     if (bytes == 0 || packet.body_bytes != bytes) return counters.control_malformed.add(1);
     uint8_t* body = reply + wire::kControlBytes;
     switch (static_cast<Request>(packet.control.type)) {
-      case Request::kOpen: status = open(packet.body, now, body); break;
+      case Request::kOpen: status = open(packet.body, from, now, body); break;
       case Request::kJoin: status = join(packet.body, from, now, body); break;
       case Request::kClose: status = close(packet.body, now); break;
       case Request::kProbe: status = probe(packet.body, from, now, body); break;
@@ -35,8 +35,9 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
   unicast(reply, wire::write_reply_start(packet.control, status, reply), from, out);
 }
 
-ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, Time now, uint8_t* reply) {
-  const SessionTable::Opened opened = table.open(wire::read_open(body), now);
+ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply) {
+  const Endpoint client = client_of == nullptr ? Endpoint{} : client_of(from);
+  const SessionTable::Opened opened = table.open(wire::read_open(body), now, client);
   if (opened.status != ReplyStatus::kOk) return opened.status;
   if (opened.fresh != nullptr) {
     const uint8_t job = opened.fresh->job();

@@ -29,7 +29,7 @@ struct SoftSwitch::Impl {
 
   // ---- control (control.cc) ----
   void request(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);
-  wire::ReplyStatus open(const uint8_t* body, Time now, uint8_t* reply);
+  wire::ReplyStatus open(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply);
   wire::ReplyStatus join(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply);
   wire::ReplyStatus close(const uint8_t* body, Time now);
   wire::ReplyStatus probe(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply);
@@ -41,6 +41,7 @@ struct SoftSwitch::Impl {
   ControlTap* tap = nullptr;
   size_t slot_memory_bytes;
   size_t max_payload_bytes;
+  Endpoint (*client_of)(const Endpoint& from);
   SessionTable table;
   std::unique_ptr<SlotStore> stores[256];  // by job number, of the sessions in `table`
   SwitchCounters counters;

@@ -44,13 +44,39 @@ void SessionEntry::set_member(int worker, int shard, const Endpoint& endpoint) {
 
 // ---- the table ----
 
-SessionTable::Opened SessionTable::open(const wire::Open& asked, Time now) {
+SessionTable::Opened SessionTable::open(const wire::Open& asked, Time now, const Endpoint& client) {
+  const size_t free = limits_.slot_memory_bytes - slot_memory_in_use_;
+  size_t share = free;
+  if (client.size != 0) {
+    const Use used = used_by(client);
+    if (used.jobs >= limits_.client_jobs && find_client(asked.client_key) == nullptr) return quota_used_up();
+    share = limits_.client_memory_bytes - std::min(used.memory_bytes, limits_.client_memory_bytes);
+  }
   GrantLimits limits;
-  limits.free_slot_memory_bytes = limits_.slot_memory_bytes - slot_memory_in_use_;
+  limits.free_slot_memory_bytes = std::min(free, share);
   limits.max_payload_bytes = limits_.max_payload_bytes;
   limits.receive_buffer_bytes = limits_.receive_buffer_bytes;
   limits.whole_chunks = limits_.whole_chunks;
-  return open(asked, {limits}, now);
+  Opened out = open(asked, {limits}, now);
+  if (out.status == ReplyStatus::kNoSlots && share < free) return quota_used_up();
+  if (out.fresh != nullptr) out.fresh->client_ = client;
+  return out;
+}
+
+SessionTable::Opened SessionTable::quota_used_up() {
+  Opened out;
+  out.status = ReplyStatus::kQuota;
+  return out;
+}
+
+SessionTable::Use SessionTable::used_by(const Endpoint& client) const {
+  Use use;
+  for (const auto& entry : entries_) {
+    if (!entry || entry->client_ != client) continue;
+    ++use.jobs;
+    use.memory_bytes += entry->slot_memory_bytes_;
+  }
+  return use;
 }
 
 SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vector<GrantLimits>& switches, Time now) {

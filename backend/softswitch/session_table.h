@@ -76,6 +76,7 @@ class SessionEntry {
   bool anybody_joined() const;
 
   uint64_t client_key_ = 0;
+  Endpoint client_;  // who opened it; empty: not known
   wire::OpenReply reply_;
   int workers_ = 0;
   WorkerSet expected_;
@@ -95,6 +96,9 @@ struct SessionLimits {
   size_t max_payload_bytes = 0;
   bool whole_chunks = false;
   int max_jobs = kMaxJobs;
+  // Of one client, where it is known who asks.
+  int client_jobs = kMaxJobs;
+  size_t client_memory_bytes = SIZE_MAX;
   size_t receive_buffer_bytes = 0;  // 0: unbounded
   Duration lease = seconds(30);
   uint64_t seed = 0;  // of epochs and keys
@@ -110,8 +114,8 @@ class SessionTable {
     SessionEntry* fresh = nullptr;  // the session, if this call made it: its slots need memory
     size_t refused_by = 0;          // otherwise: the index of the switch whose limits forbid it
   };
-  /// A session of the one switch that has these limits.
-  Opened open(const wire::Open& asked, Time now);
+  /// A session of the one switch that has these limits. `client`: who asks; empty: nobody whose sessions are counted.
+  Opened open(const wire::Open& asked, Time now, const Endpoint& client = {});
   /// The same over several switches, of which each has limits of its own.
   Opened open(const wire::Open& asked, const std::vector<GrantLimits>& switches, Time now);
 
@@ -164,6 +168,12 @@ class SessionTable {
   std::unique_ptr<SessionEntry> make_entry(const InstalledSession& session, Time now) const;
   SessionEntry* keep(std::unique_ptr<SessionEntry> entry);
   uint8_t free_job() const;
+  struct Use {
+    int jobs = 0;
+    size_t memory_bytes = 0;
+  };
+  Use used_by(const Endpoint& client) const;
+  static Opened quota_used_up();
   uint64_t next_random();
   uint32_t next_epoch(uint8_t job);
 

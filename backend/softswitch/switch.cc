@@ -12,6 +12,8 @@ SessionLimits session_limits(const SwitchOptions& options) {
   limits.slot_memory_bytes = options.slot_memory_bytes;
   limits.max_payload_bytes = options.max_payload_bytes;
   limits.max_jobs = options.max_jobs;
+  limits.client_jobs = options.client_jobs;
+  limits.client_memory_bytes = options.client_memory_bytes;
   limits.whole_chunks = options.whole_chunks;
   limits.receive_buffer_bytes = options.receive_buffer_bytes;
   limits.lease = options.lease;
@@ -50,6 +52,7 @@ void SoftSwitch::hand_requests_to(ControlTap* tap) { impl_->tap = tap; }
 SoftSwitch::Impl::Impl(const SwitchOptions& options)
     : slot_memory_bytes(options.slot_memory_bytes),
       max_payload_bytes(options.max_payload_bytes),
+      client_of(options.client_of),
       table(session_limits(options)) {}
 
 void SoftSwitch::Impl::contribution(const uint8_t* frame, size_t size, const Endpoint& from, Time now,

@@ -22,6 +22,11 @@ struct SwitchOptions {
   /// Largest payload that a job is granted.
   size_t max_payload_bytes = 63 * 1024;
   int max_jobs = 255;
+  /// What one client may have of them: jobs, and bytes of slot memory. Who counts as one client of those that send,
+  /// `client_of` says; null: nobody is counted.
+  int client_jobs = 255;
+  size_t client_memory_bytes = SIZE_MAX;
+  Endpoint (*client_of)(const Endpoint& from) = nullptr;
   /// Take packets without words or with a whole payload only, as a switch does whose parser knows no other lengths.
   bool whole_chunks = false;
   /// What the receiving socket can queue (TransportLimits.receive_buffer_bytes); slots are granted so that all workers'

@@ -17,6 +17,8 @@ enum Option {
   kListen,
   kThreads,
   kSlots,
+  kClientJobs,
+  kClientSlots,
   kMaxPayload,
   kLease,
   kLogLevel,
@@ -34,6 +36,8 @@ constexpr option kOptions[] = {
     {"listen", required_argument, nullptr, kListen},
     {"threads", required_argument, nullptr, kThreads},
     {"slots", required_argument, nullptr, kSlots},
+    {"client-jobs", required_argument, nullptr, kClientJobs},
+    {"client-slots", required_argument, nullptr, kClientSlots},
     {"max-payload", required_argument, nullptr, kMaxPayload},
     {"lease", required_argument, nullptr, kLease},
     {"log-level", required_argument, nullptr, kLogLevel},
@@ -50,6 +54,8 @@ constexpr const char* kThreadsAllowed = "1 to 64";
 constexpr const char* kSlotsAllowed = "1 to 1048576 (MiB of memory for the slots of all jobs)";
 constexpr const char* kPayloadAllowed = "256, 512 or a multiple of 1024 up to 64512 (bytes)";
 constexpr const char* kLeaseAllowed = "1 to 86400 (seconds)";
+constexpr const char* kClientJobsAllowed = "1 to 255";
+constexpr int kClientJobsPreset = 64;
 constexpr const char* kLevelAllowed = "debug, info, warning, error or off";
 constexpr const char* kIntervalAllowed = "0 (never) to 86400 (seconds)";
 
@@ -121,6 +127,16 @@ Status apply(int index, const std::string& text, CommandLine* line) {
       value = parse_integer(text, 1, 1048576);
       if (value) line->server.softswitch.slot_memory_bytes = static_cast<size_t>(*value) << 20;
       break;
+    case kClientJobs:
+      allowed = kClientJobsAllowed;
+      value = parse_integer(text, 1, kMaxJobs);
+      if (value) line->server.softswitch.client_jobs = static_cast<int>(*value);
+      break;
+    case kClientSlots:
+      allowed = kSlotsAllowed;
+      value = parse_integer(text, 1, 1048576);
+      if (value) line->server.softswitch.client_memory_bytes = static_cast<size_t>(*value) << 20;
+      break;
     case kMaxPayload:
       allowed = kPayloadAllowed;
       value = payload(text);
@@ -151,6 +167,8 @@ Status apply(int index, const std::string& text, CommandLine* line) {
 
 Result<CommandLine> parse_command_line(int argc, char* const* argv) {
   CommandLine line;
+  line.server.softswitch.client_jobs = kClientJobsPreset;
+  line.server.softswitch.client_memory_bytes = 0;
   const Status scanned = scan_options(argc, argv, kOptions, [&line](int index, const std::string& text) -> Status {
     const int choice = index < 0 ? int{kHelp} : kOptions[index].val;
     if (choice == kHelp) line.help = true;
@@ -161,6 +179,8 @@ Result<CommandLine> parse_command_line(int argc, char* const* argv) {
   });
   if (!scanned.ok()) return scanned;
   if (Status status = check_agent(line.agent); !status.ok()) return status;
+  softswitch::SwitchOptions& limits = line.server.softswitch;
+  if (limits.client_memory_bytes == 0) limits.client_memory_bytes = limits.slot_memory_bytes / 2;
   return line;
 }
 
@@ -177,6 +197,8 @@ std::string help_text() {
          "  --slots MIB            " +
          kSlotsAllowed +
          " (256)\n"
+         "  --client-jobs N        jobs that one host may have opened at a time: 1 to 255 (64)\n"
+         "  --client-slots MIB     slot memory of all jobs that one host has opened (half of --slots)\n"
          "  --max-payload BYTES    largest payload per packet: " +
          kPayloadAllowed +
          " (64512)\n"

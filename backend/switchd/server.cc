@@ -204,6 +204,7 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   softswitch::SwitchOptions switch_options = options.softswitch;
   const size_t granted = transports.value().front()->limits().receive_buffer_bytes;
   if (switch_options.receive_buffer_bytes == 0) switch_options.receive_buffer_bytes = granted;
+  switch_options.client_of = [](const Endpoint& from) { return with_port(from, 0); };  // a host
   if (switch_options.seed == 0) switch_options.seed = system_random();
   return std::unique_ptr<SwitchServer>(
       new UdpSwitchServer(std::move(transports.value()), switch_options, options.control));

@@ -25,7 +25,7 @@ size_t body_bytes_of(Request type) {
 }
 
 bool known(uint8_t type) { return type >= 1 && type <= static_cast<uint8_t>(Request::kProbe); }
-bool known_status(uint16_t status) { return status <= static_cast<uint16_t>(ReplyStatus::kControlled); }
+bool known_status(uint16_t status) { return status <= static_cast<uint16_t>(ReplyStatus::kQuota); }
 
 }  // namespace
 
@@ -121,6 +121,7 @@ const char* to_string(ReplyStatus status) {
     case ReplyStatus::kPayloadUnsupported: return "payload size not supported";
     case ReplyStatus::kNotMember: return "not a member";
     case ReplyStatus::kControlled: return "the switch has a controller";
+    case ReplyStatus::kQuota: return "the client's quota is used up";
   }
   return "?";
 }

@@ -113,6 +113,7 @@ TEST(ControlClient, EveryRefusalSaysWhoAndWhatToDo) {
   const Case cases[] = {
       {ReplyStatus::kNoSlots, Code::kUnavailable, "no slot memory left"},
       {ReplyStatus::kNoJobs, Code::kUnavailable, "no job number left"},
+      {ReplyStatus::kQuota, Code::kUnavailable, "gives this host no more"},
       {ReplyStatus::kTooManyWorkers, Code::kInvalidArgument, "at most 128 ranks"},
       {ReplyStatus::kPayloadUnsupported, Code::kInvalidArgument, "SWITCHML_PAYLOAD"},
       {ReplyStatus::kUnknownSession, Code::kUnavailable, "does not know this job"},

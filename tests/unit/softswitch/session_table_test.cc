@@ -107,6 +107,45 @@ TEST_F(Sessions, MemoryIsAQuotaOverAllSessions) {
   EXPECT_EQ(table_.sessions(), 0);
 }
 
+TEST_F(Sessions, AClientHasSoManyJobsAtATime) {
+  SessionLimits two = limits();
+  two.client_jobs = 2;
+  SessionTable table(two);
+  const auto open = [&](uint64_t key, const Endpoint& client) {
+    return table.open(ask_for(1, 1, 4, 256, key), now_, client);
+  };
+  EXPECT_EQ(open(1, endpoint(1)).status, ReplyStatus::kOk);
+  const auto second = open(2, endpoint(1));
+  EXPECT_EQ(second.status, ReplyStatus::kOk);
+  const auto third = open(3, endpoint(1));
+  EXPECT_EQ(third.status, ReplyStatus::kQuota);
+  EXPECT_EQ(third.fresh, nullptr);
+  EXPECT_EQ(open(2, endpoint(1)).status, ReplyStatus::kOk) << "the open of before, repeated";
+  EXPECT_EQ(open(4, endpoint(2)).status, ReplyStatus::kOk) << "another client";
+  EXPECT_EQ(open(5, Endpoint{}).status, ReplyStatus::kOk) << "nobody who is counted";
+  table.end(second.reply.job);
+  EXPECT_EQ(open(3, endpoint(1)).status, ReplyStatus::kOk);
+  EXPECT_EQ(table.sessions(), 4);
+}
+
+TEST_F(Sessions, AClientHasSoMuchOfTheMemory) {
+  SessionLimits half = limits();
+  half.client_memory_bytes = half.slot_memory_bytes / 2;
+  SessionTable table(half);
+  const auto open = [&](uint64_t key, int slots, const Endpoint& client) {
+    return table.open(ask_for(1, 1, slots, 1024, key), now_, client);
+  };
+  const auto first = open(1, 400, endpoint(1));
+  ASSERT_EQ(first.status, ReplyStatus::kOk);
+  EXPECT_LT(first.reply.slots, 400) << "cut down to the share";
+  EXPECT_LE(table.slot_memory_in_use(), half.client_memory_bytes);
+  EXPECT_EQ(open(2, 4, endpoint(1)).status, ReplyStatus::kQuota);
+  EXPECT_EQ(open(3, 400, endpoint(2)).reply.slots, first.reply.slots);
+  EXPECT_EQ(open(4, 4, endpoint(3)).status, ReplyStatus::kNoSlots) << "the memory is all used, not a share of it";
+  table.end(first.reply.job);
+  EXPECT_EQ(open(2, 4, endpoint(1)).status, ReplyStatus::kOk);
+}
+
 TEST_F(Sessions, JoinCountsPairsAndIsIdempotent) {
   const auto r = table_.open(ask_for(2, 2), now_).reply;
   EXPECT_EQ(table_.join(join_of(r, 0, 0), endpoint(0, 0), now_).reply.joined, 1);

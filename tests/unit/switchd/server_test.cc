@@ -126,6 +126,27 @@ void exchange(const char* address, int threads = 1) {
   EXPECT_TRUE(workers[0].receive(milliseconds(100)).empty()) << "a stopped server is silent";
 }
 
+TEST(Server, AHostHasItsShareWhateverPortItAsksFrom) {
+  ServerOptions options;
+  options.listen = loopback("127.0.0.1:0");
+  options.softswitch.client_jobs = 2;
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok());
+  std::vector<wire::ReplyStatus> answers;
+  for (uint64_t key = 1; key <= 3; ++key) {
+    RawWorker worker(server.value()->local());
+    wire::Open asked;
+    asked.client_key = key;
+    asked.workers = 1;
+    asked.shards = 1;
+    asked.payload = 1024;
+    uint8_t frame[wire::kMaxControlBytes];
+    answers.push_back(worker.ask(frame, wire::build_open(asked, 1, frame)).status);
+  }
+  using wire::ReplyStatus;
+  EXPECT_EQ(answers, (std::vector<ReplyStatus>{ReplyStatus::kOk, ReplyStatus::kOk, ReplyStatus::kQuota}));
+}
+
 TEST(Server, AddsOverIpv4Loopback) { exchange("127.0.0.1:0"); }
 
 TEST(Server, AddsOverIpv6Loopback) {

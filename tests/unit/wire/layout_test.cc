@@ -36,6 +36,7 @@ TEST(Layout, NumbersThatPeersRelyOn) {
   EXPECT_EQ(static_cast<int>(ReplyStatus::kPayloadUnsupported), 7);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kNotMember), 8);
   EXPECT_EQ(static_cast<int>(ReplyStatus::kControlled), 9);
+  EXPECT_EQ(static_cast<int>(ReplyStatus::kQuota), 10);
 }
 
 TEST(Layout, Offsets) {
