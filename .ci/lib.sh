@@ -12,6 +12,8 @@ die() {
 clean_environment() {
   export PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8
   unset CONDA_PREFIX CMAKE_PREFIX_PATH CMAKE_GENERATOR CMAKE_ARGS PYTHONPATH PYTHONHOME VIRTUAL_ENV PYENV_VERSION
+  # What one build folder has compiled is found by the others: paths count from the checkout, wherever that is.
+  export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=true
   unset CC CXX CFLAGS CXXFLAGS CPPFLAGS LDFLAGS CPATH CPLUS_INCLUDE_PATH LIBRARY_PATH LD_LIBRARY_PATH MAKEFLAGS MAKELEVEL
 }
 
@@ -77,12 +79,13 @@ jobs_here() {
 
 # Runs the tests that CMake registered in a build folder, one at a time, and leaves results/ctest.xml there plus, for each
 # gtest executable, results/NAME.xml with its cases (.ci/summary.py counts them). Before ctest comes the command PREFIX, and
-# executables whose name matches the expression EXCEPT are left out: [except=REGEX] run_gtests FOLDER [PREFIX...]
+# executables whose name matches the expression EXCEPT are left out, as are those that ONLY does not match:
+# [except=REGEX] [only=REGEX] run_gtests FOLDER [PREFIX...]
 run_gtests() {
   local folder=$1
   shift
   rm -rf "$folder/results"
   mkdir -p "$folder/results"
   GTEST_OUTPUT="xml:$folder/results/" "$@" ctest --test-dir "$folder" --output-on-failure --no-tests=error \
-    --exclude-regex "${except:-^$}" --output-junit "$folder/results/ctest.xml" </dev/null
+    --exclude-regex "${except:-^$}" --tests-regex "${only:-.}" --output-junit "$folder/results/ctest.xml" </dev/null
 }

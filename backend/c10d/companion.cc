@@ -104,6 +104,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
       const Issue issue = std::exchange(issue_, nullptr);
       const c10::intrusive_ptr<compat::Base> group = std::exchange(group_, {});
       if (ended_.load()) return;
+      issued_at_ = monotonic_now();
       if (timeout_.count() > 0) limit_waits();
       // A profiler that looks at this thread would see the call a second time.
       const at::RecordFunctionGuard unseen(false);
@@ -129,11 +130,20 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
     unfinished_.store(works.size() + 1);
     for (const WorkPtr& part : works) {
       part->getFuture()->addCallback([self = shared_from_this()](c10::ivalue::Future& future) {
-        if (future.hasError()) self->end(with_context(future.exception_ptr(), self->context_));
-        self->one_less();
+        if (!future.hasError()) return self->one_less();
+        self->broke(with_context(future.exception_ptr(), self->context_));
       });
     }
     one_less();
+  }
+
+  /// The group failed the call. Its reason counts unless abort() has a better one in time.
+  void broke(const std::exception_ptr& error) {
+    if (timeout_.count() > 0 && monotonic_now() >= issued_at_ + timeout_) return end(error);
+    core_->pool().post([self = shared_from_this(), error] {
+      self->core_->await_verdict(self->ended_);
+      self->end(error);
+    });
   }
 
   void one_less() {
@@ -142,7 +152,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
 
   void limit_waits() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (work_) work_->end_waits_at(monotonic_now() + timeout_ + kPatience);
+    if (work_) work_->end_waits_at(issued_at_ + timeout_ + kPatience);
   }
 
   c10::intrusive_ptr<SwitchWork> take_work() {
@@ -186,6 +196,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
   c10::intrusive_ptr<SwitchWork> work_;  // until it is completed
   const std::string context_ = work_->context();
   const at::ThreadLocalState thread_state_;
+  Time issued_at_{};  // written before any work of the group is watched
   std::atomic<size_t> unfinished_{0};
   std::atomic<bool> ended_{false};
 };

@@ -1,6 +1,9 @@
 #include "c10d/group_core.h"
 
 #include <algorithm>
+#include <thread>
+
+#include "base/clock.h"
 
 namespace switchml {
 
@@ -49,6 +52,18 @@ void GroupCore::landed() {
 bool GroupCore::wait_until_landed(std::chrono::milliseconds limit) {
   std::unique_lock<std::mutex> lock(mutex_);
   return landing_.wait_for(lock, limit, [this] { return in_flight_ == 0; });
+}
+
+void GroupCore::await_verdict(const std::atomic<bool>& told) {
+  constexpr Duration kMoment = seconds(1);
+  if (group_.size == 1) return;
+  Time end;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (verdict_by_ == Time{}) verdict_by_ = monotonic_now() + kMoment;
+    end = verdict_by_;
+  }
+  while (!told && closed().ok() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(5));
 }
 
 std::string GroupCore::compare_calls(const std::string& mine) {

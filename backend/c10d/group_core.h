@@ -51,6 +51,10 @@ class GroupCore {
   void landed();
   bool wait_until_landed(std::chrono::milliseconds limit);
 
+  /// Gloo notices a dead rank at once and does not say which; who watches over the ranks says so in a moment. Waits for
+  /// that moment, once in the life of the group, or until `told` is true.
+  void await_verdict(const std::atomic<bool>& told);
+
   /// The session's comparison of what each rank called, made once: the first disagreement is the one that matters.
   std::string compare_calls(const std::string& mine);
 
@@ -64,6 +68,7 @@ class GroupCore {
   std::shared_ptr<Session> session_;
   Status closed_;
   size_t in_flight_ = 0;
+  Time verdict_by_{};
 
   std::once_flag compared_;
   std::string comparison_;

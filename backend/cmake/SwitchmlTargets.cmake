@@ -5,7 +5,7 @@ find_package(Python3 3.11 COMPONENTS Interpreter REQUIRED)
 add_library(switchml_flags INTERFACE)
 target_compile_options(switchml_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror)
 if(SWITCHML_SANITIZE)
-  target_compile_options(switchml_flags INTERFACE -fsanitize=${SWITCHML_SANITIZE} -fno-omit-frame-pointer)
+  target_compile_options(switchml_flags INTERFACE -fsanitize=${SWITCHML_SANITIZE} -fno-omit-frame-pointer -g1)
   target_link_options(switchml_flags INTERFACE -fsanitize=${SWITCHML_SANITIZE})
   # Instrumented, the standard library's own std::regex looks uninitialised to g++, which documents such false alarms.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -45,7 +45,7 @@ def checked(command, folder, seconds):
 
 
 class Verifier:
-    """One model with one choice of its parameters, compiled in `folder`; checks its properties one by one."""
+    """One model with one choice of its parameters, compiled in `folder`; checks its properties, several at a time if asked to."""
 
     def __init__(self, folder, model, parameters, cycles):
         """`cycles`: for properties that say that something happens in the end, under weak fairness."""

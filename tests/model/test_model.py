@@ -1,8 +1,11 @@
 """The slot protocol, searched exhaustively by Spin: every property holds, and a protocol that is wrong in one thing breaks one."""
 
+import os
 import pathlib
 import re
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -61,17 +64,17 @@ BUGS = [
 ]
 
 
-
 @pytest.fixture(scope="module")
 def check(tmp_path_factory):
-    """Searches for a property; what was compiled or found before serves again."""
-    made, found = {}, {}
+    """Searches for a property; what was compiled or found before serves again. Threads may search for several at a time."""
+    made, found, compiling = {}, {}, threading.Lock()
 
     def search(model, parameters, wanted):
         cycles = wanted == "finishes"
         verifier = model, tuple(sorted(parameters.items())), cycles
-        if verifier not in made:
-            made[verifier] = spin.Verifier(tmp_path_factory.mktemp("model"), model, parameters, cycles)
+        with compiling:
+            if verifier not in made:
+                made[verifier] = spin.Verifier(tmp_path_factory.mktemp("model"), model, parameters, cycles)
         if (verifier, wanted) not in found:
             found[verifier, wanted] = made[verifier].check(wanted)
         return found[verifier, wanted]
@@ -82,8 +85,9 @@ def check(tmp_path_factory):
 @pytest.mark.parametrize("name", MODELS)
 def test_properties_hold(name, check):
     model, properties, parameters, least = MODELS[name]
-    for wanted in properties:
-        answer = check(model, parameters, wanted)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        answers = list(pool.map(lambda wanted: check(model, parameters, wanted), properties))
+    for wanted, answer in zip(properties, answers):
         assert answer.holds, f"{name}: {wanted} does not hold\n{answer.text}"
         assert answer.states >= least, f"{name}: {wanted}: only {answer.states} states\n{answer.text}"
 

@@ -77,7 +77,23 @@ def until_error(seconds):
     return {"calls": calls}
 
 
-CALLS = {call.__name__: call for call in (soak, timed, until_error)}
+def until_switch(used, seconds):
+    """Checked all-reduces until every rank uses the switch, or none does."""
+    import switchml
+
+    shapes, end, calls = exact.cases(dist.get_rank(), dist.get_world_size(), 2)[:6], time.monotonic() + seconds, 0
+    while any_rank_says(bool(switchml.stats()["without_switch"]) == used):
+        assert time.monotonic() < end, f"not within {seconds} s: {switchml.stats()}"
+        for case in shapes:
+            tensor, expected = case.changed(calls)
+            dist.all_reduce(tensor)
+            wrong = exact.difference(tensor, expected)
+            assert not wrong, wrong
+            calls += 1
+    return calls
+
+
+CALLS = {call.__name__: call for call in (soak, timed, until_error, until_switch)}
 
 
 def serve():

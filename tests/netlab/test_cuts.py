@@ -11,14 +11,20 @@ SLACK = 4.0  # until the error is everywhere, on a busy machine
 
 
 @pytest.fixture
-def job(tmp_path):
+def network(tmp_path):
     with star.Star(tmp_path) as network:
-        yield star.Job(network, SWITCHML_FAILURE_TIMEOUT=str(PATIENCE))
+        yield network
+
+
+@pytest.fixture
+def job(network):
+    return star.Job(network, SWITCHML_FAILURE_TIMEOUT=str(PATIENCE))
 
 
 def end_of(network, who):
     """What to take down: a host's own device, so that it has no route either, or the bridge's end of its link."""
-    return {"rank 2": (network.hosts[2], "data"), "rank 0": (network.bridge, "r0"), "the switch": (network.bridge, "switch")}[who]
+    return {"rank 2": (network.hosts[2], "data"), "rank 0": (network.bridge, "r0"), "the switch": (network.bridge, "switch"),
+            "the switch's device": (network.switch, "data")}[who]  # fmt: skip
 
 
 def test_short_cuts_cost_only_time(job):
@@ -55,4 +61,18 @@ def test_long_cuts_end_in_errors_that_name_who_is_gone(job, who):
         named = ("the switch", "rank 0") if alone else (who,)
         assert any(name in answer["message"] for name in named), f"rank {rank}: {answer['message']}"
     network.heal(*end_of(network, who))
+    job.end()
+
+
+def test_with_fallback_the_ranks_go_on_and_come_back(network):
+    """The switch's link, then its own device, is down until all go on over Gloo; it still knows the session that was lost."""
+    job = star.Job(network, SWITCHML_FAILURE_TIMEOUT="3", SWITCHML_ON_SWITCH_FAILURE="fallback")
+    for who in ("the switch", "the switch's device"):
+        end = end_of(network, who)
+        for used in (False, True):
+            job.tell("until_switch", used, 40)
+            time.sleep(0.5)
+            (network.heal if used else network.cut)(*end)
+            calls = job.collect(60)
+            assert calls[0] > 0 and len(set(calls)) == 1, f"{who}, used {used}: {calls}"
     job.end()

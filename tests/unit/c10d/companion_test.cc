@@ -123,7 +123,7 @@ class CompanionCall : public ::testing::Test {
     return issued().size() == count;
   }
 
-  const std::shared_ptr<GroupCore> core_ = lonely_core();
+  const std::shared_ptr<GroupCore> core_ = std::make_shared<GroupCore>(GroupInfo{0, 2, "test"});
   Companion companion_{core_, [] { return c10::make_intrusive<SlowToEnd>(milliseconds(0)); }};
   const c10::intrusive_ptr<SwitchWork> one_ = part_work();
   const c10::intrusive_ptr<SwitchWork> two_ = part_work();
@@ -225,8 +225,29 @@ TEST_F(CompanionCall, AnErrorOfTheGroupGetsTheCallsContext) {
   ASSERT_TRUE(issued_soon(1));
   one_->fail(failure("Connection closed by peer"));
   EXPECT_EQ(outcome_of(work),
-            "switchml broadcast on rank 0 of 1 (group test): the companion Gloo group: Connection closed by peer");
+            "switchml broadcast on rank 0 of 2 (group test): the companion Gloo group: Connection closed by peer");
   EXPECT_EQ(finished_.load(), 0);
+}
+
+TEST_F(CompanionCall, WhoeverKnowsWhichRankIsGoneHasAMomentToSaySo) {
+  const auto work = start({}, {one_, two_});
+  one_->fail(failure("Connection closed by peer"));
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_FALSE(work->isCompleted());
+  companion_.abort(Status(Code::kUnavailable, "rank 1 is gone"));
+  EXPECT_TRUE(contains(outcome_of(work), "rank 1 is gone"));
+  EXPECT_FALSE(contains(outcome_of(work), "Connection closed"));
+}
+
+TEST_F(CompanionCall, TheMomentComesOnce) {
+  const auto first = start({}, {one_});
+  const auto second = start({}, {two_});
+  one_->fail(failure("Connection closed by peer"));
+  EXPECT_TRUE(contains(outcome_of(first), "Connection closed by peer"));
+  const auto begin = std::chrono::steady_clock::now();
+  two_->fail(failure("Connection closed by peer"));
+  EXPECT_TRUE(contains(outcome_of(second), "Connection closed by peer"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(900));
 }
 
 // Gloo's own timeout does not always end a call.
@@ -252,7 +273,7 @@ TEST_F(CompanionCall, AbortEndsWhatWaitsAndWhatTheGroupHasInHand) {
   const auto in_hand = start({}, {one_});
   const auto waiting = start(fence_, {two_});
   companion_.abort(Status(Code::kAborted, "the process group was aborted"));
-  EXPECT_TRUE(contains(outcome_of(in_hand), "broadcast on rank 0 of 1 (group test): aborted: the process group was"));
+  EXPECT_TRUE(contains(outcome_of(in_hand), "broadcast on rank 0 of 2 (group test): aborted: the process group was"));
   EXPECT_TRUE(contains(outcome_of(waiting), "the process group was aborted"));
   one_->succeed();
   fence_->succeed();
