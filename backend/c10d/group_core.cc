@@ -60,7 +60,8 @@ void GroupCore::await_verdict(const std::atomic<bool>& told) {
   Time end;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (verdict_by_ == Time{}) verdict_by_ = monotonic_now() + kMoment;
+    const Time now = monotonic_now();
+    if (verdict_by_ == Time{} || now > verdict_by_ + kMoment) verdict_by_ = now + kMoment;
     end = verdict_by_;
   }
   while (!told && closed().ok() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(5));

@@ -52,7 +52,7 @@ class GroupCore {
   bool wait_until_landed(std::chrono::milliseconds limit);
 
   /// Gloo notices a dead rank at once and does not say which; who watches over the ranks says so in a moment. Waits for
-  /// that moment, once in the life of the group, or until `told` is true.
+  /// that moment, which all failures within another one have in common, or until `told` is true.
   void await_verdict(const std::atomic<bool>& told);
 
   /// The session's comparison of what each rank called, made once: the first disagreement is the one that matters.

@@ -97,7 +97,7 @@ void ProcessGroupSwitchML::open_session() {
   if (size_ == 1) return;
   Result<std::unique_ptr<Session>> session =
       Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout_.load()),
-                    settings_.controller.get(), reducer_maker());
+                    settings_.controller, reducer_maker());
   if (!session.ok()) throw_status(session.status(), context);
   // The session reads the store until it ends.
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());
@@ -207,6 +207,7 @@ void ProcessGroupSwitchML::shutdown() {
       last_ = last;
     }
     std::shared_ptr<Session> session = core_->close(Status(Code::kAborted, "the process group was shut down"));
+    if (session) session->settle();
     if (session) session->engine().abort("the process group was shut down");
     if (session) session->when_rank_is_lost(nullptr);
     companion_.abort(Status(Code::kAborted, "the process group was shut down"));

@@ -119,7 +119,12 @@ std::vector<Endpoint> Sessions::addresses_of(const std::vector<Attachment>& rank
 }
 
 void Sessions::open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out) {
-  const std::optional<Refusal> refusal = try_open(request, ticket, now, out);
+  std::optional<Refusal> refusal = try_open(request, ticket, now, out);
+  if (refusal && refusal->why == Why::kExhausted) {
+    excuse_deafness(now);
+    expire(table_.silent(now), out);
+    refusal = try_open(request, ticket, now, out);
+  }
   if (!refusal) return;
   ++counters_.opens_refused;
   out->answers.push_back(refusal_of(ticket, *refusal));
@@ -390,11 +395,15 @@ void Sessions::excuse_deafness(Time now) {
 
 void Sessions::sweep(Time now, Effects* out) {
   excuse_deafness(now);
-  for (const uint8_t job : table_.expired(now)) {
+  expire(table_.expired(now), out);
+  repeat_removals(out);
+}
+
+void Sessions::expire(const std::vector<uint8_t>& jobs, Effects* out) {
+  for (const uint8_t job : jobs) {
     ++counters_.sessions_expired;
     end(job, {Why::kUnavailable, "the session's lease ran out before its switches were ready"}, out);
   }
-  repeat_removals(out);
 }
 
 std::optional<Refusal> Sessions::renew(SessionId id, uint64_t session_key, Time now) {

@@ -143,6 +143,7 @@ class Sessions {
   void note_removals(const Pending& pending, const std::vector<CommandResult>& results);
   bool removing_at(int at) const;
   void repeat_removals(Effects* out);
+  void expire(const std::vector<uint8_t>& jobs, Effects* out);
   void excuse_deafness(Time now);
   Session* find(SessionId id) const;
 

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <iterator>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 #include "base/log.h"
 #include "quant/kernels.h"
@@ -37,6 +39,8 @@ constexpr SharedSetting kShared[] = {
     {"on_switch_failure", "SWITCHML_ON_SWITCH_FAILURE"},
 };
 
+constexpr Duration kRefusalPause = milliseconds(500);
+
 Status check_kernels(const Config& config) {
   auto wanted = quant::select_kernels(config.kernels);
   if (!wanted.ok()) return Status(wanted.status().code(), "SWITCHML_KERNELS: " + wanted.status().message());
@@ -49,13 +53,14 @@ Status check_kernels(const Config& config) {
 class Agreement {
  public:
   Agreement(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
-            ControllerClient* controller)
+            std::shared_ptr<ControllerClient> controller)
       : config_(config),
         group_(group),
         roll_(store, group),
         begin_(monotonic_now()),
         end_(std::min(deadline, begin_ + config.connect_timeout)) {
-    if (group.rank == 0 && !config.controller.empty()) agreed_.controller = {controller, config.controller, {}};
+    if (group.rank == 0 && !config.controller.empty())
+      agreed_.controller = {std::move(controller), config.controller, {}};
     agreed_.parameters.worker = group.rank;
     agreed_.parameters.workers = group.size;
   }
@@ -265,12 +270,32 @@ class Agreement {
     plan->set("watch_key", agreed_.watch_key);
   }
 
+  // What lacks may be what a job that was killed a moment ago has not given back yet.
   Result<wire::OpenReply> open_session(const wire::Open& asked) {
+    const Time end = stage_end(0.9);
+    for (bool told = false;; told = true) {
+      bool may_change = false;
+      auto granted = ask_for_session(asked, end, &may_change);
+      if (granted.ok() || !may_change || monotonic_now() + kRefusalPause >= end) return granted;
+      if (!told) {
+        SWITCHML_LOG(kWarning) << group_.name << ": " << granted.status().message() << "; asking again for "
+                               << to_seconds(end - monotonic_now()) << " s";
+      }
+      std::this_thread::sleep_for(kRefusalPause);
+    }
+  }
+
+  Result<wire::OpenReply> ask_for_session(const wire::Open& asked, Time end, bool* may_change) {
     const ControllerEntry& controller = agreed_.controller;
-    if (controller.client != nullptr)
-      return controller.client->open(asked, controller.ranks, group_.name, stage_end(0.9));
+    if (controller.client != nullptr) {
+      auto granted = controller.client->open(asked, controller.ranks, group_.name, end);
+      *may_change = granted.status().code() == Code::kUnavailable;
+      return granted;
+    }
     ControlClient client(*agreed_.transports[0], agreed_.parameters.switch_endpoint, agreed_.parameters.switch_name);
-    return client.open(asked, stage_end(0.9));
+    auto granted = client.open(asked, end);
+    *may_change = client.lacked_room();
+    return granted;
   }
 
   static Blob plan_of(const wire::OpenReply& granted) {
@@ -317,8 +342,8 @@ class Agreement {
 }  // namespace
 
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
-                     ControllerClient* controller) {
-  return Agreement(config, group, store, deadline, controller).run();
+                     std::shared_ptr<ControllerClient> controller) {
+  return Agreement(config, group, store, deadline, std::move(controller)).run();
 }
 
 }  // namespace switchml

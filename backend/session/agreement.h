@@ -32,9 +32,9 @@ struct Agreed {
   uint64_t watch_key = 0;
 };
 
-/// A collective of the group. Returns by `deadline` and by config.connect_timeout. `controller` is borrowed, and is
-/// what Agreed::controller leads to.
+/// A collective of the group. Returns by `deadline` and by config.connect_timeout. `controller` is kept in
+/// Agreed::controller.
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
-                     ControllerClient* controller = nullptr);
+                     std::shared_ptr<ControllerClient> controller = nullptr);
 
 }  // namespace switchml

@@ -29,8 +29,10 @@ Status Comeback::offer(int attempt, Time deadline) {
   auto blob = ask(deadline);
   if (!blob.ok()) return blob.status();
   SessionParameters session = lost_;
-  if (Status status = read(blob.value(), &session); !status.ok()) return status;  // its lease ends it
-  return bulletin_.say(topic(attempt, "offer"), blob->encode());
+  Status status = read(blob.value(), &session);
+  if (status.ok()) status = bulletin_.say(topic(attempt, "offer"), blob->encode());
+  if (!status.ok()) leave(session, monotonic_now() + kLeaveTime);
+  return status;
 }
 
 Result<Blob> Comeback::ask(Time deadline) const {

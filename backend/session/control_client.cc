@@ -23,8 +23,11 @@ ControlClient::ControlClient(Transport& transport, const Endpoint& switch_endpoi
 Result<wire::OpenReply> ControlClient::open(const wire::Open& asked, Time deadline) {
   uint8_t frame[wire::kMaxControlBytes];
   auto reply = exchange(wire::Request::kOpen, frame, wire::build_open(asked, ++request_id_, frame), deadline);
+  using wire::ReplyStatus;
+  const ReplyStatus status = reply.ok() ? reply->status : ReplyStatus::kOk;
+  lacked_room_ = status == ReplyStatus::kNoSlots || status == ReplyStatus::kNoJobs || status == ReplyStatus::kQuota;
   if (!reply.ok()) return reply.status();
-  if (reply->status != wire::ReplyStatus::kOk) return refusal(reply.value());
+  if (status != ReplyStatus::kOk) return refusal(reply.value());
   return reply->open;
 }
 

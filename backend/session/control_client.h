@@ -20,6 +20,8 @@ class ControlClient {
   // An error names the switch and says what to do: kUnavailable (no answer, or a refusal that depends on the switch's
   // state), kMismatch (another protocol version), kInvalidArgument (it can never grant this).
   Result<wire::OpenReply> open(const wire::Open& asked, Time deadline);
+  /// Whether the last open was refused for lack of what other jobs have, and may give back.
+  bool lacked_room() const { return lacked_room_; }
   Result<wire::JoinReply> join(const wire::Membership& member, int shard, Time deadline);
   /// A session that is over already counts as closed.
   Status close(const wire::Membership& member, Time deadline);
@@ -35,6 +37,7 @@ class ControlClient {
   std::string name_;
   uint32_t request_id_;
   std::string complaint_;  // of the network, the last one
+  bool lacked_room_ = false;
 };
 
 }  // namespace switchml

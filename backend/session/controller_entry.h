@@ -1,6 +1,7 @@
 // The way into a session that a controller grants: where each rank's switch is, and the session itself.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "engine/engine.h"
@@ -11,8 +12,8 @@ namespace switchml {
 
 /// What rank 0 of a group knows of its controller.
 struct ControllerEntry {
-  ControllerClient* client = nullptr;  // borrowed; null: the group has none, or this is another rank
-  std::string address;                 // of the controller, for messages
+  std::shared_ptr<ControllerClient> client;  // null: the group has none, or this is another rank
+  std::string address;                       // of the controller, for messages
   RankAddresses ranks;
 
   /// For all ranks to read. Answers by `deadline`; a controller that counts ranks differently is kMismatch.

@@ -224,6 +224,7 @@ void Failover::offer() {
   const Status status = comeback.offer(attempt, monotonic_now() + patience);
   next_offer_ = monotonic_now() + pause_;
   if (!status.ok()) {
+    if (status.code() == Code::kMismatch) postpone_return();  // it is there, and will hardly be another one soon
     if (status.code() != Code::kUnavailable) SWITCHML_LOG(kInfo) << options_.group.name << ": " << status.message();
     return;
   }

@@ -44,11 +44,22 @@ void PeerConnection::send(const PeerMessage& message) {
   const std::string text = message.text.substr(0, 255);
   std::string frame{static_cast<char>(message.word), static_cast<char>(message.rank), static_cast<char>(text.size())};
   frame += text;
-  while (::send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EINTR) {
+  if (!flush()) return;
+  cut_ = frame;
+  if (!flush() && cut_.size() == frame.size()) cut_.clear();
+}
+
+bool PeerConnection::flush() {
+  while (!cut_.empty()) {
+    const ssize_t sent = ::send(socket_.get(), cut_.data(), cut_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno != EINTR) return false;
+    cut_.erase(0, static_cast<size_t>(std::max<ssize_t>(sent, 0)));
   }
+  return true;
 }
 
 bool PeerConnection::receive(const std::function<void(const PeerMessage&)>& take, int* error) {
+  flush();
   char bytes[4096];
   const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
   if (got <= 0) {

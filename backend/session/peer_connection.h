@@ -33,7 +33,7 @@ class PeerConnection {
   ~PeerConnection();
 
   int fd() const { return socket_.get(); }
-  /// Never blocks; a message that the kernel does not take is lost (its buffers hold hundreds).
+  /// Never blocks; a message for which there is no room is lost (the kernel's buffers hold hundreds), as a whole.
   void send(const PeerMessage& message);
   /// Hands over what has come, in order. False: the connection is over, and `error` is its errno (0: closed by the
   /// other side; EBADMSG: it says something else than messages).
@@ -42,7 +42,10 @@ class PeerConnection {
   void finish();
 
  private:
+  bool flush();
+
   Fd socket_;
+  std::string cut_;  // the rest of a message that the kernel took a part of
   std::string received_;
 };
 

@@ -65,6 +65,15 @@ class GroupSession : public Session {
     linger();
   }
 
+  void settle() override {
+    Failover* failover = nullptr;  // as long as this object lives
+    {
+      const std::lock_guard<std::mutex> lock(loss_mutex_);
+      failover = failover_.get();
+    }
+    if (failover != nullptr) failover->stop();
+  }
+
   Engine& engine() override { return *engine_; }
   SessionParameters parameters() const override {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
@@ -118,6 +127,7 @@ class GroupSession : public Session {
     options.controller = controller;
     options.make_reducer = make_reducer;
     options.tell = [this](const std::string& text) {
+      const std::lock_guard<std::mutex> lock(watch_mutex_);
       if (watch_) watch_->tell(text);
     };
     return options;
@@ -141,6 +151,7 @@ class GroupSession : public Session {
       to_failover([&](Failover& failover) { failover.heard(rank, text); });
     };
     options.on_leave = [this](int rank) { to_failover([&](Failover& failover) { failover.heard_leave(rank); }); };
+    const std::lock_guard<std::mutex> lock(watch_mutex_);
     if (agreed->watch_listener.valid()) {
       watch_ = std::make_unique<PeerWatch>(options, std::move(agreed->watch_listener));
     } else if (agreed->watch_address.size != 0) {
@@ -181,6 +192,7 @@ class GroupSession : public Session {
   std::function<void(const Status&)> on_loss_;
   Status loss_;
   std::unique_ptr<Failover> failover_;
+  std::mutex watch_mutex_;            // guards the pointer: the engine runs before there is a watch
   std::unique_ptr<PeerWatch> watch_;  // last: it stops first
 };
 
@@ -194,14 +206,14 @@ Status check_group(const GroupInfo& group) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline, ControllerClient* controller,
+                                               Time deadline, std::shared_ptr<ControllerClient> controller,
                                                const MakeReducer& make_reducer) {
   if (Status status = check_group(group); !status.ok()) return status;
   if (config.fallback && !make_reducer) {
     return Status(Code::kInvalidArgument,
                   "SWITCHML_ON_SWITCH_FAILURE=\"fallback\": this program has nothing to fall back on; use error");
   }
-  auto agreed = agree(config, group, store, deadline, controller);
+  auto agreed = agree(config, group, store, deadline, std::move(controller));
   if (!agreed.ok()) return agreed.status();
   EngineOptions options;
   options.session = agreed->parameters;

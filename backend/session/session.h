@@ -40,15 +40,19 @@ class Session {
   /// A collective of the group: every rank calls it. Returns by `deadline` (and by Config::connect_timeout) with an
   /// engine or with an error that is the same on all ranks where they could talk: it names the rank that did not come,
   /// the address that does not answer, or the setting or version in which a rank differs from rank 0.
-  /// `controller` (null: none can be had) is asked where Config::controller names one; with Config::fallback it is
-  /// borrowed as long as the session lives, and asked from a thread of the session too.
+  /// `controller` (null: none can be had) is asked where Config::controller names one; with Config::fallback from a
+  /// thread of the session too.
   /// `make_reducer` is for Config::fallback: see FailoverOptions.
   static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline, ControllerClient* controller = nullptr,
+                                               Time deadline, std::shared_ptr<ControllerClient> controller = nullptr,
                                                const MakeReducer& make_reducer = nullptr);
   /// Leaves the session, stops the engine, then the embedded switch. A rank 0 that hosts the switch lingers (at most 2
   /// s) until the others have left, so that the last results still reach them.
   virtual ~Session() = default;
+
+  /// This rank is about to leave: what others wait for, to go on without a switch or with another one, is said first
+  /// (at most 2 s), and nothing of the kind begins any more. Call it before the engine is aborted. Idempotent.
+  virtual void settle() = 0;
 
   virtual Engine& engine() = 0;
   /// Of the switch that the group has, or had last.

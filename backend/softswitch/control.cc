@@ -35,9 +35,29 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
   unicast(reply, wire::write_reply_start(packet.control, status, reply), from, out);
 }
 
+namespace {
+
+bool lacks_room(ReplyStatus status) {
+  return status == ReplyStatus::kNoSlots || status == ReplyStatus::kNoJobs || status == ReplyStatus::kQuota;
+}
+
+}  // namespace
+
+void SoftSwitch::Impl::expire(const std::vector<uint8_t>& jobs) {
+  for (const uint8_t job : jobs) {
+    counters.sessions_expired.add(1);
+    end(job);
+  }
+}
+
 ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply) {
   const Endpoint client = client_of == nullptr ? Endpoint{} : client_of(from);
-  const SessionTable::Opened opened = table.open(wire::read_open(body), now, client);
+  const wire::Open asked = wire::read_open(body);
+  SessionTable::Opened opened = table.open(asked, now, client);
+  if (lacks_room(opened.status)) {
+    expire(table.silent(now));
+    opened = table.open(asked, now, client);
+  }
   if (opened.status != ReplyStatus::kOk) return opened.status;
   if (opened.fresh != nullptr) {
     const uint8_t job = opened.fresh->job();

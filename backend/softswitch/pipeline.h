@@ -34,6 +34,7 @@ struct SoftSwitch::Impl {
   wire::ReplyStatus close(const uint8_t* body, Time now);
   wire::ReplyStatus probe(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply);
   void end(uint8_t job);
+  void expire(const std::vector<uint8_t>& jobs);
   WorkerSet contributors(const SessionEntry& session, uint16_t slot, uint32_t seq) const;
 
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to, PacketSink& out);

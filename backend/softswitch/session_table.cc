@@ -201,10 +201,10 @@ bool SessionTable::renew(uint8_t job, uint32_t epoch, uint64_t session_key, Time
   return true;
 }
 
-std::vector<uint8_t> SessionTable::expired(Time now) const {
+std::vector<uint8_t> SessionTable::unheard(Time now, Duration limit) const {
   std::vector<uint8_t> jobs;
   for (const auto& entry : entries_) {
-    if (entry && entry->leased_ && now - entry->last_heard > limits_.lease) jobs.push_back(entry->job());
+    if (entry && entry->leased_ && now - entry->last_heard > limit) jobs.push_back(entry->job());
   }
   return jobs;
 }

@@ -157,7 +157,10 @@ class SessionTable {
   }
 
   /// Job numbers whose lease has run out, for the caller to end().
-  std::vector<uint8_t> expired(Time now) const;
+  std::vector<uint8_t> expired(Time now) const { return unheard(now, limits_.lease); }
+  /// Job numbers that have been silent for half of the lease: two signs of life have not come. They may be ended where
+  /// what they hold is wanted.
+  std::vector<uint8_t> silent(Time now) const { return unheard(now, limits_.lease / 2); }
   /// Forgets a session. Its epoch is never valid again.
   void end(uint8_t job);
 
@@ -167,6 +170,7 @@ class SessionTable {
  private:
   std::unique_ptr<SessionEntry> make_entry(const InstalledSession& session, Time now) const;
   SessionEntry* keep(std::unique_ptr<SessionEntry> entry);
+  std::vector<uint8_t> unheard(Time now, Duration limit) const;
   uint8_t free_job() const;
   struct Use {
     int jobs = 0;

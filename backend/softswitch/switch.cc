@@ -40,12 +40,7 @@ void SoftSwitch::process(const uint8_t* frame, size_t size, const Endpoint& from
   }
 }
 
-void SoftSwitch::sweep(Time now) {
-  for (const uint8_t job : impl_->table.expired(now)) {
-    impl_->counters.sessions_expired.add(1);
-    impl_->end(job);
-  }
-}
+void SoftSwitch::sweep(Time now) { impl_->expire(impl_->table.expired(now)); }
 
 void SoftSwitch::hand_requests_to(ControlTap* tap) { impl_->tap = tap; }
 

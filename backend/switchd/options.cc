@@ -55,7 +55,7 @@ constexpr const char* kSlotsAllowed = "1 to 1048576 (MiB of memory for the slots
 constexpr const char* kPayloadAllowed = "256, 512 or a multiple of 1024 up to 64512 (bytes)";
 constexpr const char* kLeaseAllowed = "1 to 86400 (seconds)";
 constexpr const char* kClientJobsAllowed = "1 to 255";
-constexpr int kClientJobsPreset = 64;
+constexpr int kClientJobsPreset = 128;
 constexpr const char* kLevelAllowed = "debug, info, warning, error or off";
 constexpr const char* kIntervalAllowed = "0 (never) to 86400 (seconds)";
 
@@ -197,7 +197,7 @@ std::string help_text() {
          "  --slots MIB            " +
          kSlotsAllowed +
          " (256)\n"
-         "  --client-jobs N        jobs that one host may have opened at a time: 1 to 255 (64)\n"
+         "  --client-jobs N        jobs that one host may have opened at a time: 1 to 255 (128)\n"
          "  --client-slots MIB     slot memory of all jobs that one host has opened (half of --slots)\n"
          "  --max-payload BYTES    largest payload per packet: " +
          kPayloadAllowed +

@@ -131,7 +131,8 @@ def test_refusals_reach_every_rank(tmp_path):
         network.start("holder", sys.executable, "-c", HOLDER, str(tmp_path / "holder.store"), **settings(at))
         network.start("holder1", sys.executable, "-c", HOLDER, str(tmp_path / "holder.store"), **settings(at, RANK="1"))
         network.await_line("holder", network.processes[-2], "holding")
-        assert '"team" has 1 jobs; max_jobs allows 1' in failing(network, "second", settings(at))
+        full = settings(at, SWITCHML_CONNECT_TIMEOUT="3")
+        assert '"team" has 1 jobs; max_jobs allows 1' in failing(network, "second", full)
         reducing_rank.run_ranks(network, "other", [None] * 2, settings(at, "let-the-others-in-too"))
 
 

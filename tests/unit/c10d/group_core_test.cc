@@ -19,6 +19,7 @@ class ComparingSession final : public Session {
   Engine& engine() override { throw std::logic_error("no engine here"); }
   SessionParameters parameters() const override { throw std::logic_error("no parameters here"); }
   const SwitchServer* embedded() const override { return nullptr; }
+  void settle() override {}
   bool without_switch() const override { return false; }
   void when_rank_is_lost(std::function<void(const Status&)>) override {}
   std::string compare_calls(const std::string& mine) override {
@@ -148,6 +149,25 @@ TEST(Outstanding, KeepsNothingAlive) {
   const auto all = outstanding.all();
   ASSERT_EQ(all.size(), 1U);
   EXPECT_TRUE(all[0].expired());
+}
+
+TEST(GroupCore, EveryFailureHasItsMomentButNotTwoAtATime) {
+  GroupCore core({0, 2, "g"});
+  const std::atomic<bool> told{false};
+  const auto took = [&] {
+    const Time begin = monotonic_now();
+    core.await_verdict(told);
+    return monotonic_now() - begin;
+  };
+  EXPECT_GE(took(), milliseconds(900));
+  EXPECT_LT(took(), milliseconds(500)) << "the same failure";
+  std::this_thread::sleep_for(milliseconds(1100));
+  EXPECT_GE(took(), milliseconds(900)) << "another one";
+  const std::atomic<bool> known{true};
+  std::this_thread::sleep_for(milliseconds(1100));
+  const Time begin = monotonic_now();
+  core.await_verdict(known);
+  EXPECT_LT(monotonic_now() - begin, milliseconds(500));
 }
 
 }  // namespace

@@ -342,6 +342,34 @@ TEST(Sessions, LeasesRunOutUnlessRenewed) {
   EXPECT_TRUE(rack.core.renew({granted.job, granted.epoch}, granted.session_key, rack.now).has_value());
 }
 
+TEST(Sessions, WhereRoomIsWantedHalfOfTheLeaseIsSilenceEnough) {
+  Rack rack(lone_switch());
+  OpenRequest asked = request({"10.0.1.0"});
+  asked.owner.max_jobs = 1;
+  asked.owner.name = "team";
+  const wire::OpenReply first = rack.open(asked).granted;
+  const auto wait = [&rack](int seconds_) {
+    for (int i = 0; i < seconds_; ++i) {
+      rack.now += seconds(1);
+      rack.sweep();
+    }
+  };
+  wait(15);
+  asked.client_key = 1000;
+  const std::string full = "\"team\" has 1 jobs; max_jobs allows 1";
+  EXPECT_EQ(refused(rack.open(asked), Why::kExhausted), full);
+  EXPECT_FALSE(rack.core.renew({first.job, first.epoch}, first.session_key, rack.now).has_value());
+  wait(15);
+  asked.client_key = 1001;
+  EXPECT_EQ(refused(rack.open(asked), Why::kExhausted), full) << "it was heard since";
+  wait(1);
+  asked.client_key = 1002;
+  EXPECT_NE(rack.open(asked).granted.job, 0);
+  EXPECT_EQ(rack.core.sessions(rack.now).size(), 1U);
+  EXPECT_EQ(rack.core.counters().sessions_expired, 1U);
+  EXPECT_TRUE(rack.core.renew({first.job, first.epoch}, first.session_key, rack.now).has_value());
+}
+
 TEST(Sessions, SilenceDoesNotCountWhileASwitchIsOutOfReach) {
   Rack rack(lone_switch());
   rack.open(request({"10.0.1.0"}));

@@ -21,7 +21,7 @@ struct Outcome {
 };
 
 Outcome agree_all(int size, const std::function<Config(int)>& config_of, MapStore& store,
-                  const std::set<int>& absent = {}, ControllerClient* controller = nullptr) {
+                  const std::set<int>& absent = {}, std::shared_ptr<ControllerClient> controller = nullptr) {
   std::vector<std::optional<Result<Agreed>>> results(static_cast<size_t>(size));
   each_rank(size, [&](int rank) {
     if (absent.count(rank) != 0) return;
@@ -233,7 +233,7 @@ TEST(Agreement, TheSwitchsRefusalReachesAll) {
   const auto server = start_switch(options);
   ASSERT_NE(server, nullptr);
   MapStore store;
-  Config config = quick_config();
+  Config config = quick_config(seconds(2));
   config.switch_address = to_string(server->local());
   const Status status = common_failure(agree_all(
       3, [&](int) { return config; }, store));
@@ -247,6 +247,26 @@ Config controlled_config() {
   return config;
 }
 
+TEST(Agreement, RoomThatComesInTimeIsWaitedFor) {
+  ServerOptions options;
+  options.softswitch.max_jobs = 1;
+  const auto server = start_switch(options);
+  ASSERT_NE(server, nullptr);
+  Config config = quick_config(seconds(20));
+  config.switch_address = to_string(server->local());
+  const auto same = [&](int) { return config; };
+  MapStore stores[2];
+  auto first = agree_all(2, same, stores[0]);
+  ASSERT_TRUE(first.ranks[0].ok());
+  std::thread ends([&] {
+    std::this_thread::sleep_for(milliseconds(700));
+    for (auto& rank : first.ranks) leave(rank->parameters, monotonic_now() + seconds(5));
+  });
+  const auto second = agree_all(2, same, stores[1]);
+  ends.join();
+  for (const auto& rank : second.ranks) EXPECT_TRUE(rank.ok()) << rank.status().to_string();
+}
+
 TEST(Agreement, AControllerSaysWhereTheSwitchIsAndOpens) {
   const auto server = start_switch();
   ASSERT_NE(server, nullptr);
@@ -254,7 +274,7 @@ TEST(Agreement, AControllerSaysWhereTheSwitchIsAndOpens) {
   controller.move_to(server->local());
   MapStore store;
   const auto outcome = agree_all(
-      3, [](int) { return controlled_config(); }, store, {}, &controller);
+      3, [](int) { return controlled_config(); }, store, {}, borrowed(controller));
   for (const auto& rank : outcome.ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
     EXPECT_EQ(rank->parameters.switch_endpoint, controller.place());
@@ -275,7 +295,7 @@ TEST(Agreement, AControllersRefusalReachesAll) {
   controller.refusal = Status(Code::kUnavailable, "controller c:1 refuses: no switch for 10.0.0.7");
   MapStore store;
   const Status status = common_failure(agree_all(
-      3, [](int) { return controlled_config(); }, store, {}, &controller));
+      3, [](int) { return controlled_config(); }, store, {}, borrowed(controller)));
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_TRUE(contains(status, "no switch for 10.0.0.7")) << status.message();
 }
@@ -286,7 +306,7 @@ TEST(Agreement, AControllerThatCountsWronglyIsRefused) {
   controller.move_to(endpoint_of("127.0.0.1:9"));
   MapStore store;
   const Status status = common_failure(agree_all(
-      2, [](int) { return controlled_config(); }, store, {}, &controller));
+      2, [](int) { return controlled_config(); }, store, {}, borrowed(controller)));
   EXPECT_TRUE(contains(status, "controller c:1 names 3 switches for 2 ranks")) << status.message();
 }
 

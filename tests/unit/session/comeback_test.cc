@@ -92,6 +92,18 @@ TEST(Comeback, AnotherKindOfSwitchIsNotOffered) {
   EXPECT_EQ(status.code(), Code::kMismatch);
   EXPECT_NE(status.message().find("whole payloads only"), std::string::npos) << status.message();
   EXPECT_EQ(there.store.get("switchml/back/1/offer/0", monotonic_now()).status().code(), Code::kTimeout);
+  EXPECT_EQ(there.server->counters().sessions_opened.get(), 1U);
+  EXPECT_EQ(there.open_sessions(), 0U) << "what was granted is given back";
+}
+
+TEST(Comeback, AnOfferThatNobodyCanReadIsGivenBack) {
+  Switch there;
+  there.store.broken = true;
+  Bulletin bulletin(there.store, 0, for_seconds(1));
+  Comeback comeback(there.config, {0, 2, "g"}, there.of(0), bulletin, there.controller);
+  EXPECT_FALSE(comeback.offer(1, monotonic_now() + seconds(5)).ok());
+  EXPECT_EQ(there.server->counters().sessions_opened.get(), 1U);
+  EXPECT_EQ(there.open_sessions(), 0U);
 }
 
 TEST(Comeback, AControllerSaysWhereTheSwitchIsNow) {
@@ -100,7 +112,7 @@ TEST(Comeback, AControllerSaysWhereTheSwitchIsNow) {
   controller.move_to(there.server->local());
   there.lost.switch_endpoint = closed_port();
   there.lost.controlled = true;
-  there.controller = {&controller, "c:1", {{"127.0.0.1"}, {"127.0.0.2"}}};
+  there.controller = {borrowed(controller), "c:1", {{"127.0.0.1"}, {"127.0.0.2"}}};
   each_rank(2, [&](int rank) {
     Bulletin bulletin(there.store, rank, for_seconds(10));
     Comeback comeback(there.config, {rank, 2, "g"}, there.of(rank), bulletin, there.controller);
@@ -124,7 +136,7 @@ TEST(Comeback, AControllerThatRefusesIsAskedAgainLater) {
   FakeController controller;
   controller.refusal = Status(Code::kUnavailable, "controller c:1 refuses: the switch cannot be used");
   there.lost.controlled = true;
-  there.controller = {&controller, "c:1", {{"127.0.0.1"}, {"127.0.0.2"}}};
+  there.controller = {borrowed(controller), "c:1", {{"127.0.0.1"}, {"127.0.0.2"}}};
   Bulletin bulletin(there.store, 0, for_seconds(1));
   Comeback comeback(there.config, {0, 2, "g"}, there.of(0), bulletin, there.controller);
   EXPECT_EQ(comeback.offer(1, monotonic_now() + seconds(5)).message(), controller.refusal.message());

@@ -32,7 +32,7 @@ TEST(ControllerEntry, EveryRankFindsItsOwnPlace) {
 TEST(ControllerEntry, PlacesAreWhatTheControllerSays) {
   FakeController controller;
   controller.move_to(endpoint_of("127.0.0.1:9"));
-  const ControllerEntry entry{&controller, "c:1", {{"10.0.0.1"}, {"10.0.0.2"}}};
+  const ControllerEntry entry{borrowed(controller), "c:1", {{"10.0.0.1"}, {"10.0.0.2"}}};
   const auto places = entry.places(monotonic_now() + seconds(1));
   ASSERT_TRUE(places.ok());
   EXPECT_EQ(controller.located, entry.ranks);
@@ -45,7 +45,7 @@ TEST(ControllerEntry, ACountThatIsNotTheGroupsIsRefused) {
   FakeController controller;
   controller.move_to(endpoint_of("127.0.0.1:9"));
   controller.extra = 1;
-  const ControllerEntry entry{&controller, "c:1", {{"10.0.0.1"}, {"10.0.0.2"}}};
+  const ControllerEntry entry{borrowed(controller), "c:1", {{"10.0.0.1"}, {"10.0.0.2"}}};
   const auto places = entry.places(monotonic_now() + seconds(1));
   EXPECT_EQ(places.status().code(), Code::kMismatch);
   EXPECT_NE(places.status().message().find("controller c:1 names 3 switches for 2 ranks"), std::string::npos);
@@ -54,7 +54,7 @@ TEST(ControllerEntry, ACountThatIsNotTheGroupsIsRefused) {
 TEST(ControllerEntry, ARefusalIsPassedOn) {
   FakeController controller;
   controller.refusal = Status(Code::kUnavailable, "not now");
-  const ControllerEntry entry{&controller, "c:1", {{"10.0.0.1"}}};
+  const ControllerEntry entry{borrowed(controller), "c:1", {{"10.0.0.1"}}};
   EXPECT_EQ(entry.places(monotonic_now() + seconds(1)).status().message(), "not now");
 }
 

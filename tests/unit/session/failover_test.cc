@@ -41,8 +41,8 @@ struct Losable {
   /// Runs `body` for each rank, with its session.
   void each(int size, const MakeReducer& make_reducer, const std::function<void(int rank, Session&)>& body) {
     each_rank(size, [&](int rank) {
-      auto session = Session::open(config, {rank, size, "group f"}, store, monotonic_now() + seconds(20), &controller,
-                                   make_reducer);
+      auto session = Session::open(config, {rank, size, "group f"}, store, monotonic_now() + seconds(20),
+                                   borrowed(controller), make_reducer);
       ASSERT_TRUE(session.ok()) << session.status().to_string();
       body(rank, *session.value());
     });
@@ -176,6 +176,23 @@ void lose_twice(Losable& losable, const std::function<void()>& back) {
 TEST(Failover, ReturnsToTheSwitchWhenItIsBackEachTime) {
   Losable losable(2);
   lose_twice(losable, [&] { losable.server = start_switch({}, losable.where); });
+}
+
+TEST(Failover, AfterSettlingNothingOfTheKindBegins) {
+  Losable losable;
+  Meetings meetings(2);
+  std::atomic<int> settled{0};
+  losable.each(2, meetings.reducers(), [&](int rank, Session& session) {
+    session.settle();
+    session.settle();
+    ++settled;
+    while (settled.load() < 2) std::this_thread::yield();
+    if (rank == 0) losable.server.reset();
+    std::vector<float> values(1000, 1.0F);
+    EXPECT_FALSE(all_reduce(session, &values, seconds(4)).ok());
+    EXPECT_FALSE(session.without_switch());
+  });
+  EXPECT_TRUE(meetings.all.empty());
 }
 
 TEST(Failover, ReturnsToWhereTheControllerSays) {

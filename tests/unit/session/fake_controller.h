@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -48,5 +49,10 @@ class FakeController : public ControllerClient {
   mutable std::mutex mutex_;
   Endpoint at_;
 };
+
+/// For who wants to share it; the test keeps it.
+inline std::shared_ptr<ControllerClient> borrowed(ControllerClient& controller) {
+  return {std::shared_ptr<void>(), &controller};
+}
 
 }  // namespace switchml

@@ -148,6 +148,34 @@ TEST(SwitchControl, CloseFreesAtTheLastMemberAndIsCounted) {
   EXPECT_EQ(bench.close(job.member(1)).status, ReplyStatus::kUnknownSession);
 }
 
+TEST(SwitchControl, WhereRoomIsWantedHalfOfTheLeaseIsSilenceEnough) {
+  SwitchOptions options;
+  options.max_jobs = 3;
+  options.client_jobs = 2;
+  options.client_of = [](const Endpoint& from) { return from; };
+  Bench bench(options);
+  const auto open = [&bench](uint64_t key, int client) {
+    return bench.open(ask_for(1, 1, 4, 256, key), endpoint(client)).status;
+  };
+  EXPECT_EQ(open(1, 900), ReplyStatus::kOk);
+  bench.now += seconds(10);
+  const wire::Reply heard = bench.open(ask_for(1, 1, 4, 256, 2), endpoint(900));
+  EXPECT_EQ(heard.status, ReplyStatus::kOk);
+  bench.now += seconds(5);
+  EXPECT_EQ(open(3, 900), ReplyStatus::kQuota) << "both were heard within half of the lease";
+  bench.now += milliseconds(1);
+  EXPECT_EQ(open(4, 901), ReplyStatus::kOk) << "nothing is wanted of others: nobody ends";
+  EXPECT_EQ(bench.sw.sessions(), 3);
+  EXPECT_EQ(open(3, 900), ReplyStatus::kOk) << "the first one is ended for it";
+  EXPECT_EQ(bench.sw.counters().sessions_expired.get(), 1U);
+  EXPECT_EQ(open(5, 902), ReplyStatus::kNoJobs);
+  bench.now += seconds(10);
+  EXPECT_EQ(open(5, 902), ReplyStatus::kOk);
+  EXPECT_EQ(bench.sw.counters().sessions_expired.get(), 2U);
+  EXPECT_EQ(bench.join({heard.open.job, heard.open.epoch, heard.open.session_key, 0}, 0, endpoint(1)).status,
+            ReplyStatus::kUnknownSession);
+}
+
 TEST(SwitchControl, SweepEndsSilentSessionsOnly) {
   Bench bench;
   Job silent(bench, 1, 1, 8, 1024, 1, 0);

@@ -41,7 +41,7 @@ TEST(Options, EveryOptionIsRead) {
   EXPECT_EQ(line.log_level, LogLevel::kInfo);
   EXPECT_EQ(line.stats_interval, seconds(2));
   EXPECT_EQ(parse({"--slots=16"}).value().server.softswitch.client_memory_bytes, size_t{8} << 20) << "half";
-  EXPECT_EQ(parse({}).value().server.softswitch.client_jobs, 64);
+  EXPECT_EQ(parse({}).value().server.softswitch.client_jobs, 128);
   EXPECT_TRUE(parse({"--help"}).value().help);
   EXPECT_TRUE(parse({"-h"}).value().help);
   EXPECT_TRUE(parse({"--version"}).value().version);
