@@ -79,7 +79,8 @@ jobs_here() {
 
 # Runs the tests that CMake registered in a build folder, one at a time, and leaves results/ctest.xml there plus, for each
 # gtest executable, results/NAME.xml with its cases (.ci/summary.py counts them). Before ctest comes the command PREFIX, and
-# executables whose name matches the expression EXCEPT are left out, as are those that ONLY does not match:
+# executables whose name matches the expression EXCEPT are left out, as are those that ONLY does not match. What tests that
+# pass have printed is kept in full, since summary.py shows some of it:
 # [except=REGEX] [only=REGEX] run_gtests FOLDER [PREFIX...]
 run_gtests() {
   local folder=$1
@@ -87,5 +88,6 @@ run_gtests() {
   rm -rf "$folder/results"
   mkdir -p "$folder/results"
   GTEST_OUTPUT="xml:$folder/results/" "$@" ctest --test-dir "$folder" --output-on-failure --no-tests=error \
-    --exclude-regex "${except:-^$}" --tests-regex "${only:-.}" --output-junit "$folder/results/ctest.xml" </dev/null
+    --test-output-size-passed 1000000 --exclude-regex "${except:-^$}" --tests-regex "${only:-.}" \
+    --output-junit "$folder/results/ctest.xml" </dev/null
 }

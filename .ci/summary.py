@@ -9,6 +9,10 @@ import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
 
+# Tests of ctest whose output is worth reading when they pass: what the simulator's seeds had to bear, and how each planted
+# bug was noticed.
+TOLD = ("sim_seeds", "sim_mutants")
+
 
 def outcome(case):
     """Of one <testcase> as ctest, gtest and pytest write it."""
@@ -40,6 +44,8 @@ def read_ctest(folder):
         name, result = executable.get("name"), outcome(executable)
         cases_file = folder / f"{name}.xml"
         cases = read_cases(cases_file) if cases_file.exists() else collections.Counter({result: 1})
+        if name in TOLD and result == "passed":
+            print(f"{name} ({folder.parent.name}):\n{executable.findtext('system-out', '').rstrip()}")
         if result == "failed" and not cases["failed"]:
             print(f"{name}: failed although every case in it passed (crash, leak or time limit)")
             cases["failed"] += 1

@@ -1,5 +1,6 @@
 // switchml_sim: simulates seeds until one breaks a rule, or all have passed.
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -7,6 +8,7 @@
 #include "base/command_line.h"
 #include "base/parse.h"
 #include "simulation.h"
+#include "stop.h"
 #include "tally.h"
 
 namespace switchml::sim {
@@ -18,7 +20,8 @@ constexpr char kHelp[] =
     "  --seed N       one seed, and its hash\n"
     "  --trace        with --seed: prints every event\n"
     "  --minutes M    seeds from A on for M minutes\n"
-    "  --forever      seeds from A on until stopped\n";
+    "  --forever      seeds from A on until stopped\n"
+    "SIGINT and SIGTERM stop it after the present seed, with the table; a second one at once.\n";
 
 struct Arguments {
   uint64_t first = 1;
@@ -112,12 +115,24 @@ int check_coverage(const Tally& tally) {
   return 1;
 }
 
+// Also when stopped: what has run counts.
+int close_with(const Tally& tally, double seconds, bool complete) {
+  std::fputs(tally.table(seconds).c_str(), stdout);
+  const int stopped = stop_signal();
+  if (stopped != 0) std::printf("stopped by %s: ", stopped == SIGINT ? "SIGINT" : "SIGTERM");
+  std::printf("all %sseeds passed, commit %s\n", stopped != 0 ? "these " : "", commit().c_str());
+  return complete ? check_coverage(tally) : 128 + stopped;
+}
+
 int run(const Arguments& arguments) {
+  stop_on_signals();
   const Clock clock;
   Tally tally;
   const bool endless = arguments.forever || arguments.minutes.has_value();
   double told = 0;
-  for (uint64_t seed = arguments.first; endless || seed <= arguments.last; ++seed) {
+  uint64_t seed = arguments.first;
+  for (; endless || seed <= arguments.last; ++seed) {
+    if (stop_signal() != 0) break;
     if (arguments.minutes && clock.seconds() >= *arguments.minutes * 60) break;
     Simulation simulation(seed, {});
     const bool passed = simulation.run();
@@ -132,8 +147,7 @@ int run(const Arguments& arguments) {
       std::fflush(stdout);
     }
   }
-  std::printf("%sall seeds passed, commit %s\n", tally.table(clock.seconds()).c_str(), commit().c_str());
-  return check_coverage(tally);
+  return close_with(tally, clock.seconds(), endless || seed > arguments.last);
 }
 
 }  // namespace

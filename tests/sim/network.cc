@@ -1,5 +1,6 @@
 #include "network.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace switchml::sim {
@@ -34,6 +35,26 @@ Network::Network(Random* random, Record* record, Damage damage)
       cut_until_(kNodes + 1, Time{}),
       highest_order_(kNodes + 1, 0) {}
 
+void Network::cut_link(int from, int to, Time until) {
+  const Time now = record_->now();
+  links_.erase(std::remove_if(links_.begin(), links_.end(), [now](const Link& link) { return link.cut_until <= now; }),
+               links_.end());
+  links_.push_back({host_of(from), host_of(to), until});
+}
+
+bool Network::is_link_cut(int from, int to) const {
+  return std::any_of(links_.begin(), links_.end(), [&](const Link& link) {
+    return link.from == host_of(from) && link.to == host_of(to) && record_->now() < link.cut_until;
+  });
+}
+
+bool Network::takes(bool host_is_cut, int from, int to) {
+  const bool link_is_cut = !host_is_cut && is_link_cut(from, to);
+  if (host_is_cut) record_->count(Fault::cut_off);
+  if (link_is_cut) record_->count(Fault::link_cut_off);
+  return host_is_cut || link_is_cut;
+}
+
 Duration Network::delay() {
   Duration out =
       weather_.base + kStep * static_cast<int64_t>(random_->below(static_cast<uint64_t>(weather_.jitter / kStep) + 1));
@@ -45,7 +66,7 @@ Duration Network::delay() {
 
 void Network::send(int from, int to, const uint8_t* data, size_t size) {
   record_->frame("send", from, to, data, size);
-  if (is_cut(from) || is_cut(to)) return record_->count(Fault::cut_off);
+  if (takes(is_cut(from) || is_cut(to), from, to)) return;
   if (random_->chance(weather_.loss)) {
     record_->frame("lost", from, to, data, size);
     return record_->count(Fault::lost);
@@ -93,8 +114,7 @@ bool Network::pop(Time now, Delivery* out) {
     queue_.pop();
     *out = std::move(places_[flying.place].delivery);
     free_places_.push_back(flying.place);
-    if (is_cut(out->to)) {
-      record_->count(Fault::cut_off);
+    if (takes(is_cut(out->to), out->from, out->to)) {
       recycle(std::move(out->bytes));
       continue;
     }

@@ -40,8 +40,11 @@ class Network {
 
   void set_weather(const Weather& weather) { weather_ = weather; }
   const Weather& weather() const { return weather_; }
-  /// Nothing comes from or gets to this host before `until`.
+  /// Nothing comes from or gets to this host before `until`. What has left it by now may still arrive.
   void cut(int node, Time until) { cut_until_[static_cast<size_t>(host_of(node))] = until; }
+  /// Nothing gets from one host to another before `until`, nor what is under way between them. The way back is another
+  /// link.
+  void cut_link(int from, int to, Time until);
 
   void send(int from, int to, const uint8_t* data, size_t size);
   /// When the next frame arrives; kNever if none is under way.
@@ -61,11 +64,19 @@ class Network {
   struct Later {
     bool operator()(const Flying& a, const Flying& b) const { return a.at != b.at ? a.at > b.at : a.order > b.order; }
   };
+  struct Link {
+    int from;  // hosts
+    int to;
+    Time cut_until;
+  };
   struct Place {
     Delivery delivery;
     uint64_t order = 0;
   };
   bool is_cut(int node) const { return record_->now() < cut_until_[static_cast<size_t>(host_of(node))]; }
+  bool is_link_cut(int from, int to) const;
+  /// Whether a cut takes a frame that is between the two, or at the receiver's door; then it is counted.
+  bool takes(bool host_is_cut, int from, int to);
   Duration delay();
   void launch(int from, int to, const uint8_t* data, size_t size);
   size_t free_place();
@@ -75,6 +86,7 @@ class Network {
   Damage damage_;
   Weather weather_;
   std::vector<Time> cut_until_;
+  std::vector<Link> links_;              // that have been cut
   std::vector<uint64_t> highest_order_;  // delivered, by destination
   std::priority_queue<Flying, std::vector<Flying>, Later> queue_;
   std::vector<Place> places_;

@@ -10,6 +10,9 @@ namespace {
 constexpr Duration kLateness = milliseconds(20);
 // Frames in a receive buffer, also of a worker that was stopped for a second: it has 16 slots in a shard at most.
 constexpr size_t kMostWaiting = 1000;
+// What a shard with nothing to do may hold beyond what it began with, whatever it has done: a node of its queue of jobs
+// (512 bytes), the list of timers that were due, the text of an error. More would hide what a few collectives leave.
+constexpr Heap kMostGrowth{1024, 4};
 }  // namespace
 
 namespace {
@@ -40,22 +43,30 @@ Rank::~Rank() {
     record_->count(Fault::old_session, counters.results_foreign.get());
     record_->count(Fault::numbers_wrapped, socket.watch->wrapped() ? 1 : 0);
   }
+  for (Socket& socket : sockets_) {
+    socket.shard.reset();
+    check_heap(record_, socket.account, {}, {}, "which is gone");
+  }
 }
 
 void Rank::add_socket(int index) {
   const SessionParameters& session = options_.engine.session;
   Socket socket;
   socket.watch = std::make_unique<StreamWatch>(session, index, options_.engine.first_seq);
-  auto transport =
-      std::make_unique<SimTransport>(carrier_, node_of(options_.tenant, session.worker, index), socket.watch.get());
+  socket.account = node_of(options_.tenant, session.worker, index);
+  auto transport = std::make_unique<SimTransport>(carrier_, socket.account, socket.watch.get());
   socket.transport = transport.get();
   // Shards fail together, as Engine sees to it.
   const auto on_failure = [this](const Status& status) {
-    for (Socket& other : sockets_) other.shard->request_failure(status);
+    for (Socket& other : sockets_) in(other, [&status](Shard& shard) { shard.request_failure(status); });
   };
-  socket.shard = std::make_unique<Shard>(index, options_.engine, std::move(transport), record_->now(), on_failure);
+  {
+    const Charge charge(socket.account);
+    socket.shard = std::make_unique<Shard>(index, options_.engine, std::move(transport), record_->now(), on_failure);
+  }
   socket.wakeup = socket.shard->next_wakeup();
   socket.memory = socket.shard->memory_bytes();
+  socket.heap = heap_accounts[socket.account];
   sockets_.push_back(std::move(socket));
 }
 
@@ -83,7 +94,7 @@ void Rank::deliver(int shard, int from, std::vector<uint8_t> bytes) {
 std::vector<uint32_t> Rank::suspend() {
   std::vector<uint32_t> all;
   for (Socket& socket : sockets_) {
-    socket.shard->suspend();
+    in(socket, [](Shard& shard) { shard.suspend(); });
     const auto accepted = socket.shard->accepted();
     all.insert(all.end(), accepted.begin(), accepted.end());
     socket.wakeup = socket.shard->next_wakeup();
@@ -99,13 +110,13 @@ void Rank::supply(const std::vector<uint8_t>& frame) {
   const wire::Header header = wire::read_header(frame.data());
   Socket& socket = sockets_[static_cast<size_t>(header.slot / slots_per_shard())];
   socket.watch->supplied(header.slot, header.seq);
-  socket.shard->supply(frame, record_->now());
+  in(socket, [&](Shard& shard) { shard.supply(frame, record_->now()); });
 }
 
 void Rank::resume(const Route& route) {
   for (Socket& socket : sockets_) {
     socket.watch->move(route.job, route.epoch);
-    socket.shard->resume(route, nullptr, record_->now());
+    in(socket, [&](Shard& shard) { shard.resume(route, nullptr, record_->now()); });
     socket.transport->ready = true;
   }
 }
@@ -116,6 +127,10 @@ void Rank::step(Time now) {
     submit_due(now);
   } while (run_sockets(now));
   check_bounds(now);
+  if (ended_count_ < submitted_) return;
+  for (const Socket& socket : sockets_) {
+    check_heap(record_, socket.account, socket.heap, kMostGrowth, "with nothing to do");
+  }
 }
 
 void Rank::submit_due(Time now) {
@@ -153,11 +168,12 @@ void Rank::submit(size_t index, Time now) {
   c.done = [this, index](const Status& status) { end(index, status); };
   auto shared = std::make_shared<SharedCollective>(c, options_.engine.session.shards);
   running_[index] = std::move(running);
-  for (Socket& socket : sockets_) socket.shard->submit(shared);
+  for (Socket& socket : sockets_) in(socket, [&shared](Shard& shard) { shard.submit(shared); });
   if (alarm_ == kNever) alarm_ = now + options_.patience + kLateness;
 }
 
 void Rank::end(size_t index, const Status& status) {
+  const Charge charge(kSimulator);
   Running& running = *running_[index];
   if (++running.ends > 1) return record_->broken(Rule::kTwice, "collective " + std::to_string(index) + " ends twice");
   ++ended_count_;
@@ -189,7 +205,7 @@ bool Rank::run_sockets(Time now) {
 
 void Rank::run(Socket& socket, Time now) {
   socket.transport->ready = false;
-  while (socket.shard->step(now) && socket.transport->waiting() > 0) {
+  while (in(socket, [now](Shard& shard) { return shard.step(now); }) && socket.transport->waiting() > 0) {
   }
   socket.wakeup = std::max(socket.shard->next_wakeup(), now + microseconds(1));
   std::string broken = socket.transport->broken;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/shard.h"
+#include "heap.h"
 #include "program.h"
 #include "record.h"
 #include "sim_transport.h"
@@ -57,11 +58,19 @@ class Rank {
     SimTransport* transport = nullptr;
     std::unique_ptr<Shard> shard;
     Time wakeup{};
+    int account = kSimulator;
     size_t memory = 0;
+    Heap heap;  // of a shard that has done nothing yet
   };
   static constexpr size_t kGuard = 64;
   static constexpr uint8_t kGuardByte = 0xa5;
 
+  /// What the shard takes from the heap is counted: docs/testing.md, Simulation.
+  template <typename F>
+  static auto in(const Socket& socket, F&& call) {
+    const Charge charge(socket.account);
+    return call(*socket.shard);
+  }
   void add_socket(int shard);
   int slots_per_shard() const { return options_.engine.session.slots_per_shard(); }
   void submit_due(Time now);

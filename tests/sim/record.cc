@@ -10,14 +10,14 @@
 
 namespace switchml::sim {
 
-namespace {
-
 std::string name_of(int node) {
   if (is_switch(node)) return "switch" + std::to_string(node);
   if (!is_worker(node)) return "stranger";
   return "job" + std::to_string(tenant_of(node)) + ".rank" + std::to_string(worker_of(node)) + "/" +
          std::to_string(shard_of(node));
 }
+
+namespace {
 
 std::string data_text(const uint8_t* head, size_t size) {
   const wire::Header h = wire::read_header(head);

@@ -24,6 +24,10 @@ namespace switchml::sim {
   X(cut_off, "frames lost to a cut")                                            \
   X(cuts_healed, "hosts cut off for a while, then back")                        \
   X(cuts_long, "hosts cut off for longer than deadline or lease")               \
+  X(links_cut, "links cut between a worker and its switch")                     \
+  X(trunks_cut, "links cut between a leaf and the root")                        \
+  X(cut_one_way, "of these links, cut in one direction alone")                  \
+  X(link_cut_off, "frames lost to a cut link")                                  \
   X(workers_killed, "workers killed alone")                                     \
   X(jobs_restarted, "jobs killed and started again at once")                    \
   X(workers_stopped, "workers stopped and resumed")                             \
@@ -67,6 +71,9 @@ enum class Rule : unsigned {
 inline constexpr unsigned kRules = static_cast<unsigned>(Rule::count);
 const char* to_string(Rule rule);
 inline unsigned bit(Rule rule) { return 1U << static_cast<unsigned>(rule); }
+
+/// "job0.rank1/2" (its shard 2), "switch0", "stranger".
+std::string name_of(int node);
 
 class Record {
  public:

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "heap.h"
 #include "nodes.h"
 #include "stream_watch.h"
 #include "transport/frame_memory.h"
@@ -41,6 +42,7 @@ class SimTransport final : public Transport {
   uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
 
   size_t send(const TxFrame* frames, size_t count) override {
+    const Charge charge(kSimulator);
     for (size_t i = 0; i < count; ++i) {
       if (broken.empty()) broken = watch_->sent(frames[i].data, frames[i].size);
       carrier_->carry(node_, node_at(*frames[i].to), frames[i].data, frames[i].size);
@@ -50,6 +52,7 @@ class SimTransport final : public Transport {
   size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
 
   size_t receive(RxFrame* frames, size_t count) override {
+    const Charge charge(kSimulator);
     size_t n = 0;
     for (; n < count && !inbox_.empty(); ++n) {
       lent_.push_back(std::move(inbox_.front().second));
@@ -60,6 +63,7 @@ class SimTransport final : public Transport {
     return n;
   }
   void release() override {
+    const Charge charge(kSimulator);
     for (auto& frame : lent_) {
       std::fill(frame.begin(), frame.end(), uint8_t{0xee});  // a use after release shows
       carrier_->recycle(std::move(frame));

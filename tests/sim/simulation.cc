@@ -100,6 +100,10 @@ World Simulation::world() {
       for (auto& tenant : tenants_) tenant->disturb();
     }
   };
+  // Who else uses a link between switches must wait, no more: its own switch answers all the time.
+  world.cut_link = [this](int from, int to, Duration how_long) {
+    network_.cut_link(from, to, record_.now() + how_long);
+  };
   return world;
 }
 

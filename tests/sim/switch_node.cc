@@ -7,6 +7,11 @@ namespace switchml::sim {
 using softswitch::InstalledSession;
 using softswitch::WorkerSet;
 
+namespace {
+// What a switch may hold for a session beside its slots: its members' addresses, of 8 workers with 3 shards at most.
+constexpr Heap kMostPerSession{2048, 12};
+}  // namespace
+
 SwitchNode::SwitchNode(int node, const softswitch::SwitchOptions& options, Carrier* carrier, Record* record)
     : node_(node), options_(options), carrier_(carrier), record_(record) {
   start(options.seed);
@@ -16,7 +21,11 @@ SwitchNode::~SwitchNode() { kill(); }
 
 void SwitchNode::start(uint64_t seed) {
   options_.seed = seed;
-  switch_ = std::make_unique<softswitch::SoftSwitch>(options_);
+  {
+    const Charge charge(node_);
+    switch_ = std::make_unique<softswitch::SoftSwitch>(options_);
+  }
+  empty_ = heap_accounts[node_];
   watch_ = std::make_unique<SlotWatch>(switch_.get(), record_);
   if (tap_ != nullptr) switch_->hand_requests_to(tap_);
 }
@@ -26,6 +35,7 @@ void SwitchNode::kill() {
   record_->count(Fault::leases_expired, switch_->counters().sessions_expired.get());
   watch_.reset();
   switch_.reset();
+  check_heap(record_, node_, {}, {}, "which is gone");
 }
 
 void SwitchNode::deliver(int from, const uint8_t* frame, size_t size) {
@@ -33,24 +43,32 @@ void SwitchNode::deliver(int from, const uint8_t* frame, size_t size) {
   request_ = frame;
   request_size_ = size;
   watch_->before(from, frame, size);
-  switch_->process(frame, size, endpoint_of(from), record_->now(), *this);
+  {
+    const Charge charge(node_);
+    switch_->process(frame, size, endpoint_of(from), record_->now(), *this);
+  }
   watch_->after();
   if (size > 0 && wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kRequest)) watch_->prune();
 }
 
 void SwitchNode::sweep() {
   if (!alive()) return;
-  switch_->sweep(record_->now());
+  {
+    const Charge charge(node_);
+    switch_->sweep(record_->now());
+  }
   watch_->prune();
 }
 
 void SwitchNode::unicast(const uint8_t* frame, size_t size, const Endpoint& to) {
+  const Charge charge(kSimulator);
   if (wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kReply)) learn_from_reply(frame, size, node_at(to));
   watch_->output(frame, size, node_at(to), false);
   carrier_->carry(node_, node_at(to), frame, size);
 }
 
 void SwitchNode::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
+  const Charge charge(kSimulator);
   for (size_t i = 0; i < count; ++i) {
     watch_->output(frame, size, node_at(*to[i]), true);
     carrier_->carry(node_, node_at(*to[i]), frame, size);
@@ -84,7 +102,10 @@ void SwitchNode::hand_requests_to(softswitch::ControlTap* tap) {
 
 Status SwitchNode::install(const InstalledSession& session, int parent) {
   if (!alive()) return {Code::kUnavailable, "the switch is dead"};
-  Status status = switch_->install(session, record_->now());
+  const Status status = [&] {
+    const Charge charge(node_);
+    return switch_->install(session, record_->now());
+  }();
   if (status.ok()) {
     watch_->add_session(session.job, session.epoch, session.shards, session.slots, session.members, parent);
   }
@@ -92,7 +113,11 @@ Status SwitchNode::install(const InstalledSession& session, int parent) {
 }
 
 void SwitchNode::set_member(uint8_t job, uint32_t epoch, int worker, int shard, int node) {
-  if (!alive() || !switch_->set_member(job, epoch, worker, shard, endpoint_of(node)).ok()) return;
+  if (!alive()) return;
+  {
+    const Charge charge(node_);
+    if (!switch_->set_member(job, epoch, worker, shard, endpoint_of(node)).ok()) return;
+  }
   watch_->set_member(job, epoch, worker, shard, node);
 }
 
@@ -115,6 +140,9 @@ void SwitchNode::check_memory() {
     record_->broken(Rule::kMemory, "a switch holds " + std::to_string(used) + " bytes of slots for " +
                                        std::to_string(switch_->sessions()) + " sessions, more than it may");
   }
+  const auto sessions = static_cast<size_t>(switch_->sessions());
+  const Heap most{used + sessions * kMostPerSession.bytes, sessions * kMostPerSession.blocks};
+  check_heap(record_, node_, empty_, most, "with the sessions that it has");
 }
 
 void SwitchNode::check_empty() {

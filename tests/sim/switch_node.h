@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "heap.h"
 #include "record.h"
 #include "sim_transport.h"
 #include "slot_watch.h"
@@ -50,6 +51,7 @@ class SwitchNode final : private softswitch::PacketSink {
   std::unique_ptr<SlotWatch> watch_;
   const uint8_t* request_ = nullptr;  // that is being answered
   size_t request_size_ = 0;
+  Heap empty_;  // what a switch without sessions holds
 };
 
 }  // namespace switchml::sim

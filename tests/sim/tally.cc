@@ -33,16 +33,6 @@ std::string Tally::table(double wall_seconds) const {
   return out + line;
 }
 
-std::string commit() {
-  std::FILE* pipe = popen("git -C '" SWITCHML_SIM_SOURCE "' describe --always --dirty 2>/dev/null", "r");
-  if (pipe == nullptr) return "unknown";
-  char text[100] = {};
-  const size_t size = std::fread(text, 1, sizeof text - 1, pipe);
-  pclose(pipe);
-  const std::string out(text, size);
-  return out.empty() ? "unknown" : out.substr(0, out.find('\n'));
-}
-
 std::string failure_report(uint64_t seed, const Record& record) {
   std::string out = "the last events:\n";
   for (const std::string& event : record.last_events()) out += "  " + event + "\n";

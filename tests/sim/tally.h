@@ -23,7 +23,8 @@ class Tally {
   Coverage in_seeds_{};
 };
 
-/// The commit that this tree stands at, for reports; "unknown" where git or its folder is absent.
+/// The commit that this program was built from, for reports; with "+changes" if there were uncommitted ones, "unknown"
+/// where git or its folder was absent.
 std::string commit();
 /// Everything that is worth knowing about a broken rule, with how to repeat it.
 std::string failure_report(uint64_t seed, const Record& record);

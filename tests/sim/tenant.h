@@ -23,6 +23,8 @@ enum class Trouble : uint8_t {
   kKillSwitch,
   kCutLong,
   kCutShort,
+  kCutLinkLong,
+  kCutLinkShort,
   kStop,
   kMismatch,
   kMove
@@ -30,7 +32,8 @@ enum class Trouble : uint8_t {
 
 /// Whether it may cost the session.
 inline bool is_fatal(Trouble trouble) {
-  return trouble == Trouble::kKillWorker || trouble == Trouble::kKillSwitch || trouble == Trouble::kCutLong;
+  return trouble == Trouble::kKillWorker || trouble == Trouble::kKillSwitch || trouble == Trouble::kCutLong ||
+         trouble == Trouble::kCutLinkLong;
 }
 
 struct TenantOptions {
@@ -49,6 +52,7 @@ struct World {
   bool plain = false;  // no mismatched calls
   std::function<void(int switch_node)> kill_switch;
   std::function<void(int node, Duration how_long)> cut;
+  std::function<void(int from, int to, Duration how_long)> cut_link;
   std::function<void()> change_weather;
 };
 
@@ -92,6 +96,7 @@ class Tenant {
   void reopen();
   void start_ranks();
   void make_trouble(Time now);
+  void cut_link(size_t victim, Duration how_long);
   void step_ranks(Time now);
 
   // ---- tenant_move.cc ----

@@ -5,9 +5,12 @@
 namespace switchml::sim {
 
 namespace {
-constexpr Trouble kTroubles[] = {Trouble::kNone,       Trouble::kNone,     Trouble::kNone,       Trouble::kKillWorker,
-                                 Trouble::kRestartJob, Trouble::kCutLong,  Trouble::kKillSwitch, Trouble::kCutShort,
-                                 Trouble::kStop,       Trouble::kMismatch, Trouble::kMove,       Trouble::kMove};
+constexpr Trouble kTroubles[] = {Trouble::kNone,        Trouble::kNone,         Trouble::kNone,    Trouble::kKillWorker,
+                                 Trouble::kRestartJob,  Trouble::kKillSwitch,   Trouble::kCutLong, Trouble::kCutShort,
+                                 Trouble::kCutLinkLong, Trouble::kCutLinkShort, Trouble::kStop,    Trouble::kMismatch,
+                                 Trouble::kMove,        Trouble::kMove};
+Duration draw_long_cut(Random& random) { return milliseconds(random.between(3500, 6000)); }
+Duration draw_short_cut(Random& random) { return milliseconds(random.between(1, 600)); }
 }  // namespace
 
 void Tenant::draw_trouble() {
@@ -39,12 +42,10 @@ void Tenant::make_trouble(Time now) {
       for (size_t w = 0; w < ranks_.size() && phase_ == Phase::kRunning; ++w) leave(w, false);
       return;
     case Trouble::kKillSwitch: return world_.kill_switch(switch_of(static_cast<int>(victim)));
-    case Trouble::kCutLong:
-      record_->count(Fault::cuts_long);
-      return world_.cut(node, milliseconds(random_.between(3500, 6000)));
-    case Trouble::kCutShort:
-      record_->count(Fault::cuts_healed);
-      return world_.cut(node, milliseconds(random_.between(1, 600)));
+    case Trouble::kCutLong: record_->count(Fault::cuts_long); return world_.cut(node, draw_long_cut(random_));
+    case Trouble::kCutShort: record_->count(Fault::cuts_healed); return world_.cut(node, draw_short_cut(random_));
+    case Trouble::kCutLinkLong: return cut_link(victim, draw_long_cut(random_));
+    case Trouble::kCutLinkShort: return cut_link(victim, draw_short_cut(random_));
     case Trouble::kStop:
       record_->count(Fault::workers_stopped);
       if (ranks_[victim] != nullptr) ranks_[victim]->stop(now + milliseconds(random_.between(1, 800)));
@@ -56,6 +57,19 @@ void Tenant::make_trouble(Time now) {
     case Trouble::kNone:
     case Trouble::kMismatch: return;
   }
+}
+
+// Between the victim and its switch, or between that switch and the root: both ways, or one.
+void Tenant::cut_link(size_t victim, Duration how_long) {
+  const int leaf = switch_of(static_cast<int>(victim));
+  const bool trunk = leaf != 0 && random_.chance(0.5);
+  const int below = trunk ? leaf : node_of(options_.number, static_cast<int>(victim), 0);
+  const int above = trunk ? 0 : leaf;
+  record_->count(trunk ? Fault::trunks_cut : Fault::links_cut);
+  const uint64_t ways = random_.below(3);
+  if (ways < 2) record_->count(Fault::cut_one_way);
+  if (ways != 0) world_.cut_link(below, above, how_long);
+  if (ways != 1) world_.cut_link(above, below, how_long);
 }
 
 }  // namespace switchml::sim

@@ -22,6 +22,7 @@ TreeController::TreeController(std::vector<SwitchNode*> switches, const softswit
 TreeController::~TreeController() = default;
 
 void TreeController::request(int at, const uint8_t* frame, size_t size, int from) {
+  const Charge charge(kSimulator);
   wire::ControlPacket packet;
   if (wire::parse_control(frame, size, wire::Kind::kRequest, &packet) != wire::ParseError::kNone) return;
   if (packet.body_bytes == 0 || packet.body_bytes != wire::request_body_bytes(packet.control.type)) return;

@@ -26,11 +26,10 @@ def plant(texts, backend, number, mutant):
 
 
 def table(mutants):
-    rows = [
-        "{" + ", ".join([json.dumps(m["name"]), json.dumps(m["what"]), "true" if m.get("witness") else "false"]) + "},"
-        for m in mutants
-    ]
-    return "\n".join(rows) + "\n"
+    def row(m):
+        return "{" + ", ".join(map(json.dumps, (m["name"], m["what"], m.get("witness", False), m.get("rule", "")))) + "},\n"
+
+    return "".join(map(row, mutants))
 
 
 def write(path, text):
