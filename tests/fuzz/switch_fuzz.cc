@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "script.h"
+#include "softswitch/slot_store.h"
 #include "softswitch/switch.h"
 
 namespace switchml::softswitch {
@@ -15,7 +16,10 @@ using fuzz::check;
 
 constexpr size_t kMemory = 1 << 20;
 constexpr size_t kPayload = 1024;
-constexpr int kJobs = 3;
+constexpr int kJobs = 5;
+constexpr uint8_t kClients = 3;
+constexpr int kClientJobs = 2;
+constexpr size_t kClientMemory = kMemory / 2;
 
 Endpoint endpoint(uint8_t number) {
   Endpoint e;
@@ -23,6 +27,8 @@ Endpoint endpoint(uint8_t number) {
   e.bytes[0] = number;
   return e;
 }
+
+Endpoint client_of(const Endpoint& from) { return endpoint(from.bytes[0] % kClients); }
 
 // Bits of Step::what.
 constexpr uint8_t kMember = 1;   // the frame gets job, epoch and key of the last session
@@ -47,6 +53,7 @@ class Network : public PacketSink {
     }
     check(sw_.slot_memory_in_use() <= kMemory, "slot memory is bounded");
     check(sw_.sessions() <= kJobs + installed_, "sessions are bounded");
+    for (uint8_t client = 0; client < kClients; ++client) look_at_share(endpoint(client));
   }
 
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override {
@@ -69,6 +76,9 @@ class Network : public PacketSink {
     options.slot_memory_bytes = kMemory;
     options.max_payload_bytes = kPayload;
     options.max_jobs = kJobs;
+    options.client_of = client_of;
+    options.client_jobs = kClientJobs;
+    options.client_memory_bytes = kClientMemory;
     options.whole_chunks = whole;
     options.lease = seconds(1);
     options.seed = 1;
@@ -107,8 +117,30 @@ class Network : public PacketSink {
     if (reply.type == wire::Request::kOpen) {
       last_ = reply.open;
       payload_[last_.job] = last_.payload;
+      note_owner(reply.open);
     }
     if (reply.type == wire::Request::kJoin) known_.push_back(from_);
+  }
+
+  // An open that is asked again, by whomever, is answered with the session that is there.
+  void note_owner(const wire::OpenReply& granted) {
+    const bool known = std::any_of(opened_.begin(), opened_.end(), [&](const Opened& session) {
+      return session.job == granted.job && session.epoch == granted.epoch;
+    });
+    if (known) return;
+    const size_t memory = granted.slots * SlotStore::slot_bytes(granted.payload);
+    opened_.push_back({granted.job, granted.epoch, client_of(from_), memory});
+  }
+
+  void look_at_share(const Endpoint& client) {
+    const auto ended = [&](const Opened& session) { return !sw_.contributed(session.job, session.epoch, 0, 1).ok(); };
+    opened_.erase(std::remove_if(opened_.begin(), opened_.end(), ended), opened_.end());
+    int jobs = 0;
+    size_t memory = 0;
+    for (const Opened& session : opened_) {
+      if (session.client == client) ++jobs, memory += session.memory;
+    }
+    check(jobs <= kClientJobs && memory <= kClientMemory, "no client holds more than its share");
   }
 
   // Every value comes from the frame, so most are out of range.
@@ -135,11 +167,19 @@ class Network : public PacketSink {
     }
   }
 
+  struct Opened {
+    uint8_t job = 0;
+    uint32_t epoch = 0;
+    Endpoint client;
+    size_t memory = 0;
+  };
+
   SoftSwitch sw_;
   Time now_{};
   wire::OpenReply last_;
   size_t payload_[256] = {};     // by job
   std::vector<Endpoint> known_;  // have been members or parents
+  std::vector<Opened> opened_;   // sessions that workers asked for, until they end
   Endpoint from_;
   int calls_ = 0;
   int installed_ = 0;  // so far: how many at a time is the affair of the controller

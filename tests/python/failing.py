@@ -1,6 +1,11 @@
 """What tests of failures share: groups with a short timeout, and checks of what each rank raised and when."""
 
 import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -61,6 +66,25 @@ def rank_sums_until(without, seed):
     raise AssertionError(f"without_switch never became {without} on all ranks")
 
 
+def rank_sums_through_a_stop(least, patience=30):
+    """Sums until a call of some rank took at least so many seconds, which nothing but the test's own stop makes it do, and a few
+    more; whether this rank ended without the switch."""
+    import switchml
+
+    longest, after, end = 0.0, 0, time.monotonic() + patience
+    inputs = [values((200000,), torch.float32, rank, 7) for rank in range(dist.get_world_size())]
+    while after < 5:
+        mine, said = inputs[dist.get_rank()].clone(), torch.tensor([int(longest >= least), int(time.monotonic() > end)])
+        started = time.monotonic()
+        dist.all_reduce(mine)
+        dist.all_reduce(said, op=dist.ReduceOp.MAX)
+        longest = max(longest, time.monotonic() - started)
+        check_reduction(mine, inputs, "SUM")
+        after += int(said[0])
+        assert said[0] or not said[1], f"no call took {least} s (the longest {longest:.2f}): the test tests nothing"
+    return switchml.stats()["without_switch"]
+
+
 def aborted_during(function, *args, **kwargs):
     """What `function` raises when another thread aborts the group half a second later, and after how long; None where this
     PyTorch cannot abort a group from Python."""
@@ -73,3 +97,37 @@ def aborted_during(function, *args, **kwargs):
     outcome = timed(function, *args, **kwargs)
     timer.join()
     return outcome
+
+
+# ---- a switch of its own process ----
+
+
+def switchd_path():
+    """switchml-switchd: on PATH, beside this Python, in the package, or in a build folder named by SWITCHML_BUILD."""
+    places = [os.environ.get("PATH", ""), os.path.dirname(sys.executable)]
+    if os.environ.get("SWITCHML_BUILD"):
+        places += [os.environ["SWITCHML_BUILD"], os.path.join(os.environ["SWITCHML_BUILD"], "bin")]
+    harness.load_backend()
+    package = os.path.dirname(sys.modules["switchml"].__file__)
+    places += [package, os.path.join(package, "bin")]
+    return shutil.which("switchml-switchd", path=os.pathsep.join(places))
+
+
+@contextlib.contextmanager
+def standalone_switch(port, *options):
+    path = switchd_path()
+    assert path, "switchml-switchd is neither on PATH nor in the package"
+    process = subprocess.Popen([path, "--listen", f"127.0.0.1:{port}", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        time.sleep(0.3)
+        assert process.poll() is None, process.stdout.read()
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        assert process.wait(10) in (0, -signal.SIGKILL), "SIGTERM must end the switch cleanly"
+        process.stdout.close()
+
+
+def with_switch(address):
+    return {"SWITCHML_SWITCH": address, "SWITCHML_CONNECT_TIMEOUT": str(TIMEOUT)}

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +13,19 @@ import torch
 import torch.distributed as dist
 
 import harness
-from failing import FALLBACK, TIMEOUT, aborted_during, check_all, doomed_pool, rank_sums_until, rank_warm_up, timed
+from failing import (
+    FALLBACK,
+    TIMEOUT,
+    aborted_during,
+    check_all,
+    doomed_pool,
+    rank_sums_through_a_stop,
+    rank_sums_until,
+    rank_warm_up,
+    standalone_switch,
+    timed,
+    with_switch,
+)
 from harness import free_port
 from oracle import check_reduction, digest, values
 
@@ -244,59 +255,39 @@ def test_a_rank_that_never_joins_ends_in_an_error(tmp_path):
     check_all(open_on_each(tmp_path, 3, [{}, {}]))
 
 
-def rank_stopped():
-    inputs = [values((200000,), torch.float32, rank, 7) for rank in range(dist.get_world_size())]
-    for _ in range(30):
-        mine = inputs[dist.get_rank()].clone()
-        dist.all_reduce(mine)
-        check_reduction(mine, inputs, "SUM")
-    return digest(mine)
+STOP = 1.0  # seconds
 
 
 @pytest.mark.parametrize("victim", (0, 1))
 def test_a_stopped_rank_that_goes_on_costs_time_only(victim):
     with doomed_pool(3, group_timeout=30) as own:
         own.run(rank_warm_up)
-        own.start(rank_stopped)
+        own.start(rank_sums_through_a_stop, 0.8 * STOP)
         time.sleep(0.1)
         own.kill(victim, signal.SIGSTOP)
-        time.sleep(1.0)
+        time.sleep(STOP)
         own.kill(victim, signal.SIGCONT)
-        assert len(set(own.finish(timeout=60))) == 1
+        assert own.finish(timeout=60) == [0, 0, 0], "the switch was lost"
+
+
+def name_the_rank_stopped_for_good(own, victim):
+    """Its connections live and its host acknowledges: only its silence tells."""
+    own.start(rank_calls, "all_reduce", 60)
+    time.sleep(0.3)
+    own.kill(victim, signal.SIGSTOP)
+    stopped = time.time()
+    for message, when in own.finish([rank for rank in range(3) if rank != victim], timeout=60):
+        assert message and f"rank {victim}" in message, message
+        assert when - stopped < TIMEOUT + 1, f"{when - stopped:.1f} s: {message}"
+
+
+def test_a_rank_that_is_stopped_for_good_is_named_by_the_others():
+    with doomed_pool(3) as own:
+        own.run(rank_warm_up)
+        name_the_rank_stopped_for_good(own, 2)
 
 
 # ---- the switch ----
-
-
-def switchd_path():
-    """switchml-switchd: on PATH, beside this Python, in the package, or in a build folder named by SWITCHML_BUILD."""
-    places = [os.environ.get("PATH", ""), os.path.dirname(sys.executable)]
-    if os.environ.get("SWITCHML_BUILD"):
-        places += [os.environ["SWITCHML_BUILD"], os.path.join(os.environ["SWITCHML_BUILD"], "bin")]
-    harness.load_backend()
-    package = os.path.dirname(sys.modules["switchml"].__file__)
-    places += [package, os.path.join(package, "bin")]
-    return shutil.which("switchml-switchd", path=os.pathsep.join(places))
-
-
-@contextlib.contextmanager
-def standalone_switch(port, *options):
-    path = switchd_path()
-    assert path, "switchml-switchd is neither on PATH nor in the package"
-    process = subprocess.Popen([path, "--listen", f"127.0.0.1:{port}", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        time.sleep(0.3)
-        assert process.poll() is None, process.stdout.read()
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        assert process.wait(10) in (0, -signal.SIGKILL), "SIGTERM must end the switch cleanly"
-        process.stdout.close()
-
-
-def with_switch(address):
-    return {"SWITCHML_SWITCH": address, "SWITCHML_CONNECT_TIMEOUT": str(TIMEOUT)}
 
 
 @contextlib.contextmanager
@@ -316,7 +307,12 @@ def rank_sum_and_groups():
         total = torch.ones(10)
         dist.all_reduce(total, group=pair)
         assert total.eq(2).all()
-    return rank_stopped()
+    inputs = [values((200000,), torch.float32, rank, 7) for rank in range(dist.get_world_size())]
+    for _ in range(30):
+        mine = inputs[dist.get_rank()].clone()
+        dist.all_reduce(mine)
+        check_reduction(mine, inputs, "SUM")
+    return digest(mine)
 
 
 @pytest.mark.parametrize("threads", ("1", "3"))
@@ -341,12 +337,18 @@ def test_a_killed_switch_is_named_on_every_rank():
 
 def test_a_switch_that_stops_for_a_moment_costs_time_only():
     with ranks_and_switch(3, group_timeout=30) as (own, switch, _):
-        own.start(rank_stopped)
+        own.start(rank_sums_through_a_stop, 0.8 * 2 * STOP)
         time.sleep(0.1)
         switch.send_signal(signal.SIGSTOP)
-        time.sleep(2.0)
+        time.sleep(2 * STOP)
         switch.send_signal(signal.SIGCONT)
-        assert len(set(own.finish(timeout=60))) == 1
+        assert own.finish(timeout=60) == [0, 0, 0], "the switch was lost"
+
+
+def test_rank_0_that_is_stopped_for_good_is_named_too():
+    """Where it does not host the switch."""
+    with ranks_and_switch(3) as (own, _, _):
+        name_the_rank_stopped_for_good(own, 0)
 
 
 def test_a_silent_switch_is_given_up():
@@ -487,13 +489,13 @@ def test_a_rank_that_left_is_named_after_a_fallback_too():
 
 def test_a_stopped_rank_delays_the_fallback_only():
     with ranks_and_switch(3, FALLBACK, group_timeout=60) as (own, switch, _):
-        own.start(rank_stopped)
+        own.start(rank_sums_through_a_stop, 0.8 * 4 * STOP)
         time.sleep(0.1)
         own.kill(1, signal.SIGSTOP)
         switch.kill()
-        time.sleep(4.0)
+        time.sleep(4 * STOP)
         own.kill(1, signal.SIGCONT)
-        assert len(set(own.finish(timeout=60))) == 1
+        assert own.finish(timeout=60) == [1, 1, 1], "the ranks still believe in the switch"
 
 
 def test_a_missing_switch_is_named(tmp_path):

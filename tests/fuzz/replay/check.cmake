@@ -1,0 +1,22 @@
+# fuzz_replay_planted: each planted mistake makes it fail and name the input; without one it passes. -DREPLAY= -DWORK=
+function(expect what content status said)
+  file(REMOVE_RECURSE ${WORK})
+  file(WRITE ${WORK}/corpus/good "good")
+  file(WRITE ${WORK}/corpus/input "${content}")
+  execute_process(COMMAND ${REPLAY} ${WORK}/corpus ${ARGN} WORKING_DIRECTORY ${WORK} RESULT_VARIABLE result
+    OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  if(NOT result STREQUAL status OR NOT out MATCHES "${said}")
+    message(FATAL_ERROR "${what}: expected status ${status} and \"${said}\", got ${result}:\n${out}")
+  endif()
+endfunction()
+
+expect("nothing wrong" "fine" 0 "^2 inputs of .*, 0 mutations" 0)
+expect("a crash" "crash" 1 "input 1 .*corpus/input.*signal 6" 0)
+expect("an exit" "exit" 1 "input 1 .*ended with status 0" 0)
+expect("a standstill" "stop" 1 "input 1 .*took longer than" 0)
+expect("a mutation" "b" 1 "input [0-9]+ .*a mutation.*signal 6" 5000)
+if(NOT EXISTS ${WORK}/planted-input)
+  message(FATAL_ERROR "the input was not kept")
+endif()
+expect("a wrong number" "fine" 2 "\"many\".*allowed" many)
+expect("no folder" "fine" 2 "usage" 1 2 3)
