@@ -17,6 +17,7 @@ namespace {
 const std::string kLost = "lost ";    // after so many moves, the switch is, because
 const std::string kRound = "round ";  // of the detour, waits in it
 const std::string kBack = "back ";    // attempt, is offered
+const std::string kEnd = "end";       // of calls
 
 constexpr Duration kFirstPause = seconds(1);  // between attempts to return
 constexpr Duration kLongestPause = seconds(60);
@@ -50,6 +51,19 @@ Failover::Failover(Engine& engine, Rendezvous& store, FailoverOptions options)
       pause_(kFirstPause) {}
 
 Failover::~Failover() { stop(); }
+
+void Failover::await_others() {
+  constexpr Duration kGlance = milliseconds(20);
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (closing_ || at_the_end_.count(options_.group.rank) != 0) return;
+  at_the_end_.insert(options_.group.rank);
+  if (options_.tell) options_.tell(kEnd);
+  const Time end = monotonic_now() + options_.config.failure_timeout;
+  const auto all = static_cast<size_t>(options_.group.size);
+  while (at_the_end_.size() < all && phase_ != Phase::kBroken && engine_.status().ok() && monotonic_now() < end) {
+    changed_.wait_for(lock, kGlance);
+  }
+}
 
 void Failover::stop() {
   std::thread running;
@@ -96,12 +110,23 @@ void Failover::lose(const std::string& why) {
   changed_.notify_all();
 }
 
+void Failover::heard_leave(int rank) {
+  roster_->leaves(rank);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  at_the_end_.insert(rank);
+  changed_.notify_all();
+}
+
 void Failover::heard(int rank, const std::string& text) {
   if (begins_with(text, kRound)) {
     roster_->waits(rank, number_behind(text, kRound));
     return;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (text == kEnd) {
+    at_the_end_.insert(rank);
+    changed_.notify_all();
+  }
   if (begins_with(text, kLost)) {
     const auto moves = static_cast<int>(number_behind(text, kLost));
     const std::string why = rest_of(text, kLost);

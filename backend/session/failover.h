@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -42,11 +43,14 @@ class Failover {
   /// What another rank told all.
   void heard(int rank, const std::string& text);
   /// A rank has left the group: nobody waits for it any more.
-  void heard_leave(int rank) { roster_->leaves(rank); }
+  void heard_leave(int rank);
   /// Whether the streams go past the switch.
   bool moved() const { return moves() % 2 != 0; }
   /// The session that the group has, or had last.
   SessionParameters session() const;
+  /// This rank has made its last call. Another one may lack a result of it, and lose the switch: so until all others
+  /// are as far, or have left, or Config::failure_timeout has passed, this one still goes along. Idempotent.
+  void await_others();
   /// Nothing begins any more. What others wait for is said first (at most 2 s); then a move that is under way fails.
   void stop();
 
@@ -86,6 +90,7 @@ class Failover {
   bool handing_over_ = false;         // others count on this rank, from the task on to settle()
   int moves_ = 0;                     // that have ended: even ones at a switch, odd ones without
   std::string why_;                   // the switch was lost
+  std::set<int> at_the_end_;          // other ranks that have made their last call, or have left
   std::map<int, std::string> later_;  // losses of switches that this rank has not come to yet, by moves_
   SessionParameters session_;
   int offered_ = 0;  // the last attempt that rank 0 told of

@@ -71,7 +71,9 @@ class GroupSession : public Session {
       const std::lock_guard<std::mutex> lock(loss_mutex_);
       failover = failover_.get();
     }
-    if (failover != nullptr) failover->stop();
+    if (failover == nullptr) return;
+    failover->await_others();
+    failover->stop();
   }
 
   Engine& engine() override { return *engine_; }

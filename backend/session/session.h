@@ -50,8 +50,9 @@ class Session {
   /// s) until the others have left, so that the last results still reach them.
   virtual ~Session() = default;
 
-  /// This rank is about to leave: what others wait for, to go on without a switch or with another one, is said first
-  /// (at most 2 s), and nothing of the kind begins any more. Call it before the engine is aborted. Idempotent.
+  /// This rank has made its last call and is about to leave. With Config::fallback it stays until all others are as far
+  /// (at most failure_timeout), because one that loses the switch now may need what this one knows; then nothing of the
+  /// kind begins any more. Call it before the engine is aborted. Idempotent.
   virtual void settle() = 0;
 
   virtual Engine& engine() = 0;

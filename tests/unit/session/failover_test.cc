@@ -178,6 +178,51 @@ TEST(Failover, ReturnsToTheSwitchWhenItIsBackEachTime) {
   lose_twice(losable, [&] { losable.server = start_switch({}, losable.where); });
 }
 
+// Rank 1 does not hear most of the results, so that it lacks some when rank 0 has them all and its script ends.
+TEST(Failover, WhoHasEverythingStaysForThoseThatLackSomething) {
+  Losable losable;
+  Meetings meetings(2);
+  std::atomic<bool> gone{false};
+  Config deaf = losable.config;
+  deaf.faults = "receive_loss=0.6,seed=5";
+  deaf.failure_timeout = losable.config.failure_timeout = seconds(8);
+  each_rank(2, [&](int rank) {
+    auto session = Session::open(rank == 1 ? deaf : losable.config, {rank, 2, "group f"}, losable.store,
+                                 monotonic_now() + seconds(20), nullptr, meetings.reducers());
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    std::vector<float> values = input_of(rank, 1);
+    const Status status = all_reduce(*session.value(), &values, seconds(30));
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    if (rank == 0) {
+      losable.server.reset();
+      gone = true;
+    }
+    EXPECT_TRUE(gone) << "rank 1 has got everything from the switch: the test tests nothing";
+    const std::vector<float> mine = input_of(0, 1), theirs = input_of(1, 1);
+    for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], mine[i] + theirs[i], 1e-5);
+    session.value()->settle();
+  });
+}
+
+TEST(Failover, WhoIsFirstAtTheEndWaitsForTheOthersButNotForEver) {
+  Losable losable;
+  losable.config.failure_timeout = seconds(2);
+  Meetings meetings(3);
+  losable.each(3, meetings.reducers(), [&](int rank, Session& session) {
+    const Time begin = monotonic_now();
+    std::this_thread::sleep_for(milliseconds(rank == 2 ? 4000 : 500 * rank));
+    session.settle();
+    const Duration took = monotonic_now() - begin;
+    if (rank == 0) {
+      EXPECT_GE(took, milliseconds(1900)) << "rank 2 is busy";
+      EXPECT_LT(took, milliseconds(3500));
+    }
+    if (rank == 2) {
+      EXPECT_LT(took, milliseconds(5000)) << "all others are at the end";
+    }
+  });
+}
+
 TEST(Failover, AfterSettlingNothingOfTheKindBegins) {
   Losable losable;
   Meetings meetings(2);
