@@ -20,9 +20,9 @@ if(NOT trace MATCHES "send job0.rank0/0 -> switch[0-2]: request type=1")
   message(FATAL_ERROR "--trace does not begin with an open:\n${trace}")
 endif()
 
-# What a stopped run has done so far is told.
+# What a stopped run has done so far is told. In the foreground, or timeout would signal twice, and the second one ends it at once.
 foreach(signal INT TERM)
-  execute_process(COMMAND timeout --preserve-status --signal=${signal} 2 ${SIM} --forever OUTPUT_VARIABLE text RESULT_VARIABLE status)
+  execute_process(COMMAND timeout --foreground --preserve-status --signal=${signal} 2 ${SIM} --forever OUTPUT_VARIABLE text RESULT_VARIABLE status)
   if(NOT status EQUAL 0 OR NOT text MATCHES "[1-9][0-9]* seeds in .* seeds per minute\nstopped by SIG${signal}: all these seeds passed")
     message(FATAL_ERROR "--forever and SIG${signal}: (${status})\n${text}")
   endif()
