@@ -43,8 +43,9 @@ lint: ## formatting, clang-tidy, layers, Python syntax
 format: ## format the C++ files in place
 	@find backend tests benchmarks -name '*.h' -o -name '*.cc' | xargs -r clang-format-14 -i
 
-soak: setup ## 100,000 seeds of the simulator, the fuzzers (FUZZ_SECONDS, 600, each), 10 minutes of lossy networks (ARGS="--netlab-minutes 600")
+soak: setup ## 100,000 seeds of the simulator, the sanitizers, the fuzzers (FUZZ_SECONDS, 600, each), 10 minutes of lossy networks (ARGS="--netlab-minutes 600")
 	@$(BUILD)/tests/sim/switchml_sim --seeds 1:100000
+	@.ci/sanitize.sh
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} .ci/fuzz.sh
 	@$(PYTHON) -m pytest tests/netlab -q -rs --netlab-minutes 10 $(ARGS)
 
