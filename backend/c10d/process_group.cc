@@ -96,8 +96,8 @@ void ProcessGroupSwitchML::open_session() {
   opening_prefix_ = store.value()->prefix();
   if (size_ == 1) return;
   Result<std::unique_ptr<Session>> session =
-      Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout_.load()),
-                    settings_.controller, reducer_maker());
+      Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout_.load()), settings_.controller,
+                    reducer_maker());
   if (!session.ok()) throw_status(session.status(), context);
   // The session reads the store until it ends.
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());
