@@ -218,7 +218,7 @@ void SessionTable::end(uint8_t job) {
 
 const SessionEntry* SessionTable::find_client(uint64_t client_key) const {
   for (const auto& entry : entries_) {
-    if (entry && entry->client_key_ == client_key) return entry.get();
+    if (entry && entry->leased_ && entry->client_key_ == client_key) return entry.get();
   }
   return nullptr;
 }

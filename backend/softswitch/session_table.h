@@ -146,7 +146,7 @@ class SessionTable {
     return entry != nullptr && entry->epoch() == epoch ? entry : nullptr;
   }
 
-  /// The session that an open with this client key made; null if there is none.
+  /// The session that an open with this client key made; null if there is none. Installed ones have no such key.
   const SessionEntry* find_client(uint64_t client_key) const;
   /// Null unless the job is open, whatever its epoch.
   const SessionEntry* find(uint8_t job) const { return entries_[job].get(); }

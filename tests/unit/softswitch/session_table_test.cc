@@ -45,6 +45,21 @@ TEST_F(Sessions, OpenIsIdempotentByClientKey) {
   EXPECT_EQ(table_.open(ask_for(3), now_).status, ReplyStatus::kBadRequest) << "the same key for another group";
 }
 
+TEST_F(Sessions, NoClientKeyOpensWhatAControllerHasInstalled) {
+  InstalledSession installed;
+  installed.job = 3;
+  installed.epoch = 77;
+  installed.shards = 1;
+  installed.slots = 8;
+  installed.payload_bytes = 256;
+  installed.members = WorkerSet::first(2);
+  ASSERT_NE(table_.install(installed, now_), nullptr);
+  const auto opened = table_.open(ask_for(2, 1, 4, 256, 0), now_);
+  ASSERT_EQ(opened.status, ReplyStatus::kOk);
+  EXPECT_NE(opened.fresh, nullptr);
+  EXPECT_NE(opened.reply.job, 3);
+}
+
 TEST_F(Sessions, EpochsAreNeverZeroNorThoseOfTheSessionBefore) {
   SessionLimits one = limits();
   one.max_jobs = 1;
