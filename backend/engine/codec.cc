@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/fnv.h"
 #include "base/limits.h"
+#include "quant/nonfinite.h"
 #include "quant/witness.h"
 
 namespace switchml {
@@ -19,27 +20,6 @@ void put_word(uint8_t* words, size_t i, uint32_t value) {
   wire::detail::store<uint32_t>(words + i * kWordBytes, value);
 }
 uint32_t get_word(const uint8_t* words, size_t i) { return wire::detail::load<uint32_t>(words + i * kWordBytes); }
-
-// Counts are 10 bits each: NaN, +Inf, -Inf (quant/kernels.h).
-Special special_of(uint32_t counts) {
-  const bool nan = (counts & 0x3ffU) != 0;
-  const bool positive = ((counts >> 10) & 0x3ffU) != 0;
-  const bool negative = ((counts >> 20) & 0x3ffU) != 0;
-  if (nan || (positive && negative)) return Special::kNan;
-  if (positive) return Special::kPosInf;
-  return negative ? Special::kNegInf : Special::kNone;
-}
-
-template <typename Bits>
-void patch(uint8_t* out, const uint8_t* specials, size_t n, Bits nan, Bits inf, Bits sign) {
-  for (size_t i = 0; i < n; ++i) {
-    const auto special = static_cast<Special>(specials[i]);
-    if (special == Special::kNone) continue;
-    const Bits bits =
-        special == Special::kNan ? nan : static_cast<Bits>(special == Special::kPosInf ? inf : inf | sign);
-    std::memcpy(out + i * sizeof(Bits), &bits, sizeof(Bits));
-  }
-}
 
 }  // namespace
 
@@ -132,7 +112,10 @@ void Codec::decode_data(const uint8_t* words, ElementRange range, const GroupBuf
   words += (begin - range.begin) * plan_.words_per_element() * kWordBytes;
   if (plan_.with_exponents()) {
     decode_sum_of_floats(words, wanted, *group);
-    if (group->has_specials) patch_nonfinite(wanted, *group);
+    if (group->has_specials) {
+      const uint8_t* specials = group->specials.data() + (wanted.begin - group->range.begin);
+      quant::write_specials(collective_.type, target(wanted.begin), specials, wanted.count);
+    }
   } else {
     decode_words(words, target(begin), wanted.count);
   }
@@ -162,18 +145,6 @@ void Codec::decode_words(const uint8_t* words, uint8_t* out, size_t n) const {
   }
 }
 
-void Codec::patch_nonfinite(ElementRange range, const GroupBuffer& group) const {
-  const uint8_t* specials = group.specials.data() + (range.begin - group.range.begin);
-  uint8_t* out = target(range.begin);
-  if (collective_.type == ElementType::kFloat32) {
-    patch<uint32_t>(out, specials, range.count, 0x7fc00000U, 0x7f800000U, 0x80000000U);
-  } else if (collective_.type == ElementType::kFloat16) {
-    patch<uint16_t>(out, specials, range.count, 0x7e00U, 0x7c00U, 0x8000U);
-  } else {
-    patch<uint16_t>(out, specials, range.count, 0x7fc0U, 0x7f80U, 0x8000U);
-  }
-}
-
 size_t Codec::encode_special(ElementRange range, uint8_t* words) const {
   kernels_.classify[row(collective_.type)](source(range.begin), words, range.count);
   return range.count;
@@ -181,7 +152,7 @@ size_t Codec::encode_special(ElementRange range, uint8_t* words) const {
 
 void Codec::decode_special(const uint8_t* words, ElementRange range, GroupBuffer* group) const {
   uint8_t* out = group->specials.data() + (range.begin - group->range.begin);
-  for (size_t i = 0; i < range.count; ++i) out[i] = static_cast<uint8_t>(special_of(get_word(words, i)));
+  for (size_t i = 0; i < range.count; ++i) out[i] = static_cast<uint8_t>(quant::special_of(get_word(words, i)));
 }
 
 uint64_t Codec::exponents_hash(ElementRange range, const GroupBuffer* group) const {

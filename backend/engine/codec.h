@@ -54,7 +54,6 @@ class Codec {
   void encode_sum_of_floats(ElementRange range, const GroupBuffer& group, uint8_t* words) const;
   void decode_sum_of_floats(const uint8_t* words, ElementRange range, const GroupBuffer& group) const;
   void decode_words(const uint8_t* words, uint8_t* out, size_t n) const;
-  void patch_nonfinite(ElementRange range, const GroupBuffer& group) const;
 
   const Collective& collective_;
   const ChunkPlan& plan_;

@@ -11,9 +11,6 @@
 
 namespace switchml {
 
-/// Class of a non-finite sum, per element.
-enum class Special : uint8_t { kNone = 0, kNan = 1, kPosInf = 2, kNegInf = 3 };
-
 struct GroupBuffer {
   uint64_t job = 0;    // serial number of the job
   size_t group = 0;    // group of that job
@@ -21,7 +18,7 @@ struct GroupBuffer {
   bool ready = false;  // exponents are known
   bool has_specials = false;
   std::vector<uint8_t> exponents;  // one per block
-  std::vector<uint8_t> specials;   // one Special per element of the group, used where has_specials
+  std::vector<uint8_t> specials;   // a quant::Special per element of the group, used where has_specials
   size_t specials_sent = 0;        // chunks
   size_t specials_done = 0;
   size_t chunks_done = 0;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/element_type.h"
+#include "base/limits.h"
 #include "base/status.h"
 
 namespace switchml::quant {
@@ -35,12 +36,17 @@ inline constexpr uint32_t kCountNan = 1U;
 inline constexpr uint32_t kCountPosInf = 1U << 10;
 inline constexpr uint32_t kCountNegInf = 1U << 20;
 
+/// Sources that one call can add up.
+inline constexpr size_t kMaxSources = kMaxWorkers;
+
 struct Kernels {
   const char* name;  // "scalar", "avx2", "avx512", "neon"
 
   // ---- floats: sum; src/dst element type by float_row() ----
   /// Range of n elements.
   BlockRange (*range[3])(const void* src, size_t n);
+  /// The same, of elements that it copies to dst.
+  BlockRange (*copy[3])(const void* src, void* dst, size_t n);
   /// words[i] = be32(int32(rint(float(src[i]) * scale.first * scale.second))); a non-finite element gives 0.
   /// The caller's scale keeps every product within +-2^30; a product that is no int32 gives INT32_MIN.
   void (*quantize[3])(const void* src, uint8_t* words, size_t n, Scale scale);
@@ -48,6 +54,9 @@ struct Kernels {
   /// Scale factors and divisor are finite and not 0.
   /// Conversion to fp16/bf16 rounds to nearest even; beyond the largest finite value it gives infinity.
   void (*dequantize[3])(const uint8_t* words, void* dst, size_t n, Scale scale, float divisor);
+  /// dst[i] = T(dequantized sum over `count` sources of their quantized elements), as the words of all ranks would
+  /// give; 1 <= count <= kMaxSources. dst may be one of the sources.
+  void (*sum[3])(const void* const* sources, size_t count, void* dst, size_t n, Scale in, Scale out, float divisor);
   /// words[i] = be32(kCountNan | kCountPosInf | kCountNegInf | 0) by the class of src[i].
   void (*classify[3])(const void* src, uint8_t* words, size_t n);
 
@@ -77,6 +86,10 @@ struct Kernels {
   void (*max)(int32_t* accumulators, const uint8_t* words, size_t n);
   /// words[i] = be32(accumulators[i]).
   void (*load)(const int32_t* accumulators, uint8_t* words, size_t n);
+
+  // ---- bytes ----
+  /// Copies, past the caches where the processor can: for what nobody reads soon. `n` in bytes.
+  void (*stream)(const void* src, void* dst, size_t n);
 };
 
 /// Row of a floating type in range/quantize/...: float32 0, float16 1, bfloat16 2. Precondition: is_floating(type).

@@ -26,6 +26,8 @@ struct Avx2 {
 
   static Int load_i32(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static void store_i32(uint8_t* p, Int x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x); }
+  static void stream_i32(uint8_t* p, Int x) { _mm256_stream_si256(reinterpret_cast<Int*>(p), x); }
+  static void end_stream() { _mm_sfence(); }
   static Int load_words(const uint8_t* p) { return swap(load_i32(p)); }
   static void store_words(uint8_t* p, Int x) { store_i32(p, swap(x)); }
   static Int load_i16(const uint8_t* p) { return _mm256_cvtepi16_epi32(load_half(p)); }

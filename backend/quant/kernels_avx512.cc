@@ -25,6 +25,8 @@ struct Avx512 {
 
   static Int load_i32(const uint8_t* p) { return _mm512_loadu_si512(p); }
   static void store_i32(uint8_t* p, Int x) { _mm512_storeu_si512(p, x); }
+  static void stream_i32(uint8_t* p, Int x) { _mm512_stream_si512(reinterpret_cast<Int*>(p), x); }
+  static void end_stream() { _mm_sfence(); }
   static Int load_words(const uint8_t* p) { return swap(load_i32(p)); }
   static void store_words(uint8_t* p, Int x) { store_i32(p, swap(x)); }
   static Int load_i16(const uint8_t* p) { return _mm512_cvtepi16_epi32(load_half(p)); }

@@ -19,6 +19,8 @@ struct Neon {
   // Byte loads and stores: those of wider lanes promise the compiler an alignment that packets do not have.
   static Int load_i32(const uint8_t* p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
   static void store_i32(uint8_t* p, Int x) { vst1q_u8(p, vreinterpretq_u8_s32(x)); }
+  static void stream_i32(uint8_t* p, Int x) { store_i32(p, x); }
+  static void end_stream() {}
   static Int load_words(const uint8_t* p) { return vreinterpretq_s32_u8(vrev32q_u8(vld1q_u8(p))); }
   static void store_words(uint8_t* p, Int x) { vst1q_u8(p, vrev32q_u8(vreinterpretq_u8_s32(x))); }
   static uint8x8_t load_bytes4(const uint8_t* p) {

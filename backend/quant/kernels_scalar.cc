@@ -107,6 +107,12 @@ BlockRange range(const void* src, size_t n) {
 }
 
 template <typename E>
+BlockRange copy(const void* src, void* dst, size_t n) {
+  if (n != 0) std::memcpy(dst, src, n * sizeof(typename E::Raw));
+  return range<E>(dst, n);
+}
+
+template <typename E>
 void quantize(const void* src, uint8_t* words, size_t n, Scale scale) {
   for (size_t i = 0; i < n; ++i) {
     const uint32_t bits = element_bits<E>(src, i);
@@ -119,6 +125,20 @@ template <typename E>
 void dequantize(const uint8_t* words, void* dst, size_t n, Scale scale, float divisor) {
   for (size_t i = 0; i < n; ++i) {
     const float value = static_cast<float>(static_cast<int32_t>(word_at(words, i))) * scale.first * scale.second;
+    store_at(dst, i, E::from_bits(bits_as<uint32_t>(divisor == 1.0F ? value : value / divisor)));
+  }
+}
+
+template <typename E>
+void sum(const void* const* sources, size_t count, void* dst, size_t n, Scale in, Scale out, float divisor) {
+  for (size_t i = 0; i < n; ++i) {
+    uint32_t total = 0;
+    for (size_t s = 0; s < count; ++s) {
+      const uint32_t bits = element_bits<E>(sources[s], i);
+      const float value = is_finite(bits) ? bits_as<float>(bits) : 0.0F;
+      total += static_cast<uint32_t>(round_to_int(value * in.first * in.second));
+    }
+    const float value = static_cast<float>(static_cast<int32_t>(total)) * out.first * out.second;
     store_at(dst, i, E::from_bits(bits_as<uint32_t>(divisor == 1.0F ? value : value / divisor)));
   }
 }
@@ -226,11 +246,17 @@ void load(const int32_t* accumulators, uint8_t* words, size_t n) {
   for (size_t i = 0; i < n; ++i) put_word(words, i, load_at<uint32_t>(accumulators, i));
 }
 
+void stream(const void* src, void* dst, size_t n) {
+  if (n != 0) std::memcpy(dst, src, n);
+}
+
 constexpr Kernels kTable = {
     "scalar",
     {range<Float32>, range<Float16>, range<BFloat16>},
+    {copy<Float32>, copy<Float16>, copy<BFloat16>},
     {quantize<Float32>, quantize<Float16>, quantize<BFloat16>},
     {dequantize<Float32>, dequantize<Float16>, dequantize<BFloat16>},
+    {sum<Float32>, sum<Float16>, sum<BFloat16>},
     {classify<Float32>, classify<Float16>, classify<BFloat16>},
     {order<Float32>, order<Float16>, order<BFloat16>},
     {unorder<Float32>, unorder<Float16>, unorder<BFloat16>},
@@ -243,6 +269,7 @@ constexpr Kernels kTable = {
     add,
     max,
     load,
+    stream,
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/limits.h"
+#include "quant/nonfinite.h"
 #include "quant/witness.h"
 
 namespace switchml {
@@ -107,7 +108,7 @@ TEST(Codec, SpecialCountsBecomeIeeeClasses) {
   EXPECT_EQ(group.specials, (std::vector<uint8_t>{0, 1, 2, 3}));
   words = {0, 0x10, 0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};  // +Inf once and -Inf once
   codec.decode_special(words.data(), {0, 4}, &group);
-  EXPECT_EQ(group.specials[0], static_cast<uint8_t>(Special::kNan));
+  EXPECT_EQ(group.specials[0], static_cast<uint8_t>(quant::Special::kNan));
 }
 
 TEST(Codec, TheHashSeesEveryExponentOfTheChunkAndNoOther) {

@@ -2,6 +2,7 @@
 // values. Free of gtest, so that a program for another processor can use it under an emulator (neon_check.cc).
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
@@ -123,12 +124,19 @@ inline float any_divisor(Random& random) { return random() % 2 == 0 ? 1.0F : sta
 class TableComparison {
  public:
   TableComparison(const Kernels& truth, const Kernels& other, uint64_t seed)
-      : truth_(truth), other_(other), random_(seed) {}
+      : truth_(truth), other_(other), random_(seed) {
+    for (int row = 0; row < 3; ++row) {
+      for (int flavour = 0; flavour < kFlavours; ++flavour) {
+        pools_.emplace_back(kPoolElements * kFloatBytes[row], misalignment());
+        fill_floats(pools_.back(), row, flavour, random_);
+      }
+    }
+  }
 
   /// Empty, or the first difference found.
   std::string run() {
     for (size_t n = 0; n <= kLongest && difference_.empty(); ++n) {
-      for (int flavour = 0; flavour < 5 && difference_.empty(); ++flavour) compare_length(n, flavour);
+      for (int flavour = 0; flavour < kFlavours && difference_.empty(); ++flavour) compare_length(n, flavour);
     }
     return difference_;
   }
@@ -145,6 +153,9 @@ class TableComparison {
   }
 
  private:
+  static constexpr int kFlavours = 5;
+  static constexpr size_t kPoolElements = 4 * kLongest;
+
   size_t misalignment() { return random_() % 2 == 0 ? 0 : random_() % 64; }
 
   void expect(bool same, const std::string& what, size_t n) {
@@ -169,20 +180,58 @@ class TableComparison {
       Buffer src(n * kFloatBytes[row], misalignment());
       fill_floats(src, row, flavour, random_);
       compare_from_floats(row, src, n);
+      for (const size_t count : {1, 2, 3}) compare_sum(row, flavour, count, n);
+      const uint64_t chance = random_() % 12;  // many take long
+      if (chance < 3) compare_sum(row, flavour, 17, n);
+      if (chance == 3) compare_sum(row, flavour, kMaxSources, n);
     }
     Buffer words(4 * n, misalignment());
     fill_words(words, random_);
     compare_to_floats(words, n);
     compare_integers(words, n);
     compare_words(words, n);
+    const size_t bytes = 4 * n - (n > 0 ? random_() % 4 : 0);
+    compare("stream", bytes, bytes, [&](const Kernels& k, uint8_t* out) { k.stream(words.data(), out, bytes); });
+  }
+
+  void compare_ranges(const BlockRange& expected, const BlockRange& found, const std::string& what, size_t n) {
+    expect(expected.max_exponent == found.max_exponent, what + " exponent", n);
+    expect(expected.has_nonfinite == found.has_nonfinite, what + " nonfinite", n);
+  }
+
+  // Of `count` tensors anywhere in a pool, sometimes into one of them.
+  void compare_sum(int row, int flavour, size_t count, size_t n) {
+    const size_t bytes = n * kFloatBytes[row];
+    const Buffer& pool = pools_[static_cast<size_t>(row * kFlavours + flavour)];
+    std::vector<const void*> sources(count);
+    BlockRange all;
+    for (const void*& source : sources) {
+      const uint8_t* at = pool.data() + random_() % (kPoolElements - n + 1) * kFloatBytes[row];
+      all.max_exponent = std::max(all.max_exponent, truth_.range[row](at, n).max_exponent);
+      source = at;
+    }
+    const int bits = magnitude_bits(static_cast<int>(count));
+    const bool usual = random_() % 2 == 0;
+    const Scale in = usual ? quantize_scale(all.max_exponent, bits) : any_scale(random_);
+    const Scale out_scale = usual ? dequantize_scale(all.max_exponent, bits) : any_scale(random_);
+    const float divisor = any_divisor(random_);
+    const size_t in_place = random_() % (2 * count);  // this one, or none
+    compare(std::string("sum ") + kFloatNames[row] + " of " + std::to_string(count), n, bytes,
+            [&](const Kernels& k, uint8_t* out) {
+              std::vector<const void*> from = sources;
+              if (in_place < count) from[in_place] = out;
+              if (in_place < count) std::memcpy(out, sources[in_place], bytes);
+              k.sum[row](from.data(), count, out, n, in, out_scale, divisor);
+            });
   }
 
   void compare_from_floats(int row, const Buffer& src, size_t n) {
     const std::string type = kFloatNames[row];
     const BlockRange expected = truth_.range[row](src.data(), n);
-    const BlockRange found = other_.range[row](src.data(), n);
-    expect(expected.max_exponent == found.max_exponent, "range exponent " + type, n);
-    expect(expected.has_nonfinite == found.has_nonfinite, "range nonfinite " + type, n);
+    compare_ranges(expected, other_.range[row](src.data(), n), "range " + type, n);
+    compare("copy " + type, n, n * kFloatBytes[row], [&](const Kernels& k, uint8_t* out) {
+      compare_ranges(expected, k.copy[row](src.data(), out, n), "copy " + type, n);
+    });
     const Scale scales[] = {any_scale(random_), {}, quantize_scale(expected.max_exponent, 24)};
     for (const Scale& scale : scales) {
       compare("quantize " + type, n, 4 * n,
@@ -258,6 +307,7 @@ class TableComparison {
   const Kernels& truth_;
   const Kernels& other_;
   Random random_;
+  std::vector<Buffer> pools_;  // to take the sources of sums from
   std::string difference_;
 };
 
