@@ -11,7 +11,7 @@ namespace switchml {
 
 /// What ranks say to each other.
 enum class PeerWord : char {
-  kGreeting = 'G',  // rank, key and who it is
+  kGreeting = 'G',  // rank, key and who it is; rank 0's answer has the rank only
   kFarewell = 'F',  // this rank leaves
   kLoss = 'L',      // this rank has ended; why
   kNews = 'N',      // what this rank has to say to all

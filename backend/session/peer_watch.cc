@@ -130,6 +130,7 @@ class PeerWatch::Center {
     }
     peer.rank = message.rank;
     peer.who = message.text.substr(key.size());
+    peer.connection.send({PeerWord::kGreeting, 0, ""});
     ++greeted_;
     ++watch_.connected_;
     return true;
@@ -181,7 +182,6 @@ class PeerWatch::Point {
     if (!socket.valid()) return;
     PeerConnection connection(std::move(socket), options_.patience);
     connection.send({PeerWord::kGreeting, options_.rank, key_bytes(options_.key) + options_.who.substr(0, 200)});
-    watch_.connected_ = 1;
     listen(connection);
     watch_.connected_ = 0;
   }
@@ -212,7 +212,7 @@ class PeerWatch::Point {
     return {};
   }
 
-  // Refused: rank 0 has left already, which is its right.
+  // Refused, or closed before rank 0 has greeted: rank 0 has left already, which is its right.
   void complain(int error) const {
     const LogLevel level = error == ECONNREFUSED || !options_.warn_unheard ? LogLevel::kInfo : LogLevel::kWarning;
     if (!log_enabled(level)) return;
@@ -239,6 +239,7 @@ class PeerWatch::Point {
       int error = 0;
       const bool open = connection.receive(
           [&](const PeerMessage& message) {
+            if (message.word == PeerWord::kGreeting) watch_.connected_ = 1;
             if (message.word == PeerWord::kFarewell) {
               farewell = farewell || message.rank == 0;
               if (options_.on_leave) options_.on_leave(message.rank);
@@ -248,8 +249,9 @@ class PeerWatch::Point {
           },
           &error);
       if (open) continue;
-      if (!farewell) options_.on_loss(0, loss_text(0, "", error, options_.patience));
-      return;
+      if (farewell) return;
+      if (watch_.connected_ == 0) return complain(ECONNREFUSED);
+      return options_.on_loss(0, loss_text(0, "", error, options_.patience));
     }
   }
 

@@ -51,7 +51,7 @@ class PeerWatch {
   /// Tells all other ranks that are connected; up to 255 bytes.
   void tell(const std::string& text);
 
-  /// How many ranks this one is connected with.
+  /// How many ranks this one is connected with: they have greeted.
   int connected() const { return connected_.load(); }
 
  private:
