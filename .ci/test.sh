@@ -22,18 +22,29 @@ run_pytest() {
   "$python" -m pytest -q -ra --junitxml="$results/$name.xml" "$@" </dev/null || true
 }
 
+# What runs a second time, with the ranks as a user's are on one host; the other PyTorch runs all of it that way.
+in_memory=(asynchronous.py barriers.py disagreements.py groups.py ieee.py reductions.py training.py)
+
 # The models know nothing of PyTorch, and to the network all are alike; they take minutes: once is enough.
-suites=(tests/python tests/vectors tests/switch_p4) found=(--pytest "$results/pytest.xml") models=
-if [ "$torch" = pip ] && [ $# -eq 0 ]; then
+suites=(tests/python tests/vectors tests/switch_p4) found=(--pytest "$results/pytest.xml") models= memory=
+if [ "$torch" = debian ] && [ $# -eq 0 ]; then
+  suites=(tests/python --transport auto)
+elif [ "$torch" = pip ] && [ $# -eq 0 ]; then
   # Searching the models is computing alone, and much of the rest is waiting.
   (renice -n 19 "$BASHPID" >/dev/null && run_pytest models tests/model) &>"$results/models.txt" &
-  models=$! found+=(--pytest "$results/models.xml")
+  models=$! found+=(--pytest "$results/models.xml") memory=yes
   suites+=(tests/netlab)
 elif [ "$torch" = pip ]; then
   suites+=(tests/model tests/netlab)
 fi
 say "pytest (torch of $torch)"
-run_pytest pytest "${suites[@]}" --softswitch-target "$build/tests/vectors/softswitch_target" "$@"
+case " ${suites[*]} " in *" tests/vectors "*) suites+=(--softswitch-target "$build/tests/vectors/softswitch_target") ;; esac
+run_pytest pytest "${suites[@]}" "$@"
+if [ -n "$memory" ]; then
+  say "pytest, ranks that share memory"
+  run_pytest memory "${in_memory[@]/#/tests/python/test_}" --transport auto
+  found+=(--pytest "$results/memory.xml")
+fi
 if [ -n "$models" ]; then
   wait "$models" || true
   say "pytest, the models"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the direction of includes in backend/, the other rules that keep the layers apart, and that tests mirror code.
 
-The order is the one written in backend/CMakeLists.txt: c10d -> session -> {engine, switchd};
+The order is the one written in backend/CMakeLists.txt: c10d -> session -> {engine, shm, switchd}; shm -> engine;
 engine -> {quant, slots, timer, transport} -> wire -> base; switchd -> {softswitch, transport};
 controllerd -> {controller, api}; controller -> softswitch.
 """
@@ -23,12 +23,13 @@ MAY_INCLUDE = {
     "timer": {"base", "wire"},
     "transport": {"base", "wire"},
     "engine": {"base", "wire", "quant", "slots", "timer", "transport"},
+    "shm": {"base", "quant", "transport", "engine"},
     "softswitch": {"base", "wire", "quant"},
     "controller": {"base", "wire", "softswitch"},
     "switchd": {"base", "wire", "softswitch", "transport", "api"},
     "controllerd": {"base", "wire", "controller", "transport", "api"},
     "api": set(),  # what protoc generates
-    "session": {"base", "wire", "transport", "engine", "switchd"},
+    "session": {"base", "wire", "transport", "engine", "shm", "switchd"},
     "c10d": {"base", "wire", "transport", "engine", "switchd", "session"},
 }
 # Single headers of another folder that a folder may include all the same.

@@ -70,7 +70,7 @@ bool parse_token(const std::string& text, Config* config) {
 }
 
 bool parse_transport(const std::string& text, Config* config) {
-  return text == "udp" && assign(&config->transport, text);
+  return (text == "auto" || text == "shm" || text == "udp") && assign(&config->transport, text);
 }
 
 bool parse_kernels(const std::string& text, Config* config) {
@@ -112,7 +112,11 @@ const std::vector<Setting>& table() {
       text_setting<&Config::controller_key>(
           {"controller_key", "the name of a PEM file, together with controller_cert and controller_ca, or empty", "",
            "the key of that certificate"}),
-      {{"transport", "udp", "udp", "how packets travel"}, parse_transport, [](const Config& c) { return c.transport; }},
+      {{"transport", "auto, shm or udp; shm not together with switch, controller or faults", "auto",
+        "how ranks reach each other: shm through memory of the one host they are on, udp through a switch; auto: shm "
+        "where it can be had and no switch is named"},
+       parse_transport,
+       [](const Config& c) { return c.transport; }},
       text_setting<&Config::interface>(
           {"interface", "the name of a network interface, or empty", "",
            "interface whose address an embedded switch announces; empty: the default route's"}),
@@ -238,7 +242,20 @@ Status check_controller(const Written& written) {
   return status;
 }
 
+// One host has no switch, and nothing that could be lost on the way to it.
+Status check_transport(const Config& config, const Written& written) {
+  if (config.transport != "shm") return {};
+  const auto& [name, value] = written.at(find_setting("transport"));
+  for (const char* other : {"switch", "controller", "faults"}) {
+    const auto found = written.find(find_setting(other));
+    if (found == written.end() || found->second.second.empty()) continue;
+    return bad_value(name, value, "auto or udp together with " + found->second.first);
+  }
+  return {};
+}
+
 Status check_relations(const Config& config, const Written& written) {
+  if (Status status = check_transport(config, written); !status.ok()) return status;
   if (Status status = check_controller(written); !status.ok()) return status;
   if (config.rto_min <= config.rto_max) return {};
   // Blame what the user wrote; the other side may be a default.

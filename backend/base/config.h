@@ -29,8 +29,9 @@ struct Config {
   /// asking, and its key. Both or neither, and with controller_ca only.
   std::string controller_cert;
   std::string controller_key;
-  /// SWITCHML_TRANSPORT: "udp".
-  std::string transport = "udp";
+  /// SWITCHML_TRANSPORT: "shm" (memory that the ranks share, who are all on one host), "udp" (through a switch), or
+  /// "auto": shm where it can be had, and no switch, controller or faults are asked for. shm not together with those.
+  std::string transport = "auto";
   /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.
   std::string interface;
   /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. 256, 512 or a

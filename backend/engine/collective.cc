@@ -1,3 +1,4 @@
+#include "base/fnv.h"
 #include "engine/engine.h"
 
 namespace switchml {
@@ -15,6 +16,18 @@ const char* to_string(ReduceOp op) {
 bool switch_can(ReduceOp op, ElementType type) {
   if (op == ReduceOp::kMin || op == ReduceOp::kMax) return type != ElementType::kInt64;
   return true;
+}
+
+std::string describe(const Collective& collective) {
+  if (collective.op == ReduceOp::kBarrier) return collective.title;
+  return collective.title + "(" + to_string(collective.op) + ", " + to_string(collective.type) + ", " +
+         std::to_string(collective.count) + " elements)";
+}
+
+uint64_t agreement_hash(const Collective& collective) {
+  uint64_t hash = fnv1a(collective.title.data(), collective.title.size());
+  hash = fnv1a(&collective.tag, sizeof collective.tag, hash);
+  return fnv1a(&collective.divisor, sizeof collective.divisor, hash);
 }
 
 }  // namespace switchml

@@ -98,6 +98,11 @@ struct EngineOptions {
   std::function<void(const Status&)> on_failure;
 };
 
+/// "all_reduce(SUM, float32, 100 elements)"
+std::string describe(const Collective& collective);
+/// Hash of what ranks must agree about beside operation, type and number of elements: title, tag and divisor.
+uint64_t agreement_hash(const Collective& collective);
+
 class Engine {
  public:
   /// One transport per shard, each already joined to the session (session/control_client.h). Starts the threads.

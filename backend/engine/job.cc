@@ -1,7 +1,5 @@
 #include "engine/job.h"
 
-#include "base/fnv.h"
-
 namespace switchml {
 
 namespace {
@@ -14,12 +12,6 @@ ElementRange part_of(const Collective& collective, int shard, const SessionParam
 // A shard without elements has no group whose exponents could be agreed on.
 bool uses_exponents(const Collective& collective, ElementRange part) {
   return collective.op == ReduceOp::kSum && is_floating(collective.type) && part.count > 0;
-}
-
-uint64_t hash_agreement(const Collective& collective) {
-  uint64_t hash = fnv1a(collective.title.data(), collective.title.size());
-  hash = fnv1a(&collective.tag, sizeof collective.tag, hash);
-  return fnv1a(&collective.divisor, sizeof collective.divisor, hash);
 }
 
 }  // namespace
@@ -41,12 +33,8 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
       plan(collective().type, uses_exponents(collective(), part_of(collective(), shard, session)),
            part_of(collective(), shard, session), session.payload_bytes),
       codec(collective(), plan, session.workers),
-      agreed(hash_agreement(collective())) {}
+      agreed(agreement_hash(collective())) {}
 
-std::string Job::describe() const {
-  const Collective& c = collective();
-  if (c.op == ReduceOp::kBarrier) return c.title;
-  return c.title + "(" + to_string(c.op) + ", " + to_string(c.type) + ", " + std::to_string(c.count) + " elements)";
-}
+std::string Job::describe() const { return switchml::describe(collective()); }
 
 }  // namespace switchml

@@ -13,6 +13,8 @@
 #include "session/payload.h"
 #include "session/peer_watch.h"
 #include "session/random.h"
+#include "session/shared_memory.h"
+#include "shm/board.h"
 #include "transport/address.h"
 #include "transport/sockaddr.h"
 
@@ -67,9 +69,11 @@ class Agreement {
 
   Result<Agreed> run() {
     Status status = say("hello", hello());
-    if (status.ok()) status = learn_switch();
-    if (status.ok()) status = learn_plan();
-    if (status.ok()) status = join_all();
+    if (status.ok()) status = learn_place();
+    if (status.ok() && agreed_.memory == nullptr) {
+      status = learn_plan();
+      if (status.ok()) status = join_all();
+    }
     if (!status.ok()) return status;
     return std::move(agreed_);
   }
@@ -105,6 +109,7 @@ class Agreement {
       blob.set("addresses", addresses);
     }
     blob.set("transport", config_.transport);
+    blob.set("faults", config_.faults.empty() ? "" : "some");
     blob.set("on_switch_failure", config_.fallback ? "fallback" : "error");
     blob.set("payload", config_.payload_bytes);
     blob.set("slots", static_cast<uint64_t>(config_.slots));
@@ -132,31 +137,96 @@ class Agreement {
     return {};
   }
 
-  // ---- switch ----
-  Status learn_switch() {
+  // ---- switch, or memory ----
+  Status learn_place() {
     if (group_.rank == 0) {
-      if (Status status = say("switch", provide_switch()); !status.ok()) return status;
+      if (Status status = say("switch", provide_place()); !status.ok()) return status;
     }
     auto blob = roll_.hear("switch", 0, "find a switch", end_);
     if (!blob.ok()) return blob.status();
-    if (!config_.controller.empty()) return read_place(blob.value(), &agreed_.parameters);
-    agreed_.parameters.switch_name = blob->text("name");
-    auto endpoint = resolve_address(blob->text("address"), "the switch that rank 0 announced");
+    return blob->text("memory").empty() ? read_switch(blob.value()) : share_memory(blob.value());
+  }
+
+  Status read_switch(const Blob& blob) {
+    if (!config_.controller.empty()) return read_place(blob, &agreed_.parameters);
+    agreed_.parameters.switch_name = blob.text("name");
+    auto endpoint = resolve_address(blob.text("address"), "the switch that rank 0 announced");
     if (!endpoint.ok()) return endpoint.status();
     agreed_.parameters.switch_endpoint = endpoint.value();
     return {};
   }
 
-  Result<Blob> provide_switch() {
+  Result<Blob> provide_place() {
     auto hellos = roll_.hear_all("hello", stage_end(0.7));
     if (!hellos.ok()) return hellos.status();
     if (Status status = compare(hellos.value()); !status.ok()) return status;
-    const std::string host = hellos.value()[0].text("host");
-    one_host_ = std::all_of(hellos.value().begin(), hellos.value().end(),
-                            [&host](const Blob& hello) { return hello.text("host") == host; });
+    std::vector<std::string> hosts;
+    bool faults = false;
+    for (const Blob& hello : hellos.value()) {
+      hosts.push_back(hello.text("host"));
+      faults = faults || !hello.text("faults").empty();
+    }
+    if (Status status = check_hosts(config_, hosts); !status.ok()) return status;
+    one_host_ = std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) { return host == hosts[0]; });
     if (!config_.controller.empty()) return ask_controller(hellos.value());
-    return config_.switch_address.empty() ? host_switch() : find_switch();
+    if (!config_.switch_address.empty()) return find_switch();
+    return wants_memory(config_, one_host_) && !faults ? offer_or_host() : host_switch();
   }
+
+  // ---- memory ----
+  Result<Blob> offer_or_host() {
+    Blob blob;
+    auto offer = offer_memory(group_.size, &blob);
+    if (offer.ok()) {
+      offer_ = std::move(offer.value());
+      return blob;
+    }
+    return instead_of_memory(offer.status().message());
+  }
+
+  Result<Blob> instead_of_memory(const std::string& why) {
+    if (config_.transport == "shm") return Status(Code::kUnavailable, why);
+    SWITCHML_LOG(kWarning) << group_.name << ": its ranks are on one host but cannot share memory (" << why
+                           << "); they use a switch in rank 0, which is slower";
+    return host_switch();
+  }
+
+  // Where one rank cannot, none does.
+  Status share_memory(const Blob& offered) {
+    auto memory = group_.rank == 0 ? Result<std::shared_ptr<shm::Segment>>(offer_.segment)
+                                   : fetch_memory(offered, group_.size, stage_end(0.75));
+    Blob mine;
+    if (!memory.ok()) mine.set("why", memory.status().message());
+    if (Status status = say("memory", mine); !status.ok()) return status;
+    if (group_.rank == 0) {
+      if (Status status = say("place", conclude_memory()); !status.ok()) return status;
+    }
+    auto place = roll_.hear("place", 0, "say whether all ranks share memory", end_);
+    if (!place.ok()) return place.status();
+    if (!place->text("address").empty()) return read_switch(place.value());
+    agreed_.memory = std::move(memory.value());
+    agreed_.parameters.switch_name = "memory of this host";
+    agreed_.parameters.payload_bytes = shm::shape_for(group_.size).chunk_bytes;
+    agreed_.parameters.slots = shm::shape_for(group_.size).slots;
+    read_watch(place.value());
+    return {};
+  }
+
+  Result<Blob> conclude_memory() {
+    auto heard = roll_.hear_all("memory", stage_end(0.8));
+    offer_.handout.reset();
+    if (!heard.ok()) return heard.status();
+    offer_.segment->forget_fd();
+    for (size_t rank = 0; rank < heard->size(); ++rank) {
+      const std::string why = heard.value()[rank].text("why");
+      if (!why.empty()) return instead_of_memory("rank " + std::to_string(rank) + ": " + why);
+    }
+    Blob place;
+    offer_watch(&place);
+    return place;
+  }
+
+  // ---- a switch ----
 
   Result<Blob> find_switch() const {
     auto endpoint = resolve_address(config_.switch_address, "SWITCHML_SWITCH");
@@ -314,11 +384,15 @@ class Agreement {
       return {Code::kMismatch, "rank 0 sent no secret: install the same switchml on all ranks"};
     }
     p.controlled = !config_.controller.empty();
-    if (auto watch = literal_address(plan.text("watch"), 0); watch.ok() && group_.rank != 0) {
-      agreed_.watch_address = watch.value();
-      plan.number("watch_key", UINT64_MAX, &agreed_.watch_key);
-    }
+    read_watch(plan);
     return {};
+  }
+
+  void read_watch(const Blob& plan) {
+    const auto watch = literal_address(plan.text("watch"), 0);
+    if (!watch.ok() || group_.rank == 0) return;
+    agreed_.watch_address = watch.value();
+    plan.number("watch_key", UINT64_MAX, &agreed_.watch_key);
   }
 
   // ---- joined ----
@@ -336,6 +410,7 @@ class Agreement {
   bool one_host_ = false;  // on rank 0
   Time begin_;
   Time end_;
+  MemoryOffer offer_;  // on rank 0
   Agreed agreed_;
 };
 

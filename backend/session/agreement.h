@@ -4,6 +4,8 @@
 //   rank                                   topic      what rank 0 does with it
 //   every rank: host, versions, settings   hello      compares; finds the switch, asks a controller or starts one
 //   rank 0: the switches' addresses        switch
+//     or, on one host, memory to share: then
+//   every rank: has it or why not          memory     says whether all have it, or a switch after all
 //   every rank: what its path carries      path       takes the least; opens the session
 //   rank 0: session, key, secret, where    plan
 //     it listens for the others' PeerWatch
@@ -17,6 +19,7 @@
 #include "session/roll_call.h"
 #include "session/session.h"
 #include "session/switch_entry.h"
+#include "shm/segment.h"
 #include "transport/fd.h"
 
 namespace switchml {
@@ -25,6 +28,7 @@ namespace switchml {
 struct Agreed {
   SessionParameters parameters;
   Transports transports;                   // one per shard, joined
+  std::shared_ptr<shm::Segment> memory;    // of ranks on one host that need no switch: no transports then
   std::unique_ptr<SwitchServer> embedded;  // rank 0 of a group without another switch
   ControllerEntry controller;              // rank 0 of a group that has one
   Fd watch_listener;                       // rank 0, where it can listen

@@ -15,6 +15,7 @@
 #include "session/failover.h"
 #include "session/peer_watch.h"
 #include "session/roll_call.h"
+#include "shm/engine.h"
 
 namespace switchml {
 
@@ -38,8 +39,11 @@ class GroupSession : public Session {
         group_(group),
         store_(store),
         embedded_(std::move(agreed.embedded)),
-        engine_(Engine::start(with_failover(&options, make_reducer != nullptr), std::move(agreed.transports))) {
-    if (make_reducer) {
+        in_memory_(agreed.memory != nullptr),
+        engine_(in_memory_
+                    ? memory_engine(agreed, options, group)
+                    : Engine::start(with_failover(&options, make_reducer != nullptr), std::move(agreed.transports))) {
+    if (make_reducer && !in_memory_) {
       const std::lock_guard<std::mutex> lock(loss_mutex_);
       failover_ =
           std::make_unique<Failover>(*engine_, store_, failover_options(config, agreed.controller, make_reducer));
@@ -61,6 +65,7 @@ class GroupSession : public Session {
     }
     watch_.reset();
     engine_.reset();
+    if (in_memory_) return;
     leave(last, monotonic_now() + kCloseTime);
     linger();
   }
@@ -82,6 +87,7 @@ class GroupSession : public Session {
     return failover_ ? failover_->session() : parameters_;
   }
   const SwitchServer* embedded() const override { return embedded_.get(); }
+  bool in_memory() const override { return in_memory_; }
   bool without_switch() const override {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     return failover_ && failover_->moved();
@@ -111,6 +117,16 @@ class GroupSession : public Session {
   }
 
  private:
+  static std::unique_ptr<Engine> memory_engine(const Agreed& agreed, const EngineOptions& options,
+                                               const GroupInfo& group) {
+    shm::MemoryEngineOptions memory;
+    memory.segment = agreed.memory;
+    memory.shape = shm::shape_for(group.size);
+    memory.rank = group.rank;
+    memory.on_failure = options.on_failure;
+    return shm::start_memory_engine(memory);
+  }
+
   const EngineOptions& with_failover(EngineOptions* options, bool wanted) {
     options->keep_results = wanted;
     if (!wanted) return *options;
@@ -189,6 +205,7 @@ class GroupSession : public Session {
   Rendezvous& store_;
   std::atomic<int> comparisons_{0};
   std::unique_ptr<SwitchServer> embedded_;
+  const bool in_memory_;
   std::unique_ptr<Engine> engine_;
   mutable std::mutex loss_mutex_;
   std::function<void(const Status&)> on_loss_;
@@ -226,8 +243,8 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   options.on_failure = [name](const Status& status) { SWITCHML_LOG(kInfo) << name << ": " << status.to_string(); };
   const SessionParameters& p = agreed->parameters;
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
-                      << " at switch " << p.switch_name << ": " << p.slots << " slots of " << p.payload_bytes
-                      << " bytes, " << p.shards << " shards";
+                      << " at " << (agreed->memory ? "" : "switch ") << p.switch_name << ": " << p.slots << " slots of "
+                      << p.payload_bytes << " bytes, " << p.shards << " shards";
   return std::unique_ptr<Session>(new GroupSession(std::move(agreed.value()), options, config, group, store,
                                                    config.fallback ? make_reducer : nullptr));
 }

@@ -44,8 +44,8 @@ def run(backend, arguments, folder):
 def table_rows(result):
     counters = result["counters"]
 
-    def counter(name, scale=1):
-        return f"{counters[name] * scale:,}" if counters else "-"
+    def counter(*names, scale=1):
+        return f"{sum(counters[name] for name in names) * scale:,}" if counters else "-"
 
     return {
         "test accuracy": f"{result['accuracy']:.2f} %",
@@ -53,7 +53,7 @@ def table_rows(result):
         "training loss, last 50 steps": f"{statistics.mean(result['losses'][-50:]):.4f}",
         "time per step, median": f"{statistics.median(result['seconds']) * 1000:.1f} ms",
         "time per step, 99 %": f"{sorted(result['seconds'])[int(0.99 * len(result['seconds']))] * 1000:.1f} ms",
-        "bytes aggregated in the switch": counter("elements_summed_by_switch", FLOAT_BYTES),
+        "bytes aggregated": counter("elements_summed_by_switch", "elements_summed_in_memory", scale=FLOAT_BYTES),
         "packets sent": counter("packets_sent"),
         "retransmissions": counter("retransmissions"),
     }

@@ -28,6 +28,7 @@ TEST(Config, DefaultsAreWhatTheTableSays) {
   EXPECT_EQ(config->switch_address, "");
   EXPECT_EQ(config->payload_bytes, 0U);
   EXPECT_EQ(config->shards, 1);
+  EXPECT_EQ(config->transport, "auto");
   EXPECT_EQ(config->connect_timeout, seconds(30));
   // Setting every preset explicitly gives the very same configuration.
   Map presets;
@@ -53,6 +54,7 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
                       {"SWITCHML_FAULTS", "seed=3,send_loss=0.25,corrupt=1e-3"}});
   ASSERT_TRUE(config.ok()) << config.status().to_string();
   EXPECT_EQ(config->switch_address, "10.0.0.1:5");
+  EXPECT_EQ(config->transport, "udp");
   EXPECT_EQ(config->interface, "eth7");
   EXPECT_EQ(config->payload_bytes, 8192U);
   EXPECT_EQ(config->slots, 4096);
@@ -98,6 +100,31 @@ TEST(Config, AControllerAndASwitchExcludeEachOther) {
                        "SWITCHML_CONTROLLER=\"c:1\" is not allowed: use only one of SWITCHML_CONTROLLER and switch"))
       << config.status().message();
   EXPECT_TRUE(load({{"SWITCHML_CONTROLLER", "c:1"}, {"SWITCHML_SWITCH", ""}}).ok());
+}
+
+TEST(Config, MemoryExcludesWhatOnlyASwitchHas) {
+  const std::pair<const char*, const char*> others[] = {
+      {"SWITCHML_SWITCH", "s:1"}, {"SWITCHML_CONTROLLER", "c:1"}, {"SWITCHML_FAULTS", "send_loss=0.1"}};
+  for (const auto& [other, value] : others) {
+    for (const auto& [name, config] :
+         {std::pair("SWITCHML_TRANSPORT", load({{other, value}, {"SWITCHML_TRANSPORT", "shm"}})),
+          std::pair("transport", load({{other, value}}, {{"transport", "shm"}}))}) {
+      ASSERT_FALSE(config.ok()) << name << " and " << other;
+      EXPECT_EQ(config.status().code(), Code::kInvalidArgument);
+      const std::string& message = config.status().message();
+      EXPECT_EQ(message.find(name + std::string("=\"shm\" is not allowed")), 0U) << message;
+      EXPECT_TRUE(contains(message, other)) << message;
+    }
+    for (const char* transport : {"auto", "udp"}) {
+      const auto config = load({{other, value}, {"SWITCHML_TRANSPORT", transport}});
+      ASSERT_TRUE(config.ok()) << config.status().message();
+      EXPECT_EQ(config->transport, transport);
+    }
+    const auto alone = load({{other, ""}, {"SWITCHML_TRANSPORT", "shm"}});
+    ASSERT_TRUE(alone.ok()) << alone.status().message();
+    EXPECT_EQ(alone->transport, "shm");
+    EXPECT_TRUE(load({{other, value}}, {{"transport", "shm"}, {other, ""}}).ok()) << "an option empties the variable";
+  }
 }
 
 TEST(Config, ATokenIsNeverShown) {
@@ -175,13 +202,13 @@ TEST_P(BadValues, NameValueAndWhatIsAllowed) {
 INSTANTIATE_TEST_SUITE_P(
     Config, BadValues,
     ::testing::Values(
-        BadValue{"transport", "carrier-pigeon", "udp"}, BadValue{"payload", "255", "multiple of 1024"},
-        BadValue{"payload", "257", "auto, 256, 512"}, BadValue{"payload", "1536", "multiple of 1024"},
-        BadValue{"payload", "65536", "up to 64512"}, BadValue{"payload", "8k", "multiple of 1024"},
-        BadValue{"payload", "-256", "multiple of 1024"}, BadValue{"payload", "0", "auto"},
-        BadValue{"payload", "99999999999999999999999", "64512"}, BadValue{"slots", "3", "4 to 4096"},
-        BadValue{"slots", "4097", "4 to 4096"}, BadValue{"shards", "0", "1 to 16"}, BadValue{"shards", "17", "1 to 16"},
-        BadValue{"shards", " 2", "1 to 16"}, BadValue{"kernels", "sse9", "avx512"},
+        BadValue{"transport", "carrier-pigeon", "auto, shm or udp"}, BadValue{"transport", "SHM", "auto, shm or udp"},
+        BadValue{"payload", "255", "multiple of 1024"}, BadValue{"payload", "257", "auto, 256, 512"},
+        BadValue{"payload", "1536", "multiple of 1024"}, BadValue{"payload", "65536", "up to 64512"},
+        BadValue{"payload", "8k", "multiple of 1024"}, BadValue{"payload", "-256", "multiple of 1024"},
+        BadValue{"payload", "0", "auto"}, BadValue{"payload", "99999999999999999999999", "64512"},
+        BadValue{"slots", "3", "4 to 4096"}, BadValue{"slots", "4097", "4 to 4096"}, BadValue{"shards", "0", "1 to 16"},
+        BadValue{"shards", "17", "1 to 16"}, BadValue{"shards", " 2", "1 to 16"}, BadValue{"kernels", "sse9", "avx512"},
         BadValue{"connect_timeout", "0.09", "0.1 to 3600"}, BadValue{"connect_timeout", "3601", "0.1 to 3600"},
         BadValue{"connect_timeout", "nan", "seconds"}, BadValue{"connect_timeout", "1s", "seconds"},
         BadValue{"rto_min", "0", "0.1 to 60000"}, BadValue{"rto_min", "201", "at most rto_max, which is 200"},

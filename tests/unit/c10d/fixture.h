@@ -103,6 +103,7 @@ class Cluster {
     result.size = size;
     result.timeout = std::chrono::seconds(20);
     result.name = "test";
+    result.config.transport = "udp";  // through the switch in rank 0, though all ranks are on one host
     result.make_companion = [meeting = gloo](const c10::intrusive_ptr<c10d::Store>&, int r, int n,
                                              std::chrono::milliseconds) -> c10::intrusive_ptr<compat::Base> {
       return c10::make_intrusive<FakeGloo>(meeting, r, n);

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "session/blob.h"
 #include "session/session.h"
 #include "transport/address.h"
 
@@ -44,6 +45,28 @@ class MapStore : public Rendezvous {
   std::map<std::string, std::string> values_;
 };
 
+/// A store that shows one rank something else than what another has left under one key.
+class AlteredStore : public Rendezvous {
+ public:
+  /// `key` empty: it changes nothing.
+  AlteredStore(Rendezvous& below, std::string key, std::function<void(Blob*)> change)
+      : below_(below), key_(std::move(key)), change_(std::move(change)) {}
+  Status set(const std::string& key, const std::string& value) override { return below_.set(key, value); }
+  Result<std::string> get(const std::string& key, Time deadline) override {
+    auto value = below_.get(key, deadline);
+    if (!value.ok() || key != key_) return value;
+    auto blob = Blob::parse(value.value());
+    if (!blob.ok()) return blob.status();
+    change_(&blob.value());
+    return blob->encode();
+  }
+
+ private:
+  Rendezvous& below_;
+  const std::string key_;
+  const std::function<void(Blob*)> change_;
+};
+
 inline Endpoint endpoint_of(const std::string& text) {
   auto endpoint = resolve_address(text, "test");
   EXPECT_TRUE(endpoint.ok()) << endpoint.status().to_string();
@@ -61,25 +84,46 @@ inline std::unique_ptr<SwitchServer> start_switch(ServerOptions options = {}, co
 /// A port of loopback that nobody listens on.
 inline Endpoint closed_port() { return start_switch()->local(); }
 
+/// Ranks that use a switch, though they are all on one host; embedded in rank 0 if no other is named.
 inline Config quick_config(Duration timeout = seconds(10)) {
   Config config;
   config.connect_timeout = timeout;
+  config.transport = "udp";
   return config;
 }
 
-/// One all-reduce, to its end.
-inline Status all_reduce(Session& session, std::vector<float>* values, Duration limit = seconds(20)) {
-  auto done = std::make_shared<std::promise<Status>>();
+/// Ranks on one host whose user has set nothing: they share memory.
+inline Config preset_config(Duration timeout = seconds(10)) {
+  Config config = quick_config(timeout);
+  config.transport = Config().transport;
+  return config;
+}
+
+/// An all-reduce (SUM) in place.
+template <typename T>
+Collective in_place(std::vector<T>* values, ElementType type) {
   Collective collective;
+  collective.type = type;
   collective.input = values->data();
   collective.output = values->data();
   collective.count = values->size();
   collective.output_end = values->size();
+  return collective;
+}
+
+/// Begins a collective.
+inline std::future<Status> submit(Session& session, Collective collective, Duration limit = seconds(20)) {
+  auto done = std::make_shared<std::promise<Status>>();
   collective.deadline = monotonic_now() + limit;
   collective.done = [done](const Status& status) { done->set_value(status); };
   auto result = done->get_future();
   session.engine().submit(std::move(collective));
-  return result.get();
+  return result;
+}
+
+/// One all-reduce, to its end.
+inline Status all_reduce(Session& session, std::vector<float>* values, Duration limit = seconds(20)) {
+  return submit(session, in_place(values, ElementType::kFloat32), limit).get();
 }
 
 /// Runs `body(rank)` for each rank in a thread of its own.

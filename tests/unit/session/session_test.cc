@@ -83,13 +83,15 @@ TEST(Session, TheHostOfTheSwitchLingersForTheOthersButNotForEver) {
 }
 
 TEST(Session, CallsAreComparedOnAllRanks) {
-  MapStore store;
-  each_rank(3, [&](int rank) {
-    auto session = Session::open(quick_config(), {rank, 3, "group g"}, store, monotonic_now() + seconds(20));
-    ASSERT_TRUE(session.ok()) << session.status().to_string();
-    EXPECT_EQ(session.value()->compare_calls(rank == 2 ? "barrier" : "all_reduce(SUM, float32, 100 elements)"),
-              "ranks 0, 1 called all_reduce(SUM, float32, 100 elements); rank 2 called barrier");
-  });
+  for (const Config& config : {quick_config(), preset_config()}) {
+    MapStore store;
+    each_rank(3, [&](int rank) {
+      auto session = Session::open(config, {rank, 3, "group g"}, store, monotonic_now() + seconds(20));
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      EXPECT_EQ(session.value()->compare_calls(rank == 2 ? "barrier" : "all_reduce(SUM, float32, 100 elements)"),
+                "ranks 0, 1 called all_reduce(SUM, float32, 100 elements); rank 2 called barrier");
+    });
+  }
 }
 
 TEST(Session, ASilentRankIsNamedWithinASecond) {

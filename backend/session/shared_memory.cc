@@ -1,0 +1,59 @@
+#include "session/shared_memory.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "session/random.h"
+#include "shm/board.h"
+
+namespace switchml {
+
+bool wants_memory(const Config& config, bool one_host) {
+  if (config.transport == "shm") return true;
+  return config.transport == "auto" && one_host && config.switch_address.empty() && config.controller.empty() &&
+         config.faults.empty();
+}
+
+Status check_hosts(const Config& config, const std::vector<std::string>& hosts) {
+  if (config.transport != "shm") return {};
+  const auto other =
+      std::find_if(hosts.begin(), hosts.end(), [&](const std::string& host) { return host != hosts[0]; });
+  if (other == hosts.end()) return {};
+  return {Code::kInvalidArgument,
+          "SWITCHML_TRANSPORT=\"shm\" is for ranks on one host, but rank " + std::to_string(other - hosts.begin()) +
+              " is on another host or in another network namespace than rank 0: use auto or udp"};
+}
+
+Result<MemoryOffer> offer_memory(int ranks, Blob* blob) {
+  auto segment = shm::Segment::create(shm::shape_for(ranks).bytes());
+  if (!segment.ok()) return segment.status();
+  char name[64];
+  std::snprintf(name, sizeof name, "switchml-%016llx", static_cast<unsigned long long>(random_bits()));
+  const uint64_t key = random_bits();
+  auto handout = shm::Handout::start(segment.value(), name, key);
+  if (!handout.ok()) return handout.status();
+  blob->set("memory", name);
+  blob->set("memory_key", key);
+  blob->set("memory_bytes", segment->size());
+  return MemoryOffer{std::make_shared<shm::Segment>(std::move(segment.value())), std::move(handout.value())};
+}
+
+Result<std::shared_ptr<shm::Segment>> fetch_memory(const Blob& blob, int ranks, Time deadline) {
+  const std::string name = blob.text("memory");
+  if (name.empty()) return std::shared_ptr<shm::Segment>();
+  const size_t bytes = shm::shape_for(ranks).bytes();
+  uint64_t key = 0;
+  uint64_t offered = 0;
+  if (!blob.number("memory_key", UINT64_MAX, &key) || !blob.number("memory_bytes", UINT64_MAX, &offered) ||
+      offered != bytes) {
+    return Status(Code::kMismatch,
+                  "rank 0 offers memory of another size than this rank expects: install the same "
+                  "switchml on all ranks");
+  }
+  auto segment = shm::fetch_segment(name, key, bytes, deadline);
+  if (!segment.ok()) return segment.status();
+  segment->forget_fd();
+  return std::make_shared<shm::Segment>(std::move(segment.value()));
+}
+
+}  // namespace switchml

@@ -1,0 +1,30 @@
+// How ranks that are all on one host come to share memory: rank 0 makes a segment and hands it out, the others fetch
+// it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "session/blob.h"
+#include "shm/handout.h"
+
+namespace switchml {
+
+/// Whether ranks on one host are to reduce in memory, by their settings. Precondition: a valid configuration.
+bool wants_memory(const Config& config, bool one_host);
+/// Why transport=shm cannot be had by ranks with these host identities; ok if it can.
+Status check_hosts(const Config& config, const std::vector<std::string>& hosts);
+
+/// What rank 0 holds until all have fetched it.
+struct MemoryOffer {
+  std::shared_ptr<shm::Segment> segment;
+  std::unique_ptr<shm::Handout> handout;
+};
+/// Makes the segment for so many ranks and hands it out to whoever knows what is written to `blob`.
+Result<MemoryOffer> offer_memory(int ranks, Blob* blob);
+/// Fetches what the blob says; null where it speaks of no memory.
+Result<std::shared_ptr<shm::Segment>> fetch_memory(const Blob& blob, int ranks, Time deadline);
+
+}  // namespace switchml

@@ -1,0 +1,238 @@
+#include "shm/board.h"
+
+#include <array>
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "shm/futex.h"
+
+namespace switchml::shm {
+
+namespace {
+
+constexpr size_t kLine = 64;
+
+size_t in_lines(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+size_t range_bytes(size_t chunk_bytes) { return in_lines(ranges_of(chunk_bytes) * sizeof(quant::BlockRange)); }
+
+/// What was written before is there for others before anything is read behind. The thread sanitizer of GCC does not
+/// follow fences and warns; what this one orders is atomic on both sides.
+void full_fence() {
+#if defined(__SANITIZE_THREAD__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#if defined(__SANITIZE_THREAD__)
+#pragma GCC diagnostic pop
+#endif
+}
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free,
+              "between processes there are no locks");
+
+}  // namespace
+
+struct alignas(kLine) Board::Slot {
+  std::atomic<uint64_t> offers;     // ever: a multiple of the ranks when all have offered a use
+  std::atomic<uint64_t> published;  // the chunk whose result is there
+  std::atomic<int32_t> claimed_by;  // rank + 1
+  Verdict verdict;
+};
+
+struct Board::Offer {
+  std::atomic<uint64_t> seq;  // of the last one
+  ChunkCall call;
+};
+
+/// Chunks that are ready, in the order in which they became so. A place on it is taken by the number of its turn.
+struct Board::ReadyList {
+  alignas(kLine) std::atomic<uint64_t> pushed;
+  alignas(kLine) std::atomic<uint64_t> claimed;
+  alignas(kLine) std::atomic<uint64_t> published;
+};
+
+struct alignas(kLine) Board::Presence {
+  std::atomic<uint32_t> bell;    // rung for a rank that sleeps
+  std::atomic<uint32_t> left;    // 1: it will not offer anything any more
+  std::atomic<uint64_t> wanted;  // it sleeps until so many chunks are published; 0: awake
+};
+
+/// Where the parts of a board lie, in bytes from its beginning.
+struct Board::Layout {
+  explicit Layout(const BoardShape& shape) {
+    const auto ranks = static_cast<size_t>(shape.ranks);
+    const auto slots = static_cast<size_t>(shape.slots);
+    entries = sizeof(ReadyList);
+    presence = entries + in_lines(slots * sizeof(std::atomic<uint64_t>));
+    slot = presence + ranks * sizeof(Presence);
+    offer = slot + slots * sizeof(Slot);
+    frames = offer + in_lines(ranks * slots * sizeof(Offer));
+    end = frames + slots * ((ranks + 1) * shape.chunk_bytes + ranks * range_bytes(shape.chunk_bytes));
+  }
+  size_t entries, presence, slot, offer, frames, end;
+};
+
+// Large chunks cost few wakes; with too many of them in use, frames would fall out of the caches before they are added.
+BoardShape shape_for(int ranks) {
+  BoardShape shape{ranks, 8, 128 * 1024};
+  while (shape.bytes() > kMaxBoardBytes) shape.chunk_bytes /= 2;
+  return shape;
+}
+
+size_t BoardShape::bytes() const { return Board::bytes(*this); }
+size_t Board::bytes(const BoardShape& shape) { return Layout(shape).end; }
+
+Board::Board(const BoardShape& shape, uint8_t* memory) : shape_(shape) {
+  SWITCHML_ASSERT(shape.ranks >= 1 && shape.ranks <= kMaxWorkers && shape.slots >= 1 && shape.slots <= kMaxSlots);
+  SWITCHML_ASSERT(shape.chunk_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(memory) % kLine == 0);
+  const Layout at(shape);
+  ready_ = reinterpret_cast<ReadyList*>(memory);
+  entries_ = reinterpret_cast<std::atomic<uint64_t>*>(memory + at.entries);
+  presence_ = reinterpret_cast<Presence*>(memory + at.presence);
+  slots_ = reinterpret_cast<Slot*>(memory + at.slot);
+  offers_ = reinterpret_cast<Offer*>(memory + at.offer);
+  frames_ = memory + at.frames;
+}
+
+Board::Slot& Board::slot_of(uint64_t seq) const { return slots_[index(seq)]; }
+Board::Offer& Board::offer_of(int rank, uint64_t seq) const {
+  return offers_[index(seq) * static_cast<size_t>(shape_.ranks) + static_cast<size_t>(rank)];
+}
+// A slot's result, the elements of each rank, then their ranges.
+size_t Board::slot_bytes() const {
+  const auto ranks = static_cast<size_t>(shape_.ranks);
+  return (ranks + 1) * shape_.chunk_bytes + ranks * range_bytes(shape_.chunk_bytes);
+}
+ChunkFrame Board::frame(int rank, uint64_t seq) const {
+  const auto r = static_cast<size_t>(rank);
+  const auto ranks = static_cast<size_t>(shape_.ranks);
+  uint8_t* slot = result_memory(seq);
+  uint8_t* ranges = slot + (ranks + 1) * shape_.chunk_bytes + r * range_bytes(shape_.chunk_bytes);
+  return {slot + (r + 1) * shape_.chunk_bytes, reinterpret_cast<quant::BlockRange*>(ranges)};
+}
+uint8_t* Board::result_memory(uint64_t seq) const { return frames_ + index(seq) * slot_bytes(); }
+
+// ---- offers ----
+
+void Board::offer(int rank, uint64_t seq, const ChunkCall& call) const {
+  Offer& mine = offer_of(rank, seq);
+  mine.call = call;
+  mine.seq.store(seq, std::memory_order_relaxed);
+  // What all ranks have written before is seen by the one that counts last.
+  const uint64_t offers = slot_of(seq).offers.fetch_add(1, std::memory_order_acq_rel) + 1;
+  if (offers % static_cast<uint64_t>(shape_.ranks) == 0) push(seq);
+}
+
+bool Board::has_offered(int rank, uint64_t seq) const {
+  return offer_of(rank, seq).seq.load(std::memory_order_relaxed) >= seq;
+}
+
+// ---- the list of ready chunks: as many places as slots, and no slot is on it twice ----
+
+namespace {
+constexpr int kSeqBits = 48;  // of an entry; the turn's lowest bits stand above
+constexpr uint64_t kSeqMask = (uint64_t{1} << kSeqBits) - 1;
+uint64_t entry_of(uint64_t turn, uint64_t seq) { return ((turn + 1) << kSeqBits) | (seq & kSeqMask); }
+bool is_turn(uint64_t entry, uint64_t turn) { return entry >> kSeqBits == ((turn + 1) << kSeqBits) >> kSeqBits; }
+}  // namespace
+
+void Board::push(uint64_t seq) const {
+  slot_of(seq).claimed_by.store(0, std::memory_order_relaxed);
+  const uint64_t turn = ready_->pushed.fetch_add(1, std::memory_order_relaxed);
+  entries_[turn % static_cast<uint64_t>(shape_.slots)].store(entry_of(turn, seq), std::memory_order_release);
+}
+
+bool Board::any_ready() const {
+  const uint64_t turn = ready_->claimed.load(std::memory_order_relaxed);
+  const uint64_t entry = entries_[turn % static_cast<uint64_t>(shape_.slots)].load(std::memory_order_acquire);
+  return entry != 0 && is_turn(entry, turn);
+}
+
+uint64_t Board::claim(int rank) const {
+  uint64_t turn = ready_->claimed.load(std::memory_order_relaxed);
+  for (;;) {
+    const uint64_t entry = entries_[turn % static_cast<uint64_t>(shape_.slots)].load(std::memory_order_acquire);
+    if (entry == 0 || !is_turn(entry, turn)) return 0;
+    if (!ready_->claimed.compare_exchange_weak(turn, turn + 1, std::memory_order_relaxed)) continue;
+    const uint64_t seq = entry & kSeqMask;
+    slot_of(seq).claimed_by.store(rank + 1, std::memory_order_relaxed);
+    return seq;
+  }
+}
+
+int Board::claimed_by(uint64_t seq) const { return slot_of(seq).claimed_by.load(std::memory_order_relaxed) - 1; }
+
+// ---- results ----
+
+void Board::reduce(uint64_t seq) const { publish(seq, reduce_frames(seq)); }
+
+namespace {
+bool same(const ChunkCall& a, const ChunkCall& b) {
+  return a.agreed == b.agreed && a.elements == b.elements && a.reduction.op == b.reduction.op &&
+         a.reduction.type == b.reduction.type;
+}
+}  // namespace
+
+Verdict Board::reduce_frames(uint64_t seq) const {
+  const ChunkCall& call = offer_of(0, seq).call;
+  std::array<ChunkFrame, kMaxWorkers> frames;
+  for (int rank = 0; rank < shape_.ranks; ++rank) {
+    if (!same(call, offer_of(rank, seq).call)) return Verdict::kMismatch;
+    frames[static_cast<size_t>(rank)] = frame(rank, seq);
+  }
+  if (call.elements > 0) {
+    reduce_chunk(call.reduction, frames.data(), shape_.ranks, call.elements, result_memory(seq));
+  }
+  return Verdict::kReduced;
+}
+
+// A rank says what it waits for, then looks once more; here it is the other way round. One of both sees the other.
+void Board::publish(uint64_t seq, Verdict verdict) const {
+  Slot& slot = slot_of(seq);
+  slot.verdict = verdict;
+  slot.published.store(seq, std::memory_order_release);
+  const uint64_t published = ready_->published.fetch_add(1, std::memory_order_seq_cst) + 1;
+  full_fence();
+  for (int rank = 0; rank < shape_.ranks; ++rank) {
+    const uint64_t wanted = presence_[rank].wanted.load(std::memory_order_relaxed);
+    if (wanted != 0 && wanted <= published) wake(rank);
+  }
+}
+
+bool Board::is_published(uint64_t seq) const { return slot_of(seq).published.load(std::memory_order_acquire) == seq; }
+Verdict Board::verdict(uint64_t seq) const { return slot_of(seq).verdict; }
+const uint8_t* Board::result(uint64_t seq) const { return result_memory(seq); }
+uint64_t Board::published() const { return ready_->published.load(std::memory_order_seq_cst); }
+
+// ---- who is there, and who sleeps ----
+
+void Board::leave(int rank) const {
+  presence_[rank].left.store(1, std::memory_order_seq_cst);
+  for (int other = 0; other < shape_.ranks; ++other) wake(other);
+}
+bool Board::has_left(int rank) const { return presence_[rank].left.load(std::memory_order_acquire) != 0; }
+
+uint32_t Board::fall_asleep(int rank, uint64_t until_published) const {
+  Presence& me = presence_[rank];
+  const uint32_t heard = me.bell.load(std::memory_order_acquire);
+  me.wanted.store(until_published, std::memory_order_relaxed);
+  full_fence();
+  return heard;
+}
+
+void Board::wait_for_bell(int rank, uint32_t heard, Duration timeout) const {
+  futex_wait(presence_[rank].bell, heard, timeout);
+}
+
+void Board::awake(int rank) const { presence_[rank].wanted.store(0, std::memory_order_relaxed); }
+
+void Board::wake(int rank) const {
+  Presence& there = presence_[rank];
+  full_fence();
+  if (there.wanted.exchange(0, std::memory_order_relaxed) == 0) return;
+  there.bell.fetch_add(1, std::memory_order_release);
+  futex_wake(there.bell);
+}
+
+}  // namespace switchml::shm

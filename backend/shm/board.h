@@ -1,0 +1,120 @@
+// What the ranks of one host share to reduce each other's chunks, and the rules by which they do. The chunks of all
+// collectives are one stream, numbered from 1 on, the same on all ranks; chunk `seq` uses slot seq % slots:
+//
+//   offer     each rank copies its chunk into its frame of the slot; the last one puts the slot on the list of ready
+//   ones claim     any rank takes it from there, and reduces all frames into the slot's result publish   and says that
+//   it is there
+//
+// No rank offers the next use of a slot before it has read the result of this one. So when all have offered, the memory
+// of the last result is free again, and all frames stay as they are until the new one is published. Nothing here waits,
+// and nobody holds a lock that a rank which dies could take along: what a dead rank has not done is missing.
+//
+// Integers add up to the same bits whoever adds them, and in whichever order.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "shm/reducer.h"
+
+namespace switchml::shm {
+
+/// The shape of a board: the same in all processes.
+struct BoardShape {
+  int ranks = 0;           // 1 ... kMaxWorkers
+  int slots = 0;           // 1 ... kMaxSlots
+  size_t chunk_bytes = 0;  // a multiple of 64
+
+  /// Of the whole board, a multiple of 64.
+  size_t bytes() const;
+};
+
+/// What a board takes at most, whatever the number of ranks.
+inline constexpr size_t kMaxBoardBytes = 16 << 20;
+/// The shape for so many ranks, 1 ... kMaxWorkers.
+BoardShape shape_for(int ranks);
+
+/// What a rank says of a chunk. All must say the same, or they have called different things.
+struct ChunkCall {
+  Reduction reduction;
+  uint64_t agreed = 0;    // hash of whatever else must agree
+  uint32_t elements = 0;  // 0 ... of the chunk
+};
+
+enum class Verdict : uint32_t { kReduced = 0, kMismatch = 1 };
+
+/// A view of a board in shared memory; any number of processes has one each. Thread-safe, but for what is a rank's own.
+class Board {
+ public:
+  /// `memory`: shape.bytes(), 64-byte aligned, zero where no rank has begun. Borrowed.
+  Board(const BoardShape& shape, uint8_t* memory);
+
+  /// Where `rank` puts its part of chunk `seq` before it offers it: chunk_bytes of elements, 64-byte aligned.
+  ChunkFrame frame(int rank, uint64_t seq) const;
+  /// Once per chunk, in the order of chunks.
+  void offer(int rank, uint64_t seq, const ChunkCall& call) const;
+  /// A ready chunk that is the caller's to reduce, or 0.
+  uint64_t claim(int rank) const;
+  bool any_ready() const;
+  /// Reduces a chunk that claim() gave, publishes the result and wakes who sleeps until it is there.
+  void reduce(uint64_t seq) const;
+
+  bool is_published(uint64_t seq) const;
+  /// Of a published chunk. Valid until the rank offers the next use of the slot.
+  Verdict verdict(uint64_t seq) const;
+  const uint8_t* result(uint64_t seq) const;
+
+  // ---- for messages ----
+  bool has_offered(int rank, uint64_t seq) const;
+  /// Who reduces a chunk that all have offered; -1: nobody yet.
+  int claimed_by(uint64_t seq) const;
+
+  // ---- who is there, and who sleeps ----
+  void leave(int rank) const;
+  bool has_left(int rank) const;
+  /// Chunks published so far, of all.
+  uint64_t published() const;
+  /// Sleeps until so many chunks are published, somebody leaves, or wake(rank); at most `timeout`. `busy` says that
+  /// there is something to do after all; it is asked when no wake can be missed any more.
+  template <typename Busy>
+  void sleep(int rank, uint64_t until_published, Duration timeout, const Busy& busy) const {
+    const uint32_t heard = fall_asleep(rank, until_published);
+    if (!busy()) wait_for_bell(rank, heard, timeout);
+    awake(rank);
+  }
+  /// Ends a sleep of `rank`, if it is in one.
+  void wake(int rank) const;
+
+  const BoardShape& shape() const { return shape_; }
+  static size_t bytes(const BoardShape& shape);
+
+ private:
+  struct Slot;
+  struct Offer;
+  struct ReadyList;
+  struct Presence;
+  struct Layout;
+  size_t index(uint64_t seq) const { return static_cast<size_t>(seq % static_cast<uint64_t>(shape_.slots)); }
+  Slot& slot_of(uint64_t seq) const;
+  Offer& offer_of(int rank, uint64_t seq) const;
+  uint8_t* result_memory(uint64_t seq) const;
+  size_t slot_bytes() const;
+  void push(uint64_t seq) const;
+  Verdict reduce_frames(uint64_t seq) const;
+  void publish(uint64_t seq, Verdict verdict) const;
+  uint32_t fall_asleep(int rank, uint64_t until_published) const;
+  void wait_for_bell(int rank, uint32_t heard, Duration timeout) const;
+  void awake(int rank) const;
+
+  BoardShape shape_;
+  ReadyList* ready_;
+  std::atomic<uint64_t>* entries_;
+  Presence* presence_;
+  Slot* slots_;
+  Offer* offers_;
+  uint8_t* frames_;
+};
+
+}  // namespace switchml::shm

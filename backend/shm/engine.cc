@@ -1,0 +1,80 @@
+#include "shm/engine.h"
+
+#include <mutex>
+#include <utility>
+
+#include "base/assert.h"
+#include "shm/member_thread.h"
+
+namespace switchml::shm {
+
+namespace {
+
+class MemoryEngine final : public Engine {
+ public:
+  explicit MemoryEngine(const MemoryEngineOptions& options)
+      : options_(options),
+        board_(options_.shape, options_.segment->data()),
+        spin_(spin_time(options_.shape.ranks)),
+        member_(
+            board_, options_.rank, [this](const Status& status) { on_failure(status); }, spin_ == Duration(0)),
+        thread_(std::make_unique<MemberThread>(member_, spin_)) {}
+
+  ~MemoryEngine() override {
+    abort("the process group was shut down");
+    thread_.reset();
+    board_.leave(options_.rank);
+  }
+
+  void submit(Collective collective) override {
+    SWITCHML_ASSERT(switch_can(collective.op, collective.type));
+    member_.submit(std::move(collective));
+  }
+  void abort(const std::string& reason) override { fail(Status(Code::kAborted, reason)); }
+  void fail(const Status& status) override {
+    remember(status);
+    member_.request_failure(status);
+  }
+
+  Status status() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return status_;
+  }
+  int shards() const override { return 1; }
+  const WorkerCounters& counters(int /*shard*/) const override { return member_.counters(); }
+  size_t memory_bytes() const override { return options_.segment->size(); }
+
+  std::vector<uint32_t> suspend() override { return no_switch(), std::vector<uint32_t>(); }
+  void wait_for(const std::string& /*what*/) override { no_switch(); }
+  std::vector<uint8_t> last_result(int /*slot*/) override { return no_switch(), std::vector<uint8_t>(); }
+  void supply(std::vector<std::vector<uint8_t>> /*frames*/) override { no_switch(); }
+  void resume(const Route& /*route*/, std::vector<std::unique_ptr<Transport>> /*transports*/) override { no_switch(); }
+
+ private:
+  static void no_switch() { SWITCHML_ASSERT(!"memory has no switch that could be lost"); }
+
+  void remember(const Status& status) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (status_.ok()) status_ = status;
+  }
+  void on_failure(const Status& status) {
+    remember(status);
+    if (options_.on_failure) options_.on_failure(status);
+  }
+
+  const MemoryEngineOptions options_;
+  const Board board_;
+  const Duration spin_;
+  mutable std::mutex mutex_;
+  Status status_;
+  Member member_;
+  std::unique_ptr<MemberThread> thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options) {
+  return std::make_unique<MemoryEngine>(options);
+}
+
+}  // namespace switchml::shm

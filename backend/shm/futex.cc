@@ -1,0 +1,23 @@
+#include "shm/futex.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+
+namespace switchml::shm {
+
+static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) && std::atomic<uint32_t>::is_always_lock_free);
+
+void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, Duration timeout) {
+  const Duration bounded = std::clamp<Duration>(timeout, Duration(0), std::chrono::hours(1));
+  const auto whole = std::chrono::duration_cast<seconds>(bounded);
+  const timespec limit{static_cast<time_t>(whole.count()), static_cast<long>((bounded - whole).count())};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &limit, nullptr, 0);
+}
+
+void futex_wake(const std::atomic<uint32_t>& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0); }
+
+}  // namespace switchml::shm

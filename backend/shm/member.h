@@ -1,0 +1,92 @@
+// One rank's part in the reductions of its host, written as a machine that is stepped: step(now) does what can be done
+// without waiting. It reads no clock and starts no thread (member_thread.h runs it).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/counters.h"
+#include "engine/engine.h"
+#include "shm/board.h"
+
+namespace switchml::shm {
+
+class Member {
+ public:
+  /// `board` outlives it, and this is its only member of that rank. on_failure is told once, from inside step().
+  /// `reduces_at_once`: what is ready before anything further is offered, while it is in this core's cache. Else what
+  /// it offers goes first, and others, who look for work on cores of their own, reduce meanwhile.
+  Member(const Board& board, int rank, std::function<void(const Status&)> on_failure, bool reduces_at_once = true);
+
+  /// Thread-safe. After a failure the collective is finished with the reason at the next step.
+  void submit(Collective collective);
+  /// Thread-safe: the next step fails everything with `status` (the first one counts).
+  void request_failure(const Status& status);
+
+  /// Does a bounded part of what there is to do; true if there may be more. Only one thread.
+  bool step(Time now);
+  /// Nothing happens before this time unless another rank does something, or something is submitted.
+  Time next_wakeup() const { return jobs_.empty() ? kNever : earliest_deadline_; }
+  /// Whether a step would do anything now.
+  bool has_work() const;
+  /// Whether it waits for other ranks, with which it is in the middle of something.
+  bool waits_for_others() const { return !jobs_.empty(); }
+  /// Until there is work, at most `timeout`; may return early. The thread of step().
+  void sleep(Duration timeout);
+  /// Ends a sleep that runs or is to come. Thread-safe.
+  void wake() {
+    attention_.store(true, std::memory_order_release);
+    board_.wake(rank_);
+  }
+
+  const WorkerCounters& counters() const { return counters_; }
+
+ private:
+  struct Job {
+    Collective collective;
+    uint64_t agreed = 0;
+    size_t elements_per_chunk = 0;
+    size_t chunks = 0;  // at least one
+    size_t offered = 0;
+    size_t finished = 0;
+  };
+
+  void take_submissions();
+  void accept(Collective collective);
+  bool can_offer() const;
+  bool offer_one();
+  bool finish_one();
+  bool reduce_one();
+  void take_result(const Job& job, size_t chunk, const uint8_t* result);
+  void check_deadline(Time now);
+  bool is_left_alone() const;
+  void check_others();
+  std::string missing_text(Time now) const;
+  void fail(const Status& status);
+
+  const Board& board_;
+  const int rank_;
+  const bool reduces_at_once_;
+  std::function<void(const Status&)> on_failure_;
+  WorkerCounters counters_;
+  std::deque<Job> jobs_;
+  size_t offering_ = 0;  // job of the next offer
+  uint64_t next_ = 1;    // chunk to offer next
+  uint64_t oldest_ = 1;  // chunk whose result is awaited next
+  Time earliest_deadline_ = kNever;
+  Time stuck_since_ = kNever;  // since when no result has been taken though one is awaited
+  Status status_;
+
+  std::mutex mutex_;  // guards the two below
+  std::vector<Collective> submitted_;
+  Status requested_failure_;
+  std::atomic<bool> attention_{false};
+};
+
+}  // namespace switchml::shm

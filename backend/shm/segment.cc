@@ -1,0 +1,64 @@
+#include "shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace switchml::shm {
+
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+Status failed(const char* what, size_t bytes) {
+  return {Code::kUnavailable, std::string(what) + " for " + std::to_string(bytes) +
+                                  " bytes of memory that ranks share: " + std::generic_category().message(errno)};
+}
+
+}  // namespace
+
+Segment::Segment(Segment&& other) noexcept
+    : fd_(std::move(other.fd_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Segment& Segment::operator=(Segment&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Segment::~Segment() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+Result<Segment> Segment::create(size_t bytes) {
+  Fd fd(::memfd_create("switchml", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return failed("memfd_create", bytes);
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate", bytes);
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing", bytes);
+  return map(std::move(fd), bytes);
+}
+
+// A segment that could shrink would end its readers by SIGBUS.
+Result<Segment> Segment::adopt(Fd fd, size_t bytes) {
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) return failed("fstat", bytes);
+  if (static_cast<size_t>(status.st_size) != bytes || ::fcntl(fd.get(), F_GET_SEALS) != kSeals) {
+    return Status(Code::kMismatch, "what was handed over is no memory of " + std::to_string(bytes) +
+                                       " bytes for ranks to share: install the same switchml on all ranks");
+  }
+  return map(std::move(fd), bytes);
+}
+
+// Populated: a page that is touched first in the middle of a collective costs more than all of them now.
+Result<Segment> Segment::map(Fd fd, size_t bytes) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
+  if (data == MAP_FAILED) return failed("mmap", bytes);
+  ::madvise(data, bytes, MADV_DONTFORK);  // a data loader that outlives its parent would keep it
+  return Segment(std::move(fd), static_cast<uint8_t*>(data), bytes);
+}
+
+}  // namespace switchml::shm

@@ -1,0 +1,41 @@
+// Memory that the ranks of one host share. It has no name that could be left behind: a descriptor is handed over, and
+// the kernel frees the memory with the last process that maps it, however that ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+#include "transport/fd.h"
+
+namespace switchml::shm {
+
+/// A mapping of the whole segment. Movable; the mapping stays where it is.
+class Segment {
+ public:
+  /// Zeroed, of a size that nobody can change afterwards, and inherited by no other program.
+  static Result<Segment> create(size_t bytes);
+  /// Maps what another process has created: `fd` must be such a segment of just this size.
+  static Result<Segment> adopt(Fd fd, size_t bytes);
+
+  Segment(Segment&& other) noexcept;
+  Segment& operator=(Segment&& other) noexcept;
+  ~Segment();
+
+  uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
+  /// To hand over; stays the segment's. -1 after forget_fd().
+  int fd() const { return fd_.get(); }
+  /// The mapping is all that is needed from now on.
+  void forget_fd() { fd_ = Fd(); }
+
+ private:
+  Segment(Fd fd, uint8_t* data, size_t size) : fd_(std::move(fd)), data_(data), size_(size) {}
+  static Result<Segment> map(Fd fd, size_t bytes);
+
+  Fd fd_;
+  uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace switchml::shm

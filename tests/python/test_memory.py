@@ -1,0 +1,166 @@
+"""Ranks of one host reduce in memory that they share: with the same bits as through a switch, and when ranks die or stop."""
+
+import os
+import pathlib
+import signal
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+from failing import check_all, doomed_pool, rank_warm_up
+from oracle import digest, values
+
+pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo knows nothing of this")
+
+MEMORY, SWITCH = {"SWITCHML_TRANSPORT": "shm"}, {"SWITCHML_TRANSPORT": "udp"}
+TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+SIZES = (1, 255, 257, 32768, 32769, 300001)  # around a block and around a chunk of memory
+
+
+def session():
+    import switchml
+
+    return switchml.stats()["session"]["transport"]
+
+
+def rank_reduces(seed):
+    """A digest of the bits of every type, size and operation."""
+    results = []
+    for number, kind in enumerate(TYPES):
+        for size in SIZES:
+            for name in ("SUM", "AVG", "MIN", "MAX"):
+                if name == "AVG" and not kind.is_floating_point:
+                    continue
+                mine = values((size,), kind, dist.get_rank(), seed + number)
+                if kind.is_floating_point and size > 300:
+                    mine[size // 2 + dist.get_rank()] = float("inf")
+                    mine[7] = float("nan") if dist.get_rank() == 0 else 1.0
+                    mine[300] *= 2.0**-20
+                dist.all_reduce(mine, op=getattr(dist.ReduceOp, name))
+                results.append(mine)
+    return session(), digest(*results)
+
+
+@pytest.mark.parametrize("size", (2, 3, 8))
+def test_the_bits_are_those_of_the_switch(size):
+    found = {}
+    for name, environment in (("shm", MEMORY), ("udp", SWITCH)):
+        with harness.fresh_pool(size, environment=environment, with_gloo=False) as own:
+            outcomes = own.run(rank_reduces, 11)
+        assert {transport for transport, _ in outcomes} == {name}
+        assert len({bits for _, bits in outcomes}) == 1, "ranks ended with different bits"
+        found[name] = outcomes[0][1]
+    assert found["shm"] == found["udp"]
+
+
+def rank_large(elements):
+    import switchml
+
+    before = switchml.stats()["memory_bytes"]
+    tensor = torch.full((elements,), float(dist.get_rank() + 1))
+    dist.all_reduce(tensor)
+    total = dist.get_world_size() * (dist.get_world_size() + 1) // 2
+    assert tensor.eq(float(total)).all()
+    return before, switchml.stats()["memory_bytes"], switchml.stats()["packets_sent"]
+
+
+def holds_segment(pid):
+    return "memfd:switchml" in pathlib.Path(f"/proc/{pid}/maps").read_text()
+
+
+def descriptors(pid):
+    """What a rank's descriptors of segments are called."""
+    links = (f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd"))
+    return [name for name in (os.readlink(link) for link in links if os.path.islink(link)) if "memfd:switchml" in name]
+
+
+def rank_forks():
+    """Whether a child, a data loader's worker, say, has the segment too."""
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.write(write, b"1" if holds_segment(os.getpid()) else b"0")
+        os._exit(0)
+    return os.read(read, 1) == b"1"
+
+
+@pytest.mark.parametrize("size", (2, 12))
+def test_memory_is_bounded_and_the_ranks_alone_have_it(size):
+    with harness.fresh_pool(size, environment=MEMORY, with_gloo=False) as own:
+        for before, after, packets in own.run(rank_large, 20_000_000 // size):
+            assert before == after <= 17 * 2**20
+            assert packets == 0
+        assert all(holds_segment(own.pid(rank)) for rank in range(size))
+        assert not any(descriptors(own.pid(rank)) for rank in range(size)), "nobody else can open it"
+        assert not any(own.run(rank_forks)), "the kernel frees it with the last rank"
+
+
+def rank_large_sums(until):
+    """All-reduces of 16 MiB until one fails."""
+    end = time.time() + until
+    while time.time() < end:
+        message = harness.caught(dist.all_reduce, torch.ones(4_000_000))
+        if message:
+            return message, time.time()
+    return None, time.time()
+
+
+@pytest.mark.parametrize("victim", (0, 3))
+def test_a_rank_that_is_killed_while_it_adds_is_named(victim):
+    living = [rank for rank in range(4) if rank != victim]
+    with doomed_pool(4, environment=MEMORY, group_timeout=600) as own:
+        own.run(rank_warm_up)
+        own.start(rank_large_sums, 30)
+        time.sleep(0.7)
+        killed = time.time()
+        own.kill(victim)
+        for message, when in own.finish(living, timeout=60):
+            assert message and f"rank {victim}" in message and "its process has ended" in message, message
+            assert when - killed < 2, f"{when - killed:.1f} s: {message}"
+
+
+def rank_checked_sums(seconds):
+    """How often, and the longest that one took."""
+    end, calls, longest = time.time() + seconds, 0, 0.0
+    while True:
+        tensor = torch.full((1_000_000,), float(dist.get_rank() + calls))
+        begin = time.time()
+        dist.all_reduce(tensor)
+        longest = max(longest, time.time() - begin)
+        expected = sum(rank + calls for rank in range(dist.get_world_size()))
+        assert tensor.eq(float(expected)).all(), f"call {calls}"
+        calls += 1
+        over = torch.tensor([int(time.time() > end)])
+        dist.all_reduce(over, op=dist.ReduceOp.MAX)
+        if over.item():
+            return calls, longest
+
+
+@pytest.mark.parametrize("victim", (0, 1))
+def test_a_rank_that_is_stopped_for_a_moment_costs_time_only(victim):
+    with doomed_pool(3, environment=MEMORY, group_timeout=60) as own:
+        own.run(rank_warm_up)
+        own.start(rank_checked_sums, 3)
+        for _ in range(3):
+            time.sleep(0.3)
+            own.kill(victim, signal.SIGSTOP)
+            time.sleep(0.4)
+            own.kill(victim, signal.SIGCONT)
+        outcomes = own.finish(timeout=60)
+    assert all(calls > 3 for calls, _ in outcomes)
+    assert all(longest > 0.2 for _, longest in outcomes), "the stop was not felt"
+
+
+def test_memory_and_a_switch_exclude_each_other(tmp_path):
+    from test_failures import open_on_each
+
+    environment = {**MEMORY, "SWITCHML_SWITCH": "127.0.0.1:4800"}
+    check_all(open_on_each(tmp_path, 2, [environment] * 2), "SWITCHML_TRANSPORT", "SWITCHML_SWITCH")
+
+
+def test_ranks_that_disagree_are_told(tmp_path):
+    from test_failures import open_on_each
+
+    check_all(open_on_each(tmp_path, 2, [MEMORY, SWITCH]), "SWITCHML_TRANSPORT", "shm", "udp")

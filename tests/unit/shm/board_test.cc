@@ -1,0 +1,428 @@
+#include "shm/board.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/limits.h"
+#include "board_memory.h"
+
+namespace switchml::shm {
+namespace {
+
+using testing::BoardMemory;
+
+constexpr Duration kLong = seconds(30);
+constexpr Duration kSoon = seconds(15);  // on a machine that is busy with other things
+
+ChunkCall call_of(size_t elements) {
+  ChunkCall call;
+  call.reduction.type = ElementType::kInt32;
+  call.agreed = 77;
+  call.elements = static_cast<uint32_t>(elements);
+  return call;
+}
+
+/// Puts `values` in a rank's frame and offers it.
+void offer(const Board& board, int rank, uint64_t seq, const std::vector<int32_t>& values) {
+  const ChunkCall call = call_of(values.size());
+  fill_frame(call.reduction, values.data(), values.size(), board.frame(rank, seq));
+  board.offer(rank, seq, call);
+}
+
+void offer_by_all(const Board& board, uint64_t seq) {
+  for (int rank = 0; rank < board.shape().ranks; ++rank) offer(board, rank, seq, {1});
+}
+
+/// Publishes chunk `seq`, the next of all, of one rank's board.
+void publish(const Board& board, uint64_t seq) {
+  offer_by_all(board, seq);
+  ASSERT_EQ(board.claim(0), seq);
+  board.reduce(seq);
+}
+
+std::vector<int32_t> result_of(const Board& board, uint64_t seq, size_t n) {
+  std::vector<int32_t> values(n);
+  std::memcpy(values.data(), board.result(seq), n * sizeof(int32_t));
+  return values;
+}
+
+// ---- a chunk ----
+
+TEST(Board, AChunkIsReadyWhenAllHaveOfferedIt) {
+  BoardMemory memory({3, 2, 64});
+  const Board& board = memory.board();
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_FALSE(board.any_ready());
+    EXPECT_EQ(board.claim(0), 0U);
+    EXPECT_FALSE(board.has_offered(rank, 1));
+    offer(board, rank, 1, {rank + 1, 10 * rank, -5});
+    EXPECT_TRUE(board.has_offered(rank, 1));
+    EXPECT_FALSE(board.has_offered(rank, 2));
+  }
+  EXPECT_TRUE(board.any_ready());
+  EXPECT_EQ(board.claimed_by(1), -1);
+  EXPECT_EQ(board.claim(2), 1U);
+  EXPECT_EQ(board.claimed_by(1), 2);
+  EXPECT_FALSE(board.any_ready()) << "it is claimed once";
+  EXPECT_EQ(board.claim(0), 0U);
+  EXPECT_FALSE(board.is_published(1));
+  EXPECT_EQ(board.published(), 0U);
+  board.reduce(1);
+  EXPECT_TRUE(board.is_published(1));
+  EXPECT_EQ(board.published(), 1U);
+  EXPECT_EQ(board.verdict(1), Verdict::kReduced);
+  EXPECT_EQ(result_of(board, 1, 3), (std::vector<int32_t>{6, 30, -15}));
+}
+
+TEST(Board, ChunksAreClaimedInTheOrderInWhichTheyBecameReady) {
+  BoardMemory memory({2, 4, 64});
+  const Board& board = memory.board();
+  for (const uint64_t seq : {1, 2, 3, 4}) offer(board, 0, seq, {static_cast<int32_t>(seq)});
+  for (const uint64_t seq : {1, 2, 3, 4}) offer(board, 1, seq, {10});
+  for (const uint64_t seq : {1, 2, 3, 4}) ASSERT_EQ(board.claim(1), seq);
+  for (const uint64_t seq : {4, 2, 3, 1}) board.reduce(seq);
+  for (const uint64_t seq : {1, 2, 3, 4}) {
+    EXPECT_TRUE(board.is_published(seq));
+    EXPECT_EQ(result_of(board, seq, 1)[0], static_cast<int32_t>(10 + seq));
+  }
+}
+
+TEST(Board, TheNextUseOfASlotIsAnotherChunk) {
+  BoardMemory memory({2, 2, 64});
+  const Board& board = memory.board();
+  for (uint64_t seq = 1; seq <= 70000; ++seq) {  // more turns of the list than its entries can tell apart
+    offer(board, 0, seq, {static_cast<int32_t>(seq)});
+    ASSERT_FALSE(board.is_published(seq));
+    ASSERT_FALSE(board.any_ready());
+    offer(board, 1, seq, {1});
+    ASSERT_EQ(board.claim(0), seq);
+    board.reduce(seq);
+    ASSERT_TRUE(board.is_published(seq));
+    ASSERT_EQ(result_of(board, seq, 1)[0], static_cast<int32_t>(seq + 1));
+  }
+  EXPECT_FALSE(board.is_published(69998)) << "its slot was used again";
+}
+
+TEST(Board, RanksThatSayDifferentThingsAreNotAdded) {
+  const auto differing = [](int what) {
+    ChunkCall call = call_of(4);
+    if (what == 0) call.reduction.op = ReduceOp::kMax;
+    if (what == 1) call.reduction.type = ElementType::kFloat32;
+    if (what == 2) call.agreed = 78;
+    if (what == 3) call.elements = 3;
+    if (what == 4) call.elements = 0;
+    return call;
+  };
+  for (int what = 0; what < 5; ++what) {
+    for (int odd = 0; odd < 3; ++odd) {
+      BoardMemory memory({3, 1, 64});
+      const Board& board = memory.board();
+      for (int rank = 0; rank < 3; ++rank) board.offer(rank, 1, rank == odd ? differing(what) : call_of(4));
+      ASSERT_EQ(board.claim(0), 1U);
+      board.reduce(1);
+      EXPECT_TRUE(board.is_published(1));
+      EXPECT_EQ(board.verdict(1), Verdict::kMismatch) << "difference " << what << " of rank " << odd;
+      EXPECT_EQ(board.published(), 1U);
+    }
+  }
+}
+
+TEST(Board, AVerdictIsOfOneUse) {
+  BoardMemory memory({2, 1, 64});
+  const Board& board = memory.board();
+  board.offer(0, 1, call_of(0));
+  board.offer(1, 1, call_of(2));
+  board.reduce(board.claim(0));
+  EXPECT_EQ(board.verdict(1), Verdict::kMismatch);
+  board.offer(0, 2, call_of(0));
+  board.offer(1, 2, call_of(0));
+  EXPECT_EQ(board.claimed_by(2), -1);
+  board.reduce(board.claim(1));
+  EXPECT_EQ(board.verdict(2), Verdict::kReduced);
+  EXPECT_EQ(board.claimed_by(2), 1);
+}
+
+// ---- memory ----
+
+/// Bytes [begin, end) of a board.
+struct Part {
+  const uint8_t* begin;
+  const uint8_t* end;
+};
+
+std::vector<Part> parts_of(const Board& board) {
+  const size_t chunk = board.shape().chunk_bytes;
+  const size_t ranges = ranges_of(chunk) * sizeof(quant::BlockRange);
+  std::vector<Part> parts;
+  for (uint64_t seq = 1; seq <= static_cast<uint64_t>(board.shape().slots); ++seq) {
+    parts.push_back({board.result(seq), board.result(seq) + chunk});
+    for (int rank = 0; rank < board.shape().ranks; ++rank) {
+      const ChunkFrame frame = board.frame(rank, seq);
+      const auto* at = reinterpret_cast<const uint8_t*>(frame.ranges);
+      parts.push_back({frame.elements, frame.elements + chunk});
+      parts.push_back({at, at + ranges});
+    }
+  }
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });
+  return parts;
+}
+
+void expect_apart(BoardMemory& memory) {
+  const Board& board = memory.board();
+  const std::vector<Part> parts = parts_of(board);
+  EXPECT_GE(parts.front().begin, memory.data());
+  EXPECT_LE(parts.back().end, memory.data() + board.shape().bytes());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(parts[i].begin) % 64, 0U);
+    ASSERT_TRUE(i == 0 || parts[i - 1].end <= parts[i].begin) << "part " << i;
+  }
+}
+
+TEST(Board, ForAnyNumberOfRanksItTakesNoMoreThanItsBound) {
+  for (int ranks = 1; ranks <= kMaxWorkers; ++ranks) {
+    const BoardShape shape = shape_for(ranks);
+    EXPECT_EQ(shape.ranks, ranks);
+    EXPECT_LE(shape.bytes(), kMaxBoardBytes);
+    EXPECT_EQ(shape.bytes() % 64, 0U);
+    EXPECT_GE(shape.slots, 2) << "a chunk is reduced while the next is filled";
+    // Blocks begin where they would in a packet, for whatever type.
+    EXPECT_EQ(shape.chunk_bytes % (kMaxBlockElements * sizeof(uint64_t)), 0U);
+    EXPECT_GE(shape.chunk_bytes, kMaxBlockElements * sizeof(uint64_t));
+  }
+}
+
+TEST(Board, ItsPartsLieApart) {
+  for (const int ranks : {1, 2, 3, 8, 20, kMaxWorkers}) {
+    BoardMemory memory(shape_for(ranks));
+    expect_apart(memory);
+  }
+  for (const size_t chunk : {size_t{64}, size_t{192}, size_t{4096}}) {
+    BoardMemory memory({5, 3, chunk});
+    expect_apart(memory);
+  }
+}
+
+TEST(Board, WhatRanksWriteIsNotWhatTheyAreToldBy) {
+  BoardMemory memory({3, 2, 192});
+  const Board& board = memory.board();
+  for (const Part& part : parts_of(board))
+    std::fill(memory.data() + (part.begin - memory.data()), memory.data() + (part.end - memory.data()), 0xff);
+  EXPECT_FALSE(board.any_ready());
+  EXPECT_EQ(board.published(), 0U);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_FALSE(board.has_left(rank));
+    for (const uint64_t seq : {1, 2}) EXPECT_FALSE(board.has_offered(rank, seq) || board.is_published(seq));
+  }
+}
+
+// Two views of the same memory, as two processes have them.
+TEST(Board, AnotherViewSeesTheSame) {
+  BoardMemory memory({2, 3, 64});
+  const Board other({2, 3, 64}, memory.data());
+  offer(memory.board(), 0, 1, {1, 2});
+  offer(other, 1, 1, {10, 20});
+  ASSERT_EQ(memory.board().claim(0), 1U);
+  memory.board().reduce(1);
+  ASSERT_TRUE(other.is_published(1));
+  EXPECT_EQ(result_of(other, 1, 2), (std::vector<int32_t>{11, 22}));
+  other.leave(1);
+  EXPECT_TRUE(memory.board().has_left(1));
+  EXPECT_FALSE(memory.board().has_left(0));
+}
+
+// ---- sleep ----
+
+/// How long a sleep of rank 0 takes if this happens when it has said what it waits for, and is about to sleep.
+template <typename Event>
+Duration sleep_with(const Board& board, uint64_t until, Duration timeout, const Event& event) {
+  const Time begin = monotonic_now();
+  board.sleep(0, until, timeout, [&] {
+    event();
+    return false;
+  });
+  return monotonic_now() - begin;
+}
+
+TEST(Board, ASleepEndsAtItsCount) {
+  BoardMemory memory({1, 4, 64});
+  const Board& board = memory.board();
+  EXPECT_LT(sleep_with(board, 1, kLong, [&] { publish(board, 1); }), kSoon);
+  EXPECT_GE(sleep_with(board, 3, milliseconds(50), [&] { publish(board, 2); }), milliseconds(45))
+      << "one is not enough";
+  EXPECT_LT(sleep_with(board, 3, kLong, [&] { publish(board, 3); }), kSoon);
+  EXPECT_LT(sleep_with(board, 3, kLong, [&] { publish(board, 4); }), kSoon) << "the count is past";
+}
+
+TEST(Board, ASleepEndsWhereThereIsSomethingToDo) {
+  BoardMemory memory({1, 1, 64});
+  const Time begin = monotonic_now();
+  memory.board().sleep(0, 1, kLong, [] { return true; });
+  EXPECT_LT(monotonic_now() - begin, kSoon);
+}
+
+TEST(Board, ASleepEndsByAWakeOrWhenSomebodyLeaves) {
+  BoardMemory memory({3, 1, 64});
+  const Board& board = memory.board();
+  EXPECT_LT(sleep_with(board, 1, kLong, [&] { board.wake(0); }), kSoon);
+  EXPECT_LT(sleep_with(board, 1, kLong, [&] { board.leave(2); }), kSoon);
+  EXPECT_GE(sleep_with(board, 1, milliseconds(50), [&] { board.wake(1); }), milliseconds(45)) << "another's wake";
+  board.wake(0);
+  EXPECT_GE(sleep_with(board, 1, milliseconds(50), [] {}), milliseconds(45)) << "a wake of who is awake is nothing";
+}
+
+TEST(Board, AllWhoSleepAreWoken) {
+  constexpr int kSleepers = 3;
+  BoardMemory memory({kSleepers + 1, 4, 64});
+  const Board& board = memory.board();
+  std::atomic<int> awake{0};
+  std::vector<std::thread> threads;
+  const Time begin = monotonic_now();
+  for (int rank = 0; rank < kSleepers; ++rank) {
+    threads.emplace_back([&, rank] {
+      while (board.published() < 2) board.sleep(rank, 2, kLong, [&] { return board.published() >= 2; });
+      ++awake;
+    });
+  }
+  publish(board, 1);
+  std::this_thread::sleep_for(milliseconds(30));
+  EXPECT_EQ(awake, 0);
+  publish(board, 2);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(monotonic_now() - begin, kSoon);
+}
+
+// ---- threads ----
+
+/// One rank of a stream of chunks: offers as far as the window goes, reduces what is ready, looks at results.
+class Streamer {
+ public:
+  Streamer(const Board& board, int rank, uint64_t chunks) : board_(board), rank_(rank), chunks_(chunks) {}
+
+  /// Between two steps that do nothing it calls idle(busy, count to wait for).
+  template <typename Idle>
+  void run(const Idle& idle) {
+    while (oldest_ <= chunks_) {
+      if (!step()) idle([this] { return has_work(); }, std::max(oldest_, board_.published() + 1));
+    }
+  }
+  uint64_t wrong() const { return wrong_; }
+
+ private:
+  bool can_offer() const { return next_ <= chunks_ && next_ - oldest_ < static_cast<uint64_t>(board_.shape().slots); }
+  bool has_work() const { return can_offer() || board_.any_ready() || board_.is_published(oldest_); }
+
+  bool step() {
+    bool moved = false;
+    if (can_offer()) {
+      offer(board_, rank_, next_, std::vector<int32_t>(16, static_cast<int32_t>(next_) * (rank_ + 1)));
+      ++next_;
+      moved = true;
+    }
+    if (const uint64_t seq = board_.claim(rank_); seq != 0) {
+      board_.reduce(seq);
+      moved = true;
+    }
+    while (oldest_ < next_ && board_.is_published(oldest_)) {
+      const int ranks = board_.shape().ranks;
+      const auto sum = static_cast<int32_t>(oldest_) * (ranks * (ranks + 1) / 2);
+      if (result_of(board_, oldest_, 16) != std::vector<int32_t>(16, sum)) ++wrong_;
+      ++oldest_;
+      moved = true;
+    }
+    return moved;
+  }
+
+  const Board& board_;
+  const int rank_;
+  const uint64_t chunks_;
+  uint64_t next_ = 1;
+  uint64_t oldest_ = 1;
+  uint64_t wrong_ = 0;
+};
+
+/// All ranks of `board` stream in threads; how long that takes.
+template <typename Idle>
+Duration stream(const Board& board, uint64_t chunks, const Idle& idle) {
+  std::vector<Streamer> streamers;
+  for (int rank = 0; rank < board.shape().ranks; ++rank) streamers.emplace_back(board, rank, chunks);
+  const Time begin = monotonic_now();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < board.shape().ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      streamers[static_cast<size_t>(rank)].run(
+          [&, rank](const auto& busy, uint64_t until) { idle(rank, busy, until); });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Streamer& streamer : streamers) EXPECT_EQ(streamer.wrong(), 0U);
+  EXPECT_EQ(board.published(), chunks);
+  return monotonic_now() - begin;
+}
+
+TEST(Board, ThreadsStreamThroughFewSlots) {
+  for (const int slots : {1, 2, 5}) {
+    BoardMemory memory({4, slots, 64});
+    stream(memory.board(), 3000, [](int, const auto&, uint64_t) { std::this_thread::yield(); });
+  }
+}
+
+// Nobody looks for work, so a wake that is lost would cost half a minute.
+TEST(Board, NoWakeIsLost) {
+  for (const int slots : {1, 2, 3}) {
+    BoardMemory memory({3, slots, 64});
+    const Board& board = memory.board();
+    const Duration took =
+        stream(board, 3000, [&](int rank, const auto& busy, uint64_t until) { board.sleep(rank, until, kLong, busy); });
+    EXPECT_LT(took, kSoon) << slots << " slots";
+  }
+}
+
+/// Waits until `word` is `value`; soon, if the other thread runs.
+void await(const std::atomic<uint64_t>& word, uint64_t value) {
+  for (int i = 0; word.load(std::memory_order_acquire) != value; ++i) {
+    if (i > 2000) std::this_thread::yield();
+  }
+}
+
+void pause(int turns) {
+  for (std::atomic<int> left{turns}; left > 0; --left) {
+  }
+}
+
+// One rank falls asleep in the moment in which the other publishes what it waits for: both write one word and read
+// another, and neither may read before its own is written. Who is too early waits a little longer the next time.
+TEST(Board, NoWakeIsLostInTheMomentOfFallingAsleep) {
+  constexpr uint64_t kChunks = 60000;
+  BoardMemory memory({2, 2, 64});
+  const Board& board = memory.board();
+  std::atomic<uint64_t> about_to_sleep{0};
+  std::atomic<int> delay{0};
+  std::thread publisher([&] {
+    for (uint64_t seq = 1; seq <= kChunks; ++seq) {
+      for (const int rank : {0, 1}) board.offer(rank, seq, call_of(0));
+      const uint64_t claimed = board.claim(1);
+      await(about_to_sleep, seq);
+      pause(delay.load(std::memory_order_relaxed));
+      board.reduce(claimed);
+    }
+  });
+  int slow = 0;
+  for (uint64_t seq = 1; seq <= kChunks; ++seq) {
+    const Time begin = monotonic_now();
+    bool early = false;
+    about_to_sleep.store(seq, std::memory_order_release);
+    board.sleep(0, seq, seconds(5), [&] { return early = board.is_published(seq); });
+    if (monotonic_now() - begin > seconds(4)) ++slow;
+    delay = std::clamp(delay + (early ? 1 : -1), 0, 500);
+    while (!board.is_published(seq)) std::this_thread::yield();
+  }
+  publisher.join();
+  EXPECT_EQ(slow, 0);
+}
+
+}  // namespace
+}  // namespace switchml::shm

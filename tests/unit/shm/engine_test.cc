@@ -1,0 +1,367 @@
+#include "shm/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "child.h"
+#include "engine/cluster.h"
+#include "engine/in_place.h"
+#include "words_path.h"
+
+namespace switchml::shm {
+namespace {
+
+using switchml::testing::Cluster;
+using switchml::testing::ClusterOptions;
+using switchml::testing::in_place;
+using testing::Bytes;
+using testing::Child;
+using ::testing::HasSubstr;
+using Ints = std::vector<int32_t>;
+
+constexpr Duration kLong = seconds(20);
+
+/// Engines of all ranks over one segment.
+class Group {
+ public:
+  explicit Group(const BoardShape& shape) : shape_(shape) {
+    auto segment = Segment::create(shape.bytes());
+    EXPECT_TRUE(segment.ok());
+    segment_ = std::make_shared<Segment>(std::move(segment.value()));
+    told_ = std::vector<std::atomic<int>>(static_cast<size_t>(shape.ranks));
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      engines_.push_back(start_memory_engine(
+          {segment_, shape, rank, [this, rank](const Status&) { ++told_[static_cast<size_t>(rank)]; }}));
+    }
+  }
+  std::future<Status> submit(int rank, Collective collective) {
+    auto promise = std::make_shared<std::promise<Status>>();
+    collective.done = [promise](const Status& status) { promise->set_value(status); };
+    engine(rank).submit(std::move(collective));
+    return promise->get_future();
+  }
+  Engine& engine(int rank) { return *engines_[static_cast<size_t>(rank)]; }
+  void end(int rank) { engines_[static_cast<size_t>(rank)].reset(); }
+  /// How often on_failure of a rank was called; waits for the first time if that is to come.
+  int told(int rank, bool to_come) const {
+    const Time end = monotonic_now() + kLong;
+    const auto& told = told_[static_cast<size_t>(rank)];
+    while (to_come && told == 0 && monotonic_now() < end) std::this_thread::yield();
+    return told;
+  }
+  const BoardShape& shape() const { return shape_; }
+
+ private:
+  const BoardShape shape_;
+  std::shared_ptr<Segment> segment_;
+  std::vector<std::atomic<int>> told_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+};
+
+Status outcome_of(std::future<Status>& future) {
+  if (future.wait_for(kLong) != std::future_status::ready) return {Code::kInternal, "it does not end"};
+  return future.get();
+}
+
+void expect_all_ok(std::vector<std::future<Status>>& outcomes) {
+  for (auto& outcome : outcomes) {
+    const Status status = outcome_of(outcome);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+  }
+}
+
+Collective sum_of(Ints& tensor) { return in_place(ReduceOp::kSum, ElementType::kInt32, tensor); }
+
+// ---- results ----
+
+TEST(MemoryEngine, ReducesAQueueOfTensors) {
+  for (const int ranks : {1, 2, 4}) {
+    Group group(shape_for(ranks));
+    constexpr int kQueued = 12;
+    std::vector<std::vector<Ints>> tensors(static_cast<size_t>(ranks));
+    std::vector<std::future<Status>> outcomes;
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto& mine = tensors[static_cast<size_t>(rank)];
+      for (int i = 0; i < kQueued; ++i) mine.emplace_back(static_cast<size_t>(i) * 20011, rank + i);
+      for (Ints& tensor : mine) outcomes.push_back(group.submit(rank, sum_of(tensor)));
+    }
+    expect_all_ok(outcomes);
+    for (const auto& mine : tensors) {
+      for (int i = 0; i < kQueued; ++i) {
+        const int32_t sum = ranks * (ranks - 1) / 2 + i * ranks;
+        ASSERT_EQ(mine[static_cast<size_t>(i)], Ints(static_cast<size_t>(i) * 20011, sum));
+      }
+    }
+    EXPECT_TRUE(group.engine(0).status().ok());
+    EXPECT_EQ(group.told(0, false), 0);
+  }
+}
+
+TEST(MemoryEngine, HasTheBitsOfAnEngineWithASwitch) {
+  constexpr int kRanks = 3;
+  testing::Random random(51);
+  Group group(shape_for(kRanks));
+  ClusterOptions options;
+  options.workers = kRanks;
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBFloat16,
+                                 ElementType::kInt8, ElementType::kInt64}) {
+    for (const size_t n : {size_t{1}, size_t{255}, size_t{257}, size_t{4099}, size_t{70001}}) {
+      for (const int flavour : {0, 4, 5}) {
+        if (n > 5000 && flavour == 0) continue;  // the switch is simulated, packet by packet
+        const auto inputs = testing::random_tensors(type, kRanks, n, flavour, random);
+        auto by_switch = inputs;
+        auto in_memory = inputs;
+        Cluster cluster(options);
+        std::vector<std::future<Status>> outcomes;
+        for (int rank = 0; rank < kRanks; ++rank) {
+          for (auto* tensors : {&by_switch, &in_memory}) {
+            Collective c = in_place(ReduceOp::kSum, type, (*tensors)[static_cast<size_t>(rank)]);
+            c.count = c.output_end = n;
+            c.divisor = 3.0F;
+            if (tensors == &in_memory) outcomes.push_back(group.submit(rank, c));
+            if (tensors == &by_switch) cluster.submit(rank, c);
+          }
+        }
+        expect_all_ok(outcomes);
+        ASSERT_TRUE(cluster.run());
+        ASSERT_TRUE(cluster.failures.empty());
+        for (size_t rank = 0; rank < kRanks; ++rank) {
+          ASSERT_EQ(testing::difference(type, by_switch[0].data(), in_memory[rank].data(), n), "")
+              << to_string(type) << ", " << n << " elements, flavour " << flavour << ", rank " << rank;
+        }
+      }
+    }
+  }
+}
+
+TEST(MemoryEngine, SaysWhatItIs) {
+  Group group({2, 4, 1024});
+  EXPECT_EQ(group.engine(0).memory_bytes(), group.shape().bytes());
+  EXPECT_EQ(group.engine(0).shards(), 1);
+  Ints tensors[2] = {Ints(1000, 1), Ints(1000, 1)};
+  std::vector<std::future<Status>> outcomes;
+  for (int rank = 0; rank < 2; ++rank) outcomes.push_back(group.submit(rank, sum_of(tensors[rank])));
+  expect_all_ok(outcomes);
+  EXPECT_EQ(group.engine(0).counters(0).chunks_completed.get(), 4U);
+}
+
+// ---- those who do not go on ----
+
+TEST(MemoryEngine, AnAbortEndsWhatWaits) {
+  Group group(shape_for(3));
+  std::vector<Ints> tensors(3, Ints(100000, 1));
+  auto waiting = group.submit(0, sum_of(tensors[0]));
+  auto queued = group.submit(0, sum_of(tensors[1]));
+  EXPECT_EQ(waiting.wait_for(milliseconds(20)), std::future_status::timeout);
+  group.engine(0).abort("by hand");
+  group.engine(0).abort("again");
+  auto late = group.submit(0, sum_of(tensors[2]));
+  for (auto* future : {&waiting, &queued, &late}) {
+    const Status status = outcome_of(*future);
+    EXPECT_EQ(status.code(), Code::kAborted);
+    EXPECT_THAT(status.message(), HasSubstr("by hand"));
+  }
+  EXPECT_EQ(group.engine(0).status().code(), Code::kAborted);
+  EXPECT_TRUE(group.engine(1).status().ok());
+  EXPECT_EQ(group.told(0, true), 1);
+}
+
+TEST(MemoryEngine, FailsWithTheReasonThatItIsGiven) {
+  Group group(shape_for(2));
+  Ints tensor(10, 1);
+  auto waiting = group.submit(1, sum_of(tensor));
+  group.engine(1).fail(Status(Code::kUnavailable, "rank 0 is dead"));
+  const Status status = outcome_of(waiting);
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_EQ(status.message(), "rank 0 is dead");
+  EXPECT_EQ(group.engine(1).status().message(), "rank 0 is dead");
+}
+
+TEST(MemoryEngine, AnEngineThatEndsIsMissedByTheOthers) {
+  Group group(shape_for(3));
+  std::vector<Ints> tensors(3, Ints(70000, 1));
+  std::vector<std::future<Status>> outcomes;
+  for (const int rank : {0, 2}) outcomes.push_back(group.submit(rank, sum_of(tensors[static_cast<size_t>(rank)])));
+  group.end(1);
+  for (auto& outcome : outcomes) {
+    const Status status = outcome_of(outcome);
+    EXPECT_EQ(status.code(), Code::kUnavailable);
+    EXPECT_THAT(status.message(), HasSubstr("1 (left the session)"));
+  }
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(group.told(rank, true), 1);
+    EXPECT_EQ(group.engine(rank).status().code(), Code::kUnavailable);
+  }
+}
+
+TEST(MemoryEngine, ItsEndEndsWhatWaits) {
+  Group group(shape_for(2));
+  Ints tensor(10, 1);
+  auto waiting = group.submit(0, sum_of(tensor));
+  group.end(0);
+  EXPECT_EQ(outcome_of(waiting).code(), Code::kAborted);
+}
+
+TEST(MemoryEngine, ADisagreementIsToldToAll) {
+  Group group(shape_for(2));
+  Ints tensors[2] = {Ints(10, 1), Ints(11, 1)};
+  std::vector<std::future<Status>> outcomes;
+  for (int rank = 0; rank < 2; ++rank) outcomes.push_back(group.submit(rank, sum_of(tensors[rank])));
+  for (auto& outcome : outcomes) EXPECT_EQ(outcome_of(outcome).code(), Code::kMismatch);
+}
+
+// ---- processes ----
+
+/// A rank of another process: it has nothing of the segment but its descriptor.
+class Rank {
+ public:
+  Rank(const Segment& segment, const BoardShape& shape, int rank) {
+    auto own = Segment::adopt(Fd(::dup(segment.fd())), shape.bytes());
+    if (!own.ok()) ::_exit(90);
+    engine_ = start_memory_engine({std::make_shared<Segment>(std::move(own.value())), shape, rank, nullptr});
+  }
+  Engine& engine() { return *engine_; }
+  /// One sum after the other, of a tensor of ones, until one fails.
+  void stream(size_t elements, Duration timeout) {
+    tensor_.assign(elements, 1);
+    Collective c = sum_of(tensor_);
+    c.deadline = timeout == Duration::max() ? kNever : monotonic_now() + timeout;
+    c.done = [this, elements, timeout](const Status& status) {
+      if (!status.ok()) return failed_.set_value(status);
+      ++completed;
+      stream(elements, timeout);
+    };
+    engine_->submit(c);
+  }
+  /// Why the stream ended.
+  Status end() {
+    auto future = failed_.get_future();
+    return outcome_of(future);
+  }
+
+  std::atomic<int> completed{0};
+
+ private:
+  Ints tensor_;
+  std::promise<Status> failed_;
+  std::unique_ptr<Engine> engine_;
+};
+
+int sums_are_right(const Segment& segment, const BoardShape& shape, int rank) {
+  Rank self(segment, shape, rank);
+  for (int i = 0; i < 30; ++i) {
+    Ints tensor(static_cast<size_t>(1 + i * 3001), rank + i);
+    std::promise<Status> promise;
+    Collective c = sum_of(tensor);
+    c.done = [&promise](const Status& status) { promise.set_value(status); };
+    self.engine().submit(c);
+    auto future = promise.get_future();
+    if (!outcome_of(future).ok()) return 1;
+    const int32_t sum = shape.ranks * (shape.ranks - 1) / 2 + i * shape.ranks;
+    if (tensor != Ints(tensor.size(), sum)) return 2;
+  }
+  return 0;
+}
+
+TEST(MemoryEngine, ProcessesReduceInTheSegmentOfOneOfThem) {
+  const BoardShape shape = shape_for(3);
+  auto segment = Segment::create(shape.bytes());
+  ASSERT_TRUE(segment.ok());
+  std::vector<Child> children;
+  for (int rank = 0; rank < 3; ++rank) {
+    children.emplace_back([&, rank] { return sums_are_right(segment.value(), shape, rank); });
+  }
+  for (Child& child : children) EXPECT_EQ(child.exit_code(), 0);
+}
+
+/// A pipe: the child waits until the parent says something.
+struct Pipe {
+  Pipe() { EXPECT_EQ(::pipe(ends), 0); }
+  ~Pipe() {
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  void wait() const {
+    char byte = 0;
+    if (::read(ends[0], &byte, 1) != 1) ::_exit(91);
+  }
+  void say() const { EXPECT_EQ(::write(ends[1], "x", 1), 1); }
+  int ends[2];
+};
+
+/// Ranks 0 (this process) and 1 stream with rank 2 until that is killed.
+class KilledRank {
+ public:
+  explicit KilledRank(Duration timeout)
+      : segment_(Segment::create(shape_.bytes())),
+        victim_([&] {
+          Rank self(segment_.value(), shape_, 2);
+          self.stream(kElements, Duration::max());
+          return self.end().ok() ? 92 : 93;
+        }),
+        survivor_([&] {
+          Rank self(segment_.value(), shape_, 1);
+          self.stream(kElements, timeout);
+          if (timeout == Duration::max()) {
+            pipe_.wait();
+            self.engine().fail(dead());
+          }
+          return static_cast<int>(self.end().code());
+        }),
+        self_(segment_.value(), shape_, 0) {
+    self_.stream(kElements, timeout);
+  }
+
+  void kill_after(int collectives, Duration then) {
+    const Time end = monotonic_now() + kLong;
+    while (self_.completed < collectives && monotonic_now() < end) std::this_thread::sleep_for(microseconds(100));
+    std::this_thread::sleep_for(then);
+    ASSERT_GE(self_.completed, collectives);
+    victim_.kill();
+  }
+  void tell() {
+    pipe_.say();
+    self_.engine().fail(dead());
+  }
+  /// How the streams of this process and of the other survivor end.
+  void expect(Code code, const std::string& text) {
+    const Status mine = self_.end();
+    EXPECT_EQ(mine.code(), code) << mine.to_string();
+    EXPECT_THAT(mine.message(), HasSubstr(text));
+    EXPECT_EQ(survivor_.exit_code(), static_cast<int>(code));
+  }
+
+ private:
+  static Status dead() { return {Code::kUnavailable, "rank 2 is dead"}; }
+  static constexpr size_t kElements = 50000;
+
+  const BoardShape shape_{3, 4, 8192};
+  Result<Segment> segment_;
+  Pipe pipe_;
+  Child victim_;
+  Child survivor_;
+  Rank self_;
+};
+
+TEST(MemoryEngine, ARankThatIsKilledIsSurvivedByThoseWhoAreTold) {
+  for (int round = 0; round < 12; ++round) {
+    KilledRank trial(Duration::max());
+    trial.kill_after(2 + round, microseconds(round * 37));
+    trial.tell();
+    trial.expect(Code::kUnavailable, "rank 2 is dead");
+    if (HasFailure()) FAIL() << "round " << round;
+  }
+}
+
+TEST(MemoryEngine, ARankThatIsKilledIsNamedWhenTimeIsUp) {
+  KilledRank trial(milliseconds(400));
+  trial.kill_after(1, Duration(0));
+  trial.expect(Code::kTimeout, "did not complete before its timeout passed");
+}
+
+}  // namespace
+}  // namespace switchml::shm

@@ -1,0 +1,82 @@
+// The members of a board in one thread, stepped in a seeded order on a virtual clock.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "board_memory.h"
+#include "shm/member.h"
+
+namespace switchml::shm::testing {
+
+/// What `done` was called with, each time.
+using Outcome = std::shared_ptr<std::vector<Status>>;
+
+/// Ends `collective` there.
+inline Outcome record_into(Collective* collective) {
+  auto outcome = std::make_shared<std::vector<Status>>();
+  collective->done = [outcome](const Status& status) { outcome->push_back(status); };
+  return outcome;
+}
+
+class Team {
+ public:
+  explicit Team(const BoardShape& shape, uint64_t seed = 1) : memory_(shape), random_(seed) {
+    failures_.resize(static_cast<size_t>(shape.ranks));
+    for (size_t rank = 0; rank < failures_.size(); ++rank) {
+      const bool reduces_at_once = (seed + rank) % 2 == 0;
+      members_.push_back(std::make_unique<Member>(
+          memory_.board(), static_cast<int>(rank),
+          [this, rank](const Status& status) { failures_[rank].push_back(status); }, reduces_at_once));
+    }
+  }
+  ~Team() {
+    for (const Outcome& outcome : outcomes_) EXPECT_LE(outcome->size(), 1U) << "a collective has ended twice";
+    for (const auto& told : failures_) EXPECT_LE(told.size(), 1U) << "a failure was told twice";
+  }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  Outcome submit(int rank, Collective collective) {
+    outcomes_.push_back(record_into(&collective));
+    member(rank).submit(std::move(collective));
+    return outcomes_.back();
+  }
+  bool step(int rank) { return member(rank).step(now); }
+  int any_rank() { return static_cast<int>(random_() % members_.size()); }
+  /// Steps members in any order until all that was submitted has an outcome; false if that does not come.
+  bool run() {
+    for (int i = 0; i < 100000; ++i) {
+      if (all_done()) return true;
+      step(any_rank());
+    }
+    return all_done();
+  }
+  bool all_done() const {
+    for (const Outcome& outcome : outcomes_) {
+      if (outcome->empty()) return false;
+    }
+    return true;
+  }
+
+  Member& member(int rank) { return *members_[static_cast<size_t>(rank)]; }
+  const Board& board() const { return memory_.board(); }
+  uint8_t* memory() { return memory_.data(); }
+  int ranks() const { return static_cast<int>(members_.size()); }
+  /// What on_failure of a rank was told.
+  const std::vector<Status>& failures(int rank) const { return failures_[static_cast<size_t>(rank)]; }
+
+  Time now{seconds(1000)};
+
+ private:
+  BoardMemory memory_;
+  std::mt19937_64 random_;
+  std::vector<std::vector<Status>> failures_;
+  std::vector<std::unique_ptr<Member>> members_;
+  std::vector<Outcome> outcomes_;
+};
+
+}  // namespace switchml::shm::testing
