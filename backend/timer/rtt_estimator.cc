@@ -25,7 +25,9 @@ void RttEstimator::sample(Duration rtt) {
     rttvar_ += (error - rttvar_) / 4;
     srtt_ += (rtt - srtt_) / 8;
   }
-  rto_ = std::clamp(srtt_ + std::max(kGranularity, 4 * rttvar_), min_, max_);
+  // Behind a full queue round trips hardly vary, and the variation tends to nothing: then any hiccup would fire the
+  // timer. What is lost in the middle of a stream is found by its gap, so a timer may be late.
+  rto_ = std::clamp(srtt_ + std::max({kGranularity, 4 * rttvar_, srtt_}), min_, max_);
 }
 
 Duration RttEstimator::backed_off(int attempts) const {

@@ -1,4 +1,4 @@
-// Retransmission timeout from measured round trips (RFC 6298). Pure: samples and results are durations, no clock is
+// Retransmission timeout from measured round trips (RFC 6298, and at least two of them). Pure: samples and results are durations, no clock is
 // read. Karn's rule is the caller's: never sample a packet that was sent more than once.
 #pragma once
 
@@ -14,7 +14,7 @@ class RttEstimator {
   /// A round trip of a packet that was sent once. Negative samples count as 0.
   void sample(Duration rtt);
 
-  /// SRTT + max(G, 4 * RTTVAR), within [min, max].
+  /// SRTT + max(G, 4 * RTTVAR, SRTT), within [min, max].
   Duration rto() const { return rto_; }
   /// rto() doubled `attempts` times, at most max().
   Duration backed_off(int attempts) const;

@@ -10,7 +10,7 @@ TEST(RttEstimator, BeginsAtFourTimesTheMinimum) {
   EXPECT_EQ(RttEstimator(milliseconds(5), milliseconds(12)).rto(), milliseconds(12));
 }
 
-// RFC 6298 worked by hand: first sample R: SRTT = R, RTTVAR = R/2, RTO = R + 4 * R/2 = 3R.
+// RFC 6298 (and never below twice SRTT) worked by hand: first sample R: SRTT = R, RTTVAR = R/2, RTO = R + 4 * R/2 = 3R.
 TEST(RttEstimator, FollowsTheRfc) {
   RttEstimator rtt(microseconds(1), seconds(10));
   rtt.sample(milliseconds(8));
@@ -41,11 +41,13 @@ TEST(RttEstimator, BacksOffByDoublingUpToTheMaximum) {
   EXPECT_EQ(rtt.backed_off(1000), milliseconds(70));
 }
 
-TEST(RttEstimator, SteadyRoundTripsBringTheTimeoutDown) {
+// However steady they are: not so far that a hiccup fires it.
+TEST(RttEstimator, SteadyRoundTripsBringTheTimeoutDownToTwoOfThem) {
   RttEstimator rtt(microseconds(100), seconds(1));
   rtt.sample(milliseconds(100));
   for (int i = 0; i < 200; ++i) rtt.sample(milliseconds(1));
-  EXPECT_LT(rtt.rto(), milliseconds(2));
+  EXPECT_GE(rtt.rto(), milliseconds(2));
+  EXPECT_LT(rtt.rto(), milliseconds(3));
 }
 
 }  // namespace
