@@ -75,8 +75,8 @@ class Lab:
     def namespace(self, name):
         """Makes one; returns its whole name."""
         whole = f"swml-{os.getpid()}-{name}"
+        self.namespaces.append(whole)  # first, so that `close` ends it whatever interrupts this
         run("ip", "netns", "add", whole)
-        self.namespaces.append(whole)
         self.do(whole, "ip", "link", "set", "lo", "up")
         self.do(whole, "sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
         return whole
@@ -146,5 +146,6 @@ class Lab:
                 process.kill()
                 process.wait(10)
         for name in self.namespaces:
-            run("ip", "netns", "del", name)
+            if pathlib.Path(f"/run/netns/{name}").exists():
+                run("ip", "netns", "del", name)
         self.namespaces, self.processes = [], []

@@ -1,124 +1,126 @@
-"""All-reduce on one host: switchml and Gloo side by side, alternating within one run, on the same processes and buffers.
+"""All-reduce: switchml and Gloo side by side, alternating within one run, on the same processes and buffers.
 
     python benchmarks/allreduce --ranks 2,4,8 --json out/allreduce.json
+    python benchmarks/allreduce --network --rate 100 --sizes 1M,8M --loss 0,0.01 --json out/network.json
 
-Every size is verified on both backends, against sums known beforehand, before anything is timed. A time is that of the
-slowest rank. The ratio is switchml's median over Gloo's: below 1, switchml is faster.
+Without --network all ranks are processes of this host. With it (as root) each has a host of its own, a network namespace behind a
+link whose rate is limited both ways, and so has switchml-switchd; --loss drops that part of the datagrams that arrive at each host,
+of both backends. Every size is verified on both backends, against sums known beforehand, before and after it is timed. A time is
+that of the slowest rank. The ratio is switchml's median over Gloo's: below 1, switchml is faster.
 """
 import argparse
-import datetime
-import json
-import os
 import pathlib
-import platform
-import socket
-import subprocess
 import sys
-import tempfile
 
-import report
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "common"))
+import limits  # noqa: E402
+import options  # noqa: E402
+import places  # noqa: E402
+import report  # noqa: E402
+import repository  # noqa: E402
+import star  # noqa: E402
 
-WORKER = pathlib.Path(__file__).resolve().parent / "worker.py"
-UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-DEFAULT_SIZES = "4,64,1K,4K,16K,64K,256K,1M,4M,16M,64M,256M"
-
-
-def byte_size(text):
-    text = text.strip().upper().removesuffix("IB")
-    digits = text.rstrip("BKMG")
-    if not digits.isdigit() or text[len(digits):] not in UNITS:
-        raise argparse.ArgumentTypeError(f"{text!r}: a size is a number with K, M or G behind it, like 64K")
-    size = int(digits) * UNITS[text[len(digits):]]
-    if size == 0 or size % 4:
-        raise argparse.ArgumentTypeError(f"{text}: sizes are multiples of 4 bytes, the size of a float32")
-    return size
+SIZES = "4,64,1K,4K,16K,64K,256K,1M,4M,16M,64M,256M"
+NETWORK_SIZES = "64K,1M,8M"
+NETWORK_ONLY = {"rate": [100], "loss": [0.0], "mtu": 1500, "per_host": 1}
 
 
-def list_of(kind):
-    return lambda text: [kind(item) for item in text.split(",")]
+def parse():
+    parser = argparse.ArgumentParser(prog="benchmarks/allreduce", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=options.list_of(options.rank_count), default=[2, 4, 8], help="default: 2,4,8")
+    parser.add_argument("--sizes", type=options.list_of(options.byte_size),
+                        help=f"bytes of a tensor; default: {SIZES}; with --network {NETWORK_SIZES}")
+    parser.add_argument("--payload", type=options.list_of(options.payload), default=[None],
+                        help="bytes of payload of a switchml packet (SWITCHML_PAYLOAD), like auto,1024; default: as the environment says")
+    parser.add_argument("--backends", type=options.list_of(options.backend), default=list(options.BACKENDS),
+                        help="default: switchml,gloo; a ratio is that of the first two")
+    parser.add_argument("--iters", type=options.number(0, 1000000, int), default=0,
+                        help="timed calls per size and backend; default 0: by --seconds, at least 5")
+    parser.add_argument("--seconds", type=options.number(0.01, 3600), default=2.0, help="time to spend per size and backend; default: 2")
+    parser.add_argument("--transport", default="", help="sets SWITCHML_TRANSPORT")
+    parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
+    parser.add_argument("--network", action="store_true", help="over a network of rate-limited links (needs root)")
+    network = parser.add_argument_group("with --network")
+    network.add_argument("--rate", type=options.list_of(options.link_rate), help="Mbit/s of a link, each way; default: 100")
+    network.add_argument("--loss", type=options.list_of(options.loss), help="fraction lost at the end of each link; default: 0")
+    network.add_argument("--mtu", type=options.link_mtu, help="default: 1500")
+    network.add_argument("--per-host", type=options.number(1, 64, int), help="ranks on each host; default: 1")
+    arguments = parser.parse_args()
+    for name, preset in NETWORK_ONLY.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, preset)
+        elif not arguments.network:
+            parser.error(f"--{name.replace('_', '-')} needs --network")
+    for ranks in arguments.ranks:
+        if ranks % arguments.per_host or ranks // arguments.per_host < 1 + (arguments.per_host > 1):
+            parser.error(f"--ranks {ranks} is not allowed with --per-host {arguments.per_host}: use two or more hosts' worth")
+    arguments.sizes = arguments.sizes or options.list_of(options.byte_size)(NETWORK_SIZES if arguments.network else SIZES)
+    return arguments
 
 
-def rank_count(text):
-    ranks = int(text)
-    if not 2 <= ranks <= 64:
-        raise argparse.ArgumentTypeError(f"{text}: between 2 and 64 ranks")
-    return ranks
+def merge(ranks, per_host):
+    """One row of what all ranks measured: a time is the slowest's, counters are sums."""
+    backends, calls = ranks[0]["seconds"], len(next(iter(ranks[0]["seconds"].values())))
+    totals = {name: [rank["totals"][name] for rank in ranks] for name in backends}
+    counters = {name: sum(rank["counters"][name] for rank in ranks) for name in ranks[0]["counters"]}
+    again = {"switchml": counters.get("retransmissions", 0),
+             "gloo": sum(one["tcp_repeats"] for one in totals.get("gloo", ())[::per_host])}  # a host counts for all its ranks
+    return {"calls": calls,
+            "seconds": {name: sorted(map(max, zip(*(rank["seconds"][name] for rank in ranks)))) for name in backends},
+            "cpu_seconds": {name: sum(one["cpu_seconds"] for one in totals[name]) for name in backends},
+            "machine": {name: {what: totals[name][0][what] / max(1, totals[name][0]["ticks"]) for what in ("busy", "nice", "softirq")}
+                        for name in backends},
+            "again": {name: again[name] for name in backends}, "counters": counters,
+            "memory": {name: max(rank["memory"][name] for rank in ranks) for name in ranks[0]["memory"]}}
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def measure(job, row, payload, network, ranks, arguments):
+    """Completes a row that says what is to be measured."""
+    if row["loss"]:
+        job.star.disturb(lose=row["loss"])
+    answers = job.run(places.PATIENCE, "measure", row["bytes"], payload, arguments.seconds, arguments.iters)
+    if row["loss"]:
+        job.star.disturb()
+    row.update(merge(answers, arguments.per_host))
+    if network:
+        row["limit_seconds"] = {name: limits.seconds(name, row["bytes"], ranks, network, arguments.mtu, row["payload"])
+                                for name in arguments.backends}
+    print(f"  {ranks} ranks, {report.format_bytes(row['bytes'])}, loss {row['loss']:.2%}, payload {row['payload'] or '-'}: verified, "
+          f"{row['calls']} calls", flush=True)
+    return row
 
 
-def run_ranks(ranks, arguments, folder):
-    """Starts one process per rank and returns rank 0's rows. The first rank to fail ends the others."""
-    result = pathlib.Path(folder) / f"{ranks}.json"
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks),
-                   "OMP_NUM_THREADS": "1"}
-    if arguments.transport:
-        environment["SWITCHML_TRANSPORT"] = arguments.transport
-    command = [sys.executable, str(WORKER), "--sizes", ",".join(map(str, arguments.sizes)), "--backends",
-               ",".join(arguments.backends), "--iters", str(arguments.iters), "--seconds", str(arguments.seconds),
-               "--result", str(result)]
-    processes = [subprocess.Popen(command, env={**environment, "RANK": str(rank)}, stdin=subprocess.DEVNULL)
-                 for rank in range(ranks)]
-    try:
-        wait_for_all(processes)
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    return json.loads(result.read_text())
-
-
-def wait_for_all(processes):
-    waiting = list(enumerate(processes))
-    while waiting:
-        rank, process = waiting[0]
-        try:
-            process.wait(timeout=0.2)
-        except subprocess.TimeoutExpired:
-            pass
-        for rank, process in waiting:
-            if process.poll() not in (None, 0):
-                sys.exit(f"error: rank {rank} of {len(processes)} ended with status {process.returncode}")
-        waiting = [(rank, process) for rank, process in waiting if process.poll() is None]
-
-
-def describe_machine():
-    model = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-                  if line.startswith("model name")), platform.processor())
-    return {"processor": model, "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
+def run(ranks, rate, arguments):
+    """All rows of one number of ranks on one network (rate 0: on this host)."""
+    made = places.network(ranks // arguments.per_host, rate, arguments.mtu) if rate else places.one_host(ranks)
+    settings = {"OMP_NUM_THREADS": "1", **({"SWITCHML_TRANSPORT": arguments.transport} if arguments.transport else {})}
+    with made as place:
+        job = star.Job(place, program=HERE / "worker.py", per_host=arguments.per_host, **settings)
+        opened = job.run(places.PATIENCE, "open", arguments.backends, arguments.payload, rate > 0)[0]
+        rows = [measure(job, {"bytes": size, "payload": granted, "loss": loss}, payload, rate, ranks, arguments)
+                for payload, granted in zip(arguments.payload, opened["payloads"] or [0])
+                for size in arguments.sizes for loss in arguments.loss]
+        job.end()
+    return {"ranks": ranks, "per_host": arguments.per_host, "rate": rate, "mtu": arguments.mtu if rate else 0, "torch": opened["torch"],
+            "rows": rows}
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="benchmarks/allreduce", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=list_of(rank_count), default=[2, 4, 8], help="default: 2,4,8")
-    parser.add_argument("--sizes", type=list_of(byte_size), default=list_of(byte_size)(DEFAULT_SIZES),
-                        help=f"bytes of a tensor; default: {DEFAULT_SIZES}")
-    parser.add_argument("--backends", type=lambda text: text.split(","), default=["switchml", "gloo"],
-                        help="default: switchml,gloo; a ratio is that of the first two")
-    parser.add_argument("--iters", type=int, default=0, help="timed calls per size and backend; default 0: by --seconds")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time to spend per size and backend; default: 2")
-    parser.add_argument("--transport", default="", help="sets SWITCHML_TRANSPORT")
-    parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
-    arguments = parser.parse_args()
-    runs = []
-    with tempfile.TemporaryDirectory() as folder:
-        for ranks in arguments.ranks:
-            runs.append(run_ranks(ranks, arguments, folder))
-            report.print_run(runs[-1], arguments.backends)
+    arguments = parse()
+    rates = arguments.rate if arguments.network else [0]
+    if arguments.network:
+        places.check_network(arguments.mtu, any(arguments.loss))
+    content = {**repository.circumstances("allreduce"), "backends": arguments.backends, "runs": []}
+    for ranks in arguments.ranks:
+        for rate in rates:
+            content["runs"].append(run(ranks, rate, arguments))
+            report.print_run(content["runs"][-1], arguments.backends)
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        content = {"benchmark": "allreduce", "date": datetime.datetime.now().isoformat(timespec="seconds"),
-                   "machine": describe_machine(), "backends": arguments.backends, "runs": runs}
-        arguments.json.write_text(json.dumps(content, indent=1) + "\n")
-        print(f"written: {arguments.json}")
+        repository.write(arguments.json, content)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    places.run(main)

@@ -18,7 +18,8 @@
 
 // In the order of faults.py. Chances are out of 2^32; 0 is never.
 struct settings {
-  __u32 port;  // of the switch, in host order: other traffic is left alone
+  // Of the switch, in host order: other traffic is left alone. 0: `lose` takes from all IPv4, `disturb` does nothing.
+  __u32 port;
   __u32 seed;
   __u32 lose;
   __u32 copy;
@@ -53,18 +54,28 @@ static __always_inline int chosen(__u64 number, __u32 salt, __u32 chance) {
   return (__u32)(x ^ x >> 31) < chance;
 }
 
-// The IPv4 header of a datagram from or to the switch's port, or none.
+// The IPv4 header of a datagram from or to the switch's port (0: of anything), or none.
 static __always_inline struct iphdr* datagram(void* data, void* end, const struct settings* set) {
   struct ethhdr* ethernet = data;
   struct iphdr* ip = (void*)(ethernet + 1);
   struct udphdr* udp = (void*)(ip + 1);
   if ((void*)(udp + 1) > end || ethernet->h_proto != bpf_htons(ETH_P_IP)) return 0;
+  if (!set->port) return ip;
   if (ip->protocol != IPPROTO_UDP || ip->ihl != 5) return 0;
   const __u16 port = bpf_htons(set->port);
   return udp->source == port || udp->dest == port ? ip : 0;
 }
 
-SEC("xdp")
+static __always_inline void note_order(const struct iphdr* ip, __u32* last, struct counts* count) {
+  const __u16 number = bpf_ntohs(ip->id);  // given by `disturb`
+  if ((__s16)(number - (__u16)*last) < 0) {
+    __sync_fetch_and_add(&count->overtaken, 1);
+  } else {
+    *last = number;
+  }
+}
+
+SEC("xdp.frags")  // also frames that are larger than a page
 int lose(struct xdp_md* context) {
   const __u32 zero = 0;
   const struct settings* set = bpf_map_lookup_elem(&settings, &zero);
@@ -73,12 +84,7 @@ int lose(struct xdp_md* context) {
   if (!set || !count || !last) return XDP_PASS;
   struct iphdr* ip = datagram((void*)(long)context->data, (void*)(long)context->data_end, set);
   if (!ip) return XDP_PASS;
-  const __u16 number = bpf_ntohs(ip->id);  // given by `disturb`
-  if ((__s16)(number - (__u16)*last) < 0) {
-    __sync_fetch_and_add(&count->overtaken, 1);
-  } else {
-    *last = number;
-  }
+  if (set->port) note_order(ip, last, count);
   if (!chosen(__sync_fetch_and_add(&count->received, 1), set->seed, set->lose)) return XDP_PASS;
   __sync_fetch_and_add(&count->lost, 1);
   return XDP_DROP;
@@ -98,7 +104,7 @@ int disturb(struct __sk_buff* skb) {
   const __u32 zero = 0;
   const struct settings* set = bpf_map_lookup_elem(&settings, &zero);
   struct counts* count = bpf_map_lookup_elem(&counts, &zero);
-  if (!set || !count || skb->mark == DONE) return TC_ACT_OK;
+  if (!set || !count || !set->port || skb->mark == DONE) return TC_ACT_OK;
   struct iphdr* ip = datagram((void*)(long)skb->data, (void*)(long)skb->data_end, set);
   if (!ip) return TC_ACT_OK;
   const __u64 number = stamp(skb, ip, count);

@@ -9,6 +9,7 @@ import struct
 import lab
 
 SOURCE = pathlib.Path(__file__).with_name("faults.bpf.c")
+EVERY_PORT = 0  # traffic of every kind is lost; nothing is copied or held back
 TOOLS = ("clang-14", "bpftool", "tc")
 
 

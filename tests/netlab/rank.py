@@ -1,8 +1,6 @@
-"""One rank of a test: python rank.py RANK SIZE STORE. Reads lines [number, call, [argument, ...]] from its standard input and answers each
-with a line "answer NUMBER {...}"; star.Job is the other end. The calls are the functions of `CALLS`."""
+"""One rank of a test: python rank.py RANK SIZE STORE. It does what star.Job tells it: the functions of `CALLS`."""
 
 import datetime
-import json
 import sys
 import time
 
@@ -10,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 import exact
+import told
 
 
 def differences(before):
@@ -96,18 +95,6 @@ def until_switch(used, seconds):
 CALLS = {call.__name__: call for call in (soak, timed, until_error, until_switch)}
 
 
-def serve():
-    for line in sys.stdin:
-        number, call, arguments = json.loads(line)
-        if call == "leave":
-            return
-        try:
-            answer = {"answer": CALLS[call](*arguments)}
-        except Exception as error:  # noqa: BLE001  the other end is told
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(f"answer {number} {json.dumps(answer)}", flush=True)
-
-
 def main():
     rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     torch.set_num_threads(1)
@@ -116,8 +103,7 @@ def main():
     dist.init_process_group(
         "switchml", init_method=f"file://{store}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=120)
     )
-    print('answer 0 {"answer": null}', flush=True)
-    serve()
+    told.serve(CALLS)
     dist.destroy_process_group()
 
 

@@ -20,6 +20,7 @@ PORT = 48879
 SWITCH, STRANGER = "10.79.0.100", "10.79.0.200"
 BURST = 16 * 1024  # bytes that a limited link lets through at once; less than a burst of segments, so that it is cut up
 QUEUE = 8 * 1024 * 1024  # bytes that wait before it: more than all slots hold, so that it loses nothing of its own
+OTHERS = 2.0  # seconds that the other ranks have when one has failed
 HURRIED, HELD_BACK = "20:1", "20:2"  # faults.bpf.c
 
 
@@ -28,17 +29,23 @@ def rank_address(rank):
 
 
 class Star(lab.Lab):
-    """rate: megabits per second of a rank's link, each way; the switch's carries as much as all ranks' together."""
+    """rate: megabits per second of a rank's link, each way; the switch's carries as much as all ranks' together. faults_of: whose datagrams
+    the links may lose: "switch", those to and from its port; "all"; None: no program is attached to them."""
 
-    def __init__(self, folder, ranks=4, rate=100, stranger=False):
+    settings = {"GLOO_SOCKET_IFNAME": "data", "SWITCHML_INTERFACE": "data", "SWITCHML_SWITCH": f"{SWITCH}:{PORT}"}  # of a rank
+
+    def __init__(self, folder, ranks=4, rate=100, stranger=False, mtu=1500, faults_of="switch"):
         super().__init__(folder)
-        self.size, self.pins, self.links = ranks, None, {}
+        self.size, self.pins, self.links, self.mtu = ranks, None, {}, mtu
+        self.faulty_port = {"switch": PORT, "all": faults.EVERY_PORT, None: None}[faults_of]
         try:
             self.bridge = self.namespace("b")
             self.do(self.bridge, "ip", "link", "add", "bridge", "type", "bridge")
             self.do(self.bridge, "ip", "link", "set", "bridge", "up")
-            self.pins = faults.Pins(folder)
-            program = faults.compile_program(folder)
+            program = None
+            if faults_of:
+                self.pins = faults.Pins(folder)
+                program = faults.compile_program(folder)
             self.switch = self.plug("switch", SWITCH, rate * (ranks + 1), program)
             self.hosts = [self.plug(f"r{rank}", rank_address(rank), rate, program) for rank in range(ranks)]
             self.stranger = self.plug("stranger", STRANGER, rate) if stranger else None
@@ -51,7 +58,7 @@ class Star(lab.Lab):
 
     def plug(self, port, address, rate, program=None):
         host = self.namespace(port)
-        self.link(self.bridge, port, host, "data")
+        self.link(self.bridge, port, host, "data", self.mtu)
         # What a program hands over as one burst leaves as the datagrams that it is, so that each has a fate of its own.
         self.do(host, "ip", "link", "set", "data", "gso_max_segs", 1)
         self.do(self.bridge, "ip", "link", "set", port, "master", "bridge")
@@ -59,7 +66,7 @@ class Star(lab.Lab):
         self.limit(host, "data", rate)
         self.limit(self.bridge, port, rate)
         if program:
-            self.links[port] = faults.Faults(self.pins, program, PORT, len(self.links), self.bridge, port, host, "data")
+            self.links[port] = faults.Faults(self.pins, program, self.faulty_port, len(self.links), self.bridge, port, host, "data")
         return host
 
     def limit(self, namespace, device, rate):
@@ -106,15 +113,16 @@ class Star(lab.Lab):
 
 
 class Job:
-    """A rank on every host, which do what they are told (rank.py), all the same."""
+    """A rank on every host of a star (or of anything that has what is used of one here), which do what they are told, all the same."""
 
-    def __init__(self, star, name="rank", **settings):
+    def __init__(self, star, name="rank", program=RANK, per_host=1, **settings):
         self.star, self.name, self.told = star, name, 0
         store = star.folder / f"{name}.store"
-        settings = {"GLOO_SOCKET_IFNAME": "data", "SWITCHML_INTERFACE": "data", "SWITCHML_SWITCH": f"{SWITCH}:{PORT}", **settings}
+        hosts = [host for host in star.hosts for _ in range(per_host)]
         self.ranks = [
-            star.start(f"{name}{rank}", sys.executable, RANK, rank, star.size, store, namespace=host, stdin=subprocess.PIPE, **settings)
-            for rank, host in enumerate(star.hosts)
+            star.start(f"{name}{rank}", sys.executable, program, rank, len(hosts), store, namespace=host, stdin=subprocess.PIPE,
+                       **{**star.settings, **settings})
+            for rank, host in enumerate(hosts)
         ]  # fmt: skip
         self.collect(2 * lab.PATIENCE)
 
@@ -125,23 +133,36 @@ class Job:
             rank.stdin.flush()
 
     def collect(self, seconds):
-        """What every rank answered to what it was told last; an error of a rank's is an error here."""
-        end = time.monotonic() + seconds
-        answers = [self.answer(rank, end) for rank in range(self.star.size)]
-        wrong = [f"rank {rank}: {answer['error']}" for rank, answer in enumerate(answers) if "error" in answer]
+        """What every rank answered to what it was told last. A rank's error or death is an error here, which the others have little time to
+        add theirs to."""
+        end, answers, gone = time.monotonic() + seconds, {}, set()
+        while len(answers) < len(self.ranks) and time.monotonic() < end:
+            time.sleep(0.02)
+            ended = {rank for rank, process in enumerate(self.ranks) if process.poll() is not None}  # before last words are read
+            answers |= {rank: answer for rank in range(len(self.ranks)) if rank not in answers and (answer := self.answer(rank))}
+            gone = ended - set(answers)
+            if gone or any("error" in answer for answer in answers.values()):
+                end = min(end, time.monotonic() + OTHERS)
+        wrong = [self.silence(rank) for rank in sorted(gone)]
+        wrong += [f"rank {rank}: {answer['error']}" for rank, answer in sorted(answers.items()) if "error" in answer]
+        wrong = wrong or [self.silence(rank) for rank in range(len(self.ranks)) if rank not in answers]
         if wrong:
             raise lab.LabError("\n".join(wrong))
-        return [answer["answer"] for answer in answers]
+        return [answers[rank]["answer"] for rank in range(len(self.ranks))]
 
-    def answer(self, rank, end):
-        name, start = f"{self.name}{rank}", f"answer {self.told} "
-        while True:
-            found = [line for line in self.star.log(name).splitlines(keepends=True) if line.startswith(start) and line.endswith("\n")]
-            if found:
-                return json.loads(found[0][len(start) :])
-            if self.ranks[rank].poll() is not None or time.monotonic() > end:
-                raise lab.LabError(f"{name} did not answer:\n{self.star.log(name)[-3000:]}\n{self.star.log('switchd')[-1000:]}")
-            time.sleep(0.02)
+    def answer(self, rank):
+        """None: not yet."""
+        start = f"answer {self.told} "
+        for line in self.star.log(f"{self.name}{rank}").splitlines(keepends=True):
+            if line.startswith(start) and line.endswith("\n"):
+                return json.loads(line[len(start) :])
+        return None
+
+    def silence(self, rank):
+        name, status = f"{self.name}{rank}", self.ranks[rank].poll()
+        what = "has not answered" if status is None else f"ended with status {status}"
+        switchd = self.star.log("switchd")[-1000:] if (self.star.folder / "switchd.log").exists() else ""
+        return f"{name} {what}:\n{self.star.log(name)[-3000:]}\n{switchd}"
 
     def run(self, seconds, call, *arguments):
         self.tell(call, *arguments)

@@ -1,0 +1,125 @@
+"""Figures and tables; a run is what benchmarks/allreduce has of one number of ranks on one network, a row what it has of one size there."""
+import json
+import pathlib
+import sys
+
+
+def quantile(ordered, q):
+    """Nearest-rank quantile of a sorted list."""
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
+
+
+def median(row, backend):
+    return quantile(row["seconds"][backend], 0.5)
+
+
+def format_bytes(count):
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= scale:
+            return f"{count / scale:.4g} {unit}"
+    return f"{count} B"
+
+
+def format_seconds(seconds):
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.1f} us"
+    if seconds < 1:
+        return f"{seconds * 1e3:.2f} ms"
+    return f"{seconds:.3f} s"
+
+
+def format_rate(bits_per_second):
+    """Mbit/s, as links are."""
+    return f"{bits_per_second / 1e6:.1f}"
+
+
+def print_columns(headings, rows):
+    widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
+    for row in [headings, *rows]:
+        print("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths)))
+
+
+# ---- benchmarks/allreduce ----
+
+
+def print_run(run, backends):
+    where = f", links of {run['rate']} Mbit/s, MTU {run['mtu']}" if run["rate"] else ""
+    per_host = f" ({run['per_host']} per host)" if run["per_host"] > 1 else ""
+    print(f"\nall-reduce, float32 SUM, {run['ranks']} ranks{per_host}{where}, torch {run['torch']}")
+    (print_network if run["rate"] else print_one_host)(run, backends)
+    memory = [row["memory"] for row in run["rows"]]
+    print(f"memory of the heaviest rank after the first and the last size: switchml "
+          f"{format_bytes(memory[0]['switchml_bytes'])} and {format_bytes(memory[-1]['switchml_bytes'])}; "
+          f"process growth {format_bytes(memory[0]['process_growth_bytes'])} and "
+          f"{format_bytes(memory[-1]['process_growth_bytes'])}\n", flush=True)
+
+
+def print_one_host(run, backends):
+    headings = ["size", "payload", "calls"]
+    for name in backends:
+        headings += [f"{name} p50", "p99", "CPU ns/B"]
+    if len(backends) > 1:
+        headings.append("ratio")
+    rows = []
+    for row in run["rows"]:
+        cells = [format_bytes(row["bytes"]), str(row["payload"] or "-"), str(row["calls"])]
+        for name in backends:
+            cells += [format_seconds(quantile(row["seconds"][name], q)) for q in (0.5, 0.99)]
+            cells.append(cpu_per_byte(run, row, name))
+        if len(backends) > 1:
+            cells.append(f"{median(row, backends[0]) / median(row, backends[1]):.2f}")
+        rows.append(cells)
+    print_columns(headings, rows)
+
+
+def cpu_per_byte(run, row, backend):
+    """Nanoseconds of a rank's CPU time for each byte of the tensor."""
+    return f"{row['cpu_seconds'][backend] / row['calls'] / run['ranks'] / row['bytes'] * 1e9:.2f}"
+
+
+def print_network(run, backends):
+    """A line per size and backend; "again" is what was sent more than once: packets of switchml, segments of TCP."""
+    headings = ["size", "payload", "loss", "calls", "backend", "p50", "p99", "algbw Mbit/s", "busbw", "of limit", "time/gloo", "CPU ns/B",
+                "machine busy", "niced", "again"]
+    rows = []
+    for row in run["rows"]:
+        for name in backends:
+            seconds = median(row, name)
+            algorithm = row["bytes"] * 8 / seconds
+            rows.append([format_bytes(row["bytes"]), str(row["payload"] or "-"), f"{row['loss']:.2%}", str(row["calls"]), name,
+                         format_seconds(seconds), format_seconds(quantile(row["seconds"][name], 0.99)), format_rate(algorithm),
+                         format_rate(algorithm * 2 * (run["ranks"] - 1) / run["ranks"]),
+                         f"{row['limit_seconds'][name] / seconds:.3f}",
+                         f"{seconds / median(row, 'gloo'):.2f}" if "gloo" in backends else "-", cpu_per_byte(run, row, name),
+                         f"{row['machine'][name]['busy']:.0%}", f"{row['machine'][name]['nice']:.0%}", str(row["again"][name])])
+    print_columns(headings, rows)
+
+
+# ---- what several programs read ----
+
+
+def key(run, row, backend):
+    """What a time belongs to; files of older versions lack some of it."""
+    return (run["ranks"], run.get("per_host") or 1, run.get("rate") or 0, row.get("payload") or 0, row.get("loss") or 0.0, row["bytes"], backend)
+
+
+KEY_HEADINGS = ["ranks", "per host", "Mbit/s", "payload", "loss", "size", "backend"]
+
+
+def key_cells(found):
+    ranks, per_host, rate, payload, loss, size, backend = found
+    return [str(ranks), str(per_host), str(rate or "-"), str(payload or "-"), f"{loss:.2%}", format_bytes(size), backend]
+
+
+def rows_of(path):
+    """(run, row, backend) of everything in a file; the program ends if it is not one of benchmarks/allreduce."""
+    try:
+        content = json.loads(pathlib.Path(path).read_text())
+        found = [(run, row, backend) for run in content["runs"] for row in run["rows"] for backend in row["seconds"]]
+        for run, row, backend in found:
+            key(run, row, backend), median(row, backend)
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        sys.exit(f"error: {path}: not a result of benchmarks/allreduce ({type(error).__name__}: {error})")
+    if not found:
+        sys.exit(f"error: {path}: no measurement in it")
+    return found

@@ -1,0 +1,36 @@
+"""Where the rest of the repository is: importing this lets benchmarks import tests/lab.py and tests/netlab."""
+import datetime
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "netlab"), str(ROOT / "tests")]
+
+
+def commit():
+    """The commit of the working tree, with "-dirty" where it has changes; None outside of git."""
+    done = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True)
+    return done.stdout.strip() or None
+
+
+def machine():
+    model = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+                  if line.startswith("model name")), platform.processor())
+    return {"processor": model, "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
+
+
+def circumstances(benchmark):
+    """What every JSON file begins with."""
+    settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith(("SWITCHML_", "GLOO_"))}
+    return {"benchmark": benchmark, "date": datetime.datetime.now().isoformat(timespec="seconds"), "commit": commit(),
+            "machine": machine(), "command": sys.argv[1:], "environment": settings}
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    print(f"written: {path}")
