@@ -15,10 +15,9 @@ class MemoryEngine final : public Engine {
   explicit MemoryEngine(const MemoryEngineOptions& options)
       : options_(options),
         board_(options_.shape, options_.segment->data()),
-        spin_(spin_time(options_.shape.ranks)),
         member_(
-            board_, options_.rank, [this](const Status& status) { on_failure(status); }, spin_ == Duration(0)),
-        thread_(std::make_unique<MemberThread>(member_, spin_)) {}
+            board_, options_.rank, [this](const Status& status) { on_failure(status); }, false),
+        thread_(std::make_unique<MemberThread>(member_, spin_time(options_.shape.ranks))) {}
 
   ~MemoryEngine() override {
     abort("the process group was shut down");
@@ -64,7 +63,6 @@ class MemoryEngine final : public Engine {
 
   const MemoryEngineOptions options_;
   const Board board_;
-  const Duration spin_;
   mutable std::mutex mutex_;
   Status status_;
   Member member_;

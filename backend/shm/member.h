@@ -21,7 +21,7 @@ class Member {
  public:
   /// `board` outlives it, and this is its only member of that rank. on_failure is told once, from inside step().
   /// `reduces_at_once`: what is ready before anything further is offered, while it is in this core's cache. Else what
-  /// it offers goes first, and others, who look for work on cores of their own, reduce meanwhile.
+  /// it offers goes first, and others may reduce meanwhile.
   Member(const Board& board, int rank, std::function<void(const Status&)> on_failure, bool reduces_at_once = true);
 
   /// Thread-safe. After a failure the collective is finished with the reason at the next step.
