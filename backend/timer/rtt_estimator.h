@@ -1,5 +1,5 @@
-// Retransmission timeout from measured round trips (RFC 6298, and at least two of them). Pure: samples and results are durations, no clock is
-// read. Karn's rule is the caller's: never sample a packet that was sent more than once.
+// Retransmission timeout from measured round trips (RFC 6298, and at least two of them). Pure: samples and results are
+// durations, no clock is read. Karn's rule is the caller's: never sample a packet that was sent more than once.
 #pragma once
 
 #include "base/clock.h"
