@@ -42,6 +42,7 @@ constexpr SharedSetting kShared[] = {
 };
 
 constexpr Duration kRefusalPause = milliseconds(500);
+constexpr Duration kLeastFetchTime = seconds(2);
 
 Status check_kernels(const Config& config) {
   auto wanted = quant::select_kernels(config.kernels);
@@ -191,10 +192,13 @@ class Agreement {
     return host_switch();
   }
 
+  // A rank that has waited long for a late rank 0 must have time to fetch, too.
+  Time offer_end() const { return std::min(end_, std::max(stage_end(0.75), monotonic_now() + kLeastFetchTime)); }
+
   // Where one rank cannot, none does.
   Status share_memory(const Blob& offered) {
     auto memory = group_.rank == 0 ? Result<std::shared_ptr<shm::Segment>>(offer_.segment)
-                                   : fetch_memory(offered, group_.size, stage_end(0.75));
+                                   : fetch_memory(offered, group_.size, offer_end());
     Blob mine;
     if (!memory.ok()) mine.set("why", memory.status().message());
     if (Status status = say("memory", mine); !status.ok()) return status;

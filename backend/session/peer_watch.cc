@@ -208,9 +208,15 @@ class PeerWatch::Point {
       }
     }
     if (error == 0) return socket;
-    complain(error);
+    if (error == ECONNREFUSED && !may_have_left()) {
+      options_.on_loss(0, loss_text(0, "", error, options_.patience));
+    } else {
+      complain(error);
+    }
     return {};
   }
+
+  bool may_have_left() const { return !options_.rank_0_left || options_.rank_0_left(); }
 
   // Refused, or closed before rank 0 has greeted: rank 0 has left already, which is its right.
   void complain(int error) const {
@@ -250,7 +256,7 @@ class PeerWatch::Point {
           &error);
       if (open) continue;
       if (farewell) return;
-      if (watch_.connected_ == 0) return complain(ECONNREFUSED);
+      if (watch_.connected_ == 0 && may_have_left()) return complain(ECONNREFUSED);
       return options_.on_loss(0, loss_text(0, "", error, options_.patience));
     }
   }

@@ -30,6 +30,9 @@ struct PeerWatchOptions {
   std::function<void(int rank, const std::string& text)> on_loss;
   /// A rank has said farewell. From the watch's thread; may be null.
   std::function<void(int rank)> on_leave;
+  /// Asked where rank 0 cannot be reached, or ends before it has greeted this rank: whether it has left, as far as can
+  /// be told otherwise. Null: it is taken to have. From the watch's thread; may wait a second.
+  std::function<bool()> rank_0_left;
   /// What another rank tells all. From the watch's thread; may be null.
   std::function<void(int rank, const std::string& text)> on_news;
 };

@@ -15,6 +15,7 @@
 #include "session/failover.h"
 #include "session/peer_watch.h"
 #include "session/roll_call.h"
+#include "shm/board.h"
 #include "shm/engine.h"
 
 namespace switchml {
@@ -26,6 +27,7 @@ constexpr Duration kLingerTime = seconds(2);
 constexpr Duration kCompareTime = milliseconds(980);
 constexpr Duration kCompareWait = milliseconds(700);
 constexpr Duration kGlance = milliseconds(10);
+constexpr Duration kLeaveTime = seconds(1);
 
 uint64_t open_sessions(const SwitchCounters& counters) {
   return counters.sessions_opened.get() - counters.sessions_closed.get() - counters.sessions_expired.get();
@@ -169,12 +171,23 @@ class GroupSession : public Session {
       to_failover([&](Failover& failover) { failover.heard(rank, text); });
     };
     options.on_leave = [this](int rank) { to_failover([&](Failover& failover) { failover.heard_leave(rank); }); };
+    if (in_memory_) {
+      options.rank_0_left = [memory = agreed->memory, size = group_.size] { return has_left(*memory, size); };
+    }
     const std::lock_guard<std::mutex> lock(watch_mutex_);
     if (agreed->watch_listener.valid()) {
       watch_ = std::make_unique<PeerWatch>(options, std::move(agreed->watch_listener));
     } else if (agreed->watch_address.size != 0) {
       watch_ = std::make_unique<PeerWatch>(options, agreed->watch_address);
     }
+  }
+
+  /// It says farewell to its watch first.
+  static bool has_left(const shm::Segment& memory, int size) {
+    const shm::Board board(shm::shape_for(size), memory.data());
+    const Time end = monotonic_now() + kLeaveTime;
+    while (!board.has_left(0) && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(5));
+    return board.has_left(0);
   }
 
   static std::string this_process() {

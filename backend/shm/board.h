@@ -1,9 +1,9 @@
 // What the ranks of one host share to reduce each other's chunks, and the rules by which they do. The chunks of all
 // collectives are one stream, numbered from 1 on, the same on all ranks; chunk `seq` uses slot seq % slots:
 //
-//   offer     each rank copies its chunk into its frame of the slot; the last one puts the slot on the list of ready
-//   ones claim     any rank takes it from there, and reduces all frames into the slot's result publish   and says that
-//   it is there
+// - offer: each rank copies its chunk into its frame of the slot; the last one puts the slot on the list of ready ones;
+// - claim: any rank takes it from there, and reduces all frames into the slot's result;
+// - publish: and says that it is there.
 //
 // No rank offers the next use of a slot before it has read the result of this one. So when all have offered, the memory
 // of the last result is free again, and all frames stay as they are until the new one is published. Nothing here waits,

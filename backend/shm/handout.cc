@@ -16,7 +16,7 @@ namespace switchml::shm {
 
 namespace {
 
-constexpr Duration kPatience = milliseconds(200);  // with who has connected and says nothing
+constexpr Duration kPatience = seconds(1);  // with who has connected and says nothing
 
 Status failed(const std::string& what) {
   return {Code::kUnavailable, what + ": " + std::generic_category().message(errno)};
@@ -100,7 +100,12 @@ Result<std::unique_ptr<Handout>> Handout::start(const Segment& segment, const st
                      ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
                      ::listen(listener.get(), SOMAXCONN) == 0;
   if (!ready) return failed("memory cannot be handed to the other ranks of this host");
-  return std::unique_ptr<Handout>(new Handout(std::move(listener), std::move(stop), std::move(own), key));
+  try {
+    return std::unique_ptr<Handout>(new Handout(std::move(listener), std::move(stop), std::move(own), key));
+  } catch (const std::system_error& error) {  // no more threads
+    return Status(Code::kUnavailable,
+                  std::string("memory cannot be handed to the other ranks of this host: ") + error.what());
+  }
 }
 
 Handout::Handout(Fd listener, Fd stop, Fd segment, uint64_t key)

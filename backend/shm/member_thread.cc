@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cfenv>
 
 namespace switchml::shm {
 
@@ -32,11 +33,12 @@ MemberThread::~MemberThread() {
   stop_.store(true, std::memory_order_release);
   member_.wake();
   thread_.join();
-  member_.step(monotonic_now());
 }
 
 void MemberThread::run() {
   pthread_setname_np(pthread_self(), "switchml-shm");
+  // A new thread inherits its parent's floating-point state; flush-to-zero or another rounding would change the bits.
+  std::fesetenv(FE_DFL_ENV);
   while (!stop_.load(std::memory_order_acquire)) {
     const Time now = monotonic_now();
     if (member_.step(now)) continue;
@@ -45,6 +47,7 @@ void MemberThread::run() {
     const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());
     if (patience > Duration(0)) member_.sleep(patience);
   }
+  member_.step(monotonic_now());  // what was submitted or asked for last
 }
 
 // Whether there is work before `until`.

@@ -35,9 +35,17 @@ Segment::~Segment() {
 }
 
 Result<Segment> Segment::create(size_t bytes) {
+  if (bytes == 0 || bytes > kMaxBytes) {
+    return Status(
+        Code::kInvalidArgument,
+        std::to_string(bytes) + " bytes of memory that ranks share: allowed are 1 to " + std::to_string(kMaxBytes));
+  }
   Fd fd(::memfd_create("switchml", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return failed("memfd_create", bytes);
+  if (::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) return failed("fchmod", bytes);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate", bytes);
+  // Memory that lacks is an error now, and no signal when it is touched.
+  if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) return failed("fallocate", bytes);
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing", bytes);
   return map(std::move(fd), bytes);
 }
@@ -46,7 +54,8 @@ Result<Segment> Segment::create(size_t bytes) {
 Result<Segment> Segment::adopt(Fd fd, size_t bytes) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return failed("fstat", bytes);
-  if (static_cast<size_t>(status.st_size) != bytes || ::fcntl(fd.get(), F_GET_SEALS) != kSeals) {
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);  // some kernels add one of their own
+  if (static_cast<size_t>(status.st_size) != bytes || seals < 0 || (seals & kSeals) != kSeals) {
     return Status(Code::kMismatch, "what was handed over is no memory of " + std::to_string(bytes) +
                                        " bytes for ranks to share: install the same switchml on all ranks");
   }

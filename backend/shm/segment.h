@@ -13,6 +13,7 @@ namespace switchml::shm {
 /// A mapping of the whole segment. Movable; the mapping stays where it is.
 class Segment {
  public:
+  static constexpr size_t kMaxBytes = size_t{1} << 30;
   /// Zeroed, of a size that nobody can change afterwards, and inherited by no other program.
   static Result<Segment> create(size_t bytes);
   /// Maps what another process has created: `fd` must be such a segment of just this size.

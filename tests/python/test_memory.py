@@ -122,18 +122,18 @@ def test_a_rank_that_is_killed_while_it_adds_is_named(victim):
 
 
 def rank_checked_sums(seconds):
-    """How often, and the longest that one took."""
+    """How often, and the longest that one took, its check included."""
     end, calls, longest = time.time() + seconds, 0, 0.0
     while True:
-        tensor = torch.full((1_000_000,), float(dist.get_rank() + calls))
         begin = time.time()
+        tensor = torch.full((1_000_000,), float(dist.get_rank() + calls))
         dist.all_reduce(tensor)
-        longest = max(longest, time.time() - begin)
         expected = sum(rank + calls for rank in range(dist.get_world_size()))
         assert tensor.eq(float(expected)).all(), f"call {calls}"
         calls += 1
         over = torch.tensor([int(time.time() > end)])
         dist.all_reduce(over, op=dist.ReduceOp.MAX)
+        longest = max(longest, time.time() - begin)
         if over.item():
             return calls, longest
 

@@ -196,7 +196,7 @@ TEST_F(SessionInMemory, WhoLeavesEndsWhatTheOthersWaitFor) {
     sessions[leaver].reset();
     const std::string said = "rank " + std::to_string(leaver) + " (left the session)";
     for (auto& one : pending) {
-      ASSERT_TRUE(ends_within(one, seconds(1)));
+      ASSERT_TRUE(ends_within(one, seconds(5)));
       const Status status = one.get();
       EXPECT_EQ(status.code(), Code::kUnavailable);
       EXPECT_TRUE(contains(status, said)) << status.message();
@@ -219,7 +219,7 @@ TEST_F(SessionInMemory, ClosingEndsWhatIsUnderWay) {
   EXPECT_FALSE(ends_within(first, milliseconds(20)));
   const Time begin = monotonic_now();
   sessions[1].reset();
-  EXPECT_LT(to_seconds(monotonic_now() - begin), 1.0);
+  EXPECT_LT(to_seconds(monotonic_now() - begin), 5.0);
   ASSERT_TRUE(ends_within(first, Duration(0)) && ends_within(second, Duration(0)));
   const Status status = second.get();
   EXPECT_EQ(status.code(), Code::kAborted);
@@ -231,7 +231,7 @@ TEST_F(SessionInMemory, NobodyLingersForTheOthers) {
   ASSERT_EQ(sessions.size(), 2U);
   const Time begin = monotonic_now();
   sessions[0].reset();
-  EXPECT_LT(to_seconds(monotonic_now() - begin), 0.4) << "there is no switch that rank 1 could need";
+  EXPECT_LT(to_seconds(monotonic_now() - begin), 1.5) << "there is no switch that rank 1 could need";
 }
 
 TEST_F(SessionInMemory, WhatIsCompleteStaysCompleteWhereOneLeaves) {
@@ -288,7 +288,7 @@ TEST_F(SessionInMemory, NeverFallsBack) {
   std::vector<float> values(1000);
   const auto pending = submit(*sessions[0], in_place(&values, ElementType::kFloat32));
   sessions[2].reset();
-  EXPECT_TRUE(ends_within(pending, seconds(1)));
+  EXPECT_TRUE(ends_within(pending, seconds(5)));
   EXPECT_EQ(all_reduce(*sessions[0], &values).code(), Code::kUnavailable);
   for (const size_t rank : {0U, 1U}) EXPECT_FALSE(sessions[rank]->without_switch());
   sessions.clear();

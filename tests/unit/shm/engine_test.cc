@@ -358,9 +358,9 @@ TEST(MemoryEngine, ARankThatIsKilledIsSurvivedByThoseWhoAreTold) {
 }
 
 TEST(MemoryEngine, ARankThatIsKilledIsNamedWhenTimeIsUp) {
-  KilledRank trial(milliseconds(400));
+  KilledRank trial(seconds(3));
   trial.kill_after(1, Duration(0));
-  trial.expect(Code::kTimeout, "did not complete before its timeout passed");
+  trial.expect(Code::kTimeout, "rank 2");
 }
 
 }  // namespace

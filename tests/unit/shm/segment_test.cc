@@ -96,12 +96,16 @@ TEST(Segment, WhatIsNoneIsRefused) {
   EXPECT_EQ(Segment::adopt(Fd(::open("/dev/null", O_RDWR)), kBytes).status().code(), Code::kMismatch);
 }
 
-TEST(Segment, TooMuchIsAnErrorThatSaysHowMuch) {
-  const auto segment = Segment::create(size_t{1} << 62);
-  ASSERT_FALSE(segment.ok());
-  EXPECT_EQ(segment.status().code(), Code::kUnavailable);
-  EXPECT_NE(segment.status().message().find(std::to_string(size_t{1} << 62)), std::string::npos)
-      << segment.status().message();
+TEST(Segment, TooMuchIsAnErrorThatSaysWhatIsAllowed) {
+  for (const size_t bytes : {size_t{0}, Segment::kMaxBytes + 1, size_t{1} << 62}) {
+    const auto segment = Segment::create(bytes);
+    ASSERT_FALSE(segment.ok());
+    EXPECT_EQ(segment.status().code(), Code::kInvalidArgument);
+    for (const size_t number : {bytes, Segment::kMaxBytes}) {
+      EXPECT_NE(segment.status().message().find(std::to_string(number)), std::string::npos)
+          << segment.status().message();
+    }
+  }
 }
 
 }  // namespace
