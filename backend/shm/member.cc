@@ -185,7 +185,7 @@ void Member::sleep(Duration timeout) {
     // Counted, not looked at: later ones may be there before the oldest is. Any further one may be it, then.
     until = std::max(until, board_.published() + 1);
   }
-  board_.sleep(rank_, until, timeout, [this] { return has_work() || (status_.ok() && is_left_alone()); });
+  board_.sleep(rank_, until, timeout, [this] { return has_work() || (status_.ok() && !gone().empty()); });
 }
 
 void Member::check_deadline(Time now) {
@@ -202,23 +202,21 @@ void Member::check_deadline(Time now) {
 }
 
 // Who has left will not contribute any more.
-bool Member::is_left_alone() const {
-  if (oldest_ == next_ || board_.is_published(oldest_)) return false;
+std::string Member::gone() const {
+  if (oldest_ == next_ || board_.is_published(oldest_)) return {};
+  std::string text;
   for (int rank = 0; rank < board_.shape().ranks; ++rank) {
-    if (board_.has_left(rank) && !board_.has_offered(rank, oldest_)) return true;
+    if (!board_.has_left(rank) || board_.has_offered(rank, oldest_)) continue;
+    text += (text.empty() ? "" : ", ") + std::to_string(rank) + " (left the session)";
   }
-  return false;
+  return text;
 }
 
 void Member::check_others() {
-  if (!is_left_alone()) return;
-  std::string gone;
-  for (int rank = 0; rank < board_.shape().ranks; ++rank) {
-    if (!board_.has_left(rank) || board_.has_offered(rank, oldest_)) continue;
-    gone += (gone.empty() ? "" : ", ") + std::to_string(rank) + " (left the session)";
-  }
+  const std::string left = gone();
+  if (left.empty()) return;
   fail(Status(Code::kUnavailable,
-              describe(jobs_.front().collective) + " cannot complete: no contribution from rank " + gone));
+              describe(jobs_.front().collective) + " cannot complete: no contribution from rank " + left));
 }
 
 std::string Member::missing_text(Time now) const {

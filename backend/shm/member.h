@@ -65,7 +65,7 @@ class Member {
   bool reduce_one();
   void take_result(const Job& job, size_t chunk, const uint8_t* result);
   void check_deadline(Time now);
-  bool is_left_alone() const;
+  std::string gone() const;
   void check_others();
   std::string missing_text(Time now) const;
   void fail(const Status& status);

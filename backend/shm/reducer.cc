@@ -51,7 +51,8 @@ void write_nonfinite(const Block& block, ElementType type, uint8_t* out) {
   quant::write_specials(type, out, specials.data(), block.elements);
 }
 
-void sum_floats(const Reduction& reduction, const Block& block, const ChunkFrame* frames, size_t number, uint8_t* out) {
+void sum_floats(const Reduction& reduction, const Block& block, int bits, const ChunkFrame* frames, size_t number,
+                uint8_t* out) {
   const quant::Kernels& kernels = quant::kernels();
   const auto row = static_cast<size_t>(quant::float_row(reduction.type));
   quant::BlockRange all;
@@ -60,7 +61,6 @@ void sum_floats(const Reduction& reduction, const Block& block, const ChunkFrame
     all.max_exponent = std::max(all.max_exponent, one.max_exponent);
     all.has_nonfinite = all.has_nonfinite || one.has_nonfinite;
   }
-  const int bits = quant::magnitude_bits(static_cast<int>(block.ranks));
   kernels.sum[row](block.sources.data(), block.ranks, out, block.elements,
                    quant::quantize_scale(all.max_exponent, bits), quant::dequantize_scale(all.max_exponent, bits),
                    reduction.divisor);
@@ -120,11 +120,12 @@ void fill_frame(const Reduction& reduction, const void* from, size_t n, const Ch
 void reduce_chunk(const Reduction& reduction, const ChunkFrame* frames, int ranks, size_t n, uint8_t* out) {
   SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxWorkers && switch_can(reduction.op, reduction.type));
   const size_t size = element_bytes(reduction.type);
+  const int bits = quant::magnitude_bits(ranks);
   for (size_t first = 0; first < n; first += kBlock) {
     const Block block = block_at(frames, ranks, first * size, std::min(kBlock, n - first));
     uint8_t* to = out + first * size;
     if (sums_floats(reduction)) {
-      sum_floats(reduction, block, frames, first / kBlock, to);
+      sum_floats(reduction, block, bits, frames, first / kBlock, to);
     } else if (reduction.type == ElementType::kInt64) {
       sum_int64(block, to);
     } else {

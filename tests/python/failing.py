@@ -38,6 +38,15 @@ def check_all(outcomes, *texts):
             assert said, f"rank {rank} says nothing of {text!r}: {message}"
 
 
+def check_death(own, victim):
+    """Kills a rank in the middle of calls that return (the error, when): the others name it within two seconds."""
+    killed = time.time()
+    own.kill(victim)
+    for message, when in own.finish([rank for rank in range(own.size) if rank != victim], timeout=60):
+        assert message and f"rank {victim}" in message and "is gone: its process has ended" in message, message
+        assert when - killed < 2, f"{when - killed:.1f} s: {message}"
+
+
 @contextlib.contextmanager
 def doomed_pool(size, **kwargs):
     with fresh_pool(size, with_gloo=False, **{"group_timeout": TIMEOUT, **kwargs}) as own:

@@ -18,6 +18,7 @@ from failing import (
     TIMEOUT,
     aborted_during,
     check_all,
+    check_death,
     doomed_pool,
     rank_sums_through_a_stop,
     rank_sums_until,
@@ -79,17 +80,12 @@ def rank_has_child():
 @pytest.mark.parametrize("victim", (0, 2))
 def test_a_killed_rank_is_known_within_two_seconds(victim, call):
     """Whatever the timeout; through the switch, and through the companion."""
-    living = [rank for rank in range(3) if rank != victim]
     with doomed_pool(3, group_timeout=600) as own:
         own.run(rank_warm_up)
         own.run(rank_has_child)
         own.start(rank_calls, call, 30)
         time.sleep(0.5)
-        killed = time.time()
-        own.kill(victim)
-        for message, when in own.finish(living, timeout=60):
-            assert message and f"rank {victim}" in message and "is gone: its process has ended" in message, message
-            assert when - killed < 2, f"{when - killed:.1f} s: {message}"
+        check_death(own, victim)
 
 
 def test_a_rank_that_dies_between_calls_fails_the_next_one():

@@ -5,17 +5,13 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
-#include <cfenv>
 #include <condition_variable>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
-
+#include "arithmetic.h"
 #include "transport/frame_memory.h"
 
 namespace switchml {
@@ -132,35 +128,26 @@ TEST(ShardThread, ASubmissionWakesIt) {
 TEST(ShardThread, WorksOnAThreadOfItsOwnWithDefaultArithmetic) {
   const auto notes = std::make_shared<WakeTransport::Notes>();
   std::string name;
-  int rounding = -1;
-  unsigned flags = 0;
+  testing::Arithmetic arithmetic;
   bool done = false;
-  const int before = std::fegetround();
-  std::fesetround(FE_UPWARD);
-#if defined(__x86_64__)
-  const unsigned control = _mm_getcsr();
-  _mm_setcsr(control | 0x8040U);  // subnormals to zero, in and out
-#endif
-  auto thread = std::make_unique<ShardThread>(make_shard(notes));
-#if defined(__x86_64__)
-  _mm_setcsr(control);
-#endif
-  std::fesetround(before);
+  std::unique_ptr<ShardThread> thread;
+  {
+    const testing::StrangeArithmetic strange;
+    arithmetic = testing::Arithmetic();
+    thread = std::make_unique<ShardThread>(make_shard(notes));
+  }
   thread->shard().submit(a_barrier([&](const Status&) {
     const std::lock_guard<std::mutex> lock(notes->mutex);
     name = thread_name();
-    rounding = std::fegetround();
-#if defined(__x86_64__)
-    flags = _mm_getcsr() & 0x8040U;
-#endif
+    arithmetic = testing::Arithmetic();
     done = true;
     notes->changed.notify_all();
   }));
   thread->shard().request_failure(Status(Code::kAborted, "for the test"));
   ASSERT_TRUE(notes->until([&] { return done; }));
   EXPECT_EQ(name, "switchml-0");
-  EXPECT_EQ(rounding, FE_TONEAREST);
-  EXPECT_EQ(flags, 0U);
+  EXPECT_EQ(arithmetic.rounding, FE_TONEAREST);
+  EXPECT_EQ(arithmetic.flags, 0U);
 }
 
 TEST(ShardThread, StopEndsTheThreadAndTakesTheLastStep) {

@@ -3,22 +3,19 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <cfenv>
 #include <future>
 #include <memory>
-#include <utility>
 
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
-
+#include "engine/arithmetic.h"
 #include "engine/in_place.h"
 #include "team.h"
 
 namespace switchml::shm {
 namespace {
 
+using switchml::testing::Arithmetic;
 using switchml::testing::in_place;
+using switchml::testing::StrangeArithmetic;
 using testing::Team;
 using Ints = std::vector<int32_t>;
 
@@ -135,31 +132,21 @@ TEST(MemberThread, EndsAtOnceWhereItSleeps) {
 // Reductions take the caller's word for floats: flush-to-zero or another rounding would change the bits.
 TEST(MemberThread, WorksWithDefaultArithmetic) {
   Team team(BoardShape{1, 4, 8192});
-  const int before = std::fegetround();
-  std::fesetround(FE_UPWARD);
-#if defined(__x86_64__)
-  const unsigned control = _mm_getcsr();
-  _mm_setcsr(control | 0x8040U);  // subnormals to zero, in and out
-#endif
-  auto thread = std::make_unique<MemberThread>(team.member(0), Duration(0));
-#if defined(__x86_64__)
-  _mm_setcsr(control);
-#endif
-  std::fesetround(before);
-  std::promise<std::pair<int, unsigned>> found;
+  std::unique_ptr<MemberThread> thread;
+  {
+    const StrangeArithmetic strange;
+    thread = std::make_unique<MemberThread>(team.member(0), Duration(0));
+  }
+  std::promise<Arithmetic> found;
   Ints tensor{1};
   Collective collective = sum_of(tensor);
-  collective.done = [&found](const Status&) {
-    unsigned flags = 0;
-#if defined(__x86_64__)
-    flags = _mm_getcsr() & 0x8040U;
-#endif
-    found.set_value({std::fegetround(), flags});
-  };
+  collective.done = [&found](const Status&) { found.set_value(Arithmetic()); };
   team.member(0).submit(std::move(collective));
   auto result = found.get_future();
   ASSERT_EQ(result.wait_for(kLong), std::future_status::ready);
-  EXPECT_EQ(result.get(), (std::pair<int, unsigned>{FE_TONEAREST, 0U}));
+  const Arithmetic arithmetic = result.get();
+  EXPECT_EQ(arithmetic.rounding, FE_TONEAREST);
+  EXPECT_EQ(arithmetic.flags, 0U);
   team.member(0).request_failure(Status(Code::kAborted, "for the test"));
 }
 
