@@ -38,6 +38,7 @@ MAY_INCLUDE_FILE = {
     "controller": {"transport/transport.h", "transport/address.h"},  # to compare addresses, not for sending
     # to refuse a bad SWITCHML_KERNELS before anything starts; what ranks without their switch owe each other
     "session": {"quant/kernels.h", "slots/catchup.h"},
+    "shm": {"slots/chunk_plan.h"},  # to cut what goes on to a switch where its packets are cut
     "c10d": {"quant/kernels.h"},  # to name the kernels in stats()
 }
 # State machines: what time it is and what arrived are arguments.

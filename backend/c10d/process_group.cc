@@ -55,7 +55,7 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   result.worker["without_switch"] = session.without_switch() ? 1 : 0;
   const SessionParameters parameters = session.parameters();
   result.switch_address = parameters.switch_name;
-  result.transport = session.in_memory() ? "shm" : "udp";
+  result.transport = session.transport();
   result.payload_bytes = parameters.payload_bytes;
   result.slots = parameters.slots;
   result.shards = parameters.shards;

@@ -1,6 +1,7 @@
 #include "engine/codec.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/assert.h"
@@ -23,8 +24,8 @@ uint32_t get_word(const uint8_t* words, size_t i) { return wire::detail::load<ui
 
 }  // namespace
 
-Codec::Codec(const Collective& collective, const ChunkPlan& plan, int workers)
-    : collective_(collective), plan_(plan), kernels_(quant::kernels()), bits_(quant::magnitude_bits(workers)) {}
+Codec::Codec(const Collective& collective, const ChunkPlan& plan, int ranks)
+    : collective_(collective), plan_(plan), kernels_(quant::kernels()), bits_(quant::magnitude_bits(ranks)) {}
 
 wire::Operation Codec::operation(Stage stage) const {
   if (stage == Stage::kCall) return wire::Operation::kMax;
@@ -32,8 +33,9 @@ wire::Operation Codec::operation(Stage stage) const {
   return compares ? wire::Operation::kMax : wire::Operation::kSum;
 }
 
-const uint8_t* Codec::source(size_t element) const {
-  return static_cast<const uint8_t*>(collective_.input) + element * element_bytes(collective_.type);
+const uint8_t* Codec::source(size_t input, size_t element) const {
+  const void* elements = collective_.inputs.empty() ? collective_.input : collective_.inputs[input];
+  return static_cast<const uint8_t*>(elements) + element * element_bytes(collective_.type);
 }
 
 uint8_t* Codec::target(size_t element) const {
@@ -50,9 +52,13 @@ size_t Codec::encode_call(size_t g, uint8_t* words) const {
   for (size_t b = 0; b < blocks; ++b) {
     const size_t begin = b * plan_.block_elements();
     const size_t n = std::min(plan_.block_elements(), range.count - begin);
-    const quant::BlockRange found = kernels_.range[row(collective_.type)](source(range.begin + begin), n);
-    put_word(words, b, found.max_exponent);
-    if (found.has_nonfinite) put_word(words, blocks + b / kBlocksPerFlag, 1);
+    uint32_t exponent = 0;
+    for (size_t input = 0; input < inputs(); ++input) {
+      const quant::BlockRange found = kernels_.range[row(collective_.type)](source(input, range.begin + begin), n);
+      exponent = std::max<uint32_t>(exponent, found.max_exponent);
+      if (found.has_nonfinite) put_word(words, blocks + b / kBlocksPerFlag, 1);
+    }
+    put_word(words, b, exponent);
   }
   return total;
 }
@@ -79,28 +85,56 @@ void Codec::decode_call(const uint8_t* words, size_t n, GroupBuffer* group) cons
   group->ready = true;
 }
 
-void Codec::encode_sum_of_floats(ElementRange range, const GroupBuffer& group, uint8_t* words) const {
+// What all inputs' words are to the switch, a block at a time, which stays in the first cache.
+template <typename Encode>
+size_t Codec::combine(ElementRange range, wire::Operation how, uint8_t* words, const Encode& encode) const {
+  if (inputs() == 1) return encode(0, range, words);
+  std::array<uint8_t, kMaxBlockElements * kInt64Words * kWordBytes> one;
+  alignas(64) std::array<int32_t, kMaxBlockElements * kInt64Words> total;
+  size_t written = 0;
+  for (size_t done = 0; done < range.count; done += plan_.block_elements()) {
+    const ElementRange part{range.begin + done, std::min(plan_.block_elements(), range.count - done)};
+    size_t n = 0;
+    for (size_t input = 0; input < inputs(); ++input) {
+      n = encode(input, part, one.data());
+      (input == 0                     ? kernels_.store
+       : how == wire::Operation::kSum ? kernels_.add
+                                      : kernels_.max)(total.data(), one.data(), n);
+    }
+    kernels_.load(total.data(), words + written * kWordBytes, n);
+    written += n;
+  }
+  return written;
+}
+
+void Codec::encode_sum_of_floats(size_t input, ElementRange range, const GroupBuffer& group, uint8_t* words) const {
   const size_t block = plan_.block_elements();
   const auto quantize = kernels_.quantize[row(collective_.type)];
   for (size_t done = 0; done < range.count; done += block) {
     const size_t n = std::min(block, range.count - done);
     const uint8_t exponent = group.exponents[(range.begin + done - group.range.begin) / block];
-    quantize(source(range.begin + done), words + done * kWordBytes, n, quant::quantize_scale(exponent, bits_));
+    quantize(source(input, range.begin + done), words + done * kWordBytes, n, quant::quantize_scale(exponent, bits_));
   }
 }
 
-size_t Codec::encode_data(ElementRange range, const GroupBuffer* group, uint8_t* words) const {
+size_t Codec::encode_elements(size_t input, ElementRange range, const GroupBuffer* group, uint8_t* words) const {
   const bool minimum = collective_.op == ReduceOp::kMin;
+  const uint8_t* from = source(input, range.begin);
   if (plan_.with_exponents()) {
-    encode_sum_of_floats(range, *group, words);
+    encode_sum_of_floats(input, range, *group, words);
   } else if (is_floating(collective_.type)) {
-    kernels_.order[row(collective_.type)](source(range.begin), words, range.count, minimum);
+    kernels_.order[row(collective_.type)](from, words, range.count, minimum);
   } else if (collective_.type == ElementType::kInt64) {
-    kernels_.split64(source(range.begin), words, range.count);
+    kernels_.split64(from, words, range.count);
   } else {
-    kernels_.widen[int_row(collective_.type)](source(range.begin), words, range.count, minimum);
+    kernels_.widen[int_row(collective_.type)](from, words, range.count, minimum);
   }
   return range.count * plan_.words_per_element();
+}
+
+size_t Codec::encode_data(ElementRange range, const GroupBuffer* group, uint8_t* words) const {
+  return combine(range, operation(Stage::kData), words,
+                 [&](size_t input, ElementRange part, uint8_t* to) { return encode_elements(input, part, group, to); });
 }
 
 // The part of `range` that the caller wants, with the words moved along.
@@ -146,8 +180,10 @@ void Codec::decode_words(const uint8_t* words, uint8_t* out, size_t n) const {
 }
 
 size_t Codec::encode_special(ElementRange range, uint8_t* words) const {
-  kernels_.classify[row(collective_.type)](source(range.begin), words, range.count);
-  return range.count;
+  return combine(range, wire::Operation::kSum, words, [&](size_t input, ElementRange part, uint8_t* to) {
+    kernels_.classify[row(collective_.type)](source(input, part.begin), to, part.count);
+    return part.count;
+  });
 }
 
 void Codec::decode_special(const uint8_t* words, ElementRange range, GroupBuffer* group) const {

@@ -1,7 +1,9 @@
 // What a chunk of a collective looks like on the wire: which kernel writes its words and which reads them. Free of I/O
-// and state; one instance per collective and shard.
+// and state; one instance per collective and shard. A worker that speaks for several ranks writes what the switch would
+// make of their words: the largest exponent, the sum, the maximum.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,7 +25,8 @@ enum class Stage : uint8_t {
 
 class Codec {
  public:
-  Codec(const Collective& collective, const ChunkPlan& plan, int workers);
+  /// `ranks`: of the whole group, whose words must not overflow.
+  Codec(const Collective& collective, const ChunkPlan& plan, int ranks);
 
   /// The switch's operation for a chunk of `stage`.
   wire::Operation operation(Stage stage) const;
@@ -49,9 +52,13 @@ class Codec {
   uint64_t exponents_hash(ElementRange range, const GroupBuffer* group) const;
 
  private:
-  const uint8_t* source(size_t element) const;
+  size_t inputs() const { return std::max<size_t>(1, collective_.inputs.size()); }
+  const uint8_t* source(size_t input, size_t element) const;
+  size_t encode_elements(size_t input, ElementRange range, const GroupBuffer* group, uint8_t* words) const;
+  template <typename Encode>
+  size_t combine(ElementRange range, wire::Operation how, uint8_t* words, const Encode& encode) const;
   uint8_t* target(size_t element) const;
-  void encode_sum_of_floats(ElementRange range, const GroupBuffer& group, uint8_t* words) const;
+  void encode_sum_of_floats(size_t input, ElementRange range, const GroupBuffer& group, uint8_t* words) const;
   void decode_sum_of_floats(const uint8_t* words, ElementRange range, const GroupBuffer& group) const;
   void decode_words(const uint8_t* words, uint8_t* out, size_t n) const;
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/fnv.h"
 #include "engine/engine.h"
 
@@ -21,7 +23,7 @@ bool switch_can(ReduceOp op, ElementType type) {
 std::string describe(const Collective& collective) {
   if (collective.op == ReduceOp::kBarrier) return collective.title;
   return collective.title + "(" + to_string(collective.op) + ", " + to_string(collective.type) + ", " +
-         std::to_string(collective.count) + " elements)";
+         std::to_string(std::max(collective.count, collective.part_of)) + " elements)";
 }
 
 uint64_t agreement_hash(const Collective& collective) {

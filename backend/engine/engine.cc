@@ -15,11 +15,14 @@ namespace {
 class EngineImpl final : public Engine {
  public:
   EngineImpl(const EngineOptions& options, std::vector<std::unique_ptr<Transport>> transports) : options_(options) {
-    SWITCHML_ASSERT(static_cast<int>(transports.size()) == options.session.shards);
+    SWITCHML_ASSERT(!transports.empty());
+    SWITCHML_ASSERT(options.first_shard + static_cast<int>(transports.size()) <= options.session.shards);
     const Time now = monotonic_now();
+    const int count = static_cast<int>(transports.size());
     for (size_t i = 0; i < transports.size(); ++i) {
-      auto shard = std::make_unique<Shard>(static_cast<int>(i), options_, std::move(transports[i]), now,
-                                           [this](const Status& status) { on_shard_failure(status); });
+      auto shard = std::make_unique<Shard>(
+          options.first_shard + static_cast<int>(i), options_, std::move(transports[i]), now,
+          [this](const Status& status) { on_shard_failure(status); }, count);
       shards_.push_back(shard.get());
       waiting_.push_back(std::move(shard));
     }
@@ -37,7 +40,7 @@ class EngineImpl final : public Engine {
       complete_alone(collective);
       return;
     }
-    auto shared = std::make_shared<SharedCollective>(std::move(collective), options_.session.shards);
+    auto shared = std::make_shared<SharedCollective>(std::move(collective), shards());
     // One order for all shards: ranks' streams must agree in each of them.
     const std::lock_guard<std::mutex> lock(order_);
     for (Shard* shard : shards_) shard->submit(shared);
@@ -96,7 +99,7 @@ class EngineImpl final : public Engine {
     return status_;
   }
 
-  int shards() const override { return options_.session.shards; }
+  int shards() const override { return static_cast<int>(shards_.size()); }
   const WorkerCounters& counters(int shard) const override { return shards_[static_cast<size_t>(shard)]->counters(); }
 
   size_t memory_bytes() const override {

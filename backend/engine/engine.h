@@ -37,6 +37,8 @@ struct Collective {
   ReduceOp op = ReduceOp::kSum;
   ElementType type = ElementType::kFloat32;
   const void* input = nullptr;  // `count` elements, contiguous
+  /// Where this worker speaks for several ranks: the input of each, instead of `input`. None may overlap `output`.
+  std::vector<const void*> inputs;
   size_t count = 0;
   /// Only elements [output_begin, output_end) of the result are written, to output[0...). In place: 0, count.
   void* output = nullptr;
@@ -50,6 +52,8 @@ struct Collective {
   std::string title = "all_reduce";
   /// Whatever else ranks must agree about (the root of a reduce, say); compared through the witness.
   uint64_t tag = 0;
+  /// For messages, where this is only a part: the number of elements of the whole.
+  size_t part_of = 0;
   /// Runs exactly once, on an engine thread, soon: it must not block. On an error, `output` may be partly written.
   std::function<void(const Status&)> done;
 };
@@ -67,8 +71,10 @@ struct Route {
 
 /// What a session with a switch is, agreed by all workers before any engine starts.
 struct SessionParameters : Route {
-  int worker = 0;   // this rank in its group
-  int workers = 1;  // ranks in the group
+  int worker = 0;                         // this rank in its group, or its host among the hosts that the group runs on
+  int workers = 1;                        // ranks in the group, or hosts
+  int ranks = 0;                          // in the group; 0: as many as workers
+  std::vector<std::string> worker_names;  // for messages, after the word "rank"; none: their numbers
   int shards = 1;
   int slots = 8;  // of all shards together, a multiple of `shards`
   size_t payload_bytes = 1024;
@@ -76,12 +82,20 @@ struct SessionParameters : Route {
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
 
   int slots_per_shard() const { return slots / shards; }
+  int contributing_ranks() const { return ranks == 0 ? workers : ranks; }
+  std::string name_of(int number) const {
+    const auto i = static_cast<size_t>(number);
+    return i < worker_names.size() ? worker_names[i] : std::to_string(number);
+  }
   /// How this worker shows a switch that it belongs to the session.
   wire::Membership membership() const { return {job, epoch, session_key, static_cast<uint8_t>(worker)}; }
 };
 
 struct EngineOptions {
   SessionParameters session;
+  /// Where other engines have shards of the same session: the first of this one's. It has as many as transports, and
+  /// its collectives are theirs alone.
+  int first_shard = 0;
   Duration rto_min = milliseconds(5);
   Duration rto_max = milliseconds(200);
   /// Where the numbers of each slot's uses begin, the same on all ranks: docs/protocol.md says 1. Tests begin near the
@@ -106,6 +120,7 @@ uint64_t agreement_hash(const Collective& collective);
 class Engine {
  public:
   /// One transport per shard, each already joined to the session (session/control_client.h). Starts the threads.
+  /// Moves from one switch to another are for engines with all shards of their session.
   static std::unique_ptr<Engine> start(const EngineOptions& options,
                                        std::vector<std::unique_ptr<Transport>> transports);
   /// abort() and join.

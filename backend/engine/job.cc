@@ -4,9 +4,9 @@ namespace switchml {
 
 namespace {
 
-ElementRange part_of(const Collective& collective, int shard, const SessionParameters& session) {
+ElementRange part_of(const Collective& collective, const Share& share, const SessionParameters& session) {
   const size_t per_chunk = elements_per_chunk(collective.type, session.payload_bytes);
-  return shard_part(collective.count, per_chunk, shard, session.shards);
+  return shard_part(collective.count, per_chunk, share.index, share.count);
 }
 
 // A shard without elements has no group whose exponents could be agreed on.
@@ -26,13 +26,13 @@ void SharedCollective::finish(const Status& status) {
   if (done) done(first_error_);
 }
 
-Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_state, int shard,
+Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_state, const Share& share,
          const SessionParameters& session)
     : serial(serial_number),
       shared(std::move(collective_state)),
-      plan(collective().type, uses_exponents(collective(), part_of(collective(), shard, session)),
-           part_of(collective(), shard, session), session.payload_bytes),
-      codec(collective(), plan, session.workers),
+      plan(collective().type, uses_exponents(collective(), part_of(collective(), share, session)),
+           part_of(collective(), share, session), session.payload_bytes),
+      codec(collective(), plan, session.contributing_ranks()),
       agreed(agreement_hash(collective())) {}
 
 std::string Job::describe() const { return switchml::describe(collective()); }

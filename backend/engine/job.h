@@ -29,8 +29,14 @@ class SharedCollective {
   Status first_error_;
 };
 
+/// Share `index` of `count` of a collective.
+struct Share {
+  int index = 0;
+  int count = 1;
+};
+
 struct Job {
-  Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective, int shard,
+  Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective, const Share& share,
       const SessionParameters& session);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;

@@ -26,8 +26,9 @@ size_t frame_stride(const SessionParameters& session) {
 }  // namespace
 
 Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport> transport, Time now,
-             std::function<void(const Status&)> on_failure)
+             std::function<void(const Status&)> on_failure, int shares)
     : index_(index),
+      shares_(shares == 0 ? options.session.shards : shares),
       options_(options),
       session_(options_.session),
       nonce_(session_.epoch),
@@ -124,7 +125,8 @@ void Shard::take_submissions(Time now) {
     }
     earliest_deadline_ = std::min(earliest_deadline_, shared->collective().deadline);
     const uint64_t serial = first_serial_ + jobs_.size();
-    jobs_.push_back(std::make_unique<Job>(serial, std::move(shared), index_, session_));
+    jobs_.push_back(
+        std::make_unique<Job>(serial, std::move(shared), Share{index_ - options_.first_shard, shares_}, session_));
   }
   if (!failure.ok()) fail(failure);
 }

@@ -63,9 +63,10 @@ struct Lane {
 
 class Shard {
  public:
-  /// `transport` has joined the session. on_failure is told once, from inside step() or fail().
+  /// `transport` has joined the session as shard `index`. on_failure is told once, from inside step() or fail().
+  /// `shares`: how many shards, from options.first_shard on, take a share of each collective; 0: all of the session.
   Shard(int index, const EngineOptions& options, std::unique_ptr<Transport> transport, Time now,
-        std::function<void(const Status&)> on_failure);
+        std::function<void(const Status&)> on_failure, int shares = 0);
 
   /// Thread-safe: queues this shard's share of a collective. After a failure it is finished with the reason at the next
   /// step.
@@ -156,6 +157,7 @@ class Shard {
   void keep_alive(Time now);
 
   const int index_;
+  const int shares_;
   const EngineOptions options_;
   SessionParameters session_;
   const uint32_t nonce_;                   // what the witness covers: the first epoch

@@ -74,7 +74,7 @@ std::string Shard::missing_text(Time now) const {
   for (int worker = 0; worker < session_.workers; ++worker) {
     const uint64_t bit = uint64_t{1} << (worker % 64);
     if ((probe_contributed_[worker / 64] & bit) != 0) continue;
-    missing += (missing.empty() ? "" : ", ") + std::to_string(worker);
+    missing += (missing.empty() ? "" : ", ") + session_.name_of(worker);
     if ((probe_joined_[worker / 64] & bit) == 0) missing += " (left the session)";
   }
   if (missing.empty()) {

@@ -71,7 +71,7 @@ class Agreement {
   Result<Agreed> run() {
     Status status = say("hello", hello());
     if (status.ok()) status = learn_place();
-    if (status.ok() && agreed_.memory == nullptr) {
+    if (status.ok() && agreed_.memory == nullptr) {  // with it, no switch is needed
       status = learn_plan();
       if (status.ok()) status = join_all();
     }
@@ -145,7 +145,9 @@ class Agreement {
     }
     auto blob = roll_.hear("switch", 0, "find a switch", end_);
     if (!blob.ok()) return blob.status();
-    return blob->text("memory").empty() ? read_switch(blob.value()) : share_memory(blob.value());
+    if (!blob->text("memory").empty()) return share_memory(blob.value());
+    if (Status status = read_switch(blob.value()); !status.ok()) return status;
+    return blob->text("hosts").empty() ? Status() : share_on_hosts(blob->text("hosts"));
   }
 
   Status read_switch(const Blob& blob) {
@@ -170,14 +172,17 @@ class Agreement {
     if (Status status = check_hosts(config_, hosts); !status.ok()) return status;
     one_host_ = std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) { return host == hosts[0]; });
     if (!config_.controller.empty()) return ask_controller(hellos.value());
-    if (!config_.switch_address.empty()) return find_switch();
-    return wants_memory(config_, one_host_) && !faults ? offer_or_host() : host_switch();
+    if (config_.switch_address.empty() && wants_memory(config_, one_host_) && !faults) return offer_or_host();
+    auto place = config_.switch_address.empty() ? host_switch() : find_switch();
+    const HostLayout layout = HostLayout::of(hosts);
+    if (place.ok() && wants_hosts(config_, layout, faults)) place->set("hosts", layout.text());
+    return place;
   }
 
   // ---- memory ----
   Result<Blob> offer_or_host() {
     Blob blob;
-    auto offer = offer_memory(group_.size, &blob);
+    auto offer = offer_memory(shm::shape_for(group_.size), &blob);
     if (offer.ok()) {
       offer_ = std::move(offer.value());
       return blob;
@@ -198,7 +203,7 @@ class Agreement {
   // Where one rank cannot, none does.
   Status share_memory(const Blob& offered) {
     auto memory = group_.rank == 0 ? Result<std::shared_ptr<shm::Segment>>(offer_.segment)
-                                   : fetch_memory(offered, group_.size, offer_end());
+                                   : fetch_memory(offered, shm::shape_for(group_.size), offer_end());
     Blob mine;
     if (!memory.ok()) mine.set("why", memory.status().message());
     if (Status status = say("memory", mine); !status.ok()) return status;
@@ -228,6 +233,76 @@ class Agreement {
     Blob place;
     offer_watch(&place);
     return place;
+  }
+
+  // ---- memory of each host, beside a switch ----
+
+  // Where one rank has none, all do without.
+  Status share_on_hosts(const std::string& text) {
+    auto layout = HostLayout::parse(text, group_.size);
+    if (!layout.ok()) return layout.status();
+    agreed_.hosts = std::move(layout.value());
+    auto memory = memory_of_host();
+    if (memory.ok()) {
+      host_memory_ = std::move(memory.value());
+    } else {
+      why_no_memory_ = memory.status().message();
+    }
+    return {};
+  }
+
+  Result<std::shared_ptr<shm::Segment>> memory_of_host() {
+    const int leader = agreed_.hosts.leader_of(group_.rank);
+    const shm::BoardShape shape = agreed_.hosts.shape_for(group_.rank);
+    if (group_.rank == leader) {
+      Blob blob;
+      auto offer = offer_memory(shape, &blob);
+      if (!offer.ok()) blob.set("why", offer.status().message());
+      if (Status status = say("host", blob); !status.ok()) return status;
+      if (!offer.ok()) return offer.status();
+      offer_ = std::move(offer.value());
+      return offer_.segment;
+    }
+    auto blob = roll_.hear("host", leader, "share memory of its host", offer_end());
+    if (!blob.ok()) return blob.status();
+    auto memory = fetch_memory(blob.value(), shape, offer_end());
+    if (memory.ok() && memory.value() == nullptr) {
+      return Status(Code::kUnavailable, "rank " + std::to_string(leader) + " has none: " + blob->text("why"));
+    }
+    return memory;
+  }
+
+  // On rank 0. False: ranks, not hosts, are the workers.
+  bool hosts_have_memory(const std::vector<Blob>& paths) const {
+    if (agreed_.hosts.ranks() == 0) return false;
+    for (size_t rank = 0; rank < paths.size(); ++rank) {
+      const std::string why = paths[rank].text("why");
+      if (why.empty()) continue;
+      SWITCHML_LOG(kWarning) << group_.name << ": ranks of one host cannot share memory (rank " << rank << ": " << why
+                             << "); each sends to the switch by itself, which is slower";
+      return false;
+    }
+    return true;
+  }
+
+  // All have fetched it, or none will use it.
+  void take_host_memory(bool shared) {
+    if (offer_.segment != nullptr) offer_.segment->forget_fd();
+    offer_ = {};
+    if (!shared) {
+      host_memory_.reset();
+      agreed_.hosts = {};
+      return;
+    }
+    agreed_.memory = std::move(host_memory_);
+    const HostLayout& hosts = agreed_.hosts;
+    SessionParameters& p = agreed_.parameters;
+    p.worker = hosts.host_of(group_.rank);
+    p.workers = hosts.hosts();
+    p.ranks = hosts.ranks();
+    p.worker_names = hosts.names();
+    p.shards = hosts.owners();
+    if (hosts.place_of(group_.rank) >= hosts.owners()) agreed_.transports.clear();
   }
 
   // ---- a switch ----
@@ -293,6 +368,7 @@ class Agreement {
     agreed_.transports = std::move(transports.value());
     Blob blob;
     blob.set("frame_bytes", agreed_.transports[0]->path_frame_bytes(to));
+    blob.set("why", why_no_memory_);
     return blob;
   }
 
@@ -316,15 +392,17 @@ class Agreement {
       if (!path.number("frame_bytes", UINT32_MAX, &bytes)) return Status(Code::kMismatch, "a rank's path has no size");
       least = std::min(least, bytes);
     }
+    const bool hosts = hosts_have_memory(paths.value());
     wire::Open asked;
     asked.client_key = random_bits();
-    asked.workers = static_cast<uint16_t>(group_.size);
-    asked.shards = static_cast<uint16_t>(config_.shards);
+    asked.workers = static_cast<uint16_t>(hosts ? agreed_.hosts.hosts() : group_.size);
+    asked.shards = static_cast<uint16_t>(hosts ? agreed_.hosts.owners() : config_.shards);
     asked.slots = static_cast<uint16_t>(config_.slots);
     asked.payload = static_cast<uint32_t>(config_.payload_bytes != 0 ? config_.payload_bytes : auto_payload(least));
     auto granted = open_session(asked);
     if (!granted.ok()) return granted.status();
     Blob plan = plan_of(granted.value());
+    plan.set("hosts", hosts ? "workers" : "");
     offer_watch(&plan);
     return plan;
   }
@@ -383,6 +461,7 @@ class Agreement {
   Status read_plan(const Blob& plan) {
     SessionParameters& p = agreed_.parameters;
     p.shards = config_.shards;
+    if (agreed_.hosts.ranks() > 0) take_host_memory(!plan.text("hosts").empty());
     if (Status status = read_grant(plan, &p); !status.ok()) return status;
     if (!plan.number("secret0", UINT64_MAX, &p.secret[0]) || !plan.number("secret1", UINT64_MAX, &p.secret[1])) {
       return {Code::kMismatch, "rank 0 sent no secret: install the same switchml on all ranks"};
@@ -401,12 +480,14 @@ class Agreement {
 
   // ---- joined ----
   Status join_all() {
-    const Status mine = join_shards(agreed_.transports, agreed_.parameters, stage_end(0.95));
+    const Status mine = join_shards(agreed_.transports, agreed_.parameters, stage_end(0.95), first_shard());
     Status status = say("joined", mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
     if (status.ok()) status = roll_.hear_all("joined", end_).status();
     if (!status.ok()) leave(agreed_.parameters, monotonic_now() + milliseconds(200));
     return status;
   }
+
+  int first_shard() const { return agreed_.hosts.ranks() > 0 ? agreed_.hosts.place_of(group_.rank) : 0; }
 
   const Config& config_;
   const GroupInfo& group_;
@@ -414,7 +495,9 @@ class Agreement {
   bool one_host_ = false;  // on rank 0
   Time begin_;
   Time end_;
-  MemoryOffer offer_;  // on rank 0
+  MemoryOffer offer_;  // on a host's first rank
+  std::shared_ptr<shm::Segment> host_memory_;
+  std::string why_no_memory_;
   Agreed agreed_;
 };
 

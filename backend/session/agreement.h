@@ -6,7 +6,10 @@
 //   rank 0: the switches' addresses        switch
 //     or, on one host, memory to share: then
 //   every rank: has it or why not          memory     says whether all have it, or a switch after all
-//   every rank: what its path carries      path       takes the least; opens the session
+//     or, on hosts with several ranks, who is on which one beside the switch: then
+//   each host's first rank: memory         host
+//   every rank: what its path carries,     path       takes the least; opens the session, of hosts if all have memory
+//     and why it has no memory
 //   rank 0: session, key, secret, where    plan
 //     it listens for the others' PeerWatch
 //   every rank: joined with every shard    joined     (everybody waits for everybody)
@@ -16,6 +19,7 @@
 #include <vector>
 
 #include "session/controller_entry.h"
+#include "session/host_layout.h"
 #include "session/roll_call.h"
 #include "session/session.h"
 #include "session/switch_entry.h"
@@ -27,8 +31,9 @@ namespace switchml {
 /// What a rank holds when all have agreed.
 struct Agreed {
   SessionParameters parameters;
-  Transports transports;                   // one per shard, joined
-  std::shared_ptr<shm::Segment> memory;    // of ranks on one host that need no switch: no transports then
+  Transports transports;                   // one per shard that this rank drives, joined
+  std::shared_ptr<shm::Segment> memory;    // of the ranks of this host, where they share some
+  HostLayout hosts;                        // where hosts are the switch's workers; else of no ranks
   std::unique_ptr<SwitchServer> embedded;  // rank 0 of a group without another switch
   ControllerEntry controller;              // rank 0 of a group that has one
   Fd watch_listener;                       // rank 0, where it can listen

@@ -28,6 +28,7 @@ constexpr Duration kCompareTime = milliseconds(980);
 constexpr Duration kCompareWait = milliseconds(700);
 constexpr Duration kGlance = milliseconds(10);
 constexpr Duration kLeaveTime = seconds(1);
+constexpr size_t kMostNews = 255;
 
 uint64_t open_sessions(const SwitchCounters& counters) {
   return counters.sessions_opened.get() - counters.sessions_closed.get() - counters.sessions_expired.get();
@@ -41,11 +42,12 @@ class GroupSession : public Session {
         group_(group),
         store_(store),
         embedded_(std::move(agreed.embedded)),
-        in_memory_(agreed.memory != nullptr),
-        engine_(in_memory_
-                    ? memory_engine(agreed, options, group)
+        memory_(agreed.memory),
+        hosts_(agreed.hosts),
+        engine_(memory_ != nullptr
+                    ? memory_engine(&agreed.transports, options)
                     : Engine::start(with_failover(&options, make_reducer != nullptr), std::move(agreed.transports))) {
-    if (make_reducer && !in_memory_) {
+    if (make_reducer && memory_ == nullptr) {
       const std::lock_guard<std::mutex> lock(loss_mutex_);
       failover_ =
           std::make_unique<Failover>(*engine_, store_, failover_options(config, agreed.controller, make_reducer));
@@ -65,9 +67,18 @@ class GroupSession : public Session {
       last = failover->session();
       failover.reset();
     }
-    watch_.reset();
+    std::unique_ptr<PeerWatch> watch;
+    {
+      const std::lock_guard<std::mutex> lock(watch_mutex_);
+      watch = std::move(watch_);
+    }
+    watch.reset();
     engine_.reset();
-    if (in_memory_) return;
+    if (in_memory()) return;
+    if (memory_ != nullptr && !board().is_deserted()) {  // the host's last rank takes leave
+      linger();
+      return;
+    }
     leave(last, monotonic_now() + kCloseTime);
     linger();
   }
@@ -89,7 +100,7 @@ class GroupSession : public Session {
     return failover_ ? failover_->session() : parameters_;
   }
   const SwitchServer* embedded() const override { return embedded_.get(); }
-  bool in_memory() const override { return in_memory_; }
+  std::string transport() const override { return memory_ == nullptr ? "udp" : in_memory() ? "shm" : "shm+udp"; }
   bool without_switch() const override {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     return failover_ && failover_->moved();
@@ -119,14 +130,34 @@ class GroupSession : public Session {
   }
 
  private:
-  static std::unique_ptr<Engine> memory_engine(const Agreed& agreed, const EngineOptions& options,
-                                               const GroupInfo& group) {
+  bool in_memory() const { return memory_ != nullptr && hosts_.ranks() == 0; }
+  shm::BoardShape board_shape() const {
+    return in_memory() ? shm::shape_for(group_.size) : hosts_.shape_for(group_.rank);
+  }
+  shm::Board board() const { return {board_shape(), memory_->data()}; }
+
+  std::unique_ptr<Engine> memory_engine(Transports* transports, const EngineOptions& options) {
     shm::MemoryEngineOptions memory;
-    memory.segment = agreed.memory;
-    memory.shape = shm::shape_for(group.size);
-    memory.rank = group.rank;
+    memory.segment = memory_;
+    memory.shape = board_shape();
+    memory.rank = in_memory() ? group_.rank : hosts_.place_of(group_.rank);
     memory.on_failure = options.on_failure;
-    return shm::start_memory_engine(memory);
+    if (in_memory()) return shm::start_memory_engine(memory);
+    memory.on_failure = [this, log = options.on_failure](const Status& status) {
+      log(status);
+      if (status.code() == Code::kUnavailable) tell_others(status.message());
+    };
+    shm::UplinkOptions uplink;
+    uplink.engine = options;
+    if (!transports->empty()) uplink.transport = std::move(transports->front());
+    uplink.ranks = hosts_.ranks_of(hosts_.host_of(group_.rank));
+    return shm::start_memory_engine(memory, std::move(uplink));
+  }
+
+  // That a rank has left is seen by those of its host alone.
+  void tell_others(const std::string& text) {
+    const std::lock_guard<std::mutex> lock(watch_mutex_);
+    if (watch_) watch_->tell(text.substr(0, kMostNews));
   }
 
   const EngineOptions& with_failover(EngineOptions* options, bool wanted) {
@@ -146,10 +177,7 @@ class GroupSession : public Session {
     options.session = parameters_;
     options.controller = controller;
     options.make_reducer = make_reducer;
-    options.tell = [this](const std::string& text) {
-      const std::lock_guard<std::mutex> lock(watch_mutex_);
-      if (watch_) watch_->tell(text);
-    };
+    options.tell = [this](const std::string& text) { tell_others(text); };
     return options;
   }
 
@@ -168,11 +196,12 @@ class GroupSession : public Session {
     options.patience = patience;
     options.on_loss = [this](int, const std::string& text) { on_loss(Status(Code::kUnavailable, text)); };
     options.on_news = [this](int rank, const std::string& text) {
+      if (hosts_.ranks() > 0) engine_->fail(Status(Code::kUnavailable, text));
       to_failover([&](Failover& failover) { failover.heard(rank, text); });
     };
     options.on_leave = [this](int rank) { to_failover([&](Failover& failover) { failover.heard_leave(rank); }); };
-    if (in_memory_) {
-      options.rank_0_left = [memory = agreed->memory, size = group_.size] { return has_left(*memory, size); };
+    if (memory_ != nullptr && (in_memory() || hosts_.host_of(group_.rank) == 0)) {
+      options.rank_0_left = [this] { return has_left(board()); };
     }
     const std::lock_guard<std::mutex> lock(watch_mutex_);
     if (agreed->watch_listener.valid()) {
@@ -183,8 +212,7 @@ class GroupSession : public Session {
   }
 
   /// It says farewell to its watch first.
-  static bool has_left(const shm::Segment& memory, int size) {
-    const shm::Board board(shm::shape_for(size), memory.data());
+  static bool has_left(const shm::Board& board) {
     const Time end = monotonic_now() + kLeaveTime;
     while (!board.has_left(0) && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(5));
     return board.has_left(0);
@@ -218,14 +246,15 @@ class GroupSession : public Session {
   Rendezvous& store_;
   std::atomic<int> comparisons_{0};
   std::unique_ptr<SwitchServer> embedded_;
-  const bool in_memory_;
+  const std::shared_ptr<shm::Segment> memory_;  // of this host's ranks, or null
+  const HostLayout hosts_;                      // where hosts are the switch's workers; else of no ranks
+  std::mutex watch_mutex_;                      // guards the pointer: the engine runs before there is a watch
+  std::unique_ptr<PeerWatch> watch_;            // stops first
   std::unique_ptr<Engine> engine_;
   mutable std::mutex loss_mutex_;
   std::function<void(const Status&)> on_loss_;
   Status loss_;
   std::unique_ptr<Failover> failover_;
-  std::mutex watch_mutex_;            // guards the pointer: the engine runs before there is a watch
-  std::unique_ptr<PeerWatch> watch_;  // last: it stops first
 };
 
 Status check_group(const GroupInfo& group) {
@@ -256,8 +285,9 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   options.on_failure = [name](const Status& status) { SWITCHML_LOG(kInfo) << name << ": " << status.to_string(); };
   const SessionParameters& p = agreed->parameters;
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
-                      << " at " << (agreed->memory ? "" : "switch ") << p.switch_name << ": " << p.slots << " slots of "
-                      << p.payload_bytes << " bytes, " << p.shards << " shards";
+                      << " at " << (agreed->transports.empty() && agreed->hosts.ranks() == 0 ? "" : "switch ")
+                      << p.switch_name << ": " << p.slots << " slots of " << p.payload_bytes << " bytes, " << p.shards
+                      << " shards";
   return std::unique_ptr<Session>(new GroupSession(std::move(agreed.value()), options, config, group, store,
                                                    config.fallback ? make_reducer : nullptr));
 }

@@ -62,8 +62,10 @@ class Session {
   virtual bool without_switch() const = 0;
   /// The embedded switch, or null.
   virtual const SwitchServer* embedded() const = 0;
-  /// Whether the ranks, all on one host, reduce in memory that they share, without any switch.
-  virtual bool in_memory() const = 0;
+  /// "udp": every rank speaks to the switch. "shm": the ranks, all on one host, reduce in memory that they share,
+  /// without any switch. "shm+udp": the ranks of each host share memory, and each host speaks to the switch as one
+  /// worker.
+  virtual std::string transport() const = 0;
 
   /// `callback` (null: none any more) is told why when another rank's process has ended without leaving, or its host is
   /// out of reach; at once if that was so before. The engine has failed by then. From a thread of the session.

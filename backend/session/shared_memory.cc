@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "session/random.h"
-#include "shm/board.h"
 
 namespace switchml {
 
@@ -24,8 +23,8 @@ Status check_hosts(const Config& config, const std::vector<std::string>& hosts) 
               " is on another host or in another network namespace than rank 0: use auto or udp"};
 }
 
-Result<MemoryOffer> offer_memory(int ranks, Blob* blob) {
-  auto segment = shm::Segment::create(shm::shape_for(ranks).bytes());
+Result<MemoryOffer> offer_memory(const shm::BoardShape& shape, Blob* blob) {
+  auto segment = shm::Segment::create(shape.bytes());
   if (!segment.ok()) return segment.status();
   char name[64];
   std::snprintf(name, sizeof name, "switchml-%016llx", static_cast<unsigned long long>(random_bits()));
@@ -38,16 +37,16 @@ Result<MemoryOffer> offer_memory(int ranks, Blob* blob) {
   return MemoryOffer{std::make_shared<shm::Segment>(std::move(segment.value())), std::move(handout.value())};
 }
 
-Result<std::shared_ptr<shm::Segment>> fetch_memory(const Blob& blob, int ranks, Time deadline) {
+Result<std::shared_ptr<shm::Segment>> fetch_memory(const Blob& blob, const shm::BoardShape& shape, Time deadline) {
   const std::string name = blob.text("memory");
   if (name.empty()) return std::shared_ptr<shm::Segment>();
-  const size_t bytes = shm::shape_for(ranks).bytes();
+  const size_t bytes = shape.bytes();
   uint64_t key = 0;
   uint64_t offered = 0;
   if (!blob.number("memory_key", UINT64_MAX, &key) || !blob.number("memory_bytes", UINT64_MAX, &offered) ||
       offered != bytes) {
     return Status(Code::kMismatch,
-                  "rank 0 offers memory of another size than this rank expects: install the same "
+                  "memory is offered of another size than this rank expects: install the same "
                   "switchml on all ranks");
   }
   auto segment = shm::fetch_segment(name, key, bytes, deadline);

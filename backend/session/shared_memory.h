@@ -1,5 +1,4 @@
-// How ranks that are all on one host come to share memory: rank 0 makes a segment and hands it out, the others fetch
-// it.
+// How ranks of one host come to share memory: the first of them makes a segment and hands it out, the others fetch it.
 #pragma once
 
 #include <memory>
@@ -8,6 +7,7 @@
 
 #include "base/config.h"
 #include "session/blob.h"
+#include "shm/board.h"
 #include "shm/handout.h"
 
 namespace switchml {
@@ -17,14 +17,14 @@ bool wants_memory(const Config& config, bool one_host);
 /// Why transport=shm cannot be had by ranks with these host identities; ok if it can.
 Status check_hosts(const Config& config, const std::vector<std::string>& hosts);
 
-/// What rank 0 holds until all have fetched it.
+/// What the first rank holds until all have fetched it.
 struct MemoryOffer {
   std::shared_ptr<shm::Segment> segment;
   std::unique_ptr<shm::Handout> handout;
 };
-/// Makes the segment for so many ranks and hands it out to whoever knows what is written to `blob`.
-Result<MemoryOffer> offer_memory(int ranks, Blob* blob);
+/// Makes the segment for such a board and hands it out to whoever knows what is written to `blob`.
+Result<MemoryOffer> offer_memory(const shm::BoardShape& shape, Blob* blob);
 /// Fetches what the blob says; null where it speaks of no memory.
-Result<std::shared_ptr<shm::Segment>> fetch_memory(const Blob& blob, int ranks, Time deadline);
+Result<std::shared_ptr<shm::Segment>> fetch_memory(const Blob& blob, const shm::BoardShape& shape, Time deadline);
 
 }  // namespace switchml

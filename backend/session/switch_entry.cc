@@ -86,10 +86,10 @@ Status read_grant(const Blob& blob, SessionParameters* session) {
   return {};
 }
 
-Status join_shards(const Transports& transports, const SessionParameters& session, Time deadline) {
+Status join_shards(const Transports& transports, const SessionParameters& session, Time deadline, int first_shard) {
   for (size_t shard = 0; shard < transports.size(); ++shard) {
     ControlClient client(*transports[shard], session.switch_endpoint, session.switch_name);
-    auto joined = client.join(session.membership(), static_cast<int>(shard), deadline);
+    auto joined = client.join(session.membership(), first_shard + static_cast<int>(shard), deadline);
     if (!joined.ok()) return joined.status();
   }
   return {};

@@ -24,8 +24,8 @@ void write_grant(const wire::OpenReply& granted, Blob* blob);
 /// Reads it into `session`, whose shards and switch_name are set. kMismatch: no session that this version can use.
 Status read_grant(const Blob& blob, SessionParameters* session);
 
-/// Joins with every transport; returns by `deadline`.
-Status join_shards(const Transports& transports, const SessionParameters& session, Time deadline);
+/// Joins with every transport, as shards from `first_shard` on; returns by `deadline`.
+Status join_shards(const Transports& transports, const SessionParameters& session, Time deadline, int first_shard = 0);
 
 /// Tells the switch that this worker has left; waits for its answer until `deadline`. Needs no engine and no transport.
 void leave(const SessionParameters& session, Time deadline);

@@ -1,6 +1,9 @@
 #include "shm/board.h"
 
+#include <algorithm>
 #include <array>
+#include <cstring>
+#include <string>
 
 #include "base/assert.h"
 #include "base/limits.h"
@@ -58,25 +61,41 @@ struct alignas(kLine) Board::Presence {
   std::atomic<uint64_t> wanted;  // it sleeps until so many chunks are published; 0: awake
 };
 
+struct alignas(kLine) Board::Reason {
+  enum State : uint32_t { kNone = 0, kBeingWritten = 1, kGiven = 2 };
+  std::atomic<uint32_t> state;
+  std::atomic<uint32_t> code;
+  std::array<char, kMaxReason> text;  // up to the first 0
+};
+
 /// Where the parts of a board lie, in bytes from its beginning.
 struct Board::Layout {
   explicit Layout(const BoardShape& shape) {
     const auto ranks = static_cast<size_t>(shape.ranks);
     const auto slots = static_cast<size_t>(shape.slots);
-    entries = sizeof(ReadyList);
+    reason = sizeof(ReadyList);
+    entries = reason + sizeof(Reason);
     presence = entries + in_lines(slots * sizeof(std::atomic<uint64_t>));
     slot = presence + ranks * sizeof(Presence);
     offer = slot + slots * sizeof(Slot);
     frames = offer + in_lines(ranks * slots * sizeof(Offer));
     end = frames + slots * ((ranks + 1) * shape.chunk_bytes + ranks * range_bytes(shape.chunk_bytes));
   }
-  size_t entries, presence, slot, offer, frames, end;
+  size_t reason, entries, presence, slot, offer, frames, end;
 };
 
 // Large chunks cost few wakes; with too many of them in use, frames would fall out of the caches before they are added.
 BoardShape shape_for(int ranks) {
   BoardShape shape{ranks, 8, 128 * 1024};
   while (shape.bytes() > kMaxBoardBytes) shape.chunk_bytes /= 2;
+  return shape;
+}
+
+// Chunks must be the same on all hosts. Each takes a round trip for its exponents, so that smaller ones cost packets.
+BoardShape shape_on_host(int ranks, int most, int owners) {
+  BoardShape shape = shape_for(most);
+  shape.ranks = ranks;
+  shape.owners = owners;
   return shape;
 }
 
@@ -87,7 +106,9 @@ Board::Board(const BoardShape& shape, uint8_t* memory) : shape_(shape) {
   SWITCHML_ASSERT(shape.ranks >= 1 && shape.ranks <= kMaxWorkers && shape.slots >= 1 && shape.slots <= kMaxSlots);
   SWITCHML_ASSERT(shape.chunk_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(memory) % kLine == 0);
   const Layout at(shape);
+  SWITCHML_ASSERT(shape.owners >= 0 && shape.owners <= shape.ranks);
   ready_ = reinterpret_cast<ReadyList*>(memory);
+  reason_ = reinterpret_cast<Reason*>(memory + at.reason);
   entries_ = reinterpret_cast<std::atomic<uint64_t>*>(memory + at.entries);
   presence_ = reinterpret_cast<Presence*>(memory + at.presence);
   slots_ = reinterpret_cast<Slot*>(memory + at.slot);
@@ -121,7 +142,12 @@ void Board::offer(int rank, uint64_t seq, const ChunkCall& call) const {
   mine.seq.store(seq, std::memory_order_relaxed);
   // What all ranks have written before is seen by the one that counts last.
   const uint64_t offers = slot_of(seq).offers.fetch_add(1, std::memory_order_acq_rel) + 1;
-  if (offers % static_cast<uint64_t>(shape_.ranks) == 0) push(seq);
+  if (offers % static_cast<uint64_t>(shape_.ranks) != 0) return;
+  if (shape_.owners == 0) {
+    push(seq);
+  } else {
+    wake(owner_of(seq));
+  }
 }
 
 bool Board::has_offered(int rank, uint64_t seq) const {
@@ -174,13 +200,19 @@ bool same(const ChunkCall& a, const ChunkCall& b) {
 }
 }  // namespace
 
+bool Board::is_agreed(uint64_t seq) const {
+  const ChunkCall& call = offer_of(0, seq).call;
+  for (int rank = 1; rank < shape_.ranks; ++rank) {
+    if (!same(call, offer_of(rank, seq).call)) return false;
+  }
+  return true;
+}
+
 Verdict Board::reduce_frames(uint64_t seq) const {
+  if (!is_agreed(seq)) return Verdict::kMismatch;
   const ChunkCall& call = offer_of(0, seq).call;
   std::array<ChunkFrame, kMaxWorkers> frames;
-  for (int rank = 0; rank < shape_.ranks; ++rank) {
-    if (!same(call, offer_of(rank, seq).call)) return Verdict::kMismatch;
-    frames[static_cast<size_t>(rank)] = frame(rank, seq);
-  }
+  for (int rank = 0; rank < shape_.ranks; ++rank) frames[static_cast<size_t>(rank)] = frame(rank, seq);
   if (call.elements > 0) {
     reduce_chunk(call.reduction, frames.data(), shape_.ranks, call.elements, result_memory(seq));
   }
@@ -205,6 +237,34 @@ Verdict Board::verdict(uint64_t seq) const { return slot_of(seq).verdict; }
 const uint8_t* Board::result(uint64_t seq) const { return result_memory(seq); }
 uint64_t Board::published() const { return ready_->published.load(std::memory_order_seq_cst); }
 
+// ---- with owners ----
+
+// The slot's uses up to this one have been offered by all: offers count on from use to use.
+bool Board::is_complete(uint64_t seq) const {
+  const auto slots = static_cast<uint64_t>(shape_.slots);
+  const uint64_t uses = (seq + slots - 1) / slots;
+  const uint64_t offers = slot_of(seq).offers.load(std::memory_order_acquire);
+  return offers == uses * static_cast<uint64_t>(shape_.ranks) && !is_published(seq);
+}
+
+void Board::fail(const Status& status) const {
+  uint32_t none = Reason::kNone;
+  if (!reason_->state.compare_exchange_strong(none, Reason::kBeingWritten, std::memory_order_relaxed)) return;
+  const std::string& text = status.message();
+  std::memcpy(reason_->text.data(), text.data(), std::min(text.size(), kMaxReason));
+  reason_->code.store(static_cast<uint32_t>(status.code()), std::memory_order_relaxed);
+  reason_->state.store(Reason::kGiven, std::memory_order_release);
+  for (int rank = 0; rank < shape_.ranks; ++rank) wake(rank);
+}
+
+Status Board::failure() const {
+  if (reason_->state.load(std::memory_order_acquire) != Reason::kGiven) return {};
+  const uint32_t code = reason_->code.load(std::memory_order_relaxed);
+  const bool known = code != static_cast<uint32_t>(Code::kOk) && code <= static_cast<uint32_t>(Code::kInternal);
+  return {known ? static_cast<Code>(code) : Code::kInternal,
+          std::string(reason_->text.data(), strnlen(reason_->text.data(), kMaxReason))};
+}
+
 // ---- who is there, and who sleeps ----
 
 void Board::leave(int rank) const {
@@ -212,6 +272,13 @@ void Board::leave(int rank) const {
   for (int other = 0; other < shape_.ranks; ++other) wake(other);
 }
 bool Board::has_left(int rank) const { return presence_[rank].left.load(std::memory_order_acquire) != 0; }
+
+bool Board::is_deserted() const {
+  for (int rank = 0; rank < shape_.ranks; ++rank) {
+    if (!has_left(rank)) return false;
+  }
+  return true;
+}
 
 uint32_t Board::fall_asleep(int rank, uint64_t until_published) const {
   Presence& me = presence_[rank];

@@ -10,6 +10,10 @@
 // and nobody holds a lock that a rank which dies could take along: what a dead rank has not done is missing.
 //
 // Integers add up to the same bits whoever adds them, and in whichever order.
+//
+// Where the ranks run on several hosts, each host has such a board, and the chunks of all boards are the same. Then
+// each chunk has an owner among the host's ranks, who alone takes it once all of the host have offered it, hands the
+// frames to a switch, and publishes what comes back.
 #pragma once
 
 #include <atomic>
@@ -17,6 +21,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "shm/reducer.h"
 
 namespace switchml::shm {
@@ -26,6 +31,7 @@ struct BoardShape {
   int ranks = 0;           // 1 ... kMaxWorkers
   int slots = 0;           // 1 ... kMaxSlots
   size_t chunk_bytes = 0;  // a multiple of 64
+  int owners = 0;          // 0: any rank reduces a chunk; else rank seq % owners hands it to a switch; at most `ranks`
 
   /// Of the whole board, a multiple of 64.
   size_t bytes() const;
@@ -35,6 +41,8 @@ struct BoardShape {
 inline constexpr size_t kMaxBoardBytes = 16 << 20;
 /// The shape for so many ranks, 1 ... kMaxWorkers.
 BoardShape shape_for(int ranks);
+/// The shape for `ranks` of a host, where the fullest host of the group has `most` and each has so many owners.
+BoardShape shape_on_host(int ranks, int most, int owners);
 
 /// What a rank says of a chunk. All must say the same, or they have called different things.
 struct ChunkCall {
@@ -61,6 +69,22 @@ class Board {
   /// Reduces a chunk that claim() gave, publishes the result and wakes who sleeps until it is there.
   void reduce(uint64_t seq) const;
 
+  // ---- with owners, instead of claim and reduce ----
+  int owner_of(uint64_t seq) const { return static_cast<int>(seq % static_cast<uint64_t>(shape_.owners)); }
+  /// Whether all have offered a chunk that is not published yet.
+  bool is_complete(uint64_t seq) const;
+  /// Whether all have said the same of a complete chunk.
+  bool is_agreed(uint64_t seq) const;
+  /// Where the result of a complete chunk goes before it is published: chunk_bytes, 64-byte aligned. Its owner's.
+  uint8_t* result_memory(uint64_t seq) const;
+  /// Wakes who sleeps until it is there. Any thread of the owner.
+  void publish(uint64_t seq, Verdict verdict) const;
+  /// Tells all ranks why nothing more will be published; the first reason counts. Texts of up to kMaxReason bytes.
+  void fail(const Status& status) const;
+  /// That reason, or ok.
+  Status failure() const;
+  static constexpr size_t kMaxReason = 1000;
+
   bool is_published(uint64_t seq) const;
   /// Of a published chunk. Valid until the rank offers the next use of the slot.
   Verdict verdict(uint64_t seq) const;
@@ -73,6 +97,8 @@ class Board {
 
   // ---- who is there, and who sleeps ----
   void leave(int rank) const;
+  /// Whether all have.
+  bool is_deserted() const;
   bool has_left(int rank) const;
   /// Chunks published so far, of all.
   uint64_t published() const;
@@ -95,21 +121,21 @@ class Board {
   struct Offer;
   struct ReadyList;
   struct Presence;
+  struct Reason;
   struct Layout;
   size_t index(uint64_t seq) const { return static_cast<size_t>(seq % static_cast<uint64_t>(shape_.slots)); }
   Slot& slot_of(uint64_t seq) const;
   Offer& offer_of(int rank, uint64_t seq) const;
-  uint8_t* result_memory(uint64_t seq) const;
   size_t slot_bytes() const;
   void push(uint64_t seq) const;
   Verdict reduce_frames(uint64_t seq) const;
-  void publish(uint64_t seq, Verdict verdict) const;
   uint32_t fall_asleep(int rank, uint64_t until_published) const;
   void wait_for_bell(int rank, uint32_t heard, Duration timeout) const;
   void awake(int rank) const;
 
   BoardShape shape_;
   ReadyList* ready_;
+  Reason* reason_;
   std::atomic<uint64_t>* entries_;
   Presence* presence_;
   Slot* slots_;

@@ -12,16 +12,18 @@ namespace {
 
 class MemoryEngine final : public Engine {
  public:
-  explicit MemoryEngine(const MemoryEngineOptions& options)
+  MemoryEngine(const MemoryEngineOptions& options, UplinkOptions uplink)
       : options_(options),
         board_(options_.shape, options_.segment->data()),
-        member_(
-            board_, options_.rank, [this](const Status& status) { on_failure(status); }, false),
-        thread_(std::make_unique<MemberThread>(member_, spin_time(options_.shape.ranks))) {}
+        up_(start_uplink(uplink)),
+        member_(board_, options_.rank, [this](const Status& status) { on_failure(status); }, false,
+                {up_.get(), uplink.engine.session.payload_bytes, std::move(uplink.ranks)}),
+        thread_(std::make_unique<MemberThread>(member_, spin_time(options_.shape.ranks + options_.shape.owners))) {}
 
   ~MemoryEngine() override {
     abort("the process group was shut down");
     thread_.reset();
+    up_.reset();
     board_.leave(options_.rank);
   }
 
@@ -39,9 +41,11 @@ class MemoryEngine final : public Engine {
     const std::lock_guard<std::mutex> lock(mutex_);
     return status_;
   }
-  int shards() const override { return 1; }
-  const WorkerCounters& counters(int /*shard*/) const override { return member_.counters(); }
-  size_t memory_bytes() const override { return options_.segment->size(); }
+  int shards() const override { return up_ ? 2 : 1; }
+  const WorkerCounters& counters(int shard) const override {
+    return shard == 0 ? member_.counters() : up_->counters(0);
+  }
+  size_t memory_bytes() const override { return options_.segment->size() + (up_ ? up_->memory_bytes() : 0); }
 
   std::vector<uint32_t> suspend() override { return no_switch(), std::vector<uint32_t>(); }
   void wait_for(const std::string& /*what*/) override { no_switch(); }
@@ -61,8 +65,23 @@ class MemoryEngine final : public Engine {
     if (options_.on_failure) options_.on_failure(status);
   }
 
+  std::unique_ptr<Engine> start_uplink(UplinkOptions& uplink) {
+    SWITCHML_ASSERT((uplink.transport != nullptr) == (options_.rank < options_.shape.owners));
+    if (uplink.transport == nullptr) return nullptr;
+    uplink.engine.first_shard = options_.rank;
+    uplink.engine.keep_results = false;
+    uplink.engine.on_switch_lost = nullptr;
+    uplink.engine.on_failure = [this](const Status& status) {
+      if (status.code() != Code::kAborted) board_.fail(status);
+    };
+    std::vector<std::unique_ptr<Transport>> transports;
+    transports.push_back(std::move(uplink.transport));
+    return Engine::start(uplink.engine, std::move(transports));
+  }
+
   const MemoryEngineOptions options_;
   const Board board_;
+  std::unique_ptr<Engine> up_;
   mutable std::mutex mutex_;
   Status status_;
   Member member_;
@@ -72,7 +91,12 @@ class MemoryEngine final : public Engine {
 }  // namespace
 
 std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options) {
-  return std::make_unique<MemoryEngine>(options);
+  return std::make_unique<MemoryEngine>(options, UplinkOptions{});
+}
+
+std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, UplinkOptions uplink) {
+  SWITCHML_ASSERT(options.shape.owners > 0);
+  return std::make_unique<MemoryEngine>(options, std::move(uplink));
 }
 
 }  // namespace switchml::shm

@@ -1,4 +1,5 @@
-// An engine whose switch is memory that all ranks of a group share: they are on one host.
+// An engine whose switch is memory that all ranks of a group share, because they are on one host; or that all ranks of
+// its host share, which then speak to a switch as one worker.
 #pragma once
 
 #include <memory>
@@ -12,12 +13,21 @@ namespace switchml::shm {
 struct MemoryEngineOptions {
   std::shared_ptr<const Segment> segment;  // holds one board, of this shape
   BoardShape shape;
-  int rank = 0;
+  int rank = 0;  // among those of the board
   /// Told once when the engine gives up (timeout, mismatch, a rank that left), from its thread.
   std::function<void(const Status&)> on_failure;
 };
 
-/// Starts its thread. There is no switch that could be lost: suspend() and what follows it must not be called.
+/// How the ranks of a host reach the others.
+struct UplinkOptions {
+  EngineOptions engine;                  // of the session of hosts; its callbacks and first_shard are overwritten
+  std::unique_ptr<Transport> transport;  // owners of chunks: joined to that session as shard number `rank`; else null
+  std::vector<int> ranks;                // of the host, in their group, in order: for messages
+};
+
+/// Starts its thread. suspend() and what follows it must not be called: there is no going on with another switch.
 std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options);
+/// The same for a board with owners.
+std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, UplinkOptions uplink);
 
 }  // namespace switchml::shm

@@ -8,11 +8,13 @@
 #include "base/fnv.h"
 #include "base/log.h"
 #include "quant/kernels.h"
+#include "slots/chunk_plan.h"
 
 namespace switchml::shm {
 
 namespace {
 
+constexpr Duration kGrace = milliseconds(300);
 constexpr int kRoundsPerStep = 64;  // so that a step looks at deadlines and failures soon again
 /// From so many bytes on, results are written past the caches: the first of them would be gone before the last is read.
 constexpr size_t kStreamedBytes = 1024 * 1024;
@@ -23,8 +25,17 @@ uint64_t agreed_by(const Collective& collective) {
 
 }  // namespace
 
-Member::Member(const Board& board, int rank, std::function<void(const Status&)> on_failure, bool reduces_at_once)
-    : board_(board), rank_(rank), reduces_at_once_(reduces_at_once), on_failure_(std::move(on_failure)) {}
+Member::Member(const Board& board, int rank, std::function<void(const Status&)> on_failure, bool reduces_at_once,
+               MemberUplink uplink)
+    : board_(board),
+      rank_(rank),
+      reduces_at_once_(reduces_at_once),
+      on_failure_(std::move(on_failure)),
+      uplink_(std::move(uplink)) {
+  const int owners = board.shape().owners;
+  SWITCHML_ASSERT((uplink_.engine != nullptr) == (rank < owners));
+  if (uplink_.engine != nullptr) mine_ = static_cast<uint64_t>(rank == 0 ? owners : rank);  // chunks begin with 1
+}
 
 void Member::submit(Collective collective) {
   {
@@ -62,11 +73,18 @@ void Member::accept(Collective collective) {
   }
   Job job;
   job.agreed = agreed_by(collective);
-  job.elements_per_chunk = board_.shape().chunk_bytes / element_bytes(collective.type);
+  job.elements_per_chunk = elements_per_chunk(collective.type);
   job.chunks = std::max<size_t>(1, (collective.count + job.elements_per_chunk - 1) / job.elements_per_chunk);
   job.collective = std::move(collective);
   earliest_deadline_ = std::min(earliest_deadline_, job.collective.deadline);
   jobs_.push_back(std::move(job));
+}
+
+size_t Member::elements_per_chunk(ElementType type) const {
+  const size_t most = board_.shape().chunk_bytes / element_bytes(type);
+  if (board_.shape().owners == 0) return most;
+  const size_t packet = switchml::elements_per_chunk(type, uplink_.payload_bytes);
+  return packet > most ? most : most / packet * packet;
 }
 
 bool Member::step(Time now) {
@@ -83,9 +101,11 @@ bool Member::step(Time now) {
     const bool offered = offer_one();
     any = any || offered;
     if (reduces_at_once_ || !offered) any = reduce_one() || any;
+    while (hand_one_up()) any = true;
     if (!any || !status_.ok()) break;
     moved = true;
   }
+  if (status_.ok() && board_.shape().owners > 0) check_board();
   if (status_.ok()) check_deadline(now);
   if (status_.ok() && !moved) check_others();
   return moved;
@@ -93,7 +113,9 @@ bool Member::step(Time now) {
 
 bool Member::has_work() const {
   if (attention_.load(std::memory_order_acquire)) return true;
-  return status_.ok() && (board_.any_ready() || can_offer() || (oldest_ != next_ && board_.is_published(oldest_)));
+  if (!status_.ok()) return false;
+  if (can_hand_up() || (board_.shape().owners > 0 && !board_.failure().ok())) return true;
+  return board_.any_ready() || can_offer() || (oldest_ != next_ && board_.is_published(oldest_));
 }
 
 // ---- from a tensor to the board ----
@@ -113,10 +135,16 @@ bool Member::offer_one() {
   call.reduction = {collective.op, collective.type, collective.divisor};
   if (elements > 0) {
     const auto* from = static_cast<const uint8_t*>(collective.input) + first * size;
-    fill_frame(call.reduction, from, elements, board_.frame(rank_, next_));
+    const ChunkFrame frame = board_.frame(rank_, next_);
+    if (board_.shape().owners == 0) {
+      fill_frame(call.reduction, from, elements, frame);
+    } else {
+      std::memcpy(frame.elements, from, elements * size);
+    }
   }
   call.agreed = job.agreed;
   call.elements = static_cast<uint32_t>(elements);
+  if (job.offered == 0) job.first_seq = next_;
   board_.offer(rank_, next_++, call);
   if (++job.offered == job.chunks) ++offering_;
   return true;
@@ -127,6 +155,50 @@ bool Member::reduce_one() {
   if (seq == 0) return false;
   board_.reduce(seq);
   return true;
+}
+
+// ---- to the other hosts ----
+
+bool Member::can_hand_up() const { return uplink_.engine != nullptr && mine_ < next_ && board_.is_complete(mine_); }
+
+bool Member::hand_one_up() {
+  if (!can_hand_up()) return false;
+  const uint64_t seq = mine_;
+  const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& one) {
+    return one.offered > 0 && seq >= one.first_seq && seq - one.first_seq < one.chunks;
+  });
+  SWITCHML_ASSERT(job != jobs_.end());  // what is not published is not finished
+  mine_ += static_cast<uint64_t>(board_.shape().owners);
+  uplink_.engine->submit(chunk_for_all(*job, seq));
+  return true;
+}
+
+// What the ranks of this host have offered, as one worker's part. Where they differ, no other host's part is the same:
+// all hosts find out.
+Collective Member::chunk_for_all(const Job& job, uint64_t seq) const {
+  const Collective& whole = job.collective;
+  const bool agreed = board_.is_agreed(seq);
+  Collective chunk;
+  chunk.op = whole.op;
+  chunk.type = whole.type;
+  const size_t first = static_cast<size_t>(seq - job.first_seq) * job.elements_per_chunk;
+  chunk.count = std::min(job.elements_per_chunk, whole.count - std::min(first, whole.count));
+  for (int rank = 0; rank < board_.shape().ranks; ++rank) chunk.inputs.push_back(board_.frame(rank, seq).elements);
+  chunk.output = board_.result_memory(seq);
+  chunk.output_end = chunk.count;
+  chunk.divisor = whole.divisor;
+  chunk.deadline = whole.deadline;
+  chunk.title = whole.title;
+  chunk.tag = agreed ? job.agreed : ~job.agreed;
+  chunk.part_of = whole.count;
+  chunk.done = [&board = board_, seq, agreed](const Status& status) {
+    if (status.ok()) {
+      board.publish(seq, agreed ? Verdict::kReduced : Verdict::kMismatch);
+    } else if (status.code() != Code::kAborted) {  // of this rank alone; that it leaves is to be seen
+      board.fail(status);
+    }
+  };
+  return chunk;
 }
 
 // ---- and back ----
@@ -191,25 +263,42 @@ void Member::sleep(Duration timeout) {
 void Member::check_deadline(Time now) {
   if (jobs_.empty() || now < earliest_deadline_) return;
   earliest_deadline_ = kNever;
+  // Where it is the other hosts' turn, the engine knows better what lacks.
+  const bool up = board_.shape().owners > 0 && oldest_ != next_ && board_.is_complete(oldest_);
   for (const Job& job : jobs_) {
-    if (now >= job.collective.deadline) {
+    if (up && now >= job.collective.deadline && now < job.collective.deadline + kGrace) {
+      earliest_deadline_ = std::min(earliest_deadline_, job.collective.deadline + kGrace);
+    } else if (now >= job.collective.deadline) {
       fail(Status(Code::kTimeout,
                   describe(job.collective) + " did not complete before its timeout passed: " + missing_text(now)));
       return;
     }
-    earliest_deadline_ = std::min(earliest_deadline_, job.collective.deadline);
+    if (now < job.collective.deadline) earliest_deadline_ = std::min(earliest_deadline_, job.collective.deadline);
   }
 }
 
-// Who has left will not contribute any more.
+// What an owner's engine gave up for, or another rank of the host.
+void Member::check_board() {
+  const Status status = board_.failure();
+  if (!status.ok()) fail(status);
+}
+
+std::string Member::name_of(int rank) const {
+  const auto i = static_cast<size_t>(rank);
+  return std::to_string(i < uplink_.ranks.size() ? uplink_.ranks[i] : rank);
+}
+
+// Who has left will not contribute any more, nor hand anything up.
 std::string Member::gone() const {
   if (oldest_ == next_ || board_.is_published(oldest_)) return {};
   std::string text;
   for (int rank = 0; rank < board_.shape().ranks; ++rank) {
-    if (!board_.has_left(rank) || board_.has_offered(rank, oldest_)) continue;
-    text += (text.empty() ? "" : ", ") + std::to_string(rank) + " (left the session)";
+    if (!board_.has_left(rank)) continue;
+    const bool owns = board_.shape().owners > 0 && board_.owner_of(oldest_) == rank;
+    if (board_.has_offered(rank, oldest_) && !owns) continue;
+    text += (text.empty() ? "" : ", ") + name_of(rank) + " (left the session)";
   }
-  return text;
+  return board_.is_published(oldest_) ? "" : text;  // the last thing that somebody did before it left
 }
 
 void Member::check_others() {
@@ -223,17 +312,20 @@ std::string Member::missing_text(Time now) const {
   std::string missing;
   for (int rank = 0; rank < board_.shape().ranks; ++rank) {
     if (board_.has_offered(rank, oldest_)) continue;
-    missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+    missing += (missing.empty() ? "" : ", ") + name_of(rank);
     if (board_.has_left(rank)) missing += " (left the session)";
   }
   std::ostringstream text;
   const double silent = stuck_since_ == kNever ? 0.0 : to_seconds(now - stuck_since_);
-  const int adding = board_.claimed_by(oldest_);
+  const int adding = board_.shape().owners > 0 ? -1 : board_.claimed_by(oldest_);
   if (!missing.empty()) {
     text << "no contribution from rank " << missing << " for " << silent
          << " s: is that rank dead, stopped, or did it not call this collective?";
+  } else if (board_.shape().owners > 0) {
+    text << "all ranks of this host have contributed, and rank " << name_of(board_.owner_of(oldest_))
+         << " has not got the sum of all hosts for " << silent << " s";
   } else if (adding >= 0) {
-    text << "all ranks have contributed, and rank " << adding << " has been adding them for " << silent
+    text << "all ranks have contributed, and rank " << name_of(adding) << " has been adding them for " << silent
          << " s: is that rank dead or stopped?";
   } else {
     text << "all ranks have contributed, and none has added them for " << silent << " s: is one dead or stopped?";
@@ -248,6 +340,8 @@ void Member::fail(const Status& status) {
   }
   status_ = status;
   if (status.code() != Code::kAborted) SWITCHML_LOG(kInfo) << "memory of this host: " << status.to_string();
+  if (uplink_.engine != nullptr) uplink_.engine->fail(status);
+  if (board_.shape().owners > 0 && status.code() != Code::kAborted) board_.fail(status);  // all hosts give up, or none
   std::deque<Job> failed;
   failed.swap(jobs_);
   offering_ = 0;

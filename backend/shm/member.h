@@ -1,5 +1,6 @@
-// One rank's part in the reductions of its host, written as a machine that is stepped: step(now) does what can be done
-// without waiting. It reads no clock and starts no thread (member_thread.h runs it).
+// One rank's part in the reductions of its host, and of all hosts where the board has owners, written as a machine that
+// is stepped: step(now) does what can be done without waiting. It reads no clock and starts no thread (member_thread.h
+// runs it).
 #pragma once
 
 #include <atomic>
@@ -17,12 +18,24 @@
 
 namespace switchml::shm {
 
+/// For a board with owners: how its chunks reach the other hosts.
+struct MemberUplink {
+  /// Takes the chunks that this rank owns; null: it owns none. Fails when the member does. Must be gone, with all that
+  /// it was given ended, before the board's memory is.
+  Engine* engine = nullptr;
+  /// Of the session's packets: chunks of the board fill them.
+  size_t payload_bytes = 1024;
+  /// For messages: the ranks of the host in their group, in order.
+  std::vector<int> ranks;
+};
+
 class Member {
  public:
   /// `board` outlives it, and this is its only member of that rank. on_failure is told once, from inside step().
   /// `reduces_at_once`: what is ready before anything further is offered, while it is in this core's cache. Else what
-  /// it offers goes first, and others may reduce meanwhile.
-  Member(const Board& board, int rank, std::function<void(const Status&)> on_failure, bool reduces_at_once = true);
+  /// it offers goes first, and others may reduce meanwhile. `uplink`: where the board has owners.
+  Member(const Board& board, int rank, std::function<void(const Status&)> on_failure, bool reduces_at_once = true,
+         MemberUplink uplink = {});
 
   /// Thread-safe. After a failure the collective is finished with the reason at the next step.
   void submit(Collective collective);
@@ -50,6 +63,7 @@ class Member {
  private:
   struct Job {
     Collective collective;
+    uint64_t first_seq = 0;  // once something of it has been offered
     uint64_t agreed = 0;
     size_t elements_per_chunk = 0;
     size_t chunks = 0;  // at least one
@@ -59,14 +73,20 @@ class Member {
 
   void take_submissions();
   void accept(Collective collective);
+  size_t elements_per_chunk(ElementType type) const;
   bool can_offer() const;
   bool offer_one();
   bool finish_one();
   bool reduce_one();
+  bool can_hand_up() const;
+  bool hand_one_up();
+  Collective chunk_for_all(const Job& job, uint64_t seq) const;
   void take_result(const Job& job, size_t chunk, const uint8_t* result);
   void check_deadline(Time now);
   std::string gone() const;
   void check_others();
+  void check_board();
+  std::string name_of(int rank) const;
   std::string missing_text(Time now) const;
   void fail(const Status& status);
 
@@ -74,11 +94,13 @@ class Member {
   const int rank_;
   const bool reduces_at_once_;
   std::function<void(const Status&)> on_failure_;
+  const MemberUplink uplink_;
   WorkerCounters counters_;
   std::deque<Job> jobs_;
   size_t offering_ = 0;  // job of the next offer
   uint64_t next_ = 1;    // chunk to offer next
   uint64_t oldest_ = 1;  // chunk whose result is awaited next
+  uint64_t mine_ = 0;    // with an uplink: the chunk that this rank hands up next
   Time earliest_deadline_ = kNever;
   Time stuck_since_ = kNever;  // since when no result has been taken though one is awaited
   Status status_;

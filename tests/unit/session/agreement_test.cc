@@ -527,7 +527,7 @@ TEST(AgreementOnMemory, ARankZeroThatDiesOverItIsNamedByTheDeadline) {
   for (const bool hands_out : {true, false}) {
     MapStore store;
     Blob blob;
-    auto offer = offer_memory(3, &blob);
+    auto offer = offer_memory(shm::shape_for(3), &blob);
     ASSERT_TRUE(offer.ok()) << offer.status().to_string();
     if (!hands_out) offer->handout.reset();
     ASSERT_TRUE(store.set(rank_key("switch", 0), blob.encode()).ok());

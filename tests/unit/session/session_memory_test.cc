@@ -132,7 +132,7 @@ TEST_F(SessionInMemory, SaysWhatItIs) {
   ASSERT_EQ(sessions.size(), 3U);
   for (size_t rank = 0; rank < sessions.size(); ++rank) {
     Session& session = *sessions[rank];
-    EXPECT_TRUE(session.in_memory());
+    EXPECT_EQ(session.transport(), "shm");
     EXPECT_EQ(session.embedded(), nullptr);
     EXPECT_FALSE(session.without_switch());
     EXPECT_EQ(session.parameters().worker, static_cast<int>(rank));
@@ -165,7 +165,7 @@ TEST_F(SessionInMemory, GivesTheBitsThatASwitchGives) {
     each_rank(3, [&](int rank) {
       const auto r = static_cast<size_t>(rank);
       ASSERT_NE(sessions[r], nullptr);
-      EXPECT_EQ(sessions[r]->in_memory(), config.transport == "auto");
+      EXPECT_EQ(sessions[r]->transport(), config.transport == "auto" ? "shm" : "udp");
       Collective average = in_place(&values[r], ElementType::kFloat32);
       average.divisor = 3.0F;
       const Status status = submit(*sessions[r], std::move(average)).get();
@@ -278,7 +278,7 @@ TEST_F(SessionInMemory, NeverFallsBack) {
   };
   Sessions sessions = open(3, config, make);
   ASSERT_EQ(sessions.size(), 3U);
-  EXPECT_TRUE(sessions[1]->in_memory());
+  EXPECT_EQ(sessions[1]->transport(), "shm");
   expect_reduced<float>(sessions, ElementType::kFloat32, ReduceOp::kSum, 100000);
   const Time begin = monotonic_now();
   for (int i = 0; i < 2; ++i) sessions[0]->settle();
@@ -369,7 +369,7 @@ TEST(SessionOfProcesses, AProcessThatEndsIsToldAndFailsWhatIsUnderWay) {
   });
   for (size_t rank = 0; rank < 2; ++rank) {
     ASSERT_NE(sessions[rank], nullptr);
-    EXPECT_TRUE(sessions[rank]->in_memory());
+    EXPECT_EQ(sessions[rank]->transport(), "shm");
     pending.push_back(submit(*sessions[rank], in_place(&values[rank], ElementType::kFloat32)));
   }
   std::this_thread::sleep_for(milliseconds(300));

@@ -52,7 +52,7 @@ TEST(SharedMemory, IsForOneHost) {
 struct Offered {
   explicit Offered(int ranks) {
     Blob written;
-    auto made = offer_memory(ranks, &written);
+    auto made = offer_memory(shm::shape_for(ranks), &written);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     if (made.ok()) offer = std::move(made.value());
     blob = Blob::parse(written.encode()).value();
@@ -66,8 +66,8 @@ TEST(SharedMemory, WhatIsOfferedIsWhatIsFetched) {
     Offered offered(ranks);
     ASSERT_NE(offered.offer.segment, nullptr);
     EXPECT_EQ(offered.offer.segment->size(), shm::shape_for(ranks).bytes());
-    auto first = fetch_memory(offered.blob, ranks, soon());
-    auto second = fetch_memory(offered.blob, ranks, soon());
+    auto first = fetch_memory(offered.blob, shm::shape_for(ranks), soon());
+    auto second = fetch_memory(offered.blob, shm::shape_for(ranks), soon());
     ASSERT_TRUE(first.ok()) << first.status().to_string();
     ASSERT_TRUE(second.ok()) << second.status().to_string();
     const size_t last = offered.offer.segment->size() - 1;
@@ -83,13 +83,13 @@ TEST(SharedMemory, WhatIsOfferedIsWhatIsFetched) {
 
 TEST(SharedMemory, OutlivesTheOffer) {
   auto offered = std::make_unique<Offered>(2);
-  auto fetched = fetch_memory(offered->blob, 2, soon());
+  auto fetched = fetch_memory(offered->blob, shm::shape_for(2), soon());
   ASSERT_TRUE(fetched.ok()) << fetched.status().to_string();
   offered->offer.segment->data()[9] = 3;
   const Blob blob = offered->blob;
   offered.reset();
   EXPECT_EQ(fetched.value()->data()[9], 3);
-  const auto late = fetch_memory(blob, 2, soon());
+  const auto late = fetch_memory(blob, shm::shape_for(2), soon());
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.status().code(), Code::kUnavailable);
 }
@@ -100,7 +100,7 @@ TEST(SharedMemory, TwoOffersAreApart) {
   EXPECT_NE(a.blob.text("memory"), b.blob.text("memory"));
   EXPECT_NE(a.blob.text("memory_key"), b.blob.text("memory_key"));
   a.offer.segment->data()[0] = 1;
-  auto fetched = fetch_memory(b.blob, 2, soon());
+  auto fetched = fetch_memory(b.blob, shm::shape_for(2), soon());
   ASSERT_TRUE(fetched.ok()) << fetched.status().to_string();
   EXPECT_EQ(fetched.value()->data()[0], 0);
 }
@@ -108,7 +108,7 @@ TEST(SharedMemory, TwoOffersAreApart) {
 TEST(SharedMemory, ABlobThatSpeaksOfNoneGivesNone) {
   Blob blob;
   blob.set("address", "127.0.0.1:4000");
-  auto fetched = fetch_memory(blob, 2, soon());
+  auto fetched = fetch_memory(blob, shm::shape_for(2), soon());
   ASSERT_TRUE(fetched.ok()) << fetched.status().to_string();
   EXPECT_EQ(fetched.value(), nullptr);
 }
@@ -135,7 +135,7 @@ TEST(SharedMemory, WhatCannotBeFetchedIsSaid) {
   for (const Case& c : cases) {
     Blob blob = offered.blob;
     blob.set(c.key, c.value);
-    const auto fetched = fetch_memory(blob, c.ranks, soon());
+    const auto fetched = fetch_memory(blob, shm::shape_for(c.ranks), soon());
     ASSERT_FALSE(fetched.ok()) << c.key << "=" << c.value;
     EXPECT_EQ(fetched.status().code(), c.code) << fetched.status().message();
     EXPECT_TRUE(contains(fetched.status(), c.part)) << fetched.status().message();

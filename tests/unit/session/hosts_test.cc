@@ -1,0 +1,375 @@
+// Sessions of ranks on several hosts, each of which is one worker of the switch. The hosts are this one, by other
+// names.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "fixture.h"
+#include "session/roll_call.h"
+
+namespace switchml {
+namespace {
+
+using Sessions = std::vector<std::unique_ptr<Session>>;
+using Floats = std::vector<float>;
+
+/// The store as a rank sees it whose host has another name.
+class PlacedStore : public Rendezvous {
+ public:
+  PlacedStore(Rendezvous& below, int rank, char host) : below_(below), hello_(rank_key("hello", rank)), host_(host) {}
+  Status set(const std::string& key, const std::string& value) override {
+    if (key != hello_) return below_.set(key, value);
+    auto blob = Blob::parse(value);
+    EXPECT_TRUE(blob.ok());
+    blob->set("host", std::string(1, host_));
+    return below_.set(key, blob->encode());
+  }
+  Result<std::string> get(const std::string& key, Time deadline) override { return below_.get(key, deadline); }
+
+ private:
+  Rendezvous& below_;
+  const std::string hello_;
+  const char host_;
+};
+
+bool contains(const Status& status, const std::string& part) {
+  return status.message().find(part) != std::string::npos;
+}
+
+bool ends_within(const std::future<Status>& pending, Duration limit) {
+  return pending.wait_for(limit) == std::future_status::ready;
+}
+
+/// "aabbb": two ranks on one host, three on another.
+class Cluster {
+ public:
+  explicit Cluster(const std::string& hosts, const Config& config = preset_config()) {
+    const int size = static_cast<int>(hosts.size());
+    for (int rank = 0; rank < size; ++rank) {
+      stores_.push_back(std::make_unique<PlacedStore>(store_, rank, hosts[static_cast<size_t>(rank)]));
+    }
+    sessions.resize(hosts.size());
+    each_rank(size, [&](int rank) {
+      const auto r = static_cast<size_t>(rank);
+      auto session = Session::open(config, {rank, size, "group g"}, *stores_[r], monotonic_now() + seconds(20));
+      EXPECT_TRUE(session.ok()) << session.status().to_string();
+      if (session.ok()) sessions[r] = std::move(session.value());
+    });
+  }
+  ~Cluster() {
+    each_rank(static_cast<int>(sessions.size()), [&](int rank) { sessions[static_cast<size_t>(rank)].reset(); });
+  }
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  bool complete() const {
+    for (const auto& session : sessions) {
+      if (session == nullptr) return false;
+    }
+    return true;
+  }
+  Session& operator[](size_t rank) { return *sessions[rank]; }
+  /// Every rank reduces its own.
+  void reduce(std::vector<Floats>* values, float divisor = 1.0F) {
+    std::vector<std::future<Status>> pending;
+    for (size_t rank = 0; rank < values->size(); ++rank) {
+      Collective call = in_place(&(*values)[rank], ElementType::kFloat32);
+      call.divisor = divisor;
+      pending.push_back(submit(*sessions[rank], std::move(call)));
+    }
+    for (auto& one : pending) {
+      const Status status = one.get();
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
+  }
+  uint64_t sum(size_t rank, const std::string& counter) {
+    uint64_t total = 0;
+    Engine& engine = sessions[rank]->engine();
+    for (int shard = 0; shard < engine.shards(); ++shard) {
+      engine.counters(shard).for_each([&](const CounterInfo& info, uint64_t value) {
+        if (counter == info.name) total += value;
+      });
+    }
+    return total;
+  }
+
+ private:
+  MapStore store_;
+  std::vector<std::unique_ptr<PlacedStore>> stores_;
+
+ public:
+  Sessions sessions;
+};
+
+/// Numbers of all magnitudes, of which a sum cannot be exact, and some that are not finite.
+std::vector<Floats> uneven(size_t ranks, size_t count, bool finite = true) {
+  std::vector<Floats> all;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    std::mt19937 random(static_cast<unsigned>(rank + 1));
+    std::normal_distribution<float> normal;
+    Floats values(count);
+    for (float& value : values) value = std::ldexp(normal(random), static_cast<int>(random() % 40) - 20);
+    if (!finite && count > 0) values[random() % count] = rank % 2 == 0 ? INFINITY : -INFINITY;
+    if (!finite && count > 300) values[random() % 300] = NAN;
+    all.push_back(std::move(values));
+  }
+  return all;
+}
+
+TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {
+  Config flat = quick_config();
+  flat.payload_bytes = 1024;
+  Config preset = preset_config();
+  preset.payload_bytes = 1024;
+  for (const char* hosts : {"aabbb", "abab", "aaab"}) {
+    const size_t ranks = std::string(hosts).size();
+    Cluster with(hosts, preset);
+    Cluster without(hosts, flat);
+    ASSERT_TRUE(with.complete() && without.complete());
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(with[rank].transport(), "shm+udp");
+      EXPECT_EQ(without[rank].transport(), "udp");
+      EXPECT_EQ(with[rank].parameters().workers, 2);
+    }
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{257}, size_t{32769}, size_t{300001}}) {
+      for (const bool finite : {true, false}) {
+        std::vector<Floats> some = uneven(ranks, count, finite);
+        std::vector<Floats> same = some;
+        with.reduce(&some, 3.0F);
+        without.reduce(&same, 3.0F);
+        for (size_t rank = 0; rank < ranks && count > 0; ++rank) {
+          ASSERT_EQ(std::memcmp(some[rank].data(), same[0].data(), count * sizeof(float)), 0)
+              << hosts << ", " << count << " elements, rank " << rank;
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+void expect_reduced(Cluster& cluster, ElementType type, ReduceOp op, size_t count) {
+  const int ranks = static_cast<int>(cluster.sessions.size());
+  const int factor = op == ReduceOp::kSum ? ranks * (ranks + 1) / 2 : op == ReduceOp::kMin ? 1 : ranks;
+  std::vector<std::vector<T>> values(cluster.sessions.size());
+  std::vector<std::future<Status>> pending;
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto& mine = values[static_cast<size_t>(rank)];
+    for (size_t i = 0; i < count; ++i) mine.push_back(static_cast<T>(static_cast<int>(i % 7 + 1) * (rank + 1)));
+    Collective call = in_place(&mine, type);
+    call.op = op;
+    pending.push_back(submit(cluster[static_cast<size_t>(rank)], std::move(call)));
+  }
+  std::vector<T> expected;
+  for (size_t i = 0; i < count; ++i) expected.push_back(static_cast<T>(static_cast<int>(i % 7 + 1) * factor));
+  for (size_t rank = 0; rank < pending.size(); ++rank) {
+    const Status status = pending[rank].get();
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_TRUE(values[rank] == expected)
+        << to_string(op) << " of " << count << " " << to_string(type) << ", rank " << rank;
+  }
+}
+
+TEST(Hosts, ReduceEveryTypeAndOperation) {
+  Cluster cluster("aabbb");
+  ASSERT_TRUE(cluster.complete());
+  for (const size_t count : {0U, 1U, 63U, 4097U, 100001U}) {
+    expect_reduced<float>(cluster, ElementType::kFloat32, ReduceOp::kSum, count);
+    expect_reduced<float>(cluster, ElementType::kFloat32, ReduceOp::kMin, count);
+    expect_reduced<float>(cluster, ElementType::kFloat32, ReduceOp::kMax, count);
+    expect_reduced<int8_t>(cluster, ElementType::kInt8, ReduceOp::kSum, count);
+    expect_reduced<uint8_t>(cluster, ElementType::kUInt8, ReduceOp::kMax, count);
+    expect_reduced<int16_t>(cluster, ElementType::kInt16, ReduceOp::kMin, count);
+    expect_reduced<int32_t>(cluster, ElementType::kInt32, ReduceOp::kMax, count);
+    expect_reduced<int64_t>(cluster, ElementType::kInt64, ReduceOp::kSum, count);
+  }
+}
+
+TEST(Hosts, SendOnceForAllTheirRanks) {
+  constexpr size_t kCount = 1 << 20;
+  const auto packets_of_host_a = [](const std::string& hosts) {
+    Cluster cluster(hosts);
+    EXPECT_TRUE(cluster.complete());
+    std::vector<Floats> values(hosts.size(), Floats(kCount, 1.0F));
+    cluster.reduce(&values);
+    EXPECT_EQ(values.back(), Floats(kCount, static_cast<float>(hosts.size())));
+    uint64_t first_transmissions = 0, senders = 0;
+    for (size_t rank = 0; rank < hosts.size(); ++rank) {
+      EXPECT_EQ(cluster.sum(rank, "elements_summed_in_memory"), size_t{kCount});
+      if (hosts[rank] != 'a') continue;
+      const uint64_t sent = cluster.sum(rank, "packets_sent");
+      first_transmissions += sent - cluster.sum(rank, "retransmissions");
+      senders += sent > 0 ? 1 : 0;
+    }
+    EXPECT_EQ(senders, 3U) << "each rank takes its turn";
+    return first_transmissions;
+  };
+  const uint64_t three = packets_of_host_a("aaabbb");
+  const uint64_t chunks = kCount * sizeof(float) / (128 * 1024);
+  Cluster alone("ab", preset_config());
+  ASSERT_TRUE(alone.complete());
+  EXPECT_EQ(alone[0].transport(), "udp");
+  std::vector<Floats> values(2, Floats(kCount, 1.0F));
+  alone.reduce(&values);
+  const uint64_t one = alone.sum(0, "packets_sent") - alone.sum(0, "retransmissions");
+  EXPECT_LE(three, one + chunks) << "one chunk of exponents more for each chunk of the board, at most";
+  EXPECT_GE(three, one);
+}
+
+TEST(Hosts, ABarrierEndsWhenAllHaveCalledIt) {
+  Cluster cluster("aabb");
+  ASSERT_TRUE(cluster.complete());
+  const auto enter = [&](size_t rank) {
+    Collective barrier;
+    barrier.op = ReduceOp::kBarrier;
+    barrier.title = "barrier";
+    return submit(cluster[rank], std::move(barrier));
+  };
+  std::vector<std::future<Status>> pending;
+  for (const size_t rank : {0U, 1U, 3U}) pending.push_back(enter(rank));
+  for (const auto& one : pending) EXPECT_FALSE(ends_within(one, milliseconds(50)));
+  pending.push_back(enter(2));
+  for (auto& one : pending) {
+    const Status status = one.get();
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+}
+
+TEST(Hosts, SendByThemselvesWhereTheSettingsSaySo) {
+  Config slots = preset_config();
+  slots.slots = 4;
+  Config shards = preset_config();
+  shards.shards = 2;
+  for (const Config& config : {quick_config(), slots, shards}) {
+    Cluster cluster("aabb", config);
+    ASSERT_TRUE(cluster.complete());
+    for (size_t rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(cluster[rank].transport(), "udp");
+      EXPECT_EQ(cluster[rank].parameters().workers, 4);
+    }
+  }
+}
+
+// ---- what goes wrong ----
+
+TEST(Hosts, DifferentCallsFailOnAllHosts) {
+  struct Case {
+    const char* hosts;
+    size_t odd;
+  };
+  for (const Case& c : {Case{"aabb", 1}, Case{"aabb", 2}, Case{"abbb", 0}, Case{"abab", 3}}) {
+    Cluster cluster(c.hosts);
+    ASSERT_TRUE(cluster.complete());
+    std::vector<Floats> values(4, Floats(100));
+    values[c.odd].resize(200);
+    std::vector<std::future<Status>> pending;
+    for (size_t rank = 0; rank < 4; ++rank) {
+      pending.push_back(submit(cluster[rank], in_place(&values[rank], ElementType::kFloat32)));
+    }
+    for (size_t rank = 0; rank < 4; ++rank) {
+      ASSERT_TRUE(ends_within(pending[rank], seconds(10)));
+      const Status status = pending[rank].get();
+      EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+    }
+  }
+}
+
+// Both hosts hold the same two different calls: their sums would match.
+TEST(Hosts, TheSameDifferenceOnAllHostsIsFoundToo) {
+  Cluster cluster("aabb");
+  ASSERT_TRUE(cluster.complete());
+  std::vector<Floats> values(4, Floats(100));
+  std::vector<std::future<Status>> pending;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    Collective call = in_place(&values[rank], ElementType::kFloat32);
+    call.tag = rank % 2;
+    pending.push_back(submit(cluster[rank], std::move(call)));
+  }
+  for (auto& one : pending) {
+    ASSERT_TRUE(ends_within(one, seconds(10)));
+    const Status status = one.get();
+    EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+  }
+}
+
+TEST(Hosts, WhoLeavesEndsWhatAllOthersWaitFor) {
+  for (const size_t leaver : {1U, 2U, 4U}) {
+    Cluster cluster("aabbb");
+    ASSERT_TRUE(cluster.complete());
+    std::vector<Floats> values(5, Floats(100000, 1.0F));
+    std::vector<std::future<Status>> pending;
+    for (size_t rank = 0; rank < 5; ++rank) {
+      if (rank == leaver) continue;
+      pending.push_back(submit(cluster[rank], in_place(&values[rank], ElementType::kFloat32)));
+    }
+    for (const auto& one : pending) EXPECT_FALSE(ends_within(one, milliseconds(20)));
+    cluster.sessions[leaver].reset();
+    for (auto& one : pending) {
+      ASSERT_TRUE(ends_within(one, seconds(5))) << "without rank " << leaver;
+      const Status status = one.get();
+      EXPECT_EQ(status.code(), Code::kUnavailable) << status.to_string();
+      EXPECT_TRUE(contains(status, "rank " + std::to_string(leaver) + " (left the session)")) << status.message();
+    }
+  }
+}
+
+TEST(Hosts, WhatIsCompleteStaysCompleteWhereOneLeaves) {
+  for (int round = 0; round < 10; ++round) {
+    Cluster cluster("abbab");
+    ASSERT_TRUE(cluster.complete());
+    each_rank(5, [&](int rank) {
+      Floats values(70000, static_cast<float>(rank));
+      const Status status = all_reduce(cluster[static_cast<size_t>(rank)], &values);
+      EXPECT_TRUE(status.ok()) << status.to_string();
+      EXPECT_EQ(values, Floats(values.size(), 10.0F));
+      cluster.sessions[static_cast<size_t>(rank)].reset();
+    });
+  }
+}
+
+TEST(Hosts, ARankThatDoesNotCallIsNamedOnItsHost) {
+  Cluster cluster("aabb");
+  ASSERT_TRUE(cluster.complete());
+  std::vector<Floats> values(4, Floats(1000, 1.0F));
+  std::vector<std::future<Status>> pending;
+  for (const size_t rank : {0U, 1U, 2U}) {
+    pending.push_back(submit(cluster[rank], in_place(&values[rank], ElementType::kFloat32), seconds(1)));
+  }
+  for (size_t i = 0; i < pending.size(); ++i) {
+    ASSERT_TRUE(ends_within(pending[i], seconds(5)));
+    const Status status = pending[i].get();
+    EXPECT_EQ(status.code(), Code::kTimeout) << status.to_string();
+    EXPECT_TRUE(contains(
+        status, i == 2 ? "no contribution from rank 3 for" : "no contribution from rank 2 or 3 (one host) for"))
+        << status.message();
+  }
+}
+
+TEST(Hosts, ASwitchThatEndsIsToldToAllRanks) {
+  auto server = start_switch({}, "0.0.0.0:0");
+  Config config = preset_config();
+  config.switch_address = "127.0.0.1:" + std::to_string(port_of(server->local()));
+  config.failure_timeout = seconds(2);
+  const auto address = announced_address("");
+  ASSERT_TRUE(address.ok());
+  config.switch_address = to_string(with_port(address.value(), port_of(server->local())));
+  Cluster cluster("aabb", config);
+  ASSERT_TRUE(cluster.complete());
+  std::vector<Floats> values(4, Floats(1000, 1.0F));
+  cluster.reduce(&values);
+  server.reset();
+  std::vector<std::future<Status>> pending;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    pending.push_back(submit(cluster[rank], in_place(&values[rank], ElementType::kFloat32)));
+  }
+  for (auto& one : pending) {
+    ASSERT_TRUE(ends_within(one, seconds(15)));
+    const Status status = one.get();
+    EXPECT_EQ(status.code(), Code::kUnavailable) << status.to_string();
+    EXPECT_TRUE(contains(status, "the switch")) << status.message();
+  }
+}
+
+}  // namespace
+}  // namespace switchml
