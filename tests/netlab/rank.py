@@ -92,7 +92,13 @@ def until_switch(used, seconds):
     return calls
 
 
-CALLS = {call.__name__: call for call in (soak, timed, until_error, until_switch)}
+def transport():
+    import switchml
+
+    return switchml.stats()["session"]["transport"]
+
+
+CALLS = {call.__name__: call for call in (soak, timed, until_error, until_switch, transport)}
 
 
 def main():

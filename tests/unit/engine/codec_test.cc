@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "base/limits.h"
@@ -124,6 +125,76 @@ TEST(Codec, TheHashSeesEveryExponentOfTheChunkAndNoOther) {
     group.exponents[b] = 128;
     EXPECT_EQ(codec.exponents_hash({512, 512}, &group) != hash, b == 2 || b == 3) << b;
     group.exponents[b] = 127;
+  }
+}
+
+// ---- a worker that speaks for several ranks ----
+
+/// What the switch makes of the words that workers send for one input each.
+template <typename Encode>
+std::vector<uint8_t> by_switch(const std::vector<const void*>& inputs, const Collective& c, const ChunkPlan& plan,
+                               wire::Operation how, const Encode& encode) {
+  const quant::Kernels& kernels = quant::kernels();
+  std::vector<uint8_t> words(4096 * kWordBytes), out(words.size());
+  struct alignas(64) Line {
+    int32_t words[16];
+  };
+  std::vector<Line> total(words.size() / sizeof(Line));
+  size_t n = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Collective one = c;
+    one.inputs.clear();
+    one.input = inputs[i];
+    n = encode(Codec(one, plan, static_cast<int>(inputs.size()) + 3), words.data());
+    const auto combine = i == 0 ? kernels.store : how == wire::Operation::kSum ? kernels.add : kernels.max;
+    combine(total[0].words, words.data(), n);
+  }
+  kernels.load(total[0].words, out.data(), n);
+  out.resize(n * kWordBytes);
+  return out;
+}
+
+template <typename Encode>
+void expect_the_switch_s_words(const Collective& c, const ChunkPlan& plan, wire::Operation how, const Encode& encode) {
+  std::vector<uint8_t> words(4096 * kWordBytes);
+  const size_t n = encode(Codec(c, plan, static_cast<int>(c.inputs.size()) + 3), words.data());
+  words.resize(n * kWordBytes);
+  EXPECT_EQ(words, by_switch(c.inputs, c, plan, how, encode)) << to_string(c.op) << " of " << to_string(c.type);
+}
+
+TEST(Codec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {
+  constexpr size_t kCount = 700;
+  std::mt19937_64 random(5);
+  for (const size_t ranks : {2U, 3U, 7U}) {
+    for (int type = 0; type < kElementTypes; ++type) {
+      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
+        const auto element = static_cast<ElementType>(type);
+        if (!switch_can(op, element)) continue;
+        std::vector<std::vector<uint64_t>> tensors(ranks, std::vector<uint64_t>(kCount));  // any bits, NaN among them
+        Collective c = of(op, element, nullptr, nullptr, kCount);
+        for (auto& tensor : tensors) {
+          for (uint64_t& bits : tensor) bits = random();
+          c.inputs.push_back(tensor.data());
+        }
+        const bool with_exponents = op == ReduceOp::kSum && is_floating(element);
+        const ChunkPlan plan(element, with_exponents, {0, kCount}, 4096);
+        GroupBuffer group;
+        group.range = plan.group(0);
+        for (size_t b = 0; b < 16; ++b) group.exponents.push_back(static_cast<uint8_t>(250 - b));
+        const wire::Operation how = op == ReduceOp::kSum ? wire::Operation::kSum : wire::Operation::kMax;
+        for (const ElementRange range : {ElementRange{0, kCount}, ElementRange{256, 300}, ElementRange{512, 1}}) {
+          expect_the_switch_s_words(c, plan, how, [&](const Codec& codec, uint8_t* words) {
+            return codec.encode_data(range, &group, words);
+          });
+          if (!with_exponents) continue;
+          expect_the_switch_s_words(c, plan, wire::Operation::kSum, [&](const Codec& codec, uint8_t* words) {
+            return codec.encode_special(range, words);
+          });
+        }
+        expect_the_switch_s_words(c, plan, wire::Operation::kMax,
+                                  [&](const Codec& codec, uint8_t* words) { return codec.encode_call(0, words); });
+      }
+    }
   }
 }
 

@@ -1,0 +1,86 @@
+"""Hosts with several ranks each: the ranks of a host share memory and are one worker of the switch."""
+
+import signal
+import time
+
+import pytest
+import star
+
+RATE = 50
+RANKS_OF_A_HOST = 3
+SECONDS = 3.0
+NOTICED = 2.0  # seconds until a dead rank is known everywhere
+SLACK = 2.0  # on a busy machine
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    with star.Star(tmp_path_factory.mktemp("hosts"), ranks=2, rate=RATE) as network:
+        yield network
+
+
+def job_on(network, name, per_host=RANKS_OF_A_HOST, **settings):
+    """With rank N on host N / per_host."""
+    return star.Job(network, name, per_host=per_host, **settings)
+
+
+def total(ranks, counter):
+    return sum(rank[counter] for rank in ranks)
+
+
+@pytest.mark.parametrize("weather", ({}, {"lose": 1e-2, "copy": 1e-2, "hold_back": 1e-2}), ids=("quiet", "loss"))
+def test_every_bit_is_right(network, weather):
+    job = job_on(network, f"bits{len(weather)}")
+    assert job.run(20, "transport") == ["shm+udp"] * (2 * RANKS_OF_A_HOST)
+    network.disturb(**weather)
+    ranks = job.run(SECONDS + 60, "soak", SECONDS, 3)
+    network.disturb()
+    assert all(rank["calls"] > 10 and rank["witness_failures"] == 0 for rank in ranks), ranks
+    senders = [rank for rank in ranks if rank["packets_sent"] > 0]
+    assert len(senders) == 2 * RANKS_OF_A_HOST, "each rank takes its turn"
+    if weather:
+        assert total(ranks, "retransmissions") > 0, ranks
+    job.end()
+
+
+def test_a_host_sends_once_for_all_its_ranks(network):
+    """As many packets leave a host of three ranks as one of a single rank, but for the exponents of more chunks."""
+    elements, sent = 2 * 2**20, {}
+    for per_host in (1, RANKS_OF_A_HOST):
+        job = job_on(network, f"once{per_host}", per_host)
+        ranks = job.run(120, "timed", elements, 2)
+        sent[per_host] = total(ranks, "packets_sent") - total(ranks, "retransmissions")
+        job.end()
+    assert 0.99 < sent[RANKS_OF_A_HOST] / sent[1] < 1.02, sent
+
+
+@pytest.mark.parametrize("victim", (0, 1, 4))
+def test_a_killed_rank_is_named_by_all_others(network, victim):
+    job = job_on(network, f"kill{victim}")
+    job.tell("until_error", 60)
+    time.sleep(1.0)
+    killed = time.monotonic()
+    job.ranks[victim].send_signal(signal.SIGKILL)
+    job.ranks[victim].wait()
+    others = [rank for rank in range(len(job.ranks)) if rank != victim]
+    end = time.monotonic() + 30
+    answers = {}
+    while len(answers) < len(others) and time.monotonic() < end:
+        time.sleep(0.05)
+        answers = {rank: answer["answer"] for rank in others if (answer := job.answer(rank))}
+    assert len(answers) == len(others), [job.silence(rank) for rank in others if rank not in answers]
+    for rank, answer in answers.items():
+        assert "message" in answer, f"rank {rank}: {answer}"
+        assert f"rank {victim} " in answer["message"], f"rank {rank}: {answer['message']}"
+        assert answer["at"] - killed < NOTICED + SLACK, f"rank {rank}, {answer['at'] - killed:.1f} s: {answer['message']}"
+    for rank in others:
+        job.ranks[rank].kill()
+        job.ranks[rank].wait()
+
+
+def test_without_shared_memory_every_rank_sends_by_itself(network):
+    job = job_on(network, "flat", SWITCHML_TRANSPORT="udp")
+    assert set(job.run(20, "transport")) == {"udp"}
+    ranks = job.run(SECONDS + 60, "soak", 1.0, 3)
+    assert total(ranks, "elements_summed_in_memory") == 0 < total(ranks, "elements_summed_by_switch")
+    job.end()

@@ -1,0 +1,355 @@
+// Boards with owners, and members that hand chunks up: one host's part where the ranks run on several.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <thread>
+
+#include "engine/in_place.h"
+#include "team.h"
+
+namespace switchml::shm {
+namespace {
+
+using switchml::testing::in_place;
+using testing::BoardMemory;
+using ::testing::HasSubstr;
+using testing::Outcome;
+using Ints = std::vector<int32_t>;
+
+constexpr Duration kLong = seconds(30);
+constexpr Duration kSoon = seconds(15);
+
+ChunkCall call_of(size_t elements, uint64_t agreed = 77) {
+  ChunkCall call;
+  call.reduction.type = ElementType::kInt32;
+  call.agreed = agreed;
+  call.elements = static_cast<uint32_t>(elements);
+  return call;
+}
+
+// ---- the board ----
+
+TEST(BoardWithOwners, AChunkIsCompleteFromItsLastOfferToItsResult) {
+  BoardMemory memory({3, 4, 64, 2});
+  const Board& board = memory.board();
+  for (uint64_t seq = 1; seq <= 50; ++seq) {
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_FALSE(board.is_complete(seq)) << seq;
+      board.offer(rank, seq, call_of(1));
+    }
+    EXPECT_TRUE(board.is_complete(seq)) << seq;
+    EXPECT_TRUE(board.is_agreed(seq));
+    EXPECT_FALSE(board.any_ready()) << "nobody but its owner takes it";
+    EXPECT_EQ(board.claim(0), 0U);
+    EXPECT_EQ(board.owner_of(seq), static_cast<int>(seq % 2));
+    board.publish(seq, Verdict::kReduced);
+    EXPECT_FALSE(board.is_complete(seq));
+    EXPECT_TRUE(board.is_published(seq));
+    EXPECT_EQ(board.verdict(seq), Verdict::kReduced);
+  }
+}
+
+TEST(BoardWithOwners, WhoSaysSomethingElseIsSeen) {
+  BoardMemory memory({3, 4, 64, 1});
+  const Board& board = memory.board();
+  for (int odd = 0; odd < 3; ++odd) {
+    const auto seq = static_cast<uint64_t>(odd + 1);
+    for (int rank = 0; rank < 3; ++rank) board.offer(rank, seq, call_of(1, rank == odd ? 78 : 77));
+    EXPECT_FALSE(board.is_agreed(seq)) << odd;
+  }
+}
+
+TEST(BoardWithOwners, TheLastOfferWakesTheOwner) {
+  BoardMemory memory({2, 4, 64, 2});
+  const Board& board = memory.board();
+  auto slept = std::async(std::launch::async, [&] {
+    const Time begin = monotonic_now();
+    board.sleep(1, UINT64_MAX, kLong, [&] { return board.is_complete(1); });
+    return monotonic_now() - begin;
+  });
+  board.offer(1, 1, call_of(1));
+  std::this_thread::sleep_for(milliseconds(20));
+  board.offer(0, 1, call_of(1));
+  EXPECT_LT(slept.get(), kSoon);
+}
+
+TEST(BoardWithOwners, TheFirstReasonToFailCountsAndWakesAll) {
+  BoardMemory memory({2, 4, 64, 1});
+  const Board& board = memory.board();
+  EXPECT_TRUE(board.failure().ok());
+  auto slept = std::async(std::launch::async, [&] {
+    const Time begin = monotonic_now();
+    board.sleep(1, UINT64_MAX, kLong, [&] { return !board.failure().ok(); });
+    return monotonic_now() - begin;
+  });
+  std::this_thread::sleep_for(milliseconds(20));
+  board.fail(Status(Code::kUnavailable, "the switch is gone"));
+  EXPECT_LT(slept.get(), kSoon);
+  board.fail(Status(Code::kTimeout, "another reason"));
+  EXPECT_EQ(board.failure().code(), Code::kUnavailable);
+  EXPECT_EQ(board.failure().message(), "the switch is gone");
+}
+
+TEST(BoardWithOwners, AReasonMayFillItsPlace) {
+  for (const size_t length : {size_t{0}, Board::kMaxReason - 1, Board::kMaxReason, Board::kMaxReason + 1}) {
+    BoardMemory memory({1, 1, 64, 1});
+    const std::string text(length, 'x');
+    memory.board().fail(Status(Code::kTimeout, text));
+    EXPECT_EQ(memory.board().failure().message(), text.substr(0, Board::kMaxReason));
+    EXPECT_EQ(memory.board().failure().code(), Code::kTimeout);
+  }
+}
+
+TEST(BoardWithOwners, IsDesertedWhenAllHaveLeft) {
+  BoardMemory memory({3, 1, 64, 1});
+  for (const int rank : {1, 0, 2}) {
+    EXPECT_FALSE(memory.board().is_deserted());
+    memory.board().leave(rank);
+  }
+  EXPECT_TRUE(memory.board().is_deserted());
+}
+
+// ---- members ----
+
+/// Ends what it is given when it is told to, as if there were another host whose ranks add `theirs` to each element.
+class FakeUplink final : public Engine {
+ public:
+  void submit(Collective chunk) override { chunks.push_back(std::move(chunk)); }
+  void abort(const std::string& reason) override { fail(Status(Code::kAborted, reason)); }
+  void fail(const Status& status) override { failures.push_back(status); }
+  Status status() const override { return {}; }
+  int shards() const override { return 1; }
+  const WorkerCounters& counters(int) const override { return counters_; }
+  size_t memory_bytes() const override { return 0; }
+  std::vector<uint32_t> suspend() override { return {}; }
+  void wait_for(const std::string&) override {}
+  std::vector<uint8_t> last_result(int) override { return {}; }
+  void supply(std::vector<std::vector<uint8_t>>) override {}
+  void resume(const Route&, std::vector<std::unique_ptr<Transport>>) override {}
+
+  void finish(size_t i, const Status& status = {}) {
+    const Collective chunk = std::move(chunks[i]);
+    chunks.erase(chunks.begin() + static_cast<std::ptrdiff_t>(i));
+    auto* out = static_cast<int32_t*>(chunk.output);
+    for (size_t e = 0; status.ok() && e < chunk.count; ++e) {
+      out[e] = theirs;
+      for (const void* input : chunk.inputs) out[e] += static_cast<const int32_t*>(input)[e];
+    }
+    chunk.done(status);
+  }
+
+  int32_t theirs = 1000;
+  std::vector<Collective> chunks;
+  std::vector<Status> failures;
+
+ private:
+  WorkerCounters counters_;
+};
+
+/// The ranks of one host, 3, 5, 7 ... in their group, stepped in a seeded order.
+class Host {
+ public:
+  Host(int ranks, int owners, size_t payload, uint64_t seed)
+      : memory_({ranks, 4, 4096, owners}), random_(seed), uplinks(static_cast<size_t>(owners)) {
+    failures.resize(static_cast<size_t>(ranks));
+    std::vector<int> names;
+    for (int rank = 0; rank < ranks; ++rank) names.push_back(2 * rank + 3);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto r = static_cast<size_t>(rank);
+      MemberUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, names};
+      members.push_back(std::make_unique<Member>(
+          memory_.board(), rank, [this, r](const Status& status) { failures[r].push_back(status); }, true, uplink));
+    }
+  }
+  Outcome submit(size_t rank, Collective collective) {
+    outcomes_.push_back(testing::record_into(&collective));
+    members[rank]->submit(std::move(collective));
+    return outcomes_.back();
+  }
+  bool all_done() const {
+    return std::all_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& one) { return !one->empty(); });
+  }
+  /// Members in any order; chunks end in any order, too.
+  bool run(bool chunks_end = true) {
+    for (int i = 0; i < 100000 && !all_done(); ++i) {
+      members[random_() % members.size()]->step(now);
+      FakeUplink& uplink = uplinks[random_() % uplinks.size()];
+      if (chunks_end && !uplink.chunks.empty()) uplink.finish(random_() % uplink.chunks.size());
+    }
+    return all_done();
+  }
+  const Board& board() const { return memory_.board(); }
+
+ private:
+  BoardMemory memory_;
+  std::mt19937_64 random_;
+  std::vector<Outcome> outcomes_;
+
+ public:
+  Time now{seconds(1000)};
+  std::vector<FakeUplink> uplinks;
+  std::vector<std::vector<Status>> failures;
+  std::vector<std::unique_ptr<Member>> members;
+};
+
+TEST(MemberWithUplink, AddsWhatTheOtherHostsHave) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    std::mt19937_64 random(seed);
+    const int ranks = 1 + static_cast<int>(random() % 4);
+    const int owners = 1 + static_cast<int>(random() % static_cast<uint64_t>(ranks));
+    const size_t payload = random() % 2 == 0 ? 1024 : 63 * 1024;
+    Host host(ranks, owners, payload, seed);
+    std::vector<std::vector<Ints>> tensors(static_cast<size_t>(ranks));
+    std::vector<std::pair<size_t, int32_t>> calls;
+    for (int call = 0; call < 5; ++call) calls.emplace_back(random() % 3 == 0 ? random() % 3 : random() % 20000, call);
+    for (size_t rank = 0; rank < tensors.size(); ++rank) {
+      for (const auto& [count, value] : calls) tensors[rank].emplace_back(count, value + static_cast<int32_t>(rank));
+      for (Ints& tensor : tensors[rank]) host.submit(rank, in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
+    }
+    ASSERT_TRUE(host.run()) << seed;
+    for (size_t rank = 0; rank < tensors.size(); ++rank) {
+      for (size_t call = 0; call < calls.size(); ++call) {
+        const int32_t sum = 1000 + ranks * calls[call].second + ranks * (ranks - 1) / 2;
+        ASSERT_EQ(tensors[rank][call], Ints(calls[call].first, sum)) << "seed " << seed << ", rank " << rank;
+      }
+      EXPECT_TRUE(host.failures[rank].empty());
+    }
+  }
+}
+
+// Each owner hands its own chunks up, in their order: that order is the stream of its shard, the same on all hosts.
+TEST(MemberWithUplink, OwnersTakeTurns) {
+  Host host(3, 2, 1024, 9);
+  constexpr size_t kPerChunk = 1024;
+  std::vector<Ints> tensors(3, Ints(4 * kPerChunk + 1));
+  for (size_t rank = 0; rank < 3; ++rank) {
+    for (size_t i = 0; i < tensors[rank].size(); ++i) tensors[rank][i] = static_cast<int32_t>(i);
+    host.submit(rank, in_place(ReduceOp::kSum, ElementType::kInt32, tensors[rank]));
+  }
+  EXPECT_FALSE(host.run(false));
+  const auto firsts = [&](size_t owner) {
+    Ints found;
+    for (const Collective& chunk : host.uplinks[owner].chunks) {
+      found.push_back(static_cast<const int32_t*>(chunk.inputs[0])[0]);
+      EXPECT_EQ(chunk.inputs.size(), 3U);
+      EXPECT_EQ(chunk.part_of, 4 * kPerChunk + 1);
+      EXPECT_EQ(chunk.count, kPerChunk);
+      EXPECT_EQ(describe(chunk), "all_reduce(SUM, int32, 4097 elements)");
+    }
+    return found;
+  };
+  // Four slots: chunks 1 to 4 are under way, of which rank 1 has the odd ones.
+  EXPECT_EQ(firsts(1), (Ints{0, 2 * kPerChunk}));
+  EXPECT_EQ(firsts(0), (Ints{kPerChunk, 3 * kPerChunk}));
+  EXPECT_TRUE(host.run());
+}
+
+TEST(MemberWithUplink, ChunksFillPackets) {
+  const auto first_count = [](size_t payload, size_t count) {
+    Host host(1, 1, payload, 1);
+    Ints tensor(count);
+    host.submit(0, in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
+    host.run(false);
+    const size_t found = host.uplinks[0].chunks.at(0).count;
+    EXPECT_TRUE(host.run());
+    return found;
+  };
+  EXPECT_EQ(first_count(1024, 5000), 1024U);  // 4096 bytes
+  EXPECT_EQ(first_count(3072, 5000), 768U);   // not a packet and a third
+  EXPECT_EQ(first_count(63 * 1024, 5000), 1024U);
+  EXPECT_EQ(first_count(3072, 5), 5U);
+}
+
+TEST(MemberWithUplink, WhatTheSwitchSaysIsToldToAll) {
+  Host host(3, 1, 1024, 4);
+  std::vector<Ints> tensors(3, Ints(5000, 1));
+  std::vector<Outcome> outcomes;
+  for (size_t rank = 0; rank < 3; ++rank) {
+    outcomes.push_back(host.submit(rank, in_place(ReduceOp::kSum, ElementType::kInt32, tensors[rank])));
+  }
+  EXPECT_FALSE(host.run(false));
+  host.uplinks[0].finish(0, Status(Code::kUnavailable, "the switch s is gone"));
+  ASSERT_TRUE(host.run(false));
+  for (size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(outcomes[rank]->at(0).code(), Code::kUnavailable);
+    EXPECT_EQ(outcomes[rank]->at(0).message(), "the switch s is gone");
+    EXPECT_EQ(host.failures[rank].size(), 1U);
+  }
+  EXPECT_EQ(host.uplinks[0].failures.size(), 1U);
+}
+
+// It may still hold chunks of this host's board.
+TEST(MemberWithUplink, ARankThatIsShutDownTellsItsEngineAndNobodyElse) {
+  Host host(2, 1, 1024, 4);
+  std::vector<Ints> tensors(2, Ints(5000, 1));
+  std::vector<Outcome> outcomes;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    outcomes.push_back(host.submit(rank, in_place(ReduceOp::kSum, ElementType::kInt32, tensors[rank])));
+  }
+  EXPECT_FALSE(host.run(false));
+  host.members[0]->request_failure(Status(Code::kAborted, "shut down"));
+  host.members[0]->step(host.now);
+  EXPECT_EQ(outcomes[0]->at(0).code(), Code::kAborted);
+  ASSERT_EQ(host.uplinks[0].failures.size(), 1U);
+  while (!host.uplinks[0].chunks.empty()) host.uplinks[0].finish(0, Status(Code::kAborted, "shut down"));
+  host.members[1]->step(host.now);
+  EXPECT_TRUE(outcomes[1]->empty());
+  host.board().leave(0);
+  host.members[1]->step(host.now);
+  ASSERT_EQ(outcomes[1]->size(), 1U);
+  EXPECT_THAT(outcomes[1]->at(0).message(), HasSubstr("no contribution from rank 3 (left the session)"));
+}
+
+TEST(MemberWithUplink, DifferentCallsReachNoOtherHostUnnoticed) {
+  Host host(2, 1, 1024, 4);
+  Ints one(10, 1), two(10, 1);
+  Collective odd = in_place(ReduceOp::kSum, ElementType::kInt32, two);
+  odd.tag = 5;
+  const Outcome first = host.submit(0, in_place(ReduceOp::kSum, ElementType::kInt32, one));
+  const Outcome second = host.submit(1, odd);
+  EXPECT_FALSE(host.run(false));
+  ASSERT_EQ(host.uplinks[0].chunks.size(), 1U);
+  Host other(1, 1, 1024, 4);
+  Ints three(10, 1);
+  other.submit(0, in_place(ReduceOp::kSum, ElementType::kInt32, three));
+  EXPECT_FALSE(other.run(false));
+  EXPECT_NE(host.uplinks[0].chunks[0].tag, other.uplinks[0].chunks[0].tag) << "the witness tells them apart";
+  EXPECT_TRUE(other.run());
+  ASSERT_TRUE(host.run()) << "though the sums should match";
+  EXPECT_EQ(first->at(0).code(), Code::kMismatch);
+  EXPECT_EQ(second->at(0).code(), Code::kMismatch);
+}
+
+TEST(MemberWithUplink, ATimeoutSaysWhatIsLacking) {
+  for (const bool all_here : {false, true}) {
+    Host host(2, 1, 1024, 4);
+    std::vector<Ints> tensors(2, Ints(10, 1));
+    std::vector<Outcome> outcomes;
+    for (size_t rank = 0; rank < (all_here ? 2U : 1U); ++rank) {
+      Collective call = in_place(ReduceOp::kSum, ElementType::kInt32, tensors[rank]);
+      call.deadline = host.now + seconds(1);
+      outcomes.push_back(host.submit(rank, std::move(call)));
+    }
+    EXPECT_FALSE(host.run(false));
+    host.now += seconds(1);
+    for (const auto& member : host.members) member->step(host.now);
+    if (all_here) {
+      EXPECT_TRUE(outcomes[0]->empty()) << "the engine's own message comes first";
+      EXPECT_GT(host.members[0]->next_wakeup(), host.now);
+      host.now = host.members[0]->next_wakeup();
+      for (const auto& member : host.members) member->step(host.now);
+    }
+    ASSERT_EQ(outcomes[0]->size(), 1U);
+    EXPECT_EQ(outcomes[0]->at(0).code(), Code::kTimeout);
+    EXPECT_THAT(outcomes[0]->at(0).message(),
+                HasSubstr(all_here ? "all ranks of this host have contributed, and rank 3 has "
+                                     "not got the sum of all hosts"
+                                   : "no contribution from rank 5"));
+  }
+}
+
+}  // namespace
+}  // namespace switchml::shm
