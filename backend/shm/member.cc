@@ -208,9 +208,7 @@ bool Member::finish_one() {
   Job& job = jobs_.front();
   if (board_.verdict(oldest_) == Verdict::kMismatch) {
     counters_.witness_failures.add(1);
-    fail(Status(Code::kMismatch, "this rank called " + describe(job.collective) +
-                                     ", and the other ranks of this host did not: ranks called with different "
-                                     "operations, types or sizes"));
+    fail(differs_from("the other ranks of this host"));
     return false;
   }
   take_result(job, job.finished, board_.result(oldest_));
@@ -280,7 +278,17 @@ void Member::check_deadline(Time now) {
 // What an owner's engine gave up for, or another rank of the host.
 void Member::check_board() {
   const Status status = board_.failure();
-  if (!status.ok()) fail(status);
+  if (status.ok()) return;
+  if (status.code() == Code::kMismatch && !jobs_.empty()) {  // what this rank called only it can say
+    fail(differs_from("others"));
+  } else {
+    fail(status);
+  }
+}
+
+Status Member::differs_from(const std::string& whom) const {
+  return {Code::kMismatch, "this rank called " + describe(jobs_.front().collective) + ", and " + whom +
+                               " did not: ranks called with different operations, types or sizes"};
 }
 
 std::string Member::name_of(int rank) const {

@@ -86,6 +86,7 @@ class Member {
   std::string gone() const;
   void check_others();
   void check_board();
+  Status differs_from(const std::string& whom) const;
   std::string name_of(int rank) const;
   std::string missing_text(Time now) const;
   void fail(const Status& status);

@@ -271,6 +271,8 @@ TEST(Hosts, DifferentCallsFailOnAllHosts) {
       ASSERT_TRUE(ends_within(pending[rank], seconds(10)));
       const Status status = pending[rank].get();
       EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+      const std::string mine = "float32, " + std::to_string(values[rank].size()) + " elements)";
+      EXPECT_TRUE(contains(status, "this rank called all_reduce(SUM, " + mine)) << status.message();
     }
   }
 }
