@@ -9,8 +9,7 @@ import star
 RATE = 50
 RANKS_OF_A_HOST = 3
 SECONDS = 3.0
-NOTICED = 2.0  # seconds until a dead rank is known everywhere
-SLACK = 2.0  # on a busy machine
+NOTICED = 8.0  # seconds until a dead rank is known everywhere, on a machine that is busy with other things; the group's timeout is 120
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +71,7 @@ def test_a_killed_rank_is_named_by_all_others(network, victim):
     for rank, answer in answers.items():
         assert "message" in answer, f"rank {rank}: {answer}"
         assert f"rank {victim} " in answer["message"], f"rank {rank}: {answer['message']}"
-        assert answer["at"] - killed < NOTICED + SLACK, f"rank {rank}, {answer['at'] - killed:.1f} s: {answer['message']}"
+        assert answer["at"] - killed < NOTICED, f"rank {rank}, {answer['at'] - killed:.1f} s: {answer['message']}"
     for rank in others:
         job.ranks[rank].kill()
         job.ranks[rank].wait()
