@@ -251,6 +251,15 @@ TEST(Hosts, SendByThemselvesWhereTheSettingsSaySo) {
   }
 }
 
+/// A switch of its own at an address that is not loopback, because the hosts are several.
+std::unique_ptr<SwitchServer> start_for_all(Config* config) {
+  auto server = start_switch({}, "0.0.0.0:0");
+  const auto address = announced_address("");
+  EXPECT_TRUE(address.ok()) << address.status().to_string();
+  config->switch_address = to_string(with_port(address.value(), port_of(server->local())));
+  return server;
+}
+
 // ---- what goes wrong ----
 
 TEST(Hosts, DifferentCallsFailOnAllHosts) {
@@ -330,6 +339,21 @@ TEST(Hosts, WhatIsCompleteStaysCompleteWhereOneLeaves) {
   }
 }
 
+// A rank that is done may leave while another of its host still asks the switch for a result that was lost.
+TEST(Hosts, TheLastRankOfAHostTakesLeave) {
+  Config config = preset_config();
+  const auto server = start_for_all(&config);
+  Cluster cluster("aabb", config);
+  ASSERT_TRUE(cluster.complete());
+  const auto closed = [&] { return server->counters().sessions_closed.get(); };
+  for (const size_t rank : {1U, 2U}) cluster.sessions[rank].reset();
+  EXPECT_EQ(closed(), 0U);
+  cluster.sessions[0].reset();
+  EXPECT_EQ(closed(), 0U);
+  cluster.sessions[3].reset();
+  EXPECT_EQ(closed(), 1U);
+}
+
 TEST(Hosts, ARankThatDoesNotCallIsNamedOnItsHost) {
   Cluster cluster("aabb");
   ASSERT_TRUE(cluster.complete());
@@ -349,13 +373,9 @@ TEST(Hosts, ARankThatDoesNotCallIsNamedOnItsHost) {
 }
 
 TEST(Hosts, ASwitchThatEndsIsToldToAllRanks) {
-  auto server = start_switch({}, "0.0.0.0:0");
   Config config = preset_config();
-  config.switch_address = "127.0.0.1:" + std::to_string(port_of(server->local()));
   config.failure_timeout = seconds(2);
-  const auto address = announced_address("");
-  ASSERT_TRUE(address.ok());
-  config.switch_address = to_string(with_port(address.value(), port_of(server->local())));
+  auto server = start_for_all(&config);
   Cluster cluster("aabb", config);
   ASSERT_TRUE(cluster.complete());
   std::vector<Floats> values(4, Floats(1000, 1.0F));

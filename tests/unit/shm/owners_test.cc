@@ -323,6 +323,26 @@ TEST(MemberWithUplink, DifferentCallsReachNoOtherHostUnnoticed) {
   EXPECT_EQ(second->at(0).code(), Code::kMismatch);
 }
 
+TEST(MemberWithUplink, ARankThatGivesUpTakesItsHostAlong) {
+  Host host(3, 1, 1024, 4);
+  std::vector<Ints> tensors(2, Ints(10, 1));
+  std::vector<Outcome> outcomes;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    Collective call = in_place(ReduceOp::kSum, ElementType::kInt32, tensors[rank]);
+    if (rank == 1) call.deadline = host.now + seconds(1);
+    outcomes.push_back(host.submit(rank, std::move(call)));
+  }
+  EXPECT_FALSE(host.run(false));
+  host.now += seconds(2);
+  host.members[1]->step(host.now);
+  ASSERT_EQ(outcomes[1]->size(), 1U);
+  EXPECT_TRUE(host.members[0]->has_work());
+  host.members[0]->step(host.now);
+  ASSERT_EQ(outcomes[0]->size(), 1U);
+  EXPECT_EQ(outcomes[0]->at(0).message(), outcomes[1]->at(0).message());
+  EXPECT_THAT(outcomes[0]->at(0).message(), HasSubstr("no contribution from rank 7"));
+}
+
 TEST(MemberWithUplink, ATimeoutSaysWhatIsLacking) {
   for (const bool all_here : {false, true}) {
     Host host(2, 1, 1024, 4);
