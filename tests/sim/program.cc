@@ -85,9 +85,45 @@ uint64_t draw_integer(Random& random, Fill fill) {
   return random.next();
 }
 
+// A sum of few floats, as speculation is for.
+Call draw_small_sum(Random& random, int workers, size_t payload_bytes) {
+  constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kFloat32, ElementType::kFloat16,
+                                    ElementType::kBFloat16};
+  Call call = draw_call(random, workers, payload_bytes);
+  call.op = ReduceOp::kSum;
+  call.type = random.pick(kTypes);
+  call.title = "all_reduce";
+  call.count =
+      random.chance(0.3) ? 1 : 1 + random.below(payload_bytes / 4 * 3 / 2);  // half a chunk each, and 3 at most
+  call.output_begin = 0;
+  call.output_end = call.count;
+  call.in_place = random.chance(0.7);
+  call.fill = random.chance(0.5) ? Fill::kOrdinary : static_cast<Fill>(random.below(kFills));
+  return call;
+}
+
+// The same calls step after step, with other numbers.
+Program draw_training(Random& random, int workers, size_t payload_bytes) {
+  Program step(1, draw_small_sum(random, workers, payload_bytes));
+  while (step.size() < 3 && random.chance(0.5)) {
+    step.push_back(random.chance(0.6) ? draw_small_sum(random, workers, payload_bytes)
+                                      : draw_call(random, workers, payload_bytes));
+  }
+  Program program;
+  for (int i = random.between(6, 10); i > 0; --i) {
+    for (Call call : step) {
+      call.seed = random.next();
+      if (random.chance(0.1)) call.fill = static_cast<Fill>(random.below(kFills));
+      program.push_back(call);
+    }
+  }
+  return program;
+}
+
 }  // namespace
 
 Program draw_program(Random& random, int workers, size_t payload_bytes) {
+  if (random.chance(0.3)) return draw_training(random, workers, payload_bytes);
   Program program;
   const int calls = random.between(1, 8);
   for (int i = 0; i < calls; ++i) program.push_back(draw_call(random, workers, payload_bytes));

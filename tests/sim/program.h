@@ -33,6 +33,7 @@ struct Call {
 };
 using Program = std::vector<Call>;
 
+/// A few calls of any kind, or a few steps of the same calls.
 Program draw_program(Random& random, int workers, size_t payload_bytes);
 /// The same call with one thing changed that ranks must agree about.
 Call disagree(Random& random, Call call);

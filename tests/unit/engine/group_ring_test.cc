@@ -6,7 +6,7 @@ namespace switchml {
 namespace {
 
 TEST(GroupRing, TakesUpToItsCapacityAndFindsByJobAndGroup) {
-  GroupRing ring(2, 8, 64);
+  GroupRing ring(2, 8, 64, 3);
   GroupBuffer* a = ring.take(5, 0, {0, 64});
   GroupBuffer* b = ring.take(5, 1, {64, 10});
   EXPECT_TRUE(ring.full());
@@ -17,7 +17,7 @@ TEST(GroupRing, TakesUpToItsCapacityAndFindsByJobAndGroup) {
 }
 
 TEST(GroupRing, GivesBuffersBackInOrder) {
-  GroupRing ring(2, 8, 64);
+  GroupRing ring(2, 8, 64, 3);
   GroupBuffer* a = ring.take(1, 0, {});
   GroupBuffer* b = ring.take(1, 1, {});
   ring.finish(b);
@@ -28,7 +28,7 @@ TEST(GroupRing, GivesBuffersBackInOrder) {
 }
 
 TEST(GroupRing, AReusedBufferStartsAfresh) {
-  GroupRing ring(1, 8, 64);
+  GroupRing ring(1, 8, 64, 3);
   GroupBuffer* a = ring.take(1, 0, {});
   a->ready = a->has_specials = true;
   a->chunks_done = a->specials_done = a->specials_sent = 7;
