@@ -51,7 +51,8 @@ TEST(ExponentHistory, LooksAtTheSamePlaceOfAnEarlierStep) {
   for (int step = 0; step < 4; ++step) {
     for (const uint8_t exponent : layers) {
       const int predicted = stream.call(kLayer, exponent);
-      if (step >= 2) EXPECT_EQ(predicted, exponent);
+      if (step < 2) continue;
+      EXPECT_EQ(predicted, exponent);
     }
     stream.call(kScalar, 90);
   }
@@ -63,7 +64,8 @@ TEST(ExponentHistory, CollectivesWithoutExponentsTellPlacesApart) {
     stream.call(kLayer, 100);
     EXPECT_EQ(stream.open(kBarrier).exponents, nullptr);
     const int predicted = stream.call(kLayer, 140);
-    if (step == 2) EXPECT_EQ(predicted, 140);
+    if (step < 2) continue;
+    EXPECT_EQ(predicted, 140);
   }
   EXPECT_EQ(stream.call(kLayer, 100), 100);
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/limits.h"
+
 namespace switchml {
 namespace {
 
@@ -31,12 +33,18 @@ TEST(GroupRing, AReusedBufferStartsAfresh) {
   GroupRing ring(1, 8, 64, 3);
   GroupBuffer* a = ring.take(1, 0, {});
   a->ready = a->has_specials = true;
+  a->remembered = a->predicted = a->speculated = a->fits = true;
+  a->held.push_back(1);
+  a->speculated_done = 7;
   a->chunks_done = a->specials_done = a->specials_sent = 7;
   ring.finish(a);
   GroupBuffer* b = ring.take(2, 3, {});
   EXPECT_FALSE(b->ready || b->has_specials);
+  EXPECT_FALSE(b->remembered || b->predicted || b->speculated || b->fits);
+  EXPECT_TRUE(b->held.empty());
+  EXPECT_EQ(b->speculated_done, 0U);
   EXPECT_EQ(b->chunks_done + b->specials_done + b->specials_sent, 0U);
-  EXPECT_EQ(ring.memory_bytes(), 8U + 64U);
+  EXPECT_EQ(ring.memory_bytes(), 8U + 64U + kMaxSpeculatedBlocks + 3 * sizeof(int));
 }
 
 }  // namespace

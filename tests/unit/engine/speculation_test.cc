@@ -53,7 +53,8 @@ TEST(Speculation, IsBoundedByChunksBlocksAndTheCallLane) {
 /// Two workers' tensors through speculated chunks, added as a switch adds.
 class Sum {
  public:
-  Sum(size_t count, size_t payload) : a_(count), b_(count), payload_(payload), plan_(ElementType::kFloat32, true, {0, count}, payload) {
+  Sum(size_t count, size_t payload)
+      : a_(count), b_(count), payload_(payload), plan_(ElementType::kFloat32, true, {0, count}, payload) {
     for (size_t i = 0; i < count; ++i) {
       a_[i] = static_cast<float>(i % 97) - 40;
       b_[i] = static_cast<float>(i % 89) / 4;
@@ -74,7 +75,8 @@ class Sum {
     std::vector<uint8_t> predicted = group_.exponents;
     for (uint8_t& exponent : predicted) exponent = static_cast<uint8_t>(exponent + off);
     const Collective mine = call(a_, &out, output_begin, output_end), other = call(b_, &out, 0, 0);
-    const Speculation first(mine, plan_, session_of(2, payload_), 17), second(other, plan_, session_of(2, payload_), 17);
+    const Speculation first(mine, plan_, session_of(2, payload_), 17),
+        second(other, plan_, session_of(2, payload_), 17);
     first.predict(predicted.data(), &group_);
     outside = first.blocks_outside(group_);
     if (outside > 0) return {};
@@ -131,7 +133,8 @@ TEST(Speculation, SumsAreReadForEveryPayload) {
 
 TEST(Speculation, OnlyTheWantedPartIsWritten) {
   Sum sum(500, 1024);
-  for (const auto& [begin, end] : std::vector<std::pair<size_t, size_t>>{{0, 0}, {0, 1}, {127, 129}, {250, 300}, {255, 257}, {499, 500}}) {
+  for (const auto& [begin, end] :
+       std::vector<std::pair<size_t, size_t>>{{0, 0}, {0, 1}, {127, 129}, {250, 300}, {255, 257}, {499, 500}}) {
     EXPECT_EQ(sum.run(begin, end, 1), sum.expected(begin, end)) << begin << " to " << end;
   }
 }
