@@ -60,14 +60,16 @@ uint32_t special(Random& random, const Format& format) {
   return format.compose(static_cast<uint32_t>(random.below(2)), format.top_exponent(), 0);
 }
 
-uint32_t draw_float(Random& random, const Format& format, Fill fill) {
+uint32_t draw_float(Random& random, const Format& format, Fill fill, int shift) {
   const auto sign = static_cast<uint32_t>(random.below(2));
   const auto mantissa = static_cast<uint32_t>(random.below(uint64_t{1} << format.mantissa_bits));
   const auto one = static_cast<uint32_t>(format.bias());
   switch (fill) {
     case Fill::kZeros: return format.compose(sign, 0, 0);
     case Fill::kSmallIntegers: return format.encode(static_cast<double>(random.below(33)) - 16);
-    case Fill::kOrdinary: return format.compose(sign, one - 4 + static_cast<uint32_t>(random.below(8)), mantissa);
+    case Fill::kOrdinary:
+      return format.compose(sign, one - 4 + static_cast<uint32_t>(shift) + static_cast<uint32_t>(random.below(8)),
+                            mantissa);
     case Fill::kTiny: return format.compose(sign, static_cast<uint32_t>(random.below(3)), mantissa);
     case Fill::kHuge:
       return format.compose(sign, format.top_exponent() - 1 - static_cast<uint32_t>(random.below(3)), mantissa);
@@ -76,7 +78,7 @@ uint32_t draw_float(Random& random, const Format& format, Fill fill) {
     case Fill::kSpecials: break;
   }
   if (random.chance(0.02)) return special(random, format);
-  return draw_float(random, format, Fill::kOrdinary);
+  return draw_float(random, format, Fill::kOrdinary, shift);
 }
 
 uint64_t draw_integer(Random& random, Fill fill) {
@@ -102,7 +104,7 @@ Call draw_small_sum(Random& random, int workers, size_t payload_bytes) {
   return call;
 }
 
-// The same calls step after step, with other numbers.
+// The same calls step after step, with other numbers, some of them larger or smaller.
 Program draw_training(Random& random, int workers, size_t payload_bytes) {
   Program step(1, draw_small_sum(random, workers, payload_bytes));
   while (step.size() < 3 && random.chance(0.5)) {
@@ -114,6 +116,7 @@ Program draw_training(Random& random, int workers, size_t payload_bytes) {
     for (Call call : step) {
       call.seed = random.next();
       if (random.chance(0.1)) call.fill = static_cast<Fill>(random.below(kFills));
+      if (random.chance(0.3)) call.shift = random.between(-3, 3);
       program.push_back(call);
     }
   }
@@ -152,8 +155,8 @@ std::vector<uint8_t> input_of(const Call& call, int rank) {
   Random random(call.seed ^ mix(static_cast<uint64_t>(rank) + 1));
   const size_t bytes = element_bytes(call.type);
   for (size_t i = 0; i < call.count; ++i) {
-    const uint64_t raw =
-        is_floating(call.type) ? draw_float(random, format_of(call.type), call.fill) : draw_integer(random, call.fill);
+    const uint64_t raw = is_floating(call.type) ? draw_float(random, format_of(call.type), call.fill, call.shift)
+                                                : draw_integer(random, call.fill);
     store_raw(out.data(), i, bytes, raw);
   }
   return out;

@@ -27,6 +27,7 @@ struct Call {
   std::string title = "all_reduce";
   uint64_t tag = 0;
   Fill fill = Fill::kOrdinary;
+  int shift = 0;      // of the exponents of ordinary numbers
   uint64_t seed = 0;  // of the numbers
 
   size_t input_bytes() const { return count * element_bytes(type); }
