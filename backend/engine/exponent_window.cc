@@ -19,7 +19,7 @@ constexpr size_t kPiece = kMaxBlockElements;  // elements for which there is scr
 // Bits of a field that holds sums from 0 to 2n.
 int bits_for(int ranks) {
   int bits = 1;
-  while ((1 << bits) <= 2 * workers) ++bits;
+  while ((1 << bits) <= 2 * ranks) ++bits;
   return bits;
 }
 

@@ -80,14 +80,14 @@ void Speculation::encode_piece(ElementRange range, uint8_t top, uint8_t* first, 
   };
   if (collective_.inputs.empty()) return encode(collective_.input, first, second);
   std::array<uint8_t, kMaxBlockElements * kWordBytes> one, other;
-  alignas(64) std::array<int32_t, kMaxBlockElements> firsts{}, seconds{};
+  alignas(64) std::array<int32_t, kMaxBlockElements> all_first{}, all_second{};
   for (const void* input : collective_.inputs) {
     encode(input, one.data(), other.data());
-    quant::kernels().add(firsts.data(), one.data(), range.count);
-    quant::kernels().add(seconds.data(), other.data(), range.count);
+    quant::kernels().add(all_first.data(), one.data(), range.count);
+    quant::kernels().add(all_second.data(), other.data(), range.count);
   }
-  quant::kernels().load(firsts.data(), first, range.count);
-  quant::kernels().load(seconds.data(), second, range.count);
+  quant::kernels().load(all_first.data(), first, range.count);
+  quant::kernels().load(all_second.data(), second, range.count);
 }
 
 void Speculation::decode(const uint8_t* words, ElementRange range, const GroupBuffer& group) const {

@@ -139,6 +139,42 @@ TEST(Speculation, OnlyTheWantedPartIsWritten) {
   }
 }
 
+// A worker that speaks for several ranks.
+TEST(Speculation, SeveralInputsAreTheSumOfTheirWords) {
+  constexpr size_t kCount = 300;
+  std::vector<std::vector<float>> inputs(3, std::vector<float>(kCount));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (size_t j = 0; j < kCount; ++j) inputs[i][j] = static_cast<float>((i + 1) * j % 101) / 3 - 15;
+  }
+  SessionParameters session = session_of(2, 4096);
+  session.ranks = 4;
+  const ChunkPlan plan(ElementType::kFloat32, true, {0, kCount}, 4096);
+  GroupBuffer group;
+  group.range = plan.group(0);
+  group.tops.resize(kMaxSpeculatedBlocks);
+  const std::vector<uint8_t> exponents = {131, 130};
+  const auto words = [&](const Collective& c) {
+    const Speculation speculation(c, plan, session, 17);
+    speculation.predict(exponents.data(), &group);
+    std::vector<uint8_t> out(4096, 0);
+    EXPECT_EQ(speculation.encode({0, kCount}, group, out.data()), 2 * kCount);
+    return out;
+  };
+  Collective together;
+  together.count = kCount;
+  std::vector<int32_t> total(1024, 0);
+  for (const auto& input : inputs) {
+    together.inputs.push_back(input.data());
+    Collective alone;
+    alone.count = kCount;
+    alone.input = input.data();
+    quant::kernels().add(total.data(), words(alone).data(), total.size());
+  }
+  std::vector<uint8_t> expected(4096);
+  quant::kernels().load(total.data(), expected.data(), total.size());
+  EXPECT_EQ(words(together), expected);
+}
+
 TEST(Speculation, CountsTheBlocksOutsideOfTheirWindows) {
   Sum sum(600, 4096);
   sum.run(0, 600, 3);
