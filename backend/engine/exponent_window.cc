@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/limits.h"
 #include "quant/block_exponent.h"
 #include "quant/kernels.h"
-#include "wire/layout.h"
 
 namespace switchml {
 
 namespace {
 
 constexpr int kLargestExponent = 254;
-constexpr size_t kPiece = kMaxBlockElements;  // elements for which there is scratch memory
+constexpr size_t kPiece = kMaxBlockElements;
 
 // Bits of a field that holds sums from 0 to 2n.
 int bits_for(int ranks) {
@@ -23,18 +23,25 @@ int bits_for(int ranks) {
   return bits;
 }
 
-uint32_t get(const uint8_t* words, size_t i) { return wire::detail::load<uint32_t>(words + i * kWordBytes); }
-void put(uint8_t* words, size_t i, uint32_t value) { wire::detail::store<uint32_t>(words + i * kWordBytes, value); }
+/// One number per element of a block, in the order of the machine. Loops go over all of it, whatever the block has: a
+/// fixed number of times is what compilers make vectors of.
+struct alignas(64) Lanes {
+  std::array<int32_t, kPiece> words{};  // what quant::Kernels work on
+  uint32_t get(size_t i) const { return static_cast<uint32_t>(words[i]); }
+  void set(size_t i, uint32_t value) { words[i] = static_cast<int32_t>(value); }
+};
 
-// Into `fields`, at `shift`: by how much each word differs from twice the coarser one, plus 1. `coarser` becomes the
-// word.
-void add_field(const uint8_t* words, size_t n, int shift, uint32_t* coarser, uint32_t* fields) {
-  for (size_t i = 0; i < n; ++i) {
-    const uint32_t word = get(words, i);
-    const uint32_t field = word - 2 * coarser[i] + 1;
-    fields[i] |= (field <= 2 ? field : 1) << shift;
-    coarser[i] = word;
+// Into `fields`, at `shift`: by how much each word differs from twice the coarser one, plus 1.
+void add_field(const Lanes& finer, const Lanes& coarser, int shift, Lanes* fields) {
+  for (size_t i = 0; i < kPiece; ++i) {
+    const auto field = static_cast<int32_t>(finer.get(i) - 2 * coarser.get(i) + 1);
+    fields->set(i, fields->get(i) | static_cast<uint32_t>(std::clamp(field, 0, 2)) << shift);
   }
+}
+
+// From sums of words to those of half the quantum.
+void refine(const Lanes& fields, int shift, uint32_t mask, uint32_t none, Lanes* sums) {
+  for (size_t i = 0; i < kPiece; ++i) sums->set(i, 2 * sums->get(i) + (fields.get(i) >> shift & mask) - none);
 }
 
 }  // namespace
@@ -61,36 +68,38 @@ bool ExponentWindow::covers(uint8_t top, uint8_t exponent) const {
 
 void ExponentWindow::encode(ElementType type, const uint8_t* source, size_t n, uint8_t top, uint8_t* first,
                             uint8_t* second) const {
-  const auto quantize = quant::kernels().quantize[quant::float_row(type)];
-  std::array<uint8_t, kPiece * kWordBytes> words;
-  std::array<uint32_t, kPiece> coarser;
-  std::array<uint32_t, kPiece> fields;
+  const quant::Kernels& kernels = quant::kernels();
+  const auto quantize = kernels.quantize[quant::float_row(type)];
   SWITCHML_ASSERT(n <= kPiece);
+  Lanes fields;
+  Lanes words[2];
+  Lanes* coarser = &words[0];
+  Lanes* finer = &words[1];
   quantize(source, first, n, quant::quantize_scale(top, bits_));
-  for (size_t i = 0; i < n; ++i) {
-    coarser[i] = get(first, i);
-    fields[i] = 0;
-  }
+  kernels.store(coarser->words.data(), first, n);
   for (int step = 1; step < width_; ++step) {
     const int exponent = std::max(1, top - step);  // below 1 there are none: fields that nobody reads
-    quantize(source, words.data(), n, quant::quantize_scale(exponent, bits_));
-    add_field(words.data(), n, (step - 1) * field_bits_, coarser.data(), fields.data());
+    quantize(source, second, n, quant::quantize_scale(exponent, bits_));
+    kernels.store(finer->words.data(), second, n);
+    add_field(*finer, *coarser, (step - 1) * field_bits_, &fields);
+    std::swap(finer, coarser);
   }
-  for (size_t i = 0; i < n; ++i) put(second, i, fields[i]);
+  kernels.load(fields.words.data(), second, n);
 }
 
 void ExponentWindow::decode(const uint8_t* first, const uint8_t* second, size_t n, uint8_t top, uint8_t exponent,
                             uint8_t* words) const {
-  SWITCHML_ASSERT(covers(top, exponent));
+  SWITCHML_ASSERT(covers(top, exponent) && n <= kPiece);
+  const quant::Kernels& kernels = quant::kernels();
+  Lanes sums;
+  Lanes fields;
+  kernels.store(sums.words.data(), first, n);
+  kernels.store(fields.words.data(), second, n);
+  // A difference is sent as one more than it is, by each rank.
+  const auto none = static_cast<uint32_t>(ranks_);
   const int steps = steps_below(top, exponent);
-  const uint32_t mask = (1U << field_bits_) - 1;
-  const auto none = static_cast<uint32_t>(ranks_);  // the sum of a field whose differences add up to 0
-  for (size_t i = 0; i < n; ++i) {
-    uint32_t sum = get(first, i);
-    uint32_t fields = get(second, i);
-    for (int step = 0; step < steps; ++step, fields >>= field_bits_) sum = 2 * sum + (fields & mask) - none;
-    put(words, i, sum);
-  }
+  for (int step = 0; step < steps; ++step) refine(fields, step * field_bits_, (1U << field_bits_) - 1, none, &sums);
+  kernels.load(sums.words.data(), words, n);
 }
 
 }  // namespace switchml

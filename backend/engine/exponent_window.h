@@ -8,7 +8,7 @@
 // exponent was in the window's middle leaves no trace in the result.
 //
 // Where an element is too large for T - i, its q_i is no number. Then the block's exponent is not T - i, and d_i is of
-// no use; it is 0, so that no field runs over.
+// no use; it is kept from -1 to 1, so that no field runs over.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class ExponentWindow {
   /// Whether the sum of a block whose exponent is `exponent` (0 to 254) can be read.
   bool covers(uint8_t top, uint8_t exponent) const;
 
-  /// n elements of a block, of a floating type: n words of the first kind, n of the second.
+  /// n elements of a block (up to kMaxBlockElements), of a floating type: n words of the first kind, n of the second.
   void encode(ElementType type, const uint8_t* source, size_t n, uint8_t top, uint8_t* first, uint8_t* second) const;
   /// Sums of such words to the words of the sum quantized with `exponent`. Precondition: covers(top, exponent).
   void decode(const uint8_t* first, const uint8_t* second, size_t n, uint8_t top, uint8_t exponent,
