@@ -10,22 +10,26 @@
 namespace switchml {
 
 // X(identifier, "unit", "help")
-#define SWITCHML_WORKER_COUNTERS(X)                                                                       \
-  X(packets_sent, "packets", "contributions sent to the switch, repeats included")                        \
-  X(packets_received, "packets", "frames received from the switch, of any kind")                          \
-  X(bytes_sent, "bytes", "UDP payload bytes sent")                                                        \
-  X(bytes_received, "bytes", "UDP payload bytes received")                                                \
-  X(retransmissions, "packets", "contributions sent again")                                               \
-  X(timeouts, "events", "retransmission timers that expired")                                             \
-  X(elements_summed_by_switch, "elements", "tensor elements whose result the switch computed")            \
+#define SWITCHML_WORKER_COUNTERS(X)                                                                        \
+  X(packets_sent, "packets", "contributions sent to the switch, repeats included")                         \
+  X(packets_received, "packets", "frames received from the switch, of any kind")                           \
+  X(bytes_sent, "bytes", "UDP payload bytes sent")                                                         \
+  X(bytes_received, "bytes", "UDP payload bytes received")                                                 \
+  X(retransmissions, "packets", "contributions sent again")                                                \
+  X(timeouts, "events", "retransmission timers that expired")                                              \
+  X(elements_summed_by_switch, "elements", "tensor elements whose result the switch computed")             \
   X(elements_summed_in_memory, "elements", "tensor elements whose result came through memory of the host") \
-  X(chunks_completed, "chunks", "results accepted")                                                       \
-  X(results_duplicate, "packets", "results for a slot that was not waiting")                              \
-  X(results_stale, "packets", "results with another sequence number than awaited")                        \
-  X(results_foreign, "packets", "frames of another session")                                              \
-  X(results_malformed, "packets", "frames that are not well-formed results")                              \
-  X(witness_failures, "packets", "results that failed their witness")                                     \
-  X(nonfinite_groups, "groups", "exponent groups that held a NaN or an infinity")                         \
+  X(chunks_completed, "chunks", "results accepted")                                                        \
+  X(results_duplicate, "packets", "results for a slot that was not waiting")                               \
+  X(results_stale, "packets", "results with another sequence number than awaited")                         \
+  X(results_foreign, "packets", "frames of another session")                                               \
+  X(results_malformed, "packets", "frames that are not well-formed results")                               \
+  X(witness_failures, "packets", "results that failed their witness")                                      \
+  X(nonfinite_groups, "groups", "exponent groups that held a NaN or an infinity")                          \
+  X(groups_speculated, "groups", "exponent groups whose elements were sent with predicted exponents")      \
+  X(chunks_speculated, "chunks", "chunks that these took, beside the exponents")                           \
+  X(groups_mispredicted, "groups", "of these groups, those that had to be sent again")                     \
+  X(blocks_mispredicted, "blocks", "blocks whose exponent was not in its window, in those groups")         \
   X(send_errors, "events", "sends that the kernel refused")
 
 #define SWITCHML_SWITCH_COUNTERS(X)                                                       \

@@ -82,6 +82,8 @@ struct SessionParameters : Route {
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
 
   int slots_per_shard() const { return slots / shards; }
+  /// A quarter of a shard's slots announce collectives and agree on exponents; the rest carry elements.
+  int call_slots_per_shard() const { return slots_per_shard() < 8 ? 1 : slots_per_shard() / 4; }
   int contributing_ranks() const { return ranks == 0 ? workers : ranks; }
   std::string name_of(int number) const {
     const auto i = static_cast<size_t>(number);

@@ -1,14 +1,17 @@
 #include "engine/group_ring.h"
 
 #include "base/assert.h"
+#include "base/limits.h"
 
 namespace switchml {
 
-GroupRing::GroupRing(size_t capacity, size_t max_blocks, size_t max_elements)
+GroupRing::GroupRing(size_t capacity, size_t max_blocks, size_t max_elements, size_t max_speculated_chunks)
     : buffers_(capacity), finished_(capacity, false) {
   for (GroupBuffer& buffer : buffers_) {
     buffer.exponents.resize(max_blocks);
     buffer.specials.resize(max_elements);
+    buffer.tops.resize(kMaxSpeculatedBlocks);
+    buffer.held.reserve(max_speculated_chunks);
   }
 }
 
@@ -24,8 +27,12 @@ GroupBuffer* GroupRing::take(uint64_t job, size_t group, ElementRange range) {
   buffer->specials_sent = 0;
   buffer->specials_done = 0;
   buffer->chunks_done = 0;
+  buffer->remembered = buffer->predicted = buffer->speculated = buffer->fits = false;
+  buffer->held.clear();
+  buffer->speculated_done = 0;
   finished_[index] = false;
   ++used_;
+  ++taken_;
   return buffer;
 }
 
@@ -47,7 +54,9 @@ void GroupRing::finish(GroupBuffer* buffer) {
 
 size_t GroupRing::memory_bytes() const {
   size_t bytes = 0;
-  for (const GroupBuffer& buffer : buffers_) bytes += buffer.exponents.size() + buffer.specials.size();
+  for (const GroupBuffer& buffer : buffers_)
+    bytes +=
+        buffer.exponents.size() + buffer.specials.size() + buffer.tops.size() + buffer.held.capacity() * sizeof(int);
   return bytes;
 }
 

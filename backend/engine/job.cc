@@ -33,6 +33,7 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
       plan(collective().type, uses_exponents(collective(), part_of(collective(), share, session)),
            part_of(collective(), share, session), session.payload_bytes),
       codec(collective(), plan, session.contributing_ranks()),
+      speculation(collective(), plan, session, session.call_slots_per_shard()),
       agreed(agreement_hash(collective())) {}
 
 std::string Job::describe() const { return switchml::describe(collective()); }

@@ -9,6 +9,7 @@
 
 #include "engine/codec.h"
 #include "engine/engine.h"
+#include "engine/speculation.h"
 #include "slots/chunk_plan.h"
 
 namespace switchml {
@@ -53,12 +54,15 @@ struct Job {
   std::shared_ptr<SharedCollective> shared;
   ChunkPlan plan;
   Codec codec;
-  size_t next_call = 0;   // group whose call chunk is opened next
-  size_t next_group = 0;  // group whose data is being opened
-  size_t next_chunk = 0;  // chunk of that group
-  size_t in_flight = 0;   // chunks opened and not answered, of all stages
-  bool finished = false;  // the caller has been told
-  uint64_t agreed = 0;    // hash of title, tag and divisor, for the witness
+  Speculation speculation;
+  size_t next_call = 0;  // group whose call chunk, or a speculated one behind it, is opened next
+  size_t next_speculated = 0;
+  bool speculates = false;  // its call chunk is open, speculated chunks follow
+  size_t next_group = 0;    // group whose data is being opened
+  size_t next_chunk = 0;    // chunk of that group
+  size_t in_flight = 0;     // chunks opened and not answered, of all stages
+  bool finished = false;    // the caller has been told
+  uint64_t agreed = 0;      // hash of title, tag and divisor, for the witness
 };
 
 }  // namespace switchml

@@ -14,9 +14,6 @@ constexpr Duration kTimerTick = microseconds(500);
 constexpr int kTimerBuckets = 512;
 constexpr size_t kGroupBuffers = 4;
 
-// A quarter of the slots announce collectives and agree on exponents; the rest carry elements.
-int call_slots(const SessionParameters& session) { return std::max(1, session.slots_per_shard() / 4); }
-
 // Frames are laid out so that the words, not the header, are aligned.
 constexpr size_t kAlignment = 64;
 size_t frame_stride(const SessionParameters& session) {
@@ -39,12 +36,13 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
       rtt_(options.rto_min, options.rto_max),
       wheel_(session_.slots_per_shard(), kTimerTick, kTimerBuckets, now),
       groups_(kGroupBuffers, ChunkPlan::max_group_blocks(session_.payload_bytes),
-              ChunkPlan::max_group_elements(session_.payload_bytes)),
+              ChunkPlan::max_group_elements(session_.payload_bytes), Speculation::kMaxChunks),
+      history_(kGroupBuffers),
       next_keep_alive_(now + session_.lease / kKeepAlivesPerLease),
       next_request_(static_cast<uint32_t>(session_.secret[0] >> 32) ^ static_cast<uint32_t>(session_.secret[1])) {
   const int slots = session_.slots_per_shard();
   SWITCHML_ASSERT(slots >= 2 && slots * session_.shards <= kMaxSlots);
-  const int calls = call_slots(session_);
+  const int calls = session_.call_slots_per_shard();
   const int base = slots * index;
   lanes_.emplace_back(0, base, calls, 0, options_.first_seq);
   lanes_.emplace_back(1, base + calls, slots - calls, calls, options_.first_seq);
@@ -61,8 +59,8 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
     kept_.resize((wire::kHeaderBytes + session_.payload_bytes) * static_cast<size_t>(slots));
     kept_size_.resize(static_cast<size_t>(slots));
   }
-  memory_bytes_ =
-      stride * static_cast<size_t>(slots) + groups_.memory_bytes() + home_->limits().held_bytes + kept_.size();
+  memory_bytes_ = stride * static_cast<size_t>(slots) + groups_.memory_bytes() + history_.memory_bytes() +
+                  home_->limits().held_bytes + kept_.size();
 }
 
 void Shard::submit(std::shared_ptr<SharedCollective> collective) {

@@ -3,8 +3,9 @@
 // (shard_thread.h runs it).
 //
 // Two lanes of slots. The call lane carries one chunk per group of every collective, ahead of the data: it announces
-// the collective (ranks that disagree find out by its witness) and agrees on exponents. The data lane carries elements,
-// tensor after tensor without a gap. Both are streams in an order that is the same on all ranks.
+// the collective (ranks that disagree find out by its witness) and agrees on exponents, and behind the chunk of a sum
+// of few elements it carries them with exponents that are a guess. The data lane carries all other elements, tensor
+// after tensor without a gap. Both are streams in an order that is the same on all ranks.
 #pragma once
 
 #include <atomic>
@@ -18,6 +19,7 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "engine/engine.h"
+#include "engine/exponent_history.h"
 #include "engine/group_ring.h"
 #include "engine/job.h"
 #include "quant/witness.h"
@@ -143,6 +145,14 @@ class Shard {
   void consume(InFlight& flight, const wire::DataPacket& packet);
   void repair_gap(Lane& lane, Time now);
 
+  // ---- shard_speculate.cc: sums of few elements, sent before their exponents are known ----
+  void look_back(Job& job, GroupBuffer* group);
+  void open_speculated(Job& job, Time now);
+  void settle(Job& job, GroupBuffer* group);
+  void take_speculated(Job& job, GroupBuffer* group, const InFlight& flight, const uint8_t* words);
+  void finish_if_over(const Job& job, GroupBuffer* group);
+  void read_speculated(Job& job, GroupBuffer* group, ElementRange range, const uint8_t* words);
+
   // ---- shard_move.cc ----
   void keep(const InFlight& flight, const wire::DataPacket& packet);
   void readdress(uint8_t* frame) const;
@@ -172,6 +182,7 @@ class Shard {
   RttEstimator rtt_;
   TimerWheel wheel_;
   GroupRing groups_;
+  ExponentHistory history_;
   WorkerCounters counters_;
   size_t memory_bytes_ = 0;
 

@@ -174,16 +174,23 @@ void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
       if (group == nullptr) break;
       job.codec.decode_call(packet.payload, flight.words, group);
       if (group->has_specials) counters_.nonfinite_groups.add(1);
+      settle(job, group);
       break;
     case Stage::kSpecial:
       SWITCHML_ASSERT(group != nullptr);  // only sums of floats have special chunks
       job.codec.decode_special(packet.payload, flight.range, group);
       ++group->specials_done;
       break;
+    case Stage::kSpeculated:
+      if (group != nullptr) take_speculated(job, group, flight, packet.payload);  // null: done long ago, the usual way
+      break;
     case Stage::kData:
       job.codec.decode_data(packet.payload, flight.range, group);
       counters_.elements_summed_by_switch.add(flight.range.count);
-      if (group != nullptr && ++group->chunks_done == job.plan.chunks_of_group(flight.group)) groups_.finish(group);
+      if (group != nullptr) {
+        ++group->chunks_done;
+        finish_if_over(job, group);
+      }
       break;
   }
   on_job_progress(job);

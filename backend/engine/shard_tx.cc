@@ -30,12 +30,18 @@ bool Shard::open_call(Time now) {
     ++call_cursor_;
     return true;
   }
+  if (job->speculates) {
+    open_speculated(*job, now);
+    return true;
+  }
   const size_t g = job->next_call;
+  GroupBuffer* group = nullptr;
   if (job->plan.with_exponents()) {
     if (groups_.full()) return false;
-    groups_.take(job->serial, g, job->plan.group(g));
+    group = groups_.take(job->serial, g, job->plan.group(g));
   }
-  ++job->next_call;
+  if (g == 0) look_back(*job, group);
+  if (!job->speculates) ++job->next_call;
   InFlight& flight = open_slot(lane, *job, Stage::kCall, g, job->plan.group(g));
   seal(flight, job->codec.encode_call(g, words_of(flight)), 0, now);
   return true;

@@ -60,14 +60,16 @@ uint32_t special(Random& random, const Format& format) {
   return format.compose(static_cast<uint32_t>(random.below(2)), format.top_exponent(), 0);
 }
 
-uint32_t draw_float(Random& random, const Format& format, Fill fill) {
+uint32_t draw_float(Random& random, const Format& format, Fill fill, int shift) {
   const auto sign = static_cast<uint32_t>(random.below(2));
   const auto mantissa = static_cast<uint32_t>(random.below(uint64_t{1} << format.mantissa_bits));
   const auto one = static_cast<uint32_t>(format.bias());
   switch (fill) {
     case Fill::kZeros: return format.compose(sign, 0, 0);
     case Fill::kSmallIntegers: return format.encode(static_cast<double>(random.below(33)) - 16);
-    case Fill::kOrdinary: return format.compose(sign, one - 4 + static_cast<uint32_t>(random.below(8)), mantissa);
+    case Fill::kOrdinary:
+      return format.compose(sign, one - 4 + static_cast<uint32_t>(shift) + static_cast<uint32_t>(random.below(8)),
+                            mantissa);
     case Fill::kTiny: return format.compose(sign, static_cast<uint32_t>(random.below(3)), mantissa);
     case Fill::kHuge:
       return format.compose(sign, format.top_exponent() - 1 - static_cast<uint32_t>(random.below(3)), mantissa);
@@ -76,7 +78,7 @@ uint32_t draw_float(Random& random, const Format& format, Fill fill) {
     case Fill::kSpecials: break;
   }
   if (random.chance(0.02)) return special(random, format);
-  return draw_float(random, format, Fill::kOrdinary);
+  return draw_float(random, format, Fill::kOrdinary, shift);
 }
 
 uint64_t draw_integer(Random& random, Fill fill) {
@@ -85,9 +87,46 @@ uint64_t draw_integer(Random& random, Fill fill) {
   return random.next();
 }
 
+// A sum of few floats, as speculation is for.
+Call draw_small_sum(Random& random, int workers, size_t payload_bytes) {
+  constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kFloat32, ElementType::kFloat16,
+                                    ElementType::kBFloat16};
+  Call call = draw_call(random, workers, payload_bytes);
+  call.op = ReduceOp::kSum;
+  call.type = random.pick(kTypes);
+  call.title = "all_reduce";
+  call.count =
+      random.chance(0.3) ? 1 : 1 + random.below(payload_bytes / 4 * 3 / 2);  // half a chunk each, and 3 at most
+  call.output_begin = 0;
+  call.output_end = call.count;
+  call.in_place = random.chance(0.7);
+  call.fill = random.chance(0.5) ? Fill::kOrdinary : static_cast<Fill>(random.below(kFills));
+  return call;
+}
+
+// The same calls step after step, with other numbers, some of them larger or smaller.
+Program draw_training(Random& random, int workers, size_t payload_bytes) {
+  Program step(1, draw_small_sum(random, workers, payload_bytes));
+  while (step.size() < 3 && random.chance(0.5)) {
+    step.push_back(random.chance(0.6) ? draw_small_sum(random, workers, payload_bytes)
+                                      : draw_call(random, workers, payload_bytes));
+  }
+  Program program;
+  for (int i = random.between(6, 10); i > 0; --i) {
+    for (Call call : step) {
+      call.seed = random.next();
+      if (random.chance(0.1)) call.fill = static_cast<Fill>(random.below(kFills));
+      if (random.chance(0.3)) call.shift = random.between(-3, 3);
+      program.push_back(call);
+    }
+  }
+  return program;
+}
+
 }  // namespace
 
 Program draw_program(Random& random, int workers, size_t payload_bytes) {
+  if (random.chance(0.3)) return draw_training(random, workers, payload_bytes);
   Program program;
   const int calls = random.between(1, 8);
   for (int i = 0; i < calls; ++i) program.push_back(draw_call(random, workers, payload_bytes));
@@ -116,8 +155,8 @@ std::vector<uint8_t> input_of(const Call& call, int rank) {
   Random random(call.seed ^ mix(static_cast<uint64_t>(rank) + 1));
   const size_t bytes = element_bytes(call.type);
   for (size_t i = 0; i < call.count; ++i) {
-    const uint64_t raw =
-        is_floating(call.type) ? draw_float(random, format_of(call.type), call.fill) : draw_integer(random, call.fill);
+    const uint64_t raw = is_floating(call.type) ? draw_float(random, format_of(call.type), call.fill, call.shift)
+                                                : draw_integer(random, call.fill);
     store_raw(out.data(), i, bytes, raw);
   }
   return out;

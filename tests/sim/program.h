@@ -27,12 +27,14 @@ struct Call {
   std::string title = "all_reduce";
   uint64_t tag = 0;
   Fill fill = Fill::kOrdinary;
+  int shift = 0;      // of the exponents of ordinary numbers
   uint64_t seed = 0;  // of the numbers
 
   size_t input_bytes() const { return count * element_bytes(type); }
 };
 using Program = std::vector<Call>;
 
+/// A few calls of any kind, or a few steps of the same calls.
 Program draw_program(Random& random, int workers, size_t payload_bytes);
 /// The same call with one thing changed that ranks must agree about.
 Call disagree(Random& random, Call call);

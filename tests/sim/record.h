@@ -41,6 +41,8 @@ namespace switchml::sim {
   X(numbers_wrapped, "shards whose sequence numbers passed 2^32")               \
   X(witness_failures, "results that failed their witness (damage, mismatches)") \
   X(nonfinite_groups, "groups with NaN or infinities")                          \
+  X(speculated, "groups sent before their exponents were known")                \
+  X(mispredicted, "of these, sent again")                                       \
   X(sessions, "sessions opened")                                                \
   X(errors, "collectives that ended with an error")                             \
   X(collectives, "collectives that ended with a result, each compared by bits")

@@ -1,0 +1,69 @@
+"""Small sums whose exponents are guessed from earlier steps: the bits of ranks that share memory and never guess."""
+
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+from oracle import digest, values
+
+pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo knows nothing of this")
+
+LAYERS = ((1, torch.float32), (300, torch.float32), (3000, torch.float32), (300, torch.float32), (40, torch.float16), (700, torch.bfloat16))
+STEPS = 30
+
+
+def rank_trains(pause=0.0):
+    """Steps of the same small sums, with numbers that change; a digest of all results, and what was guessed."""
+    import switchml
+
+    results = []
+    for step in range(STEPS):
+        for number, (size, kind) in enumerate(LAYERS):
+            mine = values((size,), kind, dist.get_rank(), 100 * step + number)
+            if step % 7 == 6:
+                mine[size // 2] = (float("nan"), float("inf"), 65000.0, 0.0)[number % 4]
+            if step == 20:
+                mine *= 2.0**-9  # which no window holds
+            dist.all_reduce(mine, op=dist.ReduceOp.AVG if number == 3 else dist.ReduceOp.SUM)
+            results.append(mine)
+        time.sleep(pause)
+    stats = switchml.stats()
+    return digest(*results), stats["groups_speculated"], stats["groups_mispredicted"], stats["without_switch"]
+
+
+def outcomes_of(size, **environment):
+    with harness.fresh_pool(size, environment=environment, with_gloo=False) as own:
+        outcomes = own.run(rank_trains)
+    assert len(set(outcomes)) == 1, "ranks differ in their bits, or in what they guessed"
+    return outcomes[0]
+
+
+@pytest.mark.parametrize("size", (2, 4))
+def test_the_bits_are_those_of_memory(size):
+    bits, guessed, _, _ = outcomes_of(size, SWITCHML_TRANSPORT="shm")
+    assert guessed == 0
+    for environment in ({}, {"SWITCHML_SHARDS": "2"}, {"SWITCHML_FAULTS": "seed=5,send_loss=0.02,receive_loss=0.02"}):
+        found, guessed, missed, _ = outcomes_of(size, SWITCHML_TRANSPORT="udp", SWITCHML_PAYLOAD="1024", **environment)
+        assert found == bits
+        assert guessed > STEPS * len(LAYERS) // 2
+        assert 0 < missed < guessed / 2
+
+
+def test_guesses_survive_the_loss_of_the_switch():
+    from test_failures import FALLBACK, ranks_and_switch
+
+    bits = outcomes_of(3, SWITCHML_TRANSPORT="shm")[0]
+    with ranks_and_switch(3, FALLBACK, group_timeout=60) as (own, switch, _):
+        own.start(rank_trains, 0.05)
+        time.sleep(0.7)
+        switch.kill()
+        outcomes = own.finish(timeout=120)
+        own.close()
+    assert len(set(outcomes)) == 1
+    found, guessed, _, without_switch = outcomes[0]
+    assert without_switch == 1, "the switch was not killed in time: the test tests nothing"
+    assert found == bits
+    assert guessed > STEPS * len(LAYERS) // 2
