@@ -1,0 +1,18 @@
+// CPU time of another process' threads, from /proc.
+#pragma once
+
+#include <string>
+
+namespace switchml::bench {
+
+struct ProcessTime {
+  int threads = 0;
+  double cpu_seconds = 0;     // all that the scheduler gave them
+  double user_seconds = 0;    // of it; in steps of 10 ms
+  double system_seconds = 0;  // of it, soft interrupts that ran on top of it included; in steps of 10 ms
+};
+
+/// Sum over the threads of `pid` that have this name. Without such a process, or such a thread: threads is 0.
+ProcessTime process_time(int pid, const std::string& thread_name);
+
+}  // namespace switchml::bench
