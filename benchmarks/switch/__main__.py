@@ -37,15 +37,17 @@ def parse():
     parser.add_argument("--payload", type=options.list_of(fixed_payload), default=[1024, 8192, 61440], help="bytes; default: 1024,8192,61440")
     parser.add_argument("--workers", type=options.number(1, 128, int), default=2, help="default: 2")
     parser.add_argument("--slots", type=options.number(0, 4096, int), default=0, help="in flight per worker; default 0: what the switch grants")
-    parser.add_argument("--threads", type=options.number(1, 64, int), default=1, help="of the switch, each with a core; default: 1")
+    parser.add_argument("--threads", type=options.number(1, 64, int), default=1,
+                        help="of the switch, on as many cores, or on all but one where there are no more; default: 1")
     parser.add_argument("--mtu", type=options.link_mtu, default=9000, help="of the veth pair; default: 9000")
     parser.add_argument("--seconds", type=options.number(1, 3600, int), default=3, help="of each measurement; default: 3")
     parser.add_argument("--rounds", type=options.number(1, 99, int), default=3, help="default: 3")
     parser.add_argument("--no-reflector", action="store_true", help="the switch alone")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     arguments = parser.parse_args()
-    if arguments.threads >= (os.cpu_count() or 1):
-        parser.error(f"--threads {arguments.threads} is not allowed: the workers need one of the {os.cpu_count()} cores")
+    if os.cpu_count() < 2:
+        parser.error("this machine has one core: the switch and the workers need one each")
+    arguments.switch_cores = min(arguments.threads, os.cpu_count() - 1)
     return arguments
 
 
@@ -67,16 +69,16 @@ def binary():
     return found
 
 
-def measure(place, what, payload, bench, arguments):
+def measure(place, what, payload, slots, bench, arguments):
     """One run of one of the two; what bench_switch printed."""
-    cores = f"0-{arguments.threads - 1}"
+    cores = f"0-{arguments.switch_cores - 1}"
     listen = f"{ADDRESS}:{PORT}"
     command = ([bench, "reflect", "--to", listen] if what == "reflector" else
                [lab.program("switchml-switchd"), "--listen", listen, "--threads", arguments.threads])
     served = place.start(what, "taskset", "-c", cores, *command, namespace=place.switch)
     place.await_line(what, served, "listening on ")
-    load = ["taskset", "-c", f"{arguments.threads}-{os.cpu_count() - 1}", bench, "load", "--to", listen, "--pid", served.pid,
-            "--workers", arguments.workers, "--payload", payload, "--slots", arguments.slots, "--seconds", arguments.seconds]
+    load = ["taskset", "-c", f"{arguments.switch_cores}-{os.cpu_count() - 1}", bench, "load", "--to", listen, "--pid", served.pid,
+            "--workers", arguments.workers, "--payload", payload, "--slots", slots, "--seconds", arguments.seconds]
     done = subprocess.run(["ip", "netns", "exec", place.workers, *map(str, load), *(["--reflect"] if what == "reflector" else [])],
                           capture_output=True, text=True, timeout=arguments.seconds + SLACK)
     served.terminate()
@@ -131,8 +133,12 @@ def main():
                "rows": rows}
     with tempfile.TemporaryDirectory(prefix="switchml-bench-") as folder, Place(pathlib.Path(folder), arguments.mtu) as place:
         for _ in range(arguments.rounds):
+            slots = arguments.slots
             for row in rows:
-                row["runs"].append(measure(place, row["what"], row["payload"], bench, arguments))
+                if row["what"] == "switch":
+                    slots = arguments.slots
+                row["runs"].append(measure(place, row["what"], row["payload"], slots, bench, arguments))
+                slots = row["runs"][-1]["slots"]  # the reflector has the window that the switch has just granted
     print(f"software switch, {arguments.threads} thread(s), {arguments.workers} workers, veth of MTU {arguments.mtu}; every result verified")
     print_rows(rows)
     if arguments.json:

@@ -12,9 +12,11 @@ namespace {
 
 constexpr size_t kBurstFrames = 64;
 constexpr Duration kAnswerTime = seconds(5);
-// The first words of a contribution differ with every use of a slot, so that an old sum is a wrong one; the others
-// differ from slot to slot. (Building whole payloads anew would cost more than what is measured.)
+// The first words of a contribution differ with every use of every slot, so that an old sum, or another slot's, is a
+// wrong one; the others have one of a few patterns, which stay in the cache. (Building whole payloads anew would cost
+// more than what is measured.)
 constexpr size_t kFreshWords = 16;
+constexpr uint32_t kPatterns = 8;
 
 uint32_t mix(uint32_t x) {
   x ^= x >> 16;
@@ -24,17 +26,19 @@ uint32_t mix(uint32_t x) {
   return x ^ (x >> 16);
 }
 
-uint32_t word(int worker, uint32_t slot, uint32_t version, uint32_t seq, size_t index) {
-  const uint32_t use = index < kFreshWords ? mix(seq) : version;
-  return mix(static_cast<uint32_t>(worker) * 0x01000193U + slot * 0x9e3779b9U + use) +
-         mix(static_cast<uint32_t>(index));
+/// Word `index` of the sum over some workers; seq 0: of the slot's pattern.
+uint32_t word(int first_worker, int workers, uint32_t slot, uint32_t seq, size_t index) {
+  const uint32_t which = seq == 0 ? slot % kPatterns : mix(seq) + slot;
+  uint32_t sum = 0;
+  for (int w = first_worker; w < first_worker + workers; ++w) {
+    sum += mix(static_cast<uint32_t>(w) * 0x01000193U + which * 0x9e3779b9U + static_cast<uint32_t>(index));
+  }
+  return sum;
 }
 
-void store_words(uint8_t* to, size_t begin, size_t end, int first_worker, int workers, uint32_t slot, uint32_t seq) {
-  for (size_t i = begin; i < end; ++i) {
-    uint32_t sum = 0;
-    for (int w = first_worker; w < first_worker + workers; ++w) sum += word(w, slot, seq & 1U, seq, i);
-    wire::detail::store<uint32_t>(to + kWordBytes * i, sum);
+void store_words(uint8_t* to, size_t count, int first_worker, int workers, uint32_t slot, uint32_t seq) {
+  for (size_t i = 0; i < count; ++i) {
+    wire::detail::store<uint32_t>(to + kWordBytes * i, word(first_worker, workers, slot, seq, i));
   }
 }
 
@@ -103,16 +107,17 @@ Status Worker::join(const wire::OpenReply& session) {
   slots_ = session.slots;
   frame_bytes_ = wire::kHeaderBytes + session.payload;
   stride_ = (frame_bytes_ + 127) / 64 * 64;
-  frames_ = transport_->allocate(static_cast<size_t>(slots_) * 2 * stride_);
-  expected_.resize(static_cast<size_t>(slots_) * 2 * session.payload);
+  const size_t words = session.payload / kWordBytes;
+  frames_ = transport_->allocate(static_cast<size_t>(slots_) * stride_);
   seq_.assign(static_cast<size_t>(slots_), 0);
-  for (uint32_t slot = 0; slot < static_cast<uint32_t>(slots_); ++slot) {
-    for (uint32_t seq = 0; seq < 2; ++seq) {
-      uint8_t* expected = &expected_[(slot * 2U + seq) * session.payload];
-      store_words(frame(static_cast<uint16_t>(slot), seq) + wire::kHeaderBytes, 0, session.payload / kWordBytes,
-                  number_, 1, slot, seq);
-      store_words(expected, 0, session.payload / kWordBytes, 0, load_.workers, slot, seq);
-    }
+  for (int slot = 0; slot < slots_; ++slot) {
+    uint8_t* payload = frame(static_cast<uint16_t>(slot)) + wire::kHeaderBytes;
+    store_words(payload, words, number_, 1, static_cast<uint32_t>(slot), 0);
+  }
+  expected_.resize(kPatterns * session.payload);
+  const int first = load_.reflect ? number_ : 0;
+  for (uint32_t pattern = 0; pattern < kPatterns; ++pattern) {
+    store_words(&expected_[pattern * session.payload], words, first, load_.reflect ? 1 : load_.workers, pattern, 0);
   }
   if (load_.reflect) return {};
   std::vector<uint8_t> request(wire::kMaxControlBytes);
@@ -141,7 +146,7 @@ Status Worker::close() {
 /// The contribution of the slot's present use.
 void Worker::build(uint16_t slot) {
   const uint32_t seq = seq_[slot];
-  uint8_t* to = frame(slot, seq);
+  uint8_t* to = frame(slot);
   wire::Header header;
   header.version = wire::kVersion;
   header.kind = static_cast<uint8_t>(wire::Kind::kContribution);
@@ -152,7 +157,7 @@ void Worker::build(uint16_t slot) {
   header.seq = seq;
   header.witness = witness(number_, slot, seq);
   wire::write_header(header, to);
-  store_words(to + wire::kHeaderBytes, 0, kFreshWords, number_, 1, slot, seq);
+  store_words(to + wire::kHeaderBytes, kFreshWords, number_, 1, slot, seq);
 }
 
 void Worker::push(uint16_t slot, bool again) {
@@ -160,7 +165,7 @@ void Worker::push(uint16_t slot, bool again) {
     seq_[slot] = seq_[slot] == 0 ? kFirstSeq : wire::next_seq(seq_[slot]);
     build(slot);
   }
-  outgoing_.push_back({frame(slot, seq_[slot]), static_cast<uint32_t>(frame_bytes_), nullptr});
+  outgoing_.push_back({frame(slot), static_cast<uint32_t>(frame_bytes_), nullptr});
 }
 
 bool Worker::wrong(const std::string& what) {
@@ -183,10 +188,9 @@ bool Worker::take(const RxFrame& received) {
   const std::string where = "slot " + std::to_string(header.slot) + ", seq " + std::to_string(header.seq);
   if (header.witness != sum || packet.words * kWordBytes != load_.payload_bytes)
     return wrong("a wrong witness or length, " + where);
-  const uint8_t* expected = load_.reflect ? frame(header.slot, header.seq) + wire::kHeaderBytes
-                                          : &expected_[(header.slot * 2U + (header.seq & 1U)) * load_.payload_bytes];
+  const uint8_t* expected = &expected_[header.slot % kPatterns * load_.payload_bytes];
   uint8_t fresh[kFreshWords * kWordBytes];
-  store_words(fresh, 0, kFreshWords, load_.reflect ? number_ : 0, load_.reflect ? 1 : load_.workers, header.slot,
+  store_words(fresh, kFreshWords, load_.reflect ? number_ : 0, load_.reflect ? 1 : load_.workers, header.slot,
               header.seq);
   if (std::memcmp(packet.payload, fresh, sizeof fresh) != 0 ||
       std::memcmp(packet.payload + sizeof fresh, expected + sizeof fresh, load_.payload_bytes - sizeof fresh) != 0) {

@@ -55,7 +55,7 @@ class Worker {
   Worker(const Load& load, int number, std::unique_ptr<Transport> transport)
       : load_(load), number_(number), transport_(std::move(transport)) {}
   Result<std::vector<uint8_t>> ask(const std::vector<uint8_t>& request);
-  uint8_t* frame(uint16_t slot, uint32_t seq) { return frames_ + (slot * 2U + (seq & 1U)) * stride_; }
+  uint8_t* frame(uint16_t slot) { return frames_ + slot * stride_; }
   void build(uint16_t slot);
   void push(uint16_t slot, bool again);
   bool take(const RxFrame& received);
@@ -69,8 +69,8 @@ class Worker {
   int slots_ = 0;
   size_t frame_bytes_ = 0;
   size_t stride_ = 0;
-  uint8_t* frames_ = nullptr;      // of every slot and version
-  std::vector<uint8_t> expected_;  // the payload of a result, but for its first words
+  uint8_t* frames_ = nullptr;      // a contribution for each slot: the use under way
+  std::vector<uint8_t> expected_;  // payloads of results, one for each pattern
   std::vector<uint32_t> seq_;      // of each slot's use under way
   std::vector<TxFrame> outgoing_;
   Progress progress_;
