@@ -1,6 +1,8 @@
 // Partitions: who may drive which part of a switch, and how long a sink may keep the frames that it is handed.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "fixture.h"
 #include "wire/slot_partition.h"
 
@@ -33,6 +35,7 @@ class Borrower : public PacketSink {
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const*, size_t) override { keep(frame, size); }
   void settle() override {
     ++settled;
+    if (on_settle) on_settle();
     for (const auto& [frame, copy] : kept_) {
       EXPECT_EQ(std::vector<uint8_t>(frame, frame + copy.size()), copy) << "changed before it was claimed back";
     }
@@ -40,6 +43,7 @@ class Borrower : public PacketSink {
   }
   size_t kept() const { return kept_.size(); }
   int settled = 0;
+  std::function<void()> on_settle;
 
  private:
   void keep(const uint8_t* frame, size_t size) { kept_.push_back({frame, {frame, frame + size}}); }
@@ -208,10 +212,13 @@ TEST(Partition, ARequestClaimsEverythingBack) {
   const auto frame = contribution_frame(part(0, 0, 1, {1}), job.granted.job, job.granted.epoch);
   bench.sw.begin_burst(0);
   ASSERT_TRUE(bench.sw.process_in(0, received(frame, job.at(0)), bench.now, sink));
+  std::vector<std::pair<int, size_t>> seen;  // at each settle(): sessions, frames held
+  sink.on_settle = [&] { seen.push_back({bench.sw.sessions(), sink.kept()}); };
   uint8_t request[wire::kMaxControlBytes];
   const size_t size = wire::build_close(job.member(0), 9, request);
   bench.sw.process(request, size, job.at(0), bench.now, sink);  // frees the slots, and answers from its own memory
-  EXPECT_EQ(sink.kept(), 0U);
+  EXPECT_EQ(seen, (std::vector<std::pair<int, size_t>>{{1, 1}, {0, 1}}))
+      << "the result while its slot lives, the reply";
   EXPECT_EQ(bench.sw.sessions(), 0);
 }
 
