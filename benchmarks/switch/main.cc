@@ -10,6 +10,7 @@
 #include "process_time.h"
 #include "reflector.h"
 #include "transport/address.h"
+#include "wire/payload_size.h"
 #include "worker.h"
 
 namespace switchml::bench {
@@ -144,7 +145,9 @@ bool apply(int option, const char* text, Options* options) {
     case kTo: options->address = value; return true;
     case kPid: return whole(1, INT32_MAX, &options->pid);
     case kWorkers: return whole(1, kMaxWorkers, &options->load.workers);
-    case kPayload: return whole(kMinPayloadBytes, kMaxPayloadBytes, &options->load.payload_bytes);
+    case kPayload:
+      return whole(kMinPayloadBytes, kMaxPayloadBytes, &options->load.payload_bytes) &&
+             wire::allowed_payload(options->load.payload_bytes) == options->load.payload_bytes;
     case kSlots: return whole(0, kMaxSlots, &options->load.slots);
     case kReflect: options->load.reflect = true; return true;
     case kSeconds: return whole(1, 3600, &options->seconds);
