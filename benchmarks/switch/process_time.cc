@@ -33,12 +33,13 @@ void add_ticks(const std::string& stat, ProcessTime* out) {
 }  // namespace
 
 ProcessTime process_time(int pid, const std::string& thread_name) {
-  ProcessTime out;
+  ProcessTime first, others;
   const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(tasks.c_str()), &::closedir);
-  if (!folder) return out;
+  if (!folder) return {};
   while (const dirent* entry = ::readdir(folder.get())) {
     const std::string task = tasks + "/" + entry->d_name;
+    ProcessTime& out = entry->d_name == std::to_string(pid) ? first : others;
     if (entry->d_name[0] == '.' || first_line(task + "/comm") != thread_name) continue;
     double nanoseconds = 0;
     std::istringstream(first_line(task + "/schedstat")) >> nanoseconds;
@@ -46,7 +47,7 @@ ProcessTime process_time(int pid, const std::string& thread_name) {
     add_ticks(first_line(task + "/stat"), &out);
     ++out.threads;
   }
-  return out;
+  return others.threads != 0 ? others : first;
 }
 
 }  // namespace switchml::bench

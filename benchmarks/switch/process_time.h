@@ -12,7 +12,8 @@ struct ProcessTime {
   double system_seconds = 0;  // of it, soft interrupts that ran on top of it included; in steps of 10 ms
 };
 
-/// Sum over the threads of `pid` that have this name. Without such a process, or such a thread: threads is 0.
+/// Sum over the threads of `pid` that have this name; the process' first thread, which has its program's name and may
+/// seem to be one of them, counts only where there is no other. Without such a thread: threads is 0.
 ProcessTime process_time(int pid, const std::string& thread_name);
 
 }  // namespace switchml::bench
