@@ -25,7 +25,7 @@ test: ## all gtests, then all pytests (ARGS="-k name" goes to pytest)
 test-p4: setup ## the P4 programs: compiled, vectors and more on bmv2 and the Tofino model, where the tools are on PATH (docs/switch.md)
 	@$(PYTHON) -m pytest tests/switch_p4 tests/vectors/test_vectors.py tests/vectors/test_tofino.py --vector-target bmv2 --vector-target tofino --softswitch-target $(BUILD)/tests/vectors/softswitch_target -q -rs $(ARGS)
 
-bench: setup ## kernels; all-reduce against gloo on this host (ARGS="--ranks 2,4 ..."); as root also over rate-limited links (NETWORK_ARGS="--sizes 64M ...") and DDP steps (DDP_ARGS="--scale 1 ..."); out/*.json, out/*.png
+bench: setup ## kernels; all-reduce against gloo on this host (ARGS="--ranks 2,4 ..."); as root also over rate-limited links (NETWORK_ARGS="--sizes 64M ...") DDP steps (DDP_ARGS="--scale 1 ...") and the software switch (SWITCH_ARGS="--workers 8 ..."); out/*.json, out/*.png
 	@mkdir -p out
 	@$(BUILD)/benchmarks/micro/bench_micro --json out/micro.json
 	@$(PYTHON) benchmarks/allreduce --json out/allreduce.json $(ARGS)
@@ -37,6 +37,7 @@ bench-network: setup ## the second part of bench, alone (as root)
 	@$(PYTHON) benchmarks/allreduce --network --loss 0,0.001,0.01 --seconds 1 --json out/network.json $(NETWORK_ARGS)
 	@$(PYTHON) benchmarks/plot out/network.json --png out/network.png
 	@$(PYTHON) benchmarks/ddp --scale 0.05 --balance --json out/ddp.json $(DDP_ARGS)
+	@$(PYTHON) benchmarks/switch --json out/switch.json $(SWITCH_ARGS)
 
 test-torch-suite: setup ## all of PyTorch's own distributed tests over this backend (long; "make test" runs a part)
 	@$(PYTHON) -m pytest tests/python/test_torch_distributed_suite.py --torch-suite=all -q -ra $(ARGS)

@@ -71,6 +71,10 @@ struct CounterInfo {
 /// One writer, any number of readers: plain additions on the packet path, no locked instruction.
 class Counter {
  public:
+  Counter() = default;
+  /// What it counts at that moment.
+  Counter(const Counter& other) : value_(other.get()) {}
+  Counter& operator=(const Counter&) = delete;
   void add(uint64_t n) { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
   uint64_t get() const { return value_.load(std::memory_order_relaxed); }
 
@@ -80,6 +84,7 @@ class Counter {
 
 #define SWITCHML_COUNTER_FIELD(id, unit, help) Counter id;
 #define SWITCHML_COUNTER_INFO(id, unit, help) CounterInfo{#id, unit, help},
+#define SWITCHML_COUNTER_ADD(id, unit, help) id.add(other.id.get());
 #define SWITCHML_COUNTER_VISIT(id, unit, help) visit(CounterInfo{#id, unit, help}, id.get());
 
 /// Counters of one shard of a worker. Written by the shard's thread, readable by any.
@@ -92,9 +97,10 @@ struct WorkerCounters {
   }
 };
 
-/// Counters of one switch thread.
+/// Counters of one part of a switch, which one thread at a time drives, or the sum of several.
 struct SwitchCounters {
   SWITCHML_SWITCH_COUNTERS(SWITCHML_COUNTER_FIELD)
+  void add(const SwitchCounters& other) { SWITCHML_SWITCH_COUNTERS(SWITCHML_COUNTER_ADD) }
   template <typename F>
   void for_each(F&& visit) const {
     SWITCHML_SWITCH_COUNTERS(SWITCHML_COUNTER_VISIT)

@@ -13,6 +13,7 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
     counters.control_requests.add(1);
     return tap->request(frame, size, from);
   }
+  out.settle();  // a request may end a session, whose results a sink may still have
   wire::ControlPacket packet;
   const wire::ParseError error = wire::parse_control(frame, size, wire::Kind::kRequest, &packet);
   const bool other_version = error == wire::ParseError::kOtherVersion;
@@ -32,7 +33,11 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
     }
   }
   counters.control_requests.add(1);
-  unicast(reply, wire::write_reply_start(packet.control, status, reply), from, out);
+  const size_t reply_bytes = wire::write_reply_start(packet.control, status, reply);
+  counters.packets_sent.add(1);
+  counters.bytes_sent.add(reply_bytes);
+  out.unicast(reply, reply_bytes, from);
+  out.settle();  // the reply lies on this function's stack
 }
 
 namespace {
@@ -55,6 +60,7 @@ ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Ti
   const wire::Open asked = wire::read_open(body);
   SessionTable::Opened opened = table.open(asked, now, client);
   if (lacks_room(opened.status)) {
+    gather_signs_of_life();
     expire(table.silent(now));
     opened = table.open(asked, now, client);
   }

@@ -1,7 +1,9 @@
 // The inside of SoftSwitch: the stages that a packet passes.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <vector>
 
 #include "softswitch/session_table.h"
 #include "softswitch/slot_store.h"
@@ -10,22 +12,37 @@
 
 namespace switchml::softswitch {
 
+/// What a thread writes for every packet, in cache lines of its own. All else that contributions touch is either a
+/// slot, which belongs to one partition, or changes only while every thread is excluded.
+struct alignas(64) Partition {
+  SwitchCounters counters;
+  uint32_t burst = 1;                         // the present one: see SlotUse::lent
+  std::array<Time, kMaxJobs + 1> heard = {};  // when a member of each job last was, as far as this partition knows
+};
+
+/// Where the stages put what they have to say about a packet.
+struct Exit {
+  Partition& part;
+  SwitchCounters& counters;
+  PacketSink& out;
+};
+
 struct SoftSwitch::Impl {
   explicit Impl(const SwitchOptions& options);
 
   // ---- contributions (switch.cc) ----
-  void contribution(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);
+  /// `alone`: nobody else uses the switch now. False: that is needed, and nothing was done.
+  bool data(const RxFrame& frame, Time now, bool alone, Exit& exit);
+  bool contribution(const RxFrame& frame, Time now, bool alone, Exit& exit);
   /// Session, SlotIndex: the member's session, or null (and the drop is counted).
-  SessionEntry* admit(const wire::DataPacket& packet, const Endpoint& from);
+  SessionEntry* admit(const wire::DataPacket& packet, const Endpoint& from, SwitchCounters& counters);
   /// SequenceCheck, Bitmap, Aggregator, NextStep.
-  void aggregate(const SessionEntry& session, const wire::DataPacket& packet, const Endpoint& from, PacketSink& out);
-  void duplicate(const SessionEntry& session, const SlotUse& use, uint8_t* frame, const Endpoint& from,
-                 PacketSink& out);
+  void aggregate(const SessionEntry& session, const wire::DataPacket& packet, const Endpoint& from, Exit& exit);
+  void duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const Endpoint& from, Exit& exit);
   /// NextStep of a complete use: the result to all members of the slot's shard, or the aggregate to the parent.
-  void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, PacketSink& out);
+  void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, Exit& exit);
   /// A result from the parent, for all members (only a leaf takes results).
-  void pass_down(const uint8_t* frame, size_t size, const Endpoint& from, PacketSink& out);
-  void count_parse_error(wire::ParseError error);
+  void pass_down(const RxFrame& frame, Exit& exit);
 
   // ---- control (control.cc) ----
   void request(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);
@@ -36,8 +53,8 @@ struct SoftSwitch::Impl {
   void end(uint8_t job);
   void expire(const std::vector<uint8_t>& jobs);
   WorkerSet contributors(const SessionEntry& session, uint16_t slot, uint32_t seq) const;
-
-  void unicast(const uint8_t* frame, size_t size, const Endpoint& to, PacketSink& out);
+  /// The table learns which sessions the partitions have heard from.
+  void gather_signs_of_life();
 
   ControlTap* tap = nullptr;
   size_t slot_memory_bytes;
@@ -45,7 +62,8 @@ struct SoftSwitch::Impl {
   Endpoint (*client_of)(const Endpoint& from);
   SessionTable table;
   std::unique_ptr<SlotStore> stores[256];  // by job number, of the sessions in `table`
-  SwitchCounters counters;
+  std::vector<Partition> partitions;
+  SwitchCounters& counters;  // of what concerns no partition: the first one's
 };
 
 }  // namespace switchml::softswitch

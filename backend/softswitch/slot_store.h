@@ -18,6 +18,7 @@ struct SlotUse {
   uint32_t witness = 0;
   uint32_t words = 0;     // of the widest contribution so far
   uint16_t exponent = 0;  // maximum so far
+  uint32_t lent = 0;      // the burst in which a sink was last given the frame; 0: never
   bool complete = false;  // the words are a result: network byte order, header in front
 };
 

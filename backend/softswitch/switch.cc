@@ -1,7 +1,10 @@
 #include "softswitch/switch.h"
 
+#include <algorithm>
+
 #include "softswitch/aggregator.h"
 #include "softswitch/pipeline.h"
+#include "wire/slot_partition.h"
 
 namespace switchml::softswitch {
 
@@ -21,143 +24,26 @@ SessionLimits session_limits(const SwitchOptions& options) {
   return limits;
 }
 
-}  // namespace
-
-SoftSwitch::SoftSwitch(const SwitchOptions& options) : impl_(std::make_unique<Impl>(options)) {}
-SoftSwitch::~SoftSwitch() = default;
-const SwitchCounters& SoftSwitch::counters() const { return impl_->counters; }
-size_t SoftSwitch::slot_memory_in_use() const { return impl_->table.slot_memory_in_use(); }
-int SoftSwitch::sessions() const { return impl_->table.sessions(); }
-
-void SoftSwitch::process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out) {
-  SwitchCounters& counters = impl_->counters;
-  counters.packets_received.add(1);
-  counters.bytes_received.add(size);
-  if (size > 0 && wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kRequest)) {
-    impl_->request(frame, size, from, now, out);
-  } else {
-    impl_->contribution(frame, size, from, now, out);
-  }
+void unicast(const uint8_t* frame, size_t size, const Endpoint& to, Exit& exit) {
+  exit.counters.packets_sent.add(1);
+  exit.counters.bytes_sent.add(size);
+  exit.out.unicast(frame, size, to);
 }
 
-void SoftSwitch::sweep(Time now) { impl_->expire(impl_->table.expired(now)); }
-
-void SoftSwitch::hand_requests_to(ControlTap* tap) { impl_->tap = tap; }
-
-SoftSwitch::Impl::Impl(const SwitchOptions& options)
-    : slot_memory_bytes(options.slot_memory_bytes),
-      max_payload_bytes(options.max_payload_bytes),
-      client_of(options.client_of),
-      table(session_limits(options)) {}
-
-void SoftSwitch::Impl::contribution(const uint8_t* frame, size_t size, const Endpoint& from, Time now,
-                                    PacketSink& out) {
-  wire::DataPacket packet;
-  const wire::ParseError error = wire::parse_data(frame, size, wire::Kind::kContribution, &packet);
-  if (error == wire::ParseError::kKind && wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kResult)) {
-    return pass_down(frame, size, from, out);
-  }
-  if (error != wire::ParseError::kNone) return count_parse_error(error);
-  SessionEntry* session = admit(packet, from);
-  if (session == nullptr) return;
-  session->last_heard = now;
-  aggregate(*session, packet, from, out);
+void multicast(const uint8_t* frame, size_t size, const std::vector<const Endpoint*>& to, Exit& exit) {
+  exit.counters.packets_sent.add(to.size());
+  exit.counters.bytes_sent.add(to.size() * size);
+  exit.out.multicast(frame, size, to.data(), to.size());
 }
 
-SessionEntry* SoftSwitch::Impl::admit(const wire::DataPacket& packet, const Endpoint& from) {
-  const wire::Header& header = packet.header;
-  const auto drop = [](Counter& counter) -> SessionEntry* {
-    counter.add(1);
-    return nullptr;
-  };
-  SessionEntry* session = table.find(header.job, header.epoch);
-  if (session == nullptr) return drop(counters.dropped_session);
-  if (header.worker >= session->workers()) return drop(counters.dropped_worker);
-  if (header.slot >= session->slots()) return drop(counters.dropped_slot);
-  const Endpoint& member = session->member(header.worker, session->shard_of(header.slot));
-  if (member.size == 0) return drop(counters.dropped_worker);
-  if (member != from) {
-    // The right worker through the wrong one of its sockets is a slot of another shard; anybody else is a stranger.
-    return drop(session->speaks_for(header.worker, from) ? counters.dropped_slot : counters.dropped_source);
-  }
-  if (member.via != from.via) session->note_via(header.worker, session->shard_of(header.slot), from.via);
-  return session->takes(packet.words) ? session : drop(counters.dropped_length);
+/// A use is about to change: a sink may still have its frame.
+void reclaim(const SlotUse& use, Exit& exit) {
+  if (use.lent != exit.part.burst) return;
+  exit.out.settle();
+  ++exit.part.burst;
 }
 
-void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPacket& packet, const Endpoint& from,
-                                 PacketSink& out) {
-  const wire::Header& header = packet.header;
-  SlotStore& store = *stores[header.job];
-  SlotUse& use = store.use(header.slot, header.seq);
-  int32_t* words = store.words(header.slot, header.seq);
-  uint8_t* frame = store.frame(header.slot, header.seq);
-
-  switch (check_sequence(&use.pair, header.epoch, header.seq)) {
-    case Sequence::kStale: return counters.dropped_stale.add(1);
-    case Sequence::kNew:
-      take_over(&use, words, packet);
-      counters.uses_started.add(1);
-      break;
-    case Sequence::kSame:
-      if (use.complete || !use.contributed.insert(header.worker)) return duplicate(session, use, frame, from, out);
-      merge(&use, words, packet);
-      break;
-  }
-  counters.contributions_added.add(1);
-  counters.elements_added.add(packet.words);
-
-  if (!(use.contributed == session.expected())) return;
-  Outcome outcome;
-  if (session.uplink() != nullptr) outcome = {wire::Kind::kContribution, session.uplink()->worker};
-  const size_t size = complete(&use, words, frame, packet, outcome);
-  counters.uses_completed.add(1);
-  forward(session, header.slot, frame, size, out);
-}
-
-void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size,
-                               PacketSink& out) {
-  if (session.uplink() != nullptr) return unicast(frame, size, session.uplink()->parent, out);
-  const auto& audience = session.audience(session.shard_of(slot));
-  counters.packets_sent.add(audience.size());
-  counters.bytes_sent.add(audience.size() * size);
-  out.multicast(frame, size, audience.data(), audience.size());
-}
-
-void SoftSwitch::Impl::duplicate(const SessionEntry& session, const SlotUse& use, uint8_t* frame, const Endpoint& from,
-                                 PacketSink& out) {
-  if (!use.complete) return counters.duplicates_dropped.add(1);
-  counters.duplicates_answered.add(1);
-  if (session.uplink() == nullptr) return unicast(frame, result_bytes(use), from, out);
-  // A leaf has no result to give: the aggregate goes up again, and the parent's answer comes down to all.
-  mark_repeated(frame);
-  unicast(frame, result_bytes(use), session.uplink()->parent, out);
-}
-
-void SoftSwitch::Impl::pass_down(const uint8_t* frame, size_t size, const Endpoint& from, PacketSink& out) {
-  wire::DataPacket packet;
-  const wire::ParseError error = wire::parse_data(frame, size, wire::Kind::kResult, &packet);
-  if (error != wire::ParseError::kNone) return count_parse_error(error);
-  const wire::Header& header = packet.header;
-  SessionEntry* session = table.find(header.job, header.epoch);
-  if (session == nullptr) return counters.dropped_session.add(1);
-  if (session->uplink() == nullptr) return counters.dropped_kind.add(1);
-  if (session->uplink()->parent != from) return counters.dropped_source.add(1);
-  if (header.slot >= session->slots()) return counters.dropped_slot.add(1);
-  if (!session->takes(packet.words)) return counters.dropped_length.add(1);
-  const auto& audience = session->audience(session->shard_of(header.slot));
-  counters.results_passed_down.add(1);
-  counters.packets_sent.add(audience.size());
-  counters.bytes_sent.add(audience.size() * size);
-  out.multicast(frame, size, audience.data(), audience.size());
-}
-
-void SoftSwitch::Impl::unicast(const uint8_t* frame, size_t size, const Endpoint& to, PacketSink& out) {
-  counters.packets_sent.add(1);
-  counters.bytes_sent.add(size);
-  out.unicast(frame, size, to);
-}
-
-void SoftSwitch::Impl::count_parse_error(wire::ParseError error) {
+void count_parse_error(wire::ParseError error, SwitchCounters& counters) {
   switch (error) {
     case wire::ParseError::kNone: break;
     case wire::ParseError::kShort: return counters.dropped_short.add(1);
@@ -166,6 +52,186 @@ void SoftSwitch::Impl::count_parse_error(wire::ParseError error) {
     case wire::ParseError::kLength: return counters.dropped_length.add(1);
     case wire::ParseError::kOperation: return counters.dropped_operation.add(1);
     case wire::ParseError::kSeq: return counters.dropped_seq.add(1);
+  }
+}
+
+}  // namespace
+
+SoftSwitch::SoftSwitch(const SwitchOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+SoftSwitch::~SoftSwitch() = default;
+size_t SoftSwitch::slot_memory_in_use() const { return impl_->table.slot_memory_in_use(); }
+int SoftSwitch::sessions() const { return impl_->table.sessions(); }
+
+SwitchCounters SoftSwitch::counters() const {
+  SwitchCounters sum;
+  for (const Partition& part : impl_->partitions) sum.add(part.counters);
+  return sum;
+}
+
+int SoftSwitch::partition_of(const uint8_t* frame, size_t size) const {
+  if (size > 0 && wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kRequest)) return kWholeSwitch;
+  if (impl_->partitions.size() == 1 || size < wire::kHeaderBytes) return 0;
+  const wire::Header header = wire::read_header(frame);
+  return wire::slot_partition(header.job, header.slot, static_cast<int>(impl_->partitions.size()));
+}
+
+void SoftSwitch::begin_burst(int partition) { ++impl_->partitions[static_cast<size_t>(partition)].burst; }
+
+bool SoftSwitch::process_in(int partition, const RxFrame& frame, Time now, PacketSink& out) {
+  Partition& part = impl_->partitions[static_cast<size_t>(partition)];
+  Exit exit{part, part.counters, out};
+  return impl_->data(frame, now, impl_->partitions.size() == 1, exit);
+}
+
+void SoftSwitch::process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out) {
+  const int partition = partition_of(frame, size);
+  if (partition == kWholeSwitch) {
+    impl_->counters.packets_received.add(1);
+    impl_->counters.bytes_received.add(size);
+    return impl_->request(frame, size, from, now, out);
+  }
+  begin_burst(partition);
+  Partition& part = impl_->partitions[static_cast<size_t>(partition)];
+  Exit exit{part, part.counters, out};
+  impl_->data({frame, static_cast<uint32_t>(size), from}, now, true, exit);
+}
+
+void SoftSwitch::sweep(Time now) {
+  impl_->gather_signs_of_life();
+  impl_->expire(impl_->table.expired(now));
+}
+
+void SoftSwitch::hand_requests_to(ControlTap* tap) { impl_->tap = tap; }
+
+SoftSwitch::Impl::Impl(const SwitchOptions& options)
+    : slot_memory_bytes(options.slot_memory_bytes),
+      max_payload_bytes(options.max_payload_bytes),
+      client_of(options.client_of),
+      table(session_limits(options)),
+      partitions(static_cast<size_t>(std::clamp(options.partitions, 1, kMaxSwitchThreads))),
+      counters(partitions.front().counters) {}
+
+bool SoftSwitch::Impl::data(const RxFrame& frame, Time now, bool alone, Exit& exit) {
+  if (!contribution(frame, now, alone, exit)) return false;
+  exit.counters.packets_received.add(1);
+  exit.counters.bytes_received.add(frame.size);
+  return true;
+}
+
+bool SoftSwitch::Impl::contribution(const RxFrame& frame, Time now, bool alone, Exit& exit) {
+  wire::DataPacket packet;
+  const wire::ParseError error = wire::parse_data(frame.data, frame.size, wire::Kind::kContribution, &packet);
+  if (error == wire::ParseError::kKind && wire::kind_of(frame.data) == static_cast<uint8_t>(wire::Kind::kResult)) {
+    pass_down(frame, exit);
+    return true;
+  }
+  if (error != wire::ParseError::kNone) {
+    count_parse_error(error, exit.counters);
+    return true;
+  }
+  SessionEntry* session = admit(packet, frame.from, exit.counters);
+  if (session == nullptr) return true;
+  const wire::Header& header = packet.header;
+  const int shard = session->shard_of(header.slot);
+  if (session->member(header.worker, shard).via != frame.from.via) {
+    if (!alone) return false;
+    session->note_via(header.worker, shard, frame.from.via);
+  }
+  exit.part.heard[header.job] = now;
+  aggregate(*session, packet, frame.from, exit);
+  return true;
+}
+
+SessionEntry* SoftSwitch::Impl::admit(const wire::DataPacket& packet, const Endpoint& from, SwitchCounters& counts) {
+  const wire::Header& header = packet.header;
+  const auto drop = [](Counter& counter) -> SessionEntry* {
+    counter.add(1);
+    return nullptr;
+  };
+  SessionEntry* session = table.find(header.job, header.epoch);
+  if (session == nullptr) return drop(counts.dropped_session);
+  if (header.worker >= session->workers()) return drop(counts.dropped_worker);
+  if (header.slot >= session->slots()) return drop(counts.dropped_slot);
+  const Endpoint& member = session->member(header.worker, session->shard_of(header.slot));
+  if (member.size == 0) return drop(counts.dropped_worker);
+  if (member != from) {
+    // The right worker through the wrong one of its sockets is a slot of another shard; anybody else is a stranger.
+    return drop(session->speaks_for(header.worker, from) ? counts.dropped_slot : counts.dropped_source);
+  }
+  return session->takes(packet.words) ? session : drop(counts.dropped_length);
+}
+
+void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPacket& packet, const Endpoint& from,
+                                 Exit& exit) {
+  const wire::Header& header = packet.header;
+  SlotStore& store = *stores[header.job];
+  SlotUse& use = store.use(header.slot, header.seq);
+  int32_t* words = store.words(header.slot, header.seq);
+  uint8_t* frame = store.frame(header.slot, header.seq);
+
+  switch (check_sequence(&use.pair, header.epoch, header.seq)) {
+    case Sequence::kStale: return exit.counters.dropped_stale.add(1);
+    case Sequence::kNew:
+      reclaim(use, exit);
+      take_over(&use, words, packet);
+      exit.counters.uses_started.add(1);
+      break;
+    case Sequence::kSame:
+      if (use.complete || !use.contributed.insert(header.worker)) return duplicate(session, &use, frame, from, exit);
+      merge(&use, words, packet);
+      break;
+  }
+  exit.counters.contributions_added.add(1);
+  exit.counters.elements_added.add(packet.words);
+
+  if (!(use.contributed == session.expected())) return;
+  Outcome outcome;
+  if (session.uplink() != nullptr) outcome = {wire::Kind::kContribution, session.uplink()->worker};
+  const size_t size = complete(&use, words, frame, packet, outcome);
+  exit.counters.uses_completed.add(1);
+  use.lent = exit.part.burst;
+  forward(session, header.slot, frame, size, exit);
+}
+
+void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size,
+                               Exit& exit) {
+  if (session.uplink() != nullptr) return unicast(frame, size, session.uplink()->parent, exit);
+  multicast(frame, size, session.audience(session.shard_of(slot)), exit);
+}
+
+void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const Endpoint& from,
+                                 Exit& exit) {
+  if (!use->complete) return exit.counters.duplicates_dropped.add(1);
+  exit.counters.duplicates_answered.add(1);
+  const bool leaf = session.uplink() != nullptr;
+  if (leaf) {
+    // A leaf has no result to give: the aggregate goes up again, and the parent's answer comes down to all.
+    reclaim(*use, exit);
+    mark_repeated(frame);
+  }
+  use->lent = exit.part.burst;
+  unicast(frame, result_bytes(*use), leaf ? session.uplink()->parent : from, exit);
+}
+
+void SoftSwitch::Impl::pass_down(const RxFrame& frame, Exit& exit) {
+  SwitchCounters& counts = exit.counters;
+  wire::DataPacket packet;
+  const wire::ParseError error = wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet);
+  if (error != wire::ParseError::kNone) return count_parse_error(error, counts);
+  const wire::Header& header = packet.header;
+  SessionEntry* session = table.find(header.job, header.epoch);
+  if (session == nullptr) return counts.dropped_session.add(1);
+  if (session->uplink() == nullptr) return counts.dropped_kind.add(1);
+  if (session->uplink()->parent != frame.from) return counts.dropped_source.add(1);
+  if (header.slot >= session->slots()) return counts.dropped_slot.add(1);
+  if (!session->takes(packet.words)) return counts.dropped_length.add(1);
+  counts.results_passed_down.add(1);
+  multicast(frame.data, frame.size, session->audience(session->shard_of(header.slot)), exit);
+}
+
+void SoftSwitch::Impl::gather_signs_of_life() {
+  for (const Partition& part : partitions) {
+    for (size_t job = 1; job < part.heard.size(); ++job) table.heard(static_cast<uint8_t>(job), part.heard[job]);
   }
 }
 

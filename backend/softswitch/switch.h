@@ -34,14 +34,19 @@ struct SwitchOptions {
   size_t receive_buffer_bytes = 0;
   /// A session none of whose members was heard for this long is closed.
   Duration lease = seconds(30);
+  /// Parts, 1 to 64, that as many threads may drive at the same time. Each slot belongs to one of them.
+  int partitions = 1;
   /// Seed of the unpredictable epochs and keys (from the system's random source in production).
   uint64_t seed = 0;
 };
 
-/// Where a switch puts what it sends. `frame` is valid during the call only.
+/// Where a switch puts what it sends. The bytes of a `frame` stay as they are until settle() is called, or the next
+/// burst begins; endpoints are valid during the call only.
 class PacketSink {
  public:
   virtual ~PacketSink() = default;
+  /// The switch needs the memory of frames that it has handed over: they must be sent, or copied, when this returns.
+  virtual void settle() {}
   virtual void unicast(const uint8_t* frame, size_t size, const Endpoint& to) = 0;
   /// The same frame to several endpoints.
   virtual void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) = 0;
@@ -55,7 +60,9 @@ class ControlTap {
   virtual void request(const uint8_t* frame, size_t size, const Endpoint& from) = 0;
 };
 
-/// Not thread-safe: one thread drives a switch (stats() may be read from others).
+/// One thread drives a switch, or one for each partition: calls of begin_burst() and process_in() for different
+/// partitions may run at the same time. All other calls exclude each other and those; counters() may be called any
+/// time. Sinks must be done with the frames of a burst (PacketSink) before anything but process_in() is called.
 class SoftSwitch {
  public:
   explicit SoftSwitch(const SwitchOptions& options);
@@ -65,6 +72,15 @@ class SoftSwitch {
 
   /// Takes one frame of any content. Never throws; whatever is not a valid packet of a member is dropped and counted.
   void process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);
+
+  // ---- many frames, or many threads ----
+  static constexpr int kWholeSwitch = -1;
+  /// To which partition a frame of any content belongs; kWholeSwitch: to none, it takes process().
+  int partition_of(const uint8_t* frame, size_t size) const;
+  /// Nobody uses the frames any more that process_in() has handed to a sink for this partition.
+  void begin_burst(int partition);
+  /// Takes a frame that belongs to `partition`. False: nothing was done, it takes process().
+  bool process_in(int partition, const RxFrame& frame, Time now, PacketSink& out);
 
   /// Ends sessions whose lease ran out. Call about once a second.
   void sweep(Time now);
@@ -84,7 +100,8 @@ class SoftSwitch {
   /// Whose contributions a use of a slot has; of a use that a newer one has replaced, all members'.
   Result<WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) const;
 
-  const SwitchCounters& counters() const;
+  /// Of all partitions together, now.
+  SwitchCounters counters() const;
   /// Bytes of slot memory in use now.
   size_t slot_memory_in_use() const;
   int sessions() const;

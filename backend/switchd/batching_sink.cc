@@ -1,53 +1,63 @@
 #include "switchd/batching_sink.h"
 
-#include <algorithm>
-#include <cstring>
-
 namespace switchml {
 
-namespace {
-
-bool before(const Endpoint& a, const Endpoint& b) {
-  if (a.size != b.size) return a.size < b.size;
-  return std::memcmp(a.bytes, b.bytes, a.size) < 0;
-}
-
-}  // namespace
-
 void BatchingSink::unicast(const uint8_t* frame, size_t size, const Endpoint& to) {
-  if (size > kCopyBytes) {
+  if (size > kHeldBytes) {
     const TxFrame one{frame, static_cast<uint32_t>(size), &to};
     transport_.send(&one, 1);
     return;
   }
-  pending_.push_back({to, copy(frame, size), static_cast<uint32_t>(size)});
+  destination(to).held.push_back(hold(frame, size));
 }
 
 void BatchingSink::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
-  if (size > kCopyBytes) {
+  if (size > kHeldBytes) {
     transport_.multicast(frame, static_cast<uint32_t>(size), to, count);
     return;
   }
-  const size_t offset = copy(frame, size);
-  for (size_t i = 0; i < count; ++i) pending_.push_back({*to[i], offset, static_cast<uint32_t>(size)});
+  const Held held = hold(frame, size);
+  for (size_t i = 0; i < count; ++i) destination(*to[i]).held.push_back(held);
+}
+
+BatchingSink::Held BatchingSink::hold(const uint8_t* frame, size_t size) {
+  Held held{frame, 0, static_cast<uint32_t>(size)};
+  if (!copies_) return held;
+  held.data = nullptr;
+  held.offset = bytes_.size();
+  bytes_.insert(bytes_.end(), frame, frame + size);
+  return held;
+}
+
+BatchingSink::Destination& BatchingSink::destination(const Endpoint& to) {
+  const auto is = [&to](const Destination& d) { return d.to == to && d.to.via == to.via; };
+  size_t index = expected_ < used_ ? expected_ : 0;
+  if (index >= used_ || !is(destinations_[index])) {
+    index = 0;
+    while (index < used_ && !is(destinations_[index])) ++index;
+  }
+  if (index == used_) {
+    if (used_ == destinations_.size()) destinations_.emplace_back();
+    destinations_[used_++].to = to;
+  }
+  expected_ = index + 1;
+  return destinations_[index];
 }
 
 void BatchingSink::flush() {
-  if (pending_.empty()) return;
-  // Stable: what one endpoint is sent stays in order.
-  std::stable_sort(pending_.begin(), pending_.end(),
-                   [](const Pending& a, const Pending& b) { return before(a.to, b.to); });
+  if (used_ == 0) return;
   frames_.clear();
-  for (const Pending& p : pending_) frames_.push_back({bytes_.data() + p.offset, p.size, &p.to});
+  for (size_t i = 0; i < used_; ++i) {
+    Destination& d = destinations_[i];
+    for (const Held& held : d.held) {
+      frames_.push_back({held.data != nullptr ? held.data : bytes_.data() + held.offset, held.size, &d.to});
+    }
+    d.held.clear();
+  }
   transport_.send(frames_.data(), frames_.size());
-  pending_.clear();
+  used_ = 0;
+  expected_ = 0;
   bytes_.clear();
-}
-
-size_t BatchingSink::copy(const uint8_t* frame, size_t size) {
-  const size_t offset = bytes_.size();
-  bytes_.insert(bytes_.end(), frame, frame + size);
-  return offset;
 }
 
 }  // namespace switchml

@@ -1,8 +1,8 @@
 // Collects what the switch sends during a burst and hands it to the transport in few calls.
 //
-// Small frames are copied and sent at the end of the burst, ordered by destination, so that the transport can pack runs
-// of equal frames to one endpoint into one system call (GSO). Frames above a jumbo Ethernet frame's size gain nothing
-// from that and would cost a copy: they leave at once.
+// Small frames are held back and sent at the end of the burst, destination by destination, so that the transport can
+// pack runs of equal frames to one endpoint into one system call (GSO). Frames above a jumbo Ethernet frame's size gain
+// nothing from that: they leave at once.
 #pragma once
 
 #include <cstddef>
@@ -17,28 +17,43 @@ namespace switchml {
 class BatchingSink : public softswitch::PacketSink {
  public:
   /// Frames up to this size are held back until flush().
-  static constexpr size_t kCopyBytes = 9216;
+  static constexpr size_t kHeldBytes = 9216;
 
+  enum class Frames {
+    kBorrow,  // they are sent from where they lie, by settle() at the latest
+    kCopy,    // settle() does nothing: only flush() sends. For threads that share a switch, whose locks it then spares
+  };
   /// Borrows the transport, which must outlive the sink.
-  explicit BatchingSink(Transport& transport) : transport_(transport) {}
+  BatchingSink(Transport& transport, Frames frames) : transport_(transport), copies_(frames == Frames::kCopy) {}
 
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override;
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override;
+  void settle() override {
+    if (!copies_) flush();
+  }
   /// Sends what was held back. Frames that the transport does not take are lost, as on any network.
   void flush();
 
  private:
-  struct Pending {
-    Endpoint to;
-    size_t offset = 0;  // into bytes_
+  struct Held {
+    const uint8_t* data = nullptr;
+    size_t offset = 0;  // of a copy: into bytes_, which may move until flush()
     uint32_t size = 0;
   };
+  struct Destination {
+    Endpoint to;
+    std::vector<Held> held;
+  };
 
-  size_t copy(const uint8_t* frame, size_t size);
+  Held hold(const uint8_t* frame, size_t size);
+  Destination& destination(const Endpoint& to);
 
   Transport& transport_;
+  const bool copies_;
   std::vector<uint8_t> bytes_;
-  std::vector<Pending> pending_;
+  std::vector<Destination> destinations_;  // [0, used_) have frames; the others keep their memory
+  size_t used_ = 0;
+  size_t expected_ = 0;          // where the next destination is likely to be: a result goes to all members in order
   std::vector<TxFrame> frames_;  // scratch of flush()
 };
 

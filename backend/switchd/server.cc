@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "switchd/batching_sink.h"
+#include "switchd/partitioned_switch.h"
 #include "transport/address.h"
 #include "transport/udp.h"
 #include "transport/udp_local.h"
@@ -22,6 +23,11 @@ namespace {
 
 constexpr Duration kSweepInterval = seconds(1);
 constexpr size_t kMostWaiting = 1024;
+// Datagrams that one call takes from the kernel. Each may be many frames, coalesced.
+constexpr size_t kDatagrams = 32;
+// Frames that are processed before anything is sent. The more there are, the longer are the runs that go to one worker
+// in one piece.
+constexpr size_t kFrames = 512;
 
 uint64_t system_random() {
   uint64_t value = 0;
@@ -35,8 +41,13 @@ class UdpSwitchServer : public SwitchServer {
   UdpSwitchServer(std::vector<std::unique_ptr<Transport>> transports, const softswitch::SwitchOptions& options,
                   softswitch::ControlTap* control)
       : limits_(options), switch_(options) {
-    if (control != nullptr) switch_.hand_requests_to(control);
-    for (auto& transport : transports) lanes_.push_back(std::make_unique<Lane>(std::move(transport)));
+    if (control != nullptr) {
+      switch_.exclusively([control](softswitch::SoftSwitch& s) { s.hand_requests_to(control); });
+    }
+    const auto frames = transports.size() == 1 ? BatchingSink::Frames::kBorrow : BatchingSink::Frames::kCopy;
+    for (auto& transport : transports) {
+      lanes_.push_back(std::make_unique<Lane>(static_cast<int>(lanes_.size()), std::move(transport), frames));
+    }
     for (auto& lane : lanes_) lane->thread = std::thread([this, &lane = *lane] { run(lane); });
   }
 
@@ -47,33 +58,29 @@ class UdpSwitchServer : public SwitchServer {
   }
 
   Endpoint local() const override { return lanes_.front()->transport->local(); }
-  const SwitchCounters& counters() const override { return switch_.counters(); }
+  SwitchCounters counters() const override { return switch_.counters(); }
   const softswitch::SwitchOptions& limits() const override { return limits_; }
   size_t memory_bytes() const override {
-    size_t total = slot_bytes_.load(std::memory_order_relaxed);
+    size_t total = switch_.slot_memory_in_use();
     for (const auto& lane : lanes_) total += lane->transport->limits().held_bytes;
     return total;
   }
 
   Status install(const softswitch::InstalledSession& session) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return switch_.install(session, monotonic_now());
+    return switch_.exclusively([&](softswitch::SoftSwitch& s) { return s.install(session, monotonic_now()); });
   }
   Status set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return switch_.set_member(job, epoch, worker, shard, endpoint);
+    return switch_.exclusively(
+        [&](softswitch::SoftSwitch& s) { return s.set_member(job, epoch, worker, shard, endpoint); });
   }
   void remove(uint8_t job, uint32_t epoch) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    switch_.remove(job, epoch);
+    switch_.exclusively([&](softswitch::SoftSwitch& s) { s.remove(job, epoch); });
   }
   void remove_all() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    switch_.remove_all();
+    switch_.exclusively([](softswitch::SoftSwitch& s) { s.remove_all(); });
   }
   Result<softswitch::WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return switch_.contributed(job, epoch, slot, seq);
+    return switch_.exclusively([&](softswitch::SoftSwitch& s) { return s.contributed(job, epoch, slot, seq); });
   }
   void send(std::vector<uint8_t> frame, const Endpoint& to) override {
     {
@@ -88,9 +95,13 @@ class UdpSwitchServer : public SwitchServer {
  private:
   /// What one thread has for itself.
   struct Lane {
-    explicit Lane(std::unique_ptr<Transport> t) : transport(std::move(t)), sink(*transport) {}
+    Lane(int n, std::unique_ptr<Transport> t, BatchingSink::Frames frames_of)
+        : number(n), transport(std::move(t)), sink(*transport, frames_of), frames(kFrames) {}
+    const int number;
     std::unique_ptr<Transport> transport;
     BatchingSink sink;
+    std::vector<RxFrame> frames;
+    PartitionedSwitch::Scratch scratch;
     std::thread thread;
   };
 
@@ -121,7 +132,9 @@ class UdpSwitchServer : public SwitchServer {
       const bool busy = burst(lane);
       const Time now = monotonic_now();
       if (now >= next_sweep) {
-        if (sweeps) sweep(now);
+        if (sweeps) {
+          switch_.exclusively([now](softswitch::SoftSwitch& s) { s.sweep(now); });
+        }
         report_errors(lane);
         next_sweep = now + kSweepInterval;
       }
@@ -129,25 +142,11 @@ class UdpSwitchServer : public SwitchServer {
     }
   }
 
-  void sweep(Time now) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    switch_.sweep(now);
-    slot_bytes_.store(switch_.slot_memory_in_use(), std::memory_order_relaxed);
-  }
-
   // Takes what has arrived and sends the answers. False: nothing had arrived.
   bool burst(Lane& lane) {
-    RxFrame frames[kBurst];
-    const size_t count = lane.transport->receive(frames, kBurst);
+    const size_t count = lane.transport->receive(lane.frames.data(), lane.frames.size());
     if (count == 0) return false;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      const Time now = monotonic_now();
-      for (size_t i = 0; i < count; ++i) {
-        switch_.process(frames[i].data, frames[i].size, frames[i].from, now, lane.sink);
-      }
-      slot_bytes_.store(switch_.slot_memory_in_use(), std::memory_order_relaxed);
-    }
+    switch_.process(lane.number, lane.frames.data(), count, monotonic_now(), lane.sink, &lane.scratch);
     lane.transport->release();
     lane.sink.flush();
     return true;
@@ -162,9 +161,7 @@ class UdpSwitchServer : public SwitchServer {
   std::mutex outbox_mutex_;
   std::vector<Outgoing> outbox_;
   std::atomic<bool> mail_{false};
-  std::mutex mutex_;  // of the switch
-  softswitch::SoftSwitch switch_;
-  std::atomic<size_t> slot_bytes_{0};
+  PartitionedSwitch switch_;
   std::atomic<bool> stop_{false};
   std::vector<std::unique_ptr<Lane>> lanes_;  // complete before the first thread starts
 };
@@ -177,13 +174,14 @@ Result<std::vector<std::unique_ptr<Transport>>> open_transports(const ServerOpti
   UdpOptions udp;
   udp.bind = options.listen;
   udp.receive_buffer_bytes = options.receive_buffer_bytes;
-  udp.receive_frames = kBurst;
+  udp.receive_frames = kDatagrams;
   if (options.threads > 1) {
     // Another switch of this user with threads would share the port with us, and take half of the workers.
     auto alone = make_udp_transport(udp);
     if (!alone.ok()) return alone.status();
     udp.bind = alone.value()->local();
     udp.share_port = true;
+    udp.steer_over = options.threads;
   }
   udp.local_addresses = std::make_shared<LocalAddresses>();
   std::vector<std::unique_ptr<Transport>> transports;
@@ -202,6 +200,7 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   auto transports = open_transports(options);
   if (!transports.ok()) return transports.status();
   softswitch::SwitchOptions switch_options = options.softswitch;
+  switch_options.partitions = options.threads;
   const size_t granted = transports.value().front()->limits().receive_buffer_bytes;
   if (switch_options.receive_buffer_bytes == 0) switch_options.receive_buffer_bytes = granted;
   switch_options.client_of = [](const Endpoint& from) { return with_port(from, 0); };  // a host

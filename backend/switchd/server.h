@@ -1,8 +1,8 @@
 // A software switch on UDP: threads that receive bursts, process them and send the answers. Used by the standalone
 // switchml-switchd and, embedded, by rank 0 of a job that has no other switch.
 //
-// Threads share one port and one switch: the kernel gives each sender to one of their sockets. The switch itself is
-// behind a lock; what runs in parallel is what costs most, the system calls and copies of receiving and sending.
+// Threads share one port and one switch, whose slots are divided among them. The kernel gives each packet to the socket
+// of the thread that has its slot, so that a thread touches memory of its own only (partitioned_switch.h).
 #pragma once
 
 #include <memory>
@@ -33,7 +33,8 @@ class SwitchServer {
   virtual ~SwitchServer() = default;
   /// The address it is bound to, with the real port.
   virtual Endpoint local() const = 0;
-  virtual const SwitchCounters& counters() const = 0;
+  /// Of all threads together, now. Thread-safe.
+  virtual SwitchCounters counters() const = 0;
   /// Bytes of slots of all sessions and of receive buffers, now. Thread-safe.
   virtual size_t memory_bytes() const = 0;
   /// What it grants at most, as it was started: the receive buffer that the kernel gave included.

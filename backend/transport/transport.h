@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,11 +27,7 @@ struct Endpoint {
   uint8_t via = 0;
 
   friend bool operator==(const Endpoint& a, const Endpoint& b) {
-    if (a.size != b.size) return false;
-    for (size_t i = 0; i < a.size; ++i) {
-      if (a.bytes[i] != b.bytes[i]) return false;
-    }
-    return true;
+    return a.size == b.size && std::memcmp(a.bytes, b.bytes, a.size) == 0;
   }
   friend bool operator!=(const Endpoint& a, const Endpoint& b) { return !(a == b); }
 };

@@ -11,6 +11,7 @@
 
 #include "transport/address.h"
 #include "transport/sockaddr.h"
+#include "transport/udp_steering.h"
 
 namespace switchml {
 
@@ -111,6 +112,7 @@ Result<UdpSocket> open_udp_socket(const UdpOptions& options) {
   set_features(options, bind, &socket);
   status = bind_socket(bind, socket);
   if (!status.ok()) return status;
+  if (options.share_port && options.steer_over > 1) steer_by_slot(socket.fd.get(), options.steer_over);
   if (options.peer.size != 0) {
     if (::connect(socket.fd.get(), as_sockaddr(options.peer), options.peer.size) != 0) {
       return Status(Code::kUnavailable,

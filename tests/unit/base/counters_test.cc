@@ -44,6 +44,20 @@ TEST(Counters, TheVisitMeetsEveryFieldUnderItsName) {
   EXPECT_EQ(seen.size(), sizeof(SwitchCounters) / sizeof(Counter));
 }
 
+TEST(Counters, OfSeveralPartsAddUp) {
+  SwitchCounters first, second;
+  first.packets_received.add(3);
+  first.sessions_expired.add(1);
+  second.packets_received.add(4);
+  second.dropped_slot.add(5);
+  const SwitchCounters copy = first;
+  first.add(second);
+  EXPECT_EQ(first.packets_received.get(), 7U);
+  EXPECT_EQ(first.sessions_expired.get(), 1U);
+  EXPECT_EQ(first.dropped_slot.get(), 5U);
+  EXPECT_EQ(copy.packets_received.get(), 3U) << "a copy stays as it was";
+}
+
 TEST(Counters, CanBeReadWhileTheyAreWritten) {
   Counter counter;
   std::thread writer([&] {

@@ -54,7 +54,7 @@ TEST(Session, LeavesNothingBehindOnAStandaloneSwitch) {
   Config config = quick_config();
   config.switch_address = to_string(server->local());
   sum_on_all_ranks(4, config);
-  const SwitchCounters& counters = server->counters();
+  const SwitchCounters counters = server->counters();
   EXPECT_EQ(counters.sessions_opened.get(), 1U);
   EXPECT_EQ(counters.sessions_closed.get(), 1U);
   EXPECT_GT(counters.uses_completed.get(), 0U);

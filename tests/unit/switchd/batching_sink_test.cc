@@ -51,9 +51,20 @@ Endpoint number(uint8_t n) {
 
 const uint8_t* bytes(const std::string& text) { return reinterpret_cast<const uint8_t*>(text.data()); }
 
-TEST(BatchingSink, SmallFramesLeaveTogetherOrderedByDestination) {
+/// What reached an endpoint, in its order.
+std::vector<std::string> at(const RecordingTransport& transport, uint8_t n) {
+  std::vector<std::string> out;
+  for (const auto& frame : transport.sent) {
+    if (frame.to == number(n)) out.push_back(frame.bytes);
+  }
+  return out;
+}
+
+using Strings = std::vector<std::string>;
+
+TEST(BatchingSink, SmallFramesLeaveTogetherDestinationByDestination) {
   RecordingTransport transport;
-  BatchingSink sink(transport);
+  BatchingSink sink(transport, BatchingSink::Frames::kCopy);
   Endpoint a = number(1);
   Endpoint b = number(2);
   const Endpoint* both[] = {&b, &a};
@@ -63,32 +74,89 @@ TEST(BatchingSink, SmallFramesLeaveTogetherOrderedByDestination) {
   sink.unicast(bytes(frame), frame.size(), b);
   sink.multicast(bytes(frame), frame.size(), both, 2);
   b = number(9);  // and its endpoints too
-  EXPECT_EQ(transport.calls, 0);
+  sink.settle();
+  EXPECT_EQ(transport.calls, 0) << "copies can wait for the end of the burst";
   sink.flush();
   EXPECT_EQ(transport.calls, 1);
+  EXPECT_EQ(at(transport, 1), (Strings{"first", "again"}));
+  EXPECT_EQ(at(transport, 2), (Strings{"first", "again", "again"}));
   ASSERT_EQ(transport.sent.size(), 5U);
-  const char* const expected[] = {"first", "again", "first", "again", "again"};
-  const int to[] = {1, 1, 2, 2, 2};
-  for (size_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(transport.sent[i].bytes, expected[i]) << i;
-    EXPECT_EQ(transport.sent[i].to, number(static_cast<uint8_t>(to[i]))) << i;
-  }
+  int changes = 0;
+  for (size_t i = 1; i < 5; ++i) changes += transport.sent[i].to != transport.sent[i - 1].to ? 1 : 0;
+  EXPECT_EQ(changes, 1) << "runs to one endpoint can be sent in one piece";
   sink.flush();
   EXPECT_EQ(transport.calls, 1) << "nothing is sent twice";
 }
 
-TEST(BatchingSink, LargeFramesLeaveAtOnce) {
+TEST(BatchingSink, BorrowedFramesLeaveFromWhereTheyLieWhenTheyAreClaimedBack) {
   RecordingTransport transport;
-  BatchingSink sink(transport);
+  BatchingSink sink(transport, BatchingSink::Frames::kBorrow);
   const Endpoint a = number(1);
   const Endpoint* one[] = {&a};
-  const std::string large(BatchingSink::kCopyBytes + 1, 'x');
+  std::string frame = "first";
+  sink.multicast(bytes(frame), frame.size(), one, 1);
+  EXPECT_EQ(transport.calls, 0);
+  sink.settle();
+  frame = "later";
+  sink.unicast(bytes(frame), frame.size(), a);
+  sink.flush();
+  EXPECT_EQ(at(transport, 1), (Strings{"first", "later"}));
+  sink.settle();
+  EXPECT_EQ(transport.calls, 2) << "nothing is sent twice";
+}
+
+// Destinations in any order, more of them than a guess of the next one can get right.
+TEST(BatchingSink, ManyDestinationsGetWhatIsTheirs) {
+  for (const auto mode : {BatchingSink::Frames::kCopy, BatchingSink::Frames::kBorrow}) {
+    RecordingTransport transport;
+    BatchingSink sink(transport, mode);
+    std::vector<std::string> frames;
+    for (int i = 0; i < 200; ++i) frames.push_back(std::to_string(i));
+    for (int burst = 0; burst < 2; ++burst) {
+      transport.sent.clear();
+      for (int i = 0; i < 200; ++i) {
+        const Endpoint to = number(static_cast<uint8_t>(i * 7 % 13));
+        sink.unicast(bytes(frames[static_cast<size_t>(i)]), frames[static_cast<size_t>(i)].size(), to);
+      }
+      sink.flush();
+      for (int n = 0; n < 13; ++n) {
+        Strings expected;
+        for (int i = 0; i < 200; ++i) {
+          if (i * 7 % 13 == n) expected.push_back(frames[static_cast<size_t>(i)]);
+        }
+        EXPECT_EQ(at(transport, static_cast<uint8_t>(n)), expected);
+      }
+    }
+  }
+}
+
+// The same host and port, but answers that have to leave from different addresses of ours.
+TEST(BatchingSink, WhereAnAnswerLeavesFromIsKept) {
+  RecordingTransport transport;
+  BatchingSink sink(transport, BatchingSink::Frames::kBorrow);
+  Endpoint first = number(1), second = number(1);
+  first.via = 1;
+  second.via = 2;
+  const std::string text = "x";
+  for (const Endpoint* to : {&first, &second, &first}) sink.unicast(bytes(text), 1, *to);
+  sink.flush();
+  std::vector<int> vias;
+  for (const auto& frame : transport.sent) vias.push_back(frame.to.via);
+  EXPECT_EQ(vias, (std::vector<int>{1, 1, 2}));
+}
+
+TEST(BatchingSink, LargeFramesLeaveAtOnce) {
+  RecordingTransport transport;
+  BatchingSink sink(transport, BatchingSink::Frames::kCopy);
+  const Endpoint a = number(1);
+  const Endpoint* one[] = {&a};
+  const std::string large(BatchingSink::kHeldBytes + 1, 'x');
   sink.unicast(bytes(large), large.size(), a);
   EXPECT_EQ(transport.sent.size(), 1U);
   sink.multicast(bytes(large), large.size(), one, 1);
   EXPECT_EQ(transport.sent.size(), 2U);
   EXPECT_EQ(transport.sent[1].bytes, large);
-  const std::string small(BatchingSink::kCopyBytes, 'y');
+  const std::string small(BatchingSink::kHeldBytes, 'y');
   sink.unicast(bytes(small), small.size(), a);
   EXPECT_EQ(transport.sent.size(), 2U);
   sink.flush();
