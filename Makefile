@@ -7,7 +7,7 @@ PYTHON := .venv$(SUFFIX)/bin/python
 BUILD := build$(SUFFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-p4 test-torch-suite bench bench-network profile wheel lint format sanitize soak fuzz clean
+.PHONY: help setup demo test test-p4 test-torch-suite bench bench-network profile compare wheel lint format sanitize soak fuzz clean
 
 help: ## print this list
 	@echo 'make TARGET [TORCH=pip|debian]'
@@ -41,6 +41,9 @@ bench-network: setup ## the second part of bench, alone (as root)
 profile: setup ## instructions and estimated cycles of each stage of an all-reduce, by callgrind (ARGS="--ranks 2,4 ..."); out/profile.json
 	@bash -c 'set -euo pipefail; source .ci/lib.sh; install_packages valgrind'
 	@$(PYTHON) benchmarks/profile --json out/profile.json $(ARGS)
+
+compare: setup ## this tree against BASE (auto: where it has left the published main), by turns (ARGS="--what allreduce ..."); never fails on time
+	@$(PYTHON) benchmarks/compare --base $(or $(BASE),auto) $(ARGS)
 
 test-torch-suite: setup ## all of PyTorch's own distributed tests over this backend (long; "make test" runs a part)
 	@$(PYTHON) -m pytest tests/python/test_torch_distributed_suite.py --torch-suite=all -q -ra $(ARGS)
