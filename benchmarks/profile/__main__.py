@@ -35,7 +35,7 @@ PATHS = ("inproc", "udp", "memory")
 SIDES = {"inproc": ("ranks", "switch"), "udp": ("ranks", "switch"), "memory": ("ranks",)}
 SIMULATION = ["--cache-sim=yes", "--branch-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,16,64"]
 FIRST_MISSES, LAST_MISSES, WRONG_GUESSES = ("I1mr", "D1mr", "D1mw"), ("ILmr", "DLmr", "DLmw"), ("Bcm", "Bim")
-NATIVE_BYTES = 1 << 28  # that ranks reduce in the run without callgrind: a second or so
+NATIVE_BYTES, NATIVE_RUNS = 1 << 27, 5  # that ranks reduce in a run without callgrind, half a second or so; how many of those
 PATIENCE = 900  # seconds for one run
 
 
@@ -75,8 +75,8 @@ def profile(program, path, ranks, payload, size, environment):
     run["stages"] = {side: counted for side, (_, counted) in found.items()}
     if path == "udp":
         calls = max(1, NATIVE_BYTES // (size * ranks))
-        native = execute([program, *arguments, "--calls", calls], environment)
-        run["native"] = {name: native[name] for name in ("calls", "user_seconds", "system_seconds", "retransmissions")}
+        native = [execute([program, *arguments, "--calls", calls], environment) for _ in range(NATIVE_RUNS)]
+        run["native"] = [{name: one[name] for name in ("calls", "user_seconds", "system_seconds", "retransmissions")} for one in native]
     return run
 
 
@@ -113,8 +113,9 @@ def print_run(run):
     report.print_columns(HEADINGS, [row for side in run["stages"] for row in side_rows(run, side)])
     print("next bottleneck: " + "; ".join(f"{side}: {bottleneck(counted)}" for side, counted in run["stages"].items()))
     if "native" in run:
-        user, system = run["native"]["user_seconds"], run["native"]["system_seconds"]
-        print(f"without callgrind, {run['native']['calls']} calls: system calls take {system / (user + system):.0%} of the CPU time")
+        parts = sorted(one["system_seconds"] / (one["user_seconds"] + one["system_seconds"]) for one in run["native"])
+        print(f"without callgrind, {len(parts)} times {run['native'][0]['calls']} calls: system calls take {report.quantile(parts, 0.5):.0%} of the "
+              f"CPU time ({parts[0]:.0%} to {parts[-1]:.0%})")
     sys.stdout.flush()
 
 
