@@ -14,7 +14,7 @@ import trees
 SUBJECTS = ("core", "allreduce")
 PATIENCE = 600  # seconds for one program
 # Of bench_profile: what it takes, and how often a call is repeated so that a turn takes some tenths of a second.
-CORE = [(path, ranks, payload, size, max(1, (48 << 20) // (ranks * size)))
+CORE = [(path, ranks, payload, size, max(1, (96 << 20) // (ranks * size)))
         for path, ranks, payload in (("memory", 2, 0), ("memory", 8, 0), ("udp", 2, 1024), ("udp", 4, 8192), ("inproc", 2, 1024))
         for size in (64 << 10, 4 << 20)]
 COUNTED = [case[:4] + (1,) for case in CORE if case[3] > 1 << 20]  # by callgrind, where it is

@@ -203,8 +203,10 @@ def test_a_part_that_fails_is_a_failure(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "PARTS", {name: parts.Part(1, {name: [name]}) for name in programs})
     monkeypatch.setattr(parts, "program", lambda name: [sys.executable, "-c", programs[name]])
     (tmp_path / "bad.json").write_text('"of an earlier run"')
-    absent, failed = tool.run_parts(["good", "bad"], tmp_path)
-    assert failed == ["bad"] and absent == {"bad": "failed with status 3"}
+    for names, status in ((["good"], 0), (["good", "bad"], 1)):
+        monkeypatch.setattr(sys, "argv", ["targets", "--parts", ",".join(names), "--out", str(tmp_path)])
+        assert tool.main() == status
+    assert json.loads((tmp_path / "targets.json").read_text())["failed"] == ["bad"]
     assert (tmp_path / "good.json").exists() and not (tmp_path / "bad.json").exists()
 
 
