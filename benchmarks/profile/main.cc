@@ -3,11 +3,11 @@
 // bit for bit. The last line of output is a JSON object.
 #include <getopt.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 
 #include "base/limits.h"
