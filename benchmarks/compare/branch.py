@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -42,16 +43,19 @@ def answer_of(command, who, **environment):
 # ---- rounds ----
 
 
-def in_turns(measure, rounds, limit):
-    """[{case: (base, branch)}], one per round. measure(side) is {case: seconds}; side 0 is the base. Who comes first alternates."""
+def in_turns(groups, measure, rounds, limit):
+    """[{case: (base, branch)}], one per round. measure(side, group) is {case: seconds}; side 0 is the base. Sides alternate group by group, and who
+    comes first round by round."""
     found, begin = [], time.monotonic()
     for number in range(rounds):
         if number and time.monotonic() - begin > limit:
             print(f"{limit:.0f} s are over: {number} rounds of {rounds}")
             break
-        order = (0, 1) if number % 2 == 0 else (1, 0)
-        sides = {side: measure(side) for side in order}
-        found.append({case: (sides[0][case], sides[1][case]) for case in sides[0]})
+        found.append({})
+        for group in groups:
+            order = (0, 1) if number % 2 == 0 else (1, 0)
+            sides = {side: measure(side, group) for side in order}
+            found[-1].update({case: (sides[0][case], sides[1][case]) for case in sides[0]})
     return found
 
 
@@ -61,7 +65,7 @@ def summary(rounds):
     for case in rounds[0]:
         pairs = [each[case] for each in rounds]
         ratios = sorted(branch / base for base, branch in pairs)
-        result[case] = (*(report.quantile(sorted(side), 0.5) for side in zip(*pairs)), report.quantile(ratios, 0.5), ratios[0], ratios[-1])
+        result[case] = (*map(statistics.median, zip(*pairs)), statistics.median(ratios), ratios[0], ratios[-1])
     return result
 
 
@@ -81,14 +85,11 @@ def print_summary(rounds, name, instructions):
 def compare_core(programs, arguments):
     """CPU time of a call: user and system, all ranks and the switch. programs: base's, branch's."""
 
-    def measure(side):
-        found = {}
-        for case in CORE:
-            spent = answer_of([programs[side], *core_arguments(case)], ("base", "branch")[side])
-            found[case] = (spent["user_seconds"] + spent["system_seconds"]) / spent["calls"]
-        return found
+    def measure(side, case):
+        spent = answer_of([programs[side], *core_arguments(case)], ("base", "branch")[side])
+        return {case: (spent["user_seconds"] + spent["system_seconds"]) / spent["calls"]}
 
-    rounds = in_turns(measure, arguments.rounds, arguments.limit)
+    rounds = in_turns(CORE, measure, arguments.rounds, arguments.limit)
     print(f"CPU time of an all-reduce, all ranks and the switch in one thread, medians of {len(rounds)} rounds; results verified")
     print_summary(rounds, core_name, instruction_ratios(programs))
 
@@ -117,7 +118,7 @@ def compare_allreduce(sides, arguments):
     with tempfile.TemporaryDirectory(prefix="switchml-compare-") as folder:
         out = pathlib.Path(folder) / "out.json"
 
-        def measure(side):
+        def measure(side, _):
             command = [sys.executable, repository.ROOT / "benchmarks" / "allreduce", "--backends", "switchml", "--seconds", "0.5", "--json", out,
                        "--ranks", ",".join(map(str, arguments.ranks)), "--sizes", ",".join(map(str, arguments.sizes))]
             status, output = trees.run(command, PATIENCE, env={**os.environ, **trees.python_path(*sides[side])})
@@ -125,7 +126,7 @@ def compare_allreduce(sides, arguments):
                 raise (trees.Broken if side else trees.NothingToCompare)(f"{('base', 'branch')[side]}: {output[-trees.TAIL:]}")
             return {(run["ranks"], row["bytes"]): report.median(row, backend) for run, row, backend in report.rows_of(out)}
 
-        rounds = in_turns(measure, arguments.rounds, arguments.limit)
+        rounds = in_turns([None], measure, arguments.rounds, arguments.limit)
     print(f"all-reduce over PyTorch, medians of {len(rounds)} rounds; results verified")
     print_summary(rounds, lambda case: f"{case[0]} ranks, {report.format_bytes(case[1])}", {})
 

@@ -156,16 +156,16 @@ def running(pid):
 def test_sides_take_turns_and_the_first_one_changes():
     order = []
 
-    def measure(side):
-        order.append(side)
-        return {"case": 1.0 + side}
+    def measure(side, case):
+        order.append((case, side))
+        return {case: 1.0 + side}
 
-    assert branch.in_turns(measure, 3, 1000) == [{"case": (1.0, 2.0)}] * 3
-    assert order == [0, 1, 1, 0, 0, 1]
+    assert branch.in_turns(["a", "b"], measure, 2, 1000) == [{"a": (1.0, 2.0), "b": (1.0, 2.0)}] * 2
+    assert order == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("a", 1), ("a", 0), ("b", 1), ("b", 0)]
 
 
 def test_no_round_begins_when_time_is_over(capsys):
-    assert len(branch.in_turns(lambda side: {"case": 1.0}, 5, -1)) == 1
+    assert len(branch.in_turns([None], lambda side, _: {"case": 1.0}, 5, -1)) == 1
     assert "1 rounds of 5" in capsys.readouterr().out
 
 
