@@ -6,10 +6,11 @@ import subprocess
 import sys
 import time
 
+from benchmark_tools import BENCHMARKS  # noqa: I001  the path to the next ones
+
 import branch
 import pytest
 import trees
-from conftest import BENCHMARKS
 
 
 def git(folder, *arguments):

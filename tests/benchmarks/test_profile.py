@@ -4,11 +4,12 @@ import shutil
 import subprocess
 import sys
 
+from benchmark_tools import BENCHMARKS, main_of  # noqa: I001  the path to the next ones
+
 import callgrind
 import pytest
 import repository
 import stages
-from conftest import BENCHMARKS, main_of
 
 # Two callers of memcpy, which costs 30 for one and 10 for the other, and wrong guesses the other way round; a helper in the program, of whose calls
 # no object is said; names written once and then referred to; a file of inlined code.

@@ -5,10 +5,11 @@ import json
 import subprocess
 import sys
 
+from benchmark_tools import BENCHMARKS, main_of  # noqa: I001  the path to the next ones
+
 import parts
 import pytest
 import table
-from conftest import BENCHMARKS, main_of
 
 MIB, KIB = 1 << 20, 1 << 10
 
