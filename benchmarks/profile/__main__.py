@@ -35,6 +35,7 @@ PATHS = ("inproc", "udp", "memory")
 SIDES = {"inproc": ("ranks", "switch"), "udp": ("ranks", "switch"), "memory": ("ranks",)}
 SIMULATION = ["--cache-sim=yes", "--branch-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,16,64"]
 FIRST_MISSES, LAST_MISSES, WRONG_GUESSES = ("I1mr", "D1mr", "D1mw"), ("ILmr", "DLmr", "DLmw"), ("Bcm", "Bim")
+NOTHING = dict.fromkeys(("Ir", *FIRST_MISSES, *LAST_MISSES, *WRONG_GUESSES), 0.0)
 NATIVE_BYTES, NATIVE_RUNS = 1 << 27, 5  # that ranks reduce in a run without callgrind, half a second or so; how many of those
 PATIENCE = 900  # seconds for one run
 
@@ -119,6 +120,21 @@ def print_run(run):
     sys.stdout.flush()
 
 
+def print_markdown(runs):
+    """The tables of docs/performance.md: a row per stage, three columns per run."""
+    for side in ("ranks", "switch"):
+        those = [run for run in runs if side in run["stages"]]
+        if not those:
+            continue
+        tables = [{row[1]: row for row in side_rows(run, side)} for run in those]
+        names = sorted(set().union(*tables), key=lambda name: (name == "together", -cycles(those[-1]["stages"][side].get(name, NOTHING))))
+        print(f"\n| {side} | " + " | ".join(f"{run['path']}, {run['ranks']} ranks, {run['chunk_bytes']} B: instructions | cycles | /byte" for run in those) + " |")
+        print("|---" * (1 + 3 * len(those)) + "|")
+        for name in names:
+            cells = [f"{int(row[2]):,} | {int(row[4]):,} | {float(row[5]):.2f}" if row else " | | " for row in (found.get(name) for found in tables)]
+            print(f"| {name} | " + " | ".join(cells) + " |")
+
+
 def largest_difference(first, second):
     """Of two runs of the same: the largest relative difference of a side's instructions or cycles."""
     worst = 0.0
@@ -146,6 +162,7 @@ def parse():
     parser.add_argument("--kernels", default="avx2" if os.uname().machine == "x86_64" else "auto",
                         help="SWITCHML_KERNELS; default: avx2 on x86-64, else auto")
     parser.add_argument("--twice", action="store_true", help="count everything twice, and print by how much that differs")
+    parser.add_argument("--markdown", action="store_true", help="print the tables once more, as docs/performance.md has them")
     parser.add_argument("--program", type=pathlib.Path, default=repository.built("benchmarks/profile/bench_profile"),
                         help="bench_profile; default: that of the build folder")
     parser.add_argument("--json", type=pathlib.Path, help="write all counts here")
@@ -175,6 +192,8 @@ def main():
                 print_run(content["runs"][-1])
                 if arguments.twice:
                     print(f"a second time: {largest_difference(content['runs'][-1], profile(*shape)):.4%} of difference")
+    if arguments.markdown:
+        print_markdown(content["runs"])
     if arguments.json:
         repository.write(arguments.json, content)
     return 0

@@ -133,6 +133,15 @@ def test_the_bottleneck_is_the_stage_with_the_most_cycles(capsys):
     assert tool.side_rows(run, "ranks")[0][2:7] == ["200", "0.200", "310", "0.310", "50.7%"]
 
 
+def test_tables_for_the_documentation(capsys):
+    """A stage that one of the runs lacks has empty cells there; the last run gives the order."""
+    main_of("profile").print_markdown([run_of(quantize=3000, timers=10), run_of(quantize=20, witness=3000)])
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert len({line.count("|") for line in lines}) == 1
+    assert lines[2:] == ["| witness |  | |  | 3,000 | 3,000 | 3.00 |", "| quantize | 3,000 | 3,000 | 3.00 | 20 | 20 | 0.02 |",
+                         "| timers | 10 | 10 | 0.01 |  | |  |", "| together | 3,010 | 3,010 | 3.01 | 3,020 | 3,020 | 3.02 |"]  # fmt: skip
+
+
 def test_differences_of_two_runs():
     tool = main_of("profile")
     assert tool.largest_difference(run_of(a=100, b=100), run_of(a=100, b=100)) == 0
