@@ -7,7 +7,7 @@ PYTHON := .venv$(SUFFIX)/bin/python
 BUILD := build$(SUFFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-p4 test-torch-suite bench bench-network wheel lint format sanitize soak fuzz clean
+.PHONY: help setup demo test test-p4 test-torch-suite bench profile compare wheel lint format sanitize soak fuzz clean
 
 help: ## print this list
 	@echo 'make TARGET [TORCH=pip|debian]'
@@ -25,19 +25,15 @@ test: ## all gtests, then all pytests (ARGS="-k name" goes to pytest)
 test-p4: setup ## the P4 programs: compiled, vectors and more on bmv2 and the Tofino model, where the tools are on PATH (docs/switch.md)
 	@$(PYTHON) -m pytest tests/switch_p4 tests/vectors/test_vectors.py tests/vectors/test_tofino.py --vector-target bmv2 --vector-target tofino --softswitch-target $(BUILD)/tests/vectors/softswitch_target -q -rs $(ARGS)
 
-bench: setup ## kernels; all-reduce against gloo on this host (ARGS="--ranks 2,4 ..."); as root also over rate-limited links (NETWORK_ARGS="--sizes 64M ...") DDP steps (DDP_ARGS="--scale 1 ...") and the software switch (SWITCH_ARGS="--workers 8 ..."); out/*.json, out/*.png
-	@mkdir -p out
-	@$(BUILD)/benchmarks/micro/bench_micro --json out/micro.json
-	@$(PYTHON) benchmarks/allreduce --json out/allreduce.json $(ARGS)
-	@$(PYTHON) benchmarks/plot out/allreduce.json --png out/allreduce.png
-	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory bench-network TORCH=$(TORCH); \
-	 else echo 'not measured: all-reduce and DDP steps over rate-limited links, whose network needs root'; fi
+bench: setup ## all that the targets of docs/performance.md speak of, half an hour, and the table of targets (ARGS="--parts small,kernels": only these); as root also what needs a network; out/*.json, out/*.png
+	@$(PYTHON) benchmarks/targets $(ARGS)
 
-bench-network: setup ## the second part of bench, alone (as root)
-	@$(PYTHON) benchmarks/allreduce --network --loss 0,0.001,0.01 --seconds 1 --json out/network.json $(NETWORK_ARGS)
-	@$(PYTHON) benchmarks/plot out/network.json --png out/network.png
-	@$(PYTHON) benchmarks/ddp --scale 0.05 --balance --json out/ddp.json $(DDP_ARGS)
-	@$(PYTHON) benchmarks/switch --json out/switch.json $(SWITCH_ARGS)
+profile: setup ## instructions and estimated cycles of each stage of an all-reduce, by callgrind (ARGS="--ranks 2,4 ..."); out/profile.json
+	@bash -c 'set -euo pipefail; source .ci/lib.sh; install_packages valgrind'
+	@$(PYTHON) benchmarks/profile --json out/profile.json $(ARGS)
+
+compare: setup ## this tree against BASE (auto: where it has left the published main), by turns (ARGS="--what allreduce ..."); never fails on time
+	@$(PYTHON) benchmarks/compare --base $(or $(BASE),auto) $(ARGS)
 
 test-torch-suite: setup ## all of PyTorch's own distributed tests over this backend (long; "make test" runs a part)
 	@$(PYTHON) -m pytest tests/python/test_torch_distributed_suite.py --torch-suite=all -q -ra $(ARGS)

@@ -25,8 +25,8 @@ run_pytest() {
 # What runs a second time, with the ranks as a user's are on one host; the other PyTorch runs all of it that way.
 in_memory=(asynchronous.py barriers.py disagreements.py groups.py ieee.py reductions.py training.py)
 
-# The models know nothing of PyTorch, and to the network all are alike; they take minutes: once is enough.
-suites=(tests/python tests/vectors tests/switch_p4) found=(--pytest "$results/pytest.xml") models= memory=
+# The models and the benchmarks' tools know nothing of PyTorch, and to the network all are alike: once is enough.
+suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks) found=(--pytest "$results/pytest.xml") models= memory=
 if [ "$torch" = debian ] && [ $# -eq 0 ]; then
   suites=(tests/python --transport auto)
 elif [ "$torch" = pip ] && [ $# -eq 0 ]; then

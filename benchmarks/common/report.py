@@ -4,6 +4,9 @@ import pathlib
 import sys
 
 
+P999_CALLS = 1000  # of fewer, the 99.9th percentile is the longest
+
+
 def quantile(ordered, q):
     """Nearest-rank quantile of a sorted list."""
     return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
@@ -57,7 +60,7 @@ def print_run(run, backends):
 def print_one_host(run, backends):
     headings = ["size", "payload", "calls"]
     for name in backends:
-        headings += [f"{name} p50", "p99", "CPU ns/B"]
+        headings += [f"{name} p50", "p99", "p99.9", "CPU ns/B"]
     if len(backends) > 1:
         headings.append("ratio")
     rows = []
@@ -65,6 +68,7 @@ def print_one_host(run, backends):
         cells = [format_bytes(row["bytes"]), str(row["payload"] or "-"), str(row["calls"])]
         for name in backends:
             cells += [format_seconds(quantile(row["seconds"][name], q)) for q in (0.5, 0.99)]
+            cells.append(format_seconds(quantile(row["seconds"][name], 0.999)) if row["calls"] >= P999_CALLS else "-")
             cells.append(cpu_per_byte(run, row, name))
         if len(backends) > 1:
             cells.append(f"{median(row, backends[0]) / median(row, backends[1]):.2f}")

@@ -11,6 +11,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "netlab"), str(ROOT / "tests")]
 
 
+def built(path):
+    """A file of the build folder that belongs to this Python (or SWITCHML_TEST_BUILD), whether it is there or not."""
+    debian = pathlib.Path(sys.prefix).name.endswith("-debian")
+    return pathlib.Path(os.environ.get("SWITCHML_TEST_BUILD") or ROOT / ("build-debian" if debian else "build")) / path
+
+
 def commit():
     """The commit of the working tree, with "-dirty" where it has changes; None outside of git."""
     done = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True)

@@ -1,0 +1,25 @@
+#include "path.h"
+
+namespace switchml::profile {
+
+void Path::submit(std::vector<std::vector<float>>& tensors) {
+  left_ = static_cast<int>(tensors.size());
+  for (size_t rank = 0; rank < tensors.size(); ++rank) {
+    Collective collective;
+    collective.input = collective.output = tensors[rank].data();
+    collective.count = collective.output_end = tensors[rank].size();
+    collective.done = [this](const Status& status) {
+      --left_;
+      if (status_.ok()) status_ = status;
+    };
+    submit_to(static_cast<int>(rank), std::move(collective));
+  }
+}
+
+Result<std::unique_ptr<Path>> make_path(const PathOptions& options) {
+  if (options.name == "memory") return make_memory_path(options);
+  if (options.name == "inproc" || options.name == "udp") return make_switch_path(options);
+  return Status(Code::kInvalidArgument, "path " + options.name + " is not allowed: use inproc, udp or memory");
+}
+
+}  // namespace switchml::profile

@@ -1,0 +1,62 @@
+// Ways of reducing, each with all its ranks (and its switch) on one thread that takes them by turns: the code that
+// ships, without the chance of threads, so that two runs are the same instruction for instruction.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/engine.h"
+
+namespace switchml::profile {
+
+struct PathOptions {
+  std::string name;             // "inproc", "udp" or "memory"
+  int ranks = 2;                // 1 ... kMaxWorkers
+  size_t payload_bytes = 1024;  // of a packet, not of "memory"
+  int slots = 128;              // wanted, not of "memory"
+};
+
+/// Totals of all ranks since the path was made.
+struct Work {
+  uint64_t chunks = 0;           // results accepted, those of the call lane included
+  uint64_t packets = 0;          // sent by ranks
+  uint64_t retransmissions = 0;  // of these
+};
+
+/// Not thread-safe.
+class Path {
+ public:
+  virtual ~Path() = default;
+  /// Starts an all-reduce (SUM), in place, of a tensor per rank; borrowed until it is complete.
+  void submit(std::vector<std::vector<float>>& tensors);
+  /// Turns of all ranks, and of the switch. They never wait for long.
+  virtual void ranks_turn() = 0;
+  virtual void switch_turn() = 0;
+  /// Of the all-reduce: 0 when all ranks have an outcome.
+  int ranks_left() const { return left_; }
+  /// The first error that a rank had.
+  const Status& status() const { return status_; }
+
+  virtual Work work() const = 0;
+  /// What was granted: bytes of payload of a packet, or of a chunk in memory, and how many of them at a time.
+  virtual size_t chunk_bytes() const = 0;
+  virtual int slots() const = 0;
+
+ protected:
+  virtual void submit_to(int rank, Collective collective) = 0;
+
+ private:
+  int left_ = 0;
+  Status status_;
+};
+
+/// kInvalidArgument for a name that does not exist; what the host or the switch refuses otherwise.
+Result<std::unique_ptr<Path>> make_path(const PathOptions& options);
+Result<std::unique_ptr<Path>> make_switch_path(const PathOptions& options);
+Result<std::unique_ptr<Path>> make_memory_path(const PathOptions& options);
+
+}  // namespace switchml::profile

@@ -1,0 +1,57 @@
+"""Which stage of an all-reduce a function belongs to. The first rule that fits decides."""
+import re
+
+EXPONENTS, QUANTIZE, WITNESS, PACKET = "exponents", "quantize", "witness", "header, parsing"
+STREAM, TIMERS, DEQUANTIZE = "slots and stream", "timers", "dequantize"
+SEND, RECEIVE = "transport, send", "transport, receive"
+ADD, RULES = "switch: add words", "switch: session, slot, sequence"
+COPY, REDUCE, RESULT, BOARD = "copy with exponents", "reduce", "copy of results", "board, futex"
+
+# (the function's name without parameters and templates, its file): each a pattern, empty: any. None: its callers' stage.
+RULES_OF = [
+    (r"_scale$|magnitude_bits|(float|integer)_row|::kernels$|(scalar|avx2|avx512|neon)_kernels|element_bytes|operator$|_FUN$", "", None),
+    # the kernels, and what calls them for each block
+    (r"Simd::copy|quant::copy|shm::fill_frame", "", COPY),
+    (r"(Simd|quant)::sum|reduce_chunk|sum_floats|write_nonfinite|reduce_words|reduce_frames", "", REDUCE),
+    (r"(Simd|quant)::stream|Member::take_result", "", RESULT),
+    (r"(Simd|quant)::range|Codec::(encode|decode|plausible)_call", "", EXPONENTS),
+    (r"(Simd|quant)::quantize|Codec::encode_", "", QUANTIZE),
+    (r"(Simd|quant)::dequantize|Codec::decode_", "", DEQUANTIZE),
+    (r"(Simd|quant)::dot|siphash|quant::Witness|exponents_hash|witness_holds|nowhere_below|on_bad_witness", "", WITNESS),
+    (r"(Simd|quant)::(add|store|load|max)|softswitch::(take_over|merge|complete|(add|max)_words)", "", ADD),
+    # a chunk's way
+    (r"Shard::(seal|on_frame)|switchml::wire::", "", PACKET),
+    (r"Shard::(expire|on_timer|check_|probe|repeat_in_turn|keep_alive|repair_gap)|TimerWheel|RttEstimator", "", TIMERS),
+    (r"Shard::(flush|transmit)|UdpSender|Hub::deliver|BatchingSink|Transport::(send|multicast)", "", SEND),
+    (r"Shard::receive|UdpReceiver|Transport::(receive|release)|LocalAddresses", "", RECEIVE),
+    (r"switchml::shm::", "", BOARD),
+    (r"switchml::softswitch::", "", RULES),
+    (r"switchml::profile::|switchml_profile_", "", None),
+    ("", r"backend/(engine|slots)/", STREAM),
+    (r"^switchml::(Shard|SlotPool|ChunkPlan|GroupRing|Codec|Job|SharedCollective)::", "", STREAM),
+]
+COMPILED = [(re.compile(name), re.compile(file), stage) for name, file, stage in RULES_OF]
+
+
+def bare(name):
+    """`void a::(anonymous namespace)::B<c>::d<e>(int)` as `a::B::d`: without result, parameters, templates."""
+    kept, depth = [], 0
+    for letter in name.replace("(anonymous namespace)::", "").replace("operator()", "operator"):
+        if letter == "(" and depth == 0 and kept:
+            break
+        if letter in "<(":
+            depth += 1
+        elif letter in ">)":
+            depth = max(0, depth - 1)
+        elif depth == 0:
+            kept.append(letter)
+    return "".join(kept).strip().split(" ")[-1]
+
+
+def stage_of(name, file):
+    """None: what is nobody's own, like memcpy; its callers take it."""
+    short = bare(name)
+    for names, files, stage in COMPILED:
+        if names.search(short) and files.search(file):
+            return stage
+    return None

@@ -1,0 +1,173 @@
+// Ranks and a software switch, over queues of this process or over UDP on the loopback interface.
+#include "engine/job.h"
+#include "engine/shard.h"
+#include "path.h"
+#include "softswitch/switch.h"
+#include "switchd/batching_sink.h"
+#include "transport/address.h"
+#include "transport/inproc.h"
+#include "transport/udp.h"
+#include "wire/control.h"
+
+namespace switchml::profile {
+
+namespace {
+
+constexpr size_t kSwitchBufferBytes = 32 << 20;  // as the server has (switchd/server.h)
+
+/// Makes the ends of one network.
+class Network {
+ public:
+  explicit Network(const PathOptions& options) : udp_(options.name == "udp") {
+    if (!udp_) hub_ = InprocHub::create({65507, static_cast<size_t>(options.ranks * options.slots) + kBurst});
+  }
+  /// `peer`: null for the switch's end.
+  Result<std::unique_ptr<Transport>> attach(const Endpoint* peer) {
+    if (!udp_) return hub_->attach();
+    UdpOptions options;
+    if (peer != nullptr) {
+      options.peer = *peer;
+    } else {
+      options.receive_buffer_bytes = kSwitchBufferBytes;
+      options.receive_frames = kBurst;
+      auto address = literal_address("127.0.0.1", 0);
+      if (!address.ok()) return address.status();
+      options.bind = address.value();
+    }
+    return make_udp_transport(options);
+  }
+
+ private:
+  const bool udp_;
+  std::shared_ptr<InprocHub> hub_;
+};
+
+class SwitchPath final : public Path {
+ public:
+  SwitchPath(std::unique_ptr<Transport> transport, const softswitch::SwitchOptions& options)
+      : transport_(std::move(transport)), sink_(*transport_), switch_(options) {}
+
+  /// Opens a session, joins every rank, starts their engines.
+  Status start(const PathOptions& options, std::vector<std::unique_ptr<Transport>> ranks);
+
+  void ranks_turn() override {
+    now_ += microseconds(1);  // so slowly that no timer expires, however long a turn takes
+    for (auto& shard : shards_) shard->step(now_);
+  }
+  // What the server's thread does in a round (switchd/server.cc).
+  void switch_turn() override {
+    RxFrame frames[kBurst];
+    while (const size_t count = transport_->receive(frames, kBurst)) {
+      for (size_t i = 0; i < count; ++i) {
+        switch_.process(frames[i].data, frames[i].size, frames[i].from, now_, sink_);
+      }
+      transport_->release();
+      sink_.flush();
+    }
+  }
+
+  Work work() const override {
+    Work work;
+    for (const auto& shard : shards_) {
+      const WorkerCounters& counters = shard->counters();
+      work.chunks += counters.chunks_completed.get();
+      work.packets += counters.packets_sent.get();
+      work.retransmissions += counters.retransmissions.get();
+    }
+    return work;
+  }
+  size_t chunk_bytes() const override { return session_.payload_bytes; }
+  int slots() const override { return session_.slots; }
+
+ private:
+  static constexpr int kAttempts = 100;
+
+  void submit_to(int rank, Collective collective) override {
+    shards_[static_cast<size_t>(rank)]->submit(std::make_shared<SharedCollective>(std::move(collective), 1));
+  }
+  Result<wire::Reply> ask(Transport& rank, const uint8_t* frame, size_t size);
+
+  std::unique_ptr<Transport> transport_;
+  BatchingSink sink_;
+  softswitch::SoftSwitch switch_;
+  SessionParameters session_;
+  Time now_{seconds(1)};
+  std::vector<std::unique_ptr<Shard>> shards_;
+};
+
+Result<wire::Reply> SwitchPath::ask(Transport& rank, const uint8_t* frame, size_t size) {
+  const Endpoint to = transport_->local();
+  const TxFrame request{frame, static_cast<uint32_t>(size), &to};
+  rank.send(&request, 1);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    switch_turn();
+    rank.wait(milliseconds(10));
+    RxFrame answer;
+    wire::Reply reply;
+    const bool got =
+        rank.receive(&answer, 1) == 1 && wire::parse_reply(answer.data, answer.size, &reply) == wire::ParseError::kNone;
+    rank.release();
+    if (!got) continue;
+    if (reply.status == wire::ReplyStatus::kOk) return reply;
+    return Status(Code::kUnavailable, std::string("the switch refuses: ") + wire::to_string(reply.status));
+  }
+  return Status(Code::kTimeout, "the switch has not answered within a second");
+}
+
+Status SwitchPath::start(const PathOptions& options, std::vector<std::unique_ptr<Transport>> ranks) {
+  uint8_t frame[wire::kMaxControlBytes];
+  wire::Open open;
+  open.client_key = 1;
+  open.workers = static_cast<uint16_t>(options.ranks);
+  open.shards = 1;
+  open.slots = static_cast<uint16_t>(options.slots);
+  open.payload = static_cast<uint32_t>(options.payload_bytes);
+  const auto opened = ask(*ranks.front(), frame, wire::build_open(open, 1, frame));
+  if (!opened.ok()) return opened.status();
+  const wire::OpenReply& granted = opened.value().open;
+  session_.job = granted.job;
+  session_.epoch = granted.epoch;
+  session_.session_key = granted.session_key;
+  session_.lease = seconds(10000);
+  session_.workers = options.ranks;
+  session_.slots = granted.slots;
+  session_.payload_bytes = granted.payload;
+  session_.secret[0] = 0x1234;
+  session_.secret[1] = 0x5678;
+  session_.switch_endpoint = transport_->local();
+  session_.switch_name = options.name;
+  EngineOptions engine;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    session_.worker = rank;
+    auto& transport = ranks[static_cast<size_t>(rank)];
+    const auto joined = ask(*transport, frame, wire::build_join(session_.membership(), 0, 2, frame));
+    if (!joined.ok()) return joined.status();
+    engine.session = session_;
+    shards_.push_back(std::make_unique<Shard>(0, engine, std::move(transport), now_, [](const Status&) {}));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Path>> make_switch_path(const PathOptions& options) {
+  Network network(options);
+  auto transport = network.attach(nullptr);
+  if (!transport.ok()) return transport.status();
+  const Endpoint address = transport.value()->local();
+  std::vector<std::unique_ptr<Transport>> ranks;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    auto one = network.attach(&address);
+    if (!one.ok()) return one.status();
+    ranks.push_back(std::move(one.value()));
+  }
+  softswitch::SwitchOptions switch_options;
+  switch_options.seed = 1;  // epochs and keys are the same in every run
+  switch_options.receive_buffer_bytes = transport.value()->limits().receive_buffer_bytes;
+  auto path = std::make_unique<SwitchPath>(std::move(transport.value()), switch_options);
+  const Status started = path->start(options, std::move(ranks));
+  if (!started.ok()) return started;
+  return std::unique_ptr<Path>(std::move(path));
+}
+
+}  // namespace switchml::profile

@@ -1,0 +1,135 @@
+"""Everything that the project's targets speak of, measured in one run, and the table of targets at its end.
+
+    python benchmarks/targets                        # about half an hour on two cores; as root for what needs a network
+    python benchmarks/targets --parts network,loss   # some of it; what earlier runs have left in --out counts as well
+    python benchmarks/targets --parts none           # the table alone
+
+What cannot run here is named in the table as not measured. A target that is missed is no failure: the status is 1 only where a part fails,
+by a wrong result, say.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "common"))
+import options  # noqa: E402
+import parts  # noqa: E402
+import places  # noqa: E402
+import report  # noqa: E402
+import repository  # noqa: E402
+import table  # noqa: E402
+
+SLACK = 4  # times what a part takes, and it is ended
+CLEARING = 60  # seconds in which a part that is ended must have removed its network
+
+
+def part_names(text):
+    return [] if text == "none" else options.list_of(
+        lambda name: name if name in parts.PARTS else options.refuse(name, f"none, or some of {', '.join(parts.PARTS)}"))(text)
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="benchmarks/targets", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", type=part_names, default=list(parts.PARTS), help=f"default: {','.join(parts.PARTS)}")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out"), help="folder of the JSON files and pictures; default: out")
+    return parser.parse_args()
+
+
+def why_not(part):
+    """Why a part cannot run here; empty if it can."""
+    if part.root and os.geteuid() != 0:
+        return "its network needs root"
+    lacking = sorted({arguments[0] for arguments in part.commands.values() if parts.program(arguments[0]) is None})
+    return f"there is no benchmarks/{lacking[0]} here, or it is not built" if lacking else ""
+
+
+def run(command, seconds):
+    """The status; None: it took too long. However this ends, the command has been asked to clear up."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(CLEARING)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def run_part(name, out):
+    """Empty, or what failed."""
+    part = parts.PARTS[name]
+    for file, arguments in part.commands.items():
+        command = parts.command(arguments, out / f"{file}.json")
+        print(f"\n==== {name}: {' '.join(command)}", flush=True)
+        status = run(command, SLACK * 60 * part.minutes)
+        if status != 0:
+            return f"took longer than {SLACK * part.minutes:g} minutes" if status is None else f"failed with status {status}"
+    if part.picture:
+        files = [str(out / f"{file}.json") for file in part.commands]
+        run([sys.executable, HERE.parent / "plot", *files, "--png", out / f"{part.picture}.png"], 120)  # without matplotlib it says so
+    return ""
+
+
+def run_parts(names, out):
+    """({file: why it was not measured}, names of the parts that failed)"""
+    absent, failed = {}, []
+    for name in names:
+        why = why_not(parts.PARTS[name])
+        if not why:
+            for file in parts.PARTS[name].commands:  # of an earlier run
+                (out / f"{file}.json").unlink(missing_ok=True)
+            begin = time.monotonic()
+            why = run_part(name, out)
+            failed += [name] if why else []
+            print(f"==== {name}: {why or 'done'}, {time.monotonic() - begin:.0f} s", flush=True)
+        else:
+            print(f"\n==== {name} is not measured: {why}", flush=True)
+        absent |= dict.fromkeys(parts.PARTS[name].commands, why) if why else {}
+    return absent, failed
+
+
+def collect(out, absent):
+    """All files that are there, but for those that this run could not measure."""
+    files = {}
+    for part in parts.PARTS.values():
+        for file in part.commands:
+            path = out / f"{file}.json"
+            if file in absent or not path.exists():
+                continue
+            try:
+                files[file] = json.loads(path.read_text())
+            except ValueError as error:
+                absent[file] = f"{path} is no JSON: {error}"
+    return table.Results(files, absent)
+
+
+def main():
+    arguments = parse()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    absent, failed = run_parts(arguments.parts, arguments.out)
+    results = collect(arguments.out, absent)
+    rows = table.evaluate(results)
+    print(f"\n==== targets, {repository.machine()['processor']}, {os.cpu_count()} cores, commit {repository.commit()}")
+    others = sorted({content.get("commit", "unknown") or "unknown" for content in results.files.values() if "commit" in content} - {repository.commit()})
+    if others:
+        print(f"some files are of other commits: {', '.join(others)}")
+    report.print_columns(["what", "target", "measured", ""], rows)
+    counts = {verdict: sum(row[3] == verdict for row in rows) for verdict in ("met", "not met", "not measured")}
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    repository.write(arguments.out / "targets.json", {**repository.circumstances("targets"), "failed": failed,
+                                                      "rows": [dict(zip(("what", "target", "measured", "verdict"), row)) for row in rows]})
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    places.run(main)

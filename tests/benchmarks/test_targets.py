@@ -1,0 +1,226 @@
+"""The table of targets: each line's figure and verdict from files whose figures are known."""
+
+import copy
+import json
+import subprocess
+import sys
+
+from benchmark_tools import BENCHMARKS, main_of  # noqa: I001  the path to the next ones
+
+import parts
+import pytest
+import table
+
+MIB, KIB = 1 << 20, 1 << 10
+
+
+def row(size, loss=0.0, calls=3, limit=None, cpu=None, **seconds):
+    """One as benchmarks/allreduce writes it: all calls take as long, but where a list is given."""
+    times = {name: sorted(value) if isinstance(value, list) else [value] * calls for name, value in seconds.items()}
+    return {"bytes": size, "loss": loss, "payload": 1024, "calls": calls, "seconds": times,
+            "cpu_seconds": cpu or dict.fromkeys(times, 1.0), **({"limit_seconds": limit} if limit else {})}  # fmt: skip
+
+
+def runs(rows_by_ranks):
+    return {"runs": [{"ranks": ranks, "per_host": 1, "rows": rows} for ranks, rows in rows_by_ranks.items()]}
+
+
+def tail(median, last):
+    """2000 times, of which the last 30 are long, and the longest is far off."""
+    return [median] * 1970 + [last] * 29 + [100.0]
+
+
+def files():
+    """Everything just meets its target."""
+    small = [row(size, calls=2000, switchml=tail(0.001, 0.002), gloo=tail(0.0031, 0.0061)) for size in (4 * KIB, 64 * KIB)]
+    wire = {n: [row(64 * MIB, switchml=10.0, gloo=20.0, limit={"switchml": 9.8, "gloo": 19.0}, cpu={"switchml": 1.0, "gloo": 2.1})] for n in (2, 4, 8)}
+    return {
+        "one-host": runs({2: [row(100 * MIB, switchml=0.01, gloo=0.061)], 4: [row(100 * MIB, switchml=0.01, gloo=0.071)],
+                          8: [row(100 * MIB, switchml=0.01, gloo=0.081)]}),
+        "small": runs(dict.fromkeys((2, 4, 8), small)),
+        "network": runs(wire),
+        "loss": runs({n: [row(64 * MIB, loss=0.001, switchml=10.5), row(64 * MIB, loss=0.01, switchml=11.7)] for n in (2, 4, 8)}),
+        "hosts-1": runs({2: [row(16 * MIB, switchml=2.0)]}),
+        "hosts-4": runs({8: [row(16 * MIB, switchml=2.1)]}),
+        "ddp": {"runs": [{"exposed_seconds": {"switchml": 0.49, "gloo": 1.0}, "seconds": {"gloo": [2.0] * 7, "switchml": [1.5] * 7}}]},
+        "kernels": {"results": [{"table": "avx512", "kernel": "quantize f32", "route": "frame", "of_copy": 0.9},
+                                {"table": "avx512", "kernel": "quantize f32", "route": "memory", "of_copy": 0.81},
+                                {"table": "avx512", "kernel": "dequantize f32", "route": "frame", "of_copy": 0.85},
+                                {"table": "scalar", "kernel": "quantize f32", "route": "frame", "of_copy": 0.1}]},
+        "switch": {"rows": [{"what": "reflector", "payload": 8192, "runs": [{"bytes_in": 1, "bytes_out": 1, "cpu_seconds": 1.0}]},
+                            {"what": "switch", "payload": 8192, "runs": [{"bytes_in": 1.3e9, "bytes_out": 1.3e9, "cpu_seconds": 1.0}] * 3}]},
+    }  # fmt: skip
+
+
+def verdicts(found, absent=None):
+    return {what: (measured, verdict) for what, _, measured, verdict in table.evaluate(table.Results(found, absent or {}))}
+
+
+def test_all_that_is_measured_is_judged():
+    found = verdicts(files())
+    assert {verdict for what, (_, verdict) in found.items() if "p99.9" not in what} == {"met"}, found
+    assert {verdict for what, (_, verdict) in found.items() if "p99.9" in what} == {""}
+    assert len(found) == len(table.LINES)
+
+
+def test_the_table_has_every_target():
+    """As the project states them: what they are about, and how many figures each needs."""
+    counts = {start: sum(what.startswith(start) for what, _, _ in table.LINES)
+              for start in ("one host, 100 MiB", "one host, 4 KiB", "one host, 64 KiB", "rate-limited links", "the same, 0.1% lost", "the same, 1.0% lost",
+                            "2 hosts", "DDP step", "quantize", "dequantize", "software switch", "CPU time")}  # fmt: skip
+    assert counts == {"one host, 100 MiB": 3, "one host, 4 KiB": 9, "one host, 64 KiB": 9, "rate-limited links": 5, "the same, 0.1% lost": 3,
+                      "the same, 1.0% lost": 3, "2 hosts": 1, "DDP step": 1, "quantize": 1, "dequantize": 1, "software switch": 1, "CPU time": 3}  # fmt: skip
+    assert sum(counts.values()) == len(table.LINES)
+
+
+def first_row(found, name, ranks=2):
+    return next(run for run in found[name]["runs"] if run["ranks"] == ranks)["rows"][0]
+
+
+def worse_one_host(found):
+    first_row(found, "one-host", 8)["seconds"]["gloo"] = [0.079] * 3
+
+
+def worse_p99(found):
+    first_row(found, "small", 8)["seconds"]["gloo"] = tail(0.0031, 0.0059)
+
+
+def worse_wire(found):
+    first_row(found, "network", 4)["seconds"]["switchml"] = [10.2] * 3
+
+
+def worse_spread(found):
+    for run in found["network"]["runs"]:
+        run["rows"][0]["limit_seconds"]["switchml"] = 10.3  # so that only the spread is missed
+    first_row(found, "network", 8)["seconds"]["switchml"] = [10.4] * 3
+
+
+def worse_gloo_ratio(found):
+    first_row(found, "network", 8)["seconds"]["gloo"] = [16.9] * 3
+
+
+def worse_loss(found):
+    first_row(found, "loss", 4)["seconds"]["switchml"] = [10.6] * 3
+
+
+def worse_hosts(found):
+    first_row(found, "hosts-4", 8)["seconds"]["switchml"] = [2.11] * 3
+
+
+def worse_ddp(found):
+    found["ddp"]["runs"][0]["exposed_seconds"]["switchml"] = 0.51
+
+
+def worse_kernel(found):
+    found["kernels"]["results"][1]["of_copy"] = 0.79  # the slower of two routes counts
+
+
+def worse_switch(found):
+    for run in found["switch"]["rows"][1]["runs"]:
+        run["cpu_seconds"] = 1.1
+
+
+def worse_cpu(found):
+    first_row(found, "network", 2)["cpu_seconds"]["gloo"] = 1.9
+
+
+@pytest.mark.parametrize(
+    "spoil, what",
+    [
+        (worse_one_host, ["one host, 100 MiB, 8 ranks: speed over Gloo's"]),
+        (worse_p99, ["one host, 4 KiB, 8 ranks: p99, Gloo's over ours"]),
+        (worse_wire, ["rate-limited links, 64 MiB, 4 ranks: of what the links carry"]),
+        (worse_spread, ["rate-limited links, 64 MiB, 2, 4 and 8 ranks: longest time over shortest"]),
+        (worse_gloo_ratio, ["rate-limited links, 64 MiB, 8 ranks: speed over Gloo's"]),
+        (worse_loss, ["the same, 0.1% lost, 4 ranks: of lossless"]),
+        (worse_hosts, ["2 hosts, 16 MiB: time of 4 ranks on each over that of 1"]),
+        (worse_ddp, ["DDP step, BERT-shaped: exposed communication over Gloo's"]),
+        (worse_kernel, ["quantize f32, from DRAM: of the copy bandwidth"]),
+        (worse_switch, ["software switch, one core, 8 KiB over veth: in and out"]),
+        (worse_cpu, ["CPU time per byte, UDP, 2 ranks on rate-limited links: over Gloo's"]),
+    ],
+)
+def test_a_target_that_is_missed_is_named(spoil, what):
+    found = copy.deepcopy(files())
+    spoil(found)
+    assert [line for line, (_, verdict) in verdicts(found).items() if verdict == "not met"] == what
+
+
+def test_what_was_not_measured_says_why():
+    found = files()
+    del found["network"]
+    lines = verdicts(found, {"network": "its network needs root"})
+    missing = {what: measured for what, (measured, verdict) in lines.items() if verdict == "not measured"}
+    assert set(missing.values()) == {"its network needs root"}
+    # Links, loss (which is compared with the lossless network) and CPU time.
+    assert len(missing) == 5 + 6 + 3
+
+
+def test_a_file_that_cannot_be_read_is_not_measured():
+    found = files()
+    found["switch"] = {"rows": [{"what": "switch"}]}
+    found["ddp"] = {"runs": []}
+    unread = {what for what, (measured, verdict) in verdicts(found).items() if verdict == "not measured" and "not a result" in measured}
+    assert unread == {"software switch, one core, 8 KiB over veth: in and out", "DDP step, BERT-shaped: exposed communication over Gloo's"}
+
+
+def test_few_calls_have_no_last_percentile():
+    found = files()
+    for run in found["small"]["runs"]:
+        run["rows"] = [row(size, calls=500, switchml=0.001, gloo=0.0031) for size in (4 * KIB, 64 * KIB)]
+    lines = verdicts(found)
+    assert {verdict for what, (_, verdict) in lines.items() if "p99.9" in what} == {"not measured"}
+    assert {verdict for what, (_, verdict) in lines.items() if what.startswith("one host, 4 KiB") and "p99.9" not in what} == {"met"}
+
+
+def test_every_command_is_one_that_its_benchmark_takes(monkeypatch):
+    """Options that a benchmark does not have, or has no longer, would show in the middle of half an hour."""
+    monkeypatch.setattr(parts.repository, "built", lambda path: BENCHMARKS)
+    for part in parts.PARTS.values():
+        for file, arguments in part.commands.items():
+            command = parts.command(arguments, f"out/{file}.json")
+            if command is None or arguments[0] == "micro":
+                assert arguments[0] in ("micro", "switch")
+                continue
+            monkeypatch.setattr(sys, "argv", command[1:])
+            assert str(main_of(arguments[0]).parse().json) == f"out/{file}.json"
+
+
+def test_parts_that_cannot_run_are_named_and_others_judged(tmp_path):
+    for name, content in files().items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    (tmp_path / "switch.json").write_text("{")
+    done = subprocess.run([sys.executable, BENCHMARKS / "targets", "--parts", "none", "--out", tmp_path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = {row["what"]: row for row in json.loads((tmp_path / "targets.json").read_text())["rows"]}
+    assert rows["DDP step, BERT-shaped: exposed communication over Gloo's"]["verdict"] == "met"
+    assert "is no JSON" in rows["software switch, one core, 8 KiB over veth: in and out"]["measured"]
+    assert "1 not measured" in done.stdout
+
+
+def test_a_part_that_fails_is_a_failure(tmp_path, monkeypatch):
+    tool = main_of("targets")
+    programs = {"good": "import sys; open(sys.argv[-1], 'w').write('{}')", "bad": "raise SystemExit(3)"}
+    monkeypatch.setattr(parts, "PARTS", {name: parts.Part(1, {name: [name]}) for name in programs})
+    monkeypatch.setattr(parts, "program", lambda name: [sys.executable, "-c", programs[name]])
+    (tmp_path / "bad.json").write_text('"of an earlier run"')
+    for names, status in ((["good"], 0), (["good", "bad"], 1)):
+        monkeypatch.setattr(sys, "argv", ["targets", "--parts", ",".join(names), "--out", str(tmp_path)])
+        assert tool.main() == status
+    assert json.loads((tmp_path / "targets.json").read_text())["failed"] == ["bad"]
+    assert (tmp_path / "good.json").exists() and not (tmp_path / "bad.json").exists()
+
+
+def test_a_part_that_hangs_is_ended(monkeypatch, tmp_path):
+    tool = main_of("targets")
+    monkeypatch.setattr(parts, "PARTS", {"hangs": parts.Part(0.2 / 60 / tool.SLACK, {"hangs": ["hangs"]})})
+    monkeypatch.setattr(parts, "program", lambda name: [sys.executable, "-c", "import time; time.sleep(600)"])
+    absent, failed = tool.run_parts(["hangs"], tmp_path)
+    assert failed == ["hangs"] and "longer than" in absent["hangs"]
+
+
+def test_root_is_asked_for_only_where_it_is_needed(monkeypatch):
+    tool = main_of("targets")
+    monkeypatch.setattr(tool.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(parts, "program", lambda name: ["true"])
+    assert {name for name, part in parts.PARTS.items() if tool.why_not(part)} == {"network", "loss", "hosts", "ddp", "switch"}
