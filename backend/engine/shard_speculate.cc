@@ -16,9 +16,9 @@ namespace {
 // What makes collectives comparable.
 uint64_t kind_of(const Job& job) {
   const Collective& collective = job.collective();
-  const uint64_t what[] = {static_cast<uint64_t>(collective.op), static_cast<uint64_t>(collective.type),
-                           collective.count, job.agreed};
-  return fnv1a(what, sizeof what);
+  uint64_t hash = fnv1a(&collective.op, sizeof collective.op, job.agreed);
+  hash = fnv1a(&collective.type, sizeof collective.type, hash);
+  return fnv1a(&collective.count, sizeof collective.count, hash);
 }
 
 }  // namespace
