@@ -150,7 +150,7 @@ def prepare_branch(with_torch, seconds):
         raise trees.Broken("there is no build of this tree: make setup")
     if not (folder / "build.ninja").exists():
         folder = repository.ROOT / "build-compare"
-    said = trees.build(repository.ROOT, folder, targets, seconds, with_torch, sys.executable)
+    said = trees.build(repository.ROOT, folder, targets, time.monotonic() + seconds, with_torch, sys.executable)
     if said is not None:
         raise trees.Broken(f"the branch does not build:\n{said}")
     return folder
@@ -169,7 +169,8 @@ def prepare_base(arguments, folder):
     commit = trees.unpack(revision, tree)
     print(f"building the base, {commit[:12]}", flush=True)
     targets = [] if with_torch else ["bench_profile"]
-    return tree, trees.build_base(tree, targets, arguments.build_limit, with_torch, sys.executable), commit[:12]
+    end = time.monotonic() + arguments.build_limit
+    return tree, trees.build_base(tree, targets, end, with_torch, sys.executable), commit[:12]
 
 
 def compare(arguments):

@@ -4,6 +4,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import time
 
 from repository import ROOT
 
@@ -81,21 +82,23 @@ def settings(with_torch, python):
             f"-DSWITCHML_BUILD_TORCH={'ON' if with_torch else 'OFF'}", "-DSWITCHML_CONTROLLER=OFF"]
 
 
-def build(tree, folder, targets, seconds, with_torch, python):
-    """None, or what the compiler said (that time is up)."""
+def build(tree, folder, targets, end, with_torch, python):
+    """None, or what the compiler said (that time is up). end: by the monotonic clock."""
+
+    def attempt(*command):
+        status, output = run(command, max(0.0, end - time.monotonic()), env=environment)
+        return None if status == 0 else output[-TAIL:] if status is not None else "it takes too long"
+
     environment = {**os.environ, "CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "true"}
+    said = None
     if not (folder / "build.ninja").exists():
-        status, output = run(["cmake", "-S", tree, "-B", folder, *settings(with_torch, python)], seconds, env=environment)
-        if status != 0:
-            return output[-TAIL:] if status is not None else f"not configured within {seconds:.0f} s"
-    status, output = run(["ninja", "-C", folder, *targets], seconds, env=environment)
-    return None if status == 0 else output[-TAIL:] if status is not None else f"not built within {seconds:.0f} s"
+        said = attempt("cmake", "-S", tree, "-B", folder, *settings(with_torch, python))
+    return said or attempt("ninja", "-C", folder, *targets)
 
 
-def build_base(tree, targets, seconds, with_torch, python):
+def build_base(tree, targets, end, with_torch, python):
     """The build folder. Measured is by the branch's program where that compiles with the base's code, else by the base's own."""
     theirs, ours, kept = tree / "benchmarks" / "profile", ROOT / "benchmarks" / "profile", tree / "profile.kept"
-    said = "" if not with_torch else None
     if not with_torch:
         lists, cmake = tree / "benchmarks" / "CMakeLists.txt", (tree / "benchmarks" / "CMakeLists.txt").read_text()
         if theirs.exists():
@@ -103,14 +106,14 @@ def build_base(tree, targets, seconds, with_torch, python):
         shutil.copytree(ours, theirs, ignore=shutil.ignore_patterns("__pycache__"))
         if "add_subdirectory(profile)" not in cmake:
             lists.write_text(cmake + "add_subdirectory(profile)\n")
-        said = build(tree, tree / "build", targets, seconds, with_torch, python)
+        said = build(tree, tree / "build", targets, end, with_torch, python)
         if said is None:
             return tree / "build"
         if not kept.exists():
             raise NothingToCompare(f"the base cannot be built with this branch's program, and has none of its own:\n{said}")
         shutil.rmtree(theirs)
         kept.rename(theirs)
-    said = build(tree, tree / "build", targets, seconds, with_torch, python)
+    said = build(tree, tree / "build", targets, end, with_torch, python)
     if said is not None:
         raise NothingToCompare(f"the base cannot be built here:\n{said}")
     return tree / "build"

@@ -132,6 +132,19 @@ def test_a_base_that_cannot_be_built_is_nothing_to_compare_with(tmp_path, monkey
         trees.build_base(fake_tree(tmp_path / "base"), ["bench_profile"], 1, False, sys.executable)
 
 
+def test_a_build_has_one_end_for_all_its_steps(tmp_path, monkeypatch):
+    """Configured at the last moment, it may not compile as long once more."""
+    given = []
+
+    def run(command, seconds, **_):
+        given.append((command[0], seconds))
+        return (0, "") if command[0] == "cmake" else (None, "")
+
+    monkeypatch.setattr(trees, "run", run)
+    assert trees.build(tmp_path, tmp_path / "build", ["all"], time.monotonic() - 1, False, sys.executable) == "it takes too long"
+    assert given == [("cmake", 0.0), ("ninja", 0.0)]
+
+
 def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path):
     script = f"sleep 600 & echo $! > {tmp_path}/pid; wait"
     status, _ = trees.run(["bash", "-c", script], 1)
