@@ -10,6 +10,9 @@
 //   rank 0: session, key, secret, where    plan
 //     it listens for the others' PeerWatch
 //   every rank: joined with every shard    joined     (everybody waits for everybody)
+//     and, where "auto" chose the payload and a path leaves its host:
+//   every rank: which payload came back    passes     takes the least. Less than the session's: all leave it, and
+//   rank 0: which it is                    payload    "plan" to "payload" happen again, with a number
 #pragma once
 
 #include <memory>

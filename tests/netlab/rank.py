@@ -92,7 +92,18 @@ def until_switch(used, seconds):
     return calls
 
 
-CALLS = {call.__name__: call for call in (soak, timed, until_error, until_switch)}
+def session():
+    """What the group's session is like, and the seconds that it takes to open another."""
+    import switchml
+
+    dist.barrier()
+    started = time.monotonic()
+    other = dist.new_group()
+    dist.barrier(group=other)
+    return {"seconds": time.monotonic() - started, **switchml.stats()["session"]}
+
+
+CALLS = {call.__name__: call for call in (soak, timed, until_error, until_switch, session)}
 
 
 def main():
