@@ -42,16 +42,15 @@ class PathCheck {
 
   Result<size_t> run(Time deadline) {
     Duration patience = kFirstPatience;
-    for (int rounds = 0; rounds < kRounds;) {
+    bool first = true;
+    for (int rounds = 0; rounds < kRounds; first = false) {
       const Time sent = monotonic_now();
       if (sent >= deadline && !shortest().returned) return no_answer();
       if (sent >= deadline) break;
-      send();
+      send(first);
       const bool before = shortest().returned;
       receive(std::min(sent + patience, deadline));
       if (trials_.front().returned) break;
-      // What is longer left before the shortest, so that from its return on everybody has sent everything at least
-      // once.
       if (!shortest().returned) {
         patience = std::min(2 * patience, kMostPatience);
       } else if (before) {
@@ -85,12 +84,14 @@ class PathCheck {
     trials_.push_back(std::move(trial));
   }
 
-  /// What has not returned, the longest first.
-  void send() {
+  /// What has not returned; the shortest not in the first round, so that when it returns everybody has sent everything
+  /// at least once. Short ones first: a burst may travel as one large packet whose pieces are as long as its first one,
+  /// the last not longer (UDP_SEGMENT), here and from the switch, and would be lost as one.
+  void send(bool first) {
     std::vector<TxFrame> burst;
-    for (const Trial& trial : trials_) {
-      if (trial.returned) continue;
-      burst.push_back({trial.frame.data(), static_cast<uint32_t>(trial.frame.size()), &session_.switch_endpoint});
+    for (auto trial = trials_.rbegin(); trial != trials_.rend(); ++trial) {
+      if (trial->returned || (first && trial->payload == 0)) continue;
+      burst.push_back({trial->frame.data(), static_cast<uint32_t>(trial->frame.size()), &session_.switch_endpoint});
     }
     transport_.send(burst.data(), burst.size());
   }

@@ -58,17 +58,15 @@ class Hops(lab.Lab):
                 "net.ipv6.conf.default.accept_dad=0", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")  # fmt: skip
         return whole
 
-    def addresses(self, namespace, device, net, host):
-        """Gloo's connections are IPv4 ones."""
-        for family in (V4, V6):
+    def addresses(self, namespace, device, net, host, families=(V4, V6)):
+        for family in families:
             extra = ["nodad"] if family is V6 else []
             self.do(namespace, "ip", "address", "add", f"{family.address(net, host)}/{family.bits}", "dev", device, *extra)
 
-    def route(self, namespace, to, via, *more):
-        for family in (V4, V6):
-            words = [word for word in more] if family is self.family else []
+    def route(self, namespace, to, via, *more, families=(V4, V6)):
+        for family in families:
             target = f"{family.address(to, 0)}/{family.bits}" if to is not None else "default"
-            self.do(namespace, "ip", f"-{family.version}", "route", "replace", target, "via", family.address(*via), *words)
+            self.do(namespace, "ip", f"-{family.version}", "route", "replace", target, "via", family.address(*via), *more)
 
     def host(self, name, router, net):
         host = self.namespace(name)
@@ -79,18 +77,20 @@ class Hops(lab.Lab):
         return host
 
     def middle(self, mtu, only_back):
+        """Of the switch's family alone: there is no IPv6 below 1280 bytes. Gloo's IPv4 connections do not come here."""
+        own = {"families": (self.family,)}
         self.link(self.near, "narrow", self.far, "narrow", JUMBO if only_back else mtu)
-        self.addresses(self.near, "narrow", 50, 1)
-        self.addresses(self.far, "narrow", 50, 2)
-        self.route(self.near, 9, (50, 2))
+        self.addresses(self.near, "narrow", 50, 1, **own)
+        self.addresses(self.far, "narrow", 50, 2, **own)
+        self.route(self.near, 9, (50, 2), **own)
         for net in range(len(self.hosts)):
-            self.route(self.far, net, (50, 1), *(["mtu", "lock", mtu] if only_back else []))
+            self.route(self.far, net, (50, 1), *(["mtu", "lock", mtu] if only_back else []), **own)
 
     def silence(self):
         for router in (self.near, self.far):
             self.do(router, "nft", "add table inet quiet; add chain inet quiet out { type filter hook output priority 0; }; "
-                    "add rule inet quiet out meta l4proto { icmp, icmpv6 } icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert } drop; "
-                    "add rule inet quiet out meta l4proto icmp drop")  # fmt: skip
+                    "add rule inet quiet out icmp type destination-unreachable drop; "
+                    "add rule inet quiet out icmpv6 type packet-too-big drop")  # fmt: skip
 
     def fragments(self):
         """Made anywhere."""

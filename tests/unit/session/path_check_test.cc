@@ -38,6 +38,7 @@ class NarrowLink : public Transport {
   }
   uint8_t* allocate(size_t bytes) override { return below_->allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
+    for (size_t i = 1; i < count; ++i) EXPECT_GT(frames[i].size, frames[i - 1].size) << "they could go as one";
     for (size_t i = 0; i < count; ++i) {
       longest = std::max<size_t>(longest, frames[i].size);
       ++sent;
