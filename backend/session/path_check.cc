@@ -50,7 +50,7 @@ class PathCheck {
       send(first);
       const bool before = shortest().returned;
       receive(std::min(sent + patience, deadline));
-      if (trials_.front().returned) break;
+      if (missing_ == 0) break;
       if (!shortest().returned) {
         patience = std::min(2 * patience, kMostPatience);
       } else if (before) {
@@ -82,24 +82,30 @@ class PathCheck {
     header.seq = kPathCheckSeq;
     wire::write_header(header, trial.frame.data());
     trials_.push_back(std::move(trial));
+    ++missing_;
   }
 
-  /// What has not returned; the shortest not in the first round, so that when it returns everybody has sent everything
-  /// at least once. Short ones first: a burst may travel as one large packet whose pieces are as long as its first one,
-  /// the last not longer (UDP_SEGMENT), here and from the switch, and would be lost as one.
+  /// What has not returned. The first time the shortest comes last and by itself: when its result is back, everybody
+  /// has sent everything at least once. Otherwise short ones come first: a burst may travel as one large packet whose
+  /// pieces are as long as its first one, the last not longer (UDP_SEGMENT), here and from the switch, and would be
+  /// lost as one.
   void send(bool first) {
     std::vector<TxFrame> burst;
     for (auto trial = trials_.rbegin(); trial != trials_.rend(); ++trial) {
-      if (trial->returned || (first && trial->payload == 0)) continue;
-      burst.push_back({trial->frame.data(), static_cast<uint32_t>(trial->frame.size()), &session_.switch_endpoint});
+      if (!trial->returned) burst.push_back(frame_of(*trial));
     }
-    transport_.send(burst.data(), burst.size());
+    const size_t apart = first ? 1 : 0;
+    transport_.send(burst.data() + apart, burst.size() - apart);
+    transport_.send(burst.data(), apart);
+  }
+  TxFrame frame_of(const Trial& trial) const {
+    return {trial.frame.data(), static_cast<uint32_t>(trial.frame.size()), &session_.switch_endpoint};
   }
 
-  /// Until the payload itself has returned, or `end`.
+  /// Until everything has returned, or `end`. A rank that left earlier could owe others a contribution that was lost.
   void receive(Time end) {
     std::array<RxFrame, kBurst> frames;
-    while (!trials_.front().returned) {
+    while (missing_ != 0) {
       const size_t count = transport_.receive(frames.data(), frames.size());
       for (size_t i = 0; i < count; ++i) take(frames[i]);
       transport_.release();
@@ -118,6 +124,7 @@ class PathCheck {
     Trial& trial = trials_[header.slot];
     if (trial.returned || frame.size != trial.frame.size()) return;
     trial.returned = true;
+    --missing_;
     if (&trial == &trials_.back()) returned_at_ = monotonic_now();
   }
 
@@ -137,6 +144,7 @@ class PathCheck {
   Transport& transport_;
   const SessionParameters& session_;
   std::vector<Trial> trials_;  // by slot; longest first, without words last
+  size_t missing_ = 0;         // that have not returned
   Time returned_at_{};         // of the shortest
 };
 

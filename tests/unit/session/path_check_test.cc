@@ -191,6 +191,18 @@ TEST(PathCheck, TheWayBackCountsToo) {
   EXPECT_EQ(found[2].value(), 8192U);
 }
 
+// Where the payload passes to some ranks and not to others, the losses of the first must not cost the others.
+TEST(PathCheck, LossesOfOneRankDoNotNarrowThePathOfAnother) {
+  Path lossy;
+  lossy.losses = 3;
+  Ranks ranks({lossy, {SIZE_MAX, 4200}, lossy});
+  const auto found = ranks.check();
+  for (const auto& one : found) ASSERT_TRUE(one.ok()) << one.status().to_string();
+  EXPECT_EQ(found[0].value(), 8192U);
+  EXPECT_EQ(found[1].value(), 4096U);
+  EXPECT_EQ(found[2].value(), 8192U);
+}
+
 TEST(PathCheck, PacketsMustNotPassInFragments) {
   Path path{1472, 1472};
   path.fragments_pass = true;
