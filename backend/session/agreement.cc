@@ -99,6 +99,7 @@ class Agreement {
   // ---- hello ----
   Result<Blob> hello() {
     if (Status status = check_kernels(config_); !status.ok()) return status;
+    if (Status status = check_affinity(config_); !status.ok()) return status;
     if (!config_.interface.empty()) {  // on every rank and host layout alike, so that a typing error shows at once
       if (auto address = announced_address(config_.interface); !address.ok()) return address.status();
     }
@@ -166,7 +167,7 @@ class Agreement {
     auto hellos = roll_.hear_all("hello", stage_end(0.7));
     if (!hellos.ok()) return hellos.status();
     if (Status status = compare(hellos.value()); !status.ok()) return status;
-    std::vector<std::string> hosts;
+    std::vector<std::string>& hosts = hosts_;
     bool faults = false;
     for (const Blob& hello : hellos.value()) {
       hosts.push_back(hello.text("host"));
@@ -340,6 +341,9 @@ class Agreement {
     if (!granted.ok()) return granted.status();
     Blob plan = plan_of(granted.value());
     if (config_.payload_bytes == 0 && leaves_host) plan.set("check", 1);
+    for (int rank = 0; rank < group_.size; ++rank) {
+      plan.set("local/" + std::to_string(rank), to_text(local_ranks(hosts_, rank, agreed_.embedded != nullptr)));
+    }
     if (sessions_ == 0) offer_watch(&plan);
     return plan;
   }
@@ -404,6 +408,7 @@ class Agreement {
     }
     p.controlled = !config_.controller.empty();
     check_path_ = plan.text("check") == "1";
+    agreed_.local = read_local_ranks(plan.text("local/" + std::to_string(group_.rank)));
     if (sessions_ == 0) read_watch(plan);
     return {};
   }
@@ -485,9 +490,10 @@ class Agreement {
   const Config& config_;
   const GroupInfo& group_;
   RollCall roll_;
-  bool one_host_ = false;    // on rank 0
-  bool check_path_ = false;  // what passes is to be found out
-  int sessions_ = 0;         // that were left for one of a smaller payload
+  bool one_host_ = false;           // on rank 0
+  std::vector<std::string> hosts_;  // by rank, on rank 0
+  bool check_path_ = false;         // what passes is to be found out
+  int sessions_ = 0;                // that were left for one of a smaller payload
   Time begin_;
   Time end_;
   MemoryOffer offer_;  // on rank 0

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "session/controller_entry.h"
+#include "session/placement.h"
 #include "session/roll_call.h"
 #include "session/session.h"
 #include "session/switch_entry.h"
@@ -32,6 +33,7 @@ struct Agreed {
   SessionParameters parameters;
   Transports transports;                   // one per shard, joined
   std::shared_ptr<shm::Segment> memory;    // of ranks on one host that need no switch: no transports then
+  LocalRanks local;                        // those that use a switch
   std::unique_ptr<SwitchServer> embedded;  // rank 0 of a group without another switch
   ControllerEntry controller;              // rank 0 of a group that has one
   Fd watch_listener;                       // rank 0, where it can listen
