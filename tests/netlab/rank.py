@@ -32,7 +32,9 @@ def any_rank_says(mine):
 
 def soak(seconds, seed):
     """All-reduces of every shape, round after round, each checked to the bit, until the time is over."""
-    shapes = exact.cases(dist.get_rank(), dist.get_world_size(), seed)
+    import switchml
+
+    shapes = exact.cases(dist.get_rank(), dist.get_world_size(), seed, switchml.stats()["session"]["payload_bytes"])
     dist.barrier()
     end, calls, turn, before = time.monotonic() + seconds, 0, 0, counters()
     while not any_rank_says(time.monotonic() > end):
