@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/parse.h"
+#include "base/processors.h"
 #include "base/secret.h"
 
 namespace switchml {
@@ -78,6 +79,11 @@ bool parse_kernels(const std::string& text, Config* config) {
   return names.count(text) != 0 && assign(&config->kernels, text);
 }
 
+bool parse_affinity(const std::string& text, Config* config) {
+  const bool known = text == "auto" || text == "off" || parse_processor_list(text).has_value();
+  return known && assign(&config->affinity, text);
+}
+
 struct Setting {
   SettingInfo info;
   bool (*parse)(const std::string& text, Config* config);
@@ -130,6 +136,11 @@ const std::vector<Setting>& table() {
       {{"shards", "1 to 16", "1", "engine threads of a rank"},
        [](const std::string& t, Config* c) { return assign(&c->shards, parse_integer(t, 1, kMaxShards)); },
        [](const Config& c) { return std::to_string(c.shards); }},
+      {{"affinity", "auto, off, or a list of processors (0-3,8)", "auto",
+        "processors of the engine threads; auto: near the network interface, where that can gain and nobody has "
+        "chosen"},
+       parse_affinity,
+       [](const Config& c) { return c.affinity; }},
       {{"kernels", "auto, scalar, avx2, avx512 or neon", "auto", "instruction set of the quantizer"},
        parse_kernels,
        [](const Config& c) { return c.kernels; }},

@@ -28,8 +28,6 @@ inline constexpr size_t kMaxPayloadBytes = 63 * 1024;
 /// What "auto" takes where the path to the switch stays on this host.
 inline constexpr size_t kLoopbackPayloadBytes = kMaxPayloadBytes;
 static_assert(kLoopbackPayloadBytes % 1024 == 0 && kLoopbackPayloadBytes <= kMaxPayloadBytes);
-/// What "auto" takes at least: below it, headers cost more than fragments of a path with a small MTU would.
-inline constexpr size_t kLeastAutoPayloadBytes = 1024;
 /// Elements that share one exponent, where the payload holds as many (else the whole payload is one block).
 inline constexpr size_t kMaxBlockElements = 256;
 static_assert(kMaxPayloadBytes % (kMaxBlockElements * kWordBytes) == 0, "blocks must not straddle chunks");

@@ -26,7 +26,11 @@ class EngineImpl final : public Engine {
       shards_.push_back(shard.get());
       waiting_.push_back(std::move(shard));
     }
-    for (auto& shard : waiting_) threads_.push_back(std::make_unique<ShardThread>(std::move(shard)));
+    for (size_t i = 0; i < waiting_.size(); ++i) {
+      const bool placed = i < options_.processors.size();
+      threads_.push_back(std::make_unique<ShardThread>(std::move(waiting_[i]), options_.spin,
+                                                       placed ? options_.processors[i] : std::vector<int>()));
+    }
   }
 
   ~EngineImpl() override {

@@ -105,6 +105,10 @@ struct EngineOptions {
   uint32_t first_seq = kFirstSeq;
   /// A switch that is asked and says nothing for so long is taken for dead.
   Duration switch_patience = seconds(10);
+  /// How long a thread may look for results before it sleeps (engine/spin_wait.h, spin_time()); 0: not at all.
+  Duration spin{0};
+  /// By shard: the processors that its thread runs on. Empty, or one of them empty: those of whoever starts the engine.
+  std::vector<std::vector<int>> processors;
   /// Keep the last result of every slot, for ranks that have not got it when the switch is lost; so much more memory.
   bool keep_results = false;
   /// If set, an engine whose switch is silent, gone or without memory of the session suspends itself and says why, from

@@ -79,6 +79,8 @@ class Shard {
   /// Takes submissions, receives a burst, sends, expires timers. True if there may be more to receive: step again
   /// before waiting. Only the shard's thread.
   bool step(Time now);
+  /// Whether the switch owes it results. Only the shard's thread.
+  bool waits_for_results() const { return !suspended_ && any_in_flight(); }
   /// Nothing happens before this time unless a frame or a submission arrives.
   Time next_wakeup() const;
 

@@ -4,14 +4,19 @@
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "engine/shard.h"
+#include "engine/spin_wait.h"
 
 namespace switchml {
 
 class ShardThread {
  public:
-  explicit ShardThread(std::unique_ptr<Shard> shard);
+  /// `spin`: how long it may look for results before it sleeps (spin_time()); 0: never. `processors`: those that it
+  /// runs on; empty, or if the system refuses: those of the caller.
+  explicit ShardThread(std::unique_ptr<Shard> shard, Duration spin = Duration(0),
+                       const std::vector<int>& processors = {});
   /// Stops and joins. The shard's collectives must have been failed before (request_failure) or are left unfinished.
   ~ShardThread();
   ShardThread(const ShardThread&) = delete;
@@ -28,6 +33,8 @@ class ShardThread {
   void run();
 
   std::unique_ptr<Shard> shard_;
+  SpinWait look_around_;
+  const std::vector<int> processors_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "quant/kernels.h"
 #include "session/control_client.h"
+#include "session/path_check.h"
 #include "session/payload.h"
 #include "session/peer_watch.h"
 #include "session/random.h"
@@ -17,6 +18,8 @@
 #include "shm/board.h"
 #include "transport/address.h"
 #include "transport/sockaddr.h"
+#include "transport/udp_path.h"
+#include "wire/payload_size.h"
 
 namespace switchml {
 
@@ -43,6 +46,7 @@ constexpr SharedSetting kShared[] = {
 
 constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeastFetchTime = seconds(2);
+constexpr Duration kLeaveTime = milliseconds(200);
 
 Status check_kernels(const Config& config) {
   auto wanted = quant::select_kernels(config.kernels);
@@ -72,8 +76,9 @@ class Agreement {
     Status status = say("hello", hello());
     if (status.ok()) status = learn_place();
     if (status.ok() && agreed_.memory == nullptr) {  // with it, no switch is needed
-      status = learn_plan();
-      if (status.ok()) status = join_all();
+      status = say("path", path());
+      if (status.ok()) status = enter_session(config_.payload_bytes);
+      if (status.ok() && check_path_) status = settle_payload();
     }
     if (!status.ok()) return status;
     return std::move(agreed_);
@@ -94,6 +99,7 @@ class Agreement {
   // ---- hello ----
   Result<Blob> hello() {
     if (Status status = check_kernels(config_); !status.ok()) return status;
+    if (Status status = check_affinity(config_); !status.ok()) return status;
     if (!config_.interface.empty()) {  // on every rank and host layout alike, so that a typing error shows at once
       if (auto address = announced_address(config_.interface); !address.ok()) return address.status();
     }
@@ -163,7 +169,7 @@ class Agreement {
     auto hellos = roll_.hear_all("hello", stage_end(0.7));
     if (!hellos.ok()) return hellos.status();
     if (Status status = compare(hellos.value()); !status.ok()) return status;
-    std::vector<std::string> hosts;
+    std::vector<std::string>& hosts = hosts_;
     bool faults = false;
     for (const Blob& hello : hellos.value()) {
       hosts.push_back(hello.text("host"));
@@ -301,7 +307,6 @@ class Agreement {
     p.workers = hosts.hosts();
     p.ranks = hosts.ranks();
     p.worker_names = hosts.names();
-    p.shards = hosts.owners();
     if (hosts.place_of(group_.rank) >= hosts.owners()) agreed_.transports.clear();
   }
 
@@ -369,41 +374,54 @@ class Agreement {
     Blob blob;
     blob.set("frame_bytes", agreed_.transports[0]->path_frame_bytes(to));
     blob.set("why", why_no_memory_);
+    blob.set("leaves_host", static_cast<uint64_t>(!udp_path(to).on_host));
     return blob;
   }
 
   // ---- plan ----
-  Status learn_plan() {
-    if (Status status = say("path", path()); !status.ok()) return status;
+  // `payload`: in bytes; 0: what the ranks' hosts know that their paths carry.
+  Status enter_session(size_t payload) {
     if (group_.rank == 0) {
-      if (Status status = say("plan", make_plan()); !status.ok()) return status;
+      if (Status status = say(in_session("plan"), make_plan(payload)); !status.ok()) return status;
     }
-    auto plan = roll_.hear("plan", 0, "open a session with switch " + agreed_.parameters.switch_name, end_);
+    auto plan = roll_.hear(in_session("plan"), 0, "open a session with switch " + agreed_.parameters.switch_name, end_);
     if (!plan.ok()) return plan.status();
-    return read_plan(plan.value());
+    const Status status = read_plan(plan.value());
+    return status.ok() ? join_all() : status;
   }
 
-  Result<Blob> make_plan() {
+  // There is a second session, and what is said on it, only where the first one's payload does not pass.
+  std::string in_session(const char* topic) const {
+    return sessions_ == 0 ? topic : std::string(topic) + "/" + std::to_string(sessions_);
+  }
+
+  Result<Blob> make_plan(size_t payload) {
     auto paths = roll_.hear_all("path", stage_end(0.8));
     if (!paths.ok()) return paths.status();
     uint64_t least = kMaxPayloadBytes + wire::kHeaderBytes;
+    bool leaves_host = false;
     for (const Blob& path : paths.value()) {
+      leaves_host = leaves_host || path.text("leaves_host") == "1";
       uint64_t bytes = 0;
       if (!path.number("frame_bytes", UINT32_MAX, &bytes)) return Status(Code::kMismatch, "a rank's path has no size");
       least = std::min(least, bytes);
     }
-    const bool hosts = hosts_have_memory(paths.value());
+    const bool hosts = sessions_ == 0 ? hosts_have_memory(paths.value()) : agreed_.hosts.ranks() > 0;
     wire::Open asked;
     asked.client_key = random_bits();
     asked.workers = static_cast<uint16_t>(hosts ? agreed_.hosts.hosts() : group_.size);
     asked.shards = static_cast<uint16_t>(hosts ? agreed_.hosts.owners() : config_.shards);
     asked.slots = static_cast<uint16_t>(config_.slots);
-    asked.payload = static_cast<uint32_t>(config_.payload_bytes != 0 ? config_.payload_bytes : auto_payload(least));
+    asked.payload = static_cast<uint32_t>(payload != 0 ? payload : auto_payload(least));
     auto granted = open_session(asked);
     if (!granted.ok()) return granted.status();
     Blob plan = plan_of(granted.value());
     plan.set("hosts", hosts ? "workers" : "");
-    offer_watch(&plan);
+    if (config_.payload_bytes == 0 && config_.controller.empty() && leaves_host) plan.set("check", 1);
+    for (int rank = 0; rank < group_.size; ++rank) {
+      plan.set("local/" + std::to_string(rank), to_text(local_ranks(hosts_, rank, agreed_.embedded != nullptr)));
+    }
+    if (sessions_ == 0) offer_watch(&plan);
     return plan;
   }
 
@@ -461,13 +479,16 @@ class Agreement {
   Status read_plan(const Blob& plan) {
     SessionParameters& p = agreed_.parameters;
     p.shards = config_.shards;
-    if (agreed_.hosts.ranks() > 0) take_host_memory(!plan.text("hosts").empty());
+    if (sessions_ == 0 && agreed_.hosts.ranks() > 0) take_host_memory(!plan.text("hosts").empty());
+    if (agreed_.hosts.ranks() > 0) p.shards = agreed_.hosts.owners();
     if (Status status = read_grant(plan, &p); !status.ok()) return status;
     if (!plan.number("secret0", UINT64_MAX, &p.secret[0]) || !plan.number("secret1", UINT64_MAX, &p.secret[1])) {
       return {Code::kMismatch, "rank 0 sent no secret: install the same switchml on all ranks"};
     }
     p.controlled = !config_.controller.empty();
-    read_watch(plan);
+    check_path_ = plan.text("check") == "1";
+    agreed_.local = read_local_ranks(plan.text("local/" + std::to_string(group_.rank)));
+    if (sessions_ == 0) read_watch(plan);
     return {};
   }
 
@@ -481,18 +502,83 @@ class Agreement {
   // ---- joined ----
   Status join_all() {
     const Status mine = join_shards(agreed_.transports, agreed_.parameters, stage_end(0.95), first_shard());
-    Status status = say("joined", mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
-    if (status.ok()) status = roll_.hear_all("joined", end_).status();
-    if (!status.ok()) leave(agreed_.parameters, monotonic_now() + milliseconds(200));
+    Status status = say(in_session("joined"), mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
+    if (status.ok()) status = roll_.hear_all(in_session("joined"), end_).status();
+    if (!status.ok()) leave(agreed_.parameters, monotonic_now() + kLeaveTime);
     return status;
   }
 
   int first_shard() const { return agreed_.hosts.ranks() > 0 ? agreed_.hosts.place_of(group_.rank) : 0; }
 
+  // ---- payload ----
+  // A payload that does not pass is exchanged for one that does, which takes another session.
+  Status settle_payload() {
+    uint64_t passes = 0;
+    for (;;) {
+      const Status status = compare_paths(&passes);
+      if (status.ok() && passes >= agreed_.parameters.payload_bytes) return {};
+      leave(agreed_.parameters, monotonic_now() + kLeaveTime);
+      if (!status.ok()) return status;
+      ++sessions_;
+      if (Status entered = enter_session(passes); !entered.ok()) return entered;
+    }
+  }
+
+  // What passes between the switch and every rank.
+  Status compare_paths(uint64_t* passes) {
+    const std::string topic = in_session("passes");
+    if (Status status = say(topic, checked_path()); !status.ok()) return status;
+    if (group_.rank == 0) {
+      if (Status status = say(in_session("payload"), least_of(topic)); !status.ok()) return status;
+    }
+    auto said = roll_.hear(in_session("payload"), 0, "say which payload passes on all paths", end_);
+    if (!said.ok()) return said.status();
+    if (!said->number("payload", kMaxPayloadBytes, passes) || wire::allowed_payload(*passes) != *passes ||
+        *passes == 0) {
+      return {Code::kMismatch, "rank 0 says that no payload passes: install the same switchml on all ranks"};
+    }
+    return {};
+  }
+
+  Result<Blob> checked_path() {
+    if (first_shard() > 0) return path_of(agreed_.parameters.payload_bytes);  // another rank asks for the host
+    const auto passes = check_path(*agreed_.transports[0], agreed_.parameters, stage_end(0.98));
+    if (!passes.ok()) return passes.status();
+    return path_of(passes.value());
+  }
+  static Blob path_of(size_t payload) {
+    Blob blob;
+    blob.set("payload", payload);
+    return blob;
+  }
+
+  Result<Blob> least_of(const std::string& topic) {
+    auto paths = roll_.hear_all(topic, stage_end(0.99));
+    if (!paths.ok()) return paths.status();
+    uint64_t least = agreed_.parameters.payload_bytes;
+    for (size_t rank = 0; rank < paths->size(); ++rank) {
+      uint64_t passes = 0;
+      if (!paths.value()[rank].number("payload", kMaxPayloadBytes, &passes)) {
+        return Status(Code::kMismatch, "rank " + std::to_string(rank) + " does not say which payload passes");
+      }
+      if (passes < least) {
+        SWITCHML_LOG(kInfo) << group_.name << ": between rank " << rank << " and the switch " << passes
+                            << " bytes of payload pass in one packet, not " << agreed_.parameters.payload_bytes;
+      }
+      least = std::min(least, passes);
+    }
+    Blob blob;
+    blob.set("payload", least);
+    return blob;
+  }
+
   const Config& config_;
   const GroupInfo& group_;
   RollCall roll_;
-  bool one_host_ = false;  // on rank 0
+  bool one_host_ = false;           // on rank 0
+  std::vector<std::string> hosts_;  // by rank, on rank 0
+  bool check_path_ = false;         // what passes is to be found out
+  int sessions_ = 0;                // that were left for one of a smaller payload
   Time begin_;
   Time end_;
   MemoryOffer offer_;  // on a host's first rank

@@ -13,6 +13,9 @@
 //   rank 0: session, key, secret, where    plan
 //     it listens for the others' PeerWatch
 //   every rank: joined with every shard    joined     (everybody waits for everybody)
+//     and, where "auto" chose the payload and a path leaves its host:
+//   every rank: which payload came back    passes     takes the least. Less than the session's: all leave it, and
+//   rank 0: which it is                    payload    "plan" to "payload" happen again, with a number
 #pragma once
 
 #include <memory>
@@ -20,6 +23,7 @@
 
 #include "session/controller_entry.h"
 #include "session/host_layout.h"
+#include "session/placement.h"
 #include "session/roll_call.h"
 #include "session/session.h"
 #include "session/switch_entry.h"
@@ -34,6 +38,7 @@ struct Agreed {
   Transports transports;                   // one per shard that this rank drives, joined
   std::shared_ptr<shm::Segment> memory;    // of the ranks of this host, where they share some
   HostLayout hosts;                        // where hosts are the switch's workers; else of no ranks
+  LocalRanks local;                        // those that use a switch
   std::unique_ptr<SwitchServer> embedded;  // rank 0 of a group without another switch
   ControllerEntry controller;              // rank 0 of a group that has one
   Fd watch_listener;                       // rank 0, where it can listen

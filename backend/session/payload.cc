@@ -10,7 +10,7 @@ namespace switchml {
 
 size_t auto_payload(size_t path_frame_bytes) {
   const size_t room = path_frame_bytes > wire::kHeaderBytes ? path_frame_bytes - wire::kHeaderBytes : 0;
-  return std::clamp(wire::allowed_payload(room), kLeastAutoPayloadBytes, kLoopbackPayloadBytes);
+  return std::clamp(wire::allowed_payload(room), kMinPayloadBytes, kLoopbackPayloadBytes);
 }
 
 }  // namespace switchml

@@ -281,6 +281,9 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   options.rto_min = config.rto_min;
   options.rto_max = config.rto_max;
   options.switch_patience = config.failure_timeout;
+  if (!agreed->transports.empty()) {
+    place_threads(config, agreed->local, agreed->transports.front()->local(), &options);
+  }
   const std::string name = group.name;
   options.on_failure = [name](const Status& status) { SWITCHML_LOG(kInfo) << name << ": " << status.to_string(); };
   const SessionParameters& p = agreed->parameters;

@@ -4,17 +4,14 @@
 #include <atomic>
 #include <thread>
 
+#include "engine/spin_wait.h"
 #include "shm/member.h"
 
 namespace switchml::shm {
 
-/// How long a rank may look for work before it sleeps, if `ranks` share the processors that this process may use: 0
-/// where others need them.
-Duration spin_time(int ranks);
-
 class MemberThread {
  public:
-  /// `member` outlives it.
+  /// `member` outlives it. `spin`: how long it may look for work before it sleeps (spin_time()); 0: never.
   MemberThread(Member& member, Duration spin);
   /// Stops and joins; what was submitted or asked for last is taken. Collectives must have been failed before
   /// (request_failure) or are left unfinished.
@@ -24,10 +21,9 @@ class MemberThread {
 
  private:
   void run();
-  bool spin(Time until) const;
 
   Member& member_;
-  const Duration spin_;
+  SpinWait look_around_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -33,6 +33,7 @@ class FaultyTransport final : public Transport {
   TransportLimits limits() const override { return below_->limits(); }
   Endpoint local() const override { return below_->local(); }
   size_t path_frame_bytes(const Endpoint& to) const override { return below_->path_frame_bytes(to); }
+  void allow_fragments(bool allowed) override { below_->allow_fragments(allowed); }
   uint8_t* allocate(size_t bytes) override { return below_->allocate(bytes); }
 
   size_t send(const TxFrame* frames, size_t count) override;

@@ -65,6 +65,12 @@ class Transport {
   /// max_frame_bytes on a path within this host.
   virtual size_t path_frame_bytes(const Endpoint& to) const = 0;
 
+  /// Off: from now on frames are sent as whole packets or not at all, and of those that arrive only the ones that came
+  /// whole are lent; what a link on the way cannot carry is lost in either direction, as it is to whoever asks what a
+  /// path carries. On, which is where a transport begins: packets may be cut up on the way. A transport whose frames
+  /// are never cut up need not do anything.
+  virtual void allow_fragments(bool /*allowed*/) {}
+
   /// Zeroed memory to build frames in, 64-byte aligned, alive as long as the transport (an RDMA transport registers
   /// it).
   virtual uint8_t* allocate(size_t bytes) = 0;

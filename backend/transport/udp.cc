@@ -36,6 +36,11 @@ class UdpTransport final : public Transport {
     return path.on_host ? options_.max_frame_bytes : udp_segment_limit(path, to, options_.max_frame_bytes);
   }
 
+  void allow_fragments(bool allowed) override {
+    set_fragments(socket_, allowed);
+    rx_.take_fragmented(allowed);
+  }
+
   uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
 
   size_t send(const TxFrame* frames, size_t count) override { return tx_.send(frames, count); }

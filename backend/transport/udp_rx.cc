@@ -33,6 +33,16 @@ uint32_t coalesced_frame_bytes(const msghdr& message) {
   return 0;
 }
 
+/// Whether the kernel put the datagram together from fragments.
+bool was_fragmented(const msghdr& message) {
+  auto* header = const_cast<msghdr*>(&message);
+  for (cmsghdr* c = CMSG_FIRSTHDR(header); c != nullptr; c = CMSG_NXTHDR(header, c)) {
+    if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVFRAGSIZE) return true;
+    if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVFRAGSIZE) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 UdpReceiver::UdpReceiver(const UdpSocket& socket, const UdpOptions& options, LocalAddresses* locals,
@@ -58,7 +68,6 @@ UdpReceiver::UdpReceiver(const UdpSocket& socket, const UdpOptions& options, Loc
 
 /// The kernel overwrites the lengths; they are set again before it sees a message anew.
 void UdpReceiver::prepare(size_t begin, size_t end) {
-  const bool wants_control = socket_.gro || socket_.notes_local;
   for (size_t i = begin; i < end; ++i) {
     msghdr& header = messages_[i].msg_hdr;
     header = {};
@@ -68,10 +77,8 @@ void UdpReceiver::prepare(size_t begin, size_t end) {
       header.msg_name = from_[i].bytes;
       header.msg_namelen = Endpoint::kBytes;
     }
-    if (wants_control) {
-      header.msg_control = controls_[i].bytes;
-      header.msg_controllen = sizeof controls_[i].bytes;
-    }
+    header.msg_control = controls_[i].bytes;
+    header.msg_controllen = sizeof controls_[i].bytes;
   }
 }
 
@@ -114,7 +121,8 @@ void UdpReceiver::take_message(size_t index) {
   uint32_t segment = socket_.gro ? coalesced_frame_bytes(header) : 0;
   if (segment == 0) segment = bytes;
   // A datagram without bytes carries nothing; a longer frame than agreed is foreign.
-  const bool drop = (header.msg_flags & MSG_TRUNC) != 0 || bytes == 0 || segment > max_frame_bytes_;
+  const bool unwanted = !fragmented_ && was_fragmented(header);
+  const bool drop = (header.msg_flags & MSG_TRUNC) != 0 || bytes == 0 || segment > max_frame_bytes_ || unwanted;
   segment_[index] = drop ? 0 : segment;
   if (socket_.connected) return;
   from_[index].size = static_cast<uint8_t>(std::min<socklen_t>(header.msg_namelen, Endpoint::kBytes));

@@ -26,6 +26,8 @@ class UdpReceiver {
   /// Frames are here already that no receive() has lent.
   bool has_pending() const { return next_ < filled_; }
   size_t memory_bytes() const { return memory_bytes_; }
+  /// Off: datagrams that came in fragments are dropped (set_fragments() makes the kernel say so). On at first.
+  void take_fragmented(bool taken) { fragmented_ = taken; }
 
  private:
   void prepare(size_t begin, size_t end);
@@ -35,7 +37,7 @@ class UdpReceiver {
   void recycle();
 
   struct Control {
-    alignas(cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(int)) + LocalAddresses::kControlBytes];
+    alignas(cmsghdr) uint8_t bytes[2 * CMSG_SPACE(sizeof(int)) + LocalAddresses::kControlBytes];
   };
 
   const UdpSocket& socket_;
@@ -56,6 +58,7 @@ class UdpReceiver {
   size_t next_ = 0;                // the first that is not wholly lent
   size_t offset_ = 0;              // and how far it is
   bool outstanding_ = false;       // frames were lent and not released
+  bool fragmented_ = true;         // datagrams that came in fragments are lent
 };
 
 }  // namespace switchml

@@ -92,6 +92,19 @@ void set_features(const UdpOptions& options, const Endpoint& bind, UdpSocket* so
 
 }  // namespace
 
+void set_fragments(const UdpSocket& socket, bool allowed) {
+  const int fd = socket.fd.get();
+  // "Probe" does not heed what the kernel has heard about the path: a forged or stale ICMP message decides nothing.
+  if (socket.family == AF_INET6) {
+    set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, allowed ? IPV6_PMTUDISC_WANT : IPV6_PMTUDISC_PROBE);
+    set_option(fd, IPPROTO_IPV6, IPV6_DONTFRAG, allowed ? 0 : 1);
+    set_option(fd, IPPROTO_IPV6, IPV6_RECVFRAGSIZE, allowed ? 0 : 1);
+  } else {
+    set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, allowed ? IP_PMTUDISC_WANT : IP_PMTUDISC_PROBE);
+    set_option(fd, IPPROTO_IP, IP_RECVFRAGSIZE, allowed ? 0 : 1);
+  }
+}
+
 Result<UdpSocket> open_udp_socket(const UdpOptions& options) {
   Status status = check(options);
   if (!status.ok()) return status;

@@ -23,4 +23,9 @@ struct UdpSocket {
 /// Checks the options, creates, binds and connects. The socket does not block.
 Result<UdpSocket> open_udp_socket(const UdpOptions& options);
 
+/// Whether the kernel may cut up what leaves (it does by itself where it knows that a path needs it, which is how a
+/// socket begins), or marks every packet "don't fragment" and refuses (EMSGSIZE) those that its own link does not
+/// carry. In the second state it also says of each packet that arrives whether it was put together from fragments.
+void set_fragments(const UdpSocket& socket, bool allowed);
+
 }  // namespace switchml

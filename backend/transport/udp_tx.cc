@@ -162,7 +162,7 @@ bool UdpSender::flush(size_t* taken) {
     const int error = sent < 0 ? errno : EAGAIN;
     if (error == EINTR) continue;
     if (is_full(error)) return false;
-    if (error == ECONNREFUSED && refused != index) {
+    if ((error == ECONNREFUSED || error == EMSGSIZE) && refused != index) {
       // The ICMP error of an earlier frame, reported once: this message was not tried yet.
       complain(messages_[index].msg_hdr, error);
       refused = index;

@@ -15,6 +15,7 @@ class Options:
         payload: int | str = ...,
         slots: int | str = ...,
         shards: int | str = ...,
+        affinity: str = ...,
         kernels: str = ...,
         connect_timeout: float | str = ...,
         rto_min: float | str = ...,

@@ -25,10 +25,10 @@ def exponent_bits(workers):
     return bits if bits >= 24 or workers << bits < 2**31 else bits - 1
 
 
-def sum_of_floats(inputs):
+def sum_of_floats(inputs, block=BLOCK):
     """Words of b bits under the block's largest exponent, added as integers: in fp64, which holds all of that exactly."""
     count, bits = inputs[0].numel(), exponent_bits(len(inputs))
-    wide = torch.stack([torch.nn.functional.pad(x.double(), (0, -count % BLOCK)).reshape(-1, BLOCK) for x in inputs])
+    wide = torch.stack([torch.nn.functional.pad(x.double(), (0, -count % block)).reshape(-1, block) for x in inputs])
     largest = wide.abs().amax((0, 2))
     exponent = torch.where(largest > 0, torch.frexp(largest).exponent + 126, 1).clamp(min=1)  # biased, as fp32 has it
     scale = torch.exp2((bits - exponent + 126).double())[:, None]
@@ -36,10 +36,10 @@ def sum_of_floats(inputs):
 
 
 class Case:
-    def __init__(self, dtype, length, rank, size, seed):
+    def __init__(self, dtype, length, rank, size, seed, block=BLOCK):
         inputs = [values((length,), dtype, other, seed) for other in range(size)]
         self.mine, self.size = inputs[rank], size
-        self.sum = sum_of_floats(inputs) if dtype in FLOATS else torch.stack(inputs).sum(0, dtype=dtype)
+        self.sum = sum_of_floats(inputs, block) if dtype in FLOATS else torch.stack(inputs).sum(0, dtype=dtype)
 
     def changed(self, turn):
         """This rank's input in the turn's version, and the sum: floats times 1, 2 or 4 and either sign, integers plus the turn."""
@@ -49,8 +49,10 @@ class Case:
         return self.mine * factor, (self.sum * factor).to(self.mine.dtype)
 
 
-def cases(rank, size, seed):
-    return [Case(dtype, length, rank, size, seed * 100 + i) for i, (dtype, length) in enumerate(SHAPES)]
+def cases(rank, size, seed, payload=4 * BLOCK):
+    """`payload`: the session's, in bytes: one of less than a block's words is a block."""
+    block = min(BLOCK, payload // 4)
+    return [Case(dtype, length, rank, size, seed * 100 + i, block) for i, (dtype, length) in enumerate(SHAPES)]
 
 
 def difference(got, expected):

@@ -32,7 +32,9 @@ def any_rank_says(mine):
 
 def soak(seconds, seed):
     """All-reduces of every shape, round after round, each checked to the bit, until the time is over."""
-    shapes = exact.cases(dist.get_rank(), dist.get_world_size(), seed)
+    import switchml
+
+    shapes = exact.cases(dist.get_rank(), dist.get_world_size(), seed, switchml.stats()["session"]["payload_bytes"])
     dist.barrier()
     end, calls, turn, before = time.monotonic() + seconds, 0, 0, counters()
     while not any_rank_says(time.monotonic() > end):
@@ -92,13 +94,18 @@ def until_switch(used, seconds):
     return calls
 
 
-def transport():
+def session():
+    """What the group's session is like, and the seconds that it takes to open another."""
     import switchml
 
-    return switchml.stats()["session"]["transport"]
+    dist.barrier()
+    started = time.monotonic()
+    other = dist.new_group()
+    dist.barrier(group=other)
+    return {"seconds": time.monotonic() - started, **switchml.stats()["session"]}
 
 
-CALLS = {call.__name__: call for call in (soak, timed, until_error, until_switch, transport)}
+CALLS = {call.__name__: call for call in (soak, timed, until_error, until_switch, session)}
 
 
 def main():

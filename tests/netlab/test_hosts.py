@@ -30,7 +30,7 @@ def total(ranks, counter):
 @pytest.mark.parametrize("weather", ({}, {"lose": 1e-2, "copy": 1e-2, "hold_back": 1e-2}), ids=("quiet", "loss"))
 def test_every_bit_is_right(network, weather):
     job = job_on(network, f"bits{len(weather)}")
-    assert job.run(20, "transport") == ["shm+udp"] * (2 * RANKS_OF_A_HOST)
+    assert [rank["transport"] for rank in job.run(60, "session")] == ["shm+udp"] * (2 * RANKS_OF_A_HOST)
     network.disturb(**weather)
     ranks = job.run(SECONDS + 60, "soak", SECONDS, 3)
     network.disturb()
@@ -79,7 +79,7 @@ def test_a_killed_rank_is_named_by_all_others(network, victim):
 
 def test_without_shared_memory_every_rank_sends_by_itself(network):
     job = job_on(network, "flat", SWITCHML_TRANSPORT="udp")
-    assert set(job.run(20, "transport")) == {"udp"}
+    assert {rank["transport"] for rank in job.run(60, "session")} == {"udp"}
     ranks = job.run(SECONDS + 60, "soak", 1.0, 3)
     assert total(ranks, "elements_summed_in_memory") == 0 < total(ranks, "elements_summed_by_switch")
     job.end()

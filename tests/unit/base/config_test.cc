@@ -47,6 +47,7 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
                       {"SWITCHML_SLOTS", "4096"},
                       {"SWITCHML_SHARDS", "16"},
                       {"SWITCHML_KERNELS", "scalar"},
+                      {"SWITCHML_AFFINITY", "0-3,8"},
                       {"SWITCHML_CONNECT_TIMEOUT", "0.5"},
                       {"SWITCHML_RTO_MIN", "0.1"},
                       {"SWITCHML_RTO_MAX", "60000"},
@@ -60,6 +61,7 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
   EXPECT_EQ(config->slots, 4096);
   EXPECT_EQ(config->shards, 16);
   EXPECT_EQ(config->kernels, "scalar");
+  EXPECT_EQ(config->affinity, "0-3,8");
   EXPECT_EQ(config->connect_timeout, milliseconds(500));
   EXPECT_EQ(config->rto_min, microseconds(100));
   EXPECT_EQ(config->rto_max, seconds(60));
@@ -209,14 +211,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"payload", "0", "auto"}, BadValue{"payload", "99999999999999999999999", "64512"},
         BadValue{"slots", "3", "4 to 4096"}, BadValue{"slots", "4097", "4 to 4096"}, BadValue{"shards", "0", "1 to 16"},
         BadValue{"shards", "17", "1 to 16"}, BadValue{"shards", " 2", "1 to 16"}, BadValue{"kernels", "sse9", "avx512"},
-        BadValue{"connect_timeout", "0.09", "0.1 to 3600"}, BadValue{"connect_timeout", "3601", "0.1 to 3600"},
-        BadValue{"connect_timeout", "nan", "seconds"}, BadValue{"connect_timeout", "1s", "seconds"},
-        BadValue{"rto_min", "0", "0.1 to 60000"}, BadValue{"rto_min", "201", "at most rto_max, which is 200"},
-        BadValue{"rto_max", "60001", "0.1 to 60000"}, BadValue{"rto_max", "1", "at least rto_min, which is 5"},
-        BadValue{"log_level", "loud", "debug, info"}, BadValue{"faults", "send_loss=1.5", "0 to 1"},
-        BadValue{"faults", "loss=0.1", "send_loss"}, BadValue{"faults", "send_loss", "send_loss"},
-        BadValue{"faults", "send_loss=0.1,send_loss=0.2", "NAME=VALUE"}, BadValue{"faults", "seed=-1", "seed"},
-        BadValue{"faults", "seed=1,", "NAME=VALUE"}, BadValue{"faults", ",", "NAME=VALUE"}));
+        BadValue{"affinity", "near", "auto, off, or a list of processors (0-3,8)"},
+        BadValue{"affinity", "3-1", "a list"}, BadValue{"affinity", "0,", "a list"},
+        BadValue{"affinity", "8192", "a list"}, BadValue{"connect_timeout", "0.09", "0.1 to 3600"},
+        BadValue{"connect_timeout", "3601", "0.1 to 3600"}, BadValue{"connect_timeout", "nan", "seconds"},
+        BadValue{"connect_timeout", "1s", "seconds"}, BadValue{"rto_min", "0", "0.1 to 60000"},
+        BadValue{"rto_min", "201", "at most rto_max, which is 200"}, BadValue{"rto_max", "60001", "0.1 to 60000"},
+        BadValue{"rto_max", "1", "at least rto_min, which is 5"}, BadValue{"log_level", "loud", "debug, info"},
+        BadValue{"faults", "send_loss=1.5", "0 to 1"}, BadValue{"faults", "loss=0.1", "send_loss"},
+        BadValue{"faults", "send_loss", "send_loss"}, BadValue{"faults", "send_loss=0.1,send_loss=0.2", "NAME=VALUE"},
+        BadValue{"faults", "seed=-1", "seed"}, BadValue{"faults", "seed=1,", "NAME=VALUE"},
+        BadValue{"faults", ",", "NAME=VALUE"}));
 
 TEST(Config, FaultsAreNamesAndValues) {
   const auto faults = parse_faults("seed=7,send_loss=0.01,receive_loss=0.02,duplicate=0.03,delay=0.04,corrupt=0.05");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "arithmetic.h"
+#include "base/processors.h"
 #include "transport/frame_memory.h"
 
 namespace switchml {
@@ -30,6 +32,7 @@ class WakeTransport final : public Transport {
     std::vector<Duration> timeouts;
     std::vector<std::vector<uint8_t>> sent;
     bool obey_timeouts = false;
+    std::atomic<int> receives{0};
 
     /// False if that takes too long.
     template <typename F>
@@ -52,7 +55,10 @@ class WakeTransport final : public Transport {
     return count;
   }
   size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
-  size_t receive(RxFrame*, size_t) override { return 0; }
+  size_t receive(RxFrame*, size_t) override {
+    ++notes_->receives;
+    return 0;
+  }
   void release() override {}
   void wait(Duration timeout) override {
     std::unique_lock<std::mutex> lock(notes_->mutex);
@@ -195,6 +201,41 @@ TEST(ShardThread, SleepsNoLongerThanTheNextTimer) {
     EXPECT_LE(timeout, milliseconds(100));
   }
   EXPECT_LT(notes->timeouts.size(), 100U) << "it does not spin";
+}
+
+// Between sleeps it looks for results, but only while it waits for some; the timers go on meanwhile.
+TEST(ShardThread, LooksAroundForResultsBeforeItSleeps) {
+  const auto notes = std::make_shared<WakeTransport::Notes>();
+  notes->obey_timeouts = true;
+  ShardThread thread(make_shard(notes), microseconds(200));
+  ASSERT_TRUE(notes->until([&] { return !notes->timeouts.empty(); }));
+  {
+    const std::lock_guard<std::mutex> lock(notes->mutex);
+    EXPECT_LE(notes->receives, static_cast<int>(notes->timeouts.size())) << "nothing is under way";
+  }
+  thread.shard().submit(a_barrier({}));
+  ASSERT_TRUE(notes->until([&] { return notes->sent.size() >= 3; })) << "it repeats what is not answered";
+  const std::lock_guard<std::mutex> lock(notes->mutex);
+  EXPECT_GT(notes->receives, static_cast<int>(notes->timeouts.size()) + 10);
+}
+
+TEST(ShardThread, RunsWhereItIsPlaced) {
+  const std::vector<int> before = allowed_processors();
+  for (const int processor : {before.back(), kMaxProcessors - 1}) {  // the second does not exist: nothing changes
+    const auto notes = std::make_shared<WakeTransport::Notes>();
+    std::vector<int> found;
+    bool done = false;
+    ShardThread thread(make_shard(notes), Duration(0), {processor});
+    thread.shard().post([&](Time) {
+      const std::lock_guard<std::mutex> lock(notes->mutex);
+      found = allowed_processors();
+      done = true;
+      notes->changed.notify_all();
+    });
+    ASSERT_TRUE(notes->until([&] { return done; }));
+    EXPECT_EQ(found, processor == before.back() ? std::vector<int>{processor} : before);
+  }
+  EXPECT_EQ(allowed_processors(), before);
 }
 
 TEST(ShardThread, SleepsAtMostASecondWithoutAnyTimer) {

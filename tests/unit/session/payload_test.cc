@@ -13,8 +13,10 @@ TEST(Payload, AutoTakesWhatThePathCarries) {
   EXPECT_EQ(auto_payload(8192 + 20), 8192U);
   EXPECT_EQ(auto_payload(8192 + 19), 7168U);  // the header needs room too
   EXPECT_EQ(auto_payload(65507), kLoopbackPayloadBytes);
-  EXPECT_EQ(auto_payload(0), kLeastAutoPayloadBytes);
-  EXPECT_EQ(auto_payload(500), kLeastAutoPayloadBytes);
+  EXPECT_EQ(auto_payload(1043), 512U);  // rather small packets than fragments
+  EXPECT_EQ(auto_payload(276), 256U);
+  EXPECT_EQ(auto_payload(275), kMinPayloadBytes);
+  EXPECT_EQ(auto_payload(0), kMinPayloadBytes);
 }
 
 }  // namespace

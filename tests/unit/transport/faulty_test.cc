@@ -171,6 +171,7 @@ TEST(Faulty, MulticastLosesEachCopyByItself) {
 /// Takes three frames of each burst, as a transport with full buffers does.
 class Narrow final : public Transport {
  public:
+  explicit Narrow(bool* fragments = nullptr) : fragments_(fragments) {}
   const char* name() const override { return "narrow"; }
   TransportLimits limits() const override { return {}; }
   Endpoint local() const override { return {}; }
@@ -186,6 +187,10 @@ class Narrow final : public Transport {
   void wake() override {}
   std::string take_error() override { return "narrow"; }
   bool take_refusal() override { return true; }
+  void allow_fragments(bool allowed) override { *fragments_ = allowed; }
+
+ private:
+  bool* fragments_;
 };
 
 TEST(Faulty, TellsWhereABurstWasCutOff) {
@@ -201,6 +206,15 @@ TEST(Faulty, TellsWhereABurstWasCutOff) {
   EXPECT_STREQ(lossy->name(), "narrow");
   EXPECT_EQ(lossy->take_error(), "narrow");
   EXPECT_TRUE(lossy->take_refusal());
+}
+
+TEST(Faulty, HandsOnWhetherPacketsMayBeCutUp) {
+  bool fragments = true;
+  const auto faulty = make_faulty_transport(std::make_unique<Narrow>(&fragments), Faults{});
+  faulty->allow_fragments(false);
+  EXPECT_FALSE(fragments);
+  faulty->allow_fragments(true);
+  EXPECT_TRUE(fragments);
 }
 
 }  // namespace

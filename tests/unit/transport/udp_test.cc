@@ -1,5 +1,11 @@
 #include "transport/udp.h"
 
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+
+#include <thread>
+
 #include "transport/harness.h"
 #include "transport/raw_socket.h"
 
@@ -110,6 +116,58 @@ TEST(Udp, AWildcardAnswersOverIpv6) {
   EXPECT_EQ(frame.from, asker.local());
   send_all(*udp, {pattern(2, 70)}, frame.from);
   EXPECT_TRUE(asker.receive().bytes == pattern(2, 70));
+}
+
+/// Runs `body` where the loopback interface carries packets of up to 1500 bytes. False: this system does not let us.
+bool on_narrow_loopback(const std::function<void()>& body) {
+  bool ready = false;
+  std::thread([&] {  // a thread has network namespaces of its own
+    if (::unshare(CLONE_NEWNET) != 0) return;
+    const Fd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    ifreq request{};
+    std::strcpy(request.ifr_name, "lo");
+    request.ifr_mtu = 1500;
+    if (::ioctl(fd.get(), SIOCSIFMTU, &request) != 0) return;
+    request.ifr_flags = IFF_UP | IFF_RUNNING | IFF_LOOPBACK;
+    if (::ioctl(fd.get(), SIOCSIFFLAGS, &request) != 0) return;
+    ready = true;
+    body();
+  })
+      .join();
+  return ready;
+}
+
+TEST(Udp, WithoutFragmentsWhatALinkDoesNotCarryIsLost) {
+  const bool tried = on_narrow_loopback([] {
+    for (const std::string bind : {"127.0.0.1:0", "[::1]:0"}) {
+      const size_t most = 1500 - 8 - (bind[0] == '[' ? 40 : 20);
+      const auto receiver = open_udp(on(bind));
+      UdpOptions options = on(bind);
+      options.peer = receiver->local();
+      const auto sender = open_udp(options);
+      const std::vector<Bytes> frames = {pattern(1, 4000), pattern(2, most), pattern(3, most + 1), pattern(4, 10)};
+      const auto expect = [&](const std::vector<uint32_t>& ids) {
+        EXPECT_EQ(send_all(*sender, frames, receiver->local()), frames.size());
+        const auto got = collect(*receiver, ids.size());
+        ASSERT_EQ(got.size(), ids.size()) << bind;
+        for (size_t i = 0; i < ids.size(); ++i) EXPECT_TRUE(got[i] == frames[ids[i] - 1]) << bind << " " << i;
+        RxFrame more;
+        EXPECT_EQ(receiver->receive(&more, 1), 0U);
+      };
+      expect({1, 2, 3, 4});
+      EXPECT_EQ(sender->take_error(), "");
+      sender->allow_fragments(false);
+      expect({2, 4});
+      EXPECT_NE(sender->take_error(), "");
+      sender->allow_fragments(true);
+      receiver->allow_fragments(false);
+      expect({2, 4});
+      EXPECT_EQ(sender->take_error(), "") << "they left in fragments, and were not taken";
+      receiver->allow_fragments(true);
+      expect({1, 2, 3, 4});
+    }
+  });
+  if (!tried) GTEST_SKIP() << "this process may not have a network namespace of its own";
 }
 
 }  // namespace

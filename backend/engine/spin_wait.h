@@ -1,0 +1,57 @@
+// Looking around for work before sleeping: the loop, the clock and the system's counts around a SpinBudget. Engine
+// threads wait so for packets (shard_thread.h), and ranks of one host for each other (shm/member_thread.h).
+#pragma once
+
+#include "base/clock.h"
+#include "timer/spin_budget.h"
+
+namespace switchml {
+
+/// How long a wait may look around where `threads` threads that do so share this host with nobody they know of: 0
+/// unless each has a processor, by the process's affinity mask and its control groups' quota.
+Duration spin_time(int threads);
+
+/// Of one thread; every method is called by that thread.
+class SpinWait {
+ public:
+  explicit SpinWait(Duration most) : budget_(most), possible_(most > Duration(0)) {}
+
+  /// Calls found() again and again until it says true, until `stop` does, or the allowance is used up. Whether it was
+  /// found: if not, sleep.
+  template <typename Found, typename Stop>
+  bool operator()(const Found& found, const Stop& stop) {
+    if (!possible_) return false;
+    const Time begin = monotonic_now();
+    const Duration allowance = budget_.allowance(begin);
+    if (allowance == Duration(0)) return false;
+    Time now = begin;
+    bool paid = false;
+    do {
+      for (int i = 0; i < kLooks && !paid; ++i) {
+        paid = found();
+        if (!paid) relax();
+      }
+      now = monotonic_now();
+    } while (!paid && now - begin < allowance && !stop());
+    report(paid, now);
+    return paid;
+  }
+
+ private:
+  static constexpr int kLooks = 16;  // between two glances at the clock
+  static void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+  void report(bool paid, Time now);
+
+  SpinBudget budget_;
+  const bool possible_;
+  Time counted_{};  // when the system was asked last
+  long preemptions_ = 0;
+};
+
+}  // namespace switchml

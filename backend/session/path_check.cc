@@ -1,0 +1,168 @@
+#include "session/path_check.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "base/limits.h"
+#include "wire/packet.h"
+
+namespace switchml {
+
+namespace {
+
+// Beyond any doubt: where a tenth of all round trips fails, one packet in a hundred million is lost so often.
+constexpr int kRounds = 8;
+constexpr Duration kFirstPatience = milliseconds(20);
+constexpr Duration kMostPatience = milliseconds(250);
+
+/// A length that is tried, in a slot of its own.
+struct Trial {
+  size_t payload = 0;  // bytes; 0: a packet without words
+  std::vector<uint8_t> frame;
+  bool returned = false;
+};
+
+class PathCheck {
+ public:
+  PathCheck(Transport& transport, const SessionParameters& session) : transport_(transport), session_(session) {
+    for (const size_t payload :
+         path_check_sizes(session.payload_bytes, session.slots_per_shard(), session.whole_chunks)) {
+      add(payload);
+    }
+    add(0);
+    transport_.allow_fragments(false);
+  }
+  ~PathCheck() {
+    transport_.allow_fragments(true);
+    transport_.take_error();  // that something was too long says nothing to those who come after
+  }
+  PathCheck(const PathCheck&) = delete;
+  PathCheck& operator=(const PathCheck&) = delete;
+
+  Result<size_t> run(Time deadline) {
+    Duration patience = kFirstPatience;
+    bool first = true;
+    for (int rounds = 0; rounds < kRounds; first = false) {
+      const Time sent = monotonic_now();
+      if (sent >= deadline && !shortest().returned) return no_answer();
+      if (sent >= deadline) break;
+      send(first);
+      const bool before = shortest().returned;
+      receive(std::min(sent + patience, deadline));
+      if (missing_ == 0) break;
+      if (!shortest().returned) {
+        patience = std::min(2 * patience, kMostPatience);
+      } else if (before) {
+        ++rounds;
+      } else {
+        patience = std::clamp<Duration>(2 * (returned_at_ - sent) + milliseconds(10), milliseconds(10), kMostPatience);
+      }
+    }
+    const auto largest =
+        std::find_if(trials_.begin(), trials_.end(), [](const Trial& trial) { return trial.returned; });
+    return largest->payload != 0 ? Result<size_t>(largest->payload) : nothing_passes();
+  }
+
+ private:
+  const Trial& shortest() const { return trials_.back(); }
+
+  void add(size_t payload) {
+    Trial trial;
+    trial.payload = payload;
+    trial.frame.resize(wire::kHeaderBytes + payload);
+    wire::Header header;
+    header.version = wire::kVersion;
+    header.kind = static_cast<uint8_t>(wire::Kind::kContribution);
+    header.flags = static_cast<uint8_t>(wire::Operation::kSum);
+    header.job = session_.job;
+    header.worker = static_cast<uint8_t>(session_.worker);
+    header.epoch = session_.epoch;
+    header.slot = static_cast<uint16_t>(trials_.size());
+    header.seq = kPathCheckSeq;
+    wire::write_header(header, trial.frame.data());
+    trials_.push_back(std::move(trial));
+    ++missing_;
+  }
+
+  /// What has not returned. The first time the shortest comes last and by itself: when its result is back, everybody
+  /// has sent everything at least once. Otherwise short ones come first: a burst may travel as one large packet whose
+  /// pieces are as long as its first one, the last not longer (UDP_SEGMENT), here and from the switch, and would be
+  /// lost as one.
+  void send(bool first) {
+    std::vector<TxFrame> burst;
+    for (auto trial = trials_.rbegin(); trial != trials_.rend(); ++trial) {
+      if (!trial->returned) burst.push_back(frame_of(*trial));
+    }
+    const size_t apart = first ? 1 : 0;
+    transport_.send(burst.data() + apart, burst.size() - apart);
+    transport_.send(burst.data(), apart);
+  }
+  TxFrame frame_of(const Trial& trial) const {
+    return {trial.frame.data(), static_cast<uint32_t>(trial.frame.size()), &session_.switch_endpoint};
+  }
+
+  /// Until everything has returned, or `end`. A rank that left earlier could owe others a contribution that was lost.
+  void receive(Time end) {
+    std::array<RxFrame, kBurst> frames;
+    while (missing_ != 0) {
+      const size_t count = transport_.receive(frames.data(), frames.size());
+      for (size_t i = 0; i < count; ++i) take(frames[i]);
+      transport_.release();
+      const Time now = monotonic_now();
+      if (count == 0 && now >= end) return;
+      if (count == 0) transport_.wait(end - now);
+    }
+  }
+
+  void take(const RxFrame& frame) {
+    wire::DataPacket packet;
+    if (wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet) != wire::ParseError::kNone) return;
+    const wire::Header& header = packet.header;
+    if (header.job != session_.job || header.epoch != session_.epoch || header.seq != kPathCheckSeq) return;
+    if (header.slot >= trials_.size()) return;
+    Trial& trial = trials_[header.slot];
+    if (trial.returned || frame.size != trial.frame.size()) return;
+    trial.returned = true;
+    --missing_;
+    if (&trial == &trials_.back()) returned_at_ = monotonic_now();
+  }
+
+  Status no_answer() const {
+    return {Code::kUnavailable, "switch " + session_.switch_name +
+                                    " let all ranks join, but no result comes back to rank " +
+                                    session_.name_of(session_.worker) + ": is UDP let through both ways?"};
+  }
+  Status nothing_passes() const {
+    return {Code::kUnavailable, "between rank " + session_.name_of(session_.worker) + " and switch " +
+                                    session_.switch_name + " packets of " +
+                                    std::to_string(trials_[trials_.size() - 2].payload) +
+                                    " bytes of payload do not pass in one piece, and short ones do: raise the MTU on "
+                                    "the way, or set SWITCHML_PAYLOAD, with which packets may be cut up"};
+  }
+
+  Transport& transport_;
+  const SessionParameters& session_;
+  std::vector<Trial> trials_;  // by slot; longest first, without words last
+  size_t missing_ = 0;         // that have not returned
+  Time returned_at_{};         // of the shortest
+};
+
+}  // namespace
+
+std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunks) {
+  std::vector<size_t> sizes = {payload};
+  if (whole_chunks) return sizes;
+  // In the order of what links carry most often, for sessions that have few slots.
+  for (const size_t size : {1024, 256, 512, 8192, 3072, 2048, 4096, 16384, 7168, 6144, 5120, 32768}) {
+    if (size < payload && static_cast<int>(sizes.size()) + 1 < slots) sizes.push_back(size);
+  }
+  std::sort(sizes.rbegin(), sizes.rend());
+  return sizes;
+}
+
+Result<size_t> check_path(Transport& transport, const SessionParameters& session, Time deadline) {
+  return PathCheck(transport, session).run(deadline);
+}
+
+}  // namespace switchml

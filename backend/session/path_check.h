@@ -1,0 +1,33 @@
+// Which payload the way from this rank to the switch and back carries in whole packets. The route's MTU, which a host
+// knows, is that of its first hop; a tunnel or a switch further on may carry less and say nothing.
+//
+// Every rank contributes to one use of some slots at a time, numbered before the first of the stream (kPathCheckSeq),
+// in packets of different lengths that must not be cut up. The results that come back tell what the whole way carries,
+// for all ranks' contributions, between the switches of a tree, and down again. Nothing new for a switch.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/engine.h"
+#include "transport/transport.h"
+
+namespace switchml {
+
+/// Older than every number of the stream, which begins at 1 (docs/protocol.md, Checking the path).
+inline constexpr uint32_t kPathCheckSeq = 0xfffffffe;
+
+/// The payloads to try, in bytes, largest first: `payload`, then smaller ones that are allowed, fewer than `slots`, of
+/// which one is left for a packet without words. Of a switch that wants whole chunks `payload` alone.
+std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunks);
+
+/// All ranks call it, after all have joined, each with the transport of its shard 0, which loses what it receives
+/// meanwhile. Returns the largest of path_check_sizes() whose result came back whole to this rank; less than the
+/// session's payload only if that was sent many times in vain while smaller ones passed. Within a few round trips where
+/// the payload passes, else about 10 of them and 100 ms. kUnavailable if nothing comes back until `deadline`, or only
+/// packets without words do.
+Result<size_t> check_path(Transport& transport, const SessionParameters& session, Time deadline);
+
+}  // namespace switchml

@@ -1,0 +1,25 @@
+#include "timer/spin_budget.h"
+
+#include <algorithm>
+
+namespace switchml {
+
+void SpinBudget::report(bool paid, long preemptions, Time now) {
+  const bool preempted = preemptions_ >= 0 && preemptions > preemptions_;
+  preemptions_ = preemptions;
+  ++waits_;
+  if (paid) ++paid_;
+  if (preempted) return pause(now);
+  if (waits_ < kTrial) return;
+  if (4 * paid_ < kTrial) return pause(now);
+  pause_ = kFirstPause;
+  waits_ = paid_ = 0;
+}
+
+void SpinBudget::pause(Time now) {
+  resumes_ = now + pause_;
+  pause_ = std::min(2 * pause_, kLongestPause);
+  waits_ = paid_ = 0;
+}
+
+}  // namespace switchml

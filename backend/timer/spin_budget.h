@@ -1,0 +1,38 @@
+// How long a thread that waits may look around before it sleeps. Looking around saves the wake-up where the wait is
+// short, and takes a processor from others where it is not: so it is allowed only as long as it pays and nobody else
+// wants the processor. Pure: time and counts are arguments.
+#pragma once
+
+#include "base/clock.h"
+
+namespace switchml {
+
+class SpinBudget {
+ public:
+  /// `most`: of one wait; 0: never.
+  explicit SpinBudget(Duration most) : most_(most) {}
+
+  /// For a wait that begins now: how long it may look around; 0: it has to sleep at once.
+  Duration allowance(Time now) const { return now < resumes_ ? Duration(0) : most_; }
+  /// How a wait with an allowance ended: `paid`: what was waited for came in that time. `preemptions`: how often the
+  /// thread has lost its processor to another one so far; that never falls.
+  void report(bool paid, long preemptions, Time now);
+
+  /// The first pause; each that follows without a success in between is twice as long, up to the longest.
+  static constexpr Duration kFirstPause = milliseconds(10);
+  static constexpr Duration kLongestPause = seconds(1);
+  /// Of so many waits in a row at least one in four must have paid.
+  static constexpr int kTrial = 32;
+
+ private:
+  void pause(Time now);
+
+  Duration most_;
+  Duration pause_ = kFirstPause;
+  Time resumes_{};
+  int waits_ = 0;  // of the present trial
+  int paid_ = 0;
+  long preemptions_ = -1;  // -1: not known yet
+};
+
+}  // namespace switchml
