@@ -29,6 +29,7 @@ HostLayout HostLayout::numbered(std::vector<int> host_of) {
 HostLayout HostLayout::of(const std::vector<std::string>& identities) {
   std::map<std::string, int> numbers;
   std::vector<int> host_of;
+  host_of.reserve(identities.size());
   for (const std::string& identity : identities) {
     host_of.push_back(numbers.emplace(identity, static_cast<int>(numbers.size())).first->second);
   }

@@ -45,7 +45,7 @@ class Network {
 class SwitchPath final : public Path {
  public:
   SwitchPath(std::unique_ptr<Transport> transport, const softswitch::SwitchOptions& options)
-      : transport_(std::move(transport)), sink_(*transport_), switch_(options) {}
+      : transport_(std::move(transport)), sink_(*transport_, BatchingSink::Frames::kBorrow), switch_(options) {}
 
   /// Opens a session, joins every rank, starts their engines.
   Status start(const PathOptions& options, std::vector<std::unique_ptr<Transport>> ranks);
@@ -61,8 +61,8 @@ class SwitchPath final : public Path {
       for (size_t i = 0; i < count; ++i) {
         switch_.process(frames[i].data, frames[i].size, frames[i].from, now_, sink_);
       }
+      sink_.flush();  // what is sent from where it lies lies in the slots and in what was lent
       transport_->release();
-      sink_.flush();
     }
   }
 
