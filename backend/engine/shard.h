@@ -163,6 +163,7 @@ class Shard {
   void expire(Time now);
   void on_timer(int index, Time now);
   void check_deadline(Time now);
+  void hear_complaints(Time now);
   void check_liveness(Time now);
   void probe();
   void repeat_in_turn(Time now);
@@ -205,6 +206,7 @@ class Shard {
   Time earliest_deadline_ = kNever;  // not after any job's deadline
   Time stuck_since_ = kNever;        // since when nothing has been accepted though something is in flight
   Time next_probe_ = kNever;
+  Time next_complaint_{};        // when the link is asked whether the network complains
   Time refused_since_ = kNever;  // since when the switch's host refuses our frames
   std::string refusal_;
   uint64_t probe_joined_[2] = {0, 0};

@@ -14,6 +14,7 @@ constexpr Duration kProbeInterval = seconds(1);
 constexpr int kProbesInVain = 4;                          // at least, before a silent switch is given up
 constexpr Duration kProbeFreshness = milliseconds(2500);  // an older answer says nothing about the present
 constexpr Duration kRefusalPatience = seconds(2);
+constexpr Duration kComplaintInterval = milliseconds(5);
 
 }  // namespace
 
@@ -86,13 +87,19 @@ std::string Shard::missing_text(Time now) const {
   return text.str();
 }
 
+// Asking is a call into the kernel, so not with every burst.
+void Shard::hear_complaints(Time now) {
+  if (now < next_complaint_) return;
+  next_complaint_ = now + kComplaintInterval;
+  const std::string refusal = transport().take_error();
+  if (refusal.empty()) return;
+  refusal_ = refusal;
+  if (transport().take_refusal() && refused_since_ == kNever) refused_since_ = now;
+}
+
 void Shard::check_liveness(Time now) {
   if (!any_in_flight()) return;
-  const std::string refusal = transport().take_error();
-  if (!refusal.empty()) {
-    refusal_ = refusal;
-    if (transport().take_refusal() && refused_since_ == kNever) refused_since_ = now;
-  }
+  hear_complaints(now);
   if (refused_since_ != kNever && now - refused_since_ >= kRefusalPatience) {
     give_up_switch(Status(Code::kUnavailable, "the switch " + session_.switch_name + " is gone: " + refusal_));
     return;
