@@ -14,6 +14,8 @@ namespace {
 // Beyond any doubt: where a tenth of all round trips fails, one packet in a hundred million is lost so often.
 constexpr int kRounds = 8;
 constexpr Duration kFirstPatience = milliseconds(20);
+// Times kRounds: longer than a busy machine keeps another rank from its processor.
+constexpr Duration kLeastPatience = milliseconds(40);
 constexpr Duration kMostPatience = milliseconds(250);
 
 /// A length that is tried, in a slot of its own.
@@ -56,7 +58,7 @@ class PathCheck {
       } else if (before) {
         ++rounds;
       } else {
-        patience = std::clamp<Duration>(2 * (returned_at_ - sent) + milliseconds(10), milliseconds(10), kMostPatience);
+        patience = std::clamp<Duration>(2 * (returned_at_ - sent) + kLeastPatience, kLeastPatience, kMostPatience);
       }
     }
     const auto largest =

@@ -26,7 +26,7 @@ std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunk
 /// All ranks call it, after all have joined, each with the transport of its shard 0, which loses what it receives
 /// meanwhile. Returns the largest of path_check_sizes() whose result came back whole to this rank; less than the
 /// session's payload only if that was sent many times in vain while smaller ones passed. Within a few round trips where
-/// the payload passes, else about 10 of them and 100 ms. kUnavailable if nothing comes back until `deadline`, or only
+/// the payload passes, else about 10 of them and 350 ms. kUnavailable if nothing comes back until `deadline`, or only
 /// packets without words do.
 Result<size_t> check_path(Transport& transport, const SessionParameters& session, Time deadline);
 

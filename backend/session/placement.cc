@@ -124,9 +124,8 @@ Status check_affinity(const Config& config) {
   return {};
 }
 
-void place_threads(const Config& config, const LocalRanks& local, const Endpoint& local_address,
+void place_threads(const Config& config, const LocalRanks& local, const Endpoint& local_address, int shards,
                    EngineOptions* options) {
-  const int shards = options->session.shards;
   options->spin = spin_time(local.engine_threads(shards));
   if (config.affinity == "off") return;
   if (const auto list = parse_processor_list(config.affinity)) {
@@ -142,8 +141,8 @@ void place_threads(const Config& config, const LocalRanks& local, const Endpoint
     options->processors = place_automatically(input);
   }
   for (size_t shard = 0; shard < options->processors.size(); ++shard) {
-    SWITCHML_LOG(kInfo) << "engine thread " << shard << " of rank " << options->session.worker << " runs on processors "
-                        << to_processor_list(options->processors[shard]);
+    SWITCHML_LOG(kInfo) << "engine thread " << shard << " of rank " << options->session.name_of(options->session.worker)
+                        << " runs on processors " << to_processor_list(options->processors[shard]);
   }
 }
 

@@ -54,8 +54,8 @@ std::vector<std::vector<int>> place_on(const std::vector<int>& list, const Local
 /// Whether SWITCHML_AFFINITY names only processors that this process may use; else an error that says which one it may
 /// not, and which it may.
 Status check_affinity(const Config& config);
-/// Sets EngineOptions::spin and ::processors.
-void place_threads(const Config& config, const LocalRanks& local, const Endpoint& local_address,
+/// Sets EngineOptions::spin and ::processors. `shards`: those that this rank drives.
+void place_threads(const Config& config, const LocalRanks& local, const Endpoint& local_address, int shards,
                    EngineOptions* options);
 
 }  // namespace switchml

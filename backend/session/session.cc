@@ -74,6 +74,7 @@ class GroupSession : public Session {
     }
     watch.reset();
     engine_.reset();
+    if (farewell_.joinable()) farewell_.join();
     if (in_memory()) return;
     if (memory_ != nullptr && !board().is_deserted()) {  // the host's last rank takes leave
       linger();
@@ -145,7 +146,7 @@ class GroupSession : public Session {
     if (in_memory()) return shm::start_memory_engine(memory);
     memory.on_failure = [this, log = options.on_failure](const Status& status) {
       log(status);
-      if (status.code() == Code::kUnavailable) tell_others(status.message());
+      if (status.code() == Code::kUnavailable && !heard_.load()) give_up_for_host(status);
     };
     shm::UplinkOptions uplink;
     uplink.engine = options;
@@ -154,7 +155,14 @@ class GroupSession : public Session {
     return shm::start_memory_engine(memory, std::move(uplink));
   }
 
-  // That a rank has left is seen by those of its host alone.
+  // That a rank has left is seen by those of its host alone. The other hosts are told, and where no watch is left to
+  // tell them, they see that this one has left the switch.
+  void give_up_for_host(const Status& status) {
+    tell_others(status.message());
+    const std::lock_guard<std::mutex> lock(watch_mutex_);
+    farewell_ = std::thread([last = parameters_] { leave(last, monotonic_now() + kCloseTime); });
+  }
+
   void tell_others(const std::string& text) {
     const std::lock_guard<std::mutex> lock(watch_mutex_);
     if (watch_) watch_->tell(text.substr(0, kMostNews));
@@ -196,7 +204,10 @@ class GroupSession : public Session {
     options.patience = patience;
     options.on_loss = [this](int, const std::string& text) { on_loss(Status(Code::kUnavailable, text)); };
     options.on_news = [this](int rank, const std::string& text) {
-      if (hosts_.ranks() > 0) engine_->fail(Status(Code::kUnavailable, text));
+      if (hosts_.ranks() > 0) {
+        heard_ = true;
+        engine_->fail(Status(Code::kUnavailable, text));
+      }
       to_failover([&](Failover& failover) { failover.heard(rank, text); });
     };
     options.on_leave = [this](int rank) { to_failover([&](Failover& failover) { failover.heard_leave(rank); }); };
@@ -225,6 +236,7 @@ class GroupSession : public Session {
   }
 
   void on_loss(const Status& status) {
+    heard_ = true;
     engine_->fail(status);
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     if (!loss_.ok()) return;
@@ -250,6 +262,8 @@ class GroupSession : public Session {
   const HostLayout hosts_;                      // where hosts are the switch's workers; else of no ranks
   std::mutex watch_mutex_;                      // guards the pointer: the engine runs before there is a watch
   std::unique_ptr<PeerWatch> watch_;            // stops first
+  std::atomic<bool> heard_{false};              // why the group ends came from another rank: all hear it
+  std::thread farewell_;                        // of a host that gives up, once; guarded like the watch
   std::unique_ptr<Engine> engine_;
   mutable std::mutex loss_mutex_;
   std::function<void(const Status&)> on_loss_;
@@ -282,7 +296,8 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   options.rto_max = config.rto_max;
   options.switch_patience = config.failure_timeout;
   if (!agreed->transports.empty()) {
-    place_threads(config, agreed->local, agreed->transports.front()->local(), &options);
+    place_threads(config, agreed->local, agreed->transports.front()->local(),
+                  static_cast<int>(agreed->transports.size()), &options);
   }
   const std::string name = group.name;
   options.on_failure = [name](const Status& status) { SWITCHML_LOG(kInfo) << name << ": " << status.to_string(); };

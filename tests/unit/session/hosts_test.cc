@@ -325,6 +325,27 @@ TEST(Hosts, WhoLeavesEndsWhatAllOthersWaitFor) {
   }
 }
 
+// Rank 0 has ended the watch that would tell them.
+TEST(Hosts, OtherHostsSeeThatOneHasGivenUp) {
+  Config config = preset_config();
+  const auto server = start_for_all(&config);
+  Cluster cluster("aabb", config);
+  ASSERT_TRUE(cluster.complete());
+  std::vector<Floats> values(4, Floats(1000, 1.0F));
+  std::vector<std::future<Status>> pending;
+  cluster.sessions[0].reset();
+  for (const size_t rank : {1U, 2U, 3U}) {
+    pending.push_back(submit(cluster[rank], in_place(&values[rank], ElementType::kFloat32)));
+  }
+  for (size_t i = 0; i < pending.size(); ++i) {
+    ASSERT_TRUE(ends_within(pending[i], seconds(10))) << "rank " << i + 1;
+    const Status status = pending[i].get();
+    EXPECT_EQ(status.code(), Code::kUnavailable) << status.to_string();
+    EXPECT_TRUE(contains(status, i == 0 ? "rank 0 (left the session)" : "rank 0 or 1 (one host) (left the session)"))
+        << status.message();
+  }
+}
+
 TEST(Hosts, WhatIsCompleteStaysCompleteWhereOneLeaves) {
   for (int round = 0; round < 10; ++round) {
     Cluster cluster("abbab");

@@ -179,14 +179,29 @@ TEST(Affinity, ReachesTheEngine) {
   EngineOptions options;
   options.session.shards = 2;
   config.affinity = std::to_string(allowed_processors().front());
-  place_threads(config, rank_of(0, 1), local, &options);
+  place_threads(config, rank_of(0, 1), local, options.session.shards, &options);
   EXPECT_EQ(options.processors, Lists(2, {allowed_processors().front()}));
   for (const char* setting : {"off", "auto"}) {
     config.affinity = setting;
     EngineOptions more;
-    place_threads(config, rank_of(0, 1000), local, &more);
+    place_threads(config, rank_of(0, 1000), local, more.session.shards, &more);
     EXPECT_EQ(more.processors, Lists{}) << "loopback has no node";
     EXPECT_EQ(more.spin, Duration(0)) << "a thousand ranks on one machine";
+  }
+}
+
+// The shards of a session of hosts are driven by several ranks, each of which has a place for its own.
+TEST(Placement, ARankPlacesTheShardsThatItDrives) {
+  Config config;
+  const std::vector<int> allowed = allowed_processors();
+  ASSERT_FALSE(allowed.empty());
+  config.affinity = to_processor_list(allowed);
+  for (int index = 0; index < 4; ++index) {
+    EngineOptions options;
+    options.session.shards = 4;
+    place_threads(config, rank_of(index, 4), {}, 1, &options);
+    const int expected = allowed[static_cast<size_t>(index) % allowed.size()];
+    EXPECT_EQ(options.processors, (std::vector<std::vector<int>>{{expected}}));
   }
 }
 
