@@ -18,9 +18,9 @@ def network(tmp_path_factory):
         yield network
 
 
-def job_on(network, name, per_host=RANKS_OF_A_HOST, **settings):
+def job_on(network, name, per_host=RANKS_OF_A_HOST, transport="auto"):
     """With rank N on host N / per_host."""
-    return star.Job(network, name, per_host=per_host, **settings)
+    return star.Job(network, name, per_host=per_host, SWITCHML_TRANSPORT=transport)
 
 
 def total(ranks, counter):
@@ -78,7 +78,7 @@ def test_a_killed_rank_is_named_by_all_others(network, victim):
 
 
 def test_without_shared_memory_every_rank_sends_by_itself(network):
-    job = job_on(network, "flat", SWITCHML_TRANSPORT="udp")
+    job = job_on(network, "flat", transport="udp")
     assert {rank["transport"] for rank in job.run(60, "session")} == {"udp"}
     ranks = job.run(SECONDS + 60, "soak", 1.0, 3)
     assert total(ranks, "elements_summed_in_memory") == 0 < total(ranks, "elements_summed_by_switch")
