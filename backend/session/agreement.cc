@@ -176,11 +176,11 @@ class Agreement {
       faults = faults || !hello.text("faults").empty();
     }
     if (Status status = check_hosts(config_, hosts); !status.ok()) return status;
-    one_host_ = std::all_of(hosts.begin(), hosts.end(), [&](const std::string& host) { return host == hosts[0]; });
+    const HostLayout layout = HostLayout::of(hosts);
+    one_host_ = layout.hosts() == 1;
     if (!config_.controller.empty()) return ask_controller(hellos.value());
     if (config_.switch_address.empty() && wants_memory(config_, one_host_) && !faults) return offer_or_host();
     auto place = config_.switch_address.empty() ? host_switch() : find_switch();
-    const HostLayout layout = HostLayout::of(hosts);
     if (place.ok() && wants_hosts(config_, layout, faults)) place->set("hosts", layout.text());
     return place;
   }

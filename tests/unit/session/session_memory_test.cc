@@ -13,12 +13,10 @@
 #include <random>
 #include <sstream>
 
-#include "fixture.h"
+#include "reduced.h"
 
 namespace switchml {
 namespace {
-
-using Sessions = std::vector<std::unique_ptr<Session>>;
 
 /// The sessions of ranks 0 ... among `size`, in this process.
 Sessions open_some(int count, int size, const Config& config, Rendezvous& store, const MakeReducer& make = nullptr) {
@@ -44,14 +42,6 @@ class SessionInMemory : public ::testing::Test {
   MapStore store_;
 };
 
-bool ends_within(const std::future<Status>& pending, Duration limit) {
-  return pending.wait_for(limit) == std::future_status::ready;
-}
-
-bool contains(const Status& status, const std::string& part) {
-  return status.message().find(part) != std::string::npos;
-}
-
 /// bfloat16, as far as these tests need it: small integers, which it has exactly.
 struct BFloat16 {
   BFloat16() = default;
@@ -64,30 +54,6 @@ struct BFloat16 {
   bool operator==(const BFloat16& other) const { return bits == other.bits; }
   uint16_t bits = 0;
 };
-
-/// Every rank reduces `count` elements (i mod 7 + 1) * (rank + 1) in place.
-template <typename T>
-void expect_reduced(const Sessions& sessions, ElementType type, ReduceOp op, size_t count) {
-  const int ranks = static_cast<int>(sessions.size());
-  const int factor = op == ReduceOp::kSum ? ranks * (ranks + 1) / 2 : op == ReduceOp::kMin ? 1 : ranks;
-  std::vector<std::vector<T>> values(sessions.size());
-  std::vector<std::future<Status>> pending;
-  for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<T>& mine = values[static_cast<size_t>(rank)];
-    for (size_t i = 0; i < count; ++i) mine.push_back(static_cast<T>(static_cast<int>(i % 7 + 1) * (rank + 1)));
-    Collective collective = in_place(&mine, type);
-    collective.op = op;
-    pending.push_back(submit(*sessions[static_cast<size_t>(rank)], std::move(collective)));
-  }
-  std::vector<T> expected;
-  for (size_t i = 0; i < count; ++i) expected.push_back(static_cast<T>(static_cast<int>(i % 7 + 1) * factor));
-  for (size_t rank = 0; rank < pending.size(); ++rank) {
-    const Status status = pending[rank].get();
-    ASSERT_TRUE(status.ok()) << status.to_string();
-    EXPECT_TRUE(values[rank] == expected)
-        << to_string(op) << " of " << count << " " << to_string(type) << ", rank " << rank;
-  }
-}
 
 TEST_F(SessionInMemory, ReducesTypesAndSizes) {
   const Sessions sessions = open(4);
@@ -141,15 +107,6 @@ TEST_F(SessionInMemory, SaysWhatItIs) {
     EXPECT_GT(session.engine().memory_bytes(), 0U);
     EXPECT_TRUE(session.engine().status().ok());
   }
-}
-
-/// Numbers of all magnitudes, of which a sum cannot be exact.
-std::vector<float> uneven(int rank, size_t count) {
-  std::mt19937 random(static_cast<unsigned>(rank + 1));
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = std::ldexp(normal(random), static_cast<int>(random() % 40) - 20);
-  return values;
 }
 
 TEST_F(SessionInMemory, GivesTheBitsThatASwitchGives) {

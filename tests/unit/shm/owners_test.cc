@@ -169,6 +169,14 @@ class Host {
     members[rank]->submit(std::move(collective));
     return outcomes_.back();
   }
+  /// A sum of every rank.
+  std::vector<Outcome> submit_all(std::vector<Ints>& tensors) {
+    std::vector<Outcome> outcomes;
+    for (size_t rank = 0; rank < tensors.size(); ++rank) {
+      outcomes.push_back(submit(rank, in_place(ReduceOp::kSum, ElementType::kInt32, tensors[rank])));
+    }
+    return outcomes;
+  }
   bool all_done() const {
     return std::all_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& one) { return !one->empty(); });
   }
@@ -266,10 +274,7 @@ TEST(MemberWithUplink, ChunksFillPackets) {
 TEST(MemberWithUplink, WhatTheSwitchSaysIsToldToAll) {
   Host host(3, 1, 1024, 4);
   std::vector<Ints> tensors(3, Ints(5000, 1));
-  std::vector<Outcome> outcomes;
-  for (size_t rank = 0; rank < 3; ++rank) {
-    outcomes.push_back(host.submit(rank, in_place(ReduceOp::kSum, ElementType::kInt32, tensors[rank])));
-  }
+  const std::vector<Outcome> outcomes = host.submit_all(tensors);
   EXPECT_FALSE(host.run(false));
   host.uplinks[0].finish(0, Status(Code::kUnavailable, "the switch s is gone"));
   ASSERT_TRUE(host.run(false));
@@ -285,10 +290,7 @@ TEST(MemberWithUplink, WhatTheSwitchSaysIsToldToAll) {
 TEST(MemberWithUplink, ARankThatIsShutDownTellsItsEngineAndNobodyElse) {
   Host host(2, 1, 1024, 4);
   std::vector<Ints> tensors(2, Ints(5000, 1));
-  std::vector<Outcome> outcomes;
-  for (size_t rank = 0; rank < 2; ++rank) {
-    outcomes.push_back(host.submit(rank, in_place(ReduceOp::kSum, ElementType::kInt32, tensors[rank])));
-  }
+  const std::vector<Outcome> outcomes = host.submit_all(tensors);
   EXPECT_FALSE(host.run(false));
   host.members[0]->request_failure(Status(Code::kAborted, "shut down"));
   host.members[0]->step(host.now);
