@@ -61,4 +61,4 @@ fuzz: ## the fuzzers of tests/fuzz, FUZZ_SECONDS (60) each (ARGS="switch packet"
 	@.ci/fuzz.sh $(ARGS)
 
 clean: ## remove everything that these commands made, the virtual environments included
-	rm -rf build build-debian build-asan build-tsan build-fuzz build-lint .venv .venv-debian out dist
+	rm -rf build build-debian build-asan build-tsan build-lint .venv .venv-debian out dist

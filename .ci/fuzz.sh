@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every fuzzer of tests/fuzz for FUZZ_SECONDS (60) each, beginning with its corpus, as many at a time as there are cores.
-# An input that crashes, leaks, takes too long or too much memory is left in build-fuzz/findings/, and its path printed.
+# An input that crashes, leaks, takes too long or too much memory is left in build-asan/findings/, and its path printed.
 # Usage: .ci/fuzz.sh [NAME...]   (of tests/fuzz/NAME_fuzz.cc; all of them without)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -8,13 +8,8 @@ clean_environment
 cd "$root"
 seconds=${FUZZ_SECONDS:-60}
 [[ $seconds =~ ^[1-9][0-9]{0,6}$ ]] || die "FUZZ_SECONDS=$seconds: allowed are 1 to 9999999"
-install_packages clang-14 libclang-rt-14-dev cmake ninja-build ccache python3 libgoogle-glog-dev libgtest-dev libibverbs-dev \
-  pkg-config libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libyaml-cpp-dev
-
-build=$root/build-fuzz
-configure_and_build "$build" -DCMAKE_CXX_COMPILER=/usr/bin/clang++-14 -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-  -DSWITCHML_BUILD_FUZZERS=ON -DSWITCHML_CONTROLLER=ON -DSWITCHML_BUILD_TESTS=OFF -DSWITCHML_BUILD_BENCHMARKS=OFF \
-  -DPython3_EXECUTABLE=/usr/bin/python3 -- fuzzers
+build_asan fuzzers
+build=$root/build-asan
 
 mapfile -t names < <(find tests/fuzz -name '*_fuzz.cc' -printf '%f\n' | sed 's/_fuzz\.cc$//' | sort)
 for name in "$@"; do
@@ -30,7 +25,7 @@ if [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi
 findings=$build/findings
 mkdir -p "$findings" "$build/logs"
 
-# New inputs that it keeps go to build-fuzz/new/NAME, never into the checkout.
+# New inputs that it keeps go to build-asan/new/NAME, never into the checkout.
 run_one() {
   local name=$1 new=$build/new/$1
   mkdir -p "$new"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Formatting, static analysis of the torch-free core, direction of includes, Python syntax. Reports all before it fails.
+# Usage: .ci/lint.sh [packages]   (the last step to do; all of them without)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 clean_environment
@@ -7,6 +8,7 @@ cd "$root"
 install_packages g++ cmake ninja-build ccache git python3 clang-14 clang-format-14 clang-tidy-14 libgoogle-glog-dev \
   libgtest-dev libgmock-dev libibverbs-dev pkg-config libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc \
   libyaml-cpp-dev prometheus-cpp-dev
+if [ "${1:-}" = packages ]; then exit; fi
 
 failed=()
 check() {

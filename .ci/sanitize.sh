@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# The gtests under address + undefined-behaviour sanitizers (build-asan/) and the thread sanitizer (build-tsan/).
+# The gtests under address + undefined-behaviour sanitizers (build-asan/, where the fuzzers are too) and the thread sanitizer (build-tsan/).
+# Usage: .ci/sanitize.sh [packages|build]   (the last step to do; all of them without)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 clean_environment
 cd "$root"
+last_step=${1:-test}
+build_asan packages
 install_packages g++ cmake ninja-build ccache python3 libgoogle-glog-dev libgtest-dev libgmock-dev libibverbs-dev util-linux
-
-build_with() {
-  configure_and_build "$root/$1" -DCMAKE_BUILD_TYPE=RelWithDebInfo "-DSWITCHML_SANITIZE=$2" -DSWITCHML_BUILD_TORCH=OFF \
-    -DSWITCHML_BUILD_BENCHMARKS=OFF -DPython3_EXECUTABLE=/usr/bin/python3
-}
+if [ "$last_step" = packages ]; then exit; fi
 
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$root/.ci/tsan.supp
 
-build_with build-asan address,undefined
-build_with build-tsan thread
+build_asan
+configure_and_build "$root/build-tsan" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSWITCHML_SANITIZE=thread -DSWITCHML_BUILD_TORCH=OFF \
+  -DSWITCHML_BUILD_BENCHMARKS=OFF -DPython3_EXECUTABLE=/usr/bin/python3
+if [ "$last_step" = build ]; then exit; fi
 say "gtest, address and undefined behaviour"
 run_gtests "$root/build-asan" || true
 say "gtest, threads"

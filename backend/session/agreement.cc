@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "base/log.h"
-#include "quant/kernels.h"
 #include "session/control_client.h"
+#include "session/hello.h"
 #include "session/path_check.h"
 #include "session/payload.h"
 #include "session/peer_watch.h"
 #include "session/random.h"
 #include "session/shared_memory.h"
+#include "session/switch_place.h"
 #include "shm/board.h"
 #include "transport/address.h"
 #include "transport/sockaddr.h"
@@ -25,37 +26,9 @@ namespace switchml {
 
 namespace {
 
-// Settings in which all ranks must be as rank 0: topic key, and the name that a user knows.
-struct SharedSetting {
-  const char* key;
-  const char* name;
-  bool preset_is_zero = false;
-};
-constexpr SharedSetting kShared[] = {
-    {"protocol", "protocol version"},
-    {"package", "switchml version"},
-    {"size", "group size"},
-    {"switch", "SWITCHML_SWITCH"},
-    {"controller", "SWITCHML_CONTROLLER"},
-    {"transport", "SWITCHML_TRANSPORT"},
-    {"payload", "SWITCHML_PAYLOAD", true},
-    {"slots", "SWITCHML_SLOTS", true},
-    {"shards", "SWITCHML_SHARDS"},
-    {"on_switch_failure", "SWITCHML_ON_SWITCH_FAILURE"},
-};
-
 constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeastFetchTime = seconds(2);
 constexpr Duration kLeaveTime = milliseconds(200);
-
-Status check_kernels(const Config& config) {
-  auto wanted = quant::select_kernels(config.kernels);
-  if (!wanted.ok()) return Status(wanted.status().code(), "SWITCHML_KERNELS: " + wanted.status().message());
-  if (config.kernels == "auto" || config.kernels == quant::kernels().name) return {};
-  return {Code::kInvalidArgument, "kernels=\"" + config.kernels + "\" cannot be had: this process runs the " +
-                                      quant::kernels().name +
-                                      " kernels already; set SWITCHML_KERNELS before it starts"};
-}
 
 class Agreement {
  public:
@@ -73,7 +46,7 @@ class Agreement {
   }
 
   Result<Agreed> run() {
-    Status status = say("hello", hello());
+    Status status = say("hello", hello_of(config_, group_));
     if (status.ok()) status = learn_place();
     if (status.ok() && agreed_.memory == nullptr) {  // with it, no switch is needed
       status = say("path", path());
@@ -94,54 +67,6 @@ class Agreement {
   Status say(const std::string& topic, const Result<Blob>& found) {
     const Status said = roll_.say(topic, found.ok() ? found.value() : Blob::failure(found.status()));
     return said;
-  }
-
-  // ---- hello ----
-  Result<Blob> hello() {
-    if (Status status = check_kernels(config_); !status.ok()) return status;
-    if (Status status = check_affinity(config_); !status.ok()) return status;
-    if (!config_.interface.empty()) {  // on every rank and host layout alike, so that a typing error shows at once
-      if (auto address = announced_address(config_.interface); !address.ok()) return address.status();
-    }
-    Blob blob;
-    blob.set("host", host_identity());
-    blob.set("protocol", wire::kVersion);
-    blob.set("package", SWITCHML_VERSION);
-    blob.set("size", static_cast<uint64_t>(group_.size));
-    blob.set("switch", config_.switch_address);
-    blob.set("controller", config_.controller);
-    if (!config_.controller.empty()) {
-      std::string addresses;
-      for (const Endpoint& address : local_addresses(config_.interface)) addresses += to_literal(address) + " ";
-      blob.set("addresses", addresses);
-    }
-    blob.set("transport", config_.transport);
-    blob.set("faults", config_.faults.empty() ? "" : "some");
-    blob.set("on_switch_failure", config_.fallback ? "fallback" : "error");
-    blob.set("payload", config_.payload_bytes);
-    blob.set("slots", static_cast<uint64_t>(config_.slots));
-    blob.set("shards", static_cast<uint64_t>(config_.shards));
-    return blob;
-  }
-
-  // As a user would write it.
-  static std::string shown(const SharedSetting& setting, const std::string& value) {
-    const bool preset = value.empty() || (value == "0" && setting.preset_is_zero);
-    return preset ? "none (the default)" : "\"" + value + "\"";
-  }
-
-  static Status compare(const std::vector<Blob>& hellos) {
-    for (size_t rank = 1; rank < hellos.size(); ++rank) {
-      for (const SharedSetting& setting : kShared) {
-        const std::string mine = hellos[0].text(setting.key);
-        const std::string theirs = hellos[rank].text(setting.key);
-        if (mine == theirs) continue;
-        return {Code::kMismatch, "rank " + std::to_string(rank) + " has " + setting.name + " " +
-                                     shown(setting, theirs) + " but rank 0 has " + shown(setting, mine) +
-                                     ": they must be the same on all ranks"};
-      }
-    }
-    return {};
   }
 
   // ---- switch, or memory ----
@@ -168,19 +93,18 @@ class Agreement {
   Result<Blob> provide_place() {
     auto hellos = roll_.hear_all("hello", stage_end(0.7));
     if (!hellos.ok()) return hellos.status();
-    if (Status status = compare(hellos.value()); !status.ok()) return status;
-    std::vector<std::string>& hosts = hosts_;
+    if (Status status = compare_hellos(hellos.value()); !status.ok()) return status;
     bool faults = false;
     for (const Blob& hello : hellos.value()) {
-      hosts.push_back(hello.text("host"));
+      hosts_.push_back(hello.text("host"));
       faults = faults || !hello.text("faults").empty();
     }
-    if (Status status = check_hosts(config_, hosts); !status.ok()) return status;
-    const HostLayout layout = HostLayout::of(hosts);
+    if (Status status = check_hosts(config_, hosts_); !status.ok()) return status;
+    const HostLayout layout = HostLayout::of(hosts_);
     one_host_ = layout.hosts() == 1;
     if (!config_.controller.empty()) return ask_controller(hellos.value());
     if (config_.switch_address.empty() && wants_memory(config_, one_host_) && !faults) return offer_or_host();
-    auto place = config_.switch_address.empty() ? host_switch() : find_switch();
+    auto place = config_.switch_address.empty() ? host_switch() : named_switch(config_, one_host_);
     if (place.ok() && wants_hosts(config_, layout, faults)) place->set("hosts", layout.text());
     return place;
   }
@@ -312,26 +236,6 @@ class Agreement {
 
   // ---- a switch ----
 
-  Result<Blob> find_switch() const {
-    auto endpoint = resolve_address(config_.switch_address, "SWITCHML_SWITCH");
-    if (!endpoint.ok()) return endpoint.status();
-    if (port_of(endpoint.value()) == 0) {
-      return Status(Code::kInvalidArgument,
-                    "SWITCHML_SWITCH=\"" + config_.switch_address +
-                        "\" has port 0, where nothing can listen; allowed: ADDRESS:PORT with a port "
-                        "from 1 to 65535");
-    }
-    if (!one_host_ && is_loopback(endpoint.value())) {
-      return Status(Code::kInvalidArgument, "SWITCHML_SWITCH=\"" + config_.switch_address +
-                                                "\" is a loopback address, but the ranks run on several hosts: give an "
-                                                "address that all of them reach");
-    }
-    Blob blob;
-    blob.set("address", to_string(endpoint.value()));
-    blob.set("name", config_.switch_address);
-    return blob;
-  }
-
   Result<Blob> ask_controller(const std::vector<Blob>& hellos) {
     if (agreed_.controller.client == nullptr) {
       return Status(Code::kInvalidArgument,
@@ -345,25 +249,7 @@ class Agreement {
     return agreed_.controller.places(stage_end(0.8));
   }
 
-  // Where the others reach rank 0.
-  Result<Endpoint> own_address() const {
-    return one_host_ ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config_.interface);
-  }
-
-  Result<Blob> host_switch() {
-    auto listen = own_address();
-    if (!listen.ok()) return listen.status();
-    ServerOptions options;
-    options.listen = with_port(listen.value(), 0);
-    auto server = SwitchServer::start(options);
-    if (!server.ok()) return server.status();
-    agreed_.embedded = std::move(server.value());
-    Blob blob;
-    const std::string address = to_string(agreed_.embedded->local());
-    blob.set("address", address);
-    blob.set("name", address + " (embedded in rank 0 of " + group_.name + ")");
-    return blob;
-  }
+  Result<Blob> host_switch() { return embedded_switch(config_, one_host_, group_.name, &agreed_.embedded); }
 
   // ---- path ----
   Result<Blob> path() {
@@ -428,7 +314,7 @@ class Agreement {
   // A group can do without.
   void offer_watch(Blob* plan) {
     agreed_.watch_key = random_bits();
-    auto address = own_address();
+    auto address = address_of_rank_0(config_, one_host_);
     auto listener = address.ok() ? PeerWatch::listen(with_port(address.value(), 0)) : Result<Fd>(address.status());
     if (!listener.ok()) {
       SWITCHML_LOG(kWarning) << group_.name << ": the death of a rank will be noticed by timeouts only: "

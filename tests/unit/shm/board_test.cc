@@ -9,14 +9,14 @@
 
 #include "base/limits.h"
 #include "board_memory.h"
+#include "integers.h"
 
 namespace switchml::shm {
 namespace {
 
 using testing::BoardMemory;
-
-constexpr Duration kLong = seconds(30);
-constexpr Duration kSoon = seconds(15);  // on a machine that is busy with other things
+using testing::kLong;
+using testing::kSoon;
 
 ChunkCall call_of(size_t elements) {
   ChunkCall call;

@@ -10,6 +10,7 @@
 #include "child.h"
 #include "engine/cluster.h"
 #include "engine/in_place.h"
+#include "integers.h"
 #include "words_path.h"
 
 namespace switchml::shm {
@@ -21,9 +22,9 @@ using switchml::testing::in_place;
 using testing::Bytes;
 using testing::Child;
 using ::testing::HasSubstr;
-using Ints = std::vector<int32_t>;
-
-constexpr Duration kLong = seconds(20);
+using testing::Ints;
+using testing::kLong;
+using testing::sum_of;
 
 /// Engines of all ranks over one segment.
 class Group {
@@ -73,8 +74,6 @@ void expect_all_ok(std::vector<std::future<Status>>& outcomes) {
     ASSERT_TRUE(status.ok()) << status.to_string();
   }
 }
-
-Collective sum_of(Ints& tensor) { return in_place(ReduceOp::kSum, ElementType::kInt32, tensor); }
 
 // ---- results ----
 

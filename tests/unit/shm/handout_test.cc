@@ -12,16 +12,17 @@
 #include <cstring>
 
 #include "child.h"
+#include "integers.h"
 
 namespace switchml::shm {
 namespace {
 
 using testing::Child;
 using ::testing::HasSubstr;
+using testing::kLong;
 
 constexpr size_t kBytes = 8192;
 constexpr uint64_t kKey = 0x0123456789abcdef;
-constexpr Duration kLong = seconds(20);
 
 std::string new_name() {
   static int number = 0;

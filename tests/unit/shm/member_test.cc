@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine/in_place.h"
+#include "integers.h"
 #include "team.h"
 #include "words_path.h"
 
@@ -16,11 +17,13 @@ namespace {
 using switchml::testing::in_place;
 using testing::Bytes;
 using ::testing::HasSubstr;
+using testing::Ints;
+using testing::kLong;
+using testing::kSoon;
 using testing::Outcome;
+using testing::sum_of;
 using testing::Team;
-using Ints = std::vector<int32_t>;
 
-Collective sum_of(Ints& tensor) { return in_place(ReduceOp::kSum, ElementType::kInt32, tensor); }
 Collective barrier() {
   Collective c;
   c.op = ReduceOp::kBarrier;
@@ -468,9 +471,6 @@ TEST(Member, AFailureAtAnyMoment) {
 }
 
 // ---- sleep ----
-
-constexpr Duration kLong = seconds(30);
-constexpr Duration kSoon = seconds(15);  // on a machine that is busy with other things
 
 TEST(Member, ASubmissionEndsASleepThatIsToCome) {
   Team team({2, 2, 64});

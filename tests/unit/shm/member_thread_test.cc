@@ -8,6 +8,7 @@
 
 #include "engine/arithmetic.h"
 #include "engine/in_place.h"
+#include "integers.h"
 #include "team.h"
 
 namespace switchml::shm {
@@ -16,12 +17,10 @@ namespace {
 using switchml::testing::Arithmetic;
 using switchml::testing::in_place;
 using switchml::testing::StrangeArithmetic;
+using testing::Ints;
+using testing::kLong;
+using testing::sum_of;
 using testing::Team;
-using Ints = std::vector<int32_t>;
-
-constexpr Duration kLong = seconds(20);
-
-Collective sum_of(Ints& tensor) { return in_place(ReduceOp::kSum, ElementType::kInt32, tensor); }
 
 /// How `collective` ends on a member that a thread steps.
 std::future<Status> submit(Member& member, Collective collective) {

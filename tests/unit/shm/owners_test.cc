@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/in_place.h"
+#include "integers.h"
 #include "team.h"
 
 namespace switchml::shm {
@@ -16,13 +17,12 @@ namespace {
 using switchml::testing::in_place;
 using testing::BoardMemory;
 using ::testing::HasSubstr;
+using testing::Ints;
+using testing::kLong;
+using testing::kSoon;
 using testing::Outcome;
-using Ints = std::vector<int32_t>;
 
-constexpr Duration kLong = seconds(30);
-constexpr Duration kSoon = seconds(15);
-
-ChunkCall call_of(size_t elements, uint64_t agreed = 77) {
+ChunkCall agreed_call(size_t elements, uint64_t agreed = 77) {
   ChunkCall call;
   call.reduction.type = ElementType::kInt32;
   call.agreed = agreed;
@@ -38,7 +38,7 @@ TEST(BoardWithOwners, AChunkIsCompleteFromItsLastOfferToItsResult) {
   for (uint64_t seq = 1; seq <= 50; ++seq) {
     for (int rank = 0; rank < 3; ++rank) {
       EXPECT_FALSE(board.is_complete(seq)) << seq;
-      board.offer(rank, seq, call_of(1));
+      board.offer(rank, seq, agreed_call(1));
     }
     EXPECT_TRUE(board.is_complete(seq)) << seq;
     EXPECT_TRUE(board.is_agreed(seq));
@@ -57,7 +57,7 @@ TEST(BoardWithOwners, WhoSaysSomethingElseIsSeen) {
   const Board& board = memory.board();
   for (int odd = 0; odd < 3; ++odd) {
     const auto seq = static_cast<uint64_t>(odd + 1);
-    for (int rank = 0; rank < 3; ++rank) board.offer(rank, seq, call_of(1, rank == odd ? 78 : 77));
+    for (int rank = 0; rank < 3; ++rank) board.offer(rank, seq, agreed_call(1, rank == odd ? 78 : 77));
     EXPECT_FALSE(board.is_agreed(seq)) << odd;
   }
 }
@@ -70,9 +70,9 @@ TEST(BoardWithOwners, TheLastOfferWakesTheOwner) {
     board.sleep(1, UINT64_MAX, kLong, [&] { return board.is_complete(1); });
     return monotonic_now() - begin;
   });
-  board.offer(1, 1, call_of(1));
+  board.offer(1, 1, agreed_call(1));
   std::this_thread::sleep_for(milliseconds(20));
-  board.offer(0, 1, call_of(1));
+  board.offer(0, 1, agreed_call(1));
   EXPECT_LT(slept.get(), kSoon);
 }
 

@@ -14,40 +14,40 @@
 namespace switchml::shm {
 namespace {
 
-constexpr size_t kBytes = 3 * 4096;
+constexpr size_t kSegmentBytes = 3 * 4096;
 
 TEST(Segment, IsZeroedAndCannotChangeItsSize) {
-  auto segment = Segment::create(kBytes);
+  auto segment = Segment::create(kSegmentBytes);
   ASSERT_TRUE(segment.ok()) << segment.status().to_string();
-  EXPECT_EQ(segment->size(), kBytes);
-  EXPECT_TRUE(std::all_of(segment->data(), segment->data() + kBytes, [](uint8_t byte) { return byte == 0; }));
+  EXPECT_EQ(segment->size(), kSegmentBytes);
+  EXPECT_TRUE(std::all_of(segment->data(), segment->data() + kSegmentBytes, [](uint8_t byte) { return byte == 0; }));
   EXPECT_NE(::ftruncate(segment->fd(), 4096), 0);
-  EXPECT_NE(::ftruncate(segment->fd(), 2 * kBytes), 0);
+  EXPECT_NE(::ftruncate(segment->fd(), 2 * kSegmentBytes), 0);
   EXPECT_NE(::fcntl(segment->fd(), F_GETFD) & FD_CLOEXEC, 0) << "no other program inherits it";
 }
 
 TEST(Segment, WhoAdoptsItSeesTheSameMemory) {
-  auto segment = Segment::create(kBytes);
+  auto segment = Segment::create(kSegmentBytes);
   ASSERT_TRUE(segment.ok());
-  auto other = Segment::adopt(Fd(::dup(segment->fd())), kBytes);
+  auto other = Segment::adopt(Fd(::dup(segment->fd())), kSegmentBytes);
   ASSERT_TRUE(other.ok()) << other.status().to_string();
   EXPECT_NE(other->data(), segment->data());
-  segment->data()[kBytes - 1] = 7;
-  EXPECT_EQ(other->data()[kBytes - 1], 7);
+  segment->data()[kSegmentBytes - 1] = 7;
+  EXPECT_EQ(other->data()[kSegmentBytes - 1], 7);
 }
 
 // The first mapping is gone with the process that made it, as far as the memory can tell.
 TEST(Segment, OutlivesWhoMadeItForThoseThatMapIt) {
-  auto segment = Segment::create(kBytes);
+  auto segment = Segment::create(kSegmentBytes);
   ASSERT_TRUE(segment.ok());
   testing::Child child([&] {
-    auto own = Segment::adopt(Fd(::dup(segment->fd())), kBytes);
+    auto own = Segment::adopt(Fd(::dup(segment->fd())), kSegmentBytes);
     if (!own.ok()) return 1;
     segment->forget_fd();
     own->data()[1] = 2;
     return 0;
   });
-  auto other = Segment::adopt(Fd(::dup(segment->fd())), kBytes);
+  auto other = Segment::adopt(Fd(::dup(segment->fd())), kSegmentBytes);
   ASSERT_TRUE(other.ok());
   { const Segment gone = std::move(segment.value()); }
   other->data()[0] = 1;
@@ -69,14 +69,14 @@ TEST(Segment, AChildThatIsForkedLaterDoesNotKeepIt) {
   const std::vector<uint8_t> ordinary(4 * 4096);
   const auto* page =
       reinterpret_cast<const uint8_t*>((reinterpret_cast<uintptr_t>(ordinary.data()) + 4095) / 4096 * 4096);
-  auto segment = Segment::create(kBytes);
+  auto segment = Segment::create(kSegmentBytes);
   ASSERT_TRUE(segment.ok());
   EXPECT_TRUE(child_has(page));
   EXPECT_FALSE(child_has(segment->data()));
 }
 
 TEST(Segment, NeedsItsDescriptorNoMore) {
-  auto segment = Segment::create(kBytes);
+  auto segment = Segment::create(kSegmentBytes);
   ASSERT_TRUE(segment.ok());
   const int fd = segment->fd();
   segment->forget_fd();
@@ -87,13 +87,13 @@ TEST(Segment, NeedsItsDescriptorNoMore) {
 }
 
 TEST(Segment, WhatIsNoneIsRefused) {
-  auto segment = Segment::create(kBytes);
+  auto segment = Segment::create(kSegmentBytes);
   ASSERT_TRUE(segment.ok());
-  EXPECT_EQ(Segment::adopt(Fd(::dup(segment->fd())), kBytes + 4096).status().code(), Code::kMismatch);
+  EXPECT_EQ(Segment::adopt(Fd(::dup(segment->fd())), kSegmentBytes + 4096).status().code(), Code::kMismatch);
   Fd unsealed(::memfd_create("test", MFD_ALLOW_SEALING));
-  ASSERT_EQ(::ftruncate(unsealed.get(), kBytes), 0);
-  EXPECT_EQ(Segment::adopt(std::move(unsealed), kBytes).status().code(), Code::kMismatch) << "it could shrink";
-  EXPECT_EQ(Segment::adopt(Fd(::open("/dev/null", O_RDWR)), kBytes).status().code(), Code::kMismatch);
+  ASSERT_EQ(::ftruncate(unsealed.get(), kSegmentBytes), 0);
+  EXPECT_EQ(Segment::adopt(std::move(unsealed), kSegmentBytes).status().code(), Code::kMismatch) << "it could shrink";
+  EXPECT_EQ(Segment::adopt(Fd(::open("/dev/null", O_RDWR)), kSegmentBytes).status().code(), Code::kMismatch);
 }
 
 TEST(Segment, TooMuchIsAnErrorThatSaysWhatIsAllowed) {

@@ -1,0 +1,95 @@
+#include "session/hello.h"
+
+#include <string>
+
+#include "quant/kernels.h"
+#include "session/placement.h"
+#include "session/shared_memory.h"
+#include "transport/address.h"
+#include "transport/sockaddr.h"
+#include "wire/control.h"
+
+namespace switchml {
+
+namespace {
+
+// Settings in which all ranks must be as rank 0: topic key, and the name that a user knows.
+struct SharedSetting {
+  const char* key;
+  const char* name;
+  bool preset_is_zero = false;
+};
+constexpr SharedSetting kShared[] = {
+    {"protocol", "protocol version"},
+    {"package", "switchml version"},
+    {"size", "group size"},
+    {"switch", "SWITCHML_SWITCH"},
+    {"controller", "SWITCHML_CONTROLLER"},
+    {"transport", "SWITCHML_TRANSPORT"},
+    {"payload", "SWITCHML_PAYLOAD", true},
+    {"slots", "SWITCHML_SLOTS", true},
+    {"shards", "SWITCHML_SHARDS"},
+    {"on_switch_failure", "SWITCHML_ON_SWITCH_FAILURE"},
+};
+
+Status check_kernels(const Config& config) {
+  auto wanted = quant::select_kernels(config.kernels);
+  if (!wanted.ok()) return Status(wanted.status().code(), "SWITCHML_KERNELS: " + wanted.status().message());
+  if (config.kernels == "auto" || config.kernels == quant::kernels().name) return {};
+  return {Code::kInvalidArgument, "kernels=\"" + config.kernels + "\" cannot be had: this process runs the " +
+                                      quant::kernels().name +
+                                      " kernels already; set SWITCHML_KERNELS before it starts"};
+}
+
+// On every rank and host layout alike, so that a typing error shows at once.
+Status check_interface(const Config& config) {
+  return config.interface.empty() ? Status() : announced_address(config.interface).status();
+}
+
+// As a user would write it.
+std::string shown(const SharedSetting& setting, const std::string& value) {
+  const bool preset = value.empty() || (value == "0" && setting.preset_is_zero);
+  return preset ? "none (the default)" : "\"" + value + "\"";
+}
+
+}  // namespace
+
+Result<Blob> hello_of(const Config& config, const GroupInfo& group) {
+  if (Status status = check_kernels(config); !status.ok()) return status;
+  if (Status status = check_affinity(config); !status.ok()) return status;
+  if (Status status = check_interface(config); !status.ok()) return status;
+  Blob blob;
+  blob.set("host", host_identity());
+  blob.set("protocol", wire::kVersion);
+  blob.set("package", SWITCHML_VERSION);
+  blob.set("size", static_cast<uint64_t>(group.size));
+  blob.set("switch", config.switch_address);
+  blob.set("controller", config.controller);
+  if (!config.controller.empty()) {
+    std::string addresses;
+    for (const Endpoint& address : local_addresses(config.interface)) addresses += to_literal(address) + " ";
+    blob.set("addresses", addresses);
+  }
+  blob.set("transport", config.transport);
+  blob.set("faults", config.faults.empty() ? "" : "some");
+  blob.set("on_switch_failure", config.fallback ? "fallback" : "error");
+  blob.set("payload", config.payload_bytes);
+  blob.set("slots", static_cast<uint64_t>(config.slots));
+  blob.set("shards", static_cast<uint64_t>(config.shards));
+  return blob;
+}
+
+Status compare_hellos(const std::vector<Blob>& hellos) {
+  for (size_t rank = 1; rank < hellos.size(); ++rank) {
+    for (const SharedSetting& setting : kShared) {
+      const std::string mine = hellos[0].text(setting.key);
+      const std::string theirs = hellos[rank].text(setting.key);
+      if (mine == theirs) continue;
+      return {Code::kMismatch, "rank " + std::to_string(rank) + " has " + setting.name + " " + shown(setting, theirs) +
+                                   " but rank 0 has " + shown(setting, mine) + ": they must be the same on all ranks"};
+    }
+  }
+  return {};
+}
+
+}  // namespace switchml

@@ -1,0 +1,25 @@
+// Where rank 0 has its group find a switch: one that the user names, or one that it runs itself.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/config.h"
+#include "session/blob.h"
+#include "switchd/server.h"
+
+namespace switchml {
+
+/// Where the other ranks reach rank 0, with port 0. `one_host`: all ranks are on this one.
+Result<Endpoint> address_of_rank_0(const Config& config, bool one_host);
+
+/// The switch of SWITCHML_SWITCH ("address", "name"). Errors: no such address, no port, a loopback address for ranks on
+/// several hosts.
+Result<Blob> named_switch(const Config& config, bool one_host);
+
+/// Starts a switch in this process, which runs as long as `*server`, and says where it is. `group`: how messages call
+/// it.
+Result<Blob> embedded_switch(const Config& config, bool one_host, const std::string& group,
+                             std::unique_ptr<SwitchServer>* server);
+
+}  // namespace switchml

@@ -1,0 +1,24 @@
+// What the tests of ranks that share memory reduce, and how long they wait for it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/in_place.h"
+
+namespace switchml::shm::testing {
+
+using Ints = std::vector<int32_t>;
+
+/// The sum of `tensor` over the ranks, in place.
+inline Collective sum_of(Ints& tensor) {
+  return switchml::testing::in_place(ReduceOp::kSum, ElementType::kInt32, tensor);
+}
+
+/// How long nothing but a failure lasts, and how long what comes at once may take on a machine that is busy with other
+/// things.
+constexpr Duration kLong = seconds(30);
+constexpr Duration kSoon = seconds(15);
+
+}  // namespace switchml::shm::testing
