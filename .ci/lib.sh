@@ -92,7 +92,7 @@ jobs_here() {
 # gtest executable, results/NAME.xml with its cases (.ci/summary.py counts them). Before ctest comes the command PREFIX, and
 # executables whose name matches the expression EXCEPT are left out, as are those that ONLY does not match. What tests that
 # pass have printed is kept in full, since summary.py shows some of it:
-# [except=REGEX] [only=REGEX] run_gtests FOLDER [PREFIX...]
+# [except=REGEX] [only=REGEX] [at_a_time=N] run_gtests FOLDER [PREFIX...]
 run_gtests() {
   local folder=$1
   shift
@@ -100,5 +100,5 @@ run_gtests() {
   mkdir -p "$folder/results"
   GTEST_OUTPUT="xml:$folder/results/" "$@" ctest --test-dir "$folder" --output-on-failure --no-tests=error \
     --test-output-size-passed 1000000 --exclude-regex "${except:-^$}" --tests-regex "${only:-.}" \
-    --output-junit "$folder/results/ctest.xml" </dev/null
+    --parallel "${at_a_time:-1}" --output-junit "$folder/results/ctest.xml" </dev/null
 }
