@@ -25,6 +25,7 @@ import repository  # noqa: E402
 import table  # noqa: E402
 
 SLACK = 4  # times what a part takes, and it is ended
+HEADINGS = ["what", "target", "measured", ""]
 CLEARING = 60  # seconds in which a part that is ended must have removed its network
 
 
@@ -37,6 +38,7 @@ def parse():
     parser = argparse.ArgumentParser(prog="benchmarks/targets", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", type=part_names, default=list(parts.PARTS), help=f"default: {','.join(parts.PARTS)}")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out"), help="folder of the JSON files and pictures; default: out")
+    parser.add_argument("--markdown", action="store_true", help="print the table once more, as docs/performance.md has it")
     return parser.parse_args()
 
 
@@ -113,6 +115,11 @@ def collect(out, absent):
     return table.Results(files, absent)
 
 
+def print_markdown(rows):
+    for row in [HEADINGS, ["---"] * len(HEADINGS), *rows]:
+        print(f"| {' | '.join(row)} |")
+
+
 def main():
     arguments = parse()
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -123,7 +130,9 @@ def main():
     others = sorted({content.get("commit", "unknown") or "unknown" for content in results.files.values() if "commit" in content} - {repository.commit()})
     if others:
         print(f"some files are of other commits: {', '.join(others)}")
-    report.print_columns(["what", "target", "measured", ""], rows)
+    report.print_columns(HEADINGS, rows)
+    if arguments.markdown:
+        print_markdown(rows)
     counts = {verdict: sum(row[3] == verdict for row in rows) for verdict in ("met", "not met", "not measured")}
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     repository.write(arguments.out / "targets.json", {**repository.circumstances("targets"), "failed": failed,

@@ -190,12 +190,15 @@ def test_parts_that_cannot_run_are_named_and_others_judged(tmp_path):
     for name, content in files().items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     (tmp_path / "switch.json").write_text("{")
-    done = subprocess.run([sys.executable, BENCHMARKS / "targets", "--parts", "none", "--out", tmp_path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, BENCHMARKS / "targets", "--parts", "none", "--markdown", "--out", tmp_path],
+                          capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     rows = {row["what"]: row for row in json.loads((tmp_path / "targets.json").read_text())["rows"]}
     assert rows["DDP step, BERT-shaped: exposed communication over Gloo's"]["verdict"] == "met"
     assert "is no JSON" in rows["software switch, one core, 8 KiB over veth: in and out"]["measured"]
     assert "1 not measured" in done.stdout
+    table_rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert len(table_rows) == 2 + len(rows) and "| one host, 100 MiB, 2 ranks: speed over Gloo's | >= 6 | 6.10 (" in done.stdout
 
 
 def test_a_part_that_fails_is_a_failure(tmp_path, monkeypatch):
