@@ -28,7 +28,7 @@ Codec::Codec(const Collective& collective, const ChunkPlan& plan, int ranks)
     : collective_(collective), plan_(plan), kernels_(quant::kernels()), bits_(quant::magnitude_bits(ranks)) {}
 
 wire::Operation Codec::operation(Stage stage) const {
-  if (stage == Stage::kCall) return wire::Operation::kMax;
+  if (stage == Stage::kCall || stage == Stage::kAnnounced) return wire::Operation::kMax;
   const bool compares = collective_.op == ReduceOp::kMin || collective_.op == ReduceOp::kMax;
   return compares ? wire::Operation::kMax : wire::Operation::kSum;
 }

@@ -22,6 +22,7 @@ enum class Stage : uint8_t {
   kData = 1,        // elements
   kSpecial = 2,     // counts of NaN, +Inf and -Inf per element, for groups that hold any
   kSpeculated = 3,  // elements, readable for a window of exponents (engine/speculation.h)
+  kAnnounced = 4,   // nothing: announces a collective whose other chunks go in the bulk stream
 };
 
 class Codec {

@@ -69,6 +69,24 @@ struct Route {
   std::string switch_name;  // for messages: "127.0.0.1:40000 (embedded in rank 0)"
 };
 
+/// How a shard's slots are shared out among its lanes, which take them in this order.
+struct LaneSlots {
+  int calls = 1;       // announce collectives, agree on exponents
+  int data = 1;        // elements
+  int bulk_calls = 0;  // exponents of the collectives of many elements, where these have lanes of their own
+  int bulk_data = 0;
+
+  /// Of `slots` slots, at least 2. Where there are few, all collectives share two lanes.
+  static LaneSlots of(int slots) {
+    if (slots < 8) return {1, slots - 1, 0, 0};
+    if (slots < kLeastSlotsForBulk) return {slots / 4, slots - slots / 4, 0, 0};
+    const int part = slots / 16;
+    return {3 * part, part, part, slots - 5 * part};
+  }
+  bool has_bulk() const { return bulk_data > 0; }
+  static constexpr int kLeastSlotsForBulk = 16;
+};
+
 /// What a session with a switch is, agreed by all workers before any engine starts.
 struct SessionParameters : Route {
   int worker = 0;                         // this rank in its group, or its host among the hosts that the group runs on
@@ -82,8 +100,7 @@ struct SessionParameters : Route {
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
 
   int slots_per_shard() const { return slots / shards; }
-  /// A quarter of a shard's slots announce collectives and agree on exponents; the rest carry elements.
-  int call_slots_per_shard() const { return slots_per_shard() < 8 ? 1 : slots_per_shard() / 4; }
+  LaneSlots lanes_per_shard() const { return LaneSlots::of(slots_per_shard()); }
   int contributing_ranks() const { return ranks == 0 ? workers : ranks; }
   std::string name_of(int number) const {
     const auto i = static_cast<size_t>(number);

@@ -37,16 +37,26 @@ struct Share {
 };
 
 struct Job {
+  /// Chunks of elements in the short stream, per shard and collective, at most.
+  static constexpr size_t kMostShortChunks = 16;
+
   Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective, const Share& share,
       const SessionParameters& session);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
   const Collective& collective() const { return shared->collective(); }
+  /// The stream that carries it.
+  enum class Stream : uint8_t {
+    kShort,  // of collectives of few chunks, or of all where there is one stream only
+    kBulk,
+  };
+  bool is_bulk() const { return stream == Stream::kBulk; }
+
   bool all_calls_opened() const { return next_call == plan.groups(); }
   bool all_data_opened() const { return next_group == plan.groups(); }
   /// Everything was sent and answered.
-  bool complete() const { return all_calls_opened() && all_data_opened() && in_flight == 0; }
+  bool complete() const { return announced && all_calls_opened() && all_data_opened() && in_flight == 0; }
   /// "all_reduce(SUM, float32, 100 elements)"
   std::string describe() const;
 
@@ -55,7 +65,9 @@ struct Job {
   ChunkPlan plan;
   Codec codec;
   Speculation speculation;
-  size_t next_call = 0;  // group whose call chunk, or a speculated one behind it, is opened next
+  Stream stream;
+  bool announced = false;  // in the short stream's call lane
+  size_t next_call = 0;    // group whose call chunk, or a speculated one behind it, is opened next
   size_t next_speculated = 0;
   bool speculates = false;  // its call chunk is open, speculated chunks follow
   size_t next_group = 0;    // group whose data is being opened

@@ -35,32 +35,58 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
       witness_(session_.secret[0], session_.secret[1], session_.payload_bytes / kWordBytes),
       rtt_(options.rto_min, options.rto_max),
       wheel_(session_.slots_per_shard(), kTimerTick, kTimerBuckets, now),
-      groups_(kGroupBuffers, ChunkPlan::max_group_blocks(session_.payload_bytes),
-              ChunkPlan::max_group_elements(session_.payload_bytes), Speculation::kMaxChunks),
       history_(kGroupBuffers),
       next_keep_alive_(now + session_.lease / kKeepAlivesPerLease),
       next_request_(static_cast<uint32_t>(session_.secret[0] >> 32) ^ static_cast<uint32_t>(session_.secret[1])) {
   const int slots = session_.slots_per_shard();
   SWITCHML_ASSERT(slots >= 2 && slots * session_.shards <= kMaxSlots);
-  const int calls = session_.call_slots_per_shard();
-  const int base = slots * index;
-  lanes_.emplace_back(0, base, calls, 0, options_.first_seq);
-  lanes_.emplace_back(1, base + calls, slots - calls, calls, options_.first_seq);
   const size_t stride = frame_stride(session_);
   uint8_t* frames = home_->allocate(stride * static_cast<size_t>(slots));
   in_flight_.resize(static_cast<size_t>(slots));
   for (size_t i = 0; i < in_flight_.size(); ++i) {
     in_flight_[i].index = static_cast<int>(i);
-    in_flight_[i].lane = static_cast<int>(i) < calls ? 0 : 1;
     in_flight_[i].frame = frames + i * stride + (kAlignment - wire::kHeaderBytes);
   }
+  make_lanes(slots * index);
   tx_.reserve(kBurst);
   if (options_.keep_results) {
     kept_.resize((wire::kHeaderBytes + session_.payload_bytes) * static_cast<size_t>(slots));
     kept_size_.resize(static_cast<size_t>(slots));
   }
-  memory_bytes_ = stride * static_cast<size_t>(slots) + groups_.memory_bytes() + history_.memory_bytes() +
-                  home_->limits().held_bytes + kept_.size();
+  memory_bytes_ =
+      stride * static_cast<size_t>(slots) + history_.memory_bytes() + home_->limits().held_bytes + kept_.size();
+  for (const Stream& stream : streams_) memory_bytes_ += stream.groups.memory_bytes();
+}
+
+void Shard::make_lanes(int first_slot) {
+  const LaneSlots shares = session_.lanes_per_shard();
+  int first_index = 0;
+  for (const int size : {shares.calls, shares.data, shares.bulk_calls, shares.bulk_data}) {
+    if (size == 0) continue;
+    const int number = static_cast<int>(lanes_.size());
+    lanes_.emplace_back(number, first_slot + first_index, size, first_index, options_.first_seq);
+    for (int i = 0; i < size; ++i) in_flight_[static_cast<size_t>(first_index + i)].lane = number;
+    first_index += size;
+  }
+  const size_t payload = session_.payload_bytes;
+  const size_t blocks = ChunkPlan::max_group_blocks(payload);
+  const size_t elements = ChunkPlan::max_group_elements(payload);
+  const size_t few = std::min(elements, Job::kMostShortChunks * (payload / kWordBytes));
+  const bool has_bulk = shares.has_bulk();
+  streams_.emplace_back(Job::Stream::kShort, 0, 1,
+                        GroupRing(kGroupBuffers, blocks, has_bulk ? few : elements, Speculation::kMaxChunks));
+  if (has_bulk) streams_.emplace_back(Job::Stream::kBulk, 2, 3, GroupRing(kGroupBuffers, blocks, elements, 0));
+}
+
+Lane& Shard::lane_of(uint16_t slot) {
+  for (Lane& lane : lanes_) {
+    if (lane.pool.contains(slot)) return lane;
+  }
+  return lanes_[0];
+}
+
+bool Shard::any_in_flight() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.pool.in_flight() > 0; });
 }
 
 void Shard::submit(std::shared_ptr<SharedCollective> collective) {
@@ -159,8 +185,10 @@ void Shard::finish_jobs() {
     jobs_.pop_front();
     ++first_serial_;
   }
-  call_cursor_ = std::max(call_cursor_, first_serial_);
-  data_cursor_ = std::max(data_cursor_, first_serial_);
+  for (Stream& stream : streams_) {
+    stream.call_cursor = std::max(stream.call_cursor, first_serial_);
+    stream.data_cursor = std::max(stream.data_cursor, first_serial_);
+  }
   if (jobs_.empty()) earliest_deadline_ = kNever;
 }
 

@@ -2,10 +2,15 @@
 // without waiting. It reads no clock and starts no thread, so that a simulator drives the very same code
 // (shard_thread.h runs it).
 //
-// Two lanes of slots. The call lane carries one chunk per group of every collective, ahead of the data: it announces
-// the collective (ranks that disagree find out by its witness) and agrees on exponents, and behind the chunk of a sum
-// of few elements it carries them with exponents that are a guess. The data lane carries all other elements, tensor
-// after tensor without a gap. Both are streams in an order that is the same on all ranks.
+// A stream has two lanes of slots. The call lane carries one chunk per group of every collective, ahead of the data: it
+// announces the collective (ranks that disagree find out by its witness) and agrees on exponents, and behind the chunk
+// of a sum of few elements it carries them with exponents that are a guess. The data lane carries all other elements,
+// tensor after tensor without a gap. All lanes have an order that is the same on all ranks.
+//
+// There are two streams, so that a collective of few chunks is not stuck behind one of many: the short one, and the
+// bulk one, which has most of the slots. Each is in the order in which its collectives are called, and the short one's
+// call lane announces those of the bulk stream too, so that ranks that disagree find out whichever streams they chose.
+// A session of few slots has the short one only.
 #pragma once
 
 #include <atomic>
@@ -63,6 +68,18 @@ struct Lane {
   uint64_t answered_order = 0;  // highest order of a first transmission that was answered
 };
 
+/// Collectives in the order in which they were called, and what their chunks go through.
+struct Stream {
+  Stream(Job::Stream kind_in, size_t calls_in, size_t data_in, GroupRing groups_in)
+      : kind(kind_in), calls(calls_in), data(data_in), groups(std::move(groups_in)) {}
+  Job::Stream kind;
+  size_t calls;  // its lanes
+  size_t data;
+  GroupRing groups;
+  uint64_t call_cursor = 0;  // job whose call chunks are being opened; those of other streams are passed over
+  uint64_t data_cursor = 0;
+};
+
 class Shard {
  public:
   /// `transport` has joined the session as shard `index`. on_failure is told once, from inside step() or fail().
@@ -115,8 +132,12 @@ class Shard {
   void finish_jobs();
   void on_job_progress(Job& job);
   Job* job_at(uint64_t serial);
-  Lane& lane_of(uint16_t slot) { return lanes_[1].pool.contains(slot) ? lanes_[1] : lanes_[0]; }
-  bool any_in_flight() const { return lanes_[0].pool.in_flight() + lanes_[1].pool.in_flight() > 0; }
+  void make_lanes(int first_slot);
+  Lane& lane_of(uint16_t slot);
+  Lane& calls_of(const Stream& stream) { return lanes_[stream.calls]; }
+  Lane& data_of(const Stream& stream) { return lanes_[stream.data]; }
+  GroupRing& groups_of(const Job& job) { return streams_[job.is_bulk() ? 1 : 0].groups; }
+  bool any_in_flight() const;
   InFlight* oldest(const Lane& lane);
   std::string missing_text(Time now) const;
   void heard();
@@ -124,10 +145,11 @@ class Shard {
 
   // ---- shard_tx.cc: from tensors to frames ----
   void pump(Time now);
-  bool open_call(Time now);
-  bool open_data(Time now);
-  bool skip_to_data_job();
-  void open_special(Job& job, GroupBuffer* group, Time now);
+  void announce(Job& job, Time now);
+  bool open_call(Stream& stream, Time now);
+  bool open_data(Stream& stream, Time now);
+  bool skip_to_data_job(Stream& stream);
+  void open_special(Job& job, GroupBuffer* group, Lane& lane, Time now);
   InFlight& open_slot(Lane& lane, Job& job, Stage stage, size_t group, ElementRange range);
   static uint8_t* words_of(const InFlight& flight) { return flight.frame + wire::kHeaderBytes; }
   void seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now);
@@ -148,6 +170,7 @@ class Shard {
   void repair_gap(Lane& lane, Time now);
 
   // ---- shard_speculate.cc: sums of few elements, sent before their exponents are known ----
+  static uint64_t kind_of(const Job& job);
   void look_back(Job& job, GroupBuffer* group);
   void open_speculated(Job& job, Time now);
   void settle(Job& job, GroupBuffer* group);
@@ -184,17 +207,15 @@ class Shard {
   quant::Witness witness_;
   RttEstimator rtt_;
   TimerWheel wheel_;
-  GroupRing groups_;
   ExponentHistory history_;
   WorkerCounters counters_;
   size_t memory_bytes_ = 0;
 
-  std::vector<Lane> lanes_;          // [0] calls, [1] data
+  std::vector<Lane> lanes_;          // as in LaneSlots
+  std::vector<Stream> streams_;      // the short one, the bulk one
   std::vector<InFlight> in_flight_;  // by slot of this shard
   std::deque<std::unique_ptr<Job>> jobs_;
   uint64_t first_serial_ = 0;  // of jobs_.front()
-  uint64_t call_cursor_ = 0;   // job whose call chunks are being opened
-  uint64_t data_cursor_ = 0;
 
   std::vector<uint8_t> kept_;  // results, a stride each
   std::vector<uint32_t> kept_size_;

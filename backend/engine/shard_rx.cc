@@ -168,8 +168,9 @@ void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
   Job& job = *flight.job;
   --job.in_flight;
   flight.job = nullptr;
-  GroupBuffer* group = job.plan.with_exponents() ? groups_.find(job.serial, flight.group) : nullptr;
+  GroupBuffer* group = job.plan.with_exponents() ? groups_of(job).find(job.serial, flight.group) : nullptr;
   switch (flight.stage) {
+    case Stage::kAnnounced: break;
     case Stage::kCall:
       if (group == nullptr) break;
       job.codec.decode_call(packet.payload, flight.words, group);

@@ -11,17 +11,13 @@
 
 namespace switchml {
 
-namespace {
-
 // What makes collectives comparable.
-uint64_t kind_of(const Job& job) {
+uint64_t Shard::kind_of(const Job& job) {
   const Collective& collective = job.collective();
   uint64_t hash = fnv1a(&collective.op, sizeof collective.op, job.agreed);
   hash = fnv1a(&collective.type, sizeof collective.type, hash);
   return fnv1a(&collective.count, sizeof collective.count, hash);
 }
-
-}  // namespace
 
 // A collective enters the stream; `group` is its first, null where it has no exponents.
 void Shard::look_back(Job& job, GroupBuffer* group) {
@@ -29,7 +25,7 @@ void Shard::look_back(Job& job, GroupBuffer* group) {
     history_.open(kind_of(job), 0, 0);
     return;
   }
-  const uint64_t number = groups_.taken() - 1;
+  const uint64_t number = groups_of(job).taken() - 1;
   const auto prediction = history_.open(kind_of(job), number, job.plan.blocks_of_group(0));
   group->place = history_.last();
   group->remembered = true;
@@ -42,7 +38,7 @@ void Shard::look_back(Job& job, GroupBuffer* group) {
 // The next speculated chunk. All are sent, whatever has come back meanwhile: other ranks may not have seen it.
 void Shard::open_speculated(Job& job, Time now) {
   const ElementRange range = job.speculation.chunk(job.next_speculated);
-  GroupBuffer* group = groups_.find(job.serial, job.next_call);
+  GroupBuffer* group = groups_of(job).find(job.serial, job.next_call);
   SWITCHML_ASSERT(group != nullptr);
   if (job.next_speculated == 0) counters_.groups_speculated.add(1);
   counters_.chunks_speculated.add(1);
@@ -93,13 +89,13 @@ void Shard::take_speculated(Job& job, GroupBuffer* group, const InFlight& flight
 // A group that goes the usual way can be summed before the last of its speculated chunks has found a free slot. That
 // one still needs the windows.
 void Shard::finish_if_over(const Job& job, GroupBuffer* group) {
-  if (!job.speculates && group->chunks_done == job.plan.chunks_of_group(group->group)) groups_.finish(group);
+  if (!job.speculates && group->chunks_done == job.plan.chunks_of_group(group->group)) groups_of(job).finish(group);
 }
 
 void Shard::read_speculated(Job& job, GroupBuffer* group, ElementRange range, const uint8_t* words) {
   job.speculation.decode(words, range, *group);
   counters_.elements_summed_by_switch.add(range.count);
-  if (++group->speculated_done == job.speculation.chunks()) groups_.finish(group);
+  if (++group->speculated_done == job.speculation.chunks()) groups_of(job).finish(group);
 }
 
 }  // namespace switchml

@@ -132,10 +132,12 @@ void Shard::repeat_in_turn(Time now) {
 }
 
 void Shard::probe() {
-  // What everybody waits for is the earliest collective; the call lane may be ahead of it.
-  const InFlight* flight = oldest(lanes_[0]);
-  const InFlight* data = oldest(lanes_[1]);
-  if (flight == nullptr || (data != nullptr && data->job->serial < flight->job->serial)) flight = data;
+  // What everybody waits for is the earliest collective; some lanes may be ahead of it.
+  const InFlight* flight = nullptr;
+  for (const Lane& lane : lanes_) {
+    const InFlight* first = oldest(lane);
+    if (flight == nullptr || (first != nullptr && first->job->serial < flight->job->serial)) flight = first;
+  }
   if (flight->slot != probe_slot_ || flight->seq != probe_seq_) left_answers_ = 0;
   probe_slot_ = flight->slot;
   probe_seq_ = flight->seq;

@@ -15,19 +15,33 @@ constexpr size_t kBurstBytes = 128 * 1024;
 
 void Shard::pump(Time now) {
   if (!status_.ok() || suspended_) return;
-  while (open_call(now)) {
-  }
-  while (open_data(now)) {
+  for (Stream& stream : streams_) {  // the short one first
+    while (open_call(stream, now)) {
+    }
+    while (open_data(stream, now)) {
+    }
   }
   flush();
 }
 
-bool Shard::open_call(Time now) {
-  Lane& lane = lanes_[0];
-  Job* job = job_at(call_cursor_);
+// To the short stream a collective of the bulk one is a place among its calls.
+void Shard::announce(Job& job, Time now) {
+  job.announced = true;
+  history_.open(kind_of(job), 0, 0);
+  seal(open_slot(lanes_[0], job, Stage::kAnnounced, 0, {}), 0, 0, now);
+}
+
+bool Shard::open_call(Stream& stream, Time now) {
+  Lane& lane = calls_of(stream);
+  Job* job = job_at(stream.call_cursor);
   if (job == nullptr || !lane.pool.can_open()) return false;
+  if (job->stream != stream.kind) {
+    if (stream.kind == Job::Stream::kShort) announce(*job, now);
+    ++stream.call_cursor;
+    return true;
+  }
   if (job->all_calls_opened()) {
-    ++call_cursor_;
+    ++stream.call_cursor;
     return true;
   }
   if (job->speculates) {
@@ -37,10 +51,13 @@ bool Shard::open_call(Time now) {
   const size_t g = job->next_call;
   GroupBuffer* group = nullptr;
   if (job->plan.with_exponents()) {
-    if (groups_.full()) return false;
-    group = groups_.take(job->serial, g, job->plan.group(g));
+    if (stream.groups.full()) return false;
+    group = stream.groups.take(job->serial, g, job->plan.group(g));
   }
-  if (g == 0) look_back(*job, group);
+  if (stream.kind == Job::Stream::kShort) {
+    if (g == 0) look_back(*job, group);
+    job->announced = true;
+  }
   if (!job->speculates) ++job->next_call;
   InFlight& flight = open_slot(lane, *job, Stage::kCall, g, job->plan.group(g));
   seal(flight, job->codec.encode_call(g, words_of(flight)), 0, now);
@@ -48,31 +65,33 @@ bool Shard::open_call(Time now) {
 }
 
 // Moves the data cursor past collectives that have no more data. False if there is none with data left.
-bool Shard::skip_to_data_job() {
-  while (Job* job = job_at(data_cursor_)) {
-    while (!job->all_data_opened() && job->plan.chunks_of_group(job->next_group) == 0) ++job->next_group;
-    if (!job->all_data_opened()) return true;
-    const uint64_t serial = data_cursor_;
-    on_job_progress(*job);  // may have waited for just this: a barrier, or a tensor without elements
-    data_cursor_ = std::max(data_cursor_, serial + 1);
+bool Shard::skip_to_data_job(Stream& stream) {
+  while (Job* job = job_at(stream.data_cursor)) {
+    const uint64_t serial = stream.data_cursor;
+    if (job->stream == stream.kind) {
+      while (!job->all_data_opened() && job->plan.chunks_of_group(job->next_group) == 0) ++job->next_group;
+      if (!job->all_data_opened()) return true;
+      on_job_progress(*job);  // may have waited for just this: a barrier, or a tensor without elements
+    }
+    stream.data_cursor = std::max(stream.data_cursor, serial + 1);
   }
   return false;
 }
 
-bool Shard::open_data(Time now) {
-  Lane& lane = lanes_[1];
-  if (!lane.pool.can_open() || !skip_to_data_job()) return false;
-  Job& job = *job_at(data_cursor_);
+bool Shard::open_data(Stream& stream, Time now) {
+  Lane& lane = data_of(stream);
+  if (!lane.pool.can_open() || !skip_to_data_job(stream)) return false;
+  Job& job = *job_at(stream.data_cursor);
   const size_t g = job.next_group;
   GroupBuffer* group = nullptr;
   if (job.plan.with_exponents()) {
-    group = groups_.find(job.serial, g);
+    group = stream.groups.find(job.serial, g);
     if (group == nullptr || !group->ready) return false;  // its exponents are still on their way
     if (group->has_specials) {
       // The counts come first: once the first sums are written, an in-place input is gone.
       const size_t chunks = job.plan.chunks_of_group(g);
       if (group->specials_sent < chunks) {
-        open_special(job, group, now);
+        open_special(job, group, lane, now);
         return true;
       }
       if (group->specials_done < chunks) return false;
@@ -89,9 +108,9 @@ bool Shard::open_data(Time now) {
   return true;
 }
 
-void Shard::open_special(Job& job, GroupBuffer* group, Time now) {
+void Shard::open_special(Job& job, GroupBuffer* group, Lane& lane, Time now) {
   const ElementRange range = job.plan.chunk(group->group, group->specials_sent++);
-  InFlight& flight = open_slot(lanes_[1], job, Stage::kSpecial, group->group, range);
+  InFlight& flight = open_slot(lane, job, Stage::kSpecial, group->group, range);
   seal(flight, job.codec.encode_special(range, words_of(flight)), 0, now);
 }
 

@@ -52,8 +52,10 @@ void Tenant::judge_error(size_t worker, size_t index, const Status& status) {
 
 // Where words of a user's maximum are altered, nothing tells (docs/protocol.md, The witness).
 bool Tenant::is_open_to_damage(const wire::DataPacket& packet) const {
-  const int slots = session_.slots_per_shard();
-  const bool call_lane = packet.header.slot % slots < std::max(1, slots / 4);
+  const LaneSlots lanes = session_.lanes_per_shard();
+  const int index = packet.header.slot % session_.slots_per_shard();
+  const int bulk = lanes.calls + lanes.data;
+  const bool call_lane = index < lanes.calls || (index >= bulk && index < bulk + lanes.bulk_calls);
   return packet.operation == wire::Operation::kSum || call_lane;
 }
 
