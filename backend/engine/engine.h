@@ -84,7 +84,7 @@ struct LaneSlots {
     return {3 * part, part, part, slots - 5 * part};
   }
   bool has_bulk() const { return bulk_data > 0; }
-  static constexpr int kLeastSlotsForBulk = 16;
+  static constexpr int kLeastSlotsForBulk = 64;
 };
 
 /// What a session with a switch is, agreed by all workers before any engine starts.

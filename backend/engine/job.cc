@@ -34,8 +34,9 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
            part_of(collective(), share, session), session.payload_bytes),
       codec(collective(), plan, session.contributing_ranks()),
       speculation(collective(), plan, session, session.lanes_per_shard().calls),
-      stream(session.lanes_per_shard().has_bulk() && plan.total_chunks() > kMostShortChunks ? Stream::kBulk
-                                                                                            : Stream::kShort),
+      stream(session.lanes_per_shard().has_bulk() && plan.total_chunks() - plan.groups() > kMostShortChunks
+                 ? Stream::kBulk
+                 : Stream::kShort),
       agreed(agreement_hash(collective())) {}
 
 std::string Job::describe() const { return switchml::describe(collective()); }

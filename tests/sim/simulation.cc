@@ -12,6 +12,12 @@ constexpr Duration kSweep = milliseconds(500);
 constexpr size_t kMostUnderWay = 200000;  // frames; a network that grows without bound passes it soon
 constexpr uint64_t kMostTurns = 5000000;
 
+// Of a shard. Few, so that they are used again soon; sometimes enough for two streams.
+int draw_slots(Random& random) {
+  if (random.chance(0.12)) return random.between(LaneSlots::kLeastSlotsForBulk, LaneSlots::kLeastSlotsForBulk + 20);
+  return random.between(4, random.chance(0.7) ? 6 : 16);
+}
+
 size_t memory_for(int sessions, int slots, size_t payload) {
   return static_cast<size_t>(sessions) * static_cast<size_t>(slots) * softswitch::SlotStore::slot_bytes(payload);
 }
@@ -53,7 +59,7 @@ void Simulation::draw_tenants() {
     t.controlled = tree_;
     t.workers = random_.chance(0.7) ? random_.between(2, 4) : random_.between(5, kMostWorkers);
     t.shards = random_.chance(0.6) ? 1 : random_.between(2, 3);
-    t.slots = t.shards * random_.between(4, random_.chance(0.7) ? 6 : 16);
+    t.slots = t.shards * draw_slots(random_);
     t.payload = random_.pick(kPayloads);
     t.sessions = random_.between(1, 6);
     for (int w = 0; w < t.workers; ++w)

@@ -201,9 +201,9 @@ TEST(ShardTx, EachShardHasItsOwnSlotsAndPart) {
 TEST(ShardTx, ABurstGoesOutWhenItIsLongOrLarge) {
   LoneOptions many;
   many.payload = 256;
-  many.slots = 128;
+  many.slots = 144;  // 99 of them for the elements of many
   LoneShard small(many);
-  std::vector<int32_t> tensor(96 * 64, 1);
+  std::vector<int32_t> tensor(95 * 64, 1);  // announced in one stream, called in the other
   small.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
   EXPECT_EQ(small.step().size(), 97U);
   EXPECT_EQ(small.transport->bursts, (std::vector<size_t>{kBurst, kBurst, kBurst, 1}));

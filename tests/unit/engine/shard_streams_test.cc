@@ -1,0 +1,240 @@
+// Two streams in one shard: collectives of few chunks go past those of many, each stream keeps its order, ranks that
+// disagree find out whichever stream they chose, and no bit depends on it.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cluster.h"
+#include "lone_shard.h"
+#include "tensors.h"
+
+namespace switchml::testing {
+namespace {
+
+// Of 64 slots: 0 to 11 calls, 12 to 15 elements, 16 to 19 the bulk stream's calls, 20 to 63 its elements.
+constexpr int kSlots = LaneSlots::kLeastSlotsForBulk;
+constexpr size_t kChunk = 256;  // elements
+constexpr size_t kMany = (Job::kMostShortChunks + 1) * kChunk;
+
+LoneOptions two_streams() {
+  LoneOptions options;
+  options.slots = kSlots;
+  return options;
+}
+
+Collective sum_of_ints(std::vector<int32_t>& tensor) { return in_place(ReduceOp::kSum, ElementType::kInt32, tensor); }
+
+std::vector<int> range(int first, int last) {
+  std::vector<int> all;
+  for (int i = first; i <= last; ++i) all.push_back(i);
+  return all;
+}
+
+TEST(LaneSlots, AreAllSlotsAndAtLeastOneEach) {
+  for (int slots = 2; slots <= 2048; ++slots) {
+    const LaneSlots lanes = LaneSlots::of(slots);
+    EXPECT_EQ(lanes.calls + lanes.data + lanes.bulk_calls + lanes.bulk_data, slots);
+    EXPECT_EQ(lanes.has_bulk(), slots >= kSlots);
+    EXPECT_GE(std::min(lanes.calls, lanes.data), 1);
+    EXPECT_GE(std::min(lanes.bulk_calls, lanes.bulk_data), lanes.has_bulk() ? 4 : 0);
+  }
+  EXPECT_EQ(LaneSlots::of(7).calls, 1);
+  EXPECT_EQ(LaneSlots::of(63).calls, 15);
+  EXPECT_EQ(LaneSlots::of(512).calls, 96);
+  EXPECT_EQ(LaneSlots::of(512).data, 32);
+  EXPECT_EQ(LaneSlots::of(512).bulk_calls, 32);
+  EXPECT_EQ(LaneSlots::of(512).bulk_data, 352);
+}
+
+TEST(ShardStreams, SixteenChunksAreFew) {
+  std::vector<int32_t> few(kMany - kChunk, 1);
+  LoneShard brief(two_streams());
+  brief.submit(sum_of_ints(few));
+  EXPECT_EQ(slots_of(brief.step()), (std::vector<int>{0, 12, 13, 14, 15}));
+
+  std::vector<int32_t> many(kMany - kChunk + 1, 1);
+  LoneShard bulk(two_streams());
+  bulk.submit(sum_of_ints(many));
+  const std::vector<Bytes> frames = bulk.step();
+  std::vector<int> expected = {0, 16};  // announced in the short stream, called and sent in its own
+  for (const int slot : range(20, 36)) expected.push_back(slot);
+  EXPECT_EQ(slots_of(frames), expected);
+  EXPECT_EQ(words_of(frames[0]), 0U);
+  EXPECT_EQ(words_of(frames[1]), 0U);
+}
+
+TEST(ShardStreams, AFewChunksDoNotWaitForMany) {
+  LoneShard lone(two_streams());
+  std::vector<int32_t> many(100 * kChunk, 3), few(2 * kChunk, 5);
+  const auto bulk = lone.submit(sum_of_ints(many));
+  std::vector<Bytes> first = lone.step();
+  EXPECT_EQ(first.size(), 2U + 44U);  // its slots are full
+  const auto brief = lone.submit(sum_of_ints(few));
+  const std::vector<Bytes> frames = lone.step();
+  ASSERT_EQ(slots_of(frames), (std::vector<int>{1, 12, 13}));
+  lone.deliver({result_of(frames[0]), result_of(frames[1]), result_of(frames[2])});
+  ASSERT_EQ(brief->size(), 1U);
+  EXPECT_TRUE(brief->front().ok());
+  EXPECT_TRUE(bulk->empty());
+  lone.answer_all(first);
+  ASSERT_EQ(bulk->size(), 1U);
+  EXPECT_TRUE(bulk->front().ok());
+  EXPECT_EQ(many, std::vector<int32_t>(100 * kChunk, 3));
+  EXPECT_EQ(few, std::vector<int32_t>(2 * kChunk, 5));
+}
+
+TEST(ShardStreams, ABarrierEndsAfterWhatWasCalledBeforeIt) {
+  LoneShard lone(two_streams());
+  std::vector<int32_t> many(100 * kChunk, 3);
+  const auto bulk = lone.submit(sum_of_ints(many));
+  const std::vector<Bytes> first = lone.step();
+  const auto end = lone.submit(barrier());
+  const std::vector<Bytes> frames = lone.step();
+  ASSERT_EQ(slots_of(frames), (std::vector<int>{1}));
+  lone.deliver({result_of(frames[0])});
+  EXPECT_TRUE(end->empty());
+  lone.answer_all(first);
+  EXPECT_EQ(bulk->size(), 1U);
+  EXPECT_EQ(end->size(), 1U);
+}
+
+TEST(ShardStreams, WhatIsShortGoesFirst) {
+  LoneShard lone(two_streams());
+  std::vector<int32_t> many(kMany, 3), few(kChunk, 5);
+  lone.submit(sum_of_ints(many));
+  lone.submit(sum_of_ints(few));
+  std::vector<int> expected = {0, 1, 12, 16};
+  for (const int slot : range(20, 36)) expected.push_back(slot);
+  EXPECT_EQ(slots_of(lone.step()), expected);
+}
+
+TEST(ShardStreams, EachKeepsItsOrder) {
+  LoneShard lone(two_streams());
+  std::vector<std::vector<int32_t>> tensors;
+  for (int i = 0; i < 6; ++i) tensors.emplace_back(i % 2 == 0 ? 2 * kMany : kChunk, i);
+  for (auto& tensor : tensors) lone.submit(sum_of_ints(tensor));
+  const std::vector<Bytes> frames = lone.step();
+  std::vector<int> expected = {0, 1, 12, 2, 3, 13, 4, 5, 14};
+  std::vector<int> brief;
+  std::vector<int> bulk;
+  for (const int slot : slots_of(frames)) (slot < 16 ? brief : bulk).push_back(slot);
+  std::sort(expected.begin(), expected.end());
+  std::sort(brief.begin(), brief.end());
+  EXPECT_EQ(brief, expected);
+  std::vector<int> in_order = {16, 17, 18};  // calls run ahead of elements
+  for (const int slot : range(20, 63)) in_order.push_back(slot);
+  EXPECT_EQ(bulk, in_order);
+  lone.answer_all(frames);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(tensors[static_cast<size_t>(i)].back(), i);
+}
+
+TEST(ShardStreams, ItIsOverWhenItsAnnouncementIs) {
+  LoneShard lone(two_streams());
+  std::vector<int32_t> many(kMany, 3);
+  const auto outcome = lone.submit(sum_of_ints(many));
+  const std::vector<Bytes> frames = lone.step();
+  for (size_t i = 1; i < frames.size(); ++i) lone.deliver({result_of(frames[i])});
+  EXPECT_TRUE(outcome->empty());
+  lone.deliver({result_of(frames[0])});
+  ASSERT_EQ(outcome->size(), 1U);
+  EXPECT_TRUE(outcome->front().ok());
+}
+
+// While announcements are open the calls behind them wait, but what is ahead of them goes on.
+TEST(ShardStreams, AnnouncementsTakeSlotsOfTheCallLane) {
+  LoneShard lone(two_streams());
+  std::vector<std::vector<int32_t>> tensors(13, std::vector<int32_t>(kMany, 1));
+  for (auto& tensor : tensors) lone.submit(sum_of_ints(tensor));
+  const auto end = lone.submit(barrier());
+  std::vector<Bytes> frames = lone.step();
+  std::vector<int> calls;
+  for (const int slot : slots_of(frames)) {
+    if (slot < 12) calls.push_back(slot);
+  }
+  EXPECT_EQ(calls, range(0, 11));
+  lone.answer_all(frames);
+  ASSERT_EQ(end->size(), 1U);
+  EXPECT_TRUE(end->front().ok());
+  for (const auto& tensor : tensors) EXPECT_EQ(tensor, std::vector<int32_t>(kMany, 1));
+}
+
+// ---- workers and a switch ----
+
+ClusterOptions cluster_of(int slots, NetFaults faults = {}, int shards = 1) {
+  ClusterOptions options;
+  options.workers = 3;
+  options.shards = shards;
+  options.slots = slots * shards;
+  options.faults = faults;
+  return options;
+}
+
+/// All-reduces of several sizes that are under way at a time, what ranks get for them.
+std::vector<Tensors<float>> mixed(const ClusterOptions& options, bool late_rank) {
+  Cluster cluster(options);
+  const size_t sizes[] = {40 * kChunk, 10, 700, 17 * kChunk, 3, 16 * kChunk, 60 * kChunk, 1};
+  std::vector<Tensors<float>> all;
+  for (const size_t size : sizes) all.push_back(random_floats(3, size, static_cast<uint32_t>(all.size())));
+  all[3][1][5] = std::numeric_limits<float>::infinity();
+  all[2][0][5] = -std::numeric_limits<float>::infinity();
+  for (int w = 0; w < 3; ++w) {
+    for (int i = 0; w == 2 && late_rank && i < 50; ++i) cluster.round();
+    for (auto& tensors : all) {
+      cluster.submit(w, in_place(ReduceOp::kSum, ElementType::kFloat32, tensors[static_cast<size_t>(w)]));
+    }
+  }
+  EXPECT_TRUE(cluster.run());
+  EXPECT_TRUE(cluster.failures.empty());
+  return all;
+}
+
+bool same_bits(const std::vector<Tensors<float>>& a, const std::vector<Tensors<float>>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    for (size_t w = 0; w < a[i].size(); ++w) {
+      if (std::memcmp(a[i][w].data(), b[i][w].data(), a[i][w].size() * sizeof(float)) != 0) return false;
+    }
+  }
+  return a.size() == b.size();
+}
+
+TEST(ShardStreams, NoBitDependsOnTheStream) {
+  const std::vector<Tensors<float>> one = mixed(cluster_of(kSlots - 1), false);
+  EXPECT_TRUE(same_bits(one, mixed(cluster_of(kSlots), false)));
+  EXPECT_TRUE(same_bits(one, mixed(cluster_of(kSlots), true)));
+  EXPECT_TRUE(same_bits(one, mixed(cluster_of(kSlots, {}, 2), true)));
+  for (uint32_t seed = 1; seed <= 5; ++seed) {
+    NetFaults faults;
+    faults.loss = 0.05;
+    faults.duplicate = 0.05;
+    faults.max_delay_rounds = 4;
+    faults.seed = seed;
+    EXPECT_TRUE(same_bits(one, mixed(cluster_of(kSlots, faults), true))) << "seed " << seed;
+  }
+}
+
+// The announcement stands where the other rank has its call.
+TEST(ShardStreams, RanksThatChoseDifferentStreamsFindOut) {
+  for (const bool floats : {false, true}) {
+    Cluster cluster(cluster_of(kSlots));
+    const ElementType type = floats ? ElementType::kFloat32 : ElementType::kInt32;
+    std::vector<std::vector<int32_t>> tensors(3, std::vector<int32_t>(50 * kChunk, 1));
+    tensors[2].resize(10);
+    std::vector<std::shared_ptr<std::vector<Status>>> outcomes;
+    for (int w = 0; w < 3; ++w) {
+      outcomes.push_back(cluster.submit(w, in_place(ReduceOp::kSum, type, tensors[static_cast<size_t>(w)])));
+    }
+    const Time begin = cluster.now();
+    ASSERT_TRUE(cluster.run());
+    EXPECT_LT(cluster.now() - begin, seconds(1));
+    for (const auto& outcome : outcomes) {
+      ASSERT_EQ(outcome->size(), 1U);
+      EXPECT_FALSE(outcome->front().ok());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace switchml::testing
