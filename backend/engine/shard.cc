@@ -129,6 +129,22 @@ bool Shard::step(Time now) {
   return received || attention_.load(std::memory_order_relaxed);
 }
 
+// Only while a stream of many chunks flows, whose rest keeps the links busy, and nothing of few chunks is under way.
+Duration Shard::moderation(Time now) {
+  const uint64_t received = counters_.packets_received.get();
+  const uint64_t gathered = received - moderated_at_;
+  if (gathered == 0 || suspended_ || streams_.size() < 2) return Duration(0);
+  if (moderated_in_flight_ > 0) moderation_.report(gathered, static_cast<uint64_t>(moderated_in_flight_), now);
+  moderated_at_ = received;
+  moderated_in_flight_ = 0;
+  const int in_flight = data_of(streams_[1]).pool.in_flight();
+  const auto is_short = [](const std::unique_ptr<Job>& job) { return !job->is_bulk() && !job->complete(); };
+  if (in_flight < kFlow || std::any_of(jobs_.begin(), jobs_.end(), is_short)) return Duration(0);
+  const Duration pause = std::min(moderation_.pause(rtt_.srtt(), now), next_wakeup() - now);
+  if (pause > Duration(0)) moderated_in_flight_ = in_flight;
+  return pause;
+}
+
 void Shard::take_submissions(Time now) {
   std::vector<std::shared_ptr<SharedCollective>> taken;
   std::vector<std::function<void(Time)>> tasks;

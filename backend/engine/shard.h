@@ -29,6 +29,7 @@
 #include "engine/job.h"
 #include "quant/witness.h"
 #include "slots/slot_pool.h"
+#include "timer/moderation.h"
 #include "timer/rtt_estimator.h"
 #include "timer/timer_wheel.h"
 #include "transport/transport.h"
@@ -98,6 +99,9 @@ class Shard {
   bool step(Time now);
   /// Whether the switch owes it results. Only the shard's thread.
   bool waits_for_results() const { return !suspended_ && any_in_flight(); }
+  /// How long results may be left to gather before the next step; 0: not at all. Where it is not, and nothing has come
+  /// by then, the next one is. Only the shard's thread.
+  Duration moderation(Time now);
   /// Nothing happens before this time unless a frame or a submission arrives.
   Time next_wakeup() const;
 
@@ -125,6 +129,8 @@ class Shard {
   /// Without a result for so long, the switch is asked whom everybody waits for.
   static constexpr Duration kFirstProbe = milliseconds(300);
   static constexpr int kKeepAlivesPerLease = 4;
+  /// Chunks under way from which on a stream is one that results may gather for.
+  static constexpr int kFlow = 32;
 
   // ---- shard.cc ----
   void take_submissions(Time now);
@@ -206,6 +212,9 @@ class Shard {
   std::function<void(const Status&)> on_failure_;
   quant::Witness witness_;
   RttEstimator rtt_;
+  Moderation moderation_;
+  uint64_t moderated_at_ = 0;    // packets received when results were left to gather last
+  int moderated_in_flight_ = 0;  // chunks under way then
   TimerWheel wheel_;
   ExponentHistory history_;
   WorkerCounters counters_;

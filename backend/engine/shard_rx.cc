@@ -127,6 +127,7 @@ void Shard::on_result(const wire::DataPacket& packet, Time now) {
   wheel_.cancel(flight.index);
   if (flight.attempts == 1) {  // Karn: a repeated packet's round trip is ambiguous, and so is its order
     rtt_.sample(now - flight.last_sent);
+    moderation_.sample(now - flight.last_sent, now);
     lane.answered_order = std::max(lane.answered_order, flight.order);
   }
   stuck_since_ = now;
@@ -155,6 +156,7 @@ void Shard::on_bad_witness(InFlight& flight, Time now) {
   counters_.witness_failures.add(1);
   if (++flight.witness_failures < kMaxWitnessFailures) {
     transmit(flight, now);
+    flush();  // a whole copy may lie behind this one, and is held in the frame (take_speculated)
     return;
   }
   fail(Status(Code::kMismatch, "this rank called " + flight.job->describe() +

@@ -37,6 +37,10 @@ void ShardThread::run() {
   const auto step = [this] { return shard_->step(monotonic_now()); };
   while (!stopped()) {
     if (step()) continue;
+    if (const Duration pause = shard_->moderation(monotonic_now()); pause > Duration(0)) {
+      shard_->transport().pause(pause);
+      continue;
+    }
     if (shard_->waits_for_results() && look_around_(step, stopped)) continue;
     const Time wakeup = shard_->next_wakeup();
     const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());

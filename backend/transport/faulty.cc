@@ -41,6 +41,7 @@ class FaultyTransport final : public Transport {
   size_t receive(RxFrame* frames, size_t count) override;
   void release() override { below_->release(); }
   void wait(Duration timeout) override { below_->wait(timeout); }
+  void pause(Duration timeout) override { below_->pause(timeout); }
   void wake() override { below_->wake(); }
   std::string take_error() override { return below_->take_error(); }
   bool take_refusal() override { return below_->take_refusal(); }

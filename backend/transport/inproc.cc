@@ -115,11 +115,10 @@ class InprocTransport final : public Transport {
   void release() override { lent_.clear(); }
 
   void wait(Duration timeout) override {
-    std::unique_lock<std::mutex> lock(mailbox_->mutex);
-    // A longer sleep would overflow the clock's arithmetic; returning early is allowed.
-    const Duration bounded = std::min<Duration>(timeout, std::chrono::hours(1));
-    mailbox_->changed.wait_for(lock, bounded, [&] { return mailbox_->woken || !mailbox_->frames.empty(); });
-    mailbox_->woken = false;
+    sleep(timeout, [&] { return mailbox_->woken || !mailbox_->frames.empty(); });
+  }
+  void pause(Duration timeout) override {
+    sleep(timeout, [&] { return mailbox_->woken; });
   }
   void wake() override {
     {
@@ -131,6 +130,14 @@ class InprocTransport final : public Transport {
   std::string take_error() override { return {}; }
 
  private:
+  template <typename Over>
+  void sleep(Duration timeout, const Over& over) {
+    std::unique_lock<std::mutex> lock(mailbox_->mutex);
+    // A longer sleep would overflow the clock's arithmetic; returning early is allowed.
+    mailbox_->changed.wait_for(lock, std::min<Duration>(timeout, std::chrono::hours(1)), over);
+    mailbox_->woken = false;
+  }
+
   const std::shared_ptr<Hub> hub_;
   const uint32_t number_;
   const std::shared_ptr<Mailbox> mailbox_;

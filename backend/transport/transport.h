@@ -89,7 +89,9 @@ class Transport {
 
   /// Sleeps until frames are there, wake() was called, or `timeout` has passed. A spurious return is allowed.
   virtual void wait(Duration timeout) = 0;
-  /// Ends a wait() that runs or is to come (a wake before the wait is not lost). From any thread.
+  /// Sleeps until wake() was called or `timeout` has passed, whatever arrives. A transport may return at once.
+  virtual void pause(Duration /*timeout*/) {}
+  /// Ends a wait() or pause() that runs or is to come (a wake before it is not lost). From any thread.
   virtual void wake() = 0;
 
   /// A standing complaint of the network below ("connection refused" by a peer's host, say), empty when there is none;

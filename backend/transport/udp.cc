@@ -54,6 +54,7 @@ class UdpTransport final : public Transport {
   void wait(Duration timeout) override {
     if (!rx_.has_pending()) waker_.wait(socket_.fd.get(), timeout);
   }
+  void pause(Duration timeout) override { waker_.wait(-1, timeout); }
   void wake() override { waker_.wake(); }
 
   std::string take_error() override {

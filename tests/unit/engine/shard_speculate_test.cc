@@ -260,6 +260,57 @@ TEST(ShardSpeculate, WhatComesAfterTheMissIsDropped) {
   EXPECT_EQ(lone.counters().groups_mispredicted.get(), 1U);
 }
 
+/// What a switch makes of the contributions of two workers.
+Bytes result_of_two(const Bytes& a, const Bytes& b) {
+  Bytes sum = result_of(a);
+  wire::Header header = header_of(sum);
+  header.witness += header_of(b).witness;
+  wire::write_header(header, sum.data());
+  const bool adds = (header.flags & wire::kOperationMask) == static_cast<uint8_t>(wire::Operation::kSum);
+  for (size_t at = wire::kHeaderBytes; at < sum.size(); at += kWordBytes) {
+    const auto x = wire::detail::load<uint32_t>(a.data() + at), y = wire::detail::load<uint32_t>(b.data() + at);
+    wire::detail::store(sum.data() + at, adds ? x + y : std::max(x, y));
+  }
+  return sum;
+}
+
+// A copy that is asked for again lies in the frame that the next one is held in.
+TEST(ShardSpeculate, ADamagedResultAndAWholeOneInOneBurst) {
+  LoneOptions of;
+  of.slots = 32;
+  of.workers = 2;
+  LoneShard one(of);
+  of.worker = 1;
+  LoneShard other(of);
+  std::vector<float> a(300), b(300);
+  std::vector<Bytes> mine, theirs;
+  for (int call = 0; call <= kLag; ++call) {
+    std::fill(a.begin(), a.end(), 1.5F);
+    std::fill(b.begin(), b.end(), 1.25F);
+    one.submit(sum_of(a));
+    other.submit(sum_of(b));
+    mine = one.step();
+    theirs = other.step();
+    while (call < kLag && !mine.empty()) {
+      std::vector<Bytes> results;
+      for (size_t i = 0; i < mine.size(); ++i) results.push_back(result_of_two(mine[i], theirs[i]));
+      mine = one.deliver(results);
+      theirs = other.deliver(results);
+    }
+  }
+  ASSERT_EQ(mine.size(), 4U);  // exponents, 128, 128 and 44 elements
+  std::vector<Bytes> results;
+  for (size_t i = 0; i < mine.size(); ++i) results.push_back(result_of_two(mine[i], theirs[i]));
+  Bytes damaged = results[1];
+  damaged[wire::kHeaderBytes] ^= 1;
+  const std::vector<Bytes> again = one.deliver({damaged, results[1]});
+  EXPECT_EQ(one.counters().witness_failures.get(), 1U);
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(without_repeat_flag(again[0]), mine[1]);
+  one.deliver({results[0], results[2], results[3]});
+  EXPECT_EQ(a, std::vector<float>(300, 2.75F));
+}
+
 // A group that is over before the last of its speculated chunks has found a slot keeps its windows until then.
 TEST(ShardSpeculate, SumsTheUsualWayBeforeItsSpeculatedChunksAreOut) {
   LoneOptions of;

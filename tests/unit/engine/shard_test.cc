@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "lone_shard.h"
 #include "tensors.h"
 
 namespace switchml::testing {
@@ -228,6 +229,74 @@ TEST(Shard, OnlyTheWantedPartOfTheResultIsWritten) {
       EXPECT_NEAR(parts[1][i - begin + 1], inputs[0][i] + inputs[1][i], 1e-6);
     }
   }
+}
+
+/// A shard with two streams whose first round trip took 1 ms and the others 21 ms, 36 chunks of a stream under way.
+struct Flow {
+  Flow() {
+    LoneOptions options;
+    options.slots = LaneSlots::kLeastSlotsForBulk;
+    lone = std::make_unique<LoneShard>(options);
+    tensor.assign(1000 * 256, 1);
+    outcome = lone->submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
+    sent = lone->step();
+    EXPECT_EQ(lone->shard->moderation(lone->now), Duration(0)) << "nothing has come";
+    answer(1, milliseconds(1));
+    for (int i = 0; i < 20; ++i) answer(1, milliseconds(1));
+  }
+  void answer(size_t count, Duration later) {
+    lone->now += later;
+    std::vector<Bytes> results;
+    for (size_t i = 0; i < count; ++i) results.push_back(result_of(sent[i]));
+    sent.erase(sent.begin(), sent.begin() + static_cast<long>(count));
+    for (Bytes& frame : lone->deliver(results)) {
+      if ((header_of(frame).flags & wire::kFlagRepeat) == 0) sent.push_back(std::move(frame));
+    }
+  }
+  Duration pause() { return lone->shard->moderation(lone->now); }
+
+  std::vector<int32_t> tensor;
+  std::unique_ptr<LoneShard> lone;
+  std::shared_ptr<std::vector<Status>> outcome;
+  std::vector<Bytes> sent;
+};
+
+TEST(Shard, ResultsOfALongStreamMayGather) {
+  Flow flow;
+  const Duration pause = flow.pause();
+  EXPECT_GE(pause, Moderation::kLeastPause);
+  EXPECT_LE(pause, Moderation::kMostPause);
+  EXPECT_EQ(flow.pause(), Duration(0)) << "nothing has come since";
+  flow.answer(5, pause);
+  EXPECT_GE(flow.pause(), Moderation::kLeastPause);
+  flow.answer(30, milliseconds(1));
+  EXPECT_EQ(flow.pause(), Duration(0)) << "most had come: it was too long";
+}
+
+TEST(Shard, NothingGathersWhileFewChunksAreUnderWay) {
+  Flow flow;
+  std::vector<int32_t> few(10, 1);
+  const auto outcome = flow.lone->submit(in_place(ReduceOp::kSum, ElementType::kInt32, few));
+  const std::vector<Bytes> brief = flow.lone->step();
+  ASSERT_EQ(brief.size(), 2U);
+  flow.answer(1, milliseconds(1));
+  EXPECT_EQ(flow.pause(), Duration(0));
+  flow.lone->deliver({result_of(brief[0]), result_of(brief[1])});
+  ASSERT_EQ(outcome->size(), 1U);
+  flow.answer(1, milliseconds(1));
+  EXPECT_GT(flow.pause(), Duration(0));
+}
+
+TEST(Shard, NothingGathersAtTheEndOfAStream) {
+  Flow flow;
+  while (!flow.sent.empty()) {
+    flow.answer(std::min<size_t>(8, flow.sent.size()), microseconds(100));
+    const Duration pause = flow.pause();
+    if (flow.sent.size() < 32) {
+      EXPECT_EQ(pause, Duration(0)) << flow.sent.size();
+    }
+  }
+  EXPECT_EQ(flow.outcome->size(), 1U);
 }
 
 TEST(Shard, MemoryIsAConstantOfTheSession) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -14,6 +15,7 @@
 
 #include "arithmetic.h"
 #include "base/processors.h"
+#include "lone_shard.h"
 #include "transport/frame_memory.h"
 
 namespace switchml {
@@ -217,6 +219,75 @@ TEST(ShardThread, LooksAroundForResultsBeforeItSleeps) {
   ASSERT_TRUE(notes->until([&] { return notes->sent.size() >= 3; })) << "it repeats what is not answered";
   const std::lock_guard<std::mutex> lock(notes->mutex);
   EXPECT_GT(notes->receives, static_cast<int>(notes->timeouts.size()) + 10);
+}
+
+/// A switch of one worker behind a link that carries a frame in 100 us, each a millisecond later.
+class SlowLink final : public Transport {
+ public:
+  explicit SlowLink(std::atomic<int>* pauses) : pauses_(pauses) {}
+  const char* name() const override { return "slow"; }
+  TransportLimits limits() const override { return {65507, 0, 0}; }
+  Endpoint local() const override { return {}; }
+  size_t path_frame_bytes(const Endpoint&) const override { return 65507; }
+  uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
+  size_t send(const TxFrame* frames, size_t count) override {
+    for (size_t i = 0; i < count; ++i) {
+      due_ = std::max(due_ + microseconds(100), monotonic_now() + milliseconds(1));
+      under_way_.emplace_back(due_, testing::result_of({frames[i].data, frames[i].data + frames[i].size}));
+    }
+    return count;
+  }
+  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
+  size_t receive(RxFrame* frames, size_t count) override {
+    size_t n = 0;
+    for (; n < count && !under_way_.empty() && under_way_.front().first <= monotonic_now(); ++n) {
+      lent_.push_back(std::move(under_way_.front().second));
+      under_way_.pop_front();
+      frames[n] = {lent_.back().data(), static_cast<uint32_t>(lent_.back().size()), {}};
+    }
+    return n;
+  }
+  void release() override { lent_.clear(); }
+  void wait(Duration) override { std::this_thread::sleep_for(microseconds(100)); }
+  void pause(Duration timeout) override {
+    ++*pauses_;
+    std::this_thread::sleep_for(timeout);
+  }
+  void wake() override {}
+  std::string take_error() override { return {}; }
+
+ private:
+  std::atomic<int>* pauses_;
+  Time due_{};
+  std::deque<std::pair<Time, std::vector<uint8_t>>> under_way_;
+  std::deque<std::vector<uint8_t>> lent_;
+  FrameMemory memory_;
+};
+
+TEST(ShardThread, LetsResultsOfALongStreamGather) {
+  std::atomic<int> pauses{0};
+  EngineOptions options;
+  options.session.workers = 1;
+  options.session.slots = LaneSlots::kLeastSlotsForBulk;
+  options.session.payload_bytes = 1024;
+  ShardThread thread(
+      std::make_unique<Shard>(0, options, std::make_unique<SlowLink>(&pauses), monotonic_now(), [](const Status&) {}));
+  std::vector<int32_t> tensor(2000 * 256, 3);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Status> ends;
+  Collective all = testing::in_place(ReduceOp::kSum, ElementType::kInt32, tensor);
+  all.done = [&](const Status& status) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    ends.push_back(status);
+    changed.notify_all();
+  };
+  thread.shard().submit(std::make_shared<SharedCollective>(all, 1));
+  std::unique_lock<std::mutex> lock(mutex);
+  ASSERT_TRUE(changed.wait_for(lock, kPatience, [&] { return !ends.empty(); }));
+  EXPECT_TRUE(ends[0].ok());
+  EXPECT_GT(pauses.load(), 0);
+  EXPECT_LT(pauses.load(), 1000);  // fewer than half as many as there are chunks
 }
 
 TEST(ShardThread, RunsWhereItIsPlaced) {

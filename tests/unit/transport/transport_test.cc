@@ -185,6 +185,29 @@ TEST_P(AnyTransport, AWakeEndsAWait) {
   other.join();
 }
 
+// What arrives does not end a pause; a wake does, also one that came before.
+TEST_P(AnyTransport, APauseEndsByAWakeOrInTime) {
+  open();
+  b_->wake();
+  Time begin = monotonic_now();
+  b_->pause(seconds(20));
+  EXPECT_LT(monotonic_now() - begin, seconds(10));
+  send_all(*a_, {pattern(1, 100)}, b_->local());
+  b_->wait(seconds(20));
+  begin = monotonic_now();
+  b_->pause(milliseconds(30));
+  b_->pause(milliseconds(30));  // one early return is allowed
+  EXPECT_GE(monotonic_now() - begin, milliseconds(29));
+  std::thread other([&] {
+    std::this_thread::sleep_for(milliseconds(30));
+    b_->wake();
+  });
+  begin = monotonic_now();
+  b_->pause(seconds(20));
+  EXPECT_LT(monotonic_now() - begin, seconds(10));
+  other.join();
+}
+
 // A ping-pong of wakes between two threads: one that gets lost stops it.
 TEST_P(AnyTransport, NoWakeIsLostUnderContention) {
   open();

@@ -1,0 +1,46 @@
+// How long packets may wait in a socket so that a thread takes several at a time (interrupt moderation, as network
+// cards do it): to wake up costs more than to take one. Where packets stand in queues on their way, a share of that
+// time can be waited without a link becoming idle. It is the round trip's time less the shortest one of late. Where the
+// time goes elsewhere, into waiting for a processor say, all packets are there after a pause, and it was too long.
+// Pure: time is an argument.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace switchml {
+
+class Moderation {
+ public:
+  /// A round trip of a packet that was sent once.
+  void sample(Duration rtt, Time now);
+
+  /// Where round trips take `rtt` now: how long to wait before looking; 0: not at all.
+  Duration pause(Duration rtt, Time now) const;
+  /// What a pause has led to: of so many packets under way at its begin, so many had come when the last one was taken.
+  void report(uint64_t come, uint64_t under_way, Time now);
+
+  /// The shortest round trip of this window and the one before; the greatest Duration before the first sample.
+  Duration shortest() const { return std::min(present_, previous_); }
+
+  static constexpr Duration kWindow = seconds(30);
+  static constexpr int kShare = 4;                            // of the time in queues, a fourth
+  static constexpr Duration kLeastPause = microseconds(100);  // a shorter one does not pay
+  static constexpr Duration kMostPause = milliseconds(4);
+  /// Without pauses after one that was too long; each further such one in a row doubles it, up to the longest.
+  static constexpr Duration kFirstRest = milliseconds(10);
+  static constexpr Duration kLongestRest = seconds(1);
+  static constexpr int kGoodInARow = 8;  // pauses after which a too long one counts as the first again
+
+ private:
+  Duration present_ = Duration::max();  // shortest of the present window, of the one before
+  Duration previous_ = Duration::max();
+  Time begin_{};
+  Time resumes_{};
+  Duration rest_ = kFirstRest;
+  int good_ = 0;
+};
+
+}  // namespace switchml
