@@ -2,6 +2,7 @@
 
     python benchmarks/allreduce --ranks 2,4,8 --json out/allreduce.json
     python benchmarks/allreduce --network --rate 100 --sizes 1M,8M --loss 0,0.01 --json out/network.json
+    python benchmarks/allreduce --network --sizes 4K --behind 8M         # how long a small tensor waits for a large one
 
 Without --network all ranks are processes of this host. With it (as root) each has a host of its own, a network namespace behind a
 link whose rate is limited both ways, and so has switchml-switchd; --loss drops that part of the datagrams that arrive at each host,
@@ -40,6 +41,8 @@ def parse():
                         help="timed calls per size and backend; default 0: by --seconds, at least 5")
     parser.add_argument("--seconds", type=options.number(0.01, 3600), default=2.0, help="time to spend per size and backend; default: 2")
     parser.add_argument("--transport", default="", help="sets SWITCHML_TRANSPORT")
+    parser.add_argument("--behind", type=options.byte_size, default=0,
+                        help="call each all-reduce right after an asynchronous one of so many bytes; that one is not in the time")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     parser.add_argument("--network", action="store_true", help="over a network of rate-limited links (needs root)")
     network = parser.add_argument_group("with --network")
@@ -80,7 +83,7 @@ def measure(job, row, payload, network, ranks, arguments):
     """Completes a row that says what is to be measured."""
     if row["loss"]:
         job.star.disturb(lose=row["loss"])
-    answers = job.run(places.PATIENCE, "measure", row["bytes"], payload, arguments.seconds, arguments.iters)
+    answers = job.run(places.PATIENCE, "measure", row["bytes"], payload, arguments.seconds, arguments.iters, arguments.behind)
     if row["loss"]:
         job.star.disturb()
     row.update(merge(answers, arguments.per_host))
@@ -103,7 +106,7 @@ def run(ranks, rate, arguments):
                 for payload, granted in zip(arguments.payload, opened["payloads"] or [0])
                 for size in arguments.sizes for loss in arguments.loss]
         job.end()
-    return {"ranks": ranks, "per_host": arguments.per_host, "rate": rate, "mtu": arguments.mtu if rate else 0, "torch": opened["torch"],
+    return {"ranks": ranks, "behind": arguments.behind, "per_host": arguments.per_host, "rate": rate, "mtu": arguments.mtu if rate else 0, "torch": opened["torch"],
             "rows": rows}
 
 

@@ -50,23 +50,29 @@ class Bench:
         return {"torch": torch.__version__, "payloads": granted}
 
     def call(self, backend, tensor, totals):
-        """Seconds of one all-reduce. The input is made, and the ranks wait for each other, outside of the time."""
+        """Seconds of one all-reduce. The input is made, the ranks wait for each other, and the one that it is behind begins, outside of
+        the time."""
         pattern.fill(tensor, self.mine)
+        pattern.fill(self.ahead, self.mine)
         group = self.gloo if backend == "gloo" else self.switchml
         before = member.surroundings()
         self.await_all()
+        ahead = dist.all_reduce(self.ahead, group=group, async_op=True) if self.ahead.numel() else None
         cpu, begin = member.cpu_seconds(), time.perf_counter()
         dist.all_reduce(tensor, group=group)
         seconds = time.perf_counter() - begin
         member.add(totals, {"cpu_seconds": member.cpu_seconds() - cpu, **member.moved(before, member.surroundings())})
+        if ahead is not None:
+            ahead.wait()
         return seconds
 
     def verify(self, backend, tensor):
         seconds = self.call(backend, tensor, {})
-        at = pattern.first_difference(tensor, self.sum)
-        if at is not None:
-            raise ValueError(f"{backend}, {tensor.numel()} elements: element {at} is {tensor[at].item()!r}, "
-                             f"should be {self.sum[at % pattern.PERIOD].item()!r}")
+        for checked in (tensor, self.ahead):
+            at = pattern.first_difference(checked, self.sum)
+            if at is not None:
+                raise ValueError(f"{backend}, {checked.numel()} elements: element {at} is {checked[at].item()!r}, "
+                                 f"should be {self.sum[at % pattern.PERIOD].item()!r}")
         return seconds
 
     def number_of_calls(self, tensor, seconds, iters):
@@ -78,9 +84,10 @@ class Bench:
             probes = member.slowest([min(self.call(name, tensor, {}) for _ in range(WARM_UP_CALLS)) for name in self.backends])
         return int(min(MAX_CALLS, max(MIN_CALLS, seconds / max(probes))))
 
-    def measure(self, size, payload, seconds, iters):
-        """Times of one size on every backend by turns, verified before and after, and what moved meanwhile."""
-        tensor = torch.empty(size // 4)
+    def measure(self, size, payload, seconds, iters, behind):
+        """Times of one size on every backend by turns, verified before and after, and what moved meanwhile. Each call comes right after
+        one of `behind` bytes."""
+        tensor, self.ahead = torch.empty(size // 4), torch.empty(behind // 4)
         self.switchml = self.groups.get(payload)
         calls = self.number_of_calls(tensor, seconds, iters)
         times, totals = ({name: kind() for name in self.backends} for kind in (list, dict))

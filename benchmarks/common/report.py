@@ -48,7 +48,8 @@ def print_columns(headings, rows):
 def print_run(run, backends):
     where = f", links of {run['rate']} Mbit/s, MTU {run['mtu']}" if run["rate"] else ""
     per_host = f" ({run['per_host']} per host)" if run["per_host"] > 1 else ""
-    print(f"\nall-reduce, float32 SUM, {run['ranks']} ranks{per_host}{where}, torch {run['torch']}")
+    behind = f", each behind one of {format_bytes(run['behind'])}" if run.get("behind") else ""
+    print(f"\nall-reduce, float32 SUM, {run['ranks']} ranks{per_host}{where}{behind}, torch {run['torch']}")
     (print_network if run["rate"] else print_one_host)(run, backends)
     memory = [row["memory"] for row in run["rows"]]
     print(f"memory of the heaviest rank after the first and the last size: switchml "

@@ -152,6 +152,11 @@ void add_in_cache(const Kernels& k, Workload& w) {
   for (size_t i = 0; i < w.elements; i += kFrameWords) k.add(w.accumulators.data(), w.frame.data(), kFrameWords);
 }
 
+// As much at a time as a block has, which memcpy writes through the caches: what kernels that store so can reach.
+void copy_blocks(Workload& w) {
+  for (size_t i = 0; i < w.elements; i += kBlock) std::memcpy(&w.words[4 * i], &w.tensor[i], 4 * kBlock);
+}
+
 void dot(const Kernels& k, Workload& w, Route route) {
   for (size_t i = 0; i < w.elements; i += kBlock) {
     w.sink += k.dot(words_of(w, route, i), w.coefficients.data(), kBlock);
@@ -179,6 +184,7 @@ std::vector<Case> cases() {
       {"quantize f32", "memory", 8, true, [=](const K& k, W& w) { quantize(k, w, memory); }},
       {"quantize f32 + range", "memory", 8, true, [=](const K& k, W& w) { range_and_quantize(k, w, memory); }},
       {"dequantize f32", "memory", 8, true, [=](const K& k, W& w) { dequantize(k, w, memory, 1.0F); }},
+      {"copy by blocks", "memory", 8, false, [](const K&, W& w) { copy_blocks(w); }},
       {"range f32", "memory", 4, false, [](const K& k, W& w) { range(k, w); }},
       {"quantize f16", "frame", 6, false, [](const K& k, W& w) { quantize_halves(k, w, 1); }},
       {"dequantize f16", "frame", 6, false, [](const K& k, W& w) { dequantize_halves(k, w, 1); }},

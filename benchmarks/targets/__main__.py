@@ -37,6 +37,9 @@ def part_names(text):
 def parse():
     parser = argparse.ArgumentParser(prog="benchmarks/targets", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", type=part_names, default=list(parts.PARTS), help=f"default: {','.join(parts.PARTS)}")
+    parser.add_argument("--rate", type=options.link_rate,
+                        help=f"Mbit/s of the links; default: of {', '.join(map(str, parts.TRIAL_RATES))} the highest at which a trial with 8 "
+                             f"ranks keeps the processors busy for {parts.TRIAL_BUSY:.0%} of the time at most")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out"), help="folder of the JSON files and pictures; default: out")
     parser.add_argument("--markdown", action="store_true", help="print the table once more, as docs/performance.md has it")
     return parser.parse_args()
@@ -67,31 +70,50 @@ def run(command, seconds):
                 process.wait()
 
 
-def run_part(name, out):
+def try_rates(out):
+    """Mbit/s of the links, and why there is none."""
+    file = out / "trial.json"
+    command = parts.command(parts.TRIAL, file)
+    print(f"\n==== rate: {' '.join(command)}", flush=True)
+    status = run(command, SLACK * 120)
+    if status != 0:
+        return None, f"the trial of rates took longer than {SLACK * 2} minutes" if status is None else f"the trial of rates failed with status {status}"
+    rate = parts.rate_of_trial(json.loads(file.read_text()))
+    print(f"==== rate: {rate} Mbit/s", flush=True)
+    return rate, ""
+
+
+def run_part(name, out, rate):
     """Empty, or what failed."""
     part = parts.PARTS[name]
+    minutes = SLACK * part.minutes * (max(1, parts.FULL_RATE / rate) if parts.needs_rate(part) else 1)
     for file, arguments in part.commands.items():
-        command = parts.command(arguments, out / f"{file}.json")
+        command = parts.command(arguments, out / f"{file}.json", rate)
         print(f"\n==== {name}: {' '.join(command)}", flush=True)
-        status = run(command, SLACK * 60 * part.minutes)
+        status = run(command, 60 * minutes)
         if status != 0:
-            return f"took longer than {SLACK * part.minutes:g} minutes" if status is None else f"failed with status {status}"
+            return f"took longer than {minutes:g} minutes" if status is None else f"failed with status {status}"
     if part.picture:
         files = [str(out / f"{file}.json") for file in part.commands]
         run([sys.executable, HERE.parent / "plot", *files, "--png", out / f"{part.picture}.png"], 120)  # without matplotlib it says so
     return ""
 
 
-def run_parts(names, out):
+def run_parts(names, out, rate):
     """({file: why it was not measured}, names of the parts that failed)"""
-    absent, failed = {}, []
+    absent, failed, no_rate = {}, [], ""
     for name in names:
         why = why_not(parts.PARTS[name])
+        if not why and parts.needs_rate(parts.PARTS[name]):
+            if not rate and not no_rate:
+                rate, no_rate = try_rates(out)
+            failed += [name] if no_rate else []
+            why = no_rate
         if not why:
             for file in parts.PARTS[name].commands:  # of an earlier run
                 (out / f"{file}.json").unlink(missing_ok=True)
             begin = time.monotonic()
-            why = run_part(name, out)
+            why = run_part(name, out, rate)
             failed += [name] if why else []
             print(f"==== {name}: {why or 'done'}, {time.monotonic() - begin:.0f} s", flush=True)
         else:
@@ -123,7 +145,7 @@ def print_markdown(rows):
 def main():
     arguments = parse()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    absent, failed = run_parts(arguments.parts, arguments.out)
+    absent, failed = run_parts(arguments.parts, arguments.out, arguments.rate)
     results = collect(arguments.out, absent)
     rows = table.evaluate(results)
     print(f"\n==== targets, {repository.machine()['processor']}, {os.cpu_count()} cores, commit {repository.commit()}")

@@ -6,8 +6,14 @@ import sys
 import repository
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parent.parent
-RATE = 50  # Mbit/s of a link at which two cores are not the limit of 8 ranks and all that their network is made of
+RATE = "rate"  # in a command: Mbit/s of a link at which this machine is not the limit of 8 ranks and all that their network is made of
+FULL_RATE = 50  # where minutes are counted
 NETWORK = ["--network", "--rate", RATE]
+# The rate is the highest of these at which so much of the processors' time is used at most; the last one, if there is none.
+TRIAL_RATES = (50, 35, 25, 18, 12)
+TRIAL_BUSY = 0.65
+TRIAL = ["allreduce", "--network", "--rate", ",".join(map(str, TRIAL_RATES)), "--ranks", 8, "--sizes", "4M", "--iters", 2,
+         "--backends", "switchml"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,8 +28,8 @@ PARTS = {
     "kernels": Part(1, {"kernels": ["micro"]}),
     "small": Part(4, {"small": ["allreduce", "--ranks", "2,4,8", "--sizes", "4K,64K", "--iters", 2000]}),
     "one-host": Part(3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"),
-    "network": Part(8, {"network": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "1M,64M", "--iters", 3]}, root=True, picture="network"),
-    "loss": Part(6, {"loss": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "64M", "--loss", "0.001,0.01", "--iters", 3,
+    "network": Part(8, {"network": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "1M,64M", "--iters", 2]}, root=True, picture="network"),
+    "loss": Part(6, {"loss": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "64M", "--loss", "0.001,0.01", "--iters", 2,
                               "--backends", "switchml"]}, root=True),
     "hosts": Part(2, {"hosts-1": ["allreduce", *NETWORK, "--ranks", 2, "--sizes", "16M", "--iters", 5, "--backends", "switchml"],
                       "hosts-4": ["allreduce", *NETWORK, "--ranks", 8, "--per-host", 4, "--sizes", "16M", "--iters", 5,
@@ -41,7 +47,17 @@ def program(name):
     return [sys.executable, BENCHMARKS / name] if (BENCHMARKS / name / "__main__.py").exists() else None
 
 
-def command(arguments, out):
-    """With the JSON file that it writes; None as of program()."""
+def command(arguments, out, rate=None):
+    """With the JSON file that it writes, and the rate in its place; None as of program()."""
     start = program(arguments[0])
-    return start and [*map(str, start), *map(str, arguments[1:]), "--json", str(out)]
+    return start and [*map(str, start), *(str(rate if a == RATE else a) for a in arguments[1:]), "--json", str(out)]
+
+
+def needs_rate(part):
+    return any(RATE in arguments for arguments in part.commands.values())
+
+
+def rate_of_trial(content):
+    """Of the file that TRIAL has written."""
+    busy = {run["rate"]: run["rows"][0]["machine"]["switchml"]["busy"] for run in content["runs"]}
+    return next((rate for rate in TRIAL_RATES if busy[rate] <= TRIAL_BUSY), TRIAL_RATES[-1])

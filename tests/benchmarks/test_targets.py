@@ -176,9 +176,9 @@ def test_few_calls_have_no_last_percentile():
 def test_every_command_is_one_that_its_benchmark_takes(monkeypatch):
     """Options that a benchmark does not have, or has no longer, would show in the middle of half an hour."""
     monkeypatch.setattr(parts.repository, "built", lambda path: BENCHMARKS)
-    for part in parts.PARTS.values():
+    for part in [*parts.PARTS.values(), parts.Part(1, {"trial": parts.TRIAL})]:
         for file, arguments in part.commands.items():
-            command = parts.command(arguments, f"out/{file}.json")
+            command = parts.command(arguments, f"out/{file}.json", 25)
             if command is None or arguments[0] == "micro":
                 assert arguments[0] in ("micro", "switch")
                 continue
@@ -218,8 +218,38 @@ def test_a_part_that_hangs_is_ended(monkeypatch, tmp_path):
     tool = main_of("targets")
     monkeypatch.setattr(parts, "PARTS", {"hangs": parts.Part(0.2 / 60 / tool.SLACK, {"hangs": ["hangs"]})})
     monkeypatch.setattr(parts, "program", lambda name: [sys.executable, "-c", "import time; time.sleep(600)"])
-    absent, failed = tool.run_parts(["hangs"], tmp_path)
+    absent, failed = tool.run_parts(["hangs"], tmp_path, None)
     assert failed == ["hangs"] and "longer than" in absent["hangs"]
+
+
+def trial_of(busy):
+    return {"runs": [{"rate": rate, "rows": [{"machine": {"switchml": {"busy": part}}}]} for rate, part in zip(parts.TRIAL_RATES, busy)]}
+
+
+def test_the_rate_leaves_the_processors_some_time():
+    assert parts.rate_of_trial(trial_of([0.65, 0.6, 0.5, 0.4, 0.3])) == 50
+    assert parts.rate_of_trial(trial_of([0.9, 0.8, 0.6, 0.66, 0.3])) == 25
+    assert parts.rate_of_trial(trial_of([0.99] * 5)) == parts.TRIAL_RATES[-1]
+
+
+def test_the_rate_is_tried_once_and_only_for_links(tmp_path, monkeypatch):
+    tool = main_of("targets")
+    told, status = [], [0]
+    (tmp_path / "trial.json").write_text(json.dumps(trial_of([0.9, 0.6, 0.5, 0.4, 0.3])))
+    monkeypatch.setattr(tool, "run", lambda command, seconds: told.append(command) or status[0])
+    monkeypatch.setattr(tool, "why_not", lambda part: "")
+    monkeypatch.setattr(parts, "program", lambda name: [name])
+    monkeypatch.setattr(parts, "PARTS", {"still": parts.Part(1, {"a": ["x"]}), "one": parts.Part(1, {"b": ["x", *parts.NETWORK]}),
+                                         "two": parts.Part(1, {"c": ["x", *parts.NETWORK]})})  # fmt: skip
+    assert tool.run_parts(["still", "one", "two"], tmp_path, None) == ({}, [])
+    assert [command[0] for command in told] == ["x", "allreduce", "x", "x"]
+    assert [command[command.index("--rate") + 1] for command in told[2:]] == ["35", "35"]
+    told.clear()
+    assert tool.run_parts(["one"], tmp_path, 12) == ({}, [])
+    assert told == [["x", "--network", "--rate", "12", "--json", str(tmp_path / "b.json")]]
+    status[0] = 1
+    absent, failed = tool.run_parts(["one", "two"], tmp_path, None)
+    assert failed == ["one", "two"] and "trial" in absent["b"] and "trial" in absent["c"]
 
 
 def test_root_is_asked_for_only_where_it_is_needed(monkeypatch):
