@@ -4,8 +4,8 @@
     python3 switch_p4/sizing.py [--rtt-us 15] [--payloads 256,1024] [--rates 10,25,100,400]
 
 A slot carries one packet per round trip, so a job needs the bandwidth-delay product: rate x round trip / bytes that a packet
-takes on the wire. The engine keeps a quarter of the slots for calls, which are idle while data streams; so a third comes on
-top. Slots are granted in pages. Each pipe has the slots of sizes.p4, for 256 B each: one of 1024 B takes four, in one pipe or
+takes on the wire. Some slots are for calls and for short collectives (docs/protocol.md, The stream), and idle while data streams; so
+there are more. Slots are granted in pages. Each pipe has the slots of sizes.p4, for 256 B each: one of 1024 B takes four, in one pipe or
 in several.
 """
 
@@ -16,7 +16,6 @@ import re
 
 # Preamble and gap 20, Ethernet 18 with its checksum, IPv4 20, UDP 8, our header 20.
 OVERHEAD_BYTES = 86
-DATA_LANE = 0.75
 MAX_JOBS = 255
 MAX_SLOTS = 4096  # of one job
 
@@ -26,9 +25,19 @@ def sizes():
     return {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)", text)}
 
 
+def data_slots(slots):
+    """Those that carry the elements of a long tensor (LaneSlots of backend/engine/engine.h)."""
+    if slots < 64:
+        return slots - max(1, slots // 4 if slots >= 8 else 1)
+    return slots - 5 * min(slots // 16, 16)
+
+
 def slots_needed(gigabits, rtt_us, payload):
     in_flight = gigabits * 1e9 / 8 * rtt_us * 1e-6 / (payload + OVERHEAD_BYTES)
-    return math.ceil(in_flight / DATA_LANE)
+    slots = max(2, math.ceil(in_flight))
+    while data_slots(slots) < in_flight:
+        slots += 1
+    return slots
 
 
 def slot_bytes(segments):

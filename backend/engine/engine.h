@@ -3,6 +3,7 @@
 // collective.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -80,7 +81,7 @@ struct LaneSlots {
   static LaneSlots of(int slots) {
     if (slots < 8) return {1, slots - 1, 0, 0};
     if (slots < kLeastSlotsForBulk) return {slots / 4, slots - slots / 4, 0, 0};
-    const int part = slots / 16;
+    const int part = std::min(slots / 16, 16);
     return {3 * part, part, part, slots - 5 * part};
   }
   bool has_bulk() const { return bulk_data > 0; }

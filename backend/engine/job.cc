@@ -14,6 +14,14 @@ bool uses_exponents(const Collective& collective, ElementRange part) {
   return collective.op == ReduceOp::kSum && is_floating(collective.type) && part.count > 0;
 }
 
+// Short is what has slots enough for all of it at once, and is no piece of something longer.
+Job::Stream stream_of(const Collective& collective, const ChunkPlan& plan, const LaneSlots& lanes) {
+  if (!lanes.has_bulk()) return Job::Stream::kShort;
+  const bool piece = collective.part_of > collective.count;
+  const bool fits = plan.total_chunks() - plan.groups() <= static_cast<size_t>(lanes.data);
+  return fits && !piece ? Job::Stream::kShort : Job::Stream::kBulk;
+}
+
 }  // namespace
 
 void SharedCollective::finish(const Status& status) {
@@ -34,9 +42,7 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
            part_of(collective(), share, session), session.payload_bytes),
       codec(collective(), plan, session.contributing_ranks()),
       speculation(collective(), plan, session, session.lanes_per_shard().calls),
-      stream(session.lanes_per_shard().has_bulk() && plan.total_chunks() - plan.groups() > kMostShortChunks
-                 ? Stream::kBulk
-                 : Stream::kShort),
+      stream(stream_of(collective(), plan, session.lanes_per_shard())),
       agreed(agreement_hash(collective())) {}
 
 std::string Job::describe() const { return switchml::describe(collective()); }

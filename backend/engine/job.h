@@ -37,8 +37,11 @@ struct Share {
 };
 
 struct Job {
-  /// Chunks of elements in the short stream, per shard and collective, at most.
-  static constexpr size_t kMostShortChunks = 16;
+  /// The stream that carries it.
+  enum class Stream : uint8_t {
+    kShort,  // of collectives of few chunks, or of all where there is one stream only
+    kBulk,
+  };
 
   Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective, const Share& share,
       const SessionParameters& session);
@@ -46,11 +49,6 @@ struct Job {
   Job& operator=(const Job&) = delete;
 
   const Collective& collective() const { return shared->collective(); }
-  /// The stream that carries it.
-  enum class Stream : uint8_t {
-    kShort,  // of collectives of few chunks, or of all where there is one stream only
-    kBulk,
-  };
   bool is_bulk() const { return stream == Stream::kBulk; }
 
   bool all_calls_opened() const { return next_call == plan.groups(); }
@@ -66,8 +64,9 @@ struct Job {
   Codec codec;
   Speculation speculation;
   Stream stream;
-  bool announced = false;  // in the short stream's call lane
-  size_t next_call = 0;    // group whose call chunk, or a speculated one behind it, is opened next
+  bool announced = false;     // in the short stream's call lane
+  bool was_complete = false;  // as on_job_progress() has seen it
+  size_t next_call = 0;       // group whose call chunk, or a speculated one behind it, is opened next
   size_t next_speculated = 0;
   bool speculates = false;  // its call chunk is open, speculated chunks follow
   size_t next_group = 0;    // group whose data is being opened

@@ -71,7 +71,7 @@ void Shard::make_lanes(int first_slot) {
   const size_t payload = session_.payload_bytes;
   const size_t blocks = ChunkPlan::max_group_blocks(payload);
   const size_t elements = ChunkPlan::max_group_elements(payload);
-  const size_t few = std::min(elements, Job::kMostShortChunks * (payload / kWordBytes));
+  const size_t few = std::min(elements, static_cast<size_t>(shares.data) * (payload / kWordBytes));
   const bool has_bulk = shares.has_bulk();
   streams_.emplace_back(Job::Stream::kShort, 0, 1,
                         GroupRing(kGroupBuffers, blocks, has_bulk ? few : elements, Speculation::kMaxChunks));
@@ -138,8 +138,7 @@ Duration Shard::moderation(Time now) {
   moderated_at_ = received;
   moderated_in_flight_ = 0;
   const int in_flight = data_of(streams_[1]).pool.in_flight();
-  const auto is_short = [](const std::unique_ptr<Job>& job) { return !job->is_bulk() && !job->complete(); };
-  if (in_flight < kFlow || std::any_of(jobs_.begin(), jobs_.end(), is_short)) return Duration(0);
+  if (in_flight < kFlow || short_under_way_ > 0) return Duration(0);
   const Duration pause = std::min(moderation_.pause(rtt_.srtt(), now), next_wakeup() - now);
   if (pause > Duration(0)) moderated_in_flight_ = in_flight;
   return pause;
@@ -167,6 +166,7 @@ void Shard::take_submissions(Time now) {
     const uint64_t serial = first_serial_ + jobs_.size();
     jobs_.push_back(
         std::make_unique<Job>(serial, std::move(shared), Share{index_ - options_.first_shard, shares_}, session_));
+    if (!jobs_.back()->is_bulk()) ++short_under_way_;
   }
   if (!failure.ok()) fail(failure);
 }
@@ -184,6 +184,7 @@ InFlight* Shard::oldest(const Lane& lane) {
 // A barrier completes after everything before it; other collectives as soon as they can.
 void Shard::on_job_progress(Job& job) {
   if (job.finished || !job.complete()) return;
+  if (!std::exchange(job.was_complete, true) && !job.is_bulk()) --short_under_way_;
   if (job.collective().op != ReduceOp::kBarrier) {
     job.finished = true;
     job.shared->finish(Status());
@@ -219,6 +220,7 @@ void Shard::fail(const Status& status) {
     if (!job->finished) job->shared->finish(status);
   }
   jobs_.clear();
+  short_under_way_ = 0;
   on_failure_(status);
 }
 

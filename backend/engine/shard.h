@@ -224,7 +224,8 @@ class Shard {
   std::vector<Stream> streams_;      // the short one, the bulk one
   std::vector<InFlight> in_flight_;  // by slot of this shard
   std::deque<std::unique_ptr<Job>> jobs_;
-  uint64_t first_serial_ = 0;  // of jobs_.front()
+  uint64_t first_serial_ = 0;   // of jobs_.front()
+  size_t short_under_way_ = 0;  // jobs of the short stream that lack chunks or results
 
   std::vector<uint8_t> kept_;  // results, a stride each
   std::vector<uint32_t> kept_size_;

@@ -155,6 +155,7 @@ bool Shard::witness_holds(const InFlight& flight, const wire::DataPacket& packet
 void Shard::on_bad_witness(InFlight& flight, Time now) {
   counters_.witness_failures.add(1);
   if (++flight.witness_failures < kMaxWitnessFailures) {
+    if (suspended_) return;  // resume() sends all that is open
     transmit(flight, now);
     flush();  // a whole copy may lie behind this one, and is held in the frame (take_speculated)
     return;

@@ -14,6 +14,7 @@ TRIAL_RATES = (50, 35, 25, 18, 12)
 TRIAL_BUSY = 0.65
 TRIAL = ["allreduce", "--network", "--rate", ",".join(map(str, TRIAL_RATES)), "--ranks", 8, "--sizes", "4M", "--iters", 2,
          "--backends", "switchml"]
+BUILT = ("micro", "memory")  # programs; the others are packages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Part:
 
 
 PARTS = {
-    "kernels": Part(1, {"kernels": ["micro"]}),
+    "kernels": Part(1, {"kernels": ["micro"], "memory": ["memory"]}),
     "small": Part(4, {"small": ["allreduce", "--ranks", "2,4,8", "--sizes", "4K,64K", "--iters", 2000]}),
     "one-host": Part(3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"),
     "network": Part(8, {"network": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "1M,64M", "--iters", 2]}, root=True, picture="network"),
@@ -41,8 +42,8 @@ PARTS = {
 
 def program(name):
     """The start of a command, or None where this tree lacks the benchmark."""
-    if name == "micro":
-        built = repository.built("benchmarks/micro/bench_micro")
+    if name in BUILT:
+        built = repository.built(f"benchmarks/micro/bench_{name}")
         return [built] if built.exists() else None
     return [sys.executable, BENCHMARKS / name] if (BENCHMARKS / name / "__main__.py").exists() else None
 

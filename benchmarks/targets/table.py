@@ -38,6 +38,13 @@ class Results:
         return report.quantile(row["seconds"][backend], q)
 
 
+def require_one_rate(results, *names):
+    """Times are compared of links of one rate."""
+    rates = {name: run.get("rate") for name in names for run in results.file(name)["runs"]}
+    if len(set(rates.values())) > 1:
+        raise Missing("links of different rates: " + ", ".join(f"{name}.json {rate} Mbit/s" for name, rate in rates.items()))
+
+
 # Each gives [(what, target, measure)]; measure(results) is (text, met), or raises Missing.
 
 
@@ -53,7 +60,9 @@ def one_host():
     def line(ranks, times):
         def measure(results):
             ours, gloo = (results.seconds("one-host", ranks, 100 * MIB, backend) for backend in ("switchml", "gloo"))
-            return at_least(times, gloo / ours, f"{gloo / ours:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)})")
+            memory = [statistics.median(run["seconds"]) for run in results.files.get("memory", {}).get("runs", ()) if run["ranks"] == ranks]
+            bound = f"; memory allows {gloo / memory[0]:.2f}, {report.format_seconds(memory[0])}" if memory else ""
+            return at_least(times, gloo / ours, f"{gloo / ours:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)}{bound})")
 
         return f"one host, 100 MiB, {ranks} ranks: speed over Gloo's", f">= {times}", measure
 
@@ -101,6 +110,7 @@ def network():
 def loss():
     def line(ranks, lost, low):
         def measure(results):
+            require_one_rate(results, "network", "loss")
             part = results.seconds("network", ranks, 64 * MIB) / results.seconds("loss", ranks, 64 * MIB, loss=lost)
             return at_least(low, part, f"{part:.3f}")
 
@@ -111,6 +121,7 @@ def loss():
 
 def hosts():
     def measure(results):
+        require_one_rate(results, "hosts-1", "hosts-4")
         one, four = results.seconds("hosts-1", 2, 16 * MIB), results.seconds("hosts-4", 8, 16 * MIB)
         return at_most(1.05, four / one, f"{four / one:.3f} ({report.format_seconds(four)} / {report.format_seconds(one)})")
 

@@ -37,6 +37,7 @@ def files():
     return {
         "one-host": runs({2: [row(100 * MIB, switchml=0.01, gloo=0.061)], 4: [row(100 * MIB, switchml=0.01, gloo=0.071)],
                           8: [row(100 * MIB, switchml=0.01, gloo=0.081)]}),
+        "memory": {"runs": [{"ranks": 2, "seconds": [0.005, 0.005, 0.009]}]},
         "small": runs(dict.fromkeys((2, 4, 8), small)),
         "network": runs(wire),
         "loss": runs({n: [row(64 * MIB, loss=0.001, switchml=10.5), row(64 * MIB, loss=0.01, switchml=11.7)] for n in (2, 4, 8)}),
@@ -179,8 +180,8 @@ def test_every_command_is_one_that_its_benchmark_takes(monkeypatch):
     for part in [*parts.PARTS.values(), parts.Part(1, {"trial": parts.TRIAL})]:
         for file, arguments in part.commands.items():
             command = parts.command(arguments, f"out/{file}.json", 25)
-            if command is None or arguments[0] == "micro":
-                assert arguments[0] in ("micro", "switch")
+            if command is None or arguments[0] in parts.BUILT:
+                assert arguments[0] in (*parts.BUILT, "switch")
                 continue
             monkeypatch.setattr(sys, "argv", command[1:])
             assert str(main_of(arguments[0]).parse().json) == f"out/{file}.json"
@@ -198,7 +199,7 @@ def test_parts_that_cannot_run_are_named_and_others_judged(tmp_path):
     assert "is no JSON" in rows["software switch, one core, 8 KiB over veth: in and out"]["measured"]
     assert "1 not measured" in done.stdout
     table_rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
-    assert len(table_rows) == 2 + len(rows) and "| one host, 100 MiB, 2 ranks: speed over Gloo's | >= 6 | 6.10 (" in done.stdout
+    assert len(table_rows) == 2 + len(rows) and "| one host, 100 MiB, 2 ranks: speed over Gloo's | >= 6 | 6.10 (10.00 ms / 61.00 ms; memory allows 12.20, 5.00 ms) |" in done.stdout
 
 
 def test_a_part_that_fails_is_a_failure(tmp_path, monkeypatch):
@@ -220,6 +221,17 @@ def test_a_part_that_hangs_is_ended(monkeypatch, tmp_path):
     monkeypatch.setattr(parts, "program", lambda name: [sys.executable, "-c", "import time; time.sleep(600)"])
     absent, failed = tool.run_parts(["hangs"], tmp_path, None)
     assert failed == ["hangs"] and "longer than" in absent["hangs"]
+
+
+def test_links_of_different_rates_are_not_compared():
+    found = files()
+    for name, rate in (("network", 50), ("loss", 35), ("hosts-1", 18), ("hosts-4", 18)):
+        for run in found[name]["runs"]:
+            run["rate"] = rate
+    lines = verdicts(found)
+    assert {lines[what][1] for what in lines if what.startswith("the same, ")} == {"not measured"}
+    assert "network.json 50 Mbit/s, loss.json 35 Mbit/s" in lines["the same, 0.1% lost, 2 ranks: of lossless"][0]
+    assert lines["2 hosts, 16 MiB: time of 4 ranks on each over that of 1"][1] == "met"
 
 
 def trial_of(busy):

@@ -17,10 +17,15 @@ constexpr uint8_t kTwice = 2;  // it arrives twice
 
 class Worker {
  public:
-  Worker() {
-    for (size_t i = 0; i < tensor_.size(); ++i) tensor_[i] = static_cast<int32_t>(i * 2654435761U);
-    input_ = tensor_;
-    outcome_ = lone_.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor_));
+  /// One sum in one stream, or two sums in two.
+  explicit Worker(bool two_streams) : lone_(options(two_streams)) {
+    for (const size_t chunks : two_streams ? std::vector<size_t>{20, 2} : std::vector<size_t>{10}) {
+      sums_.emplace_back();
+      Sum& sum = sums_.back();
+      for (size_t i = 0; i < chunks * 256; ++i) sum.tensor.push_back(static_cast<int32_t>(i * 2654435761U));
+      sum.input = sum.tensor;
+      sum.outcome = lone_.submit(in_place(ReduceOp::kSum, ElementType::kInt32, sum.tensor));
+    }
     remember(lone_.step());
   }
 
@@ -39,18 +44,31 @@ class Worker {
 
   /// Now only what is right arrives.
   void end() {
-    for (int round = 0; round < 200 && outcome_->empty(); ++round) {
+    for (int round = 0; round < 200 && !all_ended(); ++round) {
       std::vector<Bytes> results;
       for (const Bytes& frame : lone_.pass(milliseconds(10))) {
         if (is_contribution(frame)) results.push_back(result_of(frame));
       }
       lone_.deliver(results);
     }
-    check(!outcome_->empty(), "the collective ends");
+    check(all_ended(), "the collectives end");
     look();
   }
 
  private:
+  struct Sum {
+    std::vector<int32_t> tensor, input;
+    std::shared_ptr<std::vector<Status>> outcome;
+  };
+
+  static LoneOptions options(bool two_streams) {
+    LoneOptions out;
+    if (two_streams) out.slots = LaneSlots::kLeastSlotsForBulk;
+    return out;
+  }
+  bool all_ended() const {
+    return std::all_of(sums_.begin(), sums_.end(), [](const Sum& sum) { return !sum.outcome->empty(); });
+  }
   void remember(const std::vector<Bytes>& sent) {
     for (const Bytes& frame : sent) {
       check(frame.size() <= wire::kHeaderBytes + 1024, "what is sent is bounded");
@@ -58,16 +76,18 @@ class Worker {
     }
   }
   void look() const {
-    check(outcome_->size() <= 1, "a collective ends once");
-    if (outcome_->size() == 1 && outcome_->front().ok()) check(tensor_ == input_, "a sum that is reported is right");
+    for (const Sum& sum : sums_) {
+      check(sum.outcome->size() <= 1, "a collective ends once");
+      if (sum.outcome->size() == 1 && sum.outcome->front().ok()) {
+        check(sum.tensor == sum.input, "a sum that is reported is right");
+      }
+    }
     check(lone_.failures.size() <= 1, "a shard fails once");
   }
 
   LoneShard lone_;
-  std::vector<int32_t> tensor_ = std::vector<int32_t>(size_t{10} * 256);
-  std::vector<int32_t> input_;
+  std::deque<Sum> sums_;
   std::vector<Bytes> contributions_;
-  std::shared_ptr<std::vector<Status>> outcome_;
 };
 
 }  // namespace
@@ -75,7 +95,7 @@ class Worker {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace switchml;
-  switchml::testing::Worker worker;
+  switchml::testing::Worker worker(size > 0 && (bytes[size - 1] & 1) != 0);
   const uint8_t* at = bytes;
   fuzz::Step step;
   for (int steps = 0; steps < 100 && fuzz::next_step(&at, bytes + size, &step); ++steps) worker.step(step);

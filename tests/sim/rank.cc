@@ -8,7 +8,7 @@ namespace switchml::sim {
 namespace {
 // How long after its deadline a collective may end.
 constexpr Duration kLateness = milliseconds(20);
-// Frames in a receive buffer, also of a worker that was stopped for a second: it has 16 slots in a shard at most.
+// Frames in a receive buffer, also of a worker that was stopped for a second: it has 84 slots in a shard at most.
 constexpr size_t kMostWaiting = 1000;
 // What a shard with nothing to do may hold beyond what it began with, whatever it has done: a node of its queue of jobs
 // (512 bytes), the list of timers that were due, the text of an error. More would hide what a few collectives leave.

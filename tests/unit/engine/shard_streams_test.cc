@@ -16,8 +16,8 @@ namespace {
 
 // Of 64 slots: 0 to 11 calls, 12 to 15 elements, 16 to 19 the bulk stream's calls, 20 to 63 its elements.
 constexpr int kSlots = LaneSlots::kLeastSlotsForBulk;
-constexpr size_t kChunk = 256;  // elements
-constexpr size_t kMany = (Job::kMostShortChunks + 1) * kChunk;
+constexpr size_t kChunk = 256;        // elements
+constexpr size_t kMany = 5 * kChunk;  // one more than there are slots for elements of few
 
 LoneOptions two_streams() {
   LoneOptions options;
@@ -43,13 +43,13 @@ TEST(LaneSlots, AreAllSlotsAndAtLeastOneEach) {
   }
   EXPECT_EQ(LaneSlots::of(7).calls, 1);
   EXPECT_EQ(LaneSlots::of(63).calls, 15);
-  EXPECT_EQ(LaneSlots::of(512).calls, 96);
-  EXPECT_EQ(LaneSlots::of(512).data, 32);
-  EXPECT_EQ(LaneSlots::of(512).bulk_calls, 32);
-  EXPECT_EQ(LaneSlots::of(512).bulk_data, 352);
+  EXPECT_EQ(LaneSlots::of(512).calls, 48);
+  EXPECT_EQ(LaneSlots::of(512).data, 16);
+  EXPECT_EQ(LaneSlots::of(512).bulk_calls, 16);
+  EXPECT_EQ(LaneSlots::of(512).bulk_data, 432);
 }
 
-TEST(ShardStreams, SixteenChunksAreFew) {
+TEST(ShardStreams, WhatFitsTheSlotsIsShort) {
   std::vector<int32_t> few(kMany - kChunk, 1);
   LoneShard brief(two_streams());
   brief.submit(sum_of_ints(few));
@@ -59,11 +59,23 @@ TEST(ShardStreams, SixteenChunksAreFew) {
   LoneShard bulk(two_streams());
   bulk.submit(sum_of_ints(many));
   const std::vector<Bytes> frames = bulk.step();
-  std::vector<int> expected = {0, 16};  // announced in the short stream, called and sent in its own
-  for (const int slot : range(20, 36)) expected.push_back(slot);
-  EXPECT_EQ(slots_of(frames), expected);
+  // Announced in the short stream, called and sent in its own.
+  EXPECT_EQ(slots_of(frames), (std::vector<int>{0, 16, 20, 21, 22, 23, 24}));
   EXPECT_EQ(words_of(frames[0]), 0U);
   EXPECT_EQ(words_of(frames[1]), 0U);
+}
+
+// The ranks of a host hand a long tensor on piece by piece.
+TEST(ShardStreams, APieceOfSomethingLongIsNotShort) {
+  std::vector<int32_t> piece(kChunk, 1);
+  LoneShard lone(two_streams());
+  Collective sum = sum_of_ints(piece);
+  sum.part_of = piece.size();
+  lone.submit(sum);
+  EXPECT_EQ(slots_of(lone.step()), (std::vector<int>{0, 12}));
+  sum.part_of = piece.size() + 1;
+  lone.submit(sum);
+  EXPECT_EQ(slots_of(lone.step()), (std::vector<int>{1, 16, 20}));
 }
 
 TEST(ShardStreams, AFewChunksDoNotWaitForMany) {
@@ -107,14 +119,14 @@ TEST(ShardStreams, WhatIsShortGoesFirst) {
   lone.submit(sum_of_ints(many));
   lone.submit(sum_of_ints(few));
   std::vector<int> expected = {0, 1, 12, 16};
-  for (const int slot : range(20, 36)) expected.push_back(slot);
+  for (const int slot : range(20, 24)) expected.push_back(slot);
   EXPECT_EQ(slots_of(lone.step()), expected);
 }
 
 TEST(ShardStreams, EachKeepsItsOrder) {
   LoneShard lone(two_streams());
   std::vector<std::vector<int32_t>> tensors;
-  for (int i = 0; i < 6; ++i) tensors.emplace_back(i % 2 == 0 ? 2 * kMany : kChunk, i);
+  for (int i = 0; i < 6; ++i) tensors.emplace_back(i % 2 == 0 ? 20 * kChunk : kChunk, i);
   for (auto& tensor : tensors) lone.submit(sum_of_ints(tensor));
   const std::vector<Bytes> frames = lone.step();
   std::vector<int> expected = {0, 1, 12, 2, 3, 13, 4, 5, 14};
@@ -175,7 +187,7 @@ ClusterOptions cluster_of(int slots, NetFaults faults = {}, int shards = 1) {
 /// All-reduces of several sizes that are under way at a time, what ranks get for them.
 std::vector<Tensors<float>> mixed(const ClusterOptions& options, bool late_rank) {
   Cluster cluster(options);
-  const size_t sizes[] = {40 * kChunk, 10, 700, 17 * kChunk, 3, 16 * kChunk, 60 * kChunk, 1};
+  const size_t sizes[] = {40 * kChunk, 10, 700, 5 * kChunk, 3, 4 * kChunk, 60 * kChunk, 1};
   std::vector<Tensors<float>> all;
   for (const size_t size : sizes) all.push_back(random_floats(3, size, static_cast<uint32_t>(all.size())));
   all[3][1][5] = std::numeric_limits<float>::infinity();
@@ -213,6 +225,32 @@ TEST(ShardStreams, NoBitDependsOnTheStream) {
     faults.seed = seed;
     EXPECT_TRUE(same_bits(one, mixed(cluster_of(kSlots, faults), true))) << "seed " << seed;
   }
+}
+
+// Guesses of short sums with long ones between them: the same on all ranks, whoever is late.
+TEST(ShardStreams, SpeculationGoesOnBesideTheBulk) {
+  std::vector<std::vector<float>> results[2];
+  for (const bool two : {false, true}) {
+    Cluster cluster(cluster_of(two ? kSlots : kSlots - 1));
+    for (uint32_t step = 0; step < 8; ++step) {
+      std::vector<Tensors<float>> all;
+      for (const size_t size : {size_t{300}, 30 * kChunk, size_t{50}}) all.push_back(random_floats(3, size, step));
+      for (int w = 0; w < 3; ++w) {
+        for (uint32_t i = 0; w == 2 && i < 5 * step; ++i) cluster.round();
+        for (auto& tensors : all) {
+          cluster.submit(w, in_place(ReduceOp::kSum, ElementType::kFloat32, tensors[static_cast<size_t>(w)]));
+        }
+      }
+      ASSERT_TRUE(cluster.run());
+      ASSERT_TRUE(cluster.failures.empty());
+      for (const auto& tensors : all) {
+        EXPECT_EQ(tensors[0], tensors[2]);
+        results[two ? 1 : 0].push_back(tensors[1]);
+      }
+    }
+    for (int w = 0; w < 3; ++w) EXPECT_GT(cluster.shard(w).counters().groups_speculated.get(), 4U);
+  }
+  EXPECT_EQ(results[0], results[1]);
 }
 
 // The announcement stands where the other rank has its call.

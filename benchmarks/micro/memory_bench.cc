@@ -1,0 +1,160 @@
+// What memory allows an all-reduce inside one host: threads, one for each rank, that read a tensor and write a result
+// as large, and nothing else. A piece at a time goes through a buffer that stays in a cache, and past the caches from
+// there. No way through memory that leaves tensors where they are can be faster.
+#include <getopt.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "quant/kernels.h"
+
+namespace {
+
+using switchml::Duration;
+using switchml::monotonic_now;
+using switchml::Time;
+
+constexpr size_t kPiece = 64 * 1024;
+
+struct Options {
+  std::vector<int> ranks = {2, 4, 8};
+  size_t mib = 100;
+  int rounds = 9;
+  std::string json;
+};
+
+struct Rank {
+  explicit Rank(size_t bytes) : tensor(bytes, 1), result(bytes, 2) {}
+  std::vector<uint8_t> tensor, result;
+};
+
+void pass(Rank& rank) {
+  std::vector<uint8_t> piece(kPiece);
+  for (size_t i = 0; i < rank.tensor.size(); i += kPiece) {
+    const size_t n = std::min(kPiece, rank.tensor.size() - i);
+    std::memcpy(piece.data(), &rank.tensor[i], n);
+    switchml::quant::kernels().stream(piece.data(), &rank.result[i], n);
+  }
+}
+
+/// From when all threads are there to the end of the last one.
+double seconds_of_round(std::vector<Rank>& ranks) {
+  pthread_barrier_t all;
+  pthread_barrier_init(&all, nullptr, static_cast<unsigned>(ranks.size()));
+  std::vector<Time> begins(ranks.size()), ends(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    threads.emplace_back([&, r] {
+      pthread_barrier_wait(&all);
+      begins[r] = monotonic_now();
+      pass(ranks[r]);
+      ends[r] = monotonic_now();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  pthread_barrier_destroy(&all);
+  return switchml::to_seconds(*std::max_element(ends.begin(), ends.end()) -
+                              *std::min_element(begins.begin(), begins.end()));
+}
+
+std::vector<double> measure(int ranks, const Options& options) {
+  std::vector<Rank> all(static_cast<size_t>(ranks), Rank(options.mib << 20));
+  std::vector<double> seconds;
+  for (int i = 0; i < options.rounds; ++i) seconds.push_back(seconds_of_round(all));
+  for (const Rank& rank : all) {
+    if (rank.result != rank.tensor) {
+      std::fprintf(stderr, "bench_memory: a result differs from its tensor\n");
+      std::exit(1);
+    }
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds;
+}
+
+void write_json(const Options& options, const std::vector<std::vector<double>>& all) {
+  std::FILE* file = std::fopen(options.json.c_str(), "w");
+  if (file == nullptr) {
+    std::fprintf(stderr, "bench_memory: --json %s: %s\n", options.json.c_str(), std::strerror(errno));
+    std::exit(1);
+  }
+  std::fprintf(file, "{\n  \"benchmark\": \"memory\",\n  \"mib\": %zu,\n  \"runs\": [\n", options.mib);
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::fprintf(file, "    {\"ranks\": %d, \"seconds\": [", options.ranks[i]);
+    for (size_t k = 0; k < all[i].size(); ++k) std::fprintf(file, "%s%.6f", k == 0 ? "" : ", ", all[i][k]);
+    std::fprintf(file, "]}%s\n", i + 1 < all.size() ? "," : "");
+  }
+  std::fprintf(file, "  ]\n}\n");
+  if (std::fclose(file) != 0) std::exit(1);
+}
+
+[[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& allowed) {
+  std::fprintf(stderr, "bench_memory: %s %s: allowed are %s\n", option.c_str(), value.c_str(), allowed.c_str());
+  std::exit(2);
+}
+
+int number(const char* option, const std::string& text, long low, long high) {
+  char* end = nullptr;
+  const long value = std::strtol(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || value < low || value > high) {
+    refuse(option, text, std::to_string(low) + " to " + std::to_string(high));
+  }
+  return static_cast<int>(value);
+}
+
+std::vector<int> numbers(const char* option, const std::string& text, long low, long high) {
+  std::vector<int> all;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    all.push_back(number(option, text.substr(begin, end - begin), low, high));
+    begin = end + 1;
+  }
+  return all;
+}
+
+Options parse(int argc, char** argv) {
+  static const option kLong[] = {{"ranks", required_argument, nullptr, 'n'},  {"mib", required_argument, nullptr, 'm'},
+                                 {"rounds", required_argument, nullptr, 'r'}, {"json", required_argument, nullptr, 'j'},
+                                 {"help", no_argument, nullptr, 'h'},         {nullptr, 0, nullptr, 0}};
+  constexpr const char* kUsage =
+      "usage: bench_memory [--ranks N,...] [--mib N] [--rounds N] [--json FILE]\n"
+      "  --ranks N,...  threads, 1..64 (default 2,4,8)\n"
+      "  --mib N        size of a tensor in MiB, 1..1024 (default 100)\n"
+      "  --rounds N     timed rounds, the median is reported, 1..1000 (default 9)\n"
+      "  --json FILE    write the results to FILE as well\n";
+  Options options;
+  for (int c = 0; (c = getopt_long(argc, argv, "", kLong, nullptr)) != -1;) {
+    switch (c) {
+      case 'n': options.ranks = numbers("--ranks", optarg, 1, 64); break;
+      case 'm': options.mib = static_cast<size_t>(number("--mib", optarg, 1, 1024)); break;
+      case 'r': options.rounds = number("--rounds", optarg, 1, 1000); break;
+      case 'j': options.json = optarg; break;
+      case 'h': std::fputs(kUsage, stdout); std::exit(0);
+      default: std::fputs(kUsage, stderr); std::exit(2);
+    }
+  }
+  if (optind < argc) refuse("argument", argv[optind], "options only");
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  std::vector<std::vector<double>> all;
+  std::printf("%5s  %10s  %10s\n", "ranks", "median ms", "best ms");
+  for (const int ranks : options.ranks) {
+    all.push_back(measure(ranks, options));
+    std::printf("%5d  %10.2f  %10.2f\n", ranks, 1e3 * all.back()[all.back().size() / 2], 1e3 * all.back().front());
+  }
+  if (!options.json.empty()) write_json(options, all);
+  return 0;
+}
