@@ -3,12 +3,13 @@
 namespace switchml {
 
 void Moderation::sample(Duration rtt, Time now) {
+  rtt = std::max(rtt, Duration(0));
   if (now - begin_ >= kWindow) {
     previous_ = now - begin_ < 2 * kWindow ? present_ : Duration::max();
-    present_ = std::max(rtt, Duration(0));
+    present_ = rtt;
     begin_ = now;
   }
-  present_ = std::min(present_, std::max(rtt, Duration(0)));
+  present_ = std::min(present_, rtt);
 }
 
 Duration Moderation::pause(Duration rtt, Time now) const {

@@ -106,8 +106,8 @@ def run(ranks, rate, arguments):
                 for payload, granted in zip(arguments.payload, opened["payloads"] or [0])
                 for size in arguments.sizes for loss in arguments.loss]
         job.end()
-    return {"ranks": ranks, "behind": arguments.behind, "per_host": arguments.per_host, "rate": rate, "mtu": arguments.mtu if rate else 0, "torch": opened["torch"],
-            "rows": rows}
+    return {"ranks": ranks, "behind": arguments.behind, "per_host": arguments.per_host, "rate": rate, "mtu": arguments.mtu if rate else 0,
+            "torch": opened["torch"], "rows": rows}
 
 
 def main():

@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +18,6 @@
 
 namespace {
 
-using switchml::Duration;
 using switchml::monotonic_now;
 using switchml::Time;
 

@@ -231,7 +231,7 @@ TEST(Shard, OnlyTheWantedPartOfTheResultIsWritten) {
   }
 }
 
-/// A shard with two streams whose first round trip took 1 ms and the others 21 ms, 36 chunks of a stream under way.
+/// A shard with two streams, all 44 slots of a long one under way, after round trips of 1 ms, 2 ms, ... 21 ms.
 struct Flow {
   Flow() {
     LoneOptions options;
