@@ -39,7 +39,7 @@ def parse():
     parser.add_argument("--parts", type=part_names, default=list(parts.PARTS), help=f"default: {','.join(parts.PARTS)}")
     parser.add_argument("--rate", type=options.link_rate,
                         help=f"Mbit/s of the links; default: of {', '.join(map(str, parts.TRIAL_RATES))} the highest at which a trial with 8 "
-                             f"ranks keeps the processors busy for {parts.TRIAL_BUSY:.0%} of the time at most")
+                             f"ranks keeps the processors busy for {100 * parts.TRIAL_BUSY:.0f} percent of the time at most")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out"), help="folder of the JSON files and pictures; default: out")
     parser.add_argument("--markdown", action="store_true", help="print the table once more, as docs/performance.md has it")
     return parser.parse_args()
