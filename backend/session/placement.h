@@ -28,6 +28,8 @@ struct LocalRanks {
   int count = 1;
   bool host_switch = false;  // one of them has the embedded switch, whose thread is busy when theirs are
   int engine_threads(int shards) const { return count * shards + (host_switch ? 1 : 0); }
+  /// Where they share memory, `ranks` of each host, of whom `owners` drive a shard as well.
+  int memory_threads(int ranks, int owners) const { return engine_threads(1) + (count * owners + ranks - 1) / ranks; }
 };
 /// Who is whose neighbour: `hosts` by rank, host_identity() each. Ranks in several network namespaces of one machine
 /// share its processors.

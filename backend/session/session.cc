@@ -299,6 +299,10 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
     place_threads(config, agreed->local, agreed->transports.front()->local(),
                   static_cast<int>(agreed->transports.size()), &options);
   }
+  if (agreed->hosts.ranks() > 0) {
+    const shm::BoardShape shape = agreed->hosts.shape_for(group.rank);
+    options.spin = spin_time(agreed->local.memory_threads(shape.ranks, shape.owners));
+  }
   const std::string name = group.name;
   options.on_failure = [name](const Status& status) { SWITCHML_LOG(kInfo) << name << ": " << status.to_string(); };
   const SessionParameters& p = agreed->parameters;

@@ -18,7 +18,8 @@ class MemoryEngine final : public Engine {
         up_(start_uplink(uplink)),
         member_(board_, options_.rank, [this](const Status& status) { on_failure(status); }, false,
                 {up_.get(), uplink.engine.session.payload_bytes, std::move(uplink.ranks)}),
-        thread_(std::make_unique<MemberThread>(member_, spin_time(options_.shape.ranks + options_.shape.owners))) {}
+        thread_(std::make_unique<MemberThread>(
+            member_, options_.shape.owners > 0 ? uplink.engine.spin : spin_time(options_.shape.ranks))) {}
 
   ~MemoryEngine() override {
     abort("the process group was shut down");

@@ -18,6 +18,15 @@ Status failed(const char* what, size_t bytes) {
                                   " bytes of memory that ranks share: " + std::generic_category().message(errno)};
 }
 
+// Nobody executes it, which some systems insist on being told (vm.memfd_noexec), and kernels before 6.3 do not know.
+Fd create_memory() {
+  constexpr unsigned kNeverExecuted = 0x0008;  // MFD_NOEXEC_SEAL
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  Fd fd(::memfd_create("switchml", kFlags | kNeverExecuted));
+  if (!fd.valid() && errno == EINVAL) fd = Fd(::memfd_create("switchml", kFlags));
+  return fd;
+}
+
 }  // namespace
 
 Segment::Segment(Segment&& other) noexcept
@@ -40,7 +49,7 @@ Result<Segment> Segment::create(size_t bytes) {
         Code::kInvalidArgument,
         std::to_string(bytes) + " bytes of memory that ranks share: allowed are 1 to " + std::to_string(kMaxBytes));
   }
-  Fd fd(::memfd_create("switchml", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Fd fd = create_memory();
   if (!fd.valid()) return failed("memfd_create", bytes);
   if (::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) return failed("fchmod", bytes);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate", bytes);

@@ -2,11 +2,14 @@
 
     python benchmarks/plot out/network.json [more.json ...] --png out/network.png
 
-A row of the picture for each network, payload and loss (one for this host); dotted: what the links allow at best. Bus bandwidth is
-that of NCCL's tests, 2 (n-1)/n bytes over the time: what a ring's links carry. A switch needs less of its links for the same.
+A row of the picture for each network, payload and loss (one for this host); dotted: what the links allow at best, and on one host,
+with --memory, what memory allows threads that do nothing but read a tensor and write a result of that size. Bus bandwidth is that of
+NCCL's tests, 2 (n-1)/n bytes over the time: what a ring's links carry. A switch needs less of its links for the same.
 """
 import argparse
+import json
 import pathlib
+import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
@@ -28,7 +31,19 @@ def need_matplotlib():
     return pyplot
 
 
-def points(paths):
+def memory_limits(path):
+    """{(ranks, size): seconds} of what bench_memory measured."""
+    if path is None:
+        return {}
+    try:
+        content = json.loads(path.read_text())
+        size = content["mib"] << 20
+        return {(run["ranks"], size): statistics.median(run["seconds"]) for run in content["runs"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.exit(f"error: --memory {path}: not a result of bench_memory ({type(error).__name__}: {error})")
+
+
+def points(paths, memory):
     """{(per host, rate, mtu, payload, loss): {(backend, ranks): {size: (bus bits/s, limit in bus bits/s or None)}}}"""
     found = {}
     for path in paths:
@@ -36,6 +51,8 @@ def points(paths):
             per_second = 8 * limits.bus_bytes(row["bytes"], run["ranks"])
             limit = row.get("limit_seconds", {}).get(backend)
             ranks, per_host, rate, payload, loss, size, _ = report.key(run, row, backend)
+            if not rate:
+                limit = memory.get((ranks, size))
             lines = found.setdefault((per_host, rate, run.get("mtu") or 0, payload, loss), {})
             lines.setdefault((backend, ranks), {})[size] = (per_second / report.median(row, backend), limit and per_second / limit)
     return found
@@ -52,11 +69,11 @@ def draw(axes, lines, unit, what):
     for label, (colour, marker, values) in lines.items():
         x = sorted(values)
         axes.plot(x, [values[at][0] / unit for at in x], color=colour, marker=marker, markersize=4, label=label)
-        if all(values[at][1] for at in x):
-            axes.plot(x, [values[at][1] / unit for at in x], color=colour, linestyle=":", marker="_" if len(x) == 1 else "")
+        limited = [at for at in x if values[at][1]]
+        axes.plot(limited, [values[at][1] / unit for at in limited], color=colour, linestyle=":", marker="_" if len(limited) == 1 else "")
     pairs = [pair for _, _, values in lines.values() for pair in values.values()]
     if any(limit for _, limit in pairs):
-        axes.plot([], [], color="grey", linestyle=":", label="limit of the links")
+        axes.plot([], [], color="grey", linestyle=":", label="limit of links or memory")
     axes.set_xlabel(what)
     axes.set_ylim(0, 1.08 * max(value for pair in pairs for value in pair if value) / unit if pairs else 1)
     axes.grid(alpha=0.3)
@@ -90,11 +107,12 @@ def draw_row(left, right, heading, lines):
 def main():
     parser = argparse.ArgumentParser(prog="benchmarks/plot", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", type=pathlib.Path, help="JSON files of benchmarks/allreduce")
+    parser.add_argument("--memory", type=pathlib.Path, help="JSON file of bench_memory: the limit of one host")
     parser.add_argument("--png", type=pathlib.Path, required=True, help="the picture to write")
     arguments = parser.parse_args()
     if arguments.png.suffix != ".png":
         parser.error(f"--png {arguments.png} is not allowed: use a name that ends in .png")
-    found = points(arguments.results)
+    found = points(arguments.results, memory_limits(arguments.memory))
     pyplot = need_matplotlib()
     figure, axes = pyplot.subplots(len(found), 2, figsize=(13, 4.2 * len(found)), squeeze=False)
     for pair, (where, lines) in zip(axes, found.items()):

@@ -95,7 +95,8 @@ def run_part(name, out, rate):
             return f"took longer than {minutes:g} minutes" if status is None else f"failed with status {status}"
     if part.picture:
         files = [str(out / f"{file}.json") for file in part.commands]
-        run([sys.executable, HERE.parent / "plot", *files, "--png", out / f"{part.picture}.png"], 120)  # without matplotlib it says so
+        memory = ["--memory", out / "memory.json"] if (out / "memory.json").exists() else []
+        run([sys.executable, HERE.parent / "plot", *files, *memory, "--png", out / f"{part.picture}.png"], 120)  # without matplotlib it says so
     return ""
 
 

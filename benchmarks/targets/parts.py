@@ -28,6 +28,8 @@ class Part:
 PARTS = {
     "kernels": Part(1, {"kernels": ["micro"], "memory": ["memory"]}),
     "small": Part(4, {"small": ["allreduce", "--ranks", "2,4,8", "--sizes", "4K,64K", "--iters", 2000]}),
+    "small-network": Part(3, {"small-network": ["allreduce", "--network", "--rate", 100, "--ranks", "2,4,8", "--sizes", "4K,64K", "--iters", 300]},
+                          root=True),
     "one-host": Part(3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"),
     "network": Part(8, {"network": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "1M,64M", "--iters", 2]}, root=True, picture="network"),
     "loss": Part(6, {"loss": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "64M", "--loss", "0.001,0.01", "--iters", 2,

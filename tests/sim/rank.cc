@@ -80,7 +80,7 @@ uint64_t Rank::witness_failures() const {
 
 Time Rank::next() const {
   Time next = alarm_;
-  for (const Socket& socket : sockets_) next = std::min(next, socket.transport->ready ? Time{} : socket.wakeup);
+  for (const Socket& socket : sockets_) next = std::min(next, socket.due());
   if (submitted_ < program_.size() && submitted_ < ended_count_ + options_.window) next = std::min(next, next_submit_);
   return std::max(next, stopped_until_);
 }
@@ -119,7 +119,7 @@ void Rank::resume(const Route& route) {
   for (Socket& socket : sockets_) {
     socket.watch->move(route.job, route.epoch);
     in(socket, [&](Shard& shard) { shard.resume(route, nullptr, record_->now()); });
-    socket.transport->ready = true;
+    socket.transport->woken = true;
   }
 }
 
@@ -198,7 +198,7 @@ void Rank::check_guards(const Running& running, size_t index) {
 bool Rank::run_sockets(Time now) {
   bool any = false;
   for (Socket& socket : sockets_) {
-    if (!socket.transport->ready && socket.wakeup > now) continue;
+    if (socket.due() > now) continue;
     run(socket, now);
     any = true;
   }
@@ -206,10 +206,13 @@ bool Rank::run_sockets(Time now) {
 }
 
 void Rank::run(Socket& socket, Time now) {
-  socket.transport->ready = false;
+  socket.transport->arrived = socket.transport->woken = false;
   while (in(socket, [now](Shard& shard) { return shard.step(now); }) && socket.transport->waiting() > 0) {
   }
+  const Duration gathering = in(socket, [now](Shard& shard) { return shard.moderation(now); });
+  socket.gathers_until = now + gathering;
   socket.wakeup = std::max(socket.shard->next_wakeup(), now + microseconds(1));
+  if (gathering > Duration(0)) socket.wakeup = std::min(socket.wakeup, socket.gathers_until);
   std::string broken = socket.transport->broken;
   if (broken.empty()) broken = socket.watch->check(socket.shard->counters().chunks_completed.get());
   if (!broken.empty()) record_->broken(Rule::kStream, broken);

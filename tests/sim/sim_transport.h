@@ -30,7 +30,7 @@ class SimTransport final : public Transport {
 
   /// A frame that has arrived.
   void deliver(int from, std::vector<uint8_t> bytes) {
-    ready = true;
+    arrived = true;
     inbox_.emplace_back(from, std::move(bytes));
   }
   size_t waiting() const { return inbox_.size(); }
@@ -71,10 +71,11 @@ class SimTransport final : public Transport {
     lent_.clear();
   }
   void wait(Duration) override {}
-  void wake() override { ready = true; }
+  void wake() override { woken = true; }
   std::string take_error() override { return {}; }
 
-  bool ready = false;  // there is something to step for
+  bool arrived = false;  // frames, since the last step
+  bool woken = false;    // there is something else to step for
   std::string broken;  // the first rule that a frame broke
 
  private:

@@ -99,6 +99,13 @@ TEST(LocalRanks, AreThoseOfOneMachineWhateverTheirNetwork) {
   EXPECT_EQ(rank_of(0, 3, true).engine_threads(2), 7);
 }
 
+TEST(LocalRanks, ThatShareMemoryHaveMoreThreads) {
+  EXPECT_EQ(rank_of(0, 2).memory_threads(2, 2), 4);
+  EXPECT_EQ(rank_of(0, 8, true).memory_threads(8, 4), 13);
+  EXPECT_EQ(rank_of(0, 6).memory_threads(3, 2), 10) << "two hosts of three ranks on one machine";
+  EXPECT_EQ(rank_of(0, 5).memory_threads(3, 1), 7) << "and one of them has two";
+}
+
 TEST(LocalRanks, TravelAsText) {
   for (const char* text : {"0/1", "2/3+", "127/128"}) EXPECT_EQ(to_text(read_local_ranks(text)), text);
   for (const char* bad : {"", "+", "3/3", "1", "/", "0/0", "0/129", "x/2", "-1/2", "0/1++"}) {
