@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "engine/spin_wait.h"
 #include "session/agreement.h"
 #include "session/call_comparison.h"
 #include "session/failover.h"
