@@ -18,7 +18,7 @@ Status failed(const char* what, size_t bytes) {
                                   " bytes of memory that ranks share: " + std::generic_category().message(errno)};
 }
 
-// Nobody executes it, which some systems insist on being told (vm.memfd_noexec), and kernels before 6.3 do not know.
+// Nobody executes it, which some systems insist on being told (vm.memfd_noexec), and which kernels before 6.3 refuse.
 Fd create_memory() {
   constexpr unsigned kNeverExecuted = 0x0008;  // MFD_NOEXEC_SEAL
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;

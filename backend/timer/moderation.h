@@ -28,7 +28,7 @@ class Moderation {
   static constexpr Duration kWindow = seconds(30);
   static constexpr int kShare = 4;                            // of the time in queues, a fourth
   static constexpr Duration kLeastPause = microseconds(100);  // a shorter one does not pay
-  static constexpr Duration kMostPause = milliseconds(16);
+  static constexpr Duration kMostPause = milliseconds(4);
   /// Without pauses after one that was too long; each further such one in a row doubles it, up to the longest.
   static constexpr Duration kFirstRest = milliseconds(10);
   static constexpr Duration kLongestRest = seconds(1);

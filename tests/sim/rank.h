@@ -59,7 +59,9 @@ class Rank {
     std::unique_ptr<Shard> shard;
     Time wakeup{};
     Time gathers_until{};  // what arrives is not looked at before
-    Time due() const { return transport->woken ? Time{} : transport->arrived ? std::min(wakeup, gathers_until) : wakeup; }
+    Time due() const {
+      return transport->woken ? Time{} : transport->arrived ? std::min(wakeup, gathers_until) : wakeup;
+    }
     int account = kSimulator;
     size_t memory = 0;
     Heap heap;  // of a shard that has done nothing yet

@@ -76,7 +76,7 @@ class SimTransport final : public Transport {
 
   bool arrived = false;  // frames, since the last step
   bool woken = false;    // there is something else to step for
-  std::string broken;  // the first rule that a frame broke
+  std::string broken;    // the first rule that a frame broke
 
  private:
   Carrier* carrier_;
