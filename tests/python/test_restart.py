@@ -139,7 +139,8 @@ def test_an_elastic_restart_ends_well_on_the_same_switch(tmp_path):
     tests = str(pathlib.Path(__file__).parent)
     script.write_text(ELASTIC_SCRIPT.format(backend=harness.BACKEND, tests=tests, folder=str(done)))
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "SWITCHML_INTERFACE": "lo", "OMP_NUM_THREADS": "1",
-                   **with_switch(f"127.0.0.1:{port}"), **SETTINGS}  # fmt: skip
+                   **with_switch(f"127.0.0.1:{port}"), **SETTINGS,
+                   "SWITCHML_CONNECT_TIMEOUT": "30"}  # fmt: skip  # ranks that import torch anew are seconds apart on a busy machine
     # PyTorch 1.13 on Python 3.11 takes neither "nothing" nor "both" for these two.
     options = ("--standalone", f"--nproc_per_node={RANKS}", "--max_restarts=1", "--monitor_interval=0.5",
                "--redirects=1", "--tee=1", f"--log_dir={tmp_path / 'logs'}")  # fmt: skip
