@@ -1,6 +1,7 @@
 """Figures and tables; a run is what benchmarks/allreduce has of one number of ranks on one network, a row what it has of one size there."""
 import json
 import pathlib
+import statistics
 import sys
 
 
@@ -13,7 +14,7 @@ def quantile(ordered, q):
 
 
 def median(row, backend):
-    return quantile(row["seconds"][backend], 0.5)
+    return statistics.median(row["seconds"][backend])
 
 
 def format_bytes(count):
@@ -68,7 +69,7 @@ def print_one_host(run, backends):
     for row in run["rows"]:
         cells = [format_bytes(row["bytes"]), str(row["payload"] or "-"), str(row["calls"])]
         for name in backends:
-            cells += [format_seconds(quantile(row["seconds"][name], q)) for q in (0.5, 0.99)]
+            cells += [format_seconds(median(row, name)), format_seconds(quantile(row["seconds"][name], 0.99))]
             cells.append(format_seconds(quantile(row["seconds"][name], 0.999)) if row["calls"] >= P999_CALLS else "-")
             cells.append(cpu_per_byte(run, row, name))
         if len(backends) > 1:

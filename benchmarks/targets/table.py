@@ -35,7 +35,7 @@ class Results:
         _, row = self.row(name, ranks, size, loss)
         if backend not in row["seconds"]:
             raise Missing(f"{name}.json has nothing of {backend}")
-        return report.quantile(row["seconds"][backend], q)
+        return report.median(row, backend) if q == 0.5 else report.quantile(row["seconds"][backend], q)
 
 
 def require_one_rate(results, *names):
