@@ -10,13 +10,19 @@ void Moderation::sample(Duration rtt, Time now) {
     begin_ = now;
   }
   present_ = std::min(present_, rtt);
+  if (now - last_ > paused_ + kSilence) silent_until_ = now;
+  last_ = now;
+  if (now - rtt < silent_until_) return;
+  smoothed_ += smoothed_ == Duration(0) ? rtt : (rtt - smoothed_) / kSmoothing;
 }
 
-Duration Moderation::pause(Duration rtt, Time now) const {
+Duration Moderation::pause(Time now) {
+  paused_ = Duration(0);
   const Duration least = shortest();
-  if (now < resumes_ || rtt <= least) return Duration(0);
-  const Duration share = (rtt - least) / kShare;
-  return share < kLeastPause ? Duration(0) : std::min(share, kMostPause);
+  if (now < resumes_ || smoothed_ <= least) return paused_;
+  const Duration share = (smoothed_ - least) / kShare;
+  if (share >= kLeastPause) paused_ = std::min(share, kMostPause);
+  return paused_;
 }
 
 void Moderation::report(uint64_t come, uint64_t under_way, Time now) {

@@ -1,8 +1,9 @@
 // How long packets may wait in a socket so that a thread takes several at a time (interrupt moderation, as network
 // cards do it): to wake up costs more than to take one. Where packets stand in queues on their way, a share of that
 // time can be waited without a link becoming idle. It is the round trip's time less the shortest one of late. Where the
-// time goes elsewhere, into waiting for a processor say, all packets are there after a pause, and it was too long.
-// Pure: time is an argument.
+// time goes elsewhere, into waiting for a processor say, all packets are there after a pause, and it was too long. Into
+// waiting for a rank that is late: then nothing comes for a while, and what was sent before the end of that silence
+// says nothing about queues. Pure: time is an argument.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +15,11 @@ namespace switchml {
 
 class Moderation {
  public:
-  /// A round trip of a packet that was sent once.
+  /// A round trip of a packet that was sent once; it ended at `now`.
   void sample(Duration rtt, Time now);
 
-  /// Where round trips take `rtt` now: how long to wait before looking; 0: not at all.
-  Duration pause(Duration rtt, Time now) const;
+  /// How long to wait before looking; 0: not at all.
+  Duration pause(Time now);
   /// What a pause has led to: of so many packets under way at its begin, so many had come when the last one was taken.
   void report(uint64_t come, uint64_t under_way, Time now);
 
@@ -28,7 +29,10 @@ class Moderation {
   static constexpr Duration kWindow = seconds(30);
   static constexpr int kShare = 4;                            // of the time in queues, a fourth
   static constexpr Duration kLeastPause = microseconds(100);  // a shorter one does not pay
-  static constexpr Duration kMostPause = milliseconds(4);
+  static constexpr Duration kMostPause = milliseconds(16);
+  /// Nothing has come for so long after a pause: silence.
+  static constexpr Duration kSilence = milliseconds(8);
+  static constexpr int kSmoothing = 8;  // a sample's weight is one in so many, as in RFC 6298
   /// Without pauses after one that was too long; each further such one in a row doubles it, up to the longest.
   static constexpr Duration kFirstRest = milliseconds(10);
   static constexpr Duration kLongestRest = seconds(1);
@@ -38,6 +42,10 @@ class Moderation {
   Duration present_ = Duration::max();  // shortest of the present window, of the one before
   Duration previous_ = Duration::max();
   Time begin_{};
+  Duration smoothed_{};  // 0: no sample
+  Duration paused_{};    // as pause() said last
+  Time last_{};          // when a sample has come
+  Time silent_until_{};
   Time resumes_{};
   Duration rest_ = kFirstRest;
   int good_ = 0;

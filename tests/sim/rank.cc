@@ -212,7 +212,10 @@ void Rank::run(Socket& socket, Time now) {
   const Duration gathering = in(socket, [now](Shard& shard) { return shard.moderation(now); });
   socket.gathers_until = now + gathering;
   socket.wakeup = std::max(socket.shard->next_wakeup(), now + microseconds(1));
-  if (gathering > Duration(0)) socket.wakeup = std::min(socket.wakeup, socket.gathers_until);
+  if (gathering > Duration(0)) {
+    record_->count(Fault::gathered);
+    socket.wakeup = std::min(socket.wakeup, socket.gathers_until);
+  }
   std::string broken = socket.transport->broken;
   if (broken.empty()) broken = socket.watch->check(socket.shard->counters().chunks_completed.get());
   if (!broken.empty()) record_->broken(Rule::kStream, broken);

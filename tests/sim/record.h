@@ -43,6 +43,7 @@ namespace switchml::sim {
   X(nonfinite_groups, "groups with NaN or infinities")                          \
   X(speculated, "groups sent before their exponents were known")                \
   X(mispredicted, "of these, sent again")                                       \
+  X(gathered, "pauses in which a worker let results gather")                    \
   X(sessions, "sessions opened")                                                \
   X(errors, "collectives that ended with an error")                             \
   X(collectives, "collectives that ended with a result, each compared by bits")

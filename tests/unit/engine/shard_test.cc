@@ -231,7 +231,8 @@ TEST(Shard, OnlyTheWantedPartOfTheResultIsWritten) {
   }
 }
 
-/// A shard with two streams, all 44 slots of a long one under way, after round trips of 1 ms, 2 ms, ... 21 ms.
+/// A shard with two streams, all 44 slots of a long one under way, after round trips of 1 ms, 2 ms, ... 44 ms and then
+/// 44 ms each.
 struct Flow {
   Flow() {
     LoneOptions options;
@@ -242,7 +243,7 @@ struct Flow {
     sent = lone->step();
     EXPECT_EQ(lone->shard->moderation(lone->now), Duration(0)) << "nothing has come";
     answer(1, milliseconds(1));
-    for (int i = 0; i < 20; ++i) answer(1, milliseconds(1));
+    for (int i = 0; i < 60; ++i) answer(1, milliseconds(1));
   }
   void answer(size_t count, Duration later) {
     lone->now += later;
