@@ -11,6 +11,7 @@
 #include "session/control_client.h"
 #include "session/hello.h"
 #include "session/path_check.h"
+#include "session/path_speed.h"
 #include "session/payload.h"
 #include "session/peer_watch.h"
 #include "session/random.h"
@@ -50,8 +51,9 @@ class Agreement {
     if (status.ok()) status = learn_place();
     if (status.ok() && agreed_.memory == nullptr) {  // with it, no switch is needed
       status = say("path", path());
-      if (status.ok()) status = enter_session(config_.payload_bytes);
+      if (status.ok()) status = enter_session(config_.payload_bytes, config_.slots);
       if (status.ok() && check_path_) status = settle_payload();
+      if (status.ok() && check_path_ && config_.slots == 0) status = settle_slots();
     }
     if (!status.ok()) return status;
     return std::move(agreed_);
@@ -265,10 +267,10 @@ class Agreement {
   }
 
   // ---- plan ----
-  // `payload`: in bytes; 0: what the ranks' hosts know that their paths carry.
-  Status enter_session(size_t payload) {
+  // `payload`: in bytes; 0: what the ranks' hosts know that their paths carry. `slots`: 0: as the switch likes.
+  Status enter_session(size_t payload, int slots) {
     if (group_.rank == 0) {
-      if (Status status = say(in_session("plan"), make_plan(payload)); !status.ok()) return status;
+      if (Status status = say(in_session("plan"), make_plan(payload, slots)); !status.ok()) return status;
     }
     auto plan = roll_.hear(in_session("plan"), 0, "open a session with switch " + agreed_.parameters.switch_name, end_);
     if (!plan.ok()) return plan.status();
@@ -276,12 +278,12 @@ class Agreement {
     return status.ok() ? join_all() : status;
   }
 
-  // There is a second session, and what is said on it, only where the first one's payload does not pass.
+  // There are others, and what is said on them, only where the first one's payload or slots do not fit the paths.
   std::string in_session(const char* topic) const {
     return sessions_ == 0 ? topic : std::string(topic) + "/" + std::to_string(sessions_);
   }
 
-  Result<Blob> make_plan(size_t payload) {
+  Result<Blob> make_plan(size_t payload, int slots) {
     auto paths = roll_.hear_all("path", stage_end(0.8));
     if (!paths.ok()) return paths.status();
     uint64_t least = kMaxPayloadBytes + wire::kHeaderBytes;
@@ -297,7 +299,7 @@ class Agreement {
     asked.client_key = random_bits();
     asked.workers = static_cast<uint16_t>(hosts ? agreed_.hosts.hosts() : group_.size);
     asked.shards = static_cast<uint16_t>(hosts ? agreed_.hosts.owners() : config_.shards);
-    asked.slots = static_cast<uint16_t>(config_.slots);
+    asked.slots = static_cast<uint16_t>(slots);
     asked.payload = static_cast<uint32_t>(payload != 0 ? payload : auto_payload(least));
     auto granted = open_session(asked);
     if (!granted.ok()) return granted.status();
@@ -406,7 +408,7 @@ class Agreement {
       leave(agreed_.parameters, monotonic_now() + kLeaveTime);
       if (!status.ok()) return status;
       ++sessions_;
-      if (Status entered = enter_session(passes); !entered.ok()) return entered;
+      if (Status entered = enter_session(passes, config_.slots); !entered.ok()) return entered;
     }
   }
 
@@ -455,6 +457,55 @@ class Agreement {
     }
     Blob blob;
     blob.set("payload", least);
+    return blob;
+  }
+
+  // ---- slots ----
+  // Slots that are too few for paths that are long or fast are exchanged for more of them, if the switch has them.
+  Status settle_slots() {
+    const SessionParameters& p = agreed_.parameters;
+    const std::string topic = in_session("speed");
+    if (Status status = say(topic, timed_path()); !status.ok()) return status;
+    if (group_.rank == 0) {
+      if (Status status = say(in_session("slots"), slots_of(topic)); !status.ok()) return status;
+    }
+    auto said = roll_.hear(in_session("slots"), 0, "say how many slots the paths take", end_);
+    if (!said.ok()) return said.status();
+    uint64_t slots = 0;
+    if (!said->number("slots", kMaxSlots, &slots) || slots < static_cast<uint64_t>(p.slots)) {
+      return {Code::kMismatch, "rank 0 does not say how many slots to have: install the same switchml on all ranks"};
+    }
+    if (slots == static_cast<uint64_t>(p.slots)) return {};
+    leave(p, monotonic_now() + kLeaveTime);
+    ++sessions_;
+    return enter_session(p.payload_bytes, static_cast<int>(slots));
+  }
+
+  Result<Blob> timed_path() {
+    Blob blob;
+    Result<size_t> chunks = size_t{0};  // another rank asks for the host
+    if (first_shard() == 0) chunks = chunks_on_path(*agreed_.transports[0], agreed_.parameters, stage_end(0.98));
+    if (!chunks.ok()) return chunks.status();
+    blob.set("chunks", chunks.value());
+    return blob;
+  }
+
+  Result<Blob> slots_of(const std::string& topic) {
+    auto paths = roll_.hear_all(topic, stage_end(0.99));
+    if (!paths.ok()) return paths.status();
+    uint64_t most = 0;
+    for (size_t rank = 0; rank < paths->size(); ++rank) {
+      uint64_t chunks = 0;
+      if (!paths.value()[rank].number("chunks", kMostChunksOnPath, &chunks)) {
+        return Status(Code::kMismatch, "rank " + std::to_string(rank) + " does not say how long its path is");
+      }
+      most = std::max(most, chunks);
+    }
+    const int slots = slots_for(most, agreed_.parameters);
+    SWITCHML_LOG(kInfo) << group_.name << ": " << most << " chunks fill the paths (0: not known), for which "
+                        << agreed_.parameters.slots << " slots become " << slots;
+    Blob blob;
+    blob.set("slots", static_cast<uint64_t>(slots));
     return blob;
   }
 

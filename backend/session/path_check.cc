@@ -72,17 +72,7 @@ class PathCheck {
   void add(size_t payload) {
     Trial trial;
     trial.payload = payload;
-    trial.frame.resize(wire::kHeaderBytes + payload);
-    wire::Header header;
-    header.version = wire::kVersion;
-    header.kind = static_cast<uint8_t>(wire::Kind::kContribution);
-    header.flags = static_cast<uint8_t>(wire::Operation::kSum);
-    header.job = session_.job;
-    header.worker = static_cast<uint8_t>(session_.worker);
-    header.epoch = session_.epoch;
-    header.slot = static_cast<uint16_t>(trials_.size());
-    header.seq = kPathCheckSeq;
-    wire::write_header(header, trial.frame.data());
+    trial.frame = path_check_frame(session_, trials_.size(), payload);
     trials_.push_back(std::move(trial));
     ++missing_;
   }
@@ -118,12 +108,9 @@ class PathCheck {
   }
 
   void take(const RxFrame& frame) {
-    wire::DataPacket packet;
-    if (wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet) != wire::ParseError::kNone) return;
-    const wire::Header& header = packet.header;
-    if (header.job != session_.job || header.epoch != session_.epoch || header.seq != kPathCheckSeq) return;
-    if (header.slot >= trials_.size()) return;
-    Trial& trial = trials_[header.slot];
+    const int slot = path_check_slot(session_, frame);
+    if (slot < 0 || slot >= static_cast<int>(trials_.size())) return;
+    Trial& trial = trials_[static_cast<size_t>(slot)];
     if (trial.returned || frame.size != trial.frame.size()) return;
     trial.returned = true;
     --missing_;
@@ -161,6 +148,33 @@ std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunk
   }
   std::sort(sizes.rbegin(), sizes.rend());
   return sizes;
+}
+
+std::vector<uint8_t> path_check_frame(const SessionParameters& session, size_t slot, size_t payload) {
+  std::vector<uint8_t> frame(wire::kHeaderBytes + payload);
+  wire::Header header;
+  header.version = wire::kVersion;
+  header.kind = static_cast<uint8_t>(wire::Kind::kContribution);
+  header.flags = static_cast<uint8_t>(wire::Operation::kSum);
+  header.job = session.job;
+  header.worker = static_cast<uint8_t>(session.worker);
+  header.epoch = session.epoch;
+  header.slot = static_cast<uint16_t>(slot);
+  header.seq = kPathCheckSeq;
+  wire::write_header(header, frame.data());
+  return frame;
+}
+
+int path_check_slot(const SessionParameters& session, const RxFrame& frame) {
+  wire::DataPacket packet;
+  if (wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet) != wire::ParseError::kNone) return -1;
+  const wire::Header& header = packet.header;
+  const bool ours = header.job == session.job && header.epoch == session.epoch && header.seq == kPathCheckSeq;
+  return ours ? header.slot : -1;
+}
+
+size_t path_check_slots(const SessionParameters& session) {
+  return path_check_sizes(session.payload_bytes, session.slots_per_shard(), session.whole_chunks).size() + 1;
 }
 
 Result<size_t> check_path(Transport& transport, const SessionParameters& session, Time deadline) {

@@ -1,0 +1,43 @@
+"""A path that holds more chunks than a session has slots by default: the session gets as many as keep it full."""
+
+import pathlib
+import statistics
+import sys
+
+import star
+
+RELAY = pathlib.Path(__file__).with_name("relay.py")
+FAR = star.PORT + 1
+RATE, DELAY = 50, 0.02  # Mbit/s; seconds each way: 230 chunks of 1024 bytes
+ELEMENTS = 1 << 20
+
+
+def opened(network, **settings):
+    """What the session of a job with these settings is like, and the median of the times that all-reduces take."""
+    job = star.Job(network, **settings)
+    slots = {session["slots"] for session in job.run(30, "session")}
+    seconds = [statistics.median(rank["seconds"]) for rank in job.run(60, "timed", ELEMENTS, 3)]
+    job.end()
+    return slots, max(seconds)
+
+
+def test_a_long_path_gets_the_slots_that_keep_it_full(tmp_path):
+    network = star.Star(tmp_path, ranks=2, rate=RATE)
+    try:
+        relay = network.start("relay", sys.executable, RELAY, star.SWITCH, FAR, star.PORT, DELAY, namespace=network.switch)
+        network.await_line("relay", relay, "relaying")
+        far = f"{star.SWITCH}:{FAR}"
+        few, slow = opened(network, SWITCHML_SWITCH=far, SWITCHML_SLOTS="128")
+        many, fast = opened(network, SWITCHML_SWITCH=far)
+        assert few == {128} and len(many) == 1 and 200 < many.pop() <= 1024, (few, many)
+        assert fast < 0.75 * slow, (fast, slow)
+    finally:
+        network.close()
+
+
+def test_a_short_path_that_is_slow_does_not(tmp_path):
+    network = star.Star(tmp_path, ranks=2, rate=RATE)
+    try:
+        assert opened(network)[0] == {128}
+    finally:
+        network.close()

@@ -1,0 +1,230 @@
+#include "session/path_speed.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <optional>
+
+#include "base/limits.h"
+#include "fixture.h"
+#include "session/control_client.h"
+#include "session/path_check.h"
+#include "session/random.h"
+#include "session/switch_entry.h"
+#include "transport/udp.h"
+
+namespace switchml {
+namespace {
+
+// ---- from times ----
+
+TEST(ChunksOnPath, AreWhatARoundTripHasRoomFor) {
+  // 100 chunks take 5 ms one after the other, 50 us each; 200 of them are under way in 10 ms, and one is being sent.
+  EXPECT_EQ(chunks_on_path(milliseconds(10), milliseconds(15), 100), 201U);
+  EXPECT_EQ(chunks_on_path(milliseconds(1), milliseconds(6), 100), 21U);
+  EXPECT_EQ(chunks_on_path(microseconds(50), milliseconds(5), 100), 2U) << "the path is short beside a chunk's time";
+  EXPECT_EQ(chunks_on_path(milliseconds(10), milliseconds(10), 100), kMostChunksOnPath) << "as fast as can be told";
+  EXPECT_EQ(chunks_on_path(milliseconds(10), milliseconds(9), 100), kMostChunksOnPath);
+}
+
+SessionParameters granted(int slots, int shards, size_t payload) {
+  SessionParameters session;
+  session.slots = slots;
+  session.shards = shards;
+  session.payload_bytes = payload;
+  return session;
+}
+
+size_t bulk_slots(int slots, int shards) {
+  return static_cast<size_t>(shards * LaneSlots::of(slots / shards).bulk_data);
+}
+
+TEST(SlotsFor, AsManyAsKeepThePathFull) {
+  for (const int shards : {1, 2, 3}) {
+    const SessionParameters session = granted(128 / shards * shards, shards, 1024);
+    for (size_t chunks = 1; chunks < 620; chunks += 7) {
+      const int slots = slots_for(chunks, session);
+      EXPECT_EQ(slots % shards, 0);
+      EXPECT_GE(slots, session.slots);
+      if (LaneSlots::of(slots / shards).has_bulk()) {
+        EXPECT_GE(bulk_slots(slots, shards), chunks + chunks / 4);
+      }
+      if (slots > session.slots) {
+        EXPECT_LT(bulk_slots(slots - shards, shards), chunks + chunks / 4) << "and no more";
+      }
+    }
+  }
+}
+
+TEST(SlotsFor, NoMoreThanAMegabyteHolds) {
+  EXPECT_EQ(slots_for(kMostChunksOnPath, granted(128, 1, 1024)), 1024);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, granted(128, 1, 256)), 4096);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, granted(128, 1, 8192)), 128);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, granted(16, 1, 63 * 1024)), 16);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, granted(126, 3, 1024)), 1023);
+  EXPECT_EQ(slots_for(0, granted(128, 1, 1024)), 128) << "not known";
+}
+
+// ---- from packets ----
+
+/// A link to the switch that is long and slow: results come so much later, and one after the other.
+class LongLink : public Transport {
+ public:
+  struct Path {
+    Duration delay{};
+    Duration each{};  // of a frame with words
+    int losses = 0;   // so many frames with words are lost on their way back
+  };
+  LongLink(std::unique_ptr<Transport> below, const Path& path) : below_(std::move(below)), path_(path) {}
+
+  const char* name() const override { return "long"; }
+  TransportLimits limits() const override { return below_->limits(); }
+  Endpoint local() const override { return below_->local(); }
+  size_t path_frame_bytes(const Endpoint& to) const override { return below_->path_frame_bytes(to); }
+  uint8_t* allocate(size_t bytes) override { return below_->allocate(bytes); }
+  size_t send(const TxFrame* frames, size_t count) override { return below_->send(frames, count); }
+  size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
+  size_t receive(RxFrame* frames, size_t count) override {
+    fetch();
+    size_t lent = 0;
+    while (lent < count && !late_.empty() && late_.front().due <= monotonic_now()) {
+      lent_.push_back(std::move(late_.front().bytes));
+      late_.pop_front();
+      frames[lent] = {lent_.back().data(), static_cast<uint32_t>(lent_.back().size()), {}};
+      ++lent;
+    }
+    return lent;
+  }
+  void release() override { lent_.clear(); }
+  void wait(Duration timeout) override {
+    fetch();
+    const Duration until = late_.empty() ? timeout : std::min(timeout, late_.front().due - monotonic_now());
+    if (until > Duration(0)) below_->wait(until);
+  }
+  void wake() override { below_->wake(); }
+  std::string take_error() override { return below_->take_error(); }
+
+ private:
+  struct Late {
+    Time due;
+    std::vector<uint8_t> bytes;
+  };
+  void fetch() {
+    RxFrame frames[kBurst];
+    while (const size_t count = below_->receive(frames, kBurst)) {
+      const Time now = monotonic_now();
+      for (size_t i = 0; i < count; ++i) {
+        const bool has_words = frames[i].size > wire::kHeaderBytes;
+        if (has_words && path_.losses > 0) {
+          --path_.losses;
+          continue;
+        }
+        last_ = std::max(now + path_.delay, last_ + (has_words ? path_.each : Duration(0)));
+        late_.push_back({last_, {frames[i].data, frames[i].data + frames[i].size}});
+      }
+      below_->release();
+    }
+  }
+
+  std::unique_ptr<Transport> below_;
+  Path path_;
+  Time last_{};
+  std::deque<Late> late_;
+  std::deque<std::vector<uint8_t>> lent_;
+};
+
+using Path = LongLink::Path;
+
+Time soon() { return monotonic_now() + seconds(5); }
+
+/// What each of the ranks, each behind a link of its own, finds in a session of a switch on loopback.
+std::vector<Result<size_t>> chunks_of(const std::vector<Path>& paths, int slots = 128, int absent = -1,
+                                      Duration limit = seconds(10)) {
+  auto server = start_switch({});
+  SessionParameters session;
+  session.switch_endpoint = server->local();
+  session.switch_name = to_string(server->local());
+  session.workers = static_cast<int>(paths.size());
+  auto opener = connect_to_switch(server->local());
+  wire::Open asked;
+  asked.client_key = random_bits();
+  asked.workers = static_cast<uint16_t>(paths.size());
+  asked.shards = 1;
+  asked.slots = static_cast<uint16_t>(slots);
+  asked.payload = 1024;
+  auto grant = ControlClient(*opener.value(), server->local(), "switch").open(asked, soon());
+  EXPECT_TRUE(grant.ok()) << grant.status().to_string();
+  Blob blob;
+  write_grant(grant.value(), &blob);
+  EXPECT_TRUE(read_grant(blob, &session).ok());
+
+  std::vector<std::optional<Result<size_t>>> found(paths.size());
+  std::atomic<size_t> joined{0};
+  each_rank(static_cast<int>(paths.size()), [&](int rank) {
+    const auto r = static_cast<size_t>(rank);
+    LongLink link(std::move(connect_to_switch(session.switch_endpoint).value()), paths[r]);
+    SessionParameters mine = session;
+    mine.worker = rank;
+    ControlClient client(link, mine.switch_endpoint, "switch");
+    EXPECT_TRUE(client.join(mine.membership(), 0, soon()).ok());
+    ++joined;
+    while (joined < paths.size()) std::this_thread::yield();
+    found[r].emplace(rank == absent ? Result<size_t>(0) : chunks_on_path(link, mine, monotonic_now() + limit));
+  });
+  std::vector<Result<size_t>> out;
+  for (auto& one : found) out.push_back(std::move(*one));
+  return out;
+}
+
+// How late a busy machine lets a rank run is in the times: it makes a path seem slower, and seldom longer.
+TEST(PathSpeed, ALongPathThatIsFastHasRoomForMany) {
+  for (const auto& chunks : chunks_of({{milliseconds(50), {}, 0}, {milliseconds(50), {}, 0}})) {
+    ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
+    EXPECT_GT(chunks.value(), 100U);
+  }
+}
+
+TEST(PathSpeed, ALongPathThatIsSlowHasNot) {
+  // 96 chunks of 2 ms after 20 ms.
+  for (const auto& chunks :
+       chunks_of({{milliseconds(20), milliseconds(2), 0}, {milliseconds(20), milliseconds(2), 0}})) {
+    ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
+    EXPECT_GE(chunks.value(), 2U);
+    EXPECT_LT(chunks.value(), 30U);
+  }
+}
+
+TEST(PathSpeed, ATrainWithFewLossesTellsAsMuch) {
+  const auto found = chunks_of({{milliseconds(50), {}, 10}, {milliseconds(50), {}, 0}});
+  for (const auto& chunks : found) ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
+  EXPECT_GT(found[0].value(), 90U);
+}
+
+TEST(PathSpeed, AVeryLongPathIsNotKnown) {
+  const auto found = chunks_of({{milliseconds(300), {}, 0}, {milliseconds(1), {}, 0}});
+  for (const auto& chunks : found) ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
+  EXPECT_EQ(found[0].value(), 0U);
+}
+
+TEST(PathSpeed, WithManyLossesItIsNotKnown) {
+  const auto found = chunks_of({{milliseconds(5), {}, 60}, {milliseconds(5), {}, 0}});
+  for (const auto& chunks : found) ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
+  EXPECT_EQ(found[0].value(), 0U);
+}
+
+TEST(PathSpeed, FewSlotsTellNothing) {
+  for (const auto& chunks : chunks_of(std::vector<Path>(2), 16)) {
+    ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
+    EXPECT_EQ(chunks.value(), 0U);
+  }
+}
+
+TEST(PathSpeed, ARankThatIsMissingIsNotWaitedForBeyondTheDeadline) {
+  const auto found = chunks_of(std::vector<Path>(2), 128, 1, milliseconds(300));
+  ASSERT_FALSE(found[0].ok());
+  EXPECT_EQ(found[0].status().code(), Code::kUnavailable);
+}
+
+}  // namespace
+}  // namespace switchml
