@@ -138,7 +138,10 @@ Duration Shard::moderation(Time now) {
   moderated_at_ = received;
   moderated_in_flight_ = 0;
   const int in_flight = data_of(streams_[1]).pool.in_flight();
-  if (in_flight < kFlow || short_under_way_ > 0) return Duration(0);
+  if (in_flight < kFlow || short_under_way_ > 0) {
+    moderation_.forget_pause();
+    return Duration(0);
+  }
   const Duration pause = std::min(moderation_.pause(now), next_wakeup() - now);
   if (pause > Duration(0)) moderated_in_flight_ = in_flight;
   return pause;

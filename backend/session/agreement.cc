@@ -273,8 +273,11 @@ class Agreement {
       if (Status status = say(in_session("plan"), make_plan(payload, slots)); !status.ok()) return status;
     }
     auto plan = roll_.hear(in_session("plan"), 0, "open a session with switch " + agreed_.parameters.switch_name, end_);
-    if (!plan.ok()) return plan.status();
-    const Status status = read_plan(plan.value());
+    return plan.ok() ? enter_session(plan.value()) : plan.status();
+  }
+
+  Status enter_session(const Blob& plan) {
+    const Status status = read_plan(plan);
     return status.ok() ? join_all() : status;
   }
 
@@ -295,22 +298,22 @@ class Agreement {
       least = std::min(least, bytes);
     }
     const bool hosts = sessions_ == 0 ? hosts_have_memory(paths.value()) : agreed_.hosts.ranks() > 0;
+    auto granted = open_session(wish(hosts, payload != 0 ? payload : auto_payload(least), slots));
+    if (!granted.ok()) return granted.status();
+    Blob plan = plan_of(granted.value(), hosts);
+    if (config_.payload_bytes == 0 && config_.controller.empty() && leaves_host) plan.set("check", 1);
+    if (sessions_ == 0) offer_watch(&plan);
+    return plan;
+  }
+
+  wire::Open wish(bool hosts, size_t payload, int slots) const {
     wire::Open asked;
     asked.client_key = random_bits();
     asked.workers = static_cast<uint16_t>(hosts ? agreed_.hosts.hosts() : group_.size);
     asked.shards = static_cast<uint16_t>(hosts ? agreed_.hosts.owners() : config_.shards);
     asked.slots = static_cast<uint16_t>(slots);
-    asked.payload = static_cast<uint32_t>(payload != 0 ? payload : auto_payload(least));
-    auto granted = open_session(asked);
-    if (!granted.ok()) return granted.status();
-    Blob plan = plan_of(granted.value());
-    plan.set("hosts", hosts ? "workers" : "");
-    if (config_.payload_bytes == 0 && config_.controller.empty() && leaves_host) plan.set("check", 1);
-    for (int rank = 0; rank < group_.size; ++rank) {
-      plan.set("local/" + std::to_string(rank), to_text(local_ranks(hosts_, rank, agreed_.embedded != nullptr)));
-    }
-    if (sessions_ == 0) offer_watch(&plan);
-    return plan;
+    asked.payload = static_cast<uint32_t>(payload);
+    return asked;
   }
 
   // A group can do without.
@@ -356,11 +359,15 @@ class Agreement {
     return granted;
   }
 
-  static Blob plan_of(const wire::OpenReply& granted) {
+  Blob plan_of(const wire::OpenReply& granted, bool hosts) const {
     Blob plan;
     write_grant(granted, &plan);
     plan.set("secret0", random_bits());
     plan.set("secret1", random_bits());
+    plan.set("hosts", hosts ? "workers" : "");
+    for (int rank = 0; rank < group_.size; ++rank) {
+      plan.set("local/" + std::to_string(rank), to_text(local_ranks(hosts_, rank, agreed_.embedded != nullptr)));
+    }
     return plan;
   }
 
@@ -461,52 +468,78 @@ class Agreement {
   }
 
   // ---- slots ----
-  // Slots that are too few for paths that are long or fast are exchanged for more of them, if the switch has them.
+  // Slots that are too few for paths that are long or fast are exchanged for more of them, if the switch has these
+  // beside those that the ranks hold until then.
   Status settle_slots() {
-    const SessionParameters& p = agreed_.parameters;
+    const auto plan = compare_speeds();
+    if (plan.ok() && plan->text("more") != "1") return {};
+    leave(agreed_.parameters, monotonic_now() + kLeaveTime);
+    if (!plan.ok()) return plan.status();
+    ++sessions_;
+    return enter_session(plan.value());
+  }
+
+  // The plan of a session with more slots, or nothing.
+  Result<Blob> compare_speeds() {
     const std::string topic = in_session("speed");
     if (Status status = say(topic, timed_path()); !status.ok()) return status;
     if (group_.rank == 0) {
-      if (Status status = say(in_session("slots"), slots_of(topic)); !status.ok()) return status;
+      if (Status status = say(in_session("slots"), more_slots(topic)); !status.ok()) return status;
     }
-    auto said = roll_.hear(in_session("slots"), 0, "say how many slots the paths take", end_);
-    if (!said.ok()) return said.status();
-    uint64_t slots = 0;
-    if (!said->number("slots", kMaxSlots, &slots) || slots < static_cast<uint64_t>(p.slots)) {
-      return {Code::kMismatch, "rank 0 does not say how many slots to have: install the same switchml on all ranks"};
-    }
-    if (slots == static_cast<uint64_t>(p.slots)) return {};
-    leave(p, monotonic_now() + kLeaveTime);
-    ++sessions_;
-    return enter_session(p.payload_bytes, static_cast<int>(slots));
+    return roll_.hear(in_session("slots"), 0, "say how many slots the paths take", end_);
   }
 
   Result<Blob> timed_path() {
     Blob blob;
-    Result<size_t> chunks = size_t{0};  // another rank asks for the host
-    if (first_shard() == 0) chunks = chunks_on_path(*agreed_.transports[0], agreed_.parameters, stage_end(0.98));
+    if (first_shard() > 0) return blob;  // another rank says so for the host
+    const auto chunks = chunks_on_path(*agreed_.transports[0], agreed_.parameters, stage_end(0.98));
     if (!chunks.ok()) return chunks.status();
     blob.set("chunks", chunks.value());
+    blob.set("queue", agreed_.transports[0]->limits().receive_buffer_bytes);
     return blob;
   }
 
-  Result<Blob> slots_of(const std::string& topic) {
+  Result<Blob> more_slots(const std::string& topic) {
     auto paths = roll_.hear_all(topic, stage_end(0.99));
     if (!paths.ok()) return paths.status();
     uint64_t most = 0;
-    for (size_t rank = 0; rank < paths->size(); ++rank) {
+    uint64_t queue = UINT64_MAX;
+    for (const Blob& path : paths.value()) {
       uint64_t chunks = 0;
-      if (!paths.value()[rank].number("chunks", kMostChunksOnPath, &chunks)) {
-        return Status(Code::kMismatch, "rank " + std::to_string(rank) + " does not say how long its path is");
-      }
-      most = std::max(most, chunks);
+      uint64_t bytes = 0;
+      if (path.number("chunks", kMostChunksOnPath, &chunks)) most = std::max(most, chunks);
+      if (path.number("queue", UINT64_MAX, &bytes) && bytes > 0) queue = std::min(queue, bytes);
     }
-    const int slots = slots_for(most, agreed_.parameters);
-    SWITCHML_LOG(kInfo) << group_.name << ": " << most << " chunks fill the paths (0: not known), for which "
-                        << agreed_.parameters.slots << " slots become " << slots;
-    Blob blob;
-    blob.set("slots", static_cast<uint64_t>(slots));
-    return blob;
+    const SessionParameters& p = agreed_.parameters;
+    const int slots = slots_for(most, queue, p);
+    const bool has_time = monotonic_now() < stage_end(0.7);
+    SWITCHML_LOG(kInfo) << group_.name << ": " << most << " chunks fill the paths (0: not known), for which " << p.slots
+                        << " slots "
+                        << (slots == p.slots ? "do"
+                            : has_time       ? "are few"
+                                             : "have to do: it is late");
+    return slots > p.slots && has_time ? plan_with(slots) : Blob();
+  }
+
+  Blob plan_with(int slots) {
+    const bool hosts = agreed_.hosts.ranks() > 0;
+    SessionParameters offered = agreed_.parameters;
+    bool may_change = false;
+    const auto granted = ask_for_session(wish(hosts, offered.payload_bytes, slots), stage_end(0.8), &may_change);
+    if (!granted.ok()) {
+      SWITCHML_LOG(kInfo) << group_.name << ": no more slots: " << granted.status().message();
+      return {};
+    }
+    Blob plan = plan_of(granted.value(), hosts);
+    const bool readable = read_grant(plan, &offered).ok();
+    const SessionParameters& p = agreed_.parameters;
+    if (!readable || offered.slots <= p.slots || offered.payload_bytes != p.payload_bytes) {
+      if (readable) leave(offered, monotonic_now() + kLeaveTime);
+      SWITCHML_LOG(kInfo) << group_.name << ": the switch has no more slots";
+      return {};
+    }
+    plan.set("more", 1);
+    return plan;
   }
 
   const Config& config_;
@@ -515,7 +548,7 @@ class Agreement {
   bool one_host_ = false;           // on rank 0
   std::vector<std::string> hosts_;  // by rank, on rank 0
   bool check_path_ = false;         // what passes is to be found out
-  int sessions_ = 0;                // that were left for one of a smaller payload
+  int sessions_ = 0;                // that were left for one of a smaller payload, or of more slots
   Time begin_;
   Time end_;
   MemoryOffer offer_;  // on a host's first rank

@@ -16,6 +16,10 @@
 //     and, where "auto" chose the payload and a path leaves its host:
 //   every rank: which payload came back    passes     takes the least. Less than the session's: all leave it, and
 //   rank 0: which it is                    payload    "plan" to "payload" happen again, with a number
+//     and, where it chose the slots too:
+//   every rank: how many chunks its path   speed      takes the most. Needs that more slots than the session has, it
+//     holds, and its socket                           opens another that has them
+//   rank 0: that session, as in "plan"     slots      if there is one, all leave theirs for it, and say "joined" again
 #pragma once
 
 #include <memory>

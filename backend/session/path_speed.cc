@@ -18,6 +18,8 @@ constexpr size_t kLongestTrain = 96;
 constexpr size_t kShortestTrain = 16;              // a shorter one is over before the queues are full
 constexpr Duration kPatience = milliseconds(200);  // longer round trips are not known
 constexpr Duration kMostPatience = milliseconds(800);
+constexpr Duration kLeastTrainPatience = milliseconds(40);
+constexpr uint64_t kQueueOverhead = 2;  // as the switch reckons (softswitch/grant.cc)
 
 /// Packets that are under way together, each in a slot of its own.
 class Volley {
@@ -29,8 +31,7 @@ class Volley {
 
   /// Repeats what is lost, when nothing has come for a while, until all has returned, or `deadline`: another rank may
   /// wait for it.
-  Status run(Time deadline) {
-    Duration patience = kPatience;
+  Status run(Duration patience, Time deadline) {
     for (Time now = begin_ = monotonic_now(); missing() > 0; now = monotonic_now()) {
       if (now >= deadline) {
         return {Code::kUnavailable, "switch " + session_.switch_name + " answers rank " +
@@ -113,12 +114,14 @@ Result<size_t> chunks_on_path(Transport& transport, const SessionParameters& ses
   Duration round_trip = Duration::max();
   for (size_t i = 0; i < kRoundTrips; ++i) {
     Volley volley(transport, session, slot++, 1, 0);
-    if (Status status = volley.run(deadline); !status.ok()) return status;
+    if (Status status = volley.run(kPatience, deadline); !status.ok()) return status;
     if (volley.at_once() == 1) round_trip = std::min(round_trip, volley.time());
   }
   const size_t train = std::min(kLongestTrain, slots - slot);
   Volley volley(transport, session, slot, train, session.payload_bytes);
-  if (Status status = volley.run(deadline); !status.ok()) return status;
+  const Duration patience =
+      round_trip < kPatience ? std::min(kLeastTrainPatience + 4 * round_trip, kPatience) : kPatience;
+  if (Status status = volley.run(patience, deadline); !status.ok()) return status;
   if (round_trip == Duration::max() || 4 * volley.at_once() < 3 * train) return size_t{0};
   return chunks_on_path(std::max(round_trip, Duration(1)), volley.time(), volley.at_once());
 }
@@ -130,10 +133,11 @@ size_t chunks_on_path(Duration round_trip, Duration time, size_t train) {
   return static_cast<size_t>(std::min(chunks, static_cast<double>(kMostChunksOnPath)));
 }
 
-int slots_for(size_t chunks, const SessionParameters& granted) {
+int slots_for(size_t chunks, uint64_t queue_bytes, const SessionParameters& granted) {
   const size_t wanted = chunks + chunks / 4;
   const auto shards = static_cast<size_t>(granted.shards);
-  const size_t most = std::min<size_t>(kMostPoolBytes / granted.payload_bytes, kMaxSlots);
+  const uint64_t queue = queue_bytes / (kQueueOverhead * (granted.payload_bytes + wire::kHeaderBytes));
+  const size_t most = std::min<uint64_t>({kMostPoolBytes / granted.payload_bytes, kMaxSlots, queue * shards});
   auto slots = static_cast<size_t>(granted.slots);
   while (slots + shards <= most && shards * data_slots(static_cast<int>(slots / shards)) < wanted) slots += shards;
   return static_cast<int>(slots);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -26,8 +27,9 @@ size_t chunks_on_path(Duration round_trip, Duration time, size_t train);
 inline constexpr size_t kMostChunksOnPath = 1 << 16;
 
 /// The slots that a session like `granted` needs so that as many chunks of long tensors are under way, with a fourth in
-/// reserve, and `granted.slots` at least. At most as many as hold kMostPoolBytes (or are granted already).
-int slots_for(size_t chunks, const SessionParameters& granted);
+/// reserve, and `granted.slots` at least. At most as many as hold kMostPoolBytes, and as many results as a socket can
+/// queue whose receive buffer has `queue_bytes` (or are granted already).
+int slots_for(size_t chunks, uint64_t queue_bytes, const SessionParameters& granted);
 inline constexpr size_t kMostPoolBytes = 1 << 20;
 
 }  // namespace switchml

@@ -20,6 +20,8 @@ class Moderation {
 
   /// How long to wait before looking; 0: not at all.
   Duration pause(Time now);
+  /// The thread has not waited, whatever pause() has said.
+  void forget_pause() { paused_ = Duration(0); }
   /// What a pause has led to: of so many packets under way at its begin, so many had come when the last one was taken.
   void report(uint64_t come, uint64_t under_way, Time now);
 

@@ -9,6 +9,7 @@ where half of its step is communication. Gradients are verified before and after
 """
 import argparse
 import pathlib
+import statistics
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -56,10 +57,10 @@ def steps(job, compute, kinds, count, checked=False):
 def balance(job):
     """Seconds of computing. More of it hides more of the communication, second for second where that is the longer of the two: then the
     mean of what was tried and what it exposed is all but the answer."""
-    compute = report.quantile(steps(job, 0.0, ["gloo"], PROBE_STEPS)["gloo"], 0.5) / 2
+    compute = statistics.median(steps(job, 0.0, ["gloo"], PROBE_STEPS)["gloo"]) / 2
     for _ in range(PROBES):
         times = steps(job, compute, [ALONE, "gloo"], PROBE_STEPS)
-        alone, whole = (report.quantile(times[kind], 0.5) for kind in (ALONE, "gloo"))
+        alone, whole = (statistics.median(times[kind]) for kind in (ALONE, "gloo"))
         print(f"  balance: {report.format_seconds(compute)} of computing, Gloo exposes {report.format_seconds(whole - alone)}", flush=True)
         if abs(whole - 2 * alone) < CLOSE * whole:
             break
@@ -74,8 +75,8 @@ def run(model, ranks, rate, arguments):
         compute = balance(job) if arguments.balance else arguments.compute
         seconds = steps(job, compute, [ALONE, *arguments.backends], arguments.steps, checked=True)
         job.end()
-    alone = report.quantile(seconds[ALONE], 0.5)
-    exposed = {name: report.quantile(seconds[name], 0.5) - alone for name in arguments.backends}
+    alone = statistics.median(seconds[ALONE])
+    exposed = {name: statistics.median(seconds[name]) - alone for name in arguments.backends}
     return {"model": model, "scale": arguments.scale, "ranks": ranks, "rate": rate, "mtu": arguments.mtu, "compute": compute, **opened,
             "seconds": seconds, "exposed_seconds": exposed}
 
@@ -87,13 +88,13 @@ def print_run(run, backends):
     rows = []
     for kind, seconds in run["seconds"].items():
         exposed = run["exposed_seconds"].get(kind)
-        median = report.quantile(seconds, 0.5)
+        median = statistics.median(seconds)
         rows.append([kind, report.format_seconds(median), report.format_seconds(seconds[-1]),
                      "-" if exposed is None else report.format_seconds(exposed), "-" if exposed is None else f"{exposed / median:.0%}"])
     report.print_columns(["step", "p50", "longest", "exposed communication", "of the step"], rows)
     if len(backends) > 1:
         first, second = backends[:2]
-        ratios = (report.quantile(run["seconds"][first], 0.5) / report.quantile(run["seconds"][second], 0.5),
+        ratios = (statistics.median(run["seconds"][first]) / statistics.median(run["seconds"][second]),
                   run["exposed_seconds"][first] / run["exposed_seconds"][second])
         print(f"{first} over {second}: step {ratios[0]:.2f}, exposed communication {ratios[1]:.2f}\n", flush=True)
 

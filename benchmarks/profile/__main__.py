@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -115,7 +116,7 @@ def print_run(run):
     print("next bottleneck: " + "; ".join(f"{side}: {bottleneck(counted)}" for side, counted in run["stages"].items()))
     if "native" in run:
         parts = sorted(one["system_seconds"] / (one["user_seconds"] + one["system_seconds"]) for one in run["native"])
-        print(f"without callgrind, {len(parts)} times {run['native'][0]['calls']} calls: system calls take {report.quantile(parts, 0.5):.0%} of the "
+        print(f"without callgrind, {len(parts)} times {run['native'][0]['calls']} calls: system calls take {statistics.median(parts):.0%} of the "
               f"CPU time ({parts[0]:.0%} to {parts[-1]:.0%})")
     sys.stdout.flush()
 

@@ -146,7 +146,7 @@ def ddp():
         ours, gloo = run["exposed_seconds"]["switchml"], run["exposed_seconds"]["gloo"]
         if gloo <= 0:
             raise Missing("Gloo exposes nothing")
-        of_step = gloo / report.quantile(run["seconds"]["gloo"], 0.5)
+        of_step = gloo / statistics.median(run["seconds"]["gloo"])
         return at_most(0.5, ours / gloo, f"{ours / gloo:.2f} (Gloo's is {of_step:.0%} of its step)")
 
     return [("DDP step, BERT-shaped: exposed communication over Gloo's", "<= 0.5", measure)]

@@ -21,7 +21,7 @@ def opened(network, **settings):
     return slots, max(seconds)
 
 
-def test_a_long_path_gets_the_slots_that_keep_it_full(tmp_path):
+def test_a_long_path_gets_the_slots_that_keep_it_full(tmp_path, capsys):
     network = star.Star(tmp_path, ranks=2, rate=RATE)
     try:
         relay = network.start("relay", sys.executable, RELAY, star.SWITCH, FAR, star.PORT, DELAY, namespace=network.switch)
@@ -29,7 +29,12 @@ def test_a_long_path_gets_the_slots_that_keep_it_full(tmp_path):
         far = f"{star.SWITCH}:{FAR}"
         few, slow = opened(network, SWITCHML_SWITCH=far, SWITCHML_SLOTS="128")
         many, fast = opened(network, SWITCHML_SWITCH=far)
-        assert few == {128} and len(many) == 1 and 200 < many.pop() <= 1024, (few, many)
+        assert few == {128} and len(many) == 1, (few, many)
+        slots = many.pop()
+        with capsys.disabled():
+            print(f"\n4 MiB of float32, 2 ranks, links of {RATE} Mbit/s, {DELAY * 1e3:.0f} ms each way: {slow:.2f} s with 128 slots, "
+                  f"{fast:.2f} s with {slots}")
+        assert 200 < slots <= 1024
         assert fast < 0.75 * slow, (fast, slow)
     finally:
         network.close()

@@ -7,9 +7,11 @@
 #include "base/limits.h"
 #include "fake_controller.h"
 #include "fixture.h"
+#include "session/path_speed.h"
 #include "session/roll_call.h"
 #include "session/shared_memory.h"
 #include "shm/board.h"
+#include "softswitch/slot_store.h"
 #include "transport/sockaddr.h"
 
 namespace switchml {
@@ -218,6 +220,75 @@ TEST(Agreement, ALoopbackSwitchCannotServeSeveralHosts) {
   const Status status = common_failure(agree_altered(2, config, other_hello("host", "another host")));
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_TRUE(contains(status, "loopback")) << status.message();
+}
+
+// ---- slots ----
+
+/// A switch with memory for so many slots of 1024 bytes, and two ranks whose paths lead off the host, as rank 0 hears
+/// it, carry as much in one packet and hold 500 chunks.
+struct FarRanks {
+  explicit FarRanks(size_t room, int slots = 0) {
+    ServerOptions options;
+    options.softswitch.slot_memory_bytes = room * softswitch::SlotStore::slot_bytes(1024);
+    server = start_switch(options);
+    Config config = quick_config();
+    config.switch_address = to_string(server->local());
+    config.slots = slots;
+    outcome = agree_each(2, {}, [&](int rank) {
+      AlteredStore far(store, rank == 0 ? rank_key("path", 1) : "", [](Blob* path) {
+        path->set("leaves_host", 1);
+        path->set("frame_bytes", 1024 + wire::kHeaderBytes);
+      });
+      AlteredStore fast(far, rank == 0 ? rank_key("speed", 1) : "", [](Blob* speed) { speed->set("chunks", 500); });
+      return agree(config, {rank, 2, "group g"}, fast, monotonic_now() + seconds(20));
+    });
+  }
+  /// What both ranks have; 0: something else each, or an error.
+  int slots() const {
+    for (const auto& rank : outcome.ranks) EXPECT_TRUE(rank.ok()) << rank.status().to_string();
+    if (!outcome.ranks[0].ok() || !outcome.ranks[1].ok()) return 0;
+    const SessionParameters& first = outcome.ranks[0]->parameters;
+    const SessionParameters& second = outcome.ranks[1]->parameters;
+    EXPECT_EQ(first.payload_bytes, 1024U);
+    EXPECT_EQ(first.session_key, second.session_key);
+    EXPECT_EQ(first.secret[0], second.secret[0]);
+    return first.slots == second.slots ? first.slots : 0;
+  }
+  uint64_t opened() const { return server->counters().sessions_opened.get(); }
+  uint64_t closed() const { return server->counters().sessions_closed.get(); }
+
+  MapStore store;
+  std::unique_ptr<SwitchServer> server;
+  Outcome outcome;
+};
+
+SessionParameters preset() {
+  SessionParameters session;
+  session.slots = 128;
+  return session;
+}
+
+TEST(Agreement, PathsThatHoldMoreGetMoreSlots) {
+  const FarRanks ranks(10000);
+  if (ranks.server->limits().receive_buffer_bytes < 16 << 20) GTEST_SKIP() << "the kernel gives sockets small queues";
+  EXPECT_EQ(ranks.slots(), slots_for(500, UINT64_MAX, preset()));
+  EXPECT_EQ(ranks.opened(), 2U);
+  EXPECT_EQ(ranks.closed(), 1U);
+}
+
+TEST(Agreement, TheSlotsThatThereAreAreNotGivenUpForFewer) {
+  for (const size_t more : {0, 2, 50, 128}) {
+    const FarRanks ranks(128 + more);
+    if (ranks.server->limits().receive_buffer_bytes < 16 << 20) GTEST_SKIP() << "the kernel gives sockets small queues";
+    EXPECT_EQ(ranks.slots(), 128) << more;
+    EXPECT_EQ(ranks.opened() - ranks.closed(), 1U) << more;
+  }
+}
+
+TEST(Agreement, SlotsThatAreNamedStay) {
+  const FarRanks ranks(10000, 64);
+  EXPECT_EQ(ranks.slots(), 64);
+  EXPECT_EQ(ranks.opened(), 1U);
 }
 
 TEST(Agreement, AKernelThatCannotBeHadFailsOnAll) {

@@ -44,7 +44,7 @@ TEST(SlotsFor, AsManyAsKeepThePathFull) {
   for (const int shards : {1, 2, 3}) {
     const SessionParameters session = granted(128 / shards * shards, shards, 1024);
     for (size_t chunks = 1; chunks < 620; chunks += 7) {
-      const int slots = slots_for(chunks, session);
+      const int slots = slots_for(chunks, UINT64_MAX, session);
       EXPECT_EQ(slots % shards, 0);
       EXPECT_GE(slots, session.slots);
       if (LaneSlots::of(slots / shards).has_bulk()) {
@@ -58,12 +58,20 @@ TEST(SlotsFor, AsManyAsKeepThePathFull) {
 }
 
 TEST(SlotsFor, NoMoreThanAMegabyteHolds) {
-  EXPECT_EQ(slots_for(kMostChunksOnPath, granted(128, 1, 1024)), 1024);
-  EXPECT_EQ(slots_for(kMostChunksOnPath, granted(128, 1, 256)), 4096);
-  EXPECT_EQ(slots_for(kMostChunksOnPath, granted(128, 1, 8192)), 128);
-  EXPECT_EQ(slots_for(kMostChunksOnPath, granted(16, 1, 63 * 1024)), 16);
-  EXPECT_EQ(slots_for(kMostChunksOnPath, granted(126, 3, 1024)), 1023);
-  EXPECT_EQ(slots_for(0, granted(128, 1, 1024)), 128) << "not known";
+  EXPECT_EQ(slots_for(kMostChunksOnPath, UINT64_MAX, granted(128, 1, 1024)), 1024);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, UINT64_MAX, granted(128, 1, 256)), 4096);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, UINT64_MAX, granted(128, 1, 8192)), 128);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, UINT64_MAX, granted(16, 1, 63 * 1024)), 16);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, UINT64_MAX, granted(126, 3, 1024)), 1023);
+  EXPECT_EQ(slots_for(0, UINT64_MAX, granted(128, 1, 1024)), 128) << "not known";
+}
+
+TEST(SlotsFor, NoMoreThanASocketQueues) {
+  const uint64_t result = 2 * (1024 + wire::kHeaderBytes);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * result, granted(128, 1, 1024)), 300);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * result - 1, granted(128, 1, 1024)), 299);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * result, granted(128, 2, 1024)), 600) << "each shard has a socket";
+  EXPECT_EQ(slots_for(kMostChunksOnPath, 10 * result, granted(128, 1, 1024)), 128) << "as granted";
 }
 
 // ---- from packets ----

@@ -69,6 +69,16 @@ TEST(Moderation, ItsOwnPausesCountAsQueues) {
   EXPECT_LT(moderation.pause(now), milliseconds(11));
 }
 
+TEST(Moderation, APauseThatWasNotMadeDoesNotExcuseSilence) {
+  Moderation moderation;
+  Time now = flow(moderation, milliseconds(1), milliseconds(61));
+  ASSERT_EQ(moderation.pause(now), milliseconds(15));
+  moderation.forget_pause();
+  now += milliseconds(15) + Moderation::kSilence;
+  for (int i = 0; i < 100; ++i) moderation.sample(milliseconds(41), now);
+  EXPECT_EQ(moderation.pause(now), milliseconds(15));
+}
+
 // A queue in front of a processor is no queue in front of a link.
 TEST(Moderation, RestsWhereEverythingHadCome) {
   Moderation moderation;
