@@ -86,7 +86,8 @@ struct Board::Layout {
 
 // Large chunks cost few wakes; with too many of them in use, frames would fall out of the caches before they are added.
 BoardShape shape_for(int ranks) {
-  BoardShape shape{ranks, 8, 128 * 1024};
+  BoardShape shape{ranks, 8, 128 * 1024, 0, 16 * 1024};
+  while (Board::bytes(shape.short_shape()) > kMaxBoardBytes / 8) shape.short_chunk_bytes /= 2;
   while (shape.bytes() > kMaxBoardBytes) shape.chunk_bytes /= 2;
   return shape;
 }
@@ -96,13 +97,16 @@ BoardShape shape_on_host(int ranks, int most, int owners) {
   BoardShape shape = shape_for(most);
   shape.ranks = ranks;
   shape.owners = owners;
+  shape.short_chunk_bytes = 0;  // what goes to other hosts has one order
   return shape;
 }
 
-size_t BoardShape::bytes() const { return Board::bytes(*this); }
+size_t BoardShape::bytes() const {
+  return Board::bytes(*this) + (short_chunk_bytes > 0 ? Board::bytes(short_shape()) : 0);
+}
 size_t Board::bytes(const BoardShape& shape) { return Layout(shape).end; }
 
-Board::Board(const BoardShape& shape, uint8_t* memory) : shape_(shape) {
+Board::Board(const BoardShape& shape, uint8_t* memory, const Board* sleepers) : shape_(shape) {
   SWITCHML_ASSERT(shape.ranks >= 1 && shape.ranks <= kMaxWorkers && shape.slots >= 1 && shape.slots <= kMaxSlots);
   SWITCHML_ASSERT(shape.chunk_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(memory) % kLine == 0);
   const Layout at(shape);
@@ -111,6 +115,7 @@ Board::Board(const BoardShape& shape, uint8_t* memory) : shape_(shape) {
   reason_ = reinterpret_cast<Reason*>(memory + at.reason);
   entries_ = reinterpret_cast<std::atomic<uint64_t>*>(memory + at.entries);
   presence_ = reinterpret_cast<Presence*>(memory + at.presence);
+  bells_ = sleepers != nullptr ? sleepers->bells_ : presence_;
   slots_ = reinterpret_cast<Slot*>(memory + at.slot);
   offers_ = reinterpret_cast<Offer*>(memory + at.offer);
   frames_ = memory + at.frames;
@@ -281,25 +286,24 @@ bool Board::is_deserted() const {
 }
 
 uint32_t Board::fall_asleep(int rank, uint64_t until_published) const {
-  Presence& me = presence_[rank];
-  const uint32_t heard = me.bell.load(std::memory_order_acquire);
-  me.wanted.store(until_published, std::memory_order_relaxed);
+  const uint32_t heard = bells_[rank].bell.load(std::memory_order_acquire);
+  presence_[rank].wanted.store(until_published, std::memory_order_relaxed);
   full_fence();
   return heard;
 }
 
 void Board::wait_for_bell(int rank, uint32_t heard, Duration timeout) const {
-  futex_wait(presence_[rank].bell, heard, timeout);
+  futex_wait(bells_[rank].bell, heard, timeout);
 }
 
 void Board::awake(int rank) const { presence_[rank].wanted.store(0, std::memory_order_relaxed); }
 
 void Board::wake(int rank) const {
-  Presence& there = presence_[rank];
   full_fence();
-  if (there.wanted.exchange(0, std::memory_order_relaxed) == 0) return;
-  there.bell.fetch_add(1, std::memory_order_release);
-  futex_wake(there.bell);
+  if (presence_[rank].wanted.exchange(0, std::memory_order_relaxed) == 0) return;
+  std::atomic<uint32_t>& bell = bells_[rank].bell;
+  bell.fetch_add(1, std::memory_order_release);
+  futex_wake(bell);
 }
 
 }  // namespace switchml::shm

@@ -32,14 +32,18 @@ struct BoardShape {
   int slots = 0;           // 1 ... kMaxSlots
   size_t chunk_bytes = 0;  // a multiple of 64
   int owners = 0;          // 0: any rank reduces a chunk; else rank seq % owners hands it to a switch; at most `ranks`
+  /// Of a second board for collectives of so few bytes, which lies behind this one; 0: there is none. A multiple of 64.
+  size_t short_chunk_bytes = 0;
 
-  /// Of the whole board, a multiple of 64.
+  /// Of the whole board, and the one behind it; a multiple of 64.
   size_t bytes() const;
+  /// Of the board behind it.
+  BoardShape short_shape() const { return {ranks, slots, short_chunk_bytes}; }
 };
 
-/// What a board takes at most, whatever the number of ranks.
+/// What a board takes at most with the one behind it, whatever the number of ranks.
 inline constexpr size_t kMaxBoardBytes = 16 << 20;
-/// The shape for so many ranks, 1 ... kMaxWorkers.
+/// The shape for so many ranks, 1 ... kMaxWorkers, with a short board behind it.
 BoardShape shape_for(int ranks);
 /// The shape for `ranks` of a host, where the fullest host of the group has `most` and each has so many owners.
 BoardShape shape_on_host(int ranks, int most, int owners);
@@ -56,8 +60,9 @@ enum class Verdict : uint32_t { kReduced = 0, kMismatch = 1 };
 /// A view of a board in shared memory; any number of processes has one each. Thread-safe, but for what is a rank's own.
 class Board {
  public:
-  /// `memory`: shape.bytes(), 64-byte aligned, zero where no rank has begun. Borrowed.
-  Board(const BoardShape& shape, uint8_t* memory);
+  /// `memory`: bytes(shape), 64-byte aligned, zero where no rank has begun. Borrowed. `sleepers`: the board whose bells
+  /// ring for ranks that sleep until something happens on this one or that; null: its own. Not used later.
+  Board(const BoardShape& shape, uint8_t* memory, const Board* sleepers = nullptr);
 
   /// Where `rank` puts its part of chunk `seq` before it offers it: chunk_bytes of elements, 64-byte aligned.
   ChunkFrame frame(int rank, uint64_t seq) const;
@@ -110,10 +115,16 @@ class Board {
     if (!busy()) wait_for_bell(rank, heard, timeout);
     awake(rank);
   }
+  /// The parts of a sleep, for one on several boards that have the same bells: the first on all of them, then the
+  /// second on one, with what the first of all has returned, then the third on all.
+  uint32_t fall_asleep(int rank, uint64_t until_published) const;
+  void wait_for_bell(int rank, uint32_t heard, Duration timeout) const;
+  void awake(int rank) const;
   /// Ends a sleep of `rank`, if it is in one.
   void wake(int rank) const;
 
   const BoardShape& shape() const { return shape_; }
+  /// Of a board without the one behind it.
   static size_t bytes(const BoardShape& shape);
 
  private:
@@ -129,15 +140,13 @@ class Board {
   size_t slot_bytes() const;
   void push(uint64_t seq) const;
   Verdict reduce_frames(uint64_t seq) const;
-  uint32_t fall_asleep(int rank, uint64_t until_published) const;
-  void wait_for_bell(int rank, uint32_t heard, Duration timeout) const;
-  void awake(int rank) const;
 
   BoardShape shape_;
   ReadyList* ready_;
   Reason* reason_;
   std::atomic<uint64_t>* entries_;
   Presence* presence_;
+  Presence* bells_;
   Slot* slots_;
   Offer* offers_;
   uint8_t* frames_;

@@ -1,7 +1,9 @@
 #include "shm/engine.h"
 
 #include <mutex>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/assert.h"
 #include "shm/member_thread.h"
@@ -17,34 +19,51 @@ class MemoryEngine final : public Engine {
         board_(options_.shape, options_.segment->data()),
         up_(start_uplink(uplink)),
         member_(board_, options_.rank, [this](const Status& status) { on_failure(status); }, false,
-                {up_.get(), uplink.engine.session.payload_bytes, std::move(uplink.ranks)}),
-        thread_(std::make_unique<MemberThread>(
-            member_, options_.shape.owners > 0 ? uplink.engine.spin : spin_time(options_.shape.ranks))) {}
+                {up_.get(), uplink.engine.session.payload_bytes, std::move(uplink.ranks)}) {
+    std::vector<Member*> members = {&member_};
+    if (options_.shape.short_chunk_bytes > 0) {
+      short_board_.emplace(options_.shape.short_shape(), options_.segment->data() + Board::bytes(options_.shape),
+                           &board_);
+      short_.emplace(
+          *short_board_, options_.rank, [this](const Status& status) { on_failure(status); }, false);
+      member_.yield_to(*short_);
+      members.insert(members.begin(), &*short_);
+    }
+    const Duration spin = options_.shape.owners > 0 ? uplink.engine.spin : spin_time(options_.shape.ranks);
+    thread_ = std::make_unique<MemberThread>(std::move(members), spin);
+  }
 
   ~MemoryEngine() override {
     abort("the process group was shut down");
     thread_.reset();
     up_.reset();
+    if (short_board_) short_board_->leave(options_.rank);
     board_.leave(options_.rank);
   }
 
   void submit(Collective collective) override {
     SWITCHML_ASSERT(switch_can(collective.op, collective.type));
+    if (short_ && collective.count <= options_.shape.short_chunk_bytes / element_bytes(collective.type)) {
+      short_->submit(std::move(collective));
+      return;
+    }
+    if (short_) short_->announce(collective);
     member_.submit(std::move(collective));
   }
   void abort(const std::string& reason) override { fail(Status(Code::kAborted, reason)); }
   void fail(const Status& status) override {
     remember(status);
-    member_.request_failure(status);
+    request_failure(status);
   }
 
   Status status() const override {
     const std::lock_guard<std::mutex> lock(mutex_);
     return status_;
   }
-  int shards() const override { return up_ ? 2 : 1; }
+  int shards() const override { return up_ || short_ ? 2 : 1; }
   const WorkerCounters& counters(int shard) const override {
-    return shard == 0 ? member_.counters() : up_->counters(0);
+    if (shard == 0) return member_.counters();
+    return short_ ? short_->counters() : up_->counters(0);
   }
   size_t memory_bytes() const override { return options_.segment->size() + (up_ ? up_->memory_bytes() : 0); }
 
@@ -61,9 +80,15 @@ class MemoryEngine final : public Engine {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (status_.ok()) status_ = status;
   }
+  void request_failure(const Status& status) {
+    if (short_) short_->request_failure(status);
+    member_.request_failure(status);
+  }
+  // In the thread. What one member gives up for is the end of both.
   void on_failure(const Status& status) {
     remember(status);
-    if (options_.on_failure) options_.on_failure(status);
+    request_failure(status);
+    if (!std::exchange(told_, true) && options_.on_failure) options_.on_failure(status);
   }
 
   std::unique_ptr<Engine> start_uplink(UplinkOptions& uplink) {
@@ -86,6 +111,9 @@ class MemoryEngine final : public Engine {
   mutable std::mutex mutex_;
   Status status_;
   Member member_;
+  std::optional<Board> short_board_;  // without uplink: of collectives that need not wait for larger ones
+  std::optional<Member> short_;
+  bool told_ = false;  // the thread's
   std::unique_ptr<MemberThread> thread_;
 };
 

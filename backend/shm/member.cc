@@ -37,10 +37,18 @@ Member::Member(const Board& board, int rank, std::function<void(const Status&)> 
   if (uplink_.engine != nullptr) mine_ = static_cast<uint64_t>(rank == 0 ? owners : rank);  // chunks begin with 1
 }
 
-void Member::submit(Collective collective) {
+void Member::submit(Collective collective) { submit({std::move(collective), false}); }
+
+void Member::announce(const Collective& collective) {
+  Collective announced = collective;
+  announced.done = nullptr;
+  submit({std::move(announced), true});
+}
+
+void Member::submit(Submission submission) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    submitted_.push_back(std::move(collective));
+    submitted_.push_back(std::move(submission));
   }
   wake();
 }
@@ -54,7 +62,7 @@ void Member::request_failure(const Status& status) {
 }
 
 void Member::take_submissions() {
-  std::vector<Collective> taken;
+  std::vector<Submission> taken;
   Status failure;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -62,11 +70,12 @@ void Member::take_submissions() {
     failure = requested_failure_;
     attention_.store(false, std::memory_order_release);
   }
-  for (Collective& collective : taken) accept(std::move(collective));
+  for (Submission& submission : taken) accept(std::move(submission));
   if (!failure.ok()) fail(failure);
 }
 
-void Member::accept(Collective collective) {
+void Member::accept(Submission submission) {
+  Collective& collective = submission.collective;
   if (!status_.ok()) {
     if (collective.done) collective.done(status_);
     return;
@@ -74,7 +83,10 @@ void Member::accept(Collective collective) {
   Job job;
   job.agreed = agreed_by(collective);
   job.elements_per_chunk = elements_per_chunk(collective.type);
-  job.chunks = std::max<size_t>(1, (collective.count + job.elements_per_chunk - 1) / job.elements_per_chunk);
+  const size_t elements = submission.is_announcement ? 0 : collective.count;
+  job.chunks = std::max<size_t>(1, (elements + job.elements_per_chunk - 1) / job.elements_per_chunk);
+  job.is_announcement = submission.is_announcement;
+  if (!job.is_announcement) ++called_;
   job.collective = std::move(collective);
   earliest_deadline_ = std::min(earliest_deadline_, job.collective.deadline);
   jobs_.push_back(std::move(job));
@@ -104,6 +116,7 @@ bool Member::step(Time now) {
     while (hand_one_up()) any = true;
     if (!any || !status_.ok()) break;
     moved = true;
+    if (hurried_ != nullptr && hurried_->has_work()) break;
   }
   if (status_.ok() && board_.shape().owners > 0) check_board();
   if (status_.ok()) check_deadline(now);
@@ -129,7 +142,7 @@ bool Member::offer_one() {
   Job& job = jobs_[offering_];
   const Collective& collective = job.collective;
   const size_t first = job.offered * job.elements_per_chunk;
-  const size_t elements = std::min(job.elements_per_chunk, collective.count - first);
+  const size_t elements = job.is_announcement ? 0 : std::min(job.elements_per_chunk, collective.count - first);
   const size_t size = element_bytes(collective.type);
   ChunkCall call;
   call.reduction = {collective.op, collective.type, collective.divisor};
@@ -211,10 +224,13 @@ bool Member::finish_one() {
     fail(differs_from("the other ranks of this host"));
     return false;
   }
-  take_result(job, job.finished, board_.result(oldest_));
+  if (!job.is_announcement) {
+    take_result(job, job.finished, board_.result(oldest_));
+    counters_.chunks_completed.add(1);
+  }
   ++oldest_;
-  counters_.chunks_completed.add(1);
   if (++job.finished < job.chunks) return true;
+  if (!job.is_announcement) --called_;
   const auto done = std::move(job.collective.done);
   jobs_.pop_front();
   --offering_;
@@ -246,20 +262,31 @@ void Member::take_result(const Job& job, size_t chunk, const uint8_t* result) {
 
 // Half of the window at once: to wake for every chunk would cost more than the chunks, where ranks share cores. But no
 // collective waits for the next one, which other ranks may call much later.
-void Member::sleep(Duration timeout) {
-  uint64_t until = UINT64_MAX;
-  if (oldest_ != next_) {
-    const uint64_t half = static_cast<uint64_t>(board_.shape().slots + 1) / 2;
-    until = std::min(oldest_ + half - 1, next_ - 1);
-    if (!jobs_.empty()) until = std::min(until, oldest_ + (jobs_.front().chunks - jobs_.front().finished) - 1);
-    // Counted, not looked at: later ones may be there before the oldest is. Any further one may be it, then.
-    until = std::max(until, board_.published() + 1);
+uint64_t Member::awaited() const {
+  if (oldest_ == next_ || called_ == 0) return UINT64_MAX;  // nobody waits for announcements alone
+  const uint64_t half = static_cast<uint64_t>(board_.shape().slots + 1) / 2;
+  uint64_t until = std::min(oldest_ + half - 1, next_ - 1);
+  until = std::min(until, oldest_ + (jobs_.front().chunks - jobs_.front().finished) - 1);
+  // Counted, not looked at: later ones may be there before the oldest is. Any further one may be it, then.
+  return std::max(until, board_.published() + 1);
+}
+
+bool Member::is_roused() const { return has_work() || (status_.ok() && !gone().empty()); }
+
+void Member::sleep(const std::vector<Member*>& members, Duration timeout) {
+  const Member& first = *members.front();
+  uint32_t heard = 0;
+  for (const Member* member : members) {
+    const uint32_t bell = member->board_.fall_asleep(member->rank_, member->awaited());
+    if (member == &first) heard = bell;
   }
-  board_.sleep(rank_, until, timeout, [this] { return has_work() || (status_.ok() && !gone().empty()); });
+  const bool busy = std::any_of(members.begin(), members.end(), [](const Member* one) { return one->is_roused(); });
+  if (!busy) first.board_.wait_for_bell(first.rank_, heard, timeout);
+  for (const Member* member : members) member->board_.awake(member->rank_);
 }
 
 void Member::check_deadline(Time now) {
-  if (jobs_.empty() || now < earliest_deadline_) return;
+  if (called_ == 0 || now < earliest_deadline_) return;
   earliest_deadline_ = kNever;
   // Where it is the other hosts' turn, the engine knows better what lacks.
   const bool up = board_.shape().owners > 0 && oldest_ != next_ && board_.is_complete(oldest_);
@@ -298,7 +325,7 @@ std::string Member::name_of(int rank) const {
 
 // Who has left will not contribute any more, nor hand anything up.
 std::string Member::gone() const {
-  if (oldest_ == next_ || board_.is_published(oldest_)) return {};
+  if (called_ == 0 || oldest_ == next_ || board_.is_published(oldest_)) return {};
   std::string text;
   for (int rank = 0; rank < board_.shape().ranks; ++rank) {
     if (!board_.has_left(rank)) continue;
@@ -352,7 +379,7 @@ void Member::fail(const Status& status) {
   if (board_.shape().owners > 0 && status.code() != Code::kAborted) board_.fail(status);  // all hosts give up, or none
   std::deque<Job> failed;
   failed.swap(jobs_);
-  offering_ = 0;
+  offering_ = called_ = 0;
   for (Job& job : failed) {
     if (job.collective.done) job.collective.done(status);
   }

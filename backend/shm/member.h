@@ -39,19 +39,26 @@ class Member {
 
   /// Thread-safe. After a failure the collective is finished with the reason at the next step.
   void submit(Collective collective);
+  /// Thread-safe. Says on this board, by a chunk without elements, that `collective` is called on another one, so that
+  /// ranks find out which choose different boards. Its end is that of the chunk, and nobody is told.
+  void announce(const Collective& collective);
+  /// A step of this member ends early where that one, of another board, has work. Before the first step.
+  void yield_to(const Member& other) { hurried_ = &other; }
   /// Thread-safe: the next step fails everything with `status` (the first one counts).
   void request_failure(const Status& status);
 
   /// Does a bounded part of what there is to do; true if there may be more. Only one thread.
   bool step(Time now);
   /// Nothing happens before this time unless another rank does something, or something is submitted.
-  Time next_wakeup() const { return jobs_.empty() ? kNever : earliest_deadline_; }
+  Time next_wakeup() const { return called_ == 0 ? kNever : earliest_deadline_; }
   /// Whether a step would do anything now.
   bool has_work() const;
   /// Whether it waits for other ranks, with which it is in the middle of something.
-  bool waits_for_others() const { return !jobs_.empty(); }
+  bool waits_for_others() const { return called_ > 0; }
   /// Until there is work, at most `timeout`; may return early. The thread of step().
-  void sleep(Duration timeout);
+  void sleep(Duration timeout) { sleep({this}, timeout); }
+  /// The same for members of one rank on boards that have the same bells; at least one.
+  static void sleep(const std::vector<Member*>& members, Duration timeout);
   /// Ends a sleep that runs or is to come. Thread-safe.
   void wake() {
     attention_.store(true, std::memory_order_release);
@@ -69,10 +76,16 @@ class Member {
     size_t chunks = 0;  // at least one
     size_t offered = 0;
     size_t finished = 0;
+    bool is_announcement = false;
+  };
+  struct Submission {
+    Collective collective;
+    bool is_announcement;
   };
 
+  void submit(Submission submission);
   void take_submissions();
-  void accept(Collective collective);
+  void accept(Submission submission);
   size_t elements_per_chunk(ElementType type) const;
   bool can_offer() const;
   bool offer_one();
@@ -82,6 +95,8 @@ class Member {
   bool hand_one_up();
   Collective chunk_for_all(const Job& job, uint64_t seq) const;
   void take_result(const Job& job, size_t chunk, const uint8_t* result);
+  uint64_t awaited() const;
+  bool is_roused() const;
   void check_deadline(Time now);
   std::string gone() const;
   void check_others();
@@ -97,7 +112,9 @@ class Member {
   std::function<void(const Status&)> on_failure_;
   const MemberUplink uplink_;
   WorkerCounters counters_;
+  const Member* hurried_ = nullptr;
   std::deque<Job> jobs_;
+  size_t called_ = 0;    // of them: those that are no announcements
   size_t offering_ = 0;  // job of the next offer
   uint64_t next_ = 1;    // chunk to offer next
   uint64_t oldest_ = 1;  // chunk whose result is awaited next
@@ -107,7 +124,7 @@ class Member {
   Status status_;
 
   std::mutex mutex_;  // guards the two below
-  std::vector<Collective> submitted_;
+  std::vector<Submission> submitted_;
   Status requested_failure_;
   std::atomic<bool> attention_{false};
 };

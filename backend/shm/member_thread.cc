@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <utility>
 
 namespace switchml::shm {
 
@@ -13,12 +14,12 @@ constexpr Duration kLongest = milliseconds(500);
 
 }  // namespace
 
-MemberThread::MemberThread(Member& member, Duration spin)
-    : member_(member), look_around_(spin), thread_([this] { run(); }) {}
+MemberThread::MemberThread(std::vector<Member*> members, Duration spin)
+    : members_(std::move(members)), look_around_(spin), thread_([this] { run(); }) {}
 
 MemberThread::~MemberThread() {
   stop_.store(true, std::memory_order_release);
-  member_.wake();
+  members_.front()->wake();
   thread_.join();
 }
 
@@ -27,15 +28,24 @@ void MemberThread::run() {
   // A new thread inherits its parent's floating-point state; flush-to-zero or another rounding would change the bits.
   std::fesetenv(FE_DFL_ENV);
   const auto stopped = [this] { return stop_.load(std::memory_order_acquire); };
-  const auto work = [this] { return member_.has_work(); };
+  const auto any = [this](const auto& says) { return std::any_of(members_.begin(), members_.end(), says); };
+  const auto work = [any] { return any([](const Member* one) { return one->has_work(); }); };
   while (!stopped()) {
-    if (member_.step(monotonic_now())) continue;
-    if (member_.waits_for_others() && look_around_(work, stopped)) continue;
-    const Time wakeup = member_.next_wakeup();
+    if (step()) continue;
+    const bool waits = any([](const Member* one) { return one->waits_for_others(); });
+    if (waits && look_around_(work, stopped)) continue;
+    Time wakeup = kNever;
+    for (const Member* member : members_) wakeup = std::min(wakeup, member->next_wakeup());
     const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());
-    if (patience > Duration(0)) member_.sleep(patience);
+    if (patience > Duration(0)) Member::sleep(members_, patience);
   }
-  member_.step(monotonic_now());  // what was submitted or asked for last
+  step();  // what was submitted or asked for last
+}
+
+bool MemberThread::step() {
+  bool moved = false;
+  for (Member* member : members_) moved = member->step(monotonic_now()) || moved;
+  return moved;
 }
 
 }  // namespace switchml::shm

@@ -1,8 +1,9 @@
-// The thread that steps a member with the real clock.
+// The thread that steps a rank's members with the real clock.
 #pragma once
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "engine/spin_wait.h"
 #include "shm/member.h"
@@ -11,8 +12,9 @@ namespace switchml::shm {
 
 class MemberThread {
  public:
-  /// `member` outlives it. `spin`: how long it may look for work before it sleeps (spin_time()); 0: never.
-  MemberThread(Member& member, Duration spin);
+  /// Members of one rank on boards that have the same bells, at least one, in the order in which they are stepped; they
+  /// outlive it. `spin`: how long it may look for work before it sleeps (spin_time()); 0: never.
+  MemberThread(std::vector<Member*> members, Duration spin);
   /// Stops and joins; what was submitted or asked for last is taken. Collectives must have been failed before
   /// (request_failure) or are left unfinished.
   ~MemberThread();
@@ -21,8 +23,9 @@ class MemberThread {
 
  private:
   void run();
+  bool step();
 
-  Member& member_;
+  const std::vector<Member*> members_;
   SpinWait look_around_;
   std::atomic<bool> stop_{false};
   std::thread thread_;

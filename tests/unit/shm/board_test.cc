@@ -192,6 +192,10 @@ TEST(Board, ForAnyNumberOfRanksItTakesNoMoreThanItsBound) {
     // Blocks begin where they would in a packet, for whatever type.
     EXPECT_EQ(shape.chunk_bytes % (kMaxBlockElements * sizeof(uint64_t)), 0U);
     EXPECT_GE(shape.chunk_bytes, kMaxBlockElements * sizeof(uint64_t));
+    EXPECT_GE(shape.short_chunk_bytes, ranks <= 8 ? 16384U : 512U);
+    EXPECT_EQ(shape.short_chunk_bytes % 64, 0U);
+    EXPECT_EQ(shape.short_shape().ranks, ranks);
+    EXPECT_EQ(shape.bytes(), Board::bytes(shape) + Board::bytes(shape.short_shape()));
   }
 }
 
@@ -255,6 +259,27 @@ TEST(Board, ASleepEndsAtItsCount) {
       << "one is not enough";
   EXPECT_LT(sleep_with(board, 3, kLong, [&] { publish(board, 3); }), kSoon);
   EXPECT_LT(sleep_with(board, 3, kLong, [&] { publish(board, 4); }), kSoon) << "the count is past";
+}
+
+// Two boards with the same bells: what happens on either ends a sleep on both, whichever is waited on.
+TEST(Board, ASleepOnTwoBoardsEndsByEither) {
+  const BoardShape shape{1, 4, 64};
+  BoardMemory first(shape);
+  BoardMemory memory(shape);
+  const Board second(shape, memory.data(), &first.board());
+  for (const Board* where : {&first.board(), &second}) {
+    for (const Board* waits : {&first.board(), &second}) {
+      const Time begin = monotonic_now();
+      const uint64_t seq = where->published() + 1;
+      const uint32_t heard = first.board().fall_asleep(0, first.board().published() + 1);
+      second.fall_asleep(0, second.published() + 1);
+      publish(*where, seq);
+      waits->wait_for_bell(0, heard, kLong);
+      first.board().awake(0);
+      second.awake(0);
+      EXPECT_LT(monotonic_now() - begin, kSoon);
+    }
+  }
 }
 
 TEST(Board, ASleepEndsWhereThereIsSomethingToDo) {

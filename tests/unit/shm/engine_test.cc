@@ -205,6 +205,42 @@ TEST(MemoryEngine, ItsEndEndsWhatWaits) {
   EXPECT_EQ(outcome_of(waiting).code(), Code::kAborted);
 }
 
+TEST(MemoryEngine, TensorsOfAllSizesInOneQueue) {
+  constexpr int kRanks = 3;
+  constexpr int kCalls = 300;
+  Group group(shape_for(kRanks));
+  std::vector<std::vector<Ints>> tensors(kRanks);
+  std::vector<std::future<Status>> outcomes;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    auto& mine = tensors[static_cast<size_t>(rank)];
+    for (int i = 0; i < kCalls; ++i) mine.emplace_back(i % 3 == 0 ? 50000 : static_cast<size_t>(i) * 31, rank + i);
+    for (Ints& tensor : mine) outcomes.push_back(group.submit(rank, sum_of(tensor)));
+  }
+  expect_all_ok(outcomes);
+  for (const auto& mine : tensors) {
+    for (int i = 0; i < kCalls; ++i) {
+      const Ints& tensor = mine[static_cast<size_t>(i)];
+      ASSERT_EQ(tensor, Ints(tensor.size(), 3 + kRanks * i)) << i;
+    }
+  }
+  uint64_t summed = 0;
+  for (const Ints& tensor : tensors[0]) summed += tensor.size();
+  uint64_t counted = 0;
+  for (int shard = 0; shard < group.engine(0).shards(); ++shard) {
+    counted += group.engine(0).counters(shard).elements_summed_in_memory.get();
+  }
+  EXPECT_EQ(counted, summed);
+}
+
+TEST(MemoryEngine, ALargeTensorAndASmallOneAreADisagreement) {
+  Group group(shape_for(3));
+  Ints tensors[3] = {Ints(100000, 1), Ints(10, 1), Ints(100000, 1)};
+  std::vector<std::future<Status>> outcomes;
+  for (int rank = 0; rank < 3; ++rank) outcomes.push_back(group.submit(rank, sum_of(tensors[rank])));
+  for (auto& outcome : outcomes) EXPECT_EQ(outcome_of(outcome).code(), Code::kMismatch);
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(group.told(rank, true), 1);
+}
+
 TEST(MemoryEngine, ADisagreementIsToldToAll) {
   Group group(shape_for(2));
   Ints tensors[2] = {Ints(10, 1), Ints(11, 1)};

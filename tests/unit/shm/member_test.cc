@@ -470,6 +470,113 @@ TEST(Member, AFailureAtAnyMoment) {
   }
 }
 
+// ---- two boards: one for what need not wait for the other's ----
+
+/// The members of `ranks` ranks on a long and a short board.
+struct Boards {
+  explicit Boards(int ranks) : long_board({ranks, 4, 64}), short_board({ranks, 2, 64}) {}
+  /// A long collective, as an engine submits it.
+  Outcome submit_long(int rank, Ints& tensor) {
+    short_board.member(rank).announce(sum_of(tensor));
+    return long_board.submit(rank, sum_of(tensor));
+  }
+  Team long_board;
+  Team short_board;
+};
+
+TEST(MemberOnTwoBoards, AShortCollectiveEndsBeforeALongOneThatWasCalledBefore) {
+  Boards boards(3);
+  std::vector<Ints> large(3, Ints(1000, 1));
+  std::vector<Ints> small(3, Ints(16, 2));
+  std::vector<Outcome> ends;
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto r = static_cast<size_t>(rank);
+    ends.push_back(boards.submit_long(rank, large[r]));
+    boards.short_board.submit(rank, sum_of(small[r]));
+  }
+  EXPECT_TRUE(boards.short_board.run()) << "though nobody has stepped the long board";
+  EXPECT_EQ(small, std::vector<Ints>(3, Ints(16, 6)));
+  for (const Outcome& end : ends) EXPECT_TRUE(end->empty());
+  EXPECT_TRUE(boards.long_board.run());
+  EXPECT_EQ(large, std::vector<Ints>(3, Ints(1000, 3)));
+}
+
+TEST(MemberOnTwoBoards, AnAnnouncementMeetsAShortCollective) {
+  Boards boards(2);
+  Ints large(1000, 1);
+  Ints small(16, 2);
+  boards.submit_long(0, large);
+  const Outcome end = boards.short_board.submit(1, sum_of(small));
+  for (int i = 0; i < 10; ++i) {
+    for (const int rank : {0, 1}) boards.short_board.step(rank);
+  }
+  ASSERT_EQ(end->size(), 1U);
+  EXPECT_EQ(end->front().code(), Code::kMismatch);
+  EXPECT_THAT(end->front().message(), HasSubstr("16"));
+  ASSERT_EQ(boards.short_board.failures(0).size(), 1U) << "who has called the long one knows it too";
+  EXPECT_EQ(boards.short_board.failures(0).front().code(), Code::kMismatch);
+  EXPECT_THAT(boards.short_board.failures(0).front().message(), HasSubstr("1000"));
+  boards.long_board.member(0).request_failure(Status(Code::kMismatch, "test"));
+  boards.long_board.step(0);
+}
+
+// What becomes of the collective is to be seen on its own board.
+TEST(MemberOnTwoBoards, NobodyWaitsForAnAnnouncement) {
+  Boards boards(2);
+  Ints large(1000, 1);
+  Collective announced = sum_of(large);
+  announced.deadline = boards.short_board.now + milliseconds(5);
+  Member& member = boards.short_board.member(0);
+  member.announce(announced);
+  boards.short_board.step(0);
+  EXPECT_FALSE(member.waits_for_others());
+  EXPECT_EQ(member.next_wakeup(), kNever);
+  boards.short_board.board().leave(1);
+  boards.short_board.now += seconds(1);
+  boards.short_board.step(0);
+  EXPECT_TRUE(boards.short_board.failures(0).empty());
+  EXPECT_EQ(member.counters().chunks_completed.get(), 0U);
+}
+
+TEST(MemberOnTwoBoards, ALongStepEndsWhereAShortCollectiveComes) {
+  Boards boards(1);
+  Ints large(16 * 20, 1);
+  Ints small(16, 2);
+  const Outcome end = boards.submit_long(0, large);
+  Member& member = boards.long_board.member(0);
+  member.yield_to(boards.short_board.member(0));
+  boards.short_board.submit(0, sum_of(small));
+  EXPECT_TRUE(boards.long_board.step(0));
+  EXPECT_LE(boards.long_board.board().published(), 1U) << "one round";
+  EXPECT_TRUE(boards.short_board.run());
+  while (boards.long_board.step(0)) {
+  }
+  EXPECT_EQ(end->size(), 1U);
+}
+
+TEST(MemberOnTwoBoards, ASubmissionToEitherEndsASleepThatIsToCome) {
+  const BoardShape shape{2, 2, 64};
+  testing::BoardMemory first(shape);
+  testing::BoardMemory memory(shape);
+  const Board second(shape, memory.data(), &first.board());
+  Member one(first.board(), 0, [](const Status&) {});
+  Member other(second, 0, [](const Status&) {});
+  Ints a(1, 1);
+  for (Member* called : {&one, &other}) {
+    const Time begin = monotonic_now();
+    called->submit(sum_of(a));
+    Member::sleep({&one, &other}, kLong);
+    EXPECT_LT(monotonic_now() - begin, kSoon);
+    while (called->step(begin)) {
+    }
+    EXPECT_FALSE(called->has_work());
+  }
+  const Time begin = monotonic_now();
+  second.leave(1);
+  Member::sleep({&one, &other}, kLong);
+  EXPECT_LT(monotonic_now() - begin, kSoon);
+}
+
 // ---- sleep ----
 
 TEST(Member, ASubmissionEndsASleepThatIsToCome) {

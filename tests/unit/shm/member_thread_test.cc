@@ -72,7 +72,8 @@ TEST(MemberThread, StepsUntilAllIsDone) {
   for (const Duration spin : {Duration(0), Duration(microseconds(50))}) {
     Team team({3, 2, 64});
     std::vector<std::unique_ptr<MemberThread>> threads;
-    for (int rank = 0; rank < 3; ++rank) threads.push_back(std::make_unique<MemberThread>(team.member(rank), spin));
+    for (int rank = 0; rank < 3; ++rank)
+      threads.push_back(std::make_unique<MemberThread>(std::vector<Member*>{&team.member(rank)}, spin));
     for (int round = 0; round < 30; ++round) {
       std::vector<Ints> tensors(3, Ints(100, round));
       std::vector<std::future<Status>> ends;
@@ -91,7 +92,7 @@ TEST(MemberThread, StepsUntilAllIsDone) {
 TEST(MemberThread, KeepsDeadlines) {
   for (const Duration spin : {Duration(0), Duration(microseconds(50))}) {
     Team team({2, 2, 64});
-    const MemberThread thread(team.member(0), spin);
+    const MemberThread thread({&team.member(0)}, spin);
     Ints tensor(1, 1);
     Collective c = sum_of(tensor);
     const Time begin = monotonic_now();
@@ -107,7 +108,7 @@ TEST(MemberThread, WhatWasAskedForLastIsDone) {
   for (int i = 0; i < 50; ++i) {
     Team team({2, 2, 64});
     Ints tensor(1, 1);
-    auto thread = std::make_unique<MemberThread>(team.member(0), Duration(0));
+    auto thread = std::make_unique<MemberThread>(std::vector<Member*>{&team.member(0)}, Duration(0));
     auto end = submit(team.member(0), sum_of(tensor));
     team.member(0).request_failure(Status(Code::kAborted, "over"));
     thread.reset();
@@ -122,7 +123,7 @@ TEST(MemberThread, EndsAtOnceWhereItSleeps) {
   const Time begin = monotonic_now();
   for (int i = 0; i < 30; ++i) {
     Team team({2, 2, 64});
-    const MemberThread thread(team.member(0), Duration(0));
+    const MemberThread thread({&team.member(0)}, Duration(0));
     std::this_thread::sleep_for(milliseconds(i % 3));
   }
   EXPECT_LT(monotonic_now() - begin, seconds(4));
@@ -134,7 +135,7 @@ TEST(MemberThread, WorksWithDefaultArithmetic) {
   std::unique_ptr<MemberThread> thread;
   {
     const StrangeArithmetic strange;
-    thread = std::make_unique<MemberThread>(team.member(0), Duration(0));
+    thread = std::make_unique<MemberThread>(std::vector<Member*>{&team.member(0)}, Duration(0));
   }
   std::promise<Arithmetic> found;
   Ints tensor{1};
