@@ -143,7 +143,11 @@ Duration Shard::moderation(Time now) {
     return Duration(0);
   }
   const Duration pause = std::min(moderation_.pause(now), next_wakeup() - now);
-  if (pause > Duration(0)) moderated_in_flight_ = in_flight;
+  if (pause > Duration(0)) {
+    moderated_in_flight_ = in_flight;
+  } else {
+    moderation_.forget_pause();
+  }
   return pause;
 }
 

@@ -87,8 +87,8 @@ struct Board::Layout {
 // Large chunks cost few wakes; with too many of them in use, frames would fall out of the caches before they are added.
 BoardShape shape_for(int ranks) {
   BoardShape shape{ranks, 8, 128 * 1024, 0, 16 * 1024};
-  while (Board::bytes(shape.short_shape()) > kMaxBoardBytes / 8) shape.short_chunk_bytes /= 2;
-  while (shape.bytes() > kMaxBoardBytes) shape.chunk_bytes /= 2;
+  while (Board::bytes(shape) > kMaxBoardBytes) shape.chunk_bytes /= 2;
+  while (Board::bytes(shape.short_shape()) > kMaxShortBoardBytes) shape.short_chunk_bytes /= 2;
   return shape;
 }
 
@@ -233,7 +233,7 @@ void Board::publish(uint64_t seq, Verdict verdict) const {
   full_fence();
   for (int rank = 0; rank < shape_.ranks; ++rank) {
     const uint64_t wanted = presence_[rank].wanted.load(std::memory_order_relaxed);
-    if (wanted != 0 && wanted <= published) wake(rank);
+    if (wanted != 0 && (wanted <= published || verdict != Verdict::kReduced)) wake(rank);
   }
 }
 

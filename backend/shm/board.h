@@ -1,5 +1,5 @@
 // What the ranks of one host share to reduce each other's chunks, and the rules by which they do. The chunks of all
-// collectives are one stream, numbered from 1 on, the same on all ranks; chunk `seq` uses slot seq % slots:
+// collectives of a board are one stream, numbered from 1 on, the same on all ranks; chunk `seq` uses slot seq % slots:
 //
 // - offer: each rank copies its chunk into its frame of the slot; the last one puts the slot on the list of ready ones;
 // - claim: any rank takes it from there, and reduces all frames into the slot's result;
@@ -41,8 +41,9 @@ struct BoardShape {
   BoardShape short_shape() const { return {ranks, slots, short_chunk_bytes}; }
 };
 
-/// What a board takes at most with the one behind it, whatever the number of ranks.
+/// What a board takes at most, whatever the number of ranks; and the short one behind it.
 inline constexpr size_t kMaxBoardBytes = 16 << 20;
+inline constexpr size_t kMaxShortBoardBytes = 2 << 20;
 /// The shape for so many ranks, 1 ... kMaxWorkers, with a short board behind it.
 BoardShape shape_for(int ranks);
 /// The shape for `ranks` of a host, where the fullest host of the group has `most` and each has so many owners.

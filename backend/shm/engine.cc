@@ -43,7 +43,9 @@ class MemoryEngine final : public Engine {
 
   void submit(Collective collective) override {
     SWITCHML_ASSERT(switch_can(collective.op, collective.type));
-    if (short_ && collective.count <= options_.shape.short_chunk_bytes / element_bytes(collective.type)) {
+    // A barrier ends after all that was called before it.
+    const bool fits = collective.count <= options_.shape.short_chunk_bytes / element_bytes(collective.type);
+    if (short_ && fits && collective.op != ReduceOp::kBarrier) {
       short_->submit(std::move(collective));
       return;
     }

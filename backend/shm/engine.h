@@ -11,7 +11,7 @@
 namespace switchml::shm {
 
 struct MemoryEngineOptions {
-  std::shared_ptr<const Segment> segment;  // holds one board, of this shape
+  std::shared_ptr<const Segment> segment;  // holds a board of this shape, and what is behind it
   BoardShape shape;
   int rank = 0;  // among those of the board
   /// Told once when the engine gives up (timeout, mismatch, a rank that left), from its thread.

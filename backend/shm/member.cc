@@ -87,8 +87,8 @@ void Member::accept(Submission submission) {
   job.chunks = std::max<size_t>(1, (elements + job.elements_per_chunk - 1) / job.elements_per_chunk);
   job.is_announcement = submission.is_announcement;
   if (!job.is_announcement) ++called_;
+  if (!job.is_announcement) earliest_deadline_ = std::min(earliest_deadline_, collective.deadline);
   job.collective = std::move(collective);
-  earliest_deadline_ = std::min(earliest_deadline_, job.collective.deadline);
   jobs_.push_back(std::move(job));
 }
 
@@ -291,6 +291,7 @@ void Member::check_deadline(Time now) {
   // Where it is the other hosts' turn, the engine knows better what lacks.
   const bool up = board_.shape().owners > 0 && oldest_ != next_ && board_.is_complete(oldest_);
   for (const Job& job : jobs_) {
+    if (job.is_announcement) continue;  // what becomes of it is to be seen on the other board
     if (up && now >= job.collective.deadline && now < job.collective.deadline + kGrace) {
       earliest_deadline_ = std::min(earliest_deadline_, job.collective.deadline + kGrace);
     } else if (now >= job.collective.deadline) {
@@ -339,8 +340,9 @@ std::string Member::gone() const {
 void Member::check_others() {
   const std::string left = gone();
   if (left.empty()) return;
-  fail(Status(Code::kUnavailable,
-              describe(jobs_.front().collective) + " cannot complete: no contribution from rank " + left));
+  const auto called = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& job) { return !job.is_announcement; });
+  fail(
+      Status(Code::kUnavailable, describe(called->collective) + " cannot complete: no contribution from rank " + left));
 }
 
 std::string Member::missing_text(Time now) const {

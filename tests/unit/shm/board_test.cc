@@ -186,7 +186,8 @@ TEST(Board, ForAnyNumberOfRanksItTakesNoMoreThanItsBound) {
   for (int ranks = 1; ranks <= kMaxWorkers; ++ranks) {
     const BoardShape shape = shape_for(ranks);
     EXPECT_EQ(shape.ranks, ranks);
-    EXPECT_LE(shape.bytes(), kMaxBoardBytes);
+    EXPECT_LE(Board::bytes(shape), kMaxBoardBytes);
+    EXPECT_LE(shape.bytes(), kMaxBoardBytes + kMaxShortBoardBytes);
     EXPECT_EQ(shape.bytes() % 64, 0U);
     EXPECT_GE(shape.slots, 2) << "a chunk is reduced while the next is filled";
     // Blocks begin where they would in a packet, for whatever type.

@@ -232,6 +232,23 @@ TEST(MemoryEngine, TensorsOfAllSizesInOneQueue) {
   EXPECT_EQ(counted, summed);
 }
 
+TEST(MemoryEngine, ABarrierEndsAfterLargeTensorsThatWereCalledBefore) {
+  Group group(shape_for(2));
+  std::vector<Ints> tensors(2, Ints(1 << 22, 1));
+  std::vector<std::future<Status>> before;
+  std::vector<std::future<Status>> barriers;
+  for (int rank = 0; rank < 2; ++rank) {
+    before.push_back(group.submit(rank, sum_of(tensors[static_cast<size_t>(rank)])));
+    Collective barrier;
+    barrier.op = ReduceOp::kBarrier;
+    barriers.push_back(group.submit(rank, std::move(barrier)));
+  }
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(outcome_of(barriers[rank]).ok());
+    EXPECT_EQ(before[rank].wait_for(seconds(0)), std::future_status::ready);
+  }
+}
+
 TEST(MemoryEngine, ALargeTensorAndASmallOneAreADisagreement) {
   Group group(shape_for(3));
   Ints tensors[3] = {Ints(100000, 1), Ints(10, 1), Ints(100000, 1)};

@@ -538,6 +538,28 @@ TEST(MemberOnTwoBoards, NobodyWaitsForAnAnnouncement) {
   EXPECT_EQ(member.counters().chunks_completed.get(), 0U);
 }
 
+TEST(MemberOnTwoBoards, AnAnnouncementHasNoDeadlineThoughWhatIsBehindItHas) {
+  Boards boards(2);
+  Ints large(1000, 1);
+  Ints small(16, 2);
+  Collective announced = sum_of(large);
+  announced.deadline = boards.short_board.now + milliseconds(5);
+  Collective called = sum_of(small);
+  called.deadline = boards.short_board.now + seconds(5);
+  boards.short_board.member(0).announce(announced);
+  const Outcome end = boards.short_board.submit(0, called);
+  boards.short_board.step(0);
+  EXPECT_EQ(boards.short_board.member(0).next_wakeup(), called.deadline);
+  boards.short_board.now += seconds(4);
+  boards.short_board.step(0);
+  EXPECT_TRUE(end->empty());
+  boards.short_board.now += seconds(1);
+  boards.short_board.step(0);
+  ASSERT_EQ(end->size(), 1U);
+  EXPECT_EQ(end->front().code(), Code::kTimeout);
+  EXPECT_THAT(end->front().message(), HasSubstr("16"));
+}
+
 TEST(MemberOnTwoBoards, ALongStepEndsWhereAShortCollectiveComes) {
   Boards boards(1);
   Ints large(16 * 20, 1);
