@@ -177,6 +177,7 @@ class Engine {
   /// Why the engine stopped, or ok. Thread-safe.
   virtual Status status() const = 0;
 
+  /// Parts that work side by side, each with counters of its own: shards of the switch, boards in shared memory.
   virtual int shards() const = 0;
   virtual const WorkerCounters& counters(int shard) const = 0;
   /// Bytes of frames (to send and to receive) and group buffers held, all shards: a constant of the session, whatever

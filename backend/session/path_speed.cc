@@ -69,23 +69,26 @@ class Volley {
     while (missing() > 0) {
       const size_t count = transport_.receive(frames.data(), frames.size());
       const Time now = monotonic_now();
-      if (count > 0) end = std::min(now + patience, deadline);
-      for (size_t i = 0; i < count; ++i) take(frames[i], now);
+      for (size_t i = 0; i < count; ++i) {
+        if (take(frames[i], now)) end = std::min(now + patience, deadline);
+      }
       transport_.release();
       if (count == 0 && now >= end) return;
       if (count == 0) transport_.wait(end - now);
     }
   }
 
-  void take(const RxFrame& frame, Time now) {
+  // Whether it is one that was missing: what an earlier volley had to repeat may come late.
+  bool take(const RxFrame& frame, Time now) {
     const int slot = path_check_slot(session_, frame);
     const size_t i = static_cast<size_t>(slot) - first_slot_;
-    if (slot < static_cast<int>(first_slot_) || i >= frames_.size() || returned_[i]) return;
-    if (frame.size != frames_[i].size()) return;
+    if (slot < static_cast<int>(first_slot_) || i >= frames_.size() || returned_[i]) return false;
+    if (frame.size != frames_[i].size()) return false;
     returned_[i] = true;
-    if (repeats_) return;
+    if (repeats_) return true;
     ++at_once_;
     last_ = now;
+    return true;
   }
 
   Transport& transport_;
