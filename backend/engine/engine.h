@@ -32,6 +32,13 @@ const char* to_string(ReduceOp op);
 /// Whether the switch path takes it. Sums: every ElementType. Min and max: all but int64.
 bool switch_can(ReduceOp op, ElementType type);
 
+/// Which stream carries a collective, where a shard has two (docs/protocol.md, The stream).
+enum class StreamChoice : uint8_t {
+  kByLength,  // a short one the short stream; a long one the bulk stream, and announced in the short one
+  kShort,     // precondition: it has no more chunks than LaneSlots::data
+  kBulk,      // without being announced: the caller sees to it that ranks find out which call differently
+};
+
 /// One collective. The engine reads `input` and writes `output` from submit() until `done` runs; both stay the
 /// caller's. They may be the same memory, or not overlap at all.
 struct Collective {
@@ -55,6 +62,8 @@ struct Collective {
   uint64_t tag = 0;
   /// For messages, where this is only a part: the number of elements of the whole.
   size_t part_of = 0;
+  /// All workers must choose alike. Ignored where there is one stream only.
+  StreamChoice stream = StreamChoice::kByLength;
   /// Runs exactly once, on an engine thread, soon: it must not block. On an error, `output` may be partly written.
   std::function<void(const Status&)> done;
 };

@@ -1,5 +1,7 @@
 #include "engine/job.h"
 
+#include "base/assert.h"
+
 namespace switchml {
 
 namespace {
@@ -14,12 +16,11 @@ bool uses_exponents(const Collective& collective, ElementRange part) {
   return collective.op == ReduceOp::kSum && is_floating(collective.type) && part.count > 0;
 }
 
-// Short is what has slots enough for all of it at once, and is no piece of something longer.
 Job::Stream stream_of(const Collective& collective, const ChunkPlan& plan, const LaneSlots& lanes) {
   if (!lanes.has_bulk()) return Job::Stream::kShort;
-  const bool piece = collective.part_of > collective.count;
   const bool fits = plan.total_chunks() - plan.groups() <= static_cast<size_t>(lanes.data);
-  return fits && !piece ? Job::Stream::kShort : Job::Stream::kBulk;
+  SWITCHML_ASSERT(fits || collective.stream != StreamChoice::kShort);
+  return fits && collective.stream != StreamChoice::kBulk ? Job::Stream::kShort : Job::Stream::kBulk;
 }
 
 }  // namespace
@@ -43,6 +44,7 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
       codec(collective(), plan, session.contributing_ranks()),
       speculation(collective(), plan, session, session.lanes_per_shard().calls),
       stream(stream_of(collective(), plan, session.lanes_per_shard())),
+      announced(is_bulk() && collective().stream == StreamChoice::kBulk),
       agreed(agreement_hash(collective())) {}
 
 std::string Job::describe() const { return switchml::describe(collective()); }

@@ -188,11 +188,12 @@ InFlight* Shard::oldest(const Lane& lane) {
   return index < 0 ? nullptr : &in_flight_[static_cast<size_t>(lane.first_index + index)];
 }
 
-// A barrier completes after everything before it; other collectives as soon as they can.
+// A barrier completes after everything before it, unless the caller keeps the order of the streams' parts; all others
+// as soon as they can.
 void Shard::on_job_progress(Job& job) {
   if (job.finished || !job.complete()) return;
   if (!std::exchange(job.was_complete, true) && !job.is_bulk()) --short_under_way_;
-  if (job.collective().op != ReduceOp::kBarrier) {
+  if (job.collective().op != ReduceOp::kBarrier || job.collective().stream != StreamChoice::kByLength) {
     job.finished = true;
     job.shared->finish(Status());
   }

@@ -36,7 +36,7 @@ bool Shard::open_call(Stream& stream, Time now) {
   Job* job = job_at(stream.call_cursor);
   if (job == nullptr || !lane.pool.can_open()) return false;
   if (job->stream != stream.kind) {
-    if (stream.kind == Job::Stream::kShort) announce(*job, now);
+    if (stream.kind == Job::Stream::kShort && !job->announced) announce(*job, now);
     ++stream.call_cursor;
     return true;
   }

@@ -30,6 +30,8 @@ namespace {
 constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeastFetchTime = seconds(2);
 constexpr Duration kLeaveTime = milliseconds(200);
+constexpr size_t kPresetSlots = 128;  // that switches give for payloads up to this one, if they have them
+constexpr size_t kMostPayloadForStreams = 8192;
 
 class Agreement {
  public:
@@ -311,8 +313,13 @@ class Agreement {
     asked.client_key = random_bits();
     asked.workers = static_cast<uint16_t>(hosts ? agreed_.hosts.hosts() : group_.size);
     asked.shards = static_cast<uint16_t>(hosts ? agreed_.hosts.owners() : config_.shards);
-    asked.slots = static_cast<uint16_t>(slots);
     asked.payload = static_cast<uint32_t>(payload);
+    asked.slots = static_cast<uint16_t>(slots);
+    // As many as two streams take on each rank that sends, where a switch would give fewer.
+    const size_t least = size_t{asked.shards} * LaneSlots::kLeastSlotsForBulk;
+    if (slots == 0 && hosts && least > kPresetSlots && payload <= kMostPayloadForStreams) {
+      asked.slots = static_cast<uint16_t>(least);
+    }
     return asked;
   }
 

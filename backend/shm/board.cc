@@ -97,7 +97,6 @@ BoardShape shape_on_host(int ranks, int most, int owners) {
   BoardShape shape = shape_for(most);
   shape.ranks = ranks;
   shape.owners = owners;
-  shape.short_chunk_bytes = 0;  // what goes to other hosts has one order
   return shape;
 }
 
@@ -106,7 +105,7 @@ size_t BoardShape::bytes() const {
 }
 size_t Board::bytes(const BoardShape& shape) { return Layout(shape).end; }
 
-Board::Board(const BoardShape& shape, uint8_t* memory, const Board* sleepers) : shape_(shape) {
+Board::Board(const BoardShape& shape, uint8_t* memory, const Board* beside) : shape_(shape) {
   SWITCHML_ASSERT(shape.ranks >= 1 && shape.ranks <= kMaxWorkers && shape.slots >= 1 && shape.slots <= kMaxSlots);
   SWITCHML_ASSERT(shape.chunk_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(memory) % kLine == 0);
   const Layout at(shape);
@@ -115,7 +114,11 @@ Board::Board(const BoardShape& shape, uint8_t* memory, const Board* sleepers) : 
   reason_ = reinterpret_cast<Reason*>(memory + at.reason);
   entries_ = reinterpret_cast<std::atomic<uint64_t>*>(memory + at.entries);
   presence_ = reinterpret_cast<Presence*>(memory + at.presence);
-  bells_ = sleepers != nullptr ? sleepers->bells_ : presence_;
+  bells_ = presence_;
+  if (beside != nullptr) {
+    reason_ = beside->reason_;
+    bells_ = beside->bells_;
+  }
   slots_ = reinterpret_cast<Slot*>(memory + at.slot);
   offers_ = reinterpret_cast<Offer*>(memory + at.offer);
   frames_ = memory + at.frames;

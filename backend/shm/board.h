@@ -38,7 +38,7 @@ struct BoardShape {
   /// Of the whole board, and the one behind it; a multiple of 64.
   size_t bytes() const;
   /// Of the board behind it.
-  BoardShape short_shape() const { return {ranks, slots, short_chunk_bytes}; }
+  BoardShape short_shape() const { return {ranks, slots, short_chunk_bytes, owners}; }
 };
 
 /// What a board takes at most, whatever the number of ranks; and the short one behind it.
@@ -61,9 +61,10 @@ enum class Verdict : uint32_t { kReduced = 0, kMismatch = 1 };
 /// A view of a board in shared memory; any number of processes has one each. Thread-safe, but for what is a rank's own.
 class Board {
  public:
-  /// `memory`: bytes(shape), 64-byte aligned, zero where no rank has begun. Borrowed. `sleepers`: the board whose bells
-  /// ring for ranks that sleep until something happens on this one or that; null: its own. Not used later.
-  Board(const BoardShape& shape, uint8_t* memory, const Board* sleepers = nullptr);
+  /// `memory`: bytes(shape), 64-byte aligned, zero where no rank has begun. Borrowed. `beside`: another board of
+  /// the same ranks, with which it has its bells and its reason to fail in common: they ring for ranks that sleep until
+  /// something happens on either. Not used later.
+  Board(const BoardShape& shape, uint8_t* memory, const Board* beside = nullptr);
 
   /// Where `rank` puts its part of chunk `seq` before it offers it: chunk_bytes of elements, 64-byte aligned.
   ChunkFrame frame(int rank, uint64_t seq) const;

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "shm/member_thread.h"
+#include "slots/chunk_plan.h"
 
 namespace switchml::shm {
 
@@ -17,16 +18,19 @@ class MemoryEngine final : public Engine {
   MemoryEngine(const MemoryEngineOptions& options, UplinkOptions uplink)
       : options_(options),
         board_(options_.shape, options_.segment->data()),
+        short_board_(short_board(uplink.engine.session)),
+        short_packets_(static_cast<size_t>(uplink.engine.session.lanes_per_shard().data)),
+        payload_bytes_(uplink.engine.session.payload_bytes),
         up_(start_uplink(uplink)),
         member_(board_, options_.rank, [this](const Status& status) { on_failure(status); }, false,
-                {up_.get(), uplink.engine.session.payload_bytes, std::move(uplink.ranks)}) {
+                {up_.get(), uplink.engine.session.payload_bytes, uplink.ranks,
+                 short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
     std::vector<Member*> members = {&member_};
-    if (options_.shape.short_chunk_bytes > 0) {
-      short_board_.emplace(options_.shape.short_shape(), options_.segment->data() + Board::bytes(options_.shape),
-                           &board_);
+    if (short_board_) {
       short_.emplace(
-          *short_board_, options_.rank, [this](const Status& status) { on_failure(status); }, false);
-      member_.yield_to(*short_);
+          *short_board_, options_.rank, [this](const Status& status) { on_failure(status); }, false,
+          MemberUplink{up_.get(), uplink.engine.session.payload_bytes, std::move(uplink.ranks), StreamChoice::kShort});
+      member_.let_overtake(*short_);
       members.insert(members.begin(), &*short_);
     }
     const Duration spin = options_.shape.owners > 0 ? uplink.engine.spin : spin_time(options_.shape.ranks);
@@ -43,9 +47,7 @@ class MemoryEngine final : public Engine {
 
   void submit(Collective collective) override {
     SWITCHML_ASSERT(switch_can(collective.op, collective.type));
-    // A barrier ends after all that was called before it.
-    const bool fits = collective.count <= options_.shape.short_chunk_bytes / element_bytes(collective.type);
-    if (short_ && fits && collective.op != ReduceOp::kBarrier) {
+    if (is_short(collective)) {
       short_->submit(std::move(collective));
       return;
     }
@@ -62,10 +64,10 @@ class MemoryEngine final : public Engine {
     const std::lock_guard<std::mutex> lock(mutex_);
     return status_;
   }
-  int shards() const override { return up_ || short_ ? 2 : 1; }
+  int shards() const override { return 1 + (short_ ? 1 : 0) + (up_ ? 1 : 0); }
   const WorkerCounters& counters(int shard) const override {
     if (shard == 0) return member_.counters();
-    return short_ ? short_->counters() : up_->counters(0);
+    return shard == 1 && short_ ? short_->counters() : up_->counters(0);
   }
   size_t memory_bytes() const override { return options_.segment->size() + (up_ ? up_->memory_bytes() : 0); }
 
@@ -93,6 +95,20 @@ class MemoryEngine final : public Engine {
     if (!std::exchange(told_, true) && options_.on_failure) options_.on_failure(status);
   }
 
+  // The same on all ranks. A barrier ends after all that was called before it.
+  bool is_short(const Collective& collective) const {
+    if (!short_ || collective.op == ReduceOp::kBarrier) return false;
+    if (collective.count > options_.shape.short_chunk_bytes / element_bytes(collective.type)) return false;
+    return options_.shape.owners == 0 ||
+           collective.count <= short_packets_ * elements_per_chunk(collective.type, payload_bytes_);
+  }
+  // The session of hosts must have two streams as well: what goes through one has one order on all hosts.
+  std::optional<Board> short_board(const SessionParameters& session) const {
+    const BoardShape& shape = options_.shape;
+    if (shape.short_chunk_bytes == 0 || (shape.owners > 0 && !session.lanes_per_shard().has_bulk())) return {};
+    return Board(shape.short_shape(), options_.segment->data() + Board::bytes(shape), &board_);
+  }
+
   std::unique_ptr<Engine> start_uplink(UplinkOptions& uplink) {
     SWITCHML_ASSERT((uplink.transport != nullptr) == (options_.rank < options_.shape.owners));
     if (uplink.transport == nullptr) return nullptr;
@@ -109,11 +125,13 @@ class MemoryEngine final : public Engine {
 
   const MemoryEngineOptions options_;
   const Board board_;
+  const std::optional<Board> short_board_;  // of collectives that need not wait for larger ones
+  const size_t short_packets_;              // of a collective of that board, at most; and of so many bytes
+  const size_t payload_bytes_;
   std::unique_ptr<Engine> up_;
   mutable std::mutex mutex_;
   Status status_;
   Member member_;
-  std::optional<Board> short_board_;  // without uplink: of collectives that need not wait for larger ones
   std::optional<Member> short_;
   bool told_ = false;  // the thread's
   std::unique_ptr<MemberThread> thread_;

@@ -195,7 +195,8 @@ Collective Member::chunk_for_all(const Job& job, uint64_t seq) const {
   chunk.op = whole.op;
   chunk.type = whole.type;
   const size_t first = static_cast<size_t>(seq - job.first_seq) * job.elements_per_chunk;
-  chunk.count = std::min(job.elements_per_chunk, whole.count - std::min(first, whole.count));
+  const size_t left = job.is_announcement ? 0 : whole.count - std::min(first, whole.count);
+  chunk.count = std::min(job.elements_per_chunk, left);
   for (int rank = 0; rank < board_.shape().ranks; ++rank) chunk.inputs.push_back(board_.frame(rank, seq).elements);
   chunk.output = board_.result_memory(seq);
   chunk.output_end = chunk.count;
@@ -204,6 +205,7 @@ Collective Member::chunk_for_all(const Job& job, uint64_t seq) const {
   chunk.title = whole.title;
   chunk.tag = agreed ? job.agreed : ~job.agreed;
   chunk.part_of = whole.count;
+  chunk.stream = uplink_.stream;
   chunk.done = [&board = board_, seq, agreed](const Status& status) {
     if (status.ok()) {
       board.publish(seq, agreed ? Verdict::kReduced : Verdict::kMismatch);
@@ -307,6 +309,7 @@ void Member::check_deadline(Time now) {
 void Member::check_board() {
   const Status status = board_.failure();
   if (status.ok()) return;
+  if (status.code() == Code::kMismatch && jobs_.empty() && beside_ != nullptr && !beside_->jobs_.empty()) return;
   if (status.code() == Code::kMismatch && !jobs_.empty()) {  // what this rank called only it can say
     fail(differs_from("others"));
   } else {

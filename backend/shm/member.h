@@ -27,6 +27,8 @@ struct MemberUplink {
   size_t payload_bytes = 1024;
   /// For messages: the ranks of the host in their group, in order.
   std::vector<int> ranks;
+  /// Of the engine, for the chunks of this board.
+  StreamChoice stream = StreamChoice::kByLength;
 };
 
 class Member {
@@ -42,8 +44,12 @@ class Member {
   /// Thread-safe. Says on this board, by a chunk without elements, that `collective` is called on another one, so that
   /// ranks find out which choose different boards. Its end is that of the chunk, and nobody is told.
   void announce(const Collective& collective);
-  /// A step of this member ends early where that one, of another board, has work. Before the first step.
-  void yield_to(const Member& other) { hurried_ = &other; }
+  /// A step of this member ends early where that one, of the board beside, has work; the same thread steps both. Before
+  /// the first step.
+  void let_overtake(Member& other) {
+    hurried_ = beside_ = &other;
+    other.beside_ = this;
+  }
   /// Thread-safe: the next step fails everything with `status` (the first one counts).
   void request_failure(const Status& status);
 
@@ -113,6 +119,7 @@ class Member {
   const MemberUplink uplink_;
   WorkerCounters counters_;
   const Member* hurried_ = nullptr;
+  const Member* beside_ = nullptr;
   std::deque<Job> jobs_;
   size_t called_ = 0;    // of them: those that are no announcements
   size_t offering_ = 0;  // job of the next offer

@@ -27,6 +27,15 @@ LoneOptions two_streams() {
 
 Collective sum_of_ints(std::vector<int32_t>& tensor) { return in_place(ReduceOp::kSum, ElementType::kInt32, tensor); }
 
+ClusterOptions cluster_of(int slots, NetFaults faults = {}, int shards = 1) {
+  ClusterOptions options;
+  options.workers = 3;
+  options.shards = shards;
+  options.slots = slots * shards;
+  options.faults = faults;
+  return options;
+}
+
 std::vector<int> range(int first, int last) {
   std::vector<int> all;
   for (int i = first; i <= last; ++i) all.push_back(i);
@@ -65,17 +74,58 @@ TEST(ShardStreams, WhatFitsTheSlotsIsShort) {
   EXPECT_EQ(words_of(frames[1]), 0U);
 }
 
-// The ranks of a host hand a long tensor on piece by piece.
-TEST(ShardStreams, APieceOfSomethingLongIsNotShort) {
-  std::vector<int32_t> piece(kChunk, 1);
+TEST(ShardStreams, ACallerMayChoose) {
+  std::vector<int32_t> few(kChunk, 1);
   LoneShard lone(two_streams());
-  Collective sum = sum_of_ints(piece);
-  sum.part_of = piece.size();
-  lone.submit(sum);
-  EXPECT_EQ(slots_of(lone.step()), (std::vector<int>{0, 12}));
-  sum.part_of = piece.size() + 1;
-  lone.submit(sum);
-  EXPECT_EQ(slots_of(lone.step()), (std::vector<int>{1, 16, 20}));
+  Collective bulk = sum_of_ints(few);
+  bulk.stream = StreamChoice::kBulk;
+  const auto end = lone.submit(bulk);
+  const std::vector<Bytes> frames = lone.step();
+  EXPECT_EQ(slots_of(frames), (std::vector<int>{16, 20})) << "not announced";
+  lone.answer_all(frames);
+  EXPECT_EQ(end->size(), 1U);
+}
+
+TEST(ShardStreams, WhatDoesNotFitTheShortStreamIsNotAskedOfIt) {
+  std::vector<int32_t> fits(4 * kChunk, 1), does_not(4 * kChunk + 1, 1);
+  LoneShard lone(two_streams());
+  Collective brief = sum_of_ints(fits);
+  brief.stream = StreamChoice::kShort;
+  lone.submit(brief);
+  EXPECT_EQ(slots_of(lone.step()), (std::vector<int>{0, 12, 13, 14, 15}));
+  EXPECT_DEATH(
+      {
+        Collective longer = sum_of_ints(does_not);
+        longer.stream = StreamChoice::kShort;
+        lone.submit(longer);
+        lone.step();
+      },
+      "assertion failed");
+}
+
+// The ranks of a host hand large tensors on piece by piece, and small ones beside them, as they come.
+TEST(ShardStreams, StreamsThatAreChosenHaveNoOrderBetweenThem) {
+  Cluster cluster(cluster_of(kSlots));
+  std::vector<std::vector<int32_t>> pieces(3, std::vector<int32_t>(7 * kChunk, 1)), brief(3, {1, 2, 3});
+  std::vector<std::shared_ptr<std::vector<Status>>> outcomes;
+  for (int w = 0; w < 3; ++w) {
+    Collective piece = sum_of_ints(pieces[static_cast<size_t>(w)]);
+    piece.stream = StreamChoice::kBulk;
+    Collective small = sum_of_ints(brief[static_cast<size_t>(w)]);
+    small.stream = StreamChoice::kShort;
+    const bool piece_first = w != 1;
+    outcomes.push_back(cluster.submit(w, piece_first ? piece : small));
+    outcomes.push_back(cluster.submit(w, piece_first ? small : piece));
+  }
+  ASSERT_TRUE(cluster.run());
+  for (const auto& outcome : outcomes) {
+    ASSERT_EQ(outcome->size(), 1U);
+    EXPECT_TRUE(outcome->front().ok()) << outcome->front().to_string();
+  }
+  for (size_t w = 0; w < 3; ++w) {
+    EXPECT_EQ(pieces[w], std::vector<int32_t>(7 * kChunk, 3));
+    EXPECT_EQ(brief[w], (std::vector<int32_t>{3, 6, 9}));
+  }
 }
 
 TEST(ShardStreams, AFewChunksDoNotWaitForMany) {
@@ -174,15 +224,6 @@ TEST(ShardStreams, AnnouncementsTakeSlotsOfTheCallLane) {
 }
 
 // ---- workers and a switch ----
-
-ClusterOptions cluster_of(int slots, NetFaults faults = {}, int shards = 1) {
-  ClusterOptions options;
-  options.workers = 3;
-  options.shards = shards;
-  options.slots = slots * shards;
-  options.faults = faults;
-  return options;
-}
 
 /// All-reduces of several sizes that are under way at a time, what ranks get for them.
 std::vector<Tensors<float>> mixed(const ClusterOptions& options, bool late_rank) {

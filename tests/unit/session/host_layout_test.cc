@@ -58,11 +58,12 @@ TEST(HostLayout, AllHostsCutTensorsTheSameWay) {
     const HostLayout layout = layout_of(std::string(static_cast<size_t>(most), 'a') + "bc" + "c");
     const shm::BoardShape first = layout.shape_for(0);
     EXPECT_EQ(first.ranks, most);
-    EXPECT_LE(first.bytes(), shm::kMaxBoardBytes);
+    EXPECT_LE(first.bytes(), shm::kMaxBoardBytes + shm::kMaxShortBoardBytes);
     for (const int rank : {most, most + 1}) {
       const shm::BoardShape shape = layout.shape_for(rank);
       EXPECT_EQ(shape.ranks, rank - most + 1);
       EXPECT_EQ(shape.chunk_bytes, first.chunk_bytes);
+      EXPECT_EQ(shape.short_chunk_bytes, first.short_chunk_bytes);
       EXPECT_EQ(shape.slots, first.slots);
       EXPECT_EQ(shape.owners, 1);
     }

@@ -33,6 +33,20 @@ class PlacedStore : public Rendezvous {
   const char host_;
 };
 
+/// With the largest payload that loopback takes, a session has slots for one stream only.
+Config with_two_streams() {
+  Config config = preset_config();
+  config.payload_bytes = 1024;
+  return config;
+}
+
+Collective barrier_call() {
+  Collective barrier;
+  barrier.op = ReduceOp::kBarrier;
+  barrier.title = "barrier()";
+  return barrier;
+}
+
 /// "aabbb": two ranks on one host, three on another.
 class Cluster {
  public:
@@ -122,7 +136,8 @@ TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {
       EXPECT_EQ(without[rank].transport(), "udp");
       EXPECT_EQ(with[rank].parameters().workers, 2);
     }
-    for (const size_t count : {size_t{0}, size_t{1}, size_t{257}, size_t{32769}, size_t{300001}}) {
+    for (const size_t count :
+         {size_t{0}, size_t{1}, size_t{257}, size_t{1024}, size_t{2048}, size_t{4096}, size_t{32769}, size_t{300001}}) {
       for (const bool finite : {true, false}) {
         std::vector<Floats> some = uneven_of_all(ranks, count, finite);
         std::vector<Floats> same = some;
@@ -138,17 +153,19 @@ TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {
 }
 
 TEST(Hosts, ReduceEveryTypeAndOperation) {
-  Cluster cluster("aabbb");
-  ASSERT_TRUE(cluster.complete());
-  for (const size_t count : {0U, 1U, 63U, 4097U, 100001U}) {
-    expect_reduced<float>(cluster.sessions, ElementType::kFloat32, ReduceOp::kSum, count);
-    expect_reduced<float>(cluster.sessions, ElementType::kFloat32, ReduceOp::kMin, count);
-    expect_reduced<float>(cluster.sessions, ElementType::kFloat32, ReduceOp::kMax, count);
-    expect_reduced<int8_t>(cluster.sessions, ElementType::kInt8, ReduceOp::kSum, count);
-    expect_reduced<uint8_t>(cluster.sessions, ElementType::kUInt8, ReduceOp::kMax, count);
-    expect_reduced<int16_t>(cluster.sessions, ElementType::kInt16, ReduceOp::kMin, count);
-    expect_reduced<int32_t>(cluster.sessions, ElementType::kInt32, ReduceOp::kMax, count);
-    expect_reduced<int64_t>(cluster.sessions, ElementType::kInt64, ReduceOp::kSum, count);
+  for (const Config& config : {preset_config(), with_two_streams()}) {
+    Cluster cluster("aabbb", config);
+    ASSERT_TRUE(cluster.complete());
+    for (const size_t count : {0U, 1U, 63U, 680U, 4097U, 100001U}) {
+      expect_reduced<float>(cluster.sessions, ElementType::kFloat32, ReduceOp::kSum, count);
+      expect_reduced<float>(cluster.sessions, ElementType::kFloat32, ReduceOp::kMin, count);
+      expect_reduced<float>(cluster.sessions, ElementType::kFloat32, ReduceOp::kMax, count);
+      expect_reduced<int8_t>(cluster.sessions, ElementType::kInt8, ReduceOp::kSum, count);
+      expect_reduced<uint8_t>(cluster.sessions, ElementType::kUInt8, ReduceOp::kMax, count);
+      expect_reduced<int16_t>(cluster.sessions, ElementType::kInt16, ReduceOp::kMin, count);
+      expect_reduced<int32_t>(cluster.sessions, ElementType::kInt32, ReduceOp::kMax, count);
+      expect_reduced<int64_t>(cluster.sessions, ElementType::kInt64, ReduceOp::kSum, count);
+    }
   }
 }
 
@@ -186,12 +203,7 @@ TEST(Hosts, SendOnceForAllTheirRanks) {
 TEST(Hosts, ABarrierEndsWhenAllHaveCalledIt) {
   Cluster cluster("aabb");
   ASSERT_TRUE(cluster.complete());
-  const auto enter = [&](size_t rank) {
-    Collective barrier;
-    barrier.op = ReduceOp::kBarrier;
-    barrier.title = "barrier";
-    return submit(cluster[rank], std::move(barrier));
-  };
+  const auto enter = [&](size_t rank) { return submit(cluster[rank], barrier_call()); };
   std::vector<std::future<Status>> pending;
   for (const size_t rank : {0U, 1U, 3U}) pending.push_back(enter(rank));
   for (const auto& one : pending) EXPECT_FALSE(ends_within(one, milliseconds(50)));
@@ -250,6 +262,104 @@ TEST(Hosts, DifferentCallsFailOnAllHosts) {
       EXPECT_TRUE(contains(status, "this rank called all_reduce(SUM, " + mine)) << status.message();
     }
   }
+}
+
+// The one through the board of small tensors, the other through that of large ones.
+TEST(Hosts, ALargeTensorAndASmallOneFailOnAllHosts) {
+  for (const size_t odd : {1U, 2U}) {
+    for (const bool large : {true, false}) {
+      Cluster cluster("aabb", with_two_streams());
+      ASSERT_TRUE(cluster.complete());
+      std::vector<Floats> values(4, Floats(large ? 100 : 100000));
+      values[odd].resize(large ? 100000 : 100);
+      std::vector<std::future<Status>> pending;
+      for (size_t rank = 0; rank < 4; ++rank) {
+        pending.push_back(submit(cluster[rank], in_place(&values[rank], ElementType::kFloat32)));
+      }
+      for (size_t rank = 0; rank < 4; ++rank) {
+        ASSERT_TRUE(ends_within(pending[rank], seconds(10)));
+        const Status status = pending[rank].get();
+        EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+        const std::string mine = "float32, " + std::to_string(values[rank].size()) + " elements)";
+        EXPECT_TRUE(contains(status, "this rank called all_reduce(SUM, " + mine)) << status.message();
+      }
+    }
+  }
+}
+
+TEST(Hosts, TensorsOfAllSizesInAQueue) {
+  for (const char* hosts : {"aabb", "aaaabbbb", "abbb"}) {
+    Cluster cluster(hosts, with_two_streams());
+    ASSERT_TRUE(cluster.complete());
+    const size_t ranks = std::string(hosts).size();
+    std::vector<std::vector<Floats>> values(ranks);
+    std::vector<std::future<Status>> pending;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      for (size_t i = 0; i < 60; ++i) {
+        values[rank].emplace_back(i % 4 == 0 ? 70000 : 37 * i);
+        for (size_t k = 0; k < values[rank][i].size(); ++k) {
+          values[rank][i][k] = static_cast<float>((31 * i + k) % 97 + rank);
+        }
+      }
+      for (Floats& each : values[rank])
+        pending.push_back(submit(cluster[rank], in_place(&each, ElementType::kFloat32)));
+    }
+    for (auto& one : pending) {
+      ASSERT_TRUE(ends_within(one, seconds(20)));
+      const Status status = one.get();
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
+    for (const auto& mine : values) {
+      for (size_t i = 0; i < mine.size(); ++i) {
+        for (size_t k = 0; k < mine[i].size(); ++k) {
+          ASSERT_EQ(mine[i][k], static_cast<float>((31 * i + k) % 97 * ranks + ranks * (ranks - 1) / 2)) << hosts;
+        }
+      }
+    }
+  }
+}
+
+TEST(Hosts, ASmallTensorOvertakesALargeOne) {
+  Cluster cluster("aaaabbbb", with_two_streams());
+  ASSERT_TRUE(cluster.complete());
+  bool has_overtaken = false;
+  for (int attempt = 0; attempt < 5 && !has_overtaken; ++attempt) {  // on a busy machine this thread may come late
+    std::vector<Floats> large(8, Floats(1 << 22, 1.0F)), small(8, Floats(100, 1.0F));
+    std::vector<std::future<Status>> first, barrier, second;
+    for (size_t rank = 0; rank < 8; ++rank) {
+      first.push_back(submit(cluster[rank], in_place(&large[rank], ElementType::kFloat32)));
+      barrier.push_back(submit(cluster[rank], barrier_call()));
+      second.push_back(submit(cluster[rank], in_place(&small[rank], ElementType::kFloat32)));
+    }
+    for (auto& one : second) EXPECT_TRUE(one.get().ok());
+    has_overtaken = !ends_within(first.front(), milliseconds(0));
+    for (size_t rank = 0; rank < 8; ++rank) {
+      EXPECT_TRUE(barrier[rank].get().ok());
+      EXPECT_TRUE(ends_within(first[rank], milliseconds(0))) << "barriers end after what was called before them";
+      EXPECT_TRUE(first[rank].get().ok());
+    }
+    EXPECT_EQ(large.back(), Floats(1 << 22, 8.0F));
+  }
+  EXPECT_TRUE(has_overtaken);
+}
+
+TEST(Hosts, ABarrierDoesNotWaitForASmallTensorBehindIt) {
+  Cluster cluster("abbb", with_two_streams());
+  ASSERT_TRUE(cluster.complete());
+  std::vector<Floats> values(4, Floats(100, 1.0F));
+  std::vector<std::future<Status>> barriers, sums;
+  barriers.push_back(submit(cluster[0], barrier_call()));
+  sums.push_back(submit(cluster[0], in_place(&values[0], ElementType::kFloat32)));
+  for (size_t rank = 1; rank < 4; ++rank) barriers.push_back(submit(cluster[rank], barrier_call()));
+  for (auto& one : barriers) {
+    ASSERT_TRUE(ends_within(one, seconds(5)));
+    EXPECT_TRUE(one.get().ok());
+  }
+  for (size_t rank = 1; rank < 4; ++rank) {
+    sums.push_back(submit(cluster[rank], in_place(&values[rank], ElementType::kFloat32)));
+  }
+  for (auto& one : sums) EXPECT_TRUE(one.get().ok());
+  EXPECT_EQ(values.back(), Floats(100, 4.0F));
 }
 
 // Both hosts hold the same two different calls: their sums would match.

@@ -566,7 +566,7 @@ TEST(MemberOnTwoBoards, ALongStepEndsWhereAShortCollectiveComes) {
   Ints small(16, 2);
   const Outcome end = boards.submit_long(0, large);
   Member& member = boards.long_board.member(0);
-  member.yield_to(boards.short_board.member(0));
+  member.let_overtake(boards.short_board.member(0));
   boards.short_board.submit(0, sum_of(small));
   EXPECT_TRUE(boards.long_board.step(0));
   EXPECT_LE(boards.long_board.board().published(), 1U) << "one round";
