@@ -6,7 +6,7 @@
 
 Without --network all ranks are processes of this host. With it (as root) each has a host of its own, a network namespace behind a
 link whose rate is limited both ways, and so has switchml-switchd; --loss drops that part of the datagrams that arrive at each host,
-of both backends. Every size is verified on both backends, against sums known beforehand, before and after it is timed. A time is
+of both backends. The first and the last call of each size are verified on both backends, against sums known beforehand. A time is
 that of the slowest rank. The ratio is switchml's median over Gloo's: below 1, switchml is faster.
 """
 import argparse

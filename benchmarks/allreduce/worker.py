@@ -12,7 +12,8 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 MIN_CALLS, MAX_CALLS, WARM_UP_CALLS = 5, 500, 2
-LONG = 0.1  # seconds of a call that needs no more warming up than its verification
+LONG = 0.1  # seconds of a call that needs no more warming up than one before it
+VERY_LONG = 1.0  # that needs none
 
 
 def resident_bytes():
@@ -66,8 +67,8 @@ class Bench:
             ahead.wait()
         return seconds
 
-    def verify(self, backend, tensor):
-        seconds = self.call(backend, tensor, {})
+    def verified_call(self, backend, tensor, totals):
+        seconds = self.call(backend, tensor, totals)
         for checked in (tensor, self.ahead):
             at = pattern.first_difference(checked, self.sum)
             if at is not None:
@@ -75,30 +76,40 @@ class Bench:
                                  f"should be {self.sum[at % pattern.PERIOD].item()!r}")
         return seconds
 
-    def number_of_calls(self, tensor, seconds, iters):
+    def number_of_calls(self, tensor, probes, seconds, iters):
         """By the slowest backend's time, the same on every rank."""
-        probes = member.slowest([self.verify(name, tensor) for name in self.backends])
         if iters:
             return iters
         if min(probes) < LONG:
             probes = member.slowest([min(self.call(name, tensor, {}) for _ in range(WARM_UP_CALLS)) for name in self.backends])
         return int(min(MAX_CALLS, max(MIN_CALLS, seconds / max(probes))))
 
+    def turn(self, call, tensor, times, totals):
+        """One call on every backend."""
+        for name in self.backends:
+            times[name].append(call(name, tensor, totals[name]))
+
     def measure(self, size, payload, seconds, iters, behind):
-        """Times of one size on every backend by turns, verified before and after, and what moved meanwhile. Each call comes right after
-        one of `behind` bytes."""
+        """Times of one size on every backend by turns, the first call and the last one of each verified, and what moved meanwhile. The
+        first one counts only where it is so long that warming up does not matter. Each call comes right after one of `behind` bytes."""
         tensor, self.ahead = torch.empty(size // 4), torch.empty(behind // 4)
         self.switchml = self.groups.get(payload)
-        calls = self.number_of_calls(tensor, seconds, iters)
-        times, totals = ({name: kind() for name in self.backends} for kind in (list, dict))
-        before = member.switch_counters(self.switchml) if self.switchml else {}
-        for _ in range(calls):
-            for name in self.backends:
-                times[name].append(self.call(name, tensor, totals[name]))
+        before, times, totals = self.begin()
+        self.turn(self.verified_call, tensor, times, totals)
+        probes = member.slowest([times[name][0] for name in self.backends])
+        calls = self.number_of_calls(tensor, probes, seconds, iters)
+        if min(probes) < VERY_LONG:
+            before, times, totals = self.begin()
+        left = calls - len(times[self.backends[0]])
+        for i in range(left):
+            self.turn(self.call if i < left - 1 else self.verified_call, tensor, times, totals)
         counters = member.moved(before, member.switch_counters(self.switchml)) if self.switchml else {}
-        for name in self.backends:
-            self.verify(name, tensor)
         return {"seconds": times, "totals": totals, "counters": counters, "memory": self.memory()}
+
+    def begin(self):
+        """Counters before, and where times and what moves will be."""
+        times, totals = ({name: kind() for name in self.backends} for kind in (list, dict))
+        return member.switch_counters(self.switchml) if self.switchml else {}, times, totals
 
     def memory(self):
         """Bytes: what switchml says it holds (engine, and the switch where it is embedded), and growth of the process since the groups
