@@ -10,7 +10,9 @@
 #include "base/log.h"
 #include "session/control_client.h"
 #include "session/hello.h"
+#include "session/host_memory.h"
 #include "session/path_check.h"
+#include "session/path_report.h"
 #include "session/path_speed.h"
 #include "session/payload.h"
 #include "session/peer_watch.h"
@@ -21,17 +23,13 @@
 #include "transport/address.h"
 #include "transport/sockaddr.h"
 #include "transport/udp_path.h"
-#include "wire/payload_size.h"
 
 namespace switchml {
 
 namespace {
 
 constexpr Duration kRefusalPause = milliseconds(500);
-constexpr Duration kLeastFetchTime = seconds(2);
 constexpr Duration kLeaveTime = milliseconds(200);
-constexpr size_t kPresetSlots = 128;  // that switches give for payloads up to this one, if they have them
-constexpr size_t kMostPayloadForStreams = 8192;
 
 class Agreement {
  public:
@@ -41,7 +39,8 @@ class Agreement {
         group_(group),
         roll_(store, group),
         begin_(monotonic_now()),
-        end_(std::min(deadline, begin_ + config.connect_timeout)) {
+        end_(std::min(deadline, begin_ + config.connect_timeout)),
+        memory_(group, roll_, stage_end(0.75), end_) {
     if (group.rank == 0 && !config.controller.empty())
       agreed_.controller = {std::move(controller), config.controller, {}};
     agreed_.parameters.worker = group.rank;
@@ -116,12 +115,8 @@ class Agreement {
   // ---- memory ----
   Result<Blob> offer_or_host() {
     Blob blob;
-    auto offer = offer_memory(shm::shape_for(group_.size), &blob);
-    if (offer.ok()) {
-      offer_ = std::move(offer.value());
-      return blob;
-    }
-    return instead_of_memory(offer.status().message());
+    if (Status status = memory_.offer(&blob); !status.ok()) return instead_of_memory(status.message());
+    return blob;
   }
 
   Result<Blob> instead_of_memory(const std::string& why) {
@@ -131,23 +126,21 @@ class Agreement {
     return host_switch();
   }
 
-  // A rank that has waited long for a late rank 0 must have time to fetch, too.
-  Time offer_end() const { return std::min(end_, std::max(stage_end(0.75), monotonic_now() + kLeastFetchTime)); }
-
-  // Where one rank cannot, none does.
   Status share_memory(const Blob& offered) {
-    auto memory = group_.rank == 0 ? Result<std::shared_ptr<shm::Segment>>(offer_.segment)
-                                   : fetch_memory(offered, shm::shape_for(group_.size), offer_end());
-    Blob mine;
-    if (!memory.ok()) mine.set("why", memory.status().message());
-    if (Status status = say("memory", mine); !status.ok()) return status;
+    if (Status status = memory_.fetch(offered); !status.ok()) return status;
     if (group_.rank == 0) {
       if (Status status = say("place", conclude_memory()); !status.ok()) return status;
     }
     auto place = roll_.hear("place", 0, "say whether all ranks share memory", end_);
     if (!place.ok()) return place.status();
+    auto memory = memory_.take();
     if (!place->text("address").empty()) return read_switch(place.value());
-    agreed_.memory = std::move(memory.value());
+    if (memory == nullptr) {
+      return {Code::kMismatch,
+              "rank 0 says that all ranks share memory, but this one has none: install the same "
+              "switchml on all ranks"};
+    }
+    agreed_.memory = std::move(memory);
     agreed_.parameters.switch_name = "memory of this host";
     agreed_.parameters.payload_bytes = shm::shape_for(group_.size).chunk_bytes;
     agreed_.parameters.slots = shm::shape_for(group_.size).slots;
@@ -156,79 +149,41 @@ class Agreement {
   }
 
   Result<Blob> conclude_memory() {
-    auto heard = roll_.hear_all("memory", stage_end(0.8));
-    offer_.handout.reset();
-    if (!heard.ok()) return heard.status();
-    offer_.segment->forget_fd();
-    for (size_t rank = 0; rank < heard->size(); ++rank) {
-      const std::string why = heard.value()[rank].text("why");
-      if (!why.empty()) return instead_of_memory("rank " + std::to_string(rank) + ": " + why);
-    }
+    const auto missing = memory_.missing(stage_end(0.8));
+    if (!missing.ok()) return missing.status();
+    if (!missing->empty()) return instead_of_memory(missing.value());
     Blob place;
     offer_watch(&place);
     return place;
   }
 
   // ---- memory of each host, beside a switch ----
-
-  // Where one rank has none, all do without.
   Status share_on_hosts(const std::string& text) {
     auto layout = HostLayout::parse(text, group_.size);
     if (!layout.ok()) return layout.status();
     agreed_.hosts = std::move(layout.value());
-    auto memory = memory_of_host();
-    if (memory.ok()) {
-      host_memory_ = std::move(memory.value());
-    } else {
-      why_no_memory_ = memory.status().message();
-    }
+    memory_.share(agreed_.hosts);
     return {};
-  }
-
-  Result<std::shared_ptr<shm::Segment>> memory_of_host() {
-    const int leader = agreed_.hosts.leader_of(group_.rank);
-    const shm::BoardShape shape = agreed_.hosts.shape_for(group_.rank);
-    if (group_.rank == leader) {
-      Blob blob;
-      auto offer = offer_memory(shape, &blob);
-      if (!offer.ok()) blob.set("why", offer.status().message());
-      if (Status status = say("host", blob); !status.ok()) return status;
-      if (!offer.ok()) return offer.status();
-      offer_ = std::move(offer.value());
-      return offer_.segment;
-    }
-    auto blob = roll_.hear("host", leader, "share memory of its host", offer_end());
-    if (!blob.ok()) return blob.status();
-    auto memory = fetch_memory(blob.value(), shape, offer_end());
-    if (memory.ok() && memory.value() == nullptr) {
-      return Status(Code::kUnavailable, "rank " + std::to_string(leader) + " has none: " + blob->text("why"));
-    }
-    return memory;
   }
 
   // On rank 0. False: ranks, not hosts, are the workers.
   bool hosts_have_memory(const std::vector<Blob>& paths) const {
     if (agreed_.hosts.ranks() == 0) return false;
-    for (size_t rank = 0; rank < paths.size(); ++rank) {
-      const std::string why = paths[rank].text("why");
-      if (why.empty()) continue;
-      SWITCHML_LOG(kWarning) << group_.name << ": ranks of one host cannot share memory (rank " << rank << ": " << why
-                             << "); each sends to the switch by itself, which is slower";
-      return false;
-    }
-    return true;
+    const std::string why = HostMemory::first_without(paths);
+    if (why.empty()) return true;
+    SWITCHML_LOG(kWarning) << group_.name << ": ranks of one host cannot share memory (" << why
+                           << "); each sends to the switch by itself, which is slower";
+    return false;
   }
 
   // All have fetched it, or none will use it.
   void take_host_memory(bool shared) {
-    if (offer_.segment != nullptr) offer_.segment->forget_fd();
-    offer_ = {};
+    auto memory = memory_.take();
     if (!shared) {
-      host_memory_.reset();
       agreed_.hosts = {};
       return;
     }
-    agreed_.memory = std::move(host_memory_);
+    agreed_.memory = std::move(memory);
     const HostLayout& hosts = agreed_.hosts;
     SessionParameters& p = agreed_.parameters;
     p.worker = hosts.host_of(group_.rank);
@@ -261,11 +216,7 @@ class Agreement {
     auto transports = connect_shards(config_, group_.rank, to);
     if (!transports.ok()) return transports.status();
     agreed_.transports = std::move(transports.value());
-    Blob blob;
-    blob.set("frame_bytes", agreed_.transports[0]->path_frame_bytes(to));
-    blob.set("why", why_no_memory_);
-    blob.set("leaves_host", static_cast<uint64_t>(!udp_path(to).on_host));
-    return blob;
+    return path_report(agreed_.transports[0]->path_frame_bytes(to), !udp_path(to).on_host, memory_.why_none());
   }
 
   // ---- plan ----
@@ -291,19 +242,15 @@ class Agreement {
   Result<Blob> make_plan(size_t payload, int slots) {
     auto paths = roll_.hear_all("path", stage_end(0.8));
     if (!paths.ok()) return paths.status();
-    uint64_t least = kMaxPayloadBytes + wire::kHeaderBytes;
-    bool leaves_host = false;
-    for (const Blob& path : paths.value()) {
-      leaves_host = leaves_host || path.text("leaves_host") == "1";
-      uint64_t bytes = 0;
-      if (!path.number("frame_bytes", UINT32_MAX, &bytes)) return Status(Code::kMismatch, "a rank's path has no size");
-      least = std::min(least, bytes);
-    }
+    const auto summary = summarize_paths(paths.value());
+    if (!summary.ok()) return summary.status();
     const bool hosts = sessions_ == 0 ? hosts_have_memory(paths.value()) : agreed_.hosts.ranks() > 0;
-    auto granted = open_session(wish(hosts, payload != 0 ? payload : auto_payload(least), slots));
+    const wire::Open asked = wish(hosts, payload != 0 ? payload : auto_payload(summary->frame_bytes), slots);
+    auto granted = open_session(asked);
     if (!granted.ok()) return granted.status();
+    if (sessions_ == 0 && slots == 0 && agreed_.embedded != nullptr) advise(asked, granted.value());
     Blob plan = plan_of(granted.value(), hosts);
-    if (config_.payload_bytes == 0 && config_.controller.empty() && leaves_host) plan.set("check", 1);
+    if (config_.payload_bytes == 0 && config_.controller.empty() && summary->leaves_host) plan.set("check", 1);
     if (sessions_ == 0) offer_watch(&plan);
     return plan;
   }
@@ -321,6 +268,12 @@ class Agreement {
       asked.slots = static_cast<uint16_t>(least);
     }
     return asked;
+  }
+
+  void advise(const wire::Open& asked, const wire::OpenReply& granted) const {
+    const size_t queue = agreed_.embedded->limits().receive_buffer_bytes;
+    const std::string advice = advice_on_slots(asked, granted, queue);
+    if (!advice.empty()) SWITCHML_LOG(kWarning) << group_.name << ": " << advice;
   }
 
   // A group can do without.
@@ -415,63 +368,40 @@ class Agreement {
   // ---- payload ----
   // A payload that does not pass is exchanged for one that does, which takes another session.
   Status settle_payload() {
-    uint64_t passes = 0;
     for (;;) {
-      const Status status = compare_paths(&passes);
-      if (status.ok() && passes >= agreed_.parameters.payload_bytes) return {};
+      const auto passes = compare_paths();
+      if (passes.ok() && passes.value() >= agreed_.parameters.payload_bytes) return {};
       leave(agreed_.parameters, monotonic_now() + kLeaveTime);
-      if (!status.ok()) return status;
+      if (!passes.ok()) return passes.status();
       ++sessions_;
-      if (Status entered = enter_session(passes, config_.slots); !entered.ok()) return entered;
+      if (Status entered = enter_session(passes.value(), config_.slots); !entered.ok()) return entered;
     }
   }
 
   // What passes between the switch and every rank.
-  Status compare_paths(uint64_t* passes) {
+  Result<size_t> compare_paths() {
     const std::string topic = in_session("passes");
     if (Status status = say(topic, checked_path()); !status.ok()) return status;
     if (group_.rank == 0) {
       if (Status status = say(in_session("payload"), least_of(topic)); !status.ok()) return status;
     }
-    auto said = roll_.hear(in_session("payload"), 0, "say which payload passes on all paths", end_);
-    if (!said.ok()) return said.status();
-    if (!said->number("payload", kMaxPayloadBytes, passes) || wire::allowed_payload(*passes) != *passes ||
-        *passes == 0) {
-      return {Code::kMismatch, "rank 0 says that no payload passes: install the same switchml on all ranks"};
-    }
-    return {};
+    const auto said = roll_.hear(in_session("payload"), 0, "say which payload passes on all paths", end_);
+    return said.ok() ? read_payload(said.value()) : said.status();
   }
 
   Result<Blob> checked_path() {
-    if (first_shard() > 0) return path_of(agreed_.parameters.payload_bytes);  // another rank asks for the host
+    if (first_shard() > 0) return payload_report(agreed_.parameters.payload_bytes);  // another rank asks for the host
     const auto passes = check_path(*agreed_.transports[0], agreed_.parameters, stage_end(0.98));
     if (!passes.ok()) return passes.status();
-    return path_of(passes.value());
-  }
-  static Blob path_of(size_t payload) {
-    Blob blob;
-    blob.set("payload", payload);
-    return blob;
+    return payload_report(passes.value());
   }
 
   Result<Blob> least_of(const std::string& topic) {
-    auto paths = roll_.hear_all(topic, stage_end(0.99));
+    const auto paths = roll_.hear_all(topic, stage_end(0.99));
     if (!paths.ok()) return paths.status();
-    uint64_t least = agreed_.parameters.payload_bytes;
-    for (size_t rank = 0; rank < paths->size(); ++rank) {
-      uint64_t passes = 0;
-      if (!paths.value()[rank].number("payload", kMaxPayloadBytes, &passes)) {
-        return Status(Code::kMismatch, "rank " + std::to_string(rank) + " does not say which payload passes");
-      }
-      if (passes < least) {
-        SWITCHML_LOG(kInfo) << group_.name << ": between rank " << rank << " and the switch " << passes
-                            << " bytes of payload pass in one packet, not " << agreed_.parameters.payload_bytes;
-      }
-      least = std::min(least, passes);
-    }
-    Blob blob;
-    blob.set("payload", least);
-    return blob;
+    const auto least = least_payload(paths.value(), agreed_.parameters.payload_bytes, group_.name);
+    if (!least.ok()) return least.status();
+    return payload_report(least.value());
   }
 
   // ---- slots ----
@@ -497,31 +427,21 @@ class Agreement {
   }
 
   Result<Blob> timed_path() {
-    Blob blob;
-    if (first_shard() > 0) return blob;  // another rank says so for the host
+    if (first_shard() > 0) return Blob();  // another rank says so for the host
     const auto chunks = chunks_on_path(*agreed_.transports[0], agreed_.parameters, stage_end(0.98));
     if (!chunks.ok()) return chunks.status();
-    blob.set("chunks", chunks.value());
-    blob.set("queue", agreed_.transports[0]->limits().receive_buffer_bytes);
-    return blob;
+    return speed_report(chunks.value(), agreed_.transports[0]->limits().receive_buffer_bytes);
   }
 
   Result<Blob> more_slots(const std::string& topic) {
     auto paths = roll_.hear_all(topic, stage_end(0.99));
     if (!paths.ok()) return paths.status();
-    uint64_t most = 0;
-    uint64_t queue = UINT64_MAX;
-    for (const Blob& path : paths.value()) {
-      uint64_t chunks = 0;
-      uint64_t bytes = 0;
-      if (path.number("chunks", kMostChunksOnPath, &chunks)) most = std::max(most, chunks);
-      if (path.number("queue", UINT64_MAX, &bytes) && bytes > 0) queue = std::min(queue, bytes);
-    }
+    const PathNeeds needs = needs_of_paths(paths.value());
     const SessionParameters& p = agreed_.parameters;
-    const int slots = slots_for(most, queue, p);
+    const int slots = slots_for(needs.chunks, needs.queue_bytes, p);
     const bool has_time = monotonic_now() < stage_end(0.7);
-    SWITCHML_LOG(kInfo) << group_.name << ": " << most << " chunks fill the paths (0: not known), for which " << p.slots
-                        << " slots "
+    SWITCHML_LOG(kInfo) << group_.name << ": " << needs.chunks << " chunks fill the paths (0: not known), for which "
+                        << p.slots << " slots "
                         << (slots == p.slots ? "do"
                             : has_time       ? "are few"
                                              : "have to do: it is late");
@@ -558,9 +478,7 @@ class Agreement {
   int sessions_ = 0;                // that were left for one of a smaller payload, or of more slots
   Time begin_;
   Time end_;
-  MemoryOffer offer_;  // on a host's first rank
-  std::shared_ptr<shm::Segment> host_memory_;
-  std::string why_no_memory_;
+  HostMemory memory_;
   Agreed agreed_;
 };
 

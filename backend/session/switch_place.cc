@@ -1,7 +1,9 @@
 #include "session/switch_place.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "engine/engine.h"
 #include "transport/address.h"
 #include "transport/sockaddr.h"
 
@@ -49,6 +51,17 @@ Result<Blob> embedded_switch(const Config& config, bool one_host, const std::str
   *server = std::move(started.value());
   const std::string address = to_string((*server)->local());
   return place(address, address + " (embedded in rank 0 of " + group + ")");
+}
+
+std::string advice_on_slots(const wire::Open& asked, const wire::OpenReply& granted, size_t queue_bytes) {
+  const size_t wanted = ServerOptions().receive_buffer_bytes;
+  const size_t enough = std::max<size_t>(kPresetSlots / 2, size_t{asked.shards} * LaneSlots::kLeastSlotsForBulk);
+  if (queue_bytes >= wanted || granted.payload > kMostPayloadForStreams || granted.slots >= enough) return "";
+  return "its switch, in rank 0, grants only " + std::to_string(granted.slots) +
+         " slots, because the kernel lets its socket queue no more than " + std::to_string(queue_bytes / 1024) +
+         " KiB, which makes large tensors slow, and small ones wait for them: raise the limit on that host (sysctl "
+         "net.core.rmem_max=" +
+         std::to_string(wanted) + "), or give the process CAP_NET_ADMIN";
 }
 
 }  // namespace switchml

@@ -7,6 +7,7 @@
 #include "base/config.h"
 #include "session/blob.h"
 #include "switchd/server.h"
+#include "wire/control.h"
 
 namespace switchml {
 
@@ -21,5 +22,13 @@ Result<Blob> named_switch(const Config& config, bool one_host);
 /// it.
 Result<Blob> embedded_switch(const Config& config, bool one_host, const std::string& group,
                              std::unique_ptr<SwitchServer>* server);
+
+/// So many slots a switch gives a job that asks for no number, if it has them, for payloads up to that one.
+inline constexpr size_t kPresetSlots = 128;
+inline constexpr size_t kMostPayloadForStreams = 8192;
+
+/// Where an embedded switch has granted fewer slots than two streams take, or than half of the preset, because the
+/// kernel has given its socket a receive buffer of only `queue_bytes`: what that costs and what helps. Else "".
+std::string advice_on_slots(const wire::Open& asked, const wire::OpenReply& granted, size_t queue_bytes);
 
 }  // namespace switchml

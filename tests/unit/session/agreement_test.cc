@@ -593,6 +593,21 @@ TEST(AgreementOnMemory, RanksMustWantTheSame) {
   }
 }
 
+// Rank 0 does not hear that rank 1 could not fetch it.
+TEST(AgreementOnMemory, ARankThatHasNoneDoesNotGoOnWithIt) {
+  MapStore store;
+  const Outcome outcome = agree_each(2, {}, [&](int rank) {
+    const std::string key = rank == 0 ? rank_key("memory", 1) : rank_key("switch", 0);
+    AlteredStore altered(store, key,
+                         [rank](Blob* blob) { rank == 0 ? blob->set("why", "") : blob->set("memory_key", "1"); });
+    return agree(memory_config("auto"), {rank, 2, "group g"}, altered, monotonic_now() + seconds(20));
+  });
+  const auto& one = outcome.ranks[1];
+  ASSERT_FALSE(one.ok());
+  EXPECT_EQ(one.status().code(), Code::kMismatch);
+  EXPECT_TRUE(contains(one.status(), "this one has none")) << one.status().message();
+}
+
 // Rank 0 has made its offer and ends, with or without somebody who still hands the memory out.
 TEST(AgreementOnMemory, ARankZeroThatDiesOverItIsNamedByTheDeadline) {
   for (const bool hands_out : {true, false}) {

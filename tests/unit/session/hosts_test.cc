@@ -322,6 +322,9 @@ TEST(Hosts, TensorsOfAllSizesInAQueue) {
 TEST(Hosts, ASmallTensorOvertakesALargeOne) {
   Cluster cluster("aaaabbbb", with_two_streams());
   ASSERT_TRUE(cluster.complete());
+  if (!cluster[0].parameters().lanes_per_shard().has_bulk()) {
+    GTEST_SKIP() << "sockets queue too little here for two streams (net.core.rmem_max), and this is not root";
+  }
   bool has_overtaken = false;
   for (int attempt = 0; attempt < 5 && !has_overtaken; ++attempt) {  // on a busy machine this thread may come late
     std::vector<Floats> large(8, Floats(1 << 22, 1.0F)), small(8, Floats(100, 1.0F));

@@ -64,5 +64,27 @@ TEST(SwitchPlace, AnInterfaceThatIsNotThereIsNamed) {
   EXPECT_TRUE(address_of_rank_0(config, true).ok());
 }
 
+TEST(SwitchPlace, FewSlotsHaveARemedy) {
+  const auto advice = [](uint16_t shards, uint16_t slots, uint32_t payload, size_t queue_bytes) {
+    wire::Open asked;
+    asked.shards = shards;
+    wire::OpenReply granted;
+    granted.slots = slots;
+    granted.payload = payload;
+    return advice_on_slots(asked, granted, queue_bytes);
+  };
+  constexpr size_t kPlenty = 32 << 20;
+  EXPECT_EQ(advice(1, 128, 1024, 212992), "");
+  EXPECT_EQ(advice(1, 64, 1024, 212992), "") << "nobody would notice much";
+  EXPECT_EQ(advice(1, 7, 64512, 212992), "") << "there are never many of such slots";
+  EXPECT_EQ(advice(1, 12, 1024, kPlenty), "") << "it has what it wants";
+  EXPECT_EQ(advice(4, 256, 1024, 1048576), "");
+  EXPECT_NE(advice(4, 251, 1024, 1048576), "") << "too few for two streams";
+  const std::string text = advice(1, 12, 1024, 212992);
+  for (const char* part : {"only 12 slots", "208 KiB", "net.core.rmem_max=33554432", "CAP_NET_ADMIN"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
 }  // namespace
 }  // namespace switchml

@@ -1,0 +1,60 @@
+// One rank's part in finding memory that it shares with the ranks of its host, while a group is opened: the topics
+// "memory" and "host" of agreement.h. Where one rank has none, all do without.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "session/host_layout.h"
+#include "session/roll_call.h"
+#include "session/session.h"
+#include "session/shared_memory.h"
+
+namespace switchml {
+
+class HostMemory {
+ public:
+  /// Borrows group and roll. What another rank offers is awaited until `soon`, or for 2 s where that is nearer or has
+  /// passed, and never longer than until `deadline`.
+  HostMemory(const GroupInfo& group, RollCall& roll, Time soon, Time deadline)
+      : group_(group), roll_(roll), soon_(soon), deadline_(deadline) {}
+
+  // ---- a group on one host ----
+
+  /// Rank 0: makes memory for the group, and writes to `blob` how it is to be fetched.
+  Status offer(Blob* blob);
+  /// Every rank, rank 0 behind offer(): fetches it, and says on "memory" if it could not. An error: that was not said.
+  Status fetch(const Blob& offered);
+  /// Rank 0, behind fetch(): hears that of all. "rank 2: ...": why one has none; empty: all have it.
+  Result<std::string> missing(Time until);
+
+  // ---- a group on several hosts ----
+
+  /// Every rank: the first one of each host offers on "host", the others fetch.
+  void share(const HostLayout& hosts);
+  /// Why this rank has none; empty if it does.
+  const std::string& why_none() const { return why_none_; }
+
+  // ---- when all have said whether they have it ----
+
+  /// Nobody is to fetch it any more. The memory, or null.
+  std::shared_ptr<shm::Segment> take();
+
+  /// "rank 2: ...": the first rank that gives a reason for having none; empty if there is none.
+  static std::string first_without(const std::vector<Blob>& said);
+
+ private:
+  Time fetch_end() const;
+  Status share_with(int leader, const shm::BoardShape& shape);
+
+  const GroupInfo& group_;
+  RollCall& roll_;
+  Time soon_;
+  Time deadline_;
+  MemoryOffer offer_;  // on a host's first rank
+  std::shared_ptr<shm::Segment> memory_;
+  std::string why_none_;
+};
+
+}  // namespace switchml

@@ -1,0 +1,85 @@
+#include "session/path_report.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "session/path_speed.h"
+#include "wire/packet.h"
+#include "wire/payload_size.h"
+
+namespace switchml {
+
+Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory) {
+  Blob blob;
+  blob.set("frame_bytes", frame_bytes);
+  blob.set("why", why_no_memory);
+  blob.set("leaves_host", static_cast<uint64_t>(leaves_host));
+  return blob;
+}
+
+Result<PathSummary> summarize_paths(const std::vector<Blob>& reports) {
+  PathSummary summary;
+  uint64_t least = kMaxPayloadBytes + wire::kHeaderBytes;
+  for (const Blob& report : reports) {
+    summary.leaves_host = summary.leaves_host || report.text("leaves_host") == "1";
+    uint64_t bytes = 0;
+    if (!report.number("frame_bytes", UINT32_MAX, &bytes)) return Status(Code::kMismatch, "a rank's path has no size");
+    least = std::min(least, bytes);
+  }
+  summary.frame_bytes = least;
+  return summary;
+}
+
+Blob payload_report(size_t payload) {
+  Blob blob;
+  blob.set("payload", payload);
+  return blob;
+}
+
+Result<size_t> read_payload(const Blob& report) {
+  uint64_t payload = 0;
+  if (!report.number("payload", kMaxPayloadBytes, &payload) || wire::allowed_payload(payload) != payload ||
+      payload == 0) {
+    return Status(Code::kMismatch, "rank 0 says that no payload passes: install the same switchml on all ranks");
+  }
+  return static_cast<size_t>(payload);
+}
+
+Result<size_t> least_payload(const std::vector<Blob>& reports, size_t payload, const std::string& group) {
+  uint64_t least = payload;
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    uint64_t passes = 0;
+    if (!reports[rank].number("payload", kMaxPayloadBytes, &passes)) {
+      return Status(Code::kMismatch, "rank " + std::to_string(rank) + " does not say which payload passes");
+    }
+    if (passes < payload) {
+      SWITCHML_LOG(kInfo) << group << ": between rank " << rank << " and the switch " << passes
+                          << " bytes of payload pass in one packet, not " << payload;
+    }
+    least = std::min(least, passes);
+  }
+  return static_cast<size_t>(least);
+}
+
+Blob speed_report(size_t chunks, size_t queue_bytes) {
+  Blob blob;
+  blob.set("chunks", chunks);
+  blob.set("queue", queue_bytes);
+  return blob;
+}
+
+PathNeeds needs_of_paths(const std::vector<Blob>& reports) {
+  PathNeeds needs;
+  for (const Blob& report : reports) {
+    uint64_t chunks = 0;
+    uint64_t bytes = 0;
+    if (report.number("chunks", kMostChunksOnPath, &chunks)) needs.chunks = std::max(needs.chunks, chunks);
+    if (report.number("queue", UINT64_MAX, &bytes) && bytes > 0) {
+      needs.queue_bytes = std::min(needs.queue_bytes, bytes);
+    }
+  }
+  return needs;
+}
+
+}  // namespace switchml

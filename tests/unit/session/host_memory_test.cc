@@ -1,0 +1,145 @@
+#include "session/host_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "fixture.h"
+
+namespace switchml {
+namespace {
+
+/// One rank of a group, with its part in finding memory.
+struct Member {
+  Member(MapStore& store, int rank, int size, Duration patience = seconds(5))
+      : group{rank, size, "group g"},
+        roll(store, group),
+        memory(group, roll, monotonic_now() + patience / 2, monotonic_now() + patience) {}
+  GroupInfo group;
+  RollCall roll;
+  HostMemory memory;
+};
+
+TEST(HostMemory, RanksOfOneHostHaveTheSame) {
+  MapStore store;
+  Member first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
+  Blob offered;
+  ASSERT_TRUE(first.memory.offer(&offered).ok());
+  for (Member* member : {&first, &second, &third}) ASSERT_TRUE(member->memory.fetch(offered).ok());
+  const auto missing = first.memory.missing(monotonic_now() + seconds(5));
+  ASSERT_TRUE(missing.ok()) << missing.status().to_string();
+  EXPECT_EQ(missing.value(), "");
+
+  const auto a = first.memory.take(), b = second.memory.take(), c = third.memory.take();
+  ASSERT_TRUE(a != nullptr && b != nullptr && c != nullptr);
+  a->data()[77] = 5;
+  EXPECT_EQ(b->data()[77], 5);
+  EXPECT_EQ(c->data()[77], 5);
+  for (const auto& segment : {a, b, c}) EXPECT_EQ(segment->fd(), -1) << "a descriptor that nobody needs";
+  EXPECT_EQ(first.memory.take(), nullptr) << "it has been taken";
+}
+
+TEST(HostMemory, TheRankThatHasNoneIsNamed) {
+  MapStore store;
+  Member first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
+  Blob offered;
+  ASSERT_TRUE(first.memory.offer(&offered).ok());
+  ASSERT_TRUE(first.memory.fetch(offered).ok());
+  ASSERT_TRUE(second.memory.fetch(offered).ok());
+  Blob other = offered;
+  other.set("memory_key", 4711);
+  ASSERT_TRUE(third.memory.fetch(other).ok()) << "it was said";
+  EXPECT_EQ(third.memory.take(), nullptr);
+  const auto missing = first.memory.missing(monotonic_now() + seconds(5));
+  ASSERT_TRUE(missing.ok()) << missing.status().to_string();
+  EXPECT_EQ(missing->find("rank 2: "), 0U) << missing.value();
+  EXPECT_NE(missing->find("refuses"), std::string::npos) << missing.value();
+}
+
+TEST(HostMemory, ARankThatSaysNothingIsAwaitedForSoLong) {
+  MapStore store;
+  Member first(store, 0, 2);
+  Blob offered;
+  ASSERT_TRUE(first.memory.offer(&offered).ok());
+  ASSERT_TRUE(first.memory.fetch(offered).ok());
+  const auto missing = first.memory.missing(monotonic_now() + milliseconds(20));
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.status().code(), Code::kTimeout);
+  EXPECT_NE(missing.status().message().find("rank 1"), std::string::npos) << missing.status().message();
+}
+
+TEST(HostMemory, NobodyFetchesWhatHasBeenTaken) {
+  MapStore store;
+  Member first(store, 0, 2), second(store, 1, 2);
+  Blob offered;
+  ASSERT_TRUE(first.memory.offer(&offered).ok());
+  ASSERT_TRUE(first.memory.fetch(offered).ok());
+  const auto kept = first.memory.take();
+  ASSERT_NE(kept, nullptr);
+  ASSERT_TRUE(second.memory.fetch(offered).ok());
+  EXPECT_EQ(second.memory.take(), nullptr);
+}
+
+TEST(HostMemory, EachHostHasItsOwn) {
+  MapStore store;
+  const HostLayout hosts = HostLayout::of({"a", "b", "b", "a"});
+  std::vector<std::shared_ptr<shm::Segment>> taken(4);
+  each_rank(4, [&](int rank) {
+    Member member(store, rank, 4);
+    member.memory.share(hosts);
+    EXPECT_EQ(member.memory.why_none(), "");
+    // As in a group: everybody says that it has fetched before the first one closes the door.
+    EXPECT_TRUE(member.roll.say("path", Blob()).ok());
+    EXPECT_TRUE(member.roll.hear_all("path", monotonic_now() + seconds(5)).ok());
+    taken[static_cast<size_t>(rank)] = member.memory.take();
+  });
+  for (const auto& segment : taken) ASSERT_NE(segment, nullptr);
+  taken[0]->data()[9] = 1;
+  taken[1]->data()[9] = 2;
+  EXPECT_EQ(taken[3]->data()[9], 1);
+  EXPECT_EQ(taken[2]->data()[9], 2);
+  EXPECT_EQ(taken[0]->size(), hosts.shape_for(0).bytes());
+}
+
+TEST(HostMemory, WhatTheHostsFirstRankLacksTheOthersLack) {
+  MapStore store;
+  const HostLayout hosts = HostLayout::of({"a", "b", "b"});
+  Member leader(store, 1, 3), other(store, 2, 3);
+  Blob blob;
+  blob.set("why", "no memory left");
+  ASSERT_TRUE(leader.roll.say("host", blob).ok());
+  other.memory.share(hosts);
+  EXPECT_EQ(other.memory.why_none(), "rank 1 has none: no memory left");
+  EXPECT_EQ(other.memory.take(), nullptr);
+}
+
+TEST(HostMemory, AFirstRankThatDoesNotComeIsNamed) {
+  MapStore store;
+  const HostLayout hosts = HostLayout::of({"a", "b", "b"});
+  Member other(store, 2, 3, milliseconds(50));
+  other.memory.share(hosts);
+  EXPECT_NE(other.memory.why_none().find("rank 1 of group g did not share memory of its host"), std::string::npos)
+      << other.memory.why_none();
+}
+
+TEST(HostMemory, WhoHasComeLateHasTimeToFetch) {
+  MapStore store;
+  const HostLayout hosts = HostLayout::of({"b", "b"});
+  const GroupInfo group{1, 2, "group g"};
+  RollCall roll(store, group);
+  const Time begin = monotonic_now();
+  HostMemory late(group, roll, begin - seconds(1), begin + seconds(60));
+  late.share(hosts);
+  EXPECT_NE(late.why_none(), "");
+  EXPECT_GE(monotonic_now() - begin, milliseconds(1900));
+  EXPECT_LT(monotonic_now() - begin, seconds(30));
+}
+
+TEST(HostMemory, AReasonNamesItsRank) {
+  Blob has, lacks;
+  lacks.set("why", "none left");
+  EXPECT_EQ(HostMemory::first_without({}), "");
+  EXPECT_EQ(HostMemory::first_without({has, has}), "");
+  EXPECT_EQ(HostMemory::first_without({has, lacks, lacks}), "rank 1: none left");
+}
+
+}  // namespace
+}  // namespace switchml
