@@ -62,7 +62,8 @@ struct Collective {
   uint64_t tag = 0;
   /// For messages, where this is only a part: the number of elements of the whole.
   size_t part_of = 0;
-  /// All workers must choose alike. Ignored where there is one stream only.
+  /// All workers must choose alike. Ignored where there is one stream only. Where it is chosen, collectives of the two
+  /// streams have no order between them.
   StreamChoice stream = StreamChoice::kByLength;
   /// Runs exactly once, on an engine thread, soon: it must not block. On an error, `output` may be partly written.
   std::function<void(const Status&)> done;

@@ -1,6 +1,7 @@
 #include "engine/job.h"
 
 #include "base/assert.h"
+#include "base/fnv.h"
 
 namespace switchml {
 
@@ -45,7 +46,8 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
       speculation(collective(), plan, session, session.lanes_per_shard().calls),
       stream(stream_of(collective(), plan, session.lanes_per_shard())),
       announced(is_bulk() && collective().stream == StreamChoice::kBulk),
-      agreed(agreement_hash(collective())) {}
+      agreed(agreement_hash(collective())),
+      covered(collective().stream == StreamChoice::kByLength ? fnv1a(&serial, sizeof serial, agreed) : agreed) {}
 
 std::string Job::describe() const { return switchml::describe(collective()); }
 

@@ -73,7 +73,8 @@ struct Job {
   size_t next_chunk = 0;    // chunk of that group
   size_t in_flight = 0;     // chunks opened and not answered, of all stages
   bool finished = false;    // the caller has been told
-  uint64_t agreed = 0;      // hash of title, tag and divisor, for the witness
+  uint64_t agreed = 0;      // hash of title, tag and divisor
+  uint64_t covered = 0;     // by the witness: that, and the number of the call where all have one order
 };
 
 }  // namespace switchml

@@ -143,7 +143,7 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
   pad.stage = static_cast<uint8_t>(flight.stage);
   pad.count = collective.count;
   pad.first = flight.range.begin;
-  pad.exponents_hash = exponents_hash ^ flight.job->agreed;
+  pad.exponents_hash = exponents_hash ^ flight.job->covered;
   flight.pad = witness_.pad(pad);
   flight.words = words;
   flight.sent_words = words > 0 && session_.whole_chunks ? session_.payload_bytes / kWordBytes : words;

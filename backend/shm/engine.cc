@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/fnv.h"
+#include "engine/job.h"
 #include "shm/member_thread.h"
 #include "slots/chunk_plan.h"
 
@@ -47,11 +49,25 @@ class MemoryEngine final : public Engine {
 
   void submit(Collective collective) override {
     SWITCHML_ASSERT(switch_can(collective.op, collective.type));
+    const std::lock_guard<std::mutex> lock(order_);  // both boards have that of the numbers
+    // Where ranks called something of different boards, later ones that look alike do not meet as the same. (To a
+    // session's history of exponents numbered ones would be strangers: with owners the order of announcements serves.)
+    const uint64_t number = submitted_++;
+    if (options_.shape.owners == 0) collective.tag = fnv1a(&number, sizeof number, collective.tag);
     if (is_short(collective)) {
       short_->submit(std::move(collective));
       return;
     }
-    if (short_) short_->announce(collective);
+    if (!short_) return member_.submit(std::move(collective));
+    Collective announced = collective;
+    announced.done = nullptr;
+    if (options_.shape.owners > 0) {
+      // Other hosts wait for this one's part of both: who has all of the tensor must not leave before that is sent.
+      const auto both = std::make_shared<SharedCollective>(std::move(collective), 2);
+      collective = both->collective();
+      collective.done = announced.done = [both](const Status& status) { both->finish(status); };
+    }
+    short_->announce(std::move(announced));
     member_.submit(std::move(collective));
   }
   void abort(const std::string& reason) override { fail(Status(Code::kAborted, reason)); }
@@ -129,6 +145,8 @@ class MemoryEngine final : public Engine {
   const size_t short_packets_;              // of a collective of that board, at most; and of so many bytes
   const size_t payload_bytes_;
   std::unique_ptr<Engine> up_;
+  std::mutex order_;  // of submissions
+  uint64_t submitted_ = 0;
   mutable std::mutex mutex_;
   Status status_;
   Member member_;

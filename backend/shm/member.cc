@@ -39,11 +39,7 @@ Member::Member(const Board& board, int rank, std::function<void(const Status&)> 
 
 void Member::submit(Collective collective) { submit({std::move(collective), false}); }
 
-void Member::announce(const Collective& collective) {
-  Collective announced = collective;
-  announced.done = nullptr;
-  submit({std::move(announced), true});
-}
+void Member::announce(Collective collective) { submit({std::move(collective), true}); }
 
 void Member::submit(Submission submission) {
   {
@@ -86,9 +82,11 @@ void Member::accept(Submission submission) {
   const size_t elements = submission.is_announcement ? 0 : collective.count;
   job.chunks = std::max<size_t>(1, (elements + job.elements_per_chunk - 1) / job.elements_per_chunk);
   job.is_announcement = submission.is_announcement;
-  if (!job.is_announcement) ++called_;
-  if (!job.is_announcement) earliest_deadline_ = std::min(earliest_deadline_, collective.deadline);
   job.collective = std::move(collective);
+  if (job.is_awaited()) {
+    ++called_;
+    earliest_deadline_ = std::min(earliest_deadline_, job.collective.deadline);
+  }
   jobs_.push_back(std::move(job));
 }
 
@@ -232,7 +230,7 @@ bool Member::finish_one() {
   }
   ++oldest_;
   if (++job.finished < job.chunks) return true;
-  if (!job.is_announcement) --called_;
+  if (job.is_awaited()) --called_;
   const auto done = std::move(job.collective.done);
   jobs_.pop_front();
   --offering_;
@@ -293,7 +291,7 @@ void Member::check_deadline(Time now) {
   // Where it is the other hosts' turn, the engine knows better what lacks.
   const bool up = board_.shape().owners > 0 && oldest_ != next_ && board_.is_complete(oldest_);
   for (const Job& job : jobs_) {
-    if (job.is_announcement) continue;  // what becomes of it is to be seen on the other board
+    if (!job.is_awaited()) continue;  // what becomes of it is to be seen on the other board
     if (up && now >= job.collective.deadline && now < job.collective.deadline + kGrace) {
       earliest_deadline_ = std::min(earliest_deadline_, job.collective.deadline + kGrace);
     } else if (now >= job.collective.deadline) {
@@ -343,7 +341,7 @@ std::string Member::gone() const {
 void Member::check_others() {
   const std::string left = gone();
   if (left.empty()) return;
-  const auto called = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& job) { return !job.is_announcement; });
+  const auto called = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& job) { return job.is_awaited(); });
   fail(
       Status(Code::kUnavailable, describe(called->collective) + " cannot complete: no contribution from rank " + left));
 }

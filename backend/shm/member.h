@@ -42,8 +42,8 @@ class Member {
   /// Thread-safe. After a failure the collective is finished with the reason at the next step.
   void submit(Collective collective);
   /// Thread-safe. Says on this board, by a chunk without elements, that `collective` is called on another one, so that
-  /// ranks find out which choose different boards. Its end is that of the chunk, and nobody is told.
-  void announce(const Collective& collective);
+  /// ranks find out which choose different boards. Its end is that of the chunk. With `done` null nobody waits for it.
+  void announce(Collective collective);
   /// A step of this member ends early where that one, of the board beside, has work; the same thread steps both. Before
   /// the first step.
   void let_overtake(Member& other) {
@@ -83,6 +83,8 @@ class Member {
     size_t offered = 0;
     size_t finished = 0;
     bool is_announcement = false;
+    /// Somebody waits for its end. Until `done` is taken from it.
+    bool is_awaited() const { return !is_announcement || collective.done != nullptr; }
   };
   struct Submission {
     Collective collective;
@@ -121,7 +123,7 @@ class Member {
   const Member* hurried_ = nullptr;
   const Member* beside_ = nullptr;
   std::deque<Job> jobs_;
-  size_t called_ = 0;    // of them: those that are no announcements
+  size_t called_ = 0;    // of them: those that somebody waits for
   size_t offering_ = 0;  // job of the next offer
   uint64_t next_ = 1;    // chunk to offer next
   uint64_t oldest_ = 1;  // chunk whose result is awaited next

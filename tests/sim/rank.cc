@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace switchml::sim {
 
@@ -13,6 +14,7 @@ constexpr size_t kMostWaiting = 1000;
 // What a shard with nothing to do may hold beyond what it began with, whatever it has done: a node of its queue of jobs
 // (512 bytes), the list of timers that were due, the text of an error. More would hide what a few collectives leave.
 constexpr Heap kMostGrowth{1024, 4};
+constexpr Duration kLongestHold = milliseconds(5);  // of what is meant for one stream
 }  // namespace
 
 namespace {
@@ -82,6 +84,9 @@ Time Rank::next() const {
   Time next = alarm_;
   for (const Socket& socket : sockets_) next = std::min(next, socket.due());
   if (submitted_ < program_.size() && submitted_ < ended_count_ + options_.window) next = std::min(next, next_submit_);
+  for (const Chosen& chosen : chosen_) {
+    if (!chosen.waiting.empty()) next = std::min(next, chosen.held_until);
+  }
   return std::max(next, stopped_until_);
 }
 
@@ -127,6 +132,7 @@ void Rank::step(Time now) {
   if (now < stopped_until_) return;
   do {
     submit_due(now);
+    hand_on_chosen(now);
   } while (run_sockets(now));
   check_bounds(now);
   if (ended_count_ < submitted_) return;
@@ -155,7 +161,7 @@ void Rank::submit(size_t index, Time now) {
   if (call.in_place && bytes > 0) std::memcpy(output, running->input.data(), bytes);
   running->deadline = now + options_.patience;
 
-  Collective& c = running->collective;
+  Collective c;
   c.op = call.op;
   c.type = call.type;
   c.input = call.in_place ? output : running->input.data();
@@ -167,11 +173,82 @@ void Rank::submit(size_t index, Time now) {
   c.deadline = running->deadline;
   c.title = call.title;
   c.tag = call.tag;
-  c.done = [this, index](const Status& status) { end(index, status); };
-  auto shared = std::make_shared<SharedCollective>(c, options_.engine.session.shards);
+  c.done = [this, index](const Status& status) { end_part(index, status); };
   running_[index] = std::move(running);
-  for (Socket& socket : sockets_) in(socket, [&shared](Shard& shard) { shard.submit(shared); });
+  if (options_.chooses_streams) {
+    choose_stream(index, std::move(c));
+  } else {
+    hand_on(std::make_shared<SharedCollective>(std::move(c), options_.engine.session.shards));
+  }
   if (alarm_ == kNever) alarm_ = now + options_.patience + kLateness;
+}
+
+// As shm/engine.cc does it: what goes through the bulk stream is announced in the other one.
+void Rank::choose_stream(size_t index, Collective collective) {
+  const SessionParameters& session = options_.engine.session;
+  const auto chunks = static_cast<size_t>(session.lanes_per_shard().data);
+  const bool fits = collective.count <= chunks * elements_per_chunk(collective.type, session.payload_bytes);
+  record_->count(Fault::streams_chosen);
+  if (fits && collective.op != ReduceOp::kBarrier) return put(0, index, std::move(collective));
+  running_[index]->parts = 2;
+  Collective announcement = collective;
+  announcement.tag = mix(collective.tag + collective.count);
+  announcement.count = announcement.output_begin = announcement.output_end = 0;
+  put(0, index, std::move(announcement));
+  put(1, index, std::move(collective));
+}
+
+void Rank::put(size_t stream, size_t index, Collective collective) {
+  Chosen& chosen = chosen_[stream];
+  const size_t number = chosen.over + chosen.parts.size();
+  chosen.parts.push_back({index, false, {}});
+  collective.stream = stream == 0 ? StreamChoice::kShort : StreamChoice::kBulk;
+  collective.done = [this, stream, number](const Status& status) { end_in_order(stream, number, status); };
+  chosen.waiting.push_back(std::make_shared<SharedCollective>(std::move(collective), options_.engine.session.shards));
+}
+
+void Rank::end_in_order(size_t stream, size_t number, const Status& status) {
+  const Charge charge(kSimulator);
+  Chosen& chosen = chosen_[stream];
+  Chosen::Part* ended = number < chosen.over ? nullptr : &chosen.parts[number - chosen.over];
+  if (ended == nullptr || ended->ended) return record_->broken(Rule::kTwice, "a part of a collective ends twice");
+  ended->ended = true;
+  ended->status = status;
+  while (!chosen.parts.empty() && chosen.parts.front().ended) {
+    const Chosen::Part part = std::move(chosen.parts.front());
+    chosen.parts.pop_front();
+    ++chosen.over;
+    if (failure_.ok()) failure_ = part.status;
+    end_part(part.index, failure_);
+  }
+}
+
+void Rank::hand_on(const std::shared_ptr<SharedCollective>& collective) {
+  for (Socket& socket : sockets_) in(socket, [&collective](Shard& shard) { shard.submit(collective); });
+}
+
+void Rank::hand_on_chosen(Time now) {
+  for (;;) {
+    const auto may_go = [now](const Chosen& chosen) { return !chosen.waiting.empty() && chosen.held_until <= now; };
+    const bool first = may_go(chosen_[0]);
+    const bool second = may_go(chosen_[1]);
+    if (!first && !second) return;
+    Chosen& chosen = chosen_[first && second ? random_.below(2) : first ? 0 : 1];
+    hand_on(chosen.waiting.front());
+    chosen.waiting.pop_front();
+    if (random_.chance(0.3)) {
+      chosen.held_until =
+          now + Duration(static_cast<int64_t>(random_.below(static_cast<uint64_t>(kLongestHold.count()))));
+    }
+  }
+}
+
+void Rank::end_part(size_t index, const Status& status) {
+  const Charge charge(kSimulator);
+  Running& running = *running_[index];
+  if (running.first_error.ok()) running.first_error = status;
+  if (--running.parts == 0) return end(index, running.first_error);
+  if (running.parts < 0) record_->broken(Rule::kTwice, "collective " + std::to_string(index) + " ends twice");
 }
 
 void Rank::end(size_t index, const Status& status) {

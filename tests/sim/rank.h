@@ -1,6 +1,8 @@
 // One worker process while its job runs: its shards, stepped in virtual time, and the collectives that it calls.
 #pragma once
 
+#include <array>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -20,6 +22,7 @@ struct RankOptions {
   Duration patience = seconds(30);       // of each collective
   size_t window = 1;                     // collectives that are called before the first of them has ended
   Duration longest_pause{};              // between calls
+  bool chooses_streams = false;          // for each collective, as hosts of several ranks do
   std::function<void()> on_switch_lost;  // null: that is an error
 };
 
@@ -47,10 +50,11 @@ class Rank {
  private:
   /// A collective between its call and its end.
   struct Running {
-    Collective collective;
     std::vector<uint8_t> input;
     std::vector<uint8_t> output;  // with guards around
     Time deadline{};
+    int parts = 1;  // with an announcement 2, which end as they like
+    Status first_error;
     int ends = 0;
   };
   struct Socket {
@@ -79,11 +83,30 @@ class Rank {
   int slots_per_shard() const { return options_.engine.session.slots_per_shard(); }
   void submit_due(Time now);
   void submit(size_t index, Time now);
+  void choose_stream(size_t index, Collective collective);
+  void put(size_t stream, size_t index, Collective collective);
+  void end_in_order(size_t stream, size_t number, const Status& status);
+  void end_part(size_t index, const Status& status);
   void end(size_t index, const Status& status);
   void check_guards(const Running& running, size_t index);
+  void hand_on(const std::shared_ptr<SharedCollective>& collective);
+  void hand_on_chosen(Time now);
   bool run_sockets(Time now);
   void run(Socket& socket, Time now);
   void check_bounds(Time now);
+
+  /// What chose one stream: in order, but in none with what chose the other one.
+  struct Chosen {
+    struct Part {
+      size_t index = 0;  // of the collective
+      bool ended = false;
+      Status status;
+    };
+    std::deque<std::shared_ptr<SharedCollective>> waiting;  // on its way to the shards
+    Time held_until{};
+    std::deque<Part> parts;  // not over: they are so in order, as a board's
+    size_t over = 0;         // those before them
+  };
 
   const RankOptions options_;
   Program program_;
@@ -93,6 +116,8 @@ class Rank {
   Ended ended_;
   std::vector<Socket> sockets_;
   std::vector<std::unique_ptr<Running>> running_;  // by index
+  std::array<Chosen, 2> chosen_;                   // for the short stream, for the bulk stream
+  Status failure_;                                 // of what chose its stream: what is not over has it, too
   size_t submitted_ = 0;
   size_t ended_count_ = 0;
   Time next_submit_{};

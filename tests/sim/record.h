@@ -44,6 +44,7 @@ namespace switchml::sim {
   X(speculated, "groups sent before their exponents were known")                \
   X(mispredicted, "of these, sent again")                                       \
   X(gathered, "pauses in which a worker let results gather")                    \
+  X(streams_chosen, "collectives that chose their stream")                      \
   X(sessions, "sessions opened")                                                \
   X(errors, "collectives that ended with an error")                             \
   X(collectives, "collectives that ended with a result, each compared by bits")

@@ -37,6 +37,7 @@ void Tenant::start_ranks() {
   if (fails_over_) options.patience += kPatience;
   options.engine.keep_results = fails_over_;
   if (fails_over_) options.on_switch_lost = [this] { lost_ = true; };
+  options.chooses_streams = session_.lanes_per_shard().has_bulk() && !fails_over_ && random_.chance(0.6);
   options.window = 1 + random_.below(6);
   options.longest_pause = microseconds(random_.chance(0.5) ? 0 : random_.between(1, 20000));
   for (int w = 0; w < options_.workers; ++w) {

@@ -2,8 +2,10 @@
 // disagree find out whichever stream they chose, and no bit depends on it.
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -225,14 +227,20 @@ TEST(ShardStreams, AnnouncementsTakeSlotsOfTheCallLane) {
 
 // ---- workers and a switch ----
 
-/// All-reduces of several sizes that are under way at a time, what ranks get for them.
-std::vector<Tensors<float>> mixed(const ClusterOptions& options, bool late_rank) {
-  Cluster cluster(options);
+/// By tensor and worker; for both streams, two of them with infinities.
+std::vector<Tensors<float>> tensors_of_all_sizes() {
   const size_t sizes[] = {40 * kChunk, 10, 700, 5 * kChunk, 3, 4 * kChunk, 60 * kChunk, 1};
   std::vector<Tensors<float>> all;
   for (const size_t size : sizes) all.push_back(random_floats(3, size, static_cast<uint32_t>(all.size())));
   all[3][1][5] = std::numeric_limits<float>::infinity();
   all[2][0][5] = -std::numeric_limits<float>::infinity();
+  return all;
+}
+
+/// All-reduces of several sizes that are under way at a time, what ranks get for them.
+std::vector<Tensors<float>> mixed(const ClusterOptions& options, bool late_rank) {
+  Cluster cluster(options);
+  std::vector<Tensors<float>> all = tensors_of_all_sizes();
   for (int w = 0; w < 3; ++w) {
     for (int i = 0; w == 2 && late_rank && i < 50; ++i) cluster.round();
     for (auto& tensors : all) {
@@ -265,6 +273,43 @@ TEST(ShardStreams, NoBitDependsOnTheStream) {
     faults.max_delay_rounds = 4;
     faults.seed = seed;
     EXPECT_TRUE(same_bits(one, mixed(cluster_of(kSlots, faults), true))) << "seed " << seed;
+  }
+}
+
+/// What mixed() reduces, through streams that are chosen, which every rank feeds in an order of its own.
+std::vector<Tensors<float>> chosen(const ClusterOptions& options, uint32_t seed) {
+  Cluster cluster(options);
+  std::vector<Tensors<float>> all = tensors_of_all_sizes();
+  std::mt19937 random(seed);
+  for (size_t w = 0; w < 3; ++w) {
+    std::deque<Collective> streams[2];
+    for (auto& tensors : all) {
+      Collective call = in_place(ReduceOp::kSum, ElementType::kFloat32, tensors[w]);
+      const bool is_short = call.count < kMany - kChunk;  // one that would be goes the other way
+      call.stream = is_short ? StreamChoice::kShort : StreamChoice::kBulk;
+      streams[is_short ? 0 : 1].push_back(std::move(call));
+    }
+    while (!streams[0].empty() || !streams[1].empty()) {
+      std::deque<Collective>& next = streams[streams[0].empty() || (!streams[1].empty() && random() % 2 == 0) ? 1 : 0];
+      cluster.submit(static_cast<int>(w), std::move(next.front()));
+      next.pop_front();
+      for (uint32_t i = random() % 8; i > 0; --i) cluster.round();
+    }
+  }
+  EXPECT_TRUE(cluster.run());
+  EXPECT_TRUE(cluster.failures.empty());
+  return all;
+}
+
+TEST(ShardStreams, NoBitDependsOnTheOrderOfStreamsThatAreChosen) {
+  const std::vector<Tensors<float>> one = mixed(cluster_of(kSlots - 1), false);
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    NetFaults faults;
+    faults.loss = seed % 2 == 0 ? 0.05 : 0.0;
+    faults.duplicate = faults.loss;
+    faults.max_delay_rounds = 1 + static_cast<int>(seed % 4);
+    faults.seed = seed;
+    EXPECT_TRUE(same_bits(one, chosen(cluster_of(kSlots, faults), seed))) << "seed " << seed;
   }
 }
 
@@ -311,6 +356,33 @@ TEST(ShardStreams, RanksThatChoseDifferentStreamsFindOut) {
     for (const auto& outcome : outcomes) {
       ASSERT_EQ(outcome->size(), 1U);
       EXPECT_FALSE(outcome->front().ok());
+    }
+  }
+}
+
+// Where one rank has called something else its next ones meet others' earlier ones: never is their sum a result.
+TEST(ShardStreams, CollectivesThatLookAlikeAreNotTakenForEachOther) {
+  for (const size_t size : {50 * kChunk, 2 * kChunk}) {         // in the bulk stream, in the short one
+    for (const size_t other_size : {size_t{0}, 20 * kChunk}) {  // and the other way round
+      Cluster cluster(cluster_of(kSlots));
+      std::vector<std::vector<std::vector<int32_t>>> tensors(3);
+      std::vector<int32_t> other(other_size, 1);
+      for (size_t w = 0; w < 3; ++w) {
+        for (int32_t call = 0; call < 4; ++call) tensors[w].emplace_back(size, 1 << (4 * call));
+        for (size_t call = 0; call < 4; ++call) {
+          const bool differs = w == 2 && call == 0;
+          cluster.submit(static_cast<int>(w), sum_of_ints(differs ? other : tensors[w][call]));
+        }
+      }
+      ASSERT_TRUE(cluster.run());
+      for (const auto& mine : tensors) {
+        for (size_t call = 0; call < 4; ++call) {
+          const int32_t now = mine[call].back();
+          EXPECT_TRUE(now == 1 << (4 * call) || now == 3 << (4 * call)) << "call " << call << ": " << now;
+        }
+      }
+      ASSERT_FALSE(cluster.failures.empty());
+      EXPECT_EQ(cluster.failures[0].code(), Code::kMismatch);
     }
   }
 }

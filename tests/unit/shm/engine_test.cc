@@ -7,10 +7,12 @@
 #include <future>
 #include <thread>
 
+#include "base/fnv.h"
 #include "child.h"
 #include "engine/cluster.h"
 #include "engine/in_place.h"
 #include "integers.h"
+#include "shm/member.h"
 #include "words_path.h"
 
 namespace switchml::shm {
@@ -256,6 +258,68 @@ TEST(MemoryEngine, ALargeTensorAndASmallOneAreADisagreement) {
   for (int rank = 0; rank < 3; ++rank) outcomes.push_back(group.submit(rank, sum_of(tensors[rank])));
   for (auto& outcome : outcomes) EXPECT_EQ(outcome_of(outcome).code(), Code::kMismatch);
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(group.told(rank, true), 1);
+}
+
+// A rank that has called something small once more meets another's first large one on their board with its second,
+// however late it is found on the other board that the first ones differ.
+TEST(MemoryEngine, LargeTensorsThatLookAlikeAreNotTakenForEachOther) {
+  const BoardShape shape = shape_for(2);
+  auto segment = Segment::create(shape.bytes());
+  ASSERT_TRUE(segment.ok());
+  const auto memory = std::make_shared<Segment>(std::move(segment.value()));
+  const Board board(shape, memory->data());
+  const auto engine = start_memory_engine({memory, shape, 0, nullptr});
+  Member other(board, 1, [](const Status&) {});
+
+  // The engine's next call, which the other rank takes for its call number `number`.
+  const auto reduce = [&](Ints* mine, uint64_t number) {
+    Ints theirs(mine->size(), 16);
+    std::promise<Status> done;
+    auto outcome = done.get_future();
+    Collective call = sum_of(*mine);
+    call.done = [&done](const Status& status) { done.set_value(status); };
+    engine->submit(std::move(call));
+    Collective same = sum_of(theirs);
+    same.tag = fnv1a(&number, sizeof number, same.tag);
+    bool same_is_done = false;  // it takes its result, too, before its tensor goes
+    same.done = [&same_is_done](const Status&) { same_is_done = true; };
+    other.submit(std::move(same));
+    const Time end = monotonic_now() + kLong;
+    while ((!same_is_done || outcome.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) &&
+           monotonic_now() < end) {
+      other.step(monotonic_now());
+    }
+    EXPECT_TRUE(same_is_done);
+    return outcome_of(outcome);
+  };
+  for (uint64_t number = 0; number < 3; ++number) {
+    Ints mine(20000, 1);
+    const Status status = reduce(&mine, number);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    EXPECT_EQ(mine, Ints(20000, 17));
+  }
+  Ints mine(20000, 1);
+  EXPECT_EQ(reduce(&mine, 4).code(), Code::kMismatch);
+  EXPECT_EQ(mine, Ints(20000, 1));
+}
+
+// Calls that look alike have no order that ranks could differ in.
+TEST(MemoryEngine, ThreadsMayCallTheSameAtTheSameTime) {
+  Group group(shape_for(2));
+  constexpr size_t kCalls = 2000;
+  std::vector<Ints> tensors(4 * kCalls, Ints(100, 1));
+  std::vector<std::vector<std::future<Status>>> outcomes(4);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = 0; i < kCalls; ++i) {
+        outcomes[t].push_back(group.submit(static_cast<int>(t % 2), sum_of(tensors[t * kCalls + i])));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (auto& mine : outcomes) expect_all_ok(mine);
+  EXPECT_EQ(tensors, std::vector<Ints>(4 * kCalls, Ints(100, 2)));
 }
 
 TEST(MemoryEngine, ADisagreementIsToldToAll) {
