@@ -37,7 +37,7 @@ PARTS = {
     "hosts": Part(2, {"hosts-1": ["allreduce", *NETWORK, "--ranks", 2, "--sizes", "16M", "--iters", 5, "--backends", "switchml"],
                       "hosts-4": ["allreduce", *NETWORK, "--ranks", 8, "--per-host", 4, "--sizes", "16M", "--iters", 5,
                                   "--backends", "switchml"]}, root=True),
-    "ddp": Part(3, {"ddp": ["ddp", "--model", "bert", "--scale", 0.03, "--ranks", 4, "--rate", 100, "--balance"]}, root=True),
+    "ddp": Part(4, {"ddp": ["ddp", "--model", "bert", "--scale", 0.03, "--ranks", 4, "--rate", 50, "--balance"]}, root=True),
     "switch": Part(1, {"switch": ["switch", "--payload", 8192]}, root=True),
 }
 

@@ -31,6 +31,7 @@ MODES = {"gloo": "gloo", "switchml": "switchml", "switchml-as-gloo": "gloo", "sw
 
 
 def prepare_environment(mode, folder):
+    tempfile.tempdir = folder  # PyTorch leaves a file per test
     os.environ["BACKEND"] = MODES[mode]
     os.environ["WORLD_SIZE"] = str(WORLD_SIZE)
     os.environ["TEMP_DIR"] = folder
