@@ -53,6 +53,7 @@ struct Board::ReadyList {
   alignas(kLine) std::atomic<uint64_t> pushed;
   alignas(kLine) std::atomic<uint64_t> claimed;
   alignas(kLine) std::atomic<uint64_t> published;
+  alignas(kLine) std::atomic<Stores> stores;  // of all; the zero that memory begins with is kCached
 };
 
 struct alignas(kLine) Board::Presence {
@@ -142,6 +143,11 @@ ChunkFrame Board::frame(int rank, uint64_t seq) const {
 }
 uint8_t* Board::result_memory(uint64_t seq) const { return frames_ + index(seq) * slot_bytes(); }
 
+void Board::set_stores(Stores stores) const {
+  if (stores != this->stores()) ready_->stores.store(stores, std::memory_order_relaxed);
+}
+Stores Board::stores() const { return ready_->stores.load(std::memory_order_relaxed); }
+
 // ---- offers ----
 
 void Board::offer(int rank, uint64_t seq, const ChunkCall& call) const {
@@ -222,7 +228,7 @@ Verdict Board::reduce_frames(uint64_t seq) const {
   std::array<ChunkFrame, kMaxWorkers> frames;
   for (int rank = 0; rank < shape_.ranks; ++rank) frames[static_cast<size_t>(rank)] = frame(rank, seq);
   if (call.elements > 0) {
-    reduce_chunk(call.reduction, frames.data(), shape_.ranks, call.elements, result_memory(seq));
+    reduce_chunk(call.reduction, frames.data(), shape_.ranks, call.elements, result_memory(seq), stores());
   }
   return Verdict::kReduced;
 }

@@ -66,6 +66,10 @@ class Board {
   /// something happens on either. Not used later.
   Board(const BoardShape& shape, uint8_t* memory, const Board* beside = nullptr);
 
+  /// How all ranks are to write their frames and results from now on; any may be late to do so. Thread-safe.
+  void set_stores(Stores stores) const;
+  Stores stores() const;
+
   /// Where `rank` puts its part of chunk `seq` before it offers it: chunk_bytes of elements, 64-byte aligned.
   ChunkFrame frame(int rank, uint64_t seq) const;
   /// Once per chunk, in the order of chunks.

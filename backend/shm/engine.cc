@@ -24,13 +24,13 @@ class MemoryEngine final : public Engine {
         short_packets_(static_cast<size_t>(uplink.engine.session.lanes_per_shard().data)),
         payload_bytes_(uplink.engine.session.payload_bytes),
         up_(start_uplink(uplink)),
-        member_(board_, options_.rank, [this](const Status& status) { on_failure(status); }, false,
+        member_(board_, options_.rank, [this](const Status& status) { on_failure(status); },
                 {up_.get(), uplink.engine.session.payload_bytes, uplink.ranks,
                  short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
     std::vector<Member*> members = {&member_};
     if (short_board_) {
       short_.emplace(
-          *short_board_, options_.rank, [this](const Status& status) { on_failure(status); }, false,
+          *short_board_, options_.rank, [this](const Status& status) { on_failure(status); },
           MemberUplink{up_.get(), uplink.engine.session.payload_bytes, std::move(uplink.ranks), StreamChoice::kShort});
       member_.let_overtake(*short_);
       members.insert(members.begin(), &*short_);

@@ -15,7 +15,7 @@ namespace switchml::shm {
 namespace {
 
 constexpr Duration kGrace = milliseconds(300);
-constexpr int kRoundsPerStep = 64;  // so that a step looks at deadlines and failures soon again
+constexpr int kRoundsPerStep = 8;  // so that a step looks at the time, at deadlines and at failures soon again
 /// From so many bytes on, results are written past the caches: the first of them would be gone before the last is read.
 constexpr size_t kStreamedBytes = 1024 * 1024;
 
@@ -25,13 +25,8 @@ uint64_t agreed_by(const Collective& collective) {
 
 }  // namespace
 
-Member::Member(const Board& board, int rank, std::function<void(const Status&)> on_failure, bool reduces_at_once,
-               MemberUplink uplink)
-    : board_(board),
-      rank_(rank),
-      reduces_at_once_(reduces_at_once),
-      on_failure_(std::move(on_failure)),
-      uplink_(std::move(uplink)) {
+Member::Member(const Board& board, int rank, std::function<void(const Status&)> on_failure, MemberUplink uplink)
+    : board_(board), rank_(rank), on_failure_(std::move(on_failure)), uplink_(std::move(uplink)) {
   const int owners = board.shape().owners;
   SWITCHML_ASSERT((uplink_.engine != nullptr) == (rank < owners));
   if (uplink_.engine != nullptr) mine_ = static_cast<uint64_t>(rank == 0 ? owners : rank);  // chunks begin with 1
@@ -101,6 +96,7 @@ bool Member::step(Time now) {
   if (attention_.load(std::memory_order_acquire)) take_submissions();
   if (!status_.ok()) return false;
   if (stuck_since_ == kNever || oldest_ == next_) stuck_since_ = now;
+  choose_stores(now);
   bool moved = false;
   for (int round = 0; round < kRoundsPerStep; ++round) {
     bool any = false;
@@ -110,7 +106,7 @@ bool Member::step(Time now) {
     }
     const bool offered = offer_one();
     any = any || offered;
-    if (reduces_at_once_ || !offered) any = reduce_one() || any;
+    if (!offered) any = reduce_one() || any;  // while it offers, others may reduce
     while (hand_one_up()) any = true;
     if (!any || !status_.ok()) break;
     moved = true;
@@ -148,7 +144,7 @@ bool Member::offer_one() {
     const auto* from = static_cast<const uint8_t*>(collective.input) + first * size;
     const ChunkFrame frame = board_.frame(rank_, next_);
     if (board_.shape().owners == 0) {
-      fill_frame(call.reduction, from, elements, frame);
+      fill_frame(call.reduction, from, elements, frame, board_.stores());
     } else {
       std::memcpy(frame.elements, from, elements * size);
     }
@@ -224,6 +220,11 @@ bool Member::finish_one() {
     fail(differs_from("the other ranks of this host"));
     return false;
   }
+  if (job.finished == 0) {
+    trial_.begin(job.chunks);
+    finished_ = 0;
+  }
+  ++finished_;
   if (!job.is_announcement) {
     take_result(job, job.finished, board_.result(oldest_));
     counters_.chunks_completed.add(1);
@@ -237,6 +238,13 @@ bool Member::finish_one() {
   if (jobs_.empty()) earliest_deadline_ = kNever;
   if (done) done(Status());
   return true;
+}
+
+void Member::choose_stores(Time now) {
+  if (rank_ != 0 || board_.shape().owners > 0 || finished_ == 0) return;
+  trial_.finished(finished_, now);
+  finished_ = 0;
+  board_.set_stores(trial_.bypasses() ? Stores::kPastCaches : Stores::kCached);
 }
 
 // The part that the caller wants.

@@ -15,6 +15,7 @@
 #include "base/counters.h"
 #include "engine/engine.h"
 #include "shm/board.h"
+#include "shm/bypass_trial.h"
 
 namespace switchml::shm {
 
@@ -34,10 +35,8 @@ struct MemberUplink {
 class Member {
  public:
   /// `board` outlives it, and this is its only member of that rank. on_failure is told once, from inside step().
-  /// `reduces_at_once`: what is ready before anything further is offered, while it is in this core's cache. Else what
-  /// it offers goes first, and others may reduce meanwhile. `uplink`: where the board has owners.
-  Member(const Board& board, int rank, std::function<void(const Status&)> on_failure, bool reduces_at_once = true,
-         MemberUplink uplink = {});
+  /// `uplink`: where the board has owners.
+  Member(const Board& board, int rank, std::function<void(const Status&)> on_failure, MemberUplink uplink = {});
 
   /// Thread-safe. After a failure the collective is finished with the reason at the next step.
   void submit(Collective collective);
@@ -61,6 +60,8 @@ class Member {
   bool has_work() const;
   /// Whether it waits for other ranks, with which it is in the middle of something.
   bool waits_for_others() const { return called_ > 0; }
+  /// Whether it has more to offer, but no slot to put it into.
+  bool has_full_window() const { return offering_ < jobs_.size() && !can_offer(); }
   /// Until there is work, at most `timeout`; may return early. The thread of step().
   void sleep(Duration timeout) { sleep({this}, timeout); }
   /// The same for members of one rank on boards that have the same bells; at least one.
@@ -98,6 +99,7 @@ class Member {
   bool can_offer() const;
   bool offer_one();
   bool finish_one();
+  void choose_stores(Time now);
   bool reduce_one();
   bool can_hand_up() const;
   bool hand_one_up();
@@ -116,7 +118,6 @@ class Member {
 
   const Board& board_;
   const int rank_;
-  const bool reduces_at_once_;
   std::function<void(const Status&)> on_failure_;
   const MemberUplink uplink_;
   WorkerCounters counters_;
@@ -127,6 +128,8 @@ class Member {
   size_t offering_ = 0;  // job of the next offer
   uint64_t next_ = 1;    // chunk to offer next
   uint64_t oldest_ = 1;  // chunk whose result is awaited next
+  BypassTrial trial_;    // rank 0's goes for all
+  size_t finished_ = 0;  // chunks that it has not been told of
   uint64_t mine_ = 0;    // with an uplink: the chunk that this rank hands up next
   Time earliest_deadline_ = kNever;
   Time stuck_since_ = kNever;  // since when no result has been taken though one is awaited

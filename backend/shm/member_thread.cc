@@ -1,6 +1,7 @@
 #include "shm/member_thread.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cfenv>
@@ -11,6 +12,19 @@ namespace switchml::shm {
 namespace {
 
 constexpr Duration kLongest = milliseconds(500);
+/// In the middle of a large tensor, the rank that is waited for may be one that wants this processor: to let it run
+/// costs less than to be woken by it. Few times, or ranks would take turns of few chunks.
+constexpr int kYields = 2;
+
+/// Whether there is work once others have had the processor.
+template <typename Work>
+bool give_way(const Work& work) {
+  for (int i = 0; i < kYields; ++i) {
+    ::sched_yield();
+    if (work()) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -34,6 +48,7 @@ void MemberThread::run() {
     if (step()) continue;
     const bool waits = any([](const Member* one) { return one->waits_for_others(); });
     if (waits && look_around_(work, stopped)) continue;
+    if (any([](const Member* one) { return one->has_full_window(); }) && give_way(work)) continue;
     Time wakeup = kNever;
     for (const Member* member : members_) wakeup = std::min(wakeup, member->next_wakeup());
     const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());

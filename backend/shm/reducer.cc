@@ -101,36 +101,69 @@ void reduce_words(const Reduction& reduction, const Block& block, uint8_t* out) 
   decode(words.data(), out, block.elements, minimum);
 }
 
-}  // namespace
+/// What goes past the caches is made here first, in the first cache, and then written by whole lines. Of any type a
+/// whole number of blocks.
+constexpr size_t kStagedBytes = 16 * 1024;
+using Staged = std::array<uint8_t, kStagedBytes>;
 
-void fill_frame(const Reduction& reduction, const void* from, size_t n, const ChunkFrame& frame) {
-  const size_t size = element_bytes(reduction.type);
-  const auto* bytes = static_cast<const uint8_t*>(from);
-  if (!sums_floats(reduction)) {
-    if (n > 0) std::memcpy(frame.elements, bytes, n * size);
-    return;
-  }
+void copy_blocks(const Reduction& reduction, const uint8_t* from, size_t n, uint8_t* to, quant::BlockRange* ranges) {
   const auto copy = quant::kernels().copy[static_cast<size_t>(quant::float_row(reduction.type))];
+  const size_t size = element_bytes(reduction.type);
   for (size_t first = 0; first < n; first += kBlock) {
-    frame.ranges[first / kBlock] =
-        copy(bytes + first * size, frame.elements + first * size, std::min(kBlock, n - first));
+    ranges[first / kBlock] = copy(from + first * size, to + first * size, std::min(kBlock, n - first));
   }
 }
 
-void reduce_chunk(const Reduction& reduction, const ChunkFrame* frames, int ranks, size_t n, uint8_t* out) {
-  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxWorkers && switch_can(reduction.op, reduction.type));
+/// Elements begin ... end of all, of which the first is a block's first, to `to`.
+void reduce_blocks(const Reduction& reduction, const ChunkFrame* frames, int ranks, size_t begin, size_t end,
+                   uint8_t* to) {
   const size_t size = element_bytes(reduction.type);
   const int bits = quant::magnitude_bits(ranks);
-  for (size_t first = 0; first < n; first += kBlock) {
-    const Block block = block_at(frames, ranks, first * size, std::min(kBlock, n - first));
-    uint8_t* to = out + first * size;
+  for (size_t first = begin; first < end; first += kBlock) {
+    const Block block = block_at(frames, ranks, first * size, std::min(kBlock, end - first));
+    uint8_t* out = to + (first - begin) * size;
     if (sums_floats(reduction)) {
-      sum_floats(reduction, block, bits, frames, first / kBlock, to);
+      sum_floats(reduction, block, bits, frames, first / kBlock, out);
     } else if (reduction.type == ElementType::kInt64) {
-      sum_int64(block, to);
+      sum_int64(block, out);
     } else {
-      reduce_words(reduction, block, to);
+      reduce_words(reduction, block, out);
     }
+  }
+}
+
+}  // namespace
+
+void fill_frame(const Reduction& reduction, const void* from, size_t n, const ChunkFrame& frame, Stores stores) {
+  const size_t size = element_bytes(reduction.type);
+  const auto* bytes = static_cast<const uint8_t*>(from);
+  if (n == 0) return;
+  if (!sums_floats(reduction)) {
+    if (stores == Stores::kPastCaches) return quant::kernels().stream(bytes, frame.elements, n * size);
+    std::memcpy(frame.elements, bytes, n * size);
+    return;
+  }
+  if (stores == Stores::kCached) return copy_blocks(reduction, bytes, n, frame.elements, frame.ranges);
+  alignas(64) Staged staged;
+  const size_t most = staged.size() / size;
+  for (size_t first = 0; first < n; first += most) {
+    const size_t elements = std::min(most, n - first);
+    copy_blocks(reduction, bytes + first * size, elements, staged.data(), frame.ranges + first / kBlock);
+    quant::kernels().stream(staged.data(), frame.elements + first * size, elements * size);
+  }
+}
+
+void reduce_chunk(const Reduction& reduction, const ChunkFrame* frames, int ranks, size_t n, uint8_t* out,
+                  Stores stores) {
+  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxWorkers && switch_can(reduction.op, reduction.type));
+  if (stores == Stores::kCached) return reduce_blocks(reduction, frames, ranks, 0, n, out);
+  const size_t size = element_bytes(reduction.type);
+  alignas(64) Staged staged;
+  const size_t most = staged.size() / size;
+  for (size_t first = 0; first < n; first += most) {
+    const size_t end = std::min(n, first + most);
+    reduce_blocks(reduction, frames, ranks, first, end, staged.data());
+    quant::kernels().stream(staged.data(), out + first * size, (end - first) * size);
   }
 }
 

@@ -26,9 +26,15 @@ struct ChunkFrame {
 /// Ranges of a chunk of any type that has so many bytes.
 constexpr size_t ranges_of(size_t chunk_bytes) { return chunk_bytes / 2 / kMaxBlockElements + 1; }
 
+/// How frames and results are written: for readers that share a cache with the writer, or for those that do not. What
+/// is written is the same, and there for others once the writer has said so by a release.
+enum class Stores { kCached, kPastCaches };
+
 /// Copies n elements into a frame. Precondition for all here: switch_can(op, type). Thread-safe.
-void fill_frame(const Reduction& reduction, const void* from, size_t n, const ChunkFrame& frame);
+void fill_frame(const Reduction& reduction, const void* from, size_t n, const ChunkFrame& frame,
+                Stores stores = Stores::kCached);
 /// `frames` of `ranks` ranks, n elements each, to `out`; all 64-byte aligned and apart. 1 <= ranks <= kMaxWorkers.
-void reduce_chunk(const Reduction& reduction, const ChunkFrame* frames, int ranks, size_t n, uint8_t* out);
+void reduce_chunk(const Reduction& reduction, const ChunkFrame* frames, int ranks, size_t n, uint8_t* out,
+                  Stores stores = Stores::kCached);
 
 }  // namespace switchml::shm

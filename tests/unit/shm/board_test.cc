@@ -52,6 +52,21 @@ std::vector<int32_t> result_of(const Board& board, uint64_t seq, size_t n) {
 
 // ---- a chunk ----
 
+TEST(Board, HowAllAreToWriteIsSeenByAll) {
+  BoardMemory memory({2, 2, 64});
+  const Board other(memory.board().shape(), memory.data());
+  EXPECT_EQ(other.stores(), Stores::kCached);
+  memory.board().set_stores(Stores::kPastCaches);
+  EXPECT_EQ(other.stores(), Stores::kPastCaches);
+  offer(other, 0, 1, {1, 2, 3});
+  offer(memory.board(), 1, 1, {10, 20, 30});
+  ASSERT_EQ(other.claim(0), 1U);
+  other.reduce(1);
+  EXPECT_EQ(result_of(memory.board(), 1, 3), (std::vector<int32_t>{11, 22, 33}));
+  memory.board().set_stores(Stores::kCached);
+  EXPECT_EQ(other.stores(), Stores::kCached);
+}
+
 TEST(Board, AChunkIsReadyWhenAllHaveOfferedIt) {
   BoardMemory memory({3, 2, 64});
   const Board& board = memory.board();

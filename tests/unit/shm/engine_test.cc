@@ -439,9 +439,10 @@ class KilledRank {
     ASSERT_GE(self_.completed, collectives);
     victim_.kill();
   }
+  /// This rank first: else it might find the other one gone before it is told.
   void tell() {
-    pipe_.say();
     self_.engine().fail(dead());
+    pipe_.say();
   }
   /// How the streams of this process and of the other survivor end.
   void expect(Code code, const std::string& text) {

@@ -189,6 +189,31 @@ TEST(Member, ALargePartOfAResult) {
   }
 }
 
+// A step takes as long as it would where cores share no cache, and later as where they do.
+TEST(Member, AllGoPastTheCachesWhereThatIsFaster) {
+  Team team({3, 8, 64});
+  constexpr size_t kChunks = 3 * BypassTrial::kBetween;
+  std::vector<Ints> tensors(3, Ints(16 * kChunks, 5));
+  std::vector<Outcome> ends;
+  for (int rank = 0; rank < 3; ++rank) ends.push_back(team.submit(rank, sum_of(tensors[static_cast<size_t>(rank)])));
+  const auto run = [&](size_t steps, Duration cached, Duration bypassing) {
+    size_t bypasses = 0;
+    for (size_t i = 0; i < steps; ++i) {
+      for (const int rank : {2, 0, 1}) team.step(rank);
+      team.now += team.board().stores() == Stores::kCached ? cached : bypassing;
+      bypasses += team.board().stores() == Stores::kPastCaches ? 1 : 0;
+    }
+    return bypasses;
+  };
+  run(BypassTrial::kSoonest, microseconds(900), microseconds(400));
+  EXPECT_EQ(team.board().stores(), Stores::kPastCaches);
+  EXPECT_GT(run(BypassTrial::kSoonest / 4, microseconds(900), microseconds(400)), 0U);
+  while (ends[0]->empty()) run(1, microseconds(200), microseconds(400));
+  EXPECT_EQ(team.board().stores(), Stores::kCached);
+  EXPECT_TRUE(team.run());
+  EXPECT_EQ(tensors, std::vector<Ints>(3, Ints(16 * kChunks, 15)));
+}
+
 TEST(Member, BarriersCompleteInTheirOrderAndWhenAllHaveCalled) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Team team({3, 2, 64}, seed);
@@ -246,6 +271,7 @@ TEST(Member, SaysWhetherThereIsSomethingToDo) {
   EXPECT_FALSE(team.member(0).has_work());
   EXPECT_FALSE(team.step(0));
   EXPECT_TRUE(team.member(0).waits_for_others());
+  EXPECT_FALSE(team.member(0).has_full_window());
   team.submit(1, sum_of(b));
   EXPECT_TRUE(team.step(1));
   EXPECT_TRUE(team.member(0).has_work()) << "a result is there";
@@ -263,6 +289,7 @@ TEST(Member, OffersAsFarAsItsWindowGoes) {
     const auto window = static_cast<uint64_t>(slots);
     for (uint64_t seq = 1; seq <= window; ++seq) EXPECT_TRUE(team.board().has_offered(0, seq)) << seq;
     EXPECT_FALSE(team.board().has_offered(0, window + 1));
+    EXPECT_TRUE(team.member(0).has_full_window());
     team.member(0).request_failure(Status(Code::kAborted, "test"));
     team.step(0);
   }

@@ -161,7 +161,7 @@ class Host {
       const auto r = static_cast<size_t>(rank);
       MemberUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, names};
       members.push_back(std::make_unique<Member>(
-          memory_.board(), rank, [this, r](const Status& status) { failures[r].push_back(status); }, true, uplink));
+          memory_.board(), rank, [this, r](const Status& status) { failures[r].push_back(status); }, uplink));
     }
   }
   Outcome submit(size_t rank, Collective collective) {

@@ -18,16 +18,18 @@ using testing::Random;
 
 constexpr size_t kLongest = 1300;
 
+constexpr Stores kStores[] = {Stores::kCached, Stores::kPastCaches};
+
 /// Frames of all ranks, with guards around each.
 class Frames {
  public:
-  Frames(const Reduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
+  Frames(const Reduction& reduction, const std::vector<Bytes>& inputs, size_t n, Stores stores = Stores::kCached) {
     const size_t bytes = n * element_bytes(reduction.type);
     for (const Bytes& input : inputs) {
       elements_.emplace_back(bytes, 0);
       ranges_.emplace_back(ranges_of(bytes) * sizeof(quant::BlockRange), 0);
       frames_.push_back({elements_.back().data(), reinterpret_cast<quant::BlockRange*>(ranges_.back().data())});
-      fill_frame(reduction, input.data(), n, frames_.back());
+      fill_frame(reduction, input.data(), n, frames_.back(), stores);
     }
   }
   const ChunkFrame* data() const { return frames_.data(); }
@@ -45,11 +47,15 @@ class Frames {
 
 std::string compare(const Reduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
   const Bytes expected = testing::by_words(reduction, inputs, n);
-  const Frames frames(reduction, inputs, n);
-  Buffer found(n * element_bytes(reduction.type), 0);
-  reduce_chunk(reduction, frames.data(), static_cast<int>(inputs.size()), n, found.data());
-  if (!frames.guards_intact() || !found.guards_intact()) return "it writes outside";
-  return testing::difference(reduction.type, expected.data(), found.data(), n);
+  for (const Stores stores : kStores) {
+    const Frames frames(reduction, inputs, n, stores);
+    Buffer found(n * element_bytes(reduction.type), 0);
+    reduce_chunk(reduction, frames.data(), static_cast<int>(inputs.size()), n, found.data(), stores);
+    if (!frames.guards_intact() || !found.guards_intact()) return "it writes outside";
+    const std::string difference = testing::difference(reduction.type, expected.data(), found.data(), n);
+    if (!difference.empty()) return difference + (stores == Stores::kCached ? "" : " (past the caches)");
+  }
+  return "";
 }
 
 class EveryReduction : public ::testing::TestWithParam<std::tuple<ReduceOp, ElementType>> {
@@ -95,6 +101,14 @@ TEST_P(EveryReduction, HasTheBitsOfTheSwitchForAsManyRanksAsThereMayBe) {
     const auto inputs = testing::random_tensors(reduction().type, kMaxWorkers, n, flavour, random);
     ASSERT_EQ(compare(reduction(), inputs, n), "") << "flavour " << flavour;
     ASSERT_EQ(compare(reduction(3.0F), inputs, n), "") << "a third, flavour " << flavour;
+  }
+}
+
+TEST_P(EveryReduction, HasTheBitsOfTheSwitchWhereMoreThanOnePieceGoesPastTheCaches) {
+  Random random(35);
+  for (const size_t n : {size_t{4096}, size_t{4097}, size_t{8192}, size_t{20001}}) {
+    const auto inputs = testing::random_tensors(reduction().type, 3, n, static_cast<int>(n % 6), random);
+    ASSERT_EQ(compare(reduction(3.0F), inputs, n), "") << "length " << n;
   }
 }
 
@@ -173,7 +187,7 @@ TEST_P(EveryReduction, AFrameIsFilledFromAnywhere) {
     std::memcpy(from.data(), tensor.data(), tensor.size());
     Buffer elements(n * size, 0);
     quant::BlockRange ranges[2];
-    fill_frame(reduction(), from.data(), n, {elements.data(), ranges});
+    fill_frame(reduction(), from.data(), n, {elements.data(), ranges}, kStores[shift / size % 2]);
     ASSERT_EQ(testing::difference(reduction().type, tensor.data(), elements.data(), n), "") << "shift " << shift;
     ASSERT_TRUE(elements.guards_intact());
     if (reduction().op != ReduceOp::kSum || !is_floating(reduction().type)) continue;

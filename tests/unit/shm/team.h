@@ -27,10 +27,9 @@ class Team {
   explicit Team(const BoardShape& shape, uint64_t seed = 1) : memory_(shape), random_(seed) {
     failures_.resize(static_cast<size_t>(shape.ranks));
     for (size_t rank = 0; rank < failures_.size(); ++rank) {
-      const bool reduces_at_once = (seed + rank) % 2 == 0;
-      members_.push_back(std::make_unique<Member>(
-          memory_.board(), static_cast<int>(rank),
-          [this, rank](const Status& status) { failures_[rank].push_back(status); }, reduces_at_once));
+      members_.push_back(
+          std::make_unique<Member>(memory_.board(), static_cast<int>(rank),
+                                   [this, rank](const Status& status) { failures_[rank].push_back(status); }));
     }
   }
   ~Team() {
