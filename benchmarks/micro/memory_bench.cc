@@ -1,6 +1,7 @@
 // What memory allows an all-reduce inside one host: threads, one for each rank, that read a tensor and write a result
 // as large, and nothing else. A piece at a time goes through a buffer that stays in a cache, and past the caches from
-// there. No way through memory that leaves tensors where they are can be faster.
+// there. No way through memory that leaves tensors where they are can be faster. Then what it costs to hand a chunk
+// over from one core to another.
 #include <getopt.h>
 #include <pthread.h>
 
@@ -9,17 +10,20 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "hand_over.h"
 #include "quant/kernels.h"
 
 namespace {
 
 using switchml::monotonic_now;
 using switchml::Time;
+using switchml::bench::HandOver;
 
 constexpr size_t kPiece = 64 * 1024;
 
@@ -78,7 +82,12 @@ std::vector<double> measure(int ranks, const Options& options) {
   return seconds;
 }
 
-void write_json(const Options& options, const std::vector<std::vector<double>>& all) {
+void write_list(std::FILE* file, const std::vector<double>& numbers, int digits) {
+  for (size_t i = 0; i < numbers.size(); ++i) std::fprintf(file, "%s%.*f", i == 0 ? "" : ", ", digits, numbers[i]);
+}
+
+void write_json(const Options& options, const std::vector<std::vector<double>>& all,
+                const std::optional<HandOver>& hand_over) {
   std::FILE* file = std::fopen(options.json.c_str(), "w");
   if (file == nullptr) {
     std::fprintf(stderr, "bench_memory: --json %s: %s\n", options.json.c_str(), std::strerror(errno));
@@ -87,11 +96,25 @@ void write_json(const Options& options, const std::vector<std::vector<double>>& 
   std::fprintf(file, "{\n  \"benchmark\": \"memory\",\n  \"mib\": %zu,\n  \"runs\": [\n", options.mib);
   for (size_t i = 0; i < all.size(); ++i) {
     std::fprintf(file, "    {\"ranks\": %d, \"seconds\": [", options.ranks[i]);
-    for (size_t k = 0; k < all[i].size(); ++k) std::fprintf(file, "%s%.6f", k == 0 ? "" : ", ", all[i][k]);
+    write_list(file, all[i], 6);
     std::fprintf(file, "]}%s\n", i + 1 < all.size() ? "," : "");
   }
-  std::fprintf(file, "  ]\n}\n");
+  std::fprintf(file, "  ]");
+  if (hand_over) {
+    std::fprintf(file, ",\n  \"hand_over\": {\"round_trip_ns\": [");
+    write_list(file, hand_over->round_trip_ns, 1);
+    std::fprintf(file, "], \"cached_us\": [");
+    write_list(file, hand_over->cached_us, 2);
+    std::fprintf(file, "], \"past_caches_us\": [");
+    write_list(file, hand_over->past_caches_us, 2);
+    std::fprintf(file, "]}");
+  }
+  std::fprintf(file, "\n}\n");
   if (std::fclose(file) != 0) std::exit(1);
+}
+
+void print_range(const char* what, const std::vector<double>& sorted) {
+  std::printf("  %-40s  %6.1f  %6.1f\n", what, sorted.front(), sorted.back());
 }
 
 [[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& allowed) {
@@ -153,6 +176,13 @@ int main(int argc, char** argv) {
     all.push_back(measure(ranks, options));
     std::printf("%5d  %10.2f  %10.2f\n", ranks, 1e3 * all.back()[all.back().size() / 2], 1e3 * all.back().front());
   }
-  if (!options.json.empty()) write_json(options, all);
+  const std::optional<HandOver> hand_over = switchml::bench::measure_hand_over();
+  if (hand_over) {
+    std::printf("from core to core, the fastest and the slowest of %zu:\n", hand_over->cached_us.size());
+    print_range("a line there and back, ns", hand_over->round_trip_ns);
+    print_range("128 KiB written in caches and read, us", hand_over->cached_us);
+    print_range("128 KiB written past caches and read, us", hand_over->past_caches_us);
+  }
+  if (!options.json.empty()) write_json(options, all, hand_over);
   return 0;
 }

@@ -1,6 +1,7 @@
 """bench_memory: what memory allows an all-reduce inside one host."""
 
 import json
+import os
 import subprocess
 
 from benchmark_tools import BENCHMARKS  # noqa: F401, I001  the path to the next one
@@ -24,7 +25,17 @@ def test_times_of_every_number_of_ranks(tmp_path):
     assert [run["ranks"] for run in content["runs"]] == [1, 3]
     for run in content["runs"]:
         assert len(run["seconds"]) == 4 and run["seconds"] == sorted(run["seconds"]) and run["seconds"][0] > 0
-    assert len(done.stdout.splitlines()) == 3
+    several = len(os.sched_getaffinity(0)) > 1
+    assert len(done.stdout.splitlines()) == (7 if several else 3)
+    assert ("hand_over" in content) == several
+    for times in content.get("hand_over", {}).values():
+        assert len(times) == 9 and times == sorted(times) and times[0] > 0
+
+
+def test_a_single_processor_hands_nothing_over(tmp_path):
+    one = str(min(os.sched_getaffinity(0)))
+    subprocess.run(["taskset", "-c", one, str(PROGRAM), "--ranks", "1", "--mib", "1", "--rounds", "1", "--json", str(tmp_path / "memory.json")], check=True, timeout=60)
+    assert "hand_over" not in json.loads((tmp_path / "memory.json").read_text())
 
 
 @pytest.mark.parametrize("option, value", [("--ranks", "2,65"), ("--ranks", "2,"), ("--mib", "0"), ("--rounds", "many"), ("--json", "/nowhere/x.json")])
