@@ -31,7 +31,8 @@ void full_fence() {
 #endif
 }
 
-static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free,
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free &&
+                  std::atomic<Stores>::is_always_lock_free,
               "between processes there are no locks");
 
 }  // namespace

@@ -21,7 +21,6 @@ void BypassTrial::finished(size_t chunks, Time now) {
   if (is_trying()) {
     end_leg(each);
   } else if (since_ >= (best_ ? kBetweenBypassing : kBetween) || (has_become_slow(each) && since_ >= kSoonest)) {
-    took_[0] = took_[1] = Duration(0);
     start_leg(0);
   } else {
     timed_ = 0;
@@ -35,18 +34,16 @@ void BypassTrial::start_leg(int leg) {
 }
 
 void BypassTrial::end_leg(Duration each) {
-  took_[leg_ % 2] += each;
-  const bool is_over = leg_ + 1 == kLegs || (leg_ == 1 && !is_better());
-  if (!is_over) return start_leg(leg_ + 1);
-  decide();
+  took_[leg_ % 2] = each;
+  const bool compares = leg_ % 2 == 1;
+  if (leg_ + 1 < kLegs && (!compares || is_better())) return start_leg(leg_ + 1);
+  decide(is_better());
   start_leg(-1);
 }
 
-// The other way must be better by an eighth, and twice: less is chance.
-void BypassTrial::decide() {
-  const bool change = is_better();
+void BypassTrial::decide(bool change) {
   if (change) best_ = !best_;
-  usual_ = took_[change ? 1 : 0] / ((leg_ + 1) / 2);
+  usual_ = took_[change ? 1 : 0];
   since_ = 0;
   slow_ = 0;
 }

@@ -14,7 +14,7 @@ namespace switchml::shm {
 /// clock. One thread.
 class BypassTrial {
  public:
-  /// A collective of so many chunks begins. Small ones are not measured, nor made slower by a trial.
+  /// A collective of so many chunks begins. Small ones are not measured, nor is anything tried on them.
   void begin(size_t chunks);
   /// So many more chunks of it had been finished by `now`.
   void finished(size_t chunks, Time now);
@@ -24,7 +24,7 @@ class BypassTrial {
   /// Chunks of a leg of a trial: those that were still written the other way, and those that are timed.
   static constexpr size_t kSkipped = 8;
   static constexpr size_t kTimed = 24;
-  /// Of a trial: the present way, the other one, and, if that seems better, both once more.
+  /// Of a trial: the present way, the other one, and, if that was better, both once more: it must be better then, too.
   static constexpr int kLegs = 4;
   /// The least chunks of a collective that is measured.
   static constexpr size_t kLong = 64;
@@ -36,10 +36,11 @@ class BypassTrial {
 
  private:
   bool is_trying() const { return leg_ >= 0; }
+  /// By an eighth at least: less is chance. And twice in a row: once may be somebody else's time slice.
   bool is_better() const { return took_[1] < took_[0] - took_[0] / 8; }
   void start_leg(int leg);
   void end_leg(Duration each);
-  void decide();
+  void decide(bool change);
   bool has_become_slow(Duration each);
 
   bool best_ = false;
@@ -49,7 +50,7 @@ class BypassTrial {
   size_t skipped_ = 0;       // chunks of this leg that do not count
   size_t timed_ = 0;         // those that do
   Time began_{};             // when the first of those was begun
-  Duration took_[2] = {};    // a chunk of the present way and of the other one, summed over legs
+  Duration took_[2] = {};    // a chunk of the present way and of the other one, in the last two legs
   Duration usual_{};         // a chunk of the present way, by the last trial; 0: not known
   int slow_ = 0;             // times in a row that it took much longer
 };

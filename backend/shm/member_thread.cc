@@ -12,8 +12,8 @@ namespace switchml::shm {
 namespace {
 
 constexpr Duration kLongest = milliseconds(500);
-/// In the middle of a large tensor, the rank that is waited for may be one that wants this processor: to let it run
-/// costs less than to be woken by it. Few times, or ranks would take turns of few chunks.
+/// Where ranks share processors, the one that is waited for may want this one: in the middle of a large tensor, to let
+/// it run costs less than to be woken by it. Few times, or ranks would take turns of few chunks.
 constexpr int kYields = 2;
 
 /// Whether there is work once others have had the processor.
@@ -29,7 +29,7 @@ bool give_way(const Work& work) {
 }  // namespace
 
 MemberThread::MemberThread(std::vector<Member*> members, Duration spin)
-    : members_(std::move(members)), look_around_(spin), thread_([this] { run(); }) {}
+    : members_(std::move(members)), gives_way_(spin == Duration(0)), look_around_(spin), thread_([this] { run(); }) {}
 
 MemberThread::~MemberThread() {
   stop_.store(true, std::memory_order_release);
@@ -48,7 +48,7 @@ void MemberThread::run() {
     if (step()) continue;
     const bool waits = any([](const Member* one) { return one->waits_for_others(); });
     if (waits && look_around_(work, stopped)) continue;
-    if (any([](const Member* one) { return one->has_full_window(); }) && give_way(work)) continue;
+    if (gives_way_ && any([](const Member* one) { return one->has_full_window(); }) && give_way(work)) continue;
     Time wakeup = kNever;
     for (const Member* member : members_) wakeup = std::min(wakeup, member->next_wakeup());
     const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());

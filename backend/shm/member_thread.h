@@ -13,7 +13,8 @@ namespace switchml::shm {
 class MemberThread {
  public:
   /// Members of one rank on boards that have the same bells, at least one, in the order in which they are stepped; they
-  /// outlive it. `spin`: how long it may look for work before it sleeps (spin_time()); 0: never.
+  /// outlive it. `spin`: how long it may look for work before it sleeps (spin_time()); 0: never,
+  /// and in the middle of large tensors it gives way to other threads a few times instead.
   MemberThread(std::vector<Member*> members, Duration spin);
   /// Stops and joins; what was submitted or asked for last is taken. Collectives must have been failed before
   /// (request_failure) or are left unfinished.
@@ -26,6 +27,7 @@ class MemberThread {
   bool step();
 
   const std::vector<Member*> members_;
+  const bool gives_way_;
   SpinWait look_around_;
   std::atomic<bool> stop_{false};
   std::thread thread_;

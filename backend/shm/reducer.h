@@ -28,7 +28,7 @@ constexpr size_t ranges_of(size_t chunk_bytes) { return chunk_bytes / 2 / kMaxBl
 
 /// How frames and results are written: for readers that share a cache with the writer, or for those that do not. What
 /// is written is the same, and there for others once the writer has said so by a release.
-enum class Stores { kCached, kPastCaches };
+enum class Stores : uint32_t { kCached, kPastCaches };
 
 /// Copies n elements into a frame. Precondition for all here: switch_can(op, type). Thread-safe.
 void fill_frame(const Reduction& reduction, const void* from, size_t n, const ChunkFrame& frame,

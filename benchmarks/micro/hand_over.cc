@@ -1,8 +1,5 @@
 #include "hand_over.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/processors.h"
 #include "quant/kernels.h"
 
 namespace switchml::bench {
@@ -27,22 +25,10 @@ constexpr uint64_t kChunks = 512;  // of a measurement
 constexpr int kRoundTrips = 20000;
 constexpr int kMeasurements = 9;
 
-std::vector<int> two_processors() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  std::vector<int> found;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return found;
-  for (int cpu = 0; cpu < CPU_SETSIZE && found.size() < 2; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed)) found.push_back(cpu);
-  }
-  return found;
-}
-
 void stay_on(int processor) {
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(processor, &one);
-  ::pthread_setaffinity_np(::pthread_self(), sizeof one, &one);
+  if (run_on({processor})) return;
+  std::fprintf(stderr, "bench_memory: cannot run on processor %d\n", processor);
+  std::exit(1);
 }
 
 struct alignas(128) Line {
@@ -147,7 +133,7 @@ double chunk_seconds(const std::vector<int>& processors, bool past_caches) {
 }  // namespace
 
 std::optional<HandOver> measure_hand_over() {
-  const std::vector<int> processors = two_processors();
+  const std::vector<int> processors = allowed_processors();
   if (processors.size() < 2) return std::nullopt;
   HandOver all;
   for (int i = 0; i < kMeasurements; ++i) {

@@ -113,5 +113,18 @@ TEST(BypassTrial, SomebodyElsesTimeSliceBringsNoTrial) {
   EXPECT_EQ(bypassing, 0U);
 }
 
+TEST(BypassTrial, SomebodyElsesTimeSliceDoesNotDecideOne) {
+  for (size_t slice = 0; slice < kTrial; ++slice) {
+    Stream stream;
+    stream.trial.begin(kCall);
+    for (size_t chunk = 0; chunk < kTrial; ++chunk) {
+      stream.now += stream.trial.bypasses() ? kShared.bypassing : kShared.cached;
+      if (chunk == slice) stream.now += milliseconds(4);
+      stream.trial.finished(1, stream.now);
+    }
+    EXPECT_FALSE(stream.trial.bypasses()) << slice;
+  }
+}
+
 }  // namespace
 }  // namespace switchml::shm
