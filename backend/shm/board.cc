@@ -49,12 +49,19 @@ struct Board::Offer {
   ChunkCall call;
 };
 
+/// Lines are fetched in pairs: the next mark would come with this one.
+struct alignas(kLine) Board::Mark {
+  std::atomic<uint64_t> seq;
+  std::array<uint8_t, 2 * kLine - sizeof seq> unused;
+};
+
 /// Chunks that are ready, in the order in which they became so. A place on it is taken by the number of its turn.
 struct Board::ReadyList {
   alignas(kLine) std::atomic<uint64_t> pushed;
   alignas(kLine) std::atomic<uint64_t> claimed;
   alignas(kLine) std::atomic<uint64_t> published;
   alignas(kLine) std::atomic<Stores> stores;  // of all; the zero that memory begins with is kCached
+  alignas(kLine) std::atomic<int32_t> line_score;
 };
 
 struct alignas(kLine) Board::Presence {
@@ -80,10 +87,11 @@ struct Board::Layout {
     presence = entries + in_lines(slots * sizeof(std::atomic<uint64_t>));
     slot = presence + ranks * sizeof(Presence);
     offer = slot + slots * sizeof(Slot);
-    frames = offer + in_lines(ranks * slots * sizeof(Offer));
+    mark = offer + in_lines(ranks * slots * sizeof(Offer));
+    frames = mark + (shape.owners == 0 ? ranks * slots * sizeof(Mark) : 0);
     end = frames + slots * ((ranks + 1) * shape.chunk_bytes + ranks * range_bytes(shape.chunk_bytes));
   }
-  size_t reason, entries, presence, slot, offer, frames, end;
+  size_t reason, entries, presence, slot, offer, mark, frames, end;
 };
 
 // Large chunks cost few wakes; with too many of them in use, frames would fall out of the caches before they are added.
@@ -123,12 +131,16 @@ Board::Board(const BoardShape& shape, uint8_t* memory, const Board* beside) : sh
   }
   slots_ = reinterpret_cast<Slot*>(memory + at.slot);
   offers_ = reinterpret_cast<Offer*>(memory + at.offer);
+  marks_ = reinterpret_cast<Mark*>(memory + at.mark);
   frames_ = memory + at.frames;
 }
 
 Board::Slot& Board::slot_of(uint64_t seq) const { return slots_[index(seq)]; }
 Board::Offer& Board::offer_of(int rank, uint64_t seq) const {
   return offers_[index(seq) * static_cast<size_t>(shape_.ranks) + static_cast<size_t>(rank)];
+}
+Board::Mark& Board::mark_of(int rank, uint64_t seq) const {
+  return marks_[static_cast<size_t>(rank) * static_cast<size_t>(shape_.slots) + index(seq)];
 }
 // A slot's result, the elements of each rank, then their ranges.
 size_t Board::slot_bytes() const {
@@ -149,12 +161,19 @@ void Board::set_stores(Stores stores) const {
 }
 Stores Board::stores() const { return ready_->stores.load(std::memory_order_relaxed); }
 
+const std::atomic<uint64_t>* Board::mark(int rank, uint64_t seq) const {
+  if (shape_.owners > 0) return nullptr;
+  return &mark_of(rank, seq).seq;
+}
+std::atomic<int32_t>& Board::line_score() const { return ready_->line_score; }
+
 // ---- offers ----
 
 void Board::offer(int rank, uint64_t seq, const ChunkCall& call) const {
   Offer& mine = offer_of(rank, seq);
   mine.call = call;
   mine.seq.store(seq, std::memory_order_relaxed);
+  if (shape_.owners == 0) mark_of(rank, seq).seq.store(seq, std::memory_order_relaxed);
   // What all ranks have written before is seen by the one that counts last.
   const uint64_t offers = slot_of(seq).offers.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (offers % static_cast<uint64_t>(shape_.ranks) != 0) return;

@@ -70,6 +70,12 @@ class Board {
   void set_stores(Stores stores) const;
   Stores stores() const;
 
+  /// A line that `rank` writes when it offers chunk `seq`, in the caches always, and that nobody reads until all have
+  /// offered: to see how long what others write takes to come. Null where chunks have owners.
+  const std::atomic<uint64_t>* mark(int rank, uint64_t seq) const;
+  /// The LineScore of all ranks. Another rank's write at the same time may be lost.
+  std::atomic<int32_t>& line_score() const;
+
   /// Where `rank` puts its part of chunk `seq` before it offers it: chunk_bytes of elements, 64-byte aligned.
   ChunkFrame frame(int rank, uint64_t seq) const;
   /// Once per chunk, in the order of chunks.
@@ -136,6 +142,7 @@ class Board {
  private:
   struct Slot;
   struct Offer;
+  struct Mark;
   struct ReadyList;
   struct Presence;
   struct Reason;
@@ -143,6 +150,7 @@ class Board {
   size_t index(uint64_t seq) const { return static_cast<size_t>(seq % static_cast<uint64_t>(shape_.slots)); }
   Slot& slot_of(uint64_t seq) const;
   Offer& offer_of(int rank, uint64_t seq) const;
+  Mark& mark_of(int rank, uint64_t seq) const;
   size_t slot_bytes() const;
   void push(uint64_t seq) const;
   Verdict reduce_frames(uint64_t seq) const;
@@ -155,6 +163,7 @@ class Board {
   Presence* bells_;
   Slot* slots_;
   Offer* offers_;
+  Mark* marks_;
   uint8_t* frames_;
 };
 

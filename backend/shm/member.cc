@@ -160,8 +160,20 @@ bool Member::offer_one() {
 bool Member::reduce_one() {
   const uint64_t seq = board_.claim(rank_);
   if (seq == 0) return false;
+  time_a_line(seq);
   board_.reduce(seq);
   return true;
+}
+
+// Of another rank, each in its turn. Only what changes is written: the line of the score is everybody's.
+void Member::time_a_line(uint64_t seq) {
+  const int others = board_.shape().ranks - 1;
+  if (line_timer_ == nullptr || others == 0) return;
+  const int other = (rank_ + 1 + static_cast<int>(seq % static_cast<uint64_t>(others))) % (others + 1);
+  std::atomic<int32_t>& score = board_.line_score();
+  const int32_t before = score.load(std::memory_order_relaxed);
+  const int32_t after = LineScore::after(before, line_timer_(*board_.mark(other, seq)));
+  if (after != before) score.store(after, std::memory_order_relaxed);
 }
 
 // ---- to the other hosts ----
@@ -241,8 +253,9 @@ bool Member::finish_one() {
 }
 
 void Member::choose_stores(Time now) {
-  if (rank_ != 0 || board_.shape().owners > 0 || finished_ == 0) return;
-  trial_.finished(finished_, now);
+  if (rank_ != 0 || line_timer_ == nullptr || finished_ == 0) return;
+  slow_lines_ = LineScore::is_slow(board_.line_score().load(std::memory_order_relaxed), slow_lines_);
+  trial_.finished(finished_, now, slow_lines_);
   finished_ = 0;
   board_.set_stores(trial_.bypasses() ? Stores::kPastCaches : Stores::kCached);
 }

@@ -43,6 +43,11 @@ class Member {
   /// Thread-safe. Says on this board, by a chunk without elements, that `collective` is called on another one, so that
   /// ranks find out which choose different boards. Its end is that of the chunk. With `done` null nobody waits for it.
   void announce(Collective collective);
+  /// How long the reading of a word takes.
+  using LineTimer = Duration (*)(const std::atomic<uint64_t>& word);
+  /// Finds out so whether lines that ranks write for each other are slow, and has them written past the caches where
+  /// that is faster (bypass_trial.h). On all ranks of a board without owners, or on none, before the first step.
+  void time_lines(LineTimer timer) { line_timer_ = timer; }
   /// A step of this member ends early where that one, of the board beside, has work; the same thread steps both. Before
   /// the first step.
   void let_overtake(Member& other) {
@@ -101,6 +106,7 @@ class Member {
   bool finish_one();
   void choose_stores(Time now);
   bool reduce_one();
+  void time_a_line(uint64_t seq);
   bool can_hand_up() const;
   bool hand_one_up();
   Collective chunk_for_all(const Job& job, uint64_t seq) const;
@@ -128,7 +134,9 @@ class Member {
   size_t offering_ = 0;  // job of the next offer
   uint64_t next_ = 1;    // chunk to offer next
   uint64_t oldest_ = 1;  // chunk whose result is awaited next
-  BypassTrial trial_;    // rank 0's goes for all
+  LineTimer line_timer_ = nullptr;
+  BypassTrial trial_;  // rank 0's goes for all
+  bool slow_lines_ = false;
   size_t finished_ = 0;  // chunks that it has not been told of
   uint64_t mine_ = 0;    // with an uplink: the chunk that this rank hands up next
   Time earliest_deadline_ = kNever;

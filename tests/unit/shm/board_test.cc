@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -65,6 +66,31 @@ TEST(Board, HowAllAreToWriteIsSeenByAll) {
   EXPECT_EQ(result_of(memory.board(), 1, 3), (std::vector<int32_t>{11, 22, 33}));
   memory.board().set_stores(Stores::kCached);
   EXPECT_EQ(other.stores(), Stores::kCached);
+}
+
+TEST(Board, EachRankMarksItsOffersOnLinesOfTheirOwn) {
+  BoardMemory memory({3, 2, 64});
+  const Board& board = memory.board();
+  std::vector<uintptr_t> pairs;
+  for (int rank = 0; rank < 3; ++rank) {
+    for (const uint64_t seq : {1, 2}) {
+      EXPECT_EQ(*board.mark(rank, seq), 0U);
+      pairs.push_back(reinterpret_cast<uintptr_t>(board.mark(rank, seq)) / 128);
+    }
+    EXPECT_EQ(board.mark(rank, 3), board.mark(rank, 1)) << "of a slot";
+  }
+  EXPECT_EQ(std::set<uintptr_t>(pairs.begin(), pairs.end()).size(), 6U);
+  publish(board, 1);
+  offer(board, 1, 2, {5});
+  EXPECT_EQ(*board.mark(1, 1), 1U);
+  EXPECT_EQ(*board.mark(1, 2), 2U);
+  EXPECT_EQ(*board.mark(2, 2), 0U);
+}
+
+TEST(Board, WithOwnersNothingIsMarked) {
+  BoardMemory memory({2, 2, 64, 2});
+  EXPECT_EQ(memory.board().mark(0, 1), nullptr);
+  offer_by_all(memory.board(), 1);
 }
 
 TEST(Board, AChunkIsReadyWhenAllHaveOfferedIt) {

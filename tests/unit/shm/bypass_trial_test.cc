@@ -23,7 +23,7 @@ constexpr size_t kTrial = Trial::kLegs * (Trial::kSkipped + Trial::kTimed + 2 * 
 /// Ranks that write chunks as the trial says, of which the last eight written the other way are still on their way.
 struct Stream {
   /// Collectives of `each` chunks until `chunks` are finished; how many of them bypassed the caches.
-  size_t run(size_t chunks, const Cost& cost, size_t each = kCall) {
+  size_t run(size_t chunks, const Cost& cost, bool slow_lines, size_t each = kCall) {
     size_t bypassing = 0;
     for (size_t done = 0; done < chunks; done += each) {
       now += seconds(1);  // the caller computes
@@ -33,7 +33,7 @@ struct Stream {
         for (size_t k = 0; k < burst; ++k) now += history[(i + k) % 8] ? cost.bypassing : cost.cached;
         for (size_t k = 0; k < burst; ++k) bypassing += history[(i + k) % 8] ? 1 : 0;
         for (size_t k = 0; k < burst; ++k) history[(i + k) % 8] = trial.bypasses();
-        trial.finished(burst, now);
+        trial.finished(burst, now, slow_lines);
         i += burst;
       }
     }
@@ -44,46 +44,58 @@ struct Stream {
   bool history[8] = {};
 };
 
-TEST(BypassTrial, StaysInCachesThatAreShared) {
+TEST(BypassTrial, TriesNothingWhileLinesAreFast) {
   Stream stream;
-  EXPECT_FALSE(stream.trial.bypasses());
-  const size_t bypassing = stream.run(100 * kCall, kShared);
+  EXPECT_EQ(stream.run(100 * kCall, kShared, false), 0U);
+  EXPECT_EQ(stream.run(10 * kCall, kApart, false), 0U) << "chunks take long for other reasons";
+}
+
+TEST(BypassTrial, GoesPastCachesThatAreNotShared) {
+  Stream stream;
+  stream.run(kCall, kApart, true);
+  EXPECT_TRUE(stream.trial.bypasses()) << "the first large tensor shows it";
+  EXPECT_GT(stream.run(100 * kCall, kApart, true), 98 * kCall);
+}
+
+TEST(BypassTrial, FollowsCoresThatAreMoved) {
+  Stream stream;
+  stream.run(3 * kCall, kShared, false);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_GT(stream.run(kCall, kApart, true), kCall / 2) << "at once";
+    EXPECT_LE(stream.run(kCall, kShared, false), 16U) << "at once, but for those on their way";
+  }
+}
+
+TEST(BypassTrial, LinesThatAreSlowAreNotEnough) {
+  Stream stream;
+  const size_t bypassing = stream.run(100 * kCall, kShared, true);
   EXPECT_FALSE(stream.trial.bypasses());
   EXPECT_GT(bypassing, 0U) << "it tries";
   EXPECT_LT(bypassing, 100 * kCall / 50);
 }
 
-TEST(BypassTrial, GoesPastThemWhereTheyAreNot) {
+TEST(BypassTrial, ChoosesAgainWhileLinesStaySlow) {
   Stream stream;
-  stream.run(kCall, kApart);
-  EXPECT_TRUE(stream.trial.bypasses()) << "the first large tensor shows it";
-  EXPECT_GT(stream.run(100 * kCall, kApart), 93 * kCall);
-}
-
-TEST(BypassTrial, FollowsCoresThatAreMoved) {
-  Stream stream;
-  stream.run(3 * kCall, kShared);
-  ASSERT_FALSE(stream.trial.bypasses());
-  stream.run(kCall, kApart);
-  EXPECT_TRUE(stream.trial.bypasses()) << "at once, as chunks have become slow";
-  stream.run(Trial::kBetweenBypassing + kTrial + kCall, kShared);
-  EXPECT_FALSE(stream.trial.bypasses()) << "by the next trial";
+  stream.run(kCall, kApart, true);
+  ASSERT_TRUE(stream.trial.bypasses());
+  stream.run(Trial::kBetween + kCall, kShared, true);
+  EXPECT_FALSE(stream.trial.bypasses());
 }
 
 TEST(BypassTrial, DoesNotChangeForWhatIsAsGood) {
   Stream stream;
-  stream.run(50 * kCall, {microseconds(40), microseconds(37)});
+  stream.run(50 * kCall, {microseconds(40), microseconds(37)}, true);
   EXPECT_FALSE(stream.trial.bypasses());
 }
 
 TEST(BypassTrial, SmallCollectivesAreNeitherMeasuredNorTriedOn) {
   Stream stream;
-  EXPECT_EQ(stream.run(10 * Trial::kBetween, kApart, Trial::kLong - 1), 0U);
+  EXPECT_EQ(stream.run(10 * Trial::kBetween, kApart, true, Trial::kLong - 1), 0U);
   EXPECT_FALSE(stream.trial.bypasses());
   // In the middle of a trial of the other way.
   stream.trial.begin(kCall);
   for (size_t i = 0; i < kCall && !stream.trial.bypasses(); ++i)
-    stream.trial.finished(1, stream.now += microseconds(25));
+    stream.trial.finished(1, stream.now += microseconds(25), true);
   ASSERT_TRUE(stream.trial.bypasses());
   stream.trial.begin(Trial::kLong - 1);
   EXPECT_FALSE(stream.trial.bypasses());
@@ -94,23 +106,8 @@ TEST(BypassTrial, SmallCollectivesAreNeitherMeasuredNorTriedOn) {
 // What lies between two collectives, a second each here, would drown any difference.
 TEST(BypassTrial, CollectivesOfHardlyMoreThanALegAreEnough) {
   Stream stream;
-  stream.run(40 * Trial::kLong, kApart, Trial::kLong);
+  stream.run(40 * Trial::kLong, kApart, true, Trial::kLong);
   EXPECT_TRUE(stream.trial.bypasses());
-}
-
-TEST(BypassTrial, SomebodyElsesTimeSliceBringsNoTrial) {
-  Stream stream;
-  stream.run(2 * kCall, kShared);
-  size_t bypassing = 0;
-  for (int i = 0; i < 3; ++i) {
-    stream.trial.begin(kCall);
-    for (size_t chunk = 0; chunk < kCall; ++chunk) {
-      stream.now += chunk == kCall / 2 ? milliseconds(4) : kShared.cached;
-      stream.trial.finished(1, stream.now);
-      bypassing += stream.trial.bypasses() ? 1 : 0;
-    }
-  }
-  EXPECT_EQ(bypassing, 0U);
 }
 
 TEST(BypassTrial, SomebodyElsesTimeSliceDoesNotDecideOne) {
@@ -120,9 +117,45 @@ TEST(BypassTrial, SomebodyElsesTimeSliceDoesNotDecideOne) {
     for (size_t chunk = 0; chunk < kTrial; ++chunk) {
       stream.now += stream.trial.bypasses() ? kShared.bypassing : kShared.cached;
       if (chunk == slice) stream.now += milliseconds(4);
-      stream.trial.finished(1, stream.now);
+      stream.trial.finished(1, stream.now, true);
     }
     EXPECT_FALSE(stream.trial.bypasses()) << slice;
+  }
+}
+
+// ---- the score of lines ----
+
+/// The score after `lines`, of which so many of each hundred, spread evenly, are slow.
+int score_after(int score, int lines, int of_hundred) {
+  for (int i = 0; i < lines; ++i) {
+    const bool slow = (i + 1) * of_hundred / 100 > i * of_hundred / 100;
+    score = LineScore::after(score, LineScore::kSlow + (slow ? nanoseconds(1) : Duration(0)));
+  }
+  return score;
+}
+
+TEST(LineScore, SettlesWhereMoreThanAQuarterIsSlow) {
+  EXPECT_FALSE(LineScore::is_slow(0, false)) << "as memory begins";
+  EXPECT_FALSE(LineScore::is_slow(score_after(0, 10000, 22), false));
+  EXPECT_TRUE(LineScore::is_slow(score_after(0, 10000, 28), false));
+  EXPECT_FALSE(LineScore::is_slow(score_after(LineScore::kMost, 10000, 22), true));
+}
+
+TEST(LineScore, TellsWithinAHundredLines) {
+  EXPECT_TRUE(LineScore::is_slow(score_after(0, 100, 50), false)) << "half of the ranks are on the same core";
+  EXPECT_FALSE(LineScore::is_slow(score_after(LineScore::kMost, 100, 0), true));
+  EXPECT_FALSE(LineScore::is_slow(score_after(0, 10, 100), false)) << "one time slice";
+}
+
+TEST(LineScore, StaysWithinItsBounds) {
+  EXPECT_EQ(score_after(0, 5, 0), 0);
+  EXPECT_EQ(score_after(LineScore::kMost, 5, 100), LineScore::kMost);
+}
+
+TEST(LineScore, DoesNotChangeItsMindInBetween) {
+  for (int score = LineScore::kMost / 4 + 1; score <= LineScore::kMost * 3 / 4; ++score) {
+    EXPECT_TRUE(LineScore::is_slow(score, true)) << score;
+    EXPECT_FALSE(LineScore::is_slow(score, false)) << score;
   }
 }
 

@@ -189,30 +189,78 @@ TEST(Member, ALargePartOfAResult) {
   }
 }
 
-// A step takes as long as it would where cores share no cache, and later as where they do.
-TEST(Member, AllGoPastTheCachesWhereThatIsFaster) {
-  Team team({3, 8, 64});
-  constexpr size_t kChunks = 3 * BypassTrial::kBetween;
-  std::vector<Ints> tensors(3, Ints(16 * kChunks, 5));
-  std::vector<Outcome> ends;
-  for (int rank = 0; rank < 3; ++rank) ends.push_back(team.submit(rank, sum_of(tensors[static_cast<size_t>(rank)])));
-  const auto run = [&](size_t steps, Duration cached, Duration bypassing) {
-    size_t bypasses = 0;
-    for (size_t i = 0; i < steps; ++i) {
-      for (const int rank : {2, 0, 1}) team.step(rank);
-      team.now += team.board().stores() == Stores::kCached ? cached : bypassing;
-      bypasses += team.board().stores() == Stores::kPastCaches ? 1 : 0;
+// ---- past the caches ----
+
+/// How long a line takes in the tests below.
+Duration line_takes;
+std::vector<const std::atomic<uint64_t>*> lines_read;
+Duration timed_line(const std::atomic<uint64_t>& word) {
+  lines_read.push_back(&word);
+  return line_takes;
+}
+
+class PastTheCaches : public ::testing::Test {
+ protected:
+  static constexpr size_t kChunks = BypassTrial::kBetween / 2;
+  PastTheCaches() {
+    line_takes = microseconds(1);
+    lines_read.clear();
+    for (int rank = 0; rank < 3; ++rank) {
+      team_.member(rank).time_lines(&timed_line);
+      ends_.push_back(team_.submit(rank, sum_of(tensors_[static_cast<size_t>(rank)])));
     }
-    return bypasses;
-  };
-  run(BypassTrial::kSoonest, microseconds(900), microseconds(400));
-  EXPECT_EQ(team.board().stores(), Stores::kPastCaches);
-  EXPECT_GT(run(BypassTrial::kSoonest / 4, microseconds(900), microseconds(400)), 0U);
-  for (size_t i = 0; i < kChunks && ends[0]->empty(); ++i) run(1, microseconds(200), microseconds(400));
-  ASSERT_FALSE(ends[0]->empty());
-  EXPECT_EQ(team.board().stores(), Stores::kCached);
-  EXPECT_TRUE(team.run());
-  EXPECT_EQ(tensors, std::vector<Ints>(3, Ints(16 * kChunks, 15)));
+  }
+  /// Steps of all, of which each takes as long as is said of what is written so.
+  void run(size_t steps, Duration cached, Duration bypassing) {
+    for (size_t i = 0; i < steps && ends_[0]->empty(); ++i) {
+      for (const int rank : {2, 0, 1}) team_.step(rank);
+      team_.now += team_.board().stores() == Stores::kCached ? cached : bypassing;
+      bypasses_ += team_.board().stores() == Stores::kPastCaches ? 1 : 0;
+    }
+  }
+  void expect_sums() {
+    EXPECT_TRUE(team_.run());
+    EXPECT_EQ(tensors_, std::vector<Ints>(3, Ints(16 * kChunks, 15)));
+  }
+
+  Team team_{{3, 8, 64}};
+  std::vector<Ints> tensors_ = std::vector<Ints>(3, Ints(16 * kChunks, 5));
+  std::vector<Outcome> ends_;
+  size_t bypasses_ = 0;
+};
+
+TEST_F(PastTheCaches, WhereThatIsFasterAndLinesAreSlow) {
+  run(256, microseconds(900), microseconds(400));
+  EXPECT_EQ(team_.board().stores(), Stores::kPastCaches);
+  ASSERT_TRUE(ends_[0]->empty());
+  line_takes = nanoseconds(50);
+  run(16, microseconds(900), microseconds(400));
+  EXPECT_EQ(team_.board().stores(), Stores::kCached) << "lines are fast again";
+  expect_sums();
+}
+
+TEST_F(PastTheCaches, NotWhereThatIsSlower) {
+  run(256, microseconds(200), microseconds(400));
+  EXPECT_GT(bypasses_, 0U) << "it tries";
+  EXPECT_EQ(team_.board().stores(), Stores::kCached);
+  expect_sums();
+}
+
+TEST_F(PastTheCaches, NotWhereLinesAreFast) {
+  line_takes = nanoseconds(50);
+  run(SIZE_MAX, microseconds(900), microseconds(400));
+  EXPECT_EQ(bypasses_, 0U);
+  expect_sums();
+}
+
+TEST_F(PastTheCaches, OneLineOfAnotherRankIsReadForEachChunk) {
+  expect_sums();
+  EXPECT_EQ(lines_read.size(), kChunks);
+  for (int rank = 0; rank < 3; ++rank) {
+    for (uint64_t seq = 1; seq <= 8; ++seq) {
+      EXPECT_THAT(lines_read, ::testing::Contains(team_.board().mark(rank, seq)));
+    }
+  }
 }
 
 TEST(Member, BarriersCompleteInTheirOrderAndWhenAllHaveCalled) {
