@@ -5,7 +5,7 @@
 namespace switchml::shm {
 
 int LineScore::after(int score, Duration took) {
-  return took > kSlow ? std::min(kMost, score + 3) : std::max(0, score - 1);
+  return took >= kSlow ? std::min(kMost, score + 3) : std::max(0, score - 1);
 }
 
 void BypassTrial::begin(size_t chunks) {

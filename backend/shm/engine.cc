@@ -8,7 +8,6 @@
 #include "base/assert.h"
 #include "base/fnv.h"
 #include "engine/job.h"
-#include "shm/line_timer.h"
 #include "shm/member_thread.h"
 #include "slots/chunk_plan.h"
 
@@ -28,7 +27,7 @@ class MemoryEngine final : public Engine {
         member_(board_, options_.rank, [this](const Status& status) { on_failure(status); },
                 {up_.get(), uplink.engine.session.payload_bytes, uplink.ranks,
                  short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
-    if (options_.shape.owners == 0) member_.time_lines(&time_to_read);
+    if (options_.shape.owners == 0) member_.time_lines(options_.line_timer);
     std::vector<Member*> members = {&member_};
     if (short_board_) {
       short_.emplace(

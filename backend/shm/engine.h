@@ -6,6 +6,8 @@
 
 #include "engine/engine.h"
 #include "shm/board.h"
+#include "shm/line_timer.h"
+#include "shm/member.h"
 #include "shm/segment.h"
 
 namespace switchml::shm {
@@ -16,6 +18,8 @@ struct MemoryEngineOptions {
   int rank = 0;  // among those of the board
   /// Told once when the engine gives up (timeout, mismatch, a rank that left), from its thread.
   std::function<void(const Status&)> on_failure;
+  /// How lines of other ranks are timed, on one host (Member::time_lines).
+  Member::LineTimer line_timer = &time_to_read;
 };
 
 /// How the ranks of a host reach the others.

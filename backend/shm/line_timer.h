@@ -8,7 +8,8 @@
 
 namespace switchml::shm {
 
-/// Reads `word` once; how long that took, two glances at the clock included (20 to 40 ns). Thread-safe.
+/// Reads `word` once; how long that took, two glances at the clock included (20 to 40 ns together where they are no
+/// system calls). Thread-safe.
 Duration time_to_read(const std::atomic<uint64_t>& word);
 
 }  // namespace switchml::shm

@@ -170,9 +170,10 @@ void Member::time_a_line(uint64_t seq) {
   const int others = board_.shape().ranks - 1;
   if (line_timer_ == nullptr || others == 0) return;
   const int other = (rank_ + 1 + static_cast<int>(seq % static_cast<uint64_t>(others))) % (others + 1);
+  const Duration took = line_timer_(*board_.mark(other, seq));
   std::atomic<int32_t>& score = board_.line_score();
   const int32_t before = score.load(std::memory_order_relaxed);
-  const int32_t after = LineScore::after(before, line_timer_(*board_.mark(other, seq)));
+  const int32_t after = LineScore::after(before, took);
   if (after != before) score.store(after, std::memory_order_relaxed);
 }
 

@@ -1,6 +1,6 @@
 // One rank's part in the reductions of its host, and of all hosts where the board has owners, written as a machine that
-// is stepped: step(now) does what can be done without waiting. It reads no clock and starts no thread (member_thread.h
-// runs it).
+// is stepped: step(now) does what can be done without waiting. It reads no clock (time_lines() is given one) and starts
+// no thread (member_thread.h runs it).
 #pragma once
 
 #include <atomic>

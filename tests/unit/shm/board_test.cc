@@ -90,7 +90,10 @@ TEST(Board, EachRankMarksItsOffersOnLinesOfTheirOwn) {
 TEST(Board, WithOwnersNothingIsMarked) {
   BoardMemory memory({2, 2, 64, 2});
   EXPECT_EQ(memory.board().mark(0, 1), nullptr);
-  offer_by_all(memory.board(), 1);
+  for (const uint64_t seq : {1, 2}) {
+    offer_by_all(memory.board(), seq);
+    EXPECT_EQ(result_of(memory.board(), seq, 16), std::vector<int32_t>(16)) << "marks would lie here";
+  }
 }
 
 TEST(Board, AChunkIsReadyWhenAllHaveOfferedIt) {

@@ -129,7 +129,7 @@ TEST(BypassTrial, SomebodyElsesTimeSliceDoesNotDecideOne) {
 int score_after(int score, int lines, int of_hundred) {
   for (int i = 0; i < lines; ++i) {
     const bool slow = (i + 1) * of_hundred / 100 > i * of_hundred / 100;
-    score = LineScore::after(score, LineScore::kSlow + (slow ? nanoseconds(1) : Duration(0)));
+    score = LineScore::after(score, LineScore::kSlow - (slow ? Duration(0) : nanoseconds(1)));
   }
   return score;
 }
