@@ -40,12 +40,12 @@ def one_host(ranks):
 
 
 @contextlib.contextmanager
-def network(hosts, rate, mtu):
+def network(hosts, rate, mtu, offload=False):
     """Links have the program that loses datagrams wherever it can be had: with it a veth pair receives in one queue, without it in one for
     each core, and what is sent from several cores overtakes."""
     faults_of = None if faults.missing() else "all"
     with tempfile.TemporaryDirectory(prefix="switchml-bench-") as folder:
-        with star.Star(pathlib.Path(folder), hosts, rate, mtu=mtu, faults_of=faults_of) as made:
+        with star.Star(pathlib.Path(folder), hosts, rate, mtu=mtu, faults_of=faults_of, offload=offload) as made:
             yield made
 
 

@@ -47,7 +47,7 @@ def print_columns(headings, rows):
 
 
 def print_run(run, backends):
-    where = f", links of {run['rate']} Mbit/s, MTU {run['mtu']}" if run["rate"] else ""
+    where = f", links of {run['rate']} Mbit/s, MTU {run['mtu']}{', bursts taken as one' if run.get('offload') else ''}" if run["rate"] else ""
     per_host = f" ({run['per_host']} per host)" if run["per_host"] > 1 else ""
     behind = f", each behind one of {format_bytes(run['behind'])}" if run.get("behind") else ""
     print(f"\nall-reduce, float32 SUM, {run['ranks']} ranks{per_host}{where}{behind}, torch {run['torch']}")

@@ -32,6 +32,7 @@ PARTS = {
                           root=True),
     "one-host": Part(3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"),
     "network": Part(8, {"network": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "1M,64M", "--iters", 3]}, root=True, picture="network"),
+    "cpu": Part(3, {"cpu": ["allreduce", *NETWORK, "--offload", "--ranks", "2,4,8", "--sizes", "16M", "--iters", 3]}, root=True),
     "loss": Part(8, {"loss": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "64M", "--loss", "0.001,0.01", "--iters", 3,
                              "--backends", "switchml"]}, root=True),
     "hosts": Part(2, {"hosts-1": ["allreduce", *NETWORK, "--ranks", 2, "--sizes", "16M", "--iters", 5, "--backends", "switchml"],
