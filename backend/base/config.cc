@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/parse.h"
+#include "base/payload_size.h"
 #include "base/processors.h"
 #include "base/secret.h"
 
@@ -57,7 +58,7 @@ bool assign(T* field, const std::optional<U>& value) {
 bool parse_payload(const std::string& text, Config* config) {
   if (text == "auto") return assign(&config->payload_bytes, std::optional<long>(0));
   const auto value = parse_integer(text, static_cast<long>(kMinPayloadBytes), static_cast<long>(kMaxPayloadBytes));
-  if (!value || (*value != 256 && *value != 512 && *value % 1024 != 0)) return false;
+  if (!value || allowed_payload(static_cast<size_t>(*value)) != static_cast<size_t>(*value)) return false;
   return assign(&config->payload_bytes, value);
 }
 
@@ -126,7 +127,7 @@ const std::vector<Setting>& table() {
       text_setting<&Config::interface>(
           {"interface", "the name of a network interface, or empty", "",
            "interface whose address an embedded switch announces; empty: the default route's"}),
-      {{"payload", "auto, 256, 512 or a multiple of 1024 up to 64512", "auto",
+      {{"payload", "auto, 256, 512, a multiple of 128 from 1024 to 2048, or of 1024 up to 64512", "auto",
         "bytes of payload per packet; auto: the largest that the path carries"},
        parse_payload,
        [](const Config& c) { return c.payload_bytes == 0 ? "auto" : std::to_string(c.payload_bytes); }},

@@ -34,8 +34,8 @@ struct Config {
   std::string transport = "auto";
   /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.
   std::string interface;
-  /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. 256, 512 or a
-  /// multiple of 1024 up to 64512.
+  /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. Or what
+  /// base/payload_size.h allows.
   size_t payload_bytes = 0;
   /// SWITCHML_SLOTS: slots of a job, 0 ("auto"); 4..4096.
   int slots = 0;
@@ -66,8 +66,8 @@ struct Config {
 
 /// One row of the table of settings, for documentation, messages and --help.
 struct SettingInfo {
-  const char* name;     // "payload": SWITCHML_PAYLOAD, pg option "payload"
-  const char* allowed;  // "auto, 256, 512 or a multiple of 1024 up to 64512"
+  const char* name;     // "slots": SWITCHML_SLOTS, pg option "slots"
+  const char* allowed;  // "auto, or 4 to 4096"
   const char* preset;   // "auto"
   const char* help;
 };

@@ -30,7 +30,6 @@ inline constexpr size_t kLoopbackPayloadBytes = kMaxPayloadBytes;
 static_assert(kLoopbackPayloadBytes % 1024 == 0 && kLoopbackPayloadBytes <= kMaxPayloadBytes);
 /// Elements that share one exponent, where the payload holds as many (else the whole payload is one block).
 inline constexpr size_t kMaxBlockElements = 256;
-static_assert(kMaxPayloadBytes % (kMaxBlockElements * kWordBytes) == 0, "blocks must not straddle chunks");
 
 // ---- slots ----
 /// Slots of one job: two lanes need at least one each; a page of a Tofino holds 128.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "base/payload_size.h"
 #include "softswitch/slot_store.h"
 #include "wire/layout.h"
 
@@ -49,7 +50,7 @@ size_t SwitchState::largest_payload() const {
 
 std::string SwitchState::payload_text() const {
   if (capabilities_->any_payload) {
-    return "256, 512 and multiples of 1024 up to " + std::to_string(largest_payload());
+    return std::string(kAllowedPayloads) + " up to " + std::to_string(largest_payload());
   }
   std::string text;
   for (const size_t size : capabilities_->payloads) text += (text.empty() ? "" : ", ") + std::to_string(size);

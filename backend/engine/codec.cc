@@ -110,10 +110,12 @@ size_t Codec::combine(ElementRange range, wire::Operation how, uint8_t* words, c
 void Codec::encode_sum_of_floats(size_t input, ElementRange range, const GroupBuffer& group, uint8_t* words) const {
   const size_t block = plan_.block_elements();
   const auto quantize = kernels_.quantize[row(collective_.type)];
-  for (size_t done = 0; done < range.count; done += block) {
-    const size_t n = std::min(block, range.count - done);
-    const uint8_t exponent = group.exponents[(range.begin + done - group.range.begin) / block];
+  for (size_t done = 0; done < range.count;) {
+    const size_t offset = range.begin + done - group.range.begin;
+    const size_t n = std::min(block - offset % block, range.count - done);  // a chunk may begin inside a block
+    const uint8_t exponent = group.exponents[offset / block];
     quantize(source(input, range.begin + done), words + done * kWordBytes, n, quant::quantize_scale(exponent, bits_));
+    done += n;
   }
 }
 
@@ -160,7 +162,7 @@ void Codec::decode_sum_of_floats(const uint8_t* words, ElementRange range, const
   const auto dequantize = kernels_.dequantize[row(collective_.type)];
   for (size_t done = 0; done < range.count;) {
     const size_t offset = range.begin + done - group.range.begin;
-    const size_t n = std::min(block - offset % block, range.count - done);  // a wanted part may begin inside a block
+    const size_t n = std::min(block - offset % block, range.count - done);  // and so may a wanted part
     const uint8_t exponent = group.exponents[offset / block];
     dequantize(words + done * kWordBytes, target(range.begin + done), n, quant::dequantize_scale(exponent, bits_),
                collective_.divisor);
@@ -194,8 +196,9 @@ void Codec::decode_special(const uint8_t* words, ElementRange range, GroupBuffer
 uint64_t Codec::exponents_hash(ElementRange range, const GroupBuffer* group) const {
   if (group == nullptr) return 0;
   const size_t block = plan_.block_elements();
-  const size_t first = (range.begin - group->range.begin) / block;
-  const size_t last = first + (range.count + block - 1) / block;
+  const size_t offset = range.begin - group->range.begin;
+  const size_t first = offset / block;
+  const size_t last = (offset + range.count + block - 1) / block;
   return fnv1a(group->exponents.data() + first, last - first);  // only to differ: the witness' keyed hash goes over it
 }
 

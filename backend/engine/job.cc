@@ -8,8 +8,8 @@ namespace switchml {
 namespace {
 
 ElementRange part_of(const Collective& collective, const Share& share, const SessionParameters& session) {
-  const size_t per_chunk = elements_per_chunk(collective.type, session.payload_bytes);
-  return shard_part(collective.count, per_chunk, share.index, share.count);
+  const size_t per_span = elements_per_span(collective.type, session.payload_bytes);
+  return shard_part(collective.count, per_span, share.index, share.count);
 }
 
 // A shard without elements has no group whose exponents could be agreed on.

@@ -143,7 +143,7 @@ std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunk
   std::vector<size_t> sizes = {payload};
   if (whole_chunks) return sizes;
   // In the order of what links carry most often, for sessions that have few slots.
-  for (const size_t size : {1024, 256, 512, 8192, 3072, 2048, 4096, 16384, 7168, 6144, 5120, 32768}) {
+  for (const size_t size : {1408, 256, 1024, 512, 8192, 1280, 3072, 2048, 4096, 1152, 16384, 7168, 6144, 5120, 32768}) {
     if (size < payload && static_cast<int>(sizes.size()) + 1 < slots) sizes.push_back(size);
   }
   std::sort(sizes.rbegin(), sizes.rend());

@@ -4,9 +4,9 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/payload_size.h"
 #include "session/path_speed.h"
 #include "wire/packet.h"
-#include "wire/payload_size.h"
 
 namespace switchml {
 
@@ -39,8 +39,7 @@ Blob payload_report(size_t payload) {
 
 Result<size_t> read_payload(const Blob& report) {
   uint64_t payload = 0;
-  if (!report.number("payload", kMaxPayloadBytes, &payload) || wire::allowed_payload(payload) != payload ||
-      payload == 0) {
+  if (!report.number("payload", kMaxPayloadBytes, &payload) || allowed_payload(payload) != payload || payload == 0) {
     return Status(Code::kMismatch, "rank 0 says that no payload passes: install the same switchml on all ranks");
   }
   return static_cast<size_t>(payload);

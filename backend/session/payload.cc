@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "base/payload_size.h"
 #include "wire/layout.h"
-#include "wire/payload_size.h"
 
 namespace switchml {
 
 size_t auto_payload(size_t path_frame_bytes) {
   const size_t room = path_frame_bytes > wire::kHeaderBytes ? path_frame_bytes - wire::kHeaderBytes : 0;
-  return std::clamp(wire::allowed_payload(room), kMinPayloadBytes, kLoopbackPayloadBytes);
+  return std::clamp(allowed_payload(room), kMinPayloadBytes, kLoopbackPayloadBytes);
 }
 
 }  // namespace switchml

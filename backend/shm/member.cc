@@ -88,8 +88,8 @@ void Member::accept(Submission submission) {
 size_t Member::elements_per_chunk(ElementType type) const {
   const size_t most = board_.shape().chunk_bytes / element_bytes(type);
   if (board_.shape().owners == 0) return most;
-  const size_t packet = switchml::elements_per_chunk(type, uplink_.payload_bytes);
-  return packet > most ? most : most / packet * packet;
+  const size_t span = elements_per_span(type, uplink_.payload_bytes);
+  return span > most ? most : most / span * span;
 }
 
 bool Member::step(Time now) {

@@ -1,6 +1,7 @@
 #include "slots/chunk_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/assert.h"
 #include "base/limits.h"
@@ -17,6 +18,11 @@ size_t elements_per_chunk(ElementType type, size_t payload_bytes) {
   return payload_bytes / kWordBytes / element_words(type);
 }
 
+size_t elements_per_span(ElementType type, size_t payload_bytes) {
+  const size_t chunk = elements_per_chunk(type, payload_bytes);
+  return is_floating(type) ? std::lcm(chunk, ChunkPlan::block_elements_for(payload_bytes)) : chunk;
+}
+
 size_t ChunkPlan::block_elements_for(size_t payload_bytes) {
   return std::min(payload_bytes / kWordBytes, kMaxBlockElements);
 }
@@ -25,8 +31,9 @@ size_t ChunkPlan::max_group_blocks(size_t payload_bytes) {
   const size_t words = payload_bytes / kWordBytes;
   // blocks + ceil(blocks / kBlocksPerFlag) words must fit one payload.
   const size_t fitting = words * kBlocksPerFlag / (kBlocksPerFlag + 1);
-  const size_t blocks_per_chunk = words / block_elements_for(payload_bytes);
-  return std::max<size_t>(1, std::min(fitting, kMaxGroupBlocks) / blocks_per_chunk) * blocks_per_chunk;
+  const size_t block = block_elements_for(payload_bytes);
+  const size_t blocks_per_span = std::lcm(words, block) / block;
+  return std::max<size_t>(1, std::min(fitting, kMaxGroupBlocks) / blocks_per_span) * blocks_per_span;
 }
 
 size_t ChunkPlan::max_group_elements(size_t payload_bytes) {
@@ -42,7 +49,7 @@ ChunkPlan::ChunkPlan(ElementType type, bool with_exponents, ElementRange part, s
       group_elements_(with_exponents ? max_group_elements(payload_bytes) : std::max<size_t>(part.count, 1)),
       groups_(std::max<size_t>(1, divide_up(part.count, group_elements_))) {
   SWITCHML_ASSERT(payload_bytes >= kMinPayloadBytes && payload_bytes <= kMaxPayloadBytes);
-  SWITCHML_ASSERT(elements_per_chunk_ % block_elements_ == 0 || !with_exponents);
+  SWITCHML_ASSERT(!with_exponents || group_elements_ % elements_per_span(type, payload_bytes) == 0);
 }
 
 ElementRange ChunkPlan::group(size_t g) const {
@@ -70,12 +77,12 @@ size_t ChunkPlan::total_chunks() const {
   return groups_ + divide_up(part_.count, elements_per_chunk_);
 }
 
-ElementRange shard_part(size_t count, size_t elements_per_chunk, int shard, int shards) {
-  const size_t chunks = divide_up(count, elements_per_chunk);
+ElementRange shard_part(size_t count, size_t elements_per_span, int shard, int shards) {
+  const size_t spans = divide_up(count, elements_per_span);
   const size_t n = static_cast<size_t>(shards);
   const size_t s = static_cast<size_t>(shard);
-  const size_t begin = std::min(count, chunks * s / n * elements_per_chunk);
-  const size_t end = std::min(count, chunks * (s + 1) / n * elements_per_chunk);
+  const size_t begin = std::min(count, spans * s / n * elements_per_span);
+  const size_t end = std::min(count, spans * (s + 1) / n * elements_per_span);
   return {begin, end - begin};
 }
 

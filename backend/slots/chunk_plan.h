@@ -1,6 +1,7 @@
 // From a tensor to chunks and back: pure arithmetic. A chunk is what one packet carries. Block and chunk boundaries are
 // a function of the element type, the count and the session's payload alone, never of timing or path, so that every
-// rank, run and data plane quantizes the same blocks.
+// rank, run and data plane quantizes the same blocks. A block may lie in two chunks; but a *span*, the fewest chunks in
+// a row that hold whole blocks, may not: groups, and the parts of shards, are made of spans.
 //
 // Sums of floats go in groups. A group is up to kMaxGroupBlocks blocks; the exponents of all its blocks travel in one
 // chunk of the call lane, ahead of its data:
@@ -60,10 +61,12 @@ class ChunkPlan {
   size_t groups_;
 };
 
-/// Shard `shard` of `shards` takes this part of a tensor of `count` elements: whole chunks, spread evenly.
-ElementRange shard_part(size_t count, size_t elements_per_chunk, int shard, int shards);
+/// Shard `shard` of `shards` takes this part of a tensor of `count` elements: whole spans, spread evenly.
+ElementRange shard_part(size_t count, size_t elements_per_span, int shard, int shards);
 
 /// Elements that one chunk carries.
 size_t elements_per_chunk(ElementType type, size_t payload_bytes);
+/// Elements of a span: of one chunk, where no blocks are needed or none would lie in two.
+size_t elements_per_span(ElementType type, size_t payload_bytes);
 
 }  // namespace switchml

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "base/assert.h"
+#include "base/payload_size.h"
 #include "softswitch/slot_store.h"
-#include "wire/payload_size.h"
 
 namespace switchml::softswitch {
 
@@ -49,7 +49,7 @@ Grant refuse(wire::ReplyStatus status, size_t by) {
 /// The largest size up to the one asked for that all take; 0 and in `by` the first that takes none of them.
 size_t common_payload(size_t asked, const std::vector<GrantLimits>& switches, size_t* by) {
   std::vector<size_t> sizes;
-  for (size_t size = wire::allowed_payload(asked); size != 0; size = wire::allowed_payload(size - 1)) {
+  for (size_t size = allowed_payload(asked); size != 0; size = allowed_payload(size - 1)) {
     sizes.push_back(size);
   }
   for (size_t i = 0; i < switches.size(); ++i) {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/limits.h"
+#include "base/payload_size.h"
 #include "softswitch/pipeline.h"
-#include "wire/payload_size.h"
 
 namespace switchml::softswitch {
 
@@ -27,8 +27,8 @@ Status check(const InstalledSession& session, size_t max_payload_bytes) {
                "multiples of the shards up to " + std::to_string(kMaxSlots));
   }
   const size_t payload = session.payload_bytes;
-  if (payload == 0 || payload > max_payload_bytes || wire::allowed_payload(payload) != payload) {
-    return bad("payload", payload, "256, 512 and multiples of 1024 up to " + std::to_string(max_payload_bytes));
+  if (payload == 0 || payload > max_payload_bytes || allowed_payload(payload) != payload) {
+    return bad("payload", payload, std::string(kAllowedPayloads) + " up to " + std::to_string(max_payload_bytes));
   }
   if (session.members.count() == 0) return bad("number of members", 0, "1 to " + std::to_string(kMaxWorkers));
   if (session.uplink && session.uplink->parent.size == 0)

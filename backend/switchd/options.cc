@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/payload_size.h"
 
 namespace switchml {
 
@@ -52,7 +53,7 @@ constexpr option kOptions[] = {
 
 constexpr const char* kThreadsAllowed = "1 to 64";
 constexpr const char* kSlotsAllowed = "1 to 1048576 (MiB of memory for the slots of all jobs)";
-constexpr const char* kPayloadAllowed = "256, 512 or a multiple of 1024 up to 64512 (bytes)";
+constexpr const char* kPayloadAllowed = "256, 512, a multiple of 128 from 1024 to 2048, or of 1024 up to 64512 (bytes)";
 constexpr const char* kLeaseAllowed = "1 to 86400 (seconds)";
 constexpr const char* kClientJobsAllowed = "1 to 255";
 constexpr int kClientJobsPreset = 128;
@@ -61,7 +62,7 @@ constexpr const char* kIntervalAllowed = "0 (never) to 86400 (seconds)";
 
 std::optional<long> payload(const std::string& text) {
   const auto value = parse_integer(text, static_cast<long>(kMinPayloadBytes), static_cast<long>(kMaxPayloadBytes));
-  if (value && *value != 256 && *value != 512 && *value % 1024 != 0) return std::nullopt;
+  if (value && allowed_payload(static_cast<size_t>(*value)) != static_cast<size_t>(*value)) return std::nullopt;
   return value;
 }
 

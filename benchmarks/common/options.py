@@ -37,8 +37,8 @@ def payload(text):
     if text == "auto":
         return text
     size = int(text) if text.isdigit() else 0
-    if size not in (256, 512) and (size % 1024 or not 1024 <= size <= 64512):
-        refuse(text, "auto, 256, 512 or a multiple of 1024 up to 64512 (bytes)")
+    if size not in (256, 512) and (size % (1024 if size > 2048 else 128) or not 1024 <= size <= 64512):
+        refuse(text, "auto, 256, 512, a multiple of 128 from 1024 to 2048, or of 1024 up to 64512 (bytes)")
     return size
 
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/limits.h"
+#include "base/payload_size.h"
 #include "path.h"
 #include "quant/kernels.h"
 
@@ -109,7 +110,7 @@ void usage(std::FILE* to) {
       "  --path NAME      inproc (a switch, queues of this process), udp (a switch, loopback sockets) or memory "
       "(shared)\n"
       "  --ranks N        1..16 (default 2)\n"
-      "  --payload BYTES  of a packet: 256, 512 or a multiple of 1024 up to 64512 (default 1024)\n"
+      "  --payload BYTES  of a packet: 256, 512, a multiple of 128 from 1024 to 2048, or of 1024 up to 64512 (1024)\n"
       "  --slots N        packets in flight per rank, 4..4096 (default 128)\n"
       "  --bytes N        of a rank's tensor, 4..1073741824, a multiple of 4 (default 4194304)\n"
       "  --calls N        all-reduces that count, behind one that does not, 1..1000000 (default 1)\n",
@@ -158,8 +159,8 @@ Options parse(int argc, char** argv) {
   if (optind < argc) refuse("argument", argv[optind], "options only");
   if (options.path.name.empty()) refuse("--path", "(none)", "inproc, udp or memory");
   const size_t payload = options.path.payload_bytes;
-  if (payload % 1024 != 0 && payload != 256 && payload != 512) {
-    refuse("--payload", std::to_string(payload), "256, 512 or a multiple of 1024 up to 64512");
+  if (switchml::allowed_payload(payload) != payload) {
+    refuse("--payload", std::to_string(payload), std::string(switchml::kAllowedPayloads) + " up to 64512");
   }
   if (options.bytes % 4 != 0) refuse("--bytes", std::to_string(options.bytes), "a multiple of 4");
   return options;

@@ -7,10 +7,10 @@
 
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/payload_size.h"
 #include "process_time.h"
 #include "reflector.h"
 #include "transport/address.h"
-#include "wire/payload_size.h"
 #include "worker.h"
 
 namespace switchml::bench {
@@ -125,7 +125,7 @@ constexpr const char* kHelp =
     "usage: bench_switch load --to ADDRESS:PORT --pid PID [OPTION]...\n"
     "       bench_switch reflect --to ADDRESS:PORT   (listens there and sends back what arrives)\n"
     "  --workers N    1 to 128 (2)\n"
-    "  --payload B    bytes of payload: 256, 512 or a multiple of 1024 up to 64512 (8192)\n"
+    "  --payload B    bytes of payload: 256, 512, a multiple of 128 from 1024 to 2048, or of 1024 up to 64512 (8192)\n"
     "  --slots N      in flight per worker: 4 to 4096, or 0 for what the switch grants (0)\n"
     "  --seconds S    measured, 1 to 3600 (3)\n"
     "  --reflect      there is a reflector in the place of a switch\n"
@@ -147,7 +147,7 @@ bool apply(int option, const char* text, Options* options) {
     case kWorkers: return whole(1, kMaxWorkers, &options->load.workers);
     case kPayload:
       return whole(kMinPayloadBytes, kMaxPayloadBytes, &options->load.payload_bytes) &&
-             wire::allowed_payload(options->load.payload_bytes) == options->load.payload_bytes;
+             allowed_payload(options->load.payload_bytes) == options->load.payload_bytes;
     case kSlots: return whole(0, kMaxSlots, &options->load.slots);
     case kReflect: options->load.reflect = true; return true;
     case kSeconds: return whole(1, 3600, &options->seconds);

@@ -118,14 +118,15 @@ def hops(tmp_path):
 
 CASES = [
     (V4, {}, 8192),
-    (V4, {"middle": 1500}, 1024),
-    (V4, {"middle": 1500, "silent": True}, 1024),
+    (V4, {"middle": 1500}, 1408),
+    (V4, {"middle": 1450}, 1280),
+    (V4, {"middle": 1500, "silent": True}, 1408),
     (V4, {"middle": 4200, "silent": True}, 4096),
     (V4, {"middle": 1000}, 512),
-    (V4, {"middle": 1500, "only_back": True}, 1024),
-    (V4, {"middle": 1500, "only_back": True, "silent": True}, 1024),
+    (V4, {"middle": 1500, "only_back": True}, 1408),
+    (V4, {"middle": 1500, "only_back": True, "silent": True}, 1408),
     (V6, {}, 8192),
-    (V6, {"middle": 1500}, 1024),
+    (V6, {"middle": 1500}, 1408),
     (V6, {"middle": 4200, "silent": True}, 4096),
 ]
 

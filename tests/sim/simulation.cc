@@ -50,7 +50,7 @@ void Simulation::draw_switches() {
 
 void Simulation::draw_tenants() {
   const int count = random_.chance(0.5) ? 1 : random_.between(2, kMostTenants);
-  constexpr size_t kPayloads[] = {256, 256, 512, 1024};
+  constexpr size_t kPayloads[] = {256, 256, 512, 1024, 1408};
   std::vector<TenantOptions> all;
   size_t largest = 0;
   for (int i = 0; i < count; ++i) {

@@ -171,7 +171,7 @@ class Generator:
     def open(self, same_job=""):
         name = f"S{len(self.sessions)}"
         workers = self.random.choice([w for w in (1, 2, 3, 4, 8, 31, 32, 33, 64, 128) if w <= self.workers])
-        payload = self.random.choice([p for p in (256, 512, 1024, 2048) if p <= self.payload])
+        payload = self.random.choice([p for p in (256, 512, 1024, 1408, 2048) if p <= self.payload])
         self.do(f"session {name} {self.membership(workers)} slots=4 payload={payload}{same_job}")
         job = self.sessions[same_job.removeprefix(" job=")].job if same_job else None
         self.sessions[name] = self.model.open_session(self.parser.sessions[name], job)

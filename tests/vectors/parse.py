@@ -130,8 +130,9 @@ class Parser:
             self.fail("session: one of workers=NUMBER and members=NUMBER,NUMBER,... is needed")
         if not set(lists["children"]) <= set(members):
             self.fail(f"children={','.join(map(str, lists['children']))}: allowed are members: {', '.join(map(str, members))}")
-        if given["payload"] not in (256, 512) and given["payload"] % 1024:
-            self.fail(f"payload={given['payload']}: allowed are 256, 512 and multiples of 1024")
+        step = 1024 if given["payload"] > 2048 else 128
+        if given["payload"] not in (256, 512) and (given["payload"] < 1024 or given["payload"] % step):
+            self.fail(f"payload={given['payload']}: allowed are 256, 512, multiples of 128 from 1024 to 2048, and of 1024")
         if given["slots"] % given["shards"]:
             self.fail(f"slots={given['slots']}: a multiple of shards={given['shards']} is needed")
 

@@ -25,7 +25,7 @@ BAD_LINES = [
     (2, "session a workers=2", "x.txt:2: session a: a new name that begins with a capital letter"),
     (2, "session A", "x.txt:2: session: one of workers=NUMBER and members=NUMBER,NUMBER,... is needed"),
     (2, "session A workers=129", "x.txt:2: workers=129: allowed are numbers from 1 to 128"),
-    (2, "session A workers=2 payload=300", "x.txt:2: payload=300: allowed are 256, 512 and multiples of 1024"),
+    (2, "session A workers=2 payload=300", "x.txt:2: payload=300: allowed are 256, 512, multiples of 128 from 1024 to 2048, and of 1024"),
     (2, "session A workers=2 slots=9 shards=2", "x.txt:2: slots=9: a multiple of shards=2"),
     (2, "session A workers=2 job=B", "x.txt:2: job=B: a session is needed that was closed above"),
     (2, "session A workers=2 payload=1024", "x.txt:2: the file must say: needs payload 1024"),

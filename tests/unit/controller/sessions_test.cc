@@ -160,7 +160,7 @@ TEST(Sessions, NoPayloadExceedsAnUplinkOfTheTree) {
   Rack rack(topology);
   OpenRequest asked = request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"}, 1);
   asked.payload_bytes = kMaxPayloadBytes;
-  EXPECT_EQ(rack.open(asked).granted.payload, 1024U) << "1500 bytes, as leaf2's uplink says nothing";
+  EXPECT_EQ(rack.open(asked).granted.payload, 1408U) << "1500 bytes, as leaf2's uplink says nothing";
   OpenRequest within = request({"10.0.1.0", "10.0.1.1"}, 2);
   within.payload_bytes = 16384;
   EXPECT_EQ(rack.open(within).granted.payload, 16384U) << "no uplink is used";

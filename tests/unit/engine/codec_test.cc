@@ -128,6 +128,46 @@ TEST(Codec, TheHashSeesEveryExponentOfTheChunkAndNoOther) {
   }
 }
 
+// Of a chunk that begins and ends inside of blocks.
+TEST(Codec, TheHashSeesBlocksThatLieInTwoChunks) {
+  std::vector<float> x(2816, 1.0F);
+  const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
+  const ChunkPlan plan(c.type, true, {0, x.size()}, 1408);
+  const Codec codec(c, plan, 2);
+  GroupBuffer group;
+  group.range = plan.group(0);
+  group.exponents.assign(11, 127);
+  for (size_t chunk = 0; chunk < plan.chunks_of_group(0); ++chunk) {
+    const ElementRange range = plan.chunk(0, chunk);
+    const uint64_t hash = codec.exponents_hash(range, &group);
+    for (size_t b = 0; b < 11; ++b) {
+      group.exponents[b] = 128;
+      const bool has = b * 256 < range.begin + range.count && (b + 1) * 256 > range.begin;
+      EXPECT_EQ(codec.exponents_hash(range, &group) != hash, has) << chunk << " " << b;
+      group.exponents[b] = 127;
+    }
+  }
+}
+
+// Every element with the exponent of its own block, whichever chunk it is in.
+TEST(Codec, BlocksThatLieInTwoChunksKeepTheirExponents) {
+  std::vector<float> x(2816), out(x.size(), -1.0F);
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = std::ldexp(1.0F + static_cast<float>(i % 64) / 64.0F, static_cast<int>(i / 256) * 8 - 40);
+  const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), out.data(), x.size());
+  const ChunkPlan plan(c.type, true, {0, x.size()}, 1408);
+  const Codec codec(c, plan, 1);
+  GroupBuffer group;
+  group.range = plan.group(0);
+  for (int b = 0; b < 11; ++b) group.exponents.push_back(static_cast<uint8_t>(127 + b * 8 - 40));
+  for (size_t chunk = 0; chunk < plan.chunks_of_group(0); ++chunk) {
+    std::vector<uint8_t> words(1408);
+    ASSERT_EQ(codec.encode_data(plan.chunk(0, chunk), &group, words.data()), 352U);
+    codec.decode_data(words.data(), plan.chunk(0, chunk), &group);
+  }
+  EXPECT_EQ(out, x);
+}
+
 // ---- a worker that speaks for several ranks ----
 
 /// What the switch makes of the words that workers send for one input each.

@@ -31,7 +31,7 @@ TEST_P(ShardSizes, SumsFloatsOfAnyLength) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ShardSizes,
-                         ::testing::Combine(::testing::Values(2, 3, 8), ::testing::Values(256, 1024, 8192),
+                         ::testing::Combine(::testing::Values(2, 3, 8), ::testing::Values(256, 1024, 1152, 1408, 8192),
                                             ::testing::Values(1, 3)));
 
 // A switch whose parser knows no other lengths: the same bits, and nothing is dropped.
@@ -71,7 +71,7 @@ TEST(Shard, AveragesDivideTheSum) {
 TEST(Shard, TheSameBitsUnderAnyArrivalOrderLossAndPayload) {
   const Tensors<float> inputs = random_floats(4, 20000, 9);
   std::vector<float> expected;
-  for (const size_t payload : {size_t{1024}, size_t{4096}}) {
+  for (const size_t payload : {size_t{1024}, size_t{4096}, size_t{1280}, size_t{1408}}) {
     for (uint64_t seed = 1; seed <= 6; ++seed) {
       NetFaults faults{seed, seed == 1 ? 0.0 : 0.05, seed == 1 ? 0.0 : 0.05, 0.0, seed == 1 ? 1 : 6};
       Cluster cluster({4, 1, 16, payload, faults});

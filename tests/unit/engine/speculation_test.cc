@@ -122,7 +122,8 @@ class Sum {
 
 // Blocks that end inside a chunk, and chunks that end inside a block: 31.5, 2, half and quarter blocks.
 TEST(Speculation, SumsAreReadForEveryPayload) {
-  for (const size_t payload : {size_t{256}, size_t{512}, size_t{1024}, size_t{3072}, size_t{4096}, kMaxPayloadBytes}) {
+  for (const size_t payload :
+       {size_t{256}, size_t{512}, size_t{1024}, size_t{1408}, size_t{3072}, size_t{4096}, kMaxPayloadBytes}) {
     for (const size_t count : {size_t{1}, size_t{31}, size_t{33}, size_t{257}, size_t{500}}) {
       if ((count - 1) / ChunkPlan::block_elements_for(payload) >= kMaxSpeculatedBlocks) continue;
       Sum sum(count, payload);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "reduced.h"
 #include "session/roll_call.h"
@@ -124,10 +125,10 @@ std::vector<Floats> uneven_of_all(size_t ranks, size_t count, bool finite = true
 TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {
   Config flat = quick_config();
   flat.payload_bytes = 1024;
-  Config preset = preset_config();
-  preset.payload_bytes = 1024;
-  for (const char* hosts : {"aabbb", "abab", "aaab"}) {
+  for (const auto& [hosts, payload] : {std::pair{"aabbb", 1024}, {"abab", 1024}, {"aaab", 1024}, {"aabbb", 1408}}) {
     const size_t ranks = std::string(hosts).size();
+    Config preset = preset_config();
+    preset.payload_bytes = static_cast<size_t>(payload);
     Cluster with(hosts, preset);
     Cluster without(hosts, flat);
     ASSERT_TRUE(with.complete() && without.complete());

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <optional>
+#include <utility>
 
 #include "base/limits.h"
 #include "fixture.h"
@@ -143,12 +144,13 @@ class Ranks {
 
 TEST(PathCheckSizes, AllThatAFrameOfAJumboLinkMayHave) {
   EXPECT_EQ(path_check_sizes(8192, 128, false),
-            (std::vector<size_t>{8192, 7168, 6144, 5120, 4096, 3072, 2048, 1024, 512, 256}));
+            (std::vector<size_t>{8192, 7168, 6144, 5120, 4096, 3072, 2048, 1408, 1280, 1152, 1024, 512, 256}));
+  EXPECT_EQ(path_check_sizes(1408, 128, false), (std::vector<size_t>{1408, 1280, 1152, 1024, 512, 256}));
   EXPECT_EQ(path_check_sizes(1024, 128, false), (std::vector<size_t>{1024, 512, 256}));
   EXPECT_EQ(path_check_sizes(256, 128, false), (std::vector<size_t>{256}));
   const auto long_ones = path_check_sizes(kMaxPayloadBytes, 16, false);
   EXPECT_EQ(long_ones.front(), kMaxPayloadBytes);
-  EXPECT_EQ(long_ones.size(), 13U);
+  EXPECT_EQ(long_ones.size(), 15U);
 }
 
 TEST(PathCheckSizes, LeaveOneSlotForAPacketWithoutWords) {
@@ -157,7 +159,7 @@ TEST(PathCheckSizes, LeaveOneSlotForAPacketWithoutWords) {
     EXPECT_LT(sizes.size(), static_cast<size_t>(slots));
     EXPECT_TRUE(std::is_sorted(sizes.rbegin(), sizes.rend()));
   }
-  EXPECT_EQ(path_check_sizes(8192, 4, false), (std::vector<size_t>{8192, 1024, 256}));
+  EXPECT_EQ(path_check_sizes(8192, 4, false), (std::vector<size_t>{8192, 1408, 256}));
   EXPECT_EQ(path_check_sizes(1024, 128, true), (std::vector<size_t>{1024}));
 }
 
@@ -172,11 +174,10 @@ TEST(PathCheck, AWidePathCarriesThePayload) {
 }
 
 TEST(PathCheck, TheNarrowestWayOfAnyRankCounts) {
-  for (const size_t mtu : {1500, 1400, 4200, 1071, 600}) {
+  const std::pair<size_t, size_t> cases[] = {{1500, 1408}, {1420, 1280}, {1280, 1152}, {1072, 1024}, {4200, 4096},
+                                             {2000, 1408}, {1071, 512},  {600, 512},   {500, 256}};
+  for (const auto& [mtu, carries] : cases) {
     const size_t frame = mtu - 28;
-    const size_t carries = frame >= kHeader + 1024  ? (frame - kHeader) / 1024 * 1024
-                           : frame >= kHeader + 512 ? 512
-                                                    : 256;
     Ranks ranks({{}, {frame, SIZE_MAX}, {}});
     ranks.expect(carries);  // what one cannot contribute nobody gets
   }
@@ -207,7 +208,7 @@ TEST(PathCheck, PacketsMustNotPassInFragments) {
   Path path{1472, 1472};
   path.fragments_pass = true;
   Ranks ranks({path, path});
-  ranks.expect(1024);
+  ranks.expect(1408);
 }
 
 TEST(PathCheck, LostPacketsDoNotMakeThePathNarrow) {
@@ -219,7 +220,7 @@ TEST(PathCheck, LostPacketsDoNotMakeThePathNarrow) {
 
 TEST(PathCheck, FewSlotsAreEnough) {
   Ranks ranks({{1472, 1472}, {}}, 8192, {}, 4);
-  ranks.expect(1024);
+  ranks.expect(1408);
 }
 
 TEST(PathCheck, ASwitchOfWholeChunksIsAskedForThoseOnly) {
@@ -241,9 +242,9 @@ TEST(PathCheck, ASwitchOfWholeChunksIsAskedForThoseOnly) {
 TEST(PathCheck, ANarrowPathIsFoundInATimeThatIsBounded) {
   Ranks ranks({{1472, 1472}, {1472, 1472}});
   const Time begin = monotonic_now();
-  ranks.expect(1024);
+  ranks.expect(1408);
   EXPECT_LT(monotonic_now() - begin, seconds(5)) << "8 rounds of at most 250 ms";
-  for (const auto& link : ranks.links) EXPECT_LT(link->sent, 150) << "8 rounds of at most 10 frames, and those before";
+  for (const auto& link : ranks.links) EXPECT_LT(link->sent, 150) << "8 rounds of at most 13 frames, and those before";
 }
 
 TEST(PathCheck, ARankThatNeverContributesIsNotWaitedForBeyondTheDeadline) {

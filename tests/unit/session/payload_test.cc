@@ -8,7 +8,9 @@ namespace switchml {
 namespace {
 
 TEST(Payload, AutoTakesWhatThePathCarries) {
-  EXPECT_EQ(auto_payload(1472), 1024U);  // Ethernet
+  EXPECT_EQ(auto_payload(1472), 1408U);  // Ethernet
+  EXPECT_EQ(auto_payload(1452), 1408U);  // the same with IPv6
+  EXPECT_EQ(auto_payload(1422), 1280U);  // VXLAN
   EXPECT_EQ(auto_payload(8972), 8192U);  // jumbo frames
   EXPECT_EQ(auto_payload(8192 + 20), 8192U);
   EXPECT_EQ(auto_payload(8192 + 19), 7168U);  // the header needs room too

@@ -269,6 +269,16 @@ TEST(MemberWithUplink, ChunksFillPackets) {
   EXPECT_EQ(first_count(3072, 5000), 768U);   // not a packet and a third
   EXPECT_EQ(first_count(63 * 1024, 5000), 1024U);
   EXPECT_EQ(first_count(3072, 5), 5U);
+  EXPECT_EQ(first_count(1408, 5000), 704U);  // two packets
+}
+
+// So that the next piece begins with a block, as it does on one host alone.
+TEST(MemberWithUplink, ChunksOfFloatsEndWithBlocks) {
+  Host host(1, 1, 1280, 1);
+  std::vector<uint16_t> tensor(5000);
+  host.submit(0, in_place(ReduceOp::kSum, ElementType::kFloat16, tensor));
+  host.run(false);
+  EXPECT_EQ(host.uplinks[0].chunks.at(0).count, 1280U);  // of 2048 that there is room for, and five packets have 1600
 }
 
 TEST(MemberWithUplink, WhatTheSwitchSaysIsToldToAll) {

@@ -9,7 +9,7 @@
 namespace switchml {
 namespace {
 
-const std::vector<size_t> kPayloads = {256, 512, 1024, 2048, 8192, 32768, 63 * 1024};
+const std::vector<size_t> kPayloads = {256, 512, 1024, 1152, 1280, 1408, 1920, 2048, 8192, 32768, 63 * 1024};
 
 std::vector<size_t> counts(size_t payload) {
   const size_t words = payload / 4;
@@ -57,14 +57,28 @@ TEST(ChunkPlan, ExponentsOfAGroupFitOnePayload) {
   }
 }
 
-// Blocks never straddle chunks, and from 1 KiB of payload on they are the same whatever the payload: so are the bits.
+// From 1 KiB of payload on they are the same whatever the payload: so are the bits. Groups have whole ones, in whole
+// chunks.
 TEST(ChunkPlan, BlocksDependOnTheTensorAlone) {
   for (const size_t payload : kPayloads) {
     const ChunkPlan plan(ElementType::kFloat32, true, {0, 1 << 20}, payload);
-    EXPECT_EQ(plan.elements_per_chunk() % plan.block_elements(), 0U);
     EXPECT_EQ(plan.block_elements(), payload >= 1024 ? 256U : payload / 4);
+    EXPECT_EQ(ChunkPlan::max_group_elements(payload) % plan.block_elements(), 0U);
     EXPECT_EQ(ChunkPlan::max_group_elements(payload) % plan.elements_per_chunk(), 0U);
+    EXPECT_EQ(ChunkPlan::max_group_elements(payload) % elements_per_span(ElementType::kFloat32, payload), 0U);
   }
+  EXPECT_EQ(ChunkPlan::max_group_blocks(1024), 240U);
+  EXPECT_EQ(ChunkPlan::max_group_blocks(1408), 330U);  // of 331 that would fit, 30 spans
+}
+
+TEST(ChunkPlan, ASpanIsTheFewestChunksWithWholeBlocks) {
+  EXPECT_EQ(elements_per_span(ElementType::kFloat32, 256), 64U);
+  EXPECT_EQ(elements_per_span(ElementType::kFloat32, 1024), 256U);
+  EXPECT_EQ(elements_per_span(ElementType::kFloat32, 1408), 2816U);  // 8 chunks, 11 blocks
+  EXPECT_EQ(elements_per_span(ElementType::kBFloat16, 1280), 1280U);
+  EXPECT_EQ(elements_per_span(ElementType::kInt32, 1408), 352U);
+  EXPECT_EQ(elements_per_span(ElementType::kInt64, 1408), 117U);
+  EXPECT_EQ(elements_per_span(ElementType::kFloat32, 63 * 1024), 63U * 256U);
 }
 
 TEST(ChunkPlan, WithoutExponentsThereIsOneEmptyCallChunk) {

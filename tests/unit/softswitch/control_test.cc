@@ -16,7 +16,7 @@ TEST(SwitchControl, OpenGrantsAndCountsOnce) {
   const auto first = bench.open(ask_for(2, 2, 9, 1500));
   EXPECT_EQ(first.type, Request::kOpen);
   EXPECT_EQ(first.open.slots, 8);
-  EXPECT_EQ(first.open.payload, 1024U);
+  EXPECT_EQ(first.open.payload, 1408U);
   EXPECT_EQ(first.open.lease_ms, 30000U);
   EXPECT_EQ(bench.open(ask_for(2, 2, 9, 1500)).open.epoch, first.open.epoch);
   EXPECT_EQ(bench.sw.sessions(), 1);

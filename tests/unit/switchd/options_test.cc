@@ -58,7 +58,7 @@ TEST(Options, BadOnesNameOptionValueAndWhatIsAllowed) {
       {{"--slots", "0"}, {"--slots", "\"0\"", "1 to 1048576", "MiB"}},
       {{"--slots", "1048577"}, {"--slots", "1048577", "1 to 1048576"}},
       {{"--slots=12x"}, {"--slots", "12x", "1 to 1048576"}},
-      {{"--max-payload", "1000"}, {"--max-payload", "1000", "multiple of 1024"}},
+      {{"--max-payload", "1000"}, {"--max-payload", "1000", "or of 1024 up to 64512"}},
       {{"--max-payload", "65536"}, {"--max-payload", "65536", "up to 64512"}},
       {{"--lease", "0"}, {"--lease", "\"0\"", "1 to 86400"}},
       {{"--lease", "-1"}, {"--lease", "-1", "seconds"}},

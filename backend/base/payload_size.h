@@ -1,0 +1,16 @@
+// Which sizes of payload there are.
+#pragma once
+
+#include <cstddef>
+
+namespace switchml {
+
+/// `bytes` rounded down to a payload size that is allowed: 256, 512, a multiple of 128 from 1024 to 2048 (so that 1408
+/// of Ethernet's 1500 bytes are used, and as much as can be of a tunnel's), or a multiple of 1024 up to
+/// kMaxPayloadBytes. 0 if there is none.
+size_t allowed_payload(size_t bytes);
+
+/// For messages.
+inline constexpr const char* kAllowedPayloads = "256, 512, a multiple of 128 from 1024 to 2048, or of 1024";
+
+}  // namespace switchml
