@@ -564,14 +564,14 @@ def rank_through_faults():
     return digests, switchml.stats()["retransmissions"]
 
 
-@pytest.mark.parametrize("seed", (1, 2))
-def test_a_lossy_network_gives_the_same_bits(seed):
+@pytest.mark.parametrize("seed, payload", ((1, "1024"), (2, "1408")))
+def test_a_lossy_network_gives_the_same_bits(seed, payload):
     with doomed_pool(3, group_timeout=60) as own:
         clean = own.run(rank_through_faults)
     # Small packets, so that there are thousands to lose.
-    with doomed_pool(3, group_timeout=60, environment={"SWITCHML_PAYLOAD": "1024"}) as own:
+    with doomed_pool(3, group_timeout=60, environment={"SWITCHML_PAYLOAD": payload}) as own:
         clean_small = own.run(rank_through_faults)
-    lossy_environment = {"SWITCHML_PAYLOAD": "1024", "SWITCHML_FAULTS": FAULTS.format(seed=seed)}
+    lossy_environment = {"SWITCHML_PAYLOAD": payload, "SWITCHML_FAULTS": FAULTS.format(seed=seed)}
     with doomed_pool(3, group_timeout=60, environment=lossy_environment) as own:
         lossy = own.run(rank_through_faults)
     assert [d for d, _ in lossy] == [d for d, _ in clean_small], "loss changed the result"
