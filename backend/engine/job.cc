@@ -47,7 +47,10 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
       stream(stream_of(collective(), plan, session.lanes_per_shard())),
       announced(is_bulk() && collective().stream == StreamChoice::kBulk),
       agreed(agreement_hash(collective())),
-      covered(collective().stream == StreamChoice::kByLength ? fnv1a(&serial, sizeof serial, agreed) : agreed) {}
+      covered(collective().stream == StreamChoice::kByLength ? fnv1a(&serial, sizeof serial, agreed) : agreed) {
+  // Blocks are the same ones whatever the payload and the number of shards.
+  SWITCHML_ASSERT(!plan.with_exponents() || plan.group(0).begin % plan.block_elements() == 0);
+}
 
 std::string Job::describe() const { return switchml::describe(collective()); }
 

@@ -88,8 +88,10 @@ void Member::accept(Submission submission) {
 size_t Member::elements_per_chunk(ElementType type) const {
   const size_t most = board_.shape().chunk_bytes / element_bytes(type);
   if (board_.shape().owners == 0) return most;
+  // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
   const size_t span = elements_per_span(type, uplink_.payload_bytes);
-  return span > most ? most : most / span * span;
+  const size_t whole = most / span * span;
+  return most - whole > most / 4 ? most : whole;
 }
 
 bool Member::step(Time now) {

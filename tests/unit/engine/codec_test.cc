@@ -222,7 +222,8 @@ TEST(Codec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {
         group.range = plan.group(0);
         for (size_t b = 0; b < 16; ++b) group.exponents.push_back(static_cast<uint8_t>(250 - b));
         const wire::Operation how = op == ReduceOp::kSum ? wire::Operation::kSum : wire::Operation::kMax;
-        for (const ElementRange range : {ElementRange{0, kCount}, ElementRange{256, 300}, ElementRange{512, 1}}) {
+        for (const ElementRange range : {ElementRange{0, kCount}, ElementRange{256, 300}, ElementRange{512, 1},
+                                         ElementRange{100, 500}, ElementRange{352, 348}}) {
           expect_the_switch_s_words(c, plan, how, [&](const Codec& codec, uint8_t* words) {
             return codec.encode_data(range, &group, words);
           });

@@ -68,8 +68,37 @@ TEST(Shard, AveragesDivideTheSum) {
   expect_sums(inputs, tensors[1], 256, 3.0F);
 }
 
+/// So that the exponent of a block tells which elements it has.
+Tensors<float> of_all_magnitudes(int workers, size_t count) {
+  Tensors<float> tensors = random_floats(workers, count, 31);
+  std::mt19937 random(37);
+  for (auto& tensor : tensors) {
+    for (float& x : tensor) x = std::ldexp(x, static_cast<int>(random() % 60) - 30);
+  }
+  if (count > 70) tensors[0][70] = std::numeric_limits<float>::quiet_NaN();
+  return tensors;
+}
+
+TEST(Shard, TheSameBitsWithAnyNumberOfShardsAndPayload) {
+  for (const size_t count : {size_t{3000}, size_t{5000}, size_t{90001}}) {
+    const Tensors<float> inputs = of_all_magnitudes(2, count);
+    std::vector<float> expected;
+    for (const size_t payload : {size_t{1024}, size_t{1152}, size_t{1408}, size_t{1920}, size_t{5120}}) {
+      for (const int shards : {1, 2, 3}) {
+        Cluster cluster({2, shards, 16 * shards, payload, {}});
+        Tensors<float> tensors = inputs;
+        all_reduce(cluster, ReduceOp::kSum, ElementType::kFloat32, tensors);
+        if (expected.empty()) expected = tensors[0];
+        for (const auto& tensor : tensors) {
+          ASSERT_EQ(std::memcmp(tensor.data(), expected.data(), count * sizeof(float)), 0) << payload << " " << shards;
+        }
+      }
+    }
+  }
+}
+
 TEST(Shard, TheSameBitsUnderAnyArrivalOrderLossAndPayload) {
-  const Tensors<float> inputs = random_floats(4, 20000, 9);
+  const Tensors<float> inputs = of_all_magnitudes(4, 20000);
   std::vector<float> expected;
   for (const size_t payload : {size_t{1024}, size_t{4096}, size_t{1280}, size_t{1408}}) {
     for (uint64_t seed = 1; seed <= 6; ++seed) {

@@ -78,7 +78,7 @@ TEST(PathReport, ARankThatSaysNoPayloadIsNamed) {
 }
 
 TEST(PathReport, OnlyAllowedPayloadsAreRead) {
-  for (const size_t payload : {size_t{256}, size_t{512}, size_t{1024}, kMaxPayloadBytes}) {
+  for (const size_t payload : {size_t{256}, size_t{512}, size_t{1024}, size_t{1408}, kMaxPayloadBytes}) {
     const auto read = read_payload(sent(payload_report(payload)));
     ASSERT_TRUE(read.ok()) << payload;
     EXPECT_EQ(read.value(), payload);

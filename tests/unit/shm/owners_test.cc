@@ -6,6 +6,7 @@
 #include <cstring>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "engine/in_place.h"
 #include "integers.h"
@@ -269,16 +270,20 @@ TEST(MemberWithUplink, ChunksFillPackets) {
   EXPECT_EQ(first_count(3072, 5000), 768U);   // not a packet and a third
   EXPECT_EQ(first_count(63 * 1024, 5000), 1024U);
   EXPECT_EQ(first_count(3072, 5), 5U);
-  EXPECT_EQ(first_count(1408, 5000), 704U);  // two packets
+  EXPECT_EQ(first_count(1408, 5000), 1024U);  // three, of which one is short: two would leave 320 elements empty
+  EXPECT_EQ(first_count(1280, 5000), 960U);   // three
 }
 
 // So that the next piece begins with a block, as it does on one host alone.
 TEST(MemberWithUplink, ChunksOfFloatsEndWithBlocks) {
-  Host host(1, 1, 1280, 1);
-  std::vector<uint16_t> tensor(5000);
-  host.submit(0, in_place(ReduceOp::kSum, ElementType::kFloat16, tensor));
-  host.run(false);
-  EXPECT_EQ(host.uplinks[0].chunks.at(0).count, 1280U);  // of 2048 that there is room for, and five packets have 1600
+  for (const auto& [payload, count] : {std::pair{1792, 1792}, {1280, 2048}, {1408, 2048}}) {
+    Host host(1, 1, static_cast<size_t>(payload), 1);
+    std::vector<uint16_t> tensor(5000);
+    host.submit(0, in_place(ReduceOp::kSum, ElementType::kFloat16, tensor));
+    host.run(false);
+    // There is room for 2048. A span of 1792 is worth the rest, one of 1280 is not, and one of 2816 does not fit.
+    EXPECT_EQ(host.uplinks[0].chunks.at(0).count, static_cast<size_t>(count)) << payload;
+  }
 }
 
 TEST(MemberWithUplink, WhatTheSwitchSaysIsToldToAll) {

@@ -28,6 +28,7 @@ TEST(Grant, PayloadIsBoundedByTheSwitch) {
   GrantLimits limits = wide();
   limits.max_payload_bytes = 3000;
   EXPECT_EQ(grant(ask_for(2, 1, 8, 8192), limits).payload_bytes, 2048U);
+  EXPECT_EQ(grant(ask_for(2, 1, 8, 2047), limits).payload_bytes, 1920U);
   EXPECT_EQ(grant(ask_for(2, 1, 8, 255), limits).status, ReplyStatus::kPayloadUnsupported);
 }
 
@@ -72,6 +73,7 @@ TEST(Grant, ImpossibleRequestsAreRefusedByReason) {
 
 TEST(Grant, AChipTakesItsSizesOnly) {
   EXPECT_EQ(grant(ask_for(2, 1, 8, 64512), chip()).payload_bytes, 1024U);
+  EXPECT_EQ(grant(ask_for(2, 1, 8, 1408), chip()).payload_bytes, 1024U);
   EXPECT_EQ(grant(ask_for(2, 1, 8, 1000), chip()).payload_bytes, 256U);
   EXPECT_TRUE(grant(ask_for(2, 1, 8, 256), chip()).whole_chunks);
   EXPECT_FALSE(grant(ask_for(2, 1, 8, 256), wide()).whole_chunks);
