@@ -57,9 +57,7 @@ bool assign(T* field, const std::optional<U>& value) {
 
 bool parse_payload(const std::string& text, Config* config) {
   if (text == "auto") return assign(&config->payload_bytes, std::optional<long>(0));
-  const auto value = parse_integer(text, static_cast<long>(kMinPayloadBytes), static_cast<long>(kMaxPayloadBytes));
-  if (!value || allowed_payload(static_cast<size_t>(*value)) != static_cast<size_t>(*value)) return false;
-  return assign(&config->payload_bytes, value);
+  return assign(&config->payload_bytes, parse_payload_size(text));
 }
 
 bool parse_slots(const std::string& text, Config* config) {

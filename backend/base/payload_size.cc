@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/limits.h"
+#include "base/parse.h"
 
 namespace switchml {
 
@@ -11,6 +12,12 @@ size_t allowed_payload(size_t bytes) {
   if (bytes >= 1024) return bytes / 128 * 128;
   if (bytes >= 512) return 512;
   return bytes >= kMinPayloadBytes ? kMinPayloadBytes : 0;
+}
+
+std::optional<size_t> parse_payload_size(const std::string& text) {
+  const auto value = parse_integer(text, static_cast<long>(kMinPayloadBytes), static_cast<long>(kMaxPayloadBytes));
+  if (!value || !is_allowed_payload(static_cast<size_t>(*value))) return std::nullopt;
+  return static_cast<size_t>(*value);
 }
 
 }  // namespace switchml

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string>
 
 namespace switchml {
 
@@ -9,6 +11,10 @@ namespace switchml {
 /// of Ethernet's 1500 bytes are used, and as much as can be of a tunnel's), or a multiple of 1024 up to
 /// kMaxPayloadBytes. 0 if there is none.
 size_t allowed_payload(size_t bytes);
+/// Whether it is one of them.
+inline bool is_allowed_payload(size_t bytes) { return bytes != 0 && allowed_payload(bytes) == bytes; }
+/// One of them, in digits.
+std::optional<size_t> parse_payload_size(const std::string& text);
 
 /// For messages.
 inline constexpr const char* kAllowedPayloads = "256, 512, a multiple of 128 from 1024 to 2048, or of 1024";

@@ -71,7 +71,7 @@ Status read_grant(const Blob& blob, SessionParameters* session) {
                     blob.number("lease_ms", UINT32_MAX, &lease_ms);
   const auto shards = static_cast<uint64_t>(p.shards);
   const bool sane = read && job != 0 && epoch != 0 && slots >= shards * kMinSlots && slots % shards == 0 &&
-                    payload != 0 && allowed_payload(payload) == payload && lease_ms != 0;
+                    is_allowed_payload(payload) && lease_ms != 0;
   if (!sane) {
     return {Code::kMismatch, "switch " + p.switch_name + " granted a session that this version cannot use (slots " +
                                  blob.text("slots") + ", payload " + blob.text("payload") +

@@ -31,8 +31,9 @@ size_t ChunkPlan::max_group_blocks(size_t payload_bytes) {
   const size_t words = payload_bytes / kWordBytes;
   // blocks + ceil(blocks / kBlocksPerFlag) words must fit one payload.
   const size_t fitting = words * kBlocksPerFlag / (kBlocksPerFlag + 1);
-  const size_t block = block_elements_for(payload_bytes);
-  const size_t blocks_per_span = std::lcm(words, block) / block;
+  // Of every type that needs blocks: each of them has one word per element.
+  const size_t blocks_per_span =
+      elements_per_span(ElementType::kFloat32, payload_bytes) / block_elements_for(payload_bytes);
   return std::max<size_t>(1, std::min(fitting, kMaxGroupBlocks) / blocks_per_span) * blocks_per_span;
 }
 

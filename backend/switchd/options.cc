@@ -60,12 +60,6 @@ constexpr int kClientJobsPreset = 128;
 constexpr const char* kLevelAllowed = "debug, info, warning, error or off";
 constexpr const char* kIntervalAllowed = "0 (never) to 86400 (seconds)";
 
-std::optional<long> payload(const std::string& text) {
-  const auto value = parse_integer(text, static_cast<long>(kMinPayloadBytes), static_cast<long>(kMaxPayloadBytes));
-  if (value && allowed_payload(static_cast<size_t>(*value)) != static_cast<size_t>(*value)) return std::nullopt;
-  return value;
-}
-
 /// "ADDRESS:PORT".
 bool has_port(const std::string& text) {
   const size_t colon = text.rfind(':');
@@ -140,7 +134,7 @@ Status apply(int index, const std::string& text, CommandLine* line) {
       break;
     case kMaxPayload:
       allowed = kPayloadAllowed;
-      value = payload(text);
+      value = parse_payload_size(text);
       if (value) line->server.softswitch.max_payload_bytes = static_cast<size_t>(*value);
       break;
     case kLease:

@@ -159,7 +159,7 @@ Options parse(int argc, char** argv) {
   if (optind < argc) refuse("argument", argv[optind], "options only");
   if (options.path.name.empty()) refuse("--path", "(none)", "inproc, udp or memory");
   const size_t payload = options.path.payload_bytes;
-  if (switchml::allowed_payload(payload) != payload) {
+  if (!switchml::is_allowed_payload(payload)) {
     refuse("--payload", std::to_string(payload), std::string(switchml::kAllowedPayloads) + " up to 64512");
   }
   if (options.bytes % 4 != 0) refuse("--bytes", std::to_string(options.bytes), "a multiple of 4");

@@ -147,7 +147,7 @@ bool apply(int option, const char* text, Options* options) {
     case kWorkers: return whole(1, kMaxWorkers, &options->load.workers);
     case kPayload:
       return whole(kMinPayloadBytes, kMaxPayloadBytes, &options->load.payload_bytes) &&
-             allowed_payload(options->load.payload_bytes) == options->load.payload_bytes;
+             is_allowed_payload(options->load.payload_bytes);
     case kSlots: return whole(0, kMaxSlots, &options->load.slots);
     case kReflect: options->load.reflect = true; return true;
     case kSeconds: return whole(1, 3600, &options->seconds);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/limits.h"
@@ -16,6 +18,20 @@ TEST(PayloadSize, RoundsDownToAnAllowedSize) {
       {1151, 1024}, {1152, 1152}, {1407, 1280},   {1408, 1408},   {1535, 1408},   {2047, 1920},     {2048, 2048},
       {3071, 2048}, {9000, 8192}, {64511, 63488}, {64512, 64512}, {65000, 64512}, {1 << 30, 64512}, {SIZE_MAX, 64512}};
   for (const auto& [bytes, allowed] : cases) EXPECT_EQ(allowed_payload(bytes), allowed) << bytes;
+}
+
+TEST(PayloadSize, OnlyAllowedSizesAreRead) {
+  for (const size_t bytes : {size_t{256}, size_t{1024}, size_t{1408}, kMaxPayloadBytes}) {
+    EXPECT_TRUE(is_allowed_payload(bytes)) << bytes;
+    EXPECT_EQ(parse_payload_size(std::to_string(bytes)), bytes);
+  }
+  for (const size_t bytes : {size_t{0}, size_t{255}, size_t{1500}, size_t{2176}, kMaxPayloadBytes + 1024}) {
+    EXPECT_FALSE(is_allowed_payload(bytes)) << bytes;
+    EXPECT_EQ(parse_payload_size(std::to_string(bytes)), std::nullopt);
+  }
+  for (const char* text : {"", "auto", "-256", "8k", "99999999999999999999"}) {
+    EXPECT_EQ(parse_payload_size(text), std::nullopt) << text;
+  }
 }
 
 TEST(PayloadSize, AllowedSizesStayAndNothingGrows) {
