@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <random>
 #include <vector>
 
 #include "base/limits.h"
@@ -12,7 +14,10 @@
 namespace switchml::quant {
 namespace {
 
-const Kernels& scalar() { return *available_kernels().back(); }
+const Kernels& scalar() {
+  static const Kernels& table = *available_kernels().back();
+  return table;
+}
 
 int32_t quantized(float value, Scale scale) {
   uint8_t word[4];
@@ -103,6 +108,66 @@ TEST(Scales, SumBeyondFp32IsInfinite) {
   EXPECT_EQ(dequantized(one, dequantize_scale(254, bits)), largest);
   EXPECT_EQ(dequantized(2 * one, dequantize_scale(254, bits)), INFINITY);
   EXPECT_EQ(dequantized(-2 * one, dequantize_scale(254, bits)), -INFINITY);
+}
+
+// ---- docs/collectives.md: the error of a sum is at most n 2^-b of the block's largest element, b = magnitude_bits(n),
+// and that is at most n^2 2^-30 (n^2 2^-31 where n is a power of two), before the sum is rounded to its type ----
+
+// What the workers' integers add up to, as a value. `values`: one element per worker of a block with this exponent.
+double block_sum(const std::vector<float>& values, int max_exponent) {
+  const int bits = magnitude_bits(static_cast<int>(values.size()));
+  int64_t sum = 0;
+  for (const float value : values) sum += quantized(value, quantize_scale(max_exponent, bits));
+  return std::ldexp(static_cast<double>(sum), max_exponent - 126 - bits);
+}
+
+double bound(int workers, double largest) { return workers * std::ldexp(largest, -magnitude_bits(workers)); }
+
+TEST(SumError, BoundGrowsWithTheSquareOfTheWorkers) {
+  for (int n = 2; n <= kMaxWorkers; ++n) {
+    const bool power_of_two = (n & (n - 1)) == 0;
+    EXPECT_LE(bound(n, 1.0), std::ldexp(n * n, power_of_two ? -31 : -30)) << n << " workers";
+    EXPECT_GT(bound(n, 1.0), std::ldexp(n * n, -32)) << n << " workers";
+  }
+}
+
+TEST(SumError, BoundIsReachedByElementsThatVanish) {
+  constexpr int kExponent = 127;  // of a block whose largest element is 1
+  for (int n = 2; n <= kMaxWorkers; ++n) {
+    const auto half_a_unit = static_cast<float>(std::ldexp(1.0, -magnitude_bits(n)));
+    const std::vector<float> values(static_cast<size_t>(n), half_a_unit);
+    EXPECT_EQ(block_sum(values, kExponent), 0.0) << n << " workers";
+    EXPECT_EQ(static_cast<double>(n) * half_a_unit, bound(n, 1.0)) << n << " workers";
+    const std::vector<float> larger(static_cast<size_t>(n), std::nextafter(half_a_unit, 1.0F));
+    EXPECT_GT(block_sum(larger, kExponent), 0.0) << n << " workers";
+  }
+}
+
+TEST(SumError, RandomBlocksStayWithinTheBound) {
+  std::mt19937 random(20261124);
+  std::normal_distribution<float> normal;
+  std::uniform_int_distribution<int> shift(-40, 0);
+  for (const int n : {2, 3, 5, 8, 9, 31, 64, 100, 128}) {
+    double worst = 0;
+    for (int block = 0; block < 10; ++block) {
+      std::vector<std::vector<float>> rows(64, std::vector<float>(static_cast<size_t>(n)));
+      float largest = 0;
+      for (auto& row : rows) {
+        for (float& x : row) {
+          x = std::ldexp(normal(random), block % 2 == 0 ? 0 : shift(random));
+          largest = std::max(largest, std::abs(x));
+        }
+      }
+      const int exponent = std::ilogb(largest) + 127;
+      for (const auto& row : rows) {
+        const long double exact = std::accumulate(row.begin(), row.end(), 0.0L);
+        const auto error = static_cast<double>(std::abs(exact - static_cast<long double>(block_sum(row, exponent))));
+        worst = std::max(worst, error / bound(n, largest));
+      }
+    }
+    EXPECT_LE(worst, 1.0) << n << " workers";
+    EXPECT_GT(worst, 0.01) << n << " workers: the blocks were too easy";
+  }
 }
 
 }  // namespace
