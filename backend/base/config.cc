@@ -143,7 +143,7 @@ const std::vector<Setting>& table() {
       {{"kernels", "auto, scalar, avx2, avx512 or neon", "auto", "instruction set of the quantizer"},
        parse_kernels,
        [](const Config& c) { return c.kernels; }},
-      {{"connect_timeout", "0.1 to 3600 (seconds)", "30", "time to find the switch and the other ranks"},
+      {{"connect_timeout", "0.1 to 3600 (seconds)", "30", "time to find and join a switch"},
        [](const std::string& t, Config* c) {
          return assign(&c->connect_timeout, parse_duration(t, 0.1, 3600, seconds(1)));
        },

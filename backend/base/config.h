@@ -45,8 +45,8 @@ struct Config {
   std::string affinity = "auto";
   /// SWITCHML_KERNELS: "auto", or the name of a kernel table ("scalar", "avx2", "avx512", "neon").
   std::string kernels = "auto";
-  /// SWITCHML_CONNECT_TIMEOUT: seconds to find the switch and the other ranks (bounded by the group's timeout);
-  /// 0.1..3600.
+  /// SWITCHML_CONNECT_TIMEOUT: seconds to find and join a switch, once all ranks are there (bounded by the group's
+  /// timeout); 0.1..3600.
   Duration connect_timeout = seconds(30);
   /// SWITCHML_FAILURE_TIMEOUT: seconds of silence after which a switch, or another rank's host, is taken for dead;
   /// 1..3600.

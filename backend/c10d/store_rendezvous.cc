@@ -19,6 +19,11 @@ Status guarded(const std::string& what, F&& operation) {
   }
 }
 
+/// A rank may be awaited for as long as the group's timeout says: who has waited long asks the store less often.
+Duration longest_pause(Duration waited) {
+  return std::clamp<Duration>(waited / 100, milliseconds(10), milliseconds(200));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<StoreRendezvous>> StoreRendezvous::open(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
@@ -41,6 +46,7 @@ Status StoreRendezvous::set(const std::string& key, const std::string& value) {
 // connection of an old TCPStore out of step.
 Result<std::string> StoreRendezvous::get(const std::string& key, Time deadline) {
   const std::string full = prefix_ + key;
+  const Time begin = monotonic_now();
   Duration pause = microseconds(200);
   for (;;) {
     bool there = false;
@@ -56,7 +62,7 @@ Result<std::string> StoreRendezvous::get(const std::string& key, Time deadline) 
     const Time now = monotonic_now();
     if (now >= deadline) return Status(Code::kTimeout, "key '" + key + "' did not appear in the process group's store");
     std::this_thread::sleep_for(std::min<Duration>(pause, deadline - now));
-    pause = std::min<Duration>(pause * 2, milliseconds(10));
+    pause = std::min(pause * 2, longest_pause(now - begin));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "session/control_client.h"
 #include "session/hello.h"
 #include "session/host_memory.h"
+#include "session/opening_time.h"
 #include "session/path_check.h"
 #include "session/path_report.h"
 #include "session/path_speed.h"
@@ -38,9 +39,8 @@ class Agreement {
       : config_(config),
         group_(group),
         roll_(store, group),
-        begin_(monotonic_now()),
-        end_(std::min(deadline, begin_ + config.connect_timeout)),
-        memory_(group, roll_, stage_end(0.75), end_) {
+        time_(config.connect_timeout, deadline),
+        memory_(group, roll_, config.connect_timeout, time_.gather_end()) {
     if (group.rank == 0 && !config.controller.empty())
       agreed_.controller = {std::move(controller), config.controller, {}};
     agreed_.parameters.worker = group.rank;
@@ -61,9 +61,13 @@ class Agreement {
   }
 
  private:
-  // Rank 0 gives up its waits before the others do, so that they still read its reason.
-  Time stage_end(double share) const {
-    return begin_ + Duration(static_cast<Duration::rep>(static_cast<double>((end_ - begin_).count()) * share));
+  // What rank 0 was to bring.
+  Result<Blob> hear(const std::string& topic, const std::string& what) {
+    return time_.awaiting([&] { return roll_.hear(topic, 0, what, time_.deadline()); });
+  }
+
+  Result<std::vector<Blob>> hear_all(const std::string& topic) {
+    return time_.awaiting([&] { return roll_.hear_all(topic, time_.gather_end()); });
   }
 
   // Leaves what this rank found out, or why it could not.
@@ -77,7 +81,10 @@ class Agreement {
     if (group_.rank == 0) {
       if (Status status = say("switch", provide_place()); !status.ok()) return status;
     }
-    auto blob = roll_.hear("switch", 0, "find a switch", end_);
+    const Time begin = monotonic_now();
+    auto blob = hear("switch", "find a switch");
+    const Time now = monotonic_now();
+    if (!blob.ok() && now >= time_.deadline()) return roll_.who_is_missing("hello", now - begin, blob.status());
     if (!blob.ok()) return blob.status();
     if (!blob->text("memory").empty()) return share_memory(blob.value());
     if (Status status = read_switch(blob.value()); !status.ok()) return status;
@@ -94,7 +101,7 @@ class Agreement {
   }
 
   Result<Blob> provide_place() {
-    auto hellos = roll_.hear_all("hello", stage_end(0.7));
+    auto hellos = hear_all("hello");
     if (!hellos.ok()) return hellos.status();
     if (Status status = compare_hellos(hellos.value()); !status.ok()) return status;
     bool faults = false;
@@ -131,7 +138,7 @@ class Agreement {
     if (group_.rank == 0) {
       if (Status status = say("place", conclude_memory()); !status.ok()) return status;
     }
-    auto place = roll_.hear("place", 0, "say whether all ranks share memory", end_);
+    auto place = hear("place", "say whether all ranks share memory");
     if (!place.ok()) return place.status();
     auto memory = memory_.take();
     if (!place->text("address").empty()) return read_switch(place.value());
@@ -149,7 +156,7 @@ class Agreement {
   }
 
   Result<Blob> conclude_memory() {
-    const auto missing = memory_.missing(stage_end(0.8));
+    const auto missing = time_.awaiting([&] { return memory_.missing(time_.gather_end()); });
     if (!missing.ok()) return missing.status();
     if (!missing->empty()) return instead_of_memory(missing.value());
     Blob place;
@@ -205,7 +212,7 @@ class Agreement {
       agreed_.controller.ranks.emplace_back(std::istream_iterator<std::string>(words),
                                             std::istream_iterator<std::string>());
     }
-    return agreed_.controller.places(stage_end(0.8));
+    return agreed_.controller.places(time_.stage_end(0.8));
   }
 
   Result<Blob> host_switch() { return embedded_switch(config_, one_host_, group_.name, &agreed_.embedded); }
@@ -225,7 +232,7 @@ class Agreement {
     if (group_.rank == 0) {
       if (Status status = say(in_session("plan"), make_plan(payload, slots)); !status.ok()) return status;
     }
-    auto plan = roll_.hear(in_session("plan"), 0, "open a session with switch " + agreed_.parameters.switch_name, end_);
+    auto plan = hear(in_session("plan"), "open a session with switch " + agreed_.parameters.switch_name);
     return plan.ok() ? enter_session(plan.value()) : plan.status();
   }
 
@@ -240,7 +247,7 @@ class Agreement {
   }
 
   Result<Blob> make_plan(size_t payload, int slots) {
-    auto paths = roll_.hear_all("path", stage_end(0.8));
+    auto paths = hear_all("path");
     if (!paths.ok()) return paths.status();
     const auto summary = summarize_paths(paths.value());
     if (!summary.ok()) return summary.status();
@@ -293,7 +300,7 @@ class Agreement {
 
   // What lacks may be what a job that was killed a moment ago has not given back yet.
   Result<wire::OpenReply> open_session(const wire::Open& asked) {
-    const Time end = stage_end(0.9);
+    const Time end = time_.stage_end(0.9);
     for (bool told = false;; told = true) {
       bool may_change = false;
       auto granted = ask_for_session(asked, end, &may_change);
@@ -356,9 +363,9 @@ class Agreement {
 
   // ---- joined ----
   Status join_all() {
-    const Status mine = join_shards(agreed_.transports, agreed_.parameters, stage_end(0.95), first_shard());
+    const Status mine = join_shards(agreed_.transports, agreed_.parameters, time_.stage_end(0.95), first_shard());
     Status status = say(in_session("joined"), mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
-    if (status.ok()) status = roll_.hear_all(in_session("joined"), end_).status();
+    if (status.ok()) status = hear_all(in_session("joined")).status();
     if (!status.ok()) leave(agreed_.parameters, monotonic_now() + kLeaveTime);
     return status;
   }
@@ -385,19 +392,19 @@ class Agreement {
     if (group_.rank == 0) {
       if (Status status = say(in_session("payload"), least_of(topic)); !status.ok()) return status;
     }
-    const auto said = roll_.hear(in_session("payload"), 0, "say which payload passes on all paths", end_);
+    const auto said = hear(in_session("payload"), "say which payload passes on all paths");
     return said.ok() ? read_payload(said.value()) : said.status();
   }
 
   Result<Blob> checked_path() {
     if (first_shard() > 0) return payload_report(agreed_.parameters.payload_bytes);  // another rank asks for the host
-    const auto passes = check_path(*agreed_.transports[0], agreed_.parameters, stage_end(0.98));
+    const auto passes = check_path(*agreed_.transports[0], agreed_.parameters, time_.stage_end(0.98));
     if (!passes.ok()) return passes.status();
     return payload_report(passes.value());
   }
 
   Result<Blob> least_of(const std::string& topic) {
-    const auto paths = roll_.hear_all(topic, stage_end(0.99));
+    const auto paths = hear_all(topic);
     if (!paths.ok()) return paths.status();
     const auto least = least_payload(paths.value(), agreed_.parameters.payload_bytes, group_.name);
     if (!least.ok()) return least.status();
@@ -423,23 +430,23 @@ class Agreement {
     if (group_.rank == 0) {
       if (Status status = say(in_session("slots"), more_slots(topic)); !status.ok()) return status;
     }
-    return roll_.hear(in_session("slots"), 0, "say how many slots the paths take", end_);
+    return hear(in_session("slots"), "say how many slots the paths take");
   }
 
   Result<Blob> timed_path() {
     if (first_shard() > 0) return Blob();  // another rank says so for the host
-    const auto chunks = chunks_on_path(*agreed_.transports[0], agreed_.parameters, stage_end(0.98));
+    const auto chunks = chunks_on_path(*agreed_.transports[0], agreed_.parameters, time_.stage_end(0.98));
     if (!chunks.ok()) return chunks.status();
     return speed_report(chunks.value(), agreed_.transports[0]->limits().receive_buffer_bytes);
   }
 
   Result<Blob> more_slots(const std::string& topic) {
-    auto paths = roll_.hear_all(topic, stage_end(0.99));
+    auto paths = hear_all(topic);
     if (!paths.ok()) return paths.status();
     const PathNeeds needs = needs_of_paths(paths.value());
     const SessionParameters& p = agreed_.parameters;
     const int slots = slots_for(needs.chunks, needs.queue_bytes, p);
-    const bool has_time = monotonic_now() < stage_end(0.7);
+    const bool has_time = monotonic_now() < time_.stage_end(0.7);
     SWITCHML_LOG(kInfo) << group_.name << ": " << needs.chunks << " chunks fill the paths (0: not known), for which "
                         << p.slots << " slots "
                         << (slots == p.slots ? "do"
@@ -452,7 +459,7 @@ class Agreement {
     const bool hosts = agreed_.hosts.ranks() > 0;
     SessionParameters offered = agreed_.parameters;
     bool may_change = false;
-    const auto granted = ask_for_session(wish(hosts, offered.payload_bytes, slots), stage_end(0.8), &may_change);
+    const auto granted = ask_for_session(wish(hosts, offered.payload_bytes, slots), time_.stage_end(0.8), &may_change);
     if (!granted.ok()) {
       SWITCHML_LOG(kInfo) << group_.name << ": no more slots: " << granted.status().message();
       return {};
@@ -476,8 +483,7 @@ class Agreement {
   std::vector<std::string> hosts_;  // by rank, on rank 0
   bool check_path_ = false;         // what passes is to be found out
   int sessions_ = 0;                // that were left for one of a smaller payload, or of more slots
-  Time begin_;
-  Time end_;
+  OpeningTime time_;
   HostMemory memory_;
   Agreed agreed_;
 };

@@ -50,7 +50,8 @@ struct Agreed {
   uint64_t watch_key = 0;
 };
 
-/// A collective of the group. Returns by `deadline` and by config.connect_timeout. `controller` is kept in
+/// A collective of the group. Returns by `deadline`: so long ranks wait for ranks. What is done with a switch ends
+/// after config.connect_timeout, which does not count while others are awaited. `controller` is kept in
 /// Agreed::controller.
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
                      std::shared_ptr<ControllerClient> controller = nullptr);

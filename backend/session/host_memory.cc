@@ -11,8 +11,9 @@ constexpr Duration kLeastFetchTime = seconds(2);
 
 }  // namespace
 
-// A rank that has waited long for a late one must have time to fetch, too.
-Time HostMemory::fetch_end() const { return std::min(deadline_, std::max(soon_, monotonic_now() + kLeastFetchTime)); }
+Time HostMemory::fetch_end() const {
+  return std::min(deadline_, monotonic_now() + std::max(fetch_time_, kLeastFetchTime));
+}
 
 Status HostMemory::offer(Blob* blob) {
   auto offer = offer_memory(shm::shape_for(group_.size), blob);
@@ -56,7 +57,7 @@ Status HostMemory::share_with(int leader, const shm::BoardShape& shape) {
     memory_ = offer_.segment;
     return {};
   }
-  const auto blob = roll_.hear("host", leader, "share memory of its host", fetch_end());
+  const auto blob = roll_.hear("host", leader, "share memory of its host", deadline_);
   if (!blob.ok()) return blob.status();
   auto memory = fetch_memory(blob.value(), shape, fetch_end());
   if (!memory.ok()) return memory.status();

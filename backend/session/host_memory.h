@@ -15,10 +15,10 @@ namespace switchml {
 
 class HostMemory {
  public:
-  /// Borrows group and roll. What another rank offers is awaited until `soon`, or for 2 s where that is nearer or has
-  /// passed, and never longer than until `deadline`.
-  HostMemory(const GroupInfo& group, RollCall& roll, Time soon, Time deadline)
-      : group_(group), roll_(roll), soon_(soon), deadline_(deadline) {}
+  /// Borrows group and roll. What another rank offers is awaited until `deadline`; to fetch it takes `fetch_time` (2 s
+  /// where that is less) at most.
+  HostMemory(const GroupInfo& group, RollCall& roll, Duration fetch_time, Time deadline)
+      : group_(group), roll_(roll), fetch_time_(fetch_time), deadline_(deadline) {}
 
   // ---- a group on one host ----
 
@@ -50,7 +50,7 @@ class HostMemory {
 
   const GroupInfo& group_;
   RollCall& roll_;
-  Time soon_;
+  Duration fetch_time_;
   Time deadline_;
   MemoryOffer offer_;  // on a host's first rank
   std::shared_ptr<shm::Segment> memory_;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <list>
@@ -23,8 +24,11 @@ namespace switchml {
 
 namespace {
 
-constexpr Duration kGreetingTime = seconds(5);  // to connect, and to greet
+constexpr Duration kGreetingTime = seconds(5);  // to greet; to connect, each time that a rank tries
+constexpr Duration kEntryTime = seconds(30);    // so long a rank that is not greeted tries again
+constexpr Duration kAgain = milliseconds(20);   // before it does
 constexpr size_t kStrangers = 16;               // connections that have not greeted yet, beyond the ranks expected
+constexpr int kAtOnce = 64;                     // connections that are taken before those there are are heard
 
 std::string key_bytes(uint64_t key) { return {reinterpret_cast<const char*>(&key), sizeof key}; }
 
@@ -96,11 +100,18 @@ class PeerWatch::Center {
 
   static bool still_welcome(const Peer& peer) { return peer.rank >= 0 || monotonic_now() < peer.since + kGreetingTime; }
 
+  // Who does not greet gives way to newcomers, the oldest first: strangers that hold connections keep no rank out, for
+  // that greets at once, and comes again where it had to give way.
   void accept() {
-    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     const size_t most = static_cast<size_t>(options_.size) + kStrangers;
-    if (!socket.valid() || peers_.size() >= most) return;
-    peers_.emplace_back(std::move(socket), options_.patience);
+    for (int i = 0; i < kAtOnce; ++i) {
+      Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!socket.valid()) return;
+      const auto oldest = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.rank < 0; });
+      if (peers_.size() >= most && oldest != peers_.end()) peers_.erase(oldest);
+      peers_.emplace_back(std::move(socket), options_.patience);
+      if (!hear(peers_.back())) drop(std::prev(peers_.end()));
+    }
   }
 
   bool hear(Peer& peer) {
@@ -178,47 +189,54 @@ class PeerWatch::Point {
   Point(PeerWatch& watch, const Endpoint& center) : watch_(watch), options_(watch.options_), center_(center) {}
 
   void run() {
-    Fd socket = connect();
-    if (!socket.valid()) return;
-    PeerConnection connection(std::move(socket), options_.patience);
-    connection.send({PeerWord::kGreeting, options_.rank, key_bytes(options_.key) + options_.who.substr(0, 200)});
-    listen(connection);
-    watch_.connected_ = 0;
+    const Time end = monotonic_now() + kEntryTime;
+    for (;;) {
+      const int error = enter();
+      watch_.connected_ = 0;
+      if (error == 0 || watch_.stopped()) return;
+      if (error == ECONNREFUSED || monotonic_now() >= end) return give_up(error);
+      pollfd polled{watch_.wake_.get(), POLLIN, 0};
+      ::poll(&polled, 1, milliseconds_until(monotonic_now() + kAgain));
+    }
   }
 
  private:
-  Fd connect() {
+  // Why rank 0 does not know this rank; 0 after it did.
+  int enter() {
     Fd socket = tcp_socket(family_of(center_));
-    int error = socket.valid() ? 0 : errno;
-    if (error == 0 && ::connect(socket.get(), as_sockaddr(center_), center_.size) != 0) error = errno;
-    if (error == EINPROGRESS) {
-      // What there is to tell waits; a farewell does not.
-      int ready = 0;
-      const Time end = monotonic_now() + kGreetingTime;
-      while (ready == 0 && !watch_.stopped() && monotonic_now() < end) {
-        pollfd polled{socket.get(), POLLOUT, 0};
-        ready = ::poll(&polled, 1, 20);
-      }
-      if (watch_.stopped()) return {};
-      socklen_t size = sizeof error;
-      if (ready == 0) {
-        error = ETIMEDOUT;
-      } else {
-        ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-      }
+    if (const int error = connect(socket); error != 0) return error;
+    PeerConnection connection(std::move(socket), options_.patience);
+    connection.send({PeerWord::kGreeting, options_.rank, key_bytes(options_.key) + options_.who.substr(0, 200)});
+    for (const std::string& text : untold_) connection.send({PeerWord::kNews, options_.rank, text});
+    return listen(connection);
+  }
+
+  int connect(const Fd& socket) const {
+    if (!socket.valid()) return errno;
+    if (::connect(socket.get(), as_sockaddr(center_), center_.size) == 0) return 0;
+    if (errno != EINPROGRESS) return errno;
+    // What there is to tell waits; a farewell does not.
+    int ready = 0;
+    const Time end = monotonic_now() + kGreetingTime;
+    while (ready == 0 && !watch_.stopped() && monotonic_now() < end) {
+      pollfd polled{socket.get(), POLLOUT, 0};
+      ready = ::poll(&polled, 1, 20);
     }
-    if (error == 0) return socket;
-    if (error == ECONNREFUSED && !may_have_left()) {
-      options_.on_loss(0, loss_text(0, "", error, options_.patience));
-    } else {
-      complain(error);
-    }
-    return {};
+    int error = ETIMEDOUT;
+    socklen_t size = sizeof error;
+    if (ready != 0) ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+    return error;
   }
 
   bool may_have_left() const { return !options_.rank_0_left || options_.rank_0_left(); }
 
-  // Refused, or closed before rank 0 has greeted: rank 0 has left already, which is its right.
+  void give_up(int error) const {
+    const bool turned_away = error == ECONNREFUSED || error == ECONNRESET;
+    if (turned_away && !may_have_left()) return options_.on_loss(0, loss_text(0, "", error, options_.patience));
+    complain(error);
+  }
+
+  // Refused: rank 0 has left already, which is its right.
   void complain(int error) const {
     const LogLevel level = error == ECONNREFUSED || !options_.warn_unheard ? LogLevel::kInfo : LogLevel::kWarning;
     if (!log_enabled(level)) return;
@@ -227,20 +245,24 @@ class PeerWatch::Point {
                  std::strerror(error) + "): the death of a rank is noticed by timeouts only");
   }
 
-  void listen(PeerConnection& connection) {
+  void tell(PeerConnection& connection) {
+    for (const std::string& text : watch_.take_outgoing()) {
+      connection.send({PeerWord::kNews, options_.rank, text});
+      if (watch_.connected_ == 0) untold_.push_back(text);
+    }
+  }
+
+  // As enter(): until the connection is over.
+  int listen(PeerConnection& connection) {
     bool farewell = false;
     while (true) {
       pollfd polled[] = {{watch_.wake_.get(), POLLIN, 0}, {connection.fd(), POLLIN, 0}};
-      if (::poll(polled, 2, -1) < 0 && errno != EINTR) return;
-      if (polled[0].revents != 0) {
-        for (const std::string& text : watch_.take_outgoing()) {
-          connection.send({PeerWord::kNews, options_.rank, text});
-        }
-      }
+      if (::poll(polled, 2, -1) < 0 && errno != EINTR) return 0;
+      if (polled[0].revents != 0) tell(connection);
       if (watch_.stopped()) {
         connection.send({PeerWord::kFarewell, options_.rank, ""});
         connection.finish();
-        return;
+        return 0;
       }
       int error = 0;
       const bool open = connection.receive(
@@ -255,22 +277,25 @@ class PeerWatch::Point {
           },
           &error);
       if (open) continue;
-      if (farewell) return;
-      if (watch_.connected_ == 0 && may_have_left()) return complain(ECONNREFUSED);
-      return options_.on_loss(0, loss_text(0, "", error, options_.patience));
+      if (farewell) return 0;
+      if (watch_.connected_ == 0) return ECONNRESET;
+      options_.on_loss(0, loss_text(0, "", error, options_.patience));
+      return 0;
     }
   }
 
   PeerWatch& watch_;
   const PeerWatchOptions& options_;
   const Endpoint center_;
+  std::vector<std::string> untold_;  // what rank 0 was told before it had greeted
 };
 
 // ---- both ----
 
 Result<Fd> PeerWatch::listen(const Endpoint& at) {
   Fd socket = tcp_socket(family_of(at));
-  if (!socket.valid() || ::bind(socket.get(), as_sockaddr(at), at.size) != 0 || ::listen(socket.get(), 128) != 0) {
+  if (!socket.valid() || ::bind(socket.get(), as_sockaddr(at), at.size) != 0 ||
+      ::listen(socket.get(), SOMAXCONN) != 0) {
     return Status(Code::kUnavailable, "cannot listen on TCP " + to_string(at) + ": " + std::strerror(errno));
   }
   return socket;

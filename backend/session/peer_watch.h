@@ -44,7 +44,8 @@ class PeerWatch {
   static Result<Fd> listen(const Endpoint& at);
   /// Rank 0: expects the others at `listener`.
   PeerWatch(const PeerWatchOptions& options, Fd listener);
-  /// Another rank. Connects from its thread; where that fails, rank 0 does not know this rank and nothing is watched.
+  /// Another rank. Connects from its thread, for half a minute again and again where rank 0 does not greet; where that
+  /// fails, rank 0 does not know this rank and nothing is watched.
   PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0);
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;

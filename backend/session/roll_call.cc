@@ -10,7 +10,7 @@ constexpr Duration kGlance = milliseconds(20);
 
 std::string in_seconds(Duration d) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.3g s", to_seconds(d));
+  std::snprintf(text, sizeof text, d < seconds(100) ? "%.3g s" : "%.0f s", to_seconds(d));
   return text;
 }
 
@@ -46,6 +46,14 @@ Result<std::vector<Blob>> RollCall::hear_all(const std::string& topic, Time dead
   return blobs;
 }
 
+Status RollCall::who_is_missing(const std::string& topic, Duration waited, const Status& otherwise) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < group_.size; ++rank) {
+    if (!read(topic, rank, monotonic_now()).ok()) missing.push_back(rank);
+  }
+  return missing.empty() ? otherwise : Status(Code::kTimeout, missing_message(missing, waited));
+}
+
 Result<Blob> RollCall::hear(const std::string& topic, int rank, const std::string& what, Time deadline) {
   const Time begin = monotonic_now();
   auto text = read(topic, rank, deadline);
@@ -53,7 +61,7 @@ Result<Blob> RollCall::hear(const std::string& topic, int rank, const std::strin
     if (text.status().code() != Code::kTimeout) return text.status();
     return Status(Code::kTimeout, "rank " + std::to_string(rank) + " of " + group_.name + " did not " + what +
                                       " within " + in_seconds(monotonic_now() - begin) +
-                                      ": is it running, and does it make the same group? (SWITCHML_CONNECT_TIMEOUT)");
+                                      ": is it running, and does it make the same group?");
   }
   auto blob = Blob::parse(text.value());
   if (!blob.ok()) return blob.status();
@@ -71,7 +79,7 @@ std::string RollCall::missing_message(const std::vector<int>& ranks, Duration wa
   std::string list = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size(); ++i) list += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   return list + " of " + group_.name + " did not come within " + in_seconds(waited) +
-         ": is every rank running, and does each make the same group? (SWITCHML_CONNECT_TIMEOUT)";
+         ": is every rank running, and does each make the same group?";
 }
 
 }  // namespace switchml

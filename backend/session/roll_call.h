@@ -24,6 +24,8 @@ class RollCall {
   /// Everybody's blobs in the order of ranks. A rank whose blob carries an error ends it with "rank N: ..."; ranks that
   /// have left none by the deadline are named, all of them.
   Result<std::vector<Blob>> hear_all(const std::string& topic, Time deadline);
+  /// Names the ranks that have left none, at once; `otherwise` if all have. `waited`: how long, for the message.
+  Status who_is_missing(const std::string& topic, Duration waited, const Status& otherwise);
   /// The blob of one rank; the error it carries is returned as it is. `what` says what it was to bring, for the
   /// message.
   Result<Blob> hear(const std::string& topic, int rank, const std::string& what, Time deadline);

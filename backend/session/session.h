@@ -37,9 +37,10 @@ using MakeReducer = std::function<Result<std::unique_ptr<RankReducer>>(int numbe
 
 class Session {
  public:
-  /// A collective of the group: every rank calls it. Returns by `deadline` (and by Config::connect_timeout) with an
-  /// engine or with an error that is the same on all ranks where they could talk: it names the rank that did not come,
-  /// the address that does not answer, or the setting or version in which a rank differs from rank 0.
+  /// A collective of the group: every rank calls it. Returns by `deadline`, until when ranks wait for each other, with
+  /// an engine or with an error that is the same on all ranks where they could talk: it names the rank that did not
+  /// come, the address that does not answer (for Config::connect_timeout), or the setting or version in which a rank
+  /// differs from rank 0.
   /// `controller` (null: none can be had) is asked where Config::controller names one; with Config::fallback from a
   /// thread of the session too.
   /// `make_reducer` is for Config::fallback: see FailoverOptions.

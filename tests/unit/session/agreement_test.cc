@@ -40,10 +40,11 @@ Outcome agree_each(int size, const std::set<int>& absent, const std::function<Re
 }
 
 Outcome agree_all(int size, const std::function<Config(int)>& config_of, Rendezvous& store,
-                  const std::set<int>& absent = {}, std::shared_ptr<ControllerClient> controller = nullptr) {
+                  const std::set<int>& absent = {}, std::shared_ptr<ControllerClient> controller = nullptr,
+                  Duration timeout = seconds(20)) {
   return agree_each(size, absent, [&](int rank) {
     const Config config = config_of(rank);
-    return agree(config, {rank, size, "group g"}, store, monotonic_now() + seconds(20), controller);
+    return agree(config, {rank, size, "group g"}, store, monotonic_now() + timeout, controller);
   });
 }
 
@@ -139,7 +140,8 @@ TEST(Agreement, AStandaloneSwitchServesSeveralGroups) {
 TEST(Agreement, RanksThatDoNotComeAreNamedOnAll) {
   MapStore store;
   const Time begin = monotonic_now();
-  const auto outcome = agree_all(4, [](int) { return quick_config(seconds(1)); }, store, {1, 3});
+  const auto outcome = agree_all(
+      4, [](int) { return quick_config(); }, store, {1, 3}, nullptr, seconds(1));
   ASSERT_EQ(outcome.ranks.size(), 2U);
   const Status status = common_failure(outcome);
   EXPECT_EQ(status.code(), Code::kTimeout);
@@ -147,11 +149,60 @@ TEST(Agreement, RanksThatDoNotComeAreNamedOnAll) {
   EXPECT_LT(to_seconds(monotonic_now() - begin), 5.0);
 }
 
+// Rank 0 comes last and has time left when another rank's is over.
+TEST(Agreement, WhoseTimeIsOverFirstNamesTheMissingToo) {
+  MapStore store;
+  const GroupInfo first{1, 3, "group g"};
+  const GroupInfo zero{0, 3, "group g"};
+  std::thread late([&] {
+    ASSERT_TRUE(store.get(rank_key("hello", 1), monotonic_now() + seconds(20)).ok());
+    EXPECT_FALSE(agree(quick_config(), zero, store, monotonic_now() + seconds(3)).ok());
+  });
+  const auto outcome = agree(quick_config(), first, store, monotonic_now() + seconds(1));
+  late.join();
+  EXPECT_TRUE(contains(outcome.status(), "rank 2 of group g did not come within 1 s")) << outcome.status().message();
+}
+
+/// One rank comes when the others have waited for longer than a switch may be looked for.
+void agree_with_late_rank(const Config& config, int late, int hosts) {
+  MapStore store;
+  const int size = 3;
+  Outcome outcome = agree_each(size, {}, [&](int rank) {
+    if (rank == late) {
+      const int last = late == size - 1 ? 0 : size - 1;
+      EXPECT_TRUE(store.get(rank_key("hello", last), monotonic_now() + seconds(60)).ok());
+      std::this_thread::sleep_for(config.connect_timeout * 5 / 4);
+    }
+    // As if rank 0 were alone on its host.
+    AlteredStore altered(store, hosts == 2 && rank == 0 ? rank_key("hello", 0) : "",
+                         [](Blob* hello) { hello->set("host", "elsewhere"); });
+    return agree(config, {rank, size, "group g"}, altered, monotonic_now() + seconds(60));
+  });
+  for (const auto& rank : outcome.ranks) EXPECT_TRUE(rank.ok()) << rank.status().to_string();
+}
+
+TEST(Agreement, ALateRankIsAwaitedForLongerThanASwitch) {
+  struct Case {
+    const char* transport;
+    int hosts;
+    int late;
+  };
+  const std::vector<Case> cases = {{"udp", 1, 0}, {"udp", 1, 2}, {"auto", 1, 0}, {"auto", 1, 2}, {"auto", 2, 2}};
+  each_rank(static_cast<int>(cases.size()), [&](int i) {
+    const Case& c = cases[static_cast<size_t>(i)];
+    Config config = quick_config(seconds(2));
+    config.transport = c.transport;
+    config.interface = "lo";
+    agree_with_late_rank(config, c.late, c.hosts);
+  });
+}
+
 TEST(Agreement, AMissingRankZeroIsNamed) {
   MapStore store;
-  const auto outcome = agree_all(2, [](int) { return quick_config(milliseconds(300)); }, store, {0});
+  const auto outcome = agree_all(
+      2, [](int) { return quick_config(); }, store, {0}, nullptr, milliseconds(300));
   EXPECT_EQ(outcome.ranks[0].status().code(), Code::kTimeout);
-  EXPECT_TRUE(contains(outcome.ranks[0].status(), "rank 0 of group g did not find a switch within"))
+  EXPECT_TRUE(contains(outcome.ranks[0].status(), "rank 0 of group g did not come within"))
       << outcome.ranks[0].status().message();
 }
 
@@ -618,7 +669,8 @@ TEST(AgreementOnMemory, ARankZeroThatDiesOverItIsNamedByTheDeadline) {
     if (!hands_out) offer->handout.reset();
     ASSERT_TRUE(store.set(rank_key("switch", 0), blob.encode()).ok());
     const Time begin = monotonic_now();
-    const auto outcome = agree_all(3, [](int) { return memory_config("auto", milliseconds(500)); }, store, {0});
+    const auto outcome = agree_all(
+        3, [](int) { return memory_config("auto"); }, store, {0}, nullptr, milliseconds(500));
     EXPECT_LT(to_seconds(monotonic_now() - begin), 2.0);
     ASSERT_EQ(outcome.ranks.size(), 2U);
     for (const auto& rank : outcome.ranks) {
@@ -633,14 +685,16 @@ TEST(AgreementOnMemory, ARankZeroThatDiesOverItIsNamedByTheDeadline) {
 // The hello of a rank that then dies.
 TEST(AgreementOnMemory, ARankThatDiesOverItIsNamedOnAll) {
   MapStore scratch;
-  agree_all(2, [](int) { return memory_config("auto", milliseconds(100)); }, scratch, {0});
+  agree_all(
+      2, [](int) { return memory_config("auto"); }, scratch, {0}, nullptr, milliseconds(100));
   const std::string hello = scratch.get(rank_key("hello", 1), monotonic_now()).value();
   MapStore store;
   Blob blob = Blob::parse(hello).value();
   blob.set("size", uint64_t{3});
   ASSERT_TRUE(store.set(rank_key("hello", 1), blob.encode()).ok());
   const Time begin = monotonic_now();
-  const Status status = common_failure(agree_all(3, [](int) { return memory_config("auto", seconds(5)); }, store, {1}));
+  const Status status = common_failure(agree_all(
+      3, [](int) { return memory_config("auto"); }, store, {1}, nullptr, seconds(2)));
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_TRUE(contains(status, "rank 1 of group g did not come")) << status.message();
   EXPECT_LT(to_seconds(monotonic_now() - begin), 10.0);

@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <mutex>
 #include <vector>
 
@@ -185,6 +187,92 @@ TEST_F(PeerWatchTest, AStrangerIsNobody) {
   EXPECT_TRUE(comes_true([&] { return right.connected() == 1; }));
   EXPECT_EQ(again.connected(), 0);
   EXPECT_TRUE(zero.now().empty() && one.now().empty() && two.now().empty());
+}
+
+/// Strangers that hold `count` connections and make new ones in the place of those that are closed, until the end.
+class Flood {
+ public:
+  Flood(const Endpoint& at, size_t count) : at_(at), thread_([this, count] { run(count); }) {}
+  ~Flood() {
+    stop_ = true;
+    thread_.join();
+  }
+  Flood(const Flood&) = delete;
+  Flood& operator=(const Flood&) = delete;
+  /// Connections that were made so far.
+  size_t made() const { return made_; }
+
+ private:
+  void run(size_t count) {
+    std::vector<Fd> sockets(count);
+    while (!stop_) {
+      for (Fd& socket : sockets) {
+        char byte = 0;
+        const ssize_t got = socket.valid() ? ::recv(socket.get(), &byte, 1, MSG_DONTWAIT) : 0;
+        if (got < 0 && errno == EAGAIN) continue;
+        socket = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (::connect(socket.get(), as_sockaddr(at_), at_.size) == 0) ++made_;
+      }
+    }
+  }
+
+  const Endpoint at_;
+  std::atomic<bool> stop_{false};
+  std::atomic<size_t> made_{0};
+  std::thread thread_;
+};
+
+// Several times as many as rank 0 keeps.
+TEST_F(PeerWatchTest, AFloodOfStrangersKeepsNobodyOut) {
+  constexpr int kSize = 4;
+  PeerWatch center(options_of(0, kSize, &zero), std::move(listener));
+  const Flood first(address, 60), second(address, 60);
+  ASSERT_TRUE(comes_true([&] { return first.made() > 120 && second.made() > 120; }));
+  std::vector<std::unique_ptr<PeerWatch>> ranks;
+  for (int rank = 1; rank < kSize; ++rank) {
+    ranks.push_back(std::make_unique<PeerWatch>(options_of(rank, kSize, &one), address));
+  }
+  const Time end = monotonic_now() + seconds(60);
+  const auto all_in = [&] {
+    return center.connected() == kSize - 1 &&
+           std::all_of(ranks.begin(), ranks.end(), [](const auto& rank) { return rank->connected() == 1; });
+  };
+  while (!all_in() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(all_in()) << center.connected();
+  EXPECT_TRUE(zero.now().empty() && one.now().empty());
+}
+
+// Rank 0 lets a rank go that it has not greeted: it comes again, with what it had to tell.
+TEST_F(PeerWatchTest, WhoHadToGiveWayComesAgain) {
+  PeerWatch rank(options_of(1, 3, &one), address);
+  rank.tell("hear me");
+  {
+    const Time end = monotonic_now() + seconds(20);
+    Fd dropped;
+    while (!dropped.valid() && monotonic_now() < end) dropped = Fd(::accept4(listener.get(), nullptr, nullptr, 0));
+    ASSERT_TRUE(dropped.valid());
+    char bytes[100];
+    std::string said;  // all of it, so that the news was told to nobody
+    while (said.find("hear me") == std::string::npos) {
+      const ssize_t got = ::recv(dropped.get(), bytes, sizeof bytes, 0);
+      ASSERT_GT(got, 0);
+      said.append(bytes, static_cast<size_t>(got));
+    }
+  }
+  std::mutex mutex;
+  std::vector<std::string> news;
+  PeerWatchOptions options = options_of(0, 3, &zero);
+  options.on_news = [&](int from, const std::string& text) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    news.push_back(std::to_string(from) + " " + text);
+  };
+  PeerWatch center(options, std::move(listener));
+  EXPECT_TRUE(comes_true([&] { return center.connected() == 1 && rank.connected() == 1; }));
+  EXPECT_TRUE(comes_true([&] {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return news == std::vector<std::string>{"1 hear me"};
+  }));
+  EXPECT_TRUE(zero.now().empty() && one.now().empty());
 }
 
 TEST_F(PeerWatchTest, WhereNobodyListensNothingIsWatched) {

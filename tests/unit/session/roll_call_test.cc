@@ -43,6 +43,18 @@ TEST_F(Roll, AllThatAreMissingAreNamed) {
   EXPECT_TRUE(contains(all.status(), "ranks 1, 3 of group g did not come within")) << all.status().message();
 }
 
+TEST_F(Roll, WhoIsMissingIsSaidAtOnce) {
+  const Status otherwise(Code::kTimeout, "all are here");
+  say(0, "t", Blob());
+  say(1, "t", Blob());
+  say(3, "t", Blob());
+  const Status missing = roll_.who_is_missing("t", seconds(1800), otherwise);
+  EXPECT_EQ(missing.code(), Code::kTimeout);
+  EXPECT_TRUE(contains(missing, "rank 2 of group g did not come within 1800 s")) << missing.message();
+  say(2, "t", Blob());
+  EXPECT_EQ(roll_.who_is_missing("t", seconds(1800), otherwise).message(), "all are here");
+}
+
 TEST_F(Roll, AnErrorNamesItsRank) {
   say(0, "t", Blob());
   say(1, "t", Blob::failure({Code::kInvalidArgument, "bad thing"}));
