@@ -1,7 +1,8 @@
-"""Network namespaces, links between them and processes in them, for tests; `close` ends all of it. Needs root and iproute2."""
+"""Network namespaces, links between them and processes in them, for tests; `close` ends all of it. `missing` says where that cannot be."""
 
 import contextlib
 import ctypes
+import functools
 import os
 import pathlib
 import shutil
@@ -20,10 +21,22 @@ class LabError(AssertionError):
 
 def missing(*tools):
     """Why a lab cannot be had here; empty if it can."""
-    lacking = [tool for tool in ("ip", *tools) if shutil.which(tool) is None]
-    if lacking:
-        return f"not on PATH: {', '.join(lacking)}"
-    return "" if os.geteuid() == 0 else "needs root, for network namespaces"
+    lacking = [tool for tool in ("ip", "sysctl", *tools) if shutil.which(tool) is None]
+    return f"not on PATH: {', '.join(lacking)}" if lacking else refusal()
+
+
+@functools.cache
+def refusal():
+    """What this machine says when a network is made, by trial, once in a process; empty if it makes it. To be root is not enough (a
+    container takes capabilities away and write-protects /proc/sys), and may not be needed."""
+    try:
+        with Lab(None) as trial:
+            here, there = trial.namespace("trial-a"), trial.namespace("trial-b")
+            trial.link(here, "data", there, "data")
+            trial.address(here, "data", "10.79.0.1/24")
+    except LabError as error:
+        return f"no network namespaces, which take CAP_SYS_ADMIN and CAP_NET_ADMIN: {error}"
+    return ""
 
 
 def program(name):
