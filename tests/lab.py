@@ -11,7 +11,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PATIENCE = 30.0  # seconds for anything that must come
+PATIENCE = 120.0  # seconds for anything that must come
 _CLONE_NEWNET = 0x40000000
 
 
@@ -120,20 +120,20 @@ class Lab:
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def await_line(self, name, process, text):
-        """Waits until the process has said `text`; returns what follows it on that line."""
+    def await_line(self, name, process, text, after=0):
+        """Waits until the process has said `text`, behind so many characters of its log; returns what follows it on that line."""
         end = time.monotonic() + PATIENCE
-        while text not in self.log(name):
+        while text not in self.log(name)[after:]:
             if process.poll() is not None or time.monotonic() > end:
                 raise LabError(f"{name} did not say {text!r}:\n{self.log(name)[-3000:]}")
             time.sleep(0.05)
-        return self.log(name).split(text, 1)[1].splitlines()[0].strip()
+        return self.log(name)[after:].split(text, 1)[1].splitlines()[0].strip()
 
     @staticmethod
     def kill(process):
         """As a crash would; returns when it is gone."""
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
 
     def finish(self, processes, seconds):
         """Waits for processes by name and requires status 0 of each."""
@@ -143,7 +143,7 @@ class Lab:
                 process.wait(max(0.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(10)
+                process.wait(PATIENCE)
             if process.returncode != 0:
                 logs = "".join(f"\n---- {log.name}:\n{log.read_text(errors='replace')[-2500:]}" for log in self.folder.glob("*.log"))
                 raise LabError(f"{name} ended with status {process.returncode}{logs}")
@@ -157,7 +157,7 @@ class Lab:
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(10)
+                process.wait(PATIENCE)
         for name in self.namespaces:
             if pathlib.Path(f"/run/netns/{name}").exists():
                 run("ip", "netns", "del", name)
