@@ -1,7 +1,8 @@
-"""Network namespaces, links between them and processes in them, for tests; `close` ends all of it. Needs root and iproute2."""
+"""Network namespaces, links between them and processes in them, for tests; `close` ends all of it. `missing` says where that cannot be."""
 
 import contextlib
 import ctypes
+import functools
 import os
 import pathlib
 import shutil
@@ -10,7 +11,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PATIENCE = 30.0  # seconds for anything that must come
+PATIENCE = 120.0  # seconds for anything that must come
 _CLONE_NEWNET = 0x40000000
 
 
@@ -20,10 +21,22 @@ class LabError(AssertionError):
 
 def missing(*tools):
     """Why a lab cannot be had here; empty if it can."""
-    lacking = [tool for tool in ("ip", *tools) if shutil.which(tool) is None]
-    if lacking:
-        return f"not on PATH: {', '.join(lacking)}"
-    return "" if os.geteuid() == 0 else "needs root, for network namespaces"
+    lacking = [tool for tool in ("ip", "sysctl", *tools) if shutil.which(tool) is None]
+    return f"not on PATH: {', '.join(lacking)}" if lacking else refusal()
+
+
+@functools.cache
+def refusal():
+    """What this machine says when a network is made, by trial, once in a process; empty if it makes it. To be root is not enough (a
+    container takes capabilities away and write-protects /proc/sys), and may not be needed."""
+    try:
+        with Lab(None) as trial:
+            here, there = trial.namespace("trial-a"), trial.namespace("trial-b")
+            trial.link(here, "data", there, "data")
+            trial.address(here, "data", "10.79.0.1/24")
+    except LabError as error:
+        return f"no network namespaces, which take CAP_SYS_ADMIN and CAP_NET_ADMIN: {error}"
+    return ""
 
 
 def program(name):
@@ -107,20 +120,20 @@ class Lab:
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def await_line(self, name, process, text):
-        """Waits until the process has said `text`; returns what follows it on that line."""
+    def await_line(self, name, process, text, after=0):
+        """Waits until the process has said `text`, behind so many characters of its log; returns what follows it on that line."""
         end = time.monotonic() + PATIENCE
-        while text not in self.log(name):
+        while text not in self.log(name)[after:]:
             if process.poll() is not None or time.monotonic() > end:
                 raise LabError(f"{name} did not say {text!r}:\n{self.log(name)[-3000:]}")
             time.sleep(0.05)
-        return self.log(name).split(text, 1)[1].splitlines()[0].strip()
+        return self.log(name)[after:].split(text, 1)[1].splitlines()[0].strip()
 
     @staticmethod
     def kill(process):
         """As a crash would; returns when it is gone."""
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
 
     def finish(self, processes, seconds):
         """Waits for processes by name and requires status 0 of each."""
@@ -130,7 +143,7 @@ class Lab:
                 process.wait(max(0.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(10)
+                process.wait(PATIENCE)
             if process.returncode != 0:
                 logs = "".join(f"\n---- {log.name}:\n{log.read_text(errors='replace')[-2500:]}" for log in self.folder.glob("*.log"))
                 raise LabError(f"{name} ended with status {process.returncode}{logs}")
@@ -144,7 +157,7 @@ class Lab:
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(10)
+                process.wait(PATIENCE)
         for name in self.namespaces:
             if pathlib.Path(f"/run/netns/{name}").exists():
                 run("ip", "netns", "del", name)

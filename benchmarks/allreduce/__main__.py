@@ -44,7 +44,7 @@ def parse():
     parser.add_argument("--behind", type=options.byte_size, default=0,
                         help="call each all-reduce right after an asynchronous one of so many bytes; that one is not in the time")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
-    parser.add_argument("--network", action="store_true", help="over a network of rate-limited links (needs root)")
+    parser.add_argument("--network", action="store_true", help="over a network of rate-limited links, where namespaces can be made")
     network = parser.add_argument_group("with --network")
     network.add_argument("--rate", type=options.list_of(options.link_rate), help="Mbit/s of a link, each way; default: 100")
     network.add_argument("--loss", type=options.list_of(options.loss), help="fraction lost at the end of each link; default: 0")

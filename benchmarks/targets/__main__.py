@@ -1,6 +1,6 @@
 """Everything that the project's targets speak of, measured in one run, and the table of targets at its end.
 
-    python benchmarks/targets                        # 20 to 70 minutes on two cores; as root for what needs a network
+    python benchmarks/targets                        # 20 to 70 minutes on two cores; as root for what makes a network
     python benchmarks/targets --parts network,loss   # some of it; what earlier runs have left in --out counts as well
     python benchmarks/targets --parts none           # the table alone
 
@@ -23,6 +23,8 @@ import places  # noqa: E402
 import report  # noqa: E402
 import repository  # noqa: E402
 import table  # noqa: E402
+
+import lab  # noqa: E402
 
 SLACK = 4  # times what a part takes, and it is ended
 HEADINGS = ["what", "target", "measured", ""]
@@ -47,8 +49,8 @@ def parse():
 
 def why_not(part):
     """Why a part cannot run here; empty if it can."""
-    if part.root and os.geteuid() != 0:
-        return "its network needs root"
+    if part.network and lab.missing():
+        return lab.missing()
     lacking = sorted({arguments[0] for arguments in part.commands.values() if parts.program(arguments[0]) is None})
     return f"there is no benchmarks/{lacking[0]} here, or it is not built" if lacking else ""
 

@@ -21,7 +21,7 @@ BUILT = ("micro", "memory")  # programs; the others are packages
 class Part:
     minutes: float  # on two cores, about
     commands: dict  # {name of the JSON file without its suffix: arguments, the benchmark first}
-    root: bool = False  # makes a network
+    network: bool = False  # makes one
     picture: str = ""  # of all its files
 
 
@@ -29,17 +29,17 @@ PARTS = {
     "kernels": Part(1, {"kernels": ["micro"], "memory": ["memory"]}),
     "small": Part(4, {"small": ["allreduce", "--ranks", "2,4,8", "--sizes", "4K,64K", "--iters", 2000]}),
     "small-network": Part(3, {"small-network": ["allreduce", "--network", "--rate", 100, "--ranks", "2,4,8", "--sizes", "4K,64K", "--iters", 300]},
-                          root=True),
+                          network=True),
     "one-host": Part(3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"),
-    "network": Part(8, {"network": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "1M,64M", "--iters", 3]}, root=True, picture="network"),
-    "cpu": Part(3, {"cpu": ["allreduce", *NETWORK, "--offload", "--ranks", "2,4,8", "--sizes", "16M", "--iters", 3]}, root=True),
+    "network": Part(8, {"network": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "1M,64M", "--iters", 3]}, network=True, picture="network"),
+    "cpu": Part(3, {"cpu": ["allreduce", *NETWORK, "--offload", "--ranks", "2,4,8", "--sizes", "16M", "--iters", 3]}, network=True),
     "loss": Part(8, {"loss": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "64M", "--loss", "0.001,0.01", "--iters", 3,
-                             "--backends", "switchml"]}, root=True),
+                             "--backends", "switchml"]}, network=True),
     "hosts": Part(2, {"hosts-1": ["allreduce", *NETWORK, "--ranks", 2, "--sizes", "16M", "--iters", 5, "--backends", "switchml"],
                       "hosts-4": ["allreduce", *NETWORK, "--ranks", 8, "--per-host", 4, "--sizes", "16M", "--iters", 5,
-                                  "--backends", "switchml"]}, root=True),
-    "ddp": Part(4, {"ddp": ["ddp", "--model", "bert", "--scale", 0.03, "--ranks", 4, "--rate", 50, "--balance"]}, root=True),
-    "switch": Part(1, {"switch": ["switch", "--payload", 8192]}, root=True),
+                                  "--backends", "switchml"]}, network=True),
+    "ddp": Part(4, {"ddp": ["ddp", "--model", "bert", "--scale", 0.03, "--ranks", 4, "--rate", 50, "--balance"]}, network=True),
+    "switch": Part(1, {"switch": ["switch", "--payload", 8192]}, network=True),
 }
 
 

@@ -29,18 +29,18 @@ def compile_program(folder):
 
 def refusal(folder):
     """What this machine says when the programs are loaded and attached; empty if it takes them."""
-    program = compile_program(folder)
-    with lab.Lab(folder) as trial:
-        here, there = trial.namespace("x"), trial.namespace("y")
-        trial.link(here, "near", there, "far")
-        try:
+    try:
+        program = compile_program(folder)
+        with lab.Lab(folder) as trial:
+            here, there = trial.namespace("x"), trial.namespace("y")
+            trial.link(here, "near", there, "far")
             pins = Pins(folder)
             try:
                 Faults(pins, program, 1, 0, here, "near", there, "far")
             finally:
                 pins.close()
-        except lab.LabError as error:
-            return str(error)
+    except lab.LabError as error:
+        return str(error)
     return ""
 
 

@@ -1,6 +1,7 @@
 """One rank of a test: python rank.py RANK SIZE STORE. It does what star.Job tells it: the functions of `CALLS`."""
 
 import datetime
+import os
 import sys
 import time
 
@@ -30,14 +31,15 @@ def any_rank_says(mine):
     return bool(said)
 
 
-def soak(seconds, seed):
-    """All-reduces of every shape, round after round, each checked to the bit, until the time is over."""
+def soak(until, seed):
+    """All-reduces of every shape, round after round, each checked to the bit: once at least, and so many seconds, or until there is a file
+    of that name."""
     import switchml
 
     shapes = exact.cases(dist.get_rank(), dist.get_world_size(), seed, switchml.stats()["session"]["payload_bytes"])
     dist.barrier()
-    end, calls, turn, before = time.monotonic() + seconds, 0, 0, counters()
-    while not any_rank_says(time.monotonic() > end):
+    begin, calls, turn, before = time.monotonic(), 0, 0, counters()
+    while turn == 0 or not any_rank_says(os.path.exists(until) if isinstance(until, str) else time.monotonic() > begin + until):
         for case in shapes:
             tensor, expected = case.changed(turn)
             dist.all_reduce(tensor)
@@ -45,6 +47,8 @@ def soak(seconds, seed):
             assert not wrong, f"seed {seed}, turn {turn}, call {calls}: {wrong}"
             calls += 1
         turn += 1
+        if turn == 1:
+            print("under way", flush=True)
     return {"calls": calls, **differences(before)}
 
 
@@ -73,6 +77,8 @@ def until_error(seconds):
                 if wrong:
                     return {"wrong": wrong}
                 calls += 1
+            if calls == len(shapes):
+                print("under way", flush=True)
     except (RuntimeError, ValueError) as error:
         return {"message": str(error), "at": time.monotonic(), "calls": calls}
     return {"calls": calls}
@@ -91,6 +97,8 @@ def until_switch(used, seconds):
             wrong = exact.difference(tensor, expected)
             assert not wrong, wrong
             calls += 1
+        if calls == len(shapes):
+            print("under way", flush=True)
     return calls
 
 

@@ -20,7 +20,7 @@ PORT = 48879
 SWITCH, STRANGER = "10.79.0.100", "10.79.0.200"
 BURST = 16 * 1024  # bytes that a limited link lets through at once; less than a burst of segments, so that it is cut up
 QUEUE = 8 * 1024 * 1024  # bytes that wait before it: more than all slots hold, so that it loses nothing of its own
-OTHERS = 2.0  # seconds that the other ranks have when one has failed
+OTHERS = 10.0  # seconds that the other ranks have when one has failed
 HURRIED, HELD_BACK = "20:1", "20:2"  # faults.bpf.c
 
 
@@ -125,10 +125,11 @@ class Job:
                        **{**star.settings, **settings})
             for rank, host in enumerate(hosts)
         ]  # fmt: skip
-        self.collect(2 * lab.PATIENCE)
+        self.collect(lab.PATIENCE)
 
     def tell(self, call, *arguments):
         self.told += 1
+        self.begun = [len(self.star.log(f"{self.name}{rank}")) for rank in range(len(self.ranks))]
         for rank in self.ranks:
             rank.stdin.write(json.dumps([self.told, call, arguments]).encode() + b"\n")
             rank.stdin.flush()
@@ -165,6 +166,11 @@ class Job:
         switchd = self.star.log("switchd")[-1000:] if (self.star.folder / "switchd.log").exists() else ""
         return f"{name} {what}:\n{self.star.log(name)[-3000:]}\n{switchd}"
 
+    def await_calls(self):
+        """Until each rank has ended its first round of what it was told last."""
+        for rank, process in enumerate(self.ranks):
+            self.star.await_line(f"{self.name}{rank}", process, "under way", self.begun[rank])
+
     def run(self, seconds, call, *arguments):
         self.tell(call, *arguments)
         return self.collect(seconds)
@@ -172,4 +178,4 @@ class Job:
     def end(self):
         """Leaves the group; every process must end well."""
         self.tell("leave")
-        self.star.finish({f"{self.name}{rank}": process for rank, process in enumerate(self.ranks)}, 30)
+        self.star.finish({f"{self.name}{rank}": process for rank, process in enumerate(self.ranks)}, lab.PATIENCE)

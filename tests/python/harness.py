@@ -33,7 +33,7 @@ BACKEND = os.environ.get("SWITCHML_TEST_BACKEND", "switchml")
 TORCH = tuple(int(part) for part in torch.__version__.split("+")[0].split("a")[0].split(".")[:2])
 
 GROUP_TIMEOUT = 30.0  # seconds a collective may take before the group gives up
-CALL_TIMEOUT = 90.0  # seconds a function shipped to a pool may take
+CALL_TIMEOUT = 180.0  # seconds a function shipped to a pool may take
 
 _context = multiprocessing.get_context("fork")
 _rank_state = {}
@@ -51,6 +51,12 @@ def load_backend():
 def gloo():
     """The Gloo group over all ranks of the pool."""
     return _rank_state["gloo"]
+
+
+def advance():
+    """Tells the test, which `Pool.await_progress` keeps waiting, that this rank has come a step further."""
+    pool, rank = _rank_state["place"]
+    pool.progress[rank] += 1
 
 
 def seconds(value):
@@ -78,6 +84,7 @@ class RankMain:
         self.redirect_output()
         os.environ.update(self.pool.environment)
         torch.set_num_threads(1)
+        _rank_state["place"] = self.pool, self.rank
         self.serve_one(self.join)
         while True:
             request = self.connection.recv_bytes()
@@ -147,6 +154,7 @@ class Pool:
         self._folder = tempfile.TemporaryDirectory(prefix="switchml-test-")
         self.folder = self._folder.name
         self.ranks = []
+        self.progress, self._begun = _context.RawArray("Q", size), [0] * size  # steps of each rank, and how many before its last call
         load_backend()
         for rank in range(size):
             ours, theirs = _context.Pipe()
@@ -170,11 +178,24 @@ class Pool:
     def start(self, function, *args, ranks=None, **kwargs):
         """Ships a call to the ranks (all, or some) and returns at once; `finish` collects."""
         for rank in self._which(ranks):
+            self._begun[rank] = self.progress[rank]
             self.ranks[rank][1].send_bytes(pickle.dumps((function, args, kwargs)))
 
     def finish(self, ranks=None, timeout=CALL_TIMEOUT):
         __tracebackhide__ = True
         return self._collect(self._which(ranks), timeout)
+
+    def steps(self):
+        """How often each rank has called `advance` in the call that was shipped to it last."""
+        return [made - before for made, before in zip(self.progress, self._begun)]
+
+    def await_progress(self, steps=1, ranks=None):
+        """Waits until each of the ranks has made so many `steps`, or has ended its call."""
+        deadline, waiting = time.monotonic() + CALL_TIMEOUT, set(self._which(ranks))
+        while waiting:
+            assert time.monotonic() < deadline, f"ranks {waiting} make no progress: {self.steps()}"
+            time.sleep(0.002)
+            waiting -= {rank for rank in waiting if self.steps()[rank] >= steps or self.ranks[rank][1].poll()}
 
     def run(self, function, *args, ranks=None, timeout=CALL_TIMEOUT, **kwargs):
         __tracebackhide__ = True
@@ -192,7 +213,7 @@ class Pool:
         self._collect(range(self.size), CALL_TIMEOUT)
         self.alive = False
         for process, connection in self.ranks:
-            process.join(10)
+            process.join(60)
             connection.close()
         hung = [rank for rank, (process, _) in enumerate(self.ranks) if process.exitcode is None]
         if hung:
@@ -228,7 +249,7 @@ class Pool:
                     results[rank] = value
                 else:
                     problems.append(value)
-                    deadline = min(deadline, time.monotonic() + 5)  # the others are probably stuck
+                    deadline = min(deadline, time.monotonic() + 20)  # the others are probably stuck
         problems += [self._hung(rank) for rank in waiting.values()]
         if problems:
             self._fail(problems)

@@ -15,11 +15,14 @@ import torch.distributed as dist
 import harness
 from failing import (
     FALLBACK,
+    LONG,
+    PATIENCE,
     TIMEOUT,
     aborted_during,
     check_all,
     check_death,
     doomed_pool,
+    rank_calls,
     rank_sums_through_a_stop,
     rank_sums_until,
     rank_warm_up,
@@ -36,64 +39,36 @@ pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo promises
 # ---- ranks that die, stop or do not come ----
 
 
-def rank_loop(until):
-    """Calls collectives until one fails."""
-    deadline = time.monotonic() + until
-    while time.monotonic() < deadline:
-        message, took = timed(dist.all_reduce, torch.ones(50000))
-        if message:
-            return message, took
-    return None, until
-
-
-@pytest.mark.parametrize("victim", (0, 2))
-def test_a_killed_rank_is_named_by_the_others(victim):
-    """Rank 0 hosts the switch, the others do not: both deaths end in an exception on the living."""
-    with doomed_pool(3) as own:
-        own.run(rank_warm_up)
-        living = [rank for rank in range(3) if rank != victim]
-        own.start(rank_loop, 60)
-        time.sleep(0.3)
-        own.kill(victim)
-        check_all(own.finish(living, timeout=60), (f"rank {victim}", "switch") if victim == 0 else f"rank {victim}")
-
-
-def rank_calls(name, until):
-    """Calls until one call fails. (the error, when)"""
-    call = {"all_reduce": lambda: dist.all_reduce(torch.ones(50000)), "broadcast": lambda: dist.broadcast(torch.ones(50000), 1)}[name]
-    deadline = time.time() + until
-    while time.time() < deadline:
-        message = harness.caught(call)
-        if message:
-            return message, time.time()
-    return None, time.time()
-
-
 def rank_has_child():
-    """A data loader's worker, say, that outlives its parent for a while."""
-    if os.fork() == 0:
-        time.sleep(10)
+    """A data loader's worker, say, that outlives its parent for a while; its pid."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(2 * PATIENCE)
         os._exit(0)
+    return pid
 
 
 @pytest.mark.parametrize("call", ("all_reduce", "broadcast"))
 @pytest.mark.parametrize("victim", (0, 2))
-def test_a_killed_rank_is_known_within_two_seconds(victim, call):
-    """Whatever the timeout; through the switch, and through the companion."""
-    with doomed_pool(3, group_timeout=600) as own:
+def test_a_killed_rank_is_named_by_the_others_long_before_the_timeout(victim, call):
+    """Rank 0 hosts the switch, the others do not; through the switch, and through the companion."""
+    with doomed_pool(3) as own:
         own.run(rank_warm_up)
-        own.run(rank_has_child)
-        own.start(rank_calls, call, 30)
-        time.sleep(0.5)
-        check_death(own, victim)
+        children = own.run(rank_has_child)
+        try:
+            own.start(rank_calls, call)
+            check_death(own, victim)
+        finally:
+            for pid in children:
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_rank_that_dies_between_calls_fails_the_next_one():
-    with doomed_pool(3, group_timeout=600) as own:
+    with doomed_pool(3) as own:
         own.run(rank_warm_up)
         own.kill(1)
-        time.sleep(0.5)
-        check_all(own.run(rank_loop, 30, ranks=[0, 2]), "rank 1", "is gone")
+        own.ranks[1][0].join()
+        check_all(own.run(rank_calls, ranks=[0, 2]), "rank 1", "is gone")
 
 
 def rank_leave():
@@ -101,40 +76,45 @@ def rank_leave():
 
 
 def test_a_rank_that_leaves_is_not_waited_for():
-    with doomed_pool(3, group_timeout=600) as own:
+    with doomed_pool(3) as own:
         own.run(rank_warm_up)
         own.run(rank_leave, ranks=[2])
-        check_all(own.run(rank_loop, 30, ranks=[0, 1]), "cannot complete", "rank 2 (left the session)")
+        check_all(own.run(rank_calls, ranks=[0, 1]), "cannot complete", "rank 2 (left the session)")
 
 
-def rank_one_call(absent, call=lambda: dist.all_reduce(torch.ones(100))):
-    rank_warm_up()
-    if dist.get_rank() == absent:
-        time.sleep(1.5 * TIMEOUT)
-        return None, 0.0
-    return timed(call)
+def rank_one_call():
+    return timed(dist.all_reduce, torch.ones(100))
 
 
-def rank_one_barrier(absent):
-    return rank_one_call(absent, dist.barrier)
+def rank_one_barrier():
+    return timed(dist.barrier)
 
 
 @pytest.mark.parametrize("call", (rank_one_call, rank_one_barrier), ids=("all_reduce", "barrier"))
 def test_a_rank_that_never_calls_is_named(call):
-    with doomed_pool(3) as own:
-        outcomes = own.run(call, 1)
-    check_all([outcomes[0], outcomes[2]], "rank 1")
+    with doomed_pool(3, group_timeout=TIMEOUT) as own:
+        own.run(rank_warm_up)
+        check_all(own.run(call, ranks=(0, 2)), "rank 1")
 
 
 # ---- monitored barriers ----
 
 
 def rank_monitored(timeout, wait_all_ranks=False):
+    harness.advance()
     return timed(dist.monitored_barrier, timeout=harness.seconds(timeout), wait_all_ranks=wait_all_ranks)
 
 
+def monitored(own, timeout, wait_all_ranks, living):
+    """What each of the living meets, of which rank 0 waits so long for those that do not come, and begins when the others are there."""
+    own.start(rank_monitored, IN_TIME, wait_all_ranks, ranks=living[1:])
+    own.await_progress(ranks=living[1:])
+    own.start(rank_monitored, timeout, wait_all_ranks, ranks=living[:1])
+    return own.finish(living)
+
+
 def rank_pass_monitored():
-    dist.monitored_barrier(timeout=harness.seconds(30))
+    dist.monitored_barrier(timeout=harness.seconds(PATIENCE))
     rank_warm_up()
 
 
@@ -145,10 +125,10 @@ def test_a_monitored_barrier_names_who_is_missing_and_the_group_goes_on(missing,
     said = "Ranks " + ", ".join(map(str, missing)) if wait_all_ranks else f"Rank {missing[0]}"
     said += " failed to pass monitoredBarrier in 500 ms"
     living = [rank for rank in range(4) if rank not in missing]
-    with doomed_pool(4, group_timeout=60) as own:
+    with doomed_pool(4) as own:
         if not first_call:
             own.run(rank_pass_monitored)
-        outcomes = own.run(rank_monitored, 0.5, wait_all_ranks, ranks=living)
+        outcomes = monitored(own, 0.5, wait_all_ranks, living)
         check_all(outcomes, said, "(group ")
         for rank, (message, _) in list(zip(living, outcomes))[1:]:
             assert f"Rank {rank} successfully reached monitoredBarrier, but received errors" in message
@@ -159,7 +139,7 @@ def test_a_monitored_barrier_names_who_is_missing_and_the_group_goes_on(missing,
 
 
 def test_a_monitored_barrier_without_rank_0_says_so():
-    with doomed_pool(3, group_timeout=60) as own:
+    with doomed_pool(3) as own:
         check_all(own.run(rank_monitored, 0.5, ranks=(1, 2)), "Rank 0 did not come in 500 ms")
         check_all(own.run(rank_monitored, 60, True, ranks=(0,)), "Ranks 1, 2 failed to pass monitoredBarrier", "given up")
         own.run(rank_pass_monitored)
@@ -174,7 +154,7 @@ def test_a_monitored_barrier_takes_the_groups_timeout():
     with doomed_pool(3, group_timeout=TIMEOUT) as own:
         own.run(rank_warm_up)
         outcomes = own.run(rank_monitored_default, True, ranks=(0, 1))
-        check_all(outcomes, "Ranks 2 failed to pass monitoredBarrier in 4000 ms")
+        check_all(outcomes, f"Ranks 2 failed to pass monitoredBarrier in {TIMEOUT * 1000:.0f} ms")
         assert all(took > 0.9 * TIMEOUT for _, took in outcomes)
 
 
@@ -182,7 +162,7 @@ def test_a_monitored_barrier_names_a_killed_rank():
     with doomed_pool(3) as own:
         own.run(rank_warm_up)
         own.kill(2)
-        check_all(own.run(rank_monitored, 1.0, ranks=(0, 1)), "Rank 2 failed to pass monitoredBarrier in 1000 ms")
+        check_all(monitored(own, 0.5, False, (0, 1)), "Rank 2 failed to pass monitoredBarrier in 500 ms")
 
 
 def rank_other_threads_run():
@@ -205,7 +185,7 @@ def test_a_monitored_barrier_lets_other_threads_run():
     with doomed_pool(3) as own:
         results = own.run(rank_other_threads_run, ranks=(0, 1))
     check_all([outcome for outcome, _ in results], "Rank 2")
-    assert all(turns >= 10 for _, turns in results), results
+    assert all(turns >= 5 for _, turns in results), results
 
 
 def rank_abort_monitored():
@@ -214,7 +194,7 @@ def rank_abort_monitored():
 
 
 def test_abort_ends_a_monitored_barrier():
-    with doomed_pool(2, group_timeout=60) as own:
+    with doomed_pool(2) as own:
         (outcome,) = own.run(rank_abort_monitored, ranks=(0,))
         if outcome is None:
             pytest.skip("this PyTorch cannot abort a group from Python")
@@ -222,7 +202,7 @@ def test_abort_ends_a_monitored_barrier():
         check_all(own.run(rank_monitored, 60, ranks=(1,)), "aborted")  # rank 0 told the store
 
 
-def rank_open(rank, folder, size, environment=None):
+def rank_open(rank, folder, size, environment, timeout):
     """Makes a group and uses it; what goes wrong may show at either."""
     os.environ.update(environment or {})
 
@@ -232,23 +212,23 @@ def rank_open(rank, folder, size, environment=None):
             init_method=f"file://{folder}/store",
             rank=rank,
             world_size=size,
-            timeout=harness.seconds(TIMEOUT),
+            timeout=harness.seconds(timeout),
         )
         dist.all_reduce(torch.ones(10))
 
     return timed(open_and_use)
 
 
-def open_on_each(folder, size, environments):
+def open_on_each(folder, size, environments, timeout=LONG):
     """What each of len(environments) ranks of a group of `size` meets."""
     with doomed_pool(len(environments), join_group=False) as own:
         for rank, environment in enumerate(environments):
-            own.start(rank_open, rank, str(folder), size, environment, ranks=[rank])
+            own.start(rank_open, rank, str(folder), size, environment, timeout, ranks=[rank])
         return own.finish()
 
 
 def test_a_rank_that_never_joins_ends_in_an_error(tmp_path):
-    check_all(open_on_each(tmp_path, 3, [{}, {}]))
+    check_all(open_on_each(tmp_path, 3, [{}, {}], TIMEOUT))
 
 
 STOP = 1.0  # seconds
@@ -256,29 +236,26 @@ STOP = 1.0  # seconds
 
 @pytest.mark.parametrize("victim", (0, 1))
 def test_a_stopped_rank_that_goes_on_costs_time_only(victim):
-    with doomed_pool(3, group_timeout=30) as own:
+    with doomed_pool(3) as own:
         own.run(rank_warm_up)
         own.start(rank_sums_through_a_stop, 0.8 * STOP)
-        time.sleep(0.1)
+        own.await_progress()
         own.kill(victim, signal.SIGSTOP)
         time.sleep(STOP)
         own.kill(victim, signal.SIGCONT)
-        assert own.finish(timeout=60) == [0, 0, 0], "the switch was lost"
+        assert own.finish() == [0, 0, 0], "the switch was lost"
 
 
 def name_the_rank_stopped_for_good(own, victim):
     """Its connections live and its host acknowledges: only its silence tells."""
-    own.start(rank_calls, "all_reduce", 60)
-    time.sleep(0.3)
+    own.start(rank_calls)
+    own.await_progress()
     own.kill(victim, signal.SIGSTOP)
-    stopped = time.time()
-    for message, when in own.finish([rank for rank in range(3) if rank != victim], timeout=60):
-        assert message and f"rank {victim}" in message, message
-        assert when - stopped < TIMEOUT + 1, f"{when - stopped:.1f} s: {message}"
+    check_all(own.finish([rank for rank in range(3) if rank != victim]), f"rank {victim}")
 
 
 def test_a_rank_that_is_stopped_for_good_is_named_by_the_others():
-    with doomed_pool(3) as own:
+    with doomed_pool(3, group_timeout=TIMEOUT) as own:
         own.run(rank_warm_up)
         name_the_rank_stopped_for_good(own, 2)
 
@@ -316,42 +293,42 @@ def test_a_standalone_switch_serves_groups(threads):
     port = free_port()
     with standalone_switch(port, "--threads", threads):
         for _ in range(2):  # a second job finds the switch as the first did
-            with doomed_pool(3, environment=with_switch(f"127.0.0.1:{port}"), group_timeout=20) as own:
+            with doomed_pool(3, environment=with_switch(f"127.0.0.1:{port}")) as own:
                 alone = own.run(rank_sum_and_groups)
                 own.close()
-    with doomed_pool(3, group_timeout=20) as own:
+    with doomed_pool(3) as own:
         assert own.run(rank_sum_and_groups) == alone, "the bits depend on where the switch runs"
 
 
 def test_a_killed_switch_is_named_on_every_rank():
     with ranks_and_switch(3) as (own, switch, address):
-        own.start(rank_loop, 60)
-        time.sleep(0.3)
+        own.start(rank_calls)
+        own.await_progress()
         switch.kill()
-        check_all(own.finish(timeout=60), "switch", address)
+        check_all(own.finish(), "switch", address)
 
 
 def test_a_switch_that_stops_for_a_moment_costs_time_only():
-    with ranks_and_switch(3, group_timeout=30) as (own, switch, _):
+    with ranks_and_switch(3) as (own, switch, _):
         own.start(rank_sums_through_a_stop, 0.8 * 2 * STOP)
-        time.sleep(0.1)
+        own.await_progress()
         switch.send_signal(signal.SIGSTOP)
         time.sleep(2 * STOP)
         switch.send_signal(signal.SIGCONT)
-        assert own.finish(timeout=60) == [0, 0, 0], "the switch was lost"
+        assert own.finish() == [0, 0, 0], "the switch was lost"
 
 
 def test_rank_0_that_is_stopped_for_good_is_named_too():
     """Where it does not host the switch."""
-    with ranks_and_switch(3) as (own, _, _):
+    with ranks_and_switch(3, group_timeout=TIMEOUT) as (own, _, _):
         name_the_rank_stopped_for_good(own, 0)
 
 
 def test_a_silent_switch_is_given_up():
-    with ranks_and_switch(3, {"SWITCHML_FAILURE_TIMEOUT": "2"}, group_timeout=600) as (own, switch, address):
+    with ranks_and_switch(3, {"SWITCHML_FAILURE_TIMEOUT": "2"}) as (own, switch, address):
         switch.send_signal(signal.SIGSTOP)
         try:
-            check_all(own.run(rank_loop, 30), "switch", address, "has not answered for 2")
+            check_all(own.run(rank_calls), "switch", address, "has not answered for 2")
         finally:
             switch.send_signal(signal.SIGCONT)
 
@@ -360,59 +337,56 @@ def test_a_restarted_switch_knows_no_session():
     port = free_port()
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(standalone_switch(port))
-        own = stack.enter_context(doomed_pool(2, environment=with_switch(f"127.0.0.1:{port}"), group_timeout=600))
+        own = stack.enter_context(doomed_pool(2, environment=with_switch(f"127.0.0.1:{port}")))
         own.run(rank_warm_up)
         first.kill()
         first.wait()
         stack.enter_context(standalone_switch(port))
-        check_all(own.run(rank_loop, 30), f"127.0.0.1:{port}", "no longer knows this session")
+        check_all(own.run(rank_calls), f"127.0.0.1:{port}", "no longer knows this session")
 
 
 # ---- going on without the switch ----
 
 
-def rank_sums_over_a_lost_switch(count, steps, seed):
-    """(digests of all results, when each call ended, whether this rank ended without the switch)"""
+def rank_sums_over_a_lost_switch(count, steps, seed, switch=None, last=None):
+    """(digests of all results, whether this rank ended without the switch). Rank 0 kills that process in the middle of call `last`."""
     import switchml
 
-    digests, ends = [], []
+    digests = []
     for step in range(steps):
         dtype = (torch.float32, torch.int32, torch.float16, torch.bfloat16, torch.int64)[step % 5]
         op = dist.ReduceOp.MAX if step % 7 == 3 and dtype != torch.int64 else dist.ReduceOp.SUM
         inputs = [values((count + step,), dtype, rank, seed + step) for rank in range(dist.get_world_size())]
         mine = inputs[dist.get_rank()].clone()
-        dist.all_reduce(mine, op=op)
+        work = dist.all_reduce(mine, op=op, async_op=True)
+        if step == last and dist.get_rank() == 0:
+            os.kill(switch, signal.SIGKILL)
+        work.wait()
         check_reduction(mine, inputs, "MAX" if op == dist.ReduceOp.MAX else "SUM")
         digests.append(digest(mine))
-        ends.append(time.time())
     total = [torch.zeros(1) for _ in range(dist.get_world_size())]
     dist.all_gather(total, torch.tensor([float(dist.get_rank())]))  # the companion behind a fence
     dist.barrier()
     assert [float(t) for t in total] == list(range(dist.get_world_size()))
-    return digests, ends, switchml.stats()["without_switch"]
+    return digests, switchml.stats()["without_switch"]
 
 
 @pytest.mark.parametrize("shards", ("1", "2"))
 @pytest.mark.parametrize("size", (2, 4))
 def test_a_killed_switch_costs_a_moment_with_fallback(size, shards):
-    """What is under way is completed, on every rank and to the bit, and so is what follows."""
+    """What is under way is completed, on every rank and to the bit, and so is what follows. Nobody waits for a timeout: none is shorter
+    than what a call of the pool may take."""
     count, steps = 300000, 12
-    with doomed_pool(size, group_timeout=60) as own:
+    with doomed_pool(size) as own:
         expected = own.run(rank_sums_over_a_lost_switch, count, steps, 5)
-    assert not any(moved for _, _, moved in expected)
-    pace = max(ends[-1] - ends[0] for _, ends, _ in expected)  # in shared memory: not slower than through a switch
-    for part in (0.1, 0.4):
-        with ranks_and_switch(size, {**FALLBACK, "SWITCHML_SHARDS": shards}, group_timeout=60) as (own, switch, _):
-            own.start(rank_sums_over_a_lost_switch, count, steps, 5)
-            time.sleep(part * pace)
-            killed = time.time()
-            switch.kill()
-            outcomes = own.finish(timeout=120)
+    assert not any(moved for _, moved in expected)
+    settings = {**FALLBACK, "SWITCHML_SHARDS": shards, "SWITCHML_FAILURE_TIMEOUT": "600"}
+    for last in (1, 5):
+        with ranks_and_switch(size, settings) as (own, switch, _):
+            outcomes = own.run(rank_sums_over_a_lost_switch, count, steps, 5, switch.pid, last)
             own.close()
-        assert [d for d, _, _ in outcomes] == [d for d, _, _ in expected], "the bits depend on who adds"
-        assert all(moved for _, _, moved in outcomes), "the switch was not killed in time: the test tests nothing"
-        first = max(min(end for end in ends if end > killed + 0.5) for _, ends, _ in outcomes)
-        assert first - killed < 3, f"the first result came {first - killed:.1f} s after the switch was killed"
+        assert [d for d, _ in outcomes] == [d for d, _ in expected], "the bits depend on who adds"
+        assert all(moved for _, moved in outcomes), "nobody has noticed"
 
 
 @contextlib.contextmanager
@@ -424,6 +398,7 @@ def ranks_without_their_switch(size, **kwargs):
 
 
 def rank_timed_sum():
+    harness.advance()
     return timed(rank_warm_up)
 
 
@@ -433,71 +408,58 @@ def test_the_switch_is_used_again_when_it_returns(shards):
     settings = {**with_switch(f"127.0.0.1:{port}"), **FALLBACK, "SWITCHML_SHARDS": shards}
     with contextlib.ExitStack() as stack:
         switch = stack.enter_context(standalone_switch(port))
-        own = stack.enter_context(doomed_pool(3, environment=settings, group_timeout=60))
+        own = stack.enter_context(doomed_pool(3, environment=settings))
         own.run(rank_warm_up)
         for loss in range(2):
             switch.kill()
             switch.wait()
             assert len(set(own.run(rank_sums_until, 1, 10 * loss))) == 1
             switch = stack.enter_context(standalone_switch(port))
-            back = time.time()
             assert len(set(own.run(rank_sums_until, 0, 10 * loss))) == 1
-            assert time.time() - back < 20
             own.run(rank_warm_up)
             switch.send_signal(signal.SIGSTOP)
-            time.sleep(0.1)
             own.start(rank_timed_sum)
-            time.sleep(1.0)
+            own.await_progress()
+            time.sleep(0.7)
             switch.send_signal(signal.SIGCONT)
-            for message, took in own.finish(timeout=60):
+            for message, took in own.finish():
                 assert message is None and took > 0.5, f"something else adds: {message}, {took} s"
         own.close()
 
 
 def test_a_killed_rank_is_named_after_a_fallback_too():
-    with ranks_without_their_switch(3, group_timeout=600) as own:
-        own.start(rank_calls, "all_reduce", 30)
-        time.sleep(0.3)
-        killed = time.time()
+    with ranks_without_their_switch(3) as own:
+        own.start(rank_calls)
+        own.await_progress()
         own.kill(1)
-        for message, when in own.finish([0, 2], timeout=60):
-            assert message and "rank 1" in message and "is gone" in message, message
-            assert when - killed < 2, f"{when - killed:.1f} s: {message}"
-
-
-def rank_late_call(seconds):
-    rank_warm_up()
-    time.sleep(seconds)
-    return timed(dist.all_reduce, torch.ones(100))
+        check_all(own.finish([0, 2]), "rank 1", "is gone")
 
 
 def test_a_late_rank_is_named_after_a_fallback_too():
-    with ranks_without_their_switch(3) as own:
-        own.start(rank_late_call, 0, ranks=[0, 1])
-        own.start(rank_late_call, 2 * TIMEOUT, ranks=[2])
-        check_all(own.finish([0, 1], timeout=60), "no contribution from rank 2 for")
+    with ranks_without_their_switch(3, group_timeout=TIMEOUT) as own:
+        check_all(own.run(rank_one_call, ranks=[0, 1]), "no contribution from rank 2 for")
 
 
 def test_a_rank_that_left_is_named_after_a_fallback_too():
-    with ranks_without_their_switch(3, group_timeout=600) as own:
+    with ranks_without_their_switch(3) as own:
         own.run(rank_leave, ranks=[2])
-        check_all(own.run(rank_loop, 30, ranks=[0, 1]), "rank 2 (left the session)")
+        check_all(own.run(rank_calls, ranks=[0, 1]), "rank 2 (left the session)")
 
 
 def test_a_stopped_rank_delays_the_fallback_only():
-    with ranks_and_switch(3, FALLBACK, group_timeout=60) as (own, switch, _):
+    with ranks_and_switch(3, FALLBACK) as (own, switch, _):
         own.start(rank_sums_through_a_stop, 0.8 * 4 * STOP)
-        time.sleep(0.1)
+        own.await_progress()
         own.kill(1, signal.SIGSTOP)
         switch.kill()
         time.sleep(4 * STOP)
         own.kill(1, signal.SIGCONT)
-        assert own.finish(timeout=60) == [1, 1, 1], "the ranks still believe in the switch"
+        assert own.finish() == [1, 1, 1], "the ranks still believe in the switch"
 
 
 def test_a_missing_switch_is_named(tmp_path):
     address = f"127.0.0.1:{free_port()}"
-    check_all(open_on_each(tmp_path, 2, [with_switch(address)] * 2), address)
+    check_all(open_on_each(tmp_path, 2, [{**with_switch(address), "SWITCHML_CONNECT_TIMEOUT": str(TIMEOUT)}] * 2), address)
 
 
 @pytest.mark.parametrize("address", ("here", "127.0.0.1:", "127.0.0.1:70000", ":", "[::1:5"))
@@ -567,13 +529,13 @@ def rank_through_faults():
 
 @pytest.mark.parametrize("seed, payload", ((1, "1024"), (2, "1408")))
 def test_a_lossy_network_gives_the_same_bits(seed, payload):
-    with doomed_pool(3, group_timeout=60) as own:
+    with doomed_pool(3) as own:
         clean = own.run(rank_through_faults)
     # Small packets, so that there are thousands to lose.
-    with doomed_pool(3, group_timeout=60, environment={"SWITCHML_PAYLOAD": payload}) as own:
+    with doomed_pool(3, environment={"SWITCHML_PAYLOAD": payload}) as own:
         clean_small = own.run(rank_through_faults)
     lossy_environment = {"SWITCHML_PAYLOAD": payload, "SWITCHML_FAULTS": FAULTS.format(seed=seed)}
-    with doomed_pool(3, group_timeout=60, environment=lossy_environment) as own:
+    with doomed_pool(3, environment=lossy_environment) as own:
         lossy = own.run(rank_through_faults)
     assert [d for d, _ in lossy] == [d for d, _ in clean_small], "loss changed the result"
     assert [d for d, _ in clean_small] == [d for d, _ in clean], "the payload size changed the result"
@@ -595,7 +557,7 @@ def rank_through_damage():
 def test_damaged_data_ends_in_an_error_never_in_a_wrong_sum():
     """A bit that flips before the switch has summed cannot be repaired by anybody; it must be seen."""
     environment = {"SWITCHML_PAYLOAD": "1024", "SWITCHML_FAULTS": "seed=3,corrupt=0.02"}
-    with doomed_pool(3, group_timeout=20, environment=environment) as own:
+    with doomed_pool(3, environment=environment) as own:
         outcomes = own.run(rank_through_damage)
     assert all(outcome is not True for outcome in outcomes), "nothing was damaged: the test tests nothing"
     assert any("damaged" in outcome for outcome in outcomes), outcomes
@@ -629,7 +591,7 @@ def test_a_process_ends_with_its_script(end, tmp_path):
     ranks = [subprocess.Popen([sys.executable, "-c", script, str(rank)], env=environment, **pipes) for rank in range(2)]
     try:
         for rank, process in enumerate(ranks):
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=PATIENCE)
             assert "end 4.0" in out, err
             assert process.returncode == 0, (rank, process.returncode, err)
     finally:
@@ -655,7 +617,7 @@ def rank_bad_arguments():
 
 
 def test_bad_arguments_are_refused_and_leave_the_group_usable():
-    with doomed_pool(2, group_timeout=20) as own:
+    with doomed_pool(2) as own:
         for rank, results in enumerate(own.run(rank_bad_arguments)):
             for what, message in results.items():
                 assert message, f"rank {rank}: no error for {what}"

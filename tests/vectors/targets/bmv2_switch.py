@@ -1,6 +1,6 @@
 """The v1model program in bmv2's simple_switch, in a network namespace of its own whose ports are veth pairs.
 
-Needs root, iproute2, and p4c-bm2-ss, simple_switch and simple_switch_CLI on PATH.
+Needs p4c-bm2-ss, simple_switch and simple_switch_CLI on PATH, and what tests/lab.py needs.
 """
 
 import itertools
@@ -16,10 +16,10 @@ import tempfile
 import threading
 import time
 
-from lab import inside
+import lab
 
 ROOT = pathlib.Path(__file__).parents[3]
-TOOLS = ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI", "ip")
+TOOLS = ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI")
 PORTS = 4
 SWITCH_IP = "10.77.255.254"
 SWITCH_MAC = "02:77:00:00:ff:fe"
@@ -40,7 +40,7 @@ def missing():
     lacking = [tool for tool in TOOLS if shutil.which(tool) is None]
     if lacking:
         return f"not on PATH: {', '.join(lacking)} (docs/switch.md says where they come from)"
-    return "" if os.geteuid() == 0 else "needs root, for a network namespace"
+    return lab.missing()
 
 
 def run(*command):
@@ -183,7 +183,7 @@ class Bmv2Switch:
             for end in (f"s{i}", f"h{i}"):
                 run(*in_namespace, "ip", "link", "set", end, "mtu", "9000", "up")
         self._start_process()
-        with inside(self.namespace):
+        with lab.inside(self.namespace):
             for i in range(PORTS):
                 port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
                 port.bind((f"h{i}", 0))
@@ -245,7 +245,7 @@ class Bmv2Switch:
         while time.monotonic() < end:
             if self._process.poll() is not None:
                 break
-            with inside(self.namespace), socket.socket() as probe:
+            with lab.inside(self.namespace), socket.socket() as probe:
                 probe.settimeout(0.2)
                 if probe.connect_ex(("127.0.0.1", 9090)) == 0:
                     return
