@@ -12,6 +12,7 @@ OUTSIDE, LOOP, CONTROL = 0, 1, 2  # kinds of ports
 _SLOT_BITS = 16
 _LANE_BITS = 2  # a wide port takes the first of four numbers
 _PIPE_MASK = 0x1FF >> names.PIPE_BITS << names.PIPE_BITS
+_STEP_MASK = 15  # packets without words, whose steps have a bit more, go the same way
 _PRIORITY = {"$MATCH_PRIORITY": 0}  # of all: no two patterns of a table match the same
 _WORD = 2**32 - 1
 
@@ -69,7 +70,7 @@ def _ways(session, program):
     for step, segment in enumerate(names.LATER_PASSES[program.segments], 1):
         ports = program.ways(session.job, segment)
         for i, port in enumerate(ports):
-            keys = job | {"headers.bridge.step": step, "headers.switchml.slot": (i, len(ports) - 1)}
+            keys = job | {"headers.bridge.step": (step, _STEP_MASK), "headers.switchml.slot": (i, len(ports) - 1)}
             yield Entry(names.LOOPS, keys, "SwitchIngress.around.go", {"port": port, "segment": segment})
     ports = program.ways(session.job)
     for pipe, (i, port) in itertools.product(range(program.pipes), enumerate(ports)):

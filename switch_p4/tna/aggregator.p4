@@ -1,13 +1,14 @@
 // The registers of words: a pair each, one word of the lower half and one of the upper. A register gives out one word a
-// pass: the upper when it takes words in, so that the lower ones need another pass.
+// pass: the upper when it takes words in, so that the lower ones need another pass. A packet without words counts as one of
+// zeros: a use that it begins must hold nothing of what was there before, which may be another job's.
 
 // Which of its operations every register does in this pass.
 control Operation(inout headers_t headers, inout metadata_t meta) {
     action take(bit<8> act) { meta.act = act; }
     action as_told() { meta.act = headers.bridge.act; }
 #define ZERO_PAIR(i, low, high) headers.lower.w##low = 0; headers.upper.w##high = 0;
-    action add_zeros() {
-        meta.act = ACT_SUM;
+    action with_zeros(bit<8> act) {
+        meta.act = act;
         FOR_EACH_PAIR(ZERO_PAIR)
     }
     table operations {
@@ -16,24 +17,31 @@ control Operation(inout headers_t headers, inout metadata_t meta) {
             meta.live: ternary;
             meta.mapped: ternary;
             headers.bridge.act: ternary;
+            headers.bridge.step: ternary;
             meta.sequence: ternary;
             meta.lower_bits: ternary;
             meta.upper_bits: ternary;
             headers.switchml.flags: ternary;
         }
-        actions = { take; as_told; add_zeros; NoAction; }
+        actions = { take; as_told; with_zeros; NoAction; }
         const entries = {
-            (FORM_INSIDE, 1, 1, ACT_READ_UPPER, _, _, _, _): add_zeros();
-            (FORM_INSIDE, 1, 1, _, _, _, _, _): as_told();
-            (FORM_WHOLE, _, _, _, SEQUENCE_NEW, _, _, _): take(ACT_NEW);
-            (FORM_WHOLE, _, _, _, SEQUENCE_SAME, 0, 0, 0 &&& 1): take(ACT_SUM);
-            (FORM_WHOLE, _, _, _, SEQUENCE_SAME, 0, 0, _): take(ACT_MAX);
-#if SEGMENTS == 1
-            (FORM_WHOLE, _, _, _, SEQUENCE_SAME, _, _, _): add_zeros();
+            (FORM_INSIDE, 1, 1, ACT_READ_UPPER, _, _, _, _, _): with_zeros(ACT_SUM);
+#if SEGMENTS > 1
+            (FORM_INSIDE, 1, 1, ACT_NEW, BARE_STEP &&& BARE_STEP, _, _, _, _): with_zeros(ACT_NEW);
+            (FORM_INSIDE, 1, 1, ACT_MAX, BARE_STEP &&& BARE_STEP, _, _, _, _): with_zeros(ACT_MAX);
 #endif
+            (FORM_INSIDE, 1, 1, _, _, _, _, _, _): as_told();
+            (FORM_WHOLE, _, _, _, _, SEQUENCE_NEW, _, _, _): take(ACT_NEW);
+            (FORM_WHOLE, _, _, _, _, SEQUENCE_SAME, 0, 0, 0 &&& 1): take(ACT_SUM);
+            (FORM_WHOLE, _, _, _, _, SEQUENCE_SAME, 0, 0, _): take(ACT_MAX);
+#if SEGMENTS == 1
+            (FORM_WHOLE, _, _, _, _, SEQUENCE_SAME, _, _, _): with_zeros(ACT_SUM);
+#endif
+            (FORM_BARE, _, _, _, _, SEQUENCE_NEW, _, _, _): with_zeros(ACT_NEW);
+            (FORM_BARE, _, _, _, _, SEQUENCE_SAME, 0, 0, 1 &&& 1): with_zeros(ACT_MAX);
         }
         const default_action = NoAction();
-        size = 8;
+        size = 16;
     }
     apply { operations.apply(); }
 }

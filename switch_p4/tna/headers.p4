@@ -11,7 +11,7 @@ const bit<8> EGRESS_AROUND = 4;  // back into an ingress, with this header
 // In front of Ethernet between ingress and egress, and on the way around.
 header bridge_h {
     bit<8> egress;
-    bit<8> step;      // number of the pass, 0 for the first
+    bit<8> step;      // number of the pass, 0 for the first; with BARE_STEP if the packet has no words
     bit<8> segment;   // of the payload: which SWITCHML_WORDS words
     bit<8> act;       // what the registers of words do in this pass
     bit<8> receiver;  // of the aggregate
@@ -110,6 +110,9 @@ const bit<8> FORM_INSIDE = 6;   // in a later pass
 const bit<REASON_BITS> IS_CONTRIBUTION = 29;
 const bit<REASON_BITS> IS_RESULT = 30;
 const bit<REASON_BITS> IS_REQUEST = 31;
+
+// Added to the step of a packet without words: the other segments' words have to hear of it too.
+const bit<8> BARE_STEP = 16;
 
 // What the sequence number says about a packet.
 const bit<8> SEQUENCE_STALE = 0;

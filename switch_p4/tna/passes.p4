@@ -62,7 +62,8 @@ control NextStep(inout headers_t headers, inout metadata_t meta) {
 }
 
 // The passes of a packet: SEGMENTS that take words in, the last of which gives out the upper half of its segment; then, if
-// somebody is to get the aggregate, one for each other half, from the last to the first, in front of what there is.
+// somebody is to get the aggregate, one for each other half, from the last to the first, in front of what there is. A packet
+// without words, unless it is repeated, passes SEGMENTS times too.
 control Passes(inout headers_t headers, inout metadata_t meta) {
     action end() { meta.next = NEXT_DROP; }
     action answer() { meta.next = NEXT_ANSWER; }
@@ -118,8 +119,12 @@ control Passes(inout headers_t headers, inout metadata_t meta) {
 #else
         actions = { end; answer; answer_with_lower; give_upper; give_lower; consume; consume_then_read; NoAction; }
         const entries = {
-            (FORM_BARE, _, NOBODY): end();
-            (FORM_BARE, _, _): answer();
+            (FORM_BARE, _, THE_SENDER): answer();
+            (FORM_BARE, _, _): consume(BARE_STEP + 1);
+            (_, BARE_STEP + 1, _): consume(BARE_STEP + 2);
+            (_, BARE_STEP + 2, _): consume(BARE_STEP + 3);
+            (_, BARE_STEP + 3, NOBODY): end();
+            (_, BARE_STEP + 3, _): answer();
             (_, 0, _): consume(1);
             (_, 1, _): consume(2);
             (_, 2, THE_SENDER): consume_then_read(3);
@@ -135,7 +140,7 @@ control Passes(inout headers_t headers, inout metadata_t meta) {
         }
 #endif
         const default_action = answer_with_lower();
-        size = 16;
+        size = 20;
     }
     apply { steps.apply(); }
 }
@@ -153,7 +158,7 @@ control Around(inout headers_t headers, inout metadata_t meta, inout ingress_int
     table loops {
         key = {
             headers.switchml.job: exact;
-            headers.bridge.step: exact;
+            headers.bridge.step: ternary;  // without BARE_STEP
             headers.switchml.slot: ternary;
         }
         actions = { go; nowhere; }

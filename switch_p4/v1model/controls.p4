@@ -211,11 +211,18 @@ control Witness(inout headers_t headers, in metadata_t meta) {
 }
 
 // One register per word. The packet leaves with the aggregate in it, whatever becomes of it. One operation for all words,
-// because bmv2 decides slowly and computes quickly.
+// because bmv2 decides slowly and computes quickly. A packet without words counts as one of zeros and leaves without words: a
+// use that it begins must hold nothing of what was there before, which may be another job's.
 control Aggregator(inout headers_t headers, in metadata_t meta) {
 #define WORD_REGISTER(i) register<bit<32>>(SLOT_VERSIONS) word##i;
     FOR_EACH_WORD(WORD_REGISTER)
     bit<32> held;
+
+#define ZERO_WORD(i) headers.words.w##i = 0;
+    action all_zeros() {
+        headers.words.setValid();
+        FOR_EACH_WORD(ZERO_WORD)
+    }
 
 #define TAKE_OVER_WORD(i) word##i.write(meta.index, headers.words.w##i);
     action take_over() { FOR_EACH_WORD(TAKE_OVER_WORD) }
@@ -236,10 +243,13 @@ control Aggregator(inout headers_t headers, in metadata_t meta) {
     action stored() { FOR_EACH_WORD(READ_WORD) }
 
     apply {
+        bool bare = !headers.words.isValid();
+        if (bare) all_zeros();
         if (meta.duplicate == 1) stored();
         else if (meta.sequence == SEQUENCE_NEW) take_over();
         else if (meta.operation == OPERATION_SUM) add();
         else maximum();
+        if (bare) headers.words.setInvalid();
     }
 }
 

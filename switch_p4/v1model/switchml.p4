@@ -42,7 +42,7 @@ control SwitchIngress(inout headers_t headers, inout metadata_t meta, inout stan
                 bitmap.apply(meta);
                 exponent.apply(headers, meta);
                 witness.apply(headers, meta);
-                if (headers.words.isValid()) aggregator.apply(headers, meta);
+                aggregator.apply(headers, meta);
                 next_step.apply(headers, meta);
             }
             reasons.count((bit<32>)meta.counted_job << REASON_BITS | (bit<32>)meta.reason);

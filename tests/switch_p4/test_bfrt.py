@@ -118,7 +118,7 @@ def test_entries_of_a_session():
     job = {"headers.switchml.job": 3}
     assert made[0] == sessions.Group(48)
     low = {"$MATCH_PRIORITY": 0}
-    way = job | low | {"headers.bridge.step": 1, "headers.switchml.slot": (0, 0)}
+    way = job | low | {"headers.bridge.step": (1, 15), "headers.switchml.slot": (0, 0)}
     assert of(made, bfrt_program.LOOPS) == [(way, {"port": 3 << 7 | 68, "segment": 0})]
     homes = [(job | low | {"intrinsic.ingress_port": (pipe << 7, 0x180)}, {"port": 3 << 7 | 68}) for pipe in (0, 1, 2)]
     assert of(made, bfrt_program.HOMES) == homes
@@ -134,7 +134,7 @@ def test_entries_of_a_session():
 def test_entries_of_a_leaf_of_four_segments():
     uplink = m.Uplink(worker=2, parent=m.SwitchPlace(address="10.0.0.2:48879"))
     made = session(segments=4, pipes=2, slots=256, shards=2, uplink=uplink)
-    ways = [(keys["headers.bridge.step"], values["segment"], values["port"]) for keys, values in of(made, bfrt_program.LOOPS)]
+    ways = [(keys["headers.bridge.step"][0], values["segment"], values["port"]) for keys, values in of(made, bfrt_program.LOOPS)]
     # Job 3 begins in pipe 1, so even segments are there.
     assert ways == [
         (1, 1, 68), (2, 2, 196), (3, 3, 68), (4, 3, 68), (5, 2, 196), (6, 2, 196), (7, 1, 68), (8, 1, 68), (9, 0, 196), (10, 0, 196),

@@ -99,7 +99,7 @@ class TofinoTarget(ProgrammedTarget):
     def _ways(self, session):
         job = {"headers.switchml.job": session.job}
         for step, segment in enumerate(LATER_PASSES[self._segments], 1):
-            yield "loops", job | {"headers.bridge.step": step}, "go", {"port": self._loop(segment), "segment": segment}
+            yield "loops", job | {"headers.bridge.step": f"0b****{step:04b}"}, "go", {"port": self._loop(segment), "segment": segment}
         for pipe in sorted({port >> 7 for port in PORTS} - {self._loop(0) >> 7}):
             yield "homes", job | {"intrinsic.ingress_port": f"0b{pipe:02b}*******"}, "away", {"port": self._loop(0)}
 
