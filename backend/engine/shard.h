@@ -197,6 +197,8 @@ class Shard {
   void probe();
   void repeat_in_turn(Time now);
   void keep_alive(Time now);
+  void send_join();
+  void prove_address(uint64_t cookie);
 
   const int index_;
   const int shares_;
@@ -251,6 +253,8 @@ class Shard {
   int unanswered_ = 0;    // probes since the switch was heard
   size_t turn_ = 0;       // the chunk that was repeated last with a probe
   uint32_t keep_alive_request_ = 0;
+  uint64_t cookie_ = 0;    // see wire::Membership
+  bool proven_ = false;    // shown a new one since the last keep-alive was due
   uint32_t next_request_;  // begins where only members know: nobody else can answer in the switch's name
 
   Status status_;

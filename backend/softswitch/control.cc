@@ -1,6 +1,8 @@
 // Control requests: checks lengths, asks the SessionTable, writes the reply.
 #include "wire/control.h"
 
+#include <algorithm>
+
 #include "softswitch/pipeline.h"
 
 namespace switchml::softswitch {
@@ -58,6 +60,9 @@ void SoftSwitch::Impl::expire(const std::vector<uint8_t>& jobs) {
 ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply) {
   const Endpoint client = client_of == nullptr ? Endpoint{} : client_of(from);
   const wire::Open asked = wire::read_open(body);
+  if (by_invitation && std::count(invited.begin(), invited.end(), asked.client_key) == 0) {
+    return ReplyStatus::kNotInvited;
+  }
   SessionTable::Opened opened = table.open(asked, now, client);
   if (lacks_room(opened.status)) {
     gather_signs_of_life();
@@ -80,7 +85,7 @@ ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Ti
 
 ReplyStatus SoftSwitch::Impl::join(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply) {
   const SessionTable::Joined joined = table.join(wire::read_join(body), from, now);
-  if (joined.status == ReplyStatus::kOk) wire::write_join_reply(joined.reply, reply);
+  if (wire::has_body(joined.status)) wire::write_join_reply(joined.reply, reply);
   return joined.status;
 }
 

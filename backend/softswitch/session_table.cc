@@ -170,6 +170,12 @@ SessionTable::Joined SessionTable::join(const wire::Join& asked, const Endpoint&
     out.status = ReplyStatus::kNotMember;
     return out;
   }
+  out.reply.cookie = cookie_of(asked, from);
+  if (asked.cookie != out.reply.cookie) {
+    out.status = ReplyStatus::kProveAddress;
+    out.reply.joined = static_cast<uint16_t>(entry->joined_pairs_);
+    return out;
+  }
   entry->last_heard = now;
   if (entry->member(asked.worker, asked.shard) != from) entry->set_member(asked.worker, asked.shard, from);
   out.reply.joined = static_cast<uint16_t>(entry->joined_pairs_);
@@ -237,6 +243,19 @@ uint8_t SessionTable::free_job() const {
 uint64_t SessionTable::next_random() {
   ++random_calls_;
   return quant::siphash24({limits_.seed, ~limits_.seed}, &random_calls_, sizeof random_calls_);
+}
+
+// Nothing is kept of those who have not joined. Another key than that of epochs and session keys.
+uint64_t SessionTable::cookie_of(const wire::Join& asked, const Endpoint& from) const {
+  uint8_t text[wire::kJoinBytes + Endpoint::kBytes] = {};
+  wire::Join place;
+  place.epoch = asked.epoch;
+  place.job = asked.job;
+  place.worker = asked.worker;
+  place.shard = asked.shard;
+  wire::write_join(place, text);
+  std::copy_n(from.bytes, from.size, text + wire::kJoinBytes);
+  return quant::siphash24({~limits_.seed, limits_.seed}, text, wire::kJoinBytes + from.size);
 }
 
 uint32_t SessionTable::next_epoch(uint8_t job) {

@@ -5,9 +5,10 @@
 //   retransmitted.
 //          The reply carries a job number, an epoch (random, never 0, never the one that the job number had before) and
 //          a key.
-//   join   makes the sender's address the place where results of (worker, shard) go, and renews the lease. Only the key
-//   matters:
-//          a member that comes from a new address (a restarted socket) replaces its old one. Idempotent.
+//   join   makes the sender's address the place where results of (worker, shard) go, and renews the lease, if it shows
+//          the key and the address's cookie: a keyed hash, told to whoever has the key, so that nobody joins in the
+//          name of an address where it does not receive. A member that comes from a new address (a restarted socket)
+//          replaces its old one. Idempotent.
 //   close  a worker has left, with all its shards, for good. When no joined worker is left the session ends at once.
 //   lease  any sign of life of any member renews it for the session; without one the session ends.
 #pragma once
@@ -121,8 +122,9 @@ class SessionTable {
 
   struct Joined {
     wire::ReplyStatus status = wire::ReplyStatus::kOk;
-    wire::JoinReply reply;
+    wire::JoinReply reply;  // where the status has_body()
   };
+  /// Two endpoints whose bytes are equal are the same address.
   Joined join(const wire::Join& asked, const Endpoint& from, Time now);
 
   struct Closed {
@@ -182,6 +184,7 @@ class SessionTable {
   };
   Use used_by(const Endpoint& client) const;
   static Opened quota_used_up();
+  uint64_t cookie_of(const wire::Join& asked, const Endpoint& from) const;
   uint64_t next_random();
   uint32_t next_epoch(uint8_t job);
 

@@ -11,6 +11,12 @@ namespace {
 using wire::ReplyStatus;
 using wire::Request;
 
+Contribution words_of_worker_0(std::vector<int32_t> words) {
+  Contribution c;
+  c.words = std::move(words);
+  return c;
+}
+
 TEST(SwitchControl, OpenGrantsAndCountsOnce) {
   Bench bench;
   const auto first = bench.open(ask_for(2, 2, 9, 1500));
@@ -50,6 +56,58 @@ TEST(SwitchControl, AnotherVersionIsToldOurs) {
   EXPECT_EQ(reply.status, ReplyStatus::kBadVersion);
   EXPECT_EQ(reply.request_id, 1234U);
   EXPECT_EQ(bench.sw.sessions(), 0);
+}
+
+TEST(SwitchControl, NoAnswerToAStrangerIsLongerThanItsQuestion) {
+  Bench bench;
+  Job job(bench, 2);
+  uint8_t frame[wire::kMaxControlBytes];
+  const wire::Membership guessed{job.granted.job, job.granted.epoch, 1, 0};
+  size_t (*const builders[])(const Job&, const wire::Membership&, uint8_t*) = {
+      [](const Job&, const wire::Membership&, uint8_t* f) {
+        return wire::build_open(ask_for(2, 1, 8, 1024, 99), 1, f);
+      },
+      [](const Job&, const wire::Membership&, uint8_t* f) { return wire::build_open(ask_for(0), 1, f); },
+      [](const Job& j, const wire::Membership&, uint8_t* f) { return wire::build_join(j.member(0), 0, 1, f); },
+      [](const Job&, const wire::Membership& m, uint8_t* f) { return wire::build_join(m, 0, 1, f); },
+      [](const Job&, const wire::Membership& m, uint8_t* f) { return wire::build_close(m, 1, f); },
+      [](const Job& j, const wire::Membership&, uint8_t* f) { return wire::build_probe(j.member(0), 0, 1, 1, f); },
+  };
+  for (const bool other_version : {false, true}) {
+    for (const auto& build : builders) {
+      const size_t size = build(job, guessed, frame);
+      if (other_version) frame[0] ^= 0xf0;
+      const auto sent = bench.put({frame, frame + size}, endpoint(77));
+      ASSERT_EQ(sent.size(), 1U);
+      EXPECT_LE(sent[0].frame.size(), size);
+    }
+  }
+  EXPECT_EQ(bench.sw.counters().control_malformed.get(), 0U);
+}
+
+// Who opens a session, joins in the name of another host and repeats what is answered: that host gets no more bytes
+// than were sent in its name.
+TEST(SwitchControl, ASessionMakesNobodyReflectMoreThanIsSent) {
+  for (const bool guesses : {false, true}) {
+    Bench bench;
+    const auto granted = bench.open(ask_for(1, 1, 4, 64512)).open;
+    const Endpoint victim = endpoint(5);
+    size_t sent = 0, received = 0;
+    const auto send = [&](const std::vector<uint8_t>& frame) {
+      sent += frame.size();
+      for (const Sent& each : bench.put(frame, victim)) received += each.frame.size() * each.to.size();
+    };
+    wire::Membership member{granted.job, granted.epoch, granted.session_key, 0};
+    uint8_t frame[wire::kMaxControlBytes];
+    for (uint32_t id = 1; id < 4; ++id) {
+      if (guesses) member.cookie = id;
+      send({frame, frame + wire::build_join(member, 0, id, frame)});
+    }
+    send(contribution_frame(words_of_worker_0(std::vector<int32_t>(16128, 7)), granted.job, granted.epoch));
+    for (int i = 0; i < 500; ++i) send(contribution_frame(words_of_worker_0({}), granted.job, granted.epoch));
+    EXPECT_LE(received, sent);
+    EXPECT_EQ(bench.sw.counters().dropped_worker.get(), 501U) << "nobody has joined";
+  }
 }
 
 TEST(SwitchControl, MalformedRequestsAreDroppedAndCounted) {
