@@ -128,7 +128,6 @@ class Shard {
  private:
   /// Without a result for so long, the switch is asked whom everybody waits for.
   static constexpr Duration kFirstProbe = milliseconds(300);
-  static constexpr int kKeepAlivesPerLease = 4;
   /// Chunks under way from which on a stream is one that results may gather for.
   static constexpr int kFlow = 32;
 

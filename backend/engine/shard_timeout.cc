@@ -148,7 +148,7 @@ void Shard::probe() {
 }
 
 void Shard::keep_alive(Time now) {
-  next_keep_alive_ = now + session_.lease / kKeepAlivesPerLease;
+  next_keep_alive_ = now + session_.renewal();
   proven_ = false;
   send_join();
 }

@@ -200,6 +200,7 @@ Status Failover::go_without() {
   make_detour(std::move(reducer.value()), number);
   Route route = session();
   route.lease = std::chrono::hours(24 * 365);
+  route.most_silence = Duration::max();
   route.controlled = true;  // there is nobody to ask
   route.switch_name = "none, over Gloo because " + why();
   {

@@ -42,18 +42,24 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
   out.settle();  // the reply lies on this function's stack
 }
 
-namespace {
-
-bool lacks_room(ReplyStatus status) {
-  return status == ReplyStatus::kNoSlots || status == ReplyStatus::kNoJobs || status == ReplyStatus::kQuota;
-}
-
-}  // namespace
-
 void SoftSwitch::Impl::expire(const std::vector<uint8_t>& jobs) {
   for (const uint8_t job : jobs) {
     counters.sessions_expired.add(1);
     end(job);
+  }
+}
+
+// Of those that are silent only as many end as have what is wanted: the others may be suspended, and go on later.
+void SoftSwitch::Impl::make_room(const wire::Open& asked, const Endpoint& client, Time now) {
+  using Shortage = SessionTable::Shortage;
+  Shortage shortage = table.shortage(asked, client);
+  if (shortage == Shortage::kNone) return;
+  gather_signs_of_life();
+  for (const uint8_t job : table.silent(now)) {
+    if (shortage == Shortage::kNone) return;
+    if (shortage == Shortage::kOfClient && table.find(job)->client() != client) continue;
+    expire({job});
+    shortage = table.shortage(asked, client);
   }
 }
 
@@ -63,12 +69,8 @@ ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Ti
   if (by_invitation && std::count(invited.begin(), invited.end(), asked.client_key) == 0) {
     return ReplyStatus::kNotInvited;
   }
-  SessionTable::Opened opened = table.open(asked, now, client);
-  if (lacks_room(opened.status)) {
-    gather_signs_of_life();
-    expire(table.silent(now));
-    opened = table.open(asked, now, client);
-  }
+  make_room(asked, client, now);
+  const SessionTable::Opened opened = table.open(asked, now, client);
   if (opened.status != ReplyStatus::kOk) return opened.status;
   if (opened.fresh != nullptr) {
     const uint8_t job = opened.fresh->job();

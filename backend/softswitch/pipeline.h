@@ -48,6 +48,7 @@ struct SoftSwitch::Impl {
   // ---- control (control.cc) ----
   void request(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);
   wire::ReplyStatus open(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply);
+  void make_room(const wire::Open& asked, const Endpoint& client, Time now);
   wire::ReplyStatus join(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply);
   wire::ReplyStatus close(const uint8_t* body, Time now);
   wire::ReplyStatus probe(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply);

@@ -34,8 +34,9 @@ struct SwitchOptions {
   /// What the receiving socket can queue (TransportLimits.receive_buffer_bytes); slots are granted so that all workers'
   /// outstanding frames fit in it. 0: no bound.
   size_t receive_buffer_bytes = 0;
-  /// A session none of whose members was heard for this long is closed.
-  Duration lease = seconds(30);
+  /// A session none of whose members was heard for this long is closed; where what it holds is wanted, after 15 s, or
+  /// half of this. Longer than a job is suspended, usually.
+  Duration lease = std::chrono::minutes(30);
   /// Parts, 1 to 64, that as many threads may drive at the same time. Each slot belongs to one of them.
   int partitions = 1;
   /// Seed of the unpredictable epochs and keys (from the system's random source in production).

@@ -472,6 +472,16 @@ TEST(ShardTimeout, RenewsItsLeaseFourTimesPerLease) {
   EXPECT_EQ(join.shard, 0);
 }
 
+TEST(ShardTimeout, IsHeardOftenHoweverLongTheLease) {
+  Route route;
+  route.lease = std::chrono::minutes(30);
+  EXPECT_EQ(route.renewal(), std::chrono::minutes(30) / 4);
+  route.most_silence = seconds(5);
+  EXPECT_EQ(route.renewal(), seconds(5));
+  route.lease = seconds(4);
+  EXPECT_EQ(route.renewal(), seconds(1));
+}
+
 TEST(ShardTimeout, AKeepAliveShowsWhatItIsAskedForAtOnce) {
   LoneOptions options;
   options.lease = milliseconds(400);

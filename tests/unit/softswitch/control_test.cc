@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fixture.h"
+#include "softswitch/slot_store.h"
 
 namespace switchml::softswitch {
 namespace {
@@ -23,7 +24,7 @@ TEST(SwitchControl, OpenGrantsAndCountsOnce) {
   EXPECT_EQ(first.type, Request::kOpen);
   EXPECT_EQ(first.open.slots, 8);
   EXPECT_EQ(first.open.payload, 1408U);
-  EXPECT_EQ(first.open.lease_ms, 30000U);
+  EXPECT_EQ(first.open.lease_ms, 1800000U) << "longer than a coffee break";
   EXPECT_EQ(bench.open(ask_for(2, 2, 9, 1500)).open.epoch, first.open.epoch);
   EXPECT_EQ(bench.sw.sessions(), 1);
   EXPECT_EQ(bench.sw.counters().sessions_opened.get(), 1U);
@@ -208,6 +209,7 @@ TEST(SwitchControl, CloseFreesAtTheLastMemberAndIsCounted) {
 
 TEST(SwitchControl, WhereRoomIsWantedHalfOfTheLeaseIsSilenceEnough) {
   SwitchOptions options;
+  options.lease = seconds(30);
   options.max_jobs = 3;
   options.client_jobs = 2;
   options.client_of = [](const Endpoint& from) { return from; };
@@ -234,8 +236,50 @@ TEST(SwitchControl, WhereRoomIsWantedHalfOfTheLeaseIsSilenceEnough) {
             ReplyStatus::kUnknownSession);
 }
 
-TEST(SwitchControl, SweepEndsSilentSessionsOnly) {
+// All ranks stopped: a batch system does that.
+TEST(SwitchControl, ASuspendedJobGoesOnIfNobodyWantedItsSlots) {
   Bench bench;
+  Job job(bench, 2);
+  Contribution c;
+  c.words = {1};
+  job.put(c);
+  for (int second = 0; second < 1200; ++second) {
+    bench.now += seconds(1);
+    bench.sw.sweep(bench.now);
+  }
+  EXPECT_EQ(bench.open(ask_for(2, 1, 8, 1024, 9), endpoint(901)).status, ReplyStatus::kOk) << "there is room for both";
+  c.worker = 1;
+  EXPECT_EQ(job.put(c).size(), 1U) << "what rank 0 contributed before is there";
+  EXPECT_EQ(bench.join(job.member(0), 0, job.at(0)).status, ReplyStatus::kOk);
+  bench.now += seconds(1801);
+  bench.sw.sweep(bench.now);
+  EXPECT_EQ(bench.sw.sessions(), 0) << "the lease bounds it";
+}
+
+TEST(SwitchControl, OnlySoManySilentJobsEndAsAreWanted) {
+  SwitchOptions options;
+  options.slot_memory_bytes = 3 * 8 * SlotStore::slot_bytes(1024);
+  Bench bench(options);
+  Job first(bench, 1, 1, 8, 1024, 1, 0);
+  bench.now += seconds(1);
+  Job second(bench, 1, 1, 8, 1024, 2, 100);
+  bench.now += seconds(1);
+  Job third(bench, 1, 1, 4, 1024, 3, 200);
+  const auto wants = [&bench](uint64_t key) { return bench.open(ask_for(1, 1, 8, 1024, key), endpoint(900)); };
+  EXPECT_EQ(wants(4).open.slots, 4) << "all are heard";
+  bench.now += seconds(20);
+  EXPECT_EQ(wants(5).open.slots, 8) << "as many as it asks for, though there was room for fewer";
+  EXPECT_EQ(bench.sw.counters().sessions_expired.get(), 1U) << "the longest silent";
+  Contribution c;
+  EXPECT_TRUE(first.put(c).empty());
+  EXPECT_EQ(second.put(c).size(), 1U);
+  EXPECT_EQ(third.put(c).size(), 1U);
+}
+
+TEST(SwitchControl, SweepEndsSilentSessionsOnly) {
+  SwitchOptions options;
+  options.lease = seconds(30);
+  Bench bench(options);
   Job silent(bench, 1, 1, 8, 1024, 1, 0);
   Job probing(bench, 1, 1, 8, 1024, 2, 100);
   Job sending(bench, 1, 1, 8, 1024, 3, 200);
