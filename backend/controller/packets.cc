@@ -39,6 +39,13 @@ softswitch::WorkerSet Sessions::Session::joined_ranks(int shards) const {
   return set;
 }
 
+wire::JoinReply Sessions::Session::join_reply(const wire::Join& asked) const {
+  wire::JoinReply reply;
+  reply.joined = static_cast<uint16_t>(confirmed.size());
+  reply.cookie = asked.cookie;
+  return reply;
+}
+
 void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const Place& from, Time now, Effects* out) {
   ++counters_.requests;
   wire::ControlPacket packet;
@@ -85,18 +92,21 @@ std::optional<ReplyStatus> Sessions::join(const Request& request, uint8_t* body,
   if (session == nullptr) return ReplyStatus::kUnknownSession;
   const std::pair<int, int> member{asked.worker, asked.shard};
   const bool here = asked.worker < session->ranks.size() && may_join_here(*session, asked.worker, request);
-  const auto status =
-      here ? table_.join(asked, request.from.endpoint, request.now).status : wire::ReplyStatus::kNotMember;
-  if (status != ReplyStatus::kOk) {
+  softswitch::SessionTable::Joined answer;
+  answer.status = ReplyStatus::kNotMember;
+  if (here) answer = table_.join(asked, request.from.endpoint, request.now);
+  if (answer.status == ReplyStatus::kProveAddress) {
+    wire::write_join_reply(answer.reply, body);
+    return answer.status;
+  }
+  if (answer.status != ReplyStatus::kOk) {
     ++counters_.joins_refused;
-    return status;
+    return answer.status;
   }
   if (session->joining.count(member) != 0) return std::nullopt;
   const auto known = session->confirmed.find(member);
   if (known != session->confirmed.end() && known->second == request.from) {
-    wire::JoinReply reply;
-    reply.joined = static_cast<uint16_t>(session->confirmed.size());
-    wire::write_join_reply(reply, body);
+    wire::write_join_reply(session->join_reply(asked), body);
     return ReplyStatus::kOk;
   }
   auto pending = request.pending(Pending::Kind::kJoin, session->id);
@@ -121,10 +131,8 @@ void Sessions::joined(const Pending& pending, const std::vector<CommandResult>& 
   const bool still = table_.find(asked.job)->member(asked.worker, asked.shard) == pending.from.endpoint;
   if (results.empty() || !results.front().ok || !still) return;
   session->confirmed[{asked.worker, asked.shard}] = pending.from;
-  wire::JoinReply reply;
-  reply.joined = static_cast<uint16_t>(session->confirmed.size());
   uint8_t body[wire::kJoinReplyBytes];
-  wire::write_join_reply(reply, body);
+  wire::write_join_reply(session->join_reply(asked), body);
   send(pending.at, reply_to(pending.asked, ReplyStatus::kOk, body, pending.from), out);
 }
 

@@ -29,6 +29,8 @@ struct Sessions::Session {
 
   /// Ranks whose every shard is confirmed.
   softswitch::WorkerSet joined_ranks(int shards) const;
+  /// To a join that has shown its cookie.
+  wire::JoinReply join_reply(const wire::Join& asked) const;
 };
 
 struct Sessions::Pending {

@@ -75,6 +75,8 @@ struct Route {
   uint32_t epoch = 0;
   uint64_t session_key = 0;  // lets a worker join; known to the switch
   Duration lease = seconds(30);
+  Duration most_silence = Duration::max();  // the switch hears a member this often, however long the lease
+  Duration renewal() const { return std::min<Duration>(lease / 4, most_silence); }
   bool controlled = false;  // requests are answered by a controller, whose silence says nothing about the switch
   Endpoint switch_endpoint;
   std::string switch_name;  // for messages: "127.0.0.1:40000 (embedded in rank 0)"

@@ -36,7 +36,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
       rtt_(options.rto_min, options.rto_max),
       wheel_(session_.slots_per_shard(), kTimerTick, kTimerBuckets, now),
       history_(kGroupBuffers),
-      next_keep_alive_(now + session_.lease / kKeepAlivesPerLease),
+      next_keep_alive_(now + session_.renewal()),
       next_request_(static_cast<uint32_t>(session_.secret[0] >> 32) ^ static_cast<uint32_t>(session_.secret[1])) {
   const int slots = session_.slots_per_shard();
   SWITCHML_ASSERT(slots >= 2 && slots * session_.shards <= kMaxSlots);

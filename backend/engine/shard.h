@@ -128,7 +128,6 @@ class Shard {
  private:
   /// Without a result for so long, the switch is asked whom everybody waits for.
   static constexpr Duration kFirstProbe = milliseconds(300);
-  static constexpr int kKeepAlivesPerLease = 4;
   /// Chunks under way from which on a stream is one that results may gather for.
   static constexpr int kFlow = 32;
 
@@ -197,6 +196,8 @@ class Shard {
   void probe();
   void repeat_in_turn(Time now);
   void keep_alive(Time now);
+  void send_join();
+  void prove_address(uint64_t cookie);
 
   const int index_;
   const int shares_;
@@ -251,6 +252,8 @@ class Shard {
   int unanswered_ = 0;    // probes since the switch was heard
   size_t turn_ = 0;       // the chunk that was repeated last with a probe
   uint32_t keep_alive_request_ = 0;
+  uint64_t cookie_ = 0;    // see wire::Membership
+  bool proven_ = false;    // shown a new one since the last keep-alive was due
   uint32_t next_request_;  // begins where only members know: nobody else can answer in the switch's name
 
   Status status_;

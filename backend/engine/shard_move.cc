@@ -80,7 +80,7 @@ void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Tim
   stuck_since_ = now;
   next_probe_ = kNever;
   probe_answered_at_ = kNever;
-  next_keep_alive_ = now + session_.lease / kKeepAlivesPerLease;
+  next_keep_alive_ = now + session_.renewal();
   for (Lane& lane : lanes_) {
     for (int i = 0; i < lane.pool.size(); ++i) {
       if (!lane.pool.is_open(i)) continue;

@@ -69,6 +69,7 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
   }
   if (reply.type == wire::Request::kJoin && reply.request_id == keep_alive_request_) {
     heard();
+    if (reply.status == wire::ReplyStatus::kProveAddress) return prove_address(reply.join.cookie);
     if (reply.status != wire::ReplyStatus::kOk) lost_session(reply.status);
   }
   if (reply.type == wire::Request::kProbe && reply.request_id == probe_request_ && probe_seq_ != 0) {

@@ -148,10 +148,25 @@ void Shard::probe() {
 }
 
 void Shard::keep_alive(Time now) {
-  next_keep_alive_ = now + session_.lease / kKeepAlivesPerLease;
+  next_keep_alive_ = now + session_.renewal();
+  proven_ = false;
+  send_join();
+}
+
+void Shard::send_join() {
   keep_alive_request_ = next_request_++;
+  wire::Membership member = session_.membership();
+  member.cookie = cookie_;
   uint8_t frame[wire::kMaxControlBytes];
-  send_control(frame, wire::build_join(session_.membership(), index_, keep_alive_request_, frame));
+  send_control(frame, wire::build_join(member, index_, keep_alive_request_, frame));
+}
+
+// The first one of a session, or the address that the switch sees has changed. Once for each keep-alive.
+void Shard::prove_address(uint64_t cookie) {
+  cookie_ = cookie;
+  if (proven_) return;
+  proven_ = true;
+  send_join();
 }
 
 }  // namespace switchml

@@ -320,6 +320,7 @@ class Agreement {
       *may_change = granted.status().code() == Code::kUnavailable;
       return granted;
     }
+    if (agreed_.embedded != nullptr) agreed_.embedded->invite(asked.client_key);
     ControlClient client(*agreed_.transports[0], agreed_.parameters.switch_endpoint, agreed_.parameters.switch_name);
     auto granted = client.open(asked, end);
     *may_change = client.lacked_room();

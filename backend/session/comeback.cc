@@ -22,8 +22,8 @@ std::string topic(int attempt, const std::string& what) { return "back/" + std::
 }  // namespace
 
 Comeback::Comeback(const Config& config, const GroupInfo& group, const SessionParameters& lost, Bulletin& bulletin,
-                   const ControllerEntry& controller)
-    : config_(config), group_(group), lost_(lost), bulletin_(bulletin), controller_(controller) {}
+                   const ControllerEntry& controller, SwitchServer* own)
+    : config_(config), group_(group), lost_(lost), bulletin_(bulletin), controller_(controller), own_(own) {}
 
 Status Comeback::offer(int attempt, Time deadline) {
   auto blob = ask(deadline);
@@ -53,6 +53,7 @@ Result<Blob> Comeback::ask(Time deadline) const {
 
 Result<wire::OpenReply> Comeback::open(const wire::Open& asked, Time deadline) const {
   if (lost_.controlled) return controller_.client->open(asked, controller_.ranks, group_.name, deadline);
+  if (own_ != nullptr) own_->invite(asked.client_key);
   auto link = connect_to_switch(lost_.switch_endpoint);
   if (!link.ok()) return link.status();
   return ControlClient(*link.value(), lost_.switch_endpoint, lost_.switch_name).open(asked, deadline);

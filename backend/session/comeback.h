@@ -10,6 +10,7 @@
 #include "session/bulletin.h"
 #include "session/controller_entry.h"
 #include "session/switch_entry.h"
+#include "switchd/server.h"
 
 namespace switchml {
 
@@ -20,9 +21,9 @@ class Comeback {
     Transports transports;  // joined
   };
   /// `lost` is the session that the group had, whose streams go on in the next: slots and payload must be the same.
-  /// Borrows configuration, bulletin and controller.
+  /// `own`: the switch of `lost` if it runs in this process, or null. Borrows it, configuration, bulletin, controller.
   Comeback(const Config& config, const GroupInfo& group, const SessionParameters& lost, Bulletin& bulletin,
-           const ControllerEntry& controller);
+           const ControllerEntry& controller, SwitchServer* own = nullptr);
 
   /// Rank 0: asks the switch, or the controller where there is one, by `deadline`.
   Status offer(int attempt, Time deadline);
@@ -40,6 +41,7 @@ class Comeback {
   const SessionParameters lost_;
   Bulletin& bulletin_;
   const ControllerEntry& controller_;
+  SwitchServer* const own_;
 };
 
 }  // namespace switchml

@@ -11,6 +11,7 @@ namespace {
 
 constexpr Duration kFirstPatience = milliseconds(50);
 constexpr Duration kMostPatience = seconds(1);
+constexpr int kMostProofs = 8;  // an address may change while a worker joins, but not each time
 
 }  // namespace
 
@@ -32,11 +33,15 @@ Result<wire::OpenReply> ControlClient::open(const wire::Open& asked, Time deadli
 }
 
 Result<wire::JoinReply> ControlClient::join(const wire::Membership& member, int shard, Time deadline) {
-  uint8_t frame[wire::kMaxControlBytes];
-  auto reply = exchange(wire::Request::kJoin, frame, wire::build_join(member, shard, ++request_id_, frame), deadline);
-  if (!reply.ok()) return reply.status();
-  if (reply->status != wire::ReplyStatus::kOk) return refusal(reply.value());
-  return reply->join;
+  wire::Membership shown = member;
+  for (int proofs = 0;; ++proofs) {
+    uint8_t frame[wire::kMaxControlBytes];
+    auto reply = exchange(wire::Request::kJoin, frame, wire::build_join(shown, shard, ++request_id_, frame), deadline);
+    if (!reply.ok()) return reply.status();
+    if (reply->status == wire::ReplyStatus::kOk) return reply->join;
+    if (reply->status != wire::ReplyStatus::kProveAddress || proofs == kMostProofs) return refusal(reply.value());
+    shown.cookie = reply->join.cookie;
+  }
 }
 
 Status ControlClient::close(const wire::Membership& member, Time deadline) {
@@ -118,6 +123,11 @@ Status ControlClient::refusal(const wire::Reply& reply) const {
     case ReplyStatus::kUnknownSession:
       return {Code::kUnavailable,
               who + "does not know this job (any more): it was restarted, or the job's lease ran out"};
+    case ReplyStatus::kProveAddress:
+      return {Code::kUnavailable, who + "sees this host come from another address each time it asks: is there a " +
+                                      "translation of addresses (NAT) between them?"};
+    case ReplyStatus::kNotInvited:
+      return {Code::kInvalidArgument, who + "serves another group, in whose rank 0 it runs: name a switchml-switchd"};
     case ReplyStatus::kControlled:
       return {Code::kInvalidArgument,
               who + "is run by a controller: set SWITCHML_CONTROLLER to that one's address, and no SWITCHML_SWITCH"};

@@ -22,6 +22,7 @@ class ControlClient {
   Result<wire::OpenReply> open(const wire::Open& asked, Time deadline);
   /// Whether the last open was refused for lack of what other jobs have, and may give back.
   bool lacked_room() const { return lacked_room_; }
+  /// `member.cookie` may be 0: what the switch asks for is shown at once.
   Result<wire::JoinReply> join(const wire::Membership& member, int shard, Time deadline);
   /// A session that is over already counts as closed.
   Status close(const wire::Membership& member, Time deadline);

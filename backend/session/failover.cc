@@ -200,6 +200,7 @@ Status Failover::go_without() {
   make_detour(std::move(reducer.value()), number);
   Route route = session();
   route.lease = std::chrono::hours(24 * 365);
+  route.most_silence = Duration::max();
   route.controlled = true;  // there is nobody to ask
   route.switch_name = "none, over Gloo because " + why();
   {
@@ -244,7 +245,7 @@ void Failover::postpone_return() {
 
 void Failover::offer() {
   const int attempt = taken_ + 1;
-  Comeback comeback(options_.config, options_.group, session(), bulletin_, options_.controller);
+  Comeback comeback(options_.config, options_.group, session(), bulletin_, options_.controller, options_.own);
   const Duration patience = options_.session.controlled ? kControllerTime : kOfferTime;
   const Status status = comeback.offer(attempt, monotonic_now() + patience);
   next_offer_ = monotonic_now() + pause_;
@@ -259,7 +260,7 @@ void Failover::offer() {
 }
 
 void Failover::return_to_switch() {
-  Comeback comeback(options_.config, options_.group, session(), bulletin_, options_.controller);
+  Comeback comeback(options_.config, options_.group, session(), bulletin_, options_.controller, options_.own);
   auto found = comeback.take(taken_);
   if (!found.ok()) {
     SWITCHML_LOG(kInfo) << options_.group.name << ": no return to the switch yet: " << found.status().message();

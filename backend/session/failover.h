@@ -26,6 +26,7 @@ struct FailoverOptions {
   SessionParameters session;
   ControllerEntry controller;
   MakeReducer make_reducer;
+  SwitchServer* own = nullptr;  // the group's switch if it runs in this process; borrowed
   /// Tells the other ranks; they call heard() with the text. Up to 255 bytes.
   std::function<void(const std::string& text)> tell;
 };

@@ -186,6 +186,7 @@ class GroupSession : public Session {
     options.session = parameters_;
     options.controller = controller;
     options.make_reducer = make_reducer;
+    options.own = embedded_.get();
     options.tell = [this](const std::string& text) { tell_others(text); };
     return options;
   }

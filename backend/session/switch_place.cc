@@ -46,6 +46,7 @@ Result<Blob> embedded_switch(const Config& config, bool one_host, const std::str
   if (!listen.ok()) return listen.status();
   ServerOptions options;
   options.listen = with_port(listen.value(), 0);
+  options.softswitch.by_invitation = true;
   auto started = SwitchServer::start(options);
   if (!started.ok()) return started.status();
   *server = std::move(started.value());

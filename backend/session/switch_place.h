@@ -18,8 +18,8 @@ Result<Endpoint> address_of_rank_0(const Config& config, bool one_host);
 /// several hosts.
 Result<Blob> named_switch(const Config& config, bool one_host);
 
-/// Starts a switch in this process, which runs as long as `*server`, and says where it is. `group`: how messages call
-/// it.
+/// Starts a switch in this process, which runs as long as `*server`, and says where it is. It serves nobody but those
+/// whose opens are announced to it (SwitchServer::invite). `group`: how messages call it.
 Result<Blob> embedded_switch(const Config& config, bool one_host, const std::string& group,
                              std::unique_ptr<SwitchServer>* server);
 

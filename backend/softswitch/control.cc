@@ -1,6 +1,8 @@
 // Control requests: checks lengths, asks the SessionTable, writes the reply.
 #include "wire/control.h"
 
+#include <algorithm>
+
 #include "softswitch/pipeline.h"
 
 namespace switchml::softswitch {
@@ -40,14 +42,6 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
   out.settle();  // the reply lies on this function's stack
 }
 
-namespace {
-
-bool lacks_room(ReplyStatus status) {
-  return status == ReplyStatus::kNoSlots || status == ReplyStatus::kNoJobs || status == ReplyStatus::kQuota;
-}
-
-}  // namespace
-
 void SoftSwitch::Impl::expire(const std::vector<uint8_t>& jobs) {
   for (const uint8_t job : jobs) {
     counters.sessions_expired.add(1);
@@ -55,15 +49,28 @@ void SoftSwitch::Impl::expire(const std::vector<uint8_t>& jobs) {
   }
 }
 
+// Of those that are silent only as many end as have what is wanted: the others may be suspended, and go on later.
+void SoftSwitch::Impl::make_room(const wire::Open& asked, const Endpoint& client, Time now) {
+  using Shortage = SessionTable::Shortage;
+  Shortage shortage = table.shortage(asked, client);
+  if (shortage == Shortage::kNone) return;
+  gather_signs_of_life();
+  for (const uint8_t job : table.silent(now)) {
+    if (shortage == Shortage::kNone) return;
+    if (shortage == Shortage::kOfClient && table.find(job)->client() != client) continue;
+    expire({job});
+    shortage = table.shortage(asked, client);
+  }
+}
+
 ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply) {
   const Endpoint client = client_of == nullptr ? Endpoint{} : client_of(from);
   const wire::Open asked = wire::read_open(body);
-  SessionTable::Opened opened = table.open(asked, now, client);
-  if (lacks_room(opened.status)) {
-    gather_signs_of_life();
-    expire(table.silent(now));
-    opened = table.open(asked, now, client);
+  if (by_invitation && std::count(invited.begin(), invited.end(), asked.client_key) == 0) {
+    return ReplyStatus::kNotInvited;
   }
+  make_room(asked, client, now);
+  const SessionTable::Opened opened = table.open(asked, now, client);
   if (opened.status != ReplyStatus::kOk) return opened.status;
   if (opened.fresh != nullptr) {
     const uint8_t job = opened.fresh->job();
@@ -80,7 +87,7 @@ ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Ti
 
 ReplyStatus SoftSwitch::Impl::join(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply) {
   const SessionTable::Joined joined = table.join(wire::read_join(body), from, now);
-  if (joined.status == ReplyStatus::kOk) wire::write_join_reply(joined.reply, reply);
+  if (wire::has_body(joined.status)) wire::write_join_reply(joined.reply, reply);
   return joined.status;
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "softswitch/session_table.h"
@@ -37,8 +38,8 @@ struct SoftSwitch::Impl {
   /// Session, SlotIndex: the member's session, or null (and the drop is counted).
   SessionEntry* admit(const wire::DataPacket& packet, const Endpoint& from, SwitchCounters& counters);
   /// SequenceCheck, Bitmap, Aggregator, NextStep.
-  void aggregate(const SessionEntry& session, const wire::DataPacket& packet, const Endpoint& from, Exit& exit);
-  void duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const Endpoint& from, Exit& exit);
+  void aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& frame, Exit& exit);
+  void duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking, Exit& exit);
   /// NextStep of a complete use: the result to all members of the slot's shard, or the aggregate to the parent.
   void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, Exit& exit);
   /// A result from the parent, for all members (only a leaf takes results).
@@ -47,6 +48,7 @@ struct SoftSwitch::Impl {
   // ---- control (control.cc) ----
   void request(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);
   wire::ReplyStatus open(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply);
+  void make_room(const wire::Open& asked, const Endpoint& client, Time now);
   wire::ReplyStatus join(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply);
   wire::ReplyStatus close(const uint8_t* body, Time now);
   wire::ReplyStatus probe(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply);
@@ -60,6 +62,9 @@ struct SoftSwitch::Impl {
   size_t slot_memory_bytes;
   size_t max_payload_bytes;
   Endpoint (*client_of)(const Endpoint& from);
+  bool by_invitation;
+  std::array<std::optional<uint64_t>, 16> invited;  // client keys, by turns
+  size_t invitations = 0;
   SessionTable table;
   std::unique_ptr<SlotStore> stores[256];  // by job number, of the sessions in `table`
   std::vector<Partition> partitions;

@@ -45,22 +45,38 @@ void SessionEntry::set_member(int worker, int shard, const Endpoint& endpoint) {
 // ---- the table ----
 
 SessionTable::Opened SessionTable::open(const wire::Open& asked, Time now, const Endpoint& client) {
-  const size_t free = limits_.slot_memory_bytes - slot_memory_in_use_;
+  const size_t free = free_memory();
   size_t share = free;
   if (client.size != 0) {
     const Use used = used_by(client);
     if (used.jobs >= limits_.client_jobs && find_client(asked.client_key) == nullptr) return quota_used_up();
-    share = limits_.client_memory_bytes - std::min(used.memory_bytes, limits_.client_memory_bytes);
+    share = share_left(used);
   }
-  GrantLimits limits;
-  limits.free_slot_memory_bytes = std::min(free, share);
-  limits.max_payload_bytes = limits_.max_payload_bytes;
-  limits.receive_buffer_bytes = limits_.receive_buffer_bytes;
-  limits.whole_chunks = limits_.whole_chunks;
-  Opened out = open(asked, {limits}, now);
+  Opened out = open(asked, {grant_limits(std::min(free, share))}, now);
   if (out.status == ReplyStatus::kNoSlots && share < free) return quota_used_up();
   if (out.fresh != nullptr) out.fresh->client_ = client;
   return out;
+}
+
+GrantLimits SessionTable::grant_limits(size_t memory_bytes) const {
+  GrantLimits limits;
+  limits.free_slot_memory_bytes = memory_bytes;
+  limits.max_payload_bytes = limits_.max_payload_bytes;
+  limits.receive_buffer_bytes = limits_.receive_buffer_bytes;
+  limits.whole_chunks = limits_.whole_chunks;
+  return limits;
+}
+
+SessionTable::Shortage SessionTable::shortage(const wire::Open& asked, const Endpoint& client) const {
+  if (find_client(asked.client_key) != nullptr) return Shortage::kNone;
+  const auto slots = [&](size_t memory_bytes) { return grant(asked, {grant_limits(memory_bytes)}).slots; };
+  const size_t most = std::min(limits_.slot_memory_bytes, limits_.client_memory_bytes);
+  const int wanted = slots(client.size != 0 ? most : limits_.slot_memory_bytes);
+  if (client.size != 0) {
+    const Use used = used_by(client);
+    if (used.jobs >= limits_.client_jobs || slots(share_left(used)) < wanted) return Shortage::kOfClient;
+  }
+  return free_job() == 0 || slots(free_memory()) < wanted ? Shortage::kOfSwitch : Shortage::kNone;
 }
 
 SessionTable::Opened SessionTable::quota_used_up() {
@@ -170,6 +186,12 @@ SessionTable::Joined SessionTable::join(const wire::Join& asked, const Endpoint&
     out.status = ReplyStatus::kNotMember;
     return out;
   }
+  out.reply.cookie = cookie_of(asked, from);
+  if (asked.cookie != out.reply.cookie) {
+    out.status = ReplyStatus::kProveAddress;
+    out.reply.joined = static_cast<uint16_t>(entry->joined_pairs_);
+    return out;
+  }
   entry->last_heard = now;
   if (entry->member(asked.worker, asked.shard) != from) entry->set_member(asked.worker, asked.shard, from);
   out.reply.joined = static_cast<uint16_t>(entry->joined_pairs_);
@@ -206,6 +228,8 @@ std::vector<uint8_t> SessionTable::unheard(Time now, Duration limit) const {
   for (const auto& entry : entries_) {
     if (entry && entry->leased_ && now - entry->last_heard > limit) jobs.push_back(entry->job());
   }
+  std::stable_sort(jobs.begin(), jobs.end(),
+                   [this](uint8_t a, uint8_t b) { return entries_[a]->last_heard < entries_[b]->last_heard; });
   return jobs;
 }
 
@@ -237,6 +261,19 @@ uint8_t SessionTable::free_job() const {
 uint64_t SessionTable::next_random() {
   ++random_calls_;
   return quant::siphash24({limits_.seed, ~limits_.seed}, &random_calls_, sizeof random_calls_);
+}
+
+// Nothing is kept of those who have not joined. Another key than that of epochs and session keys.
+uint64_t SessionTable::cookie_of(const wire::Join& asked, const Endpoint& from) const {
+  uint8_t text[wire::kJoinBytes + Endpoint::kBytes] = {};
+  wire::Join place;
+  place.epoch = asked.epoch;
+  place.job = asked.job;
+  place.worker = asked.worker;
+  place.shard = asked.shard;
+  wire::write_join(place, text);
+  std::copy_n(from.bytes, from.size, text + wire::kJoinBytes);
+  return quant::siphash24({~limits_.seed, limits_.seed}, text, wire::kJoinBytes + from.size);
 }
 
 uint32_t SessionTable::next_epoch(uint8_t job) {

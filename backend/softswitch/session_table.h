@@ -5,13 +5,15 @@
 //   retransmitted.
 //          The reply carries a job number, an epoch (random, never 0, never the one that the job number had before) and
 //          a key.
-//   join   makes the sender's address the place where results of (worker, shard) go, and renews the lease. Only the key
-//   matters:
-//          a member that comes from a new address (a restarted socket) replaces its old one. Idempotent.
+//   join   makes the sender's address the place where results of (worker, shard) go, and renews the lease, if it shows
+//          the key and the address's cookie: a keyed hash, told to whoever has the key, so that nobody joins in the
+//          name of an address where it does not receive. A member that comes from a new address (a restarted socket)
+//          replaces its old one. Idempotent.
 //   close  a worker has left, with all its shards, for good. When no joined worker is left the session ends at once.
 //   lease  any sign of life of any member renews it for the session; without one the session ends.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -51,6 +53,8 @@ class SessionEntry {
   }
   int shard_of(uint16_t slot) const { return slot / slots_per_shard_; }
 
+  /// Who opened it; empty: not known.
+  const Endpoint& client() const { return client_; }
   /// Where (worker, shard) receives; an empty endpoint if it has not joined or has left. Precondition: both in range.
   const Endpoint& member(int worker, int shard) const { return members_[index(worker, shard)]; }
   /// Whether `from` is one of the worker's endpoints.
@@ -76,7 +80,7 @@ class SessionEntry {
   bool anybody_joined() const;
 
   uint64_t client_key_ = 0;
-  Endpoint client_;  // who opened it; empty: not known
+  Endpoint client_;
   wire::OpenReply reply_;
   int workers_ = 0;
   WorkerSet expected_;
@@ -121,7 +125,7 @@ class SessionTable {
 
   struct Joined {
     wire::ReplyStatus status = wire::ReplyStatus::kOk;
-    wire::JoinReply reply;
+    wire::JoinReply reply;  // where the status has_body()
   };
   Joined join(const wire::Join& asked, const Endpoint& from, Time now);
 
@@ -162,9 +166,13 @@ class SessionTable {
 
   /// Job numbers whose lease has run out, for the caller to end().
   std::vector<uint8_t> expired(Time now) const { return unheard(now, limits_.lease); }
-  /// Job numbers that have been silent for half of the lease: two signs of life have not come. They may be ended where
-  /// what they hold is wanted.
-  std::vector<uint8_t> silent(Time now) const { return unheard(now, limits_.lease / 2); }
+  /// Job numbers that may be ended where what they hold is wanted: silent for kWantedSilence, or half of the lease, so
+  /// that several signs of life have not come. The longest silent first.
+  std::vector<uint8_t> silent(Time now) const { return unheard(now, std::min(limits_.lease / 2, kWantedSilence)); }
+  static constexpr Duration kWantedSilence = seconds(15);
+  /// Of what there is too little for all that an open asks for: nothing, what its client may have, or what there is.
+  enum class Shortage { kNone, kOfClient, kOfSwitch };
+  Shortage shortage(const wire::Open& asked, const Endpoint& client) const;
   /// Forgets a session. Its epoch is never valid again.
   void end(uint8_t job);
 
@@ -181,7 +189,13 @@ class SessionTable {
     size_t memory_bytes = 0;
   };
   Use used_by(const Endpoint& client) const;
+  size_t free_memory() const { return limits_.slot_memory_bytes - slot_memory_in_use_; }
+  size_t share_left(const Use& used) const {
+    return limits_.client_memory_bytes - std::min(used.memory_bytes, limits_.client_memory_bytes);
+  }
+  GrantLimits grant_limits(size_t memory_bytes) const;
   static Opened quota_used_up();
+  uint64_t cookie_of(const wire::Join& asked, const Endpoint& from) const;
   uint64_t next_random();
   uint32_t next_epoch(uint8_t job);
 

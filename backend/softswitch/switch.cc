@@ -96,6 +96,10 @@ void SoftSwitch::process(const uint8_t* frame, size_t size, const Endpoint& from
   impl_->data({frame, static_cast<uint32_t>(size), from}, now, true, exit);
 }
 
+void SoftSwitch::invite(uint64_t client_key) {
+  impl_->invited[impl_->invitations++ % impl_->invited.size()] = client_key;
+}
+
 void SoftSwitch::sweep(Time now) {
   impl_->gather_signs_of_life();
   impl_->expire(impl_->table.expired(now));
@@ -107,6 +111,7 @@ SoftSwitch::Impl::Impl(const SwitchOptions& options)
     : slot_memory_bytes(options.slot_memory_bytes),
       max_payload_bytes(options.max_payload_bytes),
       client_of(options.client_of),
+      by_invitation(options.by_invitation),
       table(session_limits(options)),
       partitions(static_cast<size_t>(std::clamp(options.partitions, 1, kMaxSwitchThreads))),
       counters(partitions.front().counters) {}
@@ -138,7 +143,7 @@ bool SoftSwitch::Impl::contribution(const RxFrame& frame, Time now, bool alone, 
     session->note_via(header.worker, shard, frame.from.via);
   }
   exit.part.heard[header.job] = now;
-  aggregate(*session, packet, frame.from, exit);
+  aggregate(*session, packet, frame, exit);
   return true;
 }
 
@@ -161,7 +166,7 @@ SessionEntry* SoftSwitch::Impl::admit(const wire::DataPacket& packet, const Endp
   return session->takes(packet.words) ? session : drop(counts.dropped_length);
 }
 
-void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPacket& packet, const Endpoint& from,
+void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& asking,
                                  Exit& exit) {
   const wire::Header& header = packet.header;
   SlotStore& store = *stores[header.job];
@@ -177,7 +182,7 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
       exit.counters.uses_started.add(1);
       break;
     case Sequence::kSame:
-      if (use.complete || !use.contributed.insert(header.worker)) return duplicate(session, &use, frame, from, exit);
+      if (use.complete || !use.contributed.insert(header.worker)) return duplicate(session, &use, frame, asking, exit);
       merge(&use, words, packet);
       break;
   }
@@ -199,7 +204,8 @@ void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const
   multicast(frame, size, session.audience(session.shard_of(slot)), exit);
 }
 
-void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const Endpoint& from,
+// The answer is no longer than what asks for it. Correct workers repeat their own bytes, and get all words.
+void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking,
                                  Exit& exit) {
   if (!use->complete) return exit.counters.duplicates_dropped.add(1);
   exit.counters.duplicates_answered.add(1);
@@ -210,7 +216,8 @@ void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint
     mark_repeated(frame);
   }
   use->lent = exit.part.burst;
-  unicast(frame, result_bytes(*use), leaf ? session.uplink()->parent : from, exit);
+  const size_t size = std::min<size_t>(result_bytes(*use), asking.size);
+  unicast(frame, size, leaf ? session.uplink()->parent : asking.from, exit);
 }
 
 void SoftSwitch::Impl::pass_down(const RxFrame& frame, Exit& exit) {

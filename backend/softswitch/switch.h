@@ -27,13 +27,16 @@ struct SwitchOptions {
   int client_jobs = 255;
   size_t client_memory_bytes = SIZE_MAX;
   Endpoint (*client_of)(const Endpoint& from) = nullptr;
+  /// Only opens whose client keys invite() announced are granted. Memory is then what those who announce them ask for.
+  bool by_invitation = false;
   /// Take packets without words or with a whole payload only, as a switch does whose parser knows no other lengths.
   bool whole_chunks = false;
   /// What the receiving socket can queue (TransportLimits.receive_buffer_bytes); slots are granted so that all workers'
   /// outstanding frames fit in it. 0: no bound.
   size_t receive_buffer_bytes = 0;
-  /// A session none of whose members was heard for this long is closed.
-  Duration lease = seconds(30);
+  /// A session none of whose members was heard for this long is closed; where what it holds is wanted, after 15 s, or
+  /// half of this. Longer than a job is suspended, usually.
+  Duration lease = std::chrono::minutes(30);
   /// Parts, 1 to 64, that as many threads may drive at the same time. Each slot belongs to one of them.
   int partitions = 1;
   /// Seed of the unpredictable epochs and keys (from the system's random source in production).
@@ -81,6 +84,9 @@ class SoftSwitch {
   void begin_burst(int partition);
   /// Takes a frame that belongs to `partition`. False: nothing was done, it takes process().
   bool process_in(int partition, const RxFrame& frame, Time now, PacketSink& out);
+
+  /// An open with this client key may come; the last 16 keys are remembered.
+  void invite(uint64_t client_key);
 
   /// Ends sessions whose lease ran out. Call about once a second.
   void sweep(Time now);

@@ -197,9 +197,11 @@ std::string help_text() {
          "  --max-payload BYTES    largest payload per packet: " +
          kPayloadAllowed +
          " (64512)\n"
-         "  --lease SECONDS        a job none of whose workers is heard for this long ends: " +
+         "  --lease SECONDS        a job none of whose workers is heard for this long ends, after 15 s (or half) "
+         "where\n"
+         "                         others need its room: " +
          kLeaseAllowed +
-         " (30)\n"
+         " (1800)\n"
          "  --log-level LEVEL      " +
          kLevelAllowed +
          " (warning)\n"

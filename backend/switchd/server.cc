@@ -66,6 +66,9 @@ class UdpSwitchServer : public SwitchServer {
     return total;
   }
 
+  void invite(uint64_t client_key) override {
+    switch_.exclusively([client_key](softswitch::SoftSwitch& s) { s.invite(client_key); });
+  }
   Status install(const softswitch::InstalledSession& session) override {
     return switch_.exclusively([&](softswitch::SoftSwitch& s) { return s.install(session, monotonic_now()); });
   }

@@ -40,6 +40,9 @@ class SwitchServer {
   /// What it grants at most, as it was started: the receive buffer that the kernel gave included.
   virtual const softswitch::SwitchOptions& limits() const = 0;
 
+  /// A switch by_invitation grants an open with this client key from now on. Thread-safe.
+  virtual void invite(uint64_t client_key) = 0;
+
   // ---- under a controller. Thread-safe; errors are those of softswitch::SoftSwitch ----
   virtual Status install(const softswitch::InstalledSession& session) = 0;
   virtual Status set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint) = 0;

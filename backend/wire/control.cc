@@ -25,7 +25,7 @@ size_t body_bytes_of(Request type) {
 }
 
 bool known(uint8_t type) { return type >= 1 && type <= static_cast<uint8_t>(Request::kProbe); }
-bool known_status(uint16_t status) { return status <= static_cast<uint16_t>(ReplyStatus::kQuota); }
+bool known_status(uint16_t status) { return status <= static_cast<uint16_t>(ReplyStatus::kNotInvited); }
 
 }  // namespace
 
@@ -41,6 +41,7 @@ size_t build_join(const Membership& member, int shard, uint32_t request_id, uint
   join.job = member.job;
   join.worker = member.worker;
   join.shard = static_cast<uint16_t>(shard);
+  join.cookie = member.cookie;
   write_join(join, write_start(Request::kJoin, request_id, out));
   return kControlBytes + kJoinBytes;
 }
@@ -84,7 +85,7 @@ size_t write_reply_start(const Control& asked, ReplyStatus status, uint8_t* out)
   control.status = static_cast<uint16_t>(status);
   control.request_id = asked.request_id;
   write_control(control, out);
-  return kControlBytes + (status == ReplyStatus::kOk ? body_bytes_of(static_cast<Request>(asked.type)) : 0);
+  return kControlBytes + (has_body(status) ? body_bytes_of(static_cast<Request>(asked.type)) : 0);
 }
 
 ParseError parse_reply(const uint8_t* frame, size_t size, Reply* out) {
@@ -99,7 +100,8 @@ ParseError parse_reply(const uint8_t* frame, size_t size, Reply* out) {
   reply.version = control.version;
   reply.request_id = control.request_id;
   if (error == ParseError::kOtherVersion && reply.status != ReplyStatus::kBadVersion) return error;
-  if (reply.status == ReplyStatus::kOk) {
+  if (reply.status == ReplyStatus::kProveAddress && reply.type != Request::kJoin) return ParseError::kKind;
+  if (has_body(reply.status)) {
     if (packet.body_bytes != body_bytes_of(reply.type)) return ParseError::kLength;
     if (reply.type == Request::kOpen) reply.open = read_open_reply(packet.body);
     if (reply.type == Request::kJoin) reply.join = read_join_reply(packet.body);
@@ -122,6 +124,8 @@ const char* to_string(ReplyStatus status) {
     case ReplyStatus::kNotMember: return "not a member";
     case ReplyStatus::kControlled: return "the switch has a controller";
     case ReplyStatus::kQuota: return "the client's quota is used up";
+    case ReplyStatus::kProveAddress: return "the address is not proven";
+    case ReplyStatus::kNotInvited: return "the switch serves one group alone";
   }
   return "?";
 }

@@ -16,6 +16,8 @@ struct Membership {
   uint32_t epoch = 0;
   uint64_t session_key = 0;
   uint8_t worker = 0;
+  /// Shows that what the switch sends to the address of one shard arrives there (JoinReply); 0: nothing has yet.
+  uint64_t cookie = 0;
 };
 
 /// Room for any control request or reply.
@@ -30,14 +32,16 @@ size_t build_probe(const Membership& member, uint16_t slot, uint32_t seq, uint32
 
 // ---- the side that answers ----
 
+/// Whether a reply of this status has its type's body.
+inline bool has_body(ReplyStatus status) { return status == ReplyStatus::kOk || status == ReplyStatus::kProveAddress; }
 /// Bytes that the body of a request of this type has; 0 for a type that does not exist.
 size_t request_body_bytes(uint8_t type);
 /// Writes the fixed part of the reply to `asked`, the same in every version, so that a worker of another one learns
 /// which version this is, and returns the size of the reply: with the type's body, which the caller writes at out +
-/// kControlBytes, where the status is kOk, and without one otherwise.
+/// kControlBytes, where the status has_body(), and without one otherwise.
 size_t write_reply_start(const Control& asked, ReplyStatus status, uint8_t* out);
 
-/// A reply: `body` is the field that belongs to `type`, set only where the status is kOk (others carry no body).
+/// A reply: `body` is the field that belongs to `type`, set only where the status has_body().
 struct Reply {
   Request type = Request::kOpen;
   ReplyStatus status = ReplyStatus::kOk;

@@ -108,7 +108,7 @@ Result<wire::Reply> SwitchPath::ask(Transport& rank, const uint8_t* frame, size_
         rank.receive(&answer, 1) == 1 && wire::parse_reply(answer.data, answer.size, &reply) == wire::ParseError::kNone;
     rank.release();
     if (!got) continue;
-    if (reply.status == wire::ReplyStatus::kOk) return reply;
+    if (wire::has_body(reply.status)) return reply;
     return Status(Code::kUnavailable, std::string("the switch refuses: ") + wire::to_string(reply.status));
   }
   return Status(Code::kTimeout, "the switch has not answered within a second");
@@ -140,8 +140,12 @@ Status SwitchPath::start(const PathOptions& options, std::vector<std::unique_ptr
   for (int rank = 0; rank < options.ranks; ++rank) {
     session_.worker = rank;
     auto& transport = ranks[static_cast<size_t>(rank)];
-    const auto joined = ask(*transport, frame, wire::build_join(session_.membership(), 0, 2, frame));
-    if (!joined.ok()) return joined.status();
+    wire::Membership member = session_.membership();
+    for (uint32_t id : {2U, 3U}) {  // the second time with the cookie
+      const auto joined = ask(*transport, frame, wire::build_join(member, 0, id, frame));
+      if (!joined.ok()) return joined.status();
+      member.cookie = joined->join.cookie;
+    }
     engine.session = session_;
     shards_.push_back(std::make_unique<Shard>(0, engine, std::move(transport), now_, [](const Status&) {}));
   }

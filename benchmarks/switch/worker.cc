@@ -120,15 +120,20 @@ Status Worker::join(const wire::OpenReply& session) {
     store_words(&expected_[pattern * session.payload], words, first, load_.reflect ? 1 : load_.workers, pattern, 0);
   }
   if (load_.reflect) return {};
-  std::vector<uint8_t> request(wire::kMaxControlBytes);
-  const wire::Membership member{session.job, session.epoch, session.session_key, static_cast<uint8_t>(number_)};
-  request.resize(wire::build_join(member, 0, 2, request.data()));
-  const auto answer = ask(request);
-  if (!answer.ok()) return answer.status();
+  wire::Membership member{session.job, session.epoch, session.session_key, static_cast<uint8_t>(number_)};
+  bool good = false;
   wire::Reply reply;
-  const bool good =
-      wire::parse_reply(answer.value().data(), answer.value().size(), &reply) == wire::ParseError::kNone &&
-      reply.status == wire::ReplyStatus::kOk;
+  for (uint32_t id = 2; id < 10 && !good; ++id) {  // the second time with the cookie
+    std::vector<uint8_t> request(wire::kMaxControlBytes);
+    request.resize(wire::build_join(member, 0, id, request.data()));
+    const auto answer = ask(request);
+    if (!answer.ok()) return answer.status();
+    const bool read =
+        wire::parse_reply(answer.value().data(), answer.value().size(), &reply) == wire::ParseError::kNone;
+    if (!read || !wire::has_body(reply.status)) break;
+    good = reply.status == wire::ReplyStatus::kOk;
+    member.cookie = reply.join.cookie;
+  }
   return good ? Status{}
               : Status(Code::kUnavailable,
                        "worker " + std::to_string(number_) + " may not join: " + wire::to_string(reply.status));

@@ -23,18 +23,29 @@ class Lab {
     if (step.what & kOpen) open(step);
     if (step.what & kSweep) rack_.sweep();
     if (step.what & kDeath) die_or_return(at);
-    if (step.what & kMember) fuzz::become_member(granted_, &step.frame);
+    if (step.what & kMember) fuzz::become_member(granted_, cookie_, &step.frame);
     for (PaperSwitch& each : rack_.switches) each.sent.clear();
     Effects effects;
     rack_.core.packet_in(at, step.frame.data(), step.frame.size(), place(step.from), rack_.now, &effects);
     rack_.run(effects);
     size_t answers = 0;
-    for (const PaperSwitch& each : rack_.switches) answers += each.sent.size();
+    for (const PaperSwitch& each : rack_.switches) {
+      answers += each.sent.size();
+      for (const PacketOut& answer : each.sent) look(answer.payload, step.frame.size());
+    }
     check(answers <= 1, "a request has one answer at most");
     check(rack_.core.sessions(rack_.now).size() <= kMaxJobs, "sessions are bounded");
   }
 
  private:
+  void look(const std::vector<uint8_t>& answer, size_t asked_bytes) {
+    wire::Reply reply;
+    if (wire::parse_reply(answer.data(), answer.size(), &reply) != wire::ParseError::kNone) return;
+    if (reply.status == wire::ReplyStatus::kProveAddress) cookie_ = reply.join.cookie;
+    const bool to_member = reply.type == wire::Request::kProbe && reply.status == wire::ReplyStatus::kOk;
+    check(to_member || answer.size() <= asked_bytes, "no answer to a stranger is longer than its question");
+  }
+
   static Place place(uint8_t from) { return {fuzz_at_[from % 5], "", static_cast<uint32_t>(from % 3)}; }
 
   void open(const fuzz::Step& step) {
@@ -59,6 +70,7 @@ class Lab {
   static const std::vector<Endpoint> fuzz_at_;
   Rack rack_{two_leaves()};
   wire::OpenReply granted_;
+  uint64_t cookie_ = 0;  // the last one that a join was told
 };
 
 const std::vector<Endpoint> Lab::fuzz_at_ = {at("10.0.1.0:4000"), at("10.0.1.1:4000"), at("10.0.1.2:4000"),

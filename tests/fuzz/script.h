@@ -31,9 +31,9 @@ inline bool next_step(const uint8_t** at, const uint8_t* end, Step* step) {
   return true;
 }
 
-/// Epochs and keys cannot be guessed, by a fuzzer either: writes those of a session into a frame that has room for
-/// them.
-inline void become_member(const wire::OpenReply& session, std::vector<uint8_t>* frame) {
+/// Epochs, keys and cookies cannot be guessed, by a fuzzer either: writes those of a session into a frame that has room
+/// for them.
+inline void become_member(const wire::OpenReply& session, uint64_t cookie, std::vector<uint8_t>* frame) {
   using wire::Kind;
   using wire::Request;
   if (frame->empty()) return;
@@ -53,6 +53,7 @@ inline void become_member(const wire::OpenReply& session, std::vector<uint8_t>* 
   if (type == Request::kJoin && bytes >= wire::kJoinBytes) {
     wire::Join join = wire::read_join(body);
     join.session_key = session.session_key, join.epoch = session.epoch, join.job = session.job;
+    join.cookie = cookie;
     wire::write_join(join, body);
   } else if (type == Request::kClose && bytes >= wire::kCloseBytes) {
     wire::Close close = wire::read_close(body);

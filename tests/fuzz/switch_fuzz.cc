@@ -48,7 +48,7 @@ class Network : public PacketSink {
     } else if (step.what & kRemove) {
       sw_.remove(last_.job, last_.epoch);
     } else {
-      if (step.what & kMember) fuzz::become_member(last_, &step.frame);
+      if (step.what & kMember) fuzz::become_member(last_, cookie_, &step.frame);
       packet(step);
     }
     check(sw_.slot_memory_in_use() <= kMemory, "slot memory is bounded");
@@ -59,6 +59,7 @@ class Network : public PacketSink {
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override {
     sent(frame, size, 1);
     const bool reply = wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kReply);
+    pay(to, size);
     check(reply ? to == from_ : knows(to), "replies go to who asked, sums to a member or the parent");
   }
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override {
@@ -89,10 +90,18 @@ class Network : public PacketSink {
 
   void packet(const fuzz::Step& step) {
     from_ = endpoint(step.from);
+    balance_[step.from] += static_cast<int64_t>(step.frame.size());
     calls_ = 0;
     largest_ = std::max(wire::kHeaderBytes + kPayload, wire::kMaxControlBytes);
     sw_.process(step.frame.data(), step.frame.size(), from_, now_, *this);
     check(calls_ <= 1, "a packet has one answer at most");
+  }
+
+  // Whoever has not shown that it receives what is sent to its address pays for that in advance.
+  void pay(const Endpoint& to, size_t size) {
+    int64_t& balance = balance_[to.bytes[0]];
+    balance -= static_cast<int64_t>(size);
+    check(balance >= 0 || knows(to), "a stranger gets no more bytes than came in its name");
   }
 
   void sent(const uint8_t* frame, size_t size, size_t count) {
@@ -113,6 +122,7 @@ class Network : public PacketSink {
   void note_reply(const uint8_t* frame, size_t size) {
     wire::Reply reply;
     const bool known_type = wire::parse_reply(frame, size, &reply) == wire::ParseError::kNone;
+    if (known_type && reply.status == wire::ReplyStatus::kProveAddress) cookie_ = reply.join.cookie;
     if (!known_type || reply.status != wire::ReplyStatus::kOk) return;
     if (reply.type == wire::Request::kOpen) {
       last_ = reply.open;
@@ -177,6 +187,8 @@ class Network : public PacketSink {
   SoftSwitch sw_;
   Time now_{};
   wire::OpenReply last_;
+  uint64_t cookie_ = 0;          // the last one that a join was told
+  int64_t balance_[256] = {};    // bytes that came from an endpoint, less those that were sent there
   size_t payload_[256] = {};     // by job
   std::vector<Endpoint> known_;  // have been members or parents
   std::vector<Opened> opened_;   // sessions that workers asked for, until they end

@@ -8,7 +8,7 @@ import socket
 import struct
 
 CONTRIBUTION, RESULT, REQUEST, REPLY = 1, 2, 3, 4
-VERSION = 1
+VERSION = 2
 
 
 class Forger:
@@ -34,7 +34,7 @@ class Forger:
         body = draw.randbytes(draw.choice((0, 3, 16, 20, 24, 40)))
         call = draw.choice((1, 2, 2, 3, 3, 4, 4, 9))
         if call == 1:  # so many workers are no group; a proper open would be granted
-            body = struct.pack(">QHHHHI", draw.getrandbits(64), draw.choice((0, 129, 65535)), 1, draw.getrandbits(16), 0, 1024)
+            body = struct.pack(">QHHHHII", draw.getrandbits(64), draw.choice((0, 129, 65535)), 1, draw.getrandbits(16), 0, 1024, 0)
         return struct.pack(">BBHI", VERSION << 4 | kind, call, 0, draw.getrandbits(32)) + body
 
     def mutated(self, packet):

@@ -79,7 +79,8 @@ void Tenant::send_joins(Time now) {
     if (joins_[i].request_id == 0) joins_[i].request_id = ++request_ids_;
     const int worker = static_cast<int>(i) / options_.shards;
     const int shard = static_cast<int>(i) % options_.shards;
-    const wire::Membership member{session_.job, session_.epoch, session_.session_key, static_cast<uint8_t>(worker)};
+    const wire::Membership member{session_.job, session_.epoch, session_.session_key, static_cast<uint8_t>(worker),
+                                  joins_[i].cookie};
     uint8_t frame[wire::kMaxControlBytes];
     const size_t size = wire::build_join(member, shard, joins_[i].request_id, frame);
     ask(&joins_[i], node_of(options_.number, worker, shard), frame, size, now);
@@ -121,6 +122,11 @@ void Tenant::on_join_reply(const wire::Reply& reply, int node) {
   const bool moving = move_ == Move::kJoining;
   if ((phase_ != Phase::kJoining && !moving) || index >= joins_.size() || reply.request_id != joins_[index].request_id)
     return;
+  if (reply.status == wire::ReplyStatus::kProveAddress) {
+    joins_[index] = {};
+    joins_[index].cookie = reply.join.cookie;
+    return;
+  }
   if (reply.status != wire::ReplyStatus::kOk) return reopen();  // the switch was restarted, or its lease was too short
   joins_[index].answered = true;
   const bool all = std::all_of(joins_.begin(), joins_.end(), [](const Asked& join) { return join.answered; });

@@ -82,6 +82,7 @@ class Tenant {
   struct Asked {
     bool answered = false;
     uint32_t request_id = 0;
+    uint64_t cookie = 0;  // of a join
     Time again{};
     Duration patience = milliseconds(50);
   };

@@ -82,9 +82,9 @@ bool TreeController::install(const wire::OpenReply& granted, int shards, int ten
 
 ReplyStatus TreeController::join(int at, const wire::Join& asked, int from, uint8_t* body) {
   const auto joined = table_.join(asked, endpoint_of(from), record_->now());
+  if (wire::has_body(joined.status)) wire::write_join_reply(joined.reply, body);
   if (joined.status != ReplyStatus::kOk) return joined.status;
   switches_[static_cast<size_t>(at)]->set_member(asked.job, asked.epoch, asked.worker, asked.shard, from);
-  wire::write_join_reply(joined.reply, body);
   return ReplyStatus::kOk;
 }
 

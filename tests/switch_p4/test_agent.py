@@ -376,7 +376,7 @@ class Stream:
         self.thread.join(TIMEOUT)
 
 
-JOIN = wire.Layout("control").pack(version=1, kind=3, type=2, request_id=77) + bytes(range(16))
+JOIN = wire.Layout("control").pack(version=wire.VERSION, kind=3, type=2, request_id=77) + bytes(range(16))
 
 
 def test_control_packets_go_both_ways(agent):

@@ -16,7 +16,7 @@ except ImportError as error:
 import bfrt_switch  # noqa: E402
 from switchml_agent import bfrt, bfrt_main, bfrt_program, bfrt_tables, frames, sessions  # noqa: E402
 from switchml_agent.errors import Refusal  # noqa: E402
-from vectors.wire import ROOT  # noqa: E402
+from vectors.wire import ROOT, VERSION  # noqa: E402
 
 m = api.messages
 SETTINGS = bfrt.Settings(
@@ -200,7 +200,7 @@ def test_what_a_switch_is_told_at_first(switch, driver):
 
 def test_capabilities(driver):
     assert driver.capabilities() == m.Capabilities(
-        kind="tofino", instance=driver.instance, protocol_version=1, payload_bytes=[256], whole_chunks=True, members=64, jobs=255,
+        kind="tofino", instance=driver.instance, protocol_version=VERSION, payload_bytes=[256], whole_chunks=True, members=64, jobs=255,
         operations=[m.Operation.SUM, m.Operation.MAX], trees=True, pages=80, page_slots=128, mac=SETTINGS.mac,
     )  # fmt: skip
 

@@ -75,9 +75,13 @@ class Generator:
         self.send(statement)
 
     def repeat(self):
+        """As a duplicate or as a stale packet. One without words is answered without words."""
         _, _, slot = self.pick()
         if slot.sent:
-            self.send(self.random.choice(slot.sent) + self.random.choice(("", " repeat")))
+            statement = self.random.choice(slot.sent)
+            if self.random.random() < 0.2:
+                statement = statement.partition(" words=")[0] + " words=none"
+            self.send(statement + self.random.choice(("", " repeat")))
 
     def stale(self):
         name, number, slot = self.pick()
@@ -114,7 +118,7 @@ class Generator:
             "job=unused",
             f"worker={self.random.choice((session.workers, 200, 255))}",
             f"worker={self.random.randrange(session.workers)}",
-            f"version={self.random.choice((0, 2, 15))}",
+            f"version={self.random.choice((0, 1, 15))}",
             f"kind={self.random.choice((0, 2, 4, 5, 14, 15))}",
             f"op={self.random.choice((2, 3))}",
             f"cut={self.random.randint(1, 3)}",

@@ -108,7 +108,7 @@ class ReferenceSwitch:
             self.count("dropped_stale")
             return []
         elif packet.worker in held.packets:
-            return self.duplicate(session, held, sender)
+            return self.duplicate(session, held, sender, len(packet.words))
         held.packets[packet.worker] = packet
         self.count("contributions_added")
         if not self.complete(session, held):
@@ -122,14 +122,15 @@ class ReferenceSwitch:
         session = self.sessions[packet.job]
         return [(session.address(worker, packet.slot), frame) for worker in session.spec.members]
 
-    def duplicate(self, session, held, sender):
+    def duplicate(self, session, held, sender, words):
+        """`words`: of the duplicate. What answers it has no more."""
         if not self.complete(session, held):
             self.count("duplicates_dropped")
             return []
         self.count("duplicates_answered")
         if session.spec.uplink is not None:
-            return [(session.spec.parent, self.partial(session, held, wire.REPEAT))]
-        return [(sender, self.result(held))]
+            return [(session.spec.parent, self.partial(session, held, wire.REPEAT, words))]
+        return [(sender, cut(self.result(held), words))]
 
     def newer(self, seq, held):
         """The signed difference of the two numbers is above 0."""
@@ -140,9 +141,9 @@ class ReferenceSwitch:
 
     # ---- "Contribution and result" ----
 
-    def partial(self, session, held, repeat):
-        """What a leaf contributes to its parent."""
-        result = wire.Packet.decode(self.result(held))
+    def partial(self, session, held, repeat, words=None):
+        """What a leaf contributes to its parent; `words`: at most so many."""
+        result = wire.Packet.decode(cut(self.result(held), words))
         return dataclasses.replace(
             result, kind=wire.KINDS["contribution"], worker=session.spec.uplink, flags=result.flags | repeat
         ).encode()
@@ -171,3 +172,8 @@ class ReferenceSwitch:
 
     def combine(self, operation, column):
         return max(column) if operation == MAX else wire.wrap(sum(column))
+
+
+def cut(frame, words):
+    """The frame without what goes beyond so many words; None: whole."""
+    return frame if words is None else frame[: wire.HEADER.bytes + words * wire.WORD_BYTES]

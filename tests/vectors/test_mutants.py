@@ -40,6 +40,37 @@ class NewAdds(model.ReferenceSwitch):
         return super().aggregate(packet, sender)
 
 
+class NewWithoutWordsKeepsThem(model.ReferenceSwitch):
+    """Words are registers: a first contribution without words does not write them, and the next one adds to what they held,
+    whichever session that was of."""
+
+    def __init__(self):
+        super().__init__()
+        self.registers = {}  # words by (slot, version)
+
+    def aggregate(self, packet, sender):
+        place = (packet.slot, packet.seq % 2)
+        held = self.uses.get((packet.job, *place))
+        fresh = held is None or held.epoch != packet.epoch or self.newer(packet.seq, held.seq)
+        old = self.registers.get(place, ())
+        if packet.words:
+            self.registers[place] = packet.words
+        out = super().aggregate(packet, sender)
+        if fresh and not packet.words:
+            self.uses[(packet.job, *place)].packets["registers"] = dataclasses.replace(packet, witness=0, exponent=0, words=old)
+        return out
+
+    def complete(self, session, held):
+        return len(held.packets.keys() - {"registers"}) == len(session.spec.members)
+
+
+class AnswersInFull(model.ReferenceSwitch):
+    """A duplicate brings all words, however short it is."""
+
+    def duplicate(self, session, held, sender, words):
+        return super().duplicate(session, held, sender, session.spec.payload // wire.WORD_BYTES)
+
+
 class KeepsTheWitness(model.ReferenceSwitch):
     """The witness of a slot is never reset."""
 
@@ -61,7 +92,7 @@ class OneVersion(model.ReferenceSwitch):
 
 
 class AnswersIncomplete(model.ReferenceSwitch):
-    def duplicate(self, session, held, sender):
+    def duplicate(self, session, held, sender, words):
         self.count("duplicates_dropped")
         return [(sender, self.result(held))]
 
@@ -69,8 +100,8 @@ class AnswersIncomplete(model.ReferenceSwitch):
 class AnswersAll(model.ReferenceSwitch):
     """A duplicate of a complete use brings the result to everybody again."""
 
-    def duplicate(self, session, held, sender):
-        answer = super().duplicate(session, held, sender)
+    def duplicate(self, session, held, sender, words):
+        answer = super().duplicate(session, held, sender, words)
         name = sender.split(".")[0]
         return [(f"{name}.{worker}", frame) for _, frame in answer for worker in session.spec.members]
 
@@ -169,23 +200,23 @@ class TakesInnerKinds(model.ReferenceSwitch):
 class LeafKeepsItsResult(model.ReferenceSwitch):
     """A leaf answers a member that asks again with its own sum, as if it were the root."""
 
-    def duplicate(self, session, held, sender):
+    def duplicate(self, session, held, sender, words):
         if session.spec.uplink is None or not self.complete(session, held):
-            return super().duplicate(session, held, sender)
+            return super().duplicate(session, held, sender, words)
         self.count("duplicates_answered")
         return [(sender, self.result(held))]
 
 
 class LeafForgetsTheMark(model.ReferenceSwitch):
-    def partial(self, session, held, repeat):
-        return super().partial(session, held, 0)
+    def partial(self, session, held, repeat, words=None):
+        return super().partial(session, held, 0, words)
 
 
 class LeafSpeaksAsTheLast(model.ReferenceSwitch):
     """The sum goes up under the number of whoever contributed last."""
 
-    def partial(self, session, held, repeat):
-        packet = wire.Packet.decode(super().partial(session, held, repeat))
+    def partial(self, session, held, repeat, words=None):
+        packet = wire.Packet.decode(super().partial(session, held, repeat, words))
         return dataclasses.replace(packet, worker=list(held.packets)[-1]).encode()
 
 
@@ -234,6 +265,8 @@ CAUGHT_BY = {
     ComparesUnsigned: "stale_after_wrap",
     HalfTheRangeIsNewer: "signed_difference",
     NewAdds: "new_overwrites",
+    NewWithoutWordsKeepsThem: "new_without_words",
+    AnswersInFull: "duplicate_shorter",
     KeepsTheWitness: "witness",
     OneVersion: "duplicate_of_previous_use",
     AnswersIncomplete: "duplicate_incomplete",

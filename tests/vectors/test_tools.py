@@ -104,7 +104,7 @@ WRONG_ANSWERS = {
     "to somebody else": (lambda out: [("stranger", frame) for _, frame in out], "not expected: to stranger"),
     "a word": (lambda out: [(to, flip(frame, 20 + 4 * 5 + 3)) for to, frame in out], "word 5: expected 0, got 1"),
     "a word too few": (lambda out: [(to, frame[:-4]) for to, frame in out], r"words\(63\)"),
-    "part of a word": (lambda out: [(to, frame[:-1]) for to, frame in out], "not expected: to A.0: hex 12"),
+    "part of a word": (lambda out: [(to, frame[:-1]) for to, frame in out], "not expected: to A.0: hex 22"),
     "an answer to an open use": (lambda out: out or [("A.0", b"")], "x.txt:3: .*line 3"),
     **{f"byte {at}": (lambda out, at=at: [(to, flip(frame, at)) for to, frame in out], "x.txt:5: ") for at in range(20)},
 }

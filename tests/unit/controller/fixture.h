@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "controller/sessions.h"
@@ -185,13 +186,21 @@ class Rack {
     EXPECT_EQ(wire::parse_reply(sent[0].payload.data(), sent[0].payload.size(), &reply), wire::ParseError::kNone);
     return reply;
   }
-  static std::vector<uint8_t> join_frame(const wire::OpenReply& granted, int worker, int shard = 0) {
+  static std::vector<uint8_t> join_frame(const wire::OpenReply& granted, int worker, int shard = 0,
+                                         uint64_t cookie = 0) {
     uint8_t frame[wire::kMaxControlBytes];
-    return {frame, frame + wire::build_join(member(granted, worker), shard, 5, frame)};
+    wire::Membership asking = member(granted, worker);
+    asking.cookie = cookie;
+    return {frame, frame + wire::build_join(asking, shard, 5, frame)};
   }
+  /// Shows the cookie that it is asked for.
   std::optional<wire::Reply> join(int index, const wire::OpenReply& granted, int worker, const Place& from,
                                   int shard = 0) {
-    return ask(index, join_frame(granted, worker, shard), from);
+    const bool holding = std::exchange(hold, false);  // to be told the cookie takes no switch
+    const auto reply = ask(index, join_frame(granted, worker, shard), from);
+    hold = holding;
+    if (!reply || reply->status != wire::ReplyStatus::kProveAddress) return reply;
+    return ask(index, join_frame(granted, worker, shard, reply->join.cookie), from);
   }
   std::optional<wire::Reply> close(int index, const wire::OpenReply& granted, int worker, const Place& from) {
     uint8_t frame[wire::kMaxControlBytes];

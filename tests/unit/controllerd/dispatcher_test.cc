@@ -39,19 +39,24 @@ TEST_F(Dispatch, OpensOnAllSwitchesOfTheTree) {
 TEST_F(Dispatch, AJoinGoesThroughItsSwitch) {
   const OpenAnswer answer = dispatcher_.open(Fabric::request());
   uint8_t frame[wire::kMaxControlBytes];
-  const wire::Membership member{answer.granted.job, answer.granted.epoch, answer.granted.session_key, 1};
-  v1::ControlPacket packet;
-  packet.set_payload(frame, wire::build_join(member, 0, 77, frame));
-  packet.mutable_worker()->set_address("10.0.1.2:4000");
-  fabric_.agents[2].hand_in(packet);
-  ASSERT_TRUE(eventually([&] { return !fabric_.agents[2].sent().empty(); }));
-  const v1::ControlPacket sent = fabric_.agents[2].sent()[0];
-  EXPECT_EQ(sent.worker().address(), "10.0.1.2:4000");
-  wire::Reply reply;
-  ASSERT_EQ(wire::parse_reply(reinterpret_cast<const uint8_t*>(sent.payload().data()), sent.payload().size(), &reply),
-            wire::ParseError::kNone);
-  EXPECT_EQ(reply.status, wire::ReplyStatus::kOk);
-  EXPECT_EQ(reply.request_id, 77U);
+  wire::Membership member{answer.granted.job, answer.granted.epoch, answer.granted.session_key, 1};
+  const wire::ReplyStatus statuses[] = {wire::ReplyStatus::kProveAddress, wire::ReplyStatus::kOk};
+  for (size_t i = 0; i < 2; ++i) {
+    v1::ControlPacket packet;
+    packet.set_payload(frame, wire::build_join(member, 0, 77 + static_cast<uint32_t>(i), frame));
+    packet.mutable_worker()->set_address("10.0.1.2:4000");
+    fabric_.agents[2].hand_in(packet);
+    ASSERT_TRUE(eventually([&] { return fabric_.agents[2].sent().size() > i; }));
+    const v1::ControlPacket sent = fabric_.agents[2].sent()[i];
+    EXPECT_EQ(sent.worker().address(), "10.0.1.2:4000");
+    wire::Reply reply;
+    ASSERT_EQ(wire::parse_reply(reinterpret_cast<const uint8_t*>(sent.payload().data()), sent.payload().size(), &reply),
+              wire::ParseError::kNone);
+    EXPECT_EQ(reply.status, statuses[i]);
+    EXPECT_EQ(reply.request_id, 77U + i);
+    EXPECT_EQ(fabric_.agents[2].members().size(), i) << "nobody joins whose address is not proven";
+    member.cookie = reply.join.cookie;
+  }
   EXPECT_EQ(fabric_.agents[2].members()[0].place().address(), "10.0.1.2:4000");
   EXPECT_TRUE(fabric_.agents[1].members().empty());
 }

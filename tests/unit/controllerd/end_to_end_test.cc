@@ -69,7 +69,12 @@ class Rank {
   }
   wire::Reply join() {
     uint8_t frame[wire::kMaxControlBytes];
-    return ask(frame, wire::build_join(member_, 0, 1, frame));
+    wire::Reply reply = ask(frame, wire::build_join(member_, 0, 1, frame));
+    while (reply.status == wire::ReplyStatus::kProveAddress && reply.join.cookie != 0) {
+      member_.cookie = reply.join.cookie;
+      reply = ask(frame, wire::build_join(member_, 0, 1, frame));
+    }
+    return reply;
   }
   wire::Reply probe(uint16_t slot, uint32_t seq) {
     uint8_t frame[wire::kMaxControlBytes];

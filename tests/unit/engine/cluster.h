@@ -269,8 +269,13 @@ class Cluster : private softswitch::PacketSink {
   void join(int worker, int s) {
     wire::Membership member{session_.job, session_.epoch, session_.session_key, static_cast<uint8_t>(worker)};
     uint8_t frame[wire::kMaxControlBytes];
-    const size_t size = wire::build_join(member, s, 2, frame);
-    switch_->process(frame, size, endpoint(number(worker, s)), now_, *this);
+    for (int i = 0; i < 2; ++i) {  // and once more with the cookie
+      const size_t size = wire::build_join(member, s, 2, frame);
+      switch_->process(frame, size, endpoint(number(worker, s)), now_, *this);
+      wire::Reply reply;
+      ASSERT_EQ(wire::parse_reply(last_reply_.data(), last_reply_.size(), &reply), wire::ParseError::kNone);
+      member.cookie = reply.join.cookie;
+    }
   }
 
   void add_shard(int worker, int s) {

@@ -124,10 +124,12 @@ class EngineTest : public ::testing::TestWithParam<int> {
     for (int w = 0; w < kWorkers; ++w) {
       options.session.worker = w;
       for (int s = 0; s < shards; ++s) {
-        const wire::Membership member{opened.open.job, opened.open.epoch, opened.open.session_key,
-                                      static_cast<uint8_t>(w)};
+        wire::Membership member{opened.open.job, opened.open.epoch, opened.open.session_key, static_cast<uint8_t>(w)};
+        Transport& link = *transports[static_cast<size_t>(w)][static_cast<size_t>(s)];
         const size_t n = wire::build_join(member, s, 2, frame);
-        ask(*transports[static_cast<size_t>(w)][static_cast<size_t>(s)], switch_->address(), frame, n);
+        member.cookie = ask(link, switch_->address(), frame, n).join.cookie;
+        wire::build_join(member, s, 3, frame);
+        ask(link, switch_->address(), frame, n);
       }
       engines_.push_back(Engine::start(options, std::move(transports[static_cast<size_t>(w)])));
     }

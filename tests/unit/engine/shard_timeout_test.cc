@@ -472,6 +472,50 @@ TEST(ShardTimeout, RenewsItsLeaseFourTimesPerLease) {
   EXPECT_EQ(join.shard, 0);
 }
 
+TEST(ShardTimeout, IsHeardOftenHoweverLongTheLease) {
+  Route route;
+  route.lease = std::chrono::minutes(30);
+  EXPECT_EQ(route.renewal(), std::chrono::minutes(30) / 4);
+  route.most_silence = seconds(5);
+  EXPECT_EQ(route.renewal(), seconds(5));
+  route.lease = seconds(4);
+  EXPECT_EQ(route.renewal(), seconds(1));
+}
+
+TEST(ShardTimeout, AKeepAliveShowsWhatItIsAskedForAtOnce) {
+  LoneOptions options;
+  options.lease = milliseconds(400);
+  LoneShard lone(options);
+  const auto shown = [](const std::vector<Bytes>& frames) {
+    std::vector<uint64_t> cookies;
+    for (const Bytes& frame : frames) {
+      if (is_request(frame, wire::Request::kJoin)) {
+        cookies.push_back(wire::read_join(frame.data() + wire::kControlBytes).cookie);
+      }
+    }
+    return cookies;
+  };
+  const auto asked_for = [&lone](const Bytes& request, uint64_t cookie) {
+    wire::JoinReply body;
+    body.cookie = cookie;
+    Bytes bytes(wire::kJoinReplyBytes);
+    wire::write_join_reply(body, bytes.data());
+    const uint32_t id = wire::read_control(request.data()).request_id;
+    return lone.deliver({reply(wire::Request::kJoin, wire::ReplyStatus::kProveAddress, id, bytes)});
+  };
+  using Cookies = std::vector<uint64_t>;
+  auto frames = lone.pass(milliseconds(110));
+  EXPECT_EQ(shown(frames), (Cookies{0}));
+  frames = asked_for(frames.back(), 5);
+  EXPECT_EQ(shown(frames), (Cookies{5})) << "at once";
+  EXPECT_TRUE(shown(asked_for(frames.back(), 6)).empty()) << "not endlessly";
+  frames = lone.pass(milliseconds(100));
+  EXPECT_EQ(shown(frames), (Cookies{6})) << "from now on";
+  EXPECT_EQ(shown(asked_for(frames.back(), 7)), (Cookies{7})) << "its address has changed";
+  EXPECT_EQ(shown(lone.pass(milliseconds(100))), (Cookies{7}));
+  EXPECT_TRUE(lone.failures.empty());
+}
+
 // ---- with a switch and a network ----
 
 TEST(ShardTimeout, ARankThatDoesNotCallIsNamedAtTheDeadline) {

@@ -17,7 +17,10 @@ using wire::ReplyStatus;
 /// A switch made of one function: request -> frames that it answers with.
 class FakeSwitch {
  public:
-  using Answer = std::function<std::vector<std::vector<uint8_t>>(const wire::Control&)>;
+  using Frames = std::vector<std::vector<uint8_t>>;
+  using Answer = std::function<Frames(const wire::Control&, const uint8_t* body)>;
+  explicit FakeSwitch(std::function<Frames(const wire::Control&)> answer)
+      : FakeSwitch([answer](const wire::Control& control, const uint8_t*) { return answer(control); }) {}
   explicit FakeSwitch(Answer answer)
       : hub_(InprocHub::create({})), here_(hub_->attach()), client_(hub_->attach()), answer_(std::move(answer)) {
     thread_ = std::thread([this] { run(); });
@@ -40,7 +43,7 @@ class FakeSwitch {
       }
       ++requests;
       const Endpoint from = frame.from;
-      const auto frames = answer_(wire::read_control(frame.data));
+      const auto frames = answer_(wire::read_control(frame.data), frame.data + wire::kControlBytes);
       here_->release();
       for (const auto& f : frames) {
         const TxFrame tx{f.data(), static_cast<uint32_t>(f.size()), &from};
@@ -92,7 +95,7 @@ TEST(ControlClient, OtherFramesAreNotTheAnswer) {
     auto right = reply_to(control, ReplyStatus::kOk, wire::kJoinReplyBytes);
     right[wire::kControlBytes + 1] = 7;
     return std::vector<std::vector<uint8_t>>{{},
-                                             {0x12, 0x13},
+                                             {0x22, 0x23},
                                              reply_to(earlier, ReplyStatus::kNotMember),
                                              reply_to(other, ReplyStatus::kOk),
                                              reply_to(control, ReplyStatus::kOk, 3),
@@ -102,6 +105,37 @@ TEST(ControlClient, OtherFramesAreNotTheAnswer) {
   auto joined = client.join({}, 0, soon());
   ASSERT_TRUE(joined.ok()) << joined.status().to_string();
   EXPECT_EQ(joined->joined, 7);
+}
+
+TEST(ControlClient, AJoinShowsWhatItIsAskedFor) {
+  uint64_t cookie = 1000;
+  std::vector<uint64_t> shown;
+  FakeSwitch fake([&](const wire::Control& control, const uint8_t* body) {
+    shown.push_back(wire::read_join(body).cookie);
+    if (shown.size() == 2) return std::vector<std::vector<uint8_t>>{};  // lost: the same again
+    wire::JoinReply reply;
+    reply.joined = 7;
+    reply.cookie = ++cookie;  // its address changes twice
+    auto frame =
+        reply_to(control, shown.size() == 5 ? ReplyStatus::kOk : ReplyStatus::kProveAddress, wire::kJoinReplyBytes);
+    wire::write_join_reply(reply, frame.data() + wire::kControlBytes);
+    return std::vector<std::vector<uint8_t>>{frame};
+  });
+  auto client = fake.client();
+  auto joined = client.join({}, 0, soon());
+  ASSERT_TRUE(joined.ok()) << joined.status().to_string();
+  EXPECT_EQ(joined->joined, 7);
+  EXPECT_EQ(shown, (std::vector<uint64_t>{0, 1001, 1001, 1002, 1003}));
+}
+
+TEST(ControlClient, AnAddressThatIsNeverTheSameEndsTheJoin) {
+  FakeSwitch fake([](const wire::Control& control) {
+    return std::vector<std::vector<uint8_t>>{reply_to(control, ReplyStatus::kProveAddress, wire::kJoinReplyBytes)};
+  });
+  auto client = fake.client();
+  const Status status = client.join({}, 0, soon()).status();
+  EXPECT_TRUE(contains(status, "come from another address each time")) << status.message();
+  EXPECT_LT(fake.requests, 20);
 }
 
 TEST(ControlClient, EveryRefusalSaysWhoAndWhatToDo) {
@@ -119,6 +153,7 @@ TEST(ControlClient, EveryRefusalSaysWhoAndWhatToDo) {
       {ReplyStatus::kUnknownSession, Code::kUnavailable, "does not know this job"},
       {ReplyStatus::kNotMember, Code::kUnavailable, "refused to open (not a member)"},
       {ReplyStatus::kBadRequest, Code::kUnavailable, "refused to open (bad request)"},
+      {ReplyStatus::kNotInvited, Code::kInvalidArgument, "serves another group, in whose rank 0 it runs"},
       {ReplyStatus::kControlled, Code::kInvalidArgument,
        "is run by a controller: set SWITCHML_CONTROLLER to that one's address, and no SWITCHML_SWITCH"},
   };

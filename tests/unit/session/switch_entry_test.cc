@@ -41,6 +41,7 @@ TEST(SwitchEntry, AGrantIsReadAsItWasWritten) {
   EXPECT_EQ(session.payload_bytes, 1024U);
   EXPECT_TRUE(session.whole_chunks);
   EXPECT_EQ(session.lease, seconds(30));
+  EXPECT_EQ(session.most_silence, seconds(5)) << "three times in what a switch takes for silence";
 }
 
 TEST(SwitchEntry, AGrantThatCannotBeUsedIsRefused) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "session/control_client.h"
+#include "session/switch_entry.h"
 #include "transport/address.h"
 #include "transport/sockaddr.h"
 
@@ -40,6 +42,35 @@ TEST(SwitchPlace, LoopbackServesOneHostOnly) {
   const auto place = named_switch(naming("127.0.0.1:4567"), false);
   EXPECT_EQ(place.status().code(), Code::kInvalidArgument);
   EXPECT_THAT(place.status().message(), AllOf(HasSubstr("loopback"), HasSubstr("several hosts")));
+}
+
+TEST(SwitchPlace, AnEmbeddedSwitchServesNobodyButItsGroup) {
+  std::unique_ptr<SwitchServer> server;
+  ASSERT_TRUE(embedded_switch({}, true, "group g", &server).ok());
+  auto link = connect_to_switch(server->local());
+  ASSERT_TRUE(link.ok()) << link.status().to_string();
+  ControlClient client(*link.value(), server->local(), "embedded");
+  const size_t memory = server->memory_bytes();
+  wire::Open asked;
+  asked.workers = asked.shards = 1;
+  asked.payload = 64512;
+  for (asked.client_key = 0; asked.client_key < 20; ++asked.client_key) {
+    const Status refused = client.open(asked, monotonic_now() + seconds(20)).status();
+    EXPECT_NE(refused.message().find("serves another group"), std::string::npos) << refused.to_string();
+  }
+  EXPECT_EQ(server->counters().sessions_opened.get(), 0U);
+  EXPECT_EQ(server->memory_bytes(), memory);
+  for (const uint64_t key : {77, 78}) {  // one after the other, as where another payload or more slots are tried
+    server->invite(key);
+    asked.client_key = key;
+    for (int repeats = 0; repeats < 2; ++repeats) {
+      const auto opened = client.open(asked, monotonic_now() + seconds(20));
+      EXPECT_TRUE(opened.ok()) << opened.status().to_string();
+    }
+  }
+  EXPECT_EQ(server->counters().sessions_opened.get(), 2U);
+  asked.client_key = 79;
+  EXPECT_FALSE(client.open(asked, monotonic_now() + seconds(20)).ok());
 }
 
 TEST(SwitchPlace, AnEmbeddedSwitchListensWhereItSays) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fixture.h"
+#include "softswitch/slot_store.h"
 
 namespace switchml::softswitch {
 namespace {
@@ -11,13 +12,19 @@ namespace {
 using wire::ReplyStatus;
 using wire::Request;
 
+Contribution words_of_worker_0(std::vector<int32_t> words) {
+  Contribution c;
+  c.words = std::move(words);
+  return c;
+}
+
 TEST(SwitchControl, OpenGrantsAndCountsOnce) {
   Bench bench;
   const auto first = bench.open(ask_for(2, 2, 9, 1500));
   EXPECT_EQ(first.type, Request::kOpen);
   EXPECT_EQ(first.open.slots, 8);
   EXPECT_EQ(first.open.payload, 1408U);
-  EXPECT_EQ(first.open.lease_ms, 30000U);
+  EXPECT_EQ(first.open.lease_ms, 1800000U) << "longer than a coffee break";
   EXPECT_EQ(bench.open(ask_for(2, 2, 9, 1500)).open.epoch, first.open.epoch);
   EXPECT_EQ(bench.sw.sessions(), 1);
   EXPECT_EQ(bench.sw.counters().sessions_opened.get(), 1U);
@@ -50,6 +57,58 @@ TEST(SwitchControl, AnotherVersionIsToldOurs) {
   EXPECT_EQ(reply.status, ReplyStatus::kBadVersion);
   EXPECT_EQ(reply.request_id, 1234U);
   EXPECT_EQ(bench.sw.sessions(), 0);
+}
+
+TEST(SwitchControl, NoAnswerToAStrangerIsLongerThanItsQuestion) {
+  Bench bench;
+  Job job(bench, 2);
+  uint8_t frame[wire::kMaxControlBytes];
+  const wire::Membership guessed{job.granted.job, job.granted.epoch, 1, 0};
+  size_t (*const builders[])(const Job&, const wire::Membership&, uint8_t*) = {
+      [](const Job&, const wire::Membership&, uint8_t* f) {
+        return wire::build_open(ask_for(2, 1, 8, 1024, 99), 1, f);
+      },
+      [](const Job&, const wire::Membership&, uint8_t* f) { return wire::build_open(ask_for(0), 1, f); },
+      [](const Job& j, const wire::Membership&, uint8_t* f) { return wire::build_join(j.member(0), 0, 1, f); },
+      [](const Job&, const wire::Membership& m, uint8_t* f) { return wire::build_join(m, 0, 1, f); },
+      [](const Job&, const wire::Membership& m, uint8_t* f) { return wire::build_close(m, 1, f); },
+      [](const Job& j, const wire::Membership&, uint8_t* f) { return wire::build_probe(j.member(0), 0, 1, 1, f); },
+  };
+  for (const bool other_version : {false, true}) {
+    for (const auto& build : builders) {
+      const size_t size = build(job, guessed, frame);
+      if (other_version) frame[0] ^= 0xf0;
+      const auto sent = bench.put({frame, frame + size}, endpoint(77));
+      ASSERT_EQ(sent.size(), 1U);
+      EXPECT_LE(sent[0].frame.size(), size);
+    }
+  }
+  EXPECT_EQ(bench.sw.counters().control_malformed.get(), 0U);
+}
+
+// Who opens a session, joins in the name of another host and repeats what is answered: that host gets no more bytes
+// than were sent in its name.
+TEST(SwitchControl, ASessionMakesNobodyReflectMoreThanIsSent) {
+  for (const bool guesses : {false, true}) {
+    Bench bench;
+    const auto granted = bench.open(ask_for(1, 1, 4, 64512)).open;
+    const Endpoint victim = endpoint(5);
+    size_t sent = 0, received = 0;
+    const auto send = [&](const std::vector<uint8_t>& frame) {
+      sent += frame.size();
+      for (const Sent& each : bench.put(frame, victim)) received += each.frame.size() * each.to.size();
+    };
+    wire::Membership member{granted.job, granted.epoch, granted.session_key, 0};
+    uint8_t frame[wire::kMaxControlBytes];
+    for (uint32_t id = 1; id < 4; ++id) {
+      if (guesses) member.cookie = id;
+      send({frame, frame + wire::build_join(member, 0, id, frame)});
+    }
+    send(contribution_frame(words_of_worker_0(std::vector<int32_t>(16128, 7)), granted.job, granted.epoch));
+    for (int i = 0; i < 500; ++i) send(contribution_frame(words_of_worker_0({}), granted.job, granted.epoch));
+    EXPECT_LE(received, sent);
+    EXPECT_EQ(bench.sw.counters().dropped_worker.get(), 501U) << "nobody has joined";
+  }
 }
 
 TEST(SwitchControl, MalformedRequestsAreDroppedAndCounted) {
@@ -150,6 +209,7 @@ TEST(SwitchControl, CloseFreesAtTheLastMemberAndIsCounted) {
 
 TEST(SwitchControl, WhereRoomIsWantedHalfOfTheLeaseIsSilenceEnough) {
   SwitchOptions options;
+  options.lease = seconds(30);
   options.max_jobs = 3;
   options.client_jobs = 2;
   options.client_of = [](const Endpoint& from) { return from; };
@@ -176,8 +236,50 @@ TEST(SwitchControl, WhereRoomIsWantedHalfOfTheLeaseIsSilenceEnough) {
             ReplyStatus::kUnknownSession);
 }
 
-TEST(SwitchControl, SweepEndsSilentSessionsOnly) {
+// All ranks stopped: a batch system does that.
+TEST(SwitchControl, ASuspendedJobGoesOnIfNobodyWantedItsSlots) {
   Bench bench;
+  Job job(bench, 2);
+  Contribution c;
+  c.words = {1};
+  job.put(c);
+  for (int second = 0; second < 1200; ++second) {
+    bench.now += seconds(1);
+    bench.sw.sweep(bench.now);
+  }
+  EXPECT_EQ(bench.open(ask_for(2, 1, 8, 1024, 9), endpoint(901)).status, ReplyStatus::kOk) << "there is room for both";
+  c.worker = 1;
+  EXPECT_EQ(job.put(c).size(), 1U) << "what rank 0 contributed before is there";
+  EXPECT_EQ(bench.join(job.member(0), 0, job.at(0)).status, ReplyStatus::kOk);
+  bench.now += seconds(1801);
+  bench.sw.sweep(bench.now);
+  EXPECT_EQ(bench.sw.sessions(), 0) << "the lease bounds it";
+}
+
+TEST(SwitchControl, OnlySoManySilentJobsEndAsAreWanted) {
+  SwitchOptions options;
+  options.slot_memory_bytes = 3 * 8 * SlotStore::slot_bytes(1024);
+  Bench bench(options);
+  Job first(bench, 1, 1, 8, 1024, 1, 0);
+  bench.now += seconds(1);
+  Job second(bench, 1, 1, 8, 1024, 2, 100);
+  bench.now += seconds(1);
+  Job third(bench, 1, 1, 4, 1024, 3, 200);
+  const auto wants = [&bench](uint64_t key) { return bench.open(ask_for(1, 1, 8, 1024, key), endpoint(900)); };
+  EXPECT_EQ(wants(4).open.slots, 4) << "all are heard";
+  bench.now += seconds(20);
+  EXPECT_EQ(wants(5).open.slots, 8) << "as many as it asks for, though there was room for fewer";
+  EXPECT_EQ(bench.sw.counters().sessions_expired.get(), 1U) << "the longest silent";
+  Contribution c;
+  EXPECT_TRUE(first.put(c).empty());
+  EXPECT_EQ(second.put(c).size(), 1U);
+  EXPECT_EQ(third.put(c).size(), 1U);
+}
+
+TEST(SwitchControl, SweepEndsSilentSessionsOnly) {
+  SwitchOptions options;
+  options.lease = seconds(30);
+  Bench bench(options);
   Job silent(bench, 1, 1, 8, 1024, 1, 0);
   Job probing(bench, 1, 1, 8, 1024, 2, 100);
   Job sending(bench, 1, 1, 8, 1024, 3, 200);

@@ -120,9 +120,16 @@ struct Bench {
     uint8_t frame[wire::kMaxControlBytes];
     return ask(frame, wire::build_open(asked, ++request_id, frame), from);
   }
-  wire::Reply join(const wire::Membership& member, int shard, const Endpoint& from) {
+  wire::Reply join_once(const wire::Membership& member, int shard, const Endpoint& from) {
     uint8_t frame[wire::kMaxControlBytes];
     return ask(frame, wire::build_join(member, shard, ++request_id, frame), from);
+  }
+  /// Shows the cookie that it is asked for.
+  wire::Reply join(wire::Membership member, int shard, const Endpoint& from) {
+    const wire::Reply reply = join_once(member, shard, from);
+    if (reply.status != wire::ReplyStatus::kProveAddress) return reply;
+    member.cookie = reply.join.cookie;
+    return join_once(member, shard, from);
   }
   wire::Reply close(const wire::Membership& member, const Endpoint& from = endpoint(900)) {
     uint8_t frame[wire::kMaxControlBytes];

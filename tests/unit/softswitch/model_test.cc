@@ -33,7 +33,11 @@ class Model {
     latest = c.seq;
     const bool was_complete = static_cast<int>(use.size()) == workers_;
     for (const Contribution& other : use) {
-      if (other.worker == c.worker) return was_complete ? Answer{true, false, result(use)} : Answer{};
+      if (other.worker != c.worker) continue;
+      if (!was_complete) return {};
+      Answer answer{true, false, result(use)};  // no longer than what asks for it
+      answer.result.words.resize(std::min(answer.result.words.size(), c.words.size()));
+      return answer;
     }
     use.push_back(c);
     if (static_cast<int>(use.size()) < workers_) return {};
@@ -141,7 +145,7 @@ TEST(Garbage, NeverHarmsNorAnswers) {
     if (i % 2 == 0) std::copy_n(valid.begin(), std::min<size_t>(frame.size(), random() % 17), frame.begin());
     bench.put(frame, endpoint(static_cast<int>(random() % 4)));
   }
-  EXPECT_EQ(bench.sw.counters().packets_received.get(), 50003U);
+  EXPECT_EQ(bench.sw.counters().packets_received.get(), 50005U) << "the joins take two each";
   EXPECT_LE(bench.sw.sessions(), 255);
 }
 

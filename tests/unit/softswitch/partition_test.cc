@@ -11,6 +11,7 @@ namespace {
 
 SwitchOptions with_partitions(int partitions) {
   SwitchOptions options;
+  options.lease = seconds(30);
   options.partitions = partitions;
   return options;
 }

@@ -23,10 +23,17 @@ class Sessions : public ::testing::Test {
     return l;
   }
   static wire::Join join_of(const wire::OpenReply& r, int worker, int shard = 0) {
-    return {r.session_key, r.epoch, r.job, static_cast<uint8_t>(worker), static_cast<uint16_t>(shard)};
+    return {r.session_key, r.epoch, r.job, static_cast<uint8_t>(worker), static_cast<uint16_t>(shard), 0};
   }
   static wire::Close close_of(const wire::OpenReply& r, int worker) {
     return {r.session_key, r.epoch, r.job, static_cast<uint8_t>(worker), 0};
+  }
+  /// Shows the cookie that it is asked for.
+  SessionTable::Joined join(wire::Join asked, const Endpoint& from, Time now) {
+    const auto told = table_.join(asked, from, now);
+    if (told.status != ReplyStatus::kProveAddress) return told;
+    asked.cookie = told.reply.cookie;
+    return table_.join(asked, from, now);
   }
   SessionTable table_{limits()};
   Time now_{};
@@ -163,43 +170,92 @@ TEST_F(Sessions, AClientHasSoMuchOfTheMemory) {
 
 TEST_F(Sessions, JoinCountsPairsAndIsIdempotent) {
   const auto r = table_.open(ask_for(2, 2), now_).reply;
-  EXPECT_EQ(table_.join(join_of(r, 0, 0), endpoint(0, 0), now_).reply.joined, 1);
-  EXPECT_EQ(table_.join(join_of(r, 0, 0), endpoint(0, 0), now_).reply.joined, 1);
+  EXPECT_EQ(join(join_of(r, 0, 0), endpoint(0, 0), now_).reply.joined, 1);
+  EXPECT_EQ(join(join_of(r, 0, 0), endpoint(0, 0), now_).reply.joined, 1);
   EXPECT_TRUE(table_.find(r.job, r.epoch)->joined_workers() == WorkerSet{}) << "one of two shards";
-  EXPECT_EQ(table_.join(join_of(r, 0, 1), endpoint(0, 1), now_).reply.joined, 2);
+  EXPECT_EQ(join(join_of(r, 0, 1), endpoint(0, 1), now_).reply.joined, 2);
   EXPECT_EQ(table_.find(r.job, r.epoch)->joined_workers().low, 1U);
-  EXPECT_EQ(table_.join(join_of(r, 1, 0), endpoint(1, 0), now_).reply.joined, 3);
-  EXPECT_EQ(table_.join(join_of(r, 1, 1), endpoint(1, 1), now_).reply.joined, 4);
+  EXPECT_EQ(join(join_of(r, 1, 0), endpoint(1, 0), now_).reply.joined, 3);
+  EXPECT_EQ(join(join_of(r, 1, 1), endpoint(1, 1), now_).reply.joined, 4);
   EXPECT_EQ(table_.find(r.job, r.epoch)->audience(1).size(), 2U);
   EXPECT_EQ(*table_.find(r.job, r.epoch)->audience(1)[1], endpoint(1, 1));
 }
 
 TEST_F(Sessions, JoinNeedsTheSessionItsKeyAndARealMember) {
   const auto r = table_.open(ask_for(2, 2), now_).reply;
-  wire::Join join = join_of(r, 0);
-  join.epoch ^= 1;
-  EXPECT_EQ(table_.join(join, endpoint(0), now_).status, ReplyStatus::kUnknownSession);
-  join = join_of(r, 0);
-  join.job ^= 1;
-  EXPECT_EQ(table_.join(join, endpoint(0), now_).status, ReplyStatus::kUnknownSession);
-  join = join_of(r, 0);
-  join.session_key ^= 1;
-  EXPECT_EQ(table_.join(join, endpoint(0), now_).status, ReplyStatus::kNotMember);
-  EXPECT_EQ(table_.join(join_of(r, 2), endpoint(0), now_).status, ReplyStatus::kNotMember);
-  EXPECT_EQ(table_.join(join_of(r, 255), endpoint(0), now_).status, ReplyStatus::kNotMember);
-  EXPECT_EQ(table_.join(join_of(r, 0, 2), endpoint(0), now_).status, ReplyStatus::kNotMember);
-  EXPECT_EQ(table_.join(join_of(r, 0, 65535), endpoint(0), now_).status, ReplyStatus::kNotMember);
+  wire::Join asked = join_of(r, 0);
+  asked.epoch ^= 1;
+  EXPECT_EQ(join(asked, endpoint(0), now_).status, ReplyStatus::kUnknownSession);
+  asked = join_of(r, 0);
+  asked.job ^= 1;
+  EXPECT_EQ(join(asked, endpoint(0), now_).status, ReplyStatus::kUnknownSession);
+  asked = join_of(r, 0);
+  asked.session_key ^= 1;
+  EXPECT_EQ(join(asked, endpoint(0), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(join(join_of(r, 2), endpoint(0), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(join(join_of(r, 255), endpoint(0), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(join(join_of(r, 0, 2), endpoint(0), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(join(join_of(r, 0, 65535), endpoint(0), now_).status, ReplyStatus::kNotMember);
   EXPECT_EQ(table_.find(r.job, r.epoch)->joined_pairs(), 0);
+}
+
+TEST_F(Sessions, AJoinMustShowWhatWasSentToItsAddress) {
+  const auto r = table_.open(ask_for(2, 2), now_).reply;
+  const auto told = table_.join(join_of(r, 0), endpoint(0), now_ + seconds(29));
+  EXPECT_EQ(told.status, ReplyStatus::kProveAddress);
+  EXPECT_EQ(told.reply.joined, 0);
+  EXPECT_EQ(table_.find(r.job, r.epoch)->joined_pairs(), 0);
+  EXPECT_EQ(table_.expired(now_ + seconds(31)).size(), 1U) << "nothing is renewed";
+  wire::Join shown = join_of(r, 0);
+  shown.cookie = told.reply.cookie;
+  EXPECT_EQ(table_.join(shown, endpoint(1), now_).status, ReplyStatus::kProveAddress) << "from another address";
+  wire::Join other = shown;
+  other.worker = 1;
+  EXPECT_EQ(table_.join(other, endpoint(0), now_).status, ReplyStatus::kProveAddress) << "as another worker";
+  other = shown;
+  other.shard = 1;
+  EXPECT_EQ(table_.join(other, endpoint(0), now_).status, ReplyStatus::kProveAddress) << "with another shard";
+  other = shown;
+  other.session_key ^= 1;
+  const auto stranger = table_.join(other, endpoint(0), now_);
+  EXPECT_EQ(stranger.status, ReplyStatus::kNotMember);
+  EXPECT_EQ(stranger.reply.cookie, 0U) << "told to those who have the key alone";
+  EXPECT_EQ(table_.find(r.job, r.epoch)->joined_pairs(), 0);
+  for (int i = 0; i < 2; ++i) {
+    const auto joined = table_.join(shown, endpoint(0), now_ + seconds(29));
+    EXPECT_EQ(joined.status, ReplyStatus::kOk);
+    EXPECT_EQ(joined.reply.joined, 1);
+    EXPECT_EQ(joined.reply.cookie, shown.cookie);
+  }
+  EXPECT_TRUE(table_.expired(now_ + seconds(31)).empty());
+  const auto moved = table_.join(shown, endpoint(7), now_);
+  EXPECT_EQ(moved.status, ReplyStatus::kProveAddress);
+  EXPECT_NE(moved.reply.cookie, shown.cookie);
+  EXPECT_EQ(table_.find(r.job, r.epoch)->member(0, 0), endpoint(0));
+}
+
+TEST_F(Sessions, NoSessionAndNoSwitchTakesTheCookieOfAnother) {
+  SessionLimits other = limits();
+  other.seed = 43;
+  SessionTable table(other);
+  const auto r = table_.open(ask_for(1), now_).reply;
+  const auto s = table.open(ask_for(1), now_).reply;
+  const auto next = table_.open(ask_for(1, 1, 8, 1024, 2), now_).reply;
+  std::set<uint64_t> cookies;
+  cookies.insert(table_.join(join_of(r, 0), endpoint(0), now_).reply.cookie);
+  cookies.insert(table.join(join_of(s, 0), endpoint(0), now_).reply.cookie);
+  cookies.insert(table_.join(join_of(next, 0), endpoint(0), now_).reply.cookie);
+  EXPECT_EQ(cookies.size(), 3U);
 }
 
 TEST_F(Sessions, ARestartedSocketReplacesItsOldAddressWithTheKeyOnly) {
   const auto r = table_.open(ask_for(2), now_).reply;
-  table_.join(join_of(r, 0), endpoint(0), now_);
+  join(join_of(r, 0), endpoint(0), now_);
   wire::Join forged = join_of(r, 0);
   forged.session_key = 0;
-  EXPECT_EQ(table_.join(forged, endpoint(66), now_).status, ReplyStatus::kNotMember);
+  EXPECT_EQ(join(forged, endpoint(66), now_).status, ReplyStatus::kNotMember);
   EXPECT_EQ(table_.find(r.job, r.epoch)->member(0, 0), endpoint(0));
-  EXPECT_EQ(table_.join(join_of(r, 0), endpoint(5), now_).reply.joined, 1);
+  EXPECT_EQ(join(join_of(r, 0), endpoint(5), now_).reply.joined, 1);
   EXPECT_EQ(table_.find(r.job, r.epoch)->member(0, 0), endpoint(5));
   ASSERT_EQ(table_.find(r.job, r.epoch)->audience(0).size(), 1U);
   EXPECT_EQ(*table_.find(r.job, r.epoch)->audience(0)[0], endpoint(5));
@@ -208,13 +264,13 @@ TEST_F(Sessions, ARestartedSocketReplacesItsOldAddressWithTheKeyOnly) {
 TEST_F(Sessions, TheLastToLeaveEndsTheSession) {
   const auto r = table_.open(ask_for(2, 2), now_).reply;
   for (int w = 0; w < 2; ++w) {
-    for (int s = 0; s < 2; ++s) table_.join(join_of(r, w, s), endpoint(w, s), now_);
+    for (int s = 0; s < 2; ++s) join(join_of(r, w, s), endpoint(w, s), now_);
   }
   const auto first = table_.close(close_of(r, 1), now_);
   EXPECT_EQ(first.status, ReplyStatus::kOk);
   EXPECT_FALSE(first.last);
   EXPECT_EQ(table_.find(r.job, r.epoch)->audience(0).size(), 1U);
-  EXPECT_EQ(table_.join(join_of(r, 1), endpoint(1), now_).status, ReplyStatus::kNotMember) << "left for good";
+  EXPECT_EQ(join(join_of(r, 1), endpoint(1), now_).status, ReplyStatus::kNotMember) << "left for good";
   EXPECT_FALSE(table_.close(close_of(r, 1), now_).last) << "a repeated close";
   EXPECT_TRUE(table_.close(close_of(r, 0), now_).last);
   table_.end(r.job);
@@ -223,7 +279,7 @@ TEST_F(Sessions, TheLastToLeaveEndsTheSession) {
 
 TEST_F(Sessions, CloseNeedsTheKeyAndARealWorker) {
   const auto r = table_.open(ask_for(2), now_).reply;
-  table_.join(join_of(r, 0), endpoint(0), now_);
+  join(join_of(r, 0), endpoint(0), now_);
   wire::Close close = close_of(r, 0);
   close.session_key ^= 1;
   EXPECT_EQ(table_.close(close, now_).status, ReplyStatus::kNotMember);
@@ -235,12 +291,12 @@ TEST_F(Sessions, SignsOfLifeRenewTheLease) {
   const auto r = table_.open(ask_for(2), now_).reply;
   EXPECT_TRUE(table_.expired(now_ + seconds(30)).empty());
   EXPECT_EQ(table_.expired(now_ + seconds(30) + nanoseconds(1)), std::vector<uint8_t>{r.job});
-  table_.join(join_of(r, 0), endpoint(0), now_ + seconds(20));
+  join(join_of(r, 0), endpoint(0), now_ + seconds(20));
   EXPECT_TRUE(table_.expired(now_ + seconds(50)).empty());
   EXPECT_EQ(table_.expired(now_ + seconds(51)).size(), 1U);
   wire::Join stranger = join_of(r, 0);
   stranger.session_key ^= 1;
-  table_.join(stranger, endpoint(0), now_ + seconds(49));
+  join(stranger, endpoint(0), now_ + seconds(49));
   EXPECT_EQ(table_.expired(now_ + seconds(51)).size(), 1U) << "a stranger renews nothing";
 }
 

@@ -103,6 +103,20 @@ TEST(Switch, DuplicatesAreDroppedUntilCompleteThenAnswered) {
                                                           {"duplicates_answered", 2}}));
 }
 
+TEST(Switch, AnAnswerIsNoLongerThanTheDuplicate) {
+  Bench bench;
+  Job job(bench, 2);
+  job.put(part(0, {1, 2, 3}));
+  const auto result = job.put(part(1, {10, 20, 30}));
+  for (size_t words = 0; words < 5; ++words) {
+    const auto again = job.put(part(1, std::vector<int32_t>(words, 7)));
+    ASSERT_EQ(again.size(), 1U);
+    ASSERT_EQ(again[0].frame.size(), wire::kHeaderBytes + 4 * std::min<size_t>(words, 3));
+    EXPECT_TRUE(std::equal(again[0].frame.begin(), again[0].frame.end(), result[0].frame.begin()));
+  }
+  EXPECT_EQ(bench.sw.counters().duplicates_answered.get(), 5U);
+}
+
 TEST(Switch, TheUseBeforeIsStillAnsweredAndOlderOnesAreStale) {
   Bench bench;
   Job job(bench, 2);
@@ -241,15 +255,15 @@ INSTANTIATE_TEST_SUITE_P(
     Switch, Drops,
     ::testing::Values(
         Drop{"dropped_short", [](const Job&) { return std::vector<uint8_t>{}; }},
-        Drop{"dropped_short", [](const Job&) { return std::vector<uint8_t>{0x11}; }},
-        Drop{"dropped_short", [](const Job&) { return std::vector<uint8_t>(19, 0x11); }},
-        Drop{"dropped_version", [](const Job& j) { return with_byte(j, 0, 0x21); }},
-        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x12); }},
-        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x14); }},
-        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x1f); }},
+        Drop{"dropped_short", [](const Job&) { return std::vector<uint8_t>{0x21}; }},
+        Drop{"dropped_short", [](const Job&) { return std::vector<uint8_t>(19, 0x21); }},
+        Drop{"dropped_version", [](const Job& j) { return with_byte(j, 0, 0x31); }},
+        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x22); }},
+        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x24); }},
+        Drop{"dropped_kind", [](const Job& j) { return with_byte(j, 0, 0x2f); }},
         Drop{"dropped_length",
              [](const Job& j) {
-               auto frame = with_byte(j, 0, 0x11);
+               auto frame = with_byte(j, 0, 0x21);
                frame.pop_back();
                return frame;
              }},

@@ -238,8 +238,10 @@ class Machine {
       return wire::Membership{session.job, session.epoch, session.session_key, static_cast<uint8_t>(worker)};
     };
     for (int w = 0; w < kWorkers; ++w) {
-      ask(number, static_cast<uint8_t>(w),
-          [&](uint32_t id, uint8_t* out) { return wire::build_join(member(w), 0, id, out); });
+      wire::Membership joining = member(w);
+      const auto join = [&](uint32_t id, uint8_t* out) { return wire::build_join(joining, 0, id, out); };
+      joining.cookie = ask(number, static_cast<uint8_t>(w), join).join.cookie;
+      ask(number, static_cast<uint8_t>(w), join);
     }
     {
       std::unique_lock<std::mutex> lock(job.mutex);

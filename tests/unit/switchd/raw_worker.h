@@ -61,6 +61,13 @@ class RawWorker {
     return reply;
   }
 
+  /// Joins with shard 0, and shows the cookie that it is asked for.
+  wire::Reply join(wire::Membership member) {
+    uint8_t frame[wire::kMaxControlBytes];
+    member.cookie = ask(frame, wire::build_join(member, 0, 2, frame)).join.cookie;
+    return ask(frame, wire::build_join(member, 0, 3, frame));
+  }
+
  private:
   Endpoint to_;
   std::unique_ptr<Transport> transport_;

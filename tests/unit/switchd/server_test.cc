@@ -31,7 +31,7 @@ void exchange(const char* address, int threads = 1) {
   EXPECT_EQ(session.payload, kMaxPayloadBytes);
   for (uint8_t w = 0; w < 2; ++w) {
     const wire::Membership member{session.job, session.epoch, session.session_key, w};
-    EXPECT_EQ(workers[w].ask(frame, wire::build_join(member, 0, 2, frame)).join.joined, w + 1);
+    EXPECT_EQ(workers[w].join(member).join.joined, w + 1);
   }
   // A small frame (copied and batched) and one of the full size (sent from the slot).
   uint16_t slot = 0;
@@ -115,7 +115,7 @@ TEST(Server, ThreadsKnowEachOthersAddresses) {
   const wire::OpenReply session = workers[0]->ask(frame, wire::build_open(open, 1, frame)).open;
   for (uint8_t w = 0; w < kWorkers; ++w) {
     const wire::Membership member{session.job, session.epoch, session.session_key, w};
-    EXPECT_EQ(workers[w]->ask(frame, wire::build_join(member, 0, 2, frame)).join.joined, w + 1);
+    EXPECT_EQ(workers[w]->join(member).join.joined, w + 1);
   }
   for (int w = 0; w < kWorkers; ++w) workers[static_cast<size_t>(w)]->send(contribution(session, w, 0, 4, 7));
   for (auto& worker : workers) {
@@ -204,12 +204,12 @@ TEST(Server, RequestsGoToTheControllerWhoseAnswersLeaveFromThePort) {
     ASSERT_TRUE(server.ok()) << server.status().to_string();
     // To another address than the one that the kernel would answer from; the worker's socket is connected to it.
     RawWorker worker(with_port(loopback("127.0.0.9:1"), port_of(server.value()->local())));
-    const std::vector<uint8_t> question = {0x13, 1, 2, 3};
+    const std::vector<uint8_t> question = {0x23, 1, 2, 3};
     worker.send(question);
     Endpoint from;
     ASSERT_EQ(echo.wait(&from), question);
-    server.value()->send({0x14, 9}, from);
-    EXPECT_EQ(worker.receive(), (std::vector<uint8_t>{0x14, 9}));
+    server.value()->send({0x24, 9}, from);
+    EXPECT_EQ(worker.receive(), (std::vector<uint8_t>{0x24, 9}));
   }
 }
 

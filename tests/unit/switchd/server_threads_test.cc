@@ -42,8 +42,7 @@ class Job {
       return wire::Membership{session.job, session.epoch, session.session_key, static_cast<uint8_t>(w)};
     };
     for (int w = 0; w < kWorkers; ++w) {
-      ASSERT_EQ(workers_[static_cast<size_t>(w)]->ask(frame, wire::build_join(member(w), 0, 2, frame)).join.joined,
-                w + 1);
+      ASSERT_EQ(workers_[static_cast<size_t>(w)]->join(member(w)).join.joined, w + 1);
     }
     for (uint32_t seq = 1; seq <= kUses; ++seq) {
       for (int w = 0; w < kWorkers; ++w) put(session, w, seq);

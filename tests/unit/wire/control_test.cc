@@ -7,7 +7,7 @@
 namespace switchml::wire {
 namespace {
 
-const Membership kMember{7, 0xdeadbeef, 0x0123456789abcdef, 42};
+const Membership kMember{7, 0xdeadbeef, 0x0123456789abcdef, 42, 0xfedcba9876543210};
 
 ControlPacket parsed_request(const uint8_t* frame, size_t size) {
   ControlPacket packet;
@@ -58,6 +58,7 @@ TEST(Control, JoinCloseAndProbeCarryTheMember) {
   EXPECT_EQ(join.job, kMember.job);
   EXPECT_EQ(join.worker, kMember.worker);
   EXPECT_EQ(join.shard, 15);
+  EXPECT_EQ(join.cookie, kMember.cookie);
 
   packet = parsed_request(frame, build_close(kMember, 2, frame));
   EXPECT_EQ(packet.control.type, static_cast<uint8_t>(Request::kClose));
@@ -137,7 +138,7 @@ TEST(Control, UnknownTypesStatusesAndKindsAreRefused) {
     const auto frame = reply(static_cast<Request>(type), ReplyStatus::kBadRequest, 0);
     EXPECT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kKind) << type;
   }
-  auto frame = reply(Request::kJoin, static_cast<ReplyStatus>(11), 0);
+  auto frame = reply(Request::kJoin, static_cast<ReplyStatus>(13), 0);
   EXPECT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kKind);
   uint8_t request[kMaxControlBytes];
   const size_t size = build_join(kMember, 0, 1, request);
@@ -155,7 +156,7 @@ TEST(Control, AnotherVersionIsReadOnlyForItsNumber) {
 }
 
 TEST(Control, EveryStatusHasAText) {
-  for (uint16_t status = 0; status <= static_cast<uint16_t>(ReplyStatus::kQuota); ++status) {
+  for (uint16_t status = 0; status <= static_cast<uint16_t>(ReplyStatus::kNotInvited); ++status) {
     EXPECT_STRNE(to_string(static_cast<ReplyStatus>(status)), "?") << status;
   }
 }
@@ -173,9 +174,21 @@ TEST(Control, RepliesAreWrittenAsTheWorkerReadsThem) {
   EXPECT_EQ(read.request_id, 77U);
   EXPECT_EQ(read.join.joined, 12);
   const size_t bare = write_reply_start(asked, ReplyStatus::kNotMember, answer);
-  EXPECT_EQ(bare, kControlBytes) << "only an ok has a body";
+  EXPECT_EQ(bare, kControlBytes) << "a refusal has no body";
   ASSERT_EQ(parse_reply(answer, bare, &read), ParseError::kNone);
   EXPECT_EQ(read.status, ReplyStatus::kNotMember);
+  body.cookie = 77;
+  write_join_reply(body, answer + kControlBytes);
+  const size_t told = write_reply_start(asked, ReplyStatus::kProveAddress, answer);
+  ASSERT_EQ(parse_reply(answer, told, &read), ParseError::kNone);
+  EXPECT_EQ(read.join.cookie, 77U);
+  answer[kControlOffsetType] = static_cast<uint8_t>(Request::kProbe);
+  EXPECT_EQ(parse_reply(answer, told, &read), ParseError::kKind) << "joins alone prove an address";
+}
+
+TEST(Control, WhatAnybodyMayAskIsNoShorterThanItsReply) {
+  EXPECT_LE(kOpenReplyBytes, kOpenBytes);
+  EXPECT_LE(kJoinReplyBytes, kJoinBytes);
 }
 
 TEST(Control, BodySizesOfRequests) {

@@ -85,12 +85,12 @@ TEST(ParseData, EveryTruncationIsToldOrIsAPacket) {
 
 TEST(ParseData, NamesWhatIsWrong) {
   Bytes frame = contribution(8);
-  frame[0] = 0x21;
+  frame[0] = 0x31;
   EXPECT_EQ(parse(frame), ParseError::kOtherVersion);
   frame[0] = 0x01;
   EXPECT_EQ(parse(frame), ParseError::kOtherVersion);
   for (int kind = 0; kind < 16; ++kind) {
-    frame[0] = static_cast<uint8_t>(0x10 | kind);
+    frame[0] = static_cast<uint8_t>(0x20 | kind);
     EXPECT_EQ(parse(frame), kind == 1 ? ParseError::kNone : ParseError::kKind) << kind;
     EXPECT_EQ(parse(frame, Kind::kResult), kind == 2 ? ParseError::kNone : ParseError::kKind) << kind;
   }
@@ -106,7 +106,7 @@ TEST(ParseData, NamesWhatIsWrong) {
 
 TEST(ParseData, LeavesItsOutputAloneOnAnError) {
   Bytes frame = contribution(8);
-  frame[0] = 0x21;
+  frame[0] = 0x31;
   DataPacket packet;
   packet.words = 77;
   EXPECT_NE(parse_data(frame.data(), frame.size(), Kind::kContribution, &packet), ParseError::kNone);
@@ -117,7 +117,7 @@ TEST(ParseData, LeavesItsOutputAloneOnAnError) {
 /// What docs/protocol.md asks of a data packet, put differently than in packet.cc.
 bool is_data(const Bytes& f, uint8_t kind) {
   if (f.size() < 20 || f.size() > 20 + 64512 || f.size() % 4 != 0) return false;
-  return f[0] == 0x10 + kind && (f[1] & 2) == 0 && (f[12] | f[13] | f[14] | f[15]) != 0;
+  return f[0] == 0x20 + kind && (f[1] & 2) == 0 && (f[12] | f[13] | f[14] | f[15]) != 0;
 }
 
 TEST(ParseData, AcceptsOfRandomBytesExactlyWhatItMust) {
@@ -127,7 +127,7 @@ TEST(ParseData, AcceptsOfRandomBytesExactlyWhatItMust) {
     Bytes frame(random() % 48);
     for (uint8_t& byte : frame) byte = static_cast<uint8_t>(random());
     // Most are nearly right, so that each check decides often.
-    if (!frame.empty() && random() % 4 != 0) frame[0] = static_cast<uint8_t>(0x10 | (random() % 4));
+    if (!frame.empty() && random() % 4 != 0) frame[0] = static_cast<uint8_t>(0x20 | (random() % 4));
     if (frame.size() > 15 && random() % 8 == 0) std::fill(frame.begin() + 12, frame.begin() + 16, uint8_t{0});
     for (const Kind kind : {Kind::kContribution, Kind::kResult}) {
       const bool accepts = parse(frame, kind) == ParseError::kNone;
@@ -186,12 +186,12 @@ TEST(ParseControl, AcceptsOfRandomBytesExactlyWhatItMust) {
   for (int round = 0; round < 100000; ++round) {
     Bytes frame(random() % 24);
     for (uint8_t& byte : frame) byte = static_cast<uint8_t>(random());
-    if (!frame.empty() && random() % 4 != 0) frame[0] = static_cast<uint8_t>(0x10 | (random() % 6));
+    if (!frame.empty() && random() % 4 != 0) frame[0] = static_cast<uint8_t>(0x20 | (random() % 6));
     const Exact exact(frame.data(), frame.size());
     for (const Kind kind : {Kind::kRequest, Kind::kReply}) {
       ControlPacket packet;
       const bool accepts = parse_control(exact.data(), exact.size(), kind, &packet) == ParseError::kNone;
-      ASSERT_EQ(accepts, frame.size() >= 8 && frame[0] == 0x10 + static_cast<int>(kind)) << "round " << round;
+      ASSERT_EQ(accepts, frame.size() >= 8 && frame[0] == 0x20 + static_cast<int>(kind)) << "round " << round;
       accepted += accepts ? 1 : 0;
     }
   }

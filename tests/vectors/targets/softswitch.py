@@ -148,18 +148,20 @@ class SoftSwitchTarget(Target):
         return wire.Layout("open_reply").unpack(self.request("open", OPENER, payload=spec.payload, **asked))
 
     def join(self, opened, worker, shard, sender):
-        self.request("join", sender, worker=worker, shard=shard, **proof(opened))
+        asked = {"worker": worker, "shard": shard, **proof(opened)}
+        reply = wire.Layout("join_reply").unpack(self.request("join", sender, "prove_address", **asked))
+        self.request("join", sender, cookie=reply["cookie"], **asked)
 
     def leave(self, opened, workers):
         for worker in range(workers):
             self.request("close", OPENER, worker=worker, **proof(opened))
 
-    def request(self, kind, sender, **body):
-        """The body of the reply to a control request."""
+    def request(self, kind, sender, status="ok", **body):
+        """The body of the reply to a control request, which must have that status."""
         start = CONTROL.pack(version=wire.VERSION, kind=wire.KINDS["request"], type=REQUESTS[kind])
         answers = self.send(sender, start + wire.Layout(kind).pack(**body))
-        if len(answers) != 1 or CONTROL.unpack(answers[0][1])["status"] != wire.PROTOCOL["status"]["ok"]:
-            raise TargetError(f"{kind} {body}: refused: {[data.hex() for _, data in answers]}")
+        if len(answers) != 1 or CONTROL.unpack(answers[0][1])["status"] != wire.PROTOCOL["status"][status]:
+            raise TargetError(f"{kind} {body}: not answered with {status}: {[data.hex() for _, data in answers]}")
         return answers[0][1][CONTROL.bytes :]
 
 
