@@ -246,10 +246,8 @@ void Reduction::to_root(const at::Tensor& tensor, bool is_root) {
     add(prepared(tensor), at::Tensor(), 0, 0);
     return;
   }
-  if (op_.op_ == c10d::ReduceOp::PREMUL_SUM) {
-    const at::Tensor input = prepared(tensor);
-    flight_->outputs.emplace_back(tensor, HostView::Use::kWrite);
-    add(input, flight_->outputs.back().host(), 0, count);
+  if (op_.op_ == c10d::ReduceOp::PREMUL_SUM || apart_) {
+    add(prepared(tensor), target(tensor, apart_), 0, count);
     return;
   }
   inputs_.push_back(tensor);
@@ -260,18 +258,22 @@ void Reduction::to_root(const at::Tensor& tensor, bool is_root) {
 
 void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin) {
   const at::Tensor source = prepared(input);
-  HostView view(output, HostView::Use::kWrite);
-  at::Tensor target = view.host();
-  const size_t end = begin + view.count();
   const char* own = static_cast<const char*>(source.data_ptr()) + begin * source.element_size();
-  if (overlap(source, target) && target.data_ptr() != own) {
-    // Neither in place nor apart: the engine would read what it has written.
-    target = at::empty_like(target);
-    flight_->copies.emplace_back(target, output);
-  } else {
-    flight_->outputs.push_back(std::move(view));
+  // Neither in place nor apart: the engine would read what it has written.
+  const bool shares = overlap(source, output) && output.data_ptr() != own;
+  add(source, target(output, apart_ || shares), begin, begin + static_cast<size_t>(output.numel()));
+}
+
+/// Memory for a result, from which it reaches `output` in the end.
+at::Tensor Reduction::target(const at::Tensor& output, bool apart) {
+  if (!apart) {
+    flight_->outputs.emplace_back(output, HostView::Use::kWrite);
+    return flight_->outputs.back().host();
   }
-  add(source, target, begin, end);
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  at::Tensor result = at::empty(output.sizes(), output.options().memory_format(at::MemoryFormat::Contiguous));
+  flight_->copies.emplace_back(result, output);
+  return result;
 }
 
 void Reduction::barrier(std::vector<Outstanding::WeakWork> before) {
