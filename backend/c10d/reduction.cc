@@ -62,6 +62,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   }
 
   std::shared_ptr<GroupCore> core;
+  const size_t level = CompletionPool::level_here();
   std::vector<Collective> parts;
   std::vector<HostView> outputs;      // written back in the end
   std::vector<at::Tensor> kept;       // memory that the parts point to
@@ -110,7 +111,8 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     CompletionPool& pool = self->core->pool();
     // `held` keeps the core, and with it the pool, for the duration of post().
     const std::shared_ptr<GroupCore> held = self->core;
-    pool.post([self = std::move(self)]() mutable { std::exchange(self, nullptr)->complete(); });
+    const size_t level = self->level;
+    pool.post([self = std::move(self)]() mutable { std::exchange(self, nullptr)->complete(); }, level);
   }
 
   void complete() {
@@ -313,6 +315,10 @@ void Reduction::tag_parts() {
 
 c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs) {
   GroupCore& core = *flight_->core;
+  if (core.group().size > 1) {
+    const Status started = core.pool().start();
+    if (!started.ok()) throw_status(started, core.context(call_));
+  }
   // A fence accompanies a call that is counted already.
   if (!fence_) core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
   flight_->sequence = fence_ ? core.sequence() : core.next_sequence();
