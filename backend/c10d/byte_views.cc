@@ -26,11 +26,12 @@ bool ByteViews::needed(const std::vector<at::Tensor>& tensors) {
 }
 
 at::Tensor ByteViews::bytes(const at::Tensor& tensor, HostView::Use use) {
-  if (!needed(tensor)) return tensor;
+  if (!needed(tensor) && !apart_) return tensor;
   const at::AutoDispatchBelowADInplaceOrView guard;
-  HostView view(tensor, use);
+  HostView view(tensor, use, apart_);
   const at::Tensor host = view.host();
   copies_->push_back(std::move(view));
+  if (!needed(tensor)) return host;
   // The first dimension stays: alltoall_base splits along it.
   const int64_t rows = host.dim() == 0 ? 1 : host.size(0);
   const int64_t row_bytes = rows == 0 ? 0 : static_cast<int64_t>(host.nbytes()) / rows;

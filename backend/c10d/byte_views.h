@@ -1,4 +1,4 @@
-// What lets Gloo move tensors of types that it does not know.
+// What lets Gloo move tensors of types that it does not know, and tensors that share memory.
 #pragma once
 
 #include <functional>
@@ -13,6 +13,9 @@ namespace switchml {
 /// which ones depends on its version): their bytes. Tensors of types that Gloo knows pass through.
 class ByteViews {
  public:
+  /// `apart`: every tensor gets a copy, for calls in which Gloo would write to one while it reads another.
+  explicit ByteViews(bool apart = false) : apart_(apart) {}
+
   /// Whether any of the tensors needs a stand-in.
   static bool needed(const std::vector<at::Tensor>& tensors);
   static bool needed(const at::Tensor& tensor);
@@ -27,6 +30,7 @@ class ByteViews {
 
  private:
   at::Tensor bytes(const at::Tensor& tensor, HostView::Use use);
+  const bool apart_;
   std::shared_ptr<std::vector<HostView>> copies_ = std::make_shared<std::vector<HostView>>();
 };
 

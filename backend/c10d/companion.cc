@@ -119,7 +119,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
   /// Completes the work, with an error or, `error` null, after the finish.
   void end(const std::exception_ptr& error) {
     if (ended_.exchange(true)) return;
-    core_->pool().post([self = shared_from_this(), error] { self->complete(error); });
+    core_->pool().post([self = shared_from_this(), error] { self->complete(error); }, level_);
   }
 
   const std::string& context() const { return context_; }
@@ -140,10 +140,14 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
   /// The group failed the call. Its reason counts unless abort() has a better one in time.
   void broke(const std::exception_ptr& error) {
     if (timeout_.count() > 0 && monotonic_now() >= issued_at_ + timeout_) return end(error);
-    core_->pool().post([self = shared_from_this(), error] {
-      self->core_->await_verdict(self->ended_);
+    const auto wait_and_end = [self = shared_from_this(), error] {
+      {
+        const CompletionPool::Wait wait;
+        self->core_->await_verdict(self->ended_);
+      }
       self->end(error);
-    });
+    };
+    core_->pool().post(wait_and_end, level_);
   }
 
   void one_less() {
@@ -190,6 +194,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
   const std::shared_ptr<GroupCore> core_;
   c10::intrusive_ptr<compat::Base> group_;
   const milliseconds timeout_;
+  const size_t level_ = CompletionPool::level_here();
   Issue issue_;
   std::function<void()> finish_;
   std::mutex mutex_;
@@ -205,6 +210,8 @@ Companion::WorkPtr Companion::start(Call call, c10d::OpType type, const WorkPtr&
                                     std::chrono::milliseconds timeout, Issue issue,
                                     const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
                                     std::function<void()> finish) {
+  const Status started = core_->pool().start();
+  if (!started.ok()) throw_status(started, core_->context(call));
   auto work = c10::make_intrusive<SwitchWork>(core_->group().rank, type, profiling_title(call), core_->context(call),
                                               core_->sequence(), std::move(outputs), inputs);
   const auto operation = std::make_shared<Operation>(core_, get(), timeout, std::move(issue), std::move(finish), work);

@@ -156,8 +156,8 @@ class Exchange {
 /// One all_gather_into_tensor. Copies share what they hold.
 class GatherIntoTensor {
  public:
-  GatherIntoTensor(const at::Tensor& output, const at::Tensor& input, int ranks)
-      : output_(output), input_(input), ranks_(ranks) {
+  /// `apart`: the result reaches the output in finish().
+  GatherIntoTensor(const at::Tensor& output, const at::Tensor& input, int rank, int ranks, bool apart) : ranks_(ranks) {
     if (output.numel() != input.numel() * ranks) {
       compat::throw_value_error("switchml all_gather_into_tensor: the output has " + std::to_string(output.numel()) +
                                 " elements and the input " + std::to_string(input.numel()) +
@@ -168,23 +168,26 @@ class GatherIntoTensor {
                                 type_name(output.scalar_type()) + ", the input's " + type_name(input.scalar_type()) +
                                 "; allowed: the same type");
     }
-    direct_ = compat::kGlooGathersIntoTensor && !ByteViews::needed(input) && !ByteViews::needed(output) &&
-              input.is_contiguous() && output.is_contiguous();
-    if (direct_) return;
-    to_ = std::make_shared<HostView>(output, HostView::Use::kWrite);
-    from_ = std::make_shared<HostView>(input, HostView::Use::kRead);
+    direct_ = compat::kGlooGathersIntoTensor && !ByteViews::needed(input);
+    // The usual way in place, or where it will be overwritten?
+    const auto* own = static_cast<const char*>(output.data_ptr()) + static_cast<size_t>(rank) * input.nbytes();
+    const bool shares = overlap(output, input) && input.data_ptr() != own;
+    to_ = std::make_shared<HostView>(output, HostView::Use::kWrite, apart);
+    from_ = std::make_shared<HostView>(input, HostView::Use::kRead, apart || shares);
   }
 
   WorkPtr issue(compat::Base& gloo, const c10d::AllgatherOptions& opts) {
-    if (direct_) return gloo._allgather_base(output_, input_, opts);
+    at::Tensor output = to_->host();
+    at::Tensor input = from_->host();
+    if (direct_) return gloo._allgather_base(output, input, opts);
     // One all_gather into the parts of the output's bytes.
     const at::AutoDispatchBelowADInplaceOrView guard;
     std::vector<Tensors> parts(1);
     Tensors source;
-    if (input_.numel() > 0) {
-      const at::Tensor bytes = to_->host().view({output_.numel()}).view(at::kByte);
+    if (input.numel() > 0) {
+      const at::Tensor bytes = output.view({output.numel()}).view(at::kByte);
       for (const at::Tensor& part : bytes.chunk(ranks_)) parts[0].push_back(part);
-      source.push_back(from_->host().view({input_.numel()}).view(at::kByte));
+      source.push_back(input.view({input.numel()}).view(at::kByte));
     } else {
       parts[0] = placeholders(static_cast<size_t>(ranks_));
       source = placeholders(1);
@@ -192,13 +195,9 @@ class GatherIntoTensor {
     return gloo.allgather(parts, source, opts);
   }
 
-  void finish() {
-    if (to_) to_->write_back();
-  }
+  void finish() { to_->write_back(); }
 
  private:
-  at::Tensor output_;
-  at::Tensor input_;
   int ranks_;
   bool direct_ = false;
   std::shared_ptr<HostView> to_;
@@ -261,7 +260,7 @@ WorkPtr ProcessGroupSwitchML::allgather(std::vector<Tensors>& outputs, Tensors& 
   if (outputs.size() == 1 && inputs.size() == 1) require_one_each(outputs[0], size_, inputs[0], "all_gather");
   const bool empty = all_empty(inputs) && all_empty(results);
   const bool bytes = !empty && bytes_needed(inputs, outputs);
-  ByteViews views;
+  ByteViews views(Footprint::clash(results));
   auto to = views_of(outputs, [&](const Tensors& list) {
     if (empty) return placeholders(list.size());
     return bytes ? views.outputs(list) : list;
@@ -275,7 +274,7 @@ WorkPtr ProcessGroupSwitchML::allgather(std::vector<Tensors>& outputs, Tensors& 
 WorkPtr ProcessGroupSwitchML::_allgather_base(at::Tensor& output, at::Tensor& input,
                                               const c10d::AllgatherOptions& opts) {
   require_host({output, input}, "all_gather_into_tensor");
-  GatherIntoTensor gather(output, input, size_);
+  GatherIntoTensor gather(output, input, rank_, size_, false);
   auto issue = [gather, opts](compat::Base& gloo) mutable { return Works{gather.issue(gloo, opts)}; };
   return through_companion(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {input}, {output},
                            tensors_text({input}), opts.timeout, std::move(issue),
@@ -288,7 +287,7 @@ WorkPtr ProcessGroupSwitchML::allgather_coalesced(std::vector<Tensors>& outputs,
   const Tensors results = flattened(outputs);
   require_host(results, "all_gather_coalesced");
   const bool bytes = bytes_needed(inputs, outputs);
-  ByteViews views;
+  ByteViews views(Footprint::clash(results));
   auto to = views_of(outputs, [&](const Tensors& list) { return bytes ? views.outputs(list) : list; });
   Tensors from = bytes ? views.inputs(inputs) : inputs;
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.allgather_coalesced(to, from, opts)}; };
@@ -306,7 +305,8 @@ WorkPtr ProcessGroupSwitchML::allgather_into_tensor_coalesced(Tensors& outputs, 
                               " inputs; allowed: at least one, and one output for each input");
   }
   std::vector<GatherIntoTensor> gathers;
-  for (size_t i = 0; i < outputs.size(); ++i) gathers.emplace_back(outputs[i], inputs[i], size_);
+  const bool apart = Footprint::clash(outputs, inputs);
+  for (size_t i = 0; i < outputs.size(); ++i) gathers.emplace_back(outputs[i], inputs[i], rank_, size_, apart);
   auto issue = [gathers, opts](compat::Base& gloo) mutable {
     Works works;
     for (GatherIntoTensor& gather : gathers) works.push_back(gather.issue(gloo, opts));
@@ -329,7 +329,7 @@ WorkPtr ProcessGroupSwitchML::gather(std::vector<Tensors>& outputs, Tensors& inp
     require_one_each(outputs[0], size_, inputs[0], "gather");
   }
   const bool bytes = bytes_needed(inputs, outputs);
-  ByteViews views;
+  ByteViews views(Footprint::clash(results));
   auto to = views_of(outputs, [&](const Tensors& list) { return bytes ? views.outputs(list) : list; });
   Tensors from = bytes ? views.inputs(inputs) : inputs;
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.gather(to, from, opts)}; };
@@ -345,8 +345,10 @@ WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& in
   if (opts.rootRank == rank_ && outputs.size() == 1 && inputs.size() == 1) {
     require_one_each(inputs[0], size_, outputs[0], "scatter");
   }
-  const bool bytes = bytes_needed(outputs, inputs);
-  ByteViews views;
+  // Gloo writes the root's own part while it sends the others.
+  const bool shares = overlap(outputs, flattened(inputs));
+  const bool bytes = shares || bytes_needed(outputs, inputs);
+  ByteViews views(shares);
   Tensors to = bytes ? views.outputs(outputs) : outputs;
   auto from = views_of(inputs, [&](const Tensors& list) { return bytes ? views.inputs(list) : list; });
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.scatter(to, from, opts)}; };
@@ -361,8 +363,9 @@ WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& in
 WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                                             std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
   require_host({output, input}, "all_to_all_single");
-  const bool bytes = ByteViews::needed(output) || ByteViews::needed(input);
-  ByteViews views;
+  const bool shares = overlap(output, input);
+  const bool bytes = shares || ByteViews::needed(output) || ByteViews::needed(input);
+  ByteViews views(shares);
   at::Tensor to = bytes ? views.output(output) : output;
   at::Tensor from = bytes ? views.input(input) : input;
   const Exchange exchange(rank_, size_, pieces_of(input, input_splits, size_), pieces_of(output, output_splits, size_));

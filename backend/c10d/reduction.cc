@@ -62,6 +62,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   }
 
   std::shared_ptr<GroupCore> core;
+  const size_t level = CompletionPool::level_here();
   std::vector<Collective> parts;
   std::vector<HostView> outputs;      // written back in the end
   std::vector<at::Tensor> kept;       // memory that the parts point to
@@ -110,7 +111,8 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     CompletionPool& pool = self->core->pool();
     // `held` keeps the core, and with it the pool, for the duration of post().
     const std::shared_ptr<GroupCore> held = self->core;
-    pool.post([self = std::move(self)]() mutable { std::exchange(self, nullptr)->complete(); });
+    const size_t level = self->level;
+    pool.post([self = std::move(self)]() mutable { std::exchange(self, nullptr)->complete(); }, level);
   }
 
   void complete() {
@@ -246,10 +248,8 @@ void Reduction::to_root(const at::Tensor& tensor, bool is_root) {
     add(prepared(tensor), at::Tensor(), 0, 0);
     return;
   }
-  if (op_.op_ == c10d::ReduceOp::PREMUL_SUM) {
-    const at::Tensor input = prepared(tensor);
-    flight_->outputs.emplace_back(tensor, HostView::Use::kWrite);
-    add(input, flight_->outputs.back().host(), 0, count);
+  if (op_.op_ == c10d::ReduceOp::PREMUL_SUM || apart_) {
+    add(prepared(tensor), target(tensor, apart_), 0, count);
     return;
   }
   inputs_.push_back(tensor);
@@ -260,18 +260,22 @@ void Reduction::to_root(const at::Tensor& tensor, bool is_root) {
 
 void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin) {
   const at::Tensor source = prepared(input);
-  HostView view(output, HostView::Use::kWrite);
-  at::Tensor target = view.host();
-  const size_t end = begin + view.count();
   const char* own = static_cast<const char*>(source.data_ptr()) + begin * source.element_size();
-  if (overlap(source, target) && target.data_ptr() != own) {
-    // Neither in place nor apart: the engine would read what it has written.
-    target = at::empty_like(target);
-    flight_->copies.emplace_back(target, output);
-  } else {
-    flight_->outputs.push_back(std::move(view));
+  // Neither in place nor apart: the engine would read what it has written.
+  const bool shares = overlap(source, output) && output.data_ptr() != own;
+  add(source, target(output, apart_ || shares), begin, begin + static_cast<size_t>(output.numel()));
+}
+
+/// Memory for a result, from which it reaches `output` in the end.
+at::Tensor Reduction::target(const at::Tensor& output, bool apart) {
+  if (!apart) {
+    flight_->outputs.emplace_back(output, HostView::Use::kWrite);
+    return flight_->outputs.back().host();
   }
-  add(source, target, begin, end);
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  at::Tensor result = at::empty(output.sizes(), output.options().memory_format(at::MemoryFormat::Contiguous));
+  flight_->copies.emplace_back(result, output);
+  return result;
 }
 
 void Reduction::barrier(std::vector<Outstanding::WeakWork> before) {
@@ -311,6 +315,10 @@ void Reduction::tag_parts() {
 
 c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs) {
   GroupCore& core = *flight_->core;
+  if (core.group().size > 1) {
+    const Status started = core.pool().start();
+    if (!started.ok()) throw_status(started, core.context(call_));
+  }
   // A fence accompanies a call that is counted already.
   if (!fence_) core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
   flight_->sequence = fence_ ? core.sequence() : core.next_sequence();

@@ -22,6 +22,9 @@ class Reduction {
  public:
   Reduction(std::shared_ptr<GroupCore> core, Call call, c10d::OpType type, const c10d::ReduceOp& op, Time deadline);
 
+  /// For calls whose tensors share memory; first of all. Every input is read before anything is written: results are
+  /// made elsewhere, and copied in the order of the parts.
+  void apart() { apart_ = true; }
   /// The result replaces the tensor.
   void in_place(const at::Tensor& tensor);
   /// The result replaces the tensor where `is_root`; elsewhere it stays as it is.
@@ -50,6 +53,7 @@ class Reduction {
   class InFlight;
   void add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
   at::Tensor prepared(const at::Tensor& tensor);
+  at::Tensor target(const at::Tensor& output, bool apart);
   void tag_parts();
 
   std::shared_ptr<InFlight> flight_;
@@ -58,6 +62,7 @@ class Reduction {
   const c10d::ReduceOp op_;
   const Time deadline_;
   std::vector<at::Tensor> inputs_;
+  bool apart_ = false;
   bool fence_ = false;
 };
 

@@ -118,6 +118,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors&
   require_host(tensors, "all_reduce_coalesced");
   if (switch_takes(tensors, opts.reduceOp)) {
     Reduction call = reduction(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, opts.reduceOp, opts.timeout);
+    if (Footprint::clash(tensors)) call.apart();
     for (const at::Tensor& tensor : tensors) call.in_place(tensor);
     return remember(call.issue(tensors));
   }
@@ -204,6 +205,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coales
     return reduce_scatter_by_companion(Call::kReduceScatterTensorCoalesced, outputs, inputs, std::nullopt, opts);
   }
   Reduction call = reduction(Call::kReduceScatterTensorCoalesced, OpType::REDUCE_SCATTER, opts.reduceOp, opts.timeout);
+  if (Footprint::clash(outputs, inputs)) call.apart();
   for (size_t i = 0; i < inputs.size(); ++i) {
     call.slice(inputs[i], outputs[i], static_cast<size_t>(outputs[i].numel()) * static_cast<size_t>(rank_));
   }
@@ -243,6 +245,10 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
   if (join) {
     call.slice(joined(pieces), outputs[0], begin);
   } else {
+    Footprint memory;
+    memory.writes(outputs[0], static_cast<size_t>(rank_));
+    for (size_t r = 0; r < pieces.size(); ++r) memory.reads(pieces[r], r);
+    if (memory.clashes()) call.apart();
     for (int r = 0; r < size_; ++r) {
       const at::Tensor& piece = pieces[static_cast<size_t>(r)];
       if (r == rank_) {

@@ -1,6 +1,8 @@
 #include "c10d/staging.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 namespace switchml {
 
@@ -33,8 +35,8 @@ void require_host(const std::vector<at::Tensor>& tensors, const char* call) {
   for (const at::Tensor& tensor : tensors) require_host(tensor, call);
 }
 
-HostView::HostView(const at::Tensor& tensor, Use use) : tensor_(tensor) {
-  if (tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj()) {
+HostView::HostView(const at::Tensor& tensor, Use use, bool apart) : tensor_(tensor) {
+  if (!apart && tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj()) {
     host_ = tensor;
     return;
   }
@@ -50,11 +52,57 @@ void HostView::write_back() {
   tensor_.copy_(host_);
 }
 
+namespace {
+
+/// [first byte, end) of a dense tensor that has elements.
+std::pair<const char*, const char*> extent(const at::Tensor& tensor) {
+  int64_t last = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  const auto* begin = static_cast<const char*>(tensor.data_ptr());
+  return {begin, begin + (last + 1) * static_cast<int64_t>(tensor.element_size())};
+}
+
+bool has_memory(const at::Tensor& tensor) { return tensor.layout() == at::kStrided && tensor.numel() > 0; }
+
+}  // namespace
+
 bool overlap(const at::Tensor& a, const at::Tensor& b) {
-  if (a.numel() == 0 || b.numel() == 0) return false;
-  const auto* first = static_cast<const char*>(a.data_ptr());
-  const auto* second = static_cast<const char*>(b.data_ptr());
-  return first < second + b.nbytes() && second < first + a.nbytes();
+  if (!has_memory(a) || !has_memory(b)) return false;
+  const auto [first, first_end] = extent(a);
+  const auto [second, second_end] = extent(b);
+  return first < second_end && second < first_end;
+}
+
+bool overlap(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  for (const at::Tensor& one : a) {
+    for (const at::Tensor& other : b) {
+      if (overlap(one, other)) return true;
+    }
+  }
+  return false;
+}
+
+void Footprint::add(const at::Tensor& tensor, size_t part, bool written) {
+  if (!has_memory(tensor)) return;
+  const auto [begin, end] = extent(tensor);
+  ranges_.push_back({begin, end, part, written});
+}
+
+bool Footprint::clashes() {
+  std::sort(ranges_.begin(), ranges_.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  for (auto one = ranges_.begin(); one != ranges_.end(); ++one) {
+    for (auto next = one + 1; next != ranges_.end() && next->begin < one->end; ++next) {
+      if ((one->written || next->written) && one->part != next->part) return true;
+    }
+  }
+  return false;
+}
+
+bool Footprint::clash(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) {
+  Footprint all;
+  for (size_t i = 0; i < outputs.size(); ++i) all.writes(outputs[i], i);
+  for (size_t i = 0; i < inputs.size(); ++i) all.reads(inputs[i], i);
+  return all.clashes();
 }
 
 }  // namespace switchml

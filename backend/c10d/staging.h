@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "base/element_type.h"
 #include "c10d/compat.h"
@@ -26,7 +27,8 @@ class HostView {
     kWrite,     // copied out by release()
     kReadWrite  // both
   };
-  HostView(const at::Tensor& tensor, Use use);
+  /// `apart`: a copy in any case.
+  HostView(const at::Tensor& tensor, Use use, bool apart = false);
 
   void* data() const { return host_.data_ptr(); }
   size_t count() const { return static_cast<size_t>(host_.numel()); }
@@ -43,7 +45,31 @@ class HostView {
   bool copy_out_ = false;
 };
 
-/// Whether the memories of two contiguous tensors overlap.
+/// Whether the memories of two dense tensors overlap. What lies between a tensor's elements counts as its own.
 bool overlap(const at::Tensor& a, const at::Tensor& b);
+/// Whether any of one list overlaps with any of the other.
+bool overlap(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b);
+
+/// The memory that the parts of one call read and write. Sparse tensors are left out.
+class Footprint {
+ public:
+  void reads(const at::Tensor& tensor, size_t part) { add(tensor, part, false); }
+  void writes(const at::Tensor& tensor, size_t part) { add(tensor, part, true); }
+  /// Whether one part writes to what another one reads or writes, so that their order matters.
+  bool clashes();
+
+  /// Of parts that each write one tensor, and read `inputs` at the same place of the list.
+  static bool clash(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs = {});
+
+ private:
+  struct Range {
+    const char* begin;
+    const char* end;
+    size_t part;
+    bool written;
+  };
+  void add(const at::Tensor& tensor, size_t part, bool written);
+  std::vector<Range> ranges_;
+};
 
 }  // namespace switchml

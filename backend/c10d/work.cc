@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "c10d/completion.h"
+
 namespace switchml {
 
 void throw_status(const Status& status, const std::string& context) {
@@ -53,7 +55,8 @@ void SwitchWork::release_resources() {
 bool SwitchWork::isCompleted() { return c10d::Work::isCompleted() && future_->completed(); }
 
 bool SwitchWork::wait(std::chrono::milliseconds timeout) {
-  {
+  if (!isCompleted()) {
+    const CompletionPool::Wait waiting;
     std::unique_lock<std::mutex> lock(mutex_);
     const auto complete = [this] { return completed_; };
     if (timeout.count() <= 0) {

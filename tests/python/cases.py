@@ -1,5 +1,7 @@
 """What the tests of collectives share: sizes and types, what every rank puts in, and the same call over Gloo."""
 
+import random
+
 import torch
 import torch.distributed as dist
 
@@ -35,3 +37,41 @@ def gloo_result(function, *tensors):
     except (RuntimeError, ValueError, NotImplementedError):
         return None
     return tensors
+
+
+class AliasedParts:
+    """The tensors of one rank in a call of several parts: views of one memory, overlapping at random. Sizes and steps are the
+    same on all ranks (a function of the seed), where the views lie is not. Small whole numbers: sums are exact in any type."""
+
+    def __init__(self, seed, rank, ranks, dtype, longest, sizes):
+        """sizes(lengths of the parts, ranks): elements of each input, and of each output or None: in place."""
+        common, own = random.Random(seed), random.Random(seed * 1000 + rank)
+        self.operation = common.choice(("SUM", "SUM", "MAX") if dtype.is_floating_point else ("SUM", "AVG", "MAX"))
+        lengths = [common.choice((1, 7, 64, common.randint(1, longest))) for _ in range(common.randint(2, 5))]
+        inputs, outputs = sizes(lengths, ranks)
+        steps = [1 if outputs else common.choice((1, 1, 2)) for _ in inputs]
+        # A room hardly larger than the largest view: most views overlap.
+        room = max(n * step for n, step in zip(inputs + (outputs or []), steps + [1] * len(outputs or []))) + common.randint(0, 9)
+        generator = torch.Generator().manual_seed(seed * 1000 + rank)
+        self.memory = torch.randint(-60, 60, (room,), generator=generator).to(dtype)
+        self._inputs = [self._place(own, room, n, step) for n, step in zip(inputs, steps)]
+        self._outputs = [self._place(own, room, n, 1) for n in outputs] if outputs else self._inputs
+
+    @staticmethod
+    def _place(own, room, count, step):
+        begin = own.choice((0, own.randint(0, room - count * step)))
+        return slice(begin, begin + count * step, step)
+
+    def __repr__(self):
+        return f"inputs {self._inputs}, outputs {self._outputs}"
+
+    def inputs(self):
+        return [self.memory[where] for where in self._inputs]
+
+    def outputs(self):
+        return [self.memory[where] for where in self._outputs]
+
+    def write(self, results):
+        """results, in their order, to the outputs."""
+        for output, result in zip(self.outputs(), results):
+            output.copy_(result)

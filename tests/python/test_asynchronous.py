@@ -1,5 +1,8 @@
 """Many calls in flight, and futures whose callbacks make calls."""
 
+import os
+import time
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -79,3 +82,72 @@ def test_callbacks_may_call_collectives(world):
     if harness.BACKEND == "gloo":
         pytest.skip("Gloo's threads deadlock here")
     harness.pool(world).run(rank_future_chain)
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def rank_callbacks_in_python():
+    """Callbacks wait for Python's lock: no thread is made for that, or few, and those end."""
+    dist.all_reduce(torch.ones(1))
+    before = most = threads()
+
+    def callback(future):
+        nonlocal most
+        end = time.perf_counter() + 0.001
+        while time.perf_counter() < end:
+            pass
+        most = max(most, threads())
+        return future.value()
+
+    for _ in range(3):
+        futures = [dist.all_reduce(torch.ones(100), async_op=True).get_future().then(callback) for _ in range(200)]
+        for future in futures:
+            future.wait()
+    assert most <= before + 9, f"{before} threads before, {most} with callbacks"
+    end = time.monotonic() + 60
+    while threads() > before + 1 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert threads() <= before + 1, f"{before} threads before, {threads()} long after the callbacks"
+
+
+def test_callbacks_in_python_make_few_threads(world):
+    harness.pool(world).run(rank_callbacks_in_python)
+
+
+class ModelWithHook(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*[torch.nn.Linear(40, 40) for _ in range(12)])
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def rank_hook_in_python():
+    most = 0
+
+    def hook(state, bucket):
+        def divide(future):
+            nonlocal most
+            end = time.perf_counter() + 0.001
+            while time.perf_counter() < end:
+                pass
+            most = max(most, threads())
+            return future.value()[0] / dist.get_world_size()
+
+        return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(divide)
+
+    torch.manual_seed(1)
+    model = torch.nn.parallel.DistributedDataParallel(ModelWithHook(), bucket_cap_mb=0.01)
+    model(torch.ones(4, 40)).sum().backward()
+    before = threads()
+    model.register_comm_hook(None, hook)
+    for _ in range(12):
+        model(torch.ones(4, 40)).sum().backward()
+    assert 0 < most <= before + 9, f"{before} threads before, {most} with the hook"
+
+
+def test_a_hook_in_python_makes_few_threads(world):
+    harness.pool(world).run(rank_hook_in_python)

@@ -1,11 +1,18 @@
 #include "c10d/completion.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -29,22 +36,149 @@ TEST(CompletionPool, KeepsTheOrderWhileOneThreadIsEnough) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
 
-// A callback that waits for a later completion, which waits for a still later one: 40 deep.
-TEST(CompletionPool, GrowsWhenTasksWaitForLaterTasks) {
+/// Runs `depth` callbacks, each of which issues a call and then waits for its completion in `wait`.
+void nest(CompletionPool& pool, int depth, const std::function<void(std::future<void>)>& wait) {
+  if (depth == 0) return;
+  std::promise<void> completed;
+  pool.post([&] { completed.set_value(); }, CompletionPool::level_here());
+  wait(completed.get_future());
+  nest(pool, depth - 1, wait);
+  std::promise<void> inner;
+  pool.post(
+      [&] {
+        nest(pool, depth - 1, wait);
+        inner.set_value();
+      },
+      CompletionPool::level_here());
+  wait(inner.get_future());
+}
+
+TEST(CompletionPool, CallbacksMayWaitForWhatTheyIssue) {
+  CompletionPool pool;
+  std::promise<void> done;
+  pool.post([&] {
+    nest(pool, 7, [](std::future<void> future) { future.wait(); });
+    done.set_value();
+  });
+  ASSERT_EQ(done.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  EXPECT_LE(pool.threads(), 7U + CompletionPool::kMostPerLevel) << "a thread for each level, or little more";
+  pool.join();
+}
+
+// Many callbacks at once whose own calls come last in the queue: those may not wait behind them.
+TEST(CompletionPool, ManyCallbacksMayWaitForWhatTheyIssue) {
+  CompletionPool pool;
+  constexpr int kCalls = 100;
+  std::atomic<int> ended{0};
+  std::promise<void> done;
+  for (int i = 0; i < kCalls; ++i) {
+    pool.post([&] {
+      std::promise<void> inner;
+      pool.post([&] { inner.set_value(); }, CompletionPool::level_here());
+      inner.get_future().wait();
+      if (++ended == kCalls) done.set_value();
+    });
+  }
+  ASSERT_EQ(done.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  EXPECT_LE(pool.threads(), 2 * CompletionPool::kMostPerLevel);
+  pool.join();
+}
+
+// A task that waits for a later one of its level, which waits for a still later one: 40 deep.
+TEST(CompletionPool, AWaitGivesItsPlaceToAnotherThread) {
   constexpr int kDepth = 40;
   CompletionPool pool;
   std::vector<std::promise<void>> done(kDepth + 1);
   for (int i = 0; i < kDepth; ++i) {
     pool.post([&done, i] {
-      done[static_cast<size_t>(i) + 1].get_future().wait();
+      {
+        const CompletionPool::Wait wait;
+        done[static_cast<size_t>(i) + 1].get_future().wait();
+      }
       done[static_cast<size_t>(i)].set_value();
     });
   }
   pool.post([&done] { done[kDepth].set_value(); });
-  const auto first = done[0].get_future().wait_for(std::chrono::seconds(30));
-  EXPECT_EQ(first, std::future_status::ready);
-  EXPECT_GE(pool.threads(), static_cast<size_t>(kDepth));
+  EXPECT_EQ(done[0].get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
   pool.join();
+}
+
+// As Python's lock does. Nobody knows whether what they wait for needs another thread.
+TEST(CompletionPool, TasksThatBlockMakeFewThreads) {
+  CompletionPool pool;
+  std::mutex mutex;
+  std::unique_lock<std::mutex> held(mutex);
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 1000; ++i) {
+    pool.post([&] {
+      const std::lock_guard<std::mutex> lock(mutex);
+      ++ran;
+    });
+  }
+  size_t most = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+  while (std::chrono::steady_clock::now() < end) {
+    most = std::max(most, pool.threads());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_LE(most, CompletionPool::kMostPerLevel);
+  held.unlock();
+  for (int i = 0; i < 6000 && pool.threads() > 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(pool.threads(), 1U) << "threads without work end";
+  EXPECT_EQ(ran.load(), 1000);
+  pool.join();
+}
+
+/// In a child of fork(): from now on the system gives no thread. Whether that came about.
+bool exhaust_threads() {
+  const rlimit none{1 << 20, 1 << 20};  // of address space: less than there is already
+  if (setrlimit(RLIMIT_AS, &none) != 0) return false;
+  for (int i = 0; i < 1000; ++i) {  // the C library keeps the stacks of threads that have ended
+    try {
+      std::thread([] { pause(); }).detach();
+    } catch (const std::system_error&) {
+      return true;
+    }
+  }
+  return false;
+}
+
+TEST(CompletionPool, AnswersForAThreadThatCannotBeMade) {
+  const pid_t child = fork();
+  if (child == 0) {
+    CompletionPool pool;
+    if (!exhaust_threads()) _exit(1);
+    if (pool.start().ok()) _exit(2);
+    bool ran = false;
+    pool.post([&ran] { ran = true; });
+    _exit(ran ? 0 : 3);
+  }
+  int state = 0;
+  ASSERT_EQ(waitpid(child, &state, 0), child);
+  ASSERT_TRUE(WIFEXITED(state)) << "ended by signal " << WTERMSIG(state);
+  EXPECT_EQ(WEXITSTATUS(state), 0);
+}
+
+TEST(CompletionPool, GoesOnWithTheThreadsThatItHas) {
+  const pid_t child = fork();
+  if (child == 0) {
+    CompletionPool pool;
+    if (!pool.start().ok()) _exit(1);
+    if (!exhaust_threads()) _exit(2);
+    std::atomic<int> ran{0};
+    for (int i = 0; i < 3; ++i) {
+      pool.post([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that one more is wanted
+        ++ran;
+      });
+    }
+    pool.join();
+    _exit(ran == 3 ? 0 : 3);
+  }
+  int state = 0;
+  ASSERT_EQ(waitpid(child, &state, 0), child);
+  ASSERT_TRUE(WIFEXITED(state)) << "ended by signal " << WTERMSIG(state);
+  EXPECT_EQ(WEXITSTATUS(state), 0);
 }
 
 TEST(CompletionPool, JoinFinishesTasksThatBlockEachOther) {
@@ -65,7 +199,7 @@ TEST(CompletionPool, DoesNotGrowWhileTasksMove) {
   std::atomic<int> ran{0};
   for (int i = 0; i < 20000; ++i) pool.post([&ran] { ++ran; });
   while (ran.load() < 20000) std::this_thread::yield();
-  EXPECT_LE(pool.threads(), 64U);  // a thread that the system stops for a millisecond looks blocked
+  EXPECT_LE(pool.threads(), CompletionPool::kMostPerLevel);  // a thread that the system stops looks blocked
 }
 
 TEST(CompletionPool, LetsGoOfATaskWhenItIsDone) {

@@ -128,6 +128,20 @@ TEST(Overlap, ComparesMemoryNotValues) {
   EXPECT_FALSE(overlap(all, all.clone()));
   EXPECT_FALSE(overlap(part(3, 0), all));
   EXPECT_FALSE(overlap(all, part(3, 0)));
+  EXPECT_TRUE(overlap(all.slice(0, 0, 6, 3), part(2, 1))) << "between two elements of a strided one";
+  EXPECT_FALSE(overlap(all.slice(0, 0, 6, 3), part(4, 1)));
+}
+
+TEST(Footprint, SeesWhatOnePartWritesAndAnotherUses) {
+  const at::Tensor all = counting(10);
+  const auto part = [&](int64_t begin, int64_t count) { return all.narrow(0, begin, count); };
+  EXPECT_TRUE(Footprint::clash({all, all}));
+  EXPECT_TRUE(Footprint::clash({part(0, 6), counting(2), part(5, 5)}));
+  EXPECT_FALSE(Footprint::clash({part(5, 5), counting(2), part(0, 5), part(3, 0)}));
+  EXPECT_TRUE(Footprint::clash({part(0, 2), part(2, 2)}, {part(4, 2), part(1, 4)}));
+  EXPECT_FALSE(Footprint::clash({part(0, 2), part(2, 2)}, {part(0, 2), part(2, 4)})) << "only with its own input";
+  EXPECT_FALSE(Footprint::clash({counting(2), counting(2)}, {all, all})) << "only read";
+  EXPECT_FALSE(Footprint::clash({}));
 }
 
 }  // namespace
