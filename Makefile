@@ -7,7 +7,7 @@ PYTHON := .venv$(SUFFIX)/bin/python
 BUILD := build$(SUFFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-p4 test-torch-suite bench profile compare wheel lint format sanitize soak fuzz clean
+.PHONY: help setup setup-package demo test test-p4 test-torch-suite bench profile compare wheel lint format sanitize soak fuzz clean
 
 help: ## print this list
 	@echo 'make TARGET [TORCH=pip|debian]'
@@ -16,7 +16,11 @@ help: ## print this list
 setup: ## install what is missing, make the virtual environment, build; quick when nothing changed
 	@.ci/setup.sh $(TORCH)
 
-demo: setup ## train Fashion-MNIST on 4 ranks over switchml and over gloo, and compare (ARGS="--epochs 1 ...")
+# What the demo and the wheel need, which is less than half.
+setup-package:
+	@.ci/setup.sh $(TORCH) package
+
+demo: setup-package ## train Fashion-MNIST on 4 ranks over switchml and over gloo, and compare (ARGS="--epochs 1 ...")
 	@$(PYTHON) examples/fashion_mnist/demo.py $(ARGS)
 
 test: ## all gtests, then all pytests (ARGS="-k name" goes to pytest)
@@ -38,7 +42,7 @@ compare: setup ## this tree against BASE (auto: where it has left the published 
 test-torch-suite: setup ## all of PyTorch's own distributed tests over this backend (long; "make test" runs a part)
 	@$(PYTHON) -m pytest tests/python/test_torch_distributed_suite.py --torch-suite=all -q -ra $(ARGS)
 
-wheel: setup ## a wheel for the chosen PyTorch, in dist/
+wheel: setup-package ## a wheel for the chosen PyTorch, in dist/
 	@PATH=/usr/bin:/bin $(PYTHON) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 	@ls -l dist
 

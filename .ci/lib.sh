@@ -28,16 +28,26 @@ select_torch() {
   python=$venv/bin/python
 }
 
+# missing_packages NAME...: those that are not installed, one a line.
+missing_packages() {
+  local name
+  for name in "$@"; do
+    dpkg-query -W -f='${Status}\n' "$name" 2>/dev/null | grep -q '^install ok installed' || echo "$name"
+  done
+}
+
+# What an administrator is asked to do.
+apt_line() { echo "apt-get install --no-install-recommends $*"; }
+
 # install_packages NAME...: installs the Debian packages that are missing; asks for nothing and touches no others.
 install_packages() {
   command -v dpkg-query >/dev/null || die "this set-up needs Debian or Ubuntu (no dpkg-query found); install by hand: $*"
-  local missing=() name as_root=()
-  for name in "$@"; do
-    dpkg-query -W -f='${Status}\n' "$name" 2>/dev/null | grep -q '^install ok installed' || missing+=("$name")
-  done
+  local missing=() as_root=()
+  mapfile -t missing < <(missing_packages "$@")
   if [ ${#missing[@]} -eq 0 ]; then return; fi
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || die "missing Debian packages (run as root, or install sudo): ${missing[*]}"
+    command -v sudo >/dev/null || die "${#missing[@]} Debian packages are missing, and there is no sudo. Ask the administrator for:
+  $(apt_line "${missing[@]}")"
     as_root=(sudo DEBIAN_FRONTEND=noninteractive)
   fi
   say "installing Debian packages: ${missing[*]}"
@@ -46,9 +56,20 @@ install_packages() {
   local install=("${as_root[@]}" apt-get install -y -q --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}")
   if ! apt-get install -s -q --no-install-recommends "${missing[@]}" >/dev/null 2>&1 || ! "${install[@]}" </dev/null; then
     say "refreshing the package lists (apt-get update)"
-    "${as_root[@]}" apt-get update -q </dev/null
-    "${install[@]}" </dev/null
+    { "${as_root[@]}" apt-get update -q </dev/null && "${install[@]}" </dev/null; } ||
+      die "these Debian packages could not be installed; who may install them needs this line:
+  $(apt_line "${missing[@]}")"
   fi
+}
+
+# install_optional WHAT NAME...: as install_packages, but who cannot install them, or whose Debian has none of them, does
+# without WHAT.
+install_optional() {
+  local what=$1 missing=()
+  shift
+  mapfile -t missing < <(missing_packages "$@")
+  if [ ${#missing[@]} -eq 0 ]; then return; fi
+  (install_packages "${missing[@]}") || say "going on without $what: ${missing[*]} cannot be installed here"
 }
 
 # Configures a build folder when its settings changed, then builds it: configure_and_build FOLDER [-D...]... [-- TARGET...]

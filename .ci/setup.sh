@@ -1,44 +1,64 @@
 #!/usr/bin/env bash
-# Sets everything up: Debian packages, a virtual environment with PyTorch, the build, and `import switchml` in it.
-# Usage: .ci/setup.sh pip|debian [packages|environment|build]   (the last step to do; all of them without)
-# Quick when there is nothing to do; run it as often as you like.
+# Sets up Debian packages, a virtual environment with PyTorch, the build, and `import switchml` in it.
+# Usage: .ci/setup.sh pip|debian [package] [list|packages|environment|build]
+#   package  what the demo and the wheel need, and no more: no tests, no benchmarks; without it: everything
+#   list     only prints the line that installs the missing Debian packages, for an administrator
+# The others are the last step to do; all of them without. Quick when there is nothing to do; run it as often as you like.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 clean_environment
 cd "$root"
 select_torch "${1:-pip}"
-last_step=${2:-build}
+shift || true
+scope=all
+if [ "${1:-}" = package ]; then scope=package && shift; fi
+last_step=${1:-build}
+case $last_step in
+  list | packages | environment | build) ;;
+  *) die "$last_step: allowed are package, list, packages, environment and build (usage: $0 pip|debian [package] [STEP])" ;;
+esac
 
-packages=(g++ cmake ninja-build ccache git make python3-venv python3-dev libgoogle-glog-dev libgtest-dev libgmock-dev
-  libibverbs-dev pybind11-dev dataset-fashion-mnist iproute2 openssl spin nftables
-  pkg-config libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libyaml-cpp-dev prometheus-cpp-dev)
+packages=(g++ cmake ninja-build ccache make python3-venv python3-dev libgoogle-glog-dev dataset-fashion-mnist)
+for_tests=(git libgtest-dev libgmock-dev libibverbs-dev pybind11-dev iproute2 openssl pkg-config libgrpc++-dev libprotobuf-dev
+  protobuf-compiler protobuf-compiler-grpc libyaml-cpp-dev prometheus-cpp-dev)
+optional=(spin nftables)
 pip_requirements=()
 case $torch in
   pip)
     # Exactly this version: it is the one that the module is developed against.
-    pip_requirements=(torch==2.13.0 numpy pytest pytest-timeout matplotlib setuptools wheel expecttest
-      grpcio protobuf)
-    packages+=(clang-14 libbpf-dev bpftool)  # tests/netlab
+    pip_requirements=(torch==2.13.0 numpy matplotlib setuptools wheel)
+    if [ $scope = all ]; then pip_requirements+=(pytest pytest-timeout expecttest grpcio protobuf); fi
+    optional+=(libbpf-dev bpftool)  # tests/netlab, as is a clang of any version
+    compgen -c clang | grep -qxE 'clang(-[0-9]+)?' || optional+=(clang)
     ;;
   debian)
-    packages+=(libtorch-dev python3-torch python3-numpy python3-pytest python3-pytest-timeout python3-matplotlib
-      python3-setuptools python3-wheel python3-pip python3-grpcio python3-protobuf)
+    packages+=(libtorch-dev python3-torch python3-numpy python3-matplotlib python3-setuptools python3-wheel python3-pip
+      pybind11-dev)
+    for_tests+=(python3-pytest python3-pytest-timeout python3-grpcio python3-protobuf)
     ;;
 esac
+if [ $scope = all ]; then packages+=("${for_tests[@]}"); fi
 
+# What is there is kept, and what is missing added: tests need more than the demo.
 make_environment() {
-  local stamp=$venv/.made-for want
-  want="$venv $(/usr/bin/python3 --version) ${pip_requirements[*]}"
-  if [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && "$python" -c '' 2>/dev/null; then return; fi
-  say "making the virtual environment ${venv#"$root"/}"
-  rm -rf "$venv"
-  if [ "$torch" = debian ]; then
-    /usr/bin/python3 -m venv --system-site-packages --without-pip "$venv"
-  else
-    /usr/bin/python3 -m venv "$venv"
-    "$python" -m pip install --quiet --disable-pip-version-check "${pip_requirements[@]}" </dev/null
+  local stamp=$venv/.made-for has=$venv/.has want missing
+  want="$venv $(/usr/bin/python3 --version)"
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$want" ] || ! "$python" -c '' 2>/dev/null; then
+    say "making the virtual environment ${venv#"$root"/}"
+    rm -rf "$venv"
+    if [ "$torch" = debian ]; then
+      /usr/bin/python3 -m venv --system-site-packages --without-pip "$venv"
+    else
+      /usr/bin/python3 -m venv "$venv"
+    fi
+    printf '%s\n' "$want" >"$stamp"
   fi
-  printf '%s\n' "$want" >"$stamp"
+  touch "$has"
+  mapfile -t missing < <(printf '%s\n' "${pip_requirements[@]}" | grep -vxFf "$has")
+  if [ "${missing[*]}" = "" ]; then return; fi
+  say "installing into ${venv#"$root"/}: ${missing[*]}"
+  "$python" -m pip install --disable-pip-version-check "${missing[@]}" </dev/null
+  printf '%s\n' "${missing[@]}" >>"$has"
 }
 
 # The build stages the Python package beside its compiled module; a .pth file makes the environment look there first, then
@@ -53,10 +73,27 @@ link_package() {
   "$python" .ci/entry_points.py pyproject.toml "$metadata"
 }
 
+if [ "$last_step" = list ]; then
+  mapfile -t missing < <(missing_packages "${packages[@]}")
+  if [ ${#missing[@]} -gt 0 ]; then apt_line "${missing[@]}"; fi
+  exit
+fi
 install_packages "${packages[@]}"
+if [ $scope = all ]; then
+  for name in "${optional[@]}"; do install_optional "the tests that need it" "$name"; done
+fi
 if [ "$last_step" = packages ]; then exit; fi
 make_environment
 if [ "$last_step" = environment ]; then exit; fi
-configure_and_build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSWITCHML_BUILD_TORCH=ON "-DPython3_EXECUTABLE=$python"
+settings=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DSWITCHML_BUILD_TORCH=ON "-DPython3_EXECUTABLE=$python")
+targets=()
+if [ $scope = package ]; then
+  targets=(switchml_package)
+  # A folder with everything stays one. What is compiled without the tests is not compiled again with them.
+  if [ "$(cat "$build/.configured-with" 2>/dev/null)" != "${settings[*]}" ]; then
+    settings+=(-DSWITCHML_BUILD_TESTS=OFF -DSWITCHML_BUILD_BENCHMARKS=OFF)
+  fi
+fi
+configure_and_build "$build" "${settings[@]}" -- "${targets[@]}"
 link_package
 (cd / && "$python" -c 'import switchml, torch; print("== ready: switchml", switchml.__version__, "on torch", torch.__version__)')

@@ -26,7 +26,7 @@ run_pytest() {
 in_memory=(asynchronous.py barriers.py coalesced.py disagreements.py groups.py ieee.py reductions.py training.py)
 
 # The models and the benchmarks' tools know nothing of PyTorch, and to the network all are alike: once is enough.
-suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks) found=(--pytest "$results/pytest.xml") models= memory=
+suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks tests/setup) found=(--pytest "$results/pytest.xml") models= memory=
 if [ "$torch" = debian ] && [ $# -eq 0 ]; then
   suites=(tests/python --transport auto)
 elif [ "$torch" = pip ] && [ $# -eq 0 ]; then

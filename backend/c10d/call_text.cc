@@ -1,6 +1,7 @@
 #include "c10d/call_text.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/fnv.h"
 #include "c10d/staging.h"
@@ -12,8 +13,13 @@ std::string type_name(at::ScalarType type) {
   switch (type) {
     case at::kDouble: return "float64";
     case at::kBool: return "bool";
-    default: return c10::toString(type);
+    case at::kComplexFloat: return "complex64";
+    case at::kComplexDouble: return "complex128";
+    default: break;
   }
+  std::string name = c10::toString(type);  // "UInt16", "Float8_e4m3fn"
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
 }
 
 std::string tensors_text(const std::vector<at::Tensor>& tensors) {

@@ -27,6 +27,17 @@ bool switch_takes(const Tensors& tensors, const c10d::ReduceOp& op) {
   return true;
 }
 
+/// Throws ValueError where a type is one that neither the switch nor Gloo reduces, before any rank waits for others.
+void require_reducible(const Tensors& tensors, Call call) {
+  for (const at::Tensor& tensor : tensors) {
+    const at::ScalarType type = tensor.scalar_type();
+    if (element_type(type) || type == at::kDouble || type == at::kBool || at::isComplexType(type)) continue;
+    compat::throw_value_error(std::string("switchml ") + to_string(call) + ": a tensor's type is " + type_name(type) +
+                              "; allowed: float32, float64, float16, bfloat16, int8, uint8, int16, int32, int64, bool, "
+                              "complex64, complex128");
+  }
+}
+
 /// Done with Gloo's sum: it has no PREMUL_SUM, and AVG not in every version nor for every type.
 bool derived(const c10d::ReduceOp& op) { return op.op_ == c10d::ReduceOp::AVG || op.op_ == c10d::ReduceOp::PREMUL_SUM; }
 
@@ -153,6 +164,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(Call cal
                                                                         const c10d::ReduceOp& op, milliseconds timeout,
                                                                         bool writes, ReduceInPlace reduce,
                                                                         const std::string& detail) {
+  require_reducible(tensors, call);
   GlooReduction gloo_does = gloo_reduction(tensors, op, size_, writes);
   auto issue = [given = std::move(gloo_does.tensors), gloo_op = gloo_does.op, reduce = std::move(reduce)](
                    compat::Base& gloo) mutable { return std::vector<WorkPtr>{reduce(gloo, given, gloo_op)}; };
@@ -268,6 +280,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(
                                                                                 std::optional<size_t> begin,
                                                                                 const c10d::ReduceScatterOptions& opts,
                                                                                 const std::string& detail) {
+  require_reducible(inputs, call);
   Tensors sums;
   for (const at::Tensor& input : inputs) {
     sums.push_back(input.clone(at::MemoryFormat::Contiguous).view({input.numel()}));

@@ -306,7 +306,10 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
     options.spin = spin_time(agreed->local.memory_threads(shape.ranks, shape.owners));
   }
   const std::string name = group.name;
-  options.on_failure = [name](const Status& status) { SWITCHML_LOG(kInfo) << name << ": " << status.to_string(); };
+  options.on_failure = [name](const Status& status) {
+    if (status.code() == Code::kAborted) return;  // this rank's own wish, or the normal end
+    SWITCHML_LOG(kInfo) << name << ": " << status.to_string();
+  };
   const SessionParameters& p = agreed->parameters;
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
                       << " at " << (agreed->transports.empty() && agreed->hosts.ranks() == 0 ? "" : "switch ")

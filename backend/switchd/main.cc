@@ -97,9 +97,12 @@ Result<AgentOptions> agent_options(const AgentLine& line) {
   }
 #ifndef SWITCHML_HAS_AGENT
   if (!line.listen.empty()) {
-    return Status(Code::kUnsupported, "--agent=\"" + line.listen +
-                                          "\": this build has no agent, which needs gRPC; install libgrpc++-dev, "
-                                          "protobuf-compiler-grpc and pkg-config, and build again");
+    return Status(Code::kUnsupported,
+                  "--agent=\"" + line.listen +
+                      "\": this switchml-switchd was built without an agent, which needs gRPC; pip's always is. `make "
+                      "setup` in a source tree builds one: build/backend/switchd/switchml-switchd. By hand: apt-get "
+                      "install libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc pkg-config, then "
+                      "cmake -S . -B build && cmake --build build --target switchml-switchd");
   }
 #endif
   return options;

@@ -69,6 +69,35 @@ def print_table(results):
     print("(bytes, packets and retransmissions are summed over all ranks)")
 
 
+def path_taken(session):
+    """Which way the gradients went, in a sentence."""
+    if not session["transport"]:
+        return "one rank alone: its gradients went nowhere"
+    if session["transport"] == "shm":
+        return ("the gradients were added in memory that the ranks share, all being on one host; no packet was sent for "
+                "them (SWITCHML_TRANSPORT=udp sends them through the switch in rank 0)")
+    if session["transport"] == "shm+udp":
+        return f"each host's ranks added in memory, and the hosts' sums met in packets, at the switch {session['switch']}"
+    return f"the gradients went in UDP packets through the switch {session['switch']}"
+
+
+def gain(one, other):
+    """How many times as fast per step `one` was, in a sentence."""
+    ours, theirs = (statistics.median(result["seconds"]) for result in (one, other))
+    word = "faster" if ours <= theirs else "slower"
+    times = max(ours, theirs) / min(ours, theirs)
+    return (f"steps over {one['backend']} were {times:.2f} x {word} than over {other['backend']} in the median: "
+            f"{ours * 1000:.1f} ms, {theirs * 1000:.1f} ms")
+
+
+def print_path(results):
+    for result in results:
+        if result["session"]:
+            print(f"{result['backend']}: {path_taken(result['session'])}")
+    if len(results) == 2:
+        print(gain(*results))
+
+
 def smoothed(values, window=20):
     return [statistics.mean(values[max(0, i - window + 1) : i + 1]) for i in range(len(values))]
 
@@ -109,6 +138,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         results = [run(backend, arguments, folder) for backend in arguments.backends.split(",")]
     print_table(results)
+    print_path(results)
     plot(results, plot_path)
     accuracies = [result["accuracy"] for result in results]
     difference = max(accuracies) - min(accuracies)

@@ -95,6 +95,15 @@ def counters_of_all_ranks(backend):
     return {name: sum(one[name] for one in everybody) for name in mine}
 
 
+def session_of(backend):
+    """How this rank's gradients travel; None where the backend does not tell."""
+    if backend != "switchml":
+        return None
+    import switchml
+
+    return switchml.stats()["session"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", required=True)
@@ -118,11 +127,12 @@ def main():
     images, labels = data.load("train")
     losses, seconds = train(DistributedDataParallel(network), images[: arguments.images], labels, arguments)
     counters = counters_of_all_ranks(arguments.backend)
+    session = session_of(arguments.backend)
     accuracy, loss = evaluate(network, dist.get_world_size(), dist.get_rank())
     if dist.get_rank() == 0:
         with open(arguments.result, "w") as file:
             json.dump({"backend": arguments.backend, "accuracy": accuracy, "test_loss": loss, "losses": losses,
-                       "seconds": seconds, "counters": counters}, file)
+                       "seconds": seconds, "counters": counters, "session": session}, file)
     dist.destroy_process_group()
 
 

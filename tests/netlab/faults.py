@@ -1,6 +1,7 @@
 """Loss, copies and late packets on the last hop to a host: compiles, loads and steers faults.bpf.c."""
 
 import json
+import os
 import pathlib
 import platform
 import shutil
@@ -10,19 +11,28 @@ import lab
 
 SOURCE = pathlib.Path(__file__).with_name("faults.bpf.c")
 EVERY_PORT = 0  # traffic of every kind is lost; nothing is copied or held back
-TOOLS = ("clang-14", "bpftool", "tc")
+TOOLS = ("bpftool", "tc")
+
+
+def clang():
+    """A clang of any version: `clang`, or the newest `clang-N`; None if there is none."""
+    named = (path for folder in os.get_exec_path() for path in pathlib.Path(folder).glob("clang-[0-9]*"))
+    versions = {int(path.name[6:]): str(path) for path in named if path.name[6:].isdigit()}
+    return shutil.which("clang") or (versions[max(versions)] if versions else None)
 
 
 def missing():
     """Why there can be no faults here; empty if there can."""
     if lab.missing(*TOOLS):
         return lab.missing(*TOOLS)
+    if not clang():
+        return "no clang on PATH (apt-get install clang)"
     return "" if pathlib.Path("/usr/include/bpf/bpf_helpers.h").exists() else "no bpf/bpf_helpers.h (apt-get install libbpf-dev)"
 
 
 def compile_program(folder):
     loaded = folder / "faults.o"
-    lab.run("clang-14", "-O2", "-g", "-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-target", "bpf",
+    lab.run(clang(), "-O2", "-g", "-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-target", "bpf",
             f"-I/usr/include/{platform.machine()}-linux-gnu", "-c", SOURCE, "-o", loaded)  # fmt: skip
     return loaded
 

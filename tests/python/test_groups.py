@@ -106,3 +106,22 @@ def test_a_group_destroyed_and_made_again(tmp_path):
     with harness.fresh_pool(2, with_gloo=False) as own:
         own.run(rank_destroy_and_make_again, str(tmp_path))
         own.close()
+
+
+def rank_makes_and_destroys_a_group():
+    group = dist.new_group([0, 1])
+    total = torch.ones(3)
+    dist.all_reduce(total, group=group)
+    dist.barrier(group=group)
+    dist.destroy_process_group(group)
+    return total.tolist()
+
+
+@pytest.mark.parametrize("transport", ("shm", "udp"))
+def test_the_normal_end_of_a_group_is_not_told_as_a_failure(transport):
+    with harness.fresh_pool(2, environment={"SWITCHML_LOG_LEVEL": "info", "SWITCHML_TRANSPORT": transport}) as ranks:
+        assert ranks.run(rank_makes_and_destroys_a_group) == [[2.0] * 3] * 2
+        for rank in range(2):
+            log = ranks.log(rank, lines=1000)
+            assert "joined job" in log, log  # what is informational is in it
+            assert "abort" not in log and "shut down" not in log, log

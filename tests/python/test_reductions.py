@@ -198,3 +198,34 @@ def rank_neighbours_untouched():
 
 def test_a_strided_view_leaves_its_neighbours_alone(world):
     harness.pool(world).run(rank_neighbours_untouched)
+
+
+NOT_REDUCED = [name for name in ("uint16", "uint32", "uint64", "float8_e5m2") if hasattr(torch, name)]
+
+
+def rank_types_that_are_not_reduced():
+    size, errors = dist.get_world_size(), []
+    for name in NOT_REDUCED:
+        one, all_parts = (torch.ones(count).to(getattr(torch, name)) for count in (3, 3 * size))
+        calls = {
+            "all_reduce": lambda: dist.all_reduce(one, async_op=True),
+            "reduce": lambda: dist.reduce(one, 0, async_op=True),
+            "reduce_scatter": lambda: dist.reduce_scatter(one, [one] * size, async_op=True),
+            "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, all_parts, async_op=True),
+        }
+        for call, function in calls.items():
+            with pytest.raises(Exception) as caught:  # at the call, not by wait()
+                function()
+            errors.append((call, name, str(caught.value)))
+        moved = one.clone()
+        dist.broadcast(moved, 0)
+        assert moved.view(torch.uint8).equal(one.view(torch.uint8)), name
+    return errors
+
+
+def test_types_that_are_not_reduced_are_refused_at_the_call():
+    if not NOT_REDUCED:
+        pytest.skip(f"torch {torch.__version__} has no such types")
+    for errors in harness.pool(2).run(rank_types_that_are_not_reduced):
+        for call, name, error in errors:
+            assert f"switchml {call}: a tensor's type is {name}; allowed: float32," in error
