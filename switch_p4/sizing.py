@@ -47,11 +47,11 @@ def slot_bytes(segments):
 
 
 def jobs_on(pipes, pages_of_pipe, slots, pages, segments):
-    """Jobs that fit: the segments of one are spread over the pipes, or, with one segment, each job is in one pipe."""
+    """Jobs that fit: their segments are spread over the pipes. A page is the same job's in every pipe, so that the job may lie where
+    its workers are: more pipes than segments hold no more."""
     if slots > MAX_SLOTS:
         return 0
-    spread = pipes * pages_of_pipe // segments // pages
-    return min(MAX_JOBS, spread if segments > 1 else pipes * (pages_of_pipe // pages))
+    return min(MAX_JOBS, min(pipes, segments) * pages_of_pipe // segments // pages)
 
 
 def numbers(text):

@@ -178,6 +178,7 @@ std::optional<Refusal> Sessions::check_tree(const OpenRequest& request, const Tr
     needs.max = request.max;
     needs.tree = tree.nodes.size() > 1;
     needs.members = tree.members(node).size();
+    needs.shards = request.shards;
     needs.payload_bytes = request.payload_bytes;
     if (auto refusal = state(node.at).check(needs)) return refusal;
   }
@@ -286,8 +287,9 @@ Install Sessions::install_at(const Session& session, const TreeNode& node) {
   install.slots = entry.slots();
   install.payload_bytes = entry.payload_bytes();
   install.members = session.tree.members(node);
-  install.pages = switches_[static_cast<size_t>(node.at)].take(session.id.job, session.id.epoch, install.slots,
-                                                               install.payload_bytes);
+  install.pages = switches_[static_cast<size_t>(node.at)].take(
+      session.id.job, session.id.epoch, install.slots, install.payload_bytes,
+      install.members.size() * static_cast<size_t>(install.shards));
   if (node.parent == kNone) return install;
   const TreeNode& parent = session.tree.nodes[static_cast<size_t>(node.parent)];
   Uplink uplink;

@@ -81,6 +81,12 @@ std::optional<Refusal> SwitchState::check(const Needs& needs) const {
   if (taken_.size() >= can.jobs) {
     return Refusal{Why::kExhausted, self + " serves " + std::to_string(taken_.size()) + " jobs, as many as it can"};
   }
+  const size_t left = can.places - std::min(places_in_use_, can.places);
+  if (can.places != 0 && needs.members * needs.shards > left) {
+    return Refusal{Why::kExhausted, self + " has " + std::to_string(left) + " places for members left, too few for " +
+                                        std::to_string(needs.members) + " with " + std::to_string(needs.shards) +
+                                        " shards each: use fewer shards, or end another job"};
+  }
   return std::nullopt;
 }
 
@@ -106,9 +112,11 @@ size_t SwitchState::free_slots() const {
   return free.free_slot_memory_bytes / softswitch::SlotStore::slot_bytes(free.max_payload_bytes);
 }
 
-std::vector<uint32_t> SwitchState::take(uint8_t job, uint32_t epoch, int slots, size_t payload_bytes) {
+std::vector<uint32_t> SwitchState::take(uint8_t job, uint32_t epoch, int slots, size_t payload_bytes, size_t places) {
   Taken& taken = taken_[job];
   taken.epoch = epoch;
+  taken.places = places;
+  places_in_use_ += places;
   if (capabilities_->pages == 0) {
     taken.memory_bytes = static_cast<size_t>(slots) * softswitch::SlotStore::slot_bytes(payload_bytes);
     memory_in_use_ += taken.memory_bytes;
@@ -130,6 +138,7 @@ void SwitchState::release(uint8_t job) {
   memory_in_use_ -= found->second.memory_bytes;
   for (const uint32_t page : found->second.pages) page_in_use_[page] = false;
   pages_in_use_ -= found->second.pages.size();
+  places_in_use_ -= found->second.places;
   unconfirmed_.emplace(job, found->second.epoch);
   taken_.erase(found);
 }

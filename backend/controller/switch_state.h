@@ -32,14 +32,16 @@ struct Capabilities {
   uint64_t memory_bytes = 0;
   size_t receive_buffer_bytes = 0;
   std::string mac;
+  size_t places = 0;  // of members of all sessions together, one for each shard of each; 0: no bound
 };
 
 /// What a session needs of a switch.
 struct Needs {
   bool sum = true;
   bool max = true;
-  bool tree = false;         // the session spans several switches
-  size_t members = 1;        // at this switch
+  bool tree = false;   // the session spans several switches
+  size_t members = 1;  // at this switch
+  size_t shards = 1;
   size_t payload_bytes = 0;  // at most; the switch must take some size up to it
 };
 
@@ -66,8 +68,9 @@ class SwitchState {
   size_t free_slots() const;
   size_t jobs() const { return taken_.size(); }
 
-  /// Gives slots to a job, within limits(); returns the pages, if there are pages.
-  std::vector<uint32_t> take(uint8_t job, uint32_t epoch, int slots, size_t payload_bytes);
+  /// Gives slots, and places for its members, to a job, within limits() and check(); returns the pages, if there are
+  /// pages.
+  std::vector<uint32_t> take(uint8_t job, uint32_t epoch, int slots, size_t payload_bytes, size_t places);
   /// The session is over: what it had is free as soon as its removal, which must precede whatever is installed next, is
   /// carried out.
   void release(uint8_t job);
@@ -79,6 +82,7 @@ class SwitchState {
   struct Taken {
     uint32_t epoch = 0;
     size_t memory_bytes = 0;
+    size_t places = 0;
     std::vector<uint32_t> pages;
   };
 
@@ -94,6 +98,7 @@ class SwitchState {
   size_t memory_in_use_ = 0;
   std::vector<bool> page_in_use_;
   size_t pages_in_use_ = 0;
+  size_t places_in_use_ = 0;
 };
 
 }  // namespace switchml::controller

@@ -89,6 +89,7 @@ v1::SwitchDescription description_of(const SwitchView& view) {
   message.set_memory_bytes(can.memory_bytes);
   message.set_receive_buffer_bytes(can.receive_buffer_bytes);
   message.set_mac(can.mac);
+  message.set_places(static_cast<uint32_t>(can.places));
   return out;
 }
 

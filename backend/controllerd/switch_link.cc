@@ -125,6 +125,7 @@ controller::Capabilities capabilities_of(const v1::Capabilities& message) {
   can.memory_bytes = message.memory_bytes();
   can.receive_buffer_bytes = message.receive_buffer_bytes();
   can.mac = message.mac();
+  can.places = message.places();
   return can;
 }
 

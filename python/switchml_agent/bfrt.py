@@ -47,8 +47,12 @@ class Bfrt(Driver):
         self._runtime = self._reach()
         self.program = self._read_program()
         self.ports = self._read_ports()
+        if not self.ports:
+            raise Refused("the switch has no ports but the agent's: add and enable them, as with `pm port-add` of bfshell")
         self.neighbours = sessions.Neighbours(self.ports, self._settings.stations)
         self._nodes = 0  # numbers given so far
+        self._homes = {}  # {job: (pipe of its first segment, what takes the ways there out again)}
+        self._stations = {}  # {MAC: [port or None, how many members are there]}
         for name in (*names.ENTRIES, names.GROUPS, names.NODES):
             self._runtime.clear(name)
         self._set_up()
@@ -73,10 +77,16 @@ class Bfrt(Driver):
     def _read_ports(self):
         """Those that members can be at. Ports are set up by whoever runs the switch: they have speeds and transceivers."""
         inside = {*self.program.loop_ports, self._settings.control_port}
-        found = tuple(sorted(set(self._runtime.keys(names.PORTS)) - inside))
-        if not found:
-            raise Refused("the switch has no ports but the agent's: add and enable them, as with `pm port-add` of bfshell")
-        return found
+        return tuple(sorted(set(self._runtime.keys(names.PORTS)) - inside))
+
+    def _follow_ports(self):
+        found = self._read_ports()
+        if not found or found == self.ports:
+            return False
+        self._undo_all(self._flooded)
+        self._add_copy(FLOOD_GROUP, 0, found, self._flooded)
+        self.ports = self.neighbours.ports = found
+        return True
 
     def _set_up(self):
         runtime, settings = self._runtime, self._settings
@@ -85,7 +95,8 @@ class Bfrt(Driver):
         for mac, port in settings.stations.items():
             self._add(tables.station(mac, port), [])
         self._add(sessions.Group(FLOOD_GROUP), [])
-        self._add_copy(FLOOD_GROUP, 0, self.ports, [])
+        self._flooded = []  # what takes the copies of a flooded frame out again
+        self._add_copy(FLOOD_GROUP, 0, self.ports, self._flooded)
         kinds = dict.fromkeys(settings.loop_ports, tables.LOOP) | {settings.control_port: tables.CONTROL}
         for port, kind in kinds.items():
             runtime.add(names.PORT_KINDS, {"intrinsic.ingress_port": port}, {"kind": kind})
@@ -98,7 +109,7 @@ class Bfrt(Driver):
 
     def _alive(self):
         self._runtime.alive()
-        self._runtime.keys(names.ADDRESSES)
+        self._follow_ports()
 
     # ---- entries ----
 
@@ -112,7 +123,13 @@ class Bfrt(Driver):
         return tables.member_entries(session, worker, shard, place)
 
     def _add(self, entry, undo):
-        if isinstance(entry, sessions.Copy):
+        if isinstance(entry, tables.Ways):
+            undo.append((self._drop_ways, entry.session.job))
+            self._homes[entry.session.job] = self.program.first_home(entry.session.job), []
+            self._add_ways(entry.session)
+        elif isinstance(entry, tables.Known):
+            self._add_station(entry.mac, entry.port, undo)
+        elif isinstance(entry, sessions.Copy):
             self._add_copy(entry.group, entry.replica, (entry.port,), undo)
         elif isinstance(entry, sessions.Group):
             keys = {"$MGID": entry.number}
@@ -136,6 +153,63 @@ class Bfrt(Driver):
         self._runtime.extend(names.GROUPS, {"$MGID": group}, member)
         undo.append((self._runtime.reduce, names.GROUPS, {"$MGID": group}, member))
 
+    # ---- the home of a job ----
+
+    def _add_ways(self, session):
+        home, undo = self._homes[session.job]
+        self._add_all(tables.way_entries(session, self.program, home), undo)
+
+    def _drop_ways(self, job):
+        self._undo_all(self._homes[job][1])
+        del self._homes[job]
+
+    def _before_member(self, installed, worker, place):
+        """Packets of members at other pipes than the home go around once more, so that is where most of them are. While one is
+        not there yet no use can be complete, and what has begun in another pipe is begun anew by its repetitions."""
+        ports = {number: held.port for (number, _), (held, _) in installed.members.items()}
+        if worker in ports:
+            return
+        pipes = [self.program.pipe_of_port(port) for port in (*ports.values(), place.port)]
+        session, (home, undo) = installed.session, self._homes[installed.session.job]
+        wanted = max(pipes, key=lambda pipe: (pipes.count(pipe), pipe == home))
+        if undo and pipes.count(wanted) == pipes.count(home):
+            return
+        self._undo_all(undo)
+        try:
+            self._homes[session.job] = wanted, undo
+            self._add_ways(session)
+        except Refused:
+            self._homes[session.job] = home, undo
+            self._add_ways(session)
+            raise
+
+    # ---- where hosts are ----
+
+    def _add_station(self, mac, port, undo):
+        """What goes to a member is not flooded. Several members may be at one address; the last one says where that is."""
+        if mac in self._settings.stations:
+            return
+        held = self._stations.setdefault(mac, [None, 0])
+        if held[0] != port:
+            self._remove_station(mac)
+            entry = tables.station(mac, port)
+            self._runtime.add(entry.table, entry.keys, entry.values, entry.action)
+        held[:] = port, held[1] + 1
+        undo.append((self._leave_station, mac))
+
+    def _leave_station(self, mac):
+        held = self._stations[mac]
+        if held[1] == 1:
+            self._remove_station(mac)
+        held[1] -= 1
+
+    def _remove_station(self, mac):
+        held = self._stations[mac]
+        if held[0] is not None:
+            entry = tables.station(mac, held[0])
+            self._runtime.remove(entry.table, entry.keys)
+            held[0] = None
+
     def _undo(self, step):
         call, *arguments = step
         call(*arguments)
@@ -145,7 +219,7 @@ class Bfrt(Driver):
     def _read_use(self, session, slot, seq):
         """((epoch, seq), bitmap)"""
         index = tables.register_index(session, self.program, slot, seq)
-        pipe = self.program.pipe(session.job)
+        pipe, _ = self._homes[session.job]
         seq_held, epoch = (self._register(names.PAIRS, name, index, pipe) for name in ("lower", "upper"))
         low = self._register(names.CONTRIBUTED_LOW, "f1", index, pipe)
         return (epoch, seq_held), self._register(names.CONTRIBUTED_HIGH, "f1", index, pipe) << 32 | low

@@ -63,23 +63,30 @@ class Program(Sizes):
         return cls(
             payload=4 * words * segments, members=sum(bits), sessions=min(info[SESSIONS].size_get(), JOBS - 1),
             pages=slots // PAGE_SLOTS * min(pipes, segments) // segments, page_slots=PAGE_SLOTS,
-            reasons=info[REASONS].size_get() // JOBS, segments=segments, pipes=pipes, loop_ports=tuple(sorted(loop_ports)),
+            reasons=info[REASONS].size_get() // JOBS, places=info[MEMBERS].size_get(), segments=segments, pipes=pipes, loop_ports=tuple(sorted(loop_ports)),
         )  # fmt: skip
 
-    # Jobs have their first segments in different pipes, so that none has to take all the packets that come in by others.
+    # A page is a job's in every pipe, so its home, the pipe of its first segment, may be any: until its members are known another
+    # for each job, then that by which most of them come.
 
     @property
     def _segment_pipes(self):
         return min(self.pipes, self.segments)
 
-    def pipe(self, job, segment=0):
-        """Whose registers hold a segment of a job."""
-        return (job + segment % self._segment_pipes) % self.pipes
+    def first_home(self, job):
+        return job % self.pipes
 
-    def ways(self, job, segment=0):
+    def pipe_of_port(self, port):
+        return port >> PIPE_BITS
+
+    def pipe(self, home, segment=0):
+        """Whose registers hold a segment of a job with this home."""
+        return (home + segment % self._segment_pipes) % self.pipes
+
+    def ways(self, job, home, segment=0):
         """The ports by which a job's packets go into the pipe of a segment: a power of two of them, some twice."""
-        pipe = self.pipe(job, segment)
-        ports = [port for port in self.loop_ports if port >> PIPE_BITS == pipe]
+        pipe = self.pipe(home, segment)
+        ports = [port for port in self.loop_ports if self.pipe_of_port(port) == pipe]
         count = next((count for count in (1, 2, MOST_WAYS) if count >= len(ports)), MOST_WAYS)
         return tuple(ports[(job // self.pipes + i) % len(ports)] for i in range(count))
 

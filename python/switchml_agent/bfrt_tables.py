@@ -6,7 +6,7 @@ import itertools
 
 from switchml_agent import bfrt_program as names
 from switchml_agent.frames import mac_bytes
-from switchml_agent.sessions import ALL_SHARDS, ANY_SHARD, Copy, Group
+from switchml_agent.sessions import ALL_SHARDS, ANY_SHARD, Copy, Group, Session
 
 OUTSIDE, LOOP, CONTROL = 0, 1, 2  # kinds of ports
 _SLOT_BITS = 16
@@ -45,6 +45,21 @@ def slot_patterns(first, count):
     return made
 
 
+@dataclasses.dataclass(frozen=True)
+class Ways:
+    """The entries of way_entries, which change when a session gets another home."""
+
+    session: Session
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """The entry of station, which members at one address have in common."""
+
+    mac: str
+    port: int
+
+
 def station(address, port):
     return Entry(names.STATIONS, {"headers.ethernet.destination": mac(address)}, "SwitchIngress.layer2.forward", {"port": port})
 
@@ -52,7 +67,7 @@ def station(address, port):
 def session_entries(session, program):
     """All but the members, in the order to add them: nothing is found before the last one is there."""
     yield from (Group(group) for group in session.groups)
-    yield from _ways(session, program)
+    yield Ways(session)
     for i, page in enumerate(session.pages):
         yield from _page(session, program, i, page)
     job = {"headers.switchml.job": session.job}
@@ -64,17 +79,17 @@ def session_entries(session, program):
     yield Entry(names.SESSIONS, keys, "SwitchIngress.session.found", {"workers": len(session.members)})
 
 
-def _ways(session, program):
-    """To the pipes of the job's segments: from pass to pass, and to the first from where packets come in."""
+def way_entries(session, program, home):
+    """To the pipes of the job's segments: from pass to pass, and to the first, its home, from where packets come in."""
     job = {"headers.switchml.job": session.job, **_PRIORITY}
     for step, segment in enumerate(names.LATER_PASSES[program.segments], 1):
-        ports = program.ways(session.job, segment)
+        ports = program.ways(session.job, home, segment)
         for i, port in enumerate(ports):
             keys = job | {"headers.bridge.step": (step, _STEP_MASK), "headers.switchml.slot": (i, len(ports) - 1)}
             yield Entry(names.LOOPS, keys, "SwitchIngress.around.go", {"port": port, "segment": segment})
-    ports = program.ways(session.job)
+    ports = program.ways(session.job, home)
     for pipe, (i, port) in itertools.product(range(program.pipes), enumerate(ports)):
-        if pipe != program.pipe(session.job):
+        if pipe != home:
             came_by = pipe << names.PIPE_BITS | i << _LANE_BITS, _PIPE_MASK | len(ports) - 1 << _LANE_BITS
             yield Entry(names.HOMES, job | {"intrinsic.ingress_port": came_by}, "SwitchIngress.slot_index.away", {"port": port})
 
@@ -102,6 +117,7 @@ def member_entries(session, worker, shard, place):
         "headers.ipv4.source": ip(place.ip), "headers.udp.source": place.udp_port,
     }  # fmt: skip
     own = ANY_SHARD if shard == ALL_SHARDS else shard
+    yield Known(place.mac, place.port)
     yield Entry(names.SOURCES, keys, "SwitchIngress.session.speaks", {"shard": own})
     for each in range(session.shards) if shard == ALL_SHARDS else (shard,):
         group, replica = session.group(each), worker + 1

@@ -114,7 +114,7 @@ class Driver:
             kind=self.kind, instance=self.instance, protocol_version=PROTOCOL_VERSION,
             payload_bytes=[self.program.payload], whole_chunks=True, members=self.program.members,
             jobs=self.program.sessions, operations=[messages.Operation.SUM, messages.Operation.MAX], trees=True,
-            pages=self.program.pages, page_slots=self.program.page_slots, mac=self._own_mac,
+            pages=self.program.pages, page_slots=self.program.page_slots, places=self.program.places, mac=self._own_mac,
         )  # fmt: skip
 
     def reset(self, wanted=_always):
@@ -129,7 +129,7 @@ class Driver:
         self._with_switch(lambda: self._install(request), wanted)
 
     def _install(self, request):
-        session = sessions.session_of(request, self.program, self.neighbours.place)
+        session = sessions.session_of(request, self.program, self._place)
         present = self._installed.get(session.job)
         if present:
             if present.session == session:
@@ -155,10 +155,11 @@ class Driver:
         if worker not in session.members:
             raise invalid(f"worker {worker}: job {session.job} has the members {', '.join(map(str, session.members))}")
         check_range("shard", shard, sessions.ALL_SHARDS, session.shards - 1)
-        place = self.neighbours.place(request.place, f"worker {worker}")
+        place = self._place(request.place, f"worker {worker}")
         if installed.members.get((worker, shard), ("",))[0] == place:
             return
         _check_source(installed, worker, shard, place)
+        self._before_member(installed, worker, place)
         for key in [key for key in installed.members if key[0] == worker and _overlap(key[1], shard)]:
             self._undo_all(installed.members.pop(key)[1])
         if worker not in installed.workers:
@@ -244,7 +245,26 @@ class Driver:
         neighbours = self.neighbours  # no lock: answers to workers do not wait for what else is done
         if neighbours is None:
             raise unavailable("the switch has not been reached yet")
-        return neighbours.place(asked, "worker")
+        try:
+            return neighbours.place(asked, "worker")
+        except Refusal:
+            return self._with_switch(lambda: self._place(asked, "worker"))
+
+    def _place(self, asked, name):
+        """Where that is; at a port that has appeared meanwhile too."""
+        try:
+            return self.neighbours.place(asked, name)
+        except Refusal:
+            if not self._follow_ports():
+                raise
+        return self.neighbours.place(asked, name)
+
+    def _follow_ports(self):
+        """Takes note of ports that have come or gone; whether there are any. For switches whose ports do."""
+        return False
+
+    def _before_member(self, installed, worker, place):
+        """For switches in which it matters where members are: before this one is added."""
 
     # ---- entries ----
 

@@ -34,6 +34,7 @@ class Sizes:
     pages: int
     page_slots: int
     reasons: int  # counters of a job
+    places: int  # of members, in all sessions together: one for each shard of each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Program(Sizes):
                 pages=tables["pages"]["max_size"],
                 page_slots=slots // tables["pages"]["max_size"],
                 reasons=counters["reasons"]["size"] // JOBS,
+                places=tables["members"]["max_size"],
             )
         except (KeyError, StopIteration) as error:
             missing = error.args[0] if error.args else "words_h"

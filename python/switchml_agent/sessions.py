@@ -168,7 +168,7 @@ class Neighbours:
     REMEMBERED = 4096
 
     def __init__(self, ports, stations):
-        self._ports = ports  # those that members can be at
+        self.ports = ports  # those that members can be at
         self._stations = stations  # {MAC: port}
         self._heard = {}  # {IP: (MAC, port)}, oldest first
 
@@ -193,7 +193,7 @@ class Neighbours:
             raise invalid(f"{name} {asked.address}: it needs mac, because nothing has come from that address yet")
         mac = mac.lower()
         port = port or self._stations.get(mac, 0)
-        if port not in self._ports:
-            allowed = ", ".join(map(str, self._ports))
+        if port not in self.ports:
+            allowed = ", ".join(map(str, self.ports))
             raise invalid(f"{name} {asked.address}: port {port}: allowed are {allowed}")
         return Place(ip, udp_port, mac, port)

@@ -129,7 +129,7 @@ def test_capabilities(agent):
     found.instance = 0
     assert found == m.Capabilities(
         kind="bmv2", protocol_version=wire.VERSION, payload_bytes=[PAYLOAD], whole_chunks=True, members=64, jobs=255,
-        operations=[m.Operation.SUM, m.Operation.MAX], trees=True, pages=80, page_slots=128, mac=bmv2.SWITCH_MAC,
+        operations=[m.Operation.SUM, m.Operation.MAX], trees=True, pages=80, page_slots=128, places=4096, mac=bmv2.SWITCH_MAC,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from switchml_agent.errors import Refusal  # noqa: E402
 from vectors.wire import ROOT  # noqa: E402
 
 WORKER = frames.Place("10.0.0.1", 4711, "02:00:00:00:00:0a", 258)
-PROGRAM = program.Program(payload=256, members=64, sessions=255, pages=80, page_slots=128, reasons=32)
+PROGRAM = program.Program(payload=256, members=64, sessions=255, pages=80, page_slots=128, reasons=32, places=4096)
 PARENT = frames.Place("10.0.0.2", frames.UDP_PORT, "02:00:00:00:00:02", 2)
 m = api.messages
 

@@ -16,7 +16,8 @@ except ImportError as error:
 import bfrt_switch  # noqa: E402
 from switchml_agent import bfrt, bfrt_main, bfrt_program, bfrt_tables, frames, sessions  # noqa: E402
 from switchml_agent.errors import Refusal  # noqa: E402
-from vectors.wire import ROOT, VERSION  # noqa: E402
+from vectors import wire  # noqa: E402
+from vectors.wire import ROOT  # noqa: E402
 
 m = api.messages
 SETTINGS = bfrt.Settings(
@@ -39,7 +40,7 @@ def refused(code, text):
 def program(segments=1, pipes=4, loop_ports=None):
     loops = tuple(pipe << 7 | 68 for pipe in range(pipes)) if loop_ports is None else loop_ports
     pages = 80 * min(pipes, segments) // segments
-    return bfrt_program.Program(256 * segments, 64, 255, pages, 128, 32, segments, pipes, loops)
+    return bfrt_program.Program(256 * segments, 64, 255, pages, 128, 32, 4096, segments, pipes, loops)
 
 
 def test_a_program_is_known_by_its_tables():
@@ -73,22 +74,22 @@ def test_passes_are_those_of_the_program():
 @pytest.mark.parametrize("pipes", (1, 2, 4))
 def test_no_two_pages_share_registers(segments, pipes):
     made = program(segments, pipes)
-    for job in range(1, 5):  # any two jobs: pages are theirs alone, wherever the segments lie
-        held = [(made.pipe(job, i), made.page(page, i)) for page in range(made.pages) for i in range(segments)]
+    for home in range(pipes):  # any two jobs: pages are theirs alone, wherever the segments lie
+        held = [(made.pipe(home, i), made.page(page, i)) for page in range(made.pages) for i in range(segments)]
         assert len(set(held)) == len(held) and max(page for _, page in held) < 80
     owners = {}
-    for job, page, i in itertools.product((1, 2, 3, 4), range(made.pages), range(segments)):
-        assert owners.setdefault((made.pipe(job, i), made.page(page, i)), page) == page
+    for home, page, i in itertools.product(range(pipes), range(made.pages), range(segments)):
+        assert owners.setdefault((made.pipe(home, i), made.page(page, i)), page) == page
 
 
 def test_jobs_are_spread_over_pipes_and_their_loop_ports():
     made = program(loop_ports=(68, 72, 76, 196, 200, 324, 452))
-    assert [made.pipe(job) for job in range(1, 9)] == [1, 2, 3, 0, 1, 2, 3, 0]
-    assert [made.ways(job) for job in (1, 2, 3, 4)] == [(196, 200), (324,), (452,), (72, 76, 68, 72)]
-    assert [made.ways(job) for job in (5, 8)] == [(200, 196), (76, 68, 72, 76)]
+    assert [made.first_home(job) for job in range(1, 9)] == [1, 2, 3, 0, 1, 2, 3, 0]
+    assert [made.ways(job, job % 4) for job in (1, 2, 3, 4)] == [(196, 200), (324,), (452,), (72, 76, 68, 72)]
+    assert [made.ways(job, job % 4) for job in (5, 8)] == [(200, 196), (76, 68, 72, 76)]
     wide = program(4, 4)
-    assert [wide.ways(1, segment) for segment in range(4)] == [(196,), (324,), (452,), (68,)]
-    assert len(program(loop_ports=range(68, 78)).ways(4)) == 4
+    assert [wide.ways(1, 1, segment) for segment in range(4)] == [(196,), (324,), (452,), (68,)]
+    assert len(program(loop_ports=range(68, 78)).ways(4, 0)) == 4
 
 
 # ---- a session in the tables ----
@@ -106,7 +107,16 @@ def session(**changes):
     made = program(changes.pop("segments", 1), changes.pop("pipes", 4))
     request = m.InstallRequest(**{**fields, "payload_bytes": made.payload, **changes})
     parent = frames.Place("10.0.0.2", frames.UDP_PORT, "02:00:00:00:00:02", 4)
-    return list(bfrt_tables.session_entries(sessions.session_of(request, made, lambda place, name: parent), made))
+    return all_entries(sessions.session_of(request, made, lambda place, name: parent), made)
+
+
+def all_entries(session, made):
+    """With the ways to the job's first home."""
+    entries = []
+    for entry in bfrt_tables.session_entries(session, made):
+        is_ways = isinstance(entry, bfrt_tables.Ways)
+        entries += bfrt_tables.way_entries(session, made, made.first_home(session.job)) if is_ways else [entry]
+    return entries
 
 
 def of(entries, table):
@@ -147,7 +157,7 @@ def test_entries_of_a_leaf_of_four_segments():
 
 def test_several_ways_share_by_slot_and_by_port():
     made = program(pipes=2, loop_ports=(68, 72, 196))
-    entries = list(bfrt_tables.session_entries(sessions.Session(2, 7, 1, 1, (0,), (0,)), made))
+    entries = all_entries(sessions.Session(2, 7, 1, 1, (0,), (0,)), made)
     ways = [(keys["headers.switchml.slot"], values["port"]) for keys, values in of(entries, bfrt_program.LOOPS)]
     assert ways == [((0, 1), 72), ((1, 1), 68)]
     ways = [(keys["intrinsic.ingress_port"], values["port"]) for keys, values in of(entries, bfrt_program.HOMES)]
@@ -200,8 +210,8 @@ def test_what_a_switch_is_told_at_first(switch, driver):
 
 def test_capabilities(driver):
     assert driver.capabilities() == m.Capabilities(
-        kind="tofino", instance=driver.instance, protocol_version=VERSION, payload_bytes=[256], whole_chunks=True, members=64, jobs=255,
-        operations=[m.Operation.SUM, m.Operation.MAX], trees=True, pages=80, page_slots=128, mac=SETTINGS.mac,
+        kind="tofino", instance=driver.instance, protocol_version=wire.VERSION, payload_bytes=[256], whole_chunks=True, members=64, jobs=255,
+        operations=[m.Operation.SUM, m.Operation.MAX], trees=True, pages=80, page_slots=128, places=4096, mac=SETTINGS.mac,
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def request(payload, port=UDP_PORT, ip=bmv2.SWITCH_IP):
     return bmv2.ethernet(bmv2.SWITCH_MAC, ALICE, 0x0800, bmv2.ipv4("10.77.0.1", ip, 17, bmv2.udp(4711, port, payload)))
 
 
-def control(version=2, kind=3, body=16):
+def control(version=wire.VERSION, kind=3, body=16):
     return bytes((version << 4 | kind, 2)) + bytes(range(6)) + b"\x5a" * body
 
 

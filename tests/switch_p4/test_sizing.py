@@ -22,6 +22,21 @@ def test_the_docs_have_its_rows(arguments):
     assert [row for row in rows if row not in text] == []
 
 
+@pytest.mark.parametrize("segments", (1, 4))
+@pytest.mark.parametrize("pipes", (1, 2, 4))
+def test_it_counts_the_pages_that_the_agent_offers(pipes, segments):
+    pytest.importorskip("grpc", reason="needs grpcio: pip install grpcio protobuf")
+    import bfrt_switch
+    from switchml_agent import bfrt_program
+
+    sys.path.insert(0, str(ROOT / "switch_p4"))
+    import sizing as sizes
+
+    offered = bfrt_program.Program.of(bfrt_switch.program_tables(segments), pipes, ()).pages
+    for pages in (1, 2, 7, 30):
+        assert sizes.jobs_on(pipes, sizes.sizes()["PAGES"], 1, pages, segments) == offered // pages
+
+
 def test_slots_hold_the_bandwidth_delay_product():
     row = next(line for line in sizing("--rtt-us", "20", "--rates", "100", "--payloads", "1024").stdout.splitlines() if "| 100 |" in line)
     slots = int(row.split("|")[3])

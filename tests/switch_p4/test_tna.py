@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from vectors import wire
 from vectors.targets import bmv2_switch as frames
 from vectors.targets import tofino_switch
 
@@ -204,7 +205,7 @@ def test_another_udp_port_of_the_switch_is_dropped(switch):
 
 def test_a_wrong_checksum_or_two_lengths_that_differ_count_as_short(switch):
     before = counted(switch, "dropped_short")
-    header = bytes.fromhex("11000100 00000001 00000000 00000001 00000000")
+    header = wire.Packet(job=1, epoch=1, seq=1, worker=0, slot=0).encode()
     wrong = bytearray(datagram(header))
     wrong[24] ^= 1
     longer = frames.ipv4("10.77.0.1", frames.SWITCH_IP, 17, frames.udp(5, 48879, header) + b"\0" * 4)

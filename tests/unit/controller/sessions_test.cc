@@ -132,6 +132,16 @@ TEST(Sessions, OneSwitchOfTheTreeThatCannotRefusesForAll) {
   EXPECT_FALSE(rack.open(request({"10.0.1.0", "10.0.1.1"}, 2)).refusal.has_value()) << "without leaf2 it goes";
 }
 
+TEST(Sessions, ASessionTakesAPlaceForEachShardOfEachMember) {
+  Capabilities can = chip();
+  can.places = 3;
+  Rack rack(two_leaves(), can);
+  EXPECT_FALSE(rack.open(request({"10.0.1.0", "10.0.1.1"})).refusal.has_value());
+  EXPECT_NE(refused(rack.open(request({"10.0.1.0", "10.0.1.1"}, 2)), Why::kExhausted)
+                .find("switch \"leaf1\" has 1 places for members left, too few for 2 with 1 shards each"),
+            std::string::npos);
+}
+
 TEST(Sessions, ASwitchThatIsNoPartOfTreesServesItsOwnRanks) {
   Rack rack(two_leaves());
   Capabilities can = software();

@@ -87,12 +87,12 @@ TEST(SwitchState, CapabilitiesThatMakeNoSenseAreAProblem) {
 TEST(SwitchState, PagesAreGivenOnceAndComeBack) {
   SwitchState state = connected(chip(4));
   EXPECT_EQ(state.free_slots(), 512U);
-  EXPECT_EQ(state.take(1, 11, 200, 256), (std::vector<uint32_t>{0, 1}));
-  EXPECT_EQ(state.take(2, 12, 128, 256), (std::vector<uint32_t>{2}));
+  EXPECT_EQ(state.take(1, 11, 200, 256, 2), (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(state.take(2, 12, 128, 256, 2), (std::vector<uint32_t>{2}));
   EXPECT_EQ(state.limits(2).free_pages, 1U);
   EXPECT_EQ(state.limits(2).page_slots, 128U);
   state.release(1);
-  EXPECT_EQ(state.take(3, 13, 300, 256), (std::vector<uint32_t>{0, 1, 3}));
+  EXPECT_EQ(state.take(3, 13, 300, 256, 2), (std::vector<uint32_t>{0, 1, 3}));
   EXPECT_EQ(state.free_slots(), 0U);
   EXPECT_EQ(state.jobs(), 2U);
 }
@@ -101,7 +101,7 @@ TEST(SwitchState, MemoryIsCountedAsTheSoftwareSwitchDoes) {
   Capabilities can = software();
   can.memory_bytes = 10 * softswitch::SlotStore::slot_bytes(1024);
   SwitchState state = connected(can);
-  EXPECT_TRUE(state.take(1, 11, 7, 1024).empty());
+  EXPECT_TRUE(state.take(1, 11, 7, 1024, 2).empty());
   EXPECT_EQ(state.limits(2).free_slot_memory_bytes, 3 * softswitch::SlotStore::slot_bytes(1024));
   state.release(1);
   EXPECT_EQ(state.limits(2).free_slot_memory_bytes, can.memory_bytes);
@@ -109,9 +109,9 @@ TEST(SwitchState, MemoryIsCountedAsTheSoftwareSwitchDoes) {
 
 TEST(SwitchState, RemovalsAreKeptUntilConfirmed) {
   SwitchState state = connected(chip());
-  state.take(1, 11, 8, 256);
+  state.take(1, 11, 8, 256, 2);
   state.release(1);
-  state.take(1, 12, 8, 256);
+  state.take(1, 12, 8, 256, 2);
   state.release(1);
   EXPECT_EQ(state.unconfirmed().size(), 2U) << "the same job under two epochs";
   state.removed(1, 12);
@@ -122,14 +122,31 @@ TEST(SwitchState, RemovalsAreKeptUntilConfirmed) {
   EXPECT_TRUE(state.unconfirmed().empty()) << "it has forgotten them by itself";
 }
 
+TEST(SwitchState, PlacesForMembersRunOut) {
+  Capabilities can = chip(8);
+  can.places = 10;
+  SwitchState state = connected(can);
+  Needs n = needs(3, 256);
+  n.shards = 2;
+  EXPECT_FALSE(state.check(n).has_value());
+  state.take(1, 11, 8, 256, 6);
+  EXPECT_NE(refusal(state, n, Why::kExhausted).find("has 4 places for members left, too few for 3 with 2 shards each"),
+            std::string::npos);
+  n.shards = 1;
+  EXPECT_FALSE(state.check(n).has_value());
+  n.shards = 2;
+  state.release(1);
+  EXPECT_FALSE(state.check(n).has_value());
+}
+
 TEST(SwitchState, JobsRunOut) {
   Capabilities can = chip(8);
   can.jobs = 2;
   SwitchState state = connected(can);
   Needs n = needs(2, 256);
-  state.take(1, 11, 8, 256);
+  state.take(1, 11, 8, 256, 2);
   EXPECT_FALSE(state.check(n).has_value());
-  state.take(2, 12, 8, 256);
+  state.take(2, 12, 8, 256, 2);
   EXPECT_NE(refusal(state, n, Why::kExhausted).find("serves 2 jobs"), std::string::npos);
 }
 

@@ -157,6 +157,18 @@ TEST(DispatchMacs, SoftwareAndChipsInOneTreeKnowEachOther) {
   EXPECT_EQ(answer.granted.flags, wire::kOpenWholeChunks);
 }
 
+TEST(DispatchPlaces, AnAgentSaysHowManyMembersItsSwitchHolds) {
+  Fabric fabric;
+  fabric.agents[1].can.set_places(1);
+  Dispatcher dispatcher(fabric.topology, 42, grpc::InsecureChannelCredentials());
+  dispatcher.connect();
+  ASSERT_TRUE(all_connected(dispatcher));
+  ASSERT_FALSE(dispatcher.open(Fabric::request()).refusal.has_value());
+  const OpenAnswer second = dispatcher.open(Fabric::request(2));
+  ASSERT_TRUE(second.refusal.has_value());
+  EXPECT_NE(second.refusal->message.find("places for members left"), std::string::npos) << second.refusal->message;
+}
+
 TEST(DispatchLease, SessionsOfSilentWorkersEnd) {
   Fabric fabric;
   fabric.topology.lease = seconds(1);

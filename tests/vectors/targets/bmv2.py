@@ -19,7 +19,7 @@ class Bmv2Target(ProgrammedTarget):
         """`words` of a payload; `sizes`: constants of sizes.p4 that are to have another value."""
         known = sizes_of(sizes)
         self._program = Program(
-            4 * words, known["MAX_WORKERS"], known["SESSIONS"], known["PAGES"], known["PAGE_SLOTS"], known["REASONS"]
+            4 * words, known["MAX_WORKERS"], known["SESSIONS"], known["PAGES"], known["PAGE_SLOTS"], known["REASONS"], known["MEMBERS"],
         )
         self.capabilities = Capabilities(
             payload=4 * words, workers=known["MAX_WORKERS"], whole=True, tree=True, shards=known["PAGE_SLOTS"] <= 4
