@@ -219,6 +219,10 @@ def rank_open(rank, folder, size, environment, timeout):
     return timed(open_and_use)
 
 
+def test_a_group_that_is_too_large_is_refused_before_anybody_waits(tmp_path):
+    check_all(open_on_each(tmp_path, 129, [{}]), "rank 0 of 129", "a group has 1 to 128 ranks")
+
+
 def open_on_each(folder, size, environments, timeout=LONG):
     """What each of len(environments) ranks of a group of `size` meets."""
     with doomed_pool(len(environments), join_group=False) as own:
