@@ -143,7 +143,7 @@ COMPANION_MISMATCHES = {
 @pytest.mark.parametrize("warm", (False, True), ids=("first call", "later call"))
 @pytest.mark.parametrize("kind", COMPANION_MISMATCHES)
 def test_ranks_that_disagree_beside_the_switch_are_told(kind, warm):
-    with doomed_pool(3, group_timeout=60) as own:
+    with doomed_pool(3) as own:
         outcomes = own.run(rank_disagree_beside_the_switch, kind, warm)
     check_all(outcomes, *COMPANION_MISMATCHES[kind])
 
@@ -164,10 +164,10 @@ def rank_bad_list(kind):
 
 @pytest.mark.parametrize("kind", ("size", "type", "expanded"))
 def test_a_bad_list_on_one_rank_is_refused_and_the_others_are_told_in_time(kind):
-    with doomed_pool(3) as own:
+    with doomed_pool(3, group_timeout=TIMEOUT) as own:
         (mine, took), *others = own.run(rank_bad_list, kind)
     # torch itself refuses a list of several types.
-    assert ("allowed" in mine or "different dtypes" in mine) and took < 1, (mine, took)
+    assert ("allowed" in mine or "different dtypes" in mine) and took < TIMEOUT / 2, (mine, took)
     check_all(others, "rank 0")
 
 
@@ -179,7 +179,7 @@ def rank_destroy_with_companion_calls_in_flight():
 
 
 def test_destroy_lets_companion_calls_end():
-    with doomed_pool(2, group_timeout=20) as own:
+    with doomed_pool(2) as own:
         for errors, sums in own.run(rank_destroy_with_companion_calls_in_flight):
             assert errors == [None] * 10, errors
             assert sums == [1000.0] * 10
@@ -193,7 +193,7 @@ def rank_first_companion_call_alone():
 
 
 def test_a_rank_that_never_makes_the_first_companion_call_is_named():
-    with doomed_pool(2) as own:
+    with doomed_pool(2, group_timeout=TIMEOUT) as own:
         ((message, took),) = own.run(rank_first_companion_call_alone, ranks=(0,))
     assert "no contribution from rank 1" in message, message
     assert TIMEOUT / 2 < took < IN_TIME, took
@@ -204,7 +204,7 @@ def rank_receives_from_nobody():
 
 
 def test_a_peer_that_never_connects_is_named():
-    with doomed_pool(2) as own:
+    with doomed_pool(2, group_timeout=TIMEOUT) as own:
         connected_at_once = "lazy_init" not in (dist.ProcessGroupGloo.create_device.__doc__ or "")
         text = "Timed out" if connected_at_once else "rank 1"
         check_all(own.run(rank_receives_from_nobody, ranks=(0,)), text)
@@ -216,7 +216,7 @@ def rank_abort_companion():
 
 
 def test_abort_ends_a_companion_call():
-    with doomed_pool(2, group_timeout=60) as own:
+    with doomed_pool(2) as own:
         (outcome,) = own.run(rank_abort_companion, ranks=(0,))
         if outcome is None:
             pytest.skip("this PyTorch cannot abort a group from Python")

@@ -15,6 +15,7 @@ import torch.distributed as dist
 import harness
 from failing import (
     FALLBACK,
+    IN_TIME,
     LONG,
     PATIENCE,
     TIMEOUT,
@@ -217,6 +218,10 @@ def rank_open(rank, folder, size, environment, timeout):
         dist.all_reduce(torch.ones(10))
 
     return timed(open_and_use)
+
+
+def test_a_group_that_is_too_large_is_refused_before_anybody_waits(tmp_path):
+    check_all(open_on_each(tmp_path, 129, [{}]), "rank 0 of 129", "a group has 1 to 128 ranks")
 
 
 def open_on_each(folder, size, environments, timeout=LONG):

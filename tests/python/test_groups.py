@@ -83,7 +83,7 @@ def test_split_group():
     with harness.fresh_pool(4, join_group=False) as own:
         for rank in range(4):
             own.start(rank_split_group, rank, port, ranks=[rank])
-        own.finish(timeout=40)
+        own.finish()
 
 
 def rank_destroy_and_make_again(folder):

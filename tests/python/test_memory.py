@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import harness
-from failing import check_all, check_death, doomed_pool, rank_warm_up
+from failing import check_all, check_death, doomed_pool, rank_calls, rank_warm_up
 from oracle import digest, values
 
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo knows nothing of this")
@@ -97,55 +97,44 @@ def test_memory_is_bounded_and_the_ranks_alone_have_it(size):
         assert not any(own.run(rank_forks)), "the kernel frees it with the last rank"
 
 
-def rank_large_sums(until):
-    """All-reduces of 16 MiB until one fails."""
-    end = time.time() + until
-    while time.time() < end:
-        message = harness.caught(dist.all_reduce, torch.ones(4_000_000))
-        if message:
-            return message, time.time()
-    return None, time.time()
-
-
 @pytest.mark.parametrize("victim", (0, 3))
 def test_a_rank_that_is_killed_while_it_adds_is_named(victim):
-    with doomed_pool(4, environment=MEMORY, group_timeout=600) as own:
+    with doomed_pool(4, environment=MEMORY) as own:
         own.run(rank_warm_up)
-        own.start(rank_large_sums, 30)
-        time.sleep(0.7)
+        own.start(rank_calls, elements=4_000_000)
         check_death(own, victim)
 
 
-def rank_checked_sums(seconds):
-    """How often, and the longest that one took, its check included."""
-    end, calls, longest = time.time() + seconds, 0, 0.0
+def rank_checked_sums(over):
+    """Until there is that file; the longest that one took, its check included."""
+    calls, longest = 0, 0.0
     while True:
-        begin = time.time()
+        begin = time.monotonic()
         tensor = torch.full((1_000_000,), float(dist.get_rank() + calls))
         dist.all_reduce(tensor)
         expected = sum(rank + calls for rank in range(dist.get_world_size()))
         assert tensor.eq(float(expected)).all(), f"call {calls}"
         calls += 1
-        over = torch.tensor([int(time.time() > end)])
-        dist.all_reduce(over, op=dist.ReduceOp.MAX)
-        longest = max(longest, time.time() - begin)
-        if over.item():
-            return calls, longest
+        said = torch.tensor([int(over.exists())])
+        dist.all_reduce(said, op=dist.ReduceOp.MAX)
+        longest = max(longest, time.monotonic() - begin)
+        harness.advance()
+        if said.item():
+            return longest
 
 
 @pytest.mark.parametrize("victim", (0, 1))
-def test_a_rank_that_is_stopped_for_a_moment_costs_time_only(victim):
-    with doomed_pool(3, environment=MEMORY, group_timeout=60) as own:
+def test_a_rank_that_is_stopped_for_a_moment_costs_time_only(victim, tmp_path):
+    with doomed_pool(3, environment=MEMORY) as own:
         own.run(rank_warm_up)
-        own.start(rank_checked_sums, 3)
+        own.start(rank_checked_sums, tmp_path / "over")
         for _ in range(3):
-            time.sleep(0.3)
+            own.await_progress(own.steps()[victim] + 2)
             own.kill(victim, signal.SIGSTOP)
             time.sleep(0.4)
             own.kill(victim, signal.SIGCONT)
-        outcomes = own.finish(timeout=60)
-    assert all(calls > 3 for calls, _ in outcomes)
-    assert all(longest > 0.2 for _, longest in outcomes), "the stop was not felt"
+        (tmp_path / "over").touch()
+        assert all(longest > 0.2 for longest in own.finish()), "the stop was not felt"
 
 
 def test_memory_and_a_switch_exclude_each_other(tmp_path):
