@@ -15,6 +15,7 @@ import torch.distributed as dist
 import harness
 from failing import (
     FALLBACK,
+    IN_TIME,
     LONG,
     PATIENCE,
     TIMEOUT,

@@ -15,7 +15,7 @@ from vectors.targets import bmv2_switch as bmv2
 
 CONTROL = 3  # number of the control port
 TOKEN = "a token for tests"
-TIMEOUT = 20
+TIMEOUT = 60
 
 
 def environment():

