@@ -53,10 +53,11 @@ class Program {
   std::string line() { return read_from(out_, true); }
   std::string output() { return read_from(out_, false); }
   std::string errors() { return read_from(err_, false); }
+  std::string error_line() { return read_from(err_, true); }
   void signal(int number) { kill(pid_, number); }
-  /// The exit code, or -1 if it was killed or is still running after 10 s.
+  /// The exit code, or -1 if it was killed or is still running after a minute.
   int wait() {
-    const Time end = monotonic_now() + seconds(10);
+    const Time end = monotonic_now() + seconds(60);
     int status = 0;
     while (waitpid(pid_, &status, WNOHANG) == 0) {
       if (monotonic_now() > end) return -1;
@@ -67,12 +68,12 @@ class Program {
   }
 
  private:
-  // Until the end, or a newline, or 10 s of silence.
+  // Until the end, or a newline, or a minute of silence.
   static std::string read_from(int fd, bool one_line) {
     std::string text;
     char c = 0;
     pollfd ready{fd, POLLIN, 0};
-    while (poll(&ready, 1, 10000) == 1 && read(fd, &c, 1) == 1) {
+    while (poll(&ready, 1, 60000) == 1 && read(fd, &c, 1) == 1) {
       if (one_line && c == '\n') break;
       text += c;
     }

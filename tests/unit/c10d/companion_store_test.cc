@@ -68,7 +68,7 @@ TEST_F(CompanionStoreTest, AnInterruptionEndsAWaitAtOnce) {
   });
   const auto begin = std::chrono::steady_clock::now();
   const std::string text = thrown_by([&] { mine->get("0/3"); });
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
   EXPECT_TRUE(contains(text, "the group was aborted"));
   other.join();
 }

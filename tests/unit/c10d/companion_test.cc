@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -15,11 +16,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
+/// Its destructor waits for `end`, where there is one, and then sets `ended`.
 struct SlowToEnd final : compat::Base {
-  explicit SlowToEnd(milliseconds duration) : compat::Base(0, 1), duration_(duration) {}
-  ~SlowToEnd() override { std::this_thread::sleep_for(duration_); }
+  explicit SlowToEnd(std::shared_future<void> end = {}, std::promise<void>* ended = nullptr)
+      : compat::Base(0, 1), end_(std::move(end)), ended_(ended) {}
+  ~SlowToEnd() override {
+    if (end_.valid()) end_.wait();
+    if (ended_ != nullptr) ended_->set_value();
+  }
   const std::string getBackendName() const override { return "slow"; }
-  const milliseconds duration_;
+  const std::shared_future<void> end_;
+  std::promise<void>* const ended_;
 };
 
 std::shared_ptr<GroupCore> lonely_core() { return std::make_shared<GroupCore>(GroupInfo{0, 1, "test"}); }
@@ -39,7 +46,7 @@ TEST(CompanionGroup, IsMadeOnceByWhoeverNeedsItFirst) {
   Companion companion(lonely_core(), [&made] {
     ++made;
     std::this_thread::sleep_for(milliseconds(20));
-    return c10::make_intrusive<SlowToEnd>(milliseconds(0));
+    return c10::make_intrusive<SlowToEnd>();
   });
   EXPECT_FALSE(companion.existing());
   on_each_rank(4, [&](int) { EXPECT_TRUE(companion.get()); });
@@ -54,7 +61,7 @@ TEST(CompanionGroup, IsMadeWithoutALock) {
   Companion companion(lonely_core(), [&] {
     making = true;
     while (!asked) std::this_thread::yield();
-    return c10::make_intrusive<SlowToEnd>(milliseconds(0));
+    return c10::make_intrusive<SlowToEnd>();
   });
   std::thread other([&] {
     while (!making) std::this_thread::yield();
@@ -69,7 +76,7 @@ TEST(CompanionGroup, AFactoryThatFailedIsTriedAgain) {
   int calls = 0;
   Companion companion(lonely_core(), [&calls]() -> c10::intrusive_ptr<compat::Base> {
     if (++calls == 1) throw std::runtime_error("no address");
-    return c10::make_intrusive<SlowToEnd>(milliseconds(0));
+    return c10::make_intrusive<SlowToEnd>();
   });
   EXPECT_TRUE(contains(thrown_by([&] { companion.get(); }), "no address"));
   EXPECT_TRUE(companion.get());
@@ -77,7 +84,7 @@ TEST(CompanionGroup, AFactoryThatFailedIsTriedAgain) {
 
 TEST(CompanionGroup, AfterReleaseItIsGone) {
   const auto core = lonely_core();
-  Companion companion(core, [] { return c10::make_intrusive<SlowToEnd>(milliseconds(0)); });
+  Companion companion(core, [] { return c10::make_intrusive<SlowToEnd>(); });
   companion.get();
   core->close(Status(Code::kAborted, "the process group was shut down"));
   companion.release(milliseconds(1000));
@@ -87,12 +94,14 @@ TEST(CompanionGroup, AfterReleaseItIsGone) {
 }
 
 TEST(CompanionGroup, ReleaseDoesNotWaitForAPeerThatNeverComes) {
-  Companion companion(lonely_core(), [] { return c10::make_intrusive<SlowToEnd>(milliseconds(1500)); });
+  std::promise<void> end;
+  std::promise<void> ended;
+  const std::shared_future<void> told = end.get_future().share();
+  Companion companion(lonely_core(), [&] { return c10::make_intrusive<SlowToEnd>(told, &ended); });
   companion.get();
-  const auto begin = std::chrono::steady_clock::now();
-  companion.release(milliseconds(10));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(1200));
-  std::this_thread::sleep_for(milliseconds(1700));  // for leak checkers: what was left behind ends
+  companion.release(milliseconds(10));  // a wait would have no end
+  end.set_value();
+  ended.get_future().wait();  // for leak checkers
 }
 
 // ---- calls ----
@@ -124,7 +133,7 @@ class CompanionCall : public ::testing::Test {
   }
 
   const std::shared_ptr<GroupCore> core_ = std::make_shared<GroupCore>(GroupInfo{0, 2, "test"});
-  Companion companion_{core_, [] { return c10::make_intrusive<SlowToEnd>(milliseconds(0)); }};
+  Companion companion_{core_, [] { return c10::make_intrusive<SlowToEnd>(); }};
   const c10::intrusive_ptr<SwitchWork> one_ = part_work();
   const c10::intrusive_ptr<SwitchWork> two_ = part_work();
   const c10::intrusive_ptr<SwitchWork> fence_ = part_work();

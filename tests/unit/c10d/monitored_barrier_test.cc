@@ -77,8 +77,8 @@ void expect_all_pass(const std::map<int, Status>& outcomes) {
   for (const auto& [rank, outcome] : outcomes) EXPECT_TRUE(outcome.ok()) << rank << ": " << outcome.to_string();
 }
 
-constexpr milliseconds kShort{80};
-constexpr milliseconds kLong{20000};
+constexpr milliseconds kShort{300};
+constexpr milliseconds kLong{120000};
 
 TEST(MonitoredBarrier, ManyInARowKeepTheStoreSmall) {
   Ranks ranks(4);
@@ -107,9 +107,9 @@ TEST(MonitoredBarrier, NamesTheFirstMissingRankOrAll) {
     Ranks ranks(5);
     const Time begin = monotonic_now();
     const auto outcomes = ranks.pass({0, 1, 3}, kShort, all);
-    EXPECT_LT(monotonic_now() - begin, 10 * kShort);
-    const char* const names = all ? "[Rank 0]: Ranks 2, 4 failed to pass monitoredBarrier in 80 ms"
-                                  : "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 80 ms";
+    EXPECT_LT(monotonic_now() - begin, kLong / 2);
+    const char* const names = all ? "[Rank 0]: Ranks 2, 4 failed to pass monitoredBarrier in 300 ms"
+                                  : "[Rank 0]: Rank 2 failed to pass monitoredBarrier in 300 ms";
     EXPECT_EQ(outcomes.at(0).code(), Code::kTimeout);
     EXPECT_EQ(outcomes.at(0).message(), names);
     for (const int rank : {1, 3}) {
@@ -135,8 +135,8 @@ TEST(MonitoredBarrier, ARankThatComesTooLateIsToldAtOnceAndIsInStepAgain) {
   for (int missed = 0; missed < 2; ++missed) {
     const Time begin = monotonic_now();
     const Status late = ranks[2].pass(kLong, false);
-    EXPECT_LT(monotonic_now() - begin, seconds(5));
-    EXPECT_TRUE(says(late, "2 failed to pass monitoredBarrier in 80 ms"));
+    EXPECT_LT(monotonic_now() - begin, kLong / 2);
+    EXPECT_TRUE(says(late, "2 failed to pass monitoredBarrier in 300 ms"));
   }
   expect_all_pass(ranks.pass({0, 1, 2}, kLong));
   EXPECT_EQ(ranks.map->size(), 4U);
@@ -146,7 +146,7 @@ TEST(MonitoredBarrier, ARankZeroThatDoesNotComeIsNamed) {
   Ranks ranks(3);
   for (const auto& [rank, outcome] : ranks.pass({1, 2}, kShort)) {
     EXPECT_EQ(outcome.code(), Code::kTimeout) << rank;
-    EXPECT_TRUE(says(outcome, "Rank 0 did not come in 80 ms"));
+    EXPECT_TRUE(says(outcome, "Rank 0 did not come in 300 ms"));
   }
   // It comes now, and two have already failed in this call.
   EXPECT_TRUE(says(ranks[0].pass(kLong, false), "Rank 1 failed to pass monitoredBarrier"));
@@ -209,7 +209,7 @@ TEST(MonitoredBarrier, InterruptEndsTheCallAndTellsTheOthers) {
     ranks[victim].interrupt("enough");
     ranks[victim].interrupt("more than enough");
     call.join();
-    EXPECT_LT(monotonic_now() - begin, seconds(3));
+    EXPECT_LT(monotonic_now() - begin, kLong / 2);
     EXPECT_EQ(outcomes.at(victim).code(), Code::kAborted);
     EXPECT_EQ(outcomes.at(victim).message(), "enough");
     EXPECT_FALSE(outcomes.at(1 - victim).ok());

@@ -143,14 +143,14 @@ TEST(ProcessGroup, CountsCollectivesButNotMessages) {
 }
 
 TEST(ProcessGroup, FailsACallThatTheOthersDoNotMakeInTime) {
-  const Cluster cluster(2, [](Group::Settings& settings) { settings.timeout = milliseconds(2000); });
+  const Cluster cluster(2, [](Group::Settings& settings) { settings.timeout = std::chrono::minutes(2); });
   cluster[0].setTimeout(milliseconds(250));
   EXPECT_EQ(cluster[0].getBackendOptions()->timeout, milliseconds(250));
-  EXPECT_EQ(cluster[1].getBackendOptions()->timeout, milliseconds(2000));
+  EXPECT_EQ(cluster[1].getBackendOptions()->timeout, std::chrono::minutes(2));
   const Time start = monotonic_now();
   EXPECT_TRUE(contains(failure_of_all_reduce(cluster[0]), "switchml all_reduce on rank 0 of 2 (group test)"));
   EXPECT_GE(monotonic_now() - start, milliseconds(240));
-  EXPECT_LT(monotonic_now() - start, milliseconds(1800));
+  EXPECT_LT(monotonic_now() - start, seconds(60));
 }
 
 TEST(ProcessGroup, PrefersTheTimeoutOfTheCall) {

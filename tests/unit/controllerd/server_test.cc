@@ -72,7 +72,7 @@ TEST(Server, ServesAndEnds) {
   const std::string address = server.value()->local();
   const Time start = monotonic_now();
   server.value().reset();
-  EXPECT_LT(monotonic_now() - start, seconds(4));
+  EXPECT_LT(monotonic_now() - start, seconds(60));
   EXPECT_FALSE(ask_state(address, {}).ok());
 }
 

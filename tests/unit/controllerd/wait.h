@@ -11,7 +11,7 @@ namespace switchml {
 
 /// True as soon as the condition holds, false after 10 s.
 inline bool eventually(const std::function<bool()>& condition) {
-  const Time end = monotonic_now() + seconds(10);
+  const Time end = monotonic_now() + seconds(60);
   while (!condition()) {
     if (monotonic_now() > end) return false;
     usleep(5000);

@@ -356,7 +356,7 @@ TEST(Hosts, ABarrierDoesNotWaitForASmallTensorBehindIt) {
   sums.push_back(submit(cluster[0], in_place(&values[0], ElementType::kFloat32)));
   for (size_t rank = 1; rank < 4; ++rank) barriers.push_back(submit(cluster[rank], barrier_call()));
   for (auto& one : barriers) {
-    ASSERT_TRUE(ends_within(one, seconds(5)));
+    ASSERT_TRUE(ends_within(one, seconds(60)));
     EXPECT_TRUE(one.get().ok());
   }
   for (size_t rank = 1; rank < 4; ++rank) {
@@ -397,7 +397,7 @@ TEST(Hosts, WhoLeavesEndsWhatAllOthersWaitFor) {
     for (const auto& one : pending) EXPECT_FALSE(ends_within(one, milliseconds(20)));
     cluster.sessions[leaver].reset();
     for (auto& one : pending) {
-      ASSERT_TRUE(ends_within(one, seconds(5))) << "without rank " << leaver;
+      ASSERT_TRUE(ends_within(one, seconds(60))) << "without rank " << leaver;
       const Status status = one.get();
       EXPECT_EQ(status.code(), Code::kUnavailable) << status.to_string();
       EXPECT_TRUE(contains(status, "rank " + std::to_string(leaver) + " (left the session)")) << status.message();
@@ -464,7 +464,7 @@ TEST(Hosts, ARankThatDoesNotCallIsNamedOnItsHost) {
     pending.push_back(submit(cluster[rank], in_place(&values[rank], ElementType::kFloat32), seconds(1)));
   }
   for (size_t i = 0; i < pending.size(); ++i) {
-    ASSERT_TRUE(ends_within(pending[i], seconds(5)));
+    ASSERT_TRUE(ends_within(pending[i], seconds(60)));
     const Status status = pending[i].get();
     EXPECT_EQ(status.code(), Code::kTimeout) << status.to_string();
     EXPECT_TRUE(contains(

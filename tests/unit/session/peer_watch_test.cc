@@ -30,16 +30,16 @@ struct Losses {
     const std::lock_guard<std::mutex> lock(mutex);
     return texts;
   }
-  /// What was told within two seconds, as soon as there is something.
+  /// What was told within a minute, as soon as there is something.
   std::vector<std::string> soon() {
-    const Time end = monotonic_now() + seconds(2);
+    const Time end = monotonic_now() + seconds(60);
     while (now().empty() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(1));
     return now();
   }
 };
 
 bool comes_true(const std::function<bool()>& condition) {
-  const Time end = monotonic_now() + seconds(5);
+  const Time end = monotonic_now() + seconds(60);
   while (!condition() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(1));
   return condition();
 }

@@ -153,7 +153,7 @@ TEST_F(SessionInMemory, WhoLeavesEndsWhatTheOthersWaitFor) {
     sessions[leaver].reset();
     const std::string said = "rank " + std::to_string(leaver) + " (left the session)";
     for (auto& one : pending) {
-      ASSERT_TRUE(ends_within(one, seconds(5)));
+      ASSERT_TRUE(ends_within(one, seconds(60)));
       const Status status = one.get();
       EXPECT_EQ(status.code(), Code::kUnavailable);
       EXPECT_TRUE(contains(status, said)) << status.message();
@@ -176,7 +176,7 @@ TEST_F(SessionInMemory, ClosingEndsWhatIsUnderWay) {
   EXPECT_FALSE(ends_within(first, milliseconds(20)));
   const Time begin = monotonic_now();
   sessions[1].reset();
-  EXPECT_LT(to_seconds(monotonic_now() - begin), 5.0);
+  EXPECT_LT(to_seconds(monotonic_now() - begin), 60.0);
   ASSERT_TRUE(ends_within(first, Duration(0)) && ends_within(second, Duration(0)));
   const Status status = second.get();
   EXPECT_EQ(status.code(), Code::kAborted);
@@ -227,7 +227,7 @@ TEST_F(SessionInMemory, DifferentCallsFailOnAllAndAreCompared) {
 TEST_F(SessionInMemory, NeverFallsBack) {
   Config config = preset_config();
   config.fallback = true;
-  config.failure_timeout = seconds(5);
+  config.failure_timeout = seconds(120);
   std::atomic<int> reducers{0};
   const MakeReducer make = [&](int) -> Result<std::unique_ptr<RankReducer>> {
     ++reducers;
@@ -239,13 +239,13 @@ TEST_F(SessionInMemory, NeverFallsBack) {
   expect_reduced<float>(sessions, ElementType::kFloat32, ReduceOp::kSum, 100000);
   const Time begin = monotonic_now();
   for (int i = 0; i < 2; ++i) sessions[0]->settle();
-  EXPECT_LT(to_seconds(monotonic_now() - begin), 1.0) << "it waited for ranks that have not settled";
+  EXPECT_LT(to_seconds(monotonic_now() - begin), 60.0) << "it waited for ranks that have not settled";
   expect_reduced<float>(sessions, ElementType::kFloat32, ReduceOp::kSum, 1000);
 
   std::vector<float> values(1000);
   const auto pending = submit(*sessions[0], in_place(&values, ElementType::kFloat32));
   sessions[2].reset();
-  EXPECT_TRUE(ends_within(pending, seconds(5)));
+  EXPECT_TRUE(ends_within(pending, seconds(60)));
   EXPECT_EQ(all_reduce(*sessions[0], &values).code(), Code::kUnavailable);
   for (const size_t rank : {0U, 1U}) EXPECT_FALSE(sessions[rank]->without_switch());
   sessions.clear();
@@ -335,8 +335,8 @@ TEST(SessionOfProcesses, AProcessThatEndsIsToldAndFailsWhatIsUnderWay) {
   EXPECT_EQ(::waitpid(victim, nullptr, 0), victim);
   for (size_t rank = 0; rank < 2; ++rank) {
     auto loss = told[rank].get_future();
-    ASSERT_TRUE(ends_within(loss, seconds(5))) << "rank " << rank << " has not been told";
-    ASSERT_TRUE(ends_within(pending[rank], seconds(1)));
+    ASSERT_TRUE(ends_within(loss, seconds(60))) << "rank " << rank << " has not been told";
+    ASSERT_TRUE(ends_within(pending[rank], seconds(60)));
     for (const Status& status : {loss.get(), pending[rank].get(), sessions[rank]->engine().status()}) {
       EXPECT_EQ(status.code(), Code::kUnavailable);
       EXPECT_TRUE(contains(status, "rank 2 (") && contains(status, "is gone")) << status.message();

@@ -26,7 +26,7 @@ class Child {
   Child& operator=(Child&&) = delete;
 
   /// What it returned; -1: it has been killed, or has not ended in `limit` and is killed now.
-  int exit_code(Duration limit = seconds(20)) {
+  int exit_code(Duration limit = seconds(60)) {
     const Time end = monotonic_now() + limit;
     int status = 0;
     while (::waitpid(pid_, &status, WNOHANG) == 0) {

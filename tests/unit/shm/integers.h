@@ -18,7 +18,7 @@ inline Collective sum_of(Ints& tensor) {
 
 /// How long nothing but a failure lasts, and how long what comes at once may take on a machine that is busy with other
 /// things.
-constexpr Duration kLong = seconds(30);
-constexpr Duration kSoon = seconds(15);
+constexpr Duration kLong = seconds(120);
+constexpr Duration kSoon = seconds(60);
 
 }  // namespace switchml::shm::testing

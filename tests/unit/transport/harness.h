@@ -88,10 +88,10 @@ inline uint32_t id_of(const uint8_t* data) {
   return data[0] | uint32_t{data[1]} << 8 | uint32_t{data[2]} << 16 | uint32_t{data[3]} << 24;
 }
 
-/// Receives until `count` frames are there or two seconds have passed; returns copies.
+/// Receives until `count` frames are there or a minute has passed; returns copies.
 inline std::vector<Bytes> collect(Transport& transport, size_t count) {
   std::vector<Bytes> got;
-  const Time end = monotonic_now() + seconds(2);
+  const Time end = monotonic_now() + seconds(60);
   RxFrame frames[32];
   while (got.size() < count && monotonic_now() < end) {
     const size_t n = transport.receive(frames, 32);

@@ -64,7 +64,7 @@ TEST_P(AnyTransport, AnEmptyBurstIsNothing) {
 TEST_P(AnyTransport, TellsWhoSentAndAnswersReachIt) {
   open();
   send_all(*a_, {pattern(1, 100)}, b_->local());
-  b_->wait(seconds(2));
+  b_->wait(seconds(60));
   RxFrame frame;
   ASSERT_EQ(b_->receive(&frame, 1), 1U);
   EXPECT_EQ(frame.from, a_->local());
@@ -81,7 +81,7 @@ TEST_P(AnyTransport, LentFramesKeepTheirBytesUntilRelease) {
   send_all(*a_, first, b_->local());
   RxFrame lent[8];
   size_t count = 0;
-  const Time end = monotonic_now() + seconds(2);
+  const Time end = monotonic_now() + seconds(60);
   // Several calls without a release: what was lent before stays.
   while (count < 8 && monotonic_now() < end) count += b_->receive(lent + count, 3);
   ASSERT_EQ(count, 8U);
@@ -102,7 +102,7 @@ TEST_P(AnyTransport, ReceivesInSmallBitesWithoutLoss) {
   for (uint32_t i = 40; i < 90; ++i) frames.push_back(pattern(i, 512));
   send_all(*a_, frames, b_->local());
   std::vector<Bytes> got;
-  const Time end = monotonic_now() + seconds(2);
+  const Time end = monotonic_now() + seconds(60);
   RxFrame lent[3];
   while (got.size() < frames.size() && monotonic_now() < end) {
     const size_t n = b_->receive(lent, 3);
@@ -136,7 +136,7 @@ TEST_P(AnyTransport, WaitTimesOut) {
   b_->wait(milliseconds(30));
   const Duration slept = monotonic_now() - begin;
   EXPECT_GE(slept, milliseconds(25));
-  EXPECT_LT(slept, seconds(5));
+  EXPECT_LT(slept, seconds(60));
   b_->wait(nanoseconds(0));
   b_->wait(nanoseconds(-1));
 }
@@ -150,9 +150,9 @@ TEST_P(AnyTransport, WaitEndsWithAFrame) {
   const Time begin = monotonic_now();
   RxFrame frame;
   size_t got = 0;
-  while ((got = b_->receive(&frame, 1)) == 0 && monotonic_now() - begin < seconds(5)) b_->wait(seconds(5));
+  while ((got = b_->receive(&frame, 1)) == 0 && monotonic_now() - begin < seconds(60)) b_->wait(seconds(60));
   EXPECT_EQ(got, 1U);
-  EXPECT_LT(monotonic_now() - begin, seconds(4));
+  EXPECT_LT(monotonic_now() - begin, seconds(30));
   b_->release();
   sender.join();
 }

@@ -78,7 +78,7 @@ TEST_P(Wildcard, AnswersFromTheAddressAsked) {
     askers.back()->send(pattern(1, 60), switch_at);
   }
   std::vector<Endpoint> from;
-  const Time end = monotonic_now() + seconds(2);
+  const Time end = monotonic_now() + seconds(60);
   while (from.size() < 3 && monotonic_now() < end) {
     RxFrame frames[8];
     const size_t n = udp->receive(frames, 8);
@@ -109,7 +109,7 @@ TEST(Udp, AWildcardAnswersOverIpv6) {
   const Endpoint switch_at = with_port(address("[::1]:0"), port_of(udp->local()));
   asker.connect(switch_at);
   asker.send(pattern(1, 60), switch_at);
-  udp->wait(seconds(2));
+  udp->wait(seconds(60));
   RxFrame frame;
   ASSERT_EQ(udp->receive(&frame, 1), 1U);
   EXPECT_NE(frame.from.via, 0);
