@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not 
 
 
 def bench_memory(*arguments):
-    return subprocess.run([str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    return subprocess.run([str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, timeout=300)
 
 
 def test_times_of_every_number_of_ranks(tmp_path):
