@@ -12,6 +12,8 @@ namespace switchml {
 namespace {
 /// Without progress for so long, running tasks count as blocked.
 constexpr std::chrono::milliseconds kStall{1};
+
+thread_local bool is_worker = false;
 }  // namespace
 
 /// Shared with the threads, so that a pool may go away on one of its own threads.
@@ -34,6 +36,7 @@ namespace {
 
 template <typename State>
 void worker_loop(const std::shared_ptr<State>& state) {
+  is_worker = true;
   std::unique_lock<std::mutex> lock(state->mutex);
   for (;;) {
     ++state->idle;
@@ -118,6 +121,8 @@ void CompletionPool::join() {
   }
   for (std::thread& thread : threads) finish(thread);
 }
+
+bool CompletionPool::on_its_thread() { return is_worker; }
 
 size_t CompletionPool::threads() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
