@@ -246,6 +246,8 @@ void CompletionPool::join() {
   }
 }
 
+bool CompletionPool::on_its_thread() { return here.state != nullptr; }
+
 size_t CompletionPool::threads() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->threads.size();

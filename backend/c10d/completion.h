@@ -51,6 +51,9 @@ class CompletionPool {
   /// Runs everything posted, then ends the threads. From a thread of the pool itself it ends all others. Idempotent.
   void join();
 
+  /// Whether the calling thread belongs to a pool.
+  static bool on_its_thread();
+
   /// Threads now, for tests and statistics.
   size_t threads() const;
 

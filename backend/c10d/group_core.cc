@@ -12,7 +12,9 @@ std::string GroupCore::context(Call call) const {
          std::to_string(group_.size) + " (group " + group_.name + ")";
 }
 
+// In a child a lock may be held for ever, by a thread that only the parent has.
 std::shared_ptr<Session> GroupCore::session() const {
+  if (inherited()) return nullptr;
   const std::lock_guard<std::mutex> lock(mutex_);
   return session_;
 }
@@ -29,6 +31,9 @@ std::shared_ptr<Session> GroupCore::close(const Status& reason) {
 }
 
 Status GroupCore::closed() const {
+  if (inherited()) {
+    return {Code::kAborted, "this process was forked from the one that made the group: make another group here"};
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   return closed_;
 }

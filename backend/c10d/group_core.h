@@ -15,6 +15,7 @@
 #include "c10d/call_table.h"
 #include "c10d/compat.h"
 #include "c10d/completion.h"
+#include "session/close_on_fork.h"
 #include "session/session.h"
 
 namespace switchml {
@@ -23,6 +24,9 @@ namespace switchml {
 class GroupCore {
  public:
   explicit GroupCore(GroupInfo group) : group_(std::move(group)) {}
+
+  /// Whether this process is a child that was forked from the group's: it has none of the group's threads.
+  bool inherited() const { return fork_generation() != born_in_; }
 
   const GroupInfo& group() const { return group_; }
   CallTable& calls() { return calls_; }
@@ -36,12 +40,12 @@ class GroupCore {
   /// "switchml all_reduce on rank 1 of 4 (group default_pg)".
   std::string context(Call call) const;
 
-  /// Null in a group of one, and after close().
+  /// Null in a group of one, after close(), and in a forked child.
   std::shared_ptr<Session> session() const;
   void set_session(std::shared_ptr<Session> session);
   /// Forgets the session; later calls fail with `reason`. The first reason stays.
   std::shared_ptr<Session> close(const Status& reason);
-  /// Ok while the group can be used.
+  /// Ok while the group can be used: not in a forked child.
   Status closed() const;
   /// closed(), or why the session failed.
   Status health() const;
@@ -60,6 +64,7 @@ class GroupCore {
 
  private:
   const GroupInfo group_;
+  const unsigned born_in_ = fork_generation();
   CallTable calls_;
   std::atomic<uint64_t> sequence_{0};
 

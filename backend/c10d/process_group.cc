@@ -1,6 +1,10 @@
 #include "c10d/process_group.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -17,12 +21,21 @@ constexpr milliseconds kShutdownGrace{2000};
 
 /// The groups that live, for shutdown_all().
 struct Registry {
+  using Groups = std::map<const ProcessGroupSwitchML*, c10::weak_intrusive_ptr<ProcessGroupSwitchML>>;
   std::mutex mutex;
-  std::vector<c10::weak_intrusive_ptr<ProcessGroupSwitchML>> groups;
+  Groups groups;
 };
-Registry& registry() {
-  static Registry* const instance = new Registry;  // outlives static destructors
-  return *instance;
+Registry* current_registry = new Registry;  // outlives static destructors
+Registry& registry() { return *current_registry; }
+
+// A child has none of the groups' threads. It begins anew, and what lives is kept for ever by what it leaves behind: no
+// destructor waits for such a thread.
+void watch_forks() {
+  static std::once_flag registered;
+  std::call_once(registered, [] {
+    pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
+                   [] { current_registry = new Registry; });
+  });
 }
 
 ProcessGroupSwitchML::Settings checked(ProcessGroupSwitchML::Settings settings) {
@@ -67,12 +80,9 @@ Statistics read_statistics(const Session& session, Engine& engine) {
 
 c10::intrusive_ptr<ProcessGroupSwitchML> ProcessGroupSwitchML::create(Settings settings) {
   auto group = c10::make_intrusive<ProcessGroupSwitchML>(checked(std::move(settings)));
-  Registry& all = registry();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  all.groups.erase(
-      std::remove_if(all.groups.begin(), all.groups.end(), [](const auto& weak) { return weak.expired(); }),
-      all.groups.end());
-  all.groups.emplace_back(group);
+  watch_forks();
+  const std::lock_guard<std::mutex> lock(registry().mutex);
+  registry().groups.emplace(group.get(), group);
   return group;
 }
 
@@ -86,7 +96,13 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
   init();
   set_log_level(settings_.config.log_level);
   open_session();
-  if (settings_.companion_at_once) companion_.get();
+  if (!settings_.companion_at_once) return;
+  try {
+    companion_.get();
+  } catch (...) {
+    shutdown();  // who keeps the exception may keep what it has seen of the session
+    throw;
+  }
 }
 
 void ProcessGroupSwitchML::open_session() {
@@ -123,14 +139,22 @@ MakeReducer ProcessGroupSwitchML::reducer_maker() const {
   };
 }
 
-ProcessGroupSwitchML::~ProcessGroupSwitchML() { shutdown(); }
+ProcessGroupSwitchML::~ProcessGroupSwitchML() { release_resources(); }
+
+void ProcessGroupSwitchML::release_resources() {
+  if (core_->inherited()) return;
+  shutdown();
+  std::optional<Registry::Groups::node_type> entry;  // goes after the lock
+  const std::lock_guard<std::mutex> lock(registry().mutex);
+  entry.emplace(registry().groups.extract(this));
+}
 
 void ProcessGroupSwitchML::shutdown_all() {
   std::vector<c10::intrusive_ptr<ProcessGroupSwitchML>> groups;
   {
     Registry& all = registry();
     const std::lock_guard<std::mutex> lock(all.mutex);
-    for (const auto& weak : all.groups) {
+    for (const auto& [_, weak] : all.groups) {
       if (auto group = weak.lock()) groups.push_back(std::move(group));
     }
   }
@@ -188,6 +212,7 @@ void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bo
 }
 
 void ProcessGroupSwitchML::abort() {
+  if (core_->inherited()) return;
   without_interpreter_lock([this] {
     if (monitored_barrier_) monitored_barrier_->interrupt("the process group was aborted");
     if (const auto session = core_->session()) session->engine().abort("the process group was aborted");
@@ -197,25 +222,39 @@ void ProcessGroupSwitchML::abort() {
 }
 
 void ProcessGroupSwitchML::shutdown() {
+  if (core_->inherited()) return;
   without_interpreter_lock([this] {
-    const std::lock_guard<std::mutex> lock(shutdown_mutex_);
-    if (std::exchange(shut_down_, true)) return;
-    if (monitored_barrier_) monitored_barrier_->interrupt("the process group was shut down");
-    core_->wait_until_landed(kShutdownGrace);
-    if (const std::shared_ptr<Session> session = core_->session()) {
-      const Statistics last = read_statistics(*session, session->engine());
-      const std::lock_guard<std::mutex> statistics_lock(statistics_mutex_);
-      last_ = last;
+    {
+      std::unique_lock<std::mutex> lock(shutdown_mutex_);
+      if (std::exchange(shutdown_begun_, true)) {
+        // A callback must not wait for whoever waits for its thread.
+        if (!CompletionPool::on_its_thread()) shutdown_ended_.wait(lock, [this] { return shut_down_; });
+        return;
+      }
     }
-    std::shared_ptr<Session> session = core_->close(Status(Code::kAborted, "the process group was shut down"));
-    if (session) session->settle();
-    if (session) session->engine().abort("the process group was shut down");
-    if (session) session->when_rank_is_lost(nullptr);
-    companion_.abort(Status(Code::kAborted, "the process group was shut down"));
-    companion_.release(kShutdownGrace);
-    core_->pool().join();
-    session.reset();
+    end_everything();
+    const std::lock_guard<std::mutex> lock(shutdown_mutex_);
+    shut_down_ = true;
+    shutdown_ended_.notify_all();
   });
+}
+
+void ProcessGroupSwitchML::end_everything() {
+  if (monitored_barrier_) monitored_barrier_->interrupt("the process group was shut down");
+  core_->wait_until_landed(kShutdownGrace);
+  if (const std::shared_ptr<Session> session = core_->session()) {
+    const Statistics last = read_statistics(*session, session->engine());
+    const std::lock_guard<std::mutex> statistics_lock(statistics_mutex_);
+    last_ = last;
+  }
+  std::shared_ptr<Session> session = core_->close(Status(Code::kAborted, "the process group was shut down"));
+  if (session) session->settle();
+  if (session) session->engine().abort("the process group was shut down");
+  if (session) session->when_rank_is_lost(nullptr);
+  companion_.abort(Status(Code::kAborted, "the process group was shut down"));
+  companion_.release(kShutdownGrace);
+  core_->pool().join();
+  session.reset();
 }
 
 Statistics ProcessGroupSwitchML::statistics() const {

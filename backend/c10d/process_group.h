@@ -3,6 +3,7 @@
 // docs/ has the table.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -62,7 +63,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// shutdown().
   ~ProcessGroupSwitchML() override;
   /// The registry's weak references keep the object; its threads and sockets go with the last strong one.
-  void release_resources() override { shutdown(); }
+  void release_resources() override;
 
   /// Ends every group of this process that still lives; for the end of the interpreter.
   static void shutdown_all();
@@ -112,7 +113,8 @@ class ProcessGroupSwitchML final : public compat::Base {
                                          const c10::intrusive_ptr<compat::BaseOptions>& opts) SWITCHML_LATER_OVERRIDE;
   /// Fails what is under way or comes later; returns at once.
   void abort() SWITCHML_LATER_OVERRIDE;
-  /// Lets what is under way end (for a moment), leaves the session and joins every thread. Idempotent.
+  /// Lets what is under way end (for a moment), leaves the session and joins every thread. Idempotent; thread-safe:
+  /// whoever is second waits for the first, but in a callback. Does nothing in a forked child.
   void shutdown() SWITCHML_LATER_OVERRIDE;
 
   const CallTable& calls() const { return core_->calls(); }
@@ -122,6 +124,7 @@ class ProcessGroupSwitchML final : public compat::Base {
 
  private:
   void open_session();
+  void end_everything();
   MakeReducer reducer_maker() const;
   Time deadline(std::chrono::milliseconds timeout) const;
   Reduction reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, std::chrono::milliseconds timeout) const;
@@ -151,6 +154,8 @@ class ProcessGroupSwitchML final : public compat::Base {
   std::unique_ptr<MonitoredBarrier> monitored_barrier_;  // null in a group of one
   Companion companion_;
   mutable std::mutex shutdown_mutex_;
+  std::condition_variable shutdown_ended_;
+  bool shutdown_begun_ = false;
   bool shut_down_ = false;
   mutable std::mutex statistics_mutex_;
   Statistics last_;

@@ -1,0 +1,108 @@
+"""Processes that are forked from one that has, or had, a group."""
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+from failing import doomed_pool, rank_warm_up
+
+pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo's groups do not survive it")
+
+
+def start_child(body):
+    """A forked child that runs `body` and then what the interpreter runs at its end, and no more: pytest's frames are below."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        with contextlib.suppress(SystemExit):
+            body()
+        atexit._run_exitfuncs()
+    except BaseException:  # noqa: BLE001
+        traceback.print_exc()
+        os._exit(99)
+    os._exit(0)
+
+
+def outcome(child, patience=60):
+    """The exit status of a child, the signal that ended it, negative, or "hung"."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "hung"
+
+
+def rank_sums():
+    total = torch.ones(100)
+    dist.all_reduce(total)
+    return float(total[0])
+
+
+# ---- a child of a rank ----
+
+
+def rank_has_leaving_child():
+    rank_warm_up()
+    dist.broadcast(torch.ones(10), 0)  # the companion has threads, too
+    return outcome(start_child(lambda: sys.exit(0))), rank_sums()
+
+
+def rank_has_destroying_child():
+    rank_warm_up()
+    dist.broadcast(torch.ones(10), 0)
+    return outcome(start_child(dist.destroy_process_group)), rank_sums()
+
+
+@pytest.mark.parametrize("function", (rank_has_leaving_child, rank_has_destroying_child))
+def test_a_forked_child_ends_well_and_its_parent_goes_on(function):
+    with doomed_pool(2, group_timeout=60) as own:
+        assert own.run(function) == [(0, 2.0)] * 2
+        own.close()
+
+
+# ---- children that make a group ----
+
+
+def join_over_tcp(rank, size, port):
+    dist.init_process_group(
+        harness.BACKEND,
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=size,
+        timeout=harness.seconds(harness.GROUP_TIMEOUT),
+    )
+    rank_sums()
+
+
+def rank_forks_after_its_group():
+    """A group of one is made and destroyed; then two children make a group of theirs. All over tcp, as PyTorch's tests do."""
+    join_over_tcp(0, 1, harness.free_port(socket.SOCK_STREAM))
+    dist.destroy_process_group()
+    port = harness.free_port(socket.SOCK_STREAM)
+
+    def body(rank):
+        join_over_tcp(rank, 2, port)
+        dist.destroy_process_group()
+
+    children = [start_child(lambda rank=rank: body(rank)) for rank in (0, 1)]
+    return [outcome(child) for child in children]
+
+
+def test_children_make_a_group_after_their_parents_is_destroyed():
+    with doomed_pool(1, join_group=False) as own:
+        assert own.run(rank_forks_after_its_group) == [[0, 0]]
