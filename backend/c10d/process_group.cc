@@ -279,6 +279,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::remember(WorkPtr work) {
 
 Reduction ProcessGroupSwitchML::reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op,
                                           milliseconds timeout) const {
+  if (core_->inherited()) throw_status(core_->closed(), core_->context(call));  // no thread would complete it
   return Reduction(core_, call, type, op, deadline(timeout));
 }
 

@@ -68,7 +68,18 @@ def rank_has_destroying_child():
     return outcome(start_child(dist.destroy_process_group)), rank_sums()
 
 
-@pytest.mark.parametrize("function", (rank_has_leaving_child, rank_has_destroying_child))
+def rank_has_calling_child():
+    """The group is the parent's: a call in the child is an error, at once."""
+    rank_warm_up()
+
+    def body():
+        for call in (lambda: dist.all_reduce(torch.ones(10)), lambda: dist.broadcast(torch.ones(10), 0), dist.barrier):
+            assert "was forked" in (harness.caught(call) or ""), harness.caught(call)
+
+    return outcome(start_child(body)), rank_sums()
+
+
+@pytest.mark.parametrize("function", (rank_has_leaving_child, rank_has_destroying_child, rank_has_calling_child))
 def test_a_forked_child_ends_well_and_its_parent_goes_on(function):
     with doomed_pool(2, group_timeout=60) as own:
         assert own.run(function) == [(0, 2.0)] * 2

@@ -55,7 +55,7 @@ TEST(ProcessGroup, RefusesARankOutsideTheGroup) {
 TEST(ProcessGroup, FailsToStartWithoutTheOthersAndNamesThem) {
   const Cluster none(0);
   Group::Settings alone = none.settings(0, 2);
-  alone.config.connect_timeout = milliseconds(200);
+  alone.timeout = milliseconds(200);
   const Time start = monotonic_now();
   const std::string text = thrown_by([&] { Group::create(alone); });
   EXPECT_LT(monotonic_now() - start, seconds(10));
