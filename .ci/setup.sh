@@ -29,7 +29,7 @@ case $torch in
     pip_requirements=(torch==2.13.0 numpy matplotlib setuptools wheel)
     if [ $scope = all ]; then pip_requirements+=(pytest pytest-timeout expecttest grpcio protobuf); fi
     optional+=(libbpf-dev bpftool)  # tests/netlab, as is a clang of any version
-    compgen -c clang | grep -qxE 'clang(-[0-9]+)?' || optional+=(clang)
+    compgen -c clang | grep -xE 'clang(-[0-9]+)?' >/dev/null || optional+=(clang)  # -q would end compgen by a signal
     ;;
   debian)
     packages+=(libtorch-dev python3-torch python3-numpy python3-matplotlib python3-setuptools python3-wheel python3-pip
