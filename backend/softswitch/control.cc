@@ -49,17 +49,16 @@ void SoftSwitch::Impl::expire(const std::vector<uint8_t>& jobs) {
   }
 }
 
-// Of those that are silent only as many end as have what is wanted: the others may be suspended, and go on later.
+// Of those that are silent only as many end as have what is wanted: the others may be suspended, and go on later. What
+// a client may have is made free first, by its own sessions; then what there is, for as much as it may have now.
 void SoftSwitch::Impl::make_room(const wire::Open& asked, const Endpoint& client, Time now) {
-  using Shortage = SessionTable::Shortage;
-  Shortage shortage = table.shortage(asked, client);
-  if (shortage == Shortage::kNone) return;
+  if (!table.lacks_share(asked, client) && !table.lacks_room(asked, client)) return;
   gather_signs_of_life();
   for (const uint8_t job : table.silent(now)) {
-    if (shortage == Shortage::kNone) return;
-    if (shortage == Shortage::kOfClient && table.find(job)->client() != client) continue;
-    expire({job});
-    shortage = table.shortage(asked, client);
+    if (table.lacks_share(asked, client) && table.find(job)->client() == client) expire({job});
+  }
+  for (const uint8_t job : table.silent(now)) {
+    if (table.lacks_room(asked, client)) expire({job});
   }
 }
 

@@ -67,16 +67,27 @@ GrantLimits SessionTable::grant_limits(size_t memory_bytes) const {
   return limits;
 }
 
-SessionTable::Shortage SessionTable::shortage(const wire::Open& asked, const Endpoint& client) const {
-  if (find_client(asked.client_key) != nullptr) return Shortage::kNone;
-  const auto slots = [&](size_t memory_bytes) { return grant(asked, {grant_limits(memory_bytes)}).slots; };
+int SessionTable::slots_with(const wire::Open& asked, size_t memory_bytes) const {
+  return grant(asked, {grant_limits(memory_bytes)}).slots;
+}
+
+bool SessionTable::lacks_share(const wire::Open& asked, const Endpoint& client) const {
+  if (client.size == 0 || find_client(asked.client_key) != nullptr) return false;
+  const Use used = used_by(client);
   const size_t most = std::min(limits_.slot_memory_bytes, limits_.client_memory_bytes);
-  const int wanted = slots(client.size != 0 ? most : limits_.slot_memory_bytes);
+  return used.jobs >= limits_.client_jobs || slots_with(asked, share_left(used)) < slots_with(asked, most);
+}
+
+bool SessionTable::lacks_room(const wire::Open& asked, const Endpoint& client) const {
+  if (find_client(asked.client_key) != nullptr) return false;
+  size_t most = limits_.slot_memory_bytes;
   if (client.size != 0) {
     const Use used = used_by(client);
-    if (used.jobs >= limits_.client_jobs || slots(share_left(used)) < wanted) return Shortage::kOfClient;
+    if (used.jobs >= limits_.client_jobs) return false;  // room is of no use to it
+    most = std::min(most, share_left(used));
   }
-  return free_job() == 0 || slots(free_memory()) < wanted ? Shortage::kOfSwitch : Shortage::kNone;
+  const int wanted = slots_with(asked, most);
+  return wanted > 0 && (free_job() == 0 || slots_with(asked, free_memory()) < wanted);
 }
 
 SessionTable::Opened SessionTable::quota_used_up() {

@@ -170,9 +170,10 @@ class SessionTable {
   /// that several signs of life have not come. The longest silent first.
   std::vector<uint8_t> silent(Time now) const { return unheard(now, std::min(limits_.lease / 2, kWantedSilence)); }
   static constexpr Duration kWantedSilence = seconds(15);
-  /// Of what there is too little for all that an open asks for: nothing, what its client may have, or what there is.
-  enum class Shortage { kNone, kOfClient, kOfSwitch };
-  Shortage shortage(const wire::Open& asked, const Endpoint& client) const;
+  /// Whether what its client may have besides is less than an open asks for, and could be granted at most.
+  bool lacks_share(const wire::Open& asked, const Endpoint& client) const;
+  /// Whether there is less than an open asks for, as far as its client may have it.
+  bool lacks_room(const wire::Open& asked, const Endpoint& client) const;
   /// Forgets a session. Its epoch is never valid again.
   void end(uint8_t job);
 
@@ -194,6 +195,7 @@ class SessionTable {
     return limits_.client_memory_bytes - std::min(used.memory_bytes, limits_.client_memory_bytes);
   }
   GrantLimits grant_limits(size_t memory_bytes) const;
+  int slots_with(const wire::Open& asked, size_t memory_bytes) const;
   static Opened quota_used_up();
   uint64_t cookie_of(const wire::Join& asked, const Endpoint& from) const;
   uint64_t next_random();

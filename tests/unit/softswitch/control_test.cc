@@ -276,6 +276,24 @@ TEST(SwitchControl, OnlySoManySilentJobsEndAsAreWanted) {
   EXPECT_EQ(third.put(c).size(), 1U);
 }
 
+// Its own share is short, and besides others hold what is left of it: room is made for that.
+TEST(SwitchControl, OthersSilentJobsEndForWhatAClientMayStillHave) {
+  SwitchOptions options;
+  options.slot_memory_bytes = 32 * SlotStore::slot_bytes(1024);
+  options.client_memory_bytes = 16 * SlotStore::slot_bytes(1024);
+  options.client_of = [](const Endpoint& from) { return from; };
+  Bench bench(options);
+  const auto opens = [&bench](uint64_t key, int client, int slots) {
+    return bench.open(ask_for(1, 1, slots, 1024, key), endpoint(client));
+  };
+  ASSERT_EQ(opens(1, 2, 16).open.slots, 16);
+  ASSERT_EQ(opens(2, 3, 4).open.slots, 4);
+  bench.now += seconds(20);
+  ASSERT_EQ(opens(3, 1, 12).open.slots, 12);
+  EXPECT_EQ(opens(4, 1, 8).open.slots, 4) << "what its client may have besides";
+  EXPECT_EQ(bench.sw.counters().sessions_expired.get(), 1U) << "the longest silent";
+}
+
 TEST(SwitchControl, SweepEndsSilentSessionsOnly) {
   SwitchOptions options;
   options.lease = seconds(30);
