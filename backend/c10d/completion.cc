@@ -25,6 +25,7 @@ struct Here {
   size_t level = 0;
 };
 thread_local Here here;
+thread_local bool runs_posted_task = false;  // where no thread of a pool could
 
 }  // namespace
 
@@ -60,15 +61,15 @@ struct CompletionPool::State : std::enable_shared_from_this<CompletionPool::Stat
     }
     return std::nullopt;
   }
-  /// Whether tasks wait, all for others of their levels.
-  bool stuck() const { return queued > 0 && !next(); }
+  /// Whether tasks wait: all for others of their levels, or for a thread that the system has refused.
+  bool stuck() const { return queued > 0 && (!next() || idle + starting == 0); }
 
-  /// Whether there are threads. The system may refuse new ones: what is there goes on.
+  /// False: the system refuses a thread; what is there goes on.
   bool add_thread() {
     try {
       threads.emplace_back([self = shared_from_this()] { self->serve(); });
     } catch (const std::exception&) {
-      return !threads.empty();
+      return false;
     }
     ++starting;
     return true;
@@ -79,8 +80,8 @@ struct CompletionPool::State : std::enable_shared_from_this<CompletionPool::Stat
     if (next()) {
       if (idle + starting > 0) {
         work.notify_one();
-      } else {
-        add_thread();
+      } else if (!add_thread()) {
+        supervise_it();
       }
     } else if (queued > 0) {
       supervise_it();
@@ -148,7 +149,7 @@ struct CompletionPool::State : std::enable_shared_from_this<CompletionPool::Stat
     if (self == threads.end()) return;
     ended.push_back(std::move(*self));
     threads.erase(self);
-    stall.notify_one();
+    supervise_it();
   }
 
   void supervise() {
@@ -164,10 +165,11 @@ struct CompletionPool::State : std::enable_shared_from_this<CompletionPool::Stat
       for (std::thread& thread : gone) thread.join();
       lock.lock();
       stall.wait_for(lock, period, [&] { return !stuck() || taken != before || done(); });
-      if (stuck() && taken == before && extra + 1 < kMostPerLevel) {
-        ++extra;
+      if (!stuck() || taken != before) continue;
+      if (next() || extra + 1 < kMostPerLevel) {
+        if (!next()) ++extra;
         wake();
-      } else if (stuck() && taken == before) {
+      } else {
         stall.wait(lock, [&] { return !stuck() || taken != before || !ended.empty() || done(); });
       }
     }
@@ -196,7 +198,9 @@ void CompletionPool::post(Task task, size_t level) {
       return;
     }
   }
+  const bool within = std::exchange(runs_posted_task, true);
   task();
+  runs_posted_task = within;
 }
 
 size_t CompletionPool::level_here() { return here.state == nullptr ? 0 : std::min(here.level + 1, kLevels - 1); }
@@ -246,7 +250,7 @@ void CompletionPool::join() {
   }
 }
 
-bool CompletionPool::on_its_thread() { return here.state != nullptr; }
+bool CompletionPool::on_its_thread() { return here.state != nullptr || runs_posted_task; }
 
 size_t CompletionPool::threads() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);

@@ -51,7 +51,7 @@ class CompletionPool {
   /// Runs everything posted, then ends the threads. From a thread of the pool itself it ends all others. Idempotent.
   void join();
 
-  /// Whether the calling thread belongs to a pool.
+  /// Whether the calling thread belongs to a pool, or runs a task in the place of one.
   static bool on_its_thread();
 
   /// Threads now, for tests and statistics.

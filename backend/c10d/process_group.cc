@@ -253,6 +253,7 @@ void ProcessGroupSwitchML::end_everything() {
   if (session) session->when_rank_is_lost(nullptr);
   companion_.abort(Status(Code::kAborted, "the process group was shut down"));
   companion_.release(kShutdownGrace);
+  core_->wait_until_landed(kShutdownGrace);  // what was aborted ends on the pool's threads, not on the engine's
   core_->pool().join();
   session.reset();
 }
