@@ -1,6 +1,7 @@
 """Drives a Tofino, or the model of one, with switch_p4/tna in it, by BFRuntime."""
 
 import dataclasses
+import logging
 
 from switchml_agent import bfrt_program as names
 from switchml_agent import bfrt_tables as tables
@@ -88,6 +89,14 @@ class Bfrt(Driver):
         self.ports = self.neighbours.ports = found
         return True
 
+    def _try_to_follow_ports(self):
+        """A port that has gone again is no reason to take the switch over anew, which ends all sessions."""
+        try:
+            self._follow_ports()
+        except Refused as error:
+            self.ports = ()  # what is flooded is not known: all of it is tried again next time
+            logging.getLogger(__name__).warning("the ports that frames are flooded to could not be set, once more soon: %s", error)
+
     def _set_up(self):
         runtime, settings = self._runtime, self._settings
         runtime.add(names.ADDRESSES, {"ip": tables.ip(settings.ip)}, {}, "SwitchIngress.own_address.mine")
@@ -109,7 +118,7 @@ class Bfrt(Driver):
 
     def _alive(self):
         self._runtime.alive()
-        self._follow_ports()
+        self._try_to_follow_ports()
 
     # ---- entries ----
 

@@ -88,6 +88,18 @@ def test_ports_are_looked_at_whenever_the_controller_asks_how_the_switch_is(swit
     assert sorted(switch.copies(1)) == [(0, 4), (0, 12)]
 
 
+def test_ports_that_are_refused_end_no_session(switch, driver):  # noqa: F811
+    install(driver)
+    add_port(switch, 12)
+    instance = driver.instance
+    for nth in (1, 2, 3):
+        switch.fail_at = switch.writes + nth
+        assert driver.capabilities().instance == instance
+    switch.fail_at = 0
+    assert driver.capabilities().instance == instance
+    assert sorted(switch.copies(1)) == [(0, 4), (0, 8), (0, 12)]
+
+
 def test_answers_leave_by_a_port_that_appears_later(switch, driver):  # noqa: F811
     asked = m.SwitchPlace(address="10.0.0.9:4711", mac="02:00:00:00:00:09", port=12)
     with refused("INVALID_ARGUMENT", "worker 10.0.0.9:4711: port 12: allowed are 4, 8"):
