@@ -82,10 +82,11 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
 void Shard::heard() { unanswered_ = 0; }
 
 void Shard::lost_session(wire::ReplyStatus status) {
-  give_up_switch(Status(Code::kUnavailable, "the switch " + session_.switch_name + " no longer knows this session (" +
-                                                wire::to_string(status) +
-                                                "): it was restarted, or nothing was heard from the group for " +
-                                                std::to_string(to_seconds(session_.lease)) + " s"));
+  give_up_switch(
+      Status(Code::kUnavailable, "the switch " + session_.switch_name + " no longer knows this session (" +
+                                     wire::to_string(status) +
+                                     "): it was restarted, its lease ran out, or others needed its room while "
+                                     "nothing was heard from the group"));
 }
 
 // Who has left will not contribute any more. Two answers, because what it sent last may have been overtaken.

@@ -134,7 +134,7 @@ class Agreement {
   }
 
   Status share_memory(const Blob& offered) {
-    if (Status status = memory_.fetch(offered); !status.ok()) return status;
+    if (Status status = time_.awaiting([&] { return memory_.fetch(offered); }); !status.ok()) return status;
     if (group_.rank == 0) {
       if (Status status = say("place", conclude_memory()); !status.ok()) return status;
     }
@@ -169,8 +169,10 @@ class Agreement {
     auto layout = HostLayout::parse(text, group_.size);
     if (!layout.ok()) return layout.status();
     agreed_.hosts = std::move(layout.value());
-    memory_.share(agreed_.hosts);
-    return {};
+    return time_.awaiting([&] {
+      memory_.share(agreed_.hosts);
+      return Status();
+    });
   }
 
   // On rank 0. False: ranks, not hosts, are the workers.

@@ -195,6 +195,7 @@ class PeerWatch::Point {
       watch_.connected_ = 0;
       if (error == 0 || watch_.stopped()) return;
       if (error == ECONNREFUSED || monotonic_now() >= end) return give_up(error);
+      for (std::string& text : watch_.take_outgoing()) untold_.push_back(std::move(text));  // or its wake-up stays
       pollfd polled{watch_.wake_.get(), POLLIN, 0};
       ::poll(&polled, 1, milliseconds_until(monotonic_now() + kAgain));
     }

@@ -6,8 +6,6 @@ namespace switchml {
 
 namespace {
 
-constexpr Duration kGlance = milliseconds(20);
-
 std::string in_seconds(Duration d) {
   char text[32];
   std::snprintf(text, sizeof text, d < seconds(100) ? "%.3g s" : "%.0f s", to_seconds(d));
@@ -28,7 +26,7 @@ Result<std::vector<Blob>> RollCall::hear_all(const std::string& topic, Time dead
   std::vector<int> missing;
   for (int rank = 0; rank < group_.size; ++rank) {
     // After the deadline the others are asked once more, only to name everyone who did not come.
-    const Time until = missing.empty() ? deadline : monotonic_now() + kGlance;
+    const Time until = missing.empty() ? deadline : monotonic_now();
     auto text = read(topic, rank, until);
     if (!text.ok()) {
       if (text.status().code() != Code::kTimeout) return text.status();
