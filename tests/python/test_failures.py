@@ -403,8 +403,11 @@ def ranks_without_their_switch(size, **kwargs):
 
 
 def rank_timed_sum():
+    """The time begins before the test hears of it."""
+    begin = time.monotonic()
     harness.advance()
-    return timed(rank_warm_up)
+    message, _ = timed(rank_warm_up)
+    return message, time.monotonic() - begin
 
 
 @pytest.mark.parametrize("shards", ("1", "2"))

@@ -1,10 +1,10 @@
 """Processes that are forked from one that has, or had, a group."""
 
-import atexit
 import contextlib
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 import traceback
@@ -20,14 +20,12 @@ pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo's groups
 
 
 def start_child(body):
-    """A forked child that runs `body` and then what the interpreter runs at its end, and no more: pytest's frames are below."""
+    """A forked child that runs `body`, and nothing that the interpreter runs at its end: pytest's frames are below."""
     child = os.fork()
     if child:
         return child
     try:
-        with contextlib.suppress(SystemExit):
-            body()
-        atexit._run_exitfuncs()
+        body()
     except BaseException:  # noqa: BLE001
         traceback.print_exc()
         os._exit(99)
@@ -56,16 +54,41 @@ def rank_sums():
 # ---- a child of a rank ----
 
 
-def rank_has_leaving_child():
-    rank_warm_up()
-    dist.broadcast(torch.ones(10), 0)  # the companion has threads, too
-    return outcome(start_child(lambda: sys.exit(0))), rank_sums()
+PARENT = """
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group(sys.argv[1], init_method=sys.argv[2], rank=int(sys.argv[3]), world_size=2)
+dist.all_reduce(torch.ones(10))
+dist.broadcast(torch.ones(10), 0)  # the companion has threads, too
+ended = []
+for leave in (lambda: None, dist.destroy_process_group):
+    child = os.fork()
+    if child == 0:
+        leave()
+        sys.exit(0)
+    ended.append(os.waitpid(child, 0)[1])
+total = torch.ones(10)
+dist.all_reduce(total)
+print(ended, float(total[0]))
+dist.destroy_process_group()
+"""
 
 
-def rank_has_destroying_child():
-    rank_warm_up()
-    dist.broadcast(torch.ones(10), 0)
-    return outcome(start_child(dist.destroy_process_group)), rank_sums()
+def test_children_leave_and_their_parents_go_on():
+    """By sys.exit, through all that an interpreter does at its end: as they are, and after they have destroyed the group."""
+    where = f"tcp://127.0.0.1:{harness.free_port(socket.SOCK_STREAM)}"
+    command = [sys.executable, "-c", PARENT, harness.BACKEND, where]
+    ranks = [
+        subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        for rank in range(2)
+    ]
+    try:
+        for rank in ranks:
+            said, complained = rank.communicate(timeout=180)
+            assert (rank.returncode, said) == (0, "[0, 0] 2.0\n"), complained
+    finally:
+        for rank in ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(rank.pid, signal.SIGKILL)
 
 
 def rank_has_calling_child():
@@ -79,10 +102,9 @@ def rank_has_calling_child():
     return outcome(start_child(body)), rank_sums()
 
 
-@pytest.mark.parametrize("function", (rank_has_leaving_child, rank_has_destroying_child, rank_has_calling_child))
-def test_a_forked_child_ends_well_and_its_parent_goes_on(function):
+def test_a_call_in_a_forked_child_is_an_error_at_once():
     with doomed_pool(2, group_timeout=60) as own:
-        assert own.run(function) == [(0, 2.0)] * 2
+        assert own.run(rank_has_calling_child) == [(0, 2.0)] * 2
         own.close()
 
 

@@ -75,8 +75,8 @@ esac
 def test_a_path_with_a_blank_and_parentheses(tmp_path):
     """All that is generated, and the set-up's own functions, in such a folder."""
     tree = tmp_path / "a b (c)"
-    made = shutil.ignore_patterns(".git", ".venv*", "build", "build-*", "out", "dist", "__pycache__")
-    shutil.copytree(ROOT, tree, ignore=made)
+    made = shutil.ignore_patterns(".git", ".venv*", "build", "build-*", "out", "dist", "__pycache__", ".pytest_cache", "pytest-cache-files-*")
+    shutil.copytree(ROOT, tree, ignore=made, ignore_dangling_symlinks=True)
     generated = ["switchml_layout", "switchml_sim_commit"]
     if shutil.which("grpc_cpp_plugin") and shutil.which("protoc") and shutil.which("pkg-config"):
         generated.append("switchml_api_code")
