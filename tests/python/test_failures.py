@@ -426,6 +426,7 @@ def test_the_switch_is_used_again_when_it_returns(shards):
             assert len(set(own.run(rank_sums_until, 0, 10 * loss))) == 1
             own.run(rank_warm_up)
             switch.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, switch.pid, os.WSTOPPED | os.WNOWAIT)
             own.start(rank_timed_sum)
             own.await_progress()
             time.sleep(0.7)
