@@ -97,8 +97,9 @@ TEST(Main, AnAgentIsAnnouncedOrRefusedWithTheReason) {
 #else
   EXPECT_EQ(program.wait(), 2);
   // Why, the two ways to get one, and where it is then.
+  const std::string errors = program.errors();
   for (const char* part : {"--agent=\"127.0.0.1:0\"", "pip", "make setup", "libgrpc++-dev", "cmake --build"}) {
-    EXPECT_NE(program.errors().find(part), std::string::npos) << part << " is not in: " << program.errors();
+    EXPECT_NE(errors.find(part), std::string::npos) << part << " is not in: " << errors;
   }
 #endif
 }
