@@ -55,7 +55,7 @@ def rank_sums():
 
 
 PARENT = """
-import os, sys, torch, torch.distributed as dist
+import os, sys, switchml, torch, torch.distributed as dist
 dist.init_process_group(sys.argv[1], init_method=sys.argv[2], rank=int(sys.argv[3]), world_size=2)
 dist.all_reduce(torch.ones(10))
 dist.broadcast(torch.ones(10), 0)  # the companion has threads, too
