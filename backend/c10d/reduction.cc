@@ -227,7 +227,7 @@ void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t be
   part.title = to_string(call_);
   if (op_.op_ == c10d::ReduceOp::AVG) {
     if (is_floating(part.type)) {
-      part.divisor = static_cast<float>(flight_->core->group().size);
+      part.divisor = static_cast<uint32_t>(flight_->core->group().size);
     } else if (output.defined()) {
       flight_->to_divide.push_back(output);
     }

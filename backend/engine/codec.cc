@@ -165,7 +165,7 @@ void Codec::decode_sum_of_floats(const uint8_t* words, ElementRange range, const
     const size_t n = std::min(block - offset % block, range.count - done);  // and so may a wanted part
     const uint8_t exponent = group.exponents[offset / block];
     dequantize(words + done * kWordBytes, target(range.begin + done), n, quant::dequantize_scale(exponent, bits_),
-               collective_.divisor);
+               static_cast<float>(collective_.divisor));
     done += n;
   }
 }

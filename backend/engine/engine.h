@@ -52,8 +52,8 @@ struct Collective {
   void* output = nullptr;
   size_t output_begin = 0;
   size_t output_end = 0;
-  /// Floats, kSum: the result is divided by this after the sum (average: the number of ranks).
-  float divisor = 1.0F;
+  /// Floats, kSum: the result is divided by this after the sum (average: the number of ranks). 1 ... kMaxWorkers.
+  uint32_t divisor = 1;
   /// The collective fails with kTimeout if it is not complete by then.
   Time deadline = kNever;
   /// For messages, and part of what ranks must agree about: "all_reduce".

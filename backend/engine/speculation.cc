@@ -102,7 +102,7 @@ void Speculation::decode(const uint8_t* words, ElementRange range, const GroupBu
     const uint8_t* first = words + (at - range.begin) * kWordBytes;
     window_.decode(first, first + range.count * kWordBytes, n, group.tops[b], group.exponents[b], sums.data());
     dequantize(sums.data(), static_cast<uint8_t*>(collective_.output) + (at - collective_.output_begin) * bytes, n,
-               quant::dequantize_scale(group.exponents[b], window_.bits()), collective_.divisor);
+               quant::dequantize_scale(group.exponents[b], window_.bits()), static_cast<float>(collective_.divisor));
     at += n;
   }
 }

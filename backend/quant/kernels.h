@@ -45,8 +45,6 @@ struct Kernels {
   // ---- floats: sum; src/dst element type by float_row() ----
   /// Range of n elements.
   BlockRange (*range[3])(const void* src, size_t n);
-  /// The same, of elements that it copies to dst.
-  BlockRange (*copy[3])(const void* src, void* dst, size_t n);
   /// words[i] = be32(int32(rint(float(src[i]) * scale.first * scale.second))); a non-finite element gives 0.
   /// The caller's scale keeps every product within +-2^30; a product that is no int32 gives INT32_MIN.
   void (*quantize[3])(const void* src, uint8_t* words, size_t n, Scale scale);
@@ -54,9 +52,10 @@ struct Kernels {
   /// Scale factors and divisor are finite and not 0.
   /// Conversion to fp16/bf16 rounds to nearest even; beyond the largest finite value it gives infinity.
   void (*dequantize[3])(const uint8_t* words, void* dst, size_t n, Scale scale, float divisor);
-  /// dst[i] = T(dequantized sum over `count` sources of their quantized elements), as the words of all ranks would
-  /// give; 1 <= count <= kMaxSources. dst may be one of the sources.
-  void (*sum[3])(const void* const* sources, size_t count, void* dst, size_t n, Scale in, Scale out, float divisor);
+  /// dst[i] = the exact sum of element i of `count` sources, divided by `divisor`, rounded to nearest even once, as
+  /// exact_sum() has it (exact_sum.h). Rows 0 to 2, and float64 as row 3. 1 <= count, divisor <= kMaxSources. dst
+  /// overlaps no source.
+  void (*exact_sum[4])(const void* const* sources, size_t count, void* dst, size_t n, uint32_t divisor);
   /// words[i] = be32(kCountNan | kCountPosInf | kCountNegInf | 0) by the class of src[i].
   void (*classify[3])(const void* src, uint8_t* words, size_t n);
 

@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#include "quant/kernels_simd.h"
+#include "quant/exact_simd.h"
 
 namespace switchml::quant {
 
@@ -53,6 +53,9 @@ struct Avx2 {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
 
+  static __m256d load_doubles(const uint8_t* p) {
+    return _mm256_cvtps_pd(_mm_loadu_ps(reinterpret_cast<const float*>(p)));
+  }
   static Int splat(int32_t x) { return _mm256_set1_epi32(x); }
   static Float splat(float x) { return _mm256_set1_ps(x); }
   static Int as_int(Float x) { return _mm256_castps_si256(x); }
@@ -89,7 +92,7 @@ struct Avx2 {
 }  // namespace
 
 const Kernels* avx2_kernels() {
-  static const Kernels table = Simd<Avx2>::table("avx2");
+  static const Kernels table = Exact<Avx2>::table("avx2");
   return &table;
 }
 

@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#include "quant/kernels_simd.h"
+#include "quant/exact_simd.h"
 
 namespace switchml::quant {
 
@@ -42,6 +42,9 @@ struct Avx512 {
                         _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
 
+  static __m512d load_doubles(const uint8_t* p) {
+    return _mm512_cvtps_pd(_mm256_loadu_ps(reinterpret_cast<const float*>(p)));
+  }
   static Int splat(int32_t x) { return _mm512_set1_epi32(x); }
   static Float splat(float x) { return _mm512_set1_ps(x); }
   static Int as_int(Float x) { return _mm512_castps_si512(x); }
@@ -75,7 +78,7 @@ struct Avx512 {
 }  // namespace
 
 const Kernels* avx512_kernels() {
-  static const Kernels table = Simd<Avx512>::table("avx512");
+  static const Kernels table = Exact<Avx512>::table("avx512");
   return &table;
 }
 

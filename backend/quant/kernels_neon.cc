@@ -5,7 +5,7 @@
 
 #include <arm_neon.h>
 
-#include "quant/kernels_simd.h"
+#include "quant/exact_simd.h"
 
 namespace switchml::quant {
 
@@ -42,6 +42,7 @@ struct Neon {
   static Int load_f16(const uint8_t* p) { return vreinterpretq_s32_f32(vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)))); }
   static void store_f16(uint8_t* p, Float x) { vst1_u8(p, vreinterpret_u8_f16(vcvt_f16_f32(x))); }
 
+  static float64x2_t load_doubles(const uint8_t* p) { return vcvt_f64_f32(vreinterpret_f32_u8(vld1_u8(p))); }
   static Int splat(int32_t x) { return vdupq_n_s32(x); }
   static Float splat(float x) { return vdupq_n_f32(x); }
   static Int as_int(Float x) { return vreinterpretq_s32_f32(x); }
@@ -70,7 +71,7 @@ struct Neon {
 }  // namespace
 
 const Kernels* neon_kernels() {
-  static const Kernels table = Simd<Neon>::table("neon");
+  static const Kernels table = Exact<Neon>::table("neon");
   return &table;
 }
 

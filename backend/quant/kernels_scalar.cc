@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "quant/exact_sum.h"
 #include "quant/float_bits.h"
 #include "quant/tables.h"
 
@@ -38,12 +39,14 @@ To bits_as(From from) {
 
 struct Float32 {
   using Raw = uint32_t;
+  static constexpr FloatFormat kFormat = FloatFormat::float32();
   static uint32_t to_bits(Raw raw) { return raw; }
   static Raw from_bits(uint32_t bits) { return bits; }
 };
 
 struct Float16 {
   using Raw = uint16_t;
+  static constexpr FloatFormat kFormat = FloatFormat::float16();
   static uint32_t to_bits(Raw raw) {
     const uint32_t sign = (raw & 0x8000U) << 16;
     const uint32_t exponent = (raw >> 10) & 0x1fU;
@@ -72,9 +75,15 @@ struct Float16 {
 
 struct BFloat16 {
   using Raw = uint16_t;
+  static constexpr FloatFormat kFormat = FloatFormat::bfloat16();
   static uint32_t to_bits(Raw raw) { return static_cast<uint32_t>(raw) << 16; }
   // Precondition: not a NaN with a payload (the only NaN that kernels make is kQuietNanBits, which stays itself).
   static Raw from_bits(uint32_t bits) { return static_cast<Raw>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16); }
+};
+
+struct Float64 {
+  using Raw = uint64_t;
+  static constexpr FloatFormat kFormat = FloatFormat::float64();
 };
 
 template <typename E>
@@ -107,12 +116,6 @@ BlockRange range(const void* src, size_t n) {
 }
 
 template <typename E>
-BlockRange copy(const void* src, void* dst, size_t n) {
-  if (n != 0) std::memcpy(dst, src, n * sizeof(typename E::Raw));
-  return range<E>(dst, n);
-}
-
-template <typename E>
 void quantize(const void* src, uint8_t* words, size_t n, Scale scale) {
   for (size_t i = 0; i < n; ++i) {
     const uint32_t bits = element_bits<E>(src, i);
@@ -130,16 +133,20 @@ void dequantize(const uint8_t* words, void* dst, size_t n, Scale scale, float di
 }
 
 template <typename E>
-void sum(const void* const* sources, size_t count, void* dst, size_t n, Scale in, Scale out, float divisor) {
+double number_at(const void* src, size_t i) {
+  return static_cast<double>(bits_as<float>(element_bits<E>(src, i)));
+}
+template <>
+double number_at<Float64>(const void* src, size_t i) {
+  return load_at<double>(src, i);
+}
+
+template <typename E>
+void sum_exactly(const void* const* sources, size_t count, void* dst, size_t n, uint32_t divisor) {
+  double numbers[kMaxSources];
   for (size_t i = 0; i < n; ++i) {
-    uint32_t total = 0;
-    for (size_t s = 0; s < count; ++s) {
-      const uint32_t bits = element_bits<E>(sources[s], i);
-      const float value = is_finite(bits) ? bits_as<float>(bits) : 0.0F;
-      total += static_cast<uint32_t>(round_to_int(value * in.first * in.second));
-    }
-    const float value = static_cast<float>(static_cast<int32_t>(total)) * out.first * out.second;
-    store_at(dst, i, E::from_bits(bits_as<uint32_t>(divisor == 1.0F ? value : value / divisor)));
+    for (size_t s = 0; s < count; ++s) numbers[s] = number_at<E>(sources[s], i);
+    store_at(dst, i, static_cast<typename E::Raw>(exact_sum(numbers, count, divisor, E::kFormat)));
   }
 }
 
@@ -253,10 +260,9 @@ void stream(const void* src, void* dst, size_t n) {
 constexpr Kernels kTable = {
     "scalar",
     {range<Float32>, range<Float16>, range<BFloat16>},
-    {copy<Float32>, copy<Float16>, copy<BFloat16>},
     {quantize<Float32>, quantize<Float16>, quantize<BFloat16>},
     {dequantize<Float32>, dequantize<Float16>, dequantize<BFloat16>},
-    {sum<Float32>, sum<Float16>, sum<BFloat16>},
+    {sum_exactly<Float32>, sum_exactly<Float16>, sum_exactly<BFloat16>, sum_exactly<Float64>},
     {classify<Float32>, classify<Float16>, classify<BFloat16>},
     {order<Float32>, order<Float16>, order<BFloat16>},
     {unorder<Float32>, unorder<Float16>, unorder<BFloat16>},

@@ -29,18 +29,21 @@ struct Simd {
   struct Float32 {
     static constexpr int kRow = 0;
     static constexpr size_t kBytes = 4;
+    static constexpr int kPrecision = 24;
     static I load(const uint8_t* from) { return V::load_i32(from); }
     static void store(uint8_t* to, F value) { V::store_i32(to, V::as_int(value)); }
   };
   struct Float16 {
     static constexpr int kRow = 1;
     static constexpr size_t kBytes = 2;
+    static constexpr int kPrecision = 11;
     static I load(const uint8_t* from) { return V::load_f16(from); }
     static void store(uint8_t* to, F value) { V::store_f16(to, value); }
   };
   struct BFloat16 {
     static constexpr int kRow = 2;
     static constexpr size_t kBytes = 2;
+    static constexpr int kPrecision = 8;
     static I load(const uint8_t* from) { return V::shift_left_16(V::load_i16(from)); }
     static void store(uint8_t* to, F value) {
       const I bits = V::as_int(value);
@@ -122,44 +125,6 @@ struct Simd {
     return result;
   }
 
-  // Bytes. The processor itself looks ahead to the end of a page only.
-  static constexpr size_t kAhead = 4096;
-
-  // The largest magnitude of whole vectors, on their way.
-  static int32_t copy_whole(const uint8_t* from, uint8_t* to, size_t n) {
-    I best[4] = {V::splat(0), V::splat(0), V::splat(0), V::splat(0)};
-    size_t i = 0;
-    for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-      for (size_t j = 0; j < 4; ++j) {
-        __builtin_prefetch(from + 4 * (i + j * kLanes) + kAhead);
-        const I bits = V::load_i32(from + 4 * (i + j * kLanes));
-        V::store_i32(to + 4 * (i + j * kLanes), bits);
-        best[j] = V::max(best[j], magnitude(bits));
-      }
-    }
-    for (; i < n; i += kLanes) {
-      const I bits = V::load_i32(from + 4 * i);
-      V::store_i32(to + 4 * i, bits);
-      best[0] = V::max(best[0], magnitude(bits));
-    }
-    return V::greatest(V::max(V::max(best[0], best[1]), V::max(best[2], best[3])));
-  }
-
-  // Whole vectors of finite numbers only; everything else is looked at again where it went.
-  static BlockRange copy_float32(const void* src, void* dst, size_t n) {
-    const size_t end = whole(n);
-    const int32_t greatest = copy_whole(bytes(src), bytes(dst), end);
-    scalar_kernels()->stream(bytes(src) + 4 * end, bytes(dst) + 4 * end, 4 * (n - end));
-    if (end < n || greatest >= kInfinityBits) return range<Float32>(dst, n);
-    return {static_cast<uint8_t>(greatest >> kMantissaBits), false};
-  }
-
-  template <typename E>
-  static BlockRange copy(const void* src, void* dst, size_t n) {
-    scalar_kernels()->stream(src, dst, n * E::kBytes);
-    return range<E>(dst, n);
-  }
-
   template <typename E>
   static void quantize(const void* src, uint8_t* words, size_t n, Scale scale) {
     const F first = V::splat(scale.first);
@@ -197,47 +162,6 @@ struct Simd {
     if (end < n) {
       scalar_kernels()->dequantize[E::kRow](words + 4 * end, bytes(dst) + end * E::kBytes, n - end, scale, divisor);
     }
-  }
-
-  // One vector of every source, quantized and added.
-  template <typename E>
-  static I total_at(const void* const* sources, size_t count, size_t i, F first, F second) {
-    I total = V::splat(0);
-    for (size_t s = 0; s < count; ++s) {
-      const I element = E::load(bytes(sources[s]) + i * E::kBytes);
-      const F value = V::as_float(finite_or_zero(element, element));
-      total = V::add(total, V::to_int(V::mul(V::mul(value, first), second)));
-    }
-    return total;
-  }
-
-  template <typename E, bool kDivide>
-  static void sum_whole(const void* const* sources, size_t count, uint8_t* to, size_t n, Scale in, Scale out,
-                        float divisor) {
-    const F in_first = V::splat(in.first);
-    const F in_second = V::splat(in.second);
-    const F out_first = V::splat(out.first);
-    const F out_second = V::splat(out.second);
-    const F by = V::splat(divisor);
-    for (size_t i = 0; i < n; i += kLanes) {
-      const I total = total_at<E>(sources, count, i, in_first, in_second);
-      const F value = V::mul(V::mul(V::to_float(total), out_first), out_second);
-      E::store(to + i * E::kBytes, kDivide ? V::div(value, by) : value);
-    }
-  }
-
-  template <typename E>
-  static void sum(const void* const* sources, size_t count, void* dst, size_t n, Scale in, Scale out, float divisor) {
-    const size_t end = whole(n);
-    if (divisor == 1.0F) {
-      sum_whole<E, false>(sources, count, bytes(dst), end, in, out, divisor);
-    } else {
-      sum_whole<E, true>(sources, count, bytes(dst), end, in, out, divisor);
-    }
-    if (end == n) return;
-    const void* rest[kMaxSources];
-    for (size_t s = 0; s < count; ++s) rest[s] = bytes(sources[s]) + end * E::kBytes;
-    scalar_kernels()->sum[E::kRow](rest, count, bytes(dst) + end * E::kBytes, n - end, in, out, divisor);
   }
 
   // ---- order-preserving maps ----
@@ -355,16 +279,15 @@ struct Simd {
     scalar_kernels()->stream(bytes(src) + end, bytes(dst) + end, n - end);
   }
 
-  // classify, split64 and join64 are rare and stay scalar.
+  // classify, split64 and join64 are rare and stay scalar; exact_sum is exact_simd.h's.
   static Kernels table(const char* name) {
     const Kernels& scalar = *scalar_kernels();
     return {
         name,
         {range<Float32>, range<Float16>, range<BFloat16>},
-        {copy_float32, copy<Float16>, copy<BFloat16>},
         {quantize<Float32>, quantize<Float16>, quantize<BFloat16>},
         {dequantize<Float32>, dequantize<Float16>, dequantize<BFloat16>},
-        {sum<Float32>, sum<Float16>, sum<BFloat16>},
+        {scalar.exact_sum[0], scalar.exact_sum[1], scalar.exact_sum[2], scalar.exact_sum[3]},
         {scalar.classify[0], scalar.classify[1], scalar.classify[2]},
         {order<Float32>, order<Float16>, order<BFloat16>},
         {unorder<Float32>, unorder<Float16>, unorder<BFloat16>},

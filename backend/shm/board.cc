@@ -16,7 +16,6 @@ namespace {
 constexpr size_t kLine = 64;
 
 size_t in_lines(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
-size_t range_bytes(size_t chunk_bytes) { return in_lines(ranges_of(chunk_bytes) * sizeof(quant::BlockRange)); }
 
 /// What was written before is there for others before anything is read behind. The thread sanitizer of GCC does not
 /// follow fences and warns; what this one orders is atomic on both sides.
@@ -89,7 +88,7 @@ struct Board::Layout {
     offer = slot + slots * sizeof(Slot);
     mark = offer + in_lines(ranks * slots * sizeof(Offer));
     frames = mark + (shape.owners == 0 ? ranks * slots * sizeof(Mark) : 0);
-    end = frames + slots * ((ranks + 1) * shape.chunk_bytes + ranks * range_bytes(shape.chunk_bytes));
+    end = frames + slots * (ranks + 1) * shape.chunk_bytes;
   }
   size_t reason, entries, presence, slot, offer, mark, frames, end;
 };
@@ -142,17 +141,10 @@ Board::Offer& Board::offer_of(int rank, uint64_t seq) const {
 Board::Mark& Board::mark_of(int rank, uint64_t seq) const {
   return marks_[static_cast<size_t>(rank) * static_cast<size_t>(shape_.slots) + index(seq)];
 }
-// A slot's result, the elements of each rank, then their ranges.
-size_t Board::slot_bytes() const {
-  const auto ranks = static_cast<size_t>(shape_.ranks);
-  return (ranks + 1) * shape_.chunk_bytes + ranks * range_bytes(shape_.chunk_bytes);
-}
-ChunkFrame Board::frame(int rank, uint64_t seq) const {
-  const auto r = static_cast<size_t>(rank);
-  const auto ranks = static_cast<size_t>(shape_.ranks);
-  uint8_t* slot = result_memory(seq);
-  uint8_t* ranges = slot + (ranks + 1) * shape_.chunk_bytes + r * range_bytes(shape_.chunk_bytes);
-  return {slot + (r + 1) * shape_.chunk_bytes, reinterpret_cast<quant::BlockRange*>(ranges)};
+// A slot's result, then the elements of each rank.
+size_t Board::slot_bytes() const { return (static_cast<size_t>(shape_.ranks) + 1) * shape_.chunk_bytes; }
+uint8_t* Board::frame(int rank, uint64_t seq) const {
+  return result_memory(seq) + (static_cast<size_t>(rank) + 1) * shape_.chunk_bytes;
 }
 uint8_t* Board::result_memory(uint64_t seq) const { return frames_ + index(seq) * slot_bytes(); }
 
@@ -245,7 +237,7 @@ bool Board::is_agreed(uint64_t seq) const {
 Verdict Board::reduce_frames(uint64_t seq) const {
   if (!is_agreed(seq)) return Verdict::kMismatch;
   const ChunkCall& call = offer_of(0, seq).call;
-  std::array<ChunkFrame, kMaxWorkers> frames;
+  std::array<const uint8_t*, kMaxWorkers> frames;
   for (int rank = 0; rank < shape_.ranks; ++rank) frames[static_cast<size_t>(rank)] = frame(rank, seq);
   if (call.elements > 0) {
     reduce_chunk(call.reduction, frames.data(), shape_.ranks, call.elements, result_memory(seq), stores());

@@ -9,7 +9,7 @@
 // of the last result is free again, and all frames stay as they are until the new one is published. Nothing here waits,
 // and nobody holds a lock that a rank which dies could take along: what a dead rank has not done is missing.
 //
-// Integers add up to the same bits whoever adds them, and in whichever order.
+// Sums have the same bits whoever adds, and in whichever order.
 //
 // Where the ranks run on several hosts, each host has such a board, and the chunks of all boards are the same. Then
 // each chunk has an owner among the host's ranks, who alone takes it once all of the host have offered it, hands the
@@ -77,7 +77,7 @@ class Board {
   std::atomic<int32_t>& line_score() const;
 
   /// Where `rank` puts its part of chunk `seq` before it offers it: chunk_bytes of elements, 64-byte aligned.
-  ChunkFrame frame(int rank, uint64_t seq) const;
+  uint8_t* frame(int rank, uint64_t seq) const;
   /// Once per chunk, in the order of chunks.
   void offer(int rank, uint64_t seq, const ChunkCall& call) const;
   /// A ready chunk that is the caller's to reduce, or 0.

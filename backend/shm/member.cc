@@ -144,12 +144,8 @@ bool Member::offer_one() {
   call.reduction = {collective.op, collective.type, collective.divisor};
   if (elements > 0) {
     const auto* from = static_cast<const uint8_t*>(collective.input) + first * size;
-    const ChunkFrame frame = board_.frame(rank_, next_);
-    if (board_.shape().owners == 0) {
-      fill_frame(call.reduction, from, elements, frame, board_.stores());
-    } else {
-      std::memcpy(frame.elements, from, elements * size);
-    }
+    const Stores stores = board_.shape().owners == 0 ? board_.stores() : Stores::kCached;
+    fill_frame(from, elements * size, board_.frame(rank_, next_), stores);
   }
   call.agreed = job.agreed;
   call.elements = static_cast<uint32_t>(elements);
@@ -206,7 +202,7 @@ Collective Member::chunk_for_all(const Job& job, uint64_t seq) const {
   const size_t first = static_cast<size_t>(seq - job.first_seq) * job.elements_per_chunk;
   const size_t left = job.is_announcement ? 0 : whole.count - std::min(first, whole.count);
   chunk.count = std::min(job.elements_per_chunk, left);
-  for (int rank = 0; rank < board_.shape().ranks; ++rank) chunk.inputs.push_back(board_.frame(rank, seq).elements);
+  for (int rank = 0; rank < board_.shape().ranks; ++rank) chunk.inputs.push_back(board_.frame(rank, seq));
   chunk.output = board_.result_memory(seq);
   chunk.output_end = chunk.count;
   chunk.divisor = whole.divisor;

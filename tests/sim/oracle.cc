@@ -74,7 +74,7 @@ class FloatSum {
     if (nan || (positive && negative)) return format_.quiet_nan();
     if (positive || negative) return format_.compose(negative ? 1 : 0, format_.top_exponent(), 0);
     const double total = as_float32(std::ldexp(as_float32(words), exponent_ - 126 - bits_));
-    return format_.encode(call_.divisor == 1.0F ? total : as_float32(total / static_cast<double>(call_.divisor)));
+    return format_.encode(call_.divisor == 1 ? total : as_float32(total / static_cast<double>(call_.divisor)));
   }
 
   const Call& call_;

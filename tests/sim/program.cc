@@ -49,7 +49,7 @@ Call draw_call(Random& random, int workers, size_t payload_bytes) {
     call.output_end = call.output_begin + random.below(call.count - call.output_begin + 1);
   }
   if (call.op == ReduceOp::kSum && is_floating(call.type) && random.chance(0.25)) {
-    call.divisor = static_cast<float>(workers);
+    call.divisor = static_cast<uint32_t>(workers);
   }
   call.fill = static_cast<Fill>(random.below(kFills));
   return call;

@@ -23,7 +23,7 @@ struct Call {
   size_t output_begin = 0;
   size_t output_end = 0;
   bool in_place = true;
-  float divisor = 1.0F;
+  uint32_t divisor = 1;
   std::string title = "all_reduce";
   uint64_t tag = 0;
   Fill fill = Fill::kOrdinary;

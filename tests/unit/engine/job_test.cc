@@ -21,18 +21,18 @@ TEST(SharedCollective, TheLastShardTellsOnceAndTheFirstErrorCounts) {
 TEST(Job, WhatRanksMustAgreeAboutIsInTheHash) {
   SessionParameters session;
   session.payload_bytes = 1024;
-  const auto agreed = [&](const char* title, uint64_t tag, float divisor) {
+  const auto agreed = [&](const char* title, uint64_t tag, uint32_t divisor) {
     Collective c;
     c.title = title;
     c.tag = tag;
     c.divisor = divisor;
     return Job(0, std::make_shared<SharedCollective>(c, 1), Share{}, session).agreed;
   };
-  const uint64_t base = agreed("all_reduce", 0, 1.0F);
-  EXPECT_EQ(agreed("all_reduce", 0, 1.0F), base);
-  EXPECT_NE(agreed("reduce", 0, 1.0F), base);
-  EXPECT_NE(agreed("all_reduce", 1, 1.0F), base);
-  EXPECT_NE(agreed("all_reduce", 0, 2.0F), base);
+  const uint64_t base = agreed("all_reduce", 0, 1);
+  EXPECT_EQ(agreed("all_reduce", 0, 1), base);
+  EXPECT_NE(agreed("reduce", 0, 1), base);
+  EXPECT_NE(agreed("all_reduce", 1, 1), base);
+  EXPECT_NE(agreed("all_reduce", 0, 2), base);
 }
 
 TEST(Job, DescribesTheCall) {

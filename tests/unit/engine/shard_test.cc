@@ -64,8 +64,8 @@ TEST(Shard, AveragesDivideTheSum) {
   Cluster cluster({3, 1, 8, 1024, {}});
   const Tensors<float> inputs = random_floats(3, 1000, 5);
   Tensors<float> tensors = inputs;
-  all_reduce(cluster, ReduceOp::kSum, ElementType::kFloat32, tensors, 3.0F);
-  expect_sums(inputs, tensors[1], 256, 3.0F);
+  all_reduce(cluster, ReduceOp::kSum, ElementType::kFloat32, tensors, 3);
+  expect_sums(inputs, tensors[1], 256, 3);
 }
 
 /// So that the exponent of a block tells which elements it has.

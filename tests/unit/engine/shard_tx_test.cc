@@ -255,7 +255,7 @@ TEST(ShardTx, TheWitnessCoversWhatRanksMustAgreeAbout) {
   Collective titled = plain;
   titled.title = "reduce";
   Collective divided = plain;
-  divided.divisor = 2.0F;
+  divided.divisor = 2;
   Collective shorter = plain;
   shorter.count = shorter.output_end = 99;
   for (const Collective& other : {tagged, titled, divided, shorter}) {

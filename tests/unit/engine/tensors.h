@@ -31,7 +31,7 @@ inline Tensors<float> random_floats(int workers, size_t count, uint32_t seed, fl
 
 // In-place all-reduce of all workers' tensors; all must succeed.
 template <typename T>
-void all_reduce(Cluster& cluster, ReduceOp op, ElementType type, Tensors<T>& tensors, float divisor = 1.0F) {
+void all_reduce(Cluster& cluster, ReduceOp op, ElementType type, Tensors<T>& tensors, uint32_t divisor = 1) {
   std::vector<std::shared_ptr<std::vector<Status>>> outcomes;
   for (size_t w = 0; w < tensors.size(); ++w) {
     Collective c = in_place(op, type, tensors[w]);
@@ -47,7 +47,7 @@ void all_reduce(Cluster& cluster, ReduceOp op, ElementType type, Tensors<T>& ten
 
 // The bound that block floating point promises: n/2 units of the block's quantum, plus the result's own rounding.
 inline void expect_sums(const Tensors<float>& inputs, const std::vector<float>& result, size_t block,
-                        float divisor = 1.0F) {
+                        uint32_t divisor = 1) {
   const int n = static_cast<int>(inputs.size());
   const int bits = quant::magnitude_bits(n);
   for (size_t begin = 0; begin < result.size(); begin += block) {

@@ -160,53 +160,6 @@ TEST_P(ScalarRow, DequantizeRoundsToNearestEven) {
   }
 }
 
-TEST_P(ScalarRow, SumIsQuantizedAddedAndDequantized) {
-  const int row = GetParam();
-  Random random(28);
-  for (int round = 0; round < 400; ++round) {
-    const size_t n = 1 + random() % 70;
-    const size_t count = round % 10 == 0 ? kMaxSources : 1 + random() % 9;
-    const float divisor = testing::any_divisor(random);
-    std::vector<std::vector<uint8_t>> tensors;
-    std::vector<const void*> sources;
-    int block = 0;
-    for (size_t s = 0; s < count; ++s) {
-      tensors.push_back(random_elements(row, n, round % 5, random));
-      block = std::max<int>(block, scalar().range[row](tensors.back().data(), n).max_exponent);
-    }
-    for (const auto& tensor : tensors) sources.push_back(tensor.data());
-    const int bits = magnitude_bits(static_cast<int>(count));
-    std::vector<uint8_t> words(4 * n);
-    std::vector<int32_t> total(n);
-    for (const auto& tensor : tensors) {
-      scalar().quantize[row](tensor.data(), words.data(), n, quantize_scale(block, bits));
-      scalar().add(total.data(), words.data(), n);
-    }
-    scalar().load(total.data(), words.data(), n);
-    std::vector<uint8_t> expected(tensors[0].size());
-    std::vector<uint8_t> found(tensors[0].size());
-    scalar().dequantize[row](words.data(), expected.data(), n, dequantize_scale(block, bits), divisor);
-    scalar().sum[row](sources.data(), count, found.data(), n, quantize_scale(block, bits),
-                      dequantize_scale(block, bits), divisor);
-    ASSERT_EQ(found, expected) << count << " sources, " << n << " elements, divisor " << divisor;
-  }
-}
-
-TEST_P(ScalarRow, CopyIsTheElementsAndTheirRange) {
-  const int row = GetParam();
-  Random random(29);
-  for (int round = 0; round < 500; ++round) {
-    const auto data = random_elements(row, random() % 80, round % 5, random);
-    const size_t n = data.size() / testing::kFloatBytes[row];
-    std::vector<uint8_t> copied(data.size());
-    const BlockRange expected = scalar().range[row](data.data(), n);
-    const BlockRange found = scalar().copy[row](data.data(), copied.data(), n);
-    ASSERT_EQ(copied, data);
-    ASSERT_EQ(found.max_exponent, expected.max_exponent);
-    ASSERT_EQ(found.has_nonfinite, expected.has_nonfinite);
-  }
-}
-
 TEST(Scalar, StreamCopies) {
   Random random(30);
   for (size_t n = 0; n < 300; ++n) {

@@ -125,7 +125,7 @@ TEST_P(EveryTable, TouchesNothingBeyondItsArrays) {
   for (size_t n = 0; n <= 70; ++n) {
     AtTheEnd bytes1(n), bytes2(2 * n), bytes4(4 * n), words(4 * n), wide(8 * n), limbs(4 * kInt64Words * n);
     const std::array<uint8_t*, 3> floats = {bytes4.data(), bytes2.data(), bytes2.data()};
-    AtTheEnd other2(2 * n), other4(4 * n);
+    AtTheEnd other2(2 * n), other4(4 * n), other8(8 * n);
     const std::array<uint8_t*, 3> other = {other4.data(), other2.data(), other2.data()};
     const std::array<uint8_t*, 4> integers = {bytes4.data(), bytes1.data(), bytes1.data(), bytes2.data()};
     for (size_t row = 0; row < floats.size(); ++row) {
@@ -135,10 +135,11 @@ TEST_P(EveryTable, TouchesNothingBeyondItsArrays) {
       k.classify[row](floats[row], words.data(), n);
       k.order[row](floats[row], words.data(), n, true);
       k.unorder[row](words.data(), floats[row], n, true);
-      k.copy[row](floats[row], other[row], n);
-      const std::array<const void*, 2> sources = {floats[row], other[row]};
-      k.sum[row](sources.data(), sources.size(), other[row], n, {}, {}, 3.0F);
+      const std::array<const void*, 3> sources = {floats[row], floats[row], floats[row]};
+      for (const size_t count : {2, 3}) k.exact_sum[row](sources.data(), count, other[row], n, 1);
     }
+    const std::array<const void*, 3> doubles = {wide.data(), wide.data(), wide.data()};
+    for (const size_t count : {2, 3}) k.exact_sum[3](doubles.data(), count, other8.data(), n, 1);
     for (size_t row = 0; row < integers.size(); ++row) {
       k.widen[row](integers[row], words.data(), n, false);
       k.narrow[row](words.data(), integers[row], n, false);

@@ -78,7 +78,7 @@ class Cluster {
   }
   Session& operator[](size_t rank) { return *sessions[rank]; }
   /// Every rank reduces its own.
-  void reduce(std::vector<Floats>* values, float divisor = 1.0F) {
+  void reduce(std::vector<Floats>* values, uint32_t divisor = 1) {
     std::vector<std::future<Status>> pending;
     for (size_t rank = 0; rank < values->size(); ++rank) {
       Collective call = in_place(&(*values)[rank], ElementType::kFloat32);
@@ -142,8 +142,8 @@ TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {
       for (const bool finite : {true, false}) {
         std::vector<Floats> some = uneven_of_all(ranks, count, finite);
         std::vector<Floats> same = some;
-        with.reduce(&some, 3.0F);
-        without.reduce(&same, 3.0F);
+        with.reduce(&some, 3);
+        without.reduce(&same, 3);
         for (size_t rank = 0; rank < ranks && count > 0; ++rank) {
           ASSERT_EQ(std::memcmp(some[rank].data(), same[0].data(), count * sizeof(float)), 0)
               << hosts << ", " << count << " elements, rank " << rank;

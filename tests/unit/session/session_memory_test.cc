@@ -124,7 +124,7 @@ TEST_F(SessionInMemory, GivesTheBitsThatASwitchGives) {
       ASSERT_NE(sessions[r], nullptr);
       EXPECT_EQ(sessions[r]->transport(), config.transport == "auto" ? "shm" : "udp");
       Collective average = in_place(&values[r], ElementType::kFloat32);
-      average.divisor = 3.0F;
+      average.divisor = 3;
       const Status status = submit(*sessions[r], std::move(average)).get();
       EXPECT_TRUE(status.ok()) << status.to_string();
       sessions[r].reset();

@@ -30,7 +30,7 @@ ChunkCall call_of(size_t elements) {
 /// Puts `values` in a rank's frame and offers it.
 void offer(const Board& board, int rank, uint64_t seq, const std::vector<int32_t>& values) {
   const ChunkCall call = call_of(values.size());
-  fill_frame(call.reduction, values.data(), values.size(), board.frame(rank, seq));
+  fill_frame(values.data(), values.size() * sizeof(int32_t), board.frame(rank, seq));
   board.offer(rank, seq, call);
 }
 
@@ -200,15 +200,12 @@ struct Part {
 
 std::vector<Part> parts_of(const Board& board) {
   const size_t chunk = board.shape().chunk_bytes;
-  const size_t ranges = ranges_of(chunk) * sizeof(quant::BlockRange);
   std::vector<Part> parts;
   for (uint64_t seq = 1; seq <= static_cast<uint64_t>(board.shape().slots); ++seq) {
     parts.push_back({board.result(seq), board.result(seq) + chunk});
     for (int rank = 0; rank < board.shape().ranks; ++rank) {
-      const ChunkFrame frame = board.frame(rank, seq);
-      const auto* at = reinterpret_cast<const uint8_t*>(frame.ranges);
-      parts.push_back({frame.elements, frame.elements + chunk});
-      parts.push_back({at, at + ranges});
+      const uint8_t* frame = board.frame(rank, seq);
+      parts.push_back({frame, frame + chunk});
     }
   }
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });

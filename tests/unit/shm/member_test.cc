@@ -145,11 +145,11 @@ TEST(Member, EveryOperationOfEveryTypeHasTheBitsOfTheSwitch) {
       for (int flavour = 0; flavour < testing::kFlavours; ++flavour) {
         Team team({3, 4, 2048}, static_cast<uint64_t>(flavour) + 1);
         auto tensors = testing::random_tensors(type, 3, n, flavour, random);
-        const Bytes expected = testing::by_words({op, type, 3.0F}, tensors, n);
+        const Bytes expected = testing::by_definition({op, type, 3}, tensors, n);
         for (int rank = 0; rank < 3; ++rank) {
           Collective c = in_place(op, type, tensors[static_cast<size_t>(rank)]);
           c.count = c.output_end = n;
-          c.divisor = 3.0F;
+          c.divisor = 3;
           team.submit(rank, c);
         }
         ASSERT_TRUE(team.run());
@@ -369,7 +369,7 @@ TEST(Member, WhatRanksDisagreeAboutIsFoundOnAllOfThem) {
       [](Collective* c) { c->count = c->output_end = 1; },
       [](Collective* c) { c->title = "reduce"; },
       [](Collective* c) { c->tag = 1; },
-      [](Collective* c) { c->divisor = 3.0F; },
+      [](Collective* c) { c->divisor = 3; },
       [](Collective* c) { *c = barrier(); },
   };
   for (size_t d = 0; d < differences.size(); ++d) {

@@ -1,4 +1,5 @@
-// What a reduction must give: the words of every rank, as the engine sends them, combined as a switch combines them.
+// What a reduction in memory must give: of floats the exact sum, rounded once; for the rest the words of every rank, as
+// the engine sends them, combined as a switch combines them.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include "engine/codec.h"
 #include "quant/table_compare.h"
 #include "quant/tables.h"
-#include "quant/witness.h"
 #include "shm/reducer.h"
 
 namespace switchml::shm::testing {
@@ -70,32 +70,21 @@ Bytes combined_words(const std::vector<Codec>& codecs, bool maximum, const Encod
   return words;
 }
 
-/// Exponents of group g, and the classes of its elements where one is not finite.
-inline GroupBuffer agreed_group(const std::vector<Codec>& codecs, const ChunkPlan& plan, size_t g) {
-  GroupBuffer group;
-  group.group = g;
-  group.range = plan.group(g);
-  if (!plan.with_exponents()) return group;
-  group.exponents.resize(plan.blocks_of_group(g));
-  Bytes call = combined_words(codecs, true, [g](const Codec& c, uint8_t* words) { return c.encode_call(g, words); });
-  quant::Witness(1, 2, kPayload / kWordBytes).guard(call.data(), call.size() / kWordBytes, 99);
-  codecs[0].decode_call(call.data(), call.size() / kWordBytes, &group);
-  if (!group.has_specials) return group;
-  group.specials.resize(group.range.count);
-  for (size_t c = 0; c < plan.chunks_of_group(g); ++c) {
-    const ElementRange range = plan.chunk(g, c);
-    const Bytes counts = combined_words(
-        codecs, false, [&](const Codec& codec, uint8_t* words) { return codec.encode_special(range, words); });
-    codecs[0].decode_special(counts.data(), range, &group);
-  }
-  return group;
+inline Bytes exact_sums(const Reduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
+  Bytes out(n * element_bytes(reduction.type));
+  std::vector<const void*> sources;
+  for (const Bytes& input : inputs) sources.push_back(input.data());
+  quant::scalar_kernels()->exact_sum[quant::float_row(reduction.type)](sources.data(), sources.size(), out.data(), n,
+                                                                       reduction.divisor);
+  return out;
 }
 
 /// `inputs`: a tensor of n elements per rank.
-inline Bytes by_words(const Reduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
-  Bytes out(n * element_bytes(reduction.type));
+inline Bytes by_definition(const Reduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
   const bool sum = reduction.op == ReduceOp::kSum;
-  const ChunkPlan plan(reduction.type, sum && is_floating(reduction.type), {0, n}, kPayload);
+  if (sum && is_floating(reduction.type)) return exact_sums(reduction, inputs, n);
+  Bytes out(n * element_bytes(reduction.type));
+  const ChunkPlan plan(reduction.type, false, {0, n}, kPayload);
   std::vector<Collective> calls(inputs.size());
   std::vector<Codec> codecs;
   for (size_t rank = 0; rank < inputs.size(); ++rank) {
@@ -109,7 +98,9 @@ inline Bytes by_words(const Reduction& reduction, const std::vector<Bytes>& inpu
     codecs.emplace_back(call, plan, static_cast<int>(inputs.size()));
   }
   for (size_t g = 0; n > 0 && g < plan.groups(); ++g) {
-    const GroupBuffer group = agreed_group(codecs, plan, g);
+    GroupBuffer group;
+    group.group = g;
+    group.range = plan.group(g);
     for (size_t c = 0; c < plan.chunks_of_group(g); ++c) {
       const ElementRange range = plan.chunk(g, c);
       const Bytes words = combined_words(
