@@ -163,6 +163,33 @@ void dot(const Kernels& k, Workload& w, Route route) {
   }
 }
 
+// The tensor as so many terms, one after the other in memory: other numbers at the same place, of the same magnitude, as
+// replicas' gradients have them.
+std::vector<const void*> terms_of(Workload& w, size_t count) {
+  std::vector<const void*> terms;
+  for (size_t i = 0; i < count; ++i) terms.push_back(&w.tensor[i * (w.elements / count - 20 * kBlock)]);
+  return terms;
+}
+
+void sum_exactly(const Kernels& k, Workload& w, size_t count) {
+  const std::vector<const void*> terms = terms_of(w, count);
+  k.exact_sum[0](terms.data(), count, w.output.data(), w.elements / count, 1);
+}
+
+// What the exact sum is measured by: the same passes over memory, and one addition of floats for each term.
+#if defined(__x86_64__)
+__attribute__((target("avx2")))
+#endif
+void sum_floats(Workload& w, size_t count) {
+  using Floats __attribute__((vector_size(32), aligned(4), may_alias)) = float;
+  const std::vector<const void*> terms = terms_of(w, count);
+  for (size_t i = 0; i + 8 <= w.elements / count; i += 8) {
+    Floats sum = *reinterpret_cast<const Floats*>(static_cast<const float*>(terms[0]) + i);
+    for (size_t t = 1; t < count; ++t) sum += *reinterpret_cast<const Floats*>(static_cast<const float*>(terms[t]) + i);
+    *reinterpret_cast<Floats*>(&w.output[i]) = sum;
+  }
+}
+
 struct Case {
   const char* kernel;
   const char* route;
@@ -191,6 +218,10 @@ std::vector<Case> cases() {
       {"quantize bf16", "frame", 6, false, [](const K& k, W& w) { quantize_halves(k, w, 2); }},
       {"dequantize bf16", "frame", 6, false, [](const K& k, W& w) { dequantize_halves(k, w, 2); }},
       {"widen + narrow i32", "frame", 16, false, [](const K& k, W& w) { widen_and_narrow(k, w); }},
+      {"exact sum of 2 f32", "memory", 6, false, [](const K& k, W& w) { sum_exactly(k, w, 2); }},
+      {"floats added, 2", "memory", 6, false, [](const K&, W& w) { sum_floats(w, 2); }},
+      {"exact sum of 8 f32", "memory", 4.5, false, [](const K& k, W& w) { sum_exactly(k, w, 8); }},
+      {"floats added, 8", "memory", 4.5, false, [](const K&, W& w) { sum_floats(w, 8); }},
       {"add", "memory", 12, false, [](const K& k, W& w) { add_in_memory(k, w); }},
       {"add", "cache", 12, false, [](const K& k, W& w) { add_in_cache(k, w); }},
       {"dot", "memory", 4, false, [=](const K& k, W& w) { dot(k, w, memory); }},

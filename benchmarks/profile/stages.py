@@ -5,14 +5,14 @@ EXPONENTS, QUANTIZE, WITNESS, PACKET = "exponents", "quantize", "witness", "head
 STREAM, TIMERS, DEQUANTIZE = "slots and stream", "timers", "dequantize"
 SEND, RECEIVE = "transport, send", "transport, receive"
 ADD, RULES = "switch: add words", "switch: session, slot, sequence"
-COPY, REDUCE, RESULT, BOARD = "copy with exponents", "reduce", "copy of results", "board, futex"
+COPY, REDUCE, RESULT, BOARD = "copy into the frame", "reduce", "copy of results", "board, futex"
 
 # (the function's name without parameters and templates, its file): each a pattern, empty: any. None: its callers' stage.
 RULES_OF = [
     (r"_scale$|magnitude_bits|(float|integer)_row|::kernels$|(scalar|avx2|avx512|neon)_kernels|element_bytes|operator$|_FUN$", "", None),
     # the kernels, and what calls them for each block
-    (r"Simd::copy|quant::copy|shm::fill_frame", "", COPY),
-    (r"(Simd|quant)::sum|reduce_chunk|sum_floats|write_nonfinite|reduce_words|reduce_frames", "", REDUCE),
+    (r"shm::fill_frame", "", COPY),
+    (r"quant::(Exact|FixedPoint)::|exact_sum|sum_exactly|reduce_(chunk|elements|words|frames)", "", REDUCE),
     (r"(Simd|quant)::stream|Member::take_result", "", RESULT),
     (r"(Simd|quant)::range|Codec::(encode|decode|plausible)_call", "", EXPONENTS),
     (r"(Simd|quant)::quantize|Codec::encode_", "", QUANTIZE),

@@ -167,7 +167,19 @@ def kernels():
 
         return f"{kernel}, from DRAM: of the copy bandwidth", ">= 0.8", measure
 
-    return [line("quantize f32"), line("dequantize f32")]
+    def exact(count):
+        def measure(results):
+            found = results.file("kernels")["results"]
+            rates = {(row["table"], row["kernel"]): row["of_copy"] for row in found}
+            tables = [table for table, kernel in rates if kernel == "floats added, 2" and table != "scalar"]
+            if not tables:
+                raise Missing("kernels.json has no exact sums")
+            shares = {table: rates[table, f"exact sum of {count} f32"] / rates[table, f"floats added, {count}"] for table in tables}
+            return at_least(0.8, min(shares.values()), "; ".join(f"{table} {share:.2f}" for table, share in shares.items()))
+
+        return f"exact sums of {count} terms, f32, from DRAM: of the same loop that adds floats", ">= 0.8", measure
+
+    return [line("quantize f32"), line("dequantize f32"), exact(2), exact(8)]
 
 
 def switch():

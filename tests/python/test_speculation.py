@@ -1,4 +1,4 @@
-"""Small sums whose exponents are guessed from earlier steps: the bits of ranks that share memory and never guess."""
+"""Small sums whose exponents are guessed from earlier steps: the bits of ranks that never guess, for want of slots."""
 
 import os
 import signal
@@ -14,6 +14,8 @@ pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo knows no
 
 LAYERS = ((1, torch.float32), (300, torch.float32), (3000, torch.float32), (300, torch.float32), (40, torch.float16), (700, torch.bfloat16))
 STEPS = 30
+UDP = {"SWITCHML_TRANSPORT": "udp", "SWITCHML_PAYLOAD": "1024"}
+WITHOUT = {**UDP, "SWITCHML_SLOTS": "4"}
 
 
 def rank_trains(switch=None):
@@ -46,11 +48,11 @@ def outcomes_of(size, **environment):
 
 
 @pytest.mark.parametrize("size", (2, 4))
-def test_the_bits_are_those_of_memory(size):
-    bits, guessed, _, _ = outcomes_of(size, SWITCHML_TRANSPORT="shm")
+def test_the_bits_are_those_without_guesses(size):
+    bits, guessed, _, _ = outcomes_of(size, **WITHOUT)
     assert guessed == 0
     for environment in ({}, {"SWITCHML_SHARDS": "2"}, {"SWITCHML_FAULTS": "seed=5,send_loss=0.02,receive_loss=0.02"}):
-        found, guessed, missed, _ = outcomes_of(size, SWITCHML_TRANSPORT="udp", SWITCHML_PAYLOAD="1024", **environment)
+        found, guessed, missed, _ = outcomes_of(size, **UDP, **environment)
         assert found == bits
         assert guessed > STEPS * len(LAYERS) // 2
         assert 0 < missed < guessed / 2
@@ -59,7 +61,7 @@ def test_the_bits_are_those_of_memory(size):
 def test_guesses_survive_the_loss_of_the_switch():
     from test_failures import FALLBACK, ranks_and_switch
 
-    bits = outcomes_of(3, SWITCHML_TRANSPORT="shm")[0]
+    bits = outcomes_of(3, **WITHOUT)[0]
     with ranks_and_switch(3, FALLBACK) as (own, switch, _):
         outcomes = own.run(rank_trains, switch.pid)
         own.close()
