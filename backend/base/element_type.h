@@ -16,8 +16,10 @@ enum class ElementType : uint8_t {
   kUInt8 = 5,
   kInt16 = 6,
   kInt64 = 7,
+  kFloat64 = 8,
+  kBool = 9,  // a byte, 0 or 1
 };
-inline constexpr int kElementTypes = 8;
+inline constexpr int kElementTypes = 10;
 
 inline constexpr size_t element_bytes(ElementType type) {
   switch (type) {
@@ -27,8 +29,10 @@ inline constexpr size_t element_bytes(ElementType type) {
     case ElementType::kBFloat16:
     case ElementType::kInt16: return 2;
     case ElementType::kInt8:
-    case ElementType::kUInt8: return 1;
-    case ElementType::kInt64: return 8;
+    case ElementType::kUInt8:
+    case ElementType::kBool: return 1;
+    case ElementType::kInt64:
+    case ElementType::kFloat64: return 8;
   }
   return 0;
 }
@@ -37,11 +41,12 @@ inline constexpr size_t element_bytes(ElementType type) {
 /// bits, so the sum is exact modulo 2^64.
 inline constexpr size_t kInt64Words = 3;
 
-/// Words of a packet that one element takes.
+/// Words of a packet that one element takes. Precondition: a switch takes the type at all.
 inline constexpr size_t element_words(ElementType type) { return type == ElementType::kInt64 ? kInt64Words : 1; }
 
 inline constexpr bool is_floating(ElementType type) {
-  return type == ElementType::kFloat32 || type == ElementType::kFloat16 || type == ElementType::kBFloat16;
+  return type == ElementType::kFloat32 || type == ElementType::kFloat16 || type == ElementType::kBFloat16 ||
+         type == ElementType::kFloat64;
 }
 
 inline constexpr const char* to_string(ElementType type) {
@@ -54,6 +59,8 @@ inline constexpr const char* to_string(ElementType type) {
     case ElementType::kUInt8: return "uint8";
     case ElementType::kInt16: return "int16";
     case ElementType::kInt64: return "int64";
+    case ElementType::kFloat64: return "float64";
+    case ElementType::kBool: return "bool";
   }
   return "?";
 }

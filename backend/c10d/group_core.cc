@@ -19,6 +19,12 @@ std::shared_ptr<Session> GroupCore::session() const {
   return session_;
 }
 
+bool GroupCore::engine_can(ReduceOp op, ElementType type) const {
+  if (group_.size == 1) return memory_can(op, type);
+  const std::shared_ptr<Session> held = session();
+  return held ? held->can(op, type) : switch_can(op, type);
+}
+
 void GroupCore::set_session(std::shared_ptr<Session> session) {
   const std::lock_guard<std::mutex> lock(mutex_);
   session_ = std::move(session);

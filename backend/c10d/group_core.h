@@ -50,6 +50,10 @@ class GroupCore {
   /// closed(), or why the session failed.
   Status health() const;
 
+  /// Whether the group's engine takes that, in memory or by a switch; the same on all ranks. A group of one takes what
+  /// memory can.
+  bool engine_can(ReduceOp op, ElementType type) const;
+
   /// Calls on their way through the switch: one begins, one has ended, wait for all (false: `limit` passed first).
   void took_off();
   void landed();

@@ -145,6 +145,9 @@ class ProcessGroupSwitchML final : public compat::Base {
                                       std::optional<size_t> begin, const c10d::ReduceScatterOptions& opts,
                                       const std::string& detail = {});
   void check_reduce_scatter(const at::Tensor& output, const at::Tensor& input) const;
+  /// Whether the group's engine reduces such a tensor, or all of a list, of one type.
+  bool engine_takes(const at::Tensor& tensor, const c10d::ReduceOp& op) const;
+  bool engine_takes(const Tensors& tensors, const c10d::ReduceOp& op) const;
 
   const Settings settings_;
   const std::shared_ptr<GroupCore> core_;

@@ -11,19 +11,44 @@
 
 namespace switchml {
 
-std::optional<ReduceOp> switch_operation(const c10d::ReduceOp& op, at::ScalarType type) {
-  const std::optional<ElementType> element = element_type(type);
-  if (!element) return std::nullopt;
-  std::optional<ReduceOp> result;
+namespace {
+
+// A bool is true or false: sums and maxima are "any", products and minima "all", and there is no mean.
+std::optional<ReduceOp> operation_on_bools(const c10d::ReduceOp& op) {
+  switch (op.op_) {
+    case c10d::ReduceOp::SUM:
+    case c10d::ReduceOp::MAX:
+    case c10d::ReduceOp::BOR: return ReduceOp::kOr;
+    case c10d::ReduceOp::PRODUCT:
+    case c10d::ReduceOp::MIN:
+    case c10d::ReduceOp::BAND: return ReduceOp::kAnd;
+    case c10d::ReduceOp::BXOR: return ReduceOp::kXor;
+    default: return std::nullopt;
+  }
+}
+
+std::optional<ReduceOp> operation_on_numbers(const c10d::ReduceOp& op) {
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
     case c10d::ReduceOp::AVG:
-    case c10d::ReduceOp::PREMUL_SUM: result = ReduceOp::kSum; break;
-    case c10d::ReduceOp::MIN: result = ReduceOp::kMin; break;
-    case c10d::ReduceOp::MAX: result = ReduceOp::kMax; break;
+    case c10d::ReduceOp::PREMUL_SUM: return ReduceOp::kSum;
+    case c10d::ReduceOp::MIN: return ReduceOp::kMin;
+    case c10d::ReduceOp::MAX: return ReduceOp::kMax;
+    case c10d::ReduceOp::PRODUCT: return ReduceOp::kProduct;
+    case c10d::ReduceOp::BAND: return ReduceOp::kAnd;
+    case c10d::ReduceOp::BOR: return ReduceOp::kOr;
+    case c10d::ReduceOp::BXOR: return ReduceOp::kXor;
     default: return std::nullopt;
   }
-  return switch_can(*result, *element) ? result : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ReduceOp> engine_operation(const c10d::ReduceOp& op, at::ScalarType type) {
+  const std::optional<ElementType> element = element_type(type);
+  if (!element) return std::nullopt;
+  const auto result = *element == ElementType::kBool ? operation_on_bools(op) : operation_on_numbers(op);
+  return result && memory_can(*result, *element) ? result : std::nullopt;
 }
 
 const char* operation_name(const c10d::ReduceOp& op) {
@@ -214,7 +239,7 @@ at::Tensor Reduction::prepared(const at::Tensor& tensor) {
 
 void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end) {
   Collective part;
-  const std::optional<ReduceOp> operation = switch_operation(op_, input.scalar_type());
+  const std::optional<ReduceOp> operation = engine_operation(op_, input.scalar_type());
   SWITCHML_ASSERT(operation.has_value());
   part.op = *operation;
   part.type = *element_type(input.scalar_type());

@@ -1,4 +1,5 @@
 // The collectives that a switch can do, in part or always.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -15,23 +16,11 @@ using Tensors = ProcessGroupSwitchML::Tensors;
 /// of its own and nothing is copied.
 constexpr size_t kJoinBytes = 1 << 20;
 
-bool switch_takes(const at::Tensor& tensor, const c10d::ReduceOp& op) {
-  return tensor.layout() == at::kStrided && switch_operation(op, tensor.scalar_type()).has_value();
-}
-
-bool switch_takes(const Tensors& tensors, const c10d::ReduceOp& op) {
-  if (tensors.empty()) return false;
-  for (const at::Tensor& tensor : tensors) {
-    if (!switch_takes(tensor, op) || tensor.scalar_type() != tensors[0].scalar_type()) return false;
-  }
-  return true;
-}
-
-/// Throws ValueError where a type is one that neither the switch nor Gloo reduces, before any rank waits for others.
+/// Throws ValueError where a type is one that nobody reduces, before any rank waits for others.
 void require_reducible(const Tensors& tensors, Call call) {
   for (const at::Tensor& tensor : tensors) {
     const at::ScalarType type = tensor.scalar_type();
-    if (element_type(type) || type == at::kDouble || type == at::kBool || at::isComplexType(type)) continue;
+    if (element_type(type) || at::isComplexType(type)) continue;
     compat::throw_value_error(std::string("switchml ") + to_string(call) + ": a tensor's type is " + type_name(type) +
                               "; allowed: float32, float64, float16, bfloat16, int8, uint8, int16, int32, int64, bool, "
                               "complex64, complex128");
@@ -97,9 +86,22 @@ size_t elements_before(const Tensors& pieces, int index) {
 
 }  // namespace
 
+bool ProcessGroupSwitchML::engine_takes(const at::Tensor& tensor, const c10d::ReduceOp& op) const {
+  if (tensor.layout() != at::kStrided) return false;
+  const std::optional<ReduceOp> operation = engine_operation(op, tensor.scalar_type());
+  return operation && core_->engine_can(*operation, *element_type(tensor.scalar_type()));
+}
+
+bool ProcessGroupSwitchML::engine_takes(const Tensors& tensors, const c10d::ReduceOp& op) const {
+  if (tensors.empty()) return false;
+  return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+    return engine_takes(tensor, op) && tensor.scalar_type() == tensors[0].scalar_type();
+  });
+}
+
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   require_host(tensors, "all_reduce");
-  if (tensors.size() == 1 && switch_takes(tensors, opts.reduceOp)) {
+  if (tensors.size() == 1 && engine_takes(tensors, opts.reduceOp)) {
     Reduction call = reduction(Call::kAllReduce, OpType::ALLREDUCE, opts.reduceOp, opts.timeout);
     call.in_place(tensors[0]);
     return remember(call.issue(tensors));
@@ -127,7 +129,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_sparse(Tensors& te
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors& tensors,
                                                                         const c10d::AllreduceCoalescedOptions& opts) {
   require_host(tensors, "all_reduce_coalesced");
-  if (switch_takes(tensors, opts.reduceOp)) {
+  if (engine_takes(tensors, opts.reduceOp)) {
     Reduction call = reduction(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, opts.reduceOp, opts.timeout);
     if (Footprint::clash(tensors)) call.apart();
     for (const at::Tensor& tensor : tensors) call.in_place(tensor);
@@ -144,7 +146,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors&
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   require_host(tensors, "reduce");
   const bool root_exists = opts.rootRank >= 0 && opts.rootRank < size_ && opts.rootTensor == 0;
-  if (tensors.size() == 1 && root_exists && switch_takes(tensors, opts.reduceOp)) {
+  if (tensors.size() == 1 && root_exists && engine_takes(tensors, opts.reduceOp)) {
     Reduction call = reduction(Call::kReduce, OpType::REDUCE, opts.reduceOp, opts.timeout);
     call.root(static_cast<int>(opts.rootRank));
     call.to_root(tensors[0], opts.rootRank == rank_);
@@ -191,7 +193,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Ten
                                                                          const c10d::ReduceScatterOptions& opts) {
   require_host({output, input}, "reduce_scatter_tensor");
   check_reduce_scatter(output, input);
-  if (!switch_takes(input, opts.reduceOp)) {
+  if (!engine_takes(input, opts.reduceOp)) {
     return reduce_scatter_by_companion(Call::kReduceScatterTensor, {output}, {input}, std::nullopt, opts);
   }
   Reduction call = reduction(Call::kReduceScatterTensor, OpType::_REDUCE_SCATTER_BASE, opts.reduceOp, opts.timeout);
@@ -211,7 +213,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coales
   bool all = true;
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_reduce_scatter(outputs[i], inputs[i]);
-    all = all && switch_takes(inputs[i], opts.reduceOp);
+    all = all && engine_takes(inputs[i], opts.reduceOp);
   }
   if (!all) {
     return reduce_scatter_by_companion(Call::kReduceScatterTensorCoalesced, outputs, inputs, std::nullopt, opts);
@@ -248,7 +250,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
   }
   const size_t begin = elements_before(pieces, rank_);
   const bool join = total_bytes(pieces) <= kJoinBytes;
-  if (!switch_takes(pieces, opts.reduceOp)) {
+  if (!engine_takes(pieces, opts.reduceOp)) {
     return reduce_scatter_by_companion(Call::kReduceScatter, outputs, {joined(pieces)}, begin, opts,
                                        ", pieces: " + tensors_text(pieces));
   }

@@ -16,6 +16,8 @@ std::optional<ElementType> element_type(at::ScalarType type) {
     case at::kByte: return ElementType::kUInt8;
     case at::kShort: return ElementType::kInt16;
     case at::kLong: return ElementType::kInt64;
+    case at::kDouble: return ElementType::kFloat64;
+    case at::kBool: return ElementType::kBool;
     default: return std::nullopt;
   }
 }

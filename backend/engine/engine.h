@@ -26,11 +26,18 @@ enum class ReduceOp : uint8_t {
   kMin = 1,
   kMax = 2,
   kBarrier = 3,  // no elements; completes when every rank has called it
+  kProduct = 4,
+  kAnd = 5,  // bitwise, as the next two
+  kOr = 6,
+  kXor = 7,
 };
 const char* to_string(ReduceOp op);
 
-/// Whether the switch path takes it. Sums: every ElementType. Min and max: all but int64.
+/// Whether a switch takes it: sums of all types but float64 and bool; of these but int64 also the minimum and maximum.
 bool switch_can(ReduceOp op, ElementType type);
+/// Whether ranks that share memory take it: everything but bitwise operations on floats. Of bools SUM, MAX and OR are
+/// one operation, and so are PRODUCT, MIN and AND: whoever calls chooses kOr and kAnd.
+bool memory_can(ReduceOp op, ElementType type);
 
 /// Which stream carries a collective, where a shard has two (docs/protocol.md, The stream).
 enum class StreamChoice : uint8_t {
@@ -164,7 +171,7 @@ class Engine {
 
   /// Queues a collective. All ranks submit the same collectives in the same order; a rank that does not is found out by
   /// the witness and every rank gets kMismatch. Thread-safe; never blocks on the network. After a failure or abort()
-  /// `done` runs at once with the reason. Precondition: switch_can(op, type).
+  /// `done` runs at once with the reason. Precondition: switch_can(op, type); in memory memory_can(op, type).
   virtual void submit(Collective collective) = 0;
 
   /// Fails everything queued or running with kAborted and `reason`. Thread-safe, idempotent.

@@ -122,6 +122,17 @@ class FixedPoint {
 
 }  // namespace
 
+double number_of(uint64_t bits, const FloatFormat& format) {
+  const uint64_t magnitude = bits & ~format.sign();
+  const uint64_t hidden = uint64_t{1} << (format.precision - 1);
+  const uint64_t field = magnitude / hidden;
+  double number = std::ldexp(static_cast<double>(magnitude % hidden + (field == 0 ? 0 : hidden)),
+                             format.least + static_cast<int>(field == 0 ? 0 : field - 1));
+  if (magnitude == format.limit) number = HUGE_VAL;
+  if (magnitude > format.limit) number = NAN;
+  return (bits & format.sign()) != 0 ? -number : number;
+}
+
 uint64_t exact_sum(const double* numbers, size_t count, uint32_t divisor, const FloatFormat& format) {
   bool negative_zeros = true;
   bool infinite[2] = {false, false};

@@ -24,6 +24,9 @@ struct FloatFormat {
   uint64_t quiet_nan() const { return limit | uint64_t{1} << (precision - 2); }
 };
 
+/// The number that the bits of an element stand for.
+double number_of(uint64_t bits, const FloatFormat& format);
+
 /// Of `count` numbers, each exactly the value of an element: the bits, in `format`, of their sum divided by `divisor`,
 /// rounded to nearest even once. 1 <= count, divisor <= kMaxSources.
 /// A NaN, or infinities of both signs, give the format's quiet NaN; infinities of one sign give that. A sum of zeros is

@@ -92,7 +92,8 @@ struct Kernels {
   void (*stream)(const void* src, void* dst, size_t n);
 };
 
-/// Row of a floating type in range/quantize/...: float32 0, float16 1, bfloat16 2. Precondition: is_floating(type).
+/// Row of a floating type in range/quantize/...: float32 0, float16 1, bfloat16 2; float64 3, which
+/// exact_sum alone has. Precondition: is_floating(type).
 int float_row(ElementType type);
 /// Row of an integer type in widen/narrow: int32 0, int8 1, uint8 2, int16 3. Precondition: one of those.
 int integer_row(ElementType type);

@@ -102,6 +102,9 @@ class GroupSession : public Session {
     return failover_ ? failover_->session() : parameters_;
   }
   const SwitchServer* embedded() const override { return embedded_.get(); }
+  bool can(ReduceOp op, ElementType type) const override {
+    return in_memory() ? memory_can(op, type) : switch_can(op, type);
+  }
   std::string transport() const override { return memory_ == nullptr ? "udp" : in_memory() ? "shm" : "shm+udp"; }
   bool without_switch() const override {
     const std::lock_guard<std::mutex> lock(loss_mutex_);

@@ -57,6 +57,8 @@ class Session {
   virtual void settle() = 0;
 
   virtual Engine& engine() = 0;
+  /// Whether the engine takes such a collective; the same on all ranks, as long as the session lasts.
+  virtual bool can(ReduceOp op, ElementType type) const = 0;
   /// Of the switch that the group has, or had last.
   virtual SessionParameters parameters() const = 0;
   /// Whether the switch was lost and the ranks go on without it, for now.

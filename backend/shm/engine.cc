@@ -49,7 +49,7 @@ class MemoryEngine final : public Engine {
   }
 
   void submit(Collective collective) override {
-    SWITCHML_ASSERT(switch_can(collective.op, collective.type));
+    SWITCHML_ASSERT(memory_can(collective.op, collective.type));
     const std::lock_guard<std::mutex> lock(order_);  // both boards have that of the numbers
     // Where ranks called something of different boards, later ones that look alike do not meet as the same. (To a
     // session's history of exponents numbered ones would be strangers: with owners the order of announcements serves.)

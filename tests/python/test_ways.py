@@ -52,14 +52,14 @@ def names_in(cell):
     return re.findall(r"`(\w+)`", cell)
 
 
-WAYS, BY_TYPE, REDUCTIONS, OTHERS = tables()
+WAYS, BY_SWITCH, IN_MEMORY, REDUCTIONS, OTHERS = tables()
 COUNTED_AS = {names_in(row["collective"])[0]: names_in(row["counted as"])[0] for row in REDUCTIONS}
 
 
-def ways_by_type():
+def ways_by_type(table):
     """(collective, operation, type) -> way, as the table has it. Fails where two rows speak of the same."""
     result = {}
-    for row in BY_TYPE:
+    for row in table:
         collectives = COUNTED_AS if row["collectives"] == "all" else names_in(row["collectives"])
         by_operation = {column: cell for column, cell in row.items() if column not in ("types", "collectives")}
         operations = [(op, cell) for column, cell in by_operation.items() for op in column.split(", ")]
@@ -71,8 +71,9 @@ def ways_by_type():
 
 def test_the_table_is_complete():
     wanted = set(itertools.product(COUNTED_AS, OPERATIONS, TYPES))
-    assert set(ways_by_type()) == wanted
-    assert set(ways_by_type().values()) == {"switch", "companion", "refused"}
+    for table in (BY_SWITCH, IN_MEMORY):
+        assert set(ways_by_type(table)) == wanted
+        assert set(ways_by_type(table).values()) == {"switch", "companion", "refused"}
     assert [row["way"] for row in WAYS] == ["switch", "companion", "store", "local"]
 
 
@@ -149,7 +150,8 @@ def known_types():
 
 
 def rank_reductions(collective, local):
-    for (name, op, dtype), way in ways_by_type().items():
+    in_memory = local or sys.modules["switchml"].stats()["session"]["transport"] == "shm"
+    for (name, op, dtype), way in ways_by_type(IN_MEMORY if in_memory else BY_SWITCH).items():
         if name == collective and dtype in known_types():
             if op == "PREMUL_SUM" and not hasattr(dist, "_make_nccl_premul_sum"):
                 continue

@@ -21,6 +21,7 @@ class ComparingSession final : public Session {
   const SwitchServer* embedded() const override { return nullptr; }
   void settle() override {}
   bool without_switch() const override { return false; }
+  bool can(ReduceOp op, ElementType type) const override { return switch_can(op, type); }
   std::string transport() const override { return "udp"; }
   void when_rank_is_lost(std::function<void(const Status&)>) override {}
   std::string compare_calls(const std::string& mine) override {

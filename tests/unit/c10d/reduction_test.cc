@@ -65,31 +65,43 @@ std::string failure_of(const WorkPointer& work) {
 
 // ---- names ----
 
-TEST(SwitchOperation, SumsEveryTypeOfTheEngine) {
-  for (const at::ScalarType type :
-       {at::kFloat, at::kHalf, at::kBFloat16, at::kInt, at::kChar, at::kByte, at::kShort, at::kLong}) {
-    EXPECT_EQ(switch_operation(c10d::ReduceOp::SUM, type), ReduceOp::kSum) << c10::toString(type);
-    EXPECT_EQ(switch_operation(c10d::ReduceOp::AVG, type), ReduceOp::kSum) << c10::toString(type);
-    EXPECT_EQ(switch_operation(premultiplying(2.0), type), ReduceOp::kSum) << c10::toString(type);
+constexpr at::ScalarType kFloats[] = {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble};
+constexpr at::ScalarType kIntegers[] = {at::kInt, at::kChar, at::kByte, at::kShort, at::kLong};
+
+TEST(EngineOperation, OfNumbersIsTheSame) {
+  const auto expect_numbers = [](at::ScalarType type) {
+    for (const c10d::ReduceOp& op :
+         {c10d::ReduceOp(c10d::ReduceOp::SUM), c10d::ReduceOp(c10d::ReduceOp::AVG), premultiplying(2.0)}) {
+      EXPECT_EQ(engine_operation(op, type), ReduceOp::kSum) << c10::toString(type);
+    }
+    EXPECT_EQ(engine_operation(c10d::ReduceOp::MIN, type), ReduceOp::kMin) << c10::toString(type);
+    EXPECT_EQ(engine_operation(c10d::ReduceOp::MAX, type), ReduceOp::kMax) << c10::toString(type);
+    EXPECT_EQ(engine_operation(c10d::ReduceOp::PRODUCT, type), ReduceOp::kProduct) << c10::toString(type);
+  };
+  for (const at::ScalarType type : kFloats) expect_numbers(type);
+  for (const at::ScalarType type : kIntegers) {
+    expect_numbers(type);
+    EXPECT_EQ(engine_operation(c10d::ReduceOp::BAND, type), ReduceOp::kAnd) << c10::toString(type);
+    EXPECT_EQ(engine_operation(c10d::ReduceOp::BXOR, type), ReduceOp::kXor) << c10::toString(type);
   }
 }
 
-TEST(SwitchOperation, ComparesWhatFitsAWord) {
-  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16, at::kInt, at::kChar, at::kByte, at::kShort}) {
-    EXPECT_EQ(switch_operation(c10d::ReduceOp::MIN, type), ReduceOp::kMin) << c10::toString(type);
-    EXPECT_EQ(switch_operation(c10d::ReduceOp::MAX, type), ReduceOp::kMax) << c10::toString(type);
+TEST(EngineOperation, OfBoolsIsAnyAllOrDiffer) {
+  for (const auto op : {c10d::ReduceOp::SUM, c10d::ReduceOp::MAX, c10d::ReduceOp::BOR}) {
+    EXPECT_EQ(engine_operation(op, at::kBool), ReduceOp::kOr) << operation_name(op);
   }
-  EXPECT_EQ(switch_operation(c10d::ReduceOp::MIN, at::kLong), std::nullopt);
-  EXPECT_EQ(switch_operation(c10d::ReduceOp::MAX, at::kLong), std::nullopt);
+  for (const auto op : {c10d::ReduceOp::PRODUCT, c10d::ReduceOp::MIN, c10d::ReduceOp::BAND}) {
+    EXPECT_EQ(engine_operation(op, at::kBool), ReduceOp::kAnd) << operation_name(op);
+  }
+  EXPECT_EQ(engine_operation(c10d::ReduceOp::BXOR, at::kBool), ReduceOp::kXor);
 }
 
-TEST(SwitchOperation, LeavesTheRestToTheCompanion) {
-  for (const auto op : {c10d::ReduceOp::PRODUCT, c10d::ReduceOp::BAND, c10d::ReduceOp::BOR, c10d::ReduceOp::BXOR}) {
-    EXPECT_EQ(switch_operation(op, at::kInt), std::nullopt) << operation_name(op);
+TEST(EngineOperation, LeavesTheRestToTheCompanion) {
+  for (const auto op : {c10d::ReduceOp::BAND, c10d::ReduceOp::BOR, c10d::ReduceOp::BXOR}) {
+    for (const at::ScalarType type : kFloats) EXPECT_EQ(engine_operation(op, type), std::nullopt) << operation_name(op);
   }
-  for (const at::ScalarType type : {at::kDouble, at::kBool, at::kComplexFloat}) {
-    EXPECT_EQ(switch_operation(c10d::ReduceOp::SUM, type), std::nullopt) << c10::toString(type);
-  }
+  EXPECT_EQ(engine_operation(c10d::ReduceOp::AVG, at::kBool), std::nullopt);
+  EXPECT_EQ(engine_operation(c10d::ReduceOp::SUM, at::kComplexFloat), std::nullopt);
 }
 
 TEST(OperationName, IsTheOneOfPython) {

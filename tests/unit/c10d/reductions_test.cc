@@ -50,7 +50,8 @@ c10d::ReduceScatterOptions scattering(const Reduced& op) {
 void all_reduce_every_type(const Cluster& cluster, const Reduced& op, const std::vector<at::ScalarType>& types) {
   for (const at::ScalarType type : types) {
     SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
-    const bool through_switch = switch_operation(op, type).has_value();
+    const std::optional<ReduceOp> operation = engine_operation(op, type);
+    const bool through_switch = operation && switch_can(*operation, *element_type(type));
     const Path path = through_switch ? Path::kSwitch : Path::kCompanion;
     const uint64_t before = cluster.count(0, Call::kAllReduce, path);
     cluster.on_each([&](int rank, ReducingGroup& group) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "base/limits.h"
 #include "words_path.h"
@@ -171,6 +172,123 @@ TEST(Reducer, Int64WrapsAround) {
   EXPECT_EQ(found[0], 1U);
   EXPECT_EQ(found[1], 0U);
   EXPECT_EQ(found[2], UINT64_MAX - 4);
+}
+
+// ---- what a switch cannot do, element by element as C++ has it ----
+
+template <typename T>
+Bytes bytes_of(const std::vector<T>& values) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+  return {bytes, bytes + values.size() * sizeof(T)};
+}
+
+template <typename T, typename Draw>
+std::vector<std::vector<T>> drawn(size_t n, const Draw& draw) {
+  std::vector<std::vector<T>> tensors(3, std::vector<T>(n));
+  for (auto& tensor : tensors) {
+    for (T& value : tensor) value = draw();
+  }
+  return tensors;
+}
+
+/// Reduces three tensors of drawn numbers and compares with combine(combine(first, second), third).
+template <typename T, typename Draw, typename Combine>
+void expect_combined(ReduceOp op, ElementType type, const Draw& draw, const Combine& combine) {
+  for (const size_t n : {size_t{1}, size_t{255}, size_t{256}, size_t{257}, size_t{5000}}) {
+    const auto tensors = drawn<T>(n, draw);
+    std::vector<T> expected(n);
+    for (size_t i = 0; i < n; ++i) expected[i] = combine(combine(tensors[0][i], tensors[1][i]), tensors[2][i]);
+    std::vector<Bytes> inputs;
+    for (const auto& tensor : tensors) inputs.push_back(bytes_of(tensor));
+    for (const Stores stores : kStores) {
+      const Frames frames(inputs, stores);
+      Buffer found(n * sizeof(T), 0);
+      reduce_chunk({op, type}, frames.data(), 3, n, found.data(), stores);
+      ASSERT_EQ(testing::difference(type, bytes_of(expected).data(), found.data(), n), "")
+          << to_string(op) << " of " << to_string(type) << ", length " << n;
+      ASSERT_TRUE(found.guards_intact());
+    }
+  }
+}
+
+template <typename T>
+void expect_integers(ElementType type) {
+  Random random(36);
+  using U = std::make_unsigned_t<T>;
+  const auto any = [&] { return static_cast<T>(random()); };
+  const auto product = [](T a, T b) { return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); };
+  expect_combined<T>(ReduceOp::kProduct, type, any, product);
+  expect_combined<T>(ReduceOp::kAnd, type, any,
+                     [](T a, T b) { return static_cast<T>(static_cast<U>(a) & static_cast<U>(b)); });
+  expect_combined<T>(ReduceOp::kOr, type, any,
+                     [](T a, T b) { return static_cast<T>(static_cast<U>(a) | static_cast<U>(b)); });
+  expect_combined<T>(ReduceOp::kXor, type, any,
+                     [](T a, T b) { return static_cast<T>(static_cast<U>(a) ^ static_cast<U>(b)); });
+  expect_combined<T>(ReduceOp::kMin, type, any, [](T a, T b) { return std::min(a, b); });
+  expect_combined<T>(ReduceOp::kMax, type, any, [](T a, T b) { return std::max(a, b); });
+}
+
+TEST(Reducer, IntegersAreCombinedAsInCpp) {
+  expect_integers<int8_t>(ElementType::kInt8);
+  expect_integers<uint8_t>(ElementType::kUInt8);
+  expect_integers<int16_t>(ElementType::kInt16);
+  expect_integers<int32_t>(ElementType::kInt32);
+  expect_integers<int64_t>(ElementType::kInt64);
+}
+
+TEST(Reducer, BoolsAreBits) {
+  Random random(37);
+  const auto flip = [&] { return static_cast<uint8_t>(random() % 2); };
+  expect_combined<uint8_t>(ReduceOp::kAnd, ElementType::kBool, flip,
+                           [](int a, int b) { return static_cast<uint8_t>(a & b); });
+  expect_combined<uint8_t>(ReduceOp::kOr, ElementType::kBool, flip,
+                           [](int a, int b) { return static_cast<uint8_t>(a | b); });
+}
+
+double extreme(double a, double b, bool minimum) {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
+  if (a == b) return std::signbit(a) == minimum ? a : b;
+  return (a < b) == minimum ? a : b;
+}
+
+TEST(Reducer, Float64) {
+  Random random(38);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> special = {0.0, -0.0, kInfinity, -kInfinity, std::nan("3"), 5e-324, -1.0};
+  const auto any = [&] {
+    if (random() % 4 == 0) return special[random() % special.size()];
+    return std::ldexp(static_cast<double>(random()) - 0x1p63, static_cast<int>(random() % 200) - 100);
+  };
+  const auto finite = [&] {
+    return std::ldexp(static_cast<double>(random()) - 0x1p63, static_cast<int>(random() % 90) - 100);
+  };
+  for (const bool minimum : {false, true}) {
+    expect_combined<double>(minimum ? ReduceOp::kMin : ReduceOp::kMax, ElementType::kFloat64, any,
+                            [minimum](double a, double b) { return extreme(a, b, minimum); });
+  }
+  expect_combined<double>(ReduceOp::kProduct, ElementType::kFloat64, finite, [](double a, double b) { return a * b; });
+}
+
+// Of 24 bits each, three factors have 72: float64 rounds after the third, and once more to the type.
+TEST(Reducer, ProductsOfFloatsAreRoundedFromFloat64) {
+  Random random(39);
+  std::vector<std::vector<float>> tensors(3, std::vector<float>(1000));
+  for (auto& tensor : tensors) {
+    for (float& value : tensor) value = std::ldexp(static_cast<float>(random() % 65536) - 32768.0F, -15);
+  }
+  tensors[0][7] = std::numeric_limits<float>::infinity();
+  std::vector<float> expected(1000);
+  for (size_t i = 0; i < 1000; ++i) {
+    const double product = static_cast<double>(tensors[0][i]) * tensors[1][i] * tensors[2][i];
+    expected[i] = static_cast<float>(product);
+  }
+  std::vector<Bytes> inputs;
+  for (const auto& tensor : tensors) inputs.push_back(bytes_of(tensor));
+  const Frames frames(inputs);
+  Buffer found(4000, 0);
+  reduce_chunk({ReduceOp::kProduct, ElementType::kFloat32}, frames.data(), 3, 1000, found.data());
+  ASSERT_TRUE(std::isinf(expected[7]));
+  EXPECT_EQ(testing::difference(ElementType::kFloat32, bytes_of(expected).data(), found.data(), 1000), "");
 }
 
 TEST(Reducer, AFrameIsFilledFromAnywhere) {
