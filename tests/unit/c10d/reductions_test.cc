@@ -88,11 +88,13 @@ TEST(AllReduce, LeavesProductsAndBitsToTheCompanion) {
 }
 
 TEST(AllReduce, AsksTheCompanionForSumsOnly) {
-  const Cluster cluster(1);
-  TensorList tensors{at::full({3}, 6.0, at::kDouble)};
-  cluster[0].allreduce(tensors, with(Reduced::AVG))->wait();
-  EXPECT_EQ(cluster.gloo->last(0).op.op_, Reduced::SUM);
-  EXPECT_NE(cluster.gloo->last(0).inputs[0][0].data_ptr(), tensors[0].data_ptr()) << "summed where the user can see";
+  const Cluster cluster(2);
+  cluster.on_each([&](int rank, ReducingGroup& group) {
+    TensorList tensors{at::full({3}, 6.0, at::kDouble)};
+    group.allreduce(tensors, with(Reduced::AVG))->wait();
+    EXPECT_EQ(cluster.gloo->last(rank).op.op_, Reduced::SUM);
+    EXPECT_NE(cluster.gloo->last(rank).inputs[0][0].data_ptr(), tensors[0].data_ptr()) << "where the user can see";
+  });
 }
 
 TEST(AllReduce, ReducesViewsAndLeavesTheirNeighboursAlone) {

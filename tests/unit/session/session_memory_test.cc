@@ -101,6 +101,8 @@ TEST_F(SessionInMemory, SaysWhatItIs) {
     EXPECT_EQ(session.transport(), "shm");
     EXPECT_EQ(session.embedded(), nullptr);
     EXPECT_FALSE(session.without_switch());
+    EXPECT_TRUE(session.can(ReduceOp::kProduct, ElementType::kFloat64));
+    EXPECT_FALSE(session.can(ReduceOp::kXor, ElementType::kFloat32));
     EXPECT_EQ(session.parameters().worker, static_cast<int>(rank));
     EXPECT_EQ(session.parameters().workers, 3);
     EXPECT_EQ(session.engine().shards(), 2) << "small tensors have a board of their own";
@@ -109,7 +111,7 @@ TEST_F(SessionInMemory, SaysWhatItIs) {
   }
 }
 
-TEST_F(SessionInMemory, GivesTheBitsThatASwitchGives) {
+TEST_F(SessionInMemory, GivesTheMaximaThatASwitchGives) {
   constexpr size_t kCount = 70001;
   std::vector<std::vector<float>> results;
   Config through_switch = quick_config();
@@ -123,9 +125,9 @@ TEST_F(SessionInMemory, GivesTheBitsThatASwitchGives) {
       const auto r = static_cast<size_t>(rank);
       ASSERT_NE(sessions[r], nullptr);
       EXPECT_EQ(sessions[r]->transport(), config.transport == "auto" ? "shm" : "udp");
-      Collective average = in_place(&values[r], ElementType::kFloat32);
-      average.divisor = 3;
-      const Status status = submit(*sessions[r], std::move(average)).get();
+      Collective largest = in_place(&values[r], ElementType::kFloat32);
+      largest.op = ReduceOp::kMax;
+      const Status status = submit(*sessions[r], std::move(largest)).get();
       EXPECT_TRUE(status.ok()) << status.to_string();
       sessions[r].reset();
     });
