@@ -248,7 +248,7 @@ struct Exact {
         bad |= (as<I32>(sum) & kAbsMask) >= kInfinityBits;
         sum *= 0.5F;
       } else {
-        sum = pick<F32>(sum == sum, sum, as<F32>(I32{} + kQuietNanBits));
+        sum = pick<F32>((as<I32>(sum) & kAbsMask) > kInfinityBits, as<F32>(I32{} + kQuietNanBits), sum);
       }
       store<E>(to + i * E::kBytes, sum);
     }
@@ -424,7 +424,7 @@ struct Exact {
       bad = (as<I64>(sum) & INT64_MAX) >= INT64_C(0x7ff) << 52;
       sum *= 0.5;
     } else {
-      sum = pick<F64>(sum == sum, sum, as<F64>(I64{} + (INT64_C(0xfff) << 51)));
+      sum = pick<F64>((as<I64>(sum) & INT64_MAX) > INT64_C(0x7ff) << 52, as<F64>(I64{} + (INT64_C(0xfff) << 51)), sum);
     }
     __builtin_memcpy(to + i * 8, &sum, sizeof sum);
     mend<Float64>(call, to, i, bad);

@@ -24,8 +24,8 @@ enum class Stores : uint32_t { kCached, kPastCaches };
 /// Copies so many bytes into a frame. Thread-safe, as is all here.
 void fill_frame(const void* from, size_t bytes, uint8_t* frame, Stores stores = Stores::kCached);
 /// `frames` of `ranks` ranks, n elements each, to `out`; all 64-byte aligned and apart. 1 <= ranks <= kMaxWorkers.
-/// Precondition: memory_can(op, type). A product of floats is computed in float64, in the order of the ranks, and rounded
-/// once; integers wrap around.
+/// Precondition: memory_can(op, type). A product of floats is computed in float64, in the order of the ranks, and
+/// rounded once; integers wrap around.
 void reduce_chunk(const Reduction& reduction, const uint8_t* const* frames, int ranks, size_t n, uint8_t* out,
                   Stores stores = Stores::kCached);
 
