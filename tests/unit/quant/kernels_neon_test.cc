@@ -40,8 +40,8 @@ TEST(Neon, EqualsScalarUnderAnEmulator) {
   const std::string kernels = root + "/backend/quant/";
   ASSERT_EQ(
       std::system(("aarch64-linux-gnu-g++ -std=c++17 -O2 -static -ffp-contract=off -fno-math-errno -I" + root +
-                   "/backend -I" + root + "/tests/unit " + source.string() + " " + kernels + "kernels_scalar.cc " +
-                   kernels + "kernels_neon.cc " + kernels + "block_exponent.cc -o " + program)
+                   "/backend -I" + root + "/tests/unit " + source.string() + " " + kernels + "exact_sum.cc " + kernels +
+                   "kernels_scalar.cc " + kernels + "kernels_neon.cc " + kernels + "block_exponent.cc -o " + program)
                       .c_str()),
       0);
   const int result = std::system(("qemu-aarch64 " + program).c_str());

@@ -1,7 +1,7 @@
 // Proves the NEON table bit-equal to the scalar one on a machine of another kind, under an emulator.
 // kernels_neon_test.cc builds and runs it where it can; by hand, from the repository root (one line):
 //   aarch64-linux-gnu-g++ -std=c++17 -O2 -static -ffp-contract=off -fno-math-errno -Ibackend -Itests/unit
-//     tests/unit/quant/neon_check.cc backend/quant/{kernels_scalar,kernels_neon,block_exponent}.cc
+//     tests/unit/quant/neon_check.cc backend/quant/{exact_sum,kernels_scalar,kernels_neon,block_exponent}.cc
 //     -o neon_check && qemu-aarch64 neon_check
 #include <cstdio>
 #include <cstdlib>
