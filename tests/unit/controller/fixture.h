@@ -216,6 +216,17 @@ class Rack {
     core.sweep(now, &effects);
     run(effects);
   }
+  /// Sweeps once a second, as its process does.
+  void wait(int seconds_) {
+    for (int i = 0; i < seconds_; ++i) {
+      now += seconds(1);
+      sweep();
+    }
+  }
+  /// Whether the session is there, heard from now on.
+  bool hears(const wire::OpenReply& granted) {
+    return !core.renew({granted.job, granted.epoch}, granted.session_key, now).has_value();
+  }
   static wire::Membership member(const wire::OpenReply& granted, int worker) {
     return {granted.job, granted.epoch, granted.session_key, static_cast<uint8_t>(worker)};
   }
@@ -246,6 +257,13 @@ class Rack {
     run(more);
   }
 };
+
+inline std::string refused(const OpenAnswer& answer, Why why) {
+  EXPECT_TRUE(answer.refusal.has_value());
+  if (!answer.refusal) return "";
+  EXPECT_EQ(answer.refusal->why, why) << answer.refusal->message;
+  return answer.refusal->message;
+}
 
 inline OpenRequest request(const std::vector<std::string>& ranks, uint64_t client_key = 1) {
   OpenRequest asked;
