@@ -70,8 +70,8 @@ Bytes combined_words(const std::vector<Codec>& codecs, bool maximum, const Encod
   return words;
 }
 
-/// Exponents of group g, and the classes of its elements where one is not finite.
-inline GroupBuffer agreed_group(const std::vector<Codec>& codecs, const ChunkPlan& plan, size_t g) {
+/// Exponents of group g, and the classes of its elements, which lie in `specials`, where one is not finite.
+inline GroupBuffer agreed_group(const std::vector<Codec>& codecs, const ChunkPlan& plan, size_t g, Bytes* specials) {
   GroupBuffer group;
   group.group = g;
   group.range = plan.group(g);
@@ -81,7 +81,8 @@ inline GroupBuffer agreed_group(const std::vector<Codec>& codecs, const ChunkPla
   quant::Witness(1, 2, kPayload / kWordBytes).guard(call.data(), call.size() / kWordBytes, 99);
   codecs[0].decode_call(call.data(), call.size() / kWordBytes, &group);
   if (!group.has_specials) return group;
-  group.specials.resize(group.range.count);
+  specials->assign(group.range.count, 0);
+  group.specials = specials->data();
   for (size_t c = 0; c < plan.chunks_of_group(g); ++c) {
     const ElementRange range = plan.chunk(g, c);
     const Bytes counts = combined_words(
@@ -109,7 +110,8 @@ inline Bytes by_words(const Reduction& reduction, const std::vector<Bytes>& inpu
     codecs.emplace_back(call, plan, static_cast<int>(inputs.size()));
   }
   for (size_t g = 0; n > 0 && g < plan.groups(); ++g) {
-    const GroupBuffer group = agreed_group(codecs, plan, g);
+    Bytes specials;
+    const GroupBuffer group = agreed_group(codecs, plan, g, &specials);
     for (size_t c = 0; c < plan.chunks_of_group(g); ++c) {
       const ElementRange range = plan.chunk(g, c);
       const Bytes words = combined_words(
