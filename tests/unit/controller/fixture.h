@@ -98,6 +98,7 @@ struct PaperSwitch {
   std::map<uint8_t, Install> installed;                         // by job
   std::map<std::tuple<uint8_t, uint32_t, int>, Place> members;  // by job, worker, shard
   std::map<uint8_t, std::vector<uint32_t>> contributed;         // what it says when asked
+  uint64_t dropped_length = 0;                                  // then, too
   std::vector<std::string> log;
 
   CommandResult operator()(const Install& c) {
@@ -124,7 +125,7 @@ struct PaperSwitch {
     if (have != installed.end() && have->second.id.epoch == c.id.epoch) installed.erase(have);
     return {true, "", {}};
   }
-  CommandResult operator()(const Contributors& c) { return {true, "", contributed[c.id.job]}; }
+  CommandResult operator()(const Contributors& c) { return {true, "", contributed[c.id.job], dropped_length}; }
   CommandResult operator()(const PacketOut& c) {
     sent.push_back(c);
     return {true, "", {}};

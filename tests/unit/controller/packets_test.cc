@@ -140,6 +140,16 @@ TEST_F(Packets, AProbeUnitesWhatTheLeavesKnow) {
   EXPECT_EQ(reply->probe.joined_low, 0b1111U);
 }
 
+TEST_F(Packets, AProbeAddsUpWhatSwitchesDroppedForItsLength) {
+  join_all();
+  EXPECT_EQ(rack_.probe(1, granted_, 0, place(0))->probe.dropped_length, 0);
+  rack_.switches[0].dropped_length = 3;
+  rack_.switches[2].dropped_length = 5;
+  EXPECT_EQ(rack_.probe(1, granted_, 0, place(0))->probe.dropped_length, 8);
+  rack_.switches[1].dropped_length = 65530;
+  EXPECT_EQ(rack_.probe(1, granted_, 0, place(0))->probe.dropped_length, 65535) << "or more";
+}
+
 TEST_F(Packets, AChildsBitAtItsParentIsNoRanksOwn) {
   Topology topology = two_leaves();
   topology.workers[0].attached = 0;  // w0 at the spine itself
