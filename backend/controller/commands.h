@@ -79,6 +79,7 @@ struct CommandResult {
   bool ok = false;
   std::string problem;            // unless ok
   std::vector<uint32_t> members;  // of Contributors
+  uint64_t dropped_length = 0;    // of Contributors: what the switch counts, of all jobs if it cannot tell
 };
 
 /// The answer to Sessions::open().

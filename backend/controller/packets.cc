@@ -189,14 +189,18 @@ void Sessions::probed(const Pending& pending, const std::vector<CommandResult>& 
   if (session == nullptr) return;
   session->probing.erase(pending.probe.worker);
   UseInTree use(session->tree);
+  uint64_t dropped_length = 0;
   for (size_t node = 0; node < results.size() && node < session->tree.nodes.size(); ++node) {
-    if (results[node].ok) use.answered(node, results[node].members);
+    if (!results[node].ok) continue;
+    use.answered(node, results[node].members);
+    dropped_length += results[node].dropped_length;
   }
   look_for_silence(pending, use, session);
   const softswitch::WorkerSet contributed = use.contributed();
   const softswitch::WorkerSet joined = session->joined_ranks(table_.find(pending.id.job)->shards());
   wire::ProbeReply reply;
   reply.slot = pending.probe.slot;
+  reply.dropped_length = wire::capped(dropped_length);
   reply.seq = pending.probe.seq;
   reply.joined_low = joined.low;
   reply.joined_high = joined.high;

@@ -16,6 +16,9 @@ enum class Why {
 struct Refusal {
   Why why = Why::kInvalid;
   std::string message;
+  // kExhausted: who holds what lacks. Both empty: every session holds some of it.
+  std::string owner{};    // its sessions: a quota
+  std::string switch_{};  // sessions at this one, by its name
 };
 
 }  // namespace switchml::controller

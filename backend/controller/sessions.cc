@@ -120,14 +120,32 @@ std::vector<Endpoint> Sessions::addresses_of(const std::vector<Attachment>& rank
 
 void Sessions::open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out) {
   std::optional<Refusal> refusal = try_open(request, ticket, now, out);
-  if (refusal && refusal->why == Why::kExhausted) {
-    excuse_deafness(now);
-    expire(table_.silent(now), out);
+  if (refusal) excuse_deafness(now);
+  while (refusal) {
+    const auto job = to_make_room(*refusal, now);
+    if (!job) break;
+    expire({*job}, out);
     refusal = try_open(request, ticket, now, out);
   }
   if (!refusal) return;
   ++counters_.opens_refused;
   out->answers.push_back(refusal_of(ticket, *refusal));
+}
+
+// The longest silent session that has some of what lacks. The others may be suspended, and go on later.
+std::optional<uint8_t> Sessions::to_make_room(const Refusal& refusal, Time now) const {
+  if (refusal.why != Why::kExhausted) return std::nullopt;
+  const auto has_some = [&](const Session& session) {
+    if (!refusal.owner.empty()) return session.owner == refusal.owner;
+    const auto& nodes = session.tree.nodes;
+    return refusal.switch_.empty() || std::any_of(nodes.begin(), nodes.end(), [&](const TreeNode& node) {
+             return state(node.at).name() == refusal.switch_;
+           });
+  };
+  for (const uint8_t job : table_.silent(now)) {
+    if (has_some(*sessions_.at(job))) return job;
+  }
+  return std::nullopt;
 }
 
 std::optional<Refusal> Sessions::try_open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out) {
@@ -137,8 +155,11 @@ std::optional<Refusal> Sessions::try_open(const OpenRequest& request, uint64_t t
   if (!attached.ok()) return Refusal{Why::kInvalid, attached.status().message()};
   auto tree = choose_tree(topology_, attached.value());
   if (!tree.ok()) return Refusal{Why::kInvalid, tree.status().message()};
-  if (auto refusal = check_tree(request, tree.value())) return refusal;
+  // The owner's quota before what others hold: nobody makes room for an open that the quota forbids.
+  const auto unfit = check_tree(request, tree.value());
+  if (unfit && unfit->why != Why::kExhausted) return unfit;
   if (auto refusal = check_jobs(request.owner)) return refusal;
+  if (unfit) return unfit;
 
   const auto opened = table_.open(wire_form(request), limits(request, tree.value()), now);
   if (opened.status != ReplyStatus::kOk) return refused(request, tree.value(), opened.status, opened.refused_by);
@@ -190,8 +211,10 @@ std::optional<Refusal> Sessions::check_jobs(const Owner& owner) const {
   const auto own = [&](const auto& entry) { return entry.second->owner == owner.name; };
   const auto jobs = static_cast<size_t>(std::count_if(sessions_.begin(), sessions_.end(), own));
   if (jobs < owner.max_jobs) return std::nullopt;
-  return Refusal{Why::kExhausted, "\"" + owner.name + "\" has " + std::to_string(jobs) + " jobs; max_jobs allows " +
-                                      std::to_string(owner.max_jobs)};
+  return Refusal{
+      Why::kExhausted,
+      "\"" + owner.name + "\" has " + std::to_string(jobs) + " jobs; max_jobs allows " + std::to_string(owner.max_jobs),
+      owner.name};
 }
 
 size_t Sessions::largest_page(const Tree& tree) const {
@@ -213,24 +236,23 @@ size_t Sessions::slots_of(const std::string& owner) const {
   return slots;
 }
 
-// Of the tree's switches in the order of its nodes; then of their uplinks (the root has none) as if they were switches
-// that lack nothing but room for payload; then, where there is one, the owner's quota, which lacks nothing but slots.
+// Of the owner's quota, where there is one, as if it were a switch that lacks nothing but slots; then of the tree's
+// switches in the order of its nodes; then of their uplinks (the root has none), which lack nothing but payload.
 std::vector<softswitch::GrantLimits> Sessions::limits(const OpenRequest& request, const Tree& tree) const {
   std::vector<softswitch::GrantLimits> limits;
-  for (const TreeNode& node : tree.nodes) limits.push_back(state(node.at).limits(tree.members(node).size()));
   softswitch::GrantLimits plenty;
   plenty.free_slot_memory_bytes = SIZE_MAX;
   plenty.max_payload_bytes = kMaxPayloadBytes;
+  if (request.owner.max_slots != 0) {
+    const size_t page = largest_page(tree);
+    const size_t left = request.owner.max_slots - std::min(request.owner.max_slots, slots_of(request.owner.name));
+    limits.push_back(plenty);
+    limits.back().max_slots = left / page * page;
+  }
+  for (const TreeNode& node : tree.nodes) limits.push_back(state(node.at).limits(tree.members(node).size()));
   for (size_t node = 1; node < tree.nodes.size(); ++node) {
     limits.push_back(plenty);
     limits.back().max_payload_bytes = uplink_payload(spec(tree.nodes[node]));
-  }
-  if (request.owner.max_slots != 0) {
-    softswitch::GrantLimits quota = plenty;
-    const size_t page = largest_page(tree);
-    const size_t left = request.owner.max_slots - std::min(request.owner.max_slots, slots_of(request.owner.name));
-    quota.max_slots = left / page * page;
-    limits.push_back(quota);
   }
   return limits;
 }
@@ -239,6 +261,14 @@ Refusal Sessions::refused(const OpenRequest& request, const Tree& tree, ReplySta
   if (status == ReplyStatus::kNoJobs) {
     return {Why::kExhausted, "all " + std::to_string(kMaxJobs) + " job numbers of this controller are in use"};
   }
+  const size_t quotas = request.owner.max_slots != 0 ? 1 : 0;
+  if (status == ReplyStatus::kNoSlots && by < quotas) {
+    return {Why::kExhausted,
+            "\"" + request.owner.name + "\" has " + std::to_string(slots_of(request.owner.name)) +
+                " slots; max_slots allows " + std::to_string(request.owner.max_slots),
+            request.owner.name};
+  }
+  by -= std::min(by, quotas);
   if (status == ReplyStatus::kPayloadUnsupported && by >= tree.nodes.size()) {
     const SwitchSpec& child = spec(tree.nodes[by - tree.nodes.size() + 1]);
     return {Why::kInvalid, "payload_bytes " + std::to_string(request.payload_bytes) + ": the uplink of switch \"" +
@@ -246,15 +276,14 @@ Refusal Sessions::refused(const OpenRequest& request, const Tree& tree, ReplySta
                                std::to_string(uplink_payload(child)) +
                                ", and the switches of this session have no such size in common"};
   }
-  if (status == ReplyStatus::kNoSlots && by >= tree.nodes.size()) {
-    return {Why::kExhausted, "\"" + request.owner.name + "\" has " + std::to_string(slots_of(request.owner.name)) +
-                                 " slots; max_slots allows " + std::to_string(request.owner.max_slots)};
-  }
   const SwitchState& at = state(tree.nodes[std::min(by, tree.nodes.size() - 1)].at);
   if (status == ReplyStatus::kNoSlots) {
-    return {Why::kExhausted, "switch \"" + at.name() + "\" has " + std::to_string(at.free_slots()) +
-                                 " slots left at its largest payload, too few for " + std::to_string(request.shards) +
-                                 " shards: use fewer, or end another job"};
+    return {Why::kExhausted,
+            "switch \"" + at.name() + "\" has " + std::to_string(at.free_slots()) +
+                " slots left at its largest payload, too few for " + std::to_string(request.shards) +
+                " shards: use fewer, or end another job",
+            {},
+            at.name()};
   }
   return {Why::kInvalid, "payload_bytes " + std::to_string(request.payload_bytes) +
                              ": the switches of this session have no size up to it in common; the first that takes "

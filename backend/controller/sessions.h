@@ -123,6 +123,7 @@ class Sessions {
 
   // ---- open and end (sessions.cc) ----
   std::optional<Refusal> try_open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out);
+  std::optional<uint8_t> to_make_room(const Refusal& refusal, Time now) const;
   std::optional<Refusal> find_opened(const OpenRequest& request, uint64_t ticket, Effects* out);
   std::optional<Refusal> check_tree(const OpenRequest& request, const Tree& tree) const;
   std::optional<Refusal> check_jobs(const Owner& owner) const;

@@ -79,13 +79,17 @@ std::optional<Refusal> SwitchState::check(const Needs& needs) const {
                                       can.kind + ") takes " + payload_text()};
   }
   if (taken_.size() >= can.jobs) {
-    return Refusal{Why::kExhausted, self + " serves " + std::to_string(taken_.size()) + " jobs, as many as it can"};
+    return Refusal{
+        Why::kExhausted, self + " serves " + std::to_string(taken_.size()) + " jobs, as many as it can", {}, name_};
   }
   const size_t left = can.places - std::min(places_in_use_, can.places);
   if (can.places != 0 && needs.members * needs.shards > left) {
-    return Refusal{Why::kExhausted, self + " has " + std::to_string(left) + " places for members left, too few for " +
-                                        std::to_string(needs.members) + " with " + std::to_string(needs.shards) +
-                                        " shards each: use fewer shards, or end another job"};
+    return Refusal{Why::kExhausted,
+                   self + " has " + std::to_string(left) + " places for members left, too few for " +
+                       std::to_string(needs.members) + " with " + std::to_string(needs.shards) +
+                       " shards each: use fewer shards, or end another job",
+                   {},
+                   name_};
   }
   return std::nullopt;
 }

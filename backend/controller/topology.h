@@ -49,7 +49,7 @@ struct WorkerSpec {
 struct Topology {
   std::vector<SwitchSpec> switches;  // at least one; parents form no cycle
   std::vector<WorkerSpec> workers;   // none: whoever comes is a worker of the only switch
-  Duration lease = seconds(30);
+  Duration lease = std::chrono::minutes(30);
 };
 
 /// The worker that has this address, whatever the port; kNone if there is none.

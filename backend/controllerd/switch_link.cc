@@ -56,7 +56,7 @@ Message about(const controller::SessionId& id) {
 struct Caller {
   v1::DataPlane::Stub& stub;
   grpc::ClientContext& context;
-  std::vector<uint32_t>& members;
+  controller::CommandResult& result;
 
   grpc::Status operator()(const controller::Install& c) const {
     auto request = about<v1::InstallRequest>(c.id);
@@ -91,7 +91,8 @@ struct Caller {
     request.set_seq(c.seq);
     v1::ContributorsReply reply;
     const grpc::Status status = stub.Contributors(&context, request, &reply);
-    members.assign(reply.members().begin(), reply.members().end());
+    result.members.assign(reply.members().begin(), reply.members().end());
+    result.dropped_length = reply.dropped_length();
     return status;
   }
   grpc::Status operator()(const controller::PacketOut& c) const {
@@ -233,7 +234,7 @@ controller::CommandResult SwitchLink::carry_out(const controller::Command& comma
   }
   controller::CommandResult result;
   Call call(*this, std::holds_alternative<controller::Install>(command.what) ? kInstallLimit : kCallLimit);
-  const Caller caller{*stub_, *call.context(), result.members};
+  const Caller caller{*stub_, *call.context(), result};
   const grpc::Status status = std::visit([&caller](const auto& what) { return caller(what); }, command.what);
   result.ok = status.ok();
   if (!result.ok) result.problem = text_of(status);

@@ -149,7 +149,7 @@ void Codec::decode_data(const uint8_t* words, ElementRange range, const GroupBuf
   if (plan_.with_exponents()) {
     decode_sum_of_floats(words, wanted, *group);
     if (group->has_specials) {
-      const uint8_t* specials = group->specials.data() + (wanted.begin - group->range.begin);
+      const uint8_t* specials = group->specials + (wanted.begin - group->range.begin);
       quant::write_specials(collective_.type, target(wanted.begin), specials, wanted.count);
     }
   } else {
@@ -189,7 +189,7 @@ size_t Codec::encode_special(ElementRange range, uint8_t* words) const {
 }
 
 void Codec::decode_special(const uint8_t* words, ElementRange range, GroupBuffer* group) const {
-  uint8_t* out = group->specials.data() + (range.begin - group->range.begin);
+  uint8_t* out = group->specials + (range.begin - group->range.begin);
   for (size_t i = 0; i < range.count; ++i) out[i] = static_cast<uint8_t>(quant::special_of(get_word(words, i)));
 }
 

@@ -6,10 +6,13 @@
 namespace switchml {
 
 GroupRing::GroupRing(size_t capacity, size_t max_blocks, size_t max_elements, size_t max_speculated_chunks)
-    : buffers_(capacity), finished_(capacity, false) {
+    : memory_bytes_(capacity *
+                    (max_blocks + max_elements + kMaxSpeculatedBlocks + max_speculated_chunks * sizeof(int))),
+      buffers_(capacity),
+      finished_(capacity, false) {
   for (GroupBuffer& buffer : buffers_) {
     buffer.exponents.resize(max_blocks);
-    buffer.specials.resize(max_elements);
+    buffer.specials = memory_.allocate(max_elements);
     buffer.tops.resize(kMaxSpeculatedBlocks);
     buffer.held.reserve(max_speculated_chunks);
   }
@@ -50,14 +53,6 @@ void GroupRing::finish(GroupBuffer* buffer) {
     first_ = (first_ + 1) % buffers_.size();
     --used_;
   }
-}
-
-size_t GroupRing::memory_bytes() const {
-  size_t bytes = 0;
-  for (const GroupBuffer& buffer : buffers_)
-    bytes +=
-        buffer.exponents.size() + buffer.specials.size() + buffer.tops.size() + buffer.held.capacity() * sizeof(int);
-  return bytes;
 }
 
 }  // namespace switchml

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "slots/chunk_plan.h"
+#include "transport/frame_memory.h"
 
 namespace switchml {
 
@@ -18,7 +19,7 @@ struct GroupBuffer {
   bool ready = false;  // exponents are known
   bool has_specials = false;
   std::vector<uint8_t> exponents;  // one per block
-  std::vector<uint8_t> specials;   // a quant::Special per element of the group, used where has_specials
+  uint8_t* specials = nullptr;     // the ring's; a quant::Special per element of the group, used where has_specials
   size_t specials_sent = 0;        // chunks
   size_t specials_done = 0;
   size_t chunks_done = 0;
@@ -49,9 +50,11 @@ class GroupRing {
   void finish(GroupBuffer* buffer);
   /// Groups taken so far; the next one has this number in the stream.
   uint64_t taken() const { return taken_; }
-  size_t memory_bytes() const;
+  size_t memory_bytes() const { return memory_bytes_; }
 
  private:
+  FrameMemory memory_;  // few groups have specials: what no group needs is not touched
+  size_t memory_bytes_;
   std::vector<GroupBuffer> buffers_;
   std::vector<bool> finished_;
   size_t first_ = 0;

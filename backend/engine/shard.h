@@ -243,6 +243,7 @@ class Shard {
   std::string refusal_;
   uint64_t probe_joined_[2] = {0, 0};
   uint64_t probe_contributed_[2] = {0, 0};
+  uint16_t probe_dropped_length_ = 0;
   Time probe_answered_at_ = kNever;
   uint32_t probe_request_ = 0;
   uint16_t probe_slot_ = 0;  // which use was asked about

@@ -96,6 +96,7 @@ void Shard::on_probe_reply(const wire::Reply& reply, Time now) {
   probe_joined_[1] = reply.probe.joined_high;
   probe_contributed_[0] = reply.probe.contributed_low;
   probe_contributed_[1] = reply.probe.contributed_high;
+  probe_dropped_length_ = reply.probe.dropped_length;
   bool left = false;
   for (int worker = 0; worker < session_.workers; ++worker) {
     const uint64_t bit = uint64_t{1} << (worker % 64);

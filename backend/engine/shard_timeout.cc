@@ -84,6 +84,11 @@ std::string Shard::missing_text(Time now) const {
     text << "no contribution from rank " << missing << " for " << silent
          << " s: is that rank dead, stopped, or did it not call this collective?";
   }
+  if (probe_dropped_length_ > 0) {
+    text << " (dropped_length of the switch is " << probe_dropped_length_
+         << (probe_dropped_length_ == UINT16_MAX ? " or more" : "")
+         << ": a host sends bursts as one packet, or other payloads?)";
+  }
   return text.str();
 }
 

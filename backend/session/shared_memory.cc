@@ -26,6 +26,7 @@ Status check_hosts(const Config& config, const std::vector<std::string>& hosts) 
 Result<MemoryOffer> offer_memory(const shm::BoardShape& shape, Blob* blob) {
   auto segment = shm::Segment::create(shape.bytes());
   if (!segment.ok()) return segment.status();
+  if (Status status = shm::Board::populate_headers(shape, segment->data()); !status.ok()) return status;
   char name[64];
   std::snprintf(name, sizeof name, "switchml-%016llx", static_cast<unsigned long long>(random_bits()));
   const uint64_t key = random_bits();

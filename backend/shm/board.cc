@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "shm/futex.h"
+#include "shm/segment.h"
 
 namespace switchml::shm {
 
@@ -147,6 +148,13 @@ uint8_t* Board::frame(int rank, uint64_t seq) const {
   return result_memory(seq) + (static_cast<size_t>(rank) + 1) * shape_.chunk_bytes;
 }
 uint8_t* Board::result_memory(uint64_t seq) const { return frames_ + index(seq) * slot_bytes(); }
+
+Status Board::populate_headers(const BoardShape& shape, uint8_t* memory) {
+  Status status = shm::populate(memory, Layout(shape).frames);
+  if (!status.ok() || shape.short_chunk_bytes == 0) return status;
+  return populate_headers(shape.short_shape(), memory + bytes(shape));
+}
+Status Board::populate(uint64_t seq) const { return shm::populate(result_memory(seq), slot_bytes()); }
 
 void Board::set_stores(Stores stores) const {
   if (stores != this->stores()) ready_->stores.store(stores, std::memory_order_relaxed);

@@ -66,6 +66,9 @@ class Board {
   /// something happens on either. Not used later.
   Board(const BoardShape& shape, uint8_t* memory, const Board* beside = nullptr);
 
+  /// Gives memory to the frames and results of chunk `seq`, and of all that use its slot.
+  Status populate(uint64_t seq) const;
+
   /// How all ranks are to write their frames and results from now on; any may be late to do so. Thread-safe.
   void set_stores(Stores stores) const;
   Stores stores() const;
@@ -136,6 +139,8 @@ class Board {
   void wake(int rank) const;
 
   const BoardShape& shape() const { return shape_; }
+  /// Gives memory to all of a board and the one behind it but frames and results. Before any rank begins.
+  static Status populate_headers(const BoardShape& shape, uint8_t* memory);
   /// Of a board without the one behind it.
   static size_t bytes(const BoardShape& shape);
 

@@ -26,7 +26,11 @@ uint64_t agreed_by(const Collective& collective) {
 }  // namespace
 
 Member::Member(const Board& board, int rank, std::function<void(const Status&)> on_failure, MemberUplink uplink)
-    : board_(board), rank_(rank), on_failure_(std::move(on_failure)), uplink_(std::move(uplink)) {
+    : board_(board),
+      rank_(rank),
+      on_failure_(std::move(on_failure)),
+      uplink_(std::move(uplink)),
+      populated_(static_cast<size_t>(board.shape().slots)) {
   const int owners = board.shape().owners;
   SWITCHML_ASSERT((uplink_.engine != nullptr) == (rank < owners));
   if (uplink_.engine != nullptr) mine_ = static_cast<uint64_t>(rank == 0 ? owners : rank);  // chunks begin with 1
@@ -114,7 +118,7 @@ bool Member::step(Time now) {
     moved = true;
     if (hurried_ != nullptr && hurried_->has_work()) break;
   }
-  if (status_.ok() && board_.shape().owners > 0) check_board();
+  if (status_.ok()) check_board();
   if (status_.ok()) check_deadline(now);
   if (status_.ok() && !moved) check_others();
   return moved;
@@ -123,7 +127,7 @@ bool Member::step(Time now) {
 bool Member::has_work() const {
   if (attention_.load(std::memory_order_acquire)) return true;
   if (!status_.ok()) return false;
-  if (can_hand_up() || (board_.shape().owners > 0 && !board_.failure().ok())) return true;
+  if (can_hand_up() || !board_.failure().ok()) return true;
   return board_.any_ready() || can_offer() || (oldest_ != next_ && board_.is_published(oldest_));
 }
 
@@ -142,6 +146,7 @@ bool Member::offer_one() {
   const size_t size = element_bytes(collective.type);
   ChunkCall call;
   call.reduction = {collective.op, collective.type, collective.divisor};
+  if (elements > 0 && !has_memory(next_)) return false;
   if (elements > 0) {
     const auto* from = static_cast<const uint8_t*>(collective.input) + first * size;
     const Stores stores = board_.shape().owners == 0 ? board_.stores() : Stores::kCached;
@@ -153,6 +158,18 @@ bool Member::offer_one() {
   board_.offer(rank_, next_++, call);
   if (++job.offered == job.chunks) ++offering_;
   return true;
+}
+
+// Where it lacks, no other rank can go on either: what is offered and reduced with others is populated by all of them.
+bool Member::has_memory(uint64_t seq) {
+  const size_t slot = static_cast<size_t>(seq % populated_.size());
+  if (populated_[slot]) return true;
+  const Status status = board_.populate(seq);
+  if (status.ok()) return populated_[slot] = true;
+  const Status lacks(status.code(), "rank " + name_of(rank_) + ": " + status.message());
+  board_.fail(lacks);
+  fail(lacks);
+  return false;
 }
 
 bool Member::reduce_one() {
@@ -180,7 +197,7 @@ void Member::time_a_line(uint64_t seq) {
 bool Member::can_hand_up() const { return uplink_.engine != nullptr && mine_ < next_ && board_.is_complete(mine_); }
 
 bool Member::hand_one_up() {
-  if (!can_hand_up()) return false;
+  if (!status_.ok() || !can_hand_up()) return false;
   const uint64_t seq = mine_;
   const auto job = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& one) {
     return one.offered > 0 && seq >= one.first_seq && seq - one.first_seq < one.chunks;
@@ -323,7 +340,7 @@ void Member::check_deadline(Time now) {
   }
 }
 
-// What an owner's engine gave up for, or another rank of the host.
+// What an owner's engine gave up for, or another rank of the host (without owners: for lack of memory only).
 void Member::check_board() {
   const Status status = board_.failure();
   if (status.ok()) return;

@@ -103,6 +103,7 @@ class Member {
   size_t elements_per_chunk(ElementType type) const;
   bool can_offer() const;
   bool offer_one();
+  bool has_memory(uint64_t seq);
   bool finish_one();
   void choose_stores(Time now);
   bool reduce_one();
@@ -129,6 +130,7 @@ class Member {
   WorkerCounters counters_;
   const Member* hurried_ = nullptr;
   const Member* beside_ = nullptr;
+  std::vector<bool> populated_;  // by slot
   std::deque<Job> jobs_;
   size_t called_ = 0;    // of them: those that somebody waits for
   size_t offering_ = 0;  // job of the next offer

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
@@ -18,6 +19,13 @@ Status failed(const char* what, size_t bytes) {
                                   " bytes of memory that ranks share: " + std::generic_category().message(errno)};
 }
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14
+#endif
+
+/// Of nothing, which succeeds wherever the kernel knows it.
+bool can_populate() { return ::madvise(nullptr, 0, MADV_POPULATE_WRITE) == 0; }
+
 // Nobody executes it, which some systems insist on being told (vm.memfd_noexec), and which kernels before 6.3 refuse.
 Fd create_memory() {
   constexpr unsigned kNeverExecuted = 0x0008;  // MFD_NOEXEC_SEAL
@@ -28,6 +36,19 @@ Fd create_memory() {
 }
 
 }  // namespace
+
+Status populate(const void* data, size_t bytes) {
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(data) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(data) + bytes;
+  while (::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    if (errno == EINVAL) return {};
+    if (errno == EFAULT) errno = ENOMEM;  // of what would be a signal
+    return failed("no room", bytes);
+  }
+  return {};
+}
 
 Segment::Segment(Segment&& other) noexcept
     : fd_(std::move(other.fd_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -53,8 +74,8 @@ Result<Segment> Segment::create(size_t bytes) {
   if (!fd.valid()) return failed("memfd_create", bytes);
   if (::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) return failed("fchmod", bytes);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate", bytes);
-  // Memory that lacks is an error now, and no signal when it is touched.
-  if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) return failed("fallocate", bytes);
+  // Memory that lacks is to be an error, and no signal when it is touched: now, if it cannot be one later.
+  if (!can_populate() && ::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) return failed("fallocate", bytes);
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing", bytes);
   return map(std::move(fd), bytes);
 }
@@ -71,9 +92,8 @@ Result<Segment> Segment::adopt(Fd fd, size_t bytes) {
   return map(std::move(fd), bytes);
 }
 
-// Populated: a page that is touched first in the middle of a collective costs more than all of them now.
 Result<Segment> Segment::map(Fd fd, size_t bytes) {
-  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return failed("mmap", bytes);
   ::madvise(data, bytes, MADV_DONTFORK);  // a data loader that outlives its parent would keep it
   return Segment(std::move(fd), static_cast<uint8_t*>(data), bytes);

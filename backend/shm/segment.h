@@ -10,11 +10,16 @@
 
 namespace switchml::shm {
 
+/// Gives these bytes of a mapping, and the rest of their pages, memory to write to: what is touched without that where
+/// memory lacks ends the process by a signal. Ok where the kernel cannot (before Linux 5.14): then nothing lacks.
+Status populate(const void* data, size_t bytes);
+
 /// A mapping of the whole segment. Movable; the mapping stays where it is.
 class Segment {
  public:
   static constexpr size_t kMaxBytes = size_t{1} << 30;
-  /// Zeroed, of a size that nobody can change afterwards, and inherited by no other program.
+  /// Zeroed, of a size that nobody can change afterwards, and inherited by no other program. Whoever uses a piece of it
+  /// calls populate() first: until then it takes no memory.
   static Result<Segment> create(size_t bytes);
   /// Maps what another process has created: `fd` must be such a segment of just this size.
   static Result<Segment> adopt(Fd fd, size_t bytes);

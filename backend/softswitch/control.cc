@@ -110,8 +110,11 @@ ReplyStatus SoftSwitch::Impl::probe(const uint8_t* body, const Endpoint& from, T
 
   const WorkerSet contributed = contributors(*session, asked.slot, asked.seq);
   const WorkerSet joined = session->joined_workers();
+  uint64_t dropped_length = 0;
+  for (const Partition& part : partitions) dropped_length += part.counters.dropped_length.get();
   wire::ProbeReply answer;
   answer.slot = asked.slot;
+  answer.dropped_length = wire::capped(dropped_length);
   answer.seq = asked.seq;
   answer.joined_low = joined.low;
   answer.joined_high = joined.high;

@@ -105,6 +105,7 @@ struct SessionLimits {
   size_t client_memory_bytes = SIZE_MAX;
   size_t receive_buffer_bytes = 0;  // 0: unbounded
   Duration lease = seconds(30);
+  Duration silence = seconds(15);
   uint64_t seed = 0;  // of epochs and keys
 };
 
@@ -166,10 +167,9 @@ class SessionTable {
 
   /// Job numbers whose lease has run out, for the caller to end().
   std::vector<uint8_t> expired(Time now) const { return unheard(now, limits_.lease); }
-  /// Job numbers that may be ended where what they hold is wanted: silent for kWantedSilence, or half of the lease, so
-  /// that several signs of life have not come. The longest silent first.
-  std::vector<uint8_t> silent(Time now) const { return unheard(now, std::min(limits_.lease / 2, kWantedSilence)); }
-  static constexpr Duration kWantedSilence = seconds(15);
+  /// Job numbers that may be ended where what they hold is wanted: unheard for the limit of silence, or half of the
+  /// lease. The longest silent first.
+  std::vector<uint8_t> silent(Time now) const { return unheard(now, std::min(limits_.lease / 2, limits_.silence)); }
   /// Whether what its client may have besides is less than an open asks for, and could be granted at most.
   bool lacks_share(const wire::Open& asked, const Endpoint& client) const;
   /// Whether there is less than an open asks for, as far as its client may have it.

@@ -20,6 +20,7 @@ SessionLimits session_limits(const SwitchOptions& options) {
   limits.whole_chunks = options.whole_chunks;
   limits.receive_buffer_bytes = options.receive_buffer_bytes;
   limits.lease = options.lease;
+  limits.silence = options.silence;
   limits.seed = options.seed;
   return limits;
 }

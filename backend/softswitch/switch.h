@@ -34,9 +34,11 @@ struct SwitchOptions {
   /// What the receiving socket can queue (TransportLimits.receive_buffer_bytes); slots are granted so that all workers'
   /// outstanding frames fit in it. 0: no bound.
   size_t receive_buffer_bytes = 0;
-  /// A session none of whose members was heard for this long is closed; where what it holds is wanted, after 15 s, or
-  /// half of this. Longer than a job is suspended, usually.
+  /// A session none of whose members was heard for this long is closed. Longer than a job is suspended, usually.
   Duration lease = std::chrono::minutes(30);
+  /// The same where what it holds is wanted; at most half of the lease. Members are heard every 5 s, so that several
+  /// signs of life have not come.
+  Duration silence = seconds(15);
   /// Parts, 1 to 64, that as many threads may drive at the same time. Each slot belongs to one of them.
   int partitions = 1;
   /// Seed of the unpredictable epochs and keys (from the system's random source in production).

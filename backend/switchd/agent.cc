@@ -196,6 +196,7 @@ class DataPlaneService final : public v1::DataPlane::Service {
     for (int member = 0; member < kMaxWorkers; ++member) {
       if (set.value().test(member)) reply->add_members(static_cast<uint32_t>(member));
     }
+    reply->set_dropped_length(server_.counters().dropped_length.get());
     return grpc::Status::OK;
   }
 

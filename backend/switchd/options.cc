@@ -22,6 +22,7 @@ enum Option {
   kClientSlots,
   kMaxPayload,
   kLease,
+  kSilence,
   kLogLevel,
   kStatsInterval,
   kInsecureNoToken,
@@ -41,6 +42,7 @@ constexpr option kOptions[] = {
     {"client-slots", required_argument, nullptr, kClientSlots},
     {"max-payload", required_argument, nullptr, kMaxPayload},
     {"lease", required_argument, nullptr, kLease},
+    {"silence", required_argument, nullptr, kSilence},
     {"log-level", required_argument, nullptr, kLogLevel},
     {"stats-interval", required_argument, nullptr, kStatsInterval},
     {"agent", required_argument, nullptr, kAgent},
@@ -54,7 +56,7 @@ constexpr option kOptions[] = {
 constexpr const char* kThreadsAllowed = "1 to 64";
 constexpr const char* kSlotsAllowed = "1 to 1048576 (MiB of memory for the slots of all jobs)";
 constexpr const char* kPayloadAllowed = "256, 512, a multiple of 128 from 1024 to 2048, or of 1024 up to 64512 (bytes)";
-constexpr const char* kLeaseAllowed = "1 to 86400 (seconds)";
+constexpr const char* kTimeAllowed = "1 to 86400 (seconds)";
 constexpr const char* kClientJobsAllowed = "1 to 255";
 constexpr int kClientJobsPreset = 128;
 constexpr const char* kLevelAllowed = "debug, info, warning, error or off";
@@ -138,9 +140,14 @@ Status apply(int index, const std::string& text, CommandLine* line) {
       if (value) line->server.softswitch.max_payload_bytes = static_cast<size_t>(*value);
       break;
     case kLease:
-      allowed = kLeaseAllowed;
+      allowed = kTimeAllowed;
       value = parse_integer(text, 1, 86400);
       if (value) line->server.softswitch.lease = seconds(*value);
+      break;
+    case kSilence:
+      allowed = kTimeAllowed;
+      value = parse_integer(text, 1, 86400);
+      if (value) line->server.softswitch.silence = seconds(*value);
       break;
     case kLogLevel:
       allowed = kLevelAllowed;
@@ -197,11 +204,12 @@ std::string help_text() {
          "  --max-payload BYTES    largest payload per packet: " +
          kPayloadAllowed +
          " (64512)\n"
-         "  --lease SECONDS        a job none of whose workers is heard for this long ends, after 15 s (or half) "
-         "where\n"
-         "                         others need its room: " +
-         kLeaseAllowed +
+         "  --lease SECONDS        a job none of whose workers is heard for this long ends: " +
+         kTimeAllowed +
          " (1800)\n"
+         "  --silence SECONDS      or for this long (half of the lease at most) where others need its room: " +
+         kTimeAllowed +
+         " (15)\n"
          "  --log-level LEVEL      " +
          kLevelAllowed +
          " (warning)\n"

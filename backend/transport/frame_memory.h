@@ -1,9 +1,11 @@
-// Zeroed, cache-line aligned memory that lives as long as its owner: what Transport::allocate() gives out.
+// Zeroed, cache-line aligned memory that lives as long as its owner: what Transport::allocate() gives out. Pages of it
+// that nobody has touched take none: it is as large as bursts may be, and most groups send and receive little.
 #pragma once
+
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <vector>
@@ -16,19 +18,19 @@ class FrameMemory {
 
   /// Never null; throws std::bad_alloc.
   uint8_t* allocate(size_t bytes) {
-    const size_t rounded = (bytes / kAlignment + 1) * kAlignment;
-    Block block(static_cast<uint8_t*>(::operator new (rounded, std::align_val_t{kAlignment})));
-    std::memset(block.get(), 0, rounded);
-    blocks_.push_back(std::move(block));
+    const size_t mapped = bytes + 1;  // of nothing, too, there is an address of its own
+    void* data = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) throw std::bad_alloc();
+    blocks_.emplace_back(static_cast<uint8_t*>(data), Unmap{mapped});
     return blocks_.back().get();
   }
 
  private:
-  struct Free {
-    void operator()(uint8_t* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
+  struct Unmap {
+    size_t bytes;
+    void operator()(uint8_t* data) const { ::munmap(data, bytes); }
   };
-  using Block = std::unique_ptr<uint8_t, Free>;
-  std::vector<Block> blocks_;
+  std::vector<std::unique_ptr<uint8_t, Unmap>> blocks_;
 };
 
 }  // namespace switchml

@@ -2,6 +2,7 @@
 // probes) and by the session layer (open, join, close); the switch has its own reading of the same messages.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -31,6 +32,9 @@ size_t build_close(const Membership& member, uint32_t request_id, uint8_t* out);
 size_t build_probe(const Membership& member, uint16_t slot, uint32_t seq, uint32_t request_id, uint8_t* out);
 
 // ---- the side that answers ----
+
+/// A count as a probe's answer has it.
+inline uint16_t capped(uint64_t count) { return static_cast<uint16_t>(std::min<uint64_t>(count, UINT16_MAX)); }
 
 /// Whether a reply of this status has its type's body.
 inline bool has_body(ReplyStatus status) { return status == ReplyStatus::kOk || status == ReplyStatus::kProveAddress; }

@@ -238,8 +238,8 @@ class Bfrt(Driver):
         (values,) = self._runtime.read(register, [{"$REGISTER_INDEX": index}])
         return values[names.field(register, name)][pipe]
 
-    def _count(self, job):
+    def _count(self, job, reasons=range(len(REASONS))):
         """By reason. BFRuntime adds the pipes up."""
         first = job * self.program.reasons
-        keys = [{"$COUNTER_INDEX": first + reason} for reason in range(len(REASONS))]
+        keys = [{"$COUNTER_INDEX": first + reason} for reason in reasons]
         return [values["$COUNTER_SPEC_PKTS"] for values in self._runtime.read(names.REASONS, keys)]

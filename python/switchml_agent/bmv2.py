@@ -127,7 +127,7 @@ class Bmv2(Driver):
         epoch, held, low, high = (self._console.number("register_read", name, index) for name in names)
         return (epoch, held), high << 32 | low
 
-    def _count(self, job):
+    def _count(self, job, reasons=range(len(REASONS))):
         """By the reasons of the program."""
         first = job * self.program.reasons
-        return [self._console.number("counter_read", "reasons", first + i) for i in range(len(REASONS))]
+        return [self._console.number("counter_read", "reasons", first + reason) for reason in reasons]

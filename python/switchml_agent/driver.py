@@ -205,11 +205,14 @@ class Driver:
         check_range("seq", request.seq, 1, 2**32 - 1)
         epoch, seq, bits = self._steady_use(session, request.slot, request.seq)
         ahead = (seq - request.seq) % 2**32
-        if epoch != session.epoch or ahead >= 2**31:
-            return messages.ContributorsReply()
-        if ahead:
-            return messages.ContributorsReply(members=session.members)
-        return messages.ContributorsReply(members=[m for i, m in enumerate(session.members) if bits >> i & 1])
+        reply = messages.ContributorsReply(dropped_length=self._dropped_length(session.job))
+        if epoch == session.epoch and ahead < 2**31:
+            reply.members.extend(m for i, m in enumerate(session.members) if ahead or bits >> i & 1)
+        return reply
+
+    def _dropped_length(self, job):
+        """Of the job, and of no session."""
+        return sum(self._count(number, [programs.REASONS.index("dropped_length")])[0] for number in (job, 0))
 
     def _steady_use(self, session, slot, seq):
         """(epoch, seq, bitmap) that belong together, although packets may come in between."""

@@ -117,6 +117,32 @@ def rank_makes_and_destroys_a_group():
     return total.tolist()
 
 
+def resident():
+    """KiB of memory that this process has, each page that it shares counted whole."""
+    with open("/proc/self/smaps_rollup") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
+
+
+def rank_memory_of_groups(count):
+    """KiB that a group takes when it is made, and in addition after a small sum."""
+    few = [dist.new_group([0, 1]) for _ in range(5)]
+    for group in few:
+        dist.all_reduce(torch.ones(10), group=group)
+    before = resident()
+    groups = [dist.new_group([0, 1]) for _ in range(count)]
+    made = resident()
+    for group in groups:
+        dist.all_reduce(torch.ones(10), group=group)
+    return (made - before) / count, (resident() - made) / count
+
+
+@pytest.mark.parametrize("transport, most", (("shm", 250), ("udp", 1000)))
+def test_a_group_takes_little_memory_until_it_is_used(transport, most):
+    with harness.fresh_pool(2, environment={"SWITCHML_TRANSPORT": transport}, with_gloo=False) as ranks:
+        for made, used in ranks.run(rank_memory_of_groups, 10):
+            assert made < most and used < 800
+
+
 @pytest.mark.parametrize("transport", ("shm", "udp"))
 def test_the_normal_end_of_a_group_is_not_told_as_a_failure(transport):
     with harness.fresh_pool(2, environment={"SWITCHML_LOG_LEVEL": "info", "SWITCHML_TRANSPORT": transport}) as ranks:

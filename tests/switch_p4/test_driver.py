@@ -30,6 +30,7 @@ class Listed(driver.Driver):
     def __init__(self):
         super().__init__("02:00:00:00:00:fe")
         self.entries = []
+        self.use, self.counts = ((0, 0), 0), {}  # what was read of a slot; counters by job and reason
         self.in_line, self.turns = threading.Semaphore(0), threading.Semaphore(0)  # calls that came; that had their turn
 
     def _open(self):
@@ -65,6 +66,12 @@ class Listed(driver.Driver):
 
     def _undo(self, entry):
         self.entries.remove(entry)
+
+    def _read_use(self, session, slot, seq):
+        return self.use
+
+    def _count(self, job, reasons=range(len(program.REASONS))):
+        return [self.counts.get((job, program.REASONS[reason]), 0) for reason in reasons]
 
 
 @pytest.fixture
@@ -123,6 +130,18 @@ def test_a_change_that_nobody_waits_for_is_left_out(switch, stub, name, how):
     assert (switch.entries, switch.instance) == (entries, instance)
     call(request, timeout=60)
     assert (switch.entries, switch.instance) != (entries, instance)
+
+
+def test_who_asks_for_contributors_is_told_what_was_dropped_for_its_length(switch, stub):
+    stub.Install(SESSION, timeout=60)
+    switch.use = (7, 9), 0b10
+    request = m.ContributorsRequest(job=3, epoch=7, slot=5, seq=9)
+    assert stub.Contributors(request, timeout=60) == m.ContributorsReply(members=[1])
+    switch.counts = {(3, "dropped_length"): 4, (0, "dropped_length"): 2**20, (3, "dropped_short"): 8, (4, "dropped_length"): 16}
+    told = m.ContributorsReply(members=[1], dropped_length=2**20 + 4)
+    assert stub.Contributors(request, timeout=60) == told, "of the job, and of no session"
+    request.seq = 11  # nobody has come so far
+    assert stub.Contributors(request, timeout=60) == m.ContributorsReply(dropped_length=2**20 + 4)
 
 
 def test_what_is_left_out_is_said_to_be(switch):

@@ -98,6 +98,7 @@ struct PaperSwitch {
   std::map<uint8_t, Install> installed;                         // by job
   std::map<std::tuple<uint8_t, uint32_t, int>, Place> members;  // by job, worker, shard
   std::map<uint8_t, std::vector<uint32_t>> contributed;         // what it says when asked
+  uint64_t dropped_length = 0;                                  // then, too
   std::vector<std::string> log;
 
   CommandResult operator()(const Install& c) {
@@ -124,7 +125,7 @@ struct PaperSwitch {
     if (have != installed.end() && have->second.id.epoch == c.id.epoch) installed.erase(have);
     return {true, "", {}};
   }
-  CommandResult operator()(const Contributors& c) { return {true, "", contributed[c.id.job]}; }
+  CommandResult operator()(const Contributors& c) { return {true, "", contributed[c.id.job], dropped_length}; }
   CommandResult operator()(const PacketOut& c) {
     sent.push_back(c);
     return {true, "", {}};
@@ -216,6 +217,17 @@ class Rack {
     core.sweep(now, &effects);
     run(effects);
   }
+  /// Sweeps once a second, as its process does.
+  void wait(int seconds_) {
+    for (int i = 0; i < seconds_; ++i) {
+      now += seconds(1);
+      sweep();
+    }
+  }
+  /// Whether the session is there, heard from now on.
+  bool hears(const wire::OpenReply& granted) {
+    return !core.renew({granted.job, granted.epoch}, granted.session_key, now).has_value();
+  }
   static wire::Membership member(const wire::OpenReply& granted, int worker) {
     return {granted.job, granted.epoch, granted.session_key, static_cast<uint8_t>(worker)};
   }
@@ -246,6 +258,13 @@ class Rack {
     run(more);
   }
 };
+
+inline std::string refused(const OpenAnswer& answer, Why why) {
+  EXPECT_TRUE(answer.refusal.has_value());
+  if (!answer.refusal) return "";
+  EXPECT_EQ(answer.refusal->why, why) << answer.refusal->message;
+  return answer.refusal->message;
+}
 
 inline OpenRequest request(const std::vector<std::string>& ranks, uint64_t client_key = 1) {
   OpenRequest asked;

@@ -49,7 +49,7 @@ TEST_F(Packets, ARepeatedJoinRenewsWithoutTheSwitch) {
   rack_.now += seconds(25);
   EXPECT_EQ(rack_.join(1, granted_, 0, place(0))->join.joined, 1);
   EXPECT_TRUE(rack_.switches[1].log.empty());
-  EXPECT_EQ(rack_.core.sessions(rack_.now)[0].lease_left, seconds(30));
+  EXPECT_EQ(rack_.core.sessions(rack_.now)[0].lease_left, rack_.core.topology().lease);
 }
 
 TEST_F(Packets, AJoinFromANewSocketReplacesTheOldOne) {
@@ -140,6 +140,16 @@ TEST_F(Packets, AProbeUnitesWhatTheLeavesKnow) {
   EXPECT_EQ(reply->probe.joined_low, 0b1111U);
 }
 
+TEST_F(Packets, AProbeAddsUpWhatSwitchesDroppedForItsLength) {
+  join_all();
+  EXPECT_EQ(rack_.probe(1, granted_, 0, place(0))->probe.dropped_length, 0);
+  rack_.switches[0].dropped_length = 3;
+  rack_.switches[2].dropped_length = 5;
+  EXPECT_EQ(rack_.probe(1, granted_, 0, place(0))->probe.dropped_length, 8);
+  rack_.switches[1].dropped_length = 65530;
+  EXPECT_EQ(rack_.probe(1, granted_, 0, place(0))->probe.dropped_length, 65535) << "or more";
+}
+
 TEST_F(Packets, AChildsBitAtItsParentIsNoRanksOwn) {
   Topology topology = two_leaves();
   topology.workers[0].attached = 0;  // w0 at the spine itself
@@ -214,7 +224,7 @@ TEST_F(Packets, ProbesNeedAMember) {
   EXPECT_EQ(rack_.probe(1, other, 0, place(0))->status, ReplyStatus::kUnknownSession);
   rack_.now += seconds(20);
   rack_.probe(1, granted_, 0, place(0));
-  EXPECT_EQ(rack_.core.sessions(rack_.now)[0].lease_left, seconds(30)) << "a sign of life";
+  EXPECT_EQ(rack_.core.sessions(rack_.now)[0].lease_left, rack_.core.topology().lease) << "a sign of life";
 }
 
 TEST_F(Packets, OpensInBandAreRefusedAndOtherVersionsToldWhichThisIs) {

@@ -119,6 +119,7 @@ class FakeAgent final : public v1::DataPlane::Service {
   grpc::Status Contributors(grpc::ServerContext*, const v1::ContributorsRequest* request,
                             v1::ContributorsReply* reply) override {
     if (request->seq() == 1) reply->add_members(0);
+    reply->set_dropped_length(7);
     return note("contributors");
   }
   grpc::Status Counters(grpc::ServerContext*, const v1::CountersRequest*, v1::CountersReply* reply) override {

@@ -26,7 +26,7 @@ TEST(ControllerOptions, TheSimplestCase) {
   ASSERT_TRUE(command.ok()) << command.status().message();
   EXPECT_EQ(command.value().options.listen, "0.0.0.0:48880");
   EXPECT_EQ(command.value().options.topology.switches.size(), 1U);
-  EXPECT_EQ(command.value().options.topology.lease, seconds(30));
+  EXPECT_EQ(command.value().options.topology.lease, seconds(1800));
   EXPECT_TRUE(command.value().options.tokens.empty());
   EXPECT_TRUE(command.value().options.metrics.empty());
   EXPECT_EQ(command.value().log_level, LogLevel::kWarning);

@@ -59,14 +59,14 @@ TEST_F(Service, OpenRenewStateClose) {
   EXPECT_GT(reply.session().job(), 0U);
   EXPECT_EQ(reply.payload_bytes(), 1024U);
   EXPECT_EQ(reply.slots(), 128U);
-  EXPECT_EQ(reply.lease_ms(), 30000U);
+  EXPECT_EQ(reply.lease_ms(), 1800000U);
   EXPECT_FALSE(reply.whole_chunks());
   ASSERT_EQ(reply.switch_addresses_size(), 2);
   EXPECT_EQ(reply.switch_addresses(0), "10.0.0.2:48879");
   EXPECT_EQ(reply.switch_addresses(1), "10.0.0.3:48879");
   v1::RenewReply renewed;
   ASSERT_TRUE(stub_->Renew(context().get(), reply.session(), &renewed).ok());
-  EXPECT_EQ(renewed.lease_ms(), 30000U);
+  EXPECT_EQ(renewed.lease_ms(), 1800000U);
 
   v1::StateRequest ask;
   ask.set_counters(true);

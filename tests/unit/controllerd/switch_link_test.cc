@@ -116,6 +116,7 @@ TEST_F(Link, CommandsAreCarriedOutInOrder) {
   ASSERT_EQ(results.size(), 4U);
   for (const auto& result : results) EXPECT_TRUE(result.ok) << result.problem;
   EXPECT_EQ(results[2].members, std::vector<uint32_t>{0});
+  EXPECT_EQ(results[2].dropped_length, 7U);
   EXPECT_EQ(agent_.calls(), (std::vector<std::string>{"reset", "install", "member", "contributors", "packet"}));
   const v1::InstallRequest sent = agent_.installs()[0];
   EXPECT_EQ(sent.job(), 7U);

@@ -89,7 +89,7 @@ TEST(TopologyFile, OneSwitchNeedsNoWorkers) {
   const auto read = read_topology(file.path());
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_TRUE(read.value().workers.empty());
-  EXPECT_EQ(read.value().lease, seconds(30));
+  EXPECT_EQ(read.value().lease, seconds(1800));
 }
 
 struct Mistake {

@@ -104,12 +104,13 @@ TEST(Codec, SpecialCountsBecomeIeeeClasses) {
   EXPECT_EQ(word(words, 3), 1U << 20);
   GroupBuffer group;
   group.range = {0, 4};
-  group.specials.resize(4);
+  std::vector<uint8_t> specials(4);
+  group.specials = specials.data();
   codec.decode_special(words.data(), {0, 4}, &group);
-  EXPECT_EQ(group.specials, (std::vector<uint8_t>{0, 1, 2, 3}));
+  EXPECT_EQ(specials, (std::vector<uint8_t>{0, 1, 2, 3}));
   words = {0, 0x10, 0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};  // +Inf once and -Inf once
   codec.decode_special(words.data(), {0, 4}, &group);
-  EXPECT_EQ(group.specials[0], static_cast<uint8_t>(quant::Special::kNan));
+  EXPECT_EQ(specials[0], static_cast<uint8_t>(quant::Special::kNan));
 }
 
 // Chunks of whole blocks, and such as begin and end inside of them.

@@ -33,8 +33,9 @@ bool is_request(const Bytes& frame, wire::Request type) {
 bool is_probe(const Bytes& frame) { return is_request(frame, wire::Request::kProbe); }
 wire::Probe probe_of(const Bytes& frame) { return wire::read_probe(frame.data() + wire::kControlBytes); }
 
-Bytes probe_reply(uint32_t request_id, uint64_t joined, uint64_t contributed) {
+Bytes probe_reply(uint32_t request_id, uint64_t joined, uint64_t contributed, uint16_t dropped_length = 0) {
   wire::ProbeReply body;
+  body.dropped_length = dropped_length;
   body.joined_low = joined;
   body.contributed_low = contributed;
   Bytes bytes(wire::kProbeReplyBytes);
@@ -223,6 +224,22 @@ TEST(ShardTimeout, NamesTheRanksThatDidNotContribute) {
     if (is_probe(frame)) lone.transport->inbox.push_back(probe_reply(control_of(frame).request_id, 0b11111, 0b01010));
   });
   EXPECT_NE(said.find("no contribution from rank 0, 2, 4 for 2 s"), std::string::npos) << said;
+}
+
+TEST(ShardTimeout, SaysWhatTheSwitchDroppedForItsLength) {
+  const auto words = [](uint16_t dropped) {
+    return last_words([dropped](LoneShard& lone, const Bytes& frame) {
+      if (is_probe(frame))
+        lone.transport->inbox.push_back(probe_reply(control_of(frame).request_id, 0b11111, 0b11101, dropped));
+    });
+  };
+  EXPECT_EQ(words(0).find("dropped_length"), std::string::npos);
+  std::string said = words(12);
+  EXPECT_NE(said.find("no contribution from rank 1"), std::string::npos) << said;
+  EXPECT_NE(said.find("dropped_length of the switch is 12: a host sends bursts as one packet"), std::string::npos)
+      << said;
+  said = words(65535);
+  EXPECT_NE(said.find("dropped_length of the switch is 65535 or more:"), std::string::npos) << said;
 }
 
 // ---- who has left ----

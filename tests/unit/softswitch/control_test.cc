@@ -276,6 +276,18 @@ TEST(SwitchControl, OnlySoManySilentJobsEndAsAreWanted) {
   EXPECT_EQ(third.put(c).size(), 1U);
 }
 
+TEST(SwitchControl, SilenceIsWhatTheOptionSays) {
+  SwitchOptions options;
+  options.max_jobs = 1;
+  options.silence = seconds(60);
+  Bench bench(options);
+  EXPECT_EQ(bench.open(ask_for(1, 1, 4, 256, 1), endpoint(900)).status, ReplyStatus::kOk);
+  bench.now += seconds(60);
+  EXPECT_EQ(bench.open(ask_for(1, 1, 4, 256, 2), endpoint(900)).status, ReplyStatus::kNoJobs);
+  bench.now += milliseconds(1);
+  EXPECT_EQ(bench.open(ask_for(1, 1, 4, 256, 2), endpoint(900)).status, ReplyStatus::kOk);
+}
+
 // Its own share is short, and besides others hold what is left of it: room is made for that.
 TEST(SwitchControl, OthersSilentJobsEndForWhatAClientMayStillHave) {
   SwitchOptions options;

@@ -66,7 +66,7 @@ class AgentTest : public ::testing::Test {
     v1::SetMemberReply reply;
     return stub_->SetMember(context().get(), request, &reply);
   }
-  std::vector<uint32_t> contributors(uint32_t slot, uint32_t seq) {
+  v1::ContributorsReply ask(uint32_t slot, uint32_t seq) {
     v1::ContributorsRequest request;
     request.set_job(5);
     request.set_epoch(77);
@@ -75,7 +75,11 @@ class AgentTest : public ::testing::Test {
     v1::ContributorsReply reply;
     const grpc::Status status = stub_->Contributors(context().get(), request, &reply);
     EXPECT_TRUE(status.ok()) << status.error_message();
-    return {reply.members().begin(), reply.members().end()};
+    return reply;
+  }
+  std::vector<uint32_t> contributors(uint32_t slot, uint32_t seq) {
+    const auto members = ask(slot, seq).members();
+    return {members.begin(), members.end()};
   }
   v1::Capabilities capabilities() {
     v1::Capabilities can;
@@ -128,6 +132,12 @@ TEST_F(AgentTest, AnInstalledSessionAggregates) {
   workers[0].send(contribution(0), server_->local());
   for (int i = 0; i < 200 && contributors(0, 1).empty(); ++i) usleep(5000);
   EXPECT_EQ(contributors(0, 1), std::vector<uint32_t>{0});
+  EXPECT_EQ(ask(0, 1).dropped_length(), 0U);
+  std::vector<uint8_t> longer = contribution(1);
+  longer.push_back(0);
+  workers[1].send(longer, server_->local());
+  for (int i = 0; i < 12000 && ask(0, 1).dropped_length() == 0; ++i) usleep(5000);
+  EXPECT_EQ(ask(0, 1).dropped_length(), 1U);
   workers[1].send(contribution(1), server_->local());
   for (RawSocket& worker : workers) {
     const auto got = worker.receive();

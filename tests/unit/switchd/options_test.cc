@@ -27,8 +27,9 @@ TEST(Options, DefaultsListenEverywhere) {
 }
 
 TEST(Options, EveryOptionIsRead) {
-  const auto parsed = parse({"--listen", "[::1]:7", "--threads=3", "--slots=16", "--max-payload", "1024", "--lease=5",
-                             "--client-jobs=3", "--client-slots", "4", "--log-level", "info", "--stats-interval=2"});
+  const auto parsed =
+      parse({"--listen", "[::1]:7", "--threads=3", "--slots=16", "--max-payload", "1024", "--lease=5", "--silence=2",
+             "--client-jobs=3", "--client-slots", "4", "--log-level", "info", "--stats-interval=2"});
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   const CommandLine& line = parsed.value();
   EXPECT_EQ(line.listen, "[::1]:7");
@@ -36,6 +37,8 @@ TEST(Options, EveryOptionIsRead) {
   EXPECT_EQ(line.server.softswitch.slot_memory_bytes, size_t{16} << 20);
   EXPECT_EQ(line.server.softswitch.max_payload_bytes, 1024U);
   EXPECT_EQ(line.server.softswitch.lease, seconds(5));
+  EXPECT_EQ(line.server.softswitch.silence, seconds(2));
+  EXPECT_EQ(parse({}).value().server.softswitch.silence, seconds(15));
   EXPECT_EQ(line.server.softswitch.client_jobs, 3);
   EXPECT_EQ(line.server.softswitch.client_memory_bytes, size_t{4} << 20);
   EXPECT_EQ(line.log_level, LogLevel::kInfo);
@@ -61,6 +64,7 @@ TEST(Options, BadOnesNameOptionValueAndWhatIsAllowed) {
       {{"--max-payload", "1000"}, {"--max-payload", "1000", "or of 1024 up to 64512"}},
       {{"--max-payload", "65536"}, {"--max-payload", "65536", "up to 64512"}},
       {{"--lease", "0"}, {"--lease", "\"0\"", "1 to 86400"}},
+      {{"--silence", "0"}, {"--silence", "\"0\"", "1 to 86400 (seconds)"}},
       {{"--lease", "-1"}, {"--lease", "-1", "seconds"}},
       {{"--client-jobs", "256"}, {"--client-jobs", "\"256\"", "1 to 255"}},
       {{"--client-slots", "0"}, {"--client-slots", "\"0\"", "MiB"}},
@@ -84,8 +88,8 @@ TEST(Options, BadOnesNameOptionValueAndWhatIsAllowed) {
 
 TEST(Options, HelpNamesEveryOption) {
   for (const char* name : {"--listen", "--threads", "--slots", "--client-jobs", "--client-slots", "--max-payload",
-                           "--lease", "--log-level", "--stats-interval", "--agent-token-file", "--insecure-no-token",
-                           "--version", "--help", "SWITCHML_SWITCH"}) {
+                           "--lease", "--silence", "--log-level", "--stats-interval", "--agent-token-file",
+                           "--insecure-no-token", "--version", "--help", "SWITCHML_SWITCH"}) {
     EXPECT_NE(help_text().find(name), std::string::npos) << name;
   }
 }

@@ -1,9 +1,11 @@
 #include "transport/frame_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstdint>
-#include <limits>
+#include <cstring>
+#include <vector>
 
 namespace switchml {
 namespace {
@@ -22,6 +24,16 @@ TEST(FrameMemory, IsZeroedAlignedAndApart) {
   for (size_t b = 0; b < blocks.size(); ++b) {  // later ones have neither moved nor overlapped earlier ones
     for (size_t i = 0; i < blocks[b].second; ++i) ASSERT_EQ(blocks[b].first[i], b + 1) << "block " << b;
   }
+}
+
+TEST(FrameMemory, TakesThePagesThatAreTouched) {
+  constexpr size_t kPage = 4096;
+  FrameMemory memory;
+  uint8_t* block = memory.allocate(16 * kPage);
+  block[3 * kPage] = 1;
+  std::vector<unsigned char> resident(16);
+  ASSERT_EQ(::mincore(block, 16 * kPage, resident.data()), 0);
+  for (size_t page = 0; page < resident.size(); ++page) EXPECT_EQ(resident[page] & 1, page == 3 ? 1 : 0) << page;
 }
 
 TEST(FrameMemory, MovesWithItsOwner) {

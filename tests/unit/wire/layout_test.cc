@@ -187,7 +187,7 @@ TEST(Layout, ProbeReply) {
   EXPECT_EQ(kProbeReplyBytes, 40U);
   ProbeReply m;
   m.slot = 0x0102;
-  m.reserved = 0x0304;
+  m.dropped_length = 0x0304;
   m.seq = 0x05060708;
   m.joined_low = 0x1112131415161718;
   m.joined_high = 0x2122232425262728;
