@@ -1,5 +1,6 @@
 """Groups of subsets: overlapping, at the same time, split off, destroyed and made again."""
 
+import copy
 import itertools
 import socket
 
@@ -157,8 +158,9 @@ def rank_asks_groups():
         lambda group: dist.barrier(group=group),
         lambda group: dist.all_reduce(x, group=group, async_op=True).wait(),
     ]
-    made = dist.new_group(timeout=harness.seconds(44))
     default = dist.distributed_c10d._get_default_group()
+    # PyTorch hands a copy of the parent's options on where it splits a group.
+    made = dist.new_group(timeout=harness.seconds(44), pg_options=copy.deepcopy(backend_of(default).options))
     told = [about(group, calls) for group in (harness.gloo(), default, made)]
     dist.destroy_process_group(made)
     return told

@@ -14,6 +14,8 @@ CPU = torch.device("cpu")
 PREFIX = re.compile(r"^ProcessGroupGloo(::\w+:?)? ")
 #: An older Gloo has not every collective.
 LACKING = re.compile("does not support|no support for")
+#: Before torch 2 its dispatcher is asked first, and knows no calls for some devices.
+REFUSED_BY = ("switchml ", "Could not run 'c10d::")
 
 
 def backend_of(group):
@@ -266,7 +268,7 @@ def rank_refusals(call, compare):
     for name, bad in (BAD_CALLS if compare else BAD_HERE)[call].items():
         said = refusal(bad, backend_of(ours), wait=False)
         known = refusal(bad, backend_of(theirs), wait=True) if compare else ""
-        if not (isinstance(said, str) and said.startswith("switchml ") and isinstance(known, str)):
+        if not (isinstance(said, str) and said.startswith(REFUSED_BY) and isinstance(known, str)):
             wrong.append((name, said, known))
         elif PREFIX.sub("", known) not in said and not LACKING.search(known):
             wrong.append((name, said, known))
