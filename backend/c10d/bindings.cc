@@ -207,6 +207,17 @@ py::list setting_list() {
   return result;
 }
 
+/// The group's class, so that Python sees what Backend's own does not offer.
+void add_group_class(py::module& module) {
+  using Options = ProcessGroupSwitchML::Options;
+  py::class_<ProcessGroupSwitchML, c10::intrusive_ptr<ProcessGroupSwitchML>, compat::Base> group(
+      module, "ProcessGroupSwitchML");
+  group.def_property_readonly("options", &ProcessGroupSwitchML::getBackendOptions);
+  py::class_<Options, c10::intrusive_ptr<Options>, compat::BaseOptions>(group, "Options")
+      .def("__deepcopy__",
+           [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self.timeout); });
+}
+
 }  // namespace
 }  // namespace switchml
 
@@ -217,6 +228,7 @@ PYBIND11_MODULE(_C, module) {
   module.attr("torch_version") = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
   module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
              py::arg("options"), py::arg("make_companion"), py::arg("companion_at_once"), py::arg("ask_controller"));
+  add_group_class(module);
   module.def("stats", &stats, py::arg("backend"));
   module.def("settings", &setting_list);
   module.def(

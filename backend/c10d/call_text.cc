@@ -11,8 +11,6 @@ namespace switchml {
 std::string type_name(at::ScalarType type) {
   if (const auto element = element_type(type)) return to_string(*element);
   switch (type) {
-    case at::kDouble: return "float64";
-    case at::kBool: return "bool";
     case at::kComplexFloat: return "complex64";
     case at::kComplexDouble: return "complex128";
     default: break;

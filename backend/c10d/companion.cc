@@ -208,7 +208,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
 
 Companion::WorkPtr Companion::start(Call call, c10d::OpType type, const WorkPtr& fence,
                                     std::chrono::milliseconds timeout, Issue issue,
-                                    const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
+                                    const std::vector<at::Tensor>& inputs, std::vector<std::vector<at::Tensor>> outputs,
                                     std::function<void()> finish) {
   const Status started = core_->pool().start();
   if (!started.ok()) throw_status(started, core_->context(call));

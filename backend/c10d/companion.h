@@ -40,7 +40,8 @@ class Companion {
   /// Without a fence it is issued at once, and start() throws what `issue` does. The work's future has `outputs`; a
   /// profile shows the call by its own name, with `inputs`, and not what the group makes of it. Counts nothing.
   WorkPtr start(Call call, c10d::OpType type, const WorkPtr& fence, std::chrono::milliseconds timeout, Issue issue,
-                const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs, std::function<void()> finish);
+                const std::vector<at::Tensor>& inputs, std::vector<std::vector<at::Tensor>> outputs,
+                std::function<void()> finish);
 
   /// Fails what was started and is not complete. What Gloo has in hand goes on by itself.
   void abort(const Status& reason);

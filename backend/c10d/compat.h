@@ -61,6 +61,8 @@ using BaseOptions = Base::Options;
 #else
 [[noreturn]] inline void throw_network_error(const std::string& text) { throw_backend_error(text); }
 #endif
+/// A RuntimeError, what c10d's own checks throw.
+[[noreturn]] inline void throw_argument_error(const std::string& text) { C10_THROW_ERROR(Error, text); }
 [[noreturn]] inline void throw_value_error(const std::string& text) { C10_THROW_ERROR(ValueError, text); }
 
 // ---- PREMUL_SUM's factor: a number, or a tensor of one element ----

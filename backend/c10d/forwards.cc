@@ -1,11 +1,10 @@
 // The collectives that the companion does.
-#include <ATen/MemoryOverlap.h>
-
 #include <numeric>
 #include <utility>
 
 #include "c10d/byte_views.h"
 #include "c10d/call_text.h"
+#include "c10d/message_work.h"
 #include "c10d/process_group.h"
 
 namespace switchml {
@@ -47,32 +46,6 @@ Tensors placeholders(size_t count) {
 }
 
 using Works = std::vector<WorkPtr>;
-
-/// Throws ValueError where elements of an output share memory: what is written to one changes another.
-void require_own_elements(const Tensors& outputs, const char* call) {
-  for (const at::Tensor& tensor : outputs) {
-    if (tensor.layout() != at::kStrided || at::has_internal_overlap(tensor) != at::MemOverlap::Yes) continue;
-    compat::throw_value_error(
-        std::string("switchml ") + call +
-        ": a tensor is expanded, several of its elements are one in memory; allowed: tensors whose "
-        "elements have memory of their own (clone() makes one)");
-  }
-}
-
-/// Throws ValueError unless `list` has one tensor for each rank, each of the type and size of `like`. Gloo refuses it
-/// too, but only on this rank and when the others have begun.
-void require_one_each(const Tensors& list, int ranks, const at::Tensor& like, const char* call) {
-  const auto refuse = [&](const std::string& found, const std::string& allowed) {
-    compat::throw_value_error(std::string("switchml ") + call + ": the list has " + found + "; allowed: " + allowed);
-  };
-  if (list.size() != static_cast<size_t>(ranks)) {
-    refuse(std::to_string(list.size()) + " tensors", std::to_string(ranks) + ", one for each rank");
-  }
-  for (const at::Tensor& tensor : list) {
-    if (tensor.scalar_type() == like.scalar_type() && tensor.numel() == like.numel()) continue;
-    refuse("one of " + tensors_text({tensor}), "all of " + tensors_text({like}));
-  }
-}
 
 /// What one rank sends to another, or expects of it.
 struct Piece {
@@ -158,16 +131,6 @@ class GatherIntoTensor {
  public:
   /// `apart`: the result reaches the output in finish().
   GatherIntoTensor(const at::Tensor& output, const at::Tensor& input, int rank, int ranks, bool apart) : ranks_(ranks) {
-    if (output.numel() != input.numel() * ranks) {
-      compat::throw_value_error("switchml all_gather_into_tensor: the output has " + std::to_string(output.numel()) +
-                                " elements and the input " + std::to_string(input.numel()) +
-                                "; allowed: an output of " + std::to_string(ranks) + " times the input");
-    }
-    if (output.scalar_type() != input.scalar_type()) {
-      compat::throw_value_error("switchml all_gather_into_tensor: the output's type is " +
-                                type_name(output.scalar_type()) + ", the input's " + type_name(input.scalar_type()) +
-                                "; allowed: the same type");
-    }
     direct_ = compat::kGlooGathersIntoTensor && !ByteViews::needed(input);
     // The usual way in place, or where it will be overwritten?
     const auto* own = static_cast<const char*>(output.data_ptr()) + static_cast<size_t>(rank) * input.nbytes();
@@ -213,11 +176,12 @@ c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::companion_for_message(Cal
   return companion_.get();
 }
 
-WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Tensors& inputs, const Tensors& outputs,
-                                                const std::string& what, std::chrono::milliseconds timeout,
-                                                Companion::Issue issue, std::function<void()> finish,
-                                                const at::Tensor& numbers) {
-  require_own_elements(outputs, to_string(call));
+WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Tensors& inputs,
+                                                const std::vector<Tensors>& outputs, const std::string& what,
+                                                std::chrono::milliseconds timeout, Companion::Issue issue,
+                                                std::function<void()> finish, const at::Tensor& numbers) {
+  const Tensors results = flattened(outputs);
+  arguments(call).own_elements(results);
   const Status closed = core_->closed();
   if (!closed.ok()) throw_status(closed, core_->context(call));
   core_->calls().add(call, Path::kCompanion);
@@ -240,12 +204,12 @@ WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Te
 // move from its arguments.
 
 WorkPtr ProcessGroupSwitchML::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
-  require_host(tensors, "broadcast");
+  arguments(Call::kBroadcast).broadcast(tensors, opts);
   ByteViews views;
   auto issue = [given = views.outputs(tensors), opts](compat::Base& gloo) mutable {
     return Works{gloo.broadcast(given, opts)};
   };
-  return through_companion(Call::kBroadcast, OpType::BROADCAST, tensors, tensors,
+  return through_companion(Call::kBroadcast, OpType::BROADCAST, tensors, {tensors},
                            tensors_text(tensors) + ", from rank " + std::to_string(opts.rootRank), opts.timeout,
                            std::move(issue), views.finish());
 }
@@ -254,10 +218,8 @@ WorkPtr ProcessGroupSwitchML::broadcast(Tensors& tensors, const c10d::BroadcastO
 
 WorkPtr ProcessGroupSwitchML::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                         const c10d::AllgatherOptions& opts) {
-  require_host(inputs, "all_gather");
+  arguments(Call::kAllGather).all_gather(outputs, inputs);
   const Tensors results = flattened(outputs);
-  require_host(results, "all_gather");
-  if (outputs.size() == 1 && inputs.size() == 1) require_one_each(outputs[0], size_, inputs[0], "all_gather");
   const bool empty = all_empty(inputs) && all_empty(results);
   const bool bytes = !empty && bytes_needed(inputs, outputs);
   ByteViews views(Footprint::clash(results));
@@ -267,43 +229,36 @@ WorkPtr ProcessGroupSwitchML::allgather(std::vector<Tensors>& outputs, Tensors& 
   });
   Tensors from = empty ? placeholders(inputs.size()) : bytes ? views.inputs(inputs) : inputs;
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.allgather(to, from, opts)}; };
-  return through_companion(Call::kAllGather, OpType::ALLGATHER, inputs, results, tensors_text(inputs), opts.timeout,
+  return through_companion(Call::kAllGather, OpType::ALLGATHER, inputs, outputs, tensors_text(inputs), opts.timeout,
                            std::move(issue), views.finish());
 }
 
 WorkPtr ProcessGroupSwitchML::_allgather_base(at::Tensor& output, at::Tensor& input,
                                               const c10d::AllgatherOptions& opts) {
-  require_host({output, input}, "all_gather_into_tensor");
+  arguments(Call::kAllGatherIntoTensor).all_gather_into_tensors({output}, {input});
   GatherIntoTensor gather(output, input, rank_, size_, false);
   auto issue = [gather, opts](compat::Base& gloo) mutable { return Works{gather.issue(gloo, opts)}; };
-  return through_companion(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {input}, {output},
+  return through_companion(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {input}, {{output}},
                            tensors_text({input}), opts.timeout, std::move(issue),
                            [gather]() mutable { gather.finish(); });
 }
 
 WorkPtr ProcessGroupSwitchML::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                                   const c10d::AllgatherOptions& opts) {
-  require_host(inputs, "all_gather_coalesced");
+  arguments(Call::kAllGatherCoalesced).all_gather_coalesced(outputs, inputs);
   const Tensors results = flattened(outputs);
-  require_host(results, "all_gather_coalesced");
   const bool bytes = bytes_needed(inputs, outputs);
   ByteViews views(Footprint::clash(results));
   auto to = views_of(outputs, [&](const Tensors& list) { return bytes ? views.outputs(list) : list; });
   Tensors from = bytes ? views.inputs(inputs) : inputs;
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.allgather_coalesced(to, from, opts)}; };
-  return through_companion(Call::kAllGatherCoalesced, OpType::ALLGATHER_COALESCED, inputs, results,
+  return through_companion(Call::kAllGatherCoalesced, OpType::ALLGATHER_COALESCED, inputs, outputs,
                            tensors_text(inputs), opts.timeout, std::move(issue), views.finish());
 }
 
 WorkPtr ProcessGroupSwitchML::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                               const c10d::AllgatherOptions& opts) {
-  require_host(outputs, "all_gather_into_tensor_coalesced");
-  require_host(inputs, "all_gather_into_tensor_coalesced");
-  if (outputs.size() != inputs.size() || outputs.empty()) {
-    compat::throw_value_error("switchml all_gather_into_tensor_coalesced: " + std::to_string(outputs.size()) +
-                              " outputs and " + std::to_string(inputs.size()) +
-                              " inputs; allowed: at least one, and one output for each input");
-  }
+  arguments(Call::kAllGatherIntoTensorCoalesced).all_gather_into_tensors(outputs, inputs);
   std::vector<GatherIntoTensor> gathers;
   const bool apart = Footprint::clash(outputs, inputs);
   for (size_t i = 0; i < outputs.size(); ++i) gathers.emplace_back(outputs[i], inputs[i], rank_, size_, apart);
@@ -315,36 +270,28 @@ WorkPtr ProcessGroupSwitchML::allgather_into_tensor_coalesced(Tensors& outputs, 
   auto finish = [gathers]() mutable {
     for (GatherIntoTensor& gather : gathers) gather.finish();
   };
-  return through_companion(Call::kAllGatherIntoTensorCoalesced, OpType::ALLGATHER_COALESCED, inputs, outputs,
+  return through_companion(Call::kAllGatherIntoTensorCoalesced, OpType::ALLGATHER_COALESCED, inputs, {outputs},
                            tensors_text(inputs), opts.timeout, std::move(issue), std::move(finish));
 }
 
 // ---- gather, scatter ----
 
 WorkPtr ProcessGroupSwitchML::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
-  require_host(inputs, "gather");
+  arguments(Call::kGather).gather(outputs, inputs, opts.rootRank);
   const Tensors results = flattened(outputs);
-  require_host(results, "gather");
-  if (opts.rootRank == rank_ && outputs.size() == 1 && inputs.size() == 1) {
-    require_one_each(outputs[0], size_, inputs[0], "gather");
-  }
   const bool bytes = bytes_needed(inputs, outputs);
   ByteViews views(Footprint::clash(results));
   auto to = views_of(outputs, [&](const Tensors& list) { return bytes ? views.outputs(list) : list; });
   Tensors from = bytes ? views.inputs(inputs) : inputs;
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.gather(to, from, opts)}; };
-  return through_companion(Call::kGather, OpType::GATHER, inputs, results,
+  return through_companion(Call::kGather, OpType::GATHER, inputs, outputs,
                            tensors_text(inputs) + ", to rank " + std::to_string(opts.rootRank), opts.timeout,
                            std::move(issue), views.finish());
 }
 
 WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                       const c10d::ScatterOptions& opts) {
-  require_host(outputs, "scatter");
-  require_host(flattened(inputs), "scatter");
-  if (opts.rootRank == rank_ && outputs.size() == 1 && inputs.size() == 1) {
-    require_one_each(inputs[0], size_, outputs[0], "scatter");
-  }
+  arguments(Call::kScatter).scatter(outputs, inputs, opts.rootRank);
   // Gloo writes the root's own part while it sends the others.
   const bool shares = overlap(outputs, flattened(inputs));
   const bool bytes = shares || bytes_needed(outputs, inputs);
@@ -352,7 +299,7 @@ WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& in
   Tensors to = bytes ? views.outputs(outputs) : outputs;
   auto from = views_of(inputs, [&](const Tensors& list) { return bytes ? views.inputs(list) : list; });
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.scatter(to, from, opts)}; };
-  return through_companion(Call::kScatter, OpType::SCATTER, flattened(inputs), outputs,
+  return through_companion(Call::kScatter, OpType::SCATTER, flattened(inputs), {outputs},
                            tensors_text(outputs) + ", from rank " + std::to_string(opts.rootRank), opts.timeout,
                            std::move(issue), views.finish());
 }
@@ -362,7 +309,7 @@ WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& in
 
 WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                                             std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
-  require_host({output, input}, "all_to_all_single");
+  arguments(Call::kAllToAllSingle).all_to_all_single(output, input, output_splits, input_splits);
   const bool shares = overlap(output, input);
   const bool bytes = shares || ByteViews::needed(output) || ByteViews::needed(input);
   ByteViews views(shares);
@@ -374,21 +321,15 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
     exchange.check(context);
     return Works{gloo.alltoall_base(to, from, output_splits, input_splits, opts)};
   };
-  return through_companion(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {input}, {output},
+  return through_companion(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {input}, {{output}},
                            type_name(input.scalar_type()), opts.timeout, std::move(issue), views.finish(),
                            exchange.numbers());
 }
 
 // Gloo has none of its own everywhere: the pieces go through one alltoall_base as bytes.
 WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
-  require_host(outputs, "all_to_all");
-  require_host(inputs, "all_to_all");
+  arguments(Call::kAllToAll).all_to_all(outputs, inputs);
   const size_t ranks = static_cast<size_t>(size_);
-  if (outputs.size() != ranks || inputs.size() != ranks) {
-    compat::throw_value_error("switchml all_to_all: " + std::to_string(outputs.size()) + " outputs and " +
-                              std::to_string(inputs.size()) + " inputs; allowed: " + std::to_string(size_) +
-                              " of each, one for each rank");
-  }
   const Pieces sent = pieces_of(inputs);
   const Pieces expected = pieces_of(outputs);
   const std::vector<int64_t> input_splits = bytes_of(sent);
@@ -417,7 +358,7 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
       outputs[r].copy_(piece.view(outputs[r].scalar_type()).view(outputs[r].sizes()));
     }
   };
-  return through_companion(Call::kAllToAll, OpType::ALLTOALL, inputs, outputs, "", opts.timeout, std::move(issue),
+  return through_companion(Call::kAllToAll, OpType::ALLTOALL, inputs, {outputs}, "", opts.timeout, std::move(issue),
                            std::move(finish), exchange.numbers());
 }
 
@@ -425,30 +366,30 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
 // A barrier does not wait for these: their other end may come after it.
 
 WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
-  require_host(tensors, "send");
+  arguments(Call::kSend).send(tensors, destination, tag);
   const auto gloo = companion_for_message(Call::kSend);
-  ByteViews views;
-  Tensors bytes = views.inputs(tensors);
-  return gloo->send(bytes, destination, tag);
+  return MessageWork::start(Call::kSend, OpType::SEND, rank_, tensors, [&] {
+    Tensors bytes = ByteViews().inputs(tensors);
+    return gloo->send(bytes, destination, tag);
+  });
 }
 
-// Gloo receives into contiguous tensors only, so their bytes are always an alias.
 WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
-  require_host(tensors, "recv");
+  arguments(Call::kRecv).recv(tensors, source, tag);
   const auto gloo = companion_for_message(Call::kRecv);
-  const bool alias = tensors.size() == 1 && tensors[0].is_contiguous();
-  ByteViews views;
-  Tensors bytes = alias ? views.outputs(tensors) : tensors;
-  return gloo->recv(bytes, source, tag);
+  return MessageWork::start(Call::kRecv, OpType::RECV, rank_, tensors, [&] {
+    Tensors bytes = ByteViews().outputs(tensors);
+    return gloo->recv(bytes, source, tag);
+  });
 }
 
 WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
-  require_host(tensors, "recv");
+  arguments(Call::kRecvAnySource).recv_any_source(tensors, tag);
   const auto gloo = companion_for_message(Call::kRecvAnySource);
-  const bool alias = tensors.size() == 1 && tensors[0].is_contiguous();
-  ByteViews views;
-  Tensors bytes = alias ? views.outputs(tensors) : tensors;
-  return gloo->recvAnysource(bytes, tag);
+  return MessageWork::start(Call::kRecvAnySource, OpType::RECVANYSOURCE, rank_, tensors, [&] {
+    Tensors bytes = ByteViews().outputs(tensors);
+    return gloo->recvAnysource(bytes, tag);
+  });
 }
 
 }  // namespace switchml

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "c10d/arguments.h"
 #include "c10d/companion.h"
 #include "c10d/compat.h"
 #include "c10d/group_core.h"
@@ -133,7 +134,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   c10::intrusive_ptr<compat::Base> companion_for_message(Call call);
   /// A collective that the companion takes, behind a fence. `what`: what ranks must agree about (Reduction::fence);
   /// `inputs` are for a profile's eyes; `numbers`, if defined, are summed over the ranks before `issue` runs.
-  WorkPtr through_companion(Call call, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
+  WorkPtr through_companion(Call call, c10d::OpType type, const Tensors& inputs, const std::vector<Tensors>& outputs,
                             const std::string& what, std::chrono::milliseconds timeout, Companion::Issue issue,
                             std::function<void()> finish, const at::Tensor& numbers = {});
   /// What Gloo's sum makes of AVG and PREMUL_SUM: `reduce` reduces the tensors in place with the operation it is given.
@@ -144,10 +145,10 @@ class ProcessGroupSwitchML final : public compat::Base {
   WorkPtr reduce_scatter_by_companion(Call call, const Tensors& outputs, const Tensors& inputs,
                                       std::optional<size_t> begin, const c10d::ReduceScatterOptions& opts,
                                       const std::string& detail = {});
-  void check_reduce_scatter(const at::Tensor& output, const at::Tensor& input) const;
   /// Whether the group's engine reduces such a tensor, or all of a list, of one type.
   bool engine_takes(const at::Tensor& tensor, const c10d::ReduceOp& op) const;
   bool engine_takes(const Tensors& tensors, const c10d::ReduceOp& op) const;
+  Arguments arguments(Call call) const { return {call, core_->group()}; }
 
   const Settings settings_;
   const std::shared_ptr<GroupCore> core_;

@@ -348,7 +348,8 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs)
   if (!fence_) core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
   flight_->sequence = fence_ ? core.sequence() : core.next_sequence();
   auto work = c10::make_intrusive<SwitchWork>(core.group().rank, type_, fence_ ? nullptr : profiling_title(call_),
-                                              core.context(call_), flight_->sequence, std::move(outputs), inputs_);
+                                              core.context(call_), flight_->sequence,
+                                              std::vector<std::vector<at::Tensor>>{std::move(outputs)}, inputs_);
   flight_->work = work;
   tag_parts();
   std::exchange(flight_, nullptr)->launch();

@@ -16,17 +16,6 @@ using Tensors = ProcessGroupSwitchML::Tensors;
 /// of its own and nothing is copied.
 constexpr size_t kJoinBytes = 1 << 20;
 
-/// Throws ValueError where a type is one that nobody reduces, before any rank waits for others.
-void require_reducible(const Tensors& tensors, Call call) {
-  for (const at::Tensor& tensor : tensors) {
-    const at::ScalarType type = tensor.scalar_type();
-    if (element_type(type) || at::isComplexType(type)) continue;
-    compat::throw_value_error(std::string("switchml ") + to_string(call) + ": a tensor's type is " + type_name(type) +
-                              "; allowed: float32, float64, float16, bfloat16, int8, uint8, int16, int32, int64, bool, "
-                              "complex64, complex128");
-  }
-}
-
 /// Done with Gloo's sum: it has no PREMUL_SUM, and AVG not in every version nor for every type.
 bool derived(const c10d::ReduceOp& op) { return op.op_ == c10d::ReduceOp::AVG || op.op_ == c10d::ReduceOp::PREMUL_SUM; }
 
@@ -100,7 +89,7 @@ bool ProcessGroupSwitchML::engine_takes(const Tensors& tensors, const c10d::Redu
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  require_host(tensors, "all_reduce");
+  arguments(Call::kAllReduce).all_reduce(tensors, opts.reduceOp);
   if (tensors.size() == 1 && engine_takes(tensors, opts.reduceOp)) {
     Reduction call = reduction(Call::kAllReduce, OpType::ALLREDUCE, opts.reduceOp, opts.timeout);
     call.in_place(tensors[0]);
@@ -117,10 +106,10 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce(Tensors& tensors, 
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_sparse(Tensors& tensors,
                                                                      const c10d::AllreduceOptions& opts) {
-  require_host(tensors, "all_reduce_sparse");
+  arguments(Call::kAllReduceSparse).all_reduce(tensors, opts.reduceOp);
   // Gloo's allreduce knows sparse tensors; its allreduce_sparse is newer and calls the same.
   return through_companion(
-      Call::kAllReduceSparse, OpType::ALLREDUCE, tensors, tensors,
+      Call::kAllReduceSparse, OpType::ALLREDUCE, tensors, {tensors},
       operation_name(opts.reduceOp) + (", " + tensors_text(tensors)), opts.timeout,
       [tensors, opts](compat::Base& gloo) mutable { return std::vector<WorkPtr>{gloo.allreduce(tensors, opts)}; },
       nullptr);
@@ -128,7 +117,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_sparse(Tensors& te
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors& tensors,
                                                                         const c10d::AllreduceCoalescedOptions& opts) {
-  require_host(tensors, "all_reduce_coalesced");
+  arguments(Call::kAllReduceCoalesced).all_reduce_coalesced(tensors);
   if (engine_takes(tensors, opts.reduceOp)) {
     Reduction call = reduction(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, opts.reduceOp, opts.timeout);
     if (Footprint::clash(tensors)) call.apart();
@@ -144,9 +133,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors&
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  require_host(tensors, "reduce");
-  const bool root_exists = opts.rootRank >= 0 && opts.rootRank < size_ && opts.rootTensor == 0;
-  if (tensors.size() == 1 && root_exists && engine_takes(tensors, opts.reduceOp)) {
+  arguments(Call::kReduce).reduce(tensors, opts);
+  if (engine_takes(tensors, opts.reduceOp)) {
     Reduction call = reduction(Call::kReduce, OpType::REDUCE, opts.reduceOp, opts.timeout);
     call.root(static_cast<int>(opts.rootRank));
     call.to_root(tensors[0], opts.rootRank == rank_);
@@ -166,33 +154,19 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(Call cal
                                                                         const c10d::ReduceOp& op, milliseconds timeout,
                                                                         bool writes, ReduceInPlace reduce,
                                                                         const std::string& detail) {
-  require_reducible(tensors, call);
+  arguments(call).reducible(tensors, op);
   GlooReduction gloo_does = gloo_reduction(tensors, op, size_, writes);
   auto issue = [given = std::move(gloo_does.tensors), gloo_op = gloo_does.op, reduce = std::move(reduce)](
                    compat::Base& gloo) mutable { return std::vector<WorkPtr>{reduce(gloo, given, gloo_op)}; };
-  return through_companion(call, type, tensors, tensors, operation_name(op) + (", " + tensors_text(tensors)) + detail,
+  return through_companion(call, type, tensors, {tensors}, operation_name(op) + (", " + tensors_text(tensors)) + detail,
                            timeout, std::move(issue), std::move(gloo_does.finish));
 }
 
 // ---- reduce_scatter ----
 
-void ProcessGroupSwitchML::check_reduce_scatter(const at::Tensor& output, const at::Tensor& input) const {
-  if (output.scalar_type() != input.scalar_type()) {
-    compat::throw_value_error(std::string("switchml reduce_scatter: the output's type is ") +
-                              type_name(output.scalar_type()) + ", the input's " + type_name(input.scalar_type()) +
-                              "; allowed: the same type");
-  }
-  if (input.numel() != output.numel() * size_) {
-    compat::throw_value_error("switchml reduce_scatter: the input has " + std::to_string(input.numel()) +
-                              " elements and the output " + std::to_string(output.numel()) + "; allowed: an input of " +
-                              std::to_string(size_) + " times the output (one part for each rank)");
-  }
-}
-
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                                          const c10d::ReduceScatterOptions& opts) {
-  require_host({output, input}, "reduce_scatter_tensor");
-  check_reduce_scatter(output, input);
+  arguments(Call::kReduceScatterTensor).reduce_scatter_tensors({output}, {input});
   if (!engine_takes(input, opts.reduceOp)) {
     return reduce_scatter_by_companion(Call::kReduceScatterTensor, {output}, {input}, std::nullopt, opts);
   }
@@ -203,18 +177,9 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Ten
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
-  require_host(outputs, "reduce_scatter_tensor_coalesced");
-  require_host(inputs, "reduce_scatter_tensor_coalesced");
-  if (outputs.size() != inputs.size() || outputs.empty()) {
-    compat::throw_value_error("switchml reduce_scatter_tensor_coalesced: " + std::to_string(outputs.size()) +
-                              " outputs and " + std::to_string(inputs.size()) +
-                              " inputs; allowed: at least one, and one output for each input");
-  }
+  arguments(Call::kReduceScatterTensorCoalesced).reduce_scatter_tensors(outputs, inputs);
   bool all = true;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    check_reduce_scatter(outputs[i], inputs[i]);
-    all = all && engine_takes(inputs[i], opts.reduceOp);
-  }
+  for (const at::Tensor& input : inputs) all = all && engine_takes(input, opts.reduceOp);
   if (!all) {
     return reduce_scatter_by_companion(Call::kReduceScatterTensorCoalesced, outputs, inputs, std::nullopt, opts);
   }
@@ -228,26 +193,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coales
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                                    const c10d::ReduceScatterOptions& opts) {
-  require_host(outputs, "reduce_scatter");
-  for (const Tensors& list : inputs) require_host(list, "reduce_scatter");
-  if (outputs.size() != 1 || inputs.size() != 1 || inputs[0].size() != static_cast<size_t>(size_)) {
-    compat::throw_value_error(
-        "switchml reduce_scatter: " + std::to_string(outputs.size()) + " outputs and " + std::to_string(inputs.size()) +
-        " lists of inputs" + (inputs.empty() ? "" : ", the first of " + std::to_string(inputs[0].size())) +
-        "; allowed: one output and one list of " + std::to_string(size_) + " inputs, one for each rank");
-  }
+  arguments(Call::kReduceScatter).reduce_scatter(outputs, inputs);
   const Tensors& pieces = inputs[0];
-  for (const at::Tensor& piece : pieces) {
-    if (piece.scalar_type() != outputs[0].scalar_type()) {
-      compat::throw_value_error("switchml reduce_scatter: inputs and output differ in type; allowed: one type");
-    }
-  }
-  const at::Tensor& own = pieces[static_cast<size_t>(rank_)];
-  if (own.numel() != outputs[0].numel()) {
-    compat::throw_value_error("switchml reduce_scatter: the output has " + std::to_string(outputs[0].numel()) +
-                              " elements; allowed: as many as input " + std::to_string(rank_) + ", " +
-                              std::to_string(own.numel()));
-  }
   const size_t begin = elements_before(pieces, rank_);
   const bool join = total_bytes(pieces) <= kJoinBytes;
   if (!engine_takes(pieces, opts.reduceOp)) {
@@ -282,7 +229,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(
                                                                                 std::optional<size_t> begin,
                                                                                 const c10d::ReduceScatterOptions& opts,
                                                                                 const std::string& detail) {
-  require_reducible(inputs, call);
+  arguments(call).reducible(inputs, opts.reduceOp);
   Tensors sums;
   for (const at::Tensor& input : inputs) {
     sums.push_back(input.clone(at::MemoryFormat::Contiguous).view({input.numel()}));
@@ -307,7 +254,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(
       outputs[i].copy_(sums[i].narrow(0, first, count).view(outputs[i].sizes()));
     }
   };
-  return through_companion(call, OpType::REDUCE_SCATTER, inputs, outputs,
+  return through_companion(call, OpType::REDUCE_SCATTER, inputs, {outputs},
                            operation_name(opts.reduceOp) + (", " + tensors_text(inputs)) + detail, opts.timeout,
                            std::move(issue), std::move(finish));
 }

@@ -22,15 +22,18 @@ std::optional<ElementType> element_type(at::ScalarType type) {
   }
 }
 
+void require_defined(const at::Tensor& tensor, const char* call) {
+  if (tensor.defined()) return;
+  compat::throw_argument_error(std::string("switchml ") + call +
+                               ": a tensor is undefined; allowed: tensors on device cpu");
+}
+
 void require_host(const at::Tensor& tensor, const char* call) {
-  if (!tensor.defined()) {
-    compat::throw_value_error(std::string("switchml ") + call +
-                              ": a tensor is undefined; allowed: tensors on device cpu");
-  }
+  require_defined(tensor, call);
   if (tensor.device().is_cpu()) return;
-  compat::throw_value_error(std::string("switchml ") + call + ": a tensor is on device " + tensor.device().str() +
-                            "; allowed: cpu (for other devices name a backend of theirs beside it: "
-                            "init_process_group(\"cpu:switchml,cuda:nccl\"))");
+  compat::throw_argument_error(std::string("switchml ") + call + ": unsupported device type " + tensor.device().str() +
+                               "; allowed: cpu (for other devices name a backend of theirs beside it: "
+                               "init_process_group(\"cpu:switchml,cuda:nccl\"))");
 }
 
 void require_host(const std::vector<at::Tensor>& tensors, const char* call) {

@@ -14,7 +14,10 @@ namespace switchml {
 /// The engine's name of a tensor type, or nullopt where it has none.
 std::optional<ElementType> element_type(at::ScalarType type);
 
-/// Throws ValueError naming `call`, the device and what is allowed, unless the tensor is a dense or sparse host tensor.
+/// Throws RuntimeError naming `call` unless there is a tensor.
+void require_defined(const at::Tensor& tensor, const char* call);
+/// Throws RuntimeError naming `call`, the device and what is allowed, unless the tensor is a dense or sparse host
+/// tensor.
 void require_host(const at::Tensor& tensor, const char* call);
 void require_host(const std::vector<at::Tensor>& tensors, const char* call);
 

@@ -39,13 +39,26 @@ std::exception_ptr status_exception(const Status& status, const std::string& con
   }
 }
 
+namespace {
+
+c10::TypePtr value_type(size_t lists) {
+  const c10::TypePtr list = c10::ListType::create(c10::TensorType::get());
+  return lists > 1 ? c10::ListType::create(list) : list;
+}
+
+std::vector<at::Tensor> only(const std::vector<std::vector<at::Tensor>>& lists) {
+  return lists.empty() ? std::vector<at::Tensor>() : lists[0];
+}
+
+}  // namespace
+
 SwitchWork::SwitchWork(int rank, c10d::OpType type, const char* title, std::string context, uint64_t sequence,
-                       std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs)
+                       std::vector<std::vector<at::Tensor>> outputs, const std::vector<at::Tensor>& inputs)
     : c10d::Work(rank, type, title, inputs),
       context_(std::move(context)),
       sequence_(sequence),
       outputs_(std::move(outputs)),
-      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+      future_(c10::make_intrusive<c10::ivalue::Future>(value_type(outputs_.size()))) {}
 
 void SwitchWork::release_resources() {
   outputs_.clear();
@@ -94,7 +107,10 @@ void SwitchWork::end_waits_at(Time deadline) {
 std::vector<at::Tensor> SwitchWork::result() {
   if (!isCompleted())
     compat::throw_backend_error(context_ + ": result() before the work is completed; call wait() first");
-  return outputs_;
+  if (outputs_.size() > 1)
+    compat::throw_argument_error(context_ +
+                                 ": work result does not support list of lists, use .getFuture() and value()");
+  return only(outputs_);
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> SwitchWork::getFuture() { return future_; }
@@ -102,7 +118,7 @@ c10::intrusive_ptr<c10::ivalue::Future> SwitchWork::getFuture() { return future_
 void SwitchWork::succeed() {
   // The work first: a callback of the future may wait for the work.
   finish();
-  future_->markCompleted(c10::IValue(outputs_));
+  future_->markCompleted(outputs_.size() > 1 ? c10::IValue(outputs_) : c10::IValue(only(outputs_)));
 }
 
 void SwitchWork::fail(const std::exception_ptr& error) {

@@ -1,4 +1,5 @@
-// What a collective returns: completes together with its future, whose value is the list of result tensors.
+// What a collective returns: completes together with its future, whose value is the list of result tensors, or a list
+// of such lists.
 #pragma once
 
 #include <chrono>
@@ -24,14 +25,15 @@ std::optional<std::string> exception_text(const std::exception_ptr& error);
 class SwitchWork final : public c10d::Work {
  public:
   /// `context` begins error messages: "switchml all_reduce on rank 1 of 4 (group default_pg)". `title` is a profile's
-  /// name for the call, or null for none.
+  /// name for the call, or null for none. Of several lists of outputs the future's value is the lists, as with Gloo.
   SwitchWork(int rank, c10d::OpType type, const char* title, std::string context, uint64_t sequence,
-             std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs);
+             std::vector<std::vector<at::Tensor>> outputs, const std::vector<at::Tensor>& inputs);
 
   bool isCompleted() override;
   /// Waits for completion and throws its error. A positive `timeout` that passes first throws and leaves the collective
   /// running; without one the collective's own deadline ends the wait.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  /// The only list of outputs; throws RuntimeError where there are several.
   std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const SWITCHML_LATER_OVERRIDE { return sequence_; }
@@ -53,7 +55,7 @@ class SwitchWork final : public c10d::Work {
   const std::string context_;
   const uint64_t sequence_;
   Time deadline_ = kNever;  // guarded by the base's mutex_
-  std::vector<at::Tensor> outputs_;
+  std::vector<std::vector<at::Tensor>> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 

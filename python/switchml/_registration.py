@@ -86,7 +86,7 @@ def _values(options):
     if isinstance(options, Mapping):
         return {str(name): _text(value) for name, value in options.items()}
     # In new_group() and split_group() PyTorch may hand the parent's options on: only a timeout, which comes by itself.
-    if type(options).__name__ in ("Options", "_Options") and type(options).__module__.startswith("torch."):
+    if type(options).__name__ in ("Options", "_Options") and type(options).__module__.startswith(("torch.", "switchml._C")):
         return {}
     raise TypeError(
         f"pg_options of the backend switchml is a {type(options).__name__}; allowed: switchml.Options, a dict, or None"
@@ -167,6 +167,7 @@ def _register():
     # PyTorch 1.13 would report the name in capitals.
     setattr(backend, _NAME.upper(), _NAME)
     _offer_monitored_barrier()
+    _name_groups()
 
 
 def _offer_monitored_barrier():
@@ -177,7 +178,7 @@ def _offer_monitored_barrier():
     @functools.wraps(original)
     def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
         target = dist.distributed_c10d._get_default_group() if group is None else group
-        if target is dist.GroupMember.NON_GROUP_MEMBER or not any(b.name() == _NAME for b in _backends(target)):
+        if target is dist.GroupMember.NON_GROUP_MEMBER or _ours(target) is None:
             return original(group, timeout, wait_all_ranks)
         if timeout is None:
             return target.monitored_barrier(wait_all_ranks=wait_all_ranks)
@@ -187,6 +188,23 @@ def _offer_monitored_barrier():
 
     dist.monitored_barrier = monitored_barrier
     dist.distributed_c10d.monitored_barrier = monitored_barrier
+
+
+def _name_groups():
+    """Since 2.0 a group whose backend PyTorch does not know calls itself "custom" and denies that it counts its calls. Groups of
+    ours answer what the backend does."""
+    if hasattr(dist.ProcessGroup, "_get_backend"):
+        for method in ("name", "_get_sequence_number_for_group", "_set_sequence_number_for_group"):
+            setattr(dist.ProcessGroup, method, _asking_ours(getattr(dist.ProcessGroup, method)))
+
+
+def _asking_ours(original):
+    @functools.wraps(original)
+    def method(group):
+        ours = _ours(group)
+        return original(group) if ours is None else getattr(ours, original.__name__)()
+
+    return method
 
 
 def _autoload():
@@ -208,6 +226,13 @@ def _backends(group):
             except RuntimeError:  # no backend for that device
                 continue
     return [getattr(backend, "wrapped_pg", backend) for backend in found]
+
+
+def _ours(group):
+    """The backend of a group that is of this package, or None."""
+    if _native_module is None:
+        return None
+    return next((b for b in _backends(group) if isinstance(b, _native_module.ProcessGroupSwitchML)), None)
 
 
 def stats(group=None):

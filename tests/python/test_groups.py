@@ -1,5 +1,6 @@
 """Groups of subsets: overlapping, at the same time, split off, destroyed and made again."""
 
+import copy
 import itertools
 import socket
 
@@ -151,3 +152,48 @@ def test_the_normal_end_of_a_group_is_not_told_as_a_failure(transport):
             log = ranks.log(rank, lines=1000)
             assert "joined job" in log, log  # what is informational is in it
             assert "abort" not in log and "shut down" not in log, log
+
+
+# ---- what a group says of itself ----
+
+
+def backend_of(group):
+    """Before torch 2 a group is its backend."""
+    return group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+
+
+def about(group, calls):
+    """Name, options and how many calls it counts, in the group's words and in its backend's."""
+    backend = backend_of(group)
+    said = []
+    for asked in (group, backend):
+        asked._set_sequence_number_for_group()
+        before = asked._get_sequence_number_for_group()
+        for call in calls:
+            call(group)
+        said.append((asked.name(), asked._get_sequence_number_for_group() - before))
+    return said, backend.options.backend, backend.options._timeout
+
+
+def rank_asks_groups():
+    x = torch.ones(4)
+    lists = [torch.empty(4) for _ in range(dist.get_world_size())]
+    calls = [
+        lambda group: dist.all_reduce(x, group=group),
+        lambda group: dist.all_gather(lists, x, group=group),
+        lambda group: dist.barrier(group=group),
+        lambda group: dist.all_reduce(x, group=group, async_op=True).wait(),
+    ]
+    default = dist.distributed_c10d._get_default_group()
+    # PyTorch hands a copy of the parent's options on where it splits a group.
+    made = dist.new_group(timeout=harness.seconds(44), pg_options=copy.deepcopy(backend_of(default).options))
+    told = [about(group, calls) for group in (harness.gloo(), default, made)]
+    dist.destroy_process_group(made)
+    return told
+
+
+def test_a_group_tells_its_name_its_options_and_how_much_it_was_called():
+    for gloo, default, made in harness.pool(3).run(rank_asks_groups):
+        assert gloo[:2] == ([("gloo", 4)] * 2, "gloo")
+        assert default == ([("switchml", 4)] * 2, "switchml", harness.seconds(harness.GROUP_TIMEOUT))
+        assert made == ([("switchml", 4)] * 2, "switchml", harness.seconds(44))

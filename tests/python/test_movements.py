@@ -1,6 +1,7 @@
 """Collectives that move data and compute nothing: the result is exact, whatever the type."""
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -155,3 +156,44 @@ def rank_objects():
 
 def test_objects(world):
     harness.pool(world).run(rank_objects)
+
+
+# ---- futures ----
+
+
+def rank_futures():
+    """Of one call over each backend: the future's value and the result, which is no list of lists."""
+
+    def both(call):
+        told = []
+        for group in (dist.distributed_c10d._get_default_group(), harness.gloo()):
+            backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+            work = call(backend)
+            work.wait()
+            try:
+                result = work.result()
+            except RuntimeError as error:
+                result = re.search("work result does not support list of lists", str(error))[0]
+            told.append((work.get_future().value(), result))
+        assert str(told[0]) == str(told[1]), told  # nested lists of tensors of few elements
+        return told[0]
+
+    size, rank = dist.get_world_size(), dist.get_rank()
+    mine = torch.tensor([float(rank), 5.0])
+
+    def outputs(count):
+        return [torch.zeros(2) for _ in range(count)]
+
+    value, result = both(lambda g: g.allgather([outputs(2 * size), outputs(2 * size)], [mine, mine + 1]))
+    assert [len(tensors) for tensors in value] == [2 * size] * 2 and "list of lists" in result
+    both(lambda g: g.allgather([outputs(size)], [mine]))
+    both(lambda g: g.allgather_coalesced([[torch.zeros(2), torch.zeros(1)] for _ in range(size)], [mine, torch.ones(1)]))
+    both(lambda g: g.broadcast([mine.clone(), mine.clone()], dist.BroadcastOptions()))
+    both(lambda g: g.allreduce([mine.clone(), mine.clone()], dist.AllreduceOptions()))
+    both(lambda g: g.gather([outputs(size)] if rank == 0 else [], [mine], dist.GatherOptions()))
+    both(lambda g: g.scatter(outputs(1), [outputs(size)] if rank == 0 else [], dist.ScatterOptions()))
+    both(lambda g: g.alltoall_base(torch.zeros(2 * size), torch.ones(2 * size), [], []))
+
+
+def test_futures_have_the_shape_of_gloos(world):
+    harness.pool(world).run(rank_futures)

@@ -91,3 +91,22 @@ def rank_batch():
 
 def test_batch_isend_irecv(world):
     harness.pool(world).run(rank_batch)
+
+
+def rank_profiles_messages():
+    """The names in a profile of two messages and one from anyone, with how often and with which shapes."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profile:
+        for source in (1, 1, None):
+            tensor = torch.zeros(5, 2)
+            if dist.get_rank():
+                dist.send(tensor, 0)
+            else:
+                dist.recv(tensor, source)
+    backends = ("switchml:", "gloo:")
+    return sorted((event.name, event.input_shapes) for event in profile.events() if event.name.startswith(backends))
+
+
+def test_a_profile_shows_messages_by_this_backends_name():
+    received, sent = harness.pool(2).run(rank_profiles_messages)
+    assert received == [("switchml:recv", [[5, 2]])] * 2 + [("switchml:recv_any_source", [[5, 2]])]
+    assert sent == [("switchml:send", [[5, 2]])] * 3

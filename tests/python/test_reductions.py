@@ -228,4 +228,4 @@ def test_types_that_are_not_reduced_are_refused_at_the_call():
         pytest.skip(f"torch {torch.__version__} has no such types")
     for errors in harness.pool(2).run(rank_types_that_are_not_reduced):
         for call, name, error in errors:
-            assert f"switchml {call}: a tensor's type is {name}; allowed: float32," in error
+            assert f"switchml {call}: Invalid scalar type {name}; allowed: float32," in error

@@ -32,7 +32,8 @@ struct SlowToEnd final : compat::Base {
 std::shared_ptr<GroupCore> lonely_core() { return std::make_shared<GroupCore>(GroupInfo{0, 1, "test"}); }
 
 c10::intrusive_ptr<SwitchWork> part_work() {
-  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::BROADCAST, nullptr, "part", 1, TensorList(), TensorList());
+  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::BROADCAST, nullptr, "part", 1, std::vector<TensorList>(),
+                                         TensorList());
 }
 std::exception_ptr failure(const char* text) { return std::make_exception_ptr(std::runtime_error(text)); }
 std::string outcome_of(const c10::intrusive_ptr<c10d::Work>& work) {
@@ -120,7 +121,7 @@ class CompanionCall : public ::testing::Test {
           issued_.push_back(number);
           return works;
         },
-        {}, {counting(3)}, [this] { ++finished_; });
+        {}, {{counting(3)}}, [this] { ++finished_; });
   }
   std::vector<int> issued() {
     const std::lock_guard<std::mutex> lock(mutex_);

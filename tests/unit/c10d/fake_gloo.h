@@ -279,10 +279,8 @@ inline void carry_out(const std::vector<GlooCall>& calls) {
 
 inline void GlooMeeting::note(int rank, GlooCall& call) {
   calls_[rank].push_back(call);
-  TensorList outputs;
-  for (const TensorList& list : call.outputs) outputs.insert(outputs.end(), list.begin(), list.end());
   call.work = c10::make_intrusive<SwitchWork>(rank, c10d::OpType::UNKNOWN, nullptr, "fake gloo: " + call.name, 0,
-                                              std::move(outputs), TensorList());
+                                              call.outputs, TensorList());
 }
 
 inline c10::intrusive_ptr<c10d::Work> GlooMeeting::collective(int rank, int size, GlooCall call) {

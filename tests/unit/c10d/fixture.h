@@ -55,6 +55,21 @@ std::string value_error_of(F&& f) {
   return "nothing was thrown";
 }
 
+/// The text of the RuntimeError (in Python) that `f` throws, or a sentence that says that it throws none.
+template <typename F>
+std::string refusal_of(F&& f) {
+  try {
+    f();
+  } catch (const c10::ValueError& error) {
+    return std::string("a ValueError: ") + error.what();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    return std::string("not c10's: ") + error.what();
+  }
+  return "nothing was thrown";
+}
+
 inline ::testing::AssertionResult contains(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "\"" << text << "\" does not contain \"" << part << "\"";

@@ -104,7 +104,8 @@ TEST(GroupCore, HasNothingToCompareWithoutASession) {
 // ---- Outstanding ----
 
 c10::intrusive_ptr<SwitchWork> pending() {
-  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::ALLREDUCE, nullptr, "test", 1, TensorList(), TensorList());
+  return c10::make_intrusive<SwitchWork>(0, c10d::OpType::ALLREDUCE, nullptr, "test", 1, std::vector<TensorList>(),
+                                         TensorList());
 }
 
 TEST(Outstanding, KeepsWhatRunsInOrder) {

@@ -374,8 +374,8 @@ TEST(BarrierReduction, WaitsForEveryRank) {
 
 TEST(BarrierReduction, WaitsForWhatThisRankHasUnderWay) {
   const Cores cores(2);
-  const auto earlier =
-      c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, nullptr, "earlier", 1, TensorList(), TensorList());
+  const auto earlier = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, nullptr, "earlier", 1,
+                                                       std::vector<TensorList>(), TensorList());
   const WorkPointer held = barrier_after(cores[0], {Outstanding::WeakWork(earlier)});
   const WorkPointer free = barrier_after(cores[1], {});
   EXPECT_EQ(failure_of(free), "") << "the other rank has nothing to wait for";
@@ -387,10 +387,11 @@ TEST(BarrierReduction, WaitsForWhatThisRankHasUnderWay) {
 
 TEST(BarrierReduction, PassesBehindWorksThatFailedOrAreGone) {
   const Cores cores(2);
-  const auto failed =
-      c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, nullptr, "failed", 1, TensorList(), TensorList());
+  const auto failed = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, nullptr, "failed", 1,
+                                                      std::vector<TensorList>(), TensorList());
   failed->fail(std::make_exception_ptr(std::runtime_error("broken")));
-  auto gone = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, nullptr, "gone", 1, TensorList(), TensorList());
+  auto gone = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, nullptr, "gone", 1, std::vector<TensorList>(),
+                                              TensorList());
   const Outstanding::WeakWork weak(gone);
   gone.reset();
   cores.on_each([&](int, const auto& core) {

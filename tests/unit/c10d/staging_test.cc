@@ -29,13 +29,13 @@ TEST(RequireHost, AcceptsDenseAndSparseHostTensors) {
 
 TEST(RequireHost, NamesTheCallAndTheDevice) {
   const at::Tensor elsewhere = at::empty({2}, at::device(at::kMeta));
-  const std::string text = value_error_of([&] { require_host({at::zeros({2}), elsewhere}, "reduce_scatter"); });
-  EXPECT_TRUE(contains(text, "switchml reduce_scatter: a tensor is on device meta; allowed: cpu"));
+  const std::string text = refusal_of([&] { require_host({at::zeros({2}), elsewhere}, "reduce_scatter"); });
+  EXPECT_TRUE(contains(text, "switchml reduce_scatter: unsupported device type meta; allowed: cpu"));
   EXPECT_TRUE(contains(text, "cpu:switchml,cuda:nccl"));
 }
 
 TEST(RequireHost, RefusesAnUndefinedTensor) {
-  EXPECT_TRUE(contains(value_error_of([] { require_host(at::Tensor(), "send"); }),
+  EXPECT_TRUE(contains(refusal_of([] { require_host(at::Tensor(), "send"); }),
                        "switchml send: a tensor is undefined; allowed: tensors on device cpu"));
 }
 

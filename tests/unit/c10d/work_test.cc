@@ -13,7 +13,7 @@ namespace {
 
 using WorkRef = c10::intrusive_ptr<SwitchWork>;
 
-WorkRef new_work(TensorList outputs = {}) {
+WorkRef new_work(std::vector<TensorList> outputs = {}) {
   return c10::make_intrusive<SwitchWork>(1, c10d::OpType::ALLREDUCE, "switchml:all_reduce", "switchml all_reduce here",
                                          7, std::move(outputs), TensorList());
 }
@@ -44,7 +44,7 @@ TEST(StatusException, IsWhatThrowStatusThrows) {
 
 TEST(SwitchWork, IsOpenUntilItSucceeds) {
   const at::Tensor tensor = counting(3);
-  const WorkRef work = new_work({tensor});
+  const WorkRef work = new_work({{tensor}});
   EXPECT_FALSE(work->isCompleted());
   EXPECT_FALSE(work->getFuture()->completed());
   EXPECT_EQ(work->getSequencenumber(), 7U);
@@ -61,15 +61,25 @@ TEST(SwitchWork, IsOpenUntilItSucceeds) {
 
 TEST(SwitchWork, GivesItsOutputsAsTheFuturesValue) {
   const at::Tensor tensor = counting(3);
-  const WorkRef work = new_work({tensor, tensor});
+  const WorkRef work = new_work({{tensor, tensor}});
   work->succeed();
   const std::vector<at::Tensor> value = work->getFuture()->value().toTensorVector();
   ASSERT_EQ(value.size(), 2U);
   EXPECT_EQ(value[1].data_ptr(), tensor.data_ptr());
 }
 
+TEST(SwitchWork, GivesSeveralListsOfOutputsByItsFutureOnly) {
+  const WorkRef work = new_work({{counting(1), counting(2)}, {counting(3)}});
+  work->succeed();
+  const c10::List<c10::IValue> value = work->getFuture()->value().toList();
+  ASSERT_EQ(value.size(), 2U);
+  EXPECT_EQ(value.get(0).toTensorVector().at(1).numel(), 2);
+  EXPECT_EQ(value.get(1).toTensorVector().at(0).numel(), 3);
+  EXPECT_TRUE(contains(refusal_of([&] { work->result(); }), "work result does not support list of lists"));
+}
+
 TEST(SwitchWork, HasNoResultBeforeItsEnd) {
-  const WorkRef work = new_work({counting(1)});
+  const WorkRef work = new_work({{counting(1)}});
   EXPECT_TRUE(contains(thrown_by([&] { work->result(); }),
                        "switchml all_reduce here: result() before the work is completed; call wait() first"));
   work->succeed();
@@ -129,7 +139,7 @@ TEST(SwitchWork, MayBeWaitedForInACallbackOfItsFuture) {
 
 TEST(SwitchWork, LetsGoOfItsTensorsUnderAWeakReference) {
   const at::Tensor tensor = counting(3);
-  WorkRef work = new_work({tensor});
+  WorkRef work = new_work({{tensor}});
   work->succeed();
   const c10::weak_intrusive_ptr<SwitchWork> weak(work);
   EXPECT_GT(tensor.use_count(), 1U);

@@ -1,0 +1,93 @@
+#include "c10d/message_work.h"
+
+#include <ATen/record_function.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fixture.h"
+
+namespace switchml {
+namespace {
+
+/// What Gloo would return, without a Gloo.
+class Message final : public c10d::Work {
+ public:
+  explicit Message(std::exception_ptr error = nullptr) : error_(std::move(error)) {}
+  bool wait(std::chrono::milliseconds timeout) override {
+    waited = timeout;
+    if (error_) std::rethrow_exception(error_);
+    return arrives;
+  }
+  int sourceRank() const override { return 5; }
+  void abort() override { aborted = true; }
+
+  std::chrono::milliseconds waited{-1};
+  bool arrives = true;
+  bool aborted = false;
+
+ private:
+  const std::exception_ptr error_;
+};
+
+c10::intrusive_ptr<c10d::Work> start(const c10::intrusive_ptr<Message>& message) {
+  return MessageWork::start(Call::kSend, c10d::OpType::SEND, 0, {counting(2)}, [&] { return message; });
+}
+
+TEST(MessageWork, IsTheMessageOfTheCompanion) {
+  const auto message = c10::make_intrusive<Message>();
+  const auto work = start(message);
+  EXPECT_FALSE(work->isCompleted());
+  EXPECT_TRUE(work->wait(milliseconds(77)));
+  EXPECT_EQ(message->waited, milliseconds(77));
+  EXPECT_TRUE(work->isSuccess());
+  EXPECT_EQ(work->sourceRank(), 5);
+  work->abort();
+  EXPECT_TRUE(message->aborted);
+}
+
+TEST(MessageWork, SaysThatAMessageDidNotArrive) {
+  const auto message = c10::make_intrusive<Message>();
+  message->arrives = false;
+  EXPECT_FALSE(start(message)->wait());
+}
+
+TEST(MessageWork, EndsInTheErrorOfTheCompanion) {
+  const auto work = start(c10::make_intrusive<Message>(std::make_exception_ptr(std::runtime_error("cut"))));
+  EXPECT_EQ(thrown_by([&] { work->wait(); }), "cut");
+  EXPECT_FALSE(work->isSuccess());
+}
+
+TEST(MessageWork, PassesOnWhatIsThrownAtTheCall) {
+  const auto fails = []() -> c10::intrusive_ptr<c10d::Work> { throw std::runtime_error("no such rank"); };
+  EXPECT_EQ(thrown_by([&] { MessageWork::start(Call::kRecv, c10d::OpType::RECV, 0, {counting(2)}, fails); }),
+            "no such rank");
+}
+
+std::vector<std::string> seen;
+
+std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
+  seen.emplace_back(function.name());
+  return nullptr;
+}
+
+TEST(MessageWork, HasItsOwnNameInAProfile) {
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(note));
+  seen.clear();
+  const auto work = MessageWork::start(Call::kRecv, c10d::OpType::RECV, 0, {counting(2)}, [] {
+    RECORD_USER_SCOPE("gloo:recv");
+    return c10::make_intrusive<Message>();
+  });
+  at::removeCallback(handle);
+  // Beside it may stand what makes the tensors.
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), "switchml:recv"), 1);
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), "gloo:recv"), 0);
+  work->wait();
+}
+
+}  // namespace
+}  // namespace switchml
