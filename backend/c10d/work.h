@@ -1,16 +1,20 @@
 // What a collective returns: completes together with its future, whose value is the list of result tensors.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "c10d/call_table.h"
 #include "c10d/compat.h"
+#include "session/close_on_fork.h"
 
 namespace switchml {
 
@@ -30,7 +34,8 @@ class SwitchWork final : public c10d::Work {
 
   bool isCompleted() override;
   /// Waits for completion and throws its error. A positive `timeout` that passes first throws and leaves the collective
-  /// running; without one the collective's own deadline ends the wait.
+  /// running; without one the collective's own deadline ends the wait. Throws in a forked child of the process that
+  /// made the call, unless that was seen to be complete before.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
@@ -40,6 +45,9 @@ class SwitchWork final : public c10d::Work {
   void succeed();
   void fail(const std::exception_ptr& error);
 
+  /// What a wait() calls twice a second; it throws what ends the wait. Set before anybody waits.
+  void let_signals_in(std::function<void()> check) { let_signals_in_ = std::move(check); }
+
   /// From now on a wait() without a timeout ends at `deadline` with an error, for works that have no end of their own.
   void end_waits_at(Time deadline);
 
@@ -48,10 +56,14 @@ class SwitchWork final : public c10d::Work {
   void release_resources() override;
 
  private:
-  void wait_for_deadline(std::unique_lock<std::mutex>& lock);
+  void wait_until_completed(std::chrono::milliseconds timeout);
+  [[noreturn]] void throw_late(std::chrono::milliseconds timeout) const;
 
   const std::string context_;
   const uint64_t sequence_;
+  const unsigned born_in_ = fork_generation();
+  std::atomic<bool> over_{false};  // as somebody has seen, the future too
+  std::function<void()> let_signals_in_;
   Time deadline_ = kNever;  // guarded by the base's mutex_
   std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
