@@ -3,10 +3,12 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
+#include <unistd.h>
 
 #include <mutex>
 
 #include "base/config.h"
+#include "base/interruption.h"
 #include "base/log.h"
 #include "c10d/process_group.h"
 #include "session/controller_client.h"
@@ -40,6 +42,13 @@ Config configured(const OptionMap& options) {
     }
   });
   return config.value();
+}
+
+/// The handlers of signals that have come while Python's main thread waits in here. Throws what they raise.
+void run_signal_handlers() {
+  if (::gettid() != ::getpid() || Py_IsInitialized() == 0) return;
+  const py::gil_scoped_acquire locked;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
 /// A Python callable that is dropped under the global lock.
@@ -118,6 +127,7 @@ class PythonController : public ControllerClient {
     try {
       return f(py::dict());
     } catch (const py::error_already_set& error) {
+      if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C, or an end of the process
       const Code code = error.matches(PyExc_ValueError) ? Code::kInvalidArgument : Code::kUnavailable;
       const std::string text = py::str(error.value()).cast<std::string>();
       const std::string name = py::str(error.type().attr("__name__")).cast<std::string>();
@@ -225,6 +235,7 @@ PYBIND11_MODULE(_C, module) {
   using namespace switchml;
   py::module::import("torch._C._distributed_c10d");  // registers the classes that the signatures name
   module.doc() = "The compiled part of switchml; use the package switchml instead.";
+  set_interruption_check(&run_signal_handlers);
   module.attr("torch_version") = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
   module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
              py::arg("options"), py::arg("make_companion"), py::arg("companion_at_once"), py::arg("ask_controller"));

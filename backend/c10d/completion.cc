@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
+
 namespace switchml {
 namespace {
 
@@ -183,9 +185,7 @@ CompletionPool::~CompletionPool() { join(); }
 Status CompletionPool::start() {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   if (state_->ending || !state_->threads.empty() || state_->add_thread()) return Status::ok_status();
-  return Status(Code::kInternal,
-                "the system gives no thread that could complete it; allowed by ulimit -u and -v, and by "
-                "the control group's pids.max: at least one more");
+  return NoThread("the completion of calls").status();
 }
 
 void CompletionPool::post(Task task, size_t level) {

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/thread.h"
 #include "c10d/work.h"
 
 namespace switchml {
@@ -22,10 +23,16 @@ std::string text_of(const std::exception_ptr& error) { return exception_text(err
 bool destroy_within(c10::intrusive_ptr<compat::Base> group, std::chrono::milliseconds limit) {
   auto gone = std::make_shared<std::promise<void>>();
   std::future<void> future = gone->get_future();
-  std::thread destroyer([group = std::move(group), gone]() mutable {
-    group.reset();
-    gone->set_value();
-  });
+  auto* held = new c10::intrusive_ptr<compat::Base>(std::move(group));  // where no thread can be made it stays for ever
+  std::thread destroyer;
+  try {
+    destroyer = make_thread("the end of a Gloo group", [held, gone] {
+      delete held;
+      gone->set_value();
+    });
+  } catch (const NoThread&) {
+    return false;
+  }
   const bool in_time = future.wait_for(limit) == std::future_status::ready;
   if (in_time) {
     destroyer.join();

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/interruption.h"
 
 namespace switchml {
 
@@ -48,6 +49,19 @@ Status GroupCore::health() const {
   const std::shared_ptr<Session> open = session();
   const Status status = closed();
   return status.ok() && open ? open->engine().status() : status;
+}
+
+void GroupCore::let_signals_in(const std::string& what) {
+  try {
+    check_interruption();
+  } catch (...) {
+    give_up("a signal ended its wait for " + what);
+    throw;
+  }
+}
+
+void GroupCore::give_up(const std::string& why) {
+  if (const std::shared_ptr<Session> open = session()) open->give_up(why);
 }
 
 void GroupCore::took_off() {

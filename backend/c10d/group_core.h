@@ -54,6 +54,11 @@ class GroupCore {
   /// memory can.
   bool engine_can(ReduceOp op, ElementType type) const;
 
+  /// check_interruption(). What it throws ends the session on all ranks, which are told what this one waited for.
+  void let_signals_in(const std::string& what);
+  /// This rank does not go on: the session ends on all ranks, with `why`.
+  void give_up(const std::string& why);
+
   /// Calls on their way through the switch: one begins, one has ended, wait for all (false: `limit` passed first).
   void took_off();
   void landed();
@@ -84,6 +89,11 @@ class GroupCore {
 
   CompletionPool pool_;  // last: its threads end before the rest goes
 };
+
+/// For a work, which does not keep the core.
+inline void let_signals_in(const std::weak_ptr<GroupCore>& core, Call call) {
+  if (const std::shared_ptr<GroupCore> held = core.lock()) held->let_signals_in(to_string(call));
+}
 
 /// Collectives that were issued and may still run, for a barrier to wait for. Holds no tensor. Thread-safe.
 class Outstanding {

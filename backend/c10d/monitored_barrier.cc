@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/interruption.h"
+
 namespace switchml {
 namespace {
 
@@ -48,12 +50,21 @@ Status MonitoredBarrier::pass(milliseconds timeout, bool wait_all_ranks) {
     return {Code::kInvalidArgument, "a monitored barrier of this group is under way on another thread; allowed: one"};
   }
   ++call_;
-  if (rank_ == 0) {
-    const Status outcome = lead(timeout, wait_all_ranks);
-    const Status announced = announce(outcome);
-    return outcome.ok() ? announced : outcome;
+  try {
+    return rank_ == 0 ? end_lead(lead(timeout, wait_all_ranks)) : end_follow(follow(timeout));
+  } catch (...) {
+    const Status ended(Code::kAborted, "a signal ended the wait of rank " + std::to_string(rank_));
+    (void)(rank_ == 0 ? end_lead(ended) : end_follow(ended)).ok();
+    throw;
   }
-  Status outcome = follow(timeout);
+}
+
+Status MonitoredBarrier::end_lead(const Status& outcome) {
+  const Status announced = announce(outcome);
+  return outcome.ok() ? announced : outcome;
+}
+
+Status MonitoredBarrier::end_follow(const Status& outcome) {
   if (!outcome.ok()) (void)arrive(" gone").ok();  // rank 0 need not count on this rank; that may be known already
   return outcome;
 }
@@ -183,6 +194,7 @@ Result<bool> MonitoredBarrier::until(Time deadline, const std::function<Result<b
     const Time now = monotonic_now();
     Result<bool> seen = look();
     if (!seen.ok() || seen.value() || now >= deadline) return seen;
+    check_interruption();
     std::this_thread::sleep_for(std::min<Duration>(pause, deadline - now));
     pause = std::min(pause * 2, kLongestPause);
   }

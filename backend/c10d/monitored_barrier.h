@@ -34,7 +34,7 @@ class MonitoredBarrier {
   /// Returns when all ranks have come, or with an error: kTimeout on rank 0 names the first rank that did not come
   /// (every one, with `wait_all_ranks`); the other ranks' names rank 0 and repeats what it said. kAborted after
   /// interrupt(), kUnavailable if the store fails, kInvalidArgument if a call is under way on another thread. timeout
-  /// >= 0.
+  /// >= 0. What an interruption throws (base/interruption.h) ends the call on all ranks.
   Status pass(milliseconds timeout, bool wait_all_ranks);
 
   /// Ends the call that is under way, and later ones, with `reason`. Thread-safe, returns at once.
@@ -50,6 +50,9 @@ class MonitoredBarrier {
 
   Status lead(milliseconds timeout, bool wait_all_ranks);
   Status follow(milliseconds timeout);
+  /// Tell the others how this rank's part ended.
+  Status end_lead(const Status& outcome);
+  Status end_follow(const Status& outcome);
   Result<Arrival> arrival(int rank) const;
   Result<bool> opened() const;
   Result<Verdict> verdict() const;

@@ -50,8 +50,10 @@ ProcessGroupSwitchML::Settings checked(ProcessGroupSwitchML::Settings settings) 
 c10::intrusive_ptr<compat::Base> make_gloo(const ProcessGroupSwitchML::Settings& settings,
                                            const std::shared_ptr<GroupCore>& core, const std::string& prefix,
                                            milliseconds timeout) {
-  const auto store = c10::make_intrusive<CompanionStore>(settings.store, prefix, settings.size, timeout,
-                                                         [core] { return core->health(); });
+  const auto store = c10::make_intrusive<CompanionStore>(settings.store, prefix, settings.size, timeout, [core] {
+    core->let_signals_in("its companion Gloo group");
+    return core->health();
+  });
   return settings.make_companion(store, settings.rank, settings.size, timeout);
 }
 
@@ -100,6 +102,7 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
   try {
     companion_.get();
   } catch (...) {
+    core_->give_up("it has no companion Gloo group: " + exception_text(std::current_exception()).value_or(""));
     shutdown();  // who keeps the exception may keep what it has seen of the session
     throw;
   }
@@ -112,6 +115,10 @@ void ProcessGroupSwitchML::open_session() {
   if (!store.ok()) throw_status(store.status(), context);
   opening_prefix_ = store.value()->prefix();
   if (size_ == 1) return;
+  if (const Status started = core_->pool().start(); !started.ok()) {
+    give_up_opening(*store.value(), core_->group(), started);
+    throw_status(started, context);
+  }
   Result<std::unique_ptr<Session>> session =
       Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout_.load()), settings_.controller,
                     reducer_maker());
@@ -205,7 +212,14 @@ void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bo
   // Unlike elsewhere zero is a timeout: who has not come yet fails.
   const milliseconds timeout = opts.timeout.count() < 0 ? timeout_.load() : opts.timeout;
   Status outcome;
-  without_interpreter_lock([&] { outcome = monitored_barrier_->pass(timeout, wait_all_ranks); });
+  without_interpreter_lock([&] {
+    try {
+      outcome = monitored_barrier_->pass(timeout, wait_all_ranks);
+    } catch (...) {  // an interruption
+      core_->give_up("a signal ended its wait for monitored_barrier");
+      throw;
+    }
+  });
   // A RuntimeError in every version, as with Gloo; a timeout of 1.13 is none.
   if (outcome.code() == Code::kTimeout) compat::throw_backend_error(context + ": " + outcome.to_string());
   if (!outcome.ok()) throw_status(outcome, context);

@@ -350,6 +350,8 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs)
   auto work = c10::make_intrusive<SwitchWork>(core.group().rank, type_, fence_ ? nullptr : profiling_title(call_),
                                               core.context(call_), flight_->sequence,
                                               std::vector<std::vector<at::Tensor>>{std::move(outputs)}, inputs_);
+  work->let_signals_in(
+      [weak = std::weak_ptr<GroupCore>(flight_->core), call = call_] { switchml::let_signals_in(weak, call); });
   flight_->work = work;
   tag_parts();
   std::exchange(flight_, nullptr)->launch();

@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/interruption.h"
+
 namespace switchml {
 namespace {
 
@@ -44,7 +46,8 @@ Status StoreRendezvous::set(const std::string& key, const std::string& value) {
 
 // Polls: a blocking wait() holds the store's lock against the group's other users, and its timeout leaves the
 // connection of an old TCPStore out of step.
-Result<std::string> StoreRendezvous::get(const std::string& key, Time deadline) {
+Result<std::string> StoreRendezvous::get_while(const std::string& key, Time deadline,
+                                               const std::function<Status()>& ended) {
   const std::string full = prefix_ + key;
   const Time begin = monotonic_now();
   Duration pause = microseconds(200);
@@ -61,6 +64,10 @@ Result<std::string> StoreRendezvous::get(const std::string& key, Time deadline) 
     if (there) return value;
     const Time now = monotonic_now();
     if (now >= deadline) return Status(Code::kTimeout, "key '" + key + "' did not appear in the process group's store");
+    check_interruption();
+    if (ended) {
+      if (Status end = ended(); !end.ok()) return end;
+    }
     std::this_thread::sleep_for(std::min<Duration>(pause, deadline - now));
     pause = std::min(pause * 2, longest_pause(now - begin));
   }

@@ -16,7 +16,9 @@ class StoreRendezvous final : public Rendezvous {
   static Result<std::unique_ptr<StoreRendezvous>> open(const c10::intrusive_ptr<c10d::Store>& store, int rank);
 
   Status set(const std::string& key, const std::string& value) override;
-  Result<std::string> get(const std::string& key, Time deadline) override;
+  Result<std::string> get(const std::string& key, Time deadline) override { return get_while(key, deadline, nullptr); }
+  /// Throws what an interruption does (base/interruption.h).
+  Result<std::string> get_while(const std::string& key, Time deadline, const std::function<Status()>& ended) override;
 
   /// "switchml/3/": what the keys of this opening begin with.
   const std::string& prefix() const { return prefix_; }

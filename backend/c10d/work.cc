@@ -65,38 +65,51 @@ void SwitchWork::release_resources() {
   future_.reset();
 }
 
-bool SwitchWork::isCompleted() { return c10d::Work::isCompleted() && future_->completed(); }
+bool SwitchWork::isCompleted() {
+  if (c10d::Work::isCompleted() && future_->completed()) over_.store(true);
+  return over_.load();
+}
 
 bool SwitchWork::wait(std::chrono::milliseconds timeout) {
-  if (!isCompleted()) {
-    const CompletionPool::Wait waiting;
-    std::unique_lock<std::mutex> lock(mutex_);
-    const auto complete = [this] { return completed_; };
-    if (timeout.count() <= 0) {
-      wait_for_deadline(lock);
-    } else if (!cv_.wait_for(lock, timeout, complete)) {
-      compat::throw_timeout(context_ + ": Operation timed out! wait() gave up after " +
-                            std::to_string(timeout.count()) + " ms; the collective itself goes on");
-    }
+  if (fork_generation() != born_in_ && !over_.load()) {
+    compat::throw_backend_error(
+        context_ + ": this process was forked from the one that made the call, which alone can wait for it");
   }
+  if (!isCompleted()) wait_until_completed(timeout);
   future_->wait();  // set right after, by the thread that completed the work
+  over_.store(true);
   if (exception_) std::rethrow_exception(exception_);
   return true;
 }
 
-void SwitchWork::wait_for_deadline(std::unique_lock<std::mutex>& lock) {
-  // In slices: the deadline may be set later. A completion ends a slice at once.
+void SwitchWork::wait_until_completed(std::chrono::milliseconds timeout) {
+  // In slices: the deadline may be set later, and signals come. A completion ends a slice at once.
   constexpr milliseconds kSlice{500};
-  while (!completed_) {
+  constexpr milliseconds kForever = std::chrono::hours(24 * 365);
+  const CompletionPool::Wait waiting;
+  const bool limited = timeout.count() > 0;
+  const Time end = monotonic_now() + std::min(timeout, kForever);
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    const Time until = limited ? end : deadline_;
     const Time now = monotonic_now();
-    if (now >= deadline_) {
-      compat::throw_timeout(
-          context_ +
-          ": timeout: the companion Gloo group did not finish the call in time: has a rank stopped, or "
-          "refused its own arguments?");
-    }
-    cv_.wait_for(lock, std::min<Duration>(kSlice, deadline_ - now));
+    cv_.wait_for(lock, std::min<Duration>(kSlice, until - now), [this] { return completed_; });
+    if (completed_) return;
+    if (monotonic_now() >= until) throw_late(timeout);
+    lock.unlock();
+    if (let_signals_in_) let_signals_in_();
+    lock.lock();
   }
+}
+
+void SwitchWork::throw_late(std::chrono::milliseconds timeout) const {
+  if (timeout.count() > 0) {
+    compat::throw_timeout(context_ + ": Operation timed out! wait() gave up after " + std::to_string(timeout.count()) +
+                          " ms; the collective itself goes on");
+  }
+  compat::throw_timeout(context_ +
+                        ": timeout: the companion Gloo group did not finish the call in time: has a rank stopped, or "
+                        "refused its own arguments?");
 }
 
 void SwitchWork::end_waits_at(Time deadline) {

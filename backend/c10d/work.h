@@ -2,16 +2,20 @@
 // of such lists.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "c10d/call_table.h"
 #include "c10d/compat.h"
+#include "session/close_on_fork.h"
 
 namespace switchml {
 
@@ -31,7 +35,8 @@ class SwitchWork final : public c10d::Work {
 
   bool isCompleted() override;
   /// Waits for completion and throws its error. A positive `timeout` that passes first throws and leaves the collective
-  /// running; without one the collective's own deadline ends the wait.
+  /// running; without one the collective's own deadline ends the wait. Throws in a forked child of the process that
+  /// made the call, unless that was seen to be complete before.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   /// The only list of outputs; throws RuntimeError where there are several.
   std::vector<at::Tensor> result() override;
@@ -42,6 +47,9 @@ class SwitchWork final : public c10d::Work {
   void succeed();
   void fail(const std::exception_ptr& error);
 
+  /// What a wait() calls twice a second; it throws what ends the wait. Set before anybody waits.
+  void let_signals_in(std::function<void()> check) { let_signals_in_ = std::move(check); }
+
   /// From now on a wait() without a timeout ends at `deadline` with an error, for works that have no end of their own.
   void end_waits_at(Time deadline);
 
@@ -50,10 +58,14 @@ class SwitchWork final : public c10d::Work {
   void release_resources() override;
 
  private:
-  void wait_for_deadline(std::unique_lock<std::mutex>& lock);
+  void wait_until_completed(std::chrono::milliseconds timeout);
+  [[noreturn]] void throw_late(std::chrono::milliseconds timeout) const;
 
   const std::string context_;
   const uint64_t sequence_;
+  const unsigned born_in_ = fork_generation();
+  std::atomic<bool> over_{false};  // as somebody has seen, the future too
+  std::function<void()> let_signals_in_;
   Time deadline_ = kNever;  // guarded by the base's mutex_
   std::vector<std::vector<at::Tensor>> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;

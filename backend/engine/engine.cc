@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/assert.h"
+#include "base/thread.h"
 #include "engine/job.h"
 #include "engine/shard_thread.h"
 
@@ -20,16 +21,19 @@ class EngineImpl final : public Engine {
     const Time now = monotonic_now();
     const int count = static_cast<int>(transports.size());
     for (size_t i = 0; i < transports.size(); ++i) {
-      auto shard = std::make_unique<Shard>(
+      shards_.push_back(std::make_shared<Shard>(
           options.first_shard + static_cast<int>(i), options_, std::move(transports[i]), now,
-          [this](const Status& status) { on_shard_failure(status); }, count);
-      shards_.push_back(shard.get());
-      waiting_.push_back(std::move(shard));
+          [this](const Status& status) { on_shard_failure(status); }, count));
     }
-    for (size_t i = 0; i < waiting_.size(); ++i) {
-      const bool placed = i < options_.processors.size();
-      threads_.push_back(std::make_unique<ShardThread>(std::move(waiting_[i]), options_.spin,
-                                                       placed ? options_.processors[i] : std::vector<int>()));
+    try {
+      for (size_t i = 0; i < shards_.size(); ++i) {
+        const bool placed = i < options_.processors.size();
+        threads_.push_back(std::make_unique<ShardThread>(shards_[i], options_.spin,
+                                                         placed ? options_.processors[i] : std::vector<int>()));
+      }
+    } catch (const NoThread&) {
+      for (auto& thread : threads_) thread->stop();
+      throw;
     }
   }
 
@@ -47,13 +51,13 @@ class EngineImpl final : public Engine {
     auto shared = std::make_shared<SharedCollective>(std::move(collective), shards());
     // One order for all shards: ranks' streams must agree in each of them.
     const std::lock_guard<std::mutex> lock(order_);
-    for (Shard* shard : shards_) shard->submit(shared);
+    for (const auto& shard : shards_) shard->submit(shared);
   }
 
   void abort(const std::string& reason) override {
     const Status status(Code::kAborted, reason);
     remember(status);
-    for (Shard* shard : shards_) shard->request_failure(status);
+    for (const auto& shard : shards_) shard->request_failure(status);
   }
 
   void fail(const Status& status) override { on_shard_failure(status); }
@@ -108,7 +112,7 @@ class EngineImpl final : public Engine {
 
   size_t memory_bytes() const override {
     size_t bytes = 0;
-    for (const Shard* shard : shards_) bytes += shard->memory_bytes();
+    for (const auto& shard : shards_) bytes += shard->memory_bytes();
     return bytes;
   }
 
@@ -134,7 +138,7 @@ class EngineImpl final : public Engine {
 
   // One shard after the other.
   void on_each_shard(const std::function<void(Shard&, Time)>& what) {
-    for (Shard* shard : shards_) in_thread_of(*shard, what);
+    for (const auto& shard : shards_) in_thread_of(*shard, what);
   }
 
   bool remember(const Status& status) {
@@ -147,17 +151,16 @@ class EngineImpl final : public Engine {
   // Shards fail together, or some would wait for ever for a collective that the others have given up.
   void on_shard_failure(const Status& status) {
     if (!remember(status)) return;
-    for (Shard* shard : shards_) shard->request_failure(status);
+    for (const auto& shard : shards_) shard->request_failure(status);
     if (options_.on_failure) options_.on_failure(status);
   }
 
   const EngineOptions options_;
-  std::vector<Shard*> shards_;
-  std::vector<std::unique_ptr<Shard>> waiting_;
-  std::vector<std::unique_ptr<ShardThread>> threads_;
   std::mutex order_;
   mutable std::mutex status_mutex_;
   Status status_;
+  std::vector<std::shared_ptr<Shard>> shards_;  // which may call each other until all threads have stopped
+  std::vector<std::unique_ptr<ShardThread>> threads_;
 };
 
 }  // namespace

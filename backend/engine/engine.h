@@ -162,8 +162,8 @@ uint64_t agreement_hash(const Collective& collective);
 
 class Engine {
  public:
-  /// One transport per shard, each already joined to the session (session/control_client.h). Starts the threads.
-  /// Moves from one switch to another are for engines with all shards of their session.
+  /// One transport per shard, each already joined to the session (session/control_client.h). Starts the threads,
+  /// or throws NoThread. Moves from one switch to another are for engines with all shards of their session.
   static std::unique_ptr<Engine> start(const EngineOptions& options,
                                        std::vector<std::unique_ptr<Transport>> transports);
   /// abort() and join.

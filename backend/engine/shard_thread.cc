@@ -8,11 +8,15 @@
 
 #include "base/log.h"
 #include "base/processors.h"
+#include "base/thread.h"
 
 namespace switchml {
 
-ShardThread::ShardThread(std::unique_ptr<Shard> shard, Duration spin, const std::vector<int>& processors)
-    : shard_(std::move(shard)), look_around_(spin), processors_(processors), thread_([this] { run(); }) {}
+ShardThread::ShardThread(std::shared_ptr<Shard> shard, Duration spin, const std::vector<int>& processors)
+    : shard_(std::move(shard)),
+      look_around_(spin),
+      processors_(processors),
+      thread_(make_thread("an engine", [this] { run(); })) {}
 
 ShardThread::~ShardThread() { stop(); }
 

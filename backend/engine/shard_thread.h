@@ -14,8 +14,8 @@ namespace switchml {
 class ShardThread {
  public:
   /// `spin`: how long it may look for results before it sleeps (spin_time()); 0: never. `processors`: those that it
-  /// runs on; empty, or if the system refuses: those of the caller.
-  explicit ShardThread(std::unique_ptr<Shard> shard, Duration spin = Duration(0),
+  /// runs on; empty, or if the system refuses: those of the caller. Throws NoThread.
+  explicit ShardThread(std::shared_ptr<Shard> shard, Duration spin = Duration(0),
                        const std::vector<int>& processors = {});
   /// Stops and joins. The shard's collectives must have been failed before (request_failure) or are left unfinished.
   ~ShardThread();
@@ -32,7 +32,7 @@ class ShardThread {
  private:
   void run();
 
-  std::unique_ptr<Shard> shard_;
+  std::shared_ptr<Shard> shard_;
   SpinWait look_around_;
   const std::vector<int> processors_;
   std::atomic<bool> stop_{false};

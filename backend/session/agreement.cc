@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/interruption.h"
 #include "base/log.h"
 #include "session/control_client.h"
 #include "session/hello.h"
@@ -48,6 +49,16 @@ class Agreement {
   }
 
   Result<Agreed> run() {
+    try {
+      return telling_others(roll_, [this] { return come_together(); });
+    } catch (...) {
+      if (joins_) leave(agreed_.parameters, monotonic_now() + kLeaveTime);
+      throw;
+    }
+  }
+
+ private:
+  Result<Agreed> come_together() {
     Status status = say("hello", hello_of(config_, group_));
     if (status.ok()) status = learn_place();
     if (status.ok() && agreed_.memory == nullptr) {  // with it, no switch is needed
@@ -60,7 +71,6 @@ class Agreement {
     return std::move(agreed_);
   }
 
- private:
   // What rank 0 was to bring.
   Result<Blob> hear(const std::string& topic, const std::string& what) {
     return time_.awaiting([&] { return roll_.hear(topic, 0, what, time_.deadline()); });
@@ -311,6 +321,7 @@ class Agreement {
         SWITCHML_LOG(kWarning) << group_.name << ": " << granted.status().message() << "; asking again for "
                                << to_seconds(end - monotonic_now()) << " s";
       }
+      check_interruption();
       std::this_thread::sleep_for(kRefusalPause);
     }
   }
@@ -366,6 +377,7 @@ class Agreement {
 
   // ---- joined ----
   Status join_all() {
+    joins_ = true;
     const Status mine = join_shards(agreed_.transports, agreed_.parameters, time_.stage_end(0.95), first_shard());
     Status status = say(in_session("joined"), mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
     if (status.ok()) status = hear_all(in_session("joined")).status();
@@ -484,6 +496,7 @@ class Agreement {
   RollCall roll_;
   bool one_host_ = false;           // on rank 0
   std::vector<std::string> hosts_;  // by rank, on rank 0
+  bool joins_ = false;              // a session
   bool check_path_ = false;         // what passes is to be found out
   int sessions_ = 0;                // that were left for one of a smaller payload, or of more slots
   OpeningTime time_;

@@ -20,6 +20,8 @@
 //   every rank: how many chunks its path   speed      takes the most. Needs that more slots than the session has, it
 //     holds, and its socket                           opens another that has them
 //   rank 0: that session, as in "plan"     slots      if there is one, all leave theirs for it, and say "joined" again
+// Who fails in between says so under "gave_up", where everybody looks who waits for any of these.
+// session.cc adds: every rank: started, and rank 0: open, when all have the threads that they need.
 #pragma once
 
 #include <memory>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/interruption.h"
 #include "base/limits.h"
 #include "session/random.h"
 
@@ -54,10 +55,12 @@ Status ControlClient::close(const wire::Membership& member, Time deadline) {
 
 Result<wire::Reply> ControlClient::exchange(wire::Request type, const uint8_t* frame, size_t size, Time deadline) {
   Duration patience = kFirstPatience;
+  const bool leaves = type == wire::Request::kClose;  // is soon over, and must not be left out
   Time now = monotonic_now();
   do {
     const TxFrame tx{frame, static_cast<uint32_t>(size), &switch_};
     transport_.send(&tx, 1);
+    if (!leaves) check_interruption();
     const Time repeat = std::min(now + patience, deadline);
     while (now < repeat) {
       wire::Reply reply;

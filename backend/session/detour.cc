@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "base/thread.h"
 #include "transport/frame_memory.h"
 #include "wire/packet.h"
 
@@ -84,7 +85,7 @@ class Detour::Rounds {
         round_(rounds_before),
         slots_(static_cast<size_t>(session.slots)),
         inboxes_(static_cast<size_t>(session.shards)) {
-    thread_ = std::thread([this] { run(); });
+    thread_ = make_thread("sums without a switch", [this] { run(); });
   }
 
   void stop() {

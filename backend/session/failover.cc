@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "session/handover.h"
 
 namespace switchml {
@@ -38,6 +39,10 @@ uint64_t number_behind(const std::string& text, const std::string& word) {
 std::string rest_of(const std::string& text, const std::string& word) {
   const size_t blank = text.find(' ', word.size());
   return blank == std::string::npos ? std::string() : text.substr(blank + 1);
+}
+
+Status cannot_go_without(const std::string& why, const Status& reason) {
+  return {reason.code(), why + "; and could not go on without it: " + reason.message()};
 }
 
 }  // namespace
@@ -106,7 +111,12 @@ void Failover::begin(const std::string& why) {
 void Failover::lose(const std::string& why) {
   phase_ = Phase::kLost;
   why_ = why;
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  try {
+    if (!thread_.joinable()) thread_ = make_thread("the way on without a switch", [this] { run(); });
+  } catch (const NoThread& none) {
+    phase_ = Phase::kBroken;
+    engine_.fail(cannot_go_without(why, none.status()));
+  }
   changed_.notify_all();
 }
 
@@ -187,7 +197,7 @@ void Failover::leave_switch() {
     const std::lock_guard<std::mutex> lock(mutex_);
     phase_ = Phase::kBroken;
   }
-  engine_.fail(Status(status.code(), why() + "; and could not go on without it: " + status.message()));
+  engine_.fail(cannot_go_without(why(), status));
 }
 
 Status Failover::go_without() {
@@ -197,7 +207,11 @@ Status Failover::go_without() {
   if (!status.ok()) return status;
   auto reducer = options_.make_reducer(number);
   if (!reducer.ok()) return reducer.status();
-  make_detour(std::move(reducer.value()), number);
+  try {
+    make_detour(std::move(reducer.value()), number);
+  } catch (const NoThread& none) {
+    return none.status();
+  }
   Route route = session();
   route.lease = std::chrono::hours(24 * 365);
   route.most_silence = Duration::max();

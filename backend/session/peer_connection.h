@@ -13,7 +13,7 @@ namespace switchml {
 enum class PeerWord : char {
   kGreeting = 'G',  // rank, key and who it is; rank 0's answer has the rank only
   kFarewell = 'F',  // this rank leaves
-  kLoss = 'L',      // this rank has ended; why
+  kLoss = 'L',      // this rank has ended, or gives up; why
   kNews = 'N',      // what this rank has to say to all
 };
 

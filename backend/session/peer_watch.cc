@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "session/close_on_fork.h"
-#include "session/peer_connection.h"
 #include "transport/address.h"
 #include "transport/sockaddr.h"
 
@@ -63,7 +63,7 @@ class PeerWatch::Center {
       for (const Peer& peer : peers_) polled.push_back({peer.connection.fd(), POLLIN, 0});
       if (::poll(polled.data(), polled.size(), milliseconds_until(next_deadline())) < 0 && errno != EINTR) return;
       if (polled[0].revents != 0) {
-        for (const std::string& text : watch_.take_outgoing()) tell(0, text);
+        tell_outgoing();
       }
       size_t i = 2;
       for (auto peer = peers_.begin(); peer != peers_.end();) {
@@ -72,6 +72,7 @@ class PeerWatch::Center {
       }
       if (polled[1].revents != 0) accept();
     }
+    tell_outgoing();
     for (Peer& peer : peers_) {
       peer.connection.send({PeerWord::kFarewell, 0, ""});
       peer.connection.finish();
@@ -121,14 +122,17 @@ class PeerWatch::Center {
         [&](const PeerMessage& message) {
           if (message.word == PeerWord::kGreeting && peer.rank < 0) honest = honest && greet(peer, message);
           if (message.word == PeerWord::kFarewell && peer.rank >= 0) see_off(&peer);
+          if (message.word == PeerWord::kLoss && peer.rank >= 0 && !peer.farewell) lose(&peer, message.text);
           if (message.word == PeerWord::kNews && peer.rank >= 0) {
-            tell(peer.rank, message.text);
+            tell(message);
             if (options_.on_news) options_.on_news(peer.rank, message.text);
           }
         },
         &error);
     if (open && honest) return true;
-    if (peer.rank >= 0 && !peer.farewell) lose(peer, error);
+    if (peer.rank >= 0 && !peer.farewell) {
+      lose(&peer, loss_text(peer.rank, peer.who, error, options_.patience));
+    }
     return false;
   }
 
@@ -142,6 +146,7 @@ class PeerWatch::Center {
     peer.rank = message.rank;
     peer.who = message.text.substr(key.size());
     peer.connection.send({PeerWord::kGreeting, 0, ""});
+    for (const PeerMessage& loss : losses_) peer.connection.send(loss);
     ++greeted_;
     ++watch_.connected_;
     return true;
@@ -155,19 +160,22 @@ class PeerWatch::Center {
     if (options_.on_leave) options_.on_leave(leaver->rank);
   }
 
-  void lose(const Peer& lost, int error) {
-    const std::string text = loss_text(lost.rank, lost.who, error, options_.patience);
-    for (Peer& peer : peers_) {
-      if (peer.rank >= 0 && peer.rank != lost.rank) peer.connection.send({PeerWord::kLoss, lost.rank, text});
-    }
-    if (!watch_.stopped()) options_.on_loss(lost.rank, text);
+  void lose(Peer* lost, const std::string& text) {
+    lost->farewell = true;  // there is no more to say of it
+    tell({PeerWord::kLoss, lost->rank, text});
+    if (!watch_.stopped()) options_.on_loss(lost->rank, text);
   }
 
-  // To all but the one who said it.
-  void tell(int rank, const std::string& text) {
+  // To all but the rank that it is about; of losses those hear, too, who come later.
+  void tell(const PeerMessage& message) {
+    if (message.word == PeerWord::kLoss) losses_.push_back(message);
     for (Peer& peer : peers_) {
-      if (peer.rank >= 0 && peer.rank != rank) peer.connection.send({PeerWord::kNews, rank, text});
+      if (peer.rank >= 0 && peer.rank != message.rank) peer.connection.send(message);
     }
+  }
+
+  void tell_outgoing() {
+    for (const PeerMessage& message : watch_.take_outgoing()) tell(message);
   }
 
   std::list<Peer>::iterator drop(std::list<Peer>::iterator peer) {
@@ -179,6 +187,7 @@ class PeerWatch::Center {
   const PeerWatchOptions& options_;
   Fd listener_;
   std::list<Peer> peers_;
+  std::vector<PeerMessage> losses_;
   int greeted_ = 0;
 };
 
@@ -195,7 +204,8 @@ class PeerWatch::Point {
       watch_.connected_ = 0;
       if (error == 0 || watch_.stopped()) return;
       if (error == ECONNREFUSED || monotonic_now() >= end) return give_up(error);
-      for (std::string& text : watch_.take_outgoing()) untold_.push_back(std::move(text));  // or its wake-up stays
+      for (PeerMessage& message : watch_.take_outgoing())
+        untold_.push_back(std::move(message));  // or its wake-up stays
       pollfd polled{watch_.wake_.get(), POLLIN, 0};
       ::poll(&polled, 1, milliseconds_until(monotonic_now() + kAgain));
     }
@@ -208,7 +218,7 @@ class PeerWatch::Point {
     if (const int error = connect(socket); error != 0) return error;
     PeerConnection connection(std::move(socket), options_.patience);
     connection.send({PeerWord::kGreeting, options_.rank, key_bytes(options_.key) + options_.who.substr(0, 200)});
-    for (const std::string& text : untold_) connection.send({PeerWord::kNews, options_.rank, text});
+    for (const PeerMessage& message : untold_) connection.send(message);
     return listen(connection);
   }
 
@@ -247,9 +257,9 @@ class PeerWatch::Point {
   }
 
   void tell(PeerConnection& connection) {
-    for (const std::string& text : watch_.take_outgoing()) {
-      connection.send({PeerWord::kNews, options_.rank, text});
-      if (watch_.connected_ == 0) untold_.push_back(text);
+    for (const PeerMessage& message : watch_.take_outgoing()) {
+      connection.send(message);
+      if (watch_.connected_ == 0) untold_.push_back(message);
     }
   }
 
@@ -259,8 +269,9 @@ class PeerWatch::Point {
     while (true) {
       pollfd polled[] = {{watch_.wake_.get(), POLLIN, 0}, {connection.fd(), POLLIN, 0}};
       if (::poll(polled, 2, -1) < 0 && errno != EINTR) return 0;
-      if (polled[0].revents != 0) tell(connection);
-      if (watch_.stopped()) {
+      const bool stopped = watch_.stopped();  // before what there is to tell is looked at
+      if (polled[0].revents != 0 || stopped) tell(connection);
+      if (stopped) {
         connection.send({PeerWord::kFarewell, options_.rank, ""});
         connection.finish();
         return 0;
@@ -288,7 +299,7 @@ class PeerWatch::Point {
   PeerWatch& watch_;
   const PeerWatchOptions& options_;
   const Endpoint center_;
-  std::vector<std::string> untold_;  // what rank 0 was told before it had greeted
+  std::vector<PeerMessage> untold_;  // what rank 0 was told before it had greeted
 };
 
 // ---- both ----
@@ -305,13 +316,13 @@ Result<Fd> PeerWatch::listen(const Endpoint& at) {
 PeerWatch::PeerWatch(const PeerWatchOptions& options, Fd listener)
     : options_(options), owner_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   auto center = std::make_shared<Center>(*this, std::move(listener));
-  thread_ = std::thread([this, center] { run([&] { center->run(); }); });
+  thread_ = make_thread("the watch over the ranks", [this, center] { run([&] { center->run(); }); });
 }
 
 PeerWatch::PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0)
     : options_(options), owner_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   auto point = std::make_shared<Point>(*this, rank_0);
-  thread_ = std::thread([this, point] { run([&] { point->run(); }); });
+  thread_ = make_thread("the watch over the ranks", [this, point] { run([&] { point->run(); }); });
 }
 
 void PeerWatch::run(const std::function<void()>& body) {
@@ -329,15 +340,18 @@ PeerWatch::~PeerWatch() {
   thread_.join();
 }
 
-void PeerWatch::tell(const std::string& text) {
+void PeerWatch::tell(const std::string& text) { put_out(PeerWord::kNews, text); }
+void PeerWatch::give_up(const std::string& text) { put_out(PeerWord::kLoss, text); }
+
+void PeerWatch::put_out(PeerWord word, const std::string& text) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    outgoing_.push_back(text);
+    outgoing_.push_back({word, options_.rank, text});
   }
   wake();
 }
 
-std::vector<std::string> PeerWatch::take_outgoing() {
+std::vector<PeerMessage> PeerWatch::take_outgoing() {
   uint64_t count = 0;
   while (::read(wake_.get(), &count, sizeof count) < 0 && errno == EINTR) {
   }

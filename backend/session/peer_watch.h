@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "session/peer_connection.h"
 #include "transport/fd.h"
 #include "transport/transport.h"
 
@@ -42,7 +43,7 @@ class PeerWatch {
  public:
   /// A socket for rank 0 to listen on; `at` with port 0 takes a free one.
   static Result<Fd> listen(const Endpoint& at);
-  /// Rank 0: expects the others at `listener`.
+  /// Rank 0: expects the others at `listener`. Both throw NoThread.
   PeerWatch(const PeerWatchOptions& options, Fd listener);
   /// Another rank. Connects from its thread, for half a minute again and again where rank 0 does not greet; where that
   /// fails, rank 0 does not know this rank and nothing is watched.
@@ -54,6 +55,8 @@ class PeerWatch {
 
   /// Tells all other ranks that are connected; up to 255 bytes.
   void tell(const std::string& text);
+  /// As if this process had ended: the others' on_loss gets `text`, up to 255 bytes.
+  void give_up(const std::string& text);
 
   /// How many ranks this one is connected with: they have greeted.
   int connected() const { return connected_.load(); }
@@ -64,7 +67,8 @@ class PeerWatch {
   void run(const std::function<void()>& body);
   bool stopped() const { return stop_.load(); }
   /// What there is to tell since the last call; forgets that it was woken.
-  std::vector<std::string> take_outgoing();
+  std::vector<PeerMessage> take_outgoing();
+  void put_out(PeerWord word, const std::string& text);
   void wake();
 
   const PeerWatchOptions options_;
@@ -72,7 +76,7 @@ class PeerWatch {
   Fd wake_;  // readable: there is something to tell, or it is time for a farewell
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
-  std::vector<std::string> outgoing_;
+  std::vector<PeerMessage> outgoing_;
   std::atomic<int> connected_{0};
   std::thread thread_;
 };

@@ -6,6 +6,8 @@ namespace switchml {
 
 namespace {
 
+const char* const kGaveUp = "switchml/gave_up";
+
 std::string in_seconds(Duration d) {
   char text[32];
   std::snprintf(text, sizeof text, d < seconds(100) ? "%.3g s" : "%.0f s", to_seconds(d));
@@ -15,6 +17,7 @@ std::string in_seconds(Duration d) {
 }  // namespace
 
 Status RollCall::say(const std::string& topic, const Blob& blob) {
+  known_ = known_ || !blob.carried().ok();
   Status status = store_.set(rank_key(topic, group_.rank), blob.encode());
   if (status.ok()) return status;
   return {Code::kUnavailable, "the store of " + group_.name + " cannot be written: " + status.message()};
@@ -36,6 +39,7 @@ Result<std::vector<Blob>> RollCall::hear_all(const std::string& topic, Time dead
     auto blob = Blob::parse(text.value());
     if (!blob.ok()) return blob.status();
     if (const Status error = blob->carried(); !error.ok()) {
+      known_ = true;
       return Status(error.code(), "rank " + std::to_string(rank) + ": " + error.message());
     }
     blobs.push_back(std::move(blob.value()));
@@ -63,12 +67,38 @@ Result<Blob> RollCall::hear(const std::string& topic, int rank, const std::strin
   }
   auto blob = Blob::parse(text.value());
   if (!blob.ok()) return blob.status();
-  if (const Status error = blob->carried(); !error.ok()) return error;
-  return blob;
+  const Status error = blob->carried();
+  if (error.ok()) return blob;
+  known_ = true;
+  return error;
+}
+
+void RollCall::give_up(const Status& why) {
+  if (std::exchange(known_, true) || why.code() == Code::kTimeout) return;
+  const Status told(why.code(), "rank " + std::to_string(group_.rank) + ": " + why.message());
+  (void)store_.set(kGaveUp, Blob::failure(told).encode()).ok();  // without the store nobody hears anything
+}
+
+void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& why) {
+  RollCall(store, group).give_up(why);
+}
+
+Status RollCall::ended() {
+  if (failed_) {
+    if (Status status = failed_(); !status.ok()) return status;
+  }
+  const auto text = store_.get(kGaveUp, monotonic_now());
+  if (!text.ok()) return {};
+  const auto blob = Blob::parse(text.value());
+  if (!blob.ok()) return {};
+  known_ = true;
+  return blob->carried();
 }
 
 Result<std::string> RollCall::read(const std::string& topic, int rank, Time deadline) {
-  auto text = store_.get(rank_key(topic, rank), deadline);
+  Status end;
+  auto text = store_.get_while(rank_key(topic, rank), deadline, [&] { return end = ended(); });
+  if (!end.ok()) return end;
   if (text.ok() || text.status().code() == Code::kTimeout) return text;
   return Status(Code::kUnavailable, "the store of " + group_.name + " cannot be read: " + text.status().message());
 }

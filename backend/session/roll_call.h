@@ -1,9 +1,13 @@
 // Ranks speak to each other through the store: each leaves a blob under a topic, and reads those of others.
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/thread.h"
 #include "session/blob.h"
 #include "session/session.h"
 
@@ -30,12 +34,38 @@ class RollCall {
   /// message.
   Result<Blob> hear(const std::string& topic, int rank, const std::string& what, Time deadline);
 
+  /// Ends what any other rank waits for here, now or later, with "rank N: " and `why`. Not where the others know: from
+  /// a blob of this rank, or because they wait as long as it did (kTimeout).
+  void give_up(const Status& why);
+  /// An error of `failed` ends this rank's waits.
+  void wait_while(std::function<Status()> failed) { failed_ = std::move(failed); }
+
  private:
+  Status ended();
   Result<std::string> read(const std::string& topic, int rank, Time deadline);
   std::string missing_message(const std::vector<int>& ranks, Duration waited) const;
 
   Rendezvous& store_;
   const GroupInfo& group_;
+  std::function<Status()> failed_;
+  bool known_ = false;  // to the others: why this rank fails
 };
+
+/// What `step` returns, or throws but for NoThread, which becomes an error. If that is one, the others are told.
+template <typename Step>
+auto telling_others(RollCall& roll, Step&& step) -> decltype(step()) {
+  try {
+    auto result = step();
+    if (!result.ok()) roll.give_up(result.status());
+    return result;
+  } catch (const NoThread& none) {
+    roll.give_up(none.status());
+    return none.status();
+  } catch (const std::exception& thrown) {
+    const std::string text = thrown.what();  // of Python's exceptions, the first line says all
+    roll.give_up(Status(Code::kAborted, "its process ended the wait: " + text.substr(0, text.find('\n'))));
+    throw;
+  }
+}
 
 }  // namespace switchml

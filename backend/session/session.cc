@@ -10,10 +10,12 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "engine/spin_wait.h"
 #include "session/agreement.h"
 #include "session/call_comparison.h"
 #include "session/failover.h"
+#include "session/opening_time.h"
 #include "session/peer_watch.h"
 #include "session/roll_call.h"
 #include "shm/board.h"
@@ -37,23 +39,25 @@ uint64_t open_sessions(const SwitchCounters& counters) {
 
 class GroupSession : public Session {
  public:
-  GroupSession(Agreed agreed, EngineOptions options, const Config& config, const GroupInfo& group, Rendezvous& store,
-               const MakeReducer& make_reducer)
-      : parameters_(agreed.parameters),
+  GroupSession(Agreed* agreed, const GroupInfo& group, Rendezvous& store)
+      : parameters_(agreed->parameters),
         group_(group),
         store_(store),
-        embedded_(std::move(agreed.embedded)),
-        memory_(agreed.memory),
-        hosts_(agreed.hosts),
-        engine_(memory_ != nullptr
-                    ? memory_engine(&agreed.transports, options)
-                    : Engine::start(with_failover(&options, make_reducer != nullptr), std::move(agreed.transports))) {
+        embedded_(std::move(agreed->embedded)),
+        memory_(agreed->memory),
+        hosts_(agreed->hosts) {}
+
+  /// Throws NoThread; what has been started until then ends with this object.
+  void start(Agreed* agreed, EngineOptions options, const Config& config, const MakeReducer& make_reducer) {
+    engine_ = memory_ != nullptr
+                  ? memory_engine(&agreed->transports, options)
+                  : Engine::start(with_failover(&options, make_reducer != nullptr), std::move(agreed->transports));
     if (make_reducer && memory_ == nullptr) {
       const std::lock_guard<std::mutex> lock(loss_mutex_);
       failover_ =
-          std::make_unique<Failover>(*engine_, store_, failover_options(config, agreed.controller, make_reducer));
+          std::make_unique<Failover>(*engine_, store_, failover_options(config, agreed->controller, make_reducer));
     }
-    watch_ranks(&agreed, options.switch_patience);
+    watch_ranks(agreed, options.switch_patience);
   }
 
   ~GroupSession() override {
@@ -74,6 +78,7 @@ class GroupSession : public Session {
       watch = std::move(watch_);
     }
     watch.reset();
+    if (engine_ == nullptr && memory_ != nullptr) board().leave(place());
     engine_.reset();
     if (farewell_.joinable()) farewell_.join();
     if (in_memory()) return;
@@ -111,6 +116,15 @@ class GroupSession : public Session {
     return failover_ && failover_->moved();
   }
 
+  void give_up(const std::string& why) override {
+    const std::string text = "rank " + std::to_string(group_.rank) + " (" + this_process() + ") gave up: " + why;
+    {
+      const std::lock_guard<std::mutex> lock(watch_mutex_);
+      if (watch_) watch_->give_up(text.substr(0, kMostNews));
+    }
+    on_loss(Status(Code::kUnavailable, text));
+  }
+
   void when_rank_is_lost(std::function<void(const Status&)> callback) override {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     on_loss_ = std::move(callback);
@@ -139,13 +153,14 @@ class GroupSession : public Session {
   shm::BoardShape board_shape() const {
     return in_memory() ? shm::shape_for(group_.size) : hosts_.shape_for(group_.rank);
   }
+  int place() const { return in_memory() ? group_.rank : hosts_.place_of(group_.rank); }
   shm::Board board() const { return {board_shape(), memory_->data()}; }
 
   std::unique_ptr<Engine> memory_engine(Transports* transports, const EngineOptions& options) {
     shm::MemoryEngineOptions memory;
     memory.segment = memory_;
     memory.shape = board_shape();
-    memory.rank = in_memory() ? group_.rank : hosts_.place_of(group_.rank);
+    memory.rank = place();
     memory.on_failure = options.on_failure;
     if (in_memory()) return shm::start_memory_engine(memory);
     memory.on_failure = [this, log = options.on_failure](const Status& status) {
@@ -164,7 +179,12 @@ class GroupSession : public Session {
   void give_up_for_host(const Status& status) {
     tell_others(status.message());
     const std::lock_guard<std::mutex> lock(watch_mutex_);
-    farewell_ = std::thread([last = parameters_] { leave(last, monotonic_now() + kCloseTime); });
+    const auto say_farewell = [last = parameters_] { leave(last, monotonic_now() + kCloseTime); };
+    try {
+      farewell_ = make_thread("a farewell", say_farewell);
+    } catch (const NoThread&) {
+      say_farewell();  // the engine has failed: it has time
+    }
   }
 
   void tell_others(const std::string& text) {
@@ -276,22 +296,56 @@ class GroupSession : public Session {
   std::unique_ptr<Failover> failover_;
 };
 
-Status check_group(const GroupInfo& group) {
-  if (group.size >= 1 && group.size <= kMaxWorkers && group.rank >= 0 && group.rank < group.size) return {};
-  return {Code::kInvalidArgument, "rank " + std::to_string(group.rank) + " of a group of " +
-                                      std::to_string(group.size) + ": a group has 1 to " + std::to_string(kMaxWorkers) +
-                                      " ranks, counted from 0"};
+/// No rank has a session before all have: what one could not start is an error of all.
+Status await_all(RollCall& roll, const GroupInfo& group, Time deadline) {
+  if (Status status = roll.say("started", Blob()); !status.ok()) return status;
+  if (group.rank != 0) return roll.hear("open", 0, "say that all ranks have started", deadline).status();
+  const auto started = roll.hear_all("started", OpeningTime(Duration(0), deadline).gather_end());
+  const Status said = roll.say("open", started.ok() ? Blob() : Blob::failure(started.status()));
+  return started.ok() ? said : started.status();
+}
+
+Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> session, const GroupInfo& group,
+                                                Rendezvous& store, Time deadline,
+                                                const std::function<void(GroupSession&)>& start) {
+  RollCall roll(store, group);
+  return telling_others(roll, [&]() -> Result<std::unique_ptr<Session>> {
+    start(*session);
+    roll.wait_while([&engine = session->engine()] { return engine.status(); });
+    if (Status status = await_all(roll, group, deadline); !status.ok()) return status;
+    return std::unique_ptr<Session>(std::move(session));
+  });
+}
+
+Status check_group(const GroupInfo& group, bool lacks_reducer) {
+  if (group.size < 1 || group.size > kMaxWorkers || group.rank < 0 || group.rank >= group.size) {
+    return {Code::kInvalidArgument, "rank " + std::to_string(group.rank) + " of a group of " +
+                                        std::to_string(group.size) + ": a group has 1 to " +
+                                        std::to_string(kMaxWorkers) + " ranks, counted from 0"};
+  }
+  if (!lacks_reducer) return {};
+  return {Code::kInvalidArgument,
+          "SWITCHML_ON_SWITCH_FAILURE=\"fallback\": this program has nothing to fall back on; use error"};
 }
 
 }  // namespace
 
+Result<std::string> Rendezvous::get_while(const std::string& key, Time deadline, const std::function<Status()>& ended) {
+  constexpr Duration kSlice = milliseconds(50);
+  for (;;) {
+    const Time now = monotonic_now();
+    auto value = get(key, std::min(deadline, now + kSlice));
+    if (value.ok() || value.status().code() != Code::kTimeout || now + kSlice >= deadline) return value;
+    if (Status status = ended(); !status.ok()) return status;
+  }
+}
+
 Result<std::unique_ptr<Session>> Session::open(const Config& config, const GroupInfo& group, Rendezvous& store,
                                                Time deadline, std::shared_ptr<ControllerClient> controller,
                                                const MakeReducer& make_reducer) {
-  if (Status status = check_group(group); !status.ok()) return status;
-  if (config.fallback && !make_reducer) {
-    return Status(Code::kInvalidArgument,
-                  "SWITCHML_ON_SWITCH_FAILURE=\"fallback\": this program has nothing to fall back on; use error");
+  if (Status status = check_group(group, config.fallback && !make_reducer); !status.ok()) {
+    give_up_opening(store, group, status);
+    return status;
   }
   auto agreed = agree(config, group, store, deadline, std::move(controller));
   if (!agreed.ok()) return agreed.status();
@@ -318,8 +372,10 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
                       << " at " << (agreed->transports.empty() && agreed->hosts.ranks() == 0 ? "" : "switch ")
                       << p.switch_name << ": " << p.slots << " slots of " << p.payload_bytes << " bytes, " << p.shards
                       << " shards";
-  return std::unique_ptr<Session>(new GroupSession(std::move(agreed.value()), options, config, group, store,
-                                                   config.fallback ? make_reducer : nullptr));
+  return start_together(std::make_unique<GroupSession>(&agreed.value(), group, store), group, store, deadline,
+                        [&](GroupSession& session) {
+                          session.start(&agreed.value(), options, config, config.fallback ? make_reducer : nullptr);
+                        });
 }
 
 }  // namespace switchml

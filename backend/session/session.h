@@ -22,6 +22,8 @@ class Rendezvous {
   virtual Status set(const std::string& key, const std::string& value) = 0;
   /// Waits until the key exists or `deadline` passes (kTimeout).
   virtual Result<std::string> get(const std::string& key, Time deadline) = 0;
+  /// The same, while `ended`, which is asked a few times a second, is ok: its error ends the wait.
+  virtual Result<std::string> get_while(const std::string& key, Time deadline, const std::function<Status()>& ended);
 };
 
 struct GroupInfo {
@@ -29,6 +31,9 @@ struct GroupInfo {
   int size = 1;
   std::string name;  // for messages
 };
+
+/// For a rank that cannot take part in Session::open: the others' calls of it end with "rank N: " and `why`.
+void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& why);
 
 class ControllerClient;
 /// Makes a reducer over all ranks of the group; all of them call it, each on a thread of its session, with a number
@@ -39,11 +44,10 @@ class Session {
  public:
   /// A collective of the group: every rank calls it. Returns by `deadline`, until when ranks wait for each other, with
   /// an engine or with an error that is the same on all ranks where they could talk: it names the rank that did not
-  /// come, the address that does not answer (for Config::connect_timeout), or the setting or version in which a rank
-  /// differs from rank 0.
-  /// `controller` (null: none can be had) is asked where Config::controller names one; with Config::fallback from a
-  /// thread of the session too.
-  /// `make_reducer` is for Config::fallback: see FailoverOptions.
+  /// come, the address that does not answer (for Config::connect_timeout), the setting or version in which a rank
+  /// differs from rank 0, or the thread that a rank could not make. An interruption (base/interruption.h) is thrown,
+  /// and an error of the others. `controller` (null: none can be had) is asked where Config::controller names one; with
+  /// Config::fallback from a thread of the session too. `make_reducer` is for Config::fallback: see FailoverOptions.
   static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
                                                Time deadline, std::shared_ptr<ControllerClient> controller = nullptr,
                                                const MakeReducer& make_reducer = nullptr);
@@ -69,6 +73,9 @@ class Session {
   /// without any switch. "shm+udp": the ranks of each host share memory, and each host speaks to the switch as one
   /// worker.
   virtual std::string transport() const = 0;
+
+  /// This rank does not go on with the others: the engine fails on all ranks, with "rank N (who) gave up: " and `why`.
+  virtual void give_up(const std::string& why) = 0;
 
   /// `callback` (null: none any more) is told why when another rank's process has ended without leaving, or its host is
   /// out of reach; at once if that was so before. The engine has failed by then. From a thread of the session.

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/thread.h"
+
 namespace switchml::shm {
 
 namespace {
@@ -102,16 +104,17 @@ Result<std::unique_ptr<Handout>> Handout::start(const Segment& segment, const st
   if (!ready) return failed("memory cannot be handed to the other ranks of this host");
   try {
     return std::unique_ptr<Handout>(new Handout(std::move(listener), std::move(stop), std::move(own), key));
-  } catch (const std::system_error& error) {  // no more threads
-    return Status(Code::kUnavailable,
-                  std::string("memory cannot be handed to the other ranks of this host: ") + error.what());
+  } catch (const NoThread& none) {
+    return none.status();
   }
 }
 
 Handout::Handout(Fd listener, Fd stop, Fd segment, uint64_t key)
-    : listener_(std::move(listener)), stop_(std::move(stop)), segment_(std::move(segment)), key_(key), thread_([this] {
-        run();
-      }) {}
+    : listener_(std::move(listener)),
+      stop_(std::move(stop)),
+      segment_(std::move(segment)),
+      key_(key),
+      thread_(make_thread("handing memory to the other ranks of this host", [this] { run(); })) {}
 
 Handout::~Handout() {
   const uint64_t one = 1;

@@ -7,6 +7,8 @@
 #include <cfenv>
 #include <utility>
 
+#include "base/thread.h"
+
 namespace switchml::shm {
 
 namespace {
@@ -29,7 +31,10 @@ bool give_way(const Work& work) {
 }  // namespace
 
 MemberThread::MemberThread(std::vector<Member*> members, Duration spin)
-    : members_(std::move(members)), gives_way_(spin == Duration(0)), look_around_(spin), thread_([this] { run(); }) {}
+    : members_(std::move(members)),
+      gives_way_(spin == Duration(0)),
+      look_around_(spin),
+      thread_(make_thread("an engine", [this] { run(); })) {}
 
 MemberThread::~MemberThread() {
   stop_.store(true, std::memory_order_release);

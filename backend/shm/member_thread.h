@@ -14,7 +14,7 @@ class MemberThread {
  public:
   /// Members of one rank on boards that have the same bells, at least one, in the order in which they are stepped; they
   /// outlive it. `spin`: how long it may look for work before it sleeps (spin_time()); 0: never,
-  /// and in the middle of large tensors it gives way to other threads a few times instead.
+  /// and in the middle of large tensors it gives way to other threads a few times instead. Throws NoThread.
   MemberThread(std::vector<Member*> members, Duration spin);
   /// Stops and joins; what was submitted or asked for last is taken. Collectives must have been failed before
   /// (request_failure) or are left unfinished.

@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "switchd/batching_sink.h"
 #include "switchd/partitioned_switch.h"
 #include "transport/address.h"
@@ -48,14 +49,15 @@ class UdpSwitchServer : public SwitchServer {
     for (auto& transport : transports) {
       lanes_.push_back(std::make_unique<Lane>(static_cast<int>(lanes_.size()), std::move(transport), frames));
     }
-    for (auto& lane : lanes_) lane->thread = std::thread([this, &lane = *lane] { run(lane); });
+    try {
+      for (auto& lane : lanes_) lane->thread = make_thread("a switch", [this, &lane = *lane] { run(lane); });
+    } catch (const NoThread&) {
+      stop();
+      throw;
+    }
   }
 
-  ~UdpSwitchServer() override {
-    stop_.store(true, std::memory_order_release);
-    for (auto& lane : lanes_) lane->transport->wake();
-    for (auto& lane : lanes_) lane->thread.join();
-  }
+  ~UdpSwitchServer() override { stop(); }
 
   Endpoint local() const override { return lanes_.front()->transport->local(); }
   SwitchCounters counters() const override { return switch_.counters(); }
@@ -112,6 +114,14 @@ class UdpSwitchServer : public SwitchServer {
     std::vector<uint8_t> frame;
     Endpoint to;
   };
+
+  void stop() {
+    stop_.store(true, std::memory_order_release);
+    for (auto& lane : lanes_) lane->transport->wake();
+    for (auto& lane : lanes_) {
+      if (lane->thread.joinable()) lane->thread.join();
+    }
+  }
 
   void send_mail(Lane& lane) {
     if (!mail_.load(std::memory_order_acquire)) return;
@@ -208,8 +218,12 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   if (switch_options.receive_buffer_bytes == 0) switch_options.receive_buffer_bytes = granted;
   switch_options.client_of = [](const Endpoint& from) { return with_port(from, 0); };  // a host
   if (switch_options.seed == 0) switch_options.seed = system_random();
-  return std::unique_ptr<SwitchServer>(
-      new UdpSwitchServer(std::move(transports.value()), switch_options, options.control));
+  try {
+    return std::unique_ptr<SwitchServer>(
+        new UdpSwitchServer(std::move(transports.value()), switch_options, options.control));
+  } catch (const NoThread& none) {
+    return none.status();
+  }
 }
 
 }  // namespace switchml

@@ -27,7 +27,7 @@ struct ServerOptions {
 
 class SwitchServer {
  public:
-  /// Opens the sockets and starts the threads. An error names the address.
+  /// Opens the sockets and starts the threads. An error names the address, or that there is no thread.
   static Result<std::unique_ptr<SwitchServer>> start(const ServerOptions& options);
   /// Stops the threads and joins them.
   virtual ~SwitchServer() = default;

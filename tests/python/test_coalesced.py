@@ -83,6 +83,10 @@ def reduce_scatter(parts, group, op):
     dist.reduce_scatter(parts.outputs()[0], parts.inputs(), op, group=group)
 
 
+def reduce_scatter_of_large_pieces(parts, group, op):
+    reduce_scatter(parts, group, op)
+
+
 def reduce_scatter_tensor(parts, group, op):
     dist.reduce_scatter_tensor(parts.outputs()[0], parts.inputs()[0], op, group=group)
 
@@ -98,6 +102,9 @@ def scatter(parts, group, op):
 def all_to_all_single(parts, group, op):
     dist.all_to_all_single(parts.outputs()[0], parts.inputs()[0], group=group)
 
+
+#: Elements of a piece, from which on the pieces of a reduce_scatter are collectives of their own, for any type and two ranks.
+NOT_JOINED = 280_000
 
 #: Call: (sizes of inputs and outputs, for parts of n elements and `size` ranks; results of all ranks' inputs; whether Gloo's
 #: results are these where memory is shared).
@@ -122,9 +129,13 @@ ALIASED = {
     ),
 }
 ALIASED[managed_all_reduces] = ALIASED[all_reduces]
+ALIASED[reduce_scatter_of_large_pieces] = (
+    lambda n, size: ([NOT_JOINED + n[0]] * size, [NOT_JOINED + n[0]]),
+    *ALIASED[reduce_scatter][1:],
+)
 for one, many in ((reduce_scatter_tensor, reduce_scatters), (all_gather_into_tensor, all_gathers)):
     ALIASED[one] = (lambda n, size, sizes=ALIASED[many][0]: sizes(n[:1], size), ALIASED[many][1], False)
-OLD = (all_reduces, reduce_scatter, scatter, all_to_all_single)  # what torch 1.13 has
+OLD = (all_reduces, reduce_scatter, reduce_scatter_of_large_pieces, scatter, all_to_all_single)  # what torch 1.13 has
 
 
 def rank_aliased(call, dtype, seeds, longest):

@@ -108,6 +108,32 @@ def test_a_call_in_a_forked_child_is_an_error_at_once():
         own.close()
 
 
+def rank_has_waiting_child():
+    """Rank 1 makes the call that rank 0 waits for when it has heard how a child of rank 0 fared that waited for it, too."""
+    rank_warm_up()
+    if dist.get_rank() == 1:
+        dist.recv(torch.zeros(1), 0)
+        return rank_sums()
+    total = torch.ones(100)
+    work = dist.all_reduce(total, async_op=True)
+
+    def body():
+        said = harness.caught(work.wait)
+        assert said and "was forked from the one that made the call" in said, said
+
+    ended = outcome(start_child(body))
+    dist.send(torch.zeros(1), 1)
+    work.wait()
+    return ended, outcome(start_child(work.wait)), float(total[0])
+
+
+def test_a_child_waits_for_no_call_of_its_parent():
+    """It is an error at once, but for a call that was complete when the child was forked."""
+    with doomed_pool(2, group_timeout=60) as own:
+        assert own.run(rank_has_waiting_child) == [(0, 0, 2.0), 2.0]
+        own.close()
+
+
 # ---- children that make a group ----
 
 
@@ -139,3 +165,32 @@ def rank_forks_after_its_group():
 def test_children_make_a_group_after_their_parents_is_destroyed():
     with doomed_pool(1, join_group=False) as own:
         assert own.run(rank_forks_after_its_group) == [[0, 0]]
+
+
+def rank_forks_beside_its_group(times):
+    """Children of one rank make groups of theirs while their parent's lives, and is in use."""
+    rank_warm_up()
+    seen = set()
+    for _ in range(times):
+        port = harness.free_port(socket.SOCK_STREAM)
+
+        def body(rank):
+            dist.destroy_process_group()
+            join_over_tcp(rank, 2, port)
+            dist.destroy_process_group()
+
+        total = torch.ones(300_000)
+        work = dist.all_reduce(total, async_op=True)
+        children = [start_child(lambda rank=rank: body(rank)) for rank in (0, 1)]
+        work.wait()
+        seen.update((float(total[0]), rank_sums()))
+        seen.update(outcome(child) for child in children)
+    return seen
+
+
+@pytest.mark.parametrize("transport", ("udp", "auto"))
+def test_children_make_groups_while_their_parents_lives(transport):
+    times = int(os.environ.get("SWITCHML_TEST_FORKS", "3"))
+    with doomed_pool(2, environment={"SWITCHML_TRANSPORT": transport}, group_timeout=60) as own:
+        assert own.run(rank_forks_beside_its_group, times, timeout=60 + 20 * times) == [{0, 2.0}] * 2
+        own.close()

@@ -1,9 +1,6 @@
 #include "c10d/completion.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,9 +9,10 @@
 #include <future>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "no_threads.h"
 
 namespace switchml {
 namespace {
@@ -129,42 +127,22 @@ TEST(CompletionPool, TasksThatBlockMakeFewThreads) {
   pool.join();
 }
 
-/// In a child of fork(): from now on the system gives no thread. Whether that came about.
-bool exhaust_threads() {
-  const rlimit none{1 << 20, 1 << 20};  // of address space: less than there is already
-  if (setrlimit(RLIMIT_AS, &none) != 0) return false;
-  for (int i = 0; i < 1000; ++i) {  // the C library keeps the stacks of threads that have ended
-    try {
-      std::thread([] { pause(); }).detach();
-    } catch (const std::system_error&) {
-      return true;
-    }
-  }
-  return false;
-}
-
 TEST(CompletionPool, AnswersForAThreadThatCannotBeMade) {
-  const pid_t child = fork();
-  if (child == 0) {
+  expect_in_child([] {
+    if (!refuse_threads()) return kThreadsAreGiven;
     CompletionPool pool;
-    if (!exhaust_threads()) _exit(1);
-    if (pool.start().ok()) _exit(2);
+    if (pool.start().ok()) return 1;
     bool ran = false;
     pool.post([&ran] { ran = true; });
-    _exit(ran ? 0 : 3);
-  }
-  int state = 0;
-  ASSERT_EQ(waitpid(child, &state, 0), child);
-  ASSERT_TRUE(WIFEXITED(state)) << "ended by signal " << WTERMSIG(state);
-  EXPECT_EQ(WEXITSTATUS(state), 0);
+    return ran ? 0 : 2;
+  });
 }
 
 TEST(CompletionPool, GoesOnWithTheThreadsThatItHas) {
-  const pid_t child = fork();
-  if (child == 0) {
+  expect_in_child([] {
     CompletionPool pool;
-    if (!pool.start().ok()) _exit(1);
-    if (!exhaust_threads()) _exit(2);
+    if (!pool.start().ok()) return 1;
+    if (!refuse_threads()) return kThreadsAreGiven;
     std::atomic<int> ran{0};
     for (int i = 0; i < 3; ++i) {
       pool.post([&] {
@@ -173,12 +151,8 @@ TEST(CompletionPool, GoesOnWithTheThreadsThatItHas) {
       });
     }
     pool.join();
-    _exit(ran == 3 ? 0 : 3);
-  }
-  int state = 0;
-  ASSERT_EQ(waitpid(child, &state, 0), child);
-  ASSERT_TRUE(WIFEXITED(state)) << "ended by signal " << WTERMSIG(state);
-  EXPECT_EQ(WEXITSTATUS(state), 0);
+    return ran == 3 ? 0 : 2;
+  });
 }
 
 TEST(CompletionPool, JoinFinishesTasksThatBlockEachOther) {

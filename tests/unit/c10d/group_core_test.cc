@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/interruption.h"
 #include "fixture.h"
 
 namespace switchml {
@@ -23,11 +24,13 @@ class ComparingSession final : public Session {
   bool without_switch() const override { return false; }
   bool can(ReduceOp op, ElementType type) const override { return switch_can(op, type); }
   std::string transport() const override { return "udp"; }
+  void give_up(const std::string& why) override { given_up = why; }
   void when_rank_is_lost(std::function<void(const Status&)>) override {}
   std::string compare_calls(const std::string& mine) override {
     return "comparison " + std::to_string(++comparisons) + " of " + mine;
   }
   std::atomic<int> comparisons{0};
+  std::string given_up;
 };
 
 TEST(GroupCore, NamesACallForMessages) {
@@ -94,6 +97,18 @@ TEST(GroupCore, ComparesCallsOnce) {
   on_each_rank(4, [&](int) { EXPECT_EQ(core.compare_calls("mine"), "comparison 1 of mine"); });
   EXPECT_EQ(core.compare_calls("another"), "comparison 1 of mine");
   EXPECT_EQ(session->comparisons.load(), 1);
+}
+
+TEST(GroupCore, AnInterruptionEndsTheSession) {
+  GroupCore core(info());
+  const auto session = std::make_shared<ComparingSession>();
+  core.set_session(session);
+  core.let_signals_in("barrier");
+  EXPECT_EQ(session->given_up, "");
+  set_interruption_check([] { throw std::runtime_error("Ctrl-C"); });
+  EXPECT_EQ(thrown_by([&] { core.let_signals_in("barrier"); }), "Ctrl-C");
+  set_interruption_check(nullptr);
+  EXPECT_EQ(session->given_up, "a signal ended its wait for barrier");
 }
 
 TEST(GroupCore, HasNothingToCompareWithoutASession) {

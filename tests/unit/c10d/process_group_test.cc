@@ -2,11 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
+#include <future>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <thread>
 
+#include "base/interruption.h"
 #include "fixture.h"
+#include "switchd/server.h"
+#include "transport/address.h"
 
 namespace switchml {
 
@@ -24,6 +31,14 @@ void expect_sums(const Cluster& cluster) {
     group.allreduce(tensors)->wait();
     EXPECT_TRUE(same(tensors[0], at::full({100}, static_cast<float>(cluster.size()))));
   });
+}
+
+using FakePtr = c10::intrusive_ptr<compat::Base>;
+
+bool comes_true(const std::function<bool()>& condition) {
+  const Time end = monotonic_now() + seconds(60);
+  while (!condition() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(1));
+  return condition();
 }
 
 /// What waiting for an all-reduce of this rank throws.
@@ -124,6 +139,101 @@ TEST(ProcessGroup, PassesOnWhyThereIsNoCompanion) {
   expect_sums(cluster);
 }
 
+TEST(ProcessGroup, LeavesNoSessionOpenWithoutItsCompanion) {
+  ServerOptions options;
+  options.listen = resolve_address("127.0.0.1:0", "test").value();
+  const auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  const Cluster none(0);
+  std::vector<std::exception_ptr> kept(2);  // with what they have seen of the session
+  on_each_rank(2, [&](int rank) {
+    Group::Settings settings = none.settings(rank, 2);
+    settings.config.switch_address = to_string(server.value()->local());
+    settings.companion_at_once = true;
+    if (rank == 0) settings.make_companion = [](auto&&...) -> FakePtr { throw std::runtime_error("no interface"); };
+    try {
+      const auto group = Group::create(std::move(settings));
+      const std::string text = failure_of_all_reduce(*group);
+      const bool left = contains(text, "rank 0 (left the session)");  // before this rank had met it
+      EXPECT_TRUE(left || contains(text, "gave up: it has no companion Gloo group: no interface")) << text;
+    } catch (const std::runtime_error&) {
+      kept[static_cast<size_t>(rank)] = std::current_exception();
+    }
+  });
+  EXPECT_TRUE(kept[0] && !kept[1]);
+  const SwitchCounters counters = server.value()->counters();
+  EXPECT_EQ(counters.sessions_opened.get(), 1U);
+  EXPECT_EQ(counters.sessions_closed.get(), 1U);
+}
+
+// ---- interruptions ----
+
+thread_local bool interrupted_here = false;
+
+/// While it lives, waits of this thread are interrupted.
+struct Interrupted {
+  Interrupted() {
+    interrupted_here = true;
+    set_interruption_check([] {
+      if (interrupted_here) throw std::runtime_error("Ctrl-C");
+    });
+  }
+  ~Interrupted() { interrupted_here = false; }
+};
+
+TEST(ProcessGroup, AnInterruptedWaitEndsTheGroupOnAllRanks) {
+  using Wait = std::function<void(Group&)>;
+  const std::map<std::string, Wait> waits = {
+      {"all_reduce",
+       [](Group& group) {
+         TensorList t{at::ones({10})};
+         group.allreduce(t)->wait();
+       }},
+      {"broadcast",
+       [](Group& group) {
+         TensorList t{at::ones({10})};
+         group.broadcast(t)->wait();
+       }},
+      {"barrier", [](Group& group) { group.barrier()->wait(); }},
+  };
+  for (const auto& [name, wait] : waits) {
+    const Cluster cluster(2);
+    {
+      const Interrupted here;
+      EXPECT_EQ(thrown_by([&, &call = wait] { call(cluster[0]); }), "Ctrl-C") << name;
+    }
+    for (int rank = 0; rank < 2; ++rank) {
+      std::string text;  // until rank 1 has heard of it, its call may have all that it needs
+      while (text.empty()) text = thrown_by([&, &call = wait] { call(cluster[rank]); });
+      EXPECT_TRUE(contains(text, "rank 0 (")) << name;
+      EXPECT_TRUE(contains(text, "gave up: a signal ended its wait for " + name));
+    }
+  }
+}
+
+TEST(ProcessGroup, AnInterruptedMonitoredBarrierEndsTheGroup) {
+  const Cluster cluster(2);
+  {
+    const Interrupted here;
+    EXPECT_EQ(thrown_by([&] { cluster[0].monitoredBarrier({}); }), "Ctrl-C");
+  }
+  EXPECT_TRUE(contains(thrown_by([&] { cluster[1].monitoredBarrier({}); }), "a signal ended the wait of rank 0"));
+  EXPECT_TRUE(contains(failure_of_all_reduce(cluster[1]), "gave up: a signal ended its wait for monitored_barrier"));
+}
+
+TEST(ProcessGroup, AnInterruptedOpeningFailsOnAllRanks) {
+  const Cluster none(0);
+  on_each_rank(2, [&](int rank) {
+    const auto create = [&] { Group::create(none.settings(rank, 3)); };
+    if (rank == 0) {
+      const Interrupted here;
+      EXPECT_EQ(thrown_by(create), "Ctrl-C");
+    } else {
+      EXPECT_TRUE(contains(thrown_by(create), "rank 0: its process ended the wait: Ctrl-C"));
+    }
+  });
+}
+
 // ---- sequence numbers, timeouts ----
 
 TEST(ProcessGroup, CountsCollectivesButNotMessages) {
@@ -204,6 +314,46 @@ TEST(ProcessGroup, ShutdownOfOneFailsItsCalls) {
   const auto work = cluster[1].allreduce(tensors);
   cluster[1].shutdown();
   EXPECT_TRUE(contains(thrown_by([&] { work->wait(); }), "the process group was shut down"));
+}
+
+/// Completes an all-reduce whose callback on rank 0 runs `callback` while `beside` runs on another thread of rank 0,
+/// from the moment on when the callback has begun.
+void with_callback(const Cluster& cluster, const std::function<void()>& callback, const std::function<void()>& beside) {
+  std::promise<void> begun;
+  std::vector<TensorList> tensors{{at::ones({10})}, {at::ones({10})}};
+  const auto work = cluster[0].allreduce(tensors[0]);
+  work->getFuture()->addCallback([&](c10::ivalue::Future&) {
+    begun.set_value();
+    callback();
+  });
+  cluster[1].allreduce(tensors[1])->wait();
+  begun.get_future().wait();
+  beside();
+}
+
+TEST(ProcessGroup, ShutdownInACallbackWaitsForNoneThatWaitsForTheCallback) {
+  const Cluster cluster(2);
+  const auto shut_down = [&] { cluster[0].shutdown(); };
+  const auto when_it_is_under_way = [&] {
+    while (!contains(failure_of_all_reduce(cluster[0]), "shut down")) std::this_thread::yield();
+    shut_down();
+  };
+  with_callback(cluster, when_it_is_under_way, shut_down);
+}
+
+TEST(ProcessGroup, ShutdownWaitsForThatOfACallback) {
+  const Cluster cluster(2);
+  std::atomic<bool> ended{false};
+  const auto shut_down = [&] {
+    cluster[0].shutdown();
+    ended = true;
+  };
+  const auto when_it_is_under_way = [&] {
+    while (!contains(failure_of_all_reduce(cluster[0]), "shut down")) std::this_thread::yield();
+    cluster[0].shutdown();
+    EXPECT_TRUE(comes_true([&] { return ended.load(); }));
+  };
+  with_callback(cluster, shut_down, when_it_is_under_way);
 }
 
 TEST(ProcessGroup, ShutdownLetsTheLastCallsEnd) {

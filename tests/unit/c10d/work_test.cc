@@ -1,7 +1,10 @@
 #include "c10d/work.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <thread>
@@ -146,6 +149,46 @@ TEST(SwitchWork, LetsGoOfItsTensorsUnderAWeakReference) {
   work.reset();
   EXPECT_EQ(tensor.use_count(), 1U);
   EXPECT_TRUE(weak.expired());
+}
+
+/// What a wait in a forked child throws.
+std::string wait_in_child(SwitchWork& work) {
+  fork_generation();  // from now on children are counted
+  int ends[2];
+  if (::pipe(ends) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string text = thrown_by([&] { work.wait(); });
+    const bool whole = ::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    ::_exit(whole ? 0 : 1);
+  }
+  ::close(ends[1]);
+  std::string text(4096, ' ');
+  text.resize(static_cast<size_t>(std::max<ssize_t>(0, ::read(ends[0], text.data(), text.size()))));
+  ::close(ends[0]);
+  int state = 0;
+  ::waitpid(child, &state, 0);
+  return WIFEXITED(state) && WEXITSTATUS(state) == 0 ? text : "the child did not end by itself";
+}
+
+TEST(SwitchWork, CompletesForNobodyInAForkedChild) {
+  const WorkRef work = new_work();
+  EXPECT_TRUE(contains(wait_in_child(*work), "switchml all_reduce here: this process was forked"));
+  work->succeed();
+  EXPECT_TRUE(work->isCompleted());
+  EXPECT_EQ(wait_in_child(*work), "") << "it was seen to be complete before";
+}
+
+TEST(SwitchWork, LetsSignalsInWhileItWaits) {
+  for (const milliseconds limit : {milliseconds(0), milliseconds(60000)}) {
+    const WorkRef work = new_work();
+    int asked = 0;
+    work->let_signals_in([&] {
+      if (++asked == 2) throw std::runtime_error("Ctrl-C");
+    });
+    EXPECT_EQ(thrown_by([&] { work->wait(limit); }), "Ctrl-C");
+    EXPECT_FALSE(work->isCompleted());
+  }
 }
 
 }  // namespace

@@ -83,6 +83,45 @@ class PeerWatchTest : public ::testing::Test {
   Losses zero, one, two;
 };
 
+TEST_F(PeerWatchTest, WhoGivesUpIsTakenForLostOnce) {
+  for (const int victim : {0, 2}) {
+    SetUp();
+    PeerWatch center(options_of(0, 3, &zero), std::move(listener));
+    PeerWatch point(options_of(1, 3, &one), address);
+    auto other = std::make_unique<PeerWatch>(options_of(2, 3, &two), address);
+    ASSERT_TRUE(
+        comes_true([&] { return center.connected() == 2 && point.connected() == 1 && other->connected() == 1; }));
+    const std::string text = "rank " + std::to_string(victim) + " gave up";
+    (victim == 0 ? center : *other).give_up(text);
+    if (victim == 2) other.reset();  // its farewell, or end, is no second loss
+    for (Losses* losses : {victim == 0 ? &two : &zero, &one}) {
+      EXPECT_EQ(losses->soon(), std::vector<std::string>{text});
+      losses->texts.clear();
+    }
+  }
+}
+
+TEST_F(PeerWatchTest, ALossIsHeardByThoseWhoComeLater) {
+  PeerWatch center(options_of(0, 3, &zero), std::move(listener));
+  center.give_up("rank 0 gave up");
+  PeerWatch point(options_of(1, 3, &one), address);
+  EXPECT_EQ(one.soon(), std::vector<std::string>{"rank 0 gave up"});
+  point.give_up("rank 1 gave up");
+  ASSERT_EQ(zero.soon(), std::vector<std::string>{"rank 1 gave up"});
+  const PeerWatch late(options_of(2, 3, &two), address);
+  EXPECT_TRUE(comes_true([&] { return two.now() == std::vector<std::string>{"rank 0 gave up", "rank 1 gave up"}; }));
+}
+
+TEST_F(PeerWatchTest, WhatIsSaidLastIsHeard) {
+  PeerWatch point(options_of(1, 2, &one), address);
+  {
+    PeerWatch center(options_of(0, 2, &zero), std::move(listener));
+    ASSERT_TRUE(comes_true([&] { return center.connected() == 1 && point.connected() == 1; }));
+    center.give_up("rank 0 gave up");
+  }
+  EXPECT_EQ(one.soon(), std::vector<std::string>{"rank 0 gave up"});
+}
+
 TEST_F(PeerWatchTest, AKilledProcessIsTold) {
   const pid_t victim = process(2, 3);
   PeerWatch center(options_of(0, 3, &zero), std::move(listener));

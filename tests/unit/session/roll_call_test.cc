@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <stdexcept>
+
 #include "fixture.h"
 
 namespace switchml {
@@ -80,6 +83,62 @@ TEST_F(Roll, ABrokenStoreIsSaidSo) {
   const Status status = roll_.say("t", Blob());
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_TRUE(contains(status, "the map is torn"));
+}
+
+// ---- ranks that give up ----
+
+TEST_F(Roll, WhoGivesUpEndsEveryWait) {
+  const GroupInfo two = info(2);
+  RollCall(store_, two).give_up({Code::kInternal, "no thread"});
+  for (const Status& status : {roll_.hear_all("t", kNever).status(), roll_.hear("u", 1, "speak", kNever).status()}) {
+    EXPECT_EQ(status.code(), Code::kInternal);
+    EXPECT_EQ(status.message(), "rank 2: no thread");
+  }
+}
+
+TEST_F(Roll, WhatWasLeftBeforeIsHeardAllTheSame) {
+  Blob blob;
+  blob.set("me", uint64_t{1});
+  say(1, "t", blob);
+  give_up_opening(store_, info(2), {Code::kInternal, "no thread"});
+  EXPECT_TRUE(roll_.hear("t", 1, "speak", kNever).ok());
+}
+
+TEST_F(Roll, NobodyRepeatsWhatTheOthersKnow) {
+  const auto others_hear = [&] { return roll_.hear("t", 3, "speak", monotonic_now() + milliseconds(100)).status(); };
+  const GroupInfo one = info(1);
+  RollCall late(store_, one);
+  late.give_up({Code::kTimeout, "all have waited as long"});
+  RollCall said(store_, one);
+  EXPECT_TRUE(said.say("u", Blob::failure({Code::kInternal, "bad thing"})).ok());
+  said.give_up({Code::kInternal, "bad thing"});
+  RollCall heard(store_, one);
+  EXPECT_EQ(heard.hear("u", 1, "speak", kNever).status().message(), "bad thing");
+  heard.give_up({Code::kInternal, "bad thing"});
+  EXPECT_EQ(others_hear().code(), Code::kTimeout);
+}
+
+TEST_F(Roll, WhatElseFailsEndsAWait) {
+  roll_.wait_while([] { return Status(Code::kUnavailable, "rank 1 is gone"); });
+  EXPECT_EQ(roll_.hear_all("t", kNever).status().message(), "rank 1 is gone");
+}
+
+TEST_F(Roll, AStepThatFailsOrThrowsIsTold) {
+  using Outcome = Result<int>;
+  const auto told_of = [&](const std::function<Outcome()>& step) {
+    MapStore store;
+    const GroupInfo one = info(1);
+    RollCall roll(store, one);
+    try {
+      EXPECT_FALSE(telling_others(roll, step).ok());
+    } catch (const std::runtime_error&) {
+    }
+    return RollCall(store, group_).hear("t", 1, "speak", kNever).status().message();
+  };
+  EXPECT_EQ(told_of([]() -> Outcome { return Status(Code::kInternal, "bad"); }), "rank 1: bad");
+  EXPECT_EQ(told_of([]() -> Outcome { throw NoThread("a test"); }), "rank 1: " + NoThread("a test").status().message());
+  EXPECT_EQ(told_of([]() -> Outcome { throw std::runtime_error("Ctrl-C\nat line 1"); }),
+            "rank 1: its process ended the wait: Ctrl-C");
 }
 
 }  // namespace
