@@ -163,8 +163,8 @@ void dot(const Kernels& k, Workload& w, Route route) {
   }
 }
 
-// The tensor as so many terms, one after the other in memory: other numbers at the same place, of the same magnitude, as
-// replicas' gradients have them.
+// The tensor as so many terms, one after the other in memory: other numbers at the same place, of the same magnitude,
+// as replicas' gradients have them.
 std::vector<const void*> terms_of(Workload& w, size_t count) {
   std::vector<const void*> terms;
   for (size_t i = 0; i < count; ++i) terms.push_back(&w.tensor[i * (w.elements / count - 20 * kBlock)]);
