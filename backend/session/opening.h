@@ -1,0 +1,54 @@
+// What a rank has and knows while its group opens, for the steps of the agreement.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/config.h"
+#include "session/agreement.h"
+#include "session/host_memory.h"
+#include "session/opening_time.h"
+#include "session/roll_call.h"
+
+namespace switchml {
+
+/// Config, group and store are borrowed.
+struct Opening {
+  Opening(const Config& settings, const GroupInfo& ranks, Rendezvous& store, Time deadline,
+          std::shared_ptr<ControllerClient> controller)
+      : config(settings),
+        group(ranks),
+        roll(store, ranks),
+        time(settings.connect_timeout, deadline),
+        memory(ranks, roll, settings.connect_timeout, time.gather_end()) {
+    if (ranks.rank == 0 && !settings.controller.empty())
+      agreed.controller = {std::move(controller), settings.controller, {}};
+    agreed.parameters.worker = ranks.rank;
+    agreed.parameters.workers = ranks.size;
+  }
+
+  /// What rank 0 was to bring.
+  Result<Blob> hear(const std::string& topic, const std::string& what) {
+    return time.awaiting([&] { return roll.hear(topic, 0, what, time.deadline()); });
+  }
+  Result<std::vector<Blob>> hear_all(const std::string& topic) {
+    return time.awaiting([&] { return roll.hear_all(topic, time.gather_end()); });
+  }
+  /// Leaves what this rank found out, or why it could not.
+  Status say(const std::string& topic, const Result<Blob>& found) {
+    return roll.say(topic, found.ok() ? found.value() : Blob::failure(found.status()));
+  }
+
+  const Config& config;
+  const GroupInfo& group;
+  RollCall roll;
+  OpeningTime time;
+  HostMemory memory;
+  Agreed agreed;
+  bool one_host = false;           // on rank 0
+  std::vector<std::string> hosts;  // by rank, on rank 0
+};
+
+}  // namespace switchml

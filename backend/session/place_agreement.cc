@@ -1,0 +1,176 @@
+#include "session/place_agreement.h"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+#include <utility>
+
+#include "base/log.h"
+#include "session/hello.h"
+#include "session/peer_watch.h"
+#include "session/random.h"
+#include "session/shared_memory.h"
+#include "session/switch_place.h"
+#include "shm/board.h"
+#include "transport/address.h"
+#include "transport/sockaddr.h"
+
+namespace switchml {
+
+namespace {
+
+class PlaceAgreement {
+ public:
+  explicit PlaceAgreement(Opening& opening) : opening_(opening) {}
+
+  Status run() {
+    if (opening_.group.rank == 0) {
+      if (Status status = opening_.say("switch", provide_place()); !status.ok()) return status;
+    }
+    const Time begin = monotonic_now();
+    auto blob = opening_.hear("switch", "find a switch");
+    const Time now = monotonic_now();
+    if (!blob.ok() && now >= opening_.time.deadline())
+      return opening_.roll.who_is_missing("hello", now - begin, blob.status());
+    if (!blob.ok()) return blob.status();
+    if (!blob->text("memory").empty()) return share_memory(blob.value());
+    if (Status status = read_switch(blob.value()); !status.ok()) return status;
+    return blob->text("hosts").empty() ? Status() : share_on_hosts(blob->text("hosts"));
+  }
+
+ private:
+  Status read_switch(const Blob& blob) {
+    if (!opening_.config.controller.empty()) return read_place(blob, &opening_.agreed.parameters);
+    opening_.agreed.parameters.switch_name = blob.text("name");
+    auto endpoint = resolve_address(blob.text("address"), "the switch that rank 0 announced");
+    if (!endpoint.ok()) return endpoint.status();
+    opening_.agreed.parameters.switch_endpoint = endpoint.value();
+    return {};
+  }
+
+  Result<Blob> provide_place() {
+    auto hellos = opening_.hear_all("hello");
+    if (!hellos.ok()) return hellos.status();
+    if (Status status = compare_hellos(hellos.value()); !status.ok()) return status;
+    bool faults = false;
+    for (const Blob& hello : hellos.value()) {
+      opening_.hosts.push_back(hello.text("host"));
+      faults = faults || !hello.text("faults").empty();
+    }
+    if (Status status = check_hosts(opening_.config, opening_.hosts); !status.ok()) return status;
+    const HostLayout layout = HostLayout::of(opening_.hosts);
+    opening_.one_host = layout.hosts() == 1;
+    if (!opening_.config.controller.empty()) return ask_controller(hellos.value());
+    if (opening_.config.switch_address.empty() && wants_memory(opening_.config, opening_.one_host) && !faults)
+      return offer_or_host();
+    auto place =
+        opening_.config.switch_address.empty() ? host_switch() : named_switch(opening_.config, opening_.one_host);
+    if (place.ok() && wants_hosts(opening_.config, layout, faults)) place->set("hosts", layout.text());
+    return place;
+  }
+
+  // ---- memory ----
+  Result<Blob> offer_or_host() {
+    Blob blob;
+    if (Status status = opening_.memory.offer(&blob); !status.ok()) return instead_of_memory(status.message());
+    return blob;
+  }
+
+  Result<Blob> instead_of_memory(const std::string& why) {
+    if (opening_.config.transport == "shm") return Status(Code::kUnavailable, why);
+    SWITCHML_LOG(kWarning) << opening_.group.name << ": its ranks are on one host but cannot share memory (" << why
+                           << "); they use a switch in rank 0, which is slower";
+    return host_switch();
+  }
+
+  Status share_memory(const Blob& offered) {
+    if (Status status = opening_.time.awaiting([&] { return opening_.memory.fetch(offered); }); !status.ok())
+      return status;
+    if (opening_.group.rank == 0) {
+      if (Status status = opening_.say("place", conclude_memory()); !status.ok()) return status;
+    }
+    auto place = opening_.hear("place", "say whether all ranks share memory");
+    if (!place.ok()) return place.status();
+    auto memory = opening_.memory.take();
+    if (!place->text("address").empty()) return read_switch(place.value());
+    if (memory == nullptr) {
+      return {Code::kMismatch,
+              "rank 0 says that all ranks share memory, but this one has none: install the same "
+              "switchml on all ranks"};
+    }
+    opening_.agreed.memory = std::move(memory);
+    opening_.agreed.parameters.switch_name = "memory of this host";
+    opening_.agreed.parameters.payload_bytes = shm::shape_for(opening_.group.size).chunk_bytes;
+    opening_.agreed.parameters.slots = shm::shape_for(opening_.group.size).slots;
+    read_watch(opening_, place.value());
+    return {};
+  }
+
+  Result<Blob> conclude_memory() {
+    const auto missing = opening_.time.awaiting([&] { return opening_.memory.missing(opening_.time.gather_end()); });
+    if (!missing.ok()) return missing.status();
+    if (!missing->empty()) return instead_of_memory(missing.value());
+    Blob place;
+    offer_watch(opening_, &place);
+    return place;
+  }
+
+  // ---- memory of each host, beside a switch ----
+  Status share_on_hosts(const std::string& text) {
+    auto layout = HostLayout::parse(text, opening_.group.size);
+    if (!layout.ok()) return layout.status();
+    opening_.agreed.hosts = std::move(layout.value());
+    return opening_.time.awaiting([&] {
+      opening_.memory.share(opening_.agreed.hosts);
+      return Status();
+    });
+  }
+
+  // ---- a switch ----
+
+  Result<Blob> ask_controller(const std::vector<Blob>& hellos) {
+    if (opening_.agreed.controller.client == nullptr) {
+      return Status(Code::kInvalidArgument, "SWITCHML_CONTROLLER=\"" + opening_.config.controller +
+                                                "\": this program has no client for a controller");
+    }
+    for (const Blob& hello : hellos) {
+      std::istringstream words(hello.text("addresses"));
+      opening_.agreed.controller.ranks.emplace_back(std::istream_iterator<std::string>(words),
+                                                    std::istream_iterator<std::string>());
+    }
+    return opening_.agreed.controller.places(opening_.time.stage_end(0.8));
+  }
+
+  Result<Blob> host_switch() {
+    return embedded_switch(opening_.config, opening_.one_host, opening_.group.name, &opening_.agreed.embedded);
+  }
+
+  Opening& opening_;
+};
+
+}  // namespace
+
+Status agree_on_place(Opening& opening) { return PlaceAgreement(opening).run(); }
+
+void offer_watch(Opening& opening, Blob* blob) {
+  opening.agreed.watch_key = random_bits();
+  auto address = address_of_rank_0(opening.config, opening.one_host);
+  auto listener = address.ok() ? PeerWatch::listen(with_port(address.value(), 0)) : Result<Fd>(address.status());
+  if (!listener.ok()) {
+    SWITCHML_LOG(kWarning) << opening.group.name
+                           << ": the death of a rank will be noticed by timeouts only: " << listener.status().message();
+    return;
+  }
+  opening.agreed.watch_listener = std::move(listener.value());
+  blob->set("watch", to_string(local_endpoint(opening.agreed.watch_listener.get())));
+  blob->set("watch_key", opening.agreed.watch_key);
+}
+
+void read_watch(Opening& opening, const Blob& blob) {
+  const auto watch = literal_address(blob.text("watch"), 0);
+  if (!watch.ok() || opening.group.rank == 0) return;
+  opening.agreed.watch_address = watch.value();
+  blob.number("watch_key", UINT64_MAX, &opening.agreed.watch_key);
+}
+
+}  // namespace switchml
