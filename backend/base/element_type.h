@@ -17,7 +17,7 @@ enum class ElementType : uint8_t {
   kInt16 = 6,
   kInt64 = 7,
   kFloat64 = 8,
-  kBool = 9,  // a byte, 0 or 1
+  kBool = 9,  // a byte: 0 is false
 };
 inline constexpr int kElementTypes = 10;
 

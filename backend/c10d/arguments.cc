@@ -129,6 +129,8 @@ void Arguments::reduce_scatter(const Tensors& outputs, const TensorLists& inputs
   require(pieces.size() == static_cast<size_t>(group_.size),
           "invalid input tensor list size, must be world size: the list has " + number(pieces.size()) +
               " tensors; allowed: " + number(int64_t{group_.size}));
+  dense(outputs);
+  dense(pieces);
   host(outputs);
   host(pieces);
   for (const at::Tensor& piece : pieces) same_type(outputs[0], piece);
@@ -141,6 +143,8 @@ void Arguments::reduce_scatter(const Tensors& outputs, const TensorLists& inputs
 void Arguments::pairs(const Tensors& outputs, const Tensors& inputs) const {
   defined(outputs);
   defined(inputs);
+  dense(outputs);
+  dense(inputs);
   host(outputs);
   host(inputs);
   require(outputs.size() == inputs.size() && !outputs.empty(),

@@ -11,6 +11,7 @@
 #include "base/interruption.h"
 #include "base/log.h"
 #include "c10d/process_group.h"
+#include "c10d/store_rendezvous.h"
 #include "session/controller_client.h"
 
 namespace py = pybind11;
@@ -142,6 +143,18 @@ class PythonController : public ControllerClient {
   const Config config_;
 };
 
+/// The settings of a rank's group, or an exception, which the ranks that wait for this one hear of.
+Config configured(const OptionMap& options, const StorePtr& store, const GroupInfo& group) {
+  try {
+    return configured(options);
+  } catch (const std::exception& error) {
+    const py::gil_scoped_release unlocked;
+    const auto rendezvous = StoreRendezvous::open(store, group.rank);
+    if (rendezvous.ok()) give_up_opening(*rendezvous.value(), group, Status(Code::kInvalidArgument, error.what()));
+    throw;
+  }
+}
+
 BasePtr create(const StorePtr& store, int rank, int size, std::chrono::milliseconds timeout, const std::string& name,
                const OptionMap& options, py::function make_companion, bool companion_at_once,
                py::function ask_controller) {
@@ -151,7 +164,7 @@ BasePtr create(const StorePtr& store, int rank, int size, std::chrono::milliseco
   settings.size = size;
   settings.timeout = timeout;
   settings.name = name;
-  settings.config = configured(options);
+  settings.config = configured(options, store, {rank, size, name});
   settings.make_companion = MakeCompanion(std::move(make_companion));
   settings.companion_at_once = companion_at_once;
   settings.controller = std::make_shared<PythonController>(std::move(ask_controller), settings.config);

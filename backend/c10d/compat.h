@@ -83,7 +83,8 @@ inline at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& 
   if (supplement == nullptr) throw_value_error("switchml: ReduceOp PREMUL_SUM carries no factor");
   const std::optional<at::Tensor> factor = detail::factor_tensor(*supplement, 0);
   const at::Tensor product = factor ? at::mul(tensor, *factor) : at::mul(tensor, supplement->double_factor);
-  return product.to(tensor.scalar_type()).contiguous();
+  const at::Tensor result = product.to(tensor.scalar_type());
+  return result.layout() == at::kStrided ? result.contiguous() : result;
 }
 
 // ---- what the companion (Gloo) offers ----

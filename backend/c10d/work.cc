@@ -66,6 +66,7 @@ void SwitchWork::release_resources() {
 }
 
 bool SwitchWork::isCompleted() {
+  if (fork_generation() != born_in_) return over_.load();  // a thread of the parent may have held the lock
   if (c10d::Work::isCompleted() && future_->completed()) over_.store(true);
   return over_.load();
 }

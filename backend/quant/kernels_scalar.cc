@@ -1,6 +1,8 @@
 // The truth: one element after the other, integer operations and single correctly rounded float operations only.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "quant/exact_sum.h"
 #include "quant/float_bits.h"
@@ -141,12 +143,67 @@ double number_at<Float64>(const void* src, size_t i) {
   return load_at<double>(src, i);
 }
 
+// Whether float64 has added these numbers without rounding: exact_simd.h has the proof. Not for float64's own.
+bool adds_exactly(const double* numbers, size_t count, int precision) {
+  uint64_t most = 0;
+  uint64_t least = ~uint64_t{0};
+  for (size_t s = 0; s < count; ++s) {
+    const uint64_t magnitude = bits_as<uint64_t>(numbers[s]) & INT64_MAX;
+    most = std::max(most, magnitude);
+    least = std::min(least, magnitude - 1);  // a zero does not count
+  }
+  constexpr uint64_t kInfinity = uint64_t{0x7ff} << 52;
+  constexpr int kLogOfMostSources = 7;
+  static_assert(kMaxSources <= size_t{1} << kLogOfMostSources);
+  const uint64_t most_apart = static_cast<uint64_t>(53 - precision - kLogOfMostSources) << 52;
+  return most < kInfinity && most - least <= most_apart;
+}
+
+// `rounded`, whose last bit says whether the exact number, `error` away, is another one (exact_simd.h, rounding to
+// odd).
+template <typename Float, typename Bits>
+Float to_odd(Float rounded, double error) {
+  if (error == 0) return rounded;
+  const Bits beyond = (error < 0) != std::signbit(rounded) ? 1 : 0;
+  return bits_as<Float>(static_cast<Bits>((bits_as<Bits>(rounded) - beyond) | 1));
+}
+
+double shared_out(double sum, uint32_t divisor) {
+  const double quotient = sum / divisor;
+  const auto high = bits_as<double>(bits_as<uint64_t>(quotient) & ~uint64_t{0xff});
+  return to_odd<double, uint64_t>(quotient, (sum - high * divisor) - (quotient - high) * divisor);
+}
+
+template <typename E>
+typename E::Raw element_of(double number) {
+  const auto rounded = static_cast<float>(number);
+  if (std::is_same_v<E, Float32>) return static_cast<typename E::Raw>(bits_as<uint32_t>(rounded));
+  return static_cast<typename E::Raw>(
+      E::from_bits(bits_as<uint32_t>(to_odd<float, uint32_t>(rounded, number - static_cast<double>(rounded)))));
+}
+template <>
+uint64_t element_of<Float64>(double number) {
+  return bits_as<uint64_t>(number);
+}
+
+// Where float64's own addition is exact, or one addition of its own numbers rounds once.
+template <typename E>
+bool sums_simply(const double* numbers, size_t count, double sum, uint32_t divisor) {
+  if (std::is_same_v<E, Float64>) return divisor == 1 && count <= 2 && std::isfinite(sum);
+  return adds_exactly(numbers, count, E::kFormat.precision);
+}
+
 template <typename E>
 void sum_exactly(const void* const* sources, size_t count, void* dst, size_t n, uint32_t divisor) {
   double numbers[kMaxSources];
   for (size_t i = 0; i < n; ++i) {
-    for (size_t s = 0; s < count; ++s) numbers[s] = number_at<E>(sources[s], i);
-    store_at(dst, i, static_cast<typename E::Raw>(exact_sum(numbers, count, divisor, E::kFormat)));
+    double sum = -0.0;  // what a zero of either sign leaves as it is
+    for (size_t s = 0; s < count; ++s) sum += numbers[s] = number_at<E>(sources[s], i);
+    if (sums_simply<E>(numbers, count, sum, divisor)) {
+      store_at(dst, i, element_of<E>(divisor == 1 ? sum : shared_out(sum, divisor)));
+    } else {
+      store_at(dst, i, static_cast<typename E::Raw>(exact_sum(numbers, count, divisor, E::kFormat)));
+    }
   }
 }
 

@@ -122,6 +122,7 @@ class GroupSession : public Session {
       const std::lock_guard<std::mutex> lock(watch_mutex_);
       if (watch_) watch_->give_up(text.substr(0, kMostNews));
     }
+    if (memory_ != nullptr) board().fail(Status(Code::kUnavailable, text));  // who has no watch hears it there
     on_loss(Status(Code::kUnavailable, text));
   }
 

@@ -340,7 +340,7 @@ void Member::check_deadline(Time now) {
   }
 }
 
-// What an owner's engine gave up for, or another rank of the host (without owners: for lack of memory only).
+// What an owner's engine gave up for, or another rank of the host (without owners: for lack of memory, or of will).
 void Member::check_board() {
   const Status status = board_.failure();
   if (status.ok()) return;

@@ -67,6 +67,16 @@ void multiply_integers(size_t size, const Block& block, uint8_t* out) {
   }
 }
 
+/// A bool is true where its byte is not 0, whichever it is.
+void combine_bools(ReduceOp op, const Block& block, uint8_t* out) {
+  const auto each = [&](const auto& combine) {
+    fold<uint8_t>(block, out, [&](uint8_t a, uint8_t b) { return static_cast<uint8_t>(combine(a != 0, b != 0)); });
+  };
+  if (op == ReduceOp::kAnd) return each([](bool a, bool b) { return a && b; });
+  if (op == ReduceOp::kOr) return each([](bool a, bool b) { return a || b; });
+  each([](bool a, bool b) { return a != b; });
+}
+
 void combine_bits(ReduceOp op, const Block& bytes, uint8_t* out) {
   const auto each = [&](const auto& combine) { fold<uint8_t>(bytes, out, combine); };
   if (op == ReduceOp::kAnd) return each([](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a & b); });
@@ -140,6 +150,7 @@ void reduce_block(const Reduction& reduction, const Block& block, uint8_t* out) 
     if (is_floating(type)) return multiply_floats(type, block, out);
     return multiply_integers(element_bytes(type), block, out);
   }
+  if (type == ElementType::kBool) return combine_bools(reduction.op, block, out);
   if (is_bitwise(reduction.op)) return combine_bits(reduction.op, block, out);  // elements of a byte
   if (type == ElementType::kFloat64) return extremes_of_float64(minimum, block, out);
   if (type != ElementType::kInt64) return reduce_words(reduction, block, out);

@@ -23,8 +23,15 @@ Status failed(const char* what, size_t bytes) {
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
 #endif
 
-/// Of nothing, which succeeds wherever the kernel knows it.
-bool can_populate() { return ::madvise(nullptr, 0, MADV_POPULATE_WRITE) == 0; }
+/// Tried on a page: of no bytes some systems take any advice.
+bool can_populate() {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  void* const probe = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (probe == MAP_FAILED) return false;
+  const bool can = ::madvise(probe, page, MADV_POPULATE_WRITE) == 0;
+  ::munmap(probe, page);
+  return can;
+}
 
 // Nobody executes it, which some systems insist on being told (vm.memfd_noexec), and which kernels before 6.3 refuse.
 Fd create_memory() {

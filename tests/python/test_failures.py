@@ -502,6 +502,16 @@ def test_a_bad_setting_is_refused_with_what_is_allowed(name, tmp_path):
     check_all(outcomes)
 
 
+@pytest.mark.parametrize("victim", (0, 1))
+def test_a_setting_that_is_bad_on_one_rank_is_told_to_all(victim, tmp_path):
+    settings = [{}, {}, {}]
+    settings[victim] = {"SWITCHML_SLOTS": "many"}
+    outcomes = open_on_each(tmp_path, 3, settings)
+    check_all(outcomes, "SWITCHML_SLOTS", "many")
+    for rank, (message, _) in enumerate(outcomes):
+        assert (f"rank {victim}: " in message) == (rank != victim), outcomes
+
+
 def test_settings_that_differ_between_ranks_are_named(tmp_path):
     outcomes = open_on_each(tmp_path, 2, [{"SWITCHML_PAYLOAD": "1024"}, {"SWITCHML_PAYLOAD": "2048"}])
     check_all(outcomes, "payload")

@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 RANKS = 3
-USER = 64_321  # of nobody else, so that all its threads are the rank's
+USER = 100_000 + os.getpid() % 1_000_000  # of nobody else, so that all its threads are the rank's
 MOST = 16  # more threads than a group takes
 REFUSED = "the system gives no thread for "
 

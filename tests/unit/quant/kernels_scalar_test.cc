@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "quant/block_exponent.h"
+#include "quant/exact_sum.h"
 #include "quant/table_compare.h"
 #include "quant/tables.h"
 #include "quant/words.h"
@@ -157,6 +158,37 @@ TEST_P(ScalarRow, DequantizeRoundsToNearestEven) {
     const auto product = static_cast<float>(std::ldexp(static_cast<double>(static_cast<float>(word)), exponent));
     const auto quotient = static_cast<float>(static_cast<double>(product) / divisor);
     ASSERT_EQ(found, encode(kFormats[row], quotient)) << "word " << word << " 2^" << exponent << " / " << divisor;
+  }
+}
+
+TEST(Scalar, ExactSumsAreThoseOfTheFixedPoint) {
+  constexpr FloatFormat kLayouts[] = {FloatFormat::float32(), FloatFormat::float16(), FloatFormat::bfloat16(),
+                                      FloatFormat::float64()};
+  constexpr size_t kElements = 300;
+  Random random(31);
+  for (int round = 0; round < 400; ++round) {
+    const int row = round % 4;
+    const size_t size = testing::kFloatBytes[row];
+    const size_t count = 1 + random() % (round % 20 < 4 ? kMaxSources : 5);
+    const auto divisor = static_cast<uint32_t>(round % 3 == 0 ? 1 : 1 + random() % kMaxSources);
+    std::vector<testing::Buffer> terms(count, testing::Buffer(kElements * size, 0));
+    testing::fill_terms(terms, row, kElements, random);
+    std::vector<const void*> sources;
+    for (const testing::Buffer& term : terms) sources.push_back(term.data());
+    std::vector<uint8_t> found(kElements * size);
+    scalar().exact_sum[row](sources.data(), count, found.data(), kElements, divisor);
+    for (size_t i = 0; i < kElements; ++i) {
+      std::vector<double> numbers;
+      for (const testing::Buffer& term : terms) {
+        uint64_t bits = 0;
+        std::memcpy(&bits, term.data() + i * size, size);
+        numbers.push_back(number_of(bits, kLayouts[row]));
+      }
+      uint64_t got = 0;
+      std::memcpy(&got, found.data() + i * size, size);
+      ASSERT_EQ(got, exact_sum(numbers.data(), count, divisor, kLayouts[row]))
+          << testing::kFloatNames[row] << ", " << count << " terms, divisor " << divisor << ", element " << i;
+    }
   }
 }
 

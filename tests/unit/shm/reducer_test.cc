@@ -236,13 +236,19 @@ TEST(Reducer, IntegersAreCombinedAsInCpp) {
   expect_integers<int64_t>(ElementType::kInt64);
 }
 
-TEST(Reducer, BoolsAreBits) {
+TEST(Reducer, BoolsAreTrueWhateverTheirByte) {
   Random random(37);
-  const auto flip = [&] { return static_cast<uint8_t>(random() % 2); };
-  expect_combined<uint8_t>(ReduceOp::kAnd, ElementType::kBool, flip,
-                           [](int a, int b) { return static_cast<uint8_t>(a & b); });
-  expect_combined<uint8_t>(ReduceOp::kOr, ElementType::kBool, flip,
-                           [](int a, int b) { return static_cast<uint8_t>(a | b); });
+  const auto draw = [&] {
+    constexpr uint8_t kBytes[] = {0, 0, 1, 2, 255};
+    return kBytes[random() % 5];
+  };
+  const ElementType type = ElementType::kBool;
+  expect_combined<uint8_t>(ReduceOp::kAnd, type, draw,
+                           [](int a, int b) { return static_cast<uint8_t>(a != 0 && b != 0); });
+  expect_combined<uint8_t>(ReduceOp::kOr, type, draw,
+                           [](int a, int b) { return static_cast<uint8_t>(a != 0 || b != 0); });
+  expect_combined<uint8_t>(ReduceOp::kXor, type, draw,
+                           [](int a, int b) { return static_cast<uint8_t>((a != 0) != (b != 0)); });
 }
 
 double extreme(double a, double b, bool minimum) {
