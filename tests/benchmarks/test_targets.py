@@ -49,7 +49,12 @@ def files():
         "kernels": {"results": [{"table": "avx512", "kernel": "quantize f32", "route": "frame", "of_copy": 0.9},
                                 {"table": "avx512", "kernel": "quantize f32", "route": "memory", "of_copy": 0.81},
                                 {"table": "avx512", "kernel": "dequantize f32", "route": "frame", "of_copy": 0.85},
-                                {"table": "scalar", "kernel": "quantize f32", "route": "frame", "of_copy": 0.1}]},
+                                {"table": "scalar", "kernel": "quantize f32", "route": "frame", "of_copy": 0.1},
+                                *({"table": name, "kernel": kernel, "route": "memory", "of_copy": share}
+                                  for name, kernel, share in (("avx512", "exact sum of 2 f32", 0.9), ("avx512", "floats added, 2", 1.0),
+                                                              ("avx2", "exact sum of 2 f32", 0.81), ("avx2", "floats added, 2", 1.0),
+                                                              ("avx512", "exact sum of 8 f32", 1.1), ("avx512", "floats added, 8", 1.0),
+                                                              ("avx2", "exact sum of 8 f32", 0.9), ("avx2", "floats added, 8", 1.0)))]},
         "switch": {"rows": [{"what": "reflector", "payload": 8192, "runs": [{"bytes_in": 1, "bytes_out": 1, "cpu_seconds": 1.0, "wall_seconds": 2.0}]},
                             {"what": "switch", "payload": 8192, "runs": [{"bytes_in": 1.3e9, "bytes_out": 1.3e9, "cpu_seconds": 1.0, "wall_seconds": 4.0}] * 3}]},
     }  # fmt: skip
@@ -73,9 +78,9 @@ def test_the_table_has_every_target():
     """As the project states them: what they are about, and how many figures each needs."""
     counts = {start: sum(what.startswith(start) for what, _, _ in table.LINES)
               for start in ("one host, 100 MiB", "one host, 4 KiB", "one host, 64 KiB", "links of 100", "rate-limited links", "the same, 0.1% lost", "the same, 1.0% lost",
-                            "2 hosts", "DDP step", "quantize", "dequantize", "software switch", "CPU time")}  # fmt: skip
+                            "2 hosts", "DDP step", "quantize", "dequantize", "exact sums", "software switch", "CPU time")}  # fmt: skip
     assert counts == {"one host, 100 MiB": 3, "one host, 4 KiB": 9, "one host, 64 KiB": 9, "links of 100": 12, "rate-limited links": 5, "the same, 0.1% lost": 3,
-                      "the same, 1.0% lost": 3, "2 hosts": 1, "DDP step": 1, "quantize": 1, "dequantize": 1, "software switch": 1, "CPU time": 3}  # fmt: skip
+                      "the same, 1.0% lost": 3, "2 hosts": 1, "DDP step": 1, "quantize": 1, "dequantize": 1, "exact sums": 2, "software switch": 1, "CPU time": 3}  # fmt: skip
     assert sum(counts.values()) == len(table.LINES)
 
 
@@ -121,6 +126,10 @@ def worse_kernel(found):
     found["kernels"]["results"][1]["of_copy"] = 0.79  # the slower of two routes counts
 
 
+def worse_exact_sums(found):
+    next(row for row in found["kernels"]["results"] if row["kernel"] == "exact sum of 2 f32" and row["table"] == "avx2")["of_copy"] = 0.79
+
+
 def worse_switch(found):
     for run in found["switch"]["rows"][1]["runs"]:
         run["cpu_seconds"] = 1.1
@@ -142,6 +151,7 @@ def worse_cpu(found):
         (worse_hosts, ["2 hosts, 16 MiB: time of 4 ranks on each over that of 1"]),
         (worse_ddp, ["DDP step, BERT-shaped: exposed communication over Gloo's"]),
         (worse_kernel, ["quantize f32, from DRAM: of the copy bandwidth"]),
+        (worse_exact_sums, ["exact sums of 2 terms, f32, from DRAM: of the same loop that adds floats"]),
         (worse_switch, ["software switch, one core, 8 KiB over veth: in and out"]),
         (worse_cpu, ["CPU time per byte, UDP, 2 ranks on rate-limited links: over Gloo's"]),
     ],

@@ -15,10 +15,16 @@ TEST(ElementType, SizesAndNames) {
     bool floating;
     const char* name;
   } rows[] = {
-      {ElementType::kFloat32, sizeof(float), true, "float32"}, {ElementType::kFloat16, 2, true, "float16"},
-      {ElementType::kBFloat16, 2, true, "bfloat16"},           {ElementType::kInt32, sizeof(int32_t), false, "int32"},
-      {ElementType::kInt8, sizeof(int8_t), false, "int8"},     {ElementType::kUInt8, sizeof(uint8_t), false, "uint8"},
-      {ElementType::kInt16, sizeof(int16_t), false, "int16"},  {ElementType::kInt64, sizeof(int64_t), false, "int64"},
+      {ElementType::kFloat32, sizeof(float), true, "float32"},
+      {ElementType::kFloat16, 2, true, "float16"},
+      {ElementType::kBFloat16, 2, true, "bfloat16"},
+      {ElementType::kInt32, sizeof(int32_t), false, "int32"},
+      {ElementType::kInt8, sizeof(int8_t), false, "int8"},
+      {ElementType::kUInt8, sizeof(uint8_t), false, "uint8"},
+      {ElementType::kInt16, sizeof(int16_t), false, "int16"},
+      {ElementType::kInt64, sizeof(int64_t), false, "int64"},
+      {ElementType::kFloat64, sizeof(double), true, "float64"},
+      {ElementType::kBool, 1, false, "bool"},
   };
   for (const auto& row : rows) {
     EXPECT_EQ(element_bytes(row.type), row.bytes) << row.name;
@@ -29,9 +35,9 @@ TEST(ElementType, SizesAndNames) {
 
 // Ranks of different builds compare these numbers with each other.
 TEST(ElementType, NumbersAreFixed) {
-  const ElementType in_order[] = {ElementType::kFloat32, ElementType::kFloat16, ElementType::kBFloat16,
-                                  ElementType::kInt32,   ElementType::kInt8,    ElementType::kUInt8,
-                                  ElementType::kInt16,   ElementType::kInt64};
+  const ElementType in_order[] = {
+      ElementType::kFloat32, ElementType::kFloat16, ElementType::kBFloat16, ElementType::kInt32,   ElementType::kInt8,
+      ElementType::kUInt8,   ElementType::kInt16,   ElementType::kInt64,    ElementType::kFloat64, ElementType::kBool};
   std::set<std::string> names;
   for (int i = 0; i < kElementTypes; ++i) {
     EXPECT_EQ(static_cast<int>(in_order[i]), i);
@@ -41,7 +47,7 @@ TEST(ElementType, NumbersAreFixed) {
 }
 
 TEST(ElementType, WordsOfOneElement) {
-  for (int i = 0; i < kElementTypes; ++i) {
+  for (int i = 0; i <= static_cast<int>(ElementType::kInt64); ++i) {  // those that a switch takes
     const auto type = static_cast<ElementType>(i);
     EXPECT_EQ(element_words(type), element_bytes(type) <= 4 ? 1U : kInt64Words) << to_string(type);
   }
