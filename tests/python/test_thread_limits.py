@@ -20,6 +20,8 @@ RANKS = 3
 USER = 100_000 + os.getpid() % 1_000_000  # of nobody else, so that all its threads are the rank's
 MOST = 16  # more threads than a group takes
 REFUSED = "the system gives no thread for "
+#: Old Gloo makes its threads with the group, and ends the process where one of several is refused.
+GLOO_AT_ONCE = "lazy_init" not in (dist.ProcessGroupGloo.create_device.__doc__ or "")
 
 
 class Capabilities(ctypes.Structure):
@@ -73,6 +75,8 @@ def test_a_thread_that_cannot_be_made_when_a_group_opens_is_an_error_of_all(tran
         for rank, (message, *_) in enumerate(outcomes):  # what rank 0 finds out for all is said without its name
             assert victim == 0 or (f"rank {victim}: {REFUSED}" in message) == (rank != victim), outcomes
         refused.add(outcomes[victim][0].split(REFUSED)[1].split(";")[0])
-    assert [total for *_, total in outcomes] == [RANKS] * RANKS, outcomes
+        if GLOO_AT_ONCE and "the watch over the ranks" in refused:  # our last one
+            break
+    assert GLOO_AT_ONCE or [total for *_, total in outcomes] == [RANKS] * RANKS, outcomes
     assert refused >= {"the completion of calls", "the watch over the ranks"}, refused
     assert "an engine" in refused or transport == "auto", refused  # which takes the place of the one that hands memory out

@@ -158,8 +158,10 @@ struct FarRanks {
         path->set("leaves_host", 1);
         path->set("frame_bytes", 1024 + wire::kHeaderBytes);
       });
-      AlteredStore fast(far, rank == 0 ? rank_key("speed", 1) : "", [](Blob* speed) { speed->set("chunks", 500); });
-      return agree(config, {rank, 2, "group g"}, fast, monotonic_now() + seconds(20));
+      const auto fast = [](Blob* speed) { speed->set("chunks", 500); };
+      AlteredStore one(far, rank == 0 ? rank_key("speed", 1) : "", fast);
+      AlteredStore zero(one, rank == 0 ? rank_key("speed", 0) : "", fast);  // whatever a busy machine measures
+      return agree(config, {rank, 2, "group g"}, zero, monotonic_now() + seconds(20));
     });
   }
   /// What both ranks have; 0: something else each, or an error.
