@@ -47,7 +47,8 @@ def settings(controller, token="open-sesame-of-the-team", **more):
 
 
 def embedded(network, size, **more):
-    return reducing_rank.run_ranks(network, f"reference{size}", [None] * size, {"SWITCHML_INTERFACE": "lo", **more})
+    settings_of_all = {"SWITCHML_INTERFACE": "lo", "SWITCHML_TRANSPORT": "udp", **more}
+    return reducing_rank.run_ranks(network, f"reference{size}", [None] * size, settings_of_all)
 
 
 def test_one_switch_gives_the_bits_of_the_embedded_one(tmp_path):

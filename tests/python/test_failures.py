@@ -237,6 +237,8 @@ def test_a_rank_that_never_joins_ends_in_an_error(tmp_path):
 
 
 STOP = 1.0  # seconds
+#: For the bits of a switch, where other tests let ranks share memory.
+EMBEDDED = {"SWITCHML_TRANSPORT": "udp"}
 
 
 @pytest.mark.parametrize("victim", (0, 1))
@@ -301,7 +303,7 @@ def test_a_standalone_switch_serves_groups(threads):
             with doomed_pool(3, environment=with_switch(f"127.0.0.1:{port}")) as own:
                 alone = own.run(rank_sum_and_groups)
                 own.close()
-    with doomed_pool(3) as own:
+    with doomed_pool(3, environment=EMBEDDED) as own:
         assert own.run(rank_sum_and_groups) == alone, "the bits depend on where the switch runs"
 
 
@@ -382,7 +384,7 @@ def test_a_killed_switch_costs_a_moment_with_fallback(size, shards):
     """What is under way is completed, on every rank and to the bit, and so is what follows. Nobody waits for a timeout: none is shorter
     than what a call of the pool may take."""
     count, steps = 300000, 12
-    with doomed_pool(size) as own:
+    with doomed_pool(size, environment=EMBEDDED) as own:
         expected = own.run(rank_sums_over_a_lost_switch, count, steps, 5)
     assert not any(moved for _, moved in expected)
     settings = {**FALLBACK, "SWITCHML_SHARDS": shards, "SWITCHML_FAILURE_TIMEOUT": "600"}
@@ -548,10 +550,10 @@ def rank_through_faults():
 
 @pytest.mark.parametrize("seed, payload", ((1, "1024"), (2, "1408")))
 def test_a_lossy_network_gives_the_same_bits(seed, payload):
-    with doomed_pool(3) as own:
+    with doomed_pool(3, environment=EMBEDDED) as own:
         clean = own.run(rank_through_faults)
     # Small packets, so that there are thousands to lose.
-    with doomed_pool(3, environment={"SWITCHML_PAYLOAD": payload}) as own:
+    with doomed_pool(3, environment={**EMBEDDED, "SWITCHML_PAYLOAD": payload}) as own:
         clean_small = own.run(rank_through_faults)
     lossy_environment = {"SWITCHML_PAYLOAD": payload, "SWITCHML_FAULTS": FAULTS.format(seed=seed)}
     with doomed_pool(3, environment=lossy_environment) as own:
