@@ -243,10 +243,10 @@ class Shard {
   std::string refusal_;
   uint64_t probe_joined_[2] = {0, 0};
   uint64_t probe_contributed_[2] = {0, 0};
-  uint16_t probe_dropped_length_ = 0;
   Time probe_answered_at_ = kNever;
   uint32_t probe_request_ = 0;
   uint16_t probe_slot_ = 0;  // which use was asked about
+  uint16_t probe_dropped_length_ = 0;
   uint32_t probe_seq_ = 0;
   uint32_t left_request_ = 0;
   int left_answers_ = 0;  // answers in a row that a rank has left without contributing to it

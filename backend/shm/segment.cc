@@ -46,9 +46,10 @@ Fd create_memory() {
 
 Status populate(const void* data, size_t bytes) {
   static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<uintptr_t>(data) / page * page;
-  const auto end = reinterpret_cast<uintptr_t>(data) + bytes;
-  while (::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) != 0) {
+  const size_t before = reinterpret_cast<uintptr_t>(data) % page;
+  // Not written to: madvise takes what it takes as const or not.
+  auto* const begin = const_cast<uint8_t*>(static_cast<const uint8_t*>(data)) - before;
+  while (::madvise(begin, before + bytes, MADV_POPULATE_WRITE) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
     if (errno == EINVAL) return {};
     if (errno == EFAULT) errno = ENOMEM;  // of what would be a signal
