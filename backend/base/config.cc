@@ -122,6 +122,13 @@ const std::vector<Setting>& table() {
         "where it can be had and no switch is named"},
        parse_transport,
        [](const Config& c) { return c.transport; }},
+      {{"precision", "auto or integer; integer not together with transport=shm", "auto",
+        "how sums are added; auto: exactly, and rounded once, wherever software adds; integer: as a switching chip adds "
+        "them, for the same bits with a chip and without one"},
+       [](const std::string& t, Config* c) {
+         return (t == "auto" || t == "integer") && assign(&c->integers, std::optional<bool>(t == "integer"));
+       },
+       [](const Config& c) { return std::string(c.integers ? "integer" : "auto"); }},
       text_setting<&Config::interface>(
           {"interface", "the name of a network interface, or empty", "",
            "interface whose address an embedded switch announces; empty: the default route's"}),
@@ -260,6 +267,9 @@ Status check_transport(const Config& config, const Written& written) {
     const auto found = written.find(find_setting(other));
     if (found == written.end() || found->second.second.empty()) continue;
     return bad_value(name, value, "auto or udp together with " + found->second.first);
+  }
+  if (config.integers) {
+    return bad_value(name, value, "auto or udp together with " + written.at(find_setting("precision")).first);
   }
   return {};
 }

@@ -32,6 +32,10 @@ struct Config {
   /// SWITCHML_TRANSPORT: "shm" (memory that the ranks share, who are all on one host), "udp" (through a switch), or
   /// "auto": shm where it can be had, and no switch, controller or faults are asked for. shm not together with those.
   std::string transport = "auto";
+  /// SWITCHML_PRECISION: how sums are added. False ("auto"): exactly, and rounded once, where contributions reach an
+  /// aggregator as they are: in memory and in a switch in software. True ("integer"): as a switching chip adds them,
+  /// whatever serves, so that the bits are the same with a chip and without one. Not together with shm.
+  bool integers = false;
   /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.
   std::string interface;
   /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. Or what

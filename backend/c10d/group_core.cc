@@ -21,9 +21,9 @@ std::shared_ptr<Session> GroupCore::session() const {
 }
 
 bool GroupCore::engine_can(ReduceOp op, ElementType type) const {
-  if (group_.size == 1) return memory_can(op, type);
+  if (group_.size == 1) return native_can(op, type);
   const std::shared_ptr<Session> held = session();
-  return held ? held->can(op, type) : switch_can(op, type);
+  return held ? held->can(op, type) : integer_can(op, type);
 }
 
 void GroupCore::set_session(std::shared_ptr<Session> session) {

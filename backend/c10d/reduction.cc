@@ -48,7 +48,7 @@ std::optional<ReduceOp> engine_operation(const c10d::ReduceOp& op, at::ScalarTyp
   const std::optional<ElementType> element = element_type(type);
   if (!element) return std::nullopt;
   const auto result = *element == ElementType::kBool ? operation_on_bools(op) : operation_on_numbers(op);
-  return result && memory_can(*result, *element) ? result : std::nullopt;
+  return result && native_can(*result, *element) ? result : std::nullopt;
 }
 
 const char* operation_name(const c10d::ReduceOp& op) {

@@ -15,29 +15,12 @@
 #include "base/counters.h"
 #include "base/element_type.h"
 #include "base/limits.h"
+#include "base/reduce_op.h"
 #include "base/status.h"
 #include "transport/transport.h"
 #include "wire/control.h"
 
 namespace switchml {
-
-enum class ReduceOp : uint8_t {
-  kSum = 0,
-  kMin = 1,
-  kMax = 2,
-  kBarrier = 3,  // no elements; completes when every rank has called it
-  kProduct = 4,
-  kAnd = 5,  // bitwise, as the next two
-  kOr = 6,
-  kXor = 7,
-};
-const char* to_string(ReduceOp op);
-
-/// Whether a switch takes it: sums of all types but float64 and bool; of these but int64 also the minimum and maximum.
-bool switch_can(ReduceOp op, ElementType type);
-/// Whether ranks that share memory take it: everything but bitwise operations on floats. Of bools SUM, MAX and OR are
-/// one operation, and so are PRODUCT, MIN and AND: whoever calls chooses kOr and kAnd.
-bool memory_can(ReduceOp op, ElementType type);
 
 /// Which stream carries a collective, where a shard has two (docs/protocol.md, The stream).
 enum class StreamChoice : uint8_t {
@@ -89,7 +72,8 @@ struct Route {
   std::string switch_name;  // for messages: "127.0.0.1:40000 (embedded in rank 0)"
 };
 
-/// How a shard's slots are shared out among its lanes, which take them in this order.
+/// How a shard's slots are shared out among its lanes, which take them in this order. In a native session data lanes
+/// announce too, and there are no others.
 struct LaneSlots {
   int calls = 1;       // announce collectives, agree on exponents
   int data = 1;        // elements
@@ -97,11 +81,17 @@ struct LaneSlots {
   int bulk_data = 0;
 
   /// Of `slots` slots, at least 2. Where there are few, all collectives share two lanes.
-  static LaneSlots of(int slots) {
+  static LaneSlots of(int slots, bool native = false) {
+    if (native) return of_native(slots);
     if (slots < 8) return {1, slots - 1, 0, 0};
     if (slots < kLeastSlotsForBulk) return {slots / 4, slots - slots / 4, 0, 0};
     const int part = std::min(slots / 16, 16);
     return {3 * part, part, part, slots - 5 * part};
+  }
+  static LaneSlots of_native(int slots) {
+    if (slots < kLeastSlotsForBulk) return {0, slots, 0, 0};
+    const int part = std::min(slots / 8, 32);
+    return {0, part, 0, slots - part};
   }
   bool has_bulk() const { return bulk_data > 0; }
   static constexpr int kLeastSlotsForBulk = 64;
@@ -116,11 +106,13 @@ struct SessionParameters : Route {
   int shards = 1;
   int slots = 8;  // of all shards together, a multiple of `shards`
   size_t payload_bytes = 1024;
+  bool native = false;          // elements travel as they are; else as integers
   bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
 
   int slots_per_shard() const { return slots / shards; }
-  LaneSlots lanes_per_shard() const { return LaneSlots::of(slots_per_shard()); }
+  LaneSlots lanes_per_shard() const { return LaneSlots::of(slots_per_shard(), native); }
+  size_t header_bytes() const { return native ? wire::kNativeHeaderBytes : wire::kHeaderBytes; }
   int contributing_ranks() const { return ranks == 0 ? workers : ranks; }
   std::string name_of(int number) const {
     const auto i = static_cast<size_t>(number);
@@ -171,7 +163,8 @@ class Engine {
 
   /// Queues a collective. All ranks submit the same collectives in the same order; a rank that does not is found out by
   /// the witness and every rank gets kMismatch. Thread-safe; never blocks on the network. After a failure or abort()
-  /// `done` runs at once with the reason. Precondition: switch_can(op, type); in memory memory_can(op, type).
+  /// `done` runs at once with the reason. Precondition: integer_can(op, type); in
+  /// memory, and in a native session, native_can(op, type).
   virtual void submit(Collective collective) = 0;
 
   /// Fails everything queued or running with kAborted and `reason`. Thread-safe, idempotent.

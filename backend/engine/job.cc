@@ -8,7 +8,7 @@ namespace switchml {
 namespace {
 
 ElementRange part_of(const Collective& collective, const Share& share, const SessionParameters& session) {
-  const size_t per_span = elements_per_span(collective.type, session.payload_bytes);
+  const size_t per_span = elements_per_span(collective.type, session.payload_bytes, session.native);
   return shard_part(collective.count, per_span, share.index, share.count);
 }
 
@@ -40,9 +40,10 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
          const SessionParameters& session)
     : serial(serial_number),
       shared(std::move(collective_state)),
-      plan(collective().type, uses_exponents(collective(), part_of(collective(), share, session)),
-           part_of(collective(), share, session), session.payload_bytes),
+      plan(collective().type, !session.native && uses_exponents(collective(), part_of(collective(), share, session)),
+           part_of(collective(), share, session), session.payload_bytes, session.native),
       codec(collective(), plan, session.contributing_ranks()),
+      native_codec(collective()),
       speculation(collective(), plan, session, session.lanes_per_shard().calls),
       stream(stream_of(collective(), plan, session.lanes_per_shard())),
       announced(is_bulk() && collective().stream == StreamChoice::kBulk),
@@ -50,6 +51,11 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
       covered(collective().stream == StreamChoice::kByLength ? fnv1a(&serial, sizeof serial, agreed) : agreed) {
   // Blocks are the same ones whatever the payload and the number of shards.
   SWITCHML_ASSERT(!plan.with_exponents() || plan.group(0).begin % plan.block_elements() == 0);
+  if (!session.native) return;
+  const bool has_chunks = plan.chunks_of_group(0) > 0;
+  next_call = plan.groups();
+  next_group = has_chunks ? 0 : plan.groups();
+  announced = announced || (has_chunks && !is_bulk());
 }
 
 std::string Job::describe() const { return switchml::describe(collective()); }

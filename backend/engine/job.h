@@ -9,6 +9,7 @@
 
 #include "engine/codec.h"
 #include "engine/engine.h"
+#include "engine/native_codec.h"
 #include "engine/speculation.h"
 #include "slots/chunk_plan.h"
 
@@ -61,10 +62,11 @@ struct Job {
   uint64_t serial;
   std::shared_ptr<SharedCollective> shared;
   ChunkPlan plan;
-  Codec codec;
+  Codec codec;              // of integers
+  NativeCodec native_codec;
   Speculation speculation;
   Stream stream;
-  bool announced = false;     // in the short stream's call lane
+  bool announced = false;     // in the short stream; in a native session its chunks do that, if it has any there
   bool was_complete = false;  // as on_job_progress() has seen it
   size_t next_call = 0;       // group whose call chunk, or a speculated one behind it, is opened next
   size_t next_speculated = 0;

@@ -32,7 +32,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
       home_(std::move(transport)),
       link_(home_.get()),
       on_failure_(std::move(on_failure)),
-      witness_(session_.secret[0], session_.secret[1], session_.payload_bytes / kWordBytes),
+      witness_(session_.secret[0], session_.secret[1], session_.native ? 0 : session_.payload_bytes / kWordBytes),
       rtt_(options.rto_min, options.rto_max),
       wheel_(session_.slots_per_shard(), kTimerTick, kTimerBuckets, now),
       history_(kGroupBuffers),
@@ -45,12 +45,12 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
   in_flight_.resize(static_cast<size_t>(slots));
   for (size_t i = 0; i < in_flight_.size(); ++i) {
     in_flight_[i].index = static_cast<int>(i);
-    in_flight_[i].frame = frames + i * stride + (kAlignment - wire::kHeaderBytes);
+    in_flight_[i].frame = frames + i * stride + (kAlignment - session_.header_bytes());
   }
   make_lanes(slots * index);
   tx_.reserve(kBurst);
   if (options_.keep_results) {
-    kept_.resize((wire::kHeaderBytes + session_.payload_bytes) * static_cast<size_t>(slots));
+    kept_.resize((session_.header_bytes() + session_.payload_bytes) * static_cast<size_t>(slots));
     kept_size_.resize(static_cast<size_t>(slots));
   }
   memory_bytes_ =
@@ -68,11 +68,20 @@ void Shard::make_lanes(int first_slot) {
     for (int i = 0; i < size; ++i) in_flight_[static_cast<size_t>(first_index + i)].lane = number;
     first_index += size;
   }
+  make_streams(shares);
+}
+
+void Shard::make_streams(const LaneSlots& shares) {
+  const bool has_bulk = shares.has_bulk();
+  if (session_.native) {
+    streams_.emplace_back(Job::Stream::kShort, 0, 0, GroupRing(0, 0, 0, 0));
+    if (has_bulk) streams_.emplace_back(Job::Stream::kBulk, 1, 1, GroupRing(0, 0, 0, 0));
+    return;
+  }
   const size_t payload = session_.payload_bytes;
   const size_t blocks = ChunkPlan::max_group_blocks(payload);
   const size_t elements = ChunkPlan::max_group_elements(payload);
   const size_t few = std::min(elements, static_cast<size_t>(shares.data) * (payload / kWordBytes));
-  const bool has_bulk = shares.has_bulk();
   streams_.emplace_back(Job::Stream::kShort, 0, 1,
                         GroupRing(kGroupBuffers, blocks, has_bulk ? few : elements, Speculation::kMaxChunks));
   if (has_bulk) streams_.emplace_back(Job::Stream::kBulk, 2, 3, GroupRing(kGroupBuffers, blocks, elements, 0));

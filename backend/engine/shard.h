@@ -11,6 +11,9 @@
 // bulk one, which has most of the slots. Each is in the order in which its collectives are called, and the short one's
 // call lane announces those of the bulk stream too, so that ranks that disagree find out whichever streams they chose.
 // A session of few slots has the short one only.
+//
+// In a native session there are no exponents: each stream has one lane, in which elements follow one another, and the
+// short one's announces what has no chunks in it (shard_native.cc).
 #pragma once
 
 #include <atomic>
@@ -44,14 +47,14 @@ struct InFlight {
   Stage stage = Stage::kCall;
   size_t group = 0;
   ElementRange range;
-  size_t words = 0;       // that mean something
-  size_t sent_words = 0;  // these, and zeros behind them where the switch wants whole chunks
+  size_t words = 0;       // that mean something; of integers
+  size_t sent_bytes = 0;  // behind the header: these, and zeros behind them where the switch wants whole chunks
   uint16_t slot = 0;
   uint32_t seq = 0;
-  uint32_t pad = 0;
+  uint32_t pad = 0;  // native: the call
   int lane = 0;
   int index = 0;             // slot of this shard; also the number of its timer
-  uint8_t* frame = nullptr;  // header, then words
+  uint8_t* frame = nullptr;  // header, then words or elements
   Time last_sent{};
   uint64_t order = 0;  // of the last transmission within its lane
   int attempts = 0;    // transmissions so far
@@ -138,6 +141,7 @@ class Shard {
   void on_job_progress(Job& job);
   Job* job_at(uint64_t serial);
   void make_lanes(int first_slot);
+  void make_streams(const LaneSlots& shares);
   Lane& lane_of(uint16_t slot);
   Lane& calls_of(const Stream& stream) { return lanes_[stream.calls]; }
   Lane& data_of(const Stream& stream) { return lanes_[stream.data]; }
@@ -157,6 +161,7 @@ class Shard {
   void open_special(Job& job, GroupBuffer* group, Lane& lane, Time now);
   InFlight& open_slot(Lane& lane, Job& job, Stage stage, size_t group, ElementRange range);
   static uint8_t* words_of(const InFlight& flight) { return flight.frame + wire::kHeaderBytes; }
+  uint32_t pad_of(const InFlight& flight, uint64_t exponents_hash) const;
   void seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now);
   void transmit(InFlight& flight, Time now);
   void flush();
@@ -168,11 +173,22 @@ class Shard {
   void on_reply(const RxFrame& frame, Time now);
   void on_probe_reply(const wire::Reply& reply, Time now);
   void lost_session(wire::ReplyStatus status);
+  void on_words(const RxFrame& frame, Time now);
   void on_result(const wire::DataPacket& packet, Time now);
+  InFlight* awaited(uint16_t slot, uint32_t seq);
+  void accept(InFlight& flight, const uint8_t* frame, size_t size, Time now);
   bool witness_holds(const InFlight& flight, const wire::DataPacket& packet) const;
   void on_bad_witness(InFlight& flight, Time now);
   void consume(InFlight& flight, const wire::DataPacket& packet);
   void repair_gap(Lane& lane, Time now);
+
+  // ---- shard_native.cc: elements as they are ----
+  bool open_native(Stream& stream, Time now);
+  void announce_native(Job& job, Time now);
+  void seal_native(InFlight& flight, size_t bytes, Time now);
+  void on_elements(const RxFrame& frame, Time now);
+  void on_native_result(const wire::NativePacket& packet, Time now);
+  void on_disagreement(const InFlight& flight);
 
   // ---- shard_speculate.cc: sums of few elements, sent before their exponents are known ----
   static uint64_t kind_of(const Job& job);
@@ -184,8 +200,8 @@ class Shard {
   void read_speculated(Job& job, GroupBuffer* group, ElementRange range, const uint8_t* words);
 
   // ---- shard_move.cc ----
-  void keep(const InFlight& flight, const wire::DataPacket& packet);
-  void readdress(uint8_t* frame) const;
+  void keep(const InFlight& flight, const uint8_t* frame, size_t size);
+  void readdress(const InFlight& flight) const;
 
   // ---- shard_timeout.cc ----
   void expire(Time now);

@@ -33,20 +33,20 @@ std::vector<uint32_t> Shard::accepted() const {
   return all;
 }
 
-void Shard::keep(const InFlight& flight, const wire::DataPacket& packet) {
-  const size_t stride = wire::kHeaderBytes + session_.payload_bytes;
-  const size_t size = wire::kHeaderBytes + packet.words * kWordBytes;
-  std::copy_n(packet.payload - wire::kHeaderBytes, size, kept_.data() + static_cast<size_t>(flight.index) * stride);
+void Shard::keep(const InFlight& flight, const uint8_t* frame, size_t size) {
+  const size_t stride = session_.header_bytes() + session_.payload_bytes;
+  std::copy_n(frame, size, kept_.data() + static_cast<size_t>(flight.index) * stride);
   kept_size_[static_cast<size_t>(flight.index)] = static_cast<uint32_t>(size);
 }
 
 std::vector<uint8_t> Shard::last_result(int index) const {
   if (kept_size_.empty()) return {};
-  const uint8_t* frame = kept_.data() + static_cast<size_t>(index) * (wire::kHeaderBytes + session_.payload_bytes);
+  const uint8_t* frame = kept_.data() + static_cast<size_t>(index) * (session_.header_bytes() + session_.payload_bytes);
   return {frame, frame + kept_size_[static_cast<size_t>(index)]};
 }
 
 void Shard::supply(const std::vector<uint8_t>& frame, Time now) {
+  SWITCHML_ASSERT(!session_.native);  // no session of elements moves yet
   wire::DataPacket packet;
   const bool result =
       wire::parse_data(frame.data(), frame.size(), wire::Kind::kResult, &packet) == wire::ParseError::kNone;
@@ -55,11 +55,11 @@ void Shard::supply(const std::vector<uint8_t>& frame, Time now) {
 }
 
 // The witness covers the words, the place in the stream and the call, and none of these change.
-void Shard::readdress(uint8_t* frame) const {
-  wire::Header header = wire::read_header(frame);
+void Shard::readdress(const InFlight& flight) const {
+  wire::Header header = wire::read_header(flight.frame);
   header.job = session_.job;
   header.epoch = session_.epoch;
-  wire::write_header(header, frame);
+  wire::write_header(header, flight.frame);
 }
 
 void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Time now) {
@@ -85,7 +85,7 @@ void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Tim
     for (int i = 0; i < lane.pool.size(); ++i) {
       if (!lane.pool.is_open(i)) continue;
       InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + i)];
-      readdress(flight.frame);
+      readdress(flight);
       flight.backoff = 0;
       flight.witness_failures = 0;
       transmit(flight, now);

@@ -50,6 +50,14 @@ void Shard::on_frame(const RxFrame& frame, Time now) {
     on_reply(frame, now);
     return;
   }
+  if (session_.native) {
+    on_elements(frame, now);
+  } else {
+    on_words(frame, now);
+  }
+}
+
+void Shard::on_words(const RxFrame& frame, Time now) {
   wire::DataPacket packet;
   if (wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet) != wire::ParseError::kNone ||
       packet.words * kWordBytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {
@@ -113,20 +121,33 @@ void Shard::on_probe_reply(const wire::Reply& reply, Time now) {
 }
 
 void Shard::on_result(const wire::DataPacket& packet, Time now) {
-  Lane& lane = lane_of(packet.header.slot);
-  switch (lane.pool.judge(packet.header.slot, packet.header.seq)) {
-    case SlotPool::Verdict::kDuplicate: counters_.results_duplicate.add(1); return;
-    case SlotPool::Verdict::kStale: counters_.results_stale.add(1); return;
-    case SlotPool::Verdict::kForeign: counters_.results_foreign.add(1); return;
+  InFlight* flight = awaited(packet.header.slot, packet.header.seq);
+  if (flight == nullptr) return;
+  if (!witness_holds(*flight, packet)) {
+    on_bad_witness(*flight, now);
+    return;
+  }
+  accept(*flight, packet.payload - wire::kHeaderBytes, wire::kHeaderBytes + packet.words * kWordBytes, now);
+  consume(*flight, packet);
+}
+
+// What waits for this use, or null, and why is counted.
+InFlight* Shard::awaited(uint16_t slot, uint32_t seq) {
+  const Lane& lane = lane_of(slot);
+  switch (lane.pool.judge(slot, seq)) {
+    case SlotPool::Verdict::kDuplicate: counters_.results_duplicate.add(1); return nullptr;
+    case SlotPool::Verdict::kStale: counters_.results_stale.add(1); return nullptr;
+    case SlotPool::Verdict::kForeign: counters_.results_foreign.add(1); return nullptr;
     case SlotPool::Verdict::kAccepted: break;
   }
   heard();
-  InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + lane.pool.index_of(packet.header.slot))];
-  if (!witness_holds(flight, packet)) {
-    on_bad_witness(flight, now);
-    return;
-  }
-  lane.pool.accept(packet.header.slot, packet.header.seq);
+  return &in_flight_[static_cast<size_t>(lane.first_index + lane.pool.index_of(slot))];
+}
+
+// The slot is free for its next use.
+void Shard::accept(InFlight& flight, const uint8_t* frame, size_t size, Time now) {
+  Lane& lane = lanes_[static_cast<size_t>(flight.lane)];
+  lane.pool.accept(flight.slot, flight.seq);
   wheel_.cancel(flight.index);
   if (flight.attempts == 1) {  // Karn: a repeated packet's round trip is ambiguous, and so is its order
     rtt_.sample(now - flight.last_sent);
@@ -137,13 +158,12 @@ void Shard::on_result(const wire::DataPacket& packet, Time now) {
   next_probe_ = any_in_flight() ? now + kFirstProbe : kNever;
   probe_answered_at_ = kNever;
   counters_.chunks_completed.add(1);
-  if (options_.keep_results) keep(flight, packet);
-  consume(flight, packet);
+  if (options_.keep_results) keep(flight, frame, size);
 }
 
 bool Shard::witness_holds(const InFlight& flight, const wire::DataPacket& packet) const {
   const wire::Operation operation = flight.job->codec.operation(flight.stage);
-  if (packet.words != flight.sent_words || packet.operation != operation) return false;
+  if (packet.words * kWordBytes != flight.sent_bytes || packet.operation != operation) return false;
   const bool summed = operation == wire::Operation::kSum;
   if (!witness_.check(packet.header.witness, session_.workers, flight.pad, packet.payload, summed ? flight.words : 0)) {
     return false;

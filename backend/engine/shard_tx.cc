@@ -16,6 +16,11 @@ constexpr size_t kBurstBytes = 128 * 1024;
 void Shard::pump(Time now) {
   if (!status_.ok() || suspended_) return;
   for (Stream& stream : streams_) {  // the short one first
+    if (session_.native) {
+      while (open_native(stream, now)) {
+      }
+      continue;
+    }
     while (open_call(stream, now)) {
     }
     while (open_data(stream, now)) {
@@ -130,9 +135,8 @@ InFlight& Shard::open_slot(Lane& lane, Job& job, Stage stage, size_t group, Elem
   return flight;
 }
 
-// Header and witness around the words that are already in the frame, then off it goes.
-void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now) {
-  SWITCHML_ASSERT(words * kWordBytes <= session_.payload_bytes);
+// What all contributions to a use must have in common, as a keyed hash.
+uint32_t Shard::pad_of(const InFlight& flight, uint64_t exponents_hash) const {
   const Collective& collective = flight.job->collective();
   quant::PadInput pad;
   pad.epoch = nonce_;
@@ -144,10 +148,16 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
   pad.count = collective.count;
   pad.first = flight.range.begin;
   pad.exponents_hash = exponents_hash ^ flight.job->covered;
-  flight.pad = witness_.pad(pad);
+  return witness_.pad(pad);
+}
+
+// Header and witness around the words that are already in the frame, then off it goes.
+void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now) {
+  SWITCHML_ASSERT(words * kWordBytes <= session_.payload_bytes);
+  flight.pad = pad_of(flight, exponents_hash);
   flight.words = words;
-  flight.sent_words = words > 0 && session_.whole_chunks ? session_.payload_bytes / kWordBytes : words;
-  std::memset(words_of(flight) + words * kWordBytes, 0, (flight.sent_words - words) * kWordBytes);
+  flight.sent_bytes = words > 0 && session_.whole_chunks ? session_.payload_bytes : words * kWordBytes;
+  std::memset(words_of(flight) + words * kWordBytes, 0, flight.sent_bytes - words * kWordBytes);
   if (flight.stage == Stage::kCall) witness_.guard(words_of(flight), words, flight.pad);
   const wire::Operation operation = flight.job->codec.operation(flight.stage);
   wire::Header header;
@@ -175,7 +185,7 @@ void Shard::transmit(InFlight& flight, Time now) {
   flight.last_sent = now;
   wheel_.arm(flight.index, now + rtt_.backed_off(flight.backoff));
   if (next_probe_ == kNever) next_probe_ = now + kFirstProbe;
-  const auto size = static_cast<uint32_t>(wire::kHeaderBytes + flight.sent_words * kWordBytes);
+  const auto size = static_cast<uint32_t>(session_.header_bytes() + flight.sent_bytes);
   tx_.push_back({flight.frame, size, &session_.switch_endpoint});
   tx_bytes_ += size;
   if (tx_.size() == kBurst || tx_bytes_ >= kBurstBytes) flush();

@@ -137,6 +137,8 @@ class Agreement {
     asked.shards = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.owners() : opening_.config.shards);
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
+    // A group that may lose its switch speaks in what the ranks can add over Gloo.
+    if (!opening_.config.integers && !opening_.config.fallback) asked.flags = wire::kOpenNative;
     // As many as two streams take on each rank that sends, where a switch would give fewer.
     const size_t least = size_t{asked.shards} * LaneSlots::kLeastSlotsForBulk;
     if (slots == 0 && hosts && least > kPresetSlots && payload <= kMostPayloadForStreams) {

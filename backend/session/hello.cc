@@ -26,6 +26,7 @@ constexpr SharedSetting kShared[] = {
     {"switch", "SWITCHML_SWITCH"},
     {"controller", "SWITCHML_CONTROLLER"},
     {"transport", "SWITCHML_TRANSPORT"},
+    {"precision", "SWITCHML_PRECISION"},
     {"payload", "SWITCHML_PAYLOAD", true},
     {"slots", "SWITCHML_SLOTS", true},
     {"shards", "SWITCHML_SHARDS"},
@@ -71,6 +72,7 @@ Result<Blob> hello_of(const Config& config, const GroupInfo& group) {
     blob.set("addresses", addresses);
   }
   blob.set("transport", config.transport);
+  blob.set("precision", config.integers ? "integer" : "auto");
   blob.set("faults", config.faults.empty() ? "" : "some");
   blob.set("on_switch_failure", config.fallback ? "fallback" : "error");
   blob.set("payload", config.payload_bytes);

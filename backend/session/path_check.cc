@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/limits.h"
+#include "wire/checksum.h"
 #include "wire/packet.h"
 
 namespace switchml {
@@ -150,7 +151,9 @@ std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunk
   return sizes;
 }
 
-std::vector<uint8_t> path_check_frame(const SessionParameters& session, size_t slot, size_t payload) {
+namespace {
+
+std::vector<uint8_t> zeros_as_words(const SessionParameters& session, size_t slot, size_t payload) {
   std::vector<uint8_t> frame(wire::kHeaderBytes + payload);
   wire::Header header;
   header.version = wire::kVersion;
@@ -165,12 +168,44 @@ std::vector<uint8_t> path_check_frame(const SessionParameters& session, size_t s
   return frame;
 }
 
-int path_check_slot(const SessionParameters& session, const RxFrame& frame) {
-  wire::DataPacket packet;
-  if (wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet) != wire::ParseError::kNone) return -1;
-  const wire::Header& header = packet.header;
+std::vector<uint8_t> zeros_as_elements(const SessionParameters& session, size_t slot, size_t payload) {
+  std::vector<uint8_t> frame(wire::kNativeHeaderBytes + payload);
+  wire::NativeHeader header;
+  header.version = wire::kVersion;
+  header.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
+  header.job = session.job;
+  header.worker = static_cast<uint8_t>(session.worker);
+  header.epoch = session.epoch;
+  header.slot = static_cast<uint16_t>(slot);
+  header.type = static_cast<uint8_t>(ElementType::kUInt8);
+  header.operation = static_cast<uint8_t>(ReduceOp::kSum);
+  header.divisor = 1;
+  header.seq = kPathCheckSeq;
+  wire::seal_native(header, session.session_key, frame.data(), payload);
+  return frame;
+}
+
+template <typename Header>
+int slot_of(const SessionParameters& session, const Header& header) {
   const bool ours = header.job == session.job && header.epoch == session.epoch && header.seq == kPathCheckSeq;
   return ours ? header.slot : -1;
+}
+
+}  // namespace
+
+std::vector<uint8_t> path_check_frame(const SessionParameters& session, size_t slot, size_t payload) {
+  return session.native ? zeros_as_elements(session, slot, payload) : zeros_as_words(session, slot, payload);
+}
+
+int path_check_slot(const SessionParameters& session, const RxFrame& frame) {
+  if (session.native) {
+    wire::NativePacket packet;
+    const auto error = wire::parse_native(frame.data, frame.size, wire::Kind::kNativeResult, &packet);
+    return error == wire::ParseError::kNone ? slot_of(session, packet.header) : -1;
+  }
+  wire::DataPacket packet;
+  const auto error = wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet);
+  return error == wire::ParseError::kNone ? slot_of(session, packet.header) : -1;
 }
 
 size_t path_check_slots(const SessionParameters& session) {

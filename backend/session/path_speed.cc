@@ -103,8 +103,8 @@ class Volley {
 };
 
 // The lanes of a shard that carry the elements of long tensors.
-size_t data_slots(int slots_per_shard) {
-  const LaneSlots lanes = LaneSlots::of(slots_per_shard);
+size_t data_slots(int slots_per_shard, bool native) {
+  const LaneSlots lanes = LaneSlots::of(slots_per_shard, native);
   return static_cast<size_t>(lanes.has_bulk() ? lanes.bulk_data : lanes.data);
 }
 
@@ -139,10 +139,10 @@ size_t chunks_on_path(Duration round_trip, Duration time, size_t train) {
 int slots_for(size_t chunks, uint64_t queue_bytes, const SessionParameters& granted) {
   const size_t wanted = chunks + chunks / 4;
   const auto shards = static_cast<size_t>(granted.shards);
-  const uint64_t queue = queue_bytes / (kQueueOverhead * (granted.payload_bytes + wire::kHeaderBytes));
+  const uint64_t queue = queue_bytes / (kQueueOverhead * (granted.payload_bytes + granted.header_bytes()));
   const size_t most = std::min<uint64_t>({kMostPoolBytes / granted.payload_bytes, kMaxSlots, queue * shards});
   auto slots = static_cast<size_t>(granted.slots);
-  while (slots + shards <= most && shards * data_slots(static_cast<int>(slots / shards)) < wanted) slots += shards;
+  while (slots + shards <= most && shards * data_slots(static_cast<int>(slots / shards), granted.native) < wanted) slots += shards;
   return static_cast<int>(slots);
 }
 

@@ -108,7 +108,7 @@ class GroupSession : public Session {
   }
   const SwitchServer* embedded() const override { return embedded_.get(); }
   bool can(ReduceOp op, ElementType type) const override {
-    return in_memory() ? memory_can(op, type) : switch_can(op, type);
+    return (in_memory() || parameters_.native ? native_can : integer_can)(op, type);
   }
   std::string transport() const override { return memory_ == nullptr ? "udp" : in_memory() ? "shm" : "shm+udp"; }
   bool without_switch() const override {

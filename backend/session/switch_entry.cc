@@ -84,6 +84,7 @@ Status read_grant(const Blob& blob, SessionParameters* session) {
   p.epoch = static_cast<uint32_t>(epoch);
   p.slots = static_cast<int>(slots);
   p.payload_bytes = payload;
+  p.native = (flags & wire::kOpenNative) != 0;
   p.whole_chunks = (flags & wire::kOpenWholeChunks) != 0;
   p.lease = milliseconds(lease_ms);
   p.most_silence = kMostSilence;

@@ -23,16 +23,17 @@ class MemoryEngine final : public Engine {
         short_board_(short_board(uplink.engine.session)),
         short_packets_(static_cast<size_t>(uplink.engine.session.lanes_per_shard().data)),
         payload_bytes_(uplink.engine.session.payload_bytes),
+        native_(uplink.engine.session.native),
         up_(start_uplink(uplink)),
         member_(board_, options_.rank, [this](const Status& status) { on_failure(status); },
-                {up_.get(), uplink.engine.session.payload_bytes, uplink.ranks,
+                {up_.get(), payload_bytes_, native_, uplink.ranks,
                  short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
     if (options_.shape.owners == 0) member_.time_lines(options_.line_timer);
     std::vector<Member*> members = {&member_};
     if (short_board_) {
       short_.emplace(
           *short_board_, options_.rank, [this](const Status& status) { on_failure(status); },
-          MemberUplink{up_.get(), uplink.engine.session.payload_bytes, std::move(uplink.ranks), StreamChoice::kShort});
+          MemberUplink{up_.get(), payload_bytes_, native_, std::move(uplink.ranks), StreamChoice::kShort});
       member_.let_overtake(*short_);
       members.insert(members.begin(), &*short_);
     }
@@ -49,7 +50,7 @@ class MemoryEngine final : public Engine {
   }
 
   void submit(Collective collective) override {
-    SWITCHML_ASSERT(memory_can(collective.op, collective.type));
+    SWITCHML_ASSERT(native_can(collective.op, collective.type));
     const std::lock_guard<std::mutex> lock(order_);  // both boards have that of the numbers
     // Where ranks called something of different boards, later ones that look alike do not meet as the same. (To a
     // session's history of exponents numbered ones would be strangers: with owners the order of announcements serves.)
@@ -117,7 +118,7 @@ class MemoryEngine final : public Engine {
     if (!short_ || collective.op == ReduceOp::kBarrier) return false;
     if (collective.count > options_.shape.short_chunk_bytes / element_bytes(collective.type)) return false;
     return options_.shape.owners == 0 ||
-           collective.count <= short_packets_ * elements_per_chunk(collective.type, payload_bytes_);
+           collective.count <= short_packets_ * elements_per_chunk(collective.type, payload_bytes_, native_);
   }
   // The session of hosts must have two streams as well: what goes through one has one order on all hosts.
   std::optional<Board> short_board(const SessionParameters& session) const {
@@ -145,6 +146,7 @@ class MemoryEngine final : public Engine {
   const std::optional<Board> short_board_;  // of collectives that need not wait for larger ones
   const size_t short_packets_;              // of a collective of that board, at most; and of so many bytes
   const size_t payload_bytes_;
+  const bool native_;  // the session of hosts
   std::unique_ptr<Engine> up_;
   std::mutex order_;  // of submissions
   uint64_t submitted_ = 0;

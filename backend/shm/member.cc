@@ -93,7 +93,7 @@ size_t Member::elements_per_chunk(ElementType type) const {
   const size_t most = board_.shape().chunk_bytes / element_bytes(type);
   if (board_.shape().owners == 0) return most;
   // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
-  const size_t span = elements_per_span(type, uplink_.payload_bytes);
+  const size_t span = elements_per_span(type, uplink_.payload_bytes, uplink_.native);
   const size_t whole = most / span * span;
   return most - whole > most / 4 ? most : whole;
 }

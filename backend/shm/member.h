@@ -26,6 +26,7 @@ struct MemberUplink {
   Engine* engine = nullptr;
   /// Of the session's packets: chunks of the board fill them.
   size_t payload_bytes = 1024;
+  bool native = false;  // of the session
   /// For messages: the ranks of the host in their group, in order.
   std::vector<int> ranks;
   /// Of the engine, for the chunks of this board.

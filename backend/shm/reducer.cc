@@ -4,183 +4,17 @@
 #include <array>
 #include <cstring>
 
-#include "base/assert.h"
 #include "base/limits.h"
-#include "quant/exact_sum.h"
 #include "quant/kernels.h"
 
 namespace switchml::shm {
 
 namespace {
 
-constexpr size_t kBlock = kMaxBlockElements;
-
-/// The same elements of every rank.
-struct Block {
-  std::array<const void*, kMaxWorkers> sources;
-  size_t ranks;
-  size_t elements;
-};
-
-Block block_at(const uint8_t* const* frames, int ranks, size_t first_byte, size_t elements) {
-  Block block;
-  block.ranks = static_cast<size_t>(ranks);
-  block.elements = elements;
-  for (size_t rank = 0; rank < block.ranks; ++rank) block.sources[rank] = frames[rank] + first_byte;
-  return block;
-}
-
-bool sums_floats(const Reduction& reduction) { return reduction.op == ReduceOp::kSum && is_floating(reduction.type); }
-
-// ---- one rank after the other ----
-
-template <typename T>
-T load_at(const void* from, size_t i) {
-  T value;
-  std::memcpy(&value, static_cast<const uint8_t*>(from) + i * sizeof value, sizeof value);
-  return value;
-}
-
-/// combine(combine(first, second), third) ... of elements of type T; `block` has at most kBlock of them.
-template <typename T, typename Combine>
-void fold(const Block& block, uint8_t* out, const Combine& combine) {
-  std::array<T, kBlock> total;
-  std::memcpy(total.data(), block.sources[0], block.elements * sizeof(T));
-  for (size_t rank = 1; rank < block.ranks; ++rank) {
-    for (size_t i = 0; i < block.elements; ++i) total[i] = combine(total[i], load_at<T>(block.sources[rank], i));
-  }
-  std::memcpy(out, total.data(), block.elements * sizeof(T));
-}
-
-/// T: unsigned; the low bits are those of the signed type.
-template <typename T>
-void multiply(const Block& block, uint8_t* out) {
-  fold<T>(block, out, [](T a, T b) { return static_cast<T>(static_cast<uint64_t>(a) * b); });
-}
-
-void multiply_integers(size_t size, const Block& block, uint8_t* out) {
-  switch (size) {
-    case 1: return multiply<uint8_t>(block, out);
-    case 2: return multiply<uint16_t>(block, out);
-    case 4: return multiply<uint32_t>(block, out);
-    default: return multiply<uint64_t>(block, out);
-  }
-}
-
-/// A bool is true where its byte is not 0, whichever it is.
-void combine_bools(ReduceOp op, const Block& block, uint8_t* out) {
-  const auto each = [&](const auto& combine) {
-    fold<uint8_t>(block, out, [&](uint8_t a, uint8_t b) { return static_cast<uint8_t>(combine(a != 0, b != 0)); });
-  };
-  if (op == ReduceOp::kAnd) return each([](bool a, bool b) { return a && b; });
-  if (op == ReduceOp::kOr) return each([](bool a, bool b) { return a || b; });
-  each([](bool a, bool b) { return a != b; });
-}
-
-void combine_bits(ReduceOp op, const Block& bytes, uint8_t* out) {
-  const auto each = [&](const auto& combine) { fold<uint8_t>(bytes, out, combine); };
-  if (op == ReduceOp::kAnd) return each([](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a & b); });
-  if (op == ReduceOp::kOr) return each([](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a | b); });
-  each([](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a ^ b); });
-}
-
-void extremes_of_int64(bool minimum, const Block& block, uint8_t* out) {
-  fold<int64_t>(block, out, [minimum](int64_t a, int64_t b) { return (a < b) == minimum ? a : b; });
-}
-
-/// -0 is below +0, and a NaN wins, as with the narrower types.
-void extremes_of_float64(bool minimum, const Block& block, uint8_t* out) {
-  constexpr int64_t kInfinity = int64_t{0x7ff} << 52;
-  constexpr int64_t kQuietNan = int64_t{0xfff} << 51;
-  const auto key = [](int64_t bits) { return bits < 0 ? bits ^ INT64_MAX : bits; };
-  fold<int64_t>(block, out, [&](int64_t a, int64_t b) {
-    if ((a & INT64_MAX) > kInfinity || (b & INT64_MAX) > kInfinity) return kQuietNan;
-    return (key(a) < key(b)) == minimum ? a : b;
-  });
-}
-
-quant::FloatFormat format_of(ElementType type) {
-  if (type == ElementType::kFloat16) return quant::FloatFormat::float16();
-  if (type == ElementType::kBFloat16) return quant::FloatFormat::bfloat16();
-  return type == ElementType::kFloat64 ? quant::FloatFormat::float64() : quant::FloatFormat::float32();
-}
-
-void multiply_floats(ElementType type, const Block& block, uint8_t* out) {
-  const quant::FloatFormat format = format_of(type);
-  const size_t size = element_bytes(type);
-  for (size_t i = 0; i < block.elements; ++i) {
-    double product = 1;
-    for (size_t rank = 0; rank < block.ranks; ++rank) {
-      uint64_t bits = 0;
-      std::memcpy(&bits, static_cast<const uint8_t*>(block.sources[rank]) + i * size, size);
-      product *= quant::number_of(bits, format);
-    }
-    const uint64_t bits = quant::exact_sum(&product, 1, 1, format);
-    std::memcpy(out + i * size, &bits, size);
-  }
-}
-
-// ---- words ----
-
-/// By way of words, one per element: minima, maxima, and sums of integers.
-void reduce_words(const Reduction& reduction, const Block& block, uint8_t* out) {
-  const quant::Kernels& kernels = quant::kernels();
-  const bool minimum = reduction.op == ReduceOp::kMin;
-  const bool floats = is_floating(reduction.type);
-  const auto row = static_cast<size_t>(floats ? quant::float_row(reduction.type) : quant::integer_row(reduction.type));
-  const auto encode = floats ? kernels.order[row] : kernels.widen[row];
-  const auto decode = floats ? kernels.unorder[row] : kernels.narrow[row];
-  std::array<uint8_t, kBlock * kWordBytes> words;
-  alignas(64) std::array<int32_t, kBlock> total;
-  for (size_t rank = 0; rank < block.ranks; ++rank) {
-    encode(block.sources[rank], words.data(), block.elements, minimum);
-    const auto combine = rank == 0 ? kernels.store : reduction.op == ReduceOp::kSum ? kernels.add : kernels.max;
-    combine(total.data(), words.data(), block.elements);
-  }
-  kernels.load(total.data(), words.data(), block.elements);
-  decode(words.data(), out, block.elements, minimum);
-}
-
-bool is_bitwise(ReduceOp op) { return op == ReduceOp::kAnd || op == ReduceOp::kOr || op == ReduceOp::kXor; }
-
-void reduce_block(const Reduction& reduction, const Block& block, uint8_t* out) {
-  const ElementType type = reduction.type;
-  const bool minimum = reduction.op == ReduceOp::kMin;
-  if (reduction.op == ReduceOp::kProduct) {
-    if (is_floating(type)) return multiply_floats(type, block, out);
-    return multiply_integers(element_bytes(type), block, out);
-  }
-  if (type == ElementType::kBool) return combine_bools(reduction.op, block, out);
-  if (is_bitwise(reduction.op)) return combine_bits(reduction.op, block, out);  // elements of a byte
-  if (type == ElementType::kFloat64) return extremes_of_float64(minimum, block, out);
-  if (type != ElementType::kInt64) return reduce_words(reduction, block, out);
-  if (reduction.op != ReduceOp::kSum) return extremes_of_int64(minimum, block, out);
-  fold<uint64_t>(block, out, [](uint64_t a, uint64_t b) { return a + b; });
-}
-
 /// What goes past the caches is made here first, in the first cache, and then written by whole lines. Of any type a
 /// whole number of blocks.
 constexpr size_t kStagedBytes = 16 * 1024;
 using Staged = std::array<uint8_t, kStagedBytes>;
-
-/// Elements begin ... end of all, to `to`.
-void reduce_elements(const Reduction& reduction, const uint8_t* const* frames, int ranks, size_t begin, size_t end,
-                     uint8_t* to) {
-  const size_t size = element_bytes(reduction.type);
-  if (is_bitwise(reduction.op) && size > 1) {
-    return reduce_elements({reduction.op, ElementType::kUInt8}, frames, ranks, begin * size, end * size, to);
-  }
-  if (sums_floats(reduction)) {
-    const Block all = block_at(frames, ranks, begin * size, end - begin);
-    const auto row = static_cast<size_t>(quant::float_row(reduction.type));
-    return quant::kernels().exact_sum[row](all.sources.data(), all.ranks, to, all.elements, reduction.divisor);
-  }
-  for (size_t first = begin; first < end; first += kBlock) {
-    const Block block = block_at(frames, ranks, first * size, std::min(kBlock, end - first));
-    uint8_t* out = to + (first - begin) * size;
-    reduce_block(reduction, block, out);
-  }
-}
 
 }  // namespace
 
@@ -192,15 +26,16 @@ void fill_frame(const void* from, size_t bytes, uint8_t* frame, Stores stores) {
 
 void reduce_chunk(const Reduction& reduction, const uint8_t* const* frames, int ranks, size_t n, uint8_t* out,
                   Stores stores) {
-  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxWorkers && memory_can(reduction.op, reduction.type));
-  if (stores == Stores::kCached) return reduce_elements(reduction, frames, ranks, 0, n, out);
+  if (stores == Stores::kCached) return quant::reduce(reduction, frames, ranks, n, out);
   const size_t size = element_bytes(reduction.type);
   alignas(64) Staged staged;
   const size_t most = staged.size() / size;
+  std::array<const uint8_t*, kMaxWorkers> parts;
   for (size_t first = 0; first < n; first += most) {
-    const size_t end = std::min(n, first + most);
-    reduce_elements(reduction, frames, ranks, first, end, staged.data());
-    quant::kernels().stream(staged.data(), out + first * size, (end - first) * size);
+    const size_t elements = std::min(n - first, most);
+    for (int rank = 0; rank < ranks; ++rank) parts[static_cast<size_t>(rank)] = frames[rank] + first * size;
+    quant::reduce(reduction, parts.data(), ranks, elements, staged.data());
+    quant::kernels().stream(staged.data(), out + first * size, elements * size);
   }
 }
 

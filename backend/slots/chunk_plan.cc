@@ -14,13 +14,14 @@ size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-size_t elements_per_chunk(ElementType type, size_t payload_bytes) {
+size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool native) {
+  if (native) return payload_bytes / element_bytes(type);
   return payload_bytes / kWordBytes / element_words(type);
 }
 
-size_t elements_per_span(ElementType type, size_t payload_bytes) {
-  const size_t chunk = elements_per_chunk(type, payload_bytes);
-  return is_floating(type) ? std::lcm(chunk, ChunkPlan::block_elements_for(payload_bytes)) : chunk;
+size_t elements_per_span(ElementType type, size_t payload_bytes, bool native) {
+  const size_t chunk = elements_per_chunk(type, payload_bytes, native);
+  return is_floating(type) && !native ? std::lcm(chunk, ChunkPlan::block_elements_for(payload_bytes)) : chunk;
 }
 
 size_t ChunkPlan::block_elements_for(size_t payload_bytes) {
@@ -41,15 +42,16 @@ size_t ChunkPlan::max_group_elements(size_t payload_bytes) {
   return max_group_blocks(payload_bytes) * block_elements_for(payload_bytes);
 }
 
-ChunkPlan::ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes)
+ChunkPlan::ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes, bool native)
     : with_exponents_(with_exponents),
       part_(part),
       block_elements_(block_elements_for(payload_bytes)),
       words_per_element_(element_words(type)),
-      elements_per_chunk_(switchml::elements_per_chunk(type, payload_bytes)),
+      elements_per_chunk_(switchml::elements_per_chunk(type, payload_bytes, native)),
       group_elements_(with_exponents ? max_group_elements(payload_bytes) : std::max<size_t>(part.count, 1)),
       groups_(std::max<size_t>(1, divide_up(part.count, group_elements_))) {
   SWITCHML_ASSERT(payload_bytes >= kMinPayloadBytes && payload_bytes <= kMaxPayloadBytes);
+  SWITCHML_ASSERT(!(with_exponents && native));
   SWITCHML_ASSERT(!with_exponents || group_elements_ % elements_per_span(type, payload_bytes) == 0);
 }
 

@@ -7,7 +7,8 @@
 // chunk of the call lane, ahead of its data:
 //   words [0, blocks):              the largest biased exponent of each block (operation MAX)
 //   words [blocks, blocks + flags): 1 where one of kBlocksPerFlag blocks in a row holds a NaN or an infinity
-// Everything else has one group that covers the whole tensor, and a call chunk without words.
+// Everything else has one group that covers the whole tensor, and a call chunk without words. So has everything in a
+// native session, whose chunks hold elements and not words: there are neither blocks nor calls ahead.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,9 @@ struct ElementRange {
 
 class ChunkPlan {
  public:
-  /// `payload_bytes` as granted; `with_exponents`: a sum of floats. `part` is this shard's range of the tensor.
-  ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes);
+  /// `payload_bytes` as granted; `with_exponents`: a sum of floats, as integers. `part` is this shard's range of the
+  /// tensor. `native`: chunks of elements; never together with exponents.
+  ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes, bool native = false);
 
   /// Chunks that are sent in the call lane: one per group, at least one.
   size_t groups() const { return groups_; }
@@ -65,8 +67,8 @@ class ChunkPlan {
 ElementRange shard_part(size_t count, size_t elements_per_span, int shard, int shards);
 
 /// Elements that one chunk carries.
-size_t elements_per_chunk(ElementType type, size_t payload_bytes);
+size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool native = false);
 /// Elements of a span: of one chunk, where no blocks are needed or none would lie in two.
-size_t elements_per_span(ElementType type, size_t payload_bytes);
+size_t elements_per_span(ElementType type, size_t payload_bytes, bool native = false);
 
 }  // namespace switchml

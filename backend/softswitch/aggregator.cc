@@ -10,7 +10,7 @@ namespace switchml::softswitch {
 namespace {
 
 void add_words(SlotUse* use, int32_t* words, const wire::DataPacket& packet, const quant::Kernels& kernels) {
-  const size_t common = std::min<size_t>(use->words, packet.words);
+  const size_t common = std::min<size_t>(use->bytes / kWordBytes, packet.words);
   kernels.add(words, packet.payload, common);
   if (packet.words > common) {
     kernels.store(words + common, packet.payload + common * kWordBytes, packet.words - common);
@@ -18,9 +18,10 @@ void add_words(SlotUse* use, int32_t* words, const wire::DataPacket& packet, con
 }
 
 void max_words(SlotUse* use, int32_t* words, const wire::DataPacket& packet, const quant::Kernels& kernels) {
-  if (packet.words > use->words) std::memset(words + use->words, 0, (packet.words - use->words) * sizeof(int32_t));
+  const size_t known = use->bytes / kWordBytes;
+  if (packet.words > known) std::memset(words + known, 0, (packet.words - known) * sizeof(int32_t));
   kernels.max(words, packet.payload, packet.words);
-  for (size_t i = packet.words; i < use->words; ++i) words[i] = std::max(words[i], 0);
+  for (size_t i = packet.words; i < known; ++i) words[i] = std::max(words[i], 0);
 }
 
 }  // namespace
@@ -31,7 +32,7 @@ void take_over(SlotUse* use, int32_t* words, const wire::DataPacket& packet) {
   use->complete = false;
   use->exponent = packet.header.exponent;
   use->witness = packet.header.witness;
-  use->words = static_cast<uint32_t>(packet.words);
+  use->bytes = static_cast<uint32_t>(packet.words * kWordBytes);
   quant::kernels().store(words, packet.payload, packet.words);
 }
 
@@ -44,22 +45,23 @@ void merge(SlotUse* use, int32_t* words, const wire::DataPacket& packet) {
   }
   use->exponent = std::max(use->exponent, packet.header.exponent);
   use->witness += packet.header.witness;
-  use->words = std::max(use->words, static_cast<uint32_t>(packet.words));
+  use->bytes = std::max(use->bytes, static_cast<uint32_t>(packet.words * kWordBytes));
 }
 
-size_t complete(SlotUse* use, int32_t* words, uint8_t* frame, const wire::DataPacket& last, const Outcome& outcome) {
+size_t complete(SlotUse* use, int32_t* words, const wire::DataPacket& last, const Outcome& outcome) {
   wire::Header header = last.header;
   header.kind = static_cast<uint8_t>(outcome.kind);
   header.worker = outcome.worker;
   header.flags = last.header.flags & wire::kOperationMask;
   header.exponent = use->exponent;
   header.witness = use->witness;
-  wire::write_header(header, frame);
+  auto* payload = reinterpret_cast<uint8_t*>(words);
+  wire::write_header(header, payload - wire::kHeaderBytes);
   // In place: nothing is added to a complete use, so the sums in host order are needed no more, and half the memory
   // (and cache) suffices.
-  quant::kernels().load(words, reinterpret_cast<uint8_t*>(words), use->words);
+  quant::kernels().load(words, payload, use->bytes / kWordBytes);
   use->complete = true;
-  return result_bytes(*use);
+  return wire::kHeaderBytes + use->bytes;
 }
 
 void mark_repeated(uint8_t* frame) {

@@ -25,14 +25,11 @@ struct Outcome {
   uint8_t worker = kAllWorkers;
 };
 
-/// Turns the use into its outcome's packet in place: the words change to network byte order and `frame`, directly in
-/// front of them, gets the header. `last` is the header of the last contribution. Returns the size of the packet.
-size_t complete(SlotUse* use, int32_t* words, uint8_t* frame, const wire::DataPacket& last, const Outcome& outcome);
+/// Turns the use into its outcome's packet in place: the words change to network byte order and the header goes directly
+/// in front of them. `last` is the header of the last contribution. Returns the size of the packet.
+size_t complete(SlotUse* use, int32_t* words, const wire::DataPacket& last, const Outcome& outcome);
 
 /// Marks a packet as sent before.
 void mark_repeated(uint8_t* frame);
-
-/// Size of the packet of a complete use.
-inline size_t result_bytes(const SlotUse& use) { return wire::kHeaderBytes + use.words * kWordBytes; }
 
 }  // namespace switchml::softswitch

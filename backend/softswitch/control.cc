@@ -73,7 +73,8 @@ ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Ti
   if (opened.status != ReplyStatus::kOk) return opened.status;
   if (opened.fresh != nullptr) {
     const uint8_t job = opened.fresh->job();
-    stores[job] = SlotStore::create(opened.fresh->slots(), opened.fresh->payload_bytes());
+    const SessionEntry& fresh = *opened.fresh;
+    stores[job] = SlotStore::create(fresh.slots(), fresh.payload_bytes(), fresh.kept());
     if (!stores[job]) {
       table.end(job);
       return ReplyStatus::kNoSlots;

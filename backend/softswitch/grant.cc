@@ -17,12 +17,13 @@ constexpr size_t kQueueOverhead = 2;
 size_t slots_that_queue(const GrantLimits& limits, size_t workers, size_t payload) {
   if (limits.receive_buffer_bytes == 0) return kMaxSlots;
   const size_t members = limits.members == 0 ? workers : limits.members;
-  return limits.receive_buffer_bytes / (members * kQueueOverhead * (payload + wire::kHeaderBytes));
+  return limits.receive_buffer_bytes / (members * kQueueOverhead * (payload + wire::kNativeHeaderBytes));
 }
 
-size_t slots_that_fit(const GrantLimits& limits, size_t payload) {
+/// `kept`: contributions of each slot.
+size_t slots_that_fit(const GrantLimits& limits, size_t payload, size_t kept) {
   const size_t fit = limits.page_slots != 0 ? limits.free_pages * limits.page_slots
-                                            : limits.free_slot_memory_bytes / SlotStore::slot_bytes(payload);
+                                            : limits.free_slot_memory_bytes / SlotStore::slot_bytes(payload, kept);
   return std::min(fit, limits.max_slots);
 }
 
@@ -79,6 +80,7 @@ Grant grant(const wire::Open& asked, const std::vector<GrantLimits>& switches) {
     if (members > switches[i].max_members) return refuse(wire::ReplyStatus::kTooManyWorkers, i);
     out.whole_chunks |= switches[i].whole_chunks;
   }
+  out.native = (asked.flags & wire::kOpenNative) != 0 && switches.size() == 1 && switches.front().native;
   size_t by = 0;
   out.payload_bytes = common_payload(asked.payload, switches, &by);
   if (out.payload_bytes == 0) return refuse(wire::ReplyStatus::kPayloadUnsupported, by);
@@ -88,7 +90,7 @@ Grant grant(const wire::Open& asked, const std::vector<GrantLimits>& switches) {
   const size_t least = (size_t{asked.shards} * kLeastSlotsPerShard + unit - 1) / unit * unit;
   size_t slots = asked.slots == 0 ? preset_slots(out.payload_bytes) : asked.slots;
   for (size_t i = 0; i < switches.size(); ++i) {
-    const size_t fit = slots_that_fit(switches[i], out.payload_bytes);
+    const size_t fit = slots_that_fit(switches[i], out.payload_bytes, out.native ? asked.workers : 0);
     if (std::min<size_t>(fit, kMaxSlots) < least) return refuse(wire::ReplyStatus::kNoSlots, i);
     slots = std::min({slots, fit, slots_that_queue(switches[i], asked.workers, out.payload_bytes)});
   }

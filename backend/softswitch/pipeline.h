@@ -23,9 +23,26 @@ struct alignas(64) Partition {
 
 /// Where the stages put what they have to say about a packet.
 struct Exit {
+  void unicast(const uint8_t* frame, size_t size, const Endpoint& to);
+  void multicast(const uint8_t* frame, size_t size, const std::vector<const Endpoint*>& to);
+  /// The use is about to change: the sink may still have its frame.
+  void reclaim(const SlotUse& use);
+  /// Counts what is wrong with a packet.
+  void drop(wire::ParseError error);
+
   Partition& part;
   SwitchCounters& counters;
   PacketSink& out;
+};
+
+/// Who says in a contribution to be its sender, and what the rules of sessions ask about it.
+struct Sender {
+  uint8_t job = 0;
+  uint8_t worker = 0;
+  uint32_t epoch = 0;
+  uint16_t slot = 0;
+  bool native = false;
+  size_t bytes = 0;  // behind the header
 };
 
 struct SoftSwitch::Impl {
@@ -35,10 +52,15 @@ struct SoftSwitch::Impl {
   /// `alone`: nobody else uses the switch now. False: that is needed, and nothing was done.
   bool data(const RxFrame& frame, Time now, bool alone, Exit& exit);
   bool contribution(const RxFrame& frame, Time now, bool alone, Exit& exit);
+  bool other_than_integers(const RxFrame& frame, Time now, bool alone, Exit& exit);
+  bool native_contribution(const RxFrame& frame, Time now, bool alone, Exit& exit);
   /// Session, SlotIndex: the member's session, or null (and the drop is counted).
-  SessionEntry* admit(const wire::DataPacket& packet, const Endpoint& from, SwitchCounters& counters);
+  SessionEntry* admit(const Sender& sender, const Endpoint& from, SwitchCounters& counters);
+  /// Whether answers to the member leave from where the frame came, from now on. False: that takes who is alone.
+  bool note_member(SessionEntry* session, const Sender& sender, const RxFrame& frame, Time now, bool alone, Exit& exit);
   /// SequenceCheck, Bitmap, Aggregator, NextStep.
   void aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& frame, Exit& exit);
+  void aggregate_native(const SessionEntry& session, const wire::NativePacket& packet, const RxFrame& frame, Exit& exit);
   void duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking, Exit& exit);
   /// NextStep of a complete use: the result to all members of the slot's shard, or the aggregate to the parent.
   void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, Exit& exit);

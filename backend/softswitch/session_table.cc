@@ -64,6 +64,7 @@ GrantLimits SessionTable::grant_limits(size_t memory_bytes) const {
   limits.max_payload_bytes = limits_.max_payload_bytes;
   limits.receive_buffer_bytes = limits_.receive_buffer_bytes;
   limits.whole_chunks = limits_.whole_chunks;
+  limits.native = limits_.native;
   return limits;
 }
 
@@ -127,10 +128,11 @@ SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vect
   session.slots = granted.slots;
   session.payload_bytes = granted.payload_bytes;
   session.members = WorkerSet::first(asked.workers);
-  auto entry = make_entry(session, now);
+  const auto flags = static_cast<uint8_t>((granted.whole_chunks ? wire::kOpenWholeChunks : 0) |
+                                          (granted.native ? wire::kOpenNative : 0));
+  auto entry = make_entry(session, flags, now);
   entry->client_key_ = asked.client_key;
   entry->reply_.session_key = next_random();
-  entry->reply_.flags = granted.whole_chunks ? wire::kOpenWholeChunks : uint8_t{0};
   const auto lease_ms = std::chrono::duration_cast<milliseconds>(limits_.lease).count();
   entry->reply_.lease_ms = static_cast<uint32_t>(std::min<int64_t>(lease_ms, UINT32_MAX));
 
@@ -140,22 +142,24 @@ SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vect
   return out;
 }
 
-std::unique_ptr<SessionEntry> SessionTable::make_entry(const InstalledSession& session, Time now) const {
+std::unique_ptr<SessionEntry> SessionTable::make_entry(const InstalledSession& session, uint8_t flags,
+                                                       Time now) const {
   auto entry = std::make_unique<SessionEntry>();
   entry->workers_ = session.members.highest() + 1;
   entry->expected_ = session.members;
   entry->uplink_ = session.uplink;
   entry->shards_ = session.shards;
   entry->slots_per_shard_ = session.slots / session.shards;
-  entry->slot_memory_bytes_ = static_cast<size_t>(session.slots) * SlotStore::slot_bytes(session.payload_bytes);
   entry->members_.resize(static_cast<size_t>(entry->workers_) * static_cast<size_t>(session.shards));
   entry->audiences_.resize(static_cast<size_t>(session.shards));
   entry->last_heard = now;
   entry->reply_.epoch = session.epoch;
   entry->reply_.job = session.job;
   entry->reply_.slots = static_cast<uint16_t>(session.slots);
-  entry->reply_.flags = limits_.whole_chunks ? wire::kOpenWholeChunks : uint8_t{0};
+  entry->reply_.flags = flags;
   entry->reply_.payload = static_cast<uint32_t>(session.payload_bytes);
+  entry->slot_memory_bytes_ =
+      static_cast<size_t>(session.slots) * SlotStore::slot_bytes(session.payload_bytes, entry->kept());
   return entry;
 }
 
@@ -169,7 +173,7 @@ SessionEntry* SessionTable::keep(std::unique_ptr<SessionEntry> entry) {
 
 SessionEntry* SessionTable::install(const InstalledSession& session, Time now) {
   if (entries_[session.job]) return nullptr;
-  auto entry = make_entry(session, now);
+  auto entry = make_entry(session, limits_.whole_chunks ? wire::kOpenWholeChunks : uint8_t{0}, now);
   entry->leased_ = false;
   return keep(std::move(entry));
 }

@@ -46,9 +46,11 @@ class SessionEntry {
   int slots() const { return reply_.slots; }
   size_t payload_bytes() const { return reply_.payload; }
   bool whole_chunks() const { return (reply_.flags & wire::kOpenWholeChunks) != 0; }
-  /// Whether a packet may have so many words.
-  bool takes(size_t words) const {
-    const size_t bytes = words * kWordBytes;
+  bool native() const { return (reply_.flags & wire::kOpenNative) != 0; }
+  /// Contributions that a slot keeps.
+  size_t kept() const { return native() ? static_cast<size_t>(workers_) : 0; }
+  /// Whether a packet may have so many bytes behind its header.
+  bool takes(size_t bytes) const {
     return bytes == payload_bytes() || bytes == 0 || (bytes < payload_bytes() && !whole_chunks());
   }
   int shard_of(uint16_t slot) const { return slot / slots_per_shard_; }
@@ -99,6 +101,7 @@ struct SessionLimits {
   size_t slot_memory_bytes = 0;  // of all sessions together
   size_t max_payload_bytes = 0;
   bool whole_chunks = false;
+  bool native = false;  // sessions may be, where that is asked for
   int max_jobs = kMaxJobs;
   // Of one client, where it is known who asks.
   int client_jobs = kMaxJobs;
@@ -181,7 +184,7 @@ class SessionTable {
   int sessions() const { return sessions_; }
 
  private:
-  std::unique_ptr<SessionEntry> make_entry(const InstalledSession& session, Time now) const;
+  std::unique_ptr<SessionEntry> make_entry(const InstalledSession& session, uint8_t flags, Time now) const;
   SessionEntry* keep(std::unique_ptr<SessionEntry> entry);
   std::vector<uint8_t> unheard(Time now, Duration limit) const;
   uint8_t free_job() const;

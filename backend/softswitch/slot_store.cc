@@ -8,17 +8,26 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 }  // namespace
 
-size_t SlotStore::slot_bytes(size_t payload_bytes) { return 2 * (kHeadRoom + payload_bytes + sizeof(SlotUse)); }
+size_t SlotStore::slot_bytes(size_t payload_bytes, size_t kept) {
+  return 2 * (kHeadRoom + payload_bytes + sizeof(SlotUse)) + kept * payload_bytes;
+}
 
-std::unique_ptr<SlotStore> SlotStore::create(int slots, size_t payload_bytes) {
-  const size_t count = static_cast<size_t>(slots) * 2;
-  const size_t stride = kHeadRoom + payload_bytes;
-  std::unique_ptr<SlotUse[]> uses(new (std::nothrow) SlotUse[count]);
+SlotStore::SlotStore(std::unique_ptr<SlotUse[]> uses, uint8_t* memory, size_t payload_bytes, size_t kept)
+    : uses_(std::move(uses)),
+      memory_(memory),
+      payload_bytes_(payload_bytes),
+      stride_(kHeadRoom + payload_bytes),
+      slot_stride_(2 * stride_ + kept * payload_bytes) {}
+
+std::unique_ptr<SlotStore> SlotStore::create(int slots, size_t payload_bytes, size_t kept) {
+  const auto count = static_cast<size_t>(slots);
+  std::unique_ptr<SlotUse[]> uses(new (std::nothrow) SlotUse[2 * count]);
   if (!uses) return nullptr;
-  // Not cleared: a version's words are written by its first contributor before anything reads them.
-  void* memory = ::operator new(count* stride, kAlignment, std::nothrow);
+  // Not cleared: a version's bytes are written by its first contributor before anything reads them.
+  const size_t bytes = count * (slot_bytes(payload_bytes, kept) - 2 * sizeof(SlotUse));
+  void* memory = ::operator new(bytes, kAlignment, std::nothrow);
   if (memory == nullptr) return nullptr;
-  return std::unique_ptr<SlotStore>(new SlotStore(std::move(uses), static_cast<uint8_t*>(memory), stride));
+  return std::unique_ptr<SlotStore>(new SlotStore(std::move(uses), static_cast<uint8_t*>(memory), payload_bytes, kept));
 }
 
 SlotStore::~SlotStore() { ::operator delete(memory_, kAlignment); }

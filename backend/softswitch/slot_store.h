@@ -1,4 +1,7 @@
 // SlotStore: the slots of one job. Allocated when the session opens, freed when it ends; no packet ever allocates.
+//
+// Of a native session it keeps each worker's contribution until the last one has come. Both versions of a slot share
+// that room: nobody contributes to a use before the one before it was complete, and its result computed.
 #pragma once
 
 #include <cstddef>
@@ -15,45 +18,51 @@ namespace switchml::softswitch {
 struct SlotUse {
   SequencePair pair;
   WorkerSet contributed;
-  uint32_t witness = 0;
-  uint32_t words = 0;     // of the widest contribution so far
-  uint16_t exponent = 0;  // maximum so far
+  WorkerSet with_elements;  // native: of these, who sent any
+  uint32_t witness = 0;   // native: the call
+  uint32_t bytes = 0;     // of the longest contribution so far
+  uint16_t exponent = 0;  // maximum so far; native: type, operation and divisor
   uint32_t lent = 0;      // the burst in which a sink was last given the frame; 0: never
-  bool complete = false;  // the words are a result: network byte order, header in front
+  bool complete = false;  // the bytes behind the header are a result's, and the header is in front
+  bool disagree = false;  // native: contributions to several calls
 };
+
 
 class SlotStore {
  public:
-  /// Null where the memory cannot be had. Preconditions: slots > 0, payload a multiple of 64.
-  static std::unique_ptr<SlotStore> create(int slots, size_t payload_bytes);
-  /// Bytes that one slot takes, both versions.
-  static size_t slot_bytes(size_t payload_bytes);
+  /// Null where the memory cannot be had. `kept`: contributions of each slot; 0: they are added as they come.
+  /// Preconditions: slots > 0, payload a multiple of 64.
+  static std::unique_ptr<SlotStore> create(int slots, size_t payload_bytes, size_t kept = 0);
+  /// Bytes that one slot takes, both versions and what is kept.
+  static size_t slot_bytes(size_t payload_bytes, size_t kept = 0);
   ~SlotStore();
   SlotStore(const SlotStore&) = delete;
   SlotStore& operator=(const SlotStore&) = delete;
 
   /// Precondition: slot < slots. The version is the parity of `seq`.
   SlotUse& use(uint16_t slot, uint32_t seq) { return uses_[index(slot, seq)]; }
-  /// 64-byte aligned; `payload_bytes` of room.
-  int32_t* words(uint16_t slot, uint32_t seq) {
-    return reinterpret_cast<int32_t*>(memory_ + index(slot, seq) * stride_ + kHeadRoom);
+  /// 64-byte aligned; `payload_bytes` of room, and kHeadRoom in front.
+  uint8_t* payload(uint16_t slot, uint32_t seq) {
+    return memory_ + size_t{slot} * slot_stride_ + (seq & 1U) * stride_ + kHeadRoom;
   }
-  /// The result packet: wire::kHeaderBytes directly in front of the words.
-  uint8_t* frame(uint16_t slot, uint32_t seq) {
-    return memory_ + index(slot, seq) * stride_ + kHeadRoom - wire::kHeaderBytes;
+  int32_t* words(uint16_t slot, uint32_t seq) { return reinterpret_cast<int32_t*>(payload(slot, seq)); }
+  /// A worker's contribution to a native use: 64-byte aligned, `payload_bytes` of room. Precondition: worker < kept.
+  uint8_t* kept(uint16_t slot, uint8_t worker) {
+    return memory_ + size_t{slot} * slot_stride_ + 2 * stride_ + size_t{worker} * payload_bytes_;
   }
+
+  static constexpr size_t kHeadRoom = 64;  // the header, padded so that the payload is aligned
+  static_assert(kHeadRoom >= wire::kHeaderBytes && kHeadRoom >= wire::kNativeHeaderBytes);
 
  private:
-  static constexpr size_t kHeadRoom = 64;  // the header, padded so that the words are aligned
-  static_assert(kHeadRoom >= wire::kHeaderBytes);
-
-  SlotStore(std::unique_ptr<SlotUse[]> uses, uint8_t* memory, size_t stride)
-      : uses_(std::move(uses)), memory_(memory), stride_(stride) {}
+  SlotStore(std::unique_ptr<SlotUse[]> uses, uint8_t* memory, size_t payload_bytes, size_t kept);
   static size_t index(uint16_t slot, uint32_t seq) { return size_t{slot} * 2 + (seq & 1U); }
 
   std::unique_ptr<SlotUse[]> uses_;
   uint8_t* memory_;
-  size_t stride_;
+  size_t payload_bytes_;
+  size_t stride_;       // of a version
+  size_t slot_stride_;  // both, and what is kept
 };
 
 }  // namespace switchml::softswitch

@@ -18,6 +18,7 @@ SessionLimits session_limits(const SwitchOptions& options) {
   limits.client_jobs = options.client_jobs;
   limits.client_memory_bytes = options.client_memory_bytes;
   limits.whole_chunks = options.whole_chunks;
+  limits.native = !options.whole_chunks;
   limits.receive_buffer_bytes = options.receive_buffer_bytes;
   limits.lease = options.lease;
   limits.silence = options.silence;
@@ -25,26 +26,29 @@ SessionLimits session_limits(const SwitchOptions& options) {
   return limits;
 }
 
-void unicast(const uint8_t* frame, size_t size, const Endpoint& to, Exit& exit) {
-  exit.counters.packets_sent.add(1);
-  exit.counters.bytes_sent.add(size);
-  exit.out.unicast(frame, size, to);
+}  // namespace
+
+// ---- what leaves ----
+
+void Exit::unicast(const uint8_t* frame, size_t size, const Endpoint& to) {
+  counters.packets_sent.add(1);
+  counters.bytes_sent.add(size);
+  out.unicast(frame, size, to);
 }
 
-void multicast(const uint8_t* frame, size_t size, const std::vector<const Endpoint*>& to, Exit& exit) {
-  exit.counters.packets_sent.add(to.size());
-  exit.counters.bytes_sent.add(to.size() * size);
-  exit.out.multicast(frame, size, to.data(), to.size());
+void Exit::multicast(const uint8_t* frame, size_t size, const std::vector<const Endpoint*>& to) {
+  counters.packets_sent.add(to.size());
+  counters.bytes_sent.add(to.size() * size);
+  out.multicast(frame, size, to.data(), to.size());
 }
 
-/// A use is about to change: a sink may still have its frame.
-void reclaim(const SlotUse& use, Exit& exit) {
-  if (use.lent != exit.part.burst) return;
-  exit.out.settle();
-  ++exit.part.burst;
+void Exit::reclaim(const SlotUse& use) {
+  if (use.lent != part.burst) return;
+  out.settle();
+  ++part.burst;
 }
 
-void count_parse_error(wire::ParseError error, SwitchCounters& counters) {
+void Exit::drop(wire::ParseError error) {
   switch (error) {
     case wire::ParseError::kNone: break;
     case wire::ParseError::kShort: return counters.dropped_short.add(1);
@@ -55,8 +59,6 @@ void count_parse_error(wire::ParseError error, SwitchCounters& counters) {
     case wire::ParseError::kSeq: return counters.dropped_seq.add(1);
   }
 }
-
-}  // namespace
 
 SoftSwitch::SoftSwitch(const SwitchOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 SoftSwitch::~SoftSwitch() = default;
@@ -127,44 +129,56 @@ bool SoftSwitch::Impl::data(const RxFrame& frame, Time now, bool alone, Exit& ex
 bool SoftSwitch::Impl::contribution(const RxFrame& frame, Time now, bool alone, Exit& exit) {
   wire::DataPacket packet;
   const wire::ParseError error = wire::parse_data(frame.data, frame.size, wire::Kind::kContribution, &packet);
-  if (error == wire::ParseError::kKind && wire::kind_of(frame.data) == static_cast<uint8_t>(wire::Kind::kResult)) {
-    pass_down(frame, exit);
-    return true;
-  }
+  if (error == wire::ParseError::kKind) return other_than_integers(frame, now, alone, exit);
   if (error != wire::ParseError::kNone) {
-    count_parse_error(error, exit.counters);
+    exit.drop(error);
     return true;
   }
-  SessionEntry* session = admit(packet, frame.from, exit.counters);
-  if (session == nullptr) return true;
   const wire::Header& header = packet.header;
-  const int shard = session->shard_of(header.slot);
-  if (session->member(header.worker, shard).via != frame.from.via) {
-    if (!alone) return false;
-    session->note_via(header.worker, shard, frame.from.via);
-  }
-  exit.part.heard[header.job] = now;
+  const Sender sender{header.job, header.worker, header.epoch, header.slot, false, packet.words * kWordBytes};
+  SessionEntry* session = admit(sender, frame.from, exit.counters);
+  if (session == nullptr) return true;
+  if (!note_member(session, sender, frame, now, alone, exit)) return false;
   aggregate(*session, packet, frame, exit);
   return true;
 }
 
-SessionEntry* SoftSwitch::Impl::admit(const wire::DataPacket& packet, const Endpoint& from, SwitchCounters& counts) {
-  const wire::Header& header = packet.header;
+bool SoftSwitch::Impl::other_than_integers(const RxFrame& frame, Time now, bool alone, Exit& exit) {
+  if (wire::kind_of(frame.data) == static_cast<uint8_t>(wire::Kind::kResult)) {
+    pass_down(frame, exit);
+    return true;
+  }
+  return native_contribution(frame, now, alone, exit);
+}
+
+bool SoftSwitch::Impl::note_member(SessionEntry* session, const Sender& sender, const RxFrame& frame, Time now,
+                                   bool alone, Exit& exit) {
+  const int shard = session->shard_of(sender.slot);
+  if (session->member(sender.worker, shard).via != frame.from.via) {
+    if (!alone) return false;
+    session->note_via(sender.worker, shard, frame.from.via);
+  }
+  exit.part.heard[sender.job] = now;
+  return true;
+}
+
+SessionEntry* SoftSwitch::Impl::admit(const Sender& sender, const Endpoint& from, SwitchCounters& counts) {
   const auto drop = [](Counter& counter) -> SessionEntry* {
     counter.add(1);
     return nullptr;
   };
-  SessionEntry* session = table.find(header.job, header.epoch);
+  SessionEntry* session = table.find(sender.job, sender.epoch);
   if (session == nullptr) return drop(counts.dropped_session);
-  if (header.worker >= session->workers()) return drop(counts.dropped_worker);
-  if (header.slot >= session->slots()) return drop(counts.dropped_slot);
-  const Endpoint& member = session->member(header.worker, session->shard_of(header.slot));
+  if (session->native() != sender.native) return drop(counts.dropped_kind);
+  if (sender.worker >= session->workers()) return drop(counts.dropped_worker);
+  if (sender.slot >= session->slots()) return drop(counts.dropped_slot);
+  const Endpoint& member = session->member(sender.worker, session->shard_of(sender.slot));
   if (member.size == 0) return drop(counts.dropped_worker);
   if (member != from) {
     // The right worker through the wrong one of its sockets is a slot of another shard; anybody else is a stranger.
-    return drop(session->speaks_for(header.worker, from) ? counts.dropped_slot : counts.dropped_source);
+    return drop(session->speaks_for(sender.worker, from) ? counts.dropped_slot : counts.dropped_source);
   }
-  return session->takes(packet.words) ? session : drop(counts.dropped_length);
+  return session->takes(sender.bytes) ? session : drop(counts.dropped_length);
 }
 
 void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& asking,
@@ -173,12 +187,12 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
   SlotStore& store = *stores[header.job];
   SlotUse& use = store.use(header.slot, header.seq);
   int32_t* words = store.words(header.slot, header.seq);
-  uint8_t* frame = store.frame(header.slot, header.seq);
+  uint8_t* frame = store.payload(header.slot, header.seq) - wire::kHeaderBytes;
 
   switch (check_sequence(&use.pair, header.epoch, header.seq)) {
     case Sequence::kStale: return exit.counters.dropped_stale.add(1);
     case Sequence::kNew:
-      reclaim(use, exit);
+      exit.reclaim(use);
       take_over(&use, words, packet);
       exit.counters.uses_started.add(1);
       break;
@@ -193,7 +207,7 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
   if (!(use.contributed == session.expected())) return;
   Outcome outcome;
   if (session.uplink() != nullptr) outcome = {wire::Kind::kContribution, session.uplink()->worker};
-  const size_t size = complete(&use, words, frame, packet, outcome);
+  const size_t size = complete(&use, words, packet, outcome);
   exit.counters.uses_completed.add(1);
   use.lent = exit.part.burst;
   forward(session, header.slot, frame, size, exit);
@@ -201,8 +215,8 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
 
 void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size,
                                Exit& exit) {
-  if (session.uplink() != nullptr) return unicast(frame, size, session.uplink()->parent, exit);
-  multicast(frame, size, session.audience(session.shard_of(slot)), exit);
+  if (session.uplink() != nullptr) return exit.unicast(frame, size, session.uplink()->parent);
+  exit.multicast(frame, size, session.audience(session.shard_of(slot)));
 }
 
 // The answer is no longer than what asks for it. Correct workers repeat their own bytes, and get all words.
@@ -213,28 +227,29 @@ void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint
   const bool leaf = session.uplink() != nullptr;
   if (leaf) {
     // A leaf has no result to give: the aggregate goes up again, and the parent's answer comes down to all.
-    reclaim(*use, exit);
+    exit.reclaim(*use);
     mark_repeated(frame);
   }
   use->lent = exit.part.burst;
-  const size_t size = std::min<size_t>(result_bytes(*use), asking.size);
-  unicast(frame, size, leaf ? session.uplink()->parent : asking.from, exit);
+  const size_t header = session.native() ? wire::kNativeHeaderBytes : wire::kHeaderBytes;
+  const size_t size = std::min<size_t>(header + use->bytes, asking.size);
+  exit.unicast(frame, size, leaf ? session.uplink()->parent : asking.from);
 }
 
 void SoftSwitch::Impl::pass_down(const RxFrame& frame, Exit& exit) {
   SwitchCounters& counts = exit.counters;
   wire::DataPacket packet;
   const wire::ParseError error = wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet);
-  if (error != wire::ParseError::kNone) return count_parse_error(error, counts);
+  if (error != wire::ParseError::kNone) return exit.drop(error);
   const wire::Header& header = packet.header;
   SessionEntry* session = table.find(header.job, header.epoch);
   if (session == nullptr) return counts.dropped_session.add(1);
   if (session->uplink() == nullptr) return counts.dropped_kind.add(1);
   if (session->uplink()->parent != frame.from) return counts.dropped_source.add(1);
   if (header.slot >= session->slots()) return counts.dropped_slot.add(1);
-  if (!session->takes(packet.words)) return counts.dropped_length.add(1);
+  if (!session->takes(packet.words * kWordBytes)) return counts.dropped_length.add(1);
   counts.results_passed_down.add(1);
-  multicast(frame.data, frame.size, session->audience(session->shard_of(header.slot)), exit);
+  exit.multicast(frame.data, frame.size, session->audience(session->shard_of(header.slot)));
 }
 
 void SoftSwitch::Impl::gather_signs_of_life() {

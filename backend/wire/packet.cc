@@ -32,6 +32,34 @@ ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPack
   return ParseError::kNone;
 }
 
+namespace {
+
+bool is_operation(const NativeHeader& header) {
+  if (header.operation >= kReduceOps || header.type >= kElementTypes) return false;
+  const auto operation = static_cast<ReduceOp>(header.operation);
+  const auto type = static_cast<ElementType>(header.type);
+  const bool divides = operation == ReduceOp::kSum && is_floating(type);
+  return native_can(operation, type) && header.divisor >= 1 && header.divisor <= (divides ? kMaxWorkers : 1);
+}
+
+}  // namespace
+
+ParseError parse_native(const uint8_t* frame, size_t size, Kind expected, NativePacket* out) {
+  if (size < kNativeHeaderBytes) return ParseError::kShort;
+  if (version_of(frame) != kVersion) return ParseError::kOtherVersion;
+  if (kind_of(frame) != static_cast<uint8_t>(expected)) return ParseError::kKind;
+  const NativeHeader header = read_native_header(frame);
+  if (!is_operation(header)) return ParseError::kOperation;
+  if (header.seq == 0) return ParseError::kSeq;
+  out->header = header;
+  out->operation = static_cast<ReduceOp>(header.operation);
+  out->type = static_cast<ElementType>(header.type);
+  out->elements = frame + kNativeHeaderBytes;
+  out->bytes = size - kNativeHeaderBytes;
+  const size_t most = out->operation == ReduceOp::kBarrier ? 0 : kMaxPayloadBytes;
+  return out->bytes % element_bytes(out->type) == 0 && out->bytes <= most ? ParseError::kNone : ParseError::kLength;
+}
+
 ParseError parse_control(const uint8_t* frame, size_t size, Kind expected, ControlPacket* out) {
   if (size < kControlBytes) return ParseError::kShort;
   if (kind_of(frame) != static_cast<uint8_t>(expected)) return ParseError::kKind;

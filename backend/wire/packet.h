@@ -5,12 +5,13 @@
 #include <cstdint>
 
 #include "base/limits.h"
+#include "base/reduce_op.h"
 #include "wire/layout.h"
 
 namespace switchml::wire {
 
-static_assert(kHeaderBytes == 20 && kControlBytes == 8);
-static_assert(kMaxPayloadBytes + kHeaderBytes <= 65507, "one UDP datagram over loopback");
+static_assert(kHeaderBytes == 20 && kNativeHeaderBytes == 24 && kControlBytes == 8);
+static_assert(kMaxPayloadBytes + kNativeHeaderBytes <= 65507, "one UDP datagram over loopback");
 
 /// Why a frame is not a well-formed packet of this protocol.
 enum class ParseError {
@@ -18,8 +19,8 @@ enum class ParseError {
   kShort,         // shorter than the header that its kind needs
   kOtherVersion,  // another protocol version
   kKind,          // a kind that does not exist or is not expected here
-  kLength,        // payload not a multiple of 4 bytes
-  kOperation,     // an operation that does not exist
+  kLength,        // payload not a multiple of 4 bytes; of a native packet, not whole elements
+  kOperation,     // an operation that does not exist, or not of this type
   kSeq,           // sequence number 0
 };
 const char* to_string(ParseError error);
@@ -38,6 +39,17 @@ inline uint8_t version_of(const uint8_t* frame) { return static_cast<uint8_t>(fr
 
 /// Checks version, kind, length, operation and seq of a contribution or result. `out` is set on kNone only.
 ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPacket* out);
+
+/// A contribution or a result of a native session, viewed in place.
+struct NativePacket {
+  NativeHeader header;
+  ReduceOp operation = ReduceOp::kSum;
+  ElementType type = ElementType::kFloat32;
+  const uint8_t* elements = nullptr;  // as they lie in memory, inside the frame
+  size_t bytes = 0;
+};
+/// The same for one of these. Says nothing of its checksum (wire/checksum.h).
+ParseError parse_native(const uint8_t* frame, size_t size, Kind expected, NativePacket* out);
 
 /// A control request or reply: its fixed part, and the body that follows.
 struct ControlPacket {

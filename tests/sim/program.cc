@@ -26,7 +26,7 @@ ElementType draw_type(Random& random, ReduceOp op) {
                                     ElementType::kInt8,    ElementType::kUInt8,    ElementType::kInt16,
                                     ElementType::kInt64};
   const ElementType type = random.pick(kTypes);
-  return switch_can(op, type) ? type : ElementType::kInt32;
+  return integer_can(op, type) ? type : ElementType::kInt32;
 }
 
 Call draw_call(Random& random, int workers, size_t payload_bytes) {
@@ -142,7 +142,7 @@ Call disagree(Random& random, Call call) {
     case 4: call.tag += 17; break;
     default: break;
   }
-  if (!switch_can(call.op, call.type)) call.type = ElementType::kInt16;
+  if (!integer_can(call.op, call.type)) call.type = ElementType::kInt16;
   call.tag += 1000;  // where nothing else changed
   call.in_place = true;
   call.output_begin = 0;

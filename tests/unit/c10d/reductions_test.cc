@@ -51,7 +51,7 @@ void all_reduce_every_type(const Cluster& cluster, const Reduced& op, const std:
   for (const at::ScalarType type : types) {
     SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
     const std::optional<ReduceOp> operation = engine_operation(op, type);
-    const bool through_switch = operation && switch_can(*operation, *element_type(type));
+    const bool through_switch = operation && integer_can(*operation, *element_type(type));
     const Path path = through_switch ? Path::kSwitch : Path::kCompanion;
     const uint64_t before = cluster.count(0, Call::kAllReduce, path);
     cluster.on_each([&](int rank, ReducingGroup& group) {

@@ -196,7 +196,7 @@ TEST(Codec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {
     for (int type = 0; type < kElementTypes; ++type) {
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
         const auto element = static_cast<ElementType>(type);
-        if (!switch_can(op, element)) continue;
+        if (!integer_can(op, element)) continue;
         std::vector<std::vector<uint64_t>> tensors(ranks, std::vector<uint64_t>(kCount));  // any bits, NaN among them
         Collective c = of(op, element, nullptr, nullptr, kCount);
         for (auto& tensor : tensors) {

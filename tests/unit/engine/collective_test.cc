@@ -26,12 +26,12 @@ TEST(Collective, WhatTheSwitchCan) {
   for (int t = 0; t < kElementTypes; ++t) {
     const auto type = static_cast<ElementType>(t);
     const bool fits = type != ElementType::kFloat64 && type != ElementType::kBool;
-    EXPECT_EQ(switch_can(ReduceOp::kSum, type), fits) << to_string(type);
-    EXPECT_TRUE(switch_can(ReduceOp::kBarrier, type)) << to_string(type);
-    EXPECT_EQ(switch_can(ReduceOp::kMax, type), fits && type != ElementType::kInt64) << to_string(type);
-    EXPECT_EQ(switch_can(ReduceOp::kMin, type), fits && type != ElementType::kInt64) << to_string(type);
-    EXPECT_FALSE(switch_can(ReduceOp::kProduct, type)) << to_string(type);
-    for (const ReduceOp op : kBitwise) EXPECT_FALSE(switch_can(op, type)) << to_string(type);
+    EXPECT_EQ(integer_can(ReduceOp::kSum, type), fits) << to_string(type);
+    EXPECT_TRUE(integer_can(ReduceOp::kBarrier, type)) << to_string(type);
+    EXPECT_EQ(integer_can(ReduceOp::kMax, type), fits && type != ElementType::kInt64) << to_string(type);
+    EXPECT_EQ(integer_can(ReduceOp::kMin, type), fits && type != ElementType::kInt64) << to_string(type);
+    EXPECT_FALSE(integer_can(ReduceOp::kProduct, type)) << to_string(type);
+    for (const ReduceOp op : kBitwise) EXPECT_FALSE(integer_can(op, type)) << to_string(type);
   }
 }
 
@@ -39,10 +39,10 @@ TEST(Collective, WhatMemoryCan) {
   for (int t = 0; t < kElementTypes; ++t) {
     const auto type = static_cast<ElementType>(t);
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
-      EXPECT_EQ(memory_can(op, type), type != ElementType::kBool) << to_string(op) << " of " << to_string(type);
+      EXPECT_EQ(native_can(op, type), type != ElementType::kBool) << to_string(op) << " of " << to_string(type);
     }
-    for (const ReduceOp op : kBitwise) EXPECT_EQ(memory_can(op, type), !is_floating(type)) << to_string(type);
-    EXPECT_TRUE(memory_can(ReduceOp::kBarrier, type)) << to_string(type);
+    for (const ReduceOp op : kBitwise) EXPECT_EQ(native_can(op, type), !is_floating(type)) << to_string(type);
+    EXPECT_TRUE(native_can(ReduceOp::kBarrier, type)) << to_string(type);
   }
 }
 

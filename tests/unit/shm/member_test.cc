@@ -141,7 +141,7 @@ TEST(Member, EveryOperationOfEveryTypeHasTheBitsOfTheSwitch) {
   for (const ReduceOp op : testing::kReductions) {
     for (int t = 0; t < kElementTypes; ++t) {
       const auto type = static_cast<ElementType>(t);
-      if (!switch_can(op, type)) continue;
+      if (!integer_can(op, type)) continue;
       for (int flavour = 0; flavour < testing::kFlavours; ++flavour) {
         Team team({3, 4, 2048}, static_cast<uint64_t>(flavour) + 1);
         auto tensors = testing::random_tensors(type, 3, n, flavour, random);

@@ -160,7 +160,7 @@ class Host {
     for (int rank = 0; rank < ranks; ++rank) names.push_back(2 * rank + 3);
     for (int rank = 0; rank < ranks; ++rank) {
       const auto r = static_cast<size_t>(rank);
-      MemberUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, names};
+      MemberUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, false, names};
       members.push_back(std::make_unique<Member>(
           memory_.board(), rank, [this, r](const Status& status) { failures[r].push_back(status); }, uplink));
     }

@@ -66,7 +66,7 @@ std::vector<std::tuple<ReduceOp, ElementType>> what_a_switch_can() {
   std::vector<std::tuple<ReduceOp, ElementType>> all;
   for (const ReduceOp op : testing::kReductions) {
     for (int type = 0; type < kElementTypes; ++type) {
-      if (switch_can(op, static_cast<ElementType>(type))) all.emplace_back(op, static_cast<ElementType>(type));
+      if (integer_can(op, static_cast<ElementType>(type))) all.emplace_back(op, static_cast<ElementType>(type));
     }
   }
   return all;

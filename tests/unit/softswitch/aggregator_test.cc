@@ -32,11 +32,12 @@ class Aggregator : public ::testing::Test {
         merge(&use, store_->words(0, 1), packet);
       }
     }
-    const size_t size = complete(&use, store_->words(0, 1), store_->frame(0, 1), packet, outcome);
-    EXPECT_EQ(size, result_bytes(use));
-    return outcome.kind == wire::Kind::kResult ? result_of({store_->frame(0, 1), store_->frame(0, 1) + size})
+    const size_t size = complete(&use, store_->words(0, 1), packet, outcome);
+    EXPECT_EQ(size, wire::kHeaderBytes + use.bytes);
+    return outcome.kind == wire::Kind::kResult ? result_of({frame(), frame() + size})
                                                : ResultPacket{};
   }
+  uint8_t* frame() { return store_->payload(0, 1) - wire::kHeaderBytes; }
   static Contribution part(std::vector<int32_t> words, wire::Operation operation = wire::Operation::kSum) {
     Contribution c;
     c.words = std::move(words);
@@ -102,14 +103,14 @@ TEST_F(Aggregator, ALeafsOutcomeIsAContribution) {
   a.exponent = 7;
   a.witness = 8;
   aggregate({a}, {wire::Kind::kContribution, 99});
-  wire::Header header = wire::read_header(store_->frame(0, 1));
+  wire::Header header = wire::read_header(frame());
   EXPECT_EQ(header.kind, static_cast<uint8_t>(wire::Kind::kContribution));
   EXPECT_EQ(header.worker, 99);
   EXPECT_EQ(header.flags, static_cast<uint8_t>(wire::Operation::kMax));
   EXPECT_EQ(header.exponent, 7);
   EXPECT_EQ(header.witness, 8U);
-  mark_repeated(store_->frame(0, 1));
-  header = wire::read_header(store_->frame(0, 1));
+  mark_repeated(frame());
+  header = wire::read_header(frame());
   EXPECT_EQ(header.flags, static_cast<uint8_t>(wire::Operation::kMax) | wire::kFlagRepeat);
   EXPECT_EQ(header.worker, 99);
 }

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace switchml::softswitch {
 namespace {
+
+constexpr size_t kRoom = SlotStore::kHeadRoom;
 
 TEST(SlotStore, EveryUseHasItsOwnAlignedRoom) {
   for (const size_t payload : {size_t{256}, size_t{1024}, kMaxPayloadBytes}) {
@@ -16,21 +19,44 @@ TEST(SlotStore, EveryUseHasItsOwnAlignedRoom) {
     for (uint16_t slot = 0; slot < kSlots; ++slot) {
       for (uint32_t seq = 2; seq < 4; ++seq) {
         EXPECT_EQ(reinterpret_cast<uintptr_t>(store->words(slot, seq)) % 64, 0U);
-        EXPECT_EQ(store->frame(slot, seq) + wire::kHeaderBytes, reinterpret_cast<uint8_t*>(store->words(slot, seq)));
-        std::memset(store->frame(slot, seq), slot * 2 + static_cast<int>(seq & 1U), wire::kHeaderBytes + payload);
+        EXPECT_EQ(store->payload(slot, seq), reinterpret_cast<uint8_t*>(store->words(slot, seq)));
+        std::memset(store->payload(slot, seq) - kRoom, slot * 2 + static_cast<int>(seq & 1U), kRoom + payload);
         store->use(slot, seq).pair.seq = seq;
       }
     }
     for (uint16_t slot = 0; slot < kSlots; ++slot) {
       for (uint32_t seq = 2; seq < 4; ++seq) {
-        const uint8_t* frame = store->frame(slot, seq);
-        for (size_t i = 0; i < wire::kHeaderBytes + payload; ++i) {
+        const uint8_t* frame = store->payload(slot, seq) - kRoom;
+        for (size_t i = 0; i < kRoom + payload; ++i) {
           ASSERT_EQ(frame[i], slot * 2 + static_cast<int>(seq & 1U));
         }
         EXPECT_EQ(store->use(slot, seq + 2).pair.seq, seq);
       }
     }
   }
+}
+
+TEST(SlotStore, KeepsAContributionOfEachWorker) {
+  constexpr int kSlots = 3;
+  constexpr uint8_t kWorkers = 5;
+  constexpr size_t kPayload = 1408;
+  const auto store = SlotStore::create(kSlots, kPayload, kWorkers);
+  ASSERT_NE(store, nullptr);
+  const auto byte = [](uint16_t slot, int place) { return static_cast<uint8_t>(slot * 16 + place); };
+  for (uint16_t slot = 0; slot < kSlots; ++slot) {
+    for (uint8_t worker = 0; worker < kWorkers; ++worker) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(store->kept(slot, worker)) % 64, 0U);
+      std::memset(store->kept(slot, worker), byte(slot, worker), kPayload);
+    }
+    for (uint32_t seq = 2; seq < 4; ++seq) std::memset(store->payload(slot, seq) - kRoom, byte(slot, 8), kRoom + kPayload);
+  }
+  for (uint16_t slot = 0; slot < kSlots; ++slot) {
+    for (uint8_t worker = 0; worker < kWorkers; ++worker) {
+      const uint8_t* kept = store->kept(slot, worker);
+      EXPECT_EQ(std::count(kept, kept + kPayload, byte(slot, worker)), static_cast<long>(kPayload));
+    }
+  }
+  EXPECT_EQ(SlotStore::slot_bytes(kPayload, kWorkers), SlotStore::slot_bytes(kPayload) + kWorkers * kPayload);
 }
 
 TEST(SlotStore, SaysWhatASlotTakes) {

@@ -1,0 +1,31 @@
+#include "base/reduce_op.h"
+
+namespace switchml {
+
+const char* to_string(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum: return "SUM";
+    case ReduceOp::kMin: return "MIN";
+    case ReduceOp::kMax: return "MAX";
+    case ReduceOp::kBarrier: return "BARRIER";
+    case ReduceOp::kProduct: return "PRODUCT";
+    case ReduceOp::kAnd: return "BAND";
+    case ReduceOp::kOr: return "BOR";
+    case ReduceOp::kXor: return "BXOR";
+  }
+  return "?";
+}
+
+bool integer_can(ReduceOp op, ElementType type) {
+  if (op == ReduceOp::kBarrier) return true;
+  if (type == ElementType::kFloat64 || type == ElementType::kBool) return false;
+  if (op == ReduceOp::kMin || op == ReduceOp::kMax) return type != ElementType::kInt64;
+  return op == ReduceOp::kSum;
+}
+
+bool native_can(ReduceOp op, ElementType type) {
+  if (type == ElementType::kBool) return is_bitwise(op) || op == ReduceOp::kBarrier;
+  return !is_bitwise(op) || !is_floating(type);
+}
+
+}  // namespace switchml

@@ -1,0 +1,105 @@
+// A native session: elements travel in their own type, and one round trip is all there is. A stream has one lane, in
+// which all chunks of its collectives follow one another. Each chunk says by a hash to which call it belongs, so the
+// aggregator finds out whether ranks disagree; what has no chunk in the short stream's lane puts one without elements
+// there: a barrier, an empty tensor, a collective of the bulk stream. So all collectives have one order there, and ranks
+// that disagree meet in a slot.
+#include <algorithm>
+
+#include "base/limits.h"
+#include "engine/shard.h"
+#include "wire/checksum.h"
+
+namespace switchml {
+
+static_assert(wire::kHeaderOffsetFlags == wire::kNativeHeaderOffsetFlags);  // where a repeated packet says so
+
+bool Shard::open_native(Stream& stream, Time now) {
+  Lane& lane = data_of(stream);
+  Job* job = job_at(stream.data_cursor);
+  if (job == nullptr || !lane.pool.can_open()) return false;
+  if (stream.kind == Job::Stream::kShort && !job->announced) {
+    announce_native(*job, now);
+    return true;
+  }
+  const bool ours = job->stream == stream.kind;
+  if (!ours || job->all_data_opened()) {
+    const uint64_t next = stream.data_cursor + 1;
+    if (ours) on_job_progress(*job);  // one without chunks may be complete
+    stream.data_cursor = std::max(stream.data_cursor, next);
+    return true;
+  }
+  const ElementRange range = job->plan.chunk(0, job->next_chunk);
+  if (++job->next_chunk == job->plan.chunks_of_group(0)) ++job->next_group;
+  InFlight& flight = open_slot(lane, *job, Stage::kData, 0, range);
+  seal_native(flight, job->native_codec.encode(range, flight.frame + wire::kNativeHeaderBytes), now);
+  return true;
+}
+
+void Shard::announce_native(Job& job, Time now) {
+  job.announced = true;
+  seal_native(open_slot(lanes_[0], job, Stage::kAnnounced, 0, {}), 0, now);
+}
+
+void Shard::seal_native(InFlight& flight, size_t bytes, Time now) {
+  const Collective& collective = flight.job->collective();
+  flight.pad = pad_of(flight, 0);
+  flight.sent_bytes = bytes;
+  wire::NativeHeader header;
+  header.version = wire::kVersion;
+  header.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
+  header.job = session_.job;
+  header.worker = static_cast<uint8_t>(session_.worker);
+  header.epoch = session_.epoch;
+  header.slot = flight.slot;
+  header.type = static_cast<uint8_t>(collective.type);
+  header.operation = static_cast<uint8_t>(collective.op);
+  header.divisor = flight.job->native_codec.divisor();
+  header.seq = flight.seq;
+  header.call = flight.pad;
+  wire::seal_native(header, session_.session_key, flight.frame, bytes);
+  transmit(flight, now);
+}
+
+void Shard::on_elements(const RxFrame& frame, Time now) {
+  wire::NativePacket packet;
+  if (wire::parse_native(frame.data, frame.size, wire::Kind::kNativeResult, &packet) != wire::ParseError::kNone ||
+      packet.bytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {
+    counters_.results_malformed.add(1);
+  } else if (packet.header.job != session_.job || packet.header.epoch != session_.epoch) {
+    counters_.results_foreign.add(1);
+  } else if (!wire::native_intact(frame.data, frame.size, session_.session_key)) {
+    counters_.results_damaged.add(1);
+  } else {
+    on_native_result(packet, now);
+  }
+}
+
+void Shard::on_native_result(const wire::NativePacket& packet, Time now) {
+  const wire::NativeHeader& header = packet.header;
+  InFlight* flight = awaited(header.slot, header.seq);
+  if (flight == nullptr) return;
+  const bool disagree = (header.flags & wire::kFlagDisagree) != 0 || header.call != flight->pad;
+  if (disagree) return on_disagreement(*flight);
+  if (packet.bytes != flight->sent_bytes) {  // an answer to a repetition that was cut short on its way
+    counters_.results_malformed.add(1);
+    return;
+  }
+  accept(*flight, packet.elements - wire::kNativeHeaderBytes, wire::kNativeHeaderBytes + packet.bytes, now);
+  Job& job = *flight->job;
+  --job.in_flight;
+  flight->job = nullptr;
+  if (flight->stage == Stage::kData) {
+    job.native_codec.decode(packet.elements, flight->range);
+    counters_.elements_summed_by_switch.add(flight->range.count);
+  }
+  on_job_progress(job);
+}
+
+void Shard::on_disagreement(const InFlight& flight) {
+  fail(Status(Code::kMismatch, "this rank called " + flight.job->describe() + ", and not all of the " +
+                                   std::to_string(session_.workers) + " contributions to it belong to that call (slot " +
+                                   std::to_string(flight.slot) + ", sequence " + std::to_string(flight.seq) +
+                                   "): ranks called with different operations, types or sizes"));
+}
+
+}  // namespace switchml

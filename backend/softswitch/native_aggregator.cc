@@ -1,0 +1,78 @@
+#include "softswitch/native_aggregator.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/limits.h"
+#include "quant/reduction.h"
+#include "wire/checksum.h"
+
+namespace switchml::softswitch {
+
+namespace {
+
+/// What all contributions to a use must be alike in, beside the hash of the call.
+uint16_t kind_of(const wire::NativeHeader& header) {
+  return static_cast<uint16_t>(header.type << 12 | header.operation << 8 | header.divisor);
+}
+
+struct Inputs {
+  std::array<const uint8_t*, kMaxWorkers> elements;
+  int count = 0;
+};
+
+/// In the order of the workers, whichever came last.
+Inputs inputs_of(const SlotUse& use, SlotStore* store, const wire::NativePacket& last) {
+  Inputs inputs;
+  for (int worker = 0; worker <= use.contributed.highest(); ++worker) {
+    if (!use.with_elements.test(worker)) continue;
+    const auto number = static_cast<uint8_t>(worker);
+    inputs.elements[static_cast<size_t>(inputs.count++)] =
+        number == last.header.worker ? last.elements : store->kept(last.header.slot, number);
+  }
+  return inputs;
+}
+
+}  // namespace
+
+void begin_native(SlotUse* use, const wire::NativePacket& packet) {
+  use->contributed = use->with_elements = WorkerSet{};
+  use->complete = use->disagree = false;
+  use->witness = packet.header.call;
+  use->exponent = kind_of(packet.header);
+  use->bytes = 0;
+}
+
+void join_native(SlotUse* use, const wire::NativePacket& packet) {
+  use->contributed.insert(packet.header.worker);
+  use->disagree |= packet.header.call != use->witness || kind_of(packet.header) != use->exponent;
+  if (packet.bytes == 0) return;
+  use->disagree |= use->bytes != 0 && packet.bytes != use->bytes;
+  use->bytes = std::max(use->bytes, static_cast<uint32_t>(packet.bytes));
+  use->with_elements.insert(packet.header.worker);
+}
+
+void keep(const wire::NativePacket& packet, uint8_t* place) {
+  if (packet.bytes > 0) std::memcpy(place, packet.elements, packet.bytes);
+}
+
+size_t complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, uint64_t session_key) {
+  wire::NativeHeader header = last.header;
+  header.kind = static_cast<uint8_t>(wire::Kind::kNativeResult);
+  header.worker = kAllWorkers;
+  header.flags = use->disagree ? wire::kFlagDisagree : uint8_t{0};
+  header.call = use->witness;
+  if (use->disagree) use->bytes = 0;
+  uint8_t* payload = store->payload(header.slot, header.seq);
+  if (use->bytes > 0) {
+    const Inputs inputs = inputs_of(*use, store, last);
+    const quant::Reduction reduction{last.operation, last.type, header.divisor};
+    quant::reduce(reduction, inputs.elements.data(), inputs.count, use->bytes / element_bytes(last.type), payload);
+  }
+  wire::seal_native(header, session_key, payload - wire::kNativeHeaderBytes, use->bytes);
+  use->complete = true;
+  return wire::kNativeHeaderBytes + use->bytes;
+}
+
+}  // namespace switchml::softswitch

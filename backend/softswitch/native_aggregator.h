@@ -1,0 +1,26 @@
+// What one contribution does to the use of a slot of a native session: it is kept until the last one has come, then all
+// are reduced at once (quant/reduction.h). So sums of floats are exact, and rounded once.
+//
+// A contribution without elements takes no part in the reduction. All others of a use are of one call and one length, or
+// the result says that they disagree.
+#pragma once
+
+#include <cstdint>
+
+#include "softswitch/slot_store.h"
+#include "wire/packet.h"
+
+namespace switchml::softswitch {
+
+/// First contribution of a use: forgets the use before.
+void begin_native(SlotUse* use, const wire::NativePacket& packet);
+/// Any contribution, the first one too: counts it, and compares its call with the first one's. Precondition: the worker
+/// has not contributed to this use.
+void join_native(SlotUse* use, const wire::NativePacket& packet);
+/// Keeps its elements in `place`, which has room for them.
+void keep(const wire::NativePacket& packet, uint8_t* place);
+/// The result, its header in front, in the use's place in the store. `last`: the last contribution, which need not be
+/// kept. Returns the size of the packet.
+size_t complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, uint64_t session_key);
+
+}  // namespace switchml::softswitch
