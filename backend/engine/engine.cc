@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include "engine/job.h"
 #include "engine/shard_thread.h"
+#include "engine/shares.h"
 
 namespace switchml {
 
@@ -15,20 +16,26 @@ namespace {
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(const EngineOptions& options, std::vector<std::unique_ptr<Transport>> transports) : options_(options) {
-    SWITCHML_ASSERT(!transports.empty());
-    SWITCHML_ASSERT(options.first_shard + static_cast<int>(transports.size()) <= options.session.shards);
+  EngineImpl(const EngineOptions& options, std::vector<std::unique_ptr<Transport>> transports)
+      : options_(options),
+        sessions_(sessions_of(options)),
+        threads_wanted_(transports.size() / sessions_.size()),
+        shares_(sessions_, static_cast<int>(threads_wanted_)) {
+    SWITCHML_ASSERT(!transports.empty() && transports.size() == threads_wanted_ * sessions_.size());
+    SWITCHML_ASSERT(options.first_shard + static_cast<int>(threads_wanted_) <= options.session.shards);
     const Time now = monotonic_now();
-    const int count = static_cast<int>(transports.size());
     for (size_t i = 0; i < transports.size(); ++i) {
-      shards_.push_back(std::make_shared<Shard>(
-          options.first_shard + static_cast<int>(i), options_, std::move(transports[i]), now,
-          [this](const Status& status) { on_shard_failure(status); }, count));
+      EngineOptions mine = options_;
+      mine.session = sessions_[i / threads_wanted_];
+      mine.others.clear();
+      shards_.push_back(std::make_shared<Shard>(options.first_shard + static_cast<int>(i % threads_wanted_), mine,
+                                                std::move(transports[i]), now,
+                                                [this](const Status& status) { on_shard_failure(status); }));
     }
     try {
-      for (size_t i = 0; i < shards_.size(); ++i) {
+      for (size_t i = 0; i < threads_wanted_; ++i) {
         const bool placed = i < options_.processors.size();
-        threads_.push_back(std::make_unique<ShardThread>(shards_[i], options_.spin,
+        threads_.push_back(std::make_unique<ShardThread>(shards_of_thread(i), options_.spin,
                                                          placed ? options_.processors[i] : std::vector<int>()));
       }
     } catch (const NoThread&) {
@@ -48,10 +55,11 @@ class EngineImpl final : public Engine {
       complete_alone(collective);
       return;
     }
-    auto shared = std::make_shared<SharedCollective>(std::move(collective), shards());
     // One order for all shards: ranks' streams must agree in each of them.
     const std::lock_guard<std::mutex> lock(order_);
-    for (const auto& shard : shards_) shard->submit(shared);
+    const std::vector<ShardPart> parts = shares_.next(collective);
+    auto shared = std::make_shared<SharedCollective>(std::move(collective), static_cast<int>(parts.size()));
+    for (const ShardPart& part : parts) shards_[part.shard]->submit(shared, part.range);
   }
 
   void abort(const std::string& reason) override {
@@ -63,6 +71,7 @@ class EngineImpl final : public Engine {
   void fail(const Status& status) override { on_shard_failure(status); }
 
   std::vector<uint32_t> suspend() override {
+    SWITCHML_ASSERT(options_.others.empty());
     std::vector<uint32_t> all;
     on_each_shard([&all](Shard& shard, Time) {
       shard.suspend();
@@ -117,6 +126,23 @@ class EngineImpl final : public Engine {
   }
 
  private:
+  static std::vector<SessionParameters> sessions_of(const EngineOptions& options) {
+    std::vector<SessionParameters> all = options.others;
+    all.insert(all.begin(), options.session);
+    return all;
+  }
+
+  // One of each session. Ranks begin with different ones, so that not all send to the same aggregator at once.
+  std::vector<std::shared_ptr<Shard>> shards_of_thread(size_t thread) const {
+    std::vector<std::shared_ptr<Shard>> all;
+    const size_t sessions = sessions_.size();
+    for (size_t i = 0; i < sessions; ++i) {
+      const size_t session = (static_cast<size_t>(options_.session.worker) + 1 + i) % sessions;
+      all.push_back(shards_[session * threads_wanted_ + thread]);
+    }
+    return all;
+  }
+
   // A group of one: the sum is the input, exactly.
   static void complete_alone(const Collective& collective) {
     const size_t size = element_bytes(collective.type);
@@ -156,7 +182,10 @@ class EngineImpl final : public Engine {
   }
 
   const EngineOptions options_;
-  std::mutex order_;
+  const std::vector<SessionParameters> sessions_;
+  const size_t threads_wanted_;
+  std::mutex order_;  // guards what follows, and with it the order of the shards' submissions
+  Shares shares_;
   mutable std::mutex status_mutex_;
   Status status_;
   std::vector<std::shared_ptr<Shard>> shards_;  // which may call each other until all threads have stopped

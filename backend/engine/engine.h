@@ -106,6 +106,7 @@ struct SessionParameters : Route {
   int shards = 1;
   int slots = 8;  // of all shards together, a multiple of `shards`
   size_t payload_bytes = 1024;
+  uint32_t weight = 1;          // of the aggregator, where there are several
   bool native = false;          // elements travel as they are; else as integers
   bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
@@ -124,8 +125,11 @@ struct SessionParameters : Route {
 
 struct EngineOptions {
   SessionParameters session;
-  /// Where other engines have shards of the same session: the first of this one's. It has as many as transports, and
-  /// its collectives are theirs alone.
+  /// Sessions with further aggregators, to which this one's collectives are shared out too. Native ones, of the same
+  /// payload, ranks, shards and secret.
+  std::vector<SessionParameters> others;
+  /// Where other engines have shards of the same sessions: the first of this one's. Its collectives are its own shards'
+  /// alone.
   int first_shard = 0;
   Duration rto_min = milliseconds(5);
   Duration rto_max = milliseconds(200);
@@ -154,8 +158,9 @@ uint64_t agreement_hash(const Collective& collective);
 
 class Engine {
  public:
-  /// One transport per shard, each already joined to the session (session/control_client.h). Starts the threads,
-  /// or throws NoThread. Moves from one switch to another are for engines with all shards of their session.
+  /// One transport per session and shard, session after session, each already joined (session/control_client.h). Those
+  /// of one shard number must be usable from one thread, which waits on the first of them for all. Starts the threads,
+  /// or throws NoThread. Moves from one switch to another are for engines with all shards of a single session.
   static std::unique_ptr<Engine> start(const EngineOptions& options,
                                        std::vector<std::unique_ptr<Transport>> transports);
   /// abort() and join.

@@ -7,11 +7,6 @@ namespace switchml {
 
 namespace {
 
-ElementRange part_of(const Collective& collective, const Share& share, const SessionParameters& session) {
-  const size_t per_span = elements_per_span(collective.type, session.payload_bytes, session.native);
-  return shard_part(collective.count, per_span, share.index, share.count);
-}
-
 // A shard without elements has no group whose exponents could be agreed on.
 bool uses_exponents(const Collective& collective, ElementRange part) {
   return collective.op == ReduceOp::kSum && is_floating(collective.type) && part.count > 0;
@@ -36,12 +31,12 @@ void SharedCollective::finish(const Status& status) {
   if (done) done(first_error_);
 }
 
-Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_state, const Share& share,
+Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_state, ElementRange part,
          const SessionParameters& session)
     : serial(serial_number),
       shared(std::move(collective_state)),
-      plan(collective().type, !session.native && uses_exponents(collective(), part_of(collective(), share, session)),
-           part_of(collective(), share, session), session.payload_bytes, session.native),
+      plan(collective().type, !session.native && uses_exponents(collective(), part), part, session.payload_bytes,
+           session.native),
       codec(collective(), plan, session.contributing_ranks()),
       native_codec(collective()),
       speculation(collective(), plan, session, session.lanes_per_shard().calls),

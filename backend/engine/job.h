@@ -1,4 +1,4 @@
-// One shard's share of one collective, and the state that the shards share.
+// One shard's part of one collective, and the state that the shards share.
 #pragma once
 
 #include <atomic>
@@ -31,12 +31,6 @@ class SharedCollective {
   Status first_error_;
 };
 
-/// Share `index` of `count` of a collective.
-struct Share {
-  int index = 0;
-  int count = 1;
-};
-
 struct Job {
   /// The stream that carries it.
   enum class Stream : uint8_t {
@@ -44,7 +38,8 @@ struct Job {
     kBulk,
   };
 
-  Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective, const Share& share,
+  /// `part`: its elements.
+  Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective, ElementRange part,
       const SessionParameters& session);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;

@@ -23,9 +23,8 @@ size_t frame_stride(const SessionParameters& session) {
 }  // namespace
 
 Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport> transport, Time now,
-             std::function<void(const Status&)> on_failure, int shares)
+             std::function<void(const Status&)> on_failure)
     : index_(index),
-      shares_(shares == 0 ? options.session.shards : shares),
       options_(options),
       session_(options_.session),
       nonce_(session_.epoch),
@@ -98,10 +97,10 @@ bool Shard::any_in_flight() const {
   return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.pool.in_flight() > 0; });
 }
 
-void Shard::submit(std::shared_ptr<SharedCollective> collective) {
+void Shard::submit(std::shared_ptr<SharedCollective> collective, ElementRange part) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    submitted_.push_back(std::move(collective));
+    submitted_.push_back({std::move(collective), part});
     attention_.store(true, std::memory_order_release);
   }
   wake();
@@ -161,7 +160,7 @@ Duration Shard::moderation(Time now) {
 }
 
 void Shard::take_submissions(Time now) {
-  std::vector<std::shared_ptr<SharedCollective>> taken;
+  std::vector<Submission> taken;
   std::vector<std::function<void(Time)>> tasks;
   Status failure;
   {
@@ -173,15 +172,14 @@ void Shard::take_submissions(Time now) {
   }
   for (const auto& task : tasks) task(now);
   if (!any_in_flight()) stuck_since_ = now;
-  for (auto& shared : taken) {
+  for (Submission& submission : taken) {
     if (!status_.ok()) {
-      shared->finish(status_);
+      submission.collective->finish(status_);
       continue;
     }
-    earliest_deadline_ = std::min(earliest_deadline_, shared->collective().deadline);
+    earliest_deadline_ = std::min(earliest_deadline_, submission.collective->collective().deadline);
     const uint64_t serial = first_serial_ + jobs_.size();
-    jobs_.push_back(
-        std::make_unique<Job>(serial, std::move(shared), Share{index_ - options_.first_shard, shares_}, session_));
+    jobs_.push_back(std::make_unique<Job>(serial, std::move(submission.collective), submission.part, session_));
     if (!jobs_.back()->is_bulk()) ++short_under_way_;
   }
   if (!failure.ok()) fail(failure);

@@ -87,13 +87,12 @@ struct Stream {
 class Shard {
  public:
   /// `transport` has joined the session as shard `index`. on_failure is told once, from inside step() or fail().
-  /// `shares`: how many shards, from options.first_shard on, take a share of each collective; 0: all of the session.
   Shard(int index, const EngineOptions& options, std::unique_ptr<Transport> transport, Time now,
-        std::function<void(const Status&)> on_failure, int shares = 0);
+        std::function<void(const Status&)> on_failure);
 
-  /// Thread-safe: queues this shard's share of a collective. After a failure it is finished with the reason at the next
-  /// step.
-  void submit(std::shared_ptr<SharedCollective> collective);
+  /// Thread-safe: queues this shard's part of a collective (engine/shares.h). After a failure it is finished with the
+  /// reason at the next step.
+  void submit(std::shared_ptr<SharedCollective> collective, ElementRange part);
   /// Thread-safe: the next step fails everything with `status` (the first one counts).
   void request_failure(const Status& status);
 
@@ -129,6 +128,10 @@ class Shard {
   int index() const { return index_; }
 
  private:
+  struct Submission {
+    std::shared_ptr<SharedCollective> collective;
+    ElementRange part;
+  };
   /// Without a result for so long, the switch is asked whom everybody waits for.
   static constexpr Duration kFirstProbe = milliseconds(300);
   /// Chunks under way from which on a stream is one that results may gather for.
@@ -216,7 +219,6 @@ class Shard {
   void prove_address(uint64_t cookie);
 
   const int index_;
-  const int shares_;
   const EngineOptions options_;
   SessionParameters session_;
   const uint32_t nonce_;                   // what the witness covers: the first epoch
@@ -276,7 +278,7 @@ class Shard {
   Status status_;
   std::mutex mutex_;  // guards the three below, the only thread crossings into a shard
   std::vector<std::function<void(Time)>> posted_;
-  std::vector<std::shared_ptr<SharedCollective>> submitted_;
+  std::vector<Submission> submitted_;
   Status requested_failure_;
   std::atomic<bool> attention_{false};
 };

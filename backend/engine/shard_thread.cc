@@ -12,8 +12,8 @@
 
 namespace switchml {
 
-ShardThread::ShardThread(std::shared_ptr<Shard> shard, Duration spin, const std::vector<int>& processors)
-    : shard_(std::move(shard)),
+ShardThread::ShardThread(std::vector<std::shared_ptr<Shard>> shards, Duration spin, const std::vector<int>& processors)
+    : shards_(std::move(shards)),
       look_around_(spin),
       processors_(processors),
       thread_(make_thread("an engine", [this] { run(); })) {}
@@ -23,32 +23,55 @@ ShardThread::~ShardThread() { stop(); }
 void ShardThread::stop() {
   if (!thread_.joinable()) return;
   stop_.store(true, std::memory_order_release);
-  shard_->wake();
+  shards_.front()->wake();
   thread_.join();
-  shard_->step(monotonic_now());  // what was submitted or asked for last
+  step();  // what was submitted or asked for last
 }
 
-void ShardThread::run() {
-  pthread_setname_np(pthread_self(), ("switchml-" + std::to_string(shard_->index())).c_str());
+bool ShardThread::step() {
+  bool moved = false;
+  for (const auto& shard : shards_) moved = shard->step(monotonic_now()) || moved;
+  return moved;
+}
+
+// Of several shards some have nothing to gather most of the time.
+Duration ShardThread::moderation() {
+  return shards_.size() == 1 ? shards_.front()->moderation(monotonic_now()) : Duration(0);
+}
+
+bool ShardThread::waits_for_results() const {
+  return std::any_of(shards_.begin(), shards_.end(), [](const auto& shard) { return shard->waits_for_results(); });
+}
+
+Duration ShardThread::patience() const {
+  constexpr Duration kLongest = seconds(1);
+  Time wakeup = kNever;
+  for (const auto& shard : shards_) wakeup = std::min(wakeup, shard->next_wakeup());
+  return wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());
+}
+
+void ShardThread::settle_in() const {
+  const int index = shards_.front()->index();
+  pthread_setname_np(pthread_self(), ("switchml-" + std::to_string(index)).c_str());
   // A new thread inherits its parent's floating-point state; flush-to-zero or another rounding would change the bits.
   std::fesetenv(FE_DFL_ENV);
   if (!processors_.empty() && !run_on(processors_)) {
-    SWITCHML_LOG(kWarning) << "shard " << shard_->index() << ": its thread cannot run on processors "
+    SWITCHML_LOG(kWarning) << "shard " << index << ": its thread cannot run on processors "
                            << to_processor_list(processors_) << " and runs where the others of this process do";
   }
-  constexpr Duration kLongest = seconds(1);
+}
+
+void ShardThread::run() {
+  settle_in();
   const auto stopped = [this] { return stop_.load(std::memory_order_acquire); };
-  const auto step = [this] { return shard_->step(monotonic_now()); };
   while (!stopped()) {
     if (step()) continue;
-    if (const Duration pause = shard_->moderation(monotonic_now()); pause > Duration(0)) {
-      shard_->transport().pause(pause);
+    if (const Duration pause = moderation(); pause > Duration(0)) {
+      link().pause(pause);
       continue;
     }
-    if (shard_->waits_for_results() && look_around_(step, stopped)) continue;
-    const Time wakeup = shard_->next_wakeup();
-    const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());
-    if (patience > Duration(0)) shard_->transport().wait(patience);
+    if (waits_for_results() && look_around_([this] { return step(); }, stopped)) continue;
+    if (const Duration time = patience(); time > Duration(0)) link().wait(time);
   }
 }
 

@@ -1,4 +1,4 @@
-// The thread that steps a shard with the real clock.
+// The thread that steps one or several shards with the real clock.
 #pragma once
 
 #include <atomic>
@@ -15,24 +15,28 @@ class ShardThread {
  public:
   /// `spin`: how long it may look for results before it sleeps (spin_time()); 0: never. `processors`: those that it
   /// runs on; empty, or if the system refuses: those of the caller. Throws NoThread.
-  explicit ShardThread(std::shared_ptr<Shard> shard, Duration spin = Duration(0),
+  /// Of several shards the first one's transport ends its waits with a frame for any of them.
+  explicit ShardThread(std::vector<std::shared_ptr<Shard>> shards, Duration spin = Duration(0),
                        const std::vector<int>& processors = {});
-  /// Stops and joins. The shard's collectives must have been failed before (request_failure) or are left unfinished.
+  /// Stops and joins. The shards' collectives must have been failed before (request_failure) or are left unfinished.
   ~ShardThread();
   ShardThread(const ShardThread&) = delete;
   ShardThread& operator=(const ShardThread&) = delete;
 
-  /// Ends the thread and takes the shard's last step. Idempotent. Shards may call each other until all are stopped, so
+  /// Ends the thread and takes the shards' last steps. Idempotent. Shards may call each other until all are stopped, so
   /// none may be destroyed before.
   void stop();
 
-  Shard& shard() { return *shard_; }
-  const Shard& shard() const { return *shard_; }
-
  private:
   void run();
+  void settle_in() const;
+  bool step();
+  Duration moderation();
+  bool waits_for_results() const;
+  Duration patience() const;
+  Transport& link() { return shards_.front()->transport(); }
 
-  std::shared_ptr<Shard> shard_;
+  const std::vector<std::shared_ptr<Shard>> shards_;
   SpinWait look_around_;
   const std::vector<int> processors_;
   std::atomic<bool> stop_{false};

@@ -35,7 +35,7 @@ class Agreement {
     try {
       return telling_others(opening_.roll, [this] { return come_together(); });
     } catch (...) {
-      if (joins_) leave(opening_.agreed.parameters, monotonic_now() + kLeaveTime);
+      if (joins_) leave_all();
       throw;
     }
   }
@@ -48,7 +48,8 @@ class Agreement {
       status = opening_.say("path", path());
       if (status.ok()) status = enter_session(opening_.config.payload_bytes, opening_.config.slots);
       if (status.ok() && check_path_) status = settle_payload();
-      if (status.ok() && check_path_ && opening_.config.slots == 0) status = settle_slots();
+      // Several aggregators have windows enough together.
+      if (status.ok() && check_path_ && opening_.config.slots == 0 && is_alone()) status = settle_slots();
     }
     if (!status.ok()) return status;
     return std::move(opening_.agreed);
@@ -82,14 +83,36 @@ class Agreement {
     if (hosts.place_of(opening_.group.rank) >= hosts.owners()) opening_.agreed.transports.clear();
   }
 
+  // ---- sessions ----
+  bool is_alone() const { return opening_.places.size() == 1; }
+  const SessionParameters& session(size_t i) const {
+    return i == 0 ? opening_.agreed.parameters : opening_.agreed.others[i - 1];
+  }
+  /// Of a session and a shard that this rank drives.
+  Transport& link(size_t of_session, size_t shard) const {
+    return *opening_.agreed.transports[of_session * own_shards() + shard];
+  }
+  size_t own_shards() const { return opening_.agreed.transports.size() / opening_.places.size(); }
+  void leave_all() const { leave(opening_.agreed.parameters, opening_.agreed.others, monotonic_now() + kLeaveTime); }
+  std::string switch_names() const {
+    return is_alone() ? "switch " + opening_.places.front().name
+                      : std::to_string(opening_.places.size()) + " aggregators";
+  }
+
   // ---- path ----
   Result<Blob> path() {
-    const Endpoint& to = opening_.agreed.parameters.switch_endpoint;
-    auto transports = connect_shards(opening_.config, opening_.group.rank, to);
+    std::vector<Endpoint> switches;
+    for (const SwitchPlace& place : opening_.places) switches.push_back(place.endpoint);
+    auto transports = connect_shards(opening_.config, opening_.group.rank, switches);
     if (!transports.ok()) return transports.status();
     opening_.agreed.transports = std::move(transports.value());
-    return path_report(opening_.agreed.transports[0]->path_frame_bytes(to), !udp_path(to).on_host,
-                       opening_.memory.why_none());
+    size_t least = SIZE_MAX;
+    bool leaves_host = false;
+    for (const Endpoint& to : switches) {
+      least = std::min(least, opening_.agreed.transports[0]->path_frame_bytes(to));
+      leaves_host = leaves_host || !udp_path(to).on_host;
+    }
+    return path_report(least, leaves_host, opening_.memory.why_none());
   }
 
   // ---- plan ----
@@ -99,7 +122,7 @@ class Agreement {
       if (Status status = opening_.say(in_session("plan"), make_plan(payload, slots)); !status.ok()) return status;
     }
     auto plan =
-        opening_.hear(in_session("plan"), "open a session with switch " + opening_.agreed.parameters.switch_name);
+        opening_.hear(in_session("plan"), "open a session with " + switch_names());
     return plan.ok() ? enter_session(plan.value()) : plan.status();
   }
 
@@ -119,29 +142,74 @@ class Agreement {
     const auto summary = summarize_paths(paths.value());
     if (!summary.ok()) return summary.status();
     const bool hosts = sessions_ == 0 ? hosts_have_memory(paths.value()) : opening_.agreed.hosts.ranks() > 0;
-    const wire::Open asked = wish(hosts, payload != 0 ? payload : auto_payload(summary->frame_bytes), slots);
-    auto granted = open_session(asked);
-    if (!granted.ok()) return granted.status();
-    if (sessions_ == 0 && slots == 0 && opening_.agreed.embedded != nullptr) advise(asked, granted.value());
-    Blob plan = plan_of(granted.value(), hosts);
+    auto opened = open_sessions(wish(hosts, payload != 0 ? payload : auto_payload(summary->frame_bytes), slots), hosts);
+    if (!opened.ok()) return opened.status();
+    Blob plan = std::move(opened.value());
     if (opening_.config.payload_bytes == 0 && opening_.config.controller.empty() && summary->leaves_host)
       plan.set("check", 1);
     if (sessions_ == 0) offer_watch(opening_, &plan);
     return plan;
   }
 
+  // One with every switch, all of the payload that the first grants.
+  Result<Blob> open_sessions(wire::Open asked, bool hosts) {
+    std::vector<wire::OpenReply> granted;
+    ++opens_;
+    for (const SwitchPlace& place : opening_.places) {
+      asked.client_key = client_key(place);
+      auto reply = open_session(place, asked);
+      if (!reply.ok()) return give_back(granted, reply.status());
+      granted.push_back(reply.value());
+      if (Status status = check_alike(place, granted); !status.ok()) return give_back(granted, status);
+      asked.payload = reply->payload;
+    }
+    if (opens_ == 1 && opening_.config.slots == 0 && opening_.agreed.embedded != nullptr) advise(asked, granted[0]);
+    return plan_of(granted, hosts);
+  }
+
+  uint64_t client_key(const SwitchPlace& place) const {
+    return place.client_key == 0 ? random_bits() : place.client_key + opens_ % kInvitations;
+  }
+
+  Status check_alike(const SwitchPlace& place, const std::vector<wire::OpenReply>& granted) const {
+    if (is_alone()) return {};
+    if ((granted.back().flags & wire::kOpenNative) == 0) {
+      return {Code::kInvalidArgument,
+              "switch " + place.name + " adds integers, and cannot be one of several: name it alone"};
+    }
+    if (granted.back().payload == granted.front().payload) return {};
+    return {Code::kInvalidArgument, "switch " + place.name + " grants " + std::to_string(granted.back().payload) +
+                                        " bytes of payload, and switch " + opening_.places.front().name + " " +
+                                        std::to_string(granted.front().payload) +
+                                        ": set SWITCHML_PAYLOAD to what all of them take"};
+  }
+
+  // What some have granted ends before its lease.
+  Status give_back(const std::vector<wire::OpenReply>& granted, const Status& why) const {
+    for (size_t i = 0; i < granted.size(); ++i) {
+      SessionParameters session;
+      session.switch_endpoint = opening_.places[i].endpoint;
+      session.switch_name = opening_.places[i].name;
+      session.job = granted[i].job;
+      session.epoch = granted[i].epoch;
+      session.session_key = granted[i].session_key;
+      leave(session, {}, monotonic_now() + kLeaveTime);
+    }
+    return why;
+  }
+
   wire::Open wish(bool hosts, size_t payload, int slots) const {
     wire::Open asked;
-    asked.client_key = random_bits();
     asked.workers = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.hosts() : opening_.group.size);
     asked.shards = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.owners() : opening_.config.shards);
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
     // A group that may lose its switch speaks in what the ranks can add over Gloo.
-    if (!opening_.config.integers && !opening_.config.fallback) asked.flags = wire::kOpenNative;
+    if (wants_native(opening_.config)) asked.flags = wire::kOpenNative;
     // As many as two streams take on each rank that sends, where a switch would give fewer.
     const size_t least = size_t{asked.shards} * LaneSlots::kLeastSlotsForBulk;
-    if (slots == 0 && hosts && least > kPresetSlots && payload <= kMostPayloadForStreams) {
+    const bool differs_from_preset = is_alone() ? hosts && least > kPresetSlots : true;
+    if (slots == 0 && differs_from_preset && payload <= kMostPayloadForStreams) {
       asked.slots = static_cast<uint16_t>(least);
     }
     return asked;
@@ -154,11 +222,11 @@ class Agreement {
   }
 
   // What lacks may be what a job that was killed a moment ago has not given back yet.
-  Result<wire::OpenReply> open_session(const wire::Open& asked) {
+  Result<wire::OpenReply> open_session(const SwitchPlace& place, const wire::Open& asked) {
     const Time end = opening_.time.stage_end(0.9);
     for (bool told = false;; told = true) {
       bool may_change = false;
-      auto granted = ask_for_session(asked, end, &may_change);
+      auto granted = ask_for_session(place, asked, end, &may_change);
       if (granted.ok() || !may_change || monotonic_now() + kRefusalPause >= end) return granted;
       if (!told) {
         SWITCHML_LOG(kWarning) << opening_.group.name << ": " << granted.status().message() << "; asking again for "
@@ -169,30 +237,34 @@ class Agreement {
     }
   }
 
-  Result<wire::OpenReply> ask_for_session(const wire::Open& asked, Time end, bool* may_change) {
+  Result<wire::OpenReply> ask_for_session(const SwitchPlace& place, const wire::Open& asked, Time end,
+                                          bool* may_change) {
     const ControllerEntry& controller = opening_.agreed.controller;
     if (controller.client != nullptr) {
       auto granted = controller.client->open(asked, controller.ranks, opening_.group.name, end);
       *may_change = granted.status().code() == Code::kUnavailable;
       return granted;
     }
-    if (opening_.agreed.embedded != nullptr) opening_.agreed.embedded->invite(asked.client_key);
-    ControlClient client(*opening_.agreed.transports[0], opening_.agreed.parameters.switch_endpoint,
-                         opening_.agreed.parameters.switch_name);
+    const auto number = static_cast<size_t>(&place - opening_.places.data());
+    ControlClient client(link(number, 0), place.endpoint, place.name);
     auto granted = client.open(asked, end);
     *may_change = client.lacked_room();
     return granted;
   }
 
-  Blob plan_of(const wire::OpenReply& granted, bool hosts) const {
+  Blob plan_of(const std::vector<wire::OpenReply>& granted, bool hosts) const {
     Blob plan;
-    write_grant(granted, &plan);
+    for (size_t i = 0; i < granted.size(); ++i) {
+      Blob one;
+      write_grant(granted[i], &one);
+      plan.put("session/" + std::to_string(i), one);
+    }
     plan.set("secret0", random_bits());
     plan.set("secret1", random_bits());
     plan.set("hosts", hosts ? "workers" : "");
     for (int rank = 0; rank < opening_.group.size; ++rank) {
       plan.set("local/" + std::to_string(rank),
-               to_text(local_ranks(opening_.hosts, rank, opening_.agreed.embedded != nullptr)));
+               to_text(local_ranks(opening_.hosts, rank, opening_.switch_hosts)));
     }
     return plan;
   }
@@ -202,25 +274,52 @@ class Agreement {
     p.shards = opening_.config.shards;
     if (sessions_ == 0 && opening_.agreed.hosts.ranks() > 0) take_host_memory(!plan.text("hosts").empty());
     if (opening_.agreed.hosts.ranks() > 0) p.shards = opening_.agreed.hosts.owners();
-    if (Status status = read_grant(plan, &p); !status.ok()) return status;
     if (!plan.number("secret0", UINT64_MAX, &p.secret[0]) || !plan.number("secret1", UINT64_MAX, &p.secret[1])) {
       return {Code::kMismatch, "rank 0 sent no secret: install the same switchml on all ranks"};
     }
     p.controlled = !opening_.config.controller.empty();
+    if (Status status = read_sessions(plan); !status.ok()) return status;
     check_path_ = plan.text("check") == "1";
     opening_.agreed.local = read_local_ranks(plan.text("local/" + std::to_string(opening_.group.rank)));
     if (sessions_ == 0) read_watch(opening_, plan);
     return {};
   }
 
+  // What they have in common is known.
+  Status read_sessions(const Blob& plan) {
+    std::vector<SessionParameters> sessions;
+    for (const SwitchPlace& place : opening_.places) {
+      SessionParameters session = opening_.agreed.parameters;
+      session.switch_endpoint = place.endpoint;
+      session.switch_name = place.name;
+      session.weight = place.weight;
+      const Blob grant = plan.inner("session/" + std::to_string(sessions.size()));
+      if (Status status = read_grant(grant, &session); !status.ok()) return status;
+      sessions.push_back(std::move(session));
+    }
+    opening_.agreed.parameters = sessions.front();
+    opening_.agreed.others.assign(sessions.begin() + 1, sessions.end());
+    return {};
+  }
+
   // ---- joined ----
+  Status join_sessions() {
+    const Time end = opening_.time.stage_end(0.95);
+    for (size_t i = 0; i < opening_.places.size(); ++i) {
+      for (size_t shard = 0; shard < own_shards(); ++shard) {
+        const int number = first_shard() + static_cast<int>(shard);
+        if (Status status = join_shard(link(i, shard), session(i), number, end); !status.ok()) return status;
+      }
+    }
+    return {};
+  }
+
   Status join_all() {
     joins_ = true;
-    const Status mine = join_shards(opening_.agreed.transports, opening_.agreed.parameters,
-                                    opening_.time.stage_end(0.95), first_shard());
+    const Status mine = join_sessions();
     Status status = opening_.say(in_session("joined"), mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
     if (status.ok()) status = opening_.hear_all(in_session("joined")).status();
-    if (!status.ok()) leave(opening_.agreed.parameters, monotonic_now() + kLeaveTime);
+    if (!status.ok()) leave_all();
     return status;
   }
 
@@ -234,7 +333,7 @@ class Agreement {
     for (;;) {
       const auto passes = compare_paths();
       if (passes.ok() && passes.value() >= opening_.agreed.parameters.payload_bytes) return {};
-      leave(opening_.agreed.parameters, monotonic_now() + kLeaveTime);
+      leave_all();
       if (!passes.ok()) return passes.status();
       ++sessions_;
       if (Status entered = enter_session(passes.value(), opening_.config.slots); !entered.ok()) return entered;
@@ -255,10 +354,13 @@ class Agreement {
   Result<Blob> checked_path() {
     if (first_shard() > 0)
       return payload_report(opening_.agreed.parameters.payload_bytes);  // another rank asks for the host
-    const auto passes =
-        check_path(*opening_.agreed.transports[0], opening_.agreed.parameters, opening_.time.stage_end(0.98));
-    if (!passes.ok()) return passes.status();
-    return payload_report(passes.value());
+    size_t least = opening_.agreed.parameters.payload_bytes;
+    for (size_t i = 0; i < opening_.places.size(); ++i) {
+      const auto passes = check_path(link(i, 0), session(i), opening_.time.stage_end(0.98));
+      if (!passes.ok()) return passes.status();
+      least = std::min(least, passes.value());
+    }
+    return payload_report(least);
   }
 
   Result<Blob> least_of(const std::string& topic) {
@@ -275,7 +377,7 @@ class Agreement {
   Status settle_slots() {
     const auto plan = compare_speeds();
     if (plan.ok() && plan->text("more") != "1") return {};
-    leave(opening_.agreed.parameters, monotonic_now() + kLeaveTime);
+    leave_all();
     if (!plan.ok()) return plan.status();
     ++sessions_;
     return enter_session(plan.value());
@@ -318,17 +420,22 @@ class Agreement {
     const bool hosts = opening_.agreed.hosts.ranks() > 0;
     SessionParameters offered = opening_.agreed.parameters;
     bool may_change = false;
-    const auto granted =
-        ask_for_session(wish(hosts, offered.payload_bytes, slots), opening_.time.stage_end(0.8), &may_change);
+    const SwitchPlace& place = opening_.places.front();
+    wire::Open asked = wish(hosts, offered.payload_bytes, slots);
+    ++opens_;
+    asked.client_key = client_key(place);
+    const auto granted = ask_for_session(place, asked, opening_.time.stage_end(0.8), &may_change);
     if (!granted.ok()) {
       SWITCHML_LOG(kInfo) << opening_.group.name << ": no more slots: " << granted.status().message();
       return {};
     }
-    Blob plan = plan_of(granted.value(), hosts);
-    const bool readable = read_grant(plan, &offered).ok();
+    Blob plan = plan_of({granted.value()}, hosts);
+    Blob grant;
+    write_grant(granted.value(), &grant);
+    const bool readable = read_grant(grant, &offered).ok();
     const SessionParameters& p = opening_.agreed.parameters;
     if (!readable || offered.slots <= p.slots || offered.payload_bytes != p.payload_bytes) {
-      if (readable) leave(offered, monotonic_now() + kLeaveTime);
+      if (readable) leave(offered, {}, monotonic_now() + kLeaveTime);
       SWITCHML_LOG(kInfo) << opening_.group.name << ": the switch has no more slots";
       return {};
     }
@@ -340,6 +447,7 @@ class Agreement {
   bool joins_ = false;       // a session
   bool check_path_ = false;  // what passes is to be found out
   int sessions_ = 0;         // that were left for one of a smaller payload, or of more slots
+  uint64_t opens_ = 0;       // of each switch, on rank 0
 };
 
 }  // namespace

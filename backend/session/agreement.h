@@ -4,6 +4,8 @@
 //   rank                                   topic      what rank 0 does with it
 //   every rank: host, versions, settings   hello      compares; finds the switch, asks a controller or starts one
 //   rank 0: the switches' addresses        switch
+//     or, on several hosts without any: then
+//   each host's first rank: its aggregator aggregator
 //     or, on one host, memory to share: then
 //   every rank: has it or why not          memory     says whether all have it, or a switch after all
 //     or, on hosts with several ranks, who is on which one beside the switch: then
@@ -41,11 +43,12 @@ namespace switchml {
 /// What a rank holds when all have agreed.
 struct Agreed {
   SessionParameters parameters;
-  Transports transports;                   // one per shard that this rank drives, joined
+  std::vector<SessionParameters> others;   // with further aggregators
+  Transports transports;                   // session after session, one per shard that this rank drives, joined
   std::shared_ptr<shm::Segment> memory;    // of the ranks of this host, where they share some
   HostLayout hosts;                        // where hosts are the switch's workers; else of no ranks
   LocalRanks local;                        // those that use a switch
-  std::unique_ptr<SwitchServer> embedded;  // rank 0 of a group without another switch
+  std::unique_ptr<SwitchServer> embedded;  // where no switch is named: of the first rank of each host
   ControllerEntry controller;              // rank 0 of a group that has one
   Fd watch_listener;                       // rank 0, where it can listen
   Endpoint watch_address;                  // the others, where rank 0 listens; else empty

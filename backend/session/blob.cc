@@ -57,6 +57,19 @@ std::string Blob::encode() const {
   return text;
 }
 
+void Blob::put(const std::string& name, const Blob& inner) {
+  for (const auto& [key, value] : inner.values_) values_[name + "/" + key] = value;
+}
+
+Blob Blob::inner(const std::string& name) const {
+  const std::string start = name + "/";
+  Blob blob;
+  for (auto it = values_.lower_bound(start); it != values_.end() && it->first.compare(0, start.size(), start) == 0; ++it) {
+    blob.values_.emplace(it->first.substr(start.size()), it->second);
+  }
+  return blob;
+}
+
 Status Blob::carried() const {
   const auto error = values_.find("error");
   if (error == values_.end()) return {};

@@ -22,6 +22,9 @@ class Blob {
   void set(const std::string& key, const std::string& value);
   void set(const std::string& key, uint64_t value) { set(key, std::to_string(value)); }
   std::string encode() const;
+  /// Another blob's values inside this one, under a name, and back. What there is not, is empty.
+  void put(const std::string& name, const Blob& inner);
+  Blob inner(const std::string& name) const;
 
   /// The failure that the blob carries, or ok.
   Status carried() const;

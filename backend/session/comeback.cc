@@ -31,7 +31,7 @@ Status Comeback::offer(int attempt, Time deadline) {
   SessionParameters session = lost_;
   Status status = read(blob.value(), &session);
   if (status.ok()) status = bulletin_.say(topic(attempt, "offer"), blob->encode());
-  if (!status.ok()) leave(session, monotonic_now() + kLeaveTime);
+  if (!status.ok()) leave(session, {}, monotonic_now() + kLeaveTime);
   return status;
 }
 
@@ -83,15 +83,20 @@ Result<Comeback::Found> Comeback::take(int attempt) {
   if (mine.ok()) mine = join(&found);
   const Status all = bulletin_.agree(topic(attempt, "joined"), group_.size, mine);
   if (all.ok()) return found;
-  leave(found.session, monotonic_now() + kLeaveTime);
+  leave(found.session, {}, monotonic_now() + kLeaveTime);
   return all;
 }
 
 Status Comeback::join(Found* found) const {
-  auto links = connect_shards(config_, group_.rank, found->session.switch_endpoint);
+  auto links = connect_shards(config_, group_.rank, {found->session.switch_endpoint});
   if (!links.ok()) return links.status();
   found->transports = std::move(links.value());
-  return join_shards(found->transports, found->session, monotonic_now() + kJoinTime);
+  const Time end = monotonic_now() + kJoinTime;
+  for (size_t shard = 0; shard < found->transports.size(); ++shard) {
+    const auto number = static_cast<int>(shard);
+    if (Status status = join_shard(*found->transports[shard], found->session, number, end); !status.ok()) return status;
+  }
+  return {};
 }
 
 }  // namespace switchml

@@ -11,6 +11,7 @@
 #include "session/host_memory.h"
 #include "session/opening_time.h"
 #include "session/roll_call.h"
+#include "session/switch_place.h"
 
 namespace switchml {
 
@@ -47,8 +48,10 @@ struct Opening {
   OpeningTime time;
   HostMemory memory;
   Agreed agreed;
-  bool one_host = false;           // on rank 0
-  std::vector<std::string> hosts;  // by rank, on rank 0
+  std::vector<SwitchPlace> places;  // where sessions are opened: at least one, once it is agreed
+  bool one_host = false;            // on rank 0
+  std::vector<std::string> hosts;   // by rank, on rank 0
+  std::vector<int> switch_hosts;    // ranks that host a switch, on rank 0
 };
 
 }  // namespace switchml

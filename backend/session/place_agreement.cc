@@ -34,17 +34,37 @@ class PlaceAgreement {
       return opening_.roll.who_is_missing("hello", now - begin, blob.status());
     if (!blob.ok()) return blob.status();
     if (!blob->text("memory").empty()) return share_memory(blob.value());
-    if (Status status = read_switch(blob.value()); !status.ok()) return status;
+    const std::string each = blob->text("each_host");
+    Status status = each.empty() ? read_switch(blob.value()) : serve_on_each_host(each);
+    if (!status.ok()) return status;
     return blob->text("hosts").empty() ? Status() : share_on_hosts(blob->text("hosts"));
   }
 
  private:
   Status read_switch(const Blob& blob) {
-    if (!opening_.config.controller.empty()) return read_place(blob, &opening_.agreed.parameters);
-    opening_.agreed.parameters.switch_name = blob.text("name");
-    auto endpoint = resolve_address(blob.text("address"), "the switch that rank 0 announced");
-    if (!endpoint.ok()) return endpoint.status();
-    opening_.agreed.parameters.switch_endpoint = endpoint.value();
+    SessionParameters& session = opening_.agreed.parameters;
+    if (!opening_.config.controller.empty()) {
+      if (Status status = read_place(blob, &session); !status.ok()) return status;
+      return take_place(SwitchPlace{session.switch_endpoint, session.switch_name});
+    }
+    uint64_t count = 0;
+    if (!blob.number("switches", kMaxWorkers, &count) || count == 0) {
+      return {Code::kMismatch, "rank 0 announced no switch: install the same switchml on all ranks"};
+    }
+    for (uint64_t i = 0; i < count; ++i) {
+      if (Status status = take_place(read_switch_place(blob.inner("switch/" + std::to_string(i)))); !status.ok()) return status;
+    }
+    return {};
+  }
+
+  Status take_place(Result<SwitchPlace> place) {
+    if (!place.ok()) return place.status();
+    if (opening_.places.empty()) {
+      opening_.agreed.parameters.switch_endpoint = place->endpoint;
+      opening_.agreed.parameters.switch_name = place->name;
+      opening_.agreed.parameters.weight = place->weight;
+    }
+    opening_.places.push_back(std::move(place.value()));
     return {};
   }
 
@@ -63,8 +83,9 @@ class PlaceAgreement {
     if (!opening_.config.controller.empty()) return ask_controller(hellos.value());
     if (opening_.config.switch_address.empty() && wants_memory(opening_.config, opening_.one_host) && !faults)
       return offer_or_host();
-    auto place =
-        opening_.config.switch_address.empty() ? host_switch() : named_switch(opening_.config, opening_.one_host);
+    auto place = !opening_.config.switch_address.empty()                        ? name_switches()
+                 : layout.hosts() > 1 && wants_native(opening_.config) ? each_host(layout)
+                                                                                : host_switch();
     if (place.ok() && wants_hosts(opening_.config, layout, faults)) place->set("hosts", layout.text());
     return place;
   }
@@ -92,7 +113,7 @@ class PlaceAgreement {
     auto place = opening_.hear("place", "say whether all ranks share memory");
     if (!place.ok()) return place.status();
     auto memory = opening_.memory.take();
-    if (!place->text("address").empty()) return read_switch(place.value());
+    if (!place->text("switches").empty()) return read_switch(place.value());
     if (memory == nullptr) {
       return {Code::kMismatch,
               "rank 0 says that all ranks share memory, but this one has none: install the same "
@@ -141,8 +162,66 @@ class PlaceAgreement {
     return opening_.agreed.controller.places(opening_.time.stage_end(0.8));
   }
 
+  Result<Blob> name_switches() {
+    auto places = named_switches(opening_.config, opening_.one_host);
+    if (!places.ok()) return places.status();
+    return blob_of(places.value());
+  }
+
   Result<Blob> host_switch() {
-    return embedded_switch(opening_.config, opening_.one_host, opening_.group.name, &opening_.agreed.embedded);
+    auto place = start_switch(opening_.one_host);
+    if (!place.ok()) return place.status();
+    opening_.switch_hosts = {0};
+    return blob_of({place.value()});
+  }
+
+  Result<SwitchPlace> start_switch(bool one_host) {
+    return embedded_switch(opening_.config, one_host, opening_.group.name, opening_.group.rank,
+                           &opening_.agreed.embedded);
+  }
+
+  static Blob blob_of(const std::vector<SwitchPlace>& places) {
+    Blob blob;
+    blob.set("switches", places.size());
+    for (size_t i = 0; i < places.size(); ++i) {
+      Blob one;
+      write_place(places[i], &one);
+      blob.put("switch/" + std::to_string(i), one);
+    }
+    return blob;
+  }
+
+  // ---- no switch is named: every host aggregates a part ----
+
+  Result<Blob> each_host(const HostLayout& layout) {
+    for (int host = 0; host < layout.hosts(); ++host) opening_.switch_hosts.push_back(layout.ranks_of(host).front());
+    Blob blob;
+    blob.set("each_host", layout.text());
+    return blob;
+  }
+
+  Status serve_on_each_host(const std::string& text) {
+    const auto layout = HostLayout::parse(text, opening_.group.size);
+    if (!layout.ok()) return layout.status();
+    if (layout->leader_of(opening_.group.rank) == opening_.group.rank) {
+      auto place = start_switch(false);
+      Blob mine;
+      if (place.ok()) write_place(place.value(), &mine);
+      const Status said = opening_.say("aggregator", place.ok() ? Result<Blob>(mine) : Result<Blob>(place.status()));
+      if (!said.ok()) return said;
+    }
+    for (int host = 0; host < layout->hosts(); ++host) {
+      if (Status status = hear_of_aggregator(layout->ranks_of(host).front()); !status.ok()) return status;
+    }
+    return {};
+  }
+
+  Status hear_of_aggregator(int rank) {
+    const auto said = opening_.time.awaiting([&] {
+      return opening_.roll.hear("aggregator", rank, "aggregate a part for its host", opening_.time.deadline());
+    });
+    if (!said.ok()) return said.status();
+    return take_place(read_switch_place(said.value()));
   }
 
   Opening& opening_;

@@ -54,34 +54,39 @@ int node_of_interface(const std::string& interface, const std::string& root) {
   return node ? static_cast<int>(*node) : -1;
 }
 
-LocalRanks local_ranks(const std::vector<std::string>& hosts, int rank, bool embedded_switch) {
-  const auto machine = [&](size_t r) { return hosts[r].substr(0, hosts[r].find('/')); };
+LocalRanks local_ranks(const std::vector<std::string>& hosts, int rank, const std::vector<int>& switch_hosts) {
+  const auto machine = [&](int r) {
+    const std::string& host = hosts[static_cast<size_t>(r)];
+    return host.substr(0, host.find('/'));
+  };
+  const auto is_near = [&](int other) { return machine(other) == machine(rank); };
   LocalRanks local;
   local.count = 0;
-  for (size_t other = 0; other < hosts.size(); ++other) {
-    if (machine(other) != machine(static_cast<size_t>(rank))) continue;
-    if (static_cast<int>(other) == rank) local.index = local.count;
-    local.host_switch = local.host_switch || (other == 0 && embedded_switch);
+  for (int other = 0; other < static_cast<int>(hosts.size()); ++other) {
+    if (!is_near(other)) continue;
+    if (other == rank) local.index = local.count;
     ++local.count;
   }
+  local.switches = static_cast<int>(std::count_if(switch_hosts.begin(), switch_hosts.end(), is_near));
   return local;
 }
 
 std::string to_text(const LocalRanks& local) {
-  return std::to_string(local.index) + "/" + std::to_string(local.count) + (local.host_switch ? "+" : "");
+  return std::to_string(local.index) + "/" + std::to_string(local.count) + "+" + std::to_string(local.switches);
 }
 
 LocalRanks read_local_ranks(const std::string& text) {
   LocalRanks local;
-  local.host_switch = !text.empty() && text.back() == '+';
-  const std::string numbers = text.substr(0, text.size() - (local.host_switch ? 1 : 0));
-  const size_t slash = numbers.find('/');
-  if (slash == std::string::npos) return {};
-  const auto count = parse_integer(numbers.substr(slash + 1), 1, kMaxWorkers);
-  const auto index = parse_integer(numbers.substr(0, slash), 0, count ? *count - 1 : 0);
-  if (!count || !index) return {};
+  const size_t slash = text.find('/');
+  const size_t plus = text.find('+');
+  if (slash == std::string::npos || plus == std::string::npos || plus < slash) return {};
+  const auto count = parse_integer(text.substr(slash + 1, plus - slash - 1), 1, kMaxWorkers);
+  const auto index = parse_integer(text.substr(0, slash), 0, count ? *count - 1 : 0);
+  const auto switches = parse_integer(text.substr(plus + 1), 0, kMaxWorkers);
+  if (!count || !index || !switches) return {};
   local.index = static_cast<int>(*index);
   local.count = static_cast<int>(*count);
+  local.switches = static_cast<int>(*switches);
   return local;
 }
 

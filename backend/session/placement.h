@@ -26,15 +26,15 @@ int node_of_interface(const std::string& interface, const std::string& root = ""
 struct LocalRanks {
   int index = 0;  // of this rank among them
   int count = 1;
-  bool host_switch = false;  // one of them has the embedded switch, whose thread is busy when theirs are
-  int engine_threads(int shards) const { return count * shards + (host_switch ? 1 : 0); }
+  int switches = 0;  // that some of them host, whose threads are busy when theirs are
+  int engine_threads(int shards) const { return count * shards + switches; }
   /// Where they share memory, `ranks` of each host, of whom `owners` drive a shard as well.
   int memory_threads(int ranks, int owners) const { return engine_threads(1) + (count * owners + ranks - 1) / ranks; }
 };
-/// Who is whose neighbour: `hosts` by rank, host_identity() each. Ranks in several network namespaces of one machine
-/// share its processors.
-LocalRanks local_ranks(const std::vector<std::string>& hosts, int rank, bool embedded_switch);
-/// "2/8+": as rank 0 tells the others; what cannot be read is a rank alone.
+/// Who is whose neighbour: `hosts` by rank, host_identity() each, and the ranks that host a switch. Ranks in several
+/// network namespaces of one machine share its processors.
+LocalRanks local_ranks(const std::vector<std::string>& hosts, int rank, const std::vector<int>& switch_hosts);
+/// "2/8+1": as rank 0 tells the others; what cannot be read is a rank alone.
 std::string to_text(const LocalRanks& local);
 LocalRanks read_local_ranks(const std::string& text);
 

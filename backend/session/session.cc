@@ -41,6 +41,7 @@ class GroupSession : public Session {
  public:
   GroupSession(Agreed* agreed, const GroupInfo& group, Rendezvous& store)
       : parameters_(agreed->parameters),
+        others_(agreed->others),
         group_(group),
         store_(store),
         embedded_(std::move(agreed->embedded)),
@@ -86,7 +87,7 @@ class GroupSession : public Session {
       linger();
       return;
     }
-    leave(last, monotonic_now() + kCloseTime);
+    leave(last, others_, monotonic_now() + kCloseTime);
     linger();
   }
 
@@ -170,7 +171,7 @@ class GroupSession : public Session {
     };
     shm::UplinkOptions uplink;
     uplink.engine = options;
-    if (!transports->empty()) uplink.transport = std::move(transports->front());
+    uplink.transports = std::move(*transports);
     uplink.ranks = hosts_.ranks_of(hosts_.host_of(group_.rank));
     return shm::start_memory_engine(memory, std::move(uplink));
   }
@@ -180,7 +181,9 @@ class GroupSession : public Session {
   void give_up_for_host(const Status& status) {
     tell_others(status.message());
     const std::lock_guard<std::mutex> lock(watch_mutex_);
-    const auto say_farewell = [last = parameters_] { leave(last, monotonic_now() + kCloseTime); };
+    const auto say_farewell = [last = parameters_, others = others_] {
+      leave(last, others, monotonic_now() + kCloseTime);
+    };
     try {
       farewell_ = make_thread("a farewell", say_farewell);
     } catch (const NoThread&) {
@@ -280,6 +283,7 @@ class GroupSession : public Session {
   }
 
   SessionParameters parameters_;
+  const std::vector<SessionParameters> others_;  // with further aggregators
   GroupInfo group_;
   Rendezvous& store_;
   std::atomic<int> comparisons_{0};
@@ -352,12 +356,13 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   if (!agreed.ok()) return agreed.status();
   EngineOptions options;
   options.session = agreed->parameters;
+  options.others = agreed->others;
   options.rto_min = config.rto_min;
   options.rto_max = config.rto_max;
   options.switch_patience = config.failure_timeout;
   if (!agreed->transports.empty()) {
     place_threads(config, agreed->local, agreed->transports.front()->local(),
-                  static_cast<int>(agreed->transports.size()), &options);
+                  static_cast<int>(agreed->transports.size() / (1 + agreed->others.size())), &options);
   }
   if (agreed->hosts.ranks() > 0) {
     const shm::BoardShape shape = agreed->hosts.shape_for(group.rank);
@@ -371,7 +376,7 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   const SessionParameters& p = agreed->parameters;
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
                       << " at " << (agreed->transports.empty() && agreed->hosts.ranks() == 0 ? "" : "switch ")
-                      << p.switch_name << ": " << p.slots << " slots of " << p.payload_bytes << " bytes, " << p.shards
+                      << p.switch_name << (agreed->others.empty() ? "" : " and others") << ": " << p.slots << " slots of " << p.payload_bytes << " bytes, " << p.shards
                       << " shards";
   return start_together(std::make_unique<GroupSession>(&agreed.value(), group, store), group, store, deadline,
                         [&](GroupSession& session) {

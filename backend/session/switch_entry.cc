@@ -8,6 +8,8 @@
 #include "base/payload_size.h"
 #include "session/control_client.h"
 #include "transport/faulty.h"
+#include "transport/shared_link.h"
+#include "transport/sockaddr.h"
 #include "transport/udp.h"
 
 namespace switchml {
@@ -40,14 +42,33 @@ Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to) {
   return make_udp_transport(options);
 }
 
-Result<Transports> connect_shards(const Config& config, int rank, const Endpoint& to) {
-  Transports transports;
+namespace {
+
+Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches) {
+  if (switches.size() == 1) return connect_to_switch(switches.front());
+  UdpOptions options;
+  options.bind = any_endpoint(family_of(switches.front()));
+  return make_udp_transport(options);
+}
+
+}  // namespace
+
+Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches) {
+  std::vector<Transports> by_shard;
   for (int shard = 0; shard < config.shards; ++shard) {
-    auto transport = connect_to_switch(to);
-    if (!transport.ok()) return transport.status();
-    transports.push_back(config.faults.empty()
-                             ? std::move(transport.value())
-                             : make_faulty_transport(std::move(transport.value()), faults_of(config, rank, shard)));
+    auto link = connect(switches);
+    if (!link.ok()) return link.status();
+    if (!config.faults.empty()) link = make_faulty_transport(std::move(link.value()), faults_of(config, rank, shard));
+    by_shard.emplace_back();
+    if (switches.size() > 1) {
+      by_shard.back() = share_link(std::move(link.value()), switches);
+    } else {
+      by_shard.back().push_back(std::move(link.value()));
+    }
+  }
+  Transports transports;
+  for (size_t i = 0; i < switches.size(); ++i) {
+    for (Transports& shard : by_shard) transports.push_back(std::move(shard[i]));
   }
   return transports;
 }
@@ -91,14 +112,12 @@ Status read_grant(const Blob& blob, SessionParameters* session) {
   return {};
 }
 
-Status join_shards(const Transports& transports, const SessionParameters& session, Time deadline, int first_shard) {
-  for (size_t shard = 0; shard < transports.size(); ++shard) {
-    ControlClient client(*transports[shard], session.switch_endpoint, session.switch_name);
-    auto joined = client.join(session.membership(), first_shard + static_cast<int>(shard), deadline);
-    if (!joined.ok()) return joined.status();
-  }
-  return {};
+Status join_shard(Transport& transport, const SessionParameters& session, int shard, Time deadline) {
+  ControlClient client(transport, session.switch_endpoint, session.switch_name);
+  return client.join(session.membership(), shard, deadline).status();
 }
+
+namespace {
 
 void leave(const SessionParameters& session, Time deadline) {
   auto transport = connect_to_switch(session.switch_endpoint);
@@ -107,6 +126,13 @@ void leave(const SessionParameters& session, Time deadline) {
   if (const Status status = client.close(session.membership(), deadline); !status.ok()) {
     SWITCHML_LOG(kInfo) << "leaving job " << int{session.job} << ": " << status.message();
   }
+}
+
+}  // namespace
+
+void leave(const SessionParameters& session, const std::vector<SessionParameters>& others, Time deadline) {
+  leave(session, deadline);
+  for (const SessionParameters& other : others) leave(other, deadline);
 }
 
 }  // namespace switchml

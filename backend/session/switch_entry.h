@@ -16,18 +16,20 @@ using Transports = std::vector<std::unique_ptr<Transport>>;
 
 /// A socket of its own, for control requests.
 Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to);
-/// A transport per shard, not joined yet.
-Result<Transports> connect_shards(const Config& config, int rank, const Endpoint& to);
+/// A transport per switch and shard, switch after switch, not joined yet. Those of one shard belong to one thread
+/// (transport/shared_link.h). At least one switch.
+Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches);
 
 /// What a switch has granted, as rank 0 tells the others.
 void write_grant(const wire::OpenReply& granted, Blob* blob);
 /// Reads it into `session`, whose shards and switch_name are set. kMismatch: no session that this version can use.
 Status read_grant(const Blob& blob, SessionParameters* session);
 
-/// Joins with every transport, as shards from `first_shard` on; returns by `deadline`.
-Status join_shards(const Transports& transports, const SessionParameters& session, Time deadline, int first_shard = 0);
+/// Joins as that shard; returns by `deadline`.
+Status join_shard(Transport& transport, const SessionParameters& session, int shard, Time deadline);
 
-/// Tells the switch that this worker has left; waits for its answer until `deadline`. Needs no engine and no transport.
-void leave(const SessionParameters& session, Time deadline);
+/// Tells the switches of a session, and of others, that this worker has left; waits for their answers until `deadline`.
+/// Needs no engine and no transport.
+void leave(const SessionParameters& session, const std::vector<SessionParameters>& others, Time deadline);
 
 }  // namespace switchml

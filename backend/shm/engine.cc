@@ -128,17 +128,15 @@ class MemoryEngine final : public Engine {
   }
 
   std::unique_ptr<Engine> start_uplink(UplinkOptions& uplink) {
-    SWITCHML_ASSERT((uplink.transport != nullptr) == (options_.rank < options_.shape.owners));
-    if (uplink.transport == nullptr) return nullptr;
+    SWITCHML_ASSERT(uplink.transports.empty() == (options_.rank >= options_.shape.owners));
+    if (uplink.transports.empty()) return nullptr;
     uplink.engine.first_shard = options_.rank;
     uplink.engine.keep_results = false;
     uplink.engine.on_switch_lost = nullptr;
     uplink.engine.on_failure = [this](const Status& status) {
       if (status.code() != Code::kAborted) board_.fail(status);
     };
-    std::vector<std::unique_ptr<Transport>> transports;
-    transports.push_back(std::move(uplink.transport));
-    return Engine::start(uplink.engine, std::move(transports));
+    return Engine::start(uplink.engine, std::move(uplink.transports));
   }
 
   const MemoryEngineOptions options_;

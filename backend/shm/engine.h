@@ -26,7 +26,8 @@ struct MemoryEngineOptions {
 struct UplinkOptions {
   EngineOptions engine;                  // of the session of hosts; its callbacks and first_shard are overwritten, and
                                          // its spin is that of the rank's own thread too
-  std::unique_ptr<Transport> transport;  // owners of chunks: joined to that session as shard number `rank`; else null
+  std::vector<std::unique_ptr<Transport>> transports;  // owners of chunks: one for each session, joined as shard number
+                                                       // `rank`; else none
   std::vector<int> ranks;                // of the host, in their group, in order: for messages
 };
 

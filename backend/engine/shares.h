@@ -1,0 +1,41 @@
+// Which elements of a collective each shard of an engine takes. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/engine.h"
+#include "slots/chunk_plan.h"
+
+namespace switchml {
+
+/// What one shard takes of a collective.
+struct ShardPart {
+  size_t shard = 0;
+  ElementRange range;
+};
+
+class Shares {
+ public:
+  /// `sessions`: of one payload, each with `shards` shards of this engine and its weight. More than one: native ones.
+  Shares(const std::vector<SessionParameters>& sessions, int shards);
+
+  /// The shards that take part in the next collective, and with what; shard number s of session a is a * shards + s.
+  /// Integers: all of them, in equal parts. Native: in proportion to the weights, in whole chunks. Who would take
+  /// nothing is left out, but one, whose turn it is, always takes part, so that ranks that disagree meet there. A barrier
+  /// concerns all. All ranks must ask for the same collectives in the same order, for each stream that was chosen.
+  std::vector<ShardPart> next(const Collective& collective);
+
+ private:
+  ElementRange native_range(size_t chunks, size_t count, size_t span, size_t first, size_t place) const;
+  uint64_t weight_before(size_t first, size_t places) const;
+
+  const bool native_;
+  const size_t payload_bytes_;
+  std::vector<uint32_t> weights_;  // by shard
+  uint64_t total_ = 0;
+  size_t turn_[3] = {};  // by StreamChoice: the shard that takes part in any case
+};
+
+}  // namespace switchml

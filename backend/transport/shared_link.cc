@@ -1,0 +1,126 @@
+#include "transport/shared_link.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+
+#include "base/limits.h"
+
+namespace switchml {
+
+namespace {
+
+/// What the transports have in common.
+class Link {
+ public:
+  Link(std::unique_ptr<Transport> transport, const std::vector<Endpoint>& peers)
+      : transport_(std::move(transport)), peers_(peers), inbox_(peers.size()) {}
+
+  Transport& transport() { return *transport_; }
+
+  size_t take(size_t peer, RxFrame* frames, size_t count) {
+    std::deque<RxFrame>& inbox = inbox_[peer];
+    if (inbox.empty()) fetch();
+    const size_t taken = std::min(count, inbox.size());
+    std::copy_n(inbox.begin(), taken, frames);
+    inbox.erase(inbox.begin(), inbox.begin() + static_cast<std::ptrdiff_t>(taken));
+    waiting_ -= taken;
+    lent_ += taken;
+    return taken;
+  }
+  void give_back(size_t frames) {
+    lent_ -= frames;
+    release_if_idle();
+  }
+  bool has_waiting() const { return waiting_ > 0; }
+
+ private:
+  void fetch() {
+    std::array<RxFrame, kBurst> frames;
+    const size_t count = transport_->receive(frames.data(), frames.size());
+    holds_ = holds_ || count > 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (!find(frames[i].from)) continue;
+      inbox_[last_].push_back(frames[i]);
+      ++waiting_;
+    }
+    release_if_idle();  // they may all have been of strangers
+  }
+
+  // Frames come in runs of one peer.
+  bool find(const Endpoint& from) {
+    if (peers_[last_] == from) return true;
+    const auto found = std::find(peers_.begin(), peers_.end(), from);
+    if (found == peers_.end()) return false;
+    last_ = static_cast<size_t>(found - peers_.begin());
+    return true;
+  }
+
+  void release_if_idle() {
+    if (!holds_ || lent_ > 0 || waiting_ > 0) return;
+    transport_->release();
+    holds_ = false;
+  }
+
+  const std::unique_ptr<Transport> transport_;
+  const std::vector<Endpoint> peers_;
+  std::vector<std::deque<RxFrame>> inbox_;  // by peer: frames that the link has lent, and nobody has taken
+  size_t waiting_ = 0;                      // in all of them
+  size_t lent_ = 0;                         // taken, and not given back
+  bool holds_ = false;                      // frames that are to be released
+  size_t last_ = 0;                         // the peer whose frame came last
+};
+
+class PeerTransport final : public Transport {
+ public:
+  PeerTransport(std::shared_ptr<Link> link, size_t peer) : link_(std::move(link)), peer_(peer) {}
+
+  const char* name() const override { return real().name(); }
+  TransportLimits limits() const override {
+    TransportLimits limits = real().limits();
+    if (peer_ > 0) limits.held_bytes = 0;  // the first one has it all
+    return limits;
+  }
+  Endpoint local() const override { return real().local(); }
+  size_t path_frame_bytes(const Endpoint& to) const override { return real().path_frame_bytes(to); }
+  void allow_fragments(bool allowed) override { real().allow_fragments(allowed); }
+  uint8_t* allocate(size_t bytes) override { return real().allocate(bytes); }
+  size_t send(const TxFrame* frames, size_t count) override { return real().send(frames, count); }
+  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
+    return real().multicast(data, size, to, count);
+  }
+  size_t receive(RxFrame* frames, size_t count) override {
+    const size_t taken = link_->take(peer_, frames, count);
+    lent_ += taken;
+    return taken;
+  }
+  void release() override {
+    link_->give_back(lent_);
+    lent_ = 0;
+  }
+  void wait(Duration timeout) override {
+    if (!link_->has_waiting()) real().wait(timeout);
+  }
+  void pause(Duration timeout) override { real().pause(timeout); }
+  void wake() override { real().wake(); }
+  std::string take_error() override { return real().take_error(); }
+
+ private:
+  Transport& real() const { return link_->transport(); }
+
+  const std::shared_ptr<Link> link_;
+  const size_t peer_;
+  size_t lent_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Transport>> share_link(std::unique_ptr<Transport> link,
+                                                   const std::vector<Endpoint>& peers) {
+  const auto shared = std::make_shared<Link>(std::move(link), peers);
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (size_t peer = 0; peer < peers.size(); ++peer) transports.push_back(std::make_unique<PeerTransport>(shared, peer));
+  return transports;
+}
+
+}  // namespace switchml

@@ -1,0 +1,18 @@
+// One socket to many peers, as a transport for each of them: who drives many sessions from one thread needs neither a
+// socket for each nor a way to wait for several.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace switchml {
+
+/// A transport per peer, over `link`, which belongs to them from here on. Frames of each peer go to its own one; those
+/// of anybody else are dropped. All are used by one thread, but for wake(). A wait() or pause() of any of them ends for
+/// a frame of every peer, and a frame that one has lent may keep the link's buffers until the others have taken theirs.
+/// No peer can be told to refuse: take_refusal() is false. Preconditions: no peer twice; all of the link's family.
+std::vector<std::unique_ptr<Transport>> share_link(std::unique_ptr<Transport> link, const std::vector<Endpoint>& peers);
+
+}  // namespace switchml
