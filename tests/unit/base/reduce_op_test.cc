@@ -1,14 +1,13 @@
+#include "base/reduce_op.h"
+
 #include <gtest/gtest.h>
 
-#include <set>
-#include <string>
-
-#include "engine/engine.h"
+#include <iterator>
 
 namespace switchml {
 namespace {
 
-TEST(Collective, OperationsHaveNames) {
+TEST(ReduceOp, HasAName) {
   EXPECT_STREQ(to_string(ReduceOp::kSum), "SUM");
   EXPECT_STREQ(to_string(ReduceOp::kMin), "MIN");
   EXPECT_STREQ(to_string(ReduceOp::kMax), "MAX");
@@ -20,9 +19,19 @@ TEST(Collective, OperationsHaveNames) {
   EXPECT_STREQ(to_string(static_cast<ReduceOp>(200)), "?");
 }
 
+TEST(ReduceOp, NumbersThatPeersRelyOn) {
+  const ReduceOp in_order[] = {ReduceOp::kSum,     ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kBarrier,
+                               ReduceOp::kProduct, ReduceOp::kAnd, ReduceOp::kOr,  ReduceOp::kXor};
+  EXPECT_EQ(std::size(in_order), static_cast<size_t>(kReduceOps));
+  for (size_t i = 0; i < std::size(in_order); ++i) {
+    EXPECT_EQ(static_cast<size_t>(in_order[i]), i);
+    EXPECT_EQ(is_bitwise(in_order[i]), i >= 5);
+  }
+}
+
 constexpr ReduceOp kBitwise[] = {ReduceOp::kAnd, ReduceOp::kOr, ReduceOp::kXor};
 
-TEST(Collective, WhatTheSwitchCan) {
+TEST(ReduceOp, WhatASwitchThatAddsIntegersCan) {
   for (int t = 0; t < kElementTypes; ++t) {
     const auto type = static_cast<ElementType>(t);
     const bool fits = type != ElementType::kFloat64 && type != ElementType::kBool;
@@ -35,7 +44,7 @@ TEST(Collective, WhatTheSwitchCan) {
   }
 }
 
-TEST(Collective, WhatMemoryCan) {
+TEST(ReduceOp, WhatWhoKeepsContributionsCan) {
   for (int t = 0; t < kElementTypes; ++t) {
     const auto type = static_cast<ElementType>(t);
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
