@@ -1,0 +1,44 @@
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "engine/engine.h"
+
+namespace switchml {
+namespace {
+
+Collective some() {
+  Collective c;
+  c.title = "reduce";
+  c.op = ReduceOp::kMax;
+  c.type = ElementType::kInt8;
+  c.count = 5;
+  return c;
+}
+
+TEST(Collective, IsDescribedAsAWhole) {
+  Collective c = some();
+  EXPECT_EQ(describe(c), "reduce(MAX, int8, 5 elements)");
+  c.part_of = 100;
+  EXPECT_EQ(describe(c), "reduce(MAX, int8, 100 elements)");
+  c.op = ReduceOp::kBarrier;
+  EXPECT_EQ(describe(c), "reduce");
+}
+
+TEST(Collective, WhatRanksMustAgreeAboutIsInItsHash) {
+  std::set<uint64_t> hashes{agreement_hash(some())};
+  Collective c = some();
+  c.count = 6;  // what the witness has anyway
+  EXPECT_EQ(hashes.count(agreement_hash(c)), 1U);
+  c = some(), c.title = "reducf";
+  hashes.insert(agreement_hash(c));
+  c = some(), c.tag = 1;
+  hashes.insert(agreement_hash(c));
+  c = some(), c.divisor = 2;
+  hashes.insert(agreement_hash(c));
+  EXPECT_EQ(hashes.size(), 4U);
+}
+
+}  // namespace
+}  // namespace switchml
