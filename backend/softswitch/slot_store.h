@@ -1,7 +1,8 @@
 // SlotStore: the slots of one job. Allocated when the session opens, freed when it ends; no packet ever allocates.
 //
 // Of a native session it keeps each worker's contribution until the last one has come. Both versions of a slot share
-// that room: nobody contributes to a use before the one before it was complete, and its result computed.
+// that room: nobody contributes to a use before the one before it was complete, and its result computed. A use that
+// was given up before that gets no more contributions once a newer one has some (switch_native.cc).
 #pragma once
 
 #include <cstddef>

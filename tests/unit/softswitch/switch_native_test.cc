@@ -335,6 +335,26 @@ TEST(NativeSwitch, ANewerUseTakesAnIncompleteOneOver) {
   EXPECT_EQ(job.reduce({floats(1, {1}, 3), floats(0, {2}, 3)}).as<float>(), Floats{3});
 }
 
+// Payloads are tried with uses that may never be complete (docs/protocol.md, Checking the path), and a packet of one
+// may be late.
+TEST(NativeSwitch, WhatWasGivenUpDoesNotComeIntoTheSumOfTheNextUse) {
+  Bench bench;
+  NativeJob job(bench, 3);
+  constexpr uint32_t kTrial = 0xfffffffe;
+  job.put(floats(0, {0, 0}, kTrial));
+  job.put(floats(1, {10}));
+  job.put(floats(2, {20}));
+  EXPECT_TRUE(job.put(floats(1, {0, 0}, kTrial)).empty());
+  EXPECT_TRUE(job.put(floats(2, {0, 0}, kTrial)).empty());
+  EXPECT_EQ(bench.sw.counters().dropped_stale.get(), 2U);
+  EXPECT_EQ(job.result(job.put(floats(0, {30}))).as<float>(), Floats{60});
+  // Where the version holds nothing, too.
+  job.put(floats(1, {10}, 1, 1));
+  EXPECT_TRUE(job.put(floats(1, {0, 0}, kTrial, 1)).empty());
+  job.put(floats(2, {20}, 1, 1));
+  EXPECT_EQ(job.result(job.put(floats(0, {30}, 1, 1))).as<float>(), Floats{60});
+}
+
 TEST(NativeSwitch, DisagreementIsToldToAllAndEndsWithTheUse) {
   Bench bench;
   NativeJob job(bench, 2);
