@@ -30,6 +30,7 @@ MODELS = {
     "native, a trial, 3 workers": ("any_order.pml", SAFETY, {"WORKERS": 3, "NATIVE": 1, "TRIAL": 1}, 9000),
     "native, a trial, 2 sessions": ("any_order.pml", SAFETY,
                                     {"WORKERS": 2, "NATIVE": 1, "TRIAL": 1, "SESSIONS": 2, "USES": 3, "FIRST": 14}, 30000),
+    "native, what is late is kept, no trial": ("any_order.pml", SAFETY, {"WORKERS": 3, "NATIVE": 1, "BUG_OVERTAKEN_KEPT": 1}, 1000),
     "a trial, 2 workers": ("any_order.pml", SAFETY, {"WORKERS": 2, "TRIAL": 1}, 200),
     "channels, native": ("channels.pml", ("finishes", "exact"),
                          {"WORKERS": 2, "NATIVE": 1, "USES": 4, "FIRST": 14, "LOSSES": 1, "COPIES": 0}, 100000),
