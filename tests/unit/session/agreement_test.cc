@@ -143,20 +143,21 @@ TEST(Agreement, AMissingRankZeroIsNamed) {
 
 // ---- slots ----
 
-/// A switch with memory for so many slots of 1024 bytes, and two ranks whose paths lead off the host, as rank 0 hears
-/// it, carry as much in one packet and hold 500 chunks.
+/// A switch with memory for so many slots of 1024 bytes, as elements or as integers, and two ranks whose paths lead off
+/// the host, as rank 0 hears it, carry as much in one packet and hold 500 chunks.
 struct FarRanks {
-  explicit FarRanks(size_t room, int slots = 0) {
+  explicit FarRanks(size_t room, int slots = 0, bool integers = false) {
     ServerOptions options;
-    options.softswitch.slot_memory_bytes = room * softswitch::SlotStore::slot_bytes(1024);
+    options.softswitch.slot_memory_bytes = room * softswitch::SlotStore::slot_bytes(1024, integers ? 0 : 2);
     server = start_switch(options);
     Config config = quick_config();
     config.switch_address = to_string(server->local());
     config.slots = slots;
+    config.integers = integers;
     outcome = agree_each(2, {}, [&](int rank) {
       AlteredStore far(store, rank == 0 ? rank_key("path", 1) : "", [](Blob* path) {
         path->set("leaves_host", 1);
-        path->set("frame_bytes", 1024 + wire::kHeaderBytes);
+        path->set("frame_bytes", 1024 + wire::kNativeHeaderBytes);
       });
       const auto fast = [](Blob* speed) { speed->set("chunks", 500); };
       AlteredStore one(far, rank == 0 ? rank_key("speed", 1) : "", fast);
@@ -183,18 +184,22 @@ struct FarRanks {
   Outcome outcome;
 };
 
-SessionParameters preset() {
+SessionParameters preset(bool native) {
   SessionParameters session;
+  session.native = native;
   session.slots = 128;
   return session;
 }
 
 TEST(Agreement, PathsThatHoldMoreGetMoreSlots) {
-  const FarRanks ranks(10000);
-  if (ranks.server->limits().receive_buffer_bytes < 16 << 20) GTEST_SKIP() << "the kernel gives sockets small queues";
-  EXPECT_EQ(ranks.slots(), slots_for(500, UINT64_MAX, preset()));
-  EXPECT_EQ(ranks.opened(), 2U);
-  EXPECT_EQ(ranks.closed(), 1U);
+  for (const bool integers : {false, true}) {
+    const FarRanks ranks(10000, 0, integers);
+    if (ranks.server->limits().receive_buffer_bytes < 16 << 20) GTEST_SKIP() << "the kernel gives sockets small queues";
+    EXPECT_EQ(ranks.slots(), slots_for(500, UINT64_MAX, preset(!integers)));
+    EXPECT_EQ(ranks.outcome.ranks[1]->parameters.native, !integers);
+    EXPECT_EQ(ranks.opened(), 2U);
+    EXPECT_EQ(ranks.closed(), 1U);
+  }
 }
 
 TEST(Agreement, TheSlotsThatThereAreAreNotGivenUpForFewer) {
