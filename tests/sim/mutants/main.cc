@@ -155,7 +155,7 @@ int replay(int number, uint64_t seed) {
 
 struct Arguments {
   std::optional<uint64_t> seed;
-  int seeds = 300;
+  int seeds = 1000;
   bool table = false;
   bool help = false;
   int only = -1;
@@ -216,7 +216,7 @@ int main(int argc, char** argv) {
   if (!arguments.help) return run(arguments);
   std::puts(
       "switchml_sim_mutants: planted bugs, and which seeds notice them (docs/testing.md)\n"
-      "  --seeds N     at most N seeds for each (default: 300)\n"
+      "  --seeds N     at most N seeds for each (default: 1000)\n"
       "  --only NAME   this one alone\n"
       "  --seed N      with --only: this seed, and what broke\n"
       "  --table       how many of the seeds notice, and by what");
