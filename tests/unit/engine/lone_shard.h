@@ -81,7 +81,8 @@ inline constexpr uint64_t kLoneKey = 4711;  // the session's
 inline wire::Header header_of(const Bytes& frame) { return wire::read_header(frame.data()); }
 inline size_t words_of(const Bytes& frame) { return (frame.size() - wire::kHeaderBytes) / 4; }
 inline bool is_contribution(const Bytes& frame) {
-  return wire::kind_of(frame.data()) == static_cast<uint8_t>(wire::Kind::kContribution);
+  const auto kind = static_cast<wire::Kind>(wire::kind_of(frame.data()));
+  return kind == wire::Kind::kContribution || kind == wire::Kind::kNativeContribution;
 }
 
 inline wire::NativeHeader native_header_of(const Bytes& frame) { return wire::read_native_header(frame.data()); }
