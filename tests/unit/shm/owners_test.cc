@@ -210,7 +210,7 @@ TEST(MemberWithUplink, AddsWhatTheOtherHostsHave) {
     const int ranks = 1 + static_cast<int>(random() % 4);
     const int owners = 1 + static_cast<int>(random() % static_cast<uint64_t>(ranks));
     const size_t payload = random() % 2 == 0 ? 1024 : 63 * 1024;
-    Host host(ranks, owners, payload, seed);
+    Host host(ranks, owners, payload, seed, seed % 3 == 0);
     std::vector<std::vector<Ints>> tensors(static_cast<size_t>(ranks));
     std::vector<std::pair<size_t, int32_t>> calls;
     for (int call = 0; call < 5; ++call) calls.emplace_back(random() % 3 == 0 ? random() % 3 : random() % 20000, call);
