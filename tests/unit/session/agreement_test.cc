@@ -52,6 +52,34 @@ TEST(Agreement, SettingsReachTheSwitch) {
   EXPECT_EQ(outcome.ranks[1]->parameters.slots, 12);
 }
 
+TEST(Agreement, SessionsAreNativeWhereSoftwareAddsAndNothingElseIsAskedFor) {
+  ServerOptions chip;
+  chip.softswitch.whole_chunks = true;  // as a chip, which adds integers
+  const auto software = start_switch();
+  const auto hardware = start_switch(chip);
+  const auto is_native = [](const Config& config) {
+    MapStore store;
+    const auto outcome = agree_all(
+        2, [&](int) { return config; }, store);
+    for (const auto& rank : outcome.ranks) EXPECT_TRUE(rank.ok()) << rank.status().to_string();
+    if (!outcome.ranks[0].ok() || !outcome.ranks[1].ok()) return false;
+    EXPECT_EQ(outcome.ranks[0]->parameters.native, outcome.ranks[1]->parameters.native);
+    return outcome.ranks[0]->parameters.native;
+  };
+  Config config = quick_config();
+  EXPECT_TRUE(is_native(config)) << "embedded in a rank";
+  config.switch_address = to_string(software->local());
+  EXPECT_TRUE(is_native(config));
+  config.integers = true;
+  EXPECT_FALSE(is_native(config));
+  config.integers = false;
+  config.fallback = true;  // Gloo would have to go on with the same sums
+  EXPECT_FALSE(is_native(config));
+  config.fallback = false;
+  config.switch_address = to_string(hardware->local());
+  EXPECT_FALSE(is_native(config));
+}
+
 TEST(Agreement, AStandaloneSwitchServesSeveralGroups) {
   const auto server = start_switch();
   ASSERT_NE(server, nullptr);
