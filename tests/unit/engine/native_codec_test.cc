@@ -55,6 +55,24 @@ TEST(NativeCodec, AHostSendsWhatItsRanksMakeTogether) {
   EXPECT_EQ(sent(), (std::vector<float>{-1e16F, 0, 27}));
 }
 
+// The sum of three is beyond float16, the mean of all is not.
+TEST(NativeCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
+  const uint16_t value = 0x7753;  // 30000 as float16
+  Collective c;
+  c.type = ElementType::kFloat16;
+  c.count = 1;
+  c.divisor = 6;
+  c.inputs = {&value, &value, &value};
+  uint16_t sent = 0;
+  ASSERT_EQ(NativeCodec(c).encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  EXPECT_EQ(sent, 0x7353);  // 15000
+  EXPECT_EQ(NativeCodec(c).divisor(), 1);
+  std::vector<uint16_t> alone(1);
+  c = in_place(ReduceOp::kSum, ElementType::kFloat16, alone);
+  c.divisor = 6;
+  EXPECT_EQ(NativeCodec(c).divisor(), 6);
+}
+
 TEST(NativeCodec, WritesWhatIsAskedFor) {
   std::vector<int32_t> input(100), output(22, -1);
   Collective c = in_place(ReduceOp::kMax, ElementType::kInt32, input);
