@@ -33,34 +33,34 @@ namespace switchml {
   X(blocks_mispredicted, "blocks", "blocks whose exponent was not in its window, in those groups")         \
   X(send_errors, "events", "sends that the kernel refused")
 
-#define SWITCHML_SWITCH_COUNTERS(X)                                                       \
-  X(packets_received, "packets", "frames received")                                       \
-  X(packets_sent, "packets", "frames sent")                                               \
-  X(bytes_received, "bytes", "UDP payload bytes received")                                \
-  X(bytes_sent, "bytes", "UDP payload bytes sent")                                        \
-  X(contributions_added, "packets", "contributions added into a slot")                    \
-  X(uses_started, "slots", "slots taken over by a new sequence number")                   \
-  X(uses_completed, "slots", "slots that got every worker's contribution")                \
-  X(elements_added, "elements", "words added or compared")                                \
-  X(duplicates_answered, "packets", "duplicates on a complete slot, answered")            \
-  X(duplicates_dropped, "packets", "duplicates on an incomplete slot, dropped")           \
-  X(results_passed_down, "packets", "results of a parent switch, sent on to the members") \
-  X(dropped_stale, "packets", "sequence number older than the slot's")                    \
-  X(dropped_short, "packets", "shorter than a header")                                    \
-  X(dropped_version, "packets", "another protocol version")                               \
-  X(dropped_kind, "packets", "a kind that a switch does not take")                        \
-  X(dropped_length, "packets", "payload of half a word or element, or above the job's")  \
+#define SWITCHML_SWITCH_COUNTERS(X)                                                        \
+  X(packets_received, "packets", "frames received")                                        \
+  X(packets_sent, "packets", "frames sent")                                                \
+  X(bytes_received, "bytes", "UDP payload bytes received")                                 \
+  X(bytes_sent, "bytes", "UDP payload bytes sent")                                         \
+  X(contributions_added, "packets", "contributions added into a slot")                     \
+  X(uses_started, "slots", "slots taken over by a new sequence number")                    \
+  X(uses_completed, "slots", "slots that got every worker's contribution")                 \
+  X(elements_added, "elements", "words added or compared")                                 \
+  X(duplicates_answered, "packets", "duplicates on a complete slot, answered")             \
+  X(duplicates_dropped, "packets", "duplicates on an incomplete slot, dropped")            \
+  X(results_passed_down, "packets", "results of a parent switch, sent on to the members")  \
+  X(dropped_stale, "packets", "sequence number older than the slot's")                     \
+  X(dropped_short, "packets", "shorter than a header")                                     \
+  X(dropped_version, "packets", "another protocol version")                                \
+  X(dropped_kind, "packets", "a kind that a switch does not take")                         \
+  X(dropped_length, "packets", "payload of half a word or element, or above the job's")    \
   X(dropped_checksum, "packets", "damaged: the checksum of a native packet does not hold") \
-  X(dropped_session, "packets", "no such job or another epoch")                           \
-  X(dropped_worker, "packets", "worker number out of range or not joined")                \
-  X(dropped_source, "packets", "source address is not the member's")                      \
-  X(dropped_slot, "packets", "slot outside the job's range, or of another shard")         \
-  X(dropped_operation, "packets", "an operation that does not exist")                     \
-  X(dropped_seq, "packets", "sequence number 0")                                          \
-  X(control_requests, "packets", "control requests answered")                             \
-  X(control_malformed, "packets", "control requests dropped")                             \
-  X(sessions_opened, "sessions", "sessions opened")                                       \
-  X(sessions_closed, "sessions", "sessions closed by their members")                      \
+  X(dropped_session, "packets", "no such job or another epoch")                            \
+  X(dropped_worker, "packets", "worker number out of range or not joined")                 \
+  X(dropped_source, "packets", "source address is not the member's")                       \
+  X(dropped_slot, "packets", "slot outside the job's range, or of another shard")          \
+  X(dropped_operation, "packets", "an operation that does not exist")                      \
+  X(dropped_seq, "packets", "sequence number 0")                                           \
+  X(control_requests, "packets", "control requests answered")                              \
+  X(control_malformed, "packets", "control requests dropped")                              \
+  X(sessions_opened, "sessions", "sessions opened")                                        \
+  X(sessions_closed, "sessions", "sessions closed by their members")                       \
   X(sessions_expired, "sessions", "sessions whose lease ran out")
 
 /// A value and what it means.

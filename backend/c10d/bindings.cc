@@ -206,6 +206,7 @@ py::object stats(const BasePtr& backend) {
   result["calls"] = calls_dict(group->calls());
   py::dict session;
   session["transport"] = statistics.transport;
+  session["precision"] = statistics.precision;
   session["switch"] = statistics.switch_address;
   session["payload_bytes"] = statistics.payload_bytes;
   session["slots"] = statistics.slots;

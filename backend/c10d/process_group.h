@@ -25,7 +25,8 @@ struct Statistics {
   std::map<std::string, uint64_t> worker;    // WorkerCounters, summed over the shards
   std::map<std::string, uint64_t> embedded;  // SwitchCounters, on the rank that hosts the switch
   std::string switch_address;                // empty: none yet, or a group of one
-  std::string transport;                     // "shm", "udp", or empty: none
+  std::string transport;                     // "shm", "udp", "shm+udp", or empty: none
+  std::string precision;                     // how floats are summed: "exact", "integer", or empty: by nobody
   uint64_t payload_bytes = 0;
   int slots = 0;
   int shards = 0;

@@ -57,7 +57,7 @@ struct Job {
   uint64_t serial;
   std::shared_ptr<SharedCollective> shared;
   ChunkPlan plan;
-  Codec codec;              // of integers
+  Codec codec;  // of integers
   NativeCodec native_codec;
   Speculation speculation;
   Stream stream;

@@ -10,8 +10,12 @@
 
 namespace switchml {
 
+bool NativeCodec::divides_parts() const {
+  return collective_.type == ElementType::kFloat16 && collective_.op == ReduceOp::kSum && !collective_.inputs.empty();
+}
+
 uint8_t NativeCodec::divisor() const {
-  const bool divides = collective_.op == ReduceOp::kSum && is_floating(collective_.type);
+  const bool divides = collective_.op == ReduceOp::kSum && is_floating(collective_.type) && !divides_parts();
   return divides ? static_cast<uint8_t>(collective_.divisor) : uint8_t{1};
 }
 
@@ -28,7 +32,7 @@ size_t NativeCodec::encode(ElementRange range, uint8_t* out) const {
   for (size_t i = 0; i < collective_.inputs.size(); ++i) {
     inputs[i] = static_cast<const uint8_t*>(collective_.inputs[i]) + range.begin * size;
   }
-  const quant::Reduction reduction{collective_.op, collective_.type};
+  const quant::Reduction reduction{collective_.op, collective_.type, divides_parts() ? collective_.divisor : 1};
   quant::reduce(reduction, inputs.data(), static_cast<int>(collective_.inputs.size()), range.count, out);
   return bytes;
 }

@@ -15,7 +15,8 @@ class NativeCodec {
   /// Keeps a reference.
   explicit NativeCodec(const Collective& collective) : collective_(collective) {}
 
-  /// What the aggregator divides the sum by.
+  /// What the aggregator divides the sum by. The mean of float16 is an exception where workers speak for several ranks:
+  /// each divides its part, because the sum of a host's ranks may be beyond what float16 holds.
   uint8_t divisor() const;
   /// Elements `range` to `out`, which has room for them; returns the number of bytes.
   size_t encode(ElementRange range, uint8_t* out) const;
@@ -23,6 +24,7 @@ class NativeCodec {
   void decode(const uint8_t* elements, ElementRange range) const;
 
  private:
+  bool divides_parts() const;
   const Collective& collective_;
 };
 

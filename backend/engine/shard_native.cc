@@ -1,8 +1,8 @@
 // A native session: elements travel in their own type, and one round trip is all there is. A stream has one lane, in
 // which all chunks of its collectives follow one another. Each chunk says by a hash to which call it belongs, so the
 // aggregator finds out whether ranks disagree; what has no chunk in the short stream's lane puts one without elements
-// there: a barrier, an empty tensor, a collective of the bulk stream. So all collectives have one order there, and ranks
-// that disagree meet in a slot.
+// there: a barrier, an empty tensor, a collective of the bulk stream. So all collectives have one order there, and
+// ranks that disagree meet in a slot.
 #include <algorithm>
 
 #include "base/limits.h"
@@ -97,8 +97,9 @@ void Shard::on_native_result(const wire::NativePacket& packet, Time now) {
 
 void Shard::on_disagreement(const InFlight& flight) {
   fail(Status(Code::kMismatch, "this rank called " + flight.job->describe() + ", and not all of the " +
-                                   std::to_string(session_.workers) + " contributions to it belong to that call (slot " +
-                                   std::to_string(flight.slot) + ", sequence " + std::to_string(flight.seq) +
+                                   std::to_string(session_.workers) +
+                                   " contributions to it belong to that call (slot " + std::to_string(flight.slot) +
+                                   ", sequence " + std::to_string(flight.seq) +
                                    "): ranks called with different operations, types or sizes"));
 }
 

@@ -41,15 +41,21 @@ T load_at(const void* from, size_t i) {
   return value;
 }
 
-/// combine(combine(first, second), third) ... of elements of type T; `block` has at most kBlock of them.
-template <typename T, typename Combine>
-void fold(const Block& block, uint8_t* out, const Combine& combine) {
+/// combine(combine(begin(first), second), third) ... of elements of type T; `block` has at most kBlock of them.
+template <typename T, typename Begin, typename Combine>
+void fold(const Block& block, uint8_t* out, const Begin& begin, const Combine& combine) {
   std::array<T, kBlock> total;
-  std::memcpy(total.data(), block.sources[0], block.elements * sizeof(T));
+  for (size_t i = 0; i < block.elements; ++i) total[i] = begin(load_at<T>(block.sources[0], i));
   for (size_t rank = 1; rank < block.ranks; ++rank) {
     for (size_t i = 0; i < block.elements; ++i) total[i] = combine(total[i], load_at<T>(block.sources[rank], i));
   }
   std::memcpy(out, total.data(), block.elements * sizeof(T));
+}
+
+template <typename T, typename Combine>
+void fold(const Block& block, uint8_t* out, const Combine& combine) {
+  fold<T>(
+      block, out, [](T first) { return first; }, combine);
 }
 
 /// T: unsigned; the low bits are those of the signed type.
@@ -67,10 +73,12 @@ void multiply_integers(size_t size, const Block& block, uint8_t* out) {
   }
 }
 
-/// A bool is true where its byte is not 0, whichever it is.
+/// A bool is true where its byte is not 0, whichever it is; a result is 1, though one rank alone has elements.
 void combine_bools(ReduceOp op, const Block& block, uint8_t* out) {
   const auto each = [&](const auto& combine) {
-    fold<uint8_t>(block, out, [&](uint8_t a, uint8_t b) { return static_cast<uint8_t>(combine(a != 0, b != 0)); });
+    fold<uint8_t>(
+        block, out, [](uint8_t first) { return static_cast<uint8_t>(first != 0); },
+        [&](uint8_t a, uint8_t b) { return static_cast<uint8_t>(combine(a != 0, b != 0)); });
   };
   if (op == ReduceOp::kAnd) return each([](bool a, bool b) { return a && b; });
   if (op == ReduceOp::kOr) return each([](bool a, bool b) { return a || b; });
@@ -93,8 +101,9 @@ void extremes_of_float64(bool minimum, const Block& block, uint8_t* out) {
   constexpr int64_t kInfinity = int64_t{0x7ff} << 52;
   constexpr int64_t kQuietNan = int64_t{0xfff} << 51;
   const auto key = [](int64_t bits) { return bits < 0 ? bits ^ INT64_MAX : bits; };
-  fold<int64_t>(block, out, [&](int64_t a, int64_t b) {
-    if ((a & INT64_MAX) > kInfinity || (b & INT64_MAX) > kInfinity) return kQuietNan;
+  const auto quiet = [](int64_t bits) { return (bits & INT64_MAX) > kInfinity ? kQuietNan : bits; };
+  fold<int64_t>(block, out, quiet, [&](int64_t a, int64_t b) {
+    if (a == kQuietNan || quiet(b) == kQuietNan) return kQuietNan;
     return (key(a) < key(b)) == minimum ? a : b;
   });
 }

@@ -142,7 +142,8 @@ int slots_for(size_t chunks, uint64_t queue_bytes, const SessionParameters& gran
   const uint64_t queue = queue_bytes / (kQueueOverhead * (granted.payload_bytes + granted.header_bytes()));
   const size_t most = std::min<uint64_t>({kMostPoolBytes / granted.payload_bytes, kMaxSlots, queue * shards});
   auto slots = static_cast<size_t>(granted.slots);
-  while (slots + shards <= most && shards * data_slots(static_cast<int>(slots / shards), granted.native) < wanted) slots += shards;
+  while (slots + shards <= most && shards * data_slots(static_cast<int>(slots / shards), granted.native) < wanted)
+    slots += shards;
   return static_cast<int>(slots);
 }
 

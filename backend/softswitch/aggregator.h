@@ -25,8 +25,8 @@ struct Outcome {
   uint8_t worker = kAllWorkers;
 };
 
-/// Turns the use into its outcome's packet in place: the words change to network byte order and the header goes directly
-/// in front of them. `last` is the header of the last contribution. Returns the size of the packet.
+/// Turns the use into its outcome's packet in place: the words change to network byte order and the header goes
+/// directly in front of them. `last` is the header of the last contribution. Returns the size of the packet.
 size_t complete(SlotUse* use, int32_t* words, const wire::DataPacket& last, const Outcome& outcome);
 
 /// Marks a packet as sent before.

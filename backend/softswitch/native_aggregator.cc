@@ -17,6 +17,12 @@ uint16_t kind_of(const wire::NativeHeader& header) {
   return static_cast<uint16_t>(header.type << 12 | header.operation << 8 | header.divisor);
 }
 
+void set_kind(wire::NativeHeader* header, uint16_t kind) {
+  header->type = static_cast<uint8_t>(kind >> 12);
+  header->operation = static_cast<uint8_t>(kind >> 8 & 0xf);
+  header->divisor = static_cast<uint8_t>(kind);
+}
+
 struct Inputs {
   std::array<const uint8_t*, kMaxWorkers> elements;
   int count = 0;
@@ -63,6 +69,7 @@ size_t complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket&
   header.worker = kAllWorkers;
   header.flags = use->disagree ? wire::kFlagDisagree : uint8_t{0};
   header.call = use->witness;
+  set_kind(&header, use->exponent);
   if (use->disagree) use->bytes = 0;
   uint8_t* payload = store->payload(header.slot, header.seq);
   if (use->bytes > 0) {

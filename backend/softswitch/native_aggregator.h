@@ -1,8 +1,8 @@
 // What one contribution does to the use of a slot of a native session: it is kept until the last one has come, then all
 // are reduced at once (quant/reduction.h). So sums of floats are exact, and rounded once.
 //
-// A contribution without elements takes no part in the reduction. All others of a use are of one call and one length, or
-// the result says that they disagree.
+// A contribution without elements takes no part in the reduction. All others of a use are of one call and one length,
+// or the result says that they disagree.
 #pragma once
 
 #include <cstdint>

@@ -60,7 +60,8 @@ struct SoftSwitch::Impl {
   bool note_member(SessionEntry* session, const Sender& sender, const RxFrame& frame, Time now, bool alone, Exit& exit);
   /// SequenceCheck, Bitmap, Aggregator, NextStep.
   void aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& frame, Exit& exit);
-  void aggregate_native(const SessionEntry& session, const wire::NativePacket& packet, const RxFrame& frame, Exit& exit);
+  void aggregate_native(const SessionEntry& session, const wire::NativePacket& packet, const RxFrame& frame,
+                        Exit& exit);
   void duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking, Exit& exit);
   /// NextStep of a complete use: the result to all members of the slot's shard, or the aggregate to the parent.
   void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, Exit& exit);

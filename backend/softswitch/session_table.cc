@@ -142,8 +142,7 @@ SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vect
   return out;
 }
 
-std::unique_ptr<SessionEntry> SessionTable::make_entry(const InstalledSession& session, uint8_t flags,
-                                                       Time now) const {
+std::unique_ptr<SessionEntry> SessionTable::make_entry(const InstalledSession& session, uint8_t flags, Time now) const {
   auto entry = std::make_unique<SessionEntry>();
   entry->workers_ = session.members.highest() + 1;
   entry->expected_ = session.members;

@@ -1,7 +1,8 @@
 // SlotStore: the slots of one job. Allocated when the session opens, freed when it ends; no packet ever allocates.
 //
 // Of a native session it keeps each worker's contribution until the last one has come. Both versions of a slot share
-// that room: nobody contributes to a use before the one before it was complete, and its result computed.
+// that room: nobody contributes to a use before the one before it was complete, and its result computed. A use that
+// was given up before that gets no more contributions once a newer one has some (switch_native.cc).
 #pragma once
 
 #include <cstddef>
@@ -19,14 +20,13 @@ struct SlotUse {
   SequencePair pair;
   WorkerSet contributed;
   WorkerSet with_elements;  // native: of these, who sent any
-  uint32_t witness = 0;   // native: the call
-  uint32_t bytes = 0;     // of the longest contribution so far
-  uint16_t exponent = 0;  // maximum so far; native: type, operation and divisor
-  uint32_t lent = 0;      // the burst in which a sink was last given the frame; 0: never
-  bool complete = false;  // the bytes behind the header are a result's, and the header is in front
-  bool disagree = false;  // native: contributions to several calls
+  uint32_t witness = 0;     // native: the call
+  uint32_t bytes = 0;       // of the longest contribution so far
+  uint16_t exponent = 0;    // maximum so far; native: type, operation and divisor
+  uint32_t lent = 0;        // the burst in which a sink was last given the frame; 0: never
+  bool complete = false;    // the bytes behind the header are a result's, and the header is in front
+  bool disagree = false;    // native: contributions to several calls
 };
-
 
 class SlotStore {
  public:

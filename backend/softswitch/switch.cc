@@ -144,11 +144,14 @@ bool SoftSwitch::Impl::contribution(const RxFrame& frame, Time now, bool alone, 
 }
 
 bool SoftSwitch::Impl::other_than_integers(const RxFrame& frame, Time now, bool alone, Exit& exit) {
-  if (wire::kind_of(frame.data) == static_cast<uint8_t>(wire::Kind::kResult)) {
+  const auto kind = static_cast<wire::Kind>(wire::kind_of(frame.data));
+  if (kind == wire::Kind::kNativeContribution) return native_contribution(frame, now, alone, exit);
+  if (kind == wire::Kind::kResult) {
     pass_down(frame, exit);
-    return true;
+  } else {
+    exit.drop(wire::ParseError::kKind);  // whatever its length: it has no header that is known
   }
-  return native_contribution(frame, now, alone, exit);
+  return true;
 }
 
 bool SoftSwitch::Impl::note_member(SessionEntry* session, const Sender& sender, const RxFrame& frame, Time now,

@@ -5,6 +5,20 @@
 
 namespace switchml::softswitch {
 
+namespace {
+
+/// Both versions of a slot share the room where contributions are kept: what is added to the older use, which nobody
+/// waits for any more, would lie in the newer one's place.
+bool overtaken(const SlotUse& other, const wire::NativeHeader& header) {
+  return other.pair.epoch == header.epoch && wire::newer_seq(other.pair.seq, header.seq);
+}
+
+bool holds(const SlotUse& use, const wire::NativeHeader& header) {
+  return use.pair.epoch == header.epoch && use.pair.seq == header.seq;
+}
+
+}  // namespace
+
 bool SoftSwitch::Impl::native_contribution(const RxFrame& frame, Time now, bool alone, Exit& exit) {
   wire::NativePacket packet;
   const wire::ParseError error = wire::parse_native(frame.data, frame.size, wire::Kind::kNativeContribution, &packet);
@@ -31,6 +45,8 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
   SlotStore& store = *stores[header.job];
   SlotUse& use = store.use(header.slot, header.seq);
   uint8_t* frame = store.payload(header.slot, header.seq) - wire::kNativeHeaderBytes;
+  const bool late = overtaken(store.use(header.slot, header.seq + 1), header);
+  if (late && !holds(use, header)) return exit.counters.dropped_stale.add(1);
 
   switch (check_sequence(&use.pair, header.epoch, header.seq)) {
     case Sequence::kStale: return exit.counters.dropped_stale.add(1);
@@ -41,6 +57,7 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
       break;
     case Sequence::kSame:
       if (use.complete || use.contributed.test(header.worker)) return duplicate(session, &use, frame, asking, exit);
+      if (late) return exit.counters.dropped_stale.add(1);
       break;
   }
   join_native(&use, packet);

@@ -27,8 +27,7 @@ void seal_native(NativeHeader header, uint64_t session_key, uint8_t* frame, size
 
 bool native_intact(const uint8_t* frame, size_t size, uint64_t session_key) {
   const NativeHeader header = read_native_header(frame);
-  return header.checksum ==
-         checksum(header, session_key, frame + kNativeHeaderBytes, size - kNativeHeaderBytes);
+  return header.checksum == checksum(header, session_key, frame + kNativeHeaderBytes, size - kNativeHeaderBytes);
 }
 
 }  // namespace switchml::wire

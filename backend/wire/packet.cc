@@ -51,13 +51,17 @@ ParseError parse_native(const uint8_t* frame, size_t size, Kind expected, Native
   const NativeHeader header = read_native_header(frame);
   if (!is_operation(header)) return ParseError::kOperation;
   if (header.seq == 0) return ParseError::kSeq;
+  const auto operation = static_cast<ReduceOp>(header.operation);
+  const auto type = static_cast<ElementType>(header.type);
+  const size_t bytes = size - kNativeHeaderBytes;
+  const size_t most = operation == ReduceOp::kBarrier ? 0 : kMaxPayloadBytes;
+  if (bytes % element_bytes(type) != 0 || bytes > most) return ParseError::kLength;
   out->header = header;
-  out->operation = static_cast<ReduceOp>(header.operation);
-  out->type = static_cast<ElementType>(header.type);
+  out->operation = operation;
+  out->type = type;
   out->elements = frame + kNativeHeaderBytes;
-  out->bytes = size - kNativeHeaderBytes;
-  const size_t most = out->operation == ReduceOp::kBarrier ? 0 : kMaxPayloadBytes;
-  return out->bytes % element_bytes(out->type) == 0 && out->bytes <= most ? ParseError::kNone : ParseError::kLength;
+  out->bytes = bytes;
+  return ParseError::kNone;
 }
 
 ParseError parse_control(const uint8_t* frame, size_t size, Kind expected, ControlPacket* out) {

@@ -12,7 +12,7 @@ RULES_OF = [
     (r"_scale$|magnitude_bits|(float|integer)_row|::kernels$|(scalar|avx2|avx512|neon)_kernels|element_bytes|operator$|_FUN$", "", None),
     # the kernels, and what calls them for each block
     (r"shm::fill_frame", "", COPY),
-    (r"quant::(Exact|FixedPoint)::|exact_sum|sum_exactly|reduce_(chunk|elements|words|frames)", "", REDUCE),
+    (r"quant::(Exact|FixedPoint)::|exact_sum|sum_exactly|reduce_(chunk|elements|words|frames|block)|quant::reduce$", "", REDUCE),
     (r"(Simd|quant)::stream|Member::take_result", "", RESULT),
     (r"(Simd|quant)::range|Codec::(encode|decode|plausible)_call", "", EXPONENTS),
     (r"(Simd|quant)::quantize|Codec::encode_", "", QUANTIZE),

@@ -11,6 +11,7 @@ class Options:
         *,
         switch: str = ...,
         transport: str = ...,
+        precision: str = ...,
         interface: str = ...,
         payload: int | str = ...,
         slots: int | str = ...,

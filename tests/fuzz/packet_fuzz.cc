@@ -1,8 +1,9 @@
-// wire/packet and wire/control: whatever is accepted lies inside the frame and says what its bytes say.
+// wire/packet, wire/checksum and wire/control: whatever is accepted lies inside the frame and says what its bytes say.
 #include <cstring>
 #include <vector>
 
 #include "check.h"
+#include "wire/checksum.h"
 #include "wire/control.h"
 
 namespace switchml::wire {
@@ -21,6 +22,31 @@ void data(const uint8_t* frame, size_t size, Kind kind) {
   uint8_t again[kHeaderBytes];
   write_header(packet.header, again);
   check(std::memcmp(again, frame, kHeaderBytes) == 0, "the header written again has the same bytes");
+}
+
+void native(const uint8_t* frame, size_t size, Kind kind) {
+  NativePacket packet;
+  if (parse_native(frame, size, kind, &packet) != ParseError::kNone) return;
+  const NativeHeader& header = packet.header;
+  check(header.version == kVersion && header.kind == static_cast<uint8_t>(kind), "version and kind");
+  check(header.seq != 0, "seq is not 0");
+  check(header.type < kElementTypes && header.operation < kReduceOps, "type and operation exist");
+  check(static_cast<uint8_t>(packet.type) == header.type, "the type is the header's");
+  check(static_cast<uint8_t>(packet.operation) == header.operation, "the operation is the header's");
+  check(native_can(packet.operation, packet.type), "the type has the operation");
+  check(header.divisor >= 1 && header.divisor <= kMaxWorkers, "the divisor is in range");
+  check(kNativeHeaderBytes + packet.bytes == size, "header and elements are the whole frame");
+  check(packet.bytes % element_bytes(packet.type) == 0 && packet.bytes <= kMaxPayloadBytes, "elements are whole");
+  check(packet.elements == frame + kNativeHeaderBytes, "elements follow the header");
+  std::vector<uint8_t> again(frame, frame + size);
+  write_native_header(header, again.data());
+  check(std::memcmp(again.data(), frame, size) == 0, "the header written again has the same bytes");
+  seal_native(header, header.epoch, again.data(), packet.bytes);
+  check(native_intact(again.data(), size, header.epoch), "what is sealed is intact");
+  again[1] ^= kFlagRepeat;
+  check(native_intact(again.data(), size, header.epoch), "so is its retransmission");
+  again.back() ^= 1;
+  check(!native_intact(again.data(), size, header.epoch), "and nothing with a bit changed");
 }
 
 void control(const uint8_t* frame, size_t size, Kind kind) {
@@ -47,6 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace switchml::wire;
   const std::vector<uint8_t> exact(bytes, bytes + size);  // so that a byte read behind the end is noticed
   for (const Kind kind : {Kind::kContribution, Kind::kResult}) data(exact.data(), size, kind);
+  for (const Kind kind : {Kind::kNativeContribution, Kind::kNativeResult}) native(exact.data(), size, kind);
   for (const Kind kind : {Kind::kRequest, Kind::kReply}) control(exact.data(), size, kind);
   reply(exact.data(), size);
   return 0;

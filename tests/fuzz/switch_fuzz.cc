@@ -8,6 +8,7 @@
 #include "script.h"
 #include "softswitch/slot_store.h"
 #include "softswitch/switch.h"
+#include "wire/checksum.h"
 
 namespace switchml::softswitch {
 namespace {
@@ -35,10 +36,23 @@ constexpr uint8_t kMember = 1;   // the frame gets job, epoch and key of the las
 constexpr uint8_t kSweep = 2;    // leases are looked at first
 constexpr uint8_t kInstall = 4;  // instead of a packet: a session is installed, with members and perhaps a parent
 constexpr uint8_t kRemove = 8;   // instead of a packet: the last installed session is removed
+constexpr uint8_t kSeal = 16;    // a native contribution gets the checksum that the last session's key makes right
+
+/// A native contribution to the last session. A fuzzer cannot guess checksums, nor whom to send them to.
+void become_native(const wire::OpenReply& session, uint8_t what, std::vector<uint8_t>* frame) {
+  if (frame->size() < wire::kNativeHeaderBytes) return;
+  if (wire::kind_of(frame->data()) != static_cast<uint8_t>(wire::Kind::kNativeContribution)) return;
+  wire::NativeHeader header = wire::read_native_header(frame->data());
+  if (what & kMember) header.job = session.job, header.epoch = session.epoch;
+  wire::write_native_header(header, frame->data());
+  if (what & kSeal) {
+    wire::seal_native(header, session.session_key, frame->data(), frame->size() - wire::kNativeHeaderBytes);
+  }
+}
 
 class Network : public PacketSink {
  public:
-  explicit Network(bool whole) : sw_(options(whole)) {}
+  explicit Network(bool whole) : sw_(options(whole)), whole_(whole) {}
 
   void step(fuzz::Step step) {
     now_ += milliseconds(10) * step.time;
@@ -49,6 +63,7 @@ class Network : public PacketSink {
       sw_.remove(last_.job, last_.epoch);
     } else {
       if (step.what & kMember) fuzz::become_member(last_, cookie_, &step.frame);
+      become_native(last_, step.what, &step.frame);
       packet(step);
     }
     check(sw_.slot_memory_in_use() <= kMemory, "slot memory is bounded");
@@ -58,13 +73,15 @@ class Network : public PacketSink {
 
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override {
     sent(frame, size, 1);
+    if (is(frame, wire::Kind::kNativeResult)) check(size <= asked_, "a duplicate is answered with no more than it has");
     const bool reply = wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kReply);
     pay(to, size);
     check(reply ? to == from_ : knows(to), "replies go to who asked, sums to a member or the parent");
   }
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override {
     sent(frame, size, count);
-    check(wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kResult), "only results go to several");
+    check(is(frame, wire::Kind::kResult) || is(frame, wire::Kind::kNativeResult), "only results go to several");
+    if (is(frame, wire::Kind::kNativeResult)) look_at_whole(frame, size);
     for (size_t i = 0; i < count; ++i) {
       check(knows(*to[i]), "results go to members");
       for (size_t j = 0; j < i; ++j) check(to[i] != to[j], "a member is sent a result once");
@@ -92,7 +109,11 @@ class Network : public PacketSink {
     from_ = endpoint(step.from);
     balance_[step.from] += static_cast<int64_t>(step.frame.size());
     calls_ = 0;
-    largest_ = std::max(wire::kHeaderBytes + kPayload, wire::kMaxControlBytes);
+    largest_ = std::max(wire::kNativeHeaderBytes + kPayload, wire::kMaxControlBytes);
+    asked_ = step.frame.size();
+    open_ = {};
+    if (asked_ >= wire::kControlBytes + wire::kOpenBytes)
+      open_ = wire::read_open(step.frame.data() + wire::kControlBytes);
     sw_.process(step.frame.data(), step.frame.size(), from_, now_, *this);
     check(calls_ <= 1, "a packet has one answer at most");
   }
@@ -112,11 +133,33 @@ class Network : public PacketSink {
       note_reply(frame, size);
       return;
     }
+    if (is(frame, wire::Kind::kNativeResult)) return look_at_native(frame, size);
     wire::DataPacket data;
     const bool well_formed = wire::parse_data(frame, size, wire::Kind::kResult, &data) == wire::ParseError::kNone ||
                              wire::parse_data(frame, size, wire::Kind::kContribution, &data) == wire::ParseError::kNone;
     check(well_formed, "what is sent is a reply, a result or an aggregate");
     check(data.words * kWordBytes <= payload_[data.header.job], "a result is no longer than its session's payload");
+    check(!native_[data.header.job], "words come of no native session");
+  }
+
+  static bool is(const uint8_t* frame, wire::Kind kind) { return wire::kind_of(frame) == static_cast<uint8_t>(kind); }
+
+  // What answers a duplicate may be cut off.
+  void look_at_native(const uint8_t* frame, size_t size) const {
+    check(size >= wire::kNativeHeaderBytes, "a native result has its header");
+    const wire::NativeHeader header = wire::read_native_header(frame);
+    check(native_[header.job], "elements come of native sessions only");
+    check(size - wire::kNativeHeaderBytes <= payload_[header.job], "a result is no longer than its session's payload");
+    const bool disagree = (header.flags & wire::kFlagDisagree) != 0;
+    check((header.flags & ~wire::kFlagDisagree) == 0, "a result has no other flag");
+    check(!disagree || size == wire::kNativeHeaderBytes, "those that disagree get no elements");
+  }
+
+  void look_at_whole(const uint8_t* frame, size_t size) const {
+    wire::NativePacket packet;
+    check(wire::parse_native(frame, size, wire::Kind::kNativeResult, &packet) == wire::ParseError::kNone,
+          "a native result is well-formed");
+    check(wire::native_intact(frame, size, key_[packet.header.job]), "its checksum holds");
   }
 
   void note_reply(const uint8_t* frame, size_t size) {
@@ -127,6 +170,8 @@ class Network : public PacketSink {
     if (reply.type == wire::Request::kOpen) {
       last_ = reply.open;
       payload_[last_.job] = last_.payload;
+      native_[last_.job] = (last_.flags & wire::kOpenNative) != 0;
+      key_[last_.job] = last_.session_key;
       note_owner(reply.open);
     }
     if (reply.type == wire::Request::kJoin) known_.push_back(from_);
@@ -138,7 +183,10 @@ class Network : public PacketSink {
       return session.job == granted.job && session.epoch == granted.epoch;
     });
     if (known) return;
-    const size_t memory = granted.slots * SlotStore::slot_bytes(granted.payload);
+    const bool native = (granted.flags & wire::kOpenNative) != 0;
+    check(native == ((open_.flags & wire::kOpenNative) != 0 && !whole_),
+          "a session is native where it can be, if asked");
+    const size_t memory = granted.slots * SlotStore::slot_bytes(granted.payload, native ? open_.workers : 0);
     opened_.push_back({granted.job, granted.epoch, client_of(from_), memory});
   }
 
@@ -170,6 +218,7 @@ class Network : public PacketSink {
     last_ = {};
     last_.job = session.job, last_.epoch = session.epoch;
     payload_[session.job] = session.payload_bytes;
+    native_[session.job] = false;
     if (session.uplink) known_.push_back(session.uplink->parent);
     for (size_t i = 6; i < f.size() && i < 20; ++i) {
       const Endpoint member = endpoint(static_cast<uint8_t>(i));
@@ -187,15 +236,20 @@ class Network : public PacketSink {
   SoftSwitch sw_;
   Time now_{};
   wire::OpenReply last_;
-  uint64_t cookie_ = 0;          // the last one that a join was told
-  int64_t balance_[256] = {};    // bytes that came from an endpoint, less those that were sent there
-  size_t payload_[256] = {};     // by job
+  uint64_t cookie_ = 0;        // the last one that a join was told
+  int64_t balance_[256] = {};  // bytes that came from an endpoint, less those that were sent there
+  size_t payload_[256] = {};   // by job, as the next two
+  bool native_[256] = {};
+  uint64_t key_[256] = {};
   std::vector<Endpoint> known_;  // have been members or parents
   std::vector<Opened> opened_;   // sessions that workers asked for, until they end
   Endpoint from_;
   int calls_ = 0;
   int installed_ = 0;  // so far: how many at a time is the affair of the controller
   size_t largest_ = 0;
+  size_t asked_ = 0;  // bytes of the frame that is looked at
+  wire::Open open_;   // what it says, if it is an open
+  bool whole_;
 };
 
 }  // namespace

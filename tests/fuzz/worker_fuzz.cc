@@ -1,6 +1,6 @@
-// A worker in the middle of a sum, and datagrams of any content at any time, among them right results with bits flipped
-// in one word of header or sum. (In several words errors can cancel; quant/witness.h says when.) The sum ends right or
-// with an error, and it ends.
+// A worker in the middle of a sum, of integers or of elements, and datagrams of any content at any time, among them
+// right results with bits flipped in one word of header or sum. (In several words errors can cancel; quant/witness.h
+// says when.) The sum ends right or with an error, and it ends.
 #include "../unit/engine/lone_shard.h"
 #include "check.h"
 #include "script.h"
@@ -18,7 +18,7 @@ constexpr uint8_t kTwice = 2;  // it arrives twice
 class Worker {
  public:
   /// One sum in one stream, or two sums in two.
-  explicit Worker(bool two_streams) : lone_(options(two_streams)) {
+  Worker(bool two_streams, bool native) : lone_(options(two_streams, native)) {
     for (const size_t chunks : two_streams ? std::vector<size_t>{20, 2} : std::vector<size_t>{10}) {
       sums_.emplace_back();
       Sum& sum = sums_.back();
@@ -61,8 +61,9 @@ class Worker {
     std::shared_ptr<std::vector<Status>> outcome;
   };
 
-  static LoneOptions options(bool two_streams) {
+  static LoneOptions options(bool two_streams, bool native) {
     LoneOptions out;
+    out.native = native;
     if (two_streams) out.slots = LaneSlots::kLeastSlotsForBulk;
     return out;
   }
@@ -71,7 +72,7 @@ class Worker {
   }
   void remember(const std::vector<Bytes>& sent) {
     for (const Bytes& frame : sent) {
-      check(frame.size() <= wire::kHeaderBytes + 1024, "what is sent is bounded");
+      check(frame.size() <= wire::kNativeHeaderBytes + 1024, "what is sent is bounded");
       if (is_contribution(frame) && contributions_.size() < 256) contributions_.push_back(frame);
     }
   }
@@ -95,7 +96,8 @@ class Worker {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace switchml;
-  switchml::testing::Worker worker(size > 0 && (bytes[size - 1] & 1) != 0);
+  const uint8_t last = size > 0 ? bytes[size - 1] : uint8_t{0};
+  switchml::testing::Worker worker((last & 1) != 0, (last & 2) != 0);
   const uint8_t* at = bytes;
   fuzz::Step step;
   for (int steps = 0; steps < 100 && fuzz::next_step(&at, bytes + size, &step); ++steps) worker.step(step);

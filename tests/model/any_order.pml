@@ -145,6 +145,22 @@ active proctype results_arrive() {
   od
 }
 
+#ifdef TRIAL
+active proctype trials_end() {
+  byte s, e, w;
+  do
+  :: atomic {
+      choose(e, SESSIONS - 1);
+      choose(s, SLOTS - 1);
+      d_step {
+        end_trial(e, s);
+        s = 0; e = 0
+      }
+    }
+  od
+}
+#endif
+
 #if SESSIONS > 1
 /* The switches of a tree learn of the new session one after the other, in any order. */
 active proctype restart() {

@@ -24,6 +24,12 @@
 #ifndef FIRST
 #define FIRST 12 /* 12 13 14 15 2 3: the range ends in the middle */
 #endif
+/* NATIVE: contributions are kept, and reduced when the last one comes. Each worker has one place in a slot for them, which
+ * both versions of it share.
+ *
+ * TRIAL: the first use is one that workers may give up before it is complete: when they have all said so, not through the
+ * switch, they wait for its result no more (docs/protocol.md, Checking the path).
+ */
 #ifdef BUG_SMALL_MODULUS
 #define MODULUS 8
 #else
@@ -97,6 +103,13 @@ byte accepted[SESSIONS * WORKERS * SLOTS];
 #define TAKEN(e, w, s) taken[((e) * WORKERS + (w)) * SLOTS + (s)]
 byte taken[SESSIONS * WORKERS * SLOTS];
 
+#ifdef NATIVE
+/* Known to the model alone: to which session and use that belongs which is kept of worker w in slot s; 0: nothing is. */
+#define KEPT(w, s) kept[(w) * SLOTS + (s)]
+#define KEPT_OF(e, u) ((e) * USES + (u) + 1)
+byte kept[WORKERS * SLOTS];
+#endif
+
 #ifdef BUG_ONE_VERSION
 #define HELD(n, s, q) node[n].slot[s].version[0]
 #else
@@ -116,6 +129,28 @@ bool forgotten;
 byte completed[SLOTS]; /* uses of the last session that were completed at node 0 */
 
 /* ---- the switch ---- */
+
+#ifdef NATIVE
+/* The other version holds a newer use, and this is no duplicate. */
+#define OVERTAKEN(n, m, e, s, q) (HELD(n, s, (q) + 1).epoch == e && NEWER(HELD(n, s, (q) + 1).seq, q) && \
+  !(HELD(n, s, q).epoch == e && HELD(n, s, q).seq == q && (HELD(n, s, q).bits & (1 << (m)))))
+
+/* Member m has just contributed to use u: what it sent is kept, unless it is the last. Then all that is kept is reduced. */
+inline keep_or_reduce(n, m, e, s, q, u) {
+  if
+  :: COMPLETE(n, s, q) ->
+    to = 0;
+    do
+    :: to < WORKERS ->
+      HELD(n, s, q).mixed = HELD(n, s, q).mixed || (to != (m) && KEPT(to, s) != KEPT_OF(e, u));
+      to++
+    :: else -> break
+    od;
+    to = 0
+  :: else -> KEPT(m, s) = KEPT_OF(e, u)
+  fi
+}
+#endif
 
 inline take_over(n, e, s, q, u, x) {
 #ifdef BUG_ADD_ON_NEW
@@ -149,6 +184,9 @@ inline put_in(n, m, e, s, q, u, x) {
     HELD(n, s, q).of_use != u || HELD(n, s, q).of_epoch != e;
   HELD(n, s, q).bits = HELD(n, s, q).bits | (1 << (m));
   HELD(n, s, q).summed = HELD(n, s, q).summed | (1 << (m));
+#ifdef NATIVE
+  keep_or_reduce(n, m, e, s, q, u);
+#endif
   if
   :: COMPLETE(n, s, q) ->
     if
@@ -164,6 +202,9 @@ inline contribution_arrives(n, m, e, s, q, u, x) {
   if
 #ifndef BUG_OLD_SESSION_TAKEN
   :: e != node[n].live -> skip
+#endif
+#if defined(NATIVE) && !defined(BUG_OVERTAKEN_KEPT)
+  :: e == node[n].live && OVERTAKEN(n, m, e, s, q) -> skip
 #endif
   :: else ->
     if
@@ -223,7 +264,26 @@ inline look_for_forgotten(s) {
 #endif
 /* Uses of slot s for which worker w of session e may have sent a contribution. Which of them it has sent does not need to
  * be known: a packet that was not sent yet is one that has not arrived yet. */
-#define OPENED(e, w, s) (ACCEPTED(e, w, s) + AHEAD < USES -> ACCEPTED(e, w, s) + AHEAD : USES)
+#define AFTER_TRIAL(e, w, s) (ACCEPTED(e, w, s) + AHEAD < USES -> ACCEPTED(e, w, s) + AHEAD : USES)
+#ifdef TRIAL
+#define TRIED(e, s) tried[(e) * SLOTS + (s)]
+bool tried[SESSIONS * SLOTS];
+#define OPENED(e, w, s) (TRIED(e, s) -> AFTER_TRIAL(e, w, s) : 1)
+
+/* All have said that they are done with the first use, whether they have its result or not. */
+inline end_trial(e, s) {
+  w = 0;
+  do
+  :: w < WORKERS && ACCEPTED(e, w, s) == 0 -> ACCEPTED(e, w, s) = 1; w++
+  :: w < WORKERS && ACCEPTED(e, w, s) != 0 -> w++
+  :: else -> break
+  od;
+  w = 0;
+  TRIED(e, s) = true
+}
+#else
+#define OPENED(e, w, s) AFTER_TRIAL(e, w, s)
+#endif
 
 inline accept(e, w, s, u, x) {
   accepted_twice = accepted_twice || ((x) && (TAKEN(e, w, s) & (1 << (u))) != 0);

@@ -1,4 +1,5 @@
-"""What the switch must give, to the bit, as docs/protocol.md states it, in double precision; shares nothing with what ships.
+"""What the switch must give, to the bit, as docs/protocol.md states it, in double precision; shares nothing with what ships: the exact
+sums, rounded once, and of a session of integers the sums in block floating point.
 
 A case is used again and again under changes that cost little (`Case.changed`), so that no result is that of the call before.
 """
@@ -9,7 +10,7 @@ from pathlib import Path
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
-from oracle import BLOCK, FLOATS, values  # noqa: E402
+from oracle import BLOCK, FLOATS, rounded_sum, values  # noqa: E402
 
 # Around a block, a chunk and a group; several windows of slots.
 SHAPES = (
@@ -35,11 +36,25 @@ def sum_of_floats(inputs, block=BLOCK):
     return (torch.round(wide * scale).sum(0) / scale).reshape(-1)[:count]
 
 
+def sum_by_hosts(inputs, of_a_host):
+    """Each host rounds the exact sum of its ranks, and the switch that of the hosts."""
+    dtype, hosts = inputs[0].dtype, [inputs[first : first + of_a_host] for first in range(0, len(inputs), of_a_host)]
+    return rounded_sum([rounded_sum(host, 1, dtype) for host in hosts], 1, dtype).double()
+
+
+def added_by(session, of_a_host):
+    """How the floats of all ranks are added in such a session (of switchml.stats())."""
+    if session["precision"] == "exact":
+        return lambda inputs: sum_by_hosts(inputs, of_a_host if session["transport"] == "shm+udp" else 1)
+    block = min(BLOCK, session["payload_bytes"] // 4)  # a payload of less than a block's words is a block
+    return lambda inputs: sum_of_floats(inputs, block)
+
+
 class Case:
-    def __init__(self, dtype, length, rank, size, seed, block=BLOCK):
+    def __init__(self, dtype, length, rank, size, seed, added):
         inputs = [values((length,), dtype, other, seed) for other in range(size)]
         self.mine, self.size = inputs[rank], size
-        self.sum = sum_of_floats(inputs, block) if dtype in FLOATS else torch.stack(inputs).sum(0, dtype=dtype)
+        self.sum = added(inputs) if dtype in FLOATS else torch.stack(inputs).sum(0, dtype=dtype)
 
     def changed(self, turn):
         """This rank's input in the turn's version, and the sum: floats times 1, 2 or 4 and either sign, integers plus the turn."""
@@ -49,10 +64,8 @@ class Case:
         return self.mine * factor, (self.sum * factor).to(self.mine.dtype)
 
 
-def cases(rank, size, seed, payload=4 * BLOCK):
-    """`payload`: the session's, in bytes: one of less than a block's words is a block."""
-    block = min(BLOCK, payload // 4)
-    return [Case(dtype, length, rank, size, seed * 100 + i, block) for i, (dtype, length) in enumerate(SHAPES)]
+def cases(rank, size, seed, added):
+    return [Case(dtype, length, rank, size, seed * 100 + i, added) for i, (dtype, length) in enumerate(SHAPES)]
 
 
 def difference(got, expected):

@@ -31,12 +31,17 @@ def any_rank_says(mine):
     return bool(said)
 
 
+def cases(seed):
+    import switchml
+
+    added = exact.added_by(switchml.stats()["session"], int(os.environ["RANKS_OF_A_HOST"]))
+    return exact.cases(dist.get_rank(), dist.get_world_size(), seed, added)
+
+
 def soak(until, seed):
     """All-reduces of every shape, round after round, each checked to the bit: once at least, and so many seconds, or until there is a file
     of that name."""
-    import switchml
-
-    shapes = exact.cases(dist.get_rank(), dist.get_world_size(), seed, switchml.stats()["session"]["payload_bytes"])
+    shapes = cases(seed)
     dist.barrier()
     begin, calls, turn, before = time.monotonic(), 0, 0, counters()
     while turn == 0 or not any_rank_says(os.path.exists(until) if isinstance(until, str) else time.monotonic() > begin + until):
@@ -67,7 +72,7 @@ def timed(elements, times):
 
 def until_error(seconds):
     """Checked all-reduces until one fails: what it says and when, by the clock that all processes of this machine share."""
-    shapes, end, calls = exact.cases(dist.get_rank(), dist.get_world_size(), 1)[:6], time.monotonic() + seconds, 0
+    shapes, end, calls = cases(1)[:6], time.monotonic() + seconds, 0
     try:
         while not any_rank_says(time.monotonic() > end):
             for case in shapes:
@@ -88,7 +93,7 @@ def until_switch(used, seconds):
     """Checked all-reduces until every rank uses the switch, or none does."""
     import switchml
 
-    shapes, end, calls = exact.cases(dist.get_rank(), dist.get_world_size(), 2)[:6], time.monotonic() + seconds, 0
+    shapes, end, calls = cases(2)[:6], time.monotonic() + seconds, 0
     while any_rank_says(bool(switchml.stats()["without_switch"]) == used):
         assert time.monotonic() < end, f"not within {seconds} s: {switchml.stats()}"
         for case in shapes:

@@ -122,7 +122,7 @@ class Job:
         hosts = [host for host in star.hosts for _ in range(per_host)]
         self.ranks = [
             star.start(f"{name}{rank}", sys.executable, program, rank, len(hosts), store, namespace=host, stdin=subprocess.PIPE,
-                       **{**star.settings, **settings})
+                       RANKS_OF_A_HOST=str(per_host), **{**star.settings, **settings})
             for rank, host in enumerate(hosts)
         ]  # fmt: skip
         self.collect(lab.PATIENCE)

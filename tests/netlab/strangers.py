@@ -8,6 +8,7 @@ import socket
 import struct
 
 CONTRIBUTION, RESULT, REQUEST, REPLY = 1, 2, 3, 4
+NATIVE = 4  # more than the kinds of contributions and results of words
 VERSION = 2
 
 
@@ -19,7 +20,20 @@ class Forger:
         return self.random.randbytes(self.random.choice((0, 1, 7, 19, 20, 21, 64, 276, 1044, 1400)))
 
     def data(self, kind):
-        """A header with a likely job, worker, slot and number; the epoch is a guess."""
+        """A header with a likely job, worker, slot and number, for words or for elements; the epoch is a guess, and so are call and
+        checksum."""
+        return self.elements(kind) if self.random.randrange(2) else self.words(kind)
+
+    def elements(self, kind):
+        draw = self.random
+        header = struct.pack(
+            ">BBBBIHBBIII", VERSION << 4 | kind + NATIVE, draw.choice((0, 0, 4, 8)), draw.choice((1, 1, 1, 2, 255)),
+            255 if kind == RESULT else draw.randrange(5), draw.getrandbits(32), draw.randrange(140), draw.choice((0, 0x20, 0x70, 0xF9)),
+            draw.choice((1, 1, 4, 0)), draw.randrange(1, 3000), draw.getrandbits(32), draw.getrandbits(32),
+        )  # fmt: skip
+        return header + draw.randbytes(draw.choice((0, 8, 1024, 1408, 1408, 1407, 1416)))
+
+    def words(self, kind):
         draw = self.random
         header = struct.pack(
             ">BBBBIHHII", VERSION << 4 | kind, draw.choice((0, 1, 4, 5)), draw.choice((1, 1, 1, 2, 255)),

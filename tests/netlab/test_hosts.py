@@ -18,18 +18,19 @@ def network(tmp_path_factory):
         yield network
 
 
-def job_on(network, name, per_host=RANKS_OF_A_HOST, transport="auto"):
+def job_on(network, name, per_host=RANKS_OF_A_HOST, transport="auto", precision="auto"):
     """With rank N on host N / per_host."""
-    return star.Job(network, name, per_host=per_host, SWITCHML_TRANSPORT=transport)
+    return star.Job(network, name, per_host=per_host, SWITCHML_TRANSPORT=transport, SWITCHML_PRECISION=precision)
 
 
 def total(ranks, counter):
     return sum(rank[counter] for rank in ranks)
 
 
+@pytest.mark.parametrize("precision", ("auto", "integer"))
 @pytest.mark.parametrize("weather", ({}, {"lose": 1e-2, "copy": 1e-2, "hold_back": 1e-2}), ids=("quiet", "loss"))
-def test_every_bit_is_right(network, weather):
-    job = job_on(network, f"bits{len(weather)}")
+def test_every_bit_is_right(network, weather, precision):
+    job = job_on(network, f"bits-{precision}{len(weather)}", precision=precision)
     assert [rank["transport"] for rank in job.run(GENEROUS, "session")] == ["shm+udp"] * (2 * RANKS_OF_A_HOST)
     network.disturb(**weather)
     ranks = job.run(GENEROUS, "soak", SECONDS, 3)
@@ -43,7 +44,7 @@ def test_every_bit_is_right(network, weather):
 
 
 def test_a_host_sends_once_for_all_its_ranks(network):
-    """As many packets leave a host of three ranks as one of a single rank, but for the exponents of more chunks."""
+    """As many packets leave a host of three ranks as one of a single rank, but for chunks that announce collectives."""
     elements, sent = 2 * 2**20, {}
     for per_host in (1, RANKS_OF_A_HOST):
         job = job_on(network, f"once{per_host}", per_host)

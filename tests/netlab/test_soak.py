@@ -20,10 +20,13 @@ WEATHERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def job(tmp_path_factory):
+PRECISIONS = ("auto", "integer")
+
+
+@pytest.fixture(scope="module", params=PRECISIONS)
+def job(request, tmp_path_factory):
     with star.Star(tmp_path_factory.mktemp("soak"), rate=RATE) as network:
-        yield star.Job(network)
+        yield star.Job(network, SWITCHML_PRECISION=request.param)
 
 
 def moved(before, after):
@@ -56,7 +59,7 @@ def check_faults(weather, faults, ranks):
 
 
 def test_every_bit_is_right_whatever_the_network_does(job, soak_minutes, capsys):
-    end, turn, totals = time.monotonic() + 60 * (soak_minutes or 0), 0, {name: collections.Counter() for name in WEATHERS}
+    end, turn, totals = time.monotonic() + 60 * (soak_minutes or 0) / len(PRECISIONS), 0, {name: collections.Counter() for name in WEATHERS}
     while turn == 0 or time.monotonic() < end:
         for name, weather in WEATHERS.items():
             turn += 1

@@ -7,6 +7,7 @@ import threading
 import time
 
 import lab
+import pytest
 import star
 from strangers import Forger, datagram, unreachable
 
@@ -63,9 +64,10 @@ def sockets(network):
     return [(address, int(port)) for address, port in (re.fullmatch(r"(.*):(\d+)", one).groups() for one in found)]
 
 
-def test_forgeries_are_refused_and_counted_and_sums_stay_right(tmp_path):
+@pytest.mark.parametrize("precision", ("auto", "integer"))
+def test_forgeries_are_refused_and_counted_and_sums_stay_right(tmp_path, precision):
     with star.Star(tmp_path, stranger=True) as network:
-        job = star.Job(network)
+        job = star.Job(network, SWITCHML_PRECISION=precision)
         job.run(GENEROUS, "soak", 0.0, 1)
         flood = Flood(network.stranger, sockets(network), (star.SWITCH, star.PORT))
         flood.start()
@@ -94,7 +96,7 @@ def through_noise(job, flood, seed):
 def check_refusals(network, ranks):
     """The noise arrived, and is in the counters of those whom it reached, by reason."""
     for rank in ranks:
-        assert rank["calls"] > 0 and rank["witness_failures"] == 0, rank
+        assert rank["calls"] > 0 and rank["witness_failures"] == rank["results_damaged"] == 0, rank
         assert rank["results_foreign"] > 0 and rank["results_malformed"] > 0, rank
     reasons = {"dropped_session", "dropped_short", "dropped_version", "dropped_kind", "control_malformed"}
     end = time.monotonic() + GENEROUS  # the log is a second behind

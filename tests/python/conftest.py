@@ -60,3 +60,17 @@ def pools():
 @pytest.fixture(scope="session", params=(2, 3, 4), ids=lambda size: f"{size}ranks")
 def world(request):
     return request.param
+
+
+@pytest.fixture(scope="session", params=("auto", "integer"))
+def precision(request):
+    """SWITCHML_PRECISION: as a switch in software adds, and as a chip does."""
+    if request.param == "integer" and (os.environ["SWITCHML_TRANSPORT"] != "udp" or harness.BACKEND == "gloo"):
+        pytest.skip("integers go through a switch; run with --transport=udp")
+    return request.param
+
+
+@pytest.fixture
+def ranks(world, precision):
+    """A shared pool."""
+    return harness.pool(world, precision)

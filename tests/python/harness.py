@@ -288,11 +288,12 @@ class Pool:
 _pools = {}
 
 
-def pool(size):
-    """The shared pool of that size, made on first use and again after a failure."""
-    if size not in _pools or not _pools[size].alive:
-        _pools[size] = Pool(size)
-    return _pools[size]
+def pool(size, precision="auto"):
+    """The shared pool of that size whose ranks have that SWITCHML_PRECISION, made on first use and again after a failure."""
+    key = size, precision
+    if key not in _pools or not _pools[key].alive:
+        _pools[key] = Pool(size, environment={"SWITCHML_PRECISION": precision})
+    return _pools[key]
 
 
 def close_pools():

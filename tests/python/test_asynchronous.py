@@ -24,7 +24,8 @@ def rank_many_in_flight():
 
 
 def rank_mixed_in_flight():
-    """Operations of both paths, interleaved: their order among ranks is the order of the calls."""
+    """Calls through the switch and the companion, interleaved: their order among ranks is the order of the calls. Products are the
+    companion's beside a switch that adds integers."""
     size, rank = dist.get_world_size(), dist.get_rank()
     works, sums, roots, products = [], [], [], []
     for i in range(15):
@@ -74,8 +75,8 @@ def rank_dropped_work():
 @pytest.mark.parametrize(
     "function", (rank_many_in_flight, rank_mixed_in_flight, rank_dropped_work), ids=lambda f: f.__name__[5:]
 )
-def test_asynchronous(world, function):
-    harness.pool(world).run(function)
+def test_asynchronous(ranks, function):
+    ranks.run(function)
 
 
 def test_callbacks_may_call_collectives(world):

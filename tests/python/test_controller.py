@@ -47,7 +47,8 @@ def settings(controller, token="open-sesame-of-the-team", **more):
 
 
 def embedded(network, size, **more):
-    settings_of_all = {"SWITCHML_INTERFACE": "lo", "SWITCHML_TRANSPORT": "udp", **more}
+    """Integers, as a controller's sessions add them."""
+    settings_of_all = {"SWITCHML_INTERFACE": "lo", "SWITCHML_TRANSPORT": "udp", "SWITCHML_PRECISION": "integer", **more}
     return reducing_rank.run_ranks(network, f"reference{size}", [None] * size, settings_of_all)
 
 

@@ -22,7 +22,7 @@ def rank_disagree(kind, warm):
         return timed(dist.all_reduce, torch.ones(500000 if last else 1000))
     if kind == "type":
         return timed(dist.all_reduce, torch.ones(1000, dtype=torch.int32 if last else torch.float32))
-    if kind == "integer average":  # to the switch a sum like any other: the division comes after it
+    if kind == "integer average":  # to any switch a sum like any other: the division comes after it
         return timed(dist.all_reduce, torch.ones(1000, dtype=torch.int32), dist.ReduceOp.AVG if last else dist.ReduceOp.SUM)
     if kind == "root":
         return timed(dist.reduce, torch.ones(1000), 1 if last else 0)
@@ -42,8 +42,8 @@ MISMATCHES = {
 
 @pytest.mark.parametrize("warm", (False, True), ids=("first call", "later call"))
 @pytest.mark.parametrize("kind", MISMATCHES)
-def test_ranks_that_disagree_are_told(kind, warm):
-    with doomed_pool(3) as own:
+def test_ranks_that_disagree_are_told(kind, warm, precision):
+    with doomed_pool(3, environment={"SWITCHML_PRECISION": precision}) as own:
         check_all(own.run(rank_disagree, kind, warm), "rank 2", *MISMATCHES[kind])
 
 
@@ -142,8 +142,9 @@ COMPANION_MISMATCHES = {
 
 @pytest.mark.parametrize("warm", (False, True), ids=("first call", "later call"))
 @pytest.mark.parametrize("kind", COMPANION_MISMATCHES)
-def test_ranks_that_disagree_beside_the_switch_are_told(kind, warm):
-    with doomed_pool(3) as own:
+def test_ranks_that_disagree_beside_the_switch_are_told(kind, warm, precision):
+    """Beside one that adds integers, and as many of these calls as are no reduction beside any."""
+    with doomed_pool(3, environment={"SWITCHML_PRECISION": precision}) as own:
         outcomes = own.run(rank_disagree_beside_the_switch, kind, warm)
     check_all(outcomes, *COMPANION_MISMATCHES[kind])
 

@@ -1,5 +1,8 @@
-"""Sums of floats in memory are the exact sums, rounded once: bit for bit those of rational arithmetic."""
+"""Sums of floats, in memory and through a switch in software, are the exact sums, rounded once: bit for bit those of rational
+arithmetic."""
 
+import contextlib
+import functools
 from fractions import Fraction
 
 import pytest
@@ -7,11 +10,13 @@ import torch
 import torch.distributed as dist
 
 import harness
+from failing import standalone_switch, with_switch
 from oracle import digest
 
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo rounds after each addition")
 
-MEMORY = {"SWITCHML_TRANSPORT": "shm"}
+#: Who adds, and how the ranks reach it.
+PLACES = {"memory": "shm", "embedded switch": "udp", "switchml-switchd": "udp"}
 #: Of each type: bits of the significand, exponent of the smallest subnormal, the integers of its width.
 FORMATS = {
     torch.float32: (24, -149, torch.int32),
@@ -96,6 +101,17 @@ def terms(dtype, rank, length, seed):
     return pattern.to(width).view(dtype)
 
 
+@contextlib.contextmanager
+def ranks_at(place, size):
+    with contextlib.ExitStack() as stack:
+        environment = {"SWITCHML_TRANSPORT": PLACES[place]}
+        if place == "switchml-switchd":
+            port = harness.free_port()
+            stack.enter_context(standalone_switch(port))
+            environment.update(with_switch(f"127.0.0.1:{port}"))
+        yield stack.enter_context(harness.fresh_pool(size, environment=environment, with_gloo=False))
+
+
 def rank_sums(seed):
     """Its results, as bits, by type, operation and length; and a digest of them."""
     results = {}
@@ -108,15 +124,27 @@ def rank_sums(seed):
     return {key: bits_of(tensor) for key, tensor in results.items()}, digest(*results.values())
 
 
+@functools.cache
+def wanted_sums(size, seed):
+    """What all ranks must get, by type, operation and length."""
+    results = {}
+    for dtype in FORMATS:
+        for length in LENGTHS:
+            columns = list(zip(*(bits_of(terms(dtype, rank, length, seed + length)) for rank in range(size))))
+            for name in ("SUM", "AVG"):
+                results[dtype, name, length] = expected(columns, size if name == "AVG" else 1, dtype)
+    return results
+
+
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("size", range(1, 10))
-def test_every_type_and_length(size):
+def test_every_type_and_length(size, place):
     seed = 31 * size
-    with harness.fresh_pool(size, environment=MEMORY, with_gloo=False) as own:
+    with ranks_at(place, size) as own:
         outcomes = own.run(rank_sums, seed)
     assert len({found for _, found in outcomes}) == 1, "ranks ended with different bits"
-    for (dtype, name, length), bits in outcomes[0][0].items():
-        columns = list(zip(*(bits_of(terms(dtype, rank, length, seed + length)) for rank in range(size))))
-        wanted = expected(columns, size if name == "AVG" else 1, dtype)
+    for (dtype, name, length), wanted in wanted_sums(size, seed).items():
+        bits = outcomes[0][0][dtype, name, length]
         wrong = [i for i in range(length) if bits[i] != wanted[i]]
         assert not wrong, f"{name} of {length} {dtype}, element {wrong[0]}: {bits[wrong[0]]:#x} for {wanted[wrong[0]]:#x}"
 
@@ -126,16 +154,18 @@ def rank_metrics():
     dist.all_reduce(metrics)
     bucket = torch.full((5000,), 0.1)
     bucket[123] = 1e30 if dist.get_rank() == 0 else -1e30
+    bucket[4321] = 1e30 if dist.get_rank() == 0 else 0.1
     dist.all_reduce(bucket)
     return metrics.tolist(), bucket
 
 
-def test_a_large_number_costs_its_neighbours_nothing():
-    with harness.fresh_pool(2, environment=MEMORY, with_gloo=False) as own:
+@pytest.mark.parametrize("place", PLACES)
+def test_a_large_number_costs_its_neighbours_nothing(place):
+    with ranks_at(place, 2) as own:
         metrics, bucket = own.run(rank_metrics)[0]
     assert metrics == [2 * torch.tensor(0.693).item(), 6.4e9]
-    assert bucket[123] == 0
-    bucket[123] = torch.tensor(0.2)
+    assert bucket[123] == 0 and bucket[4321] == torch.tensor(1e30)
+    bucket[[123, 4321]] = 0.2
     assert torch.equal(bucket, torch.full((5000,), 0.2))
 
 
@@ -150,7 +180,8 @@ def rank_means():
     return changed
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("size", range(2, 10))
-def test_the_mean_of_identical_replicas_is_the_replica(size):
-    with harness.fresh_pool(size, environment=MEMORY, with_gloo=False) as own:
+def test_the_mean_of_identical_replicas_is_the_replica(size, place):
+    with ranks_at(place, size) as own:
         assert own.run(rank_means) == [[0] * len(FORMATS)] * size

@@ -384,7 +384,7 @@ def test_a_killed_switch_costs_a_moment_with_fallback(size, shards):
     """What is under way is completed, on every rank and to the bit, and so is what follows. Nobody waits for a timeout: none is shorter
     than what a call of the pool may take."""
     count, steps = 300000, 12
-    with doomed_pool(size, environment=EMBEDDED) as own:
+    with doomed_pool(size, environment={**EMBEDDED, "SWITCHML_PRECISION": "integer"}) as own:
         expected = own.run(rank_sums_over_a_lost_switch, count, steps, 5)
     assert not any(moved for _, moved in expected)
     settings = {**FALLBACK, "SWITCHML_SHARDS": shards, "SWITCHML_FAILURE_TIMEOUT": "600"}
@@ -575,13 +575,30 @@ def rank_through_damage():
     return True
 
 
-def test_damaged_data_ends_in_an_error_never_in_a_wrong_sum():
+DAMAGE = {**EMBEDDED, "SWITCHML_PAYLOAD": "1024", "SWITCHML_FAULTS": "seed=3,corrupt=0.02"}
+
+
+def test_damaged_integers_end_in_an_error_never_in_a_wrong_sum():
     """A bit that flips before the switch has summed cannot be repaired by anybody; it must be seen."""
-    environment = {"SWITCHML_PAYLOAD": "1024", "SWITCHML_FAULTS": "seed=3,corrupt=0.02"}
-    with doomed_pool(3, environment=environment) as own:
+    with doomed_pool(3, environment={**DAMAGE, "SWITCHML_PRECISION": "integer"}) as own:
         outcomes = own.run(rank_through_damage)
     assert all(outcome is not True for outcome in outcomes), "nothing was damaged: the test tests nothing"
     assert any("damaged" in outcome for outcome in outcomes), outcomes
+
+
+def rank_statistics():
+    import switchml
+
+    return switchml.stats()
+
+
+def test_damaged_elements_are_sent_again():
+    """Whoever receives a packet sees by its checksum that it is damaged."""
+    with doomed_pool(3, environment=DAMAGE) as own:
+        assert own.run(rank_through_damage) == [True] * 3
+        statistics = own.run(rank_statistics)
+    assert statistics[0]["switch"]["dropped_checksum"] > 0, "nothing was damaged: the test tests nothing"
+    assert sum(rank["retransmissions"] for rank in statistics) > 0
 
 
 # ---- the end of a process ----

@@ -79,14 +79,14 @@ def check_ieee(actual, inputs, op):
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.bfloat16), ids=str)
 @pytest.mark.parametrize("name", CASES)
-def test_sum(world, name, dtype):
-    results = harness.pool(world).run(rank_case, name, dtype, "SUM")
+def test_sum(ranks, name, dtype):
+    results = ranks.run(rank_case, name, dtype, "SUM")
     assert len(set(results)) == 1
 
 
 @pytest.mark.parametrize("name", ("one Inf", "Inf and -Inf meet", "one NaN"))
-def test_average(name):
-    harness.pool(3).run(rank_case, name, torch.float32, "AVG")
+def test_average(precision, name):
+    harness.pool(3, precision).run(rank_case, name, torch.float32, "AVG")
 
 
 # ---- the ends of the range ----
@@ -103,8 +103,8 @@ def rank_subnormals(dtype):
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float16), ids=str)
-def test_subnormals_add_exactly(world, dtype):
-    harness.pool(world).run(rank_subnormals, dtype)
+def test_subnormals_add_exactly(ranks, dtype):
+    ranks.run(rank_subnormals, dtype)
 
 
 def rank_range(dtype, scale):
@@ -119,8 +119,8 @@ def rank_range(dtype, scale):
 
 
 @pytest.mark.parametrize("scale", (1e38, 1e30, 1e-30, 1e-37, 1e-42))
-def test_precision_at_the_ends_of_the_range(scale):
-    harness.pool(3).run(rank_range, torch.float32, scale)
+def test_precision_at_the_ends_of_the_range(precision, scale):
+    harness.pool(3, precision).run(rank_range, torch.float32, scale)
 
 
 def rank_overflow(dtype, value):
@@ -137,8 +137,8 @@ def rank_overflow(dtype, value):
 @pytest.mark.parametrize(
     "dtype, value", ((torch.float32, 3e38), (torch.float16, 60000.0), (torch.bfloat16, 3e38)), ids=("fp32", "fp16", "bf16")
 )
-def test_overflow_gives_infinity(world, dtype, value):
-    harness.pool(world).run(rank_overflow, dtype, value)
+def test_overflow_gives_infinity(ranks, dtype, value):
+    ranks.run(rank_overflow, dtype, value)
 
 
 def rank_half_has_the_range_of_fp32():
@@ -148,8 +148,8 @@ def rank_half_has_the_range_of_fp32():
     assert mine.eq(40000.0).all(), mine
 
 
-def test_half_is_summed_with_the_range_of_fp32():
-    harness.pool(3).run(rank_half_has_the_range_of_fp32)
+def test_half_is_summed_with_the_range_of_fp32(precision):
+    harness.pool(3, precision).run(rank_half_has_the_range_of_fp32)
 
 
 def rank_mixed_magnitudes():
@@ -162,8 +162,8 @@ def rank_mixed_magnitudes():
     check_sum(mine, inputs, "SUM")
 
 
-def test_mixed_magnitudes(world):
-    harness.pool(world).run(rank_mixed_magnitudes)
+def test_mixed_magnitudes(ranks):
+    ranks.run(rank_mixed_magnitudes)
 
 
 # ---- MIN and MAX ----
@@ -188,8 +188,8 @@ def rank_extremes(op, dtype):
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.bfloat16), ids=str)
 @pytest.mark.parametrize("op", ("MIN", "MAX"))
-def test_extremes_treat_nan_as_torch_does(world, op, dtype):
-    assert len(set(harness.pool(world).run(rank_extremes, op, dtype))) == 1
+def test_extremes_treat_nan_as_torch_does(ranks, op, dtype):
+    assert len(set(ranks.run(rank_extremes, op, dtype))) == 1
 
 
 # ---- AMP ----
@@ -217,8 +217,8 @@ def rank_scaler():
 
 
 @pytest.mark.skipif(TORCH < (2, 3), reason="torch.amp.GradScaler for CPUs exists from torch 2.3 on")
-def test_the_gradient_scaler_sees_an_overflow_of_one_rank(world):
-    assert len(set(harness.pool(world).run(rank_scaler))) == 1
+def test_the_gradient_scaler_sees_an_overflow_of_one_rank(ranks):
+    assert len(set(ranks.run(rank_scaler))) == 1
 
 
 def rank_gradients_overflow():
@@ -228,5 +228,5 @@ def rank_gradients_overflow():
     return all(not torch.isfinite(p.grad).any() for p in model.parameters())
 
 
-def test_an_overflow_of_one_rank_reaches_every_ranks_gradients(world):
-    assert all(harness.pool(world).run(rank_gradients_overflow))
+def test_an_overflow_of_one_rank_reaches_every_ranks_gradients(ranks):
+    assert all(ranks.run(rank_gradients_overflow))

@@ -1,5 +1,5 @@
-"""Ranks of one host reduce in memory that they share: with the bits of a switch but for sums of floats (test_exact.py), and
-when ranks die or stop."""
+"""Ranks of one host reduce in memory that they share: with the bits of a switch in software, and but for sums of floats those of one
+that adds integers; and when ranks die or stop."""
 
 import os
 import pathlib
@@ -17,7 +17,9 @@ from oracle import digest, values
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo knows nothing of this")
 
 MEMORY, SWITCH = {"SWITCHML_TRANSPORT": "shm"}, {"SWITCHML_TRANSPORT": "udp"}
+INTEGERS = {**SWITCH, "SWITCHML_PRECISION": "integer"}
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+OPERATIONS = ("SUM", "MIN", "MAX", "AVG", "PRODUCT", "BAND", "BOR", "BXOR")
 SIZES = (1, 255, 257, 32768, 32769, 300001)  # around a block and around a chunk of memory
 
 
@@ -27,33 +29,39 @@ def session():
     return switchml.stats()["session"]["transport"]
 
 
-def rank_reduces(seed):
-    """A digest of the bits of every type, size and operation that a switch does without rounding."""
-    results = []
-    for number, kind in enumerate(TYPES):
+def integers_are_exact(kind, name):
+    """Whether a switch does it that adds integers, and without rounding."""
+    return name in ("SUM", "MIN", "MAX") and kind != torch.float64 and not (name == "SUM" and kind.is_floating_point)
+
+
+def rank_reduces(seed, all_of_them):
+    """Digests of the bits of every type, size and operation: of those that a switch of integers does exactly, and of the others."""
+    results = {True: [], False: []}
+    for number, kind in enumerate((*TYPES, torch.float64)):
         for size in SIZES:
-            for name in ("SUM", "MIN", "MAX"):
-                if name == "SUM" and kind.is_floating_point:
+            for name in OPERATIONS[: 5 if kind.is_floating_point else None]:
+                if not (all_of_them or integers_are_exact(kind, name)):
                     continue
                 mine = values((size,), kind, dist.get_rank(), seed + number)
                 if kind.is_floating_point and size > 300:
                     mine[size // 2 + dist.get_rank()] = float("inf")
                     mine[7] = float("nan") if dist.get_rank() == 0 else 1.0
                 dist.all_reduce(mine, op=getattr(dist.ReduceOp, name))
-                results.append(mine)
-    return session(), digest(*results)
+                results[integers_are_exact(kind, name)].append(mine)
+    return session(), digest(*results[True]), digest(*results[False])
 
 
 @pytest.mark.parametrize("size", (2, 3, 8))
-def test_what_a_switch_does_exactly_has_its_bits(size):
+def test_a_switch_gives_the_same_bits(size):
     found = {}
-    for name, environment in (("shm", MEMORY), ("udp", SWITCH)):
+    for name, environment in (("shm", MEMORY), ("udp", SWITCH), ("integers", INTEGERS)):
         with harness.fresh_pool(size, environment=environment, with_gloo=False) as own:
-            outcomes = own.run(rank_reduces, 11)
-        assert {transport for transport, _ in outcomes} == {name}
-        assert len({bits for _, bits in outcomes}) == 1, "ranks ended with different bits"
-        found[name] = outcomes[0][1]
+            outcomes = own.run(rank_reduces, 11, name != "integers")
+        assert len(set(outcomes)) == 1, "ranks ended with different bits"
+        transport, *found[name] = outcomes[0]
+        assert transport == ("shm" if name == "shm" else "udp")
     assert found["shm"] == found["udp"]
+    assert found["shm"][0] == found["integers"][0]
 
 
 def rank_large(elements):

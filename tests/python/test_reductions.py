@@ -8,17 +8,17 @@ import torch.distributed as dist
 
 import harness
 from cases import FEW_SIZES, MOVED_TYPES, SIZES, gloo_result, inputs_of_all, name_of
-from oracle import FLOATS, INTEGERS, OPERATIONS, check_equal, check_reduction, digest, operation, reduce_exactly, values
+from oracle import FLOATS, INTEGERS, OPERATIONS, check_equal, check_reduction, digest, operation, reduce_exactly, sums_exactly, values
 
 TYPES = FLOATS + (torch.float64,) + INTEGERS
 BITWISE = ("BAND", "BOR", "BXOR")
 
 
 def works_everywhere(dtype, op):
-    """What the switch takes: these may not be refused."""
+    """What a switch takes that adds integers: these may not be refused. Nothing may where elements are reduced as they are."""
     if op in ("MIN", "MAX", "SUM"):
         return dtype != torch.float64
-    return op in ("AVG", "PREMUL_SUM") and dtype in FLOATS
+    return op in ("AVG", "PREMUL_SUM") and dtype in FLOATS or sums_exactly()
 
 
 def rank_all_reduce(dtype, op, sizes):
@@ -53,14 +53,14 @@ def all_reduce_cases():
 
 
 @pytest.mark.parametrize("dtype, op", list(all_reduce_cases()))
-def test_all_reduce(world, dtype, op):
+def test_all_reduce(ranks, dtype, op):
     if op == "PREMUL_SUM" and not hasattr(dist, "_make_nccl_premul_sum"):
         pytest.skip(f"torch {torch.__version__} has no PREMUL_SUM for Python")
     sizes = SIZES if op in ("SUM", "MAX") else FEW_SIZES
-    results = harness.pool(world).run(rank_all_reduce, dtype, op, sizes)
+    results = ranks.run(rank_all_reduce, dtype, op, sizes)
     assert all(result == results[0] for result in results), "ranks differ in the bits of the result"
     if op == "SUM":
-        again = harness.pool(world).run(rank_all_reduce, dtype, op, sizes)
+        again = ranks.run(rank_all_reduce, dtype, op, sizes)
         assert again == results, "the second run differs in the bits of the result"
 
 
@@ -77,8 +77,8 @@ def rank_all_reduce_bool(op):
 
 
 @pytest.mark.parametrize("op", ("MIN", "MAX", "BAND", "BOR"))
-def test_all_reduce_of_bools(op):
-    harness.pool(3).run(rank_all_reduce_bool, op)
+def test_all_reduce_of_bools(precision, op):
+    harness.pool(3, precision).run(rank_all_reduce_bool, op)
 
 
 def rank_all_reduce_big(dtype):
@@ -90,8 +90,8 @@ def rank_all_reduce_big(dtype):
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.int32), ids=name_of)
-def test_all_reduce_of_3_mib(world, dtype):
-    assert len(set(harness.pool(world).run(rank_all_reduce_big, dtype))) == 1
+def test_all_reduce_of_3_mib(ranks, dtype):
+    assert len(set(ranks.run(rank_all_reduce_big, dtype))) == 1
 
 
 def rank_complex():
@@ -101,8 +101,8 @@ def rank_complex():
     torch.testing.assert_close(mine, sum(inputs), rtol=1e-6, atol=1e-4)
 
 
-def test_all_reduce_of_complex_numbers():
-    harness.pool(3).run(rank_complex)
+def test_all_reduce_of_complex_numbers(precision):
+    harness.pool(3, precision).run(rank_complex)
 
 
 def rank_sparse():
@@ -153,8 +153,8 @@ def rank_reduce_scatter_tensor(dtype):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", MOVED_TYPES, ids=name_of)
 @pytest.mark.parametrize("function", (rank_reduce, rank_reduce_scatter, rank_reduce_scatter_tensor), ids=lambda f: f.__name__[5:])
-def test_collective(world, function, dtype):
-    harness.pool(world).run(function, dtype)
+def test_collective(ranks, function, dtype):
+    ranks.run(function, dtype)
 
 
 # ---- shapes and strides ----
@@ -184,8 +184,8 @@ def rank_layouts():
         check_reduction(mine.contiguous(), wanted, "SUM")
 
 
-def test_layouts(world):
-    harness.pool(world).run(rank_layouts)
+def test_layouts(ranks):
+    ranks.run(rank_layouts)
 
 
 def rank_neighbours_untouched():

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo knows no
 
 LAYERS = ((1, torch.float32), (300, torch.float32), (3000, torch.float32), (300, torch.float32), (40, torch.float16), (700, torch.bfloat16))
 STEPS = 30
-UDP = {"SWITCHML_TRANSPORT": "udp", "SWITCHML_PAYLOAD": "1024"}
+UDP = {"SWITCHML_TRANSPORT": "udp", "SWITCHML_PRECISION": "integer", "SWITCHML_PAYLOAD": "1024"}
 WITHOUT = {**UDP, "SWITCHML_SLOTS": "4"}
 
 

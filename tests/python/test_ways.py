@@ -52,7 +52,7 @@ def names_in(cell):
     return re.findall(r"`(\w+)`", cell)
 
 
-WAYS, BY_SWITCH, IN_MEMORY, REDUCTIONS, OTHERS = tables()
+WAYS, EXACTLY, AS_INTEGERS, REDUCTIONS, OTHERS = tables()
 COUNTED_AS = {names_in(row["collective"])[0]: names_in(row["counted as"])[0] for row in REDUCTIONS}
 
 
@@ -71,7 +71,7 @@ def ways_by_type(table):
 
 def test_the_table_is_complete():
     wanted = set(itertools.product(COUNTED_AS, OPERATIONS, TYPES))
-    for table in (BY_SWITCH, IN_MEMORY):
+    for table in (EXACTLY, AS_INTEGERS):
         assert set(ways_by_type(table)) == wanted
         assert set(ways_by_type(table).values()) == {"switch", "companion", "refused"}
     assert [row["way"] for row in WAYS] == ["switch", "companion", "store", "local"]
@@ -150,8 +150,8 @@ def known_types():
 
 
 def rank_reductions(collective, local):
-    in_memory = local or sys.modules["switchml"].stats()["session"]["transport"] == "shm"
-    for (name, op, dtype), way in ways_by_type(IN_MEMORY if in_memory else BY_SWITCH).items():
+    integers = sys.modules["switchml"].stats()["session"]["precision"] == "integer"
+    for (name, op, dtype), way in ways_by_type(AS_INTEGERS if integers else EXACTLY).items():
         if name == collective and dtype in known_types():
             if op == "PREMUL_SUM" and not hasattr(dist, "_make_nccl_premul_sum"):
                 continue
@@ -262,9 +262,19 @@ def rank_notes():
 # ---- tests ----
 
 
-@pytest.fixture(scope="module", params=(1, 2), ids=lambda size: f"{size}ranks")
+#: Who adds: how many ranks, and their settings.
+PLACES = {
+    "alone": (1, {}),
+    "memory": (2, {"SWITCHML_TRANSPORT": "shm"}),
+    "software switch": (2, {"SWITCHML_TRANSPORT": "udp"}),
+    "integer switch": (2, {"SWITCHML_TRANSPORT": "udp", "SWITCHML_PRECISION": "integer"}),
+}
+
+
+@pytest.fixture(scope="module", params=PLACES)
 def ranks(request):
-    with harness.fresh_pool(request.param) as own:
+    size, environment = PLACES[request.param]
+    with harness.fresh_pool(size, environment=environment) as own:
         yield own
 
 

@@ -12,15 +12,16 @@ struct Format {
   int mantissa_bits;
 
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
-  uint32_t top_exponent() const { return (1U << exponent_bits) - 1; }
-  uint32_t compose(uint32_t sign, uint32_t exponent, uint32_t mantissa) const {
+  uint64_t top_exponent() const { return (uint64_t{1} << exponent_bits) - 1; }
+  uint64_t compose(uint64_t sign, uint64_t exponent, uint64_t mantissa) const {
     return (sign << exponent_bits | exponent) << mantissa_bits | mantissa;
   }
-  uint32_t quiet_nan() const { return compose(0, top_exponent(), 1U << (mantissa_bits - 1)); }
+  uint64_t infinity(bool negative) const { return compose(negative ? 1 : 0, top_exponent(), 0); }
+  uint64_t quiet_nan() const { return compose(0, top_exponent(), uint64_t{1} << (mantissa_bits - 1)); }
   /// The value of some bits (of NaNs, any NaN).
-  double decode(uint32_t raw) const;
+  double decode(uint64_t raw) const;
   /// The nearest value, ties to even; beyond the largest, infinity.
-  uint32_t encode(double value) const;
+  uint64_t encode(double value) const;
 };
 
 inline constexpr Format kFloat32Format{8, 23};

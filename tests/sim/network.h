@@ -29,6 +29,7 @@ Weather draw_weather(Random& random);
 struct Delivery {
   int from = 0;
   int to = 0;
+  bool damaged = false;  // past the checksum of the network
   std::vector<uint8_t> bytes;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "exact.h"
 #include "formats.h"
 
 namespace switchml::sim {
@@ -39,14 +40,14 @@ class FloatSum {
         block_(std::min<size_t>(256, payload_bytes / 4)),
         bits_(magnitude_bits(static_cast<int>(inputs.size()))) {}
 
-  uint32_t element(size_t i) {
+  uint64_t element(size_t i) {
     if (i / block_ != known_block_) find_exponent(i / block_);
     return sum(i);
   }
 
  private:
   double value(size_t rank, size_t i) const {
-    return format_.decode(static_cast<uint32_t>(load_raw(inputs_[rank].data(), i, element_bytes(call_.type))));
+    return format_.decode(load_raw(inputs_[rank].data(), i, element_bytes(call_.type)));
   }
 
   void find_exponent(size_t block) {
@@ -59,7 +60,7 @@ class FloatSum {
     }
   }
 
-  uint32_t sum(size_t i) const {
+  uint64_t sum(size_t i) const {
     double words = 0;  // whole numbers below 2^31
     bool nan = false;
     bool positive = false;
@@ -72,7 +73,7 @@ class FloatSum {
       if (std::isfinite(x)) words += std::nearbyint(std::ldexp(x, bits_ - exponent_ + 126));
     }
     if (nan || (positive && negative)) return format_.quiet_nan();
-    if (positive || negative) return format_.compose(negative ? 1 : 0, format_.top_exponent(), 0);
+    if (positive || negative) return format_.infinity(negative);
     const double total = as_float32(std::ldexp(as_float32(words), exponent_ - 126 - bits_));
     return format_.encode(call_.divisor == 1 ? total : as_float32(total / static_cast<double>(call_.divisor)));
   }
@@ -87,11 +88,11 @@ class FloatSum {
 };
 
 // -0 below +0; NaN wins always.
-uint32_t extreme_float(const Call& call, const Tensors& inputs, size_t i) {
+uint64_t extreme_float(const Call& call, const Tensors& inputs, size_t i) {
   const Format format = format_of(call.type);
-  uint32_t best = 0;
+  uint64_t best = 0;
   for (size_t rank = 0; rank < inputs.size(); ++rank) {
-    const auto raw = static_cast<uint32_t>(load_raw(inputs[rank].data(), i, element_bytes(call.type)));
+    const uint64_t raw = load_raw(inputs[rank].data(), i, element_bytes(call.type));
     const double x = format.decode(raw);
     if (std::isnan(x)) return format.quiet_nan();
     const double held = format.decode(best);
@@ -112,29 +113,57 @@ int64_t integer(ElementType type, uint64_t raw) {
   }
 }
 
-uint64_t integer_result(const Call& call, const Tensors& inputs, size_t i) {
-  int64_t best = 0;
-  uint64_t sum = 0;
-  for (size_t rank = 0; rank < inputs.size(); ++rank) {
-    const int64_t x = integer(call.type, load_raw(inputs[rank].data(), i, element_bytes(call.type)));
-    sum += static_cast<uint64_t>(x);
-    if (rank == 0 || (call.op == ReduceOp::kMax ? x > best : x < best)) best = x;
+// The low bits are those of a narrower type.
+int64_t combine(ReduceOp op, int64_t a, int64_t b) {
+  const auto x = static_cast<uint64_t>(a);
+  const auto y = static_cast<uint64_t>(b);
+  switch (op) {
+    case ReduceOp::kMin: return std::min(a, b);
+    case ReduceOp::kMax: return std::max(a, b);
+    case ReduceOp::kProduct: return static_cast<int64_t>(x * y);
+    case ReduceOp::kAnd: return static_cast<int64_t>(x & y);
+    case ReduceOp::kOr: return static_cast<int64_t>(x | y);
+    case ReduceOp::kXor: return static_cast<int64_t>(x ^ y);
+    default: return static_cast<int64_t>(x + y);
   }
-  return call.op == ReduceOp::kSum ? sum : static_cast<uint64_t>(best);
+}
+
+uint64_t integer_result(const Call& call, const Tensors& inputs, size_t i) {
+  int64_t total = 0;
+  for (size_t rank = 0; rank < inputs.size(); ++rank) {
+    uint64_t raw = load_raw(inputs[rank].data(), i, element_bytes(call.type));
+    if (call.type == ElementType::kBool) raw = raw != 0 ? 1 : 0;
+    const int64_t x = integer(call.type, raw);
+    total = rank == 0 ? x : combine(call.op, total, x);
+  }
+  return static_cast<uint64_t>(total);
+}
+
+uint64_t native_float(const Call& call, const Tensors& inputs, size_t i) {
+  if (call.op == ReduceOp::kMin || call.op == ReduceOp::kMax) return extreme_float(call, inputs, i);
+  const Format format = format_of(call.type);
+  std::vector<uint64_t> all;
+  for (const auto& input : inputs) all.push_back(load_raw(input.data(), i, element_bytes(call.type)));
+  if (call.op == ReduceOp::kSum) return exact_mean(all, call.divisor, format);
+  double product = 1;
+  for (const uint64_t raw : all) product *= format.decode(raw);
+  return format.encode(product);
 }
 
 }  // namespace
 
-std::vector<uint8_t> expected_result(const Call& call, int workers, size_t payload_bytes) {
+std::vector<uint8_t> expected_result(const Call& call, int workers, const Packets& packets) {
   Tensors inputs;
   for (int rank = 0; rank < workers; ++rank) inputs.push_back(input_of(call, rank));
   const size_t bytes = element_bytes(call.type);
   std::vector<uint8_t> out((call.output_end - call.output_begin) * bytes);
-  FloatSum float_sum(call, inputs, payload_bytes);
+  FloatSum float_sum(call, inputs, packets.payload_bytes);
   for (size_t i = call.output_begin; i < call.output_end; ++i) {
     uint64_t raw = 0;
     if (!is_floating(call.type)) {
       raw = integer_result(call, inputs, i);
+    } else if (packets.native) {
+      raw = native_float(call, inputs, i);
     } else {
       raw = call.op == ReduceOp::kSum ? float_sum.element(i) : extreme_float(call, inputs, i);
     }

@@ -1,5 +1,5 @@
-// What a collective's result must be, bit by bit: the arithmetic of docs/protocol.md written once more, in double
-// precision and one element after the other.
+// What a collective's result must be, bit by bit: the arithmetic of docs/protocol.md written once more, one element
+// after the other. That of integers in double precision, that of native sessions in whole numbers of any length.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace switchml::sim {
 
-/// The elements [output_begin, output_end) of the result over ranks 0 to workers-1.
-std::vector<uint8_t> expected_result(const Call& call, int workers, size_t payload_bytes);
+/// The elements [output_begin, output_end) of the result over ranks 0 to workers-1, in a session of these packets.
+std::vector<uint8_t> expected_result(const Call& call, int workers, const Packets& packets);
 
 }  // namespace switchml::sim

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "formats.h"
+#include "slots/chunk_plan.h"
 
 namespace switchml::sim {
 
@@ -20,28 +21,36 @@ size_t draw_count(Random& random, size_t chunk) {
   return 1 + random.below(130 * chunk);  // several groups
 }
 
-ElementType draw_type(Random& random, ReduceOp op) {
+ReduceOp draw_op(Random& random, bool native) {
+  constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kSum, ReduceOp::kSum,    ReduceOp::kSum,
+                               ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kBarrier};
+  constexpr ReduceOp kOthers[] = {ReduceOp::kProduct, ReduceOp::kProduct, ReduceOp::kAnd, ReduceOp::kOr,
+                                  ReduceOp::kXor};
+  return native && random.chance(0.3) ? random.pick(kOthers) : random.pick(kOps);
+}
+
+ElementType draw_type(Random& random, ReduceOp op, const Packets& packets) {
   constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kFloat32,  ElementType::kFloat32,
                                     ElementType::kFloat16, ElementType::kBFloat16, ElementType::kInt32,
                                     ElementType::kInt8,    ElementType::kUInt8,    ElementType::kInt16,
                                     ElementType::kInt64};
-  const ElementType type = random.pick(kTypes);
-  return integer_can(op, type) ? type : ElementType::kInt32;
+  constexpr ElementType kOthers[] = {ElementType::kFloat64, ElementType::kFloat64, ElementType::kBool};
+  const ElementType type = packets.native && random.chance(0.25) ? random.pick(kOthers) : random.pick(kTypes);
+  if (packets.can(op, type)) return type;
+  return is_bitwise(op) ? ElementType::kBool : ElementType::kInt32;
 }
 
-Call draw_call(Random& random, int workers, size_t payload_bytes) {
+Call draw_call(Random& random, int workers, const Packets& packets) {
   Call call;
-  constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kSum, ReduceOp::kSum,    ReduceOp::kSum,
-                               ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kBarrier};
-  call.op = random.pick(kOps);
+  call.op = draw_op(random, packets.native);
   call.seed = random.next();
   call.tag = random.below(3);
   if (call.op == ReduceOp::kBarrier) {
     call.title = "barrier";
     return call;
   }
-  call.type = draw_type(random, call.op);
-  call.count = draw_count(random, payload_bytes / 4 / element_words(call.type));
+  call.type = draw_type(random, call.op, packets);
+  call.count = draw_count(random, elements_per_chunk(call.type, packets.payload_bytes, packets.native));
   call.output_end = call.count;
   call.in_place = random.chance(0.6);
   if (!call.in_place && call.count > 0 && random.chance(0.3)) {  // as reduce_scatter does
@@ -55,26 +64,22 @@ Call draw_call(Random& random, int workers, size_t payload_bytes) {
   return call;
 }
 
-uint32_t special(Random& random, const Format& format) {
-  if (random.chance(0.3)) return format.compose(0, format.top_exponent(), 1 + static_cast<uint32_t>(random.below(7)));
-  return format.compose(static_cast<uint32_t>(random.below(2)), format.top_exponent(), 0);
+uint64_t special(Random& random, const Format& format) {
+  if (random.chance(0.3)) return format.compose(0, format.top_exponent(), 1 + random.below(7));
+  return format.infinity(random.below(2) != 0);
 }
 
-uint32_t draw_float(Random& random, const Format& format, Fill fill, int shift) {
-  const auto sign = static_cast<uint32_t>(random.below(2));
-  const auto mantissa = static_cast<uint32_t>(random.below(uint64_t{1} << format.mantissa_bits));
-  const auto one = static_cast<uint32_t>(format.bias());
+uint64_t draw_float(Random& random, const Format& format, Fill fill, int shift) {
+  const uint64_t sign = random.below(2);
+  const uint64_t mantissa = random.below(uint64_t{1} << format.mantissa_bits);
+  const uint64_t lowest = static_cast<uint64_t>(format.bias() - 4 + shift);
   switch (fill) {
     case Fill::kZeros: return format.compose(sign, 0, 0);
     case Fill::kSmallIntegers: return format.encode(static_cast<double>(random.below(33)) - 16);
-    case Fill::kOrdinary:
-      return format.compose(sign, one - 4 + static_cast<uint32_t>(shift) + static_cast<uint32_t>(random.below(8)),
-                            mantissa);
-    case Fill::kTiny: return format.compose(sign, static_cast<uint32_t>(random.below(3)), mantissa);
-    case Fill::kHuge:
-      return format.compose(sign, format.top_exponent() - 1 - static_cast<uint32_t>(random.below(3)), mantissa);
-    case Fill::kAnyBits:
-      return format.compose(sign, static_cast<uint32_t>(random.below(format.top_exponent() + 1)), mantissa);
+    case Fill::kOrdinary: return format.compose(sign, lowest + random.below(8), mantissa);
+    case Fill::kTiny: return format.compose(sign, random.below(3), mantissa);
+    case Fill::kHuge: return format.compose(sign, format.top_exponent() - 1 - random.below(3), mantissa);
+    case Fill::kAnyBits: return format.compose(sign, random.below(format.top_exponent() + 1), mantissa);
     case Fill::kSpecials: break;
   }
   if (random.chance(0.02)) return special(random, format);
@@ -88,15 +93,15 @@ uint64_t draw_integer(Random& random, Fill fill) {
 }
 
 // A sum of few floats, as speculation is for.
-Call draw_small_sum(Random& random, int workers, size_t payload_bytes) {
+Call draw_small_sum(Random& random, int workers, const Packets& packets) {
   constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kFloat32, ElementType::kFloat16,
                                     ElementType::kBFloat16};
-  Call call = draw_call(random, workers, payload_bytes);
+  Call call = draw_call(random, workers, packets);
   call.op = ReduceOp::kSum;
   call.type = random.pick(kTypes);
   call.title = "all_reduce";
   call.count =
-      random.chance(0.3) ? 1 : 1 + random.below(payload_bytes / 4 * 3 / 2);  // half a chunk each, and 3 at most
+      random.chance(0.3) ? 1 : 1 + random.below(packets.payload_bytes / 4 * 3 / 2);  // half a chunk each, and 3 at most
   call.output_begin = 0;
   call.output_end = call.count;
   call.in_place = random.chance(0.7);
@@ -105,11 +110,10 @@ Call draw_small_sum(Random& random, int workers, size_t payload_bytes) {
 }
 
 // The same calls step after step, with other numbers, some of them larger or smaller.
-Program draw_training(Random& random, int workers, size_t payload_bytes) {
-  Program step(1, draw_small_sum(random, workers, payload_bytes));
+Program draw_training(Random& random, int workers, const Packets& packets) {
+  Program step(1, draw_small_sum(random, workers, packets));
   while (step.size() < 3 && random.chance(0.5)) {
-    step.push_back(random.chance(0.6) ? draw_small_sum(random, workers, payload_bytes)
-                                      : draw_call(random, workers, payload_bytes));
+    step.push_back(random.chance(0.6) ? draw_small_sum(random, workers, packets) : draw_call(random, workers, packets));
   }
   Program program;
   for (int i = random.between(6, 10); i > 0; --i) {
@@ -125,15 +129,15 @@ Program draw_training(Random& random, int workers, size_t payload_bytes) {
 
 }  // namespace
 
-Program draw_program(Random& random, int workers, size_t payload_bytes) {
-  if (random.chance(0.3)) return draw_training(random, workers, payload_bytes);
+Program draw_program(Random& random, int workers, const Packets& packets) {
+  if (random.chance(0.3)) return draw_training(random, workers, packets);
   Program program;
   const int calls = random.between(1, 8);
-  for (int i = 0; i < calls; ++i) program.push_back(draw_call(random, workers, payload_bytes));
+  for (int i = 0; i < calls; ++i) program.push_back(draw_call(random, workers, packets));
   return program;
 }
 
-Call disagree(Random& random, Call call) {
+Call disagree(Random& random, Call call, const Packets& packets) {
   switch (call.op == ReduceOp::kBarrier ? 3 + random.below(2) : random.below(5)) {
     case 0: call.count += 1 + random.below(100); break;
     case 1: call.count -= call.count > 1 ? 1 + random.below(call.count - 1) : 0; break;
@@ -142,7 +146,7 @@ Call disagree(Random& random, Call call) {
     case 4: call.tag += 17; break;
     default: break;
   }
-  if (!integer_can(call.op, call.type)) call.type = ElementType::kInt16;
+  if (!packets.can(call.op, call.type)) call.type = ElementType::kInt16;
   call.tag += 1000;  // where nothing else changed
   call.in_place = true;
   call.output_begin = 0;

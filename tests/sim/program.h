@@ -11,6 +11,13 @@
 
 namespace switchml::sim {
 
+/// What the packets of a session carry: elements, or integers that stand for them.
+struct Packets {
+  size_t payload_bytes = 256;
+  bool native = false;
+  bool can(ReduceOp op, ElementType type) const { return native ? native_can(op, type) : integer_can(op, type); }
+};
+
 /// What a tensor is filled with.
 enum class Fill : uint8_t { kZeros, kSmallIntegers, kOrdinary, kTiny, kHuge, kAnyBits, kSpecials };
 inline constexpr int kFills = 7;
@@ -35,9 +42,9 @@ struct Call {
 using Program = std::vector<Call>;
 
 /// A few calls of any kind, or a few steps of the same calls.
-Program draw_program(Random& random, int workers, size_t payload_bytes);
+Program draw_program(Random& random, int workers, const Packets& packets);
 /// The same call with one thing changed that ranks must agree about.
-Call disagree(Random& random, Call call);
+Call disagree(Random& random, Call call, const Packets& packets);
 
 /// A rank's input.
 std::vector<uint8_t> input_of(const Call& call, int rank);

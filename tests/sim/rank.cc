@@ -187,7 +187,8 @@ void Rank::submit(size_t index, Time now) {
 void Rank::choose_stream(size_t index, Collective collective) {
   const SessionParameters& session = options_.engine.session;
   const auto chunks = static_cast<size_t>(session.lanes_per_shard().data);
-  const bool fits = collective.count <= chunks * elements_per_chunk(collective.type, session.payload_bytes);
+  const bool fits =
+      collective.count <= chunks * elements_per_chunk(collective.type, session.payload_bytes, session.native);
   record_->count(Fault::streams_chosen);
   if (fits && collective.op != ReduceOp::kBarrier) return put(0, index, std::move(collective));
   running_[index]->parts = 2;

@@ -21,6 +21,7 @@ namespace switchml::sim {
   X(old_session, "frames of an ended session at a switch or worker")            \
   X(damage_caught, "frames damaged, dropped by their checksum")                 \
   X(damage_passed, "frames damaged past their checksum")                        \
+  X(native_damaged, "of these, of native sessions, whose own checksum tells")   \
   X(cut_off, "frames lost to a cut")                                            \
   X(cuts_healed, "hosts cut off for a while, then back")                        \
   X(cuts_long, "hosts cut off for longer than deadline or lease")               \
@@ -46,6 +47,8 @@ namespace switchml::sim {
   X(gathered, "pauses in which a worker let results gather")                    \
   X(streams_chosen, "collectives that chose their stream")                      \
   X(sessions, "sessions opened")                                                \
+  X(native_sessions, "of these, native ones")                                   \
+  X(native_refused, "native sessions asked of who grants none")                 \
   X(errors, "collectives that ended with an error")                             \
   X(collectives, "collectives that ended with a result, each compared by bits")
 
@@ -106,7 +109,7 @@ class Record {
     const char* what = nullptr;  // null: a note
     int from = 0;
     int to = 0;
-    uint8_t head[20] = {};
+    uint8_t head[24] = {};
     size_t size = 0;
     std::string text;
   };

@@ -18,8 +18,10 @@ int draw_slots(Random& random) {
   return random.between(4, random.chance(0.7) ? 6 : 16);
 }
 
-size_t memory_for(int sessions, int slots, size_t payload) {
-  return static_cast<size_t>(sessions) * static_cast<size_t>(slots) * softswitch::SlotStore::slot_bytes(payload);
+// Enough for a native session, where the switch has any.
+size_t memory_for(const TenantOptions& tenant) {
+  const auto kept = tenant.native_granted ? static_cast<size_t>(tenant.workers) : 0;
+  return static_cast<size_t>(tenant.slots) * softswitch::SlotStore::slot_bytes(tenant.payload, kept);
 }
 
 }  // namespace
@@ -57,6 +59,7 @@ void Simulation::draw_tenants() {
     TenantOptions t;
     t.number = i;
     t.controlled = tree_;
+    t.native_granted = !tree_ && !switch_options_.whole_chunks;
     t.workers = random_.chance(0.7) ? random_.between(2, 4) : random_.between(5, kMostWorkers);
     t.shards = random_.chance(0.6) ? 1 : random_.between(2, 3);
     t.slots = t.shards * draw_slots(random_);
@@ -64,7 +67,7 @@ void Simulation::draw_tenants() {
     t.sessions = random_.between(1, 6);
     for (int w = 0; w < t.workers; ++w)
       t.attachment.push_back(tree_ ? random_.between(random_.chance(0.2) ? 0 : 1, 2) : 0);
-    largest = std::max(largest, memory_for(1, t.slots, t.payload));
+    largest = std::max(largest, memory_for(t));
     all.push_back(t);
   }
   // Job numbers and slots for a few more than run at a time: numbers come back soon, and opens are refused at times.
@@ -162,7 +165,7 @@ void Simulation::deliver_due() {
 void Simulation::deliver(Delivery d) {
   if (is_switch(d.to)) {
     if (static_cast<size_t>(d.to) < switches_.size()) {
-      switches_[static_cast<size_t>(d.to)]->deliver(d.from, d.bytes.data(), d.bytes.size());
+      switches_[static_cast<size_t>(d.to)]->deliver(d.from, d.bytes.data(), d.bytes.size(), d.damaged);
     }
     network_.recycle(std::move(d.bytes));
   } else if (is_worker(d.to) && static_cast<size_t>(tenant_of(d.to)) < tenants_.size()) {

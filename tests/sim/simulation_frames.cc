@@ -1,5 +1,6 @@
 // What happens to frames as they enter the network: strangers see them, some are damaged.
 #include "simulation.h"
+#include "slot_frame.h"
 
 namespace switchml::sim {
 
@@ -18,16 +19,20 @@ void Simulation::strange(int from, int to, const uint8_t* data, size_t size) {
   record_.count(Fault::stranger_frames);
   std::vector<uint8_t> bytes(data, data + size);
   // Who has seen a join knows the session's key, and may join: no other request is sent again.
-  const bool contribution = wire::kind_of(data) == static_cast<uint8_t>(wire::Kind::kContribution);
-  const uint64_t kind = contribution ? chance_.below(4) : 3;
+  const auto seen = slot_frame(data, size);
+  const uint64_t kind = seen ? chance_.below(4) : 3;
+  const wire::Kind result = seen && seen->native ? wire::Kind::kNativeResult : wire::Kind::kResult;
+  const auto first_byte = [](wire::Kind of) {
+    return static_cast<uint8_t>(wire::kVersion << 4 | static_cast<int>(of));
+  };
   if (kind == 3) {
     for (auto& byte : bytes) byte = static_cast<uint8_t>(chance_.next());
-    if (chance_.chance(0.7)) bytes[0] = chance_.chance(0.5) ? 0x12 : 0x14;  // a result, a reply
+    if (chance_.chance(0.7)) bytes[0] = first_byte(chance_.chance(0.5) ? result : wire::Kind::kReply);
     return network_.send(kStranger, from, bytes.data(), bytes.size());
   }
   if (kind == 2) flip(&bytes, chance_.below(size / 4));
   if (kind == 1) {  // as if it were the result, for a leaf to hand down
-    bytes[0] = static_cast<uint8_t>(wire::kVersion << 4 | static_cast<int>(wire::Kind::kResult));
+    bytes[0] = first_byte(result);
     bytes[3] = kAllWorkers;
   }
   const int other = node_of(tenant_of(from), (worker_of(from) + 1) % kMostWorkers, shard_of(from));
@@ -47,6 +52,7 @@ bool Simulation::damage(int from, int to, std::vector<uint8_t>* bytes) {
     return wire::parse_data(bytes->data(), bytes->size(), kind, &packet) == wire::ParseError::kNone;
   };
   if (parse(wire::Kind::kContribution) || parse(wire::Kind::kResult)) return damage_data(packet, bytes);
+  if (const auto seen = slot_frame(bytes->data(), bytes->size()); seen && seen->native) return damage_native(bytes);
   // Requests and replies: anything behind the fixed part of those that come while a job runs.
   const int worker = is_worker(from) ? from : to;
   if (!is_worker(worker) || static_cast<size_t>(tenant_of(worker)) >= tenants_.size()) return false;
@@ -54,6 +60,20 @@ bool Simulation::damage(int from, int to, std::vector<uint8_t>* bytes) {
   if (bytes->size() < wire::kControlBytes || type == static_cast<uint8_t>(wire::Request::kOpen)) return false;
   if (!tenants_[static_cast<size_t>(tenant_of(worker))]->damage_may_hit({}, false)) return false;
   flip(bytes, chance_.below(bytes->size() / 4));
+  return true;
+}
+
+// Whatever it is, the checksum finds it: nobody has to be forgiven anything. What it does not cover stays.
+bool Simulation::damage_native(std::vector<uint8_t>* bytes) {
+  uint8_t& flags = (*bytes)[wire::kNativeHeaderOffsetFlags];
+  const uint8_t repeat = flags & wire::kFlagRepeat;
+  const auto whole = *bytes;
+  constexpr size_t kHeaderWords = wire::kNativeHeaderBytes / 4;
+  const size_t words = bytes->size() / 4;
+  flip(bytes, chance_.below(chance_.chance(0.4) ? kHeaderWords : words));
+  flags = static_cast<uint8_t>((flags & ~wire::kFlagRepeat) | repeat);
+  if (*bytes == whole) return false;
+  record_.count(Fault::native_damaged);
   return true;
 }
 

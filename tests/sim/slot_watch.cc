@@ -1,5 +1,7 @@
 #include "slot_watch.h"
 
+#include <algorithm>
+
 namespace switchml::sim {
 
 using softswitch::WorkerSet;
@@ -9,7 +11,20 @@ bool SlotWatch::Session::is_member(int worker, int shard, int node) const {
   return found != nodes.end() && found->second == node;
 }
 
-void SlotWatch::add_session(uint8_t job, uint32_t epoch, int shards, int slots, const WorkerSet& members, int parent) {
+void SlotWatch::Use::say(const SlotFrame& contribution) {
+  if (heard.count() == 0) {
+    call = contribution.call;
+    kind = contribution.kind;
+    bytes = 0;
+    disagree = false;
+  }
+  disagree |= contribution.call != call || contribution.kind != kind;
+  disagree |= bytes != 0 && contribution.bytes != 0 && contribution.bytes != bytes;
+  bytes = std::max(bytes, contribution.bytes);
+}
+
+void SlotWatch::add_session(uint8_t job, uint32_t epoch, int shards, int slots, const WorkerSet& members, int parent,
+                            bool native) {
   for (auto& [id, other] : sessions_) {
     if (id.first == job && id.second != epoch) other.live = false;
   }
@@ -18,6 +33,7 @@ void SlotWatch::add_session(uint8_t job, uint32_t epoch, int shards, int slots, 
   session = {};
   session.slots_per_shard = slots / shards;
   session.parent = parent;
+  session.native = native;
   session.members = members;
   session.uses.resize(static_cast<size_t>(slots) * 2);
 }
@@ -34,28 +50,27 @@ void SlotWatch::prune() {
     session.live = session.live && switch_->contributed(id.first, id.second, 0, 1).ok();
 }
 
-SlotWatch::Session* SlotWatch::find(const wire::Header& header) {
-  const auto found = sessions_.find({header.job, header.epoch});
+SlotWatch::Session* SlotWatch::find(const SlotFrame& frame) {
+  const auto found = sessions_.find({frame.job, frame.epoch});
   return found == sessions_.end() ? nullptr : &found->second;
 }
 
-void SlotWatch::before(int from, const uint8_t* frame, size_t size) {
+void SlotWatch::before(int from, const uint8_t* frame, size_t size, bool damaged) {
   from_ = from;
   use_ = nullptr;
   announced_now_ = false;
-  is_data_ = wire::parse_data(frame, size, wire::Kind::kContribution, &packet_) == wire::ParseError::kNone;
-  is_result_ = !is_data_ && wire::parse_data(frame, size, wire::Kind::kResult, &packet_) == wire::ParseError::kNone;
-  if (!is_data_) return;
-  Session* session = find(packet_.header);
+  packet_ = slot_frame(frame, size);
+  if (!packet_ || packet_->result) return;
+  Session* session = find(*packet_);
   if (session != nullptr && session->live) {
-    hear(session);
+    if (packet_->native == session->native && !(damaged && session->native)) hear(session);
   } else if (session != nullptr) {
     record_->count(Fault::old_session);
   }
 }
 
 void SlotWatch::hear(Session* session) {
-  const wire::Header& h = packet_.header;
+  const SlotFrame& h = *packet_;
   if (size_t{h.slot} * 2 >= session->uses.size() || h.worker >= kMaxWorkers || !session->members.test(h.worker)) return;
   if (!session->is_member(h.worker, h.slot / session->slots_per_shard, from_)) return;
   Use& use = session->uses[size_t{h.slot} * 2 + (h.seq & 1U)];
@@ -64,32 +79,32 @@ void SlotWatch::hear(Session* session) {
     if (ahead <= -4) record_->count(Fault::several_uses_late);
     return;
   }
-  if (use.seq != h.seq) use = {h.seq, {}, false};
+  if (use.seq != h.seq) {
+    use = {};
+    use.seq = h.seq;
+  }
+  if (!use.heard.test(h.worker)) use.say(h);
   use.heard.insert(h.worker);
   use_ = &use;
 }
 
 void SlotWatch::output(const uint8_t* frame, size_t size, int to, bool multicast) {
   if (wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kReply)) return;
-  wire::DataPacket out;
-  const bool result = wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kResult);
-  if (wire::parse_data(frame, size, result ? wire::Kind::kResult : wire::Kind::kContribution, &out) !=
-      wire::ParseError::kNone) {
-    return broken("a switch sends a malformed packet");
-  }
-  Session* session = find(out.header);
+  const auto out = slot_frame(frame, size);
+  if (!out) return broken("a switch sends a malformed packet");
+  Session* session = find(*out);
   if (session == nullptr || !session->live) return broken("a switch answers for a session that is over");
-  judge_output(session, out, to, multicast);
+  judge_output(session, *out, to, multicast);
 }
 
-void SlotWatch::judge_output(Session* session, const wire::DataPacket& out, int to, bool multicast) {
-  const wire::Header& h = out.header;
-  const bool same_use = packet_.header.slot == h.slot && packet_.header.seq == h.seq && packet_.header.job == h.job &&
-                        packet_.header.epoch == h.epoch;
+void SlotWatch::judge_output(Session* session, const SlotFrame& out, int to, bool multicast) {
+  const bool same_use = packet_ && packet_->slot == out.slot && packet_->seq == out.seq && packet_->job == out.job &&
+                        packet_->epoch == out.epoch && packet_->native == out.native;
   if (!same_use) return broken("a packet makes the switch answer for another use");
-  const bool result = h.kind == static_cast<uint8_t>(wire::Kind::kResult);
+  const bool result = out.result;
   if (session->parent >= 0 && result) {  // passed down
-    if (!is_result_ || from_ != session->parent) return broken("a leaf sends its members what its parent has not sent");
+    if (!packet_->result || from_ != session->parent)
+      return broken("a leaf sends its members what its parent has not sent");
   } else {
     if (use_ == nullptr) return broken("a switch answers somebody who is not a member, or an old use");
     if (!(use_->heard == session->members)) return broken("a switch answers before all members have contributed");
@@ -98,26 +113,35 @@ void SlotWatch::judge_output(Session* session, const wire::DataPacket& out, int 
     if (multicast) use_->announced = announced_now_ = true;
     if (!multicast && result && to != from_) return broken("a duplicate's answer goes to somebody else");
   }
-  const std::string wrong = rule_of_result(*session, out, to);
+  std::string wrong = rule_of_result(*session, out, to);
+  if (wrong.empty() && session->native) wrong = rule_of_elements(*use_, out);
   if (!wrong.empty()) broken(wrong);
 }
 
 // Who may get it.
-std::string SlotWatch::rule_of_result(const Session& session, const wire::DataPacket& out, int to) const {
-  if (out.header.kind != static_cast<uint8_t>(wire::Kind::kResult)) {
+std::string SlotWatch::rule_of_result(const Session& session, const SlotFrame& out, int to) {
+  if (!out.result) {
     return to == session.parent ? "" : "an aggregate does not go to the parent";
   }
   for (const auto& [member, node] : session.nodes) {
-    if (node == to && member.second == out.header.slot / session.slots_per_shard) return {};
+    if (node == to && member.second == out.slot / session.slots_per_shard) return {};
   }
   return "a result goes to somebody who is no member of the shard";
 }
 
+std::string SlotWatch::rule_of_elements(const Use& use, const SlotFrame& out) {
+  if (out.call != use.call || out.kind != use.kind) return "a native result is not of the first contribution's call";
+  const bool says = (out.flags & wire::kFlagDisagree) != 0;
+  if (says != use.disagree) return "a native result does not say whether its contributions agree";
+  if (out.bytes != (says ? 0 : use.bytes)) return "a native result has other elements than its contributions";
+  return {};
+}
+
 void SlotWatch::after() {
-  if (!is_data_) return;
-  Session* session = find(packet_.header);
+  if (!packet_ || packet_->result) return;
+  Session* session = find(*packet_);
   if (session == nullptr || !session->live) return;
-  const wire::Header& h = packet_.header;
+  const SlotFrame& h = *packet_;
   if (size_t{h.slot} * 2 >= session->uses.size()) return;
   const Use& use = session->uses[size_t{h.slot} * 2 + (h.seq & 1U)];
   if (use.seq == 0) return;

@@ -1,19 +1,21 @@
 // The rules of a switch's slots, judged from outside at every packet. It knows what members have sent (by whom and for
 // which use), not what the words are: a result leaves only when every member has contributed to that very use, once to
 // all of them; the bitmap that the switch tells holds just those who have; nothing older moves it; nobody else is
-// answered. Words are judged where they arrive.
+// answered. Of native sessions it knows what contributions must be alike in, so that a result must say if they are not.
+// Words and elements are judged where they arrive.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "nodes.h"
 #include "record.h"
+#include "slot_frame.h"
 #include "softswitch/switch.h"
-#include "wire/packet.h"
 
 namespace switchml::sim {
 
@@ -22,14 +24,15 @@ class SlotWatch {
   SlotWatch(const softswitch::SoftSwitch* the_switch, Record* record) : switch_(the_switch), record_(record) {}
 
   /// `parent`: the node of the parent, -1 for a root.
-  void add_session(uint8_t job, uint32_t epoch, int shards, int slots, const softswitch::WorkerSet& members,
-                   int parent);
+  void add_session(uint8_t job, uint32_t epoch, int shards, int slots, const softswitch::WorkerSet& members, int parent,
+                   bool native = false);
   /// Results of the shard's slots go to this node from now on, and its contributions count. shard -1: all.
   void set_member(uint8_t job, uint32_t epoch, int worker, int shard, int node);
   /// Sessions that the switch does not know any more are over; nothing may be sent for them from now on.
   void prune();
 
-  void before(int from, const uint8_t* frame, size_t size);
+  /// `damaged`: it is not what was sent, as a native session's checksum must find.
+  void before(int from, const uint8_t* frame, size_t size, bool damaged);
   /// The switch sends a frame because of the one that came; several receivers in a row are one multicast.
   void output(const uint8_t* frame, size_t size, int to, bool multicast);
   void after();
@@ -39,9 +42,16 @@ class SlotWatch {
     uint32_t seq = 0;  // 0: none yet
     softswitch::WorkerSet heard;
     bool announced = false;  // the result went to all
+    // ---- native ----
+    uint32_t call = 0;
+    uint32_t kind = 0;
+    size_t bytes = 0;
+    bool disagree = false;
+    void say(const SlotFrame& contribution);
   };
   struct Session {
     bool live = true;
+    bool native = false;
     int slots_per_shard = 1;
     int parent = -1;
     softswitch::WorkerSet members;
@@ -49,10 +59,11 @@ class SlotWatch {
     std::vector<Use> uses;                     // by slot and version
     bool is_member(int worker, int shard, int node) const;
   };
-  Session* find(const wire::Header& header);
+  Session* find(const SlotFrame& frame);
   void hear(Session* session);
-  void judge_output(Session* session, const wire::DataPacket& out, int to, bool multicast);
-  std::string rule_of_result(const Session& session, const wire::DataPacket& out, int to) const;
+  void judge_output(Session* session, const SlotFrame& out, int to, bool multicast);
+  static std::string rule_of_result(const Session& session, const SlotFrame& out, int to);
+  static std::string rule_of_elements(const Use& use, const SlotFrame& out);
   void broken(const std::string& text) { record_->broken(Rule::kSlot, text); }
 
   const softswitch::SoftSwitch* switch_;
@@ -61,9 +72,7 @@ class SlotWatch {
 
   // ---- the packet that is being processed ----
   int from_ = 0;
-  wire::DataPacket packet_;
-  bool is_data_ = false;        // a well-formed contribution
-  bool is_result_ = false;      // a well-formed result
+  std::optional<SlotFrame> packet_;
   Use* use_ = nullptr;          // what it belongs to, if it is a member's and not old
   bool announced_now_ = false;  // by an earlier output of this packet
 };

@@ -1,7 +1,6 @@
 #include "stream_watch.h"
 
-#include "random.h"
-#include "wire/packet.h"
+#include "slot_frame.h"
 
 namespace switchml::sim {
 
@@ -9,29 +8,22 @@ StreamWatch::StreamWatch(const SessionParameters& session, int shard, uint32_t f
     : job_(session.job),
       epoch_(session.epoch),
       worker_(static_cast<uint8_t>(session.worker)),
+      native_(session.native),
       first_slot_(session.slots_per_shard() * shard),
       first_seq_(first_seq),
       uses_(static_cast<size_t>(session.slots_per_shard())) {}
 
 std::string StreamWatch::sent(const uint8_t* frame, size_t size) {
   if (wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kRequest)) return {};
-  wire::DataPacket packet;
-  if (wire::parse_data(frame, size, wire::Kind::kContribution, &packet) != wire::ParseError::kNone) {
-    return "a worker sends a malformed contribution";
-  }
-  const wire::Header& h = packet.header;
+  const auto seen = slot_frame(frame, size);
+  if (!seen || seen->result || seen->native != native_) return "a worker sends a malformed contribution";
+  const SlotFrame& h = *seen;
   const int index = h.slot - first_slot_;
   if (h.job != job_ || h.epoch != epoch_ || h.worker != worker_ || index < 0 ||
       index >= static_cast<int>(uses_.size())) {
     return "a contribution with another's job, epoch, worker or slot";
   }
-  wire::Header plain = h;
-  plain.flags &= static_cast<uint8_t>(~wire::kFlagRepeat);
-  plain.job = 0;  // these two change when the streams move
-  plain.epoch = 0;
-  uint8_t head[wire::kHeaderBytes];
-  wire::write_header(plain, head);
-  const uint64_t hash = hash_bytes(packet.payload, packet.words * 4, hash_bytes(head, sizeof head));
+  const uint64_t hash = hash_of_contents(frame, size, h);
   Use& use = uses_[static_cast<size_t>(index)];
   if (h.seq != use.seq) return open(&use, h.slot, h.seq, hash);
   return hash == use.hash ? "" : "slot " + std::to_string(h.slot) + " is sent again with other bytes";
@@ -53,9 +45,9 @@ std::string StreamWatch::open(Use* use, uint16_t slot, uint32_t seq, uint64_t ha
 }
 
 void StreamWatch::taken(const uint8_t* frame, size_t size) {
-  wire::DataPacket packet;
-  if (wire::parse_data(frame, size, wire::Kind::kResult, &packet) != wire::ParseError::kNone) return;
-  const wire::Header& h = packet.header;
+  const auto seen = slot_frame(frame, size);
+  if (!seen || !seen->result || seen->native != native_) return;
+  const SlotFrame& h = *seen;
   const int index = h.slot - first_slot_;
   if (h.job != job_ || h.epoch != epoch_ || index < 0 || index >= static_cast<int>(uses_.size())) return;
   Use& use = uses_[static_cast<size_t>(index)];

@@ -38,11 +38,11 @@ void SwitchNode::kill() {
   check_heap(record_, node_, {}, {}, "which is gone");
 }
 
-void SwitchNode::deliver(int from, const uint8_t* frame, size_t size) {
+void SwitchNode::deliver(int from, const uint8_t* frame, size_t size, bool damaged) {
   if (!alive()) return;
   request_ = frame;
   request_size_ = size;
-  watch_->before(from, frame, size);
+  watch_->before(from, frame, size, damaged);
   {
     const Charge charge(node_);
     switch_->process(frame, size, endpoint_of(from), record_->now(), *this);
@@ -85,7 +85,7 @@ void SwitchNode::learn_from_reply(const uint8_t* frame, size_t size, int to) {
   if (reply.type == wire::Request::kOpen) {
     const wire::Open open = wire::read_open(asked.body);
     watch_->add_session(reply.open.job, reply.open.epoch, open.shards, reply.open.slots, WorkerSet::first(open.workers),
-                        -1);
+                        -1, (reply.open.flags & wire::kOpenNative) != 0);
   } else if (reply.type == wire::Request::kJoin) {
     const wire::Join join = wire::read_join(asked.body);
     watch_->set_member(join.job, join.epoch, join.worker, join.shard, to);

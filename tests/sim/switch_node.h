@@ -16,7 +16,7 @@ class SwitchNode final : private softswitch::PacketSink {
   SwitchNode(int node, const softswitch::SwitchOptions& options, Carrier* carrier, Record* record);
   ~SwitchNode() override;
 
-  void deliver(int from, const uint8_t* frame, size_t size);
+  void deliver(int from, const uint8_t* frame, size_t size, bool damaged);
   void sweep();
   void kill();
   /// Starts an empty one.

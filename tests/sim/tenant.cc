@@ -33,7 +33,10 @@ void Tenant::begin_session() {
   begun_ = record_->now();
   mismatch_at_ = -1;
   ranks_.clear();
-  program_ = draw_program(random_, options_.workers, options_.payload);
+  asks_for_native_ = random_.chance(0.5);
+  native_ = asks_for_native_ && options_.native_granted;
+  if (asks_for_native_) record_->count(native_ ? Fault::native_sessions : Fault::native_refused);
+  program_ = draw_program(random_, options_.workers, packets());
   expected_.assign(program_.size(), {});
   known_.assign(program_.size(), false);
   draw_trouble();
@@ -69,6 +72,7 @@ void Tenant::send_open(Time now) {
   open.shards = static_cast<uint16_t>(options_.shards);
   open.slots = static_cast<uint16_t>(options_.slots);
   open.payload = static_cast<uint32_t>(options_.payload);
+  open.flags = asks_for_native_ ? wire::kOpenNative : uint16_t{0};
   uint8_t frame[wire::kMaxControlBytes];
   ask(&open_, node_of(options_.number, 0, 0), frame, wire::build_open(open, open_.request_id, frame), now);
 }
@@ -104,6 +108,8 @@ void Tenant::on_open_reply(const wire::Reply& reply) {
   session_.shards = options_.shards;
   session_.slots = reply.open.slots;
   session_.payload_bytes = reply.open.payload;
+  session_.native = (reply.open.flags & wire::kOpenNative) != 0;
+  if (session_.native != native_) record_->broken(Rule::kError, "a session is not as native as it must be");
   session_.whole_chunks = (reply.open.flags & wire::kOpenWholeChunks) != 0;
   session_.lease = milliseconds(reply.open.lease_ms);
   if (moving) {

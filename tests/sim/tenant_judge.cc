@@ -20,7 +20,7 @@ void Tenant::judge(size_t worker, size_t index, const Status& status, const uint
   }
   record_->count(Fault::collectives);
   if (!known_[index]) {
-    expected_[index] = expected_result(program_[index], options_.workers, session_.payload_bytes);
+    expected_[index] = expected_result(program_[index], options_.workers, {session_.payload_bytes, native_});
     known_[index] = true;
   }
   const std::vector<uint8_t>& want = expected_[index];

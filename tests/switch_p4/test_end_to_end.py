@@ -122,10 +122,11 @@ class SwitchLab(lab.Lab):
 
 
     def reduce_both_ways(self):
-        """What every rank got with one shard, and with two; and what it gets from a software switch of the same payload: ranks that
-        share memory have other blocks."""
+        """What every rank got with one shard, and with two; and what it gets from a software switch of the same payload, which
+        adds integers too."""
         got = self.reduce("one-shard"), self.reduce("two-shards", SWITCHML_SHARDS="2", SWITCHML_SLOTS="256")
-        embedded = {"SWITCHML_PAYLOAD": str(4 * self.words), "SWITCHML_INTERFACE": "lo", "SWITCHML_TRANSPORT": "udp"}
+        embedded = {"SWITCHML_PAYLOAD": str(4 * self.words), "SWITCHML_INTERFACE": "lo", "SWITCHML_TRANSPORT": "udp",
+                    "SWITCHML_PRECISION": "integer"}  # fmt: skip
         expected = reducing_rank.run_ranks(self, "reference", [None] * len(self.workers), embedded)
         return got, expected
 

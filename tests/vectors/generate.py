@@ -8,13 +8,18 @@ import argparse
 import pathlib
 import random
 import sys
+from fractions import Fraction
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vectors import parse, wire  # noqa: E402
+from vectors import elements, parse, wire  # noqa: E402
 from vectors.targets.model import ModelTarget  # noqa: E402
 
 COUNT_EVERY = 20  # packets
+NATIVE = [
+    (kind, operation) for k, kind in enumerate(elements.NAMES) for o, operation in enumerate(elements.OPERATIONS)
+    if elements.has_operation(k, o, 1)
+]  # fmt: skip
 EXTREMES = (0, 1, -1, 0x7FFFFFFF, 0x7FFFFFFE, -0x80000000, -0x7FFFFFFF)
 FIRST_SEQS = (1, 1, 1, 2, 0x7FFFFFF0, 0xFFFFFFF0, 0xFFFFFFFB)
 
@@ -61,8 +66,8 @@ class Generator:
     # ---- what happens ----
 
     def step(self):
-        kinds = {self.contribute: 74, self.repeat: 10, self.stale: 4, self.skip: 2, self.fault: 8, self.pass_down: 3,
-                 self.reopen: 0.5}  # fmt: skip
+        kinds = {self.contribute: 74, self.repeat: 10, self.stale: 4, self.skip: 2, self.fault: 8, self.native_fault: 4,
+                 self.pass_down: 3, self.reopen: 0.5}  # fmt: skip
         self.random.choices(list(kinds), list(kinds.values()))[0]()
 
     def contribute(self):
@@ -70,7 +75,7 @@ class Generator:
         if not slot.waiting:
             slot.begin(2 if slot.seq == 0xFFFFFFFF else slot.seq + 1)
         worker = slot.waiting.pop(self.random.randrange(len(slot.waiting)))
-        statement = f"send {name}.{worker} {self.fields(number, slot.seq)}"
+        statement = f"send {name}.{worker} {self.fields(number, slot.seq, name)}"
         slot.sent = slot.sent[-3 * len(slot.members) :] + [statement]
         self.send(statement)
 
@@ -80,13 +85,14 @@ class Generator:
         if slot.sent:
             statement = self.random.choice(slot.sent)
             if self.random.random() < 0.2:
-                statement = statement.partition(" words=")[0] + " words=none"
+                what = " elements=" if " elements=" in statement else " words="
+                statement = statement.partition(what)[0] + what + "none"
             self.send(statement + self.random.choice(("", " repeat")))
 
     def stale(self):
         name, number, slot = self.pick()
         back = self.random.choice((2, 2, 3, 4, 40, 2**30, 2**31))
-        self.send(f"send {self.member(name)} {self.fields(number, (slot.seq - back) % 2**32)}")
+        self.send(f"send {self.member(name)} {self.fields(number, (slot.seq - back) % 2**32, name)}")
 
     def skip(self):
         """The use is given up where it stands; a later one takes over."""
@@ -111,7 +117,9 @@ class Generator:
         self.send(f"send {name}.parent {self.random.choice(spoiled)}")
 
     def fault(self):
-        name, number, slot = self.pick()
+        name, number, slot = self.pick(native=False)
+        if name is None:
+            return self.contribute()
         session = self.parser.sessions[name]
         faults = [
             f"epoch={name}+{self.random.choice((1, 2**31))}",
@@ -119,7 +127,7 @@ class Generator:
             f"worker={self.random.choice((session.workers, 200, 255))}",
             f"worker={self.random.randrange(session.workers)}",
             f"version={self.random.choice((0, 1, 15))}",
-            f"kind={self.random.choice((0, 2, 4, 5, 14, 15))}",
+            f"kind={self.random.choice((0, 2, 4, 6, 9, 14, 15))}",
             f"op={self.random.choice((2, 3))}",
             f"cut={self.random.randint(1, 3)}",
             f"flags={self.random.choice((4, 0x10, 0xF0))}",
@@ -137,6 +145,40 @@ class Generator:
         ]
         self.send(self.random.choice(more))
 
+    def native_fault(self):
+        """A contribution to a native session that is wrong in one thing, often its checksum; or to another session."""
+        name, number, slot = self.pick(native=True)
+        if name is None:
+            return self.contribute()
+        fields = self.native_fields(number, slot.seq)
+        faults = ["checksum=wrong"] * 6 + [
+            f"epoch={name}+1",
+            "job=unused",
+            f"worker={self.random.choice((self.parser.sessions[name].workers, 255))}",
+            "version=3",
+            f"kind={self.random.choice((0, 2, 4, 6, 9, 14, 15))}",
+            "flags=0xf0",
+        ]
+        self.send(f"send {self.member(name)} {fields} {self.random.choice(faults)}")
+        start = f"send {self.member(name)} slot={number} seq={slot.seq}"
+        others = [other for other in self.slots if not self.parser.sessions[other].native]
+        more = [
+            f"send {self.member(name)} slot={number} seq=0 elements=1",
+            f"{start} type={self.random.choice((10, 15))} elements=none",
+            f"{start} op={self.random.choice(('and', 'xor', 8, 15))} elements=1",
+            f"{start} type=bool op={self.random.choice(('sum', 'min', 'product'))} elements=1",
+            f"{start} divisor={self.random.choice((0, 129, 255))} elements=1",
+            f"{start} op=max divisor=2 elements=1",
+            f"{start} op=none elements=1",
+            f"{start} elements=1,2 less={self.random.randint(1, 3)}",
+            f"{start} elements=1*{self.parser.sessions[name].payload // 4 + 1}",
+            f"{start} elements=none cut={self.random.randint(1, 24)}",
+            f"{start} words=none",
+            f"send stranger job={name} epoch={name} worker=0 {fields}",
+            *(f"send {self.member(other)} slot=0 seq=1 elements=1" for other in others[:1]),
+        ]
+        self.send(self.random.choice(more))
+
     def reopen(self):
         name = self.random.choice(list(self.slots))
         self.do(f"close {name}")
@@ -146,8 +188,12 @@ class Generator:
 
     # ---- what it is made of ----
 
-    def pick(self):
-        name = self.random.choice(list(self.slots))
+    def pick(self, native=None):
+        """A session, of the sort that is asked for, and one of its slots; None if there is no such session."""
+        names = [name for name in self.slots if native in (None, self.parser.sessions[name].native)]
+        if not names:
+            return None, 0, None
+        name = self.random.choice(names)
         # Of a large session one slot alone, or no use would ever be complete.
         many = len(self.parser.sessions[name].members) > 16
         number = 0 if many else self.random.randrange(len(self.slots[name]))
@@ -156,12 +202,40 @@ class Generator:
     def member(self, name):
         return f"{name}.{self.random.choice(self.parser.sessions[name].members)}"
 
-    def fields(self, slot, seq):
+    def fields(self, slot, seq, name=""):
+        if name and self.parser.sessions[name].native:
+            return self.native_fields(slot, seq)
         # The operation follows from slot and seq: workers of one use never disagree about it.
         operation = " op=max" if (slot + seq // 2) % 3 == 0 else ""
         exponent = self.random.choice((0, 0, self.random.randrange(65536)))
         witness = self.random.getrandbits(32)
         return f"slot={slot} seq={seq}{operation} exponent={exponent} witness={witness:#x} words={self.words()}"
+
+    def native_fields(self, slot, seq):
+        """What workers must agree about follows from slot and seq, but for some who do not agree."""
+        use = random.Random(slot << 32 | seq)
+        kind, operation = use.choice(NATIVE)
+        element = elements.TYPES[kind]
+        divisor = use.choice((1, 2, 3, 128)) if element.floating and operation == "sum" else 1
+        length = use.randint(1, 9)
+        call = use.getrandbits(32)
+        if self.random.random() < 0.02:
+            call, length = self.random.choice(((0, length), (call, length + 1)))
+        given = "none"
+        if operation != "none" and self.random.random() < 0.85:
+            given = ",".join(self.element(element) for _ in range(length))
+        return f"slot={slot} seq={seq} type={kind} op={operation} divisor={divisor} call={call:#x} elements={given}"
+
+    def element(self, element):
+        """The bits of one: often near 1, or what is special."""
+        width = 8 * element.size
+        bits = self.random.getrandbits(width)
+        if element.floating and self.random.random() < 0.7:
+            one = element.encode(elements.Number(False, Fraction(1)))
+            near = one + self.random.randrange(-9, 9 << element.fraction)
+            special = (0, 1, element.infinity, element.infinity - 1, element.infinity + 1, near, near, near, one)
+            bits = self.random.choice(special) | bits >> (width - 1) << (width - 1)
+        return f"{bits:#x}"
 
     def words(self):
         length = self.random.randint(1, 6)
@@ -176,7 +250,8 @@ class Generator:
         name = f"S{len(self.sessions)}"
         workers = self.random.choice([w for w in (1, 2, 3, 4, 8, 31, 32, 33, 64, 128) if w <= self.workers])
         payload = self.random.choice([p for p in (256, 512, 1024, 1408, 2048) if p <= self.payload])
-        self.do(f"session {name} {self.membership(workers)} slots=4 payload={payload}{same_job}")
+        sort = f"native workers={workers}" if not self.full and self.random.random() < 0.3 else self.membership(workers)
+        self.do(f"session {name} {sort} slots=4 payload={payload}{same_job}")
         job = self.sessions[same_job.removeprefix(" job=")].job if same_job else None
         self.sessions[name] = self.model.open_session(self.parser.sessions[name], job)
         members = self.parser.sessions[name].members
@@ -204,7 +279,15 @@ class Generator:
         step = self.parser.steps[-1]
         answers = self.model.send(step.sender, step.packet.encode(self.sessions))
         for to, frame in self.together(answers):
-            self.lines.append(f"expect {to} {written(frame)}")
+            self.lines.append(f"expect {to} {written(*self.whole(frame))}")
+
+    def whole(self, frame):
+        """The packet that an answer is the beginning of, whose checksum it has, and how much is cut off."""
+        if frame[0] & 15 not in wire.NATIVE_KINDS:
+            return frame, 0
+        packet, switch = wire.decode(frame), self.model.switch
+        whole = switch.result(switch.uses[packet.job, packet.slot, packet.seq % 2])
+        return whole, len(whole) - len(frame)
 
     def together(self, answers):
         """A result to all workers of a session as one line."""
@@ -223,9 +306,11 @@ class Generator:
         self.do("count " + " ".join(moved or ["contributions_added 0"]))
 
 
-def written(frame):
+def written(frame, cut):
     """A result, or a leaf's contribution, as the fields of an `expect`; its job and epoch are the receiver's."""
-    packet = wire.Packet.decode(frame)
+    packet = wire.decode(frame)
+    if packet.kind in wire.NATIVE_KINDS:
+        return written_native(packet) + f" cut={cut}" * bool(cut)
     operation = next(name for name, value in wire.OPERATIONS.items() if value == packet.flags & 3)
     repeat = " repeat" if packet.flags & wire.REPEAT else ""
     words, at = [], 0
@@ -237,6 +322,12 @@ def written(frame):
         at += same
     return (f"slot={packet.slot} seq={packet.seq} op={operation} exponent={packet.exponent} "
             f"witness={packet.witness:#x} words={','.join(words) or 'none'}{repeat}")  # fmt: skip
+
+
+def written_native(packet):
+    given = ",".join(map(hex, packet.words)) or "none"
+    return (f"slot={packet.slot} seq={packet.seq} type={packet.type} op={packet.operation} divisor={packet.divisor} "
+            f"call={packet.call:#x} elements={given}" + " disagree" * bool(packet.flags & wire.DISAGREE))  # fmt: skip
 
 
 def main():

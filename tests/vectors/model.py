@@ -3,10 +3,11 @@ it keeps the contributions of a use as they came and looks at them all each time
 
 import dataclasses
 
-from vectors import wire
+from vectors import elements, wire
 from vectors.vector import Open
 
 SUM, MAX = wire.OPERATIONS["sum"], wire.OPERATIONS["max"]
+CONTRIBUTIONS = wire.KINDS["contribution"], wire.KINDS["native_contribution"]
 
 
 @dataclasses.dataclass
@@ -16,6 +17,7 @@ class Session:
     job: int
     epoch: int
     spec: Open
+    key: int = 0  # of the checksums of a native one
 
     def address(self, worker, slot):
         return self.spec.address(worker, slot // (self.spec.slots // self.spec.shards))
@@ -44,11 +46,11 @@ class ReferenceSwitch:
 
     def receive(self, sender, frame):
         """All that leaves the switch: [(endpoint, bytes)]."""
-        reason = self.malformed(frame) or self.foreign(wire.Packet.decode(frame), sender)
+        reason = self.malformed(frame) or self.foreign(wire.decode(frame), sender)
         if reason:
             self.count(reason)
             return []
-        packet = wire.Packet.decode(frame)
+        packet = wire.decode(frame)
         if packet.kind == wire.KINDS["result"]:
             self.count("results_passed_down")
             return self.to_members(packet, frame)
@@ -62,8 +64,10 @@ class ReferenceSwitch:
             return "dropped_short"
         if frame[0] >> 4 != wire.VERSION:
             return "dropped_version"
-        if frame[0] & 15 not in (wire.KINDS["contribution"], wire.KINDS["result"]):
+        if frame[0] & 15 not in (*CONTRIBUTIONS, wire.KINDS["result"]):
             return "dropped_kind"
+        if frame[0] & 15 in wire.NATIVE_KINDS:
+            return self.malformed_native(frame)
         if (len(frame) - wire.HEADER.bytes) % wire.WORD_BYTES:
             return "dropped_length"
         packet = wire.Packet.decode(frame)
@@ -71,12 +75,25 @@ class ReferenceSwitch:
             return "dropped_operation"
         return "dropped_seq" if packet.seq == 0 else None
 
+    def malformed_native(self, frame):
+        if len(frame) < wire.NATIVE.bytes:
+            return "dropped_short"
+        packet = wire.decode(frame)
+        if not elements.has_operation(packet.type, packet.operation, packet.divisor):
+            return "dropped_operation"
+        if packet.seq == 0:
+            return "dropped_seq"
+        none = elements.OPERATIONS[packet.operation] == "none" and packet.data
+        return "dropped_length" if none or len(packet.data) % element_of(packet).size else None
+
     def foreign(self, packet, sender):
         """The counter of why this sender may not say this in a session, or None."""
         session = self.sessions.get(packet.job)
         if session is None or session.epoch != packet.epoch:
             return "dropped_session"
         spec = session.spec
+        if spec.native != (packet.kind in wire.NATIVE_KINDS):
+            return "dropped_kind"
         if packet.kind == wire.KINDS["result"]:
             if spec.uplink is None:
                 return "dropped_kind"
@@ -89,11 +106,15 @@ class ReferenceSwitch:
             return "dropped_slot"
         if sender != session.address(packet.worker, packet.slot):
             return "dropped_slot" if sender in session.addresses(packet.worker) else "dropped_source"
-        return self.too_long(packet)
+        return self.too_long(packet) or self.damaged(packet, session)
 
     def too_long(self, packet):
         limit = self.sessions[packet.job].spec.payload
-        return "dropped_length" if len(packet.words) * wire.WORD_BYTES > limit else None
+        return "dropped_length" if len(packet.encode()) - header_bytes(packet) > limit else None
+
+    def damaged(self, packet, session):
+        right = not session.spec.native or packet.checksum == packet.right_checksum(session.key)
+        return None if right else "dropped_checksum"
 
     # ---- "Sequence numbers": the table of verdicts ----
 
@@ -101,6 +122,9 @@ class ReferenceSwitch:
         session = self.sessions[packet.job]
         place = (packet.job, packet.slot, packet.seq % 2)
         held = self.uses.get(place)
+        if self.overtaken(packet, held):
+            self.count("dropped_stale")
+            return []
         if held is None or held.epoch != packet.epoch or self.newer(packet.seq, held.seq):
             held = self.uses[place] = Use(packet.epoch, packet.seq)
             self.count("uses_started")
@@ -108,7 +132,7 @@ class ReferenceSwitch:
             self.count("dropped_stale")
             return []
         elif packet.worker in held.packets:
-            return self.duplicate(session, held, sender, len(packet.words))
+            return self.duplicate(session, held, sender, len(packet.encode()))
         held.packets[packet.worker] = packet
         self.count("contributions_added")
         if not self.complete(session, held):
@@ -122,15 +146,15 @@ class ReferenceSwitch:
         session = self.sessions[packet.job]
         return [(session.address(worker, packet.slot), frame) for worker in session.spec.members]
 
-    def duplicate(self, session, held, sender, words):
-        """`words`: of the duplicate. What answers it has no more."""
+    def duplicate(self, session, held, sender, size):
+        """`size`: of the duplicate. What answers it is no longer."""
         if not self.complete(session, held):
             self.count("duplicates_dropped")
             return []
         self.count("duplicates_answered")
         if session.spec.uplink is not None:
-            return [(session.spec.parent, self.partial(session, held, wire.REPEAT, words))]
-        return [(sender, cut(self.result(held), words))]
+            return [(session.spec.parent, self.partial(session, held, wire.REPEAT, size))]
+        return [(sender, self.result(held)[:size])]
 
     def newer(self, seq, held):
         """The signed difference of the two numbers is above 0."""
@@ -141,9 +165,9 @@ class ReferenceSwitch:
 
     # ---- "Contribution and result" ----
 
-    def partial(self, session, held, repeat, words=None):
-        """What a leaf contributes to its parent; `words`: at most so many."""
-        result = wire.Packet.decode(cut(self.result(held), words))
+    def partial(self, session, held, repeat, size=None):
+        """What a leaf contributes to its parent; `size`: at most so long."""
+        result = wire.Packet.decode(self.result(held)[:size])
         return dataclasses.replace(
             result, kind=wire.KINDS["contribution"], worker=session.spec.uplink, flags=result.flags | repeat
         ).encode()
@@ -151,6 +175,8 @@ class ReferenceSwitch:
     def result(self, held):
         packets = list(held.packets.values())
         first = packets[0]
+        if first.kind in wire.NATIVE_KINDS:
+            return self.native_result(held).sealed(self.sessions[first.job].key).encode()
         return wire.Packet(
             kind=wire.KINDS["result"],
             flags=first.flags & 3,
@@ -173,7 +199,43 @@ class ReferenceSwitch:
     def combine(self, operation, column):
         return max(column) if operation == MAX else wire.wrap(sum(column))
 
+    # ---- "Native sessions" ----
 
-def cut(frame, words):
-    """The frame without what goes beyond so many words; None: whole."""
-    return frame if words is None else frame[: wire.HEADER.bytes + words * wire.WORD_BYTES]
+    def native_result(self, held):
+        """Of the fields of the first contribution."""
+        packets = list(held.packets.values())
+        disagree = self.disagree(packets)
+        return dataclasses.replace(
+            packets[0], kind=wire.KINDS["native_result"], worker=wire.ALL_WORKERS,
+            flags=wire.DISAGREE if disagree else 0, data=b"" if disagree else self.reduced(packets),
+        )  # fmt: skip
+
+    def overtaken(self, packet, held):
+        """By a newer use in the other version, unless it is a duplicate."""
+        other = self.uses.get((packet.job, packet.slot, 1 - packet.seq % 2))
+        if packet.kind not in wire.NATIVE_KINDS or other is None or other.epoch != packet.epoch:
+            return False
+        same = held is not None and (held.epoch, held.seq) == (packet.epoch, packet.seq)
+        return self.newer(other.seq, packet.seq) and not (same and packet.worker in held.packets)
+
+    def disagree(self, packets):
+        calls = {(packet.type, packet.operation, packet.divisor, packet.call) for packet in packets}
+        return len(calls) > 1 or len({len(packet.data) for packet in packets if packet.data}) > 1
+
+    def reduced(self, packets):
+        """Element by element, of the contributions that have elements, in the order of the workers."""
+        taking_part = [packet.words for packet in sorted(packets, key=lambda packet: packet.worker) if packet.data]
+        element, operation = element_of(packets[0]), elements.OPERATIONS[packets[0].operation]
+        columns = zip(*taking_part)
+        return elements.join([self.reduce(element, operation, packets[0].divisor, c) for c in columns], element.size)
+
+    def reduce(self, element, operation, divisor, column):
+        return elements.reduce(element, operation, divisor, column)
+
+
+def element_of(packet):
+    return elements.TYPES[elements.NAMES[packet.type]]
+
+
+def header_bytes(packet):
+    return (wire.NATIVE if packet.kind in wire.NATIVE_KINDS else wire.HEADER).bytes

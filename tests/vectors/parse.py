@@ -2,18 +2,23 @@
 
 import pathlib
 import re
+from fractions import Fraction
 
-from vectors import vector, wire
+from vectors import elements, vector, wire
 from vectors.targets import COUNTERS
-from vectors.vector import Close, Count, Expect, Fields, Hex, Of, Open, Send, UnusedJob, Vector, endpoint
+from vectors.vector import Close, Count, Expect, Fields, Hex, NativeFields, Of, Open, Send, UnusedJob, Vector
 
-NEEDS = {"payload": int, "workers": int, "short": None, "whole": None, "control": None, "shards": None, "tree": None}
+NEEDS = {"payload": int, "workers": int, "short": None, "whole": None, "control": None, "shards": None, "tree": None,
+         "native": None}  # fmt: skip
 NAME = re.compile(r"[A-Z][A-Za-z0-9]*$")
 MEMBER = re.compile(r"(?P<session>[A-Z][A-Za-z0-9]*)\.(?P<who>\*|parent|\d+(-\d+)?)(/(?P<shard>\d+))?$")
 SYMBOL = re.compile(r"(?P<session>[A-Z][A-Za-z0-9]*)(\+(?P<plus>\w+))?$")
 PLACEHOLDER = re.compile(r"\{(?P<session>[A-Z][A-Za-z0-9]*)\.(?P<field>job|epoch)\}")
 LIMITS = {"slot": 0xFFFF, "exponent": 0xFFFF, "seq": 0xFFFFFFFF, "witness": 0xFFFFFFFF, "version": 15, "kind": 15,
           "flags": 255, "worker": 255, "op": 3, "job": 255, "epoch": 0xFFFFFFFF, "cut": 0xFFFF}  # fmt: skip
+NATIVE_LIMITS = {"slot": 0xFFFF, "seq": 0xFFFFFFFF, "type": 15, "op": 15, "divisor": 255, "call": 0xFFFFFFFF,
+                 "flags": 255, "version": 15, "kind": 15, "worker": 255, "job": 255, "epoch": 0xFFFFFFFF, "cut": 0xFFFF,
+                 "less": 7}  # fmt: skip
 
 
 class ParseError(Exception):
@@ -93,7 +98,8 @@ class Parser:
 
     def need(self, words):
         if not words or words[0] not in NEEDS or len(words) != (2 if NEEDS[words[0]] else 1):
-            self.fail(f"needs {' '.join(words)}: allowed are payload BYTES, workers NUMBER, short, whole, control, shards, tree")
+            allowed = "payload BYTES, workers NUMBER, short, whole, control, shards, tree, native"
+            self.fail(f"needs {' '.join(words)}: allowed are {allowed}")
         self.needs[words[0]] = self.number(words[1], "needs", 0xFFFF) if NEEDS[words[0]] else True
 
     def session(self, words):
@@ -102,7 +108,9 @@ class Parser:
         given, same_job_as = {"slots": 8, "payload": 256, "shards": 1}, ""
         limits = {"workers": (1, 128), "slots": (4, 4096), "payload": (256, 64512), "shards": (1, 16)}
         lists = {"members": (), "children": ()}
-        for key, value in self.pairs(words[1:], [*limits, "job", "uplink", *lists]):
+        asks = {word for word in words[1:] if word in ("native", "not-native")}
+        pairs = [word for word in words[1:] if word not in asks]
+        for key, value in self.pairs(pairs, [*limits, "job", "uplink", *lists]):
             if key in lists:
                 lists[key] = self.numbers(value, key)
             elif key == "uplink":
@@ -116,7 +124,9 @@ class Parser:
         members = lists["members"] or tuple(range(given.get("workers", 0)))
         self.check_session(given, lists, members)
         opened = Open(self.line, words[0], members, given["slots"], given["payload"], given["shards"], same_job_as,
-                      given.get("uplink"), lists["children"])  # fmt: skip
+                      given.get("uplink"), lists["children"], bool(asks), "native" in asks)  # fmt: skip
+        if asks and opened.part_of_tree:
+            self.fail(f"{asks.pop()}: allowed only with workers=NUMBER")
         self.sessions[opened.name] = opened
         self.live.add(opened.name)
         self.steps.append(opened)
@@ -124,6 +134,7 @@ class Parser:
         self.require("workers", len(members), vector.BASE_WORKERS)
         self.require("tree", opened.part_of_tree)
         self.require("shards", opened.shards > 1)
+        self.require("native", opened.native)
 
     def check_session(self, given, lists, members):
         if ("workers" in given) == bool(lists["members"]):
@@ -251,20 +262,77 @@ class Parser:
         return [(session.address(w, shard), session.name, w) for w in chosen]
 
     def contribution(self, words, session, worker):
-        repeat = "repeat" in words
-        values = dict(self.pairs([word for word in words if word != "repeat"], [*LIMITS, "words"]))
+        native = is_native(words)
+        marks, words = self.marks(words, {"repeat": wire.REPEAT})
+        allowed = [*NATIVE_LIMITS, "elements", "checksum", "key"] if native else [*LIMITS, "words"]
+        values = dict(self.pairs(words, allowed))
         values.setdefault("worker", str(worker))
-        values.setdefault("kind", str(wire.KINDS["contribution"]))
-        fields = self.fields(values, session)
-        if repeat:
-            fields.values["flags"] |= wire.REPEAT
-        return fields
+        values.setdefault("kind", str(wire.KINDS["native_contribution" if native else "contribution"]))
+        return self.marked(self.native_fields(values, session) if native else self.fields(values, session), marks)
 
     def result(self, words, session):
-        values = dict(self.pairs(words, ["slot", "seq", "op", "exponent", "witness", "words"]))
-        values["kind"] = str(wire.KINDS["result"])
+        native = is_native(words)
+        marks, words = self.marks(words, {"disagree": wire.DISAGREE} if native else {})
+        others = ["type", "divisor", "call", "elements", "cut"] if native else ["exponent", "witness", "words"]
+        values = dict(self.pairs(words, ["slot", "seq", "op", *others]))
+        values["kind"] = str(wire.KINDS["native_result" if native else "result"])
         values["worker"] = str(wire.ALL_WORKERS)
-        return self.fields(values, session)
+        return self.marked(self.native_fields(values, session) if native else self.fields(values, session), marks)
+
+    def marks(self, words, known):
+        """The flags of the words that are names of some, and the other words."""
+        return sum(known[word] for word in set(words) & set(known)), [word for word in words if word not in known]
+
+    def marked(self, fields, marks):
+        fields.values["flags"] = fields.values.get("flags", 0) | marks
+        return fields
+
+    def native_fields(self, values, session):
+        self.require("native", True)
+        for name in ("slot", "seq"):
+            if name not in values:
+                self.fail(f"{name}=NUMBER is missing")
+        job = self.symbol(values.pop("job", session), "job")
+        epoch = self.symbol(values.pop("epoch", session), "epoch")
+        key = values.pop("key", session or (job.session if isinstance(job, Of) else ""))
+        if key and key not in self.sessions:
+            self.fail(f"key={key}: allowed are {', '.join(self.sessions)}")
+        checksum = values.pop("checksum", "right")
+        if checksum not in ("right", "wrong"):
+            self.fail(f"checksum={checksum}: allowed are right and wrong")
+        given = values.pop("elements")
+        values["type"] = number_of(values.get("type", "float32"), elements.NAMES)
+        values["operation"] = number_of(values.pop("op", "sum"), elements.OPERATIONS)
+        limits = NATIVE_LIMITS | {"operation": 15}
+        numbers = {name: self.number(value, name, limits[name]) for name, value in values.items()}
+        data = self.elements(given, numbers["type"])
+        less, cut = numbers.pop("less", 0), numbers.pop("cut", 0)
+        if max(less - len(data), cut - len(data) - wire.NATIVE.bytes) > 0:
+            self.fail(f"less={less} cut={cut}: there are {len(data)} bytes of elements behind {wire.NATIVE.bytes}")
+        numbers |= {"job": job, "epoch": epoch, "data": data[: len(data) - less]}
+        return NativeFields(numbers, key, checksum == "wrong", cut)
+
+    def elements(self, text, number):
+        """`1.5,-0x1p-3,nan,0x7fc00001,2*3`: numbers of the type, or the bits of one (0x without p)."""
+        if text == "none":
+            return b""
+        kind = elements.TYPES[elements.NAMES[number]] if number < len(elements.NAMES) else elements.TYPES["float32"]
+        out = []
+        for token in text.split(","):
+            value, _, times = token.partition("*")
+            out += [self.element(value, kind)] * self.number(times or "1", "elements", 65536, 1)
+        return elements.join(out, kind.size)
+
+    def element(self, text, kind):
+        try:
+            if text.startswith("0x") and "p" not in text:
+                value = int(text, 16)
+                if value >= 1 << 8 * kind.size:
+                    raise ValueError(f"more than {kind.size} bytes")
+                return value
+            return kind.exact(float_of(text) if kind.floating else int(text))
+        except ValueError as error:
+            self.fail(f"element {text!r}: {error}")
 
     def fields(self, values, session):
         for name in ("slot", "seq"):
@@ -344,3 +412,26 @@ class Parser:
             return bytes.fromhex(text)
         except ValueError:
             self.fail(f"hex {text!r}: allowed are pairs of hexadecimal digits, {{NAME.job}} and {{NAME.epoch}}")
+
+
+def is_native(words):
+    return any(word.startswith("elements=") for word in words)
+
+
+def number_of(text, names):
+    return str(names.index(text)) if text in names else text
+
+
+def float_of(text):
+    """A Number, exactly what is written."""
+    sign, magnitude = text.startswith("-"), text.removeprefix("-")
+    if magnitude == "nan":
+        return elements.NAN
+    if magnitude == "inf":
+        return elements.Number(sign, elements.INFINITY)
+    if magnitude.startswith("0x"):
+        digits, _, exponent = magnitude[2:].partition("p")
+        whole, _, fraction = digits.partition(".")
+        significand = Fraction(int(whole + fraction, 16), 16 ** len(fraction))
+        return elements.Number(sign, significand * Fraction(2) ** int(exponent))
+    return elements.Number(sign, Fraction(magnitude))

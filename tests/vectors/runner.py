@@ -92,8 +92,8 @@ def difference(expected, got):
 
 def first_word(expected, got):
     try:
-        pairs = zip(wire.Packet.decode(expected).words, wire.Packet.decode(got).words)
-    except ValueError:
+        pairs = zip(wire.decode(expected).words, wire.decode(got).words)
+    except (ValueError, IndexError):
         return []
     at = next(((i, want, have) for i, (want, have) in enumerate(pairs) if want != have), None)
     return [f"  word {at[0]}: expected {at[1]}, got {at[2]}"] if at else []

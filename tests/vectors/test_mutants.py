@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from vectors import model, parse, runner, wire
+from vectors import elements, model, parse, runner, wire
 from vectors.model import MAX, SUM
 from vectors.targets import model as model_target
 from vectors.wire import ROOT
@@ -67,8 +67,8 @@ class NewWithoutWordsKeepsThem(model.ReferenceSwitch):
 class AnswersInFull(model.ReferenceSwitch):
     """A duplicate brings all words, however short it is."""
 
-    def duplicate(self, session, held, sender, words):
-        return super().duplicate(session, held, sender, session.spec.payload // wire.WORD_BYTES)
+    def duplicate(self, session, held, sender, size):
+        return super().duplicate(session, held, sender, None)
 
 
 class KeepsTheWitness(model.ReferenceSwitch):
@@ -92,7 +92,7 @@ class OneVersion(model.ReferenceSwitch):
 
 
 class AnswersIncomplete(model.ReferenceSwitch):
-    def duplicate(self, session, held, sender, words):
+    def duplicate(self, session, held, sender, size):
         self.count("duplicates_dropped")
         return [(sender, self.result(held))]
 
@@ -100,8 +100,8 @@ class AnswersIncomplete(model.ReferenceSwitch):
 class AnswersAll(model.ReferenceSwitch):
     """A duplicate of a complete use brings the result to everybody again."""
 
-    def duplicate(self, session, held, sender, words):
-        answer = super().duplicate(session, held, sender, words)
+    def duplicate(self, session, held, sender, size):
+        answer = super().duplicate(session, held, sender, size)
         name = sender.split(".")[0]
         return [(f"{name}.{worker}", frame) for _, frame in answer for worker in session.spec.members]
 
@@ -200,23 +200,23 @@ class TakesInnerKinds(model.ReferenceSwitch):
 class LeafKeepsItsResult(model.ReferenceSwitch):
     """A leaf answers a member that asks again with its own sum, as if it were the root."""
 
-    def duplicate(self, session, held, sender, words):
+    def duplicate(self, session, held, sender, size):
         if session.spec.uplink is None or not self.complete(session, held):
-            return super().duplicate(session, held, sender, words)
+            return super().duplicate(session, held, sender, size)
         self.count("duplicates_answered")
         return [(sender, self.result(held))]
 
 
 class LeafForgetsTheMark(model.ReferenceSwitch):
-    def partial(self, session, held, repeat, words=None):
-        return super().partial(session, held, 0, words)
+    def partial(self, session, held, repeat, size=None):
+        return super().partial(session, held, 0, size)
 
 
 class LeafSpeaksAsTheLast(model.ReferenceSwitch):
     """The sum goes up under the number of whoever contributed last."""
 
-    def partial(self, session, held, repeat, words=None):
-        packet = wire.Packet.decode(super().partial(session, held, repeat, words))
+    def partial(self, session, held, repeat, size=None):
+        packet = wire.Packet.decode(super().partial(session, held, repeat, size))
         return dataclasses.replace(packet, worker=list(held.packets)[-1]).encode()
 
 
@@ -260,6 +260,215 @@ class CountsNothing(model.ReferenceSwitch):
         pass
 
 
+class RoundsEachTerm(model.ReferenceSwitch):
+    """Adds in the elements' own type, one contribution after the other."""
+
+    def reduce(self, element, operation, divisor, column):
+        if operation != "sum" or not element.floating:
+            return super().reduce(element, operation, divisor, column)
+        total = elements.fold(lambda a, b: elements.reduce(element, "sum", 1, [a, b]), column)
+        return elements.reduce(element, "sum", divisor, [total])
+
+
+class RoundsBeforeItDivides(model.ReferenceSwitch):
+    def reduce(self, element, operation, divisor, column):
+        return super().reduce(element, operation, divisor, [super().reduce(element, operation, 1, column)])
+
+
+class RoundsTwice(model.ReferenceSwitch):
+    """To float32, then to 16 bits."""
+
+    def reduce(self, element, operation, divisor, column):
+        if operation != "sum" or not element.floating or element.size != 2:
+            return super().reduce(element, operation, divisor, column)
+        wide = elements.TYPES["float32"]
+        bits = super().reduce(wide, operation, divisor, [wide.encode(element.decode(bits)) for bits in column])
+        return element.encode(wide.decode(bits))
+
+
+class OneContributionIsTheResult(model.ReferenceSwitch):
+    """Its bits, whatever they are."""
+
+    def reduce(self, element, operation, divisor, column):
+        return column[0] if len(column) == 1 else super().reduce(element, operation, divisor, column)
+
+
+class SumsOfZerosAreZero(model.ReferenceSwitch):
+    def reduce(self, element, operation, divisor, column):
+        bits = super().reduce(element, operation, divisor, column)
+        zero = operation == "sum" and element.floating and bits == 1 << 8 * element.size - 1
+        return 0 if zero else bits
+
+
+class ZerosHaveNoOrder(model.ReferenceSwitch):
+    def reduce(self, element, operation, divisor, column):
+        if element.floating and operation in ("min", "max") and set(column) == {0, 1 << 8 * element.size - 1}:
+            return column[0]
+        return super().reduce(element, operation, divisor, column)
+
+
+class NumbersWin(model.ReferenceSwitch):
+    """As fmin and fmax have it."""
+
+    def reduce(self, element, operation, divisor, column):
+        if element.floating and operation in ("min", "max"):
+            column = [bits for bits in column if element.decode(bits) is not elements.NAN] or column
+        return super().reduce(element, operation, divisor, column)
+
+
+class SaturatingIntegers(model.ReferenceSwitch):
+    def reduce(self, element, operation, divisor, column):
+        if element.floating or element.truth or operation != "sum":
+            return super().reduce(element, operation, divisor, column)
+        low, high = (-1 << 8 * element.size - 1, (1 << 8 * element.size - 1) - 1) if element.signed else (0, 255)
+        return element.encode(max(low, min(high, sum(map(element.decode, column)))))
+
+
+class EveryIntegerHasASign(model.ReferenceSwitch):
+    def reduce(self, element, operation, divisor, column):
+        signed = element if element.floating else dataclasses.replace(element, signed=True)
+        return super().reduce(signed, operation, divisor, column)
+
+
+class BoolsAreBytes(model.ReferenceSwitch):
+    def reduce(self, element, operation, divisor, column):
+        byte = elements.TYPES["uint8"] if element == elements.TYPES["bool"] else element
+        return super().reduce(byte, operation, divisor, column)
+
+
+class ReducesAsTheyCome(model.ReferenceSwitch):
+    """In the order of the packets."""
+
+    def reduced(self, packets):
+        return super().reduced([dataclasses.replace(packet, worker=i) for i, packet in enumerate(packets)])
+
+
+class NothingIsZeros(model.ReferenceSwitch):
+    """Contributions without elements count as zeros, as missing words do."""
+
+    def reduced(self, packets):
+        longest = max(len(packet.data) for packet in packets)
+        return super().reduced([dataclasses.replace(p, data=p.data.ljust(longest, b"\0")) for p in packets])
+
+
+class KeptIsReduced(model.ReferenceSwitch):
+    """What a worker had in the use before is reduced again where it has nothing now."""
+
+    def reduced(self, packets):
+        first = packets[0]
+        before = self.uses.get((first.job, first.slot, 1 - first.seq % 2))
+        kept = before.packets if before else {}
+        longest = max(len(packet.data) for packet in packets)
+        size = model.element_of(first).size
+        old = {worker: packet.data[: longest // size * size] for worker, packet in kept.items()}
+        return super().reduced([dataclasses.replace(p, data=p.data or old.get(p.worker, b"")) for p in packets])
+
+
+class SharesTheRoom(model.ReferenceSwitch):
+    """One place for each worker's contributions to a slot, whichever version they are of."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = {}
+
+    def overtaken(self, packet, held):
+        return False
+
+    def aggregate(self, packet, sender):
+        place = (packet.job, packet.slot)
+        if packet.kind in wire.NATIVE_KINDS and packet.data:
+            self.kept[place, packet.worker] = packet.data
+        return super().aggregate(packet, sender)
+
+    def reduced(self, packets):
+        places = [((packet.job, packet.slot), packet.worker) for packet in packets]
+        return super().reduced([dataclasses.replace(packet, data=packet.data and self.kept[place])
+                                for packet, place in zip(packets, places)])  # fmt: skip
+
+
+class LastOnesFields(model.ReferenceSwitch):
+    def native_result(self, held):
+        result, last = super().native_result(held), list(held.packets.values())[-1]
+        fields = {name: getattr(last, name) for name in ("type", "operation", "divisor", "call")}
+        return dataclasses.replace(result, **fields)
+
+
+class NobodyComparesCalls(model.ReferenceSwitch):
+    def disagree(self, packets):
+        return super().disagree([dataclasses.replace(packet, call=0) for packet in packets])
+
+
+class NobodyComparesLengths(model.ReferenceSwitch):
+    def disagree(self, packets):
+        return super().disagree([dataclasses.replace(packet, data=b"") for packet in packets])
+
+
+class NothingNeedNotAgree(model.ReferenceSwitch):
+    def disagree(self, packets):
+        return super().disagree([packet for packet in packets if packet.data])
+
+
+class DisagreementsAreEmpty(model.ReferenceSwitch):
+    """The flag is not set."""
+
+    def native_result(self, held):
+        return dataclasses.replace(super().native_result(held), flags=0)
+
+
+class LooksAtNoChecksum(model.ReferenceSwitch):
+    def damaged(self, packet, session):
+        return None
+
+
+class AnyKeyWillDo(model.ReferenceSwitch):
+    def damaged(self, packet, session):
+        reasons = [super(AnyKeyWillDo, self).damaged(packet, other) for other in self.sessions.values()]
+        return None if None in reasons else reasons[0]
+
+
+class CoversTheRepeatFlag(model.ReferenceSwitch):
+    def damaged(self, packet, session):
+        repeated = session.spec.native and packet.flags & wire.REPEAT
+        return "dropped_checksum" if repeated else super().damaged(packet, session)
+
+
+class LooksAtTheChecksumFirst(model.ReferenceSwitch):
+    def foreign(self, packet, sender):
+        session = self.sessions.get(packet.job)
+        damaged = session and packet.kind in wire.NATIVE_KINDS and self.damaged(packet, session)
+        return damaged or super().foreign(packet, sender)
+
+
+class TakesBothSorts(model.ReferenceSwitch):
+    def foreign(self, packet, sender):
+        reason = super().foreign(packet, sender)
+        return None if reason == "dropped_kind" and packet.kind in model.CONTRIBUTIONS else reason
+
+    def aggregate(self, packet, sender):
+        if self.sessions[packet.job].spec.native == (packet.kind in wire.NATIVE_KINDS):
+            return super().aggregate(packet, sender)
+        self.count("contributions_added")
+        return []
+
+
+class TakesEveryOperation(model.ReferenceSwitch):
+    def malformed_native(self, frame):
+        reason = super().malformed_native(frame)
+        return None if reason == "dropped_operation" and frame[10] >> 4 < 10 else reason
+
+
+class TakesPartsOfElements(model.ReferenceSwitch):
+    def malformed_native(self, frame):
+        reason = super().malformed_native(frame)
+        return None if reason == "dropped_length" else reason
+
+
+class NativeHeadersAreAsShort(model.ReferenceSwitch):
+    def malformed(self, frame):
+        reason = super().malformed(frame)
+        return "dropped_length" if reason == "dropped_short" and len(frame) >= wire.HEADER.bytes else reason
+
+
 CAUGHT_BY = {
     NothingIsStale: "stale_older",
     ComparesUnsigned: "stale_after_wrap",
@@ -293,6 +502,33 @@ CAUGHT_BY = {
     ResultsGoToOneShard: "tree_shards",
     NumbersAreRanks: "tree_high_numbers",
     CountsNothing: "contributors",
+    RoundsEachTerm: "native_sum",
+    RoundsBeforeItDivides: "native_sum",
+    RoundsTwice: "native_sum_types",
+    OneContributionIsTheResult: "native_bools",
+    SumsOfZerosAreZero: "native_sum_special",
+    ZerosHaveNoOrder: "native_min_max",
+    NumbersWin: "native_min_max",
+    SaturatingIntegers: "native_integers",
+    EveryIntegerHasASign: "native_integers",
+    BoolsAreBytes: "native_bools",
+    ReducesAsTheyCome: "native_product",
+    NothingIsZeros: "native_without_elements",
+    KeptIsReduced: "native_without_elements",
+    SharesTheRoom: "native_overtaken",
+    LastOnesFields: "native_disagree",
+    NobodyComparesCalls: "native_disagree",
+    NobodyComparesLengths: "native_disagree",
+    NothingNeedNotAgree: "native_disagree",
+    DisagreementsAreEmpty: "native_disagree",
+    LooksAtNoChecksum: "native_checksum",
+    AnyKeyWillDo: "native_checksum",
+    CoversTheRepeatFlag: "native_checksum",
+    LooksAtTheChecksumFirst: "native_checksum",
+    TakesBothSorts: "native_kinds",
+    TakesEveryOperation: "native_operations",
+    TakesPartsOfElements: "native_lengths",
+    NativeHeadersAreAsShort: "native_kinds",
 }
 
 

@@ -1,12 +1,15 @@
 """The parser's errors, the runner's verdicts, what targets say when they fail."""
 
+import dataclasses
 import pathlib
+import random
+import struct
 import subprocess
 import sys
 
 import pytest
 
-from vectors import parse, runner, targets, wire
+from vectors import elements, parse, runner, targets, wire, xxh3
 from vectors.targets import softswitch as softswitch_module
 from vectors.targets.model import ModelTarget
 
@@ -58,6 +61,19 @@ BAD_LINES = [
     (3, "close B", "x.txt:3: close B: allowed are A"),
     (3, "receive A.0", "x.txt:3: statement 'receive': allowed are needs, session"),
     (4, "send A.0-1 slot=0 seq=1", "x.txt:5: expect: after a send from several workers only"),
+    (2, "session A native workers=2", "x.txt:2: the file must say: needs native"),
+    (2, "session A native members=0,2", "x.txt:2: native: allowed only with workers=NUMBER"),
+    (3, "send A.0 slot=0 seq=1 elements=none", "x.txt:3: the file must say: needs native"),
+    (3, "send A.0 slot=0 elements=none", "x.txt:3: seq=NUMBER is missing"),
+    (3, "send A.0 slot=0 seq=1 words=1 elements=1", "x.txt:3: 'words=1': allowed are, once each, slot="),
+    (3, "send A.0 slot=0 seq=1 elements=0.1", "x.txt:3: element '0.1': not a number of this type"),
+    (3, "send A.0 slot=0 seq=1 type=int8 elements=128", "x.txt:3: element '128': not a number of this type"),
+    (3, "send A.0 slot=0 seq=1 elements=0x100000000", "x.txt:3: element '0x100000000': more than 4 bytes"),
+    (3, "send A.0 slot=0 seq=1 elements=one", "x.txt:3: element 'one': "),
+    (3, "send A.0 slot=0 seq=1 type=float8 elements=1", "x.txt:3: type=float8: allowed are numbers from 0 to 15"),
+    (3, "send A.0 slot=0 seq=1 elements=1 checksum=old", "x.txt:3: checksum=old: allowed are right and wrong"),
+    (3, "send A.0 slot=0 seq=1 elements=1 key=B", "x.txt:3: key=B: allowed are A"),
+    (3, "send A.0 slot=0 seq=1 elements=1 less=5", "x.txt:3: less=5 cut=0: there are 4 bytes of elements behind 24"),
     (6, "count packets 1", "x.txt:6: counter 'packets': allowed are, once each, contributions_added"),
     (6, "count dropped_stale", "x.txt:6: count: write count NAME NUMBER"),
     (6, "", "x.txt:6: the last statement must be a count"),
@@ -98,6 +114,16 @@ def flip(frame, at):
     return frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :]
 
 
+NATIVE = """\
+# Shows something.
+needs native
+session A native workers=2
+send A.0 slot=0 seq=1 elements=1,2
+send A.1 slot=0 seq=1 elements=3,4
+expect A.* slot=0 seq=1 elements=4,6
+count contributions_added 2 uses_started 1 uses_completed 1
+"""
+
 WRONG_ANSWERS = {
     "one receiver left out": (lambda out: out[:-1], "missing: to A.1"),
     "one receiver twice": (lambda out: out + out[:1], "not expected: to A.0"),
@@ -114,6 +140,63 @@ WRONG_ANSWERS = {
 def test_a_wrong_answer_is_a_failure(change, message):
     with pytest.raises(runner.VectorFailure, match=message):
         runner.Runner(Wrong(change)).run(parse.parse(GOOD, "x.txt"))
+
+
+@pytest.mark.parametrize("at", range(32))
+def test_a_wrong_native_answer_is_a_failure(at):
+    with pytest.raises(runner.VectorFailure, match="x.txt:6: " if at < 24 else "x.txt:6: [^$]*word "):
+        runner.Runner(Wrong(lambda out: [(to, flip(frame, at)) for to, frame in out])).run(parse.parse(NATIVE, "x.txt"))
+
+
+def test_a_native_session_must_be_granted_where_it_has_to_be(softswitch):
+    for sort, target in (("native", "whole"), ("not-native", "")):
+        opened = parse.Parser(pathlib.Path("x.txt"))
+        opened.session(["A", sort, "workers=2"])
+        softswitch.driver.ask(f"reset {target}".strip())
+        with pytest.raises(targets.TargetError, match="session A: (no )?native session granted"):
+            softswitch.open_session(opened.steps[0])
+    softswitch.reset()
+
+
+# By the xxhash module of PyPI (4.1.0): a text of each of the lengths that the algorithm treats in ways of their own.
+HASHES = {
+    0: 0xCC1CA35A1B089C5C, 1: 0xFA04F0E2621BCC23, 3: 0x6174298C86E7040D, 4: 0x1672EA86470577D2,
+    8: 0x6A6BD4A711F78D8A, 9: 0x9863DC0DDA1A4468, 16: 0xAF54D11A43A78036, 17: 0x2D8679ABCF68E8BB,
+    33: 0xFC06BEB930FDC36A, 65: 0xC0E976D5D2B331E2, 97: 0x79539D02F86B427A, 128: 0xA40C5F87DDA0A045,
+    129: 0x0F2558E3A3D42811, 200: 0xECB2254D2AC162E1, 240: 0x1B4ED5223C8FFA57, 241: 0x889EA88F951BD31E,
+    1024: 0x616F1714830767A5, 1025: 0xC52F300551486864, 2100: 0xFADF27464A5FC995,
+}
+
+
+def test_hashes_are_those_of_another_implementation():
+    for size, expected in HASHES.items():
+        assert xxh3.digest(bytes((i * 37 + 11) % 256 for i in range(size)), 0x0123456789ABCDEF) == expected, size
+
+
+def test_the_checksum_is_what_the_protocol_says():
+    """The same values as in tests/unit/wire/checksum_test.cc."""
+    packet = wire.NativePacket(job=9, epoch=0x01020304, worker=7, slot=12, seq=5, flags=wire.DISAGREE, call=0xDEADBEEF)
+    for size, expected in ((0, 0x5A5DDB59), (24, 0x297826B3), (1024, 0x40D36162)):
+        sealed = dataclasses.replace(packet, data=bytes((i * 37 + 11) % 256 for i in range(size)), checksum=3)
+        assert sealed.right_checksum(0x0123456789ABCDEF) == expected
+        repeated = dataclasses.replace(sealed, flags=sealed.flags | wire.REPEAT)
+        assert repeated.right_checksum(0x0123456789ABCDEF) == expected
+
+
+def test_floats_are_rounded_as_the_processor_does():
+    """float16, float32 and float64 against `struct`."""
+    random_bits, codes = random.Random(1), {"float16": "<e", "float32": "<f"}
+    wide = elements.FLOAT64
+    for _ in range(20000):
+        bits = random_bits.getrandbits(52) | random_bits.randrange(1023 - 200, 1023 + 200) << 52
+        number, double = wide.decode(bits), struct.unpack("<d", bits.to_bytes(8, "little"))[0]
+        assert wide.encode(number) == bits
+        for name, code in codes.items():
+            try:
+                expected = int.from_bytes(struct.pack(code, double), "little")
+            except OverflowError:
+                expected = elements.TYPES[name].infinity
+            assert elements.TYPES[name].encode(number) == expected, (name, hex(bits))
 
 
 def test_a_counter_that_moves_otherwise_is_a_failure():

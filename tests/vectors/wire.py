@@ -5,12 +5,15 @@ import pathlib
 import struct
 import tomllib
 
+from vectors import elements, xxh3
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROTOCOL = tomllib.loads((ROOT / "backend/wire/protocol.toml").read_text(encoding="utf-8"))
 VERSION = PROTOCOL["version"]
 KINDS = PROTOCOL["kinds"]
 OPERATIONS = PROTOCOL["operations"]
-REPEAT = PROTOCOL["flags"]["repeat"]
+REPEAT, DISAGREE = PROTOCOL["flags"]["repeat"], PROTOCOL["flags"]["disagree"]
+OPEN_NATIVE = PROTOCOL["open_flags"]["native"]
 ALL_WORKERS = 255
 WORD_BYTES = 4
 
@@ -46,6 +49,7 @@ class Layout:
 
 
 HEADER = Layout("header")
+NATIVE = Layout("native_header")
 
 
 def wrap(value):
@@ -83,15 +87,71 @@ class Packet:
         return cls(words=words, **HEADER.unpack(frame))
 
 
+@dataclasses.dataclass(frozen=True)
+class NativePacket:
+    """The same of a native session. `data`: the elements as they travel."""
+
+    job: int
+    epoch: int
+    worker: int
+    slot: int
+    seq: int
+    version: int = VERSION
+    kind: int = KINDS["native_contribution"]
+    flags: int = 0
+    type: int = 0
+    operation: int = 0
+    divisor: int = 1
+    call: int = 0
+    checksum: int = 0
+    data: bytes = b""
+
+    def encode(self):
+        return NATIVE.pack(**{name: getattr(self, name) for name, _ in NATIVE.fields}) + self.data
+
+    @classmethod
+    def decode(cls, frame):
+        """ValueError if it is shorter than a header."""
+        if len(frame) < NATIVE.bytes:
+            raise ValueError(f"{len(frame)} bytes are no header of {NATIVE.bytes}")
+        return cls(data=frame[NATIVE.bytes :], **NATIVE.unpack(frame))
+
+    @property
+    def words(self):
+        """The bits of each element, if the type exists."""
+        return elements.split(self.data, elements.TYPES[elements.NAMES[self.type]].size)
+
+    def right_checksum(self, key):
+        header = dataclasses.replace(self, checksum=0, flags=self.flags & ~REPEAT, data=b"").encode()
+        return xxh3.digest(self.data, xxh3.digest(header, key)) % 2**32
+
+    def sealed(self, key):
+        return dataclasses.replace(self, checksum=self.right_checksum(key))
+
+
+NATIVE_KINDS = (KINDS["native_contribution"], KINDS["native_result"])
+DATA_KINDS = (KINDS["contribution"], KINDS["result"], *NATIVE_KINDS)
+
+
+def decode(frame):
+    """A Packet or, of a native kind, a NativePacket."""
+    return (NativePacket if frame[0] & 15 in NATIVE_KINDS else Packet).decode(frame)
+
+
+HEXADECIMAL = ("epoch", "witness", "flags", "call", "checksum")
+
+
 def describe(frame):
     """One line for people: the fields of a packet, or the bytes of what is none."""
     try:
-        packet = Packet.decode(frame)
-    except ValueError:
+        packet = decode(frame)
+        words = packet.words
+    except (ValueError, IndexError):
         return f"hex {frame.hex()}"
-    if packet.kind not in (KINDS["contribution"], KINDS["result"]):
+    if packet.kind not in DATA_KINDS:
         return f"hex {frame.hex()}"
-    fields = " ".join(f"{name}={getattr(packet, name):#x}" if name in ("epoch", "witness", "flags") else
-                      f"{name}={getattr(packet, name)}" for name, _ in HEADER.fields)
-    shown = ",".join(map(str, packet.words[:8])) + (",.." if len(packet.words) > 8 else "")
-    return f"{fields} words({len(packet.words)})={shown or 'none'}"
+    native = packet.kind in NATIVE_KINDS
+    fields = " ".join(f"{name}={getattr(packet, name):#x}" if name in HEXADECIMAL else f"{name}={getattr(packet, name)}"
+                      for name, _ in (NATIVE if native else HEADER).fields)  # fmt: skip
+    shown = ",".join(map(hex if native else str, words[:8])) + (",.." if len(words) > 8 else "")
+    return f"{fields} {'elements' if native else 'words'}({len(words)})={shown or 'none'}"

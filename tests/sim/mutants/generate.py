@@ -27,7 +27,8 @@ def plant(texts, backend, number, mutant):
 
 def table(mutants):
     def row(m):
-        return "{" + ", ".join(map(json.dumps, (m["name"], m["what"], m.get("witness", False), m.get("rule", "")))) + "},\n"
+        fields = (m["name"], m["what"], m.get("witness", False), m.get("rule", ""), m.get("hostile", False))
+        return "{" + ", ".join(map(json.dumps, fields)) + "},\n"
 
     return "".join(map(row, mutants))
 

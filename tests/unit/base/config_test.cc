@@ -129,6 +129,18 @@ TEST(Config, MemoryExcludesWhatOnlyASwitchHas) {
   }
 }
 
+TEST(Config, PrecisionSaysWhetherSoftwareAddsAsAChipDoes) {
+  EXPECT_FALSE(load({}, {})->integers);
+  EXPECT_FALSE(load({{"SWITCHML_PRECISION", "auto"}}, {})->integers);
+  EXPECT_TRUE(load({{"SWITCHML_PRECISION", "integer"}}, {})->integers);
+  EXPECT_TRUE(load({{"SWITCHML_PRECISION", "integer"}, {"SWITCHML_TRANSPORT", "udp"}}, {})->integers);
+  EXPECT_FALSE(load({{"SWITCHML_PRECISION", "integer"}}, {{"precision", "auto"}})->integers);
+  const auto memory = load({{"SWITCHML_PRECISION", "integer"}}, {{"transport", "shm"}});
+  ASSERT_FALSE(memory.ok()) << "memory adds exactly";
+  EXPECT_TRUE(contains(memory.status().message(), "auto or udp together with SWITCHML_PRECISION"))
+      << memory.status().message();
+}
+
 TEST(Config, ATokenIsNeverShown) {
   const auto config = load({{"SWITCHML_CONTROLLER", "c:1"}, {"SWITCHML_CONTROLLER_TOKEN", "s3cret"}});
   ASSERT_TRUE(config.ok());
@@ -205,13 +217,13 @@ INSTANTIATE_TEST_SUITE_P(
     Config, BadValues,
     ::testing::Values(
         BadValue{"transport", "carrier-pigeon", "auto, shm or udp"}, BadValue{"transport", "SHM", "auto, shm or udp"},
-        BadValue{"payload", "255", "or of 1024"}, BadValue{"payload", "257", "auto, 256, 512"},
-        BadValue{"payload", "1500", "of 128 from 1024 to 2048"}, BadValue{"payload", "65536", "up to 64512"},
-        BadValue{"payload", "8k", "a multiple of"}, BadValue{"payload", "-256", "a multiple of"},
-        BadValue{"payload", "2176", "or of 1024"}, BadValue{"payload", "0", "auto"},
-        BadValue{"payload", "99999999999999999999999", "64512"}, BadValue{"slots", "3", "4 to 4096"},
-        BadValue{"slots", "4097", "4 to 4096"}, BadValue{"shards", "0", "1 to 16"}, BadValue{"shards", "17", "1 to 16"},
-        BadValue{"shards", " 2", "1 to 16"}, BadValue{"kernels", "sse9", "avx512"},
+        BadValue{"precision", "exact", "auto or integer"}, BadValue{"payload", "255", "or of 1024"},
+        BadValue{"payload", "257", "auto, 256, 512"}, BadValue{"payload", "1500", "of 128 from 1024 to 2048"},
+        BadValue{"payload", "65536", "up to 64512"}, BadValue{"payload", "8k", "a multiple of"},
+        BadValue{"payload", "-256", "a multiple of"}, BadValue{"payload", "2176", "or of 1024"},
+        BadValue{"payload", "0", "auto"}, BadValue{"payload", "99999999999999999999999", "64512"},
+        BadValue{"slots", "3", "4 to 4096"}, BadValue{"slots", "4097", "4 to 4096"}, BadValue{"shards", "0", "1 to 16"},
+        BadValue{"shards", "17", "1 to 16"}, BadValue{"shards", " 2", "1 to 16"}, BadValue{"kernels", "sse9", "avx512"},
         BadValue{"affinity", "near", "auto, off, or a list of processors (0-3,8)"},
         BadValue{"affinity", "3-1", "a list"}, BadValue{"affinity", "0,", "a list"},
         BadValue{"affinity", "8192", "a list"}, BadValue{"connect_timeout", "0.09", "0.1 to 3600"},

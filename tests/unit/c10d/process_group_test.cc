@@ -492,14 +492,32 @@ TEST(ProcessGroup, HasTheSameCountersAlone) {
   EXPECT_EQ(alone.count(0, Call::kAllReduce, Path::kLocal), 1U);
 }
 
+TEST(ProcessGroup, TellsHowFloatsAreSummed) {
+  const auto precision = [](int size, const std::string& transport, bool integers) {
+    const Cluster cluster(size, [&](Group::Settings& settings) {
+      settings.config.transport = transport;
+      settings.config.integers = integers;
+    });
+    expect_sums(cluster);
+    return cluster[0].statistics().precision;
+  };
+  EXPECT_EQ(precision(2, "shm", false), "exact");
+  EXPECT_EQ(precision(2, "udp", false), "exact");
+  EXPECT_EQ(precision(2, "udp", true), "integer");
+  EXPECT_EQ(precision(2, "auto", true), "integer");
+  EXPECT_EQ(precision(1, "auto", false), "");
+}
+
 TEST(ProcessGroup, DoesNotCountFencesAsUsersElements) {
-  const Cluster cluster(2);
-  cluster.on_each([](int, Group& group) {
-    TensorList tensors{at::ones({5}, at::kDouble)};
-    group.allreduce(tensors)->wait();
-  });
-  EXPECT_EQ(cluster[0].statistics().worker.at("elements_summed_by_switch"), 0U);
-  EXPECT_EQ(cluster.count(0, Call::kAllReduce, Path::kCompanion), 1U);
+  for (const bool integers : {false, true}) {
+    const Cluster cluster(2, [&](Group::Settings& settings) { settings.config.integers = integers; });
+    cluster.on_each([](int, Group& group) {
+      TensorList tensors{at::ones({5})};
+      group.broadcast(tensors)->wait();
+    });
+    EXPECT_EQ(cluster[0].statistics().worker.at("elements_summed_by_switch"), 0U);
+    EXPECT_EQ(cluster.count(0, Call::kBroadcast, Path::kCompanion), 1U);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
-// The reductions of a process group: which way they go, and what comes out.
+// The reductions of a process group: which way they go, and what comes out. Through a switch that takes elements as
+// they are, and through one that adds integers, beside which the companion has more to do.
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,49 +49,83 @@ c10d::ReduceScatterOptions scattering(const Reduced& op) {
   return options;
 }
 
-/// All-reduces every type with `op` and compares values and the way it went.
-void all_reduce_every_type(const Cluster& cluster, const Reduced& op, const std::vector<at::ScalarType>& types) {
-  for (const at::ScalarType type : types) {
-    SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
-    const std::optional<ReduceOp> operation = engine_operation(op, type);
-    const bool through_switch = operation && integer_can(*operation, *element_type(type));
-    const Path path = through_switch ? Path::kSwitch : Path::kCompanion;
-    const uint64_t before = cluster.count(0, Call::kAllReduce, path);
-    cluster.on_each([&](int rank, ReducingGroup& group) {
-      TensorList tensors{given_by(rank, type)};
-      const at::Tensor mine = tensors[0];
-      const auto work = group.allreduce(tensors, with(op));
-      work->wait();
-      EXPECT_TRUE(same(mine, expected_of(cluster.size(), type, op)));
-      EXPECT_EQ(work->getFuture()->value().toTensorVector().at(0).data_ptr(), mine.data_ptr());
-    });
-    EXPECT_EQ(cluster.count(0, Call::kAllReduce, path), before + 1);
+/// For Cluster: the switch adds integers, as a chip does.
+void integers(Cluster::Settings& settings) { settings.config.integers = true; }
+
+/// As what elements travel to the switch.
+enum class Elements { kAsTheyAre, kAsIntegers };
+
+class EachElements : public ::testing::TestWithParam<Elements> {
+ protected:
+  bool native() const { return GetParam() == Elements::kAsTheyAre; }
+  std::unique_ptr<Cluster> cluster_of(int size) const {
+    return native() ? std::make_unique<Cluster>(size) : std::make_unique<Cluster>(size, integers);
   }
+  /// So many calls went through the switch, which had them all natively, and of an integer one so many of float64 not.
+  void expect_calls(const Cluster& cluster, Call call, uint64_t all, uint64_t doubles) const {
+    EXPECT_EQ(cluster.count(0, call, Path::kSwitch), native() ? all : all - doubles);
+    EXPECT_EQ(cluster.count(0, call, Path::kCompanion), native() ? 0 : doubles);
+  }
+  /// All-reduces every type with `op` and compares values and the way it went.
+  void all_reduce_every_type(const Cluster& cluster, const Reduced& op, const std::vector<at::ScalarType>& types) {
+    for (const at::ScalarType type : types) {
+      SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
+      const std::optional<ReduceOp> operation = engine_operation(op, type);
+      const bool through_switch = operation && (native() || integer_can(*operation, *element_type(type)));
+      const Path path = through_switch ? Path::kSwitch : Path::kCompanion;
+      const uint64_t before = cluster.count(0, Call::kAllReduce, path);
+      cluster.on_each([&](int rank, ReducingGroup& group) { all_reduce(rank, group, op, type); });
+      EXPECT_EQ(cluster.count(0, Call::kAllReduce, path), before + 1);
+    }
+  }
+
+ private:
+  static void all_reduce(int rank, ReducingGroup& group, const Reduced& op, at::ScalarType type) {
+    TensorList tensors{given_by(rank, type)};
+    const at::Tensor mine = tensors[0];
+    const auto work = group.allreduce(tensors, with(op));
+    work->wait();
+    EXPECT_TRUE(same(mine, expected_of(group.getSize(), type, op)));
+    EXPECT_EQ(work->getFuture()->value().toTensorVector().at(0).data_ptr(), mine.data_ptr());
+  }
+};
+
+std::string name_of(const ::testing::TestParamInfo<Elements>& info) {
+  return info.param == Elements::kAsTheyAre ? "Native" : "Integers";
 }
+
+#define SWITCHML_FOR_EACH_ELEMENTS(Suite) \
+  INSTANTIATE_TEST_SUITE_P(Elements, Suite, ::testing::Values(Elements::kAsTheyAre, Elements::kAsIntegers), name_of)
 
 // ---- all_reduce ----
 
-TEST(AllReduce, SumsEveryType) { all_reduce_every_type(Cluster(3), Reduced::SUM, kNumbers); }
-TEST(AllReduce, AveragesEveryType) { all_reduce_every_type(Cluster(3), Reduced::AVG, kNumbers); }
-TEST(AllReduce, MultipliesEveryTypeByAFactor) { all_reduce_every_type(Cluster(2), premultiplying(2.0), kNumbers); }
-TEST(AllReduce, FindsMinimumAndMaximum) {
-  const Cluster cluster(2);
+class AllReduceOf : public EachElements {};
+SWITCHML_FOR_EACH_ELEMENTS(AllReduceOf);
+
+TEST_P(AllReduceOf, SumsEveryType) { all_reduce_every_type(*cluster_of(3), Reduced::SUM, kNumbers); }
+TEST_P(AllReduceOf, AveragesEveryType) { all_reduce_every_type(*cluster_of(3), Reduced::AVG, kNumbers); }
+TEST_P(AllReduceOf, MultipliesEveryTypeByAFactor) {
+  all_reduce_every_type(*cluster_of(2), premultiplying(2.0), kNumbers);
+}
+TEST_P(AllReduceOf, FindsMinimumAndMaximum) {
+  const auto cluster = cluster_of(2);
   const std::vector<at::ScalarType> types = {at::kFloat, at::kHalf,  at::kBFloat16, at::kInt,
                                              at::kByte,  at::kShort, at::kLong,     at::kDouble};
-  all_reduce_every_type(cluster, Reduced::MIN, types);
-  all_reduce_every_type(cluster, Reduced::MAX, types);
+  all_reduce_every_type(*cluster, Reduced::MIN, types);
+  all_reduce_every_type(*cluster, Reduced::MAX, types);
 }
-TEST(AllReduce, LeavesProductsAndBitsToTheCompanion) {
-  const Cluster cluster(2);
-  all_reduce_every_type(cluster, Reduced::PRODUCT, {at::kFloat, at::kDouble, at::kInt, at::kLong});
-  for (const auto op : {Reduced::BAND, Reduced::BOR, Reduced::BXOR}) {
-    all_reduce_every_type(cluster, op, {at::kInt, at::kByte, at::kLong});
-  }
-  EXPECT_EQ(cluster.count(1, Call::kAllReduce, Path::kSwitch), 0U);
+TEST_P(AllReduceOf, MultipliesAndCombinesBits) {
+  const auto cluster = cluster_of(2);
+  const std::vector<at::ScalarType> multiplied = {at::kFloat, at::kDouble, at::kInt, at::kLong};
+  const std::vector<at::ScalarType> combined = {at::kInt, at::kByte, at::kLong};
+  all_reduce_every_type(*cluster, Reduced::PRODUCT, multiplied);
+  for (const auto op : {Reduced::BAND, Reduced::BOR, Reduced::BXOR}) all_reduce_every_type(*cluster, op, combined);
+  const uint64_t calls = multiplied.size() + 3 * combined.size();
+  EXPECT_EQ(cluster->count(1, Call::kAllReduce, native() ? Path::kSwitch : Path::kCompanion), calls);
 }
 
 TEST(AllReduce, AsksTheCompanionForSumsOnly) {
-  const Cluster cluster(2);
+  const Cluster cluster(2, integers);
   cluster.on_each([&](int rank, ReducingGroup& group) {
     TensorList tensors{at::full({3}, 6.0, at::kDouble)};
     group.allreduce(tensors, with(Reduced::AVG))->wait();
@@ -97,10 +134,10 @@ TEST(AllReduce, AsksTheCompanionForSumsOnly) {
   });
 }
 
-TEST(AllReduce, ReducesViewsAndLeavesTheirNeighboursAlone) {
-  const Cluster cluster(2);
-  cluster.on_each([](int rank, ReducingGroup& group) {
-    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {  // the switch, the companion
+TEST_P(AllReduceOf, ViewsLeavesTheirNeighboursAlone) {
+  const auto cluster = cluster_of(2);
+  cluster->on_each([](int rank, ReducingGroup& group) {
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {  // of integers: the switch, the companion
       const at::Tensor all = at::full({4, 6}, rank + 1, type);
       TensorList columns{all.slice(1, 1, 6, 2)};
       ASSERT_FALSE(columns[0].is_contiguous());
@@ -168,10 +205,10 @@ TEST(AllReduce, RefusesTensorsOfOtherDevices) {
   EXPECT_TRUE(contains(refusal_of([&] { cluster[0].reduce(tensors); }), "switchml reduce: unsupported device type"));
 }
 
-TEST(AllReduce, FailsOnEveryRankWhereTheyDisagree) {
+TEST_P(AllReduceOf, FailsOnEveryRankWhereTheyDisagree) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    const Cluster cluster(2);
-    cluster.on_each([&](int rank, ReducingGroup& group) {
+    const auto cluster = cluster_of(2);
+    cluster->on_each([&](int rank, ReducingGroup& group) {
       TensorList tensors{counting(10 + rank, type)};
       const std::string text = thrown_by([&] { group.allreduce(tensors)->wait(); });
       EXPECT_TRUE(contains(text, "10 elements"));
@@ -180,9 +217,9 @@ TEST(AllReduce, FailsOnEveryRankWhereTheyDisagree) {
   }
 }
 
-TEST(AllReduce, FailsOnEveryRankWhereTheirWaysPart) {
-  const Cluster cluster(2);
-  cluster.on_each([](int rank, ReducingGroup& group) {
+TEST_P(AllReduceOf, FailsOnEveryRankWhereTheirOperationsPart) {  // of integers their ways, too
+  const auto cluster = cluster_of(2);
+  cluster->on_each([](int rank, ReducingGroup& group) {
     TensorList tensors{counting(10, at::kInt)};
     const std::string text =
         thrown_by([&] { group.allreduce(tensors, with(rank == 0 ? Reduced::SUM : Reduced::PRODUCT))->wait(); });
@@ -191,9 +228,9 @@ TEST(AllReduce, FailsOnEveryRankWhereTheirWaysPart) {
   });
 }
 
-TEST(AllReduceCoalesced, ReducesEachTensor) {
-  const Cluster cluster(2);
-  cluster.on_each([](int rank, ReducingGroup& group) {
+TEST_P(AllReduceOf, CoalescedReducesEachTensor) {
+  const auto cluster = cluster_of(2);
+  cluster->on_each([](int rank, ReducingGroup& group) {
     for (const at::ScalarType type : {at::kInt, at::kDouble}) {
       TensorList tensors{at::full({2}, rank + 1, type), at::full({3}, rank + 10, type)};
       const TensorList mine = tensors;
@@ -202,18 +239,20 @@ TEST(AllReduceCoalesced, ReducesEachTensor) {
       EXPECT_TRUE(same(mine[1], at::full({3}, 21, type)));
     }
   });
-  EXPECT_EQ(cluster.count(0, Call::kAllReduceCoalesced, Path::kSwitch), 1U);
-  EXPECT_EQ(cluster.count(0, Call::kAllReduceCoalesced, Path::kCompanion), 1U);
+  expect_calls(*cluster, Call::kAllReduceCoalesced, 2, 1);
 }
 
 // ---- reduce ----
 
-TEST(Reduce, WritesToTheRootOnly) {
-  const Cluster cluster(3);
+class ReduceOf : public EachElements {};
+SWITCHML_FOR_EACH_ELEMENTS(ReduceOf);
+
+TEST_P(ReduceOf, WritesToTheRootOnly) {
+  const auto cluster = cluster_of(3);
   for (const Reduced& op : {Reduced(Reduced::SUM), Reduced(Reduced::AVG), premultiplying(2.0)}) {
     for (const at::ScalarType type : {at::kFloat, at::kInt, at::kDouble}) {
       SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
-      cluster.on_each([&](int rank, ReducingGroup& group) {
+      cluster->on_each([&](int rank, ReducingGroup& group) {
         TensorList tensors{given_by(rank, type)};
         const at::Tensor mine = tensors[0];
         c10d::ReduceOptions options;
@@ -224,18 +263,20 @@ TEST(Reduce, WritesToTheRootOnly) {
       });
     }
   }
-  EXPECT_EQ(cluster.count(0, Call::kReduce, Path::kSwitch), 6U);
-  EXPECT_EQ(cluster.count(0, Call::kReduce, Path::kCompanion), 3U);
+  expect_calls(*cluster, Call::kReduce, 9, 3);
 }
 
 // ---- reduce_scatter ----
 
-TEST(ReduceScatter, GivesEachRankItsOwnPiece) {
-  const Cluster cluster(2);
+class ReduceScatterOf : public EachElements {};
+SWITCHML_FOR_EACH_ELEMENTS(ReduceScatterOf);
+
+TEST_P(ReduceScatterOf, ListsGivesEachRankItsOwnPiece) {
+  const auto cluster = cluster_of(2);
   // The last: more than a megabyte, which goes piece by piece.
   for (const int64_t unit : {int64_t{0}, int64_t{3}, int64_t{200000}}) {
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-      cluster.on_each([&](int rank, ReducingGroup& group) {
+      cluster->on_each([&](int rank, ReducingGroup& group) {
         std::vector<TensorList> inputs{{at::full({unit}, rank + 1, type), at::full({2, unit}, rank + 5, type)}};
         TensorList outputs{rank == 0 ? at::zeros({unit}, type) : at::zeros({2, unit}, type)};
         const at::Tensor mine = outputs[0];
@@ -245,16 +286,15 @@ TEST(ReduceScatter, GivesEachRankItsOwnPiece) {
       });
     }
   }
-  EXPECT_EQ(cluster.count(0, Call::kReduceScatter, Path::kSwitch), 3U);
-  EXPECT_EQ(cluster.count(0, Call::kReduceScatter, Path::kCompanion), 3U);
+  expect_calls(*cluster, Call::kReduceScatter, 6, 3);
 }
 
-TEST(ReduceScatterTensor, GivesEachRankItsShare) {
-  const Cluster cluster(2);
+TEST_P(ReduceScatterOf, ATensorGivesEachRankItsShare) {
+  const auto cluster = cluster_of(2);
   for (const Reduced& op : {Reduced(Reduced::SUM), Reduced(Reduced::AVG), Reduced(Reduced::MAX)}) {
     for (const at::ScalarType type : {at::kInt, at::kFloat, at::kDouble}) {
       SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
-      cluster.on_each([&](int rank, ReducingGroup& group) {
+      cluster->on_each([&](int rank, ReducingGroup& group) {
         at::Tensor input = given_by(rank, type).narrow(0, 0, 6);
         at::Tensor output = at::zeros({3}, type);
         group._reduce_scatter_base(output, input, scattering(op))->wait();
@@ -262,8 +302,7 @@ TEST(ReduceScatterTensor, GivesEachRankItsShare) {
       });
     }
   }
-  EXPECT_EQ(cluster.count(0, Call::kReduceScatterTensor, Path::kSwitch), 6U);
-  EXPECT_EQ(cluster.count(0, Call::kReduceScatterTensor, Path::kCompanion), 3U);
+  expect_calls(*cluster, Call::kReduceScatterTensor, 9, 3);
 }
 
 TEST(ReduceScatterTensor, WorksIntoItsInput) {
@@ -276,9 +315,9 @@ TEST(ReduceScatterTensor, WorksIntoItsInput) {
   });
 }
 
-TEST(ReduceScatterTensorCoalesced, DoesEachPair) {
-  const Cluster cluster(2);
-  cluster.on_each([](int rank, ReducingGroup& group) {
+TEST_P(ReduceScatterOf, CoalescedTensorsDoesEachPair) {
+  const auto cluster = cluster_of(2);
+  cluster->on_each([](int rank, ReducingGroup& group) {
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
       TensorList inputs{counting(4, type), counting(2, type).mul(10)};
       TensorList outputs{at::zeros({2}, type), at::zeros({1}, type)};
@@ -288,8 +327,7 @@ TEST(ReduceScatterTensorCoalesced, DoesEachPair) {
       EXPECT_TRUE(same(mine[1], counting(2, type).mul(20).narrow(0, rank, 1)));
     }
   });
-  EXPECT_EQ(cluster.count(0, Call::kReduceScatterTensorCoalesced, Path::kSwitch), 1U);
-  EXPECT_EQ(cluster.count(0, Call::kReduceScatterTensorCoalesced, Path::kCompanion), 1U);
+  expect_calls(*cluster, Call::kReduceScatterTensorCoalesced, 2, 1);
 }
 
 class ReduceScatterChecks : public ::testing::Test {

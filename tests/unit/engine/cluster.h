@@ -141,6 +141,7 @@ struct ClusterOptions {
   NetFaults faults;
   bool whole_chunks = false;
   bool keep_results = false;
+  bool native = false;
 };
 
 class Cluster : private softswitch::PacketSink {
@@ -245,6 +246,7 @@ class Cluster : private softswitch::PacketSink {
     open.shards = static_cast<uint16_t>(options_.shards);
     open.slots = static_cast<uint16_t>(options_.slots);
     open.payload = static_cast<uint32_t>(options_.payload);
+    if (options_.native) open.flags = wire::kOpenNative;
     uint8_t frame[wire::kMaxControlBytes];
     const size_t size = wire::build_open(open, 1, frame);
     switch_->process(frame, size, endpoint(1), now_, *this);
@@ -258,6 +260,8 @@ class Cluster : private softswitch::PacketSink {
     session_.shards = options_.shards;
     session_.slots = reply.open.slots;
     session_.payload_bytes = reply.open.payload;
+    session_.native = (reply.open.flags & wire::kOpenNative) != 0;
+    ASSERT_EQ(session_.native, options_.native);
     session_.whole_chunks = (reply.open.flags & wire::kOpenWholeChunks) != 0;
     session_.lease = seconds(10000);
     session_.secret[0] = 0x1234;

@@ -14,6 +14,7 @@
 #include "engine/shard.h"
 #include "in_place.h"
 #include "transport/frame_memory.h"
+#include "wire/checksum.h"
 #include "wire/control.h"
 
 namespace switchml::testing {
@@ -72,16 +73,40 @@ struct LoneOptions {
   Duration lease = seconds(10000);
   Duration switch_patience = seconds(10);
   bool controlled = false;
+  bool native = false;  // then all slots are one lane, or two from 64 on
 };
+
+inline constexpr uint64_t kLoneKey = 4711;  // the session's
 
 inline wire::Header header_of(const Bytes& frame) { return wire::read_header(frame.data()); }
 inline size_t words_of(const Bytes& frame) { return (frame.size() - wire::kHeaderBytes) / 4; }
 inline bool is_contribution(const Bytes& frame) {
-  return wire::kind_of(frame.data()) == static_cast<uint8_t>(wire::Kind::kContribution);
+  const auto kind = static_cast<wire::Kind>(wire::kind_of(frame.data()));
+  return kind == wire::Kind::kContribution || kind == wire::Kind::kNativeContribution;
+}
+
+inline wire::NativeHeader native_header_of(const Bytes& frame) { return wire::read_native_header(frame.data()); }
+inline Bytes elements_of(const Bytes& frame) { return {frame.begin() + wire::kNativeHeaderBytes, frame.end()}; }
+/// A native result that a switch with the session's key would seal: fields as `header` says, these elements.
+inline Bytes sealed(const wire::NativeHeader& header, const Bytes& elements) {
+  Bytes frame(wire::kNativeHeaderBytes);
+  frame.insert(frame.end(), elements.begin(), elements.end());
+  wire::seal_native(header, kLoneKey, frame.data(), elements.size());
+  return frame;
+}
+inline wire::NativeHeader native_result_header(const Bytes& contribution) {
+  wire::NativeHeader header = native_header_of(contribution);
+  header.kind = static_cast<uint8_t>(wire::Kind::kNativeResult);
+  header.flags = 0;
+  header.worker = kAllWorkers;
+  return header;
 }
 
 /// What a switch answers to a contribution in a session of one worker.
 inline Bytes result_of(Bytes frame) {
+  if (wire::kind_of(frame.data()) == static_cast<uint8_t>(wire::Kind::kNativeContribution)) {
+    return sealed(native_result_header(frame), elements_of(frame));
+  }
   wire::Header header = header_of(frame);
   header.kind = static_cast<uint8_t>(wire::Kind::kResult);
   header.flags &= wire::kOperationMask;
@@ -114,7 +139,8 @@ class LoneShard {
     engine.session.shards = options.shards;
     engine.session.slots = options.slots;
     engine.session.payload_bytes = options.payload;
-    engine.session.session_key = 4711;
+    engine.session.native = options.native;
+    engine.session.session_key = kLoneKey;
     engine.session.secret[0] = 1;
     engine.session.secret[1] = 2;
     engine.session.lease = options.lease;

@@ -52,6 +52,34 @@ TEST(Agreement, SettingsReachTheSwitch) {
   EXPECT_EQ(outcome.ranks[1]->parameters.slots, 12);
 }
 
+TEST(Agreement, SessionsAreNativeWhereSoftwareAddsAndNothingElseIsAskedFor) {
+  ServerOptions chip;
+  chip.softswitch.whole_chunks = true;  // as a chip, which adds integers
+  const auto software = start_switch();
+  const auto hardware = start_switch(chip);
+  const auto is_native = [](const Config& config) {
+    MapStore store;
+    const auto outcome = agree_all(
+        2, [&](int) { return config; }, store);
+    for (const auto& rank : outcome.ranks) EXPECT_TRUE(rank.ok()) << rank.status().to_string();
+    if (!outcome.ranks[0].ok() || !outcome.ranks[1].ok()) return false;
+    EXPECT_EQ(outcome.ranks[0]->parameters.native, outcome.ranks[1]->parameters.native);
+    return outcome.ranks[0]->parameters.native;
+  };
+  Config config = quick_config();
+  EXPECT_TRUE(is_native(config)) << "embedded in a rank";
+  config.switch_address = to_string(software->local());
+  EXPECT_TRUE(is_native(config));
+  config.integers = true;
+  EXPECT_FALSE(is_native(config));
+  config.integers = false;
+  config.fallback = true;  // Gloo would have to go on with the same sums
+  EXPECT_FALSE(is_native(config));
+  config.fallback = false;
+  config.switch_address = to_string(hardware->local());
+  EXPECT_FALSE(is_native(config));
+}
+
 TEST(Agreement, AStandaloneSwitchServesSeveralGroups) {
   const auto server = start_switch();
   ASSERT_NE(server, nullptr);
@@ -143,20 +171,21 @@ TEST(Agreement, AMissingRankZeroIsNamed) {
 
 // ---- slots ----
 
-/// A switch with memory for so many slots of 1024 bytes, and two ranks whose paths lead off the host, as rank 0 hears
-/// it, carry as much in one packet and hold 500 chunks.
+/// A switch with memory for so many slots of 1024 bytes, as elements or as integers, and two ranks whose paths lead off
+/// the host, as rank 0 hears it, carry as much in one packet and hold 500 chunks.
 struct FarRanks {
-  explicit FarRanks(size_t room, int slots = 0) {
+  explicit FarRanks(size_t room, int slots = 0, bool integers = false) {
     ServerOptions options;
-    options.softswitch.slot_memory_bytes = room * softswitch::SlotStore::slot_bytes(1024);
+    options.softswitch.slot_memory_bytes = room * softswitch::SlotStore::slot_bytes(1024, integers ? 0 : 2);
     server = start_switch(options);
     Config config = quick_config();
     config.switch_address = to_string(server->local());
     config.slots = slots;
+    config.integers = integers;
     outcome = agree_each(2, {}, [&](int rank) {
       AlteredStore far(store, rank == 0 ? rank_key("path", 1) : "", [](Blob* path) {
         path->set("leaves_host", 1);
-        path->set("frame_bytes", 1024 + wire::kHeaderBytes);
+        path->set("frame_bytes", 1024 + wire::kNativeHeaderBytes);
       });
       const auto fast = [](Blob* speed) { speed->set("chunks", 500); };
       AlteredStore one(far, rank == 0 ? rank_key("speed", 1) : "", fast);
@@ -183,18 +212,22 @@ struct FarRanks {
   Outcome outcome;
 };
 
-SessionParameters preset() {
+SessionParameters preset(bool native) {
   SessionParameters session;
+  session.native = native;
   session.slots = 128;
   return session;
 }
 
 TEST(Agreement, PathsThatHoldMoreGetMoreSlots) {
-  const FarRanks ranks(10000);
-  if (ranks.server->limits().receive_buffer_bytes < 16 << 20) GTEST_SKIP() << "the kernel gives sockets small queues";
-  EXPECT_EQ(ranks.slots(), slots_for(500, UINT64_MAX, preset()));
-  EXPECT_EQ(ranks.opened(), 2U);
-  EXPECT_EQ(ranks.closed(), 1U);
+  for (const bool integers : {false, true}) {
+    const FarRanks ranks(10000, 0, integers);
+    if (ranks.server->limits().receive_buffer_bytes < 16 << 20) GTEST_SKIP() << "the kernel gives sockets small queues";
+    EXPECT_EQ(ranks.slots(), slots_for(500, UINT64_MAX, preset(!integers)));
+    EXPECT_EQ(ranks.outcome.ranks[1]->parameters.native, !integers);
+    EXPECT_EQ(ranks.opened(), 2U);
+    EXPECT_EQ(ranks.closed(), 1U);
+  }
 }
 
 TEST(Agreement, TheSlotsThatThereAreAreNotGivenUpForFewer) {

@@ -124,10 +124,12 @@ std::vector<Floats> uneven_of_all(size_t ranks, size_t count, bool finite = true
 
 TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {
   Config flat = quick_config();
+  flat.integers = true;
   flat.payload_bytes = 1024;
   for (const auto& [hosts, payload] : {std::pair{"aabbb", 1024}, {"abab", 1024}, {"aaab", 1024}, {"aabbb", 1408}}) {
     const size_t ranks = std::string(hosts).size();
     Config preset = preset_config();
+    preset.integers = true;
     preset.payload_bytes = static_cast<size_t>(payload);
     Cluster with(hosts, preset);
     Cluster without(hosts, flat);
@@ -153,8 +155,53 @@ TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {
   }
 }
 
+// A host rounds what its ranks add, and the switch once more: where nothing is to be rounded there is no difference.
+TEST(Hosts, InANativeSessionSumsAreExactWhereTheyCanBe) {
+  for (const char* hosts : {"aabbb", "abab"}) {
+    const size_t ranks = std::string(hosts).size();
+    Cluster cluster(hosts, with_two_streams());
+    ASSERT_TRUE(cluster.complete());
+    EXPECT_TRUE(cluster[0].parameters().native);
+    for (const size_t count : {size_t{1}, size_t{257}, size_t{32769}, size_t{300001}}) {
+      std::vector<Floats> values(ranks, Floats(count));
+      Floats means(count);
+      std::mt19937 random(static_cast<unsigned>(count));
+      for (size_t i = 0; i < count; ++i) {  // as no block of integers has them beside each other
+        const float unit = std::ldexp(1.0F, static_cast<int>(random() % 60) - 30);
+        for (Floats& mine : values) {
+          mine[i] = unit * static_cast<float>(static_cast<int>(random() % 2001) - 1000);
+          means[i] += mine[i];
+        }
+        means[i] /= 3;  // rounded once
+      }
+      cluster.reduce(&values, 3);
+      for (size_t rank = 0; rank < ranks; ++rank) EXPECT_EQ(values[rank], means) << hosts << ", " << count;
+    }
+  }
+}
+
+TEST(Hosts, InANativeSessionRanksHaveTheSameBitsEveryTime) {
+  Cluster cluster("aabbb", with_two_streams());
+  ASSERT_TRUE(cluster.complete());
+  for (const size_t count : {size_t{257}, size_t{32769}}) {
+    for (const bool finite : {true, false}) {
+      std::vector<Floats> first;
+      for (int time = 0; time < 3; ++time) {
+        std::vector<Floats> values = uneven_of_all(5, count, finite);
+        cluster.reduce(&values, 5);
+        if (time == 0) first = values;
+        for (const Floats& mine : values) {
+          ASSERT_EQ(std::memcmp(mine.data(), first[0].data(), count * sizeof(float)), 0) << count;
+        }
+      }
+    }
+  }
+}
+
 TEST(Hosts, ReduceEveryTypeAndOperation) {
-  for (const Config& config : {preset_config(), with_two_streams()}) {
+  Config integers = with_two_streams();
+  integers.integers = true;
+  for (const Config& config : {preset_config(), with_two_streams(), integers}) {
     Cluster cluster("aabbb", config);
     ASSERT_TRUE(cluster.complete());
     for (const size_t count : {0U, 1U, 63U, 680U, 4097U, 100001U}) {
@@ -166,6 +213,7 @@ TEST(Hosts, ReduceEveryTypeAndOperation) {
       expect_reduced<int16_t>(cluster.sessions, ElementType::kInt16, ReduceOp::kMin, count);
       expect_reduced<int32_t>(cluster.sessions, ElementType::kInt32, ReduceOp::kMax, count);
       expect_reduced<int64_t>(cluster.sessions, ElementType::kInt64, ReduceOp::kSum, count);
+      if (!config.integers) expect_reduced<double>(cluster.sessions, ElementType::kFloat64, ReduceOp::kSum, count);
     }
   }
 }

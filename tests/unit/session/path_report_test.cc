@@ -34,7 +34,7 @@ TEST(PathReport, TheLeastFrameCountsAndAnyPathThatLeavesTheHost) {
   EXPECT_FALSE(here->leaves_host);
   const auto one = summarize_paths({near});
   ASSERT_TRUE(one.ok());
-  EXPECT_EQ(one->frame_bytes, kMaxPayloadBytes + 20) << "no packet is larger";
+  EXPECT_EQ(one->frame_bytes, kMaxPayloadBytes + 24) << "no packet is larger";
 }
 
 TEST(PathReport, APathWithoutASizeIsAMismatch) {

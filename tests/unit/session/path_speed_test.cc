@@ -28,33 +28,41 @@ TEST(ChunksOnPath, AreWhatARoundTripHasRoomFor) {
   EXPECT_EQ(chunks_on_path(milliseconds(10), milliseconds(9), 100), kMostChunksOnPath);
 }
 
-SessionParameters granted(int slots, int shards, size_t payload) {
+SessionParameters granted(int slots, int shards, size_t payload, bool native = false) {
   SessionParameters session;
+  session.native = native;
   session.slots = slots;
   session.shards = shards;
   session.payload_bytes = payload;
   return session;
 }
 
-size_t bulk_slots(int slots, int shards) {
-  return static_cast<size_t>(shards * LaneSlots::of(slots / shards).bulk_data);
+size_t bulk_slots(int slots, int shards, bool native) {
+  return static_cast<size_t>(shards * LaneSlots::of(slots / shards, native).bulk_data);
 }
 
-TEST(SlotsFor, AsManyAsKeepThePathFull) {
+void expect_as_many_as_keep_the_path_full(bool native) {
   for (const int shards : {1, 2, 3}) {
-    const SessionParameters session = granted(128 / shards * shards, shards, 1024);
+    const SessionParameters session = granted(128 / shards * shards, shards, 1024, native);
     for (size_t chunks = 1; chunks < 620; chunks += 7) {
       const int slots = slots_for(chunks, UINT64_MAX, session);
       EXPECT_EQ(slots % shards, 0);
       EXPECT_GE(slots, session.slots);
       if (LaneSlots::of(slots / shards).has_bulk()) {
-        EXPECT_GE(bulk_slots(slots, shards), chunks + chunks / 4);
+        EXPECT_GE(bulk_slots(slots, shards, native), chunks + chunks / 4);
       }
       if (slots > session.slots) {
-        EXPECT_LT(bulk_slots(slots - shards, shards), chunks + chunks / 4) << "and no more";
+        EXPECT_LT(bulk_slots(slots - shards, shards, native), chunks + chunks / 4) << "and no more";
       }
     }
   }
+}
+
+TEST(SlotsFor, AsManyAsKeepThePathFull) {
+  expect_as_many_as_keep_the_path_full(false);
+  expect_as_many_as_keep_the_path_full(true);
+  EXPECT_LT(slots_for(500, UINT64_MAX, granted(128, 1, 1024, true)), slots_for(500, UINT64_MAX, granted(128, 1, 1024)))
+      << "none are for calls";
 }
 
 TEST(SlotsFor, NoMoreThanAMegabyteHolds) {
@@ -72,6 +80,9 @@ TEST(SlotsFor, NoMoreThanASocketQueues) {
   EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * result - 1, granted(128, 1, 1024)), 299);
   EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * result, granted(128, 2, 1024)), 600) << "each shard has a socket";
   EXPECT_EQ(slots_for(kMostChunksOnPath, 10 * result, granted(128, 1, 1024)), 128) << "as granted";
+  const uint64_t native = 2 * (1024 + wire::kNativeHeaderBytes);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * native, granted(128, 1, 1024, true)), 300);
+  EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * native - 1, granted(128, 1, 1024, true)), 299);
 }
 
 // ---- from packets ----
@@ -123,7 +134,7 @@ class LongLink : public Transport {
     while (const size_t count = below_->receive(frames, kBurst)) {
       const Time now = monotonic_now();
       for (size_t i = 0; i < count; ++i) {
-        const bool has_words = frames[i].size > wire::kHeaderBytes;
+        const bool has_words = frames[i].size > wire::kNativeHeaderBytes;
         if (has_words && path_.losses > 0) {
           --path_.losses;
           continue;
@@ -148,7 +159,7 @@ Time soon() { return monotonic_now() + seconds(5); }
 
 /// What each of the ranks, each behind a link of its own, finds in a session of a switch on loopback.
 std::vector<Result<size_t>> chunks_of(const std::vector<Path>& paths, int slots = 128, int absent = -1,
-                                      Duration limit = seconds(10)) {
+                                      Duration limit = seconds(10), bool native = false) {
   auto server = start_switch({});
   SessionParameters session;
   session.switch_endpoint = server->local();
@@ -161,11 +172,13 @@ std::vector<Result<size_t>> chunks_of(const std::vector<Path>& paths, int slots 
   asked.shards = 1;
   asked.slots = static_cast<uint16_t>(slots);
   asked.payload = 1024;
+  asked.flags = native ? wire::kOpenNative : uint16_t{0};
   auto grant = ControlClient(*opener.value(), server->local(), "switch").open(asked, soon());
   EXPECT_TRUE(grant.ok()) << grant.status().to_string();
   Blob blob;
   write_grant(grant.value(), &blob);
   EXPECT_TRUE(read_grant(blob, &session).ok());
+  EXPECT_EQ(session.native, native);
 
   std::vector<std::optional<Result<size_t>>> found(paths.size());
   std::atomic<size_t> joined{0};
@@ -187,9 +200,12 @@ std::vector<Result<size_t>> chunks_of(const std::vector<Path>& paths, int slots 
 
 // How late a busy machine lets a rank run is in the times: it makes a path seem slower, and seldom longer.
 TEST(PathSpeed, ALongPathThatIsFastHasRoomForMany) {
-  for (const auto& chunks : chunks_of({{milliseconds(50), {}, 0}, {milliseconds(50), {}, 0}})) {
-    ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
-    EXPECT_GT(chunks.value(), 100U);
+  for (const bool native : {false, true}) {
+    const std::vector<Path> paths(2, {milliseconds(50), {}, 0});
+    for (const auto& chunks : chunks_of(paths, 128, -1, seconds(10), native)) {
+      ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
+      EXPECT_GT(chunks.value(), 100U);
+    }
   }
 }
 

@@ -153,14 +153,14 @@ class FakeUplink final : public Engine {
 /// The ranks of one host, 3, 5, 7 ... in their group, stepped in a seeded order.
 class Host {
  public:
-  Host(int ranks, int owners, size_t payload, uint64_t seed)
+  Host(int ranks, int owners, size_t payload, uint64_t seed, bool native = false)
       : memory_({ranks, 4, 4096, owners}), random_(seed), uplinks(static_cast<size_t>(owners)) {
     failures.resize(static_cast<size_t>(ranks));
     std::vector<int> names;
     for (int rank = 0; rank < ranks; ++rank) names.push_back(2 * rank + 3);
     for (int rank = 0; rank < ranks; ++rank) {
       const auto r = static_cast<size_t>(rank);
-      MemberUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, false, names};
+      MemberUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, native, names};
       members.push_back(std::make_unique<Member>(
           memory_.board(), rank, [this, r](const Status& status) { failures[r].push_back(status); }, uplink));
     }
@@ -210,7 +210,7 @@ TEST(MemberWithUplink, AddsWhatTheOtherHostsHave) {
     const int ranks = 1 + static_cast<int>(random() % 4);
     const int owners = 1 + static_cast<int>(random() % static_cast<uint64_t>(ranks));
     const size_t payload = random() % 2 == 0 ? 1024 : 63 * 1024;
-    Host host(ranks, owners, payload, seed);
+    Host host(ranks, owners, payload, seed, seed % 3 == 0);
     std::vector<std::vector<Ints>> tensors(static_cast<size_t>(ranks));
     std::vector<std::pair<size_t, int32_t>> calls;
     for (int call = 0; call < 5; ++call) calls.emplace_back(random() % 3 == 0 ? random() % 3 : random() % 20000, call);
@@ -284,6 +284,28 @@ TEST(MemberWithUplink, ChunksOfFloatsEndWithBlocks) {
     // There is room for 2048. A span of 1792 is worth the rest, one of 1280 is not, and one of 2816 does not fit.
     EXPECT_EQ(host.uplinks[0].chunks.at(0).count, static_cast<size_t>(count)) << payload;
   }
+}
+
+// Native packets hold elements of their own size, and no blocks.
+TEST(MemberWithUplink, ChunksFillNativePackets) {
+  const auto first_count = [](ElementType type, size_t payload) {
+    Host host(2, 1, payload, 1, true);
+    std::vector<std::vector<uint64_t>> tensors(2, std::vector<uint64_t>(5000));
+    for (size_t rank = 0; rank < 2; ++rank) {
+      Collective c = in_place(ReduceOp::kSum, type, tensors[rank]);
+      host.submit(rank, c);
+    }
+    host.run(false);
+    EXPECT_EQ(host.uplinks[0].chunks.at(0).inputs.size(), 2U);
+    return host.uplinks[0].chunks.at(0).count;
+  };
+  EXPECT_EQ(first_count(ElementType::kInt8, 1024), 4096U);
+  EXPECT_EQ(first_count(ElementType::kFloat16, 1024), 2048U);
+  EXPECT_EQ(first_count(ElementType::kFloat64, 1024), 512U);
+  EXPECT_EQ(first_count(ElementType::kFloat16, 1792), 1792U);  // two packets: a third does not fit
+  EXPECT_EQ(first_count(ElementType::kFloat16, 1280), 1920U);  // three
+  EXPECT_EQ(first_count(ElementType::kFloat32, 3072), 768U);
+  EXPECT_EQ(first_count(ElementType::kInt64, 1408), 512U);  // two would leave a third of the room empty
 }
 
 TEST(MemberWithUplink, WhatTheSwitchSaysIsToldToAll) {

@@ -101,6 +101,45 @@ TEST(ChunkPlan, IndicesBeyond32BitsAreExact) {
   EXPECT_EQ(plan.chunk(0, last).begin + plan.chunk(0, last).count, count);
 }
 
+// ---- native ----
+
+TEST(NativeChunkPlan, AChunkIsAPayloadOfElements) {
+  EXPECT_EQ(elements_per_chunk(ElementType::kInt8, 1408, true), 1408U);
+  EXPECT_EQ(elements_per_chunk(ElementType::kBFloat16, 1408, true), 704U);
+  EXPECT_EQ(elements_per_chunk(ElementType::kFloat32, 1408, true), 352U);
+  EXPECT_EQ(elements_per_chunk(ElementType::kInt64, 1408, true), 176U);
+  EXPECT_EQ(elements_per_chunk(ElementType::kFloat64, 256, true), 32U);
+  for (int type = 0; type < kElementTypes; ++type) {  // there are no blocks
+    const auto element = static_cast<ElementType>(type);
+    for (const size_t payload : kPayloads) {
+      EXPECT_EQ(elements_per_span(element, payload, true), elements_per_chunk(element, payload, true));
+    }
+  }
+}
+
+TEST(NativeChunkPlan, ChunksPartitionTheTensorAndAllButTheLastAreFull) {
+  for (int type = 0; type < kElementTypes; ++type) {
+    const auto element = static_cast<ElementType>(type);
+    for (const size_t payload : kPayloads) {
+      const size_t full = elements_per_chunk(element, payload, true);
+      for (const size_t count : {size_t{0}, size_t{1}, full - 1, full, full + 1, 7 * full + 3}) {
+        const ChunkPlan plan(element, false, {1000, count}, payload, true);
+        ASSERT_EQ(plan.groups(), 1U);
+        ASSERT_EQ(plan.chunks_of_group(0), (count + full - 1) / full);
+        size_t next = 1000;
+        for (size_t c = 0; c < plan.chunks_of_group(0); ++c) {
+          const ElementRange range = plan.chunk(0, c);
+          ASSERT_EQ(range.begin, next);
+          ASSERT_TRUE(range.count == full || c + 1 == plan.chunks_of_group(0));
+          ASSERT_LE(range.count * element_bytes(element), payload);
+          next += range.count;
+        }
+        ASSERT_EQ(next, 1000 + count);
+      }
+    }
+  }
+}
+
 TEST(ShardPart, ShardsPartitionTheTensorAtChunkBoundaries) {
   for (const size_t count : {size_t{0}, size_t{1}, size_t{256}, size_t{257}, size_t{10000}, (size_t{1} << 33) + 3}) {
     for (int shards = 1; shards <= kMaxShards; ++shards) {

@@ -34,8 +34,7 @@ class Aggregator : public ::testing::Test {
     }
     const size_t size = complete(&use, store_->words(0, 1), packet, outcome);
     EXPECT_EQ(size, wire::kHeaderBytes + use.bytes);
-    return outcome.kind == wire::Kind::kResult ? result_of({frame(), frame() + size})
-                                               : ResultPacket{};
+    return outcome.kind == wire::Kind::kResult ? result_of({frame(), frame() + size}) : ResultPacket{};
   }
   uint8_t* frame() { return store_->payload(0, 1) - wire::kHeaderBytes; }
   static Contribution part(std::vector<int32_t> words, wire::Operation operation = wire::Operation::kSum) {

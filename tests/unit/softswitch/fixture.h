@@ -87,11 +87,24 @@ inline ResultPacket result_of(const std::vector<uint8_t>& frame) {
   return out;
 }
 
-inline std::map<std::string, uint64_t> nonzero(const SwitchCounters& counters) {
-  std::map<std::string, uint64_t> out;
+using Counts = std::map<std::string, uint64_t>;
+
+inline Counts nonzero(const SwitchCounters& counters) {
+  Counts out;
   counters.for_each([&out](const CounterInfo& info, uint64_t value) {
     if (value != 0) out[info.name] = value;
   });
+  return out;
+}
+
+/// The counters that a packet changed.
+inline Counts changed(const Counts& before, const SwitchCounters& counters) {
+  Counts out;
+  for (const auto& [name, value] : nonzero(counters)) {
+    const auto it = before.find(name);
+    const uint64_t old = it == before.end() ? 0 : it->second;
+    if (value != old) out[name] = value - old;
+  }
   return out;
 }
 
@@ -159,12 +172,13 @@ inline wire::Open ask_for(int workers, int shards = 1, int slots = 8, size_t pay
 struct Job {
   Job(Bench& on, int worker_count, int shards = 1, int slots = 8, size_t payload = 1024, uint64_t client_key = 1,
       int base = 0)
-      : bench(on), workers(worker_count), base_(base) {
-    const wire::Reply opened = bench.open(ask_for(worker_count, shards, slots, payload, client_key));
+      : Job(on, ask_for(worker_count, shards, slots, payload, client_key), base) {}
+  Job(Bench& on, const wire::Open& asked, int base = 0) : bench(on), workers(asked.workers), base_(base) {
+    const wire::Reply opened = bench.open(asked);
     EXPECT_EQ(opened.status, wire::ReplyStatus::kOk);
     granted = opened.open;
-    for (int w = 0; w < worker_count; ++w) {
-      for (int s = 0; s < shards; ++s) {
+    for (int w = 0; w < workers; ++w) {
+      for (int s = 0; s < asked.shards; ++s) {
         EXPECT_EQ(bench.join(member(w), s, at(w, s)).status, wire::ReplyStatus::kOk);
       }
     }

@@ -54,7 +54,7 @@ TEST(Grant, MemoryBoundsSlotsAndRefusesBelowTheLeast) {
 
 TEST(Grant, TheReceiveBufferBoundsButNeverRefuses) {
   GrantLimits limits = wide();
-  limits.receive_buffer_bytes = 20 * 2 * 2 * (1024 + wire::kHeaderBytes);  // 2 workers, twice the bytes, 20 slots
+  limits.receive_buffer_bytes = 20 * 2 * 2 * (1024 + wire::kNativeHeaderBytes);  // 2 workers, twice the bytes, 20 slots
   EXPECT_EQ(grant(ask_for(2, 1, 64), limits).slots, 20);
   EXPECT_EQ(grant(ask_for(128, 1, 64), limits).slots, kLeastSlotsPerShard);
   EXPECT_EQ(grant(ask_for(2, 16, 64), limits).slots, 16 * kLeastSlotsPerShard);
@@ -122,7 +122,7 @@ TEST(Grant, TheLeastOfSeveralSwitchesCounts) {
 TEST(Grant, OnlyTheMembersOfASwitchCountThere) {
   GrantLimits leaf = chip();
   leaf.members = 2;
-  leaf.receive_buffer_bytes = 2 * 2 * 20 * (256 + wire::kHeaderBytes);
+  leaf.receive_buffer_bytes = 2 * 2 * 20 * (256 + wire::kNativeHeaderBytes);
   EXPECT_EQ(grant(ask_for(100, 1, 64, 256), leaf).slots, 20);
   leaf.members = 65;
   EXPECT_EQ(grant(ask_for(100, 1, 64, 256), leaf).status, ReplyStatus::kTooManyWorkers);

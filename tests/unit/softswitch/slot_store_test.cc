@@ -48,7 +48,8 @@ TEST(SlotStore, KeepsAContributionOfEachWorker) {
       EXPECT_EQ(reinterpret_cast<uintptr_t>(store->kept(slot, worker)) % 64, 0U);
       std::memset(store->kept(slot, worker), byte(slot, worker), kPayload);
     }
-    for (uint32_t seq = 2; seq < 4; ++seq) std::memset(store->payload(slot, seq) - kRoom, byte(slot, 8), kRoom + kPayload);
+    for (uint32_t seq = 2; seq < 4; ++seq)
+      std::memset(store->payload(slot, seq) - kRoom, byte(slot, 8), kRoom + kPayload);
   }
   for (uint16_t slot = 0; slot < kSlots; ++slot) {
     for (uint8_t worker = 0; worker < kWorkers; ++worker) {

@@ -9,8 +9,6 @@
 namespace switchml::softswitch {
 namespace {
 
-using Counts = std::map<std::string, uint64_t>;
-
 Contribution part(int worker, std::vector<int32_t> words, uint32_t seq = 1, int slot = 0) {
   Contribution c;
   c.worker = static_cast<uint8_t>(worker);
@@ -18,17 +16,6 @@ Contribution part(int worker, std::vector<int32_t> words, uint32_t seq = 1, int 
   c.seq = seq;
   c.slot = static_cast<uint16_t>(slot);
   return c;
-}
-
-/// The counters that a packet changed.
-Counts changed(const Counts& before, const SwitchCounters& counters) {
-  Counts out;
-  for (const auto& [name, value] : nonzero(counters)) {
-    const auto it = before.find(name);
-    const uint64_t old = it == before.end() ? 0 : it->second;
-    if (value != old) out[name] = value - old;
-  }
-  return out;
 }
 
 TEST(Switch, TheLastContributionMulticastsTheResult) {

@@ -138,6 +138,135 @@ TEST(ParseData, AcceptsOfRandomBytesExactlyWhatItMust) {
   EXPECT_GT(accepted, 1000U) << "the test did not reach what it is for";
 }
 
+// ---- native packets ----
+
+struct NativeFields {
+  int type = 0;  // float32
+  int operation = 0;
+  int divisor = 1;
+  uint32_t seq = 5;
+};
+
+Bytes native(size_t bytes, const NativeFields& fields = {}, Kind kind = Kind::kNativeContribution) {
+  Bytes frame(kNativeHeaderBytes + bytes, 0x5a);
+  NativeHeader header;
+  header.version = kVersion;
+  header.kind = static_cast<uint8_t>(kind);
+  header.job = 3;
+  header.worker = 7;
+  header.epoch = 0x01020304;
+  header.slot = 12;
+  header.type = static_cast<uint8_t>(fields.type);
+  header.operation = static_cast<uint8_t>(fields.operation);
+  header.divisor = static_cast<uint8_t>(fields.divisor);
+  header.seq = fields.seq;
+  header.call = 0xcafef00d;
+  header.checksum = 0x12345678;
+  write_native_header(header, frame.data());
+  return frame;
+}
+
+ParseError parse_as_native(const Bytes& frame, Kind expected = Kind::kNativeContribution) {
+  const Exact exact(frame.data(), frame.size());
+  NativePacket packet;
+  return parse_native(exact.data(), exact.size(), expected, &packet);
+}
+
+/// The row of docs/protocol.md about operations and types, as numbers.
+bool is_operation(int type, int operation, int divisor) {
+  if (type > 9 || operation > 7) return false;
+  const bool floats = type <= 2 || type == 8;
+  if (operation >= 5 && floats) return false;
+  if (type == 9 && operation != 3 && operation < 5) return false;
+  return divisor >= 1 && divisor <= (operation == 0 && floats ? 128 : 1);
+}
+
+TEST(ParseNative, ViewsAPacketInPlace) {
+  const Bytes frame = native(24, {8, 0, 128, 5});
+  NativePacket packet;
+  ASSERT_EQ(parse_native(frame.data(), frame.size(), Kind::kNativeContribution, &packet), ParseError::kNone);
+  EXPECT_EQ(packet.header.job, 3);
+  EXPECT_EQ(packet.header.worker, 7);
+  EXPECT_EQ(packet.header.epoch, 0x01020304U);
+  EXPECT_EQ(packet.header.slot, 12);
+  EXPECT_EQ(packet.header.divisor, 128);
+  EXPECT_EQ(packet.header.seq, 5U);
+  EXPECT_EQ(packet.header.call, 0xcafef00dU);
+  EXPECT_EQ(packet.header.checksum, 0x12345678U);
+  EXPECT_EQ(packet.operation, ReduceOp::kSum);
+  EXPECT_EQ(packet.type, ElementType::kFloat64);
+  EXPECT_EQ(packet.elements, frame.data() + 24);
+  EXPECT_EQ(packet.bytes, 24U);
+}
+
+TEST(ParseNative, TakesEveryOperationOfTheTypesThatHaveIt) {
+  int taken = 0;
+  for (int type = 0; type < 16; ++type) {
+    for (int operation = 0; operation < 16; ++operation) {
+      for (int divisor = 0; divisor < 256; ++divisor) {
+        const bool is = is_operation(type, operation, divisor);
+        ASSERT_EQ(parse_as_native(native(0, {type, operation, divisor, 5})),
+                  is ? ParseError::kNone : ParseError::kOperation)
+            << "type " << type << ", operation " << operation << ", divisor " << divisor;
+        taken += is ? 1 : 0;
+      }
+    }
+  }
+  // 4 types of floats: a sum with 128 divisors and four others. 5 of integers: all eight. bool: none and three.
+  EXPECT_EQ(taken, 4 * (128 + 4) + 5 * 8 + 4);
+}
+
+TEST(ParseNative, TakesWholeElementsUpToTheLargestPayload) {
+  constexpr size_t kBytes[] = {4, 2, 2, 4, 1, 1, 2, 8, 8, 1};
+  for (int type = 0; type < 10; ++type) {
+    const NativeFields fields{type, type == 9 ? 6 : 0, 1, 5};
+    for (const size_t bytes : {size_t{0}, size_t{1}, size_t{2}, size_t{4}, size_t{6}, size_t{8}, size_t{63},
+                               kMaxPayloadBytes, kMaxPayloadBytes + 8}) {
+      const bool whole = bytes % kBytes[type] == 0 && bytes <= kMaxPayloadBytes;
+      EXPECT_EQ(parse_as_native(native(bytes, fields)), whole ? ParseError::kNone : ParseError::kLength)
+          << bytes << " bytes of type " << type;
+    }
+    EXPECT_EQ(parse_as_native(native(0, {type, 3, 1, 5})), ParseError::kNone);
+    EXPECT_EQ(parse_as_native(native(kBytes[type], {type, 3, 1, 5})), ParseError::kLength) << "no operation has none";
+  }
+}
+
+TEST(ParseNative, NamesWhatIsWrong) {
+  const Bytes whole = native(8);
+  for (size_t size = 0; size < kNativeHeaderBytes; ++size) {
+    EXPECT_EQ(parse_as_native(Bytes(whole.begin(), whole.begin() + static_cast<long>(size))), ParseError::kShort);
+  }
+  Bytes frame = whole;
+  for (int version = 0; version < 16; ++version) {
+    frame[0] = static_cast<uint8_t>(version << 4 | 5);
+    EXPECT_EQ(parse_as_native(frame), version == 2 ? ParseError::kNone : ParseError::kOtherVersion) << version;
+  }
+  for (int kind = 0; kind < 16; ++kind) {
+    frame[0] = static_cast<uint8_t>(0x20 | kind);
+    EXPECT_EQ(parse_as_native(frame), kind == 5 ? ParseError::kNone : ParseError::kKind) << kind;
+    EXPECT_EQ(parse_as_native(frame, Kind::kNativeResult), kind == 6 ? ParseError::kNone : ParseError::kKind) << kind;
+  }
+  EXPECT_EQ(parse_as_native(native(8, {0, 0, 1, 0})), ParseError::kSeq);
+  frame = whole;
+  for (int flags = 0; flags < 256; ++flags) {
+    frame[1] = static_cast<uint8_t>(flags);
+    EXPECT_EQ(parse_as_native(frame), ParseError::kNone) << "flags " << flags << " mean no operation here";
+  }
+}
+
+TEST(ParseNative, LeavesItsOutputAloneOnAnError) {
+  const Bytes wrong[] = {native(7), native(8, {0, 0, 1, 0}), native(8, {0, 7, 1, 5}), native(8, {3, 3, 1, 5})};
+  for (const Bytes& frame : wrong) {
+    NativePacket packet;
+    packet.bytes = 77;
+    packet.header.job = 9;
+    EXPECT_NE(parse_native(frame.data(), frame.size(), Kind::kNativeContribution, &packet), ParseError::kNone);
+    EXPECT_EQ(packet.bytes, 77U);
+    EXPECT_EQ(packet.header.job, 9);
+    EXPECT_EQ(packet.elements, nullptr);
+  }
+}
+
 Bytes request(size_t body_bytes, uint8_t version = kVersion) {
   Bytes frame(kControlBytes + body_bytes, 0x3c);
   Control control;

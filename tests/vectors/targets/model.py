@@ -8,7 +8,7 @@ from vectors.targets import COUNTERS, Capabilities, Session, Target, TargetError
 
 class ModelTarget(Target):
     name = "model"
-    capabilities = Capabilities(payload=63 * 1024, workers=128, short=True, shards=True, tree=True)
+    capabilities = Capabilities(payload=63 * 1024, workers=128, short=True, shards=True, tree=True, native=True)
 
     def __init__(self, switch_class=model.ReferenceSwitch):
         self.switch_class = switch_class
@@ -22,8 +22,8 @@ class ModelTarget(Target):
         free = [number for number in range(1, 256) if number not in self.switch.sessions]
         if job is not None and job not in free:
             raise TargetError(f"session {spec.name}: job {job} is taken")
-        chosen = Session(job or self.random.choice(free), self.random.randrange(1, 2**32))
-        self.switch.sessions[chosen.job] = model.Session(chosen.job, chosen.epoch, spec)
+        chosen = Session(job or self.random.choice(free), self.random.randrange(1, 2**32), self.random.getrandbits(64))
+        self.switch.sessions[chosen.job] = model.Session(chosen.job, chosen.epoch, spec, chosen.key)
         return chosen
 
     def close_session(self, name):

@@ -73,7 +73,9 @@ class Driver:
 
 class SoftSwitchTarget(Target):
     name = "softswitch"
-    capabilities = Capabilities(payload=63 * 1024, workers=128, short=True, control=True, shards=True, tree=True)
+    capabilities = Capabilities(
+        payload=63 * 1024, workers=128, short=True, control=True, shards=True, tree=True, native=True
+    )
 
     def __init__(self, executable, whole=False):
         """`whole`: as a switch that takes no words or a whole payload, and nothing between."""
@@ -81,7 +83,7 @@ class SoftSwitchTarget(Target):
         self.driver = Driver(executable)
         if whole:
             self.name = "softswitch-whole"
-            self.capabilities = dataclasses.replace(self.capabilities, short=False, whole=True)
+            self.capabilities = dataclasses.replace(self.capabilities, short=False, whole=True, native=False)
         self.sessions = {}
         self.opened = 0
 
@@ -110,6 +112,8 @@ class SoftSwitchTarget(Target):
         granted = (reply["slots"], reply["payload"])
         if granted != (spec.slots, spec.payload):
             raise TargetError(f"session {spec.name}: asked for {spec.slots} slots of {spec.payload} B, granted {granted}")
+        if bool(reply["flags"] & wire.OPEN_NATIVE) != spec.native:
+            raise TargetError(f"session {spec.name}: {'no ' * spec.native}native session granted")
         # A number that was freed comes again after all others had their turn.
         while job not in (None, reply["job"]):
             self.leave(reply, 1)
@@ -118,7 +122,7 @@ class SoftSwitchTarget(Target):
         for worker in range(spec.workers):
             for shard in range(spec.shards):
                 self.join(reply, worker, shard, vector.endpoint(spec.name, worker, shard))
-        return Session(reply["job"], reply["epoch"])
+        return Session(reply["job"], reply["epoch"], reply["session_key"])
 
     def close_session(self, name):
         spec, reply = self.sessions.pop(name)
@@ -144,7 +148,8 @@ class SoftSwitchTarget(Target):
 
     def open(self, spec):
         self.opened += 1
-        asked = {"client_key": self.opened, "workers": spec.workers, "shards": spec.shards, "slots": spec.slots}
+        asked = {"client_key": self.opened, "workers": spec.workers, "shards": spec.shards, "slots": spec.slots,
+                 "flags": wire.OPEN_NATIVE * spec.asks_native}  # fmt: skip
         return wire.Layout("open_reply").unpack(self.request("open", OPENER, payload=spec.payload, **asked))
 
     def join(self, opened, worker, shard, sender):

@@ -1,0 +1,74 @@
+#include "slot_frame.h"
+
+#include "random.h"
+
+namespace switchml::sim {
+
+namespace {
+
+template <typename Header>
+SlotFrame common(const Header& header, bool result) {
+  SlotFrame out;
+  out.result = result;
+  out.flags = header.flags;
+  out.job = header.job;
+  out.worker = header.worker;
+  out.epoch = header.epoch;
+  out.slot = header.slot;
+  out.seq = header.seq;
+  return out;
+}
+
+std::optional<SlotFrame> of_words(const uint8_t* frame, size_t size, wire::Kind kind) {
+  wire::DataPacket packet;
+  if (wire::parse_data(frame, size, kind, &packet) != wire::ParseError::kNone) return std::nullopt;
+  SlotFrame out = common(packet.header, kind == wire::Kind::kResult);
+  out.bytes = packet.words * kWordBytes;
+  return out;
+}
+
+std::optional<SlotFrame> of_elements(const uint8_t* frame, size_t size, wire::Kind kind) {
+  wire::NativePacket packet;
+  if (wire::parse_native(frame, size, kind, &packet) != wire::ParseError::kNone) return std::nullopt;
+  SlotFrame out = common(packet.header, kind == wire::Kind::kNativeResult);
+  out.native = true;
+  out.call = packet.header.call;
+  out.kind = uint32_t{packet.header.type} << 16 | uint32_t{packet.header.operation} << 8 | packet.header.divisor;
+  out.bytes = packet.bytes;
+  return out;
+}
+
+template <typename Header>
+uint64_t hash_without(Header header, void (*write)(const Header&, uint8_t*), size_t header_bytes, const uint8_t* frame,
+                      size_t size) {
+  header.flags &= static_cast<uint8_t>(~wire::kFlagRepeat);
+  header.job = 0;
+  header.epoch = 0;
+  uint8_t head[wire::kNativeHeaderBytes] = {};
+  write(header, head);
+  return hash_bytes(frame + header_bytes, size - header_bytes, hash_bytes(head, header_bytes));
+}
+
+}  // namespace
+
+std::optional<SlotFrame> slot_frame(const uint8_t* frame, size_t size) {
+  if (size == 0) return std::nullopt;
+  const auto kind = static_cast<wire::Kind>(wire::kind_of(frame));
+  switch (kind) {
+    case wire::Kind::kContribution:
+    case wire::Kind::kResult: return of_words(frame, size, kind);
+    case wire::Kind::kNativeContribution:
+    case wire::Kind::kNativeResult: return of_elements(frame, size, kind);
+    default: return std::nullopt;
+  }
+}
+
+uint64_t hash_of_contents(const uint8_t* frame, size_t size, const SlotFrame& seen) {
+  if (!seen.native) {
+    return hash_without<wire::Header>(wire::read_header(frame), wire::write_header, wire::kHeaderBytes, frame, size);
+  }
+  return hash_without<wire::NativeHeader>(wire::read_native_header(frame), wire::write_native_header,
+                                          wire::kNativeHeaderBytes, frame, size);
+}
+
+}  // namespace switchml::sim

@@ -1,0 +1,500 @@
+// A shard of a native session: one round trip, one lane a stream, and what it does with results that it must not take.
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "base/limits.h"
+#include "cluster.h"
+#include "lone_shard.h"
+#include "quant/reduction.h"
+
+namespace switchml::testing {
+namespace {
+
+constexpr size_t kNativeChunk = 256;  // elements of 4 bytes
+constexpr int kTwoStreams = 64;       // slots: 0 to 7 of the short stream, 8 to 63 of the bulk stream
+constexpr int kShortSlots = 8;
+
+LoneOptions native_session(int slots = 8) {
+  LoneOptions options;
+  options.slots = slots;
+  options.native = true;
+  return options;
+}
+
+std::vector<int32_t> counting(size_t n) {
+  std::vector<int32_t> tensor(n);
+  std::iota(tensor.begin(), tensor.end(), -7);
+  return tensor;
+}
+
+Collective native_sum(std::vector<int32_t>& tensor) { return in_place(ReduceOp::kSum, ElementType::kInt32, tensor); }
+
+std::vector<size_t> bytes_of(const std::vector<Bytes>& frames) {
+  std::vector<size_t> bytes;
+  for (const Bytes& frame : frames) bytes.push_back(elements_of(frame).size());
+  return bytes;
+}
+
+/// A shard that has sent `elements` elements, from slot 0 on.
+struct NativeSent {
+  explicit NativeSent(size_t elements = kNativeChunk) : tensor(counting(elements)), input(tensor) {
+    outcome = lone.submit(native_sum(tensor));
+    frames = lone.step();
+  }
+  /// The result of the first frame with something changed, sealed as a switch would.
+  Bytes altered(const std::function<void(wire::NativeHeader&)>& change) const {
+    wire::NativeHeader header = native_result_header(frames[0]);
+    change(header);
+    return sealed(header, elements_of(frames[0]));
+  }
+  Bytes with_elements(const Bytes& elements) const { return sealed(native_result_header(frames[0]), elements); }
+  /// What was rightly dropped has left no trace.
+  void expect_unharmed() {
+    EXPECT_TRUE(outcome->empty());
+    EXPECT_EQ(tensor, input);
+    lone.answer_all(frames);
+    ASSERT_EQ(outcome->size(), 1U);
+    EXPECT_TRUE(outcome->front().ok()) << outcome->front().to_string();
+    EXPECT_EQ(tensor, input);
+  }
+
+  LoneShard lone{native_session()};
+  std::vector<int32_t> tensor, input;
+  std::shared_ptr<std::vector<Status>> outcome;
+  std::vector<Bytes> frames;
+};
+
+TEST(LaneSlotsOfNative, AreOneLaneAStream) {
+  for (int slots = 2; slots <= kMaxSlots; ++slots) {
+    const LaneSlots lanes = LaneSlots::of(slots, true);
+    EXPECT_EQ(lanes.calls + lanes.bulk_calls, 0);
+    EXPECT_EQ(lanes.data + lanes.bulk_data, slots);
+    EXPECT_EQ(lanes.has_bulk(), slots >= kTwoStreams);
+  }
+  EXPECT_EQ(LaneSlots::of_native(64).data, 8);
+  EXPECT_EQ(LaneSlots::of_native(255).data, 31);
+  EXPECT_EQ(LaneSlots::of_native(2048).data, 32);
+}
+
+TEST(ShardNative, IsThroughInOneRoundTrip) {
+  std::vector<float> tensor(3 * kNativeChunk + 5, 1.5F);
+  LoneShard lone(native_session());
+  Collective mean = in_place(ReduceOp::kSum, ElementType::kFloat32, tensor);
+  mean.divisor = 3;
+  const auto outcome = lone.submit(mean);
+  const std::vector<Bytes> frames = lone.step();
+  ASSERT_EQ(slots_of(frames), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(bytes_of(frames), (std::vector<size_t>{1024, 1024, 1024, 20}));
+  for (const Bytes& frame : frames) {
+    const wire::NativeHeader header = native_header_of(frame);
+    EXPECT_EQ(header.kind, static_cast<uint8_t>(wire::Kind::kNativeContribution));
+    EXPECT_EQ(header.type, static_cast<uint8_t>(ElementType::kFloat32));
+    EXPECT_EQ(header.operation, static_cast<uint8_t>(ReduceOp::kSum));
+    EXPECT_EQ(header.divisor, 3);
+    EXPECT_TRUE(wire::native_intact(frame.data(), frame.size(), kLoneKey));
+    EXPECT_EQ(std::memcmp(elements_of(frame).data(), tensor.data(), elements_of(frame).size()), 0);
+  }
+  std::vector<Bytes> results;
+  for (const Bytes& frame : frames) results.push_back(result_of(frame));
+  EXPECT_TRUE(lone.deliver(results).empty()) << "nothing goes ahead, nothing follows";
+  ASSERT_EQ(outcome->size(), 1U);
+  EXPECT_TRUE(outcome->front().ok());
+  EXPECT_EQ(lone.counters().groups_speculated.get(), 0U);
+  EXPECT_EQ(lone.counters().elements_summed_by_switch.get(), tensor.size());
+}
+
+TEST(ShardNative, ChunksHoldBytesNotWords) {
+  std::vector<int8_t> bytes(1025);
+  std::vector<int64_t> longs(129);
+  LoneShard lone(native_session());
+  lone.submit(in_place(ReduceOp::kMin, ElementType::kInt8, bytes));
+  lone.submit(in_place(ReduceOp::kProduct, ElementType::kInt64, longs));
+  EXPECT_EQ(bytes_of(lone.step()), (std::vector<size_t>{1024, 1, 1024, 8}));
+}
+
+TEST(ShardNative, OneTensorFollowsTheOther) {
+  std::vector<int32_t> first = counting(5 * kNativeChunk), second = counting(6 * kNativeChunk);
+  LoneShard lone(native_session());
+  const auto outcome = lone.submit(native_sum(first));
+  lone.submit(native_sum(second));
+  std::vector<Bytes> frames = lone.step();
+  EXPECT_EQ(slots_of(frames), (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_TRUE(lone.deliver({result_of(frames[1])}).empty());
+  EXPECT_EQ(slots_of(lone.deliver({result_of(frames[0])})), (std::vector<int>{0, 1}));
+  lone.deliver({result_of(frames[4]), result_of(frames[3]), result_of(frames[2])});
+  EXPECT_EQ(outcome->size(), 1U);
+}
+
+TEST(ShardNative, WhatHasNoChunkInTheShortStreamHasAnEmptyOneThere) {
+  LoneShard lone(native_session(kTwoStreams));
+  std::vector<int32_t> two = counting(2 * kNativeChunk), none, many = counting(20 * kNativeChunk), one = counting(1);
+  const auto brief = lone.submit(native_sum(two));
+  const auto fence = lone.submit(barrier());
+  const auto empty = lone.submit(native_sum(none));
+  const auto bulk = lone.submit(native_sum(many));
+  const auto last = lone.submit(native_sum(one));
+  const std::vector<Bytes> frames = lone.step();
+  std::vector<int> expected = {0, 1, 2, 3, 4, 5};
+  for (int i = 0; i < 20; ++i) expected.push_back(kShortSlots + i);
+  ASSERT_EQ(slots_of(frames), expected);
+  std::vector<size_t> bytes(26, 1024);
+  bytes[2] = bytes[3] = bytes[4] = 0;
+  bytes[5] = 4;
+  EXPECT_EQ(bytes_of(frames), bytes);
+  EXPECT_EQ(native_header_of(frames[2]).operation, static_cast<uint8_t>(ReduceOp::kBarrier));
+  // Each ends with its own results, the announcement's among them.
+  for (size_t i = 6; i < frames.size(); ++i) lone.deliver({result_of(frames[i])});
+  EXPECT_TRUE(bulk->empty());
+  lone.deliver({result_of(frames[4]), result_of(frames[3]), result_of(frames[5])});
+  EXPECT_EQ(bulk->size() + empty->size() + last->size(), 3U);
+  lone.deliver({result_of(frames[2])});
+  EXPECT_TRUE(fence->empty()) << "a barrier ends after what was called before it";
+  lone.deliver({result_of(frames[0]), result_of(frames[1])});
+  EXPECT_EQ(brief->size() + fence->size(), 2U);
+}
+
+TEST(ShardNative, WhatFitsTheShortLaneIsShort) {
+  for (const size_t beyond : {0, 1}) {
+    LoneShard lone(native_session(kTwoStreams));
+    std::vector<int32_t> tensor = counting(kShortSlots * kNativeChunk + beyond);
+    lone.submit(native_sum(tensor));
+    const std::vector<int> slots = slots_of(lone.step());
+    EXPECT_EQ(slots.size(), kShortSlots + 2 * beyond);
+    EXPECT_EQ(slots.back(), beyond == 0 ? kShortSlots - 1 : 2 * kShortSlots);
+  }
+}
+
+TEST(ShardNative, ACallerThatChoosesAnnouncesItself) {
+  LoneShard lone(native_session(kTwoStreams));
+  std::vector<int32_t> tensor = counting(kNativeChunk);
+  Collective bulk = native_sum(tensor);
+  bulk.stream = StreamChoice::kBulk;
+  const auto outcome = lone.submit(bulk);
+  const std::vector<Bytes> frames = lone.step();
+  EXPECT_EQ(slots_of(frames), (std::vector<int>{kShortSlots}));
+  lone.answer_all(frames);
+  EXPECT_EQ(outcome->size(), 1U);
+}
+
+TEST(ShardNative, AnAnnouncementWaitsForASlot) {
+  LoneShard lone(native_session(kTwoStreams));
+  std::vector<std::vector<int32_t>> tensors(10, counting((kShortSlots + 1) * kNativeChunk));
+  std::vector<std::shared_ptr<std::vector<Status>>> outcomes;
+  for (auto& tensor : tensors) outcomes.push_back(lone.submit(native_sum(tensor)));
+  const auto end = lone.submit(barrier());
+  lone.answer_all(lone.step());
+  for (const auto& outcome : outcomes) EXPECT_EQ(outcome->size(), 1U);
+  EXPECT_EQ(end->size(), 1U);
+}
+
+// ---- results that are none ----
+
+TEST(ShardNative, AResultOfAnotherCallFailsTheCollective) {
+  NativeSent sent;
+  sent.lone.deliver({sent.altered([](wire::NativeHeader& header) { header.call ^= 1; })});
+  ASSERT_EQ(sent.outcome->size(), 1U);
+  EXPECT_EQ(sent.outcome->front().code(), Code::kMismatch);
+  EXPECT_NE(sent.outcome->front().message().find("all_reduce(SUM, int32, 256 elements)"), std::string::npos)
+      << sent.outcome->front().message();
+  EXPECT_EQ(sent.lone.failures.size(), 1U);
+  EXPECT_EQ(sent.tensor, sent.input);
+}
+
+TEST(ShardNative, WhatTheSwitchFoundToDisagreeFailsTheCollective) {
+  NativeSent sent;
+  wire::NativeHeader header = native_result_header(sent.frames[0]);
+  header.flags = wire::kFlagDisagree;
+  sent.lone.deliver({sealed(header, {})});
+  ASSERT_EQ(sent.outcome->size(), 1U);
+  EXPECT_EQ(sent.outcome->front().code(), Code::kMismatch);
+  EXPECT_NE(sent.outcome->front().message().find("all_reduce(SUM, int32, 256 elements)"), std::string::npos);
+}
+
+TEST(ShardNative, WhatIsDamagedIsDroppedAndRepeated) {
+  NativeSent sent;
+  const Bytes good = result_of(sent.frames[0]);
+  for (const size_t at : {wire::kNativeHeaderBytes, good.size() - 1, size_t{wire::kNativeHeaderOffsetFlags}}) {
+    Bytes damaged = good;
+    damaged[at] ^= 0x80;
+    const uint64_t before = sent.lone.counters().results_damaged.get();
+    EXPECT_TRUE(sent.lone.deliver({damaged}).empty());
+    EXPECT_EQ(sent.lone.counters().results_damaged.get(), before + 1) << at;
+  }
+  const std::vector<Bytes> repeated = sent.lone.pass(milliseconds(10));
+  ASSERT_EQ(repeated.size(), 1U);
+  EXPECT_NE(repeated[0], sent.frames[0]);
+  EXPECT_EQ(without_repeat_flag(repeated[0]), sent.frames[0]);
+  EXPECT_TRUE(wire::native_intact(repeated[0].data(), repeated[0].size(), kLoneKey)) << "the flag is not covered";
+  sent.expect_unharmed();
+}
+
+// Any bit: most are found by the checksum, the others say that the packet is somebody else's.
+TEST(ShardNative, NoDamagedBitIsTaken) {
+  NativeSent sent;
+  const Bytes good = result_of(sent.frames[0]);
+  for (size_t bit = 0; bit < (wire::kNativeHeaderBytes + 8) * 8; ++bit) {
+    Bytes damaged = good;
+    damaged[bit / 8] ^= static_cast<uint8_t>(1U << bit % 8);
+    if (without_repeat_flag(damaged) == good) continue;
+    sent.lone.deliver({damaged});
+    ASSERT_TRUE(sent.outcome->empty()) << bit;
+    ASSERT_TRUE(sent.lone.failures.empty()) << bit;
+  }
+  sent.expect_unharmed();
+}
+
+TEST(ShardNative, MalformedFramesAreCountedAndDropped) {
+  NativeSent sent;
+  const Bytes good = result_of(sent.frames[0]);
+  Bytes longer = elements_of(sent.frames[0]), shorter = longer, half = longer;
+  longer.resize(longer.size() + 4);
+  shorter.resize(shorter.size() - 4);
+  half.pop_back();
+  const auto header = [&](const std::function<void(wire::NativeHeader&)>& change) { return sent.altered(change); };
+  const std::vector<Bytes> bad = {
+      {0x26},
+      Bytes(good.begin(), good.begin() + wire::kNativeHeaderBytes - 1),
+      sent.with_elements(half),
+      sent.with_elements(longer),   // more than the session's payload
+      sent.with_elements(shorter),  // not what this worker contributed to
+      sent.with_elements({}),
+      sent.frames[0],
+      header([](wire::NativeHeader& h) { h.kind = static_cast<uint8_t>(wire::Kind::kResult); }),
+      header([](wire::NativeHeader& h) { h.version = wire::kVersion + 1; }),
+      header([](wire::NativeHeader& h) { h.type = kElementTypes; }),
+      header([](wire::NativeHeader& h) { h.operation = kReduceOps; }),
+      header([](wire::NativeHeader& h) { h.divisor = 2; }),  // of integers
+      header([](wire::NativeHeader& h) { h.seq = 0; }),
+      header([](wire::NativeHeader& h) { h.worker = 0; }),
+  };
+  for (size_t i = 0; i < bad.size(); ++i) {
+    sent.lone.deliver({bad[i]});
+    EXPECT_EQ(sent.lone.counters().results_malformed.get(), i + 1) << "case " << i;
+  }
+  sent.expect_unharmed();
+}
+
+TEST(ShardNative, ForeignStaleAndDuplicateResultsAreCountedAndDropped) {
+  NativeSent sent;
+  sent.lone.deliver(
+      {sent.altered([](wire::NativeHeader& h) { ++h.job; }), sent.altered([](wire::NativeHeader& h) { ++h.epoch; }),
+       sent.altered([](wire::NativeHeader& h) { h.slot = 8; }), sent.altered([](wire::NativeHeader& h) { h.seq += 2; }),
+       sent.altered([](wire::NativeHeader& h) { h.slot = 1; })});  // which is not open
+  EXPECT_EQ(sent.lone.counters().results_foreign.get(), 3U);
+  EXPECT_EQ(sent.lone.counters().results_stale.get(), 2U);
+  sent.expect_unharmed();
+  sent.lone.deliver({result_of(sent.frames[0])});
+  EXPECT_EQ(sent.lone.counters().results_duplicate.get(), 1U);
+  EXPECT_TRUE(sent.lone.failures.empty());
+}
+
+TEST(ShardNative, AnIntegerSessionTakesNoElements) {
+  LoneOptions options = native_session();
+  options.native = false;
+  LoneShard lone(options);
+  std::vector<int32_t> tensor = counting(1);
+  const auto outcome = lone.submit(native_sum(tensor));
+  lone.step();
+  NativeSent sent(1);
+  lone.deliver({result_of(sent.frames[0])});
+  EXPECT_EQ(lone.counters().results_malformed.get(), 1U);
+  EXPECT_TRUE(outcome->empty());
+}
+
+// ---- where the result goes ----
+
+/// The result of a chunk of int32 in which every element is one more.
+Bytes one_more(const Bytes& contribution) {
+  Bytes elements = elements_of(contribution);
+  for (size_t at = 0; at < elements.size(); at += sizeof(int32_t)) {
+    int32_t value = 0;
+    std::memcpy(&value, &elements[at], sizeof value);
+    ++value;
+    std::memcpy(&elements[at], &value, sizeof value);
+  }
+  return sealed(native_result_header(contribution), elements);
+}
+
+TEST(ShardNative, InPlaceTheFrameHasWhatARepeatNeeds) {
+  NativeSent sent(2 * kNativeChunk);
+  sent.lone.deliver({one_more(sent.frames[1])});
+  const std::vector<Bytes> repeated = sent.lone.pass(milliseconds(10));
+  ASSERT_GE(repeated.size(), 1U);
+  EXPECT_EQ(without_repeat_flag(repeated[0]), sent.frames[0]);
+  sent.lone.deliver({one_more(repeated[0])});
+  for (int32_t& value : sent.input) ++value;
+  EXPECT_EQ(sent.tensor, sent.input);
+  EXPECT_EQ(sent.outcome->size(), 1U);
+}
+
+TEST(ShardNative, OnlyWhatIsAskedForIsWritten) {
+  LoneShard lone(native_session());
+  const std::vector<int32_t> tensor = counting(3 * kNativeChunk);
+  std::vector<int32_t> input = tensor, output(302, 99);
+  Collective c = native_sum(input);
+  c.output = output.data() + 1;
+  c.output_begin = 200;
+  c.output_end = 500;
+  const auto outcome = lone.submit(c);
+  for (const Bytes& frame : lone.step()) lone.deliver({one_more(frame)});
+  ASSERT_EQ(outcome->size(), 1U);
+  EXPECT_EQ(input, tensor);
+  EXPECT_EQ(output.front() + output.back(), 198);
+  for (size_t i = 0; i < 300; ++i) ASSERT_EQ(output[i + 1], tensor[200 + i] + 1);
+}
+
+TEST(ShardNative, AHostSpeaksForItsRanks) {
+  std::vector<int32_t> first = counting(kNativeChunk + 1), second = counting(kNativeChunk + 1), out(kNativeChunk + 1);
+  Collective c = native_sum(out);
+  c.input = nullptr;
+  c.inputs = {first.data(), second.data()};
+  LoneShard lone(native_session());
+  const auto outcome = lone.submit(c);
+  lone.answer_all(lone.step());
+  ASSERT_EQ(outcome->size(), 1U);
+  for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], 2 * first[i]);
+}
+
+// ---- workers and a switch ----
+
+constexpr int kClusterWorkers = 3;
+
+ClusterOptions native_cluster(uint32_t seed, int shards = 1, int slots = 8) {
+  ClusterOptions options;
+  options.workers = kClusterWorkers;
+  options.shards = shards;
+  options.slots = slots * shards;
+  options.native = true;
+  options.faults.seed = seed;
+  return options;
+}
+
+NetFaults bad_weather(uint32_t seed) { return {seed, 0.05, 0.05, 0.03, 4}; }
+
+using RawTensors = std::vector<std::vector<uint8_t>>;
+
+RawTensors any_bits(ElementType type, size_t count, uint32_t seed) {
+  std::mt19937_64 random(seed);
+  RawTensors tensors(kClusterWorkers, std::vector<uint8_t>(count * element_bytes(type)));
+  for (auto& tensor : tensors) {
+    for (uint8_t& byte : tensor) byte = static_cast<uint8_t>(type == ElementType::kBool ? random() % 3 : random());
+  }
+  return tensors;
+}
+
+std::vector<uint8_t> reduced(const Collective& call, const RawTensors& tensors) {
+  std::vector<const uint8_t*> inputs;
+  for (const auto& tensor : tensors) inputs.push_back(tensor.data());
+  std::vector<uint8_t> out(tensors[0].size());
+  quant::reduce({call.op, call.type, call.divisor}, inputs.data(), kClusterWorkers, call.count, out.data());
+  return out;
+}
+
+/// All of what the switch can, in tensors of several chunks, all under way at once.
+void expect_every_operation(const ClusterOptions& options, size_t count) {
+  Cluster cluster(options);
+  std::vector<Collective> calls;
+  std::vector<RawTensors> tensors;
+  for (int op = 0; op < kReduceOps; ++op) {
+    for (int type = 0; type < kElementTypes; ++type) {
+      Collective call;
+      call.op = static_cast<ReduceOp>(op);
+      call.type = static_cast<ElementType>(type);
+      if (call.op == ReduceOp::kBarrier || !native_can(call.op, call.type)) continue;
+      if (call.op == ReduceOp::kSum && is_floating(call.type)) call.divisor = kClusterWorkers;
+      call.count = call.output_end = count;
+      calls.push_back(call);
+      tensors.push_back(any_bits(call.type, count, static_cast<uint32_t>(type)));
+    }
+  }
+  std::vector<RawTensors> results = tensors;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    for (int w = 0; w < kClusterWorkers; ++w) {
+      calls[i].input = calls[i].output = results[i][static_cast<size_t>(w)].data();
+      cluster.submit(w, calls[i]);
+    }
+  }
+  ASSERT_TRUE(cluster.run());
+  ASSERT_TRUE(cluster.failures.empty()) << cluster.failures.front().to_string();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const std::vector<uint8_t> right = reduced(calls[i], tensors[i]);
+    for (const auto& result : results[i]) ASSERT_EQ(result, right) << describe(calls[i]);
+  }
+}
+
+TEST(ShardNative, EveryOperationOfEveryTypeIsWhatReductionMakesOfIt) {
+  expect_every_operation(native_cluster(1), 1000);
+  expect_every_operation(native_cluster(1, 2), 1000);
+  expect_every_operation(native_cluster(1, 1, kTwoStreams), 3000);  // some of each stream
+}
+
+TEST(ShardNative, AlsoWhereTheNetworkLosesRepeatsAndDamages) {
+  for (uint32_t seed = 1; seed <= 3; ++seed) {
+    ClusterOptions options = native_cluster(seed, 2, seed == 1 ? 8 : kTwoStreams);
+    options.faults = bad_weather(seed);
+    expect_every_operation(options, 700);
+  }
+}
+
+// Beside quant::reduce, which the switch itself uses: what these are in C++.
+TEST(ShardNative, IntegersWrapAndFloatsAreRoundedOnce) {
+  Cluster cluster(native_cluster(1));
+  std::vector<std::vector<uint32_t>> products(kClusterWorkers, std::vector<uint32_t>(600));
+  std::vector<std::vector<float>> sums(kClusterWorkers, std::vector<float>(600));
+  for (size_t w = 0; w < kClusterWorkers; ++w) {
+    for (size_t i = 0; i < 600; ++i) {
+      products[w][i] = static_cast<uint32_t>(i * 2654435761U + w);
+      sums[w][i] = w == 0 ? 1e30F : w == 1 ? static_cast<float>(i) + 0.25F : -1e30F;
+    }
+  }
+  const auto inputs = products;
+  for (int w = 0; w < kClusterWorkers; ++w) {
+    cluster.submit(w, in_place(ReduceOp::kProduct, ElementType::kInt32, products[static_cast<size_t>(w)]));
+    cluster.submit(w, in_place(ReduceOp::kSum, ElementType::kFloat32, sums[static_cast<size_t>(w)]));
+  }
+  ASSERT_TRUE(cluster.run());
+  for (size_t w = 0; w < kClusterWorkers; ++w) {
+    for (size_t i = 0; i < 600; ++i) {
+      ASSERT_EQ(products[w][i], inputs[0][i] * inputs[1][i] * inputs[2][i]);
+      ASSERT_EQ(sums[w][i], static_cast<float>(i) + 0.25F);
+    }
+  }
+}
+
+TEST(ShardNative, RanksThatDisagreeAllFindOut) {
+  using Change = std::function<void(Collective&)>;
+  const std::vector<Change> changes = {
+      [](Collective& c) { c.op = ReduceOp::kMax; },
+      [](Collective& c) { c.type = ElementType::kFloat32; },
+      [](Collective& c) { c.count = c.output_end = c.count - 1; },
+      [](Collective& c) { c.count = c.output_end = 0; },
+      [](Collective& c) { c.tag = 1; },
+      [](Collective& c) { c.title = "reduce"; },
+      [](Collective& c) {
+        c.op = ReduceOp::kBarrier;
+        c.count = c.output_end = 0;
+      },
+  };
+  for (const size_t count : {size_t{10}, kNativeChunk, 20 * kNativeChunk}) {  // 20: of the bulk stream
+    for (size_t change = 0; change < changes.size(); ++change) {
+      Cluster cluster(native_cluster(1, 1, kTwoStreams));
+      std::vector<std::vector<int32_t>> tensors(kClusterWorkers, counting(count));
+      std::vector<std::shared_ptr<std::vector<Status>>> outcomes;
+      for (int w = 0; w < kClusterWorkers; ++w) {
+        Collective c = native_sum(tensors[static_cast<size_t>(w)]);
+        if (w == 1) changes[change](c);
+        outcomes.push_back(cluster.submit(w, c));
+      }
+      ASSERT_TRUE(cluster.run());
+      for (const auto& outcome : outcomes) {
+        EXPECT_EQ(outcome->at(0).code(), Code::kMismatch) << count << " elements, change " << change;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace switchml::testing

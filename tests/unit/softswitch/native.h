@@ -1,0 +1,119 @@
+// Packets of native sessions, as workers make them and take them.
+#pragma once
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "fixture.h"
+#include "wire/checksum.h"
+
+namespace switchml::softswitch {
+
+struct NativePart {
+  uint8_t worker = 0;
+  uint16_t slot = 0;
+  uint32_t seq = 1;
+  std::vector<uint8_t> elements;
+  ElementType type = ElementType::kFloat32;
+  ReduceOp operation = ReduceOp::kSum;
+  uint8_t divisor = 1;
+  uint32_t call = 0xca11;
+  uint8_t flags = 0;
+};
+
+template <typename T>
+std::vector<uint8_t> bytes_of(const std::vector<T>& values) {
+  std::vector<uint8_t> bytes(values.size() * sizeof(T));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+inline NativePart floats(int worker, const std::vector<float>& values, uint32_t seq = 1, uint16_t slot = 0) {
+  NativePart part;
+  part.worker = static_cast<uint8_t>(worker);
+  part.elements = bytes_of(values);
+  part.seq = seq;
+  part.slot = slot;
+  return part;
+}
+
+inline std::vector<uint8_t> native_frame(const NativePart& part, uint8_t job, uint32_t epoch, uint64_t key) {
+  wire::NativeHeader h;
+  h.version = wire::kVersion;
+  h.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
+  h.flags = part.flags;
+  h.job = job;
+  h.worker = part.worker;
+  h.epoch = epoch;
+  h.slot = part.slot;
+  h.type = static_cast<uint8_t>(part.type);
+  h.operation = static_cast<uint8_t>(part.operation);
+  h.divisor = part.divisor;
+  h.seq = part.seq;
+  h.call = part.call;
+  std::vector<uint8_t> frame(wire::kNativeHeaderBytes);
+  frame.insert(frame.end(), part.elements.begin(), part.elements.end());
+  wire::seal_native(h, key, frame.data(), part.elements.size());
+  return frame;
+}
+
+struct NativeResult {
+  wire::NativeHeader header;
+  std::vector<uint8_t> elements;
+
+  template <typename T>
+  std::vector<T> as() const {
+    std::vector<T> values(elements.size() / sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), elements.data(), values.size() * sizeof(T));
+    return values;
+  }
+  bool disagree() const { return (header.flags & wire::kFlagDisagree) != 0; }
+};
+
+/// A whole one: its checksum has to hold.
+inline NativeResult native_result_of(const std::vector<uint8_t>& frame, uint64_t key) {
+  wire::NativePacket packet;
+  EXPECT_EQ(wire::parse_native(frame.data(), frame.size(), wire::Kind::kNativeResult, &packet),
+            wire::ParseError::kNone);
+  EXPECT_TRUE(wire::native_intact(frame.data(), frame.size(), key));
+  EXPECT_EQ(packet.header.worker, kAllWorkers);
+  return {packet.header, {packet.elements, packet.elements + packet.bytes}};
+}
+
+inline wire::Open ask_native(wire::Open open) {
+  open.flags = wire::kOpenNative;
+  return open;
+}
+
+/// A native session whose workers have all joined.
+struct NativeJob {
+  NativeJob(Bench& on, int workers, int slots = 8, size_t payload = 1024, int shards = 1, uint64_t client_key = 1)
+      : job(on, ask_native(ask_for(workers, shards, slots, payload, client_key))) {
+    EXPECT_EQ(job.granted.flags, wire::kOpenNative);
+  }
+  std::vector<uint8_t> frame(const NativePart& part) const {
+    return native_frame(part, job.granted.job, job.granted.epoch, job.granted.session_key);
+  }
+  std::vector<Sent> put(const NativePart& part, int shard = 0) {
+    return job.bench.put(frame(part), job.at(part.worker, shard));
+  }
+  std::vector<Sent> put(const std::vector<uint8_t>& bytes, int worker) { return job.bench.put(bytes, job.at(worker)); }
+  NativeResult result(const std::vector<Sent>& sent) const {
+    EXPECT_EQ(sent.size(), 1U);
+    return sent.size() == 1 ? native_result_of(sent[0].frame, job.granted.session_key) : NativeResult{};
+  }
+  /// Puts all of them; what came of the last one.
+  NativeResult reduce(const std::vector<NativePart>& parts) {
+    std::vector<Sent> sent;
+    for (const NativePart& part : parts) {
+      EXPECT_TRUE(sent.empty()) << "an answer before all have contributed";
+      sent = put(part);
+    }
+    return result(sent);
+  }
+
+  Job job;
+};
+
+}  // namespace switchml::softswitch

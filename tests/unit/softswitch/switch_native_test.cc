@@ -1,0 +1,419 @@
+// Native sessions through the whole switch: who gets one, what it takes, and what comes of it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "native.h"
+#include "softswitch/slot_store.h"
+
+namespace switchml::softswitch {
+namespace {
+
+using Floats = std::vector<float>;
+
+/// An integer contribution of two words.
+Contribution words(int worker) {
+  Contribution c;
+  c.worker = static_cast<uint8_t>(worker);
+  c.words = {1, 2};
+  return c;
+}
+
+// ---- who gets one ----
+
+TEST(NativeSession, IsGrantedToWhoAsks) {
+  Bench bench;
+  EXPECT_EQ(bench.open(ask_for(2)).open.flags, 0);
+  EXPECT_EQ(bench.open(ask_native(ask_for(2, 1, 8, 1024, 2))).open.flags, wire::kOpenNative);
+  EXPECT_EQ(bench.open(ask_native(ask_for(2, 1, 8, 1024, 2))).open.flags, wire::kOpenNative) << "asked again";
+}
+
+TEST(NativeSession, IsNotGrantedByASwitchOfWholeChunks) {
+  SwitchOptions options;
+  options.whole_chunks = true;
+  Bench bench(options);
+  EXPECT_EQ(bench.open(ask_native(ask_for(2))).open.flags, wire::kOpenWholeChunks);
+}
+
+TEST(NativeSession, IsNeverWhatAControllerInstalls) {
+  Bench bench;
+  InstalledSession installed;
+  installed.job = 4;
+  installed.epoch = 5;
+  installed.slots = 8;
+  installed.payload_bytes = 1024;
+  installed.members = WorkerSet::first(1);
+  ASSERT_TRUE(bench.sw.install(installed, bench.now).ok());
+  ASSERT_TRUE(bench.sw.set_member(4, 5, 0, -1, endpoint(0)).ok());
+  EXPECT_TRUE(bench.put(native_frame(floats(0, {1}), 4, 5, 0), endpoint(0)).empty());
+  EXPECT_EQ(bench.sw.counters().dropped_kind.get(), 1U);
+}
+
+TEST(NativeSession, IsNotGrantedByOneOfSeveralSwitches) {
+  GrantLimits limits;
+  limits.free_slot_memory_bytes = 1 << 20;
+  limits.max_payload_bytes = 1024;
+  limits.native = true;
+  EXPECT_TRUE(grant(ask_native(ask_for(2)), {limits}).native);
+  EXPECT_FALSE(grant(ask_native(ask_for(2)), {limits, limits}).native);
+  EXPECT_FALSE(grant(ask_for(2), {limits}).native);
+  limits.native = false;
+  EXPECT_FALSE(grant(ask_native(ask_for(2)), {limits}).native);
+}
+
+TEST(NativeSession, PaysForWhatItKeeps) {
+  SwitchOptions options;
+  options.slot_memory_bytes = 40 * SlotStore::slot_bytes(1024);
+  Bench bench(options);
+  const auto integers = bench.open(ask_for(8, 1, 16, 1024, 1)).open;
+  EXPECT_EQ(integers.slots, 16);
+  EXPECT_EQ(bench.sw.slot_memory_in_use(), 16 * SlotStore::slot_bytes(1024));
+  // What is left would be 24 slots of integers, and is less than 24 of slots that keep eight contributions each.
+  const auto native = bench.open(ask_native(ask_for(8, 1, 16, 1024, 2))).open;
+  const size_t left = options.slot_memory_bytes - 16 * SlotStore::slot_bytes(1024);
+  EXPECT_EQ(native.slots, left / SlotStore::slot_bytes(1024, 8));
+  EXPECT_LT(native.slots, 16);
+  EXPECT_GE(SlotStore::slot_bytes(1024, 8), SlotStore::slot_bytes(1024) + 8 * 1024);
+  EXPECT_EQ(bench.sw.slot_memory_in_use(),
+            16 * SlotStore::slot_bytes(1024) + native.slots * SlotStore::slot_bytes(1024, 8));
+  wire::Membership last{native.job, native.epoch, native.session_key, 0};
+  EXPECT_EQ(bench.close(last).status, wire::ReplyStatus::kOk);
+  EXPECT_EQ(bench.sw.slot_memory_in_use(), 16 * SlotStore::slot_bytes(1024));
+}
+
+TEST(NativeSession, IsRefusedWhereItsLeastSlotsDoNotFit) {
+  SwitchOptions options;
+  options.slot_memory_bytes = 4 * SlotStore::slot_bytes(1024, 8) - 1;
+  Bench bench(options);
+  EXPECT_EQ(bench.open(ask_native(ask_for(8))).status, wire::ReplyStatus::kNoSlots);
+  EXPECT_EQ(bench.open(ask_native(ask_for(7))).status, wire::ReplyStatus::kOk);
+}
+
+// ---- what it takes ----
+
+TEST(NativeSwitch, KindsOfTheOtherSortAreDropped) {
+  Bench bench;
+  NativeJob native(bench, 2);
+  Job integers(bench, ask_for(2, 1, 8, 1024, 2), 100);
+  auto before = nonzero(bench.sw.counters());
+  EXPECT_TRUE(native.job.put(words(0)).empty());
+  const auto foreign =
+      native_frame(floats(0, {1}), integers.granted.job, integers.granted.epoch, integers.granted.session_key);
+  EXPECT_TRUE(bench.put(foreign, integers.at(0)).empty());
+  auto result = native.frame(floats(0, {1}));
+  result[0] = 0x26;
+  EXPECT_TRUE(bench.put(result, native.job.at(0)).empty()) << "a native result";
+  EXPECT_TRUE(bench.put({result.begin(), result.begin() + 20}, native.job.at(0)).empty());
+  result[0] = 0x29;
+  EXPECT_TRUE(bench.put({result.begin(), result.begin() + 20}, native.job.at(0)).empty()) << "no kind has this header";
+  const auto after = changed(before, bench.sw.counters());
+  EXPECT_EQ(after.at("dropped_kind"), 5U);
+  EXPECT_EQ(after.size(), 3U) << "packets and bytes received besides";
+}
+
+struct NativeDrop {
+  const char* counter;
+  void (*make)(const NativeJob& job, std::vector<uint8_t>* frame);
+  int from = 0;
+};
+
+void seal_again(const NativeJob& job, std::vector<uint8_t>* frame) {
+  wire::seal_native(wire::read_native_header(frame->data()), job.job.granted.session_key, frame->data(),
+                    frame->size() - wire::kNativeHeaderBytes);
+}
+
+template <typename Change>
+void change_header(const NativeJob& job, std::vector<uint8_t>* frame, const Change& change) {
+  wire::NativeHeader header = wire::read_native_header(frame->data());
+  change(&header);
+  wire::write_native_header(header, frame->data());
+  seal_again(job, frame);
+}
+
+class NativeDrops : public ::testing::TestWithParam<NativeDrop> {};
+
+TEST_P(NativeDrops, AreCountedByReasonAndAnswerNothing) {
+  Bench bench;
+  NativeJob job(bench, 2, 8, 256);
+  std::vector<uint8_t> frame = job.frame(floats(0, {99, 98}));
+  GetParam().make(job, &frame);
+  const auto before = nonzero(bench.sw.counters());
+  EXPECT_TRUE(bench.put(frame, endpoint(GetParam().from)).empty());
+  EXPECT_EQ(changed(before, bench.sw.counters()),
+            (Counts{{"packets_received", 1}, {"bytes_received", frame.size()}, {GetParam().counter, 1}}));
+  EXPECT_EQ(job.reduce({floats(0, {1}), floats(1, {2})}).as<float>(), Floats{3}) << "the slot is as it was";
+}
+
+using Frame = std::vector<uint8_t>;
+INSTANTIATE_TEST_SUITE_P(
+    NativeSwitch, NativeDrops,
+    ::testing::Values(
+        NativeDrop{"dropped_short", [](const NativeJob&, Frame* f) { f->resize(23); }},
+        NativeDrop{"dropped_version", [](const NativeJob&, Frame* f) { (*f)[0] = 0x35; }},
+        NativeDrop{"dropped_operation",
+                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->type = 10; }); }},
+        NativeDrop{"dropped_operation",
+                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->operation = 5; }); }},
+        NativeDrop{"dropped_operation",
+                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 0; }); }},
+        NativeDrop{"dropped_operation",
+                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->divisor = 129; }); }},
+        NativeDrop{"dropped_seq",
+                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->seq = 0; }); }},
+        NativeDrop{"dropped_length",
+                   [](const NativeJob& j, Frame* f) {
+                     f->pop_back();
+                     seal_again(j, f);
+                   }},
+        NativeDrop{"dropped_length",
+                   [](const NativeJob& j, Frame* f) {
+                     f->resize(24 + 260);
+                     seal_again(j, f);
+                   }},
+        NativeDrop{"dropped_session",
+                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->job = 200; }); }},
+        NativeDrop{"dropped_session",
+                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { ++h->epoch; }); }},
+        NativeDrop{"dropped_worker",
+                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->worker = 2; }); }},
+        NativeDrop{"dropped_slot",
+                   [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->slot = 8; }); }},
+        NativeDrop{"dropped_source", [](const NativeJob&, Frame*) {}, 1},
+        NativeDrop{"dropped_source", [](const NativeJob&, Frame*) {}, 500},
+        NativeDrop{"dropped_source", [](const NativeJob&, Frame* f) { f->back() ^= 1; }, 500},
+        NativeDrop{"dropped_checksum", [](const NativeJob&, Frame* f) { f->back() ^= 1; }},
+        NativeDrop{"dropped_checksum", [](const NativeJob&, Frame* f) { (*f)[16] ^= 0x80; }},
+        NativeDrop{"dropped_checksum", [](const NativeJob&, Frame* f) { (*f)[23] ^= 1; }},
+        NativeDrop{"dropped_checksum", [](const NativeJob&, Frame* f) { f->resize(28); }}));
+
+TEST(NativeSwitch, ADamagedPacketIsNoSignOfLife) {
+  Bench bench(SwitchOptions{});
+  NativeJob job(bench, 2);
+  bench.now += SwitchOptions{}.lease - seconds(1);
+  auto frame = job.frame(floats(0, {1}));
+  frame.back() ^= 1;
+  job.put(frame, 0);
+  bench.now += seconds(2);
+  bench.sw.sweep(bench.now);
+  EXPECT_EQ(bench.sw.sessions(), 0);
+}
+
+// ---- what comes of it ----
+
+TEST(NativeSwitch, TheLastContributionMulticastsTheResult) {
+  Bench bench;
+  NativeJob job(bench, 3);
+  EXPECT_TRUE(job.put(floats(2, {0x1p24F, 1}, 1, 7)).empty());
+  EXPECT_TRUE(job.put(floats(0, {1, 2}, 1, 7)).empty());
+  const auto before = nonzero(bench.sw.counters());
+  const auto sent = job.put(floats(1, {1, 4}, 1, 7));
+  const NativeResult result = job.result(sent);
+  EXPECT_TRUE(sent[0].multicast);
+  EXPECT_EQ(sent[0].to, (std::vector<Endpoint>{job.job.at(0), job.job.at(1), job.job.at(2)}));
+  EXPECT_EQ(result.as<float>(), (Floats{0x1p24F + 2, 7}));
+  EXPECT_EQ(result.header.job, job.job.granted.job);
+  EXPECT_EQ(result.header.epoch, job.job.granted.epoch);
+  EXPECT_EQ(result.header.slot, 7);
+  EXPECT_EQ(result.header.seq, 1U);
+  const size_t size = wire::kNativeHeaderBytes + 8;
+  EXPECT_EQ(changed(before, bench.sw.counters()), (Counts{{"packets_received", 1},
+                                                          {"bytes_received", size},
+                                                          {"packets_sent", 3},
+                                                          {"bytes_sent", 3 * size},
+                                                          {"contributions_added", 1},
+                                                          {"uses_completed", 1},
+                                                          {"elements_added", 2}}));
+}
+
+TEST(NativeSwitch, AloneAWorkerGetsAResult) {
+  Bench bench;
+  NativeJob job(bench, 1);
+  NativePart part = floats(0, {10, 20});
+  part.divisor = 4;
+  EXPECT_EQ(job.reduce({part}).as<float>(), (Floats{2.5F, 5}));
+}
+
+TEST(NativeSwitch, AHundredAndTwentyEightWorkersInAnyOrder) {
+  Bench bench;
+  NativeJob job(bench, 128);
+  std::vector<int> order(128);
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937_64 random(static_cast<uint64_t>(::testing::UnitTest::GetInstance()->random_seed()));
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<NativePart> parts;
+  parts.reserve(order.size());
+  for (const int worker : order)
+    parts.push_back(floats(worker, {static_cast<float>(worker), worker == 77 ? 1.0F : 0x1p-30F}));
+  EXPECT_EQ(job.reduce(parts).as<float>(), (Floats{127 * 64, 1 + 0x1p-23F})) << "127 times 2^-30 is nearly 2^-23";
+}
+
+TEST(NativeSwitch, DuplicatesAreDroppedUntilCompleteThenAnswered) {
+  Bench bench;
+  NativeJob job(bench, 2);
+  job.put(floats(0, {1, 2, 3}));
+  auto before = nonzero(bench.sw.counters());
+  EXPECT_TRUE(job.put(floats(0, {100, 2, 3})).empty());
+  EXPECT_EQ(changed(before, bench.sw.counters()),
+            (Counts{{"packets_received", 1}, {"bytes_received", 36}, {"duplicates_dropped", 1}}));
+  const auto result = job.put(floats(1, {10, 20, 30}));
+  EXPECT_EQ(job.result(result).as<float>(), (Floats{11, 22, 33})) << "what a duplicate has does not count";
+  for (int worker = 0; worker < 2; ++worker) {
+    NativePart again = floats(worker, {9, 9, 9});
+    again.flags = wire::kFlagRepeat;
+    const auto sent = job.put(again);
+    ASSERT_EQ(sent.size(), 1U);
+    EXPECT_FALSE(sent[0].multicast);
+    EXPECT_EQ(sent[0].to, std::vector<Endpoint>{job.job.at(worker)});
+    EXPECT_EQ(sent[0].frame, result[0].frame) << "the very same bytes";
+  }
+  EXPECT_EQ(bench.sw.counters().duplicates_answered.get(), 2U);
+}
+
+TEST(NativeSwitch, AnAnswerIsNoLongerThanTheDuplicate) {
+  Bench bench;
+  NativeJob job(bench, 2);
+  job.put(floats(0, {1, 2, 3}));
+  const auto result = job.put(floats(1, {10, 20, 30}));
+  for (size_t count = 0; count < 5; ++count) {
+    const auto again = job.put(floats(1, Floats(count, 7)));
+    ASSERT_EQ(again.size(), 1U);
+    ASSERT_EQ(again[0].frame.size(), wire::kNativeHeaderBytes + 4 * std::min<size_t>(count, 3));
+    EXPECT_TRUE(std::equal(again[0].frame.begin(), again[0].frame.end(), result[0].frame.begin()));
+  }
+}
+
+TEST(NativeSwitch, TheUseBeforeIsStillAnsweredAndOlderOnesAreStale) {
+  Bench bench;
+  NativeJob job(bench, 2);
+  job.reduce({floats(0, {1}), floats(1, {2})});
+  job.put(floats(0, {3}, 2));
+  const auto second = job.put(floats(1, {4}, 2));
+  job.put(floats(0, {5}, 3));  // incomplete, and in the room where the contributions of use 2 were
+  const auto again = job.put(floats(1, {4}, 2));
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].frame, second[0].frame);
+  const auto before = nonzero(bench.sw.counters());
+  EXPECT_TRUE(job.put(floats(1, {2}, 1)).empty());
+  EXPECT_EQ(changed(before, bench.sw.counters()).at("dropped_stale"), 1U);
+  EXPECT_EQ(job.result(job.put(floats(1, {6}, 3))).as<float>(), Floats{11});
+}
+
+// Six uses of two slots, numbers that wrap between them, from who is last to who is first.
+TEST(NativeSwitch, BothVersionsShareWhatIsKept) {
+  Bench bench;
+  NativeJob job(bench, 3);
+  uint32_t seq = 0xfffffffc;
+  std::vector<std::vector<Sent>> results;
+  for (int use = 0; use < 6; ++use, seq = wire::next_seq(seq)) {
+    for (uint16_t slot = 0; slot < 2; ++slot) {
+      const auto value = static_cast<float>(100 * use + 10 * slot);
+      std::vector<NativePart> parts;
+      for (int i = 0; i < 3; ++i) {
+        const int worker = (i + use) % 3;
+        // One of the three has nothing, so what it had in the use before still lies there.
+        parts.push_back(
+            floats(worker, worker == use % 2 ? Floats{} : Floats{value, static_cast<float>(worker)}, seq, slot));
+      }
+      const NativeResult result = job.reduce(parts);
+      EXPECT_EQ(result.as<float>(), (Floats{2 * value, static_cast<float>(use % 2 == 0 ? 3 : 2)})) << "use " << use;
+      EXPECT_EQ(result.header.seq, seq);
+      EXPECT_FALSE(result.disagree());
+    }
+  }
+  EXPECT_EQ(bench.sw.counters().uses_completed.get(), 12U);
+  EXPECT_EQ(bench.sw.counters().dropped_stale.get(), 0U);
+}
+
+TEST(NativeSwitch, ANewerUseTakesAnIncompleteOneOver) {
+  Bench bench;
+  NativeJob job(bench, 2);
+  NativePart other = floats(0, {1000, 7}, 1);
+  other.call = 1;
+  job.put(other);
+  EXPECT_EQ(job.reduce({floats(1, {1}, 3), floats(0, {2}, 3)}).as<float>(), Floats{3});
+}
+
+// Payloads are tried with uses that may never be complete (docs/protocol.md, Checking the path), and a packet of one
+// may be late.
+TEST(NativeSwitch, WhatWasGivenUpDoesNotComeIntoTheSumOfTheNextUse) {
+  Bench bench;
+  NativeJob job(bench, 3);
+  constexpr uint32_t kTrial = 0xfffffffe;
+  job.put(floats(0, {0, 0}, kTrial));
+  job.put(floats(1, {10}));
+  job.put(floats(2, {20}));
+  EXPECT_TRUE(job.put(floats(1, {0, 0}, kTrial)).empty());
+  EXPECT_TRUE(job.put(floats(2, {0, 0}, kTrial)).empty());
+  EXPECT_EQ(bench.sw.counters().dropped_stale.get(), 2U);
+  EXPECT_EQ(job.result(job.put(floats(0, {30}))).as<float>(), Floats{60});
+  // Where the version holds nothing, too.
+  job.put(floats(1, {10}, 1, 1));
+  EXPECT_TRUE(job.put(floats(1, {0, 0}, kTrial, 1)).empty());
+  job.put(floats(2, {20}, 1, 1));
+  EXPECT_EQ(job.result(job.put(floats(0, {30}, 1, 1))).as<float>(), Floats{60});
+}
+
+TEST(NativeSwitch, DisagreementIsToldToAllAndEndsWithTheUse) {
+  Bench bench;
+  NativeJob job(bench, 2);
+  NativePart other = floats(1, {3, 4});
+  other.type = ElementType::kInt32;
+  const NativeResult result = job.reduce({floats(0, {1, 2}), other});
+  EXPECT_EQ(result.header.flags, wire::kFlagDisagree);
+  EXPECT_EQ(result.header.type, static_cast<uint8_t>(ElementType::kFloat32));
+  EXPECT_TRUE(result.elements.empty());
+  const auto again = job.put(other);
+  EXPECT_TRUE(job.result(again).disagree()) << "a duplicate is told the same";
+  EXPECT_EQ(job.reduce({floats(0, {1, 2}, 2), floats(1, {1, 2}, 2)}).as<float>(), (Floats{2, 4}));
+}
+
+TEST(NativeSwitch, ABarrierHasAResultWithoutElements) {
+  Bench bench;
+  NativeJob job(bench, 2);
+  std::vector<NativePart> parts{floats(0, {}), floats(1, {})};
+  for (NativePart& part : parts) part.operation = ReduceOp::kBarrier;
+  const NativeResult result = job.reduce(parts);
+  EXPECT_EQ(result.header.operation, static_cast<uint8_t>(ReduceOp::kBarrier));
+  EXPECT_TRUE(result.elements.empty());
+}
+
+TEST(NativeSwitch, ShardsHaveTheirOwnSlotsAndAudience) {
+  Bench bench;
+  NativeJob job(bench, 2, 8, 1024, 2);
+  job.put(floats(0, {1}, 1, 4), 1);
+  const auto sent = job.put(floats(1, {2}, 1, 4), 1);
+  EXPECT_EQ(job.result(sent).as<float>(), Floats{3});
+  EXPECT_EQ(sent[0].to, (std::vector<Endpoint>{job.job.at(0, 1), job.job.at(1, 1)}));
+  EXPECT_TRUE(job.put(floats(0, {1}, 1, 4), 0).empty());
+  EXPECT_EQ(bench.sw.counters().dropped_slot.get(), 1U);
+}
+
+TEST(NativeSwitch, AProbeSaysWhoHasContributed) {
+  Bench bench;
+  NativeJob job(bench, 3);
+  job.put(floats(2, {1}, 1, 5));
+  const wire::Reply reply = bench.probe(job.job.member(0), 5, 1, job.job.at(0));
+  EXPECT_EQ(reply.status, wire::ReplyStatus::kOk);
+  EXPECT_EQ(reply.probe.contributed_low, 4U);
+}
+
+TEST(NativeSwitch, ItsFramesFindTheirPartition) {
+  SwitchOptions options;
+  options.partitions = 4;
+  Bench bench(options);
+  NativeJob job(bench, 2);
+  for (uint16_t slot = 0; slot < 8; ++slot) {
+    const auto native = job.frame(floats(0, {1}, 1, slot));
+    Contribution same = words(0);
+    same.slot = slot;
+    const auto integers = contribution_frame(same, job.job.granted.job, job.job.granted.epoch);
+    EXPECT_EQ(bench.sw.partition_of(native.data(), native.size()),
+              bench.sw.partition_of(integers.data(), integers.size()));
+    EXPECT_EQ(job.reduce({floats(0, {1}, 1, slot), floats(1, {2}, 1, slot)}).as<float>(), Floats{3});
+  }
+}
+
+}  // namespace
+}  // namespace switchml::softswitch

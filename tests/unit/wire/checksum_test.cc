@@ -1,0 +1,100 @@
+// The checksum of native packets against values of another implementation: the `xxhash` module of PyPI (4.1.0), by the
+// definition in docs/protocol.md,
+//   xxh3_64(elements, seed=xxh3_64(header, seed=session key)) mod 2^32, flag 4 and the checksum 0 in that header.
+#include "wire/checksum.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "wire/packet.h"
+
+namespace switchml::wire {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+constexpr uint64_t kKey = 0x0123456789abcdef;
+
+NativeHeader header(uint8_t flags = kFlagDisagree) {
+  NativeHeader h;
+  h.version = kVersion;
+  h.kind = static_cast<uint8_t>(Kind::kNativeContribution);
+  h.flags = flags;
+  h.job = 9;
+  h.worker = 7;
+  h.epoch = 0x01020304;
+  h.slot = 12;
+  h.divisor = 1;
+  h.seq = 5;
+  h.call = 0xdeadbeef;
+  return h;
+}
+
+Bytes sealed(size_t bytes, uint8_t flags = kFlagDisagree, uint64_t key = kKey) {
+  Bytes frame(kNativeHeaderBytes + bytes);
+  for (size_t i = 0; i < bytes; ++i) frame[kNativeHeaderBytes + i] = static_cast<uint8_t>(i * 37 + 11);
+  seal_native(header(flags), key, frame.data(), bytes);
+  return frame;
+}
+
+bool intact(const Bytes& frame, uint64_t key = kKey) { return native_intact(frame.data(), frame.size(), key); }
+
+TEST(Checksum, IsWhatTheProtocolSays) {
+  // One for each of XXH3's ways with short, longer and long texts.
+  const std::pair<size_t, uint32_t> known[] = {
+      {0, 0x5a5ddb59},   {1, 0x6b129934},   {3, 0x4bf8491c},   {8, 0x9a41f189},    {16, 0xb8231518},   {24, 0x297826b3},
+      {128, 0xec7e7a88}, {240, 0x258deae0}, {241, 0x02d13dc2}, {1024, 0x40d36162}, {64512, 0xda228d0c}};
+  for (const auto& [bytes, expected] : known) {
+    for (const uint8_t flags : {kFlagDisagree, static_cast<uint8_t>(kFlagDisagree | kFlagRepeat)}) {
+      const Bytes frame = sealed(bytes, flags);
+      EXPECT_EQ(read_native_header(frame.data()).checksum, expected) << bytes << " bytes, flags " << int{flags};
+      EXPECT_TRUE(intact(frame)) << bytes;
+    }
+  }
+}
+
+TEST(Checksum, SealingWritesTheHeaderThatItIsGiven) {
+  NativeHeader given = header();
+  given.checksum = 0xffffffff;  // must not matter
+  Bytes frame(kNativeHeaderBytes);
+  seal_native(given, kKey, frame.data(), 0);
+  EXPECT_EQ(frame, sealed(0));
+  NativeHeader written = read_native_header(frame.data());
+  written.checksum = given.checksum;
+  Bytes again(kNativeHeaderBytes), before(kNativeHeaderBytes);
+  write_native_header(written, again.data());
+  write_native_header(given, before.data());
+  EXPECT_EQ(again, before);
+}
+
+TEST(Checksum, EveryFlippedBitIsNoticedButThatOfARetransmission) {
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{8}, size_t{20}, size_t{200}}) {
+    Bytes frame = sealed(bytes);
+    for (size_t bit = 0; bit < 8 * frame.size(); ++bit) {
+      const auto mask = static_cast<uint8_t>(1U << bit % 8);
+      frame[bit / 8] ^= mask;
+      EXPECT_EQ(intact(frame), bit / 8 == 1 && mask == kFlagRepeat) << "bit " << bit << " of " << bytes << " bytes";
+      frame[bit / 8] ^= mask;
+    }
+  }
+}
+
+TEST(Checksum, ElementsMoreOrLessAreNoticed) {
+  Bytes frame = sealed(8);
+  frame.push_back(0);
+  EXPECT_FALSE(intact(frame));
+  frame.resize(kNativeHeaderBytes + 7);
+  EXPECT_FALSE(intact(frame));
+}
+
+TEST(Checksum, AnotherKeyFails) {
+  for (const uint64_t key : {uint64_t{0}, kKey + 1, kKey ^ (uint64_t{1} << 63)}) {
+    EXPECT_FALSE(intact(sealed(16), key));
+    EXPECT_TRUE(intact(sealed(16, 0, key), key));
+  }
+}
+
+}  // namespace
+}  // namespace switchml::wire
