@@ -225,7 +225,14 @@ void Rank::end_in_order(size_t stream, size_t number, const Status& status) {
 }
 
 void Rank::hand_on(const std::shared_ptr<SharedCollective>& collective) {
-  for (Socket& socket : sockets_) in(socket, [&collective](Shard& shard) { shard.submit(collective); });
+  const SessionParameters& session = options_.engine.session;
+  const Collective& whole = collective->collective();
+  const size_t span = elements_per_span(whole.type, session.payload_bytes, session.native);
+  for (Socket& socket : sockets_) {
+    in(socket, [&](Shard& shard) {
+      shard.submit(collective, shard_part(whole.count, span, shard.index(), session.shards));
+    });
+  }
 }
 
 void Rank::hand_on_chosen(Time now) {

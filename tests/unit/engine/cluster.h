@@ -159,8 +159,11 @@ class Cluster : private softswitch::PacketSink {
   std::shared_ptr<std::vector<Status>> submit(int worker, Collective collective) {
     auto outcome = std::make_shared<std::vector<Status>>();
     collective.done = [outcome](const Status& status) { outcome->push_back(status); };
+    const size_t span = elements_per_span(collective.type, session_.payload_bytes, session_.native);
     auto shared = std::make_shared<SharedCollective>(std::move(collective), options_.shards);
-    for (int s = 0; s < options_.shards; ++s) shard(worker, s).submit(shared);
+    for (int s = 0; s < options_.shards; ++s) {
+      shard(worker, s).submit(shared, shard_part(shared->collective().count, span, s, options_.shards));
+    }
     outcomes_.push_back(outcome);
     return outcome;
   }

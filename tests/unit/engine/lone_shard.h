@@ -149,6 +149,7 @@ class LoneShard {
     engine.switch_patience = options.switch_patience;
     engine.rto_min = milliseconds(2);  // so the first timeout is 8 ms
     engine.rto_max = milliseconds(50);
+    session = engine.session;
     auto owned = std::make_unique<RecordingTransport>();
     transport = owned.get();
     shard = std::make_unique<Shard>(options.shard, engine, std::move(owned), now,
@@ -158,7 +159,10 @@ class LoneShard {
   std::shared_ptr<std::vector<Status>> submit(Collective collective) {
     auto outcome = std::make_shared<std::vector<Status>>();
     collective.done = [outcome](const Status& status) { outcome->push_back(status); };
-    shard->submit(std::make_shared<SharedCollective>(std::move(collective), 1));
+    const ElementRange part =
+        shard_part(collective.count, elements_per_span(collective.type, session.payload_bytes, session.native),
+                   shard->index(), session.shards);
+    shard->submit(std::make_shared<SharedCollective>(std::move(collective), 1), part);
     return outcome;
   }
 
@@ -192,6 +196,7 @@ class LoneShard {
   }
   const WorkerCounters& counters() const { return shard->counters(); }
 
+  SessionParameters session;
   Time now{seconds(1)};
   RecordingTransport* transport = nullptr;
   std::unique_ptr<Shard> shard;

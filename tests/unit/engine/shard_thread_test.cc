@@ -126,9 +126,10 @@ std::shared_ptr<SharedCollective> a_barrier(std::function<void(const Status&)> d
 
 TEST(ShardThread, ASubmissionWakesIt) {
   const auto notes = std::make_shared<WakeTransport::Notes>();
-  ShardThread thread(make_shard(notes));
+  const std::shared_ptr<Shard> shard = make_shard(notes);
+  ShardThread thread({shard});
   ASSERT_TRUE(notes->until([&] { return !notes->timeouts.empty(); })) << "it sleeps when there is nothing to do";
-  thread.shard().submit(a_barrier({}));
+  shard->submit(a_barrier({}), {});
   ASSERT_TRUE(notes->until([&] { return !notes->sent.empty(); }));
   EXPECT_FALSE(notes->gave_up);
 }
@@ -138,20 +139,22 @@ TEST(ShardThread, WorksOnAThreadOfItsOwnWithDefaultArithmetic) {
   std::string name;
   testing::Arithmetic arithmetic;
   bool done = false;
+  const std::shared_ptr<Shard> shard = make_shard(notes);
   std::unique_ptr<ShardThread> thread;
   {
     const testing::StrangeArithmetic strange;
     arithmetic = testing::Arithmetic();
-    thread = std::make_unique<ShardThread>(make_shard(notes));
+    thread = std::make_unique<ShardThread>(std::vector<std::shared_ptr<Shard>>{shard});
   }
-  thread->shard().submit(a_barrier([&](const Status&) {
+  const auto barrier = a_barrier([&](const Status&) {
     const std::lock_guard<std::mutex> lock(notes->mutex);
     name = thread_name();
     arithmetic = testing::Arithmetic();
     done = true;
     notes->changed.notify_all();
-  }));
-  thread->shard().request_failure(Status(Code::kAborted, "for the test"));
+  });
+  shard->submit(barrier, {});
+  shard->request_failure(Status(Code::kAborted, "for the test"));
   ASSERT_TRUE(notes->until([&] { return done; }));
   EXPECT_EQ(name, "switchml-0");
   EXPECT_EQ(arithmetic.rounding, FE_TONEAREST);
@@ -162,7 +165,8 @@ TEST(ShardThread, StopEndsTheThreadAndTakesTheLastStep) {
   const auto notes = std::make_shared<WakeTransport::Notes>();
   const size_t before = threads_after_a_join(1);  // those of earlier tests may still be on their way out
   ASSERT_GT(before, 0U);
-  ShardThread thread(make_shard(notes));
+  const std::shared_ptr<Shard> shard = make_shard(notes);
+  ShardThread thread({shard});
   EXPECT_EQ(threads(), before + 1);
   ASSERT_TRUE(notes->until([&] { return !notes->timeouts.empty(); }));
   thread.stop();
@@ -172,10 +176,11 @@ TEST(ShardThread, StopEndsTheThreadAndTakesTheLastStep) {
 
   // Whatever is asked for before stop() is done by it, at the latest.
   const auto more = std::make_shared<WakeTransport::Notes>();
-  ShardThread other(make_shard(more));
+  const std::shared_ptr<Shard> last = make_shard(more);
+  ShardThread other({last});
   std::vector<Status> told;
-  other.shard().submit(a_barrier([&](const Status& status) { told.push_back(status); }));
-  other.shard().request_failure(Status(Code::kAborted, "shut down"));
+  last->submit(a_barrier([&](const Status& status) { told.push_back(status); }), {});
+  last->request_failure(Status(Code::kAborted, "shut down"));
   other.stop();
   ASSERT_EQ(told.size(), 1U);
   EXPECT_EQ(told[0].message(), "shut down");
@@ -185,7 +190,8 @@ TEST(ShardThread, DestructionStops) {
   const size_t before = threads_after_a_join(1);  // those of earlier tests may still be on their way out
   for (int i = 0; i < 20; ++i) {
     const auto notes = std::make_shared<WakeTransport::Notes>();
-    const ShardThread thread(make_shard(notes));
+    const const std::shared_ptr<Shard> shard = make_shard(notes);
+  ShardThread thread({shard});
   }
   EXPECT_EQ(threads_after_a_join(before), before);
 }
@@ -209,13 +215,14 @@ TEST(ShardThread, SleepsNoLongerThanTheNextTimer) {
 TEST(ShardThread, LooksAroundForResultsBeforeItSleeps) {
   const auto notes = std::make_shared<WakeTransport::Notes>();
   notes->obey_timeouts = true;
-  ShardThread thread(make_shard(notes), microseconds(200));
+  const std::shared_ptr<Shard> shard = make_shard(notes);
+  ShardThread thread({shard}, microseconds(200));
   ASSERT_TRUE(notes->until([&] { return !notes->timeouts.empty(); }));
   {
     const std::lock_guard<std::mutex> lock(notes->mutex);
     EXPECT_LE(notes->receives, static_cast<int>(notes->timeouts.size())) << "nothing is under way";
   }
-  thread.shard().submit(a_barrier({}));
+  shard->submit(a_barrier({}), {});
   ASSERT_TRUE(notes->until([&] { return notes->sent.size() >= 3; })) << "it repeats what is not answered";
   const std::lock_guard<std::mutex> lock(notes->mutex);
   EXPECT_GT(notes->receives, static_cast<int>(notes->timeouts.size()) + 10);
@@ -270,8 +277,9 @@ TEST(ShardThread, LetsResultsOfALongStreamGather) {
   options.session.workers = 1;
   options.session.slots = LaneSlots::kLeastSlotsForBulk;
   options.session.payload_bytes = 1024;
-  ShardThread thread(
-      std::make_unique<Shard>(0, options, std::make_unique<SlowLink>(&pauses), monotonic_now(), [](const Status&) {}));
+  const auto shard = std::make_shared<Shard>(0, options, std::make_unique<SlowLink>(&pauses), monotonic_now(),
+                                             [](const Status&) {});
+  ShardThread thread({shard});
   std::vector<int32_t> tensor(2000 * 256, 3);
   std::mutex mutex;
   std::condition_variable changed;
@@ -282,7 +290,7 @@ TEST(ShardThread, LetsResultsOfALongStreamGather) {
     ends.push_back(status);
     changed.notify_all();
   };
-  thread.shard().submit(std::make_shared<SharedCollective>(all, 1));
+  shard->submit(std::make_shared<SharedCollective>(all, 1), {0, tensor.size()});
   std::unique_lock<std::mutex> lock(mutex);
   ASSERT_TRUE(changed.wait_for(lock, kPatience, [&] { return !ends.empty(); }));
   EXPECT_TRUE(ends[0].ok());
@@ -296,8 +304,9 @@ TEST(ShardThread, RunsWhereItIsPlaced) {
     const auto notes = std::make_shared<WakeTransport::Notes>();
     std::vector<int> found;
     bool done = false;
-    ShardThread thread(make_shard(notes), Duration(0), {processor});
-    thread.shard().post([&](Time) {
+    const std::shared_ptr<Shard> shard = make_shard(notes);
+  ShardThread thread({shard}, Duration(0), {processor});
+    shard->post([&](Time) {
       const std::lock_guard<std::mutex> lock(notes->mutex);
       found = allowed_processors();
       done = true;
@@ -311,7 +320,8 @@ TEST(ShardThread, RunsWhereItIsPlaced) {
 
 TEST(ShardThread, SleepsAtMostASecondWithoutAnyTimer) {
   const auto notes = std::make_shared<WakeTransport::Notes>();
-  const ShardThread thread(make_shard(notes));
+  const const std::shared_ptr<Shard> shard = make_shard(notes);
+  ShardThread thread({shard});
   ASSERT_TRUE(notes->until([&] { return !notes->timeouts.empty(); }));
   const std::lock_guard<std::mutex> lock(notes->mutex);
   EXPECT_EQ(notes->timeouts[0], seconds(1));

@@ -206,6 +206,19 @@ TEST(AgreementOnMemory, FaultsOfAnyRankNeedPackets) {
 TEST(AgreementOnMemory, RanksOnSeveralHostsUseASwitch) {
   Config config = memory_config("auto");
   config.interface = "lo";
+  const auto outcome = agree_altered(2, config, other_hello("host", "another host"));
+  for (size_t i = 0; i < outcome.ranks.size(); ++i) {
+    const auto& rank = outcome.ranks[i];
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    EXPECT_EQ(rank->memory, nullptr) << "rank " << i;
+    EXPECT_NE(rank->embedded, nullptr) << "rank " << i << "'s host has a part";
+    EXPECT_EQ(rank->transports.size(), 2U);
+    ASSERT_EQ(rank->others.size(), 1U);
+    EXPECT_NE(rank->parameters.switch_name.find("embedded in rank 0"), std::string::npos);
+    EXPECT_NE(rank->others[0].switch_name.find("embedded in rank 1"), std::string::npos);
+    EXPECT_EQ(rank->others[0].worker, static_cast<int>(i));
+  }
+  config.integers = true;
   expect_embedded_switch(agree_altered(2, config, other_hello("host", "another host")));
 }
 

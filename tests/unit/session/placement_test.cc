@@ -47,11 +47,11 @@ PlacementInput input(const LocalRanks& local, int shards = 1, int node = 1) {
   in.shards = shards;
   return in;
 }
-LocalRanks rank_of(int index, int count, bool host_switch = false) {
+LocalRanks rank_of(int index, int count, int switches = 0) {
   LocalRanks local;
   local.index = index;
   local.count = count;
-  local.host_switch = host_switch;
+  local.switches = switches;
   return local;
 }
 
@@ -91,25 +91,25 @@ TEST(Interface, TellsItsNode) {
 
 TEST(LocalRanks, AreThoseOfOneMachineWhateverTheirNetwork) {
   const std::vector<std::string> hosts = {"a/1", "b/1", "a/2", "a/1", "b/1"};
-  EXPECT_EQ(to_text(local_ranks(hosts, 0, true)), "0/3+");
-  EXPECT_EQ(to_text(local_ranks(hosts, 1, true)), "0/2");
-  EXPECT_EQ(to_text(local_ranks(hosts, 2, true)), "1/3+");
-  EXPECT_EQ(to_text(local_ranks(hosts, 3, false)), "2/3");
-  EXPECT_EQ(to_text(local_ranks(hosts, 4, true)), "1/2");
-  EXPECT_EQ(rank_of(0, 3, true).engine_threads(2), 7);
+  EXPECT_EQ(to_text(local_ranks(hosts, 0, {0})), "0/3+1");
+  EXPECT_EQ(to_text(local_ranks(hosts, 1, {0})), "0/2+0");
+  EXPECT_EQ(to_text(local_ranks(hosts, 2, {0, 1, 2})), "1/3+2");
+  EXPECT_EQ(to_text(local_ranks(hosts, 3, {})), "2/3+0");
+  EXPECT_EQ(to_text(local_ranks(hosts, 4, {0, 1, 2})), "1/2+1");
+  EXPECT_EQ(rank_of(0, 3, 1).engine_threads(2), 7);
 }
 
 TEST(LocalRanks, ThatShareMemoryHaveMoreThreads) {
   EXPECT_EQ(rank_of(0, 2).memory_threads(2, 2), 4);
-  EXPECT_EQ(rank_of(0, 8, true).memory_threads(8, 4), 13);
+  EXPECT_EQ(rank_of(0, 8, 1).memory_threads(8, 4), 13);
   EXPECT_EQ(rank_of(0, 6).memory_threads(3, 2), 10) << "two hosts of three ranks on one machine";
   EXPECT_EQ(rank_of(0, 5).memory_threads(3, 1), 7) << "and one of them has two";
 }
 
 TEST(LocalRanks, TravelAsText) {
-  for (const char* text : {"0/1", "2/3+", "127/128"}) EXPECT_EQ(to_text(read_local_ranks(text)), text);
-  for (const char* bad : {"", "+", "3/3", "1", "/", "0/0", "0/129", "x/2", "-1/2", "0/1++"}) {
-    EXPECT_EQ(to_text(read_local_ranks(bad)), "0/1") << bad;
+  for (const char* text : {"0/1+0", "2/3+1", "127/128+128"}) EXPECT_EQ(to_text(read_local_ranks(text)), text);
+  for (const char* bad : {"", "+", "3/3+0", "1", "/+", "0/0+0", "0/129+0", "x/2+0", "-1/2+0", "0/1++", "0/1", "0/1+129"}) {
+    EXPECT_EQ(to_text(read_local_ranks(bad)), "0/1+0") << bad;
   }
 }
 

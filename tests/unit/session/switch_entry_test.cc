@@ -71,14 +71,14 @@ TEST(SwitchEntry, EveryShardHasATransportAndJoins) {
   ASSERT_NE(server, nullptr);
   Config config = quick_config();
   config.shards = 3;
-  auto links = connect_shards(config, 0, server->local());
+  auto links = connect_shards(config, 0, {server->local()});
   ASSERT_TRUE(links.ok());
   EXPECT_EQ(links->size(), 3U);
   SessionParameters session = with_shards(3);
   session.switch_endpoint = server->local();
   session.job = 1;
   session.epoch = 1;
-  const Status status = join_shards(links.value(), session, monotonic_now() + seconds(5));
+  const Status status = join_shard(*links.value()[2], session, 2, monotonic_now() + seconds(5));
   EXPECT_EQ(status.code(), Code::kUnavailable) << "there is no such session";
 }
 

@@ -23,30 +23,32 @@ Config naming(const std::string& address) {
 }
 
 TEST(SwitchPlace, ANamedSwitchIsWhereTheUserSays) {
-  const auto place = named_switch(naming("10.1.2.3:4567"), false);
-  ASSERT_TRUE(place.ok()) << place.status().message();
-  EXPECT_EQ(place->text("address"), "10.1.2.3:4567");
-  EXPECT_EQ(place->text("name"), "10.1.2.3:4567");
+  const auto places = named_switches(naming("10.1.2.3:4567"), false);
+  ASSERT_TRUE(places.ok()) << places.status().message();
+  ASSERT_EQ(places->size(), 1U);
+  EXPECT_EQ(to_string(places->front().endpoint), "10.1.2.3:4567");
+  EXPECT_EQ(places->front().name, "10.1.2.3:4567");
+  EXPECT_EQ(places->front().client_key, 0U);
 }
 
 TEST(SwitchPlace, AnAddressWhereNothingCanListenIsRefused) {
   for (const char* address : {"10.1.2.3:0", "10.1.2.3:port"}) {
-    const auto place = named_switch(naming(address), false);
+    const auto place = named_switches(naming(address), false);
     EXPECT_EQ(place.status().code(), Code::kInvalidArgument) << address;
     EXPECT_THAT(place.status().message(), HasSubstr("SWITCHML_SWITCH=\"" + std::string(address) + "\""));
   }
 }
 
 TEST(SwitchPlace, LoopbackServesOneHostOnly) {
-  EXPECT_TRUE(named_switch(naming("127.0.0.1:4567"), true).ok());
-  const auto place = named_switch(naming("127.0.0.1:4567"), false);
+  EXPECT_TRUE(named_switches(naming("127.0.0.1:4567"), true).ok());
+  const auto place = named_switches(naming("127.0.0.1:4567"), false);
   EXPECT_EQ(place.status().code(), Code::kInvalidArgument);
   EXPECT_THAT(place.status().message(), AllOf(HasSubstr("loopback"), HasSubstr("several hosts")));
 }
 
 TEST(SwitchPlace, AnEmbeddedSwitchServesNobodyButItsGroup) {
   std::unique_ptr<SwitchServer> server;
-  ASSERT_TRUE(embedded_switch({}, true, "group g", &server).ok());
+  ASSERT_TRUE(embedded_switch({}, true, "group g", 3, &server).ok());
   auto link = connect_to_switch(server->local());
   ASSERT_TRUE(link.ok()) << link.status().to_string();
   ControlClient client(*link.value(), server->local(), "embedded");
@@ -75,11 +77,11 @@ TEST(SwitchPlace, AnEmbeddedSwitchServesNobodyButItsGroup) {
 
 TEST(SwitchPlace, AnEmbeddedSwitchListensWhereItSays) {
   std::unique_ptr<SwitchServer> server;
-  const auto place = embedded_switch({}, true, "group g", &server);
+  const auto place = embedded_switch({}, true, "group g", 3, &server);
   ASSERT_TRUE(place.ok()) << place.status().message();
   ASSERT_NE(server, nullptr);
-  EXPECT_EQ(place->text("address"), to_string(server->local()));
-  EXPECT_THAT(place->text("name"), AllOf(StartsWith("127.0.0.1:"), EndsWith(" (embedded in rank 0 of group g)")));
+  EXPECT_EQ(place->endpoint, server->local());
+  EXPECT_THAT(place->name, AllOf(StartsWith("127.0.0.1:"), EndsWith(" (embedded in rank 3 of group g)")));
   EXPECT_NE(port_of(server->local()), 0);
 }
 
@@ -87,7 +89,7 @@ TEST(SwitchPlace, AnInterfaceThatIsNotThereIsNamed) {
   Config config;
   config.interface = "no-such-interface0";
   std::unique_ptr<SwitchServer> server;
-  const auto place = embedded_switch(config, false, "group g", &server);
+  const auto place = embedded_switch(config, false, "group g", 0, &server);
   EXPECT_FALSE(place.ok());
   EXPECT_THAT(place.status().message(), HasSubstr("no-such-interface0"));
   EXPECT_EQ(server, nullptr);
