@@ -190,7 +190,7 @@ TEST(ShardThread, DestructionStops) {
   const size_t before = threads_after_a_join(1);  // those of earlier tests may still be on their way out
   for (int i = 0; i < 20; ++i) {
     const auto notes = std::make_shared<WakeTransport::Notes>();
-    const const std::shared_ptr<Shard> shard = make_shard(notes);
+    const std::shared_ptr<Shard> shard = make_shard(notes);
   ShardThread thread({shard});
   }
   EXPECT_EQ(threads_after_a_join(before), before);
@@ -200,7 +200,7 @@ TEST(ShardThread, SleepsNoLongerThanTheNextTimer) {
   const auto notes = std::make_shared<WakeTransport::Notes>();
   notes->obey_timeouts = true;
   const Time begin = monotonic_now();
-  const ShardThread thread(make_shard(notes, milliseconds(400)));  // a sign of life is due every 100 ms
+  const ShardThread thread({make_shard(notes, milliseconds(400))});  // a sign of life is due every 100 ms
   ASSERT_TRUE(notes->until([&] { return notes->sent.size() >= 3; }));
   EXPECT_GE(monotonic_now() - begin, milliseconds(300));
   const std::lock_guard<std::mutex> lock(notes->mutex);
@@ -320,7 +320,7 @@ TEST(ShardThread, RunsWhereItIsPlaced) {
 
 TEST(ShardThread, SleepsAtMostASecondWithoutAnyTimer) {
   const auto notes = std::make_shared<WakeTransport::Notes>();
-  const const std::shared_ptr<Shard> shard = make_shard(notes);
+  const std::shared_ptr<Shard> shard = make_shard(notes);
   ShardThread thread({shard});
   ASSERT_TRUE(notes->until([&] { return !notes->timeouts.empty(); }));
   const std::lock_guard<std::mutex> lock(notes->mutex);
