@@ -13,8 +13,9 @@ pytestmark = pytest.mark.skipif(bool(bmv2_switch.missing()), reason=bmv2_switch.
 VECTORS = sorted((wire.ROOT / "tests/vectors").glob("*.txt"))
 # These say what all 64 words are, or send 65 or their bytes: other chunks where 256 are whole.
 ABOUT_64_WORDS = {
-    "dropped_leaves_no_trace", "every_word", "layout", "max_signed", "new_overwrites", "new_without_words", "too_many_words",
-    "too_many_words_larger", "tree_result_from_parent_only", "unknown_job", "whole_chunks", "zero_words",
+    "control_probe", "dropped_leaves_no_trace", "every_word", "layout", "max_signed", "new_overwrites",
+    "new_without_words", "too_many_words", "too_many_words_larger", "tree_result_from_parent_only", "unknown_job",
+    "whole_chunks", "zero_words",
 }  # fmt: skip
 
 
