@@ -124,8 +124,7 @@ const std::vector<Setting>& table() {
        [](const Config& c) { return c.transport; }},
       {{"precision", "auto or integer; integer not together with transport=shm", "auto",
         "how sums are added; auto: exactly, and rounded once, wherever software adds; integer: as a switching chip "
-        "adds "
-        "them, for the same bits with a chip and without one"},
+        "adds them, for the same bits with a chip and without one"},
        [](const std::string& t, Config* c) {
          return (t == "auto" || t == "integer") && assign(&c->integers, std::optional<bool>(t == "integer"));
        },

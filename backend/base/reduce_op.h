@@ -25,6 +25,9 @@ inline constexpr bool is_bitwise(ReduceOp op) {
   return op == ReduceOp::kAnd || op == ReduceOp::kOr || op == ReduceOp::kXor;
 }
 
+/// Whether results are rounded, and may be divided.
+inline constexpr bool sums_floats(ReduceOp op, ElementType type) { return op == ReduceOp::kSum && is_floating(type); }
+
 /// Whether a switch that adds integers takes it: sums of all types but float64 and bool; of these but int64 also the
 /// minimum and maximum.
 bool integer_can(ReduceOp op, ElementType type);

@@ -71,7 +71,7 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   const SessionParameters parameters = session.parameters();
   result.switch_address = parameters.switch_name;
   result.transport = session.transport();
-  result.precision = parameters.native || result.transport == "shm" ? "exact" : "integer";
+  result.precision = session.sums_exactly() ? "exact" : "integer";
   result.payload_bytes = parameters.payload_bytes;
   result.slots = parameters.slots;
   result.shards = parameters.shards;

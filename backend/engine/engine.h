@@ -168,8 +168,8 @@ class Engine {
 
   /// Queues a collective. All ranks submit the same collectives in the same order; a rank that does not is found out by
   /// the witness and every rank gets kMismatch. Thread-safe; never blocks on the network. After a failure or abort()
-  /// `done` runs at once with the reason. Precondition: integer_can(op, type); in
-  /// memory, and in a native session, native_can(op, type).
+  /// `done` runs at once with the reason. Precondition: integer_can(op, type); in memory, and in a native session,
+  /// native_can(op, type).
   virtual void submit(Collective collective) = 0;
 
   /// Fails everything queued or running with kAborted and `reason`. Thread-safe, idempotent.

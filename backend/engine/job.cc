@@ -9,7 +9,7 @@ namespace {
 
 // A shard without elements has no group whose exponents could be agreed on.
 bool uses_exponents(const Collective& collective, ElementRange part) {
-  return collective.op == ReduceOp::kSum && is_floating(collective.type) && part.count > 0;
+  return sums_floats(collective.op, collective.type) && part.count > 0;
 }
 
 Job::Stream stream_of(const Collective& collective, const ChunkPlan& plan, const LaneSlots& lanes) {

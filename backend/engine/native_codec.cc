@@ -15,7 +15,7 @@ bool NativeCodec::divides_parts() const {
 }
 
 uint8_t NativeCodec::divisor() const {
-  const bool divides = collective_.op == ReduceOp::kSum && is_floating(collective_.type) && !divides_parts();
+  const bool divides = sums_floats(collective_.op, collective_.type) && !divides_parts();
   return divides ? static_cast<uint8_t>(collective_.divisor) : uint8_t{1};
 }
 

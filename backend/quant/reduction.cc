@@ -30,8 +30,6 @@ Block block_at(const uint8_t* const* inputs, int ranks, size_t first_byte, size_
   return block;
 }
 
-bool sums_floats(const Reduction& reduction) { return reduction.op == ReduceOp::kSum && is_floating(reduction.type); }
-
 // ---- one rank after the other ----
 
 template <typename T>
@@ -173,7 +171,7 @@ void reduce(const Reduction& reduction, const uint8_t* const* inputs, int ranks,
   if (is_bitwise(reduction.op) && size > 1) {
     return reduce({reduction.op, ElementType::kUInt8}, inputs, ranks, n * size, out);
   }
-  if (sums_floats(reduction)) {
+  if (sums_floats(reduction.op, reduction.type)) {
     const Block all = block_at(inputs, ranks, 0, n);
     const auto row = static_cast<size_t>(float_row(reduction.type));
     return kernels().exact_sum[row](all.sources.data(), all.ranks, out, all.elements, reduction.divisor);

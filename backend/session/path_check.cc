@@ -153,34 +153,34 @@ std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunk
 
 namespace {
 
-std::vector<uint8_t> zeros_as_words(const SessionParameters& session, size_t slot, size_t payload) {
-  std::vector<uint8_t> frame(wire::kHeaderBytes + payload);
-  wire::Header header;
+/// Header: wire::Header or wire::NativeHeader.
+template <typename Header>
+Header header_of(const SessionParameters& session, wire::Kind kind, size_t slot) {
+  Header header;
   header.version = wire::kVersion;
-  header.kind = static_cast<uint8_t>(wire::Kind::kContribution);
-  header.flags = static_cast<uint8_t>(wire::Operation::kSum);
+  header.kind = static_cast<uint8_t>(kind);
   header.job = session.job;
   header.worker = static_cast<uint8_t>(session.worker);
   header.epoch = session.epoch;
   header.slot = static_cast<uint16_t>(slot);
   header.seq = kPathCheckSeq;
+  return header;
+}
+
+std::vector<uint8_t> zeros_as_words(const SessionParameters& session, size_t slot, size_t payload) {
+  std::vector<uint8_t> frame(wire::kHeaderBytes + payload);
+  auto header = header_of<wire::Header>(session, wire::Kind::kContribution, slot);
+  header.flags = static_cast<uint8_t>(wire::Operation::kSum);
   wire::write_header(header, frame.data());
   return frame;
 }
 
 std::vector<uint8_t> zeros_as_elements(const SessionParameters& session, size_t slot, size_t payload) {
   std::vector<uint8_t> frame(wire::kNativeHeaderBytes + payload);
-  wire::NativeHeader header;
-  header.version = wire::kVersion;
-  header.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
-  header.job = session.job;
-  header.worker = static_cast<uint8_t>(session.worker);
-  header.epoch = session.epoch;
-  header.slot = static_cast<uint16_t>(slot);
+  auto header = header_of<wire::NativeHeader>(session, wire::Kind::kNativeContribution, slot);
   header.type = static_cast<uint8_t>(ElementType::kUInt8);
   header.operation = static_cast<uint8_t>(ReduceOp::kSum);
   header.divisor = 1;
-  header.seq = kPathCheckSeq;
   wire::seal_native(header, session.session_key, frame.data(), payload);
   return frame;
 }

@@ -108,8 +108,9 @@ class GroupSession : public Session {
     return failover_ ? failover_->session() : parameters_;
   }
   const SwitchServer* embedded() const override { return embedded_.get(); }
+  bool sums_exactly() const override { return in_memory() || parameters_.native; }
   bool can(ReduceOp op, ElementType type) const override {
-    return (in_memory() || parameters_.native ? native_can : integer_can)(op, type);
+    return (sums_exactly() ? native_can : integer_can)(op, type);
   }
   std::string transport() const override { return memory_ == nullptr ? "udp" : in_memory() ? "shm" : "shm+udp"; }
   bool without_switch() const override {

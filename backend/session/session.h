@@ -61,7 +61,10 @@ class Session {
   virtual void settle() = 0;
 
   virtual Engine& engine() = 0;
-  /// Whether the engine takes such a collective; the same on all ranks, as long as the session lasts.
+  /// Whether sums of floats are exact, and rounded once by each who adds, or those of a switch of integers; the same on
+  /// all ranks, as long as the session lasts.
+  virtual bool sums_exactly() const = 0;
+  /// Whether the engine takes such a collective; likewise.
   virtual bool can(ReduceOp op, ElementType type) const = 0;
   /// Of the switch that the group has, or had last.
   virtual SessionParameters parameters() const = 0;

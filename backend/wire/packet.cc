@@ -38,8 +38,8 @@ bool is_operation(const NativeHeader& header) {
   if (header.operation >= kReduceOps || header.type >= kElementTypes) return false;
   const auto operation = static_cast<ReduceOp>(header.operation);
   const auto type = static_cast<ElementType>(header.type);
-  const bool divides = operation == ReduceOp::kSum && is_floating(type);
-  return native_can(operation, type) && header.divisor >= 1 && header.divisor <= (divides ? kMaxWorkers : 1);
+  const int most = sums_floats(operation, type) ? kMaxWorkers : 1;
+  return native_can(operation, type) && header.divisor >= 1 && header.divisor <= most;
 }
 
 }  // namespace
