@@ -23,8 +23,9 @@ class Shares {
 
   /// The shards that take part in the next collective, and with what; shard number s of session a is a * shards + s.
   /// Integers: all of them, in equal parts. Native: in proportion to the weights, in whole chunks. Who would take
-  /// nothing is left out, but one, whose turn it is, always takes part, so that ranks that disagree meet there. A barrier
-  /// concerns all. All ranks must ask for the same collectives in the same order, for each stream that was chosen.
+  /// nothing is left out, but one, whose turn it is, always takes part, so that ranks that disagree meet there. A
+  /// barrier concerns all. All ranks must ask for the same collectives in the same order, for each stream that was
+  /// chosen.
   std::vector<ShardPart> next(const Collective& collective);
 
  private:

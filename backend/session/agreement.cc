@@ -121,8 +121,7 @@ class Agreement {
     if (opening_.group.rank == 0) {
       if (Status status = opening_.say(in_session("plan"), make_plan(payload, slots)); !status.ok()) return status;
     }
-    auto plan =
-        opening_.hear(in_session("plan"), "open a session with " + switch_names());
+    auto plan = opening_.hear(in_session("plan"), "open a session with " + switch_names());
     return plan.ok() ? enter_session(plan.value()) : plan.status();
   }
 
@@ -263,8 +262,7 @@ class Agreement {
     plan.set("secret1", random_bits());
     plan.set("hosts", hosts ? "workers" : "");
     for (int rank = 0; rank < opening_.group.size; ++rank) {
-      plan.set("local/" + std::to_string(rank),
-               to_text(local_ranks(opening_.hosts, rank, opening_.switch_hosts)));
+      plan.set("local/" + std::to_string(rank), to_text(local_ranks(opening_.hosts, rank, opening_.switch_hosts)));
     }
     return plan;
   }
@@ -308,7 +306,9 @@ class Agreement {
     for (size_t i = 0; i < opening_.places.size(); ++i) {
       for (size_t shard = 0; shard < own_shards(); ++shard) {
         const int number = first_shard() + static_cast<int>(shard);
-        if (Status status = join_shard(link(i, shard), session(i), number, end); !status.ok()) return status;
+        const Status status =
+            join_shard(link(i, shard), session(i), number, end, [this] { return opening_.roll.ended(); });
+        if (!status.ok()) return status;
       }
     }
     return {};

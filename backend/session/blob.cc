@@ -64,7 +64,8 @@ void Blob::put(const std::string& name, const Blob& inner) {
 Blob Blob::inner(const std::string& name) const {
   const std::string start = name + "/";
   Blob blob;
-  for (auto it = values_.lower_bound(start); it != values_.end() && it->first.compare(0, start.size(), start) == 0; ++it) {
+  for (auto it = values_.lower_bound(start); it != values_.end() && it->first.compare(0, start.size(), start) == 0;
+       ++it) {
     blob.values_.emplace(it->first.substr(start.size()), it->second);
   }
   return blob;

@@ -70,6 +70,7 @@ Result<wire::Reply> ControlClient::exchange(wire::Request type, const uint8_t* f
     }
     // Nobody listening is no reason to give up before the deadline: the switch may be about to start.
     if (std::string error = transport_.take_error(); !error.empty()) complaint_ = std::move(error);
+    if (Status status = ended_ ? ended_() : Status(); !status.ok()) return status;
     patience = std::min(2 * patience, kMostPatience);
   } while (now < deadline);
   wire::Reply reply;

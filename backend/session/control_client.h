@@ -2,7 +2,9 @@
 // repeats are harmless.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -16,6 +18,9 @@ class ControlClient {
   /// Borrows the transport. `name` is how messages call the switch ("10.0.0.1:48879"). Frames that are no replies to
   /// this client's request are discarded, so use it before an engine runs on the transport.
   ControlClient(Transport& transport, const Endpoint& switch_endpoint, std::string name);
+
+  /// An error of `ended`, which is asked a few times a second, ends an exchange.
+  void wait_while(std::function<Status()> ended) { ended_ = std::move(ended); }
 
   // An error names the switch and says what to do: kUnavailable (no answer, or a refusal that depends on the switch's
   // state), kMismatch (another protocol version), kInvalidArgument (it can never grant this).
@@ -37,6 +42,7 @@ class ControlClient {
   Endpoint switch_;
   std::string name_;
   uint32_t request_id_;
+  std::function<Status()> ended_;
   std::string complaint_;  // of the network, the last one
   bool lacked_room_ = false;
 };

@@ -52,7 +52,8 @@ class PlaceAgreement {
       return {Code::kMismatch, "rank 0 announced no switch: install the same switchml on all ranks"};
     }
     for (uint64_t i = 0; i < count; ++i) {
-      if (Status status = take_place(read_switch_place(blob.inner("switch/" + std::to_string(i)))); !status.ok()) return status;
+      if (Status status = take_place(read_switch_place(blob.inner("switch/" + std::to_string(i)))); !status.ok())
+        return status;
     }
     return {};
   }
@@ -83,9 +84,9 @@ class PlaceAgreement {
     if (!opening_.config.controller.empty()) return ask_controller(hellos.value());
     if (opening_.config.switch_address.empty() && wants_memory(opening_.config, opening_.one_host) && !faults)
       return offer_or_host();
-    auto place = !opening_.config.switch_address.empty()                        ? name_switches()
+    auto place = !opening_.config.switch_address.empty()               ? name_switches()
                  : layout.hosts() > 1 && wants_native(opening_.config) ? each_host(layout)
-                                                                                : host_switch();
+                                                                       : host_switch();
     if (place.ok() && wants_hosts(opening_.config, layout, faults)) place->set("hosts", layout.text());
     return place;
   }

@@ -39,9 +39,10 @@ class RollCall {
   void give_up(const Status& why);
   /// An error of `failed` ends this rank's waits.
   void wait_while(std::function<Status()> failed) { failed_ = std::move(failed); }
+  /// Why waiting is of no use any more, for who waits for something else than others' words; else ok.
+  Status ended();
 
  private:
-  Status ended();
   Result<std::string> read(const std::string& topic, int rank, Time deadline);
   std::string missing_message(const std::vector<int>& ranks, Duration waited) const;
 

@@ -377,8 +377,8 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   const SessionParameters& p = agreed->parameters;
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
                       << " at " << (agreed->transports.empty() && agreed->hosts.ranks() == 0 ? "" : "switch ")
-                      << p.switch_name << (agreed->others.empty() ? "" : " and others") << ": " << p.slots << " slots of " << p.payload_bytes << " bytes, " << p.shards
-                      << " shards";
+                      << p.switch_name << (agreed->others.empty() ? "" : " and others") << ": " << p.slots
+                      << " slots of " << p.payload_bytes << " bytes, " << p.shards << " shards";
   return start_together(std::make_unique<GroupSession>(&agreed.value(), group, store), group, store, deadline,
                         [&](GroupSession& session) {
                           session.start(&agreed.value(), options, config, config.fallback ? make_reducer : nullptr);

@@ -112,8 +112,10 @@ Status read_grant(const Blob& blob, SessionParameters* session) {
   return {};
 }
 
-Status join_shard(Transport& transport, const SessionParameters& session, int shard, Time deadline) {
+Status join_shard(Transport& transport, const SessionParameters& session, int shard, Time deadline,
+                  std::function<Status()> ended) {
   ControlClient client(transport, session.switch_endpoint, session.switch_name);
+  client.wait_while(std::move(ended));
   return client.join(session.membership(), shard, deadline).status();
 }
 
@@ -131,8 +133,13 @@ void leave(const SessionParameters& session, Time deadline) {
 }  // namespace
 
 void leave(const SessionParameters& session, const std::vector<SessionParameters>& others, Time deadline) {
-  leave(session, deadline);
-  for (const SessionParameters& other : others) leave(other, deadline);
+  // One that is gone takes no more than its part of the time.
+  const auto share_of = [deadline](size_t left) {
+    const Time now = monotonic_now();
+    return now + (deadline - now) / static_cast<Duration::rep>(left);
+  };
+  leave(session, share_of(1 + others.size()));
+  for (size_t i = 0; i < others.size(); ++i) leave(others[i], share_of(others.size() - i));
 }
 
 }  // namespace switchml

@@ -1,6 +1,7 @@
 // A rank's way into a session of a switch: when its group opens, and when it comes back to a switch that it had lost.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,8 +26,9 @@ void write_grant(const wire::OpenReply& granted, Blob* blob);
 /// Reads it into `session`, whose shards and switch_name are set. kMismatch: no session that this version can use.
 Status read_grant(const Blob& blob, SessionParameters* session);
 
-/// Joins as that shard; returns by `deadline`.
-Status join_shard(Transport& transport, const SessionParameters& session, int shard, Time deadline);
+/// Joins as that shard; returns by `deadline`, or soon after `ended`, if there is such, says why to.
+Status join_shard(Transport& transport, const SessionParameters& session, int shard, Time deadline,
+                  std::function<Status()> ended = nullptr);
 
 /// Tells the switches of a session, and of others, that this worker has left; waits for their answers until `deadline`.
 /// Needs no engine and no transport.

@@ -90,7 +90,8 @@ Result<std::vector<SwitchPlace>> named_switches(const Config& config, bool one_h
     auto place = parse_switch(config, item, one_host);
     if (!place.ok()) return place.status();
     const auto is_same = [&](const SwitchPlace& other) { return other.endpoint == place->endpoint; };
-    if (std::any_of(places.begin(), places.end(), is_same)) return bad_switch(config, "names " + place->name + " twice");
+    if (std::any_of(places.begin(), places.end(), is_same))
+      return bad_switch(config, "names " + place->name + " twice");
     places.push_back(std::move(place.value()));
   }
   const auto is_other_family = [&](const SwitchPlace& p) {

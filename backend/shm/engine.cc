@@ -82,10 +82,11 @@ class MemoryEngine final : public Engine {
     const std::lock_guard<std::mutex> lock(mutex_);
     return status_;
   }
-  int shards() const override { return 1 + (short_ ? 1 : 0) + (up_ ? 1 : 0); }
+  int shards() const override { return 1 + (short_ ? 1 : 0) + (up_ ? up_->shards() : 0); }
   const WorkerCounters& counters(int shard) const override {
     if (shard == 0) return member_.counters();
-    return shard == 1 && short_ ? short_->counters() : up_->counters(0);
+    if (shard == 1 && short_) return short_->counters();
+    return up_->counters(shard - (short_ ? 2 : 1));
   }
   size_t memory_bytes() const override { return options_.segment->size() + (up_ ? up_->memory_bytes() : 0); }
 

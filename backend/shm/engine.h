@@ -24,11 +24,11 @@ struct MemoryEngineOptions {
 
 /// How the ranks of a host reach the others.
 struct UplinkOptions {
-  EngineOptions engine;                  // of the session of hosts; its callbacks and first_shard are overwritten, and
-                                         // its spin is that of the rank's own thread too
+  EngineOptions engine;  // of the session of hosts; its callbacks and first_shard are overwritten, and
+                         // its spin is that of the rank's own thread too
   std::vector<std::unique_ptr<Transport>> transports;  // owners of chunks: one for each session, joined as shard number
                                                        // `rank`; else none
-  std::vector<int> ranks;                // of the host, in their group, in order: for messages
+  std::vector<int> ranks;                              // of the host, in their group, in order: for messages
 };
 
 /// Starts its thread. suspend() and what follows it must not be called: there is no going on with another switch.

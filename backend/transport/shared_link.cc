@@ -119,7 +119,8 @@ std::vector<std::unique_ptr<Transport>> share_link(std::unique_ptr<Transport> li
                                                    const std::vector<Endpoint>& peers) {
   const auto shared = std::make_shared<Link>(std::move(link), peers);
   std::vector<std::unique_ptr<Transport>> transports;
-  for (size_t peer = 0; peer < peers.size(); ++peer) transports.push_back(std::make_unique<PeerTransport>(shared, peer));
+  for (size_t peer = 0; peer < peers.size(); ++peer)
+    transports.push_back(std::make_unique<PeerTransport>(shared, peer));
   return transports;
 }
 

@@ -229,9 +229,8 @@ void Rank::hand_on(const std::shared_ptr<SharedCollective>& collective) {
   const Collective& whole = collective->collective();
   const size_t span = elements_per_span(whole.type, session.payload_bytes, session.native);
   for (Socket& socket : sockets_) {
-    in(socket, [&](Shard& shard) {
-      shard.submit(collective, shard_part(whole.count, span, shard.index(), session.shards));
-    });
+    in(socket,
+       [&](Shard& shard) { shard.submit(collective, shard_part(whole.count, span, shard.index(), session.shards)); });
   }
 }
 

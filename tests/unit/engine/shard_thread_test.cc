@@ -191,7 +191,7 @@ TEST(ShardThread, DestructionStops) {
   for (int i = 0; i < 20; ++i) {
     const auto notes = std::make_shared<WakeTransport::Notes>();
     const std::shared_ptr<Shard> shard = make_shard(notes);
-  ShardThread thread({shard});
+    ShardThread thread({shard});
   }
   EXPECT_EQ(threads_after_a_join(before), before);
 }
@@ -277,8 +277,8 @@ TEST(ShardThread, LetsResultsOfALongStreamGather) {
   options.session.workers = 1;
   options.session.slots = LaneSlots::kLeastSlotsForBulk;
   options.session.payload_bytes = 1024;
-  const auto shard = std::make_shared<Shard>(0, options, std::make_unique<SlowLink>(&pauses), monotonic_now(),
-                                             [](const Status&) {});
+  const auto shard =
+      std::make_shared<Shard>(0, options, std::make_unique<SlowLink>(&pauses), monotonic_now(), [](const Status&) {});
   ShardThread thread({shard});
   std::vector<int32_t> tensor(2000 * 256, 3);
   std::mutex mutex;
@@ -305,7 +305,7 @@ TEST(ShardThread, RunsWhereItIsPlaced) {
     std::vector<int> found;
     bool done = false;
     const std::shared_ptr<Shard> shard = make_shard(notes);
-  ShardThread thread({shard}, Duration(0), {processor});
+    ShardThread thread({shard}, Duration(0), {processor});
     shard->post([&](Time) {
       const std::lock_guard<std::mutex> lock(notes->mutex);
       found = allowed_processors();

@@ -371,10 +371,10 @@ TEST(Agreement, NobodyWaitsForARankWhosePartEndsEarly) {
     Alteration alteration;
     const char* why;
   } cases[] = {
-      {one_reads("switch", "address", "no address"), "no address"},
+      {one_reads("switch", "switch/0/address", "no address"), "no address"},
       {one_reads("switch", "hosts", "7"), "hosts"},
       {one_reads("plan", "secret0", "none"), "rank 0 sent no secret"},
-      {one_reads("plan", "slots", "1"), "granted a session that this version cannot use"},
+      {one_reads("plan", "session/0/slots", "1"), "granted a session that this version cannot use"},
   };
   for (const auto& c : cases) {
     const Outcome outcome = agree_altered(3, quick_config(seconds(60)), c.alteration);

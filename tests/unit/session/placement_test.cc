@@ -108,7 +108,8 @@ TEST(LocalRanks, ThatShareMemoryHaveMoreThreads) {
 
 TEST(LocalRanks, TravelAsText) {
   for (const char* text : {"0/1+0", "2/3+1", "127/128+128"}) EXPECT_EQ(to_text(read_local_ranks(text)), text);
-  for (const char* bad : {"", "+", "3/3+0", "1", "/+", "0/0+0", "0/129+0", "x/2+0", "-1/2+0", "0/1++", "0/1", "0/1+129"}) {
+  for (const char* bad :
+       {"", "+", "3/3+0", "1", "/+", "0/0+0", "0/129+0", "x/2+0", "-1/2+0", "0/1++", "0/1", "0/1+129"}) {
     EXPECT_EQ(to_text(read_local_ranks(bad)), "0/1+0") << bad;
   }
 }
