@@ -72,7 +72,7 @@ class UdpTransport final : public Transport {
   UdpOptions options_;
   Waker waker_;
   FrameMemory memory_;
-  UdpComplaint complaint_;
+  Complaint complaint_;
   const std::shared_ptr<LocalAddresses> locals_;
   UdpReceiver rx_;
   UdpSender tx_;

@@ -46,7 +46,7 @@ bool was_fragmented(const msghdr& message) {
 }  // namespace
 
 UdpReceiver::UdpReceiver(const UdpSocket& socket, const UdpOptions& options, LocalAddresses* locals,
-                         UdpComplaint* complaint)
+                         Complaint* complaint)
     : socket_(socket),
       peer_(options.peer),
       max_frame_bytes_(options.max_frame_bytes),

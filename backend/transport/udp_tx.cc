@@ -30,7 +30,7 @@ iovec vector_of(const uint8_t* data, size_t size) { return {const_cast<uint8_t*>
 }  // namespace
 
 UdpSender::UdpSender(const UdpSocket& socket, const UdpOptions& options, const LocalAddresses* locals,
-                     UdpComplaint* complaint)
+                     Complaint* complaint)
     : socket_(socket),
       peer_(options.peer),
       max_frame_bytes_(options.max_frame_bytes),

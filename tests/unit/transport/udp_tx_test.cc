@@ -124,7 +124,7 @@ TEST(UdpTxErrors, FramesStillGoWhereTheKernelRefusesSegmentation) {
   const int on = 1;
   ASSERT_EQ(::setsockopt(socket->fd.get(), SOL_SOCKET, SO_NO_CHECK, &on, sizeof on), 0);
   LocalAddresses locals;
-  UdpComplaint complaint;
+  Complaint complaint;
   UdpSender sender(socket.value(), options, &locals, &complaint);
   const Endpoint to = raw.local();
   std::vector<Bytes> bytes;

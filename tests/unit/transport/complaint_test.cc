@@ -1,4 +1,4 @@
-#include "transport/udp_complaint.h"
+#include "transport/complaint.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@ namespace {
 
 Endpoint peer(const std::string& text) { return resolve_address(text, "test").value(); }
 
-TEST(UdpComplaint, NamesThePeerAndTheReason) {
-  UdpComplaint complaint;
+TEST(Complaint, NamesThePeerAndTheReason) {
+  Complaint complaint;
   EXPECT_TRUE(complaint.empty());
   EXPECT_EQ(complaint.take(), "");
   complaint.note(peer("127.0.0.1:4711"), ECONNREFUSED);
@@ -21,14 +21,21 @@ TEST(UdpComplaint, NamesThePeerAndTheReason) {
   EXPECT_TRUE(complaint.empty()) << "asking clears it";
 }
 
-TEST(UdpComplaint, NamesBothSizes) {
-  UdpComplaint complaint;
+TEST(Complaint, SaysWhatNoErrorNumberSays) {
+  Complaint complaint;
+  complaint.note(peer("127.0.0.1:4711"), "hung up");
+  EXPECT_EQ(complaint.take(), "127.0.0.1:4711: hung up");
+  EXPECT_FALSE(complaint.take_refusal());
+}
+
+TEST(Complaint, NamesBothSizes) {
+  Complaint complaint;
   complaint.note_size(peer("127.0.0.1:4711"), 9000, 1472);
   EXPECT_EQ(complaint.take(), "127.0.0.1:4711: a frame of 9000 bytes is longer than 1472 and was not sent");
 }
 
-TEST(UdpComplaint, TellsARefusalFromAnUnreachableNetwork) {
-  UdpComplaint complaint;
+TEST(Complaint, TellsARefusalFromAnUnreachableNetwork) {
+  Complaint complaint;
   complaint.note(peer("127.0.0.1:4711"), ENETUNREACH);
   complaint.note(peer("127.0.0.1:4711"), EHOSTUNREACH);
   EXPECT_FALSE(complaint.take_refusal());
@@ -37,8 +44,8 @@ TEST(UdpComplaint, TellsARefusalFromAnUnreachableNetwork) {
   EXPECT_FALSE(complaint.take_refusal()) << "asking clears it";
 }
 
-TEST(UdpComplaint, TheFirstStaysUntilItIsTaken) {
-  UdpComplaint complaint;
+TEST(Complaint, TheFirstStaysUntilItIsTaken) {
+  Complaint complaint;
   complaint.note(peer("127.0.0.1:1"), ECONNREFUSED);
   complaint.note(peer("127.0.0.1:2"), ENETUNREACH);
   complaint.note_size(peer("127.0.0.1:3"), 2, 1);

@@ -1,4 +1,4 @@
-// What a UDP transport keeps of the errors that the kernel reports, for take_error().
+// What a transport keeps of the errors that the kernel reports, for take_error().
 #pragma once
 
 #include <cerrno>
@@ -11,16 +11,19 @@
 namespace switchml {
 
 /// The first complaint since the last take(); later ones repeat it as a rule, and cost nothing. One thread.
-class UdpComplaint {
+class Complaint {
  public:
   void note(const Endpoint& peer, int error) {
     refused_ = refused_ || error == ECONNREFUSED;
-    if (text_.empty()) text_ = to_string(peer) + ": " + std::system_category().message(error);
+    if (text_.empty()) note(peer, std::system_category().message(error));
+  }
+  void note(const Endpoint& peer, const std::string& what) {
+    if (text_.empty()) text_ = to_string(peer) + ": " + what;
   }
   void note_size(const Endpoint& peer, size_t bytes, size_t allowed) {
     if (!text_.empty()) return;
-    text_ = to_string(peer) + ": a frame of " + std::to_string(bytes) + " bytes is longer than " +
-            std::to_string(allowed) + " and was not sent";
+    note(peer, "a frame of " + std::to_string(bytes) + " bytes is longer than " + std::to_string(allowed) +
+                   " and was not sent");
   }
   bool empty() const { return text_.empty(); }
   std::string take() { return std::exchange(text_, std::string()); }
