@@ -185,7 +185,8 @@ Result<Endpoint> literal_address(const std::string& text, uint16_t default_port)
 std::string to_string(const Endpoint& endpoint) {
   if (endpoint.size == 0) return "none";
   char text[INET6_ADDRSTRLEN] = "";
-  const std::string port = ":" + std::to_string(port_of(endpoint));
+  const char* carrier = endpoint.carrier == Carrier::kPackets ? "" : "/tcp";
+  const std::string port = ":" + std::to_string(port_of(endpoint)) + carrier;
   if (family_of(endpoint) == AF_INET) {
     const auto address = load_sockaddr<sockaddr_in>(endpoint);
     return ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text) + port;
@@ -205,7 +206,9 @@ std::string to_string(const Endpoint& endpoint) {
   return hex;
 }
 
-bool same_address(const Endpoint& a, const Endpoint& b) { return with_port(a, 0) == with_port(b, 0); }
+bool same_address(const Endpoint& a, const Endpoint& b) {
+  return with_port(a, 0) == with_carrier(with_port(b, 0), a.carrier);
+}
 
 bool is_loopback(const Endpoint& endpoint) {
   if (family_of(endpoint) == AF_INET) {
@@ -230,6 +233,11 @@ Endpoint with_port(Endpoint endpoint, uint16_t port) {
   if (family_of(endpoint) == AF_UNSPEC) return endpoint;
   const uint16_t network_order = htons(port);
   std::memcpy(endpoint.bytes + offsetof(sockaddr_in, sin_port), &network_order, sizeof network_order);
+  return endpoint;
+}
+
+Endpoint with_carrier(Endpoint endpoint, Carrier carrier) {
+  endpoint.carrier = carrier;
   return endpoint;
 }
 
@@ -271,7 +279,7 @@ std::vector<Endpoint> local_addresses(const std::string& interface) {
 }
 
 std::string to_literal(const Endpoint& endpoint) {
-  const std::string text = to_string(with_port(endpoint, 0));  // ends in ":0"
+  const std::string text = to_string(with_port(endpoint, 0));  // ends in ":0" or ":0/tcp"
   const std::string host = text.substr(0, text.rfind(':'));
   return host.size() > 2 && host.front() == '[' ? host.substr(1, host.size() - 2) : host;
 }

@@ -17,15 +17,17 @@ Result<Endpoint> resolve_address(const std::string& text, const std::string& wha
 /// `default_port`. No name is looked up, so it never waits. kInvalidArgument: the text and the forms that are allowed.
 Result<Endpoint> literal_address(const std::string& text, uint16_t default_port);
 
-/// "10.0.0.1:48879" or "[::1]:48879"; "none" for an empty endpoint.
+/// "10.0.0.1:48879" or "[::1]:48879", with "/tcp" behind it if TCP carries frames to there; "none" for an empty
+/// endpoint.
 std::string to_string(const Endpoint& endpoint);
 
-/// Same host (address), whatever the port.
+/// Same host (address), whatever the port and the carrier.
 bool same_address(const Endpoint& a, const Endpoint& b);
 /// 127.0.0.0/8 or ::1.
 bool is_loopback(const Endpoint& endpoint);
 uint16_t port_of(const Endpoint& endpoint);
 Endpoint with_port(Endpoint endpoint, uint16_t port);
+Endpoint with_carrier(Endpoint endpoint, Carrier carrier);
 
 /// The address of this host that a packet to the outside would carry; loopback where there is none. For an embedded
 /// switch to announce. `interface` (may be empty) restricts it to that network interface and is an error if it has no

@@ -17,6 +17,13 @@
 
 namespace switchml {
 
+/// What carries frames to an endpoint.
+enum class Carrier : uint8_t {
+  kPackets,      // packets: each frame by itself
+  kTcp,          // a TCP connection, which whoever has a frame for the endpoint makes
+  kTcpAccepted,  // a TCP connection that the endpoint has made to us: none can be made to there
+};
+
 /// Where a frame goes or comes from. Plain bytes to the engine and the switch; a transport knows what they mean.
 struct Endpoint {
   static constexpr size_t kBytes = 28;  // a sockaddr_in6
@@ -25,9 +32,10 @@ struct Endpoint {
   /// The transport's own note on a received frame's sender: at which of its local addresses the frame arrived, so that
   /// an answer leaves from there. Not part of the identity: == ignores it.
   uint8_t via = 0;
+  Carrier carrier = Carrier::kPackets;
 
   friend bool operator==(const Endpoint& a, const Endpoint& b) {
-    return a.size == b.size && std::memcmp(a.bytes, b.bytes, a.size) == 0;
+    return a.size == b.size && a.carrier == b.carrier && std::memcmp(a.bytes, b.bytes, a.size) == 0;
   }
   friend bool operator!=(const Endpoint& a, const Endpoint& b) { return !(a == b); }
 };

@@ -77,6 +77,25 @@ TEST(Address, ComparesAndChangesPorts) {
   EXPECT_EQ(noted, a) << "where a frame arrived is not part of who sent it";
 }
 
+TEST(Address, TheCarrierIsPartOfWhoItIs) {
+  for (const char* text : {"10.0.0.1:5", "[2001:db8::5]:5"}) {
+    const Endpoint packets = resolve_address(text, "x").value();
+    const Endpoint tcp = with_carrier(packets, Carrier::kTcp);
+    const Endpoint accepted = with_carrier(packets, Carrier::kTcpAccepted);
+    EXPECT_EQ(packets.carrier, Carrier::kPackets);
+    EXPECT_NE(tcp, packets);
+    EXPECT_NE(accepted, packets);
+    EXPECT_NE(accepted, tcp);
+    EXPECT_EQ(with_carrier(tcp, Carrier::kPackets), packets);
+    EXPECT_EQ(with_port(tcp, 6), with_carrier(with_port(packets, 6), Carrier::kTcp));
+    EXPECT_TRUE(same_address(tcp, packets));
+    EXPECT_TRUE(same_address(packets, accepted));
+    EXPECT_EQ(to_string(packets), text);
+    EXPECT_EQ(to_string(tcp), std::string(text) + "/tcp");
+    EXPECT_EQ(to_literal(tcp), to_literal(packets));
+  }
+}
+
 TEST(Address, EndpointsThatAreNoSocketAddress) {
   EXPECT_EQ(to_string(Endpoint{}), "none");
   EXPECT_EQ(port_of(Endpoint{}), 0);
