@@ -12,6 +12,7 @@
 #include "transport/address.h"
 #include "transport/faulty.h"
 #include "transport/inproc.h"
+#include "transport/tcp.h"
 #include "transport/udp.h"
 
 namespace switchml {
@@ -34,11 +35,18 @@ inline UdpOptions on(const std::string& text) {
   return options;
 }
 
+inline std::unique_ptr<Transport> open_tcp(const TcpOptions& options) {
+  Result<std::unique_ptr<Transport>> transport = make_tcp_transport(options);
+  EXPECT_TRUE(transport.ok()) << transport.status().to_string();
+  return transport.ok() ? std::move(transport.value()) : nullptr;
+}
+
 /// Makes transports that reach each other.
 struct Kind {
   std::string name;
   /// A maker of transports; `max_frame_bytes` and a receive queue of about `queue_bytes` hold for each.
   std::function<std::function<std::unique_ptr<Transport>()>(size_t max_frame_bytes, size_t queue_bytes)> network;
+  bool sends_from_local = true;  // frames come from where the sender's local() says
 };
 
 inline std::vector<Kind> kinds() {
@@ -50,6 +58,19 @@ inline std::vector<Kind> kinds() {
         options.max_frame_bytes = max_frame_bytes;
         options.receive_buffer_bytes = queue_bytes;
         return open_udp(options);
+      };
+    };
+  };
+  // With narrow buffers the kernel takes a part of nearly every frame.
+  const auto tcp = [](const std::string& listen, size_t kernel_buffer_bytes) {
+    return [=](size_t max_frame_bytes, size_t queue_bytes) {
+      return [=]() -> std::unique_ptr<Transport> {
+        TcpOptions options;
+        options.listen = address(listen);
+        options.max_frame_bytes = max_frame_bytes;
+        options.queue_bytes = queue_bytes;
+        options.receive_buffer_bytes = options.send_buffer_bytes = kernel_buffer_bytes;
+        return open_tcp(options);
       };
     };
   };
@@ -68,7 +89,10 @@ inline std::vector<Kind> kinds() {
           {"faultless", faultless},
           {"udp4", udp("127.0.0.1:0", true)},
           {"udp6", udp("[::1]:0", true)},
-          {"udp4_plain", udp("127.0.0.1:0", false)}};
+          {"udp4_plain", udp("127.0.0.1:0", false)},
+          {"tcp4", tcp("127.0.0.1:0", 0), false},
+          {"tcp6", tcp("[::1]:0", 0), false},
+          {"tcp4_narrow", tcp("127.0.0.1:0", 16 << 10), false}};
 }
 
 using Bytes = std::vector<uint8_t>;
@@ -88,8 +112,10 @@ inline uint32_t id_of(const uint8_t* data) {
   return data[0] | uint32_t{data[1]} << 8 | uint32_t{data[2]} << 16 | uint32_t{data[3]} << 24;
 }
 
-/// Receives until `count` frames are there or a minute has passed; returns copies.
-inline std::vector<Bytes> collect(Transport& transport, size_t count) {
+/// Receives until `count` frames are there or a minute has passed; returns copies. `meanwhile` is called while there
+/// are none.
+inline std::vector<Bytes> collect(
+    Transport& transport, size_t count, const std::function<void()>& meanwhile = [] {}) {
   std::vector<Bytes> got;
   const Time end = monotonic_now() + seconds(60);
   RxFrame frames[32];
@@ -99,6 +125,7 @@ inline std::vector<Bytes> collect(Transport& transport, size_t count) {
     if (n != 0) {
       transport.release();
     } else {
+      meanwhile();
       transport.wait(milliseconds(20));
     }
   }

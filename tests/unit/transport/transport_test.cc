@@ -18,6 +18,26 @@ class AnyTransport : public ::testing::TestWithParam<Kind> {
     b_ = make_();
     ASSERT_TRUE(a_ && b_);
   }
+  /// Whoever uses a transport waits or receives now and then, and so lets it do what it could not do at once.
+  void drive() {
+    for (Transport* transport : {a_.get(), b_.get()}) {
+      if (transport != nullptr) transport->wait(nanoseconds(0));
+    }
+  }
+  std::vector<Bytes> collect(Transport& transport, size_t count) {
+    return switchml::collect(transport, count, [this] { drive(); });
+  }
+  /// Receives `count` frames without releasing any, in calls of up to `bite`.
+  void lend(Transport& transport, RxFrame* frames, size_t count, size_t bite) {
+    size_t got = 0;
+    const Time end = monotonic_now() + seconds(60);
+    while (got < count && monotonic_now() < end) {
+      got += transport.receive(frames + got, std::min(bite, count - got));
+      drive();
+    }
+    ASSERT_EQ(got, count);
+  }
+
   std::function<std::unique_ptr<Transport>()> make_;
   std::unique_ptr<Transport> a_, b_;
 };
@@ -64,10 +84,13 @@ TEST_P(AnyTransport, AnEmptyBurstIsNothing) {
 TEST_P(AnyTransport, TellsWhoSentAndAnswersReachIt) {
   open();
   send_all(*a_, {pattern(1, 100)}, b_->local());
-  b_->wait(seconds(60));
   RxFrame frame;
-  ASSERT_EQ(b_->receive(&frame, 1), 1U);
-  EXPECT_EQ(frame.from, a_->local());
+  ASSERT_NO_FATAL_FAILURE(lend(*b_, &frame, 1, 1));
+  if (GetParam().sends_from_local) {
+    EXPECT_EQ(frame.from, a_->local());
+  } else {
+    EXPECT_TRUE(same_address(frame.from, a_->local())) << to_string(frame.from);
+  }
   const Endpoint back = frame.from;
   b_->release();
   send_all(*b_, {pattern(2, 50)}, back);
@@ -80,11 +103,8 @@ TEST_P(AnyTransport, LentFramesKeepTheirBytesUntilRelease) {
   for (uint32_t i = 0; i < 8; ++i) first.push_back(pattern(i, 1044));
   send_all(*a_, first, b_->local());
   RxFrame lent[8];
-  size_t count = 0;
-  const Time end = monotonic_now() + seconds(60);
   // Several calls without a release: what was lent before stays.
-  while (count < 8 && monotonic_now() < end) count += b_->receive(lent + count, 3);
-  ASSERT_EQ(count, 8U);
+  ASSERT_NO_FATAL_FAILURE(lend(*b_, lent, 8, 3));
   for (uint32_t round = 0; round < 8; ++round) send_all(*a_, {pattern(100 + round, 1044)}, b_->local());
   RxFrame more[4];
   b_->wait(milliseconds(50));
@@ -108,7 +128,7 @@ TEST_P(AnyTransport, ReceivesInSmallBitesWithoutLoss) {
     const size_t n = b_->receive(lent, 3);
     for (size_t i = 0; i < n; ++i) got.emplace_back(lent[i].data, lent[i].data + lent[i].size);
     b_->release();
-    if (n == 0) b_->wait(milliseconds(10));
+    if (n == 0) drive();
   }
   expect_same_frames(got, frames);
 }
@@ -143,9 +163,11 @@ TEST_P(AnyTransport, WaitTimesOut) {
 
 TEST_P(AnyTransport, WaitEndsWithAFrame) {
   open();
+  std::atomic<bool> over{false};
   std::thread sender([&] {
     std::this_thread::sleep_for(milliseconds(20));
     send_all(*a_, {pattern(1, 99)}, b_->local());
+    while (!over) a_->wait(milliseconds(1));
   });
   const Time begin = monotonic_now();
   RxFrame frame;
@@ -154,6 +176,7 @@ TEST_P(AnyTransport, WaitEndsWithAFrame) {
   EXPECT_EQ(got, 1U);
   EXPECT_LT(monotonic_now() - begin, seconds(30));
   b_->release();
+  over = true;
   sender.join();
 }
 
@@ -242,16 +265,27 @@ TEST_P(AnyTransport, SendingToAFullQueueLosesAndDoesNotBlock) {
   for (int i = 0; i < 64; ++i) send_all(*a_, burst, b_->local());  // 64 MiB to a queue of 256 KiB
   EXPECT_LT(monotonic_now() - begin, seconds(10));
   size_t got = 0;
-  RxFrame frames[32];
-  for (size_t n = 0; (n = b_->receive(frames, 32)) != 0; b_->release()) {
-    for (size_t i = 0; i < n; ++i) EXPECT_EQ(frames[i].size, 32788U);
-    got += n;
+  const auto drain = [&] {
+    RxFrame frames[32];
+    size_t last = 0;
+    for (size_t n = 0; (n = b_->receive(frames, 32)) != 0; b_->release()) {
+      for (size_t i = 0; i < n; ++i) EXPECT_TRUE(frames[i].size == 32788U || frames[i].size == 500U);
+      got += n;
+      last = frames[n - 1].size;
+    }
+    return last == 500;
+  };
+  drain();
+  // It works on: a frame is taken again, and comes behind those that were taken before.
+  const Time end = monotonic_now() + seconds(60);
+  while (send_all(*a_, {pattern(6, 500)}, b_->local()) == 0 && monotonic_now() < end) {
+    drive();
+    drain();
   }
-  EXPECT_GT(got, 0U);
+  while (!drain() && monotonic_now() < end) drive();
+  EXPECT_LT(monotonic_now(), end);
+  EXPECT_GT(got, 1U);
   EXPECT_LT(got, 1024U);
-  // It works on.
-  send_all(*a_, {pattern(6, 500)}, b_->local());
-  expect_same_frames(collect(*b_, 1), {pattern(6, 500)});
 }
 
 TEST_P(AnyTransport, FramesLongerThanAllowedAreDroppedWithoutHarm) {

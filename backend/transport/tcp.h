@@ -1,0 +1,57 @@
+// TCP over IPv4 or IPv6, for peers that need no datagrams: frames follow each other on connections that stay
+// (transport/stream_frames.h), and the kernel cuts, repeats and paces.
+//
+// A connection is made by the first frame to an Endpoint with Carrier::kTcp. Frames that come over an accepted one are
+// from an Endpoint with Carrier::kTcpAccepted, and answers to it take the same connection. There is one connection to
+// an endpoint: a switch knows a member by its address, so who wants several opens several transports, a shard each. A
+// connection made again after a break comes from the same port, if it can, so that the peer knows it again.
+//
+// While a connection lives it loses nothing that send() took, and repeats and reorders nothing. It dies with the peer's
+// process, or if the peer sends what is no frame; then frames that were taken may be lost.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "transport/transport.h"
+
+namespace switchml {
+
+/// What became of connections. Any thread may look.
+struct TcpCounters {
+  std::atomic<uint64_t> accepted{0};
+  std::atomic<uint64_t> evicted{0};      // closed to make room: no frame had ever come from there
+  std::atomic<uint64_t> turned_away{0};  // closed at once, because everybody else had sent frames
+  std::atomic<uint64_t> broken{0};       // closed because what came was no frame
+};
+
+struct TcpOptions {
+  /// Where to listen; port 0 takes a free one. An IPv6 socket takes IPv6 only. Size 0: nobody can connect to us.
+  Endpoint listen;
+  /// Largest frame that is ever sent or received, 1 to 2^24; longer ones are dropped, see take_error() for those sent.
+  /// Who sends longer ones is cut off.
+  size_t max_frame_bytes = (64 << 10) + 128;
+  /// Connections open at a time, 1 to 65536. One more closes the oldest over which no frame has come; if there is none,
+  /// it is closed itself.
+  size_t max_connections = 128;
+  /// Bytes of frames that are copied and kept for each connection while the kernel takes no more or has not connected;
+  /// 0: those of one frame. Frames beyond are not taken.
+  size_t queue_bytes = 0;
+  /// Kernel buffers; 0: the kernel chooses, and lets them grow.
+  size_t receive_buffer_bytes = 0;
+  size_t send_buffer_bytes = 0;
+  /// The time between attempts to connect doubles up to this.
+  Duration max_backoff = seconds(1);
+  std::shared_ptr<TcpCounters> counters;  // null: nobody looks
+};
+
+/// An error names the address and what the kernel said: kInvalidArgument for options out of range, kUnavailable for
+/// what the host refuses.
+///
+/// send() takes the frames to each endpoint in order until one is not taken; a full connection does not hold up others:
+/// frames behind the number returned may have left, to other endpoints. Frames to whom no connection can be made, and
+/// empty ones, count as taken and are lost. limits().held_bytes is what all connections together can take; memory that
+/// nothing was received into is not used.
+Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);
+
+}  // namespace switchml

@@ -1,0 +1,103 @@
+// What TcpConnections does with who wants to connect, and how it makes room for one more.
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "transport/address.h"
+#include "transport/sockaddr.h"
+#include "transport/tcp_connections.h"
+#include "transport/tcp_socket.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr int kAccepts = 64;  // in one go, so that a crowd of strangers does not hold up members
+constexpr Duration kListenerRest = milliseconds(100);
+
+/// This process or this host has no room for a connection; the listener stays readable all the same.
+bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+
+}  // namespace
+
+void TcpConnections::accept_some() {
+  for (int i = 0; i < kAccepts; ++i) {
+    Endpoint from;
+    Fd fd = accept_tcp(listener_.get(), &from);
+    if (fd.valid()) {
+      const bool full = table_.size() >= options_.max_connections;
+      admit(std::move(fd), from);
+      if (full) return;  // those who came before are read first: they may be none of the strangers that make room
+      continue;
+    }
+    const int error = errno;
+    if (error == EAGAIN || error == EWOULDBLOCK) return;
+    if (!is_shortage(error)) continue;  // it is the trouble of who wanted to connect
+    if (i > 0) return;                  // there may be nobody more: the shortage is said first
+    complaint_->note(with_carrier(local_endpoint(listener_.get()), Carrier::kTcp), error);
+    if (!evict_stranger()) rest_listener(true);
+    return;
+  }
+}
+
+void TcpConnections::admit(Fd fd, const Endpoint& from) {
+  // The kernel gives a pair of addresses a second time when the first connection is over, which we have not heard yet.
+  if (const auto before = table_.find(from); before != table_.end()) close(before->second.get(), false);
+  if (from.size == 0 || !make_room(from)) {
+    counters_->turned_away.fetch_add(1, std::memory_order_relaxed);
+    reset_tcp(std::move(fd));
+    return;
+  }
+  counters_->accepted.fetch_add(1, std::memory_order_relaxed);
+  auto& place = table_[from] = std::make_unique<TcpConnection>(from, options_.max_frame_bytes);
+  TcpConnection* const connection = place.get();
+  connection->fd = std::move(fd);
+  connection->number = ++accepted_;
+  enlist(connection);
+  if (connection->is_open()) note_ready(connection);  // who connects has something to say
+}
+
+/// Room for one more in the table.
+bool TcpConnections::make_room(const Endpoint& newcomer) {
+  if (table_.size() < options_.max_connections || evict_stranger() || forget_unreachable()) return true;
+  complaint_->note(newcomer, "no connection, for there are " + std::to_string(table_.size()) + " already");
+  return false;
+}
+
+/// Closes the oldest accepted connection over which no frame has come, nor waits to be read.
+bool TcpConnections::evict_stranger() {
+  TcpConnection* oldest = nullptr;
+  for (const auto& [peer, connection] : table_) {
+    if (!connection->is_accepted() || connection->spoke || connection->ready) continue;
+    if (oldest == nullptr || connection->number < oldest->number) oldest = connection.get();
+  }
+  if (oldest == nullptr) return false;
+  counters_->evicted.fetch_add(1, std::memory_order_relaxed);
+  close(oldest, true);
+  return true;
+}
+
+/// An endpoint that we are not connected to costs no more than that the next attempt is not put off.
+bool TcpConnections::forget_unreachable() {
+  for (const auto& [peer, connection] : table_) {
+    if (connection->is_open()) continue;
+    forget(connection.get());
+    return true;
+  }
+  return false;
+}
+
+void TcpConnections::rest_listener(bool rest) {
+  listener_rests_until_ = rest ? monotonic_now() + kListenerRest : kNever;
+  epoll_event event{rest ? 0U : EPOLLIN, {nullptr}};
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+}
+
+Duration TcpConnections::patience(Duration timeout) const {
+  return listener_rests_until_ == kNever ? timeout : std::min(timeout, listener_rests_until_ - monotonic_now());
+}
+
+}  // namespace switchml

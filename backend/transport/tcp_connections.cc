@@ -1,0 +1,234 @@
+#include "transport/tcp_connections.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "base/fnv.h"
+#include "transport/sockaddr.h"
+#include "transport/tcp_socket.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr size_t kEvents = 64;
+constexpr size_t kFramesInPiece = 4;
+constexpr size_t kSparePieces = 8;
+constexpr Duration kFirstBackoff = milliseconds(10);
+
+size_t piece_bytes(const TcpOptions& options) {
+  return kFramesInPiece * (options.max_frame_bytes + kStreamPrefixBytes);
+}
+
+size_t queue_bytes(const TcpOptions& options) {
+  return options.queue_bytes != 0 ? options.queue_bytes : options.max_frame_bytes + kStreamPrefixBytes;
+}
+
+}  // namespace
+
+size_t TcpConnections::Hash::operator()(const Endpoint& endpoint) const {
+  return fnv1a(endpoint.bytes, endpoint.size, kFnv1aStart + static_cast<uint64_t>(endpoint.carrier));
+}
+
+TcpConnections::TcpConnections(Fd listener, const TcpOptions& options, Complaint* complaint)
+    : options_(options),
+      complaint_(complaint),
+      counters_(options.counters ? options.counters : std::make_shared<TcpCounters>()),
+      listener_(std::move(listener)),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      pieces_(piece_bytes(options), options.max_connections + kSparePieces),
+      sender_(queue_bytes(options)) {
+  if (!valid() || !listener_.valid()) return;
+  epoll_event event{EPOLLIN, {nullptr}};
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) epoll_ = Fd();
+}
+
+/// What was taken gets a last chance.
+TcpConnections::~TcpConnections() {
+  for (auto& [peer, connection] : table_) {
+    if (connection->queue.size() != 0) send(connection.get(), nullptr);
+  }
+}
+
+TcpConnection* TcpConnections::reach(const Endpoint& to) {
+  auto found = table_.find(to);
+  if (found == table_.end()) {
+    if (to.carrier != Carrier::kTcp || family_of(to) == AF_UNSPEC || !make_room(to)) return nullptr;
+    found = table_.emplace(to, std::make_unique<TcpConnection>(to, options_.max_frame_bytes)).first;
+  }
+  TcpConnection* connection = found->second.get();
+  if (!connection->is_open()) connect(connection);
+  return connection;
+}
+
+void TcpConnections::connect(TcpConnection* connection) {
+  const Time now = monotonic_now();
+  if (now < connection->next_attempt) return;
+  connection->backoff = std::min(std::max(2 * connection->backoff, kFirstBackoff), options_.max_backoff);
+  connection->attempted = now;
+  connection->next_attempt = now + connection->backoff;
+  int error = 0;
+  connection->fd = connect_tcp(options_, connection->peer, &connection->source, &error);
+  if (!connection->is_open()) {
+    complaint_->note(connection->peer, error);
+    return;
+  }
+  connection->connecting = true;
+  enlist(connection);
+}
+
+/// Makes the kernel watch a connection that is new.
+void TcpConnections::enlist(TcpConnection* connection) {
+  connection->watched = connection->connecting;
+  if (connection->watched) ++watched_;
+  epoll_event event{EPOLLIN | (connection->watched ? EPOLLOUT : 0U), {connection}};
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection->fd.get(), &event) != 0) lose(connection, errno);
+}
+
+size_t TcpConnections::send(TcpConnection* connection, const TxFrame* frames) {
+  std::vector<uint32_t>& burst = connection->burst;
+  int error = 0;
+  size_t taken = 0;
+  if (connection->is_open()) taken = sender_.send(connection->fd.get(), &connection->queue, frames, burst, &error);
+  const size_t refused = taken < burst.size() ? burst[taken] : SIZE_MAX;
+  burst.clear();
+  if (!connection->is_open()) return refused;  // it had to make room for another one
+  if (error != 0) {                            // reading finds what had come before, and then that nothing more comes
+    connection->queue.clear();
+    if (!connection->is_accepted()) complaint_->note(connection->peer, error);
+  }
+  watch(connection);
+  return refused;
+}
+
+/// The kernel says when a connection can be written only while there is something to write.
+void TcpConnections::watch(TcpConnection* connection) {
+  const bool wanted = connection->connecting || connection->queue.size() != 0;
+  if (wanted == connection->watched) return;
+  connection->watched = wanted;
+  watched_ += wanted ? size_t{1} : SIZE_MAX;
+  epoll_event event{EPOLLIN | (wanted ? EPOLLOUT : 0U), {connection}};
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection->fd.get(), &event);
+}
+
+void TcpConnections::service() {
+  gone_.clear();
+  if (listener_rests_until_ != kNever && monotonic_now() >= listener_rests_until_) rest_listener(false);
+  std::array<epoll_event, kEvents> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.ptr == nullptr) {
+      accept_some();
+    } else {
+      on_event(static_cast<TcpConnection*>(events[i].data.ptr), events[i].events);
+    }
+  }
+}
+
+void TcpConnections::on_event(TcpConnection* connection, uint32_t events) {
+  if (!connection->is_open()) return;  // closed since the kernel spoke
+  if (connection->connecting) {
+    const int error = (events & (EPOLLERR | EPOLLHUP)) != 0 ? take_socket_error(connection->fd.get()) : 0;
+    if (error != 0) {
+      lose(connection, error);
+      return;
+    }
+    connection->connecting = false;
+  }
+  if ((events & EPOLLOUT) != 0) send(connection, nullptr);
+  if ((events & ~uint32_t{EPOLLOUT}) != 0) note_ready(connection);
+}
+
+void TcpConnections::note_ready(TcpConnection* connection) {
+  if (connection->ready) return;
+  connection->ready = true;
+  ready_.push_back(connection);
+}
+
+TcpConnection* TcpConnections::next_ready() {
+  if (ready_.empty()) return nullptr;
+  TcpConnection* connection = ready_.front();
+  ready_.pop_front();
+  connection->ready = false;
+  return connection;
+}
+
+bool TcpConnections::read(TcpConnection* connection) {
+  StreamFrames& in = connection->in;
+  if (in.needs_room()) {
+    Piece* piece = pieces_.take();
+    if (piece == nullptr) return false;
+    in.use(piece->data, pieces_.piece_bytes());
+    if (connection->piece != nullptr) pieces_.give_back(connection->piece);
+    connection->piece = piece;
+  }
+  const ssize_t got = ::recv(connection->fd.get(), in.end(), in.worth_reading(), MSG_DONTWAIT);
+  if (got > 0) {
+    in.feed(static_cast<size_t>(got));
+    return true;
+  }
+  if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+    lose(connection, got == 0 ? 0 : errno);
+  } else {
+    settle(connection);
+  }
+  return false;
+}
+
+void TcpConnections::settle(TcpConnection* connection) {
+  if (connection->in.broken()) {
+    counters_->broken.fetch_add(1, std::memory_order_relaxed);
+    complaint_->note(connection->peer, "sent what is no frame of up to " + std::to_string(options_.max_frame_bytes) +
+                                           " bytes; its connection was closed");
+    close(connection, true);
+  } else if (connection->in.is_empty()) {
+    drop_piece(connection);
+  }
+}
+
+void TcpConnections::drop_piece(TcpConnection* connection) {
+  if (connection->piece != nullptr) pieces_.give_back(std::exchange(connection->piece, nullptr));
+  connection->in.drop_room();
+}
+
+/// The peer has closed (no error), or cannot be reached any more.
+void TcpConnections::lose(TcpConnection* connection, int error) {
+  if (!connection->is_accepted()) {
+    if (error != 0) {
+      complaint_->note(connection->peer, error);
+    } else {
+      complaint_->note(connection->peer, "closed the connection");
+    }
+    const Time now = monotonic_now();
+    if (now - connection->attempted > options_.max_backoff) {  // it held: begin anew
+      connection->backoff = Duration::zero();
+      connection->next_attempt = now;
+    }
+  }
+  close(connection, false);
+}
+
+void TcpConnections::close(TcpConnection* connection, bool reset) {
+  if (connection->ready) ready_.erase(std::find(ready_.begin(), ready_.end(), connection));
+  if (connection->watched) --watched_;
+  drop_piece(connection);
+  connection->in = StreamFrames(options_.max_frame_bytes);
+  connection->queue.clear();
+  connection->ready = connection->watched = connection->connecting = connection->spoke = false;
+  if (reset) reset_tcp(std::move(connection->fd));
+  connection->fd = Fd();
+  if (connection->is_accepted()) forget(connection);
+}
+
+void TcpConnections::forget(TcpConnection* connection) {
+  const auto found = table_.find(connection->peer);
+  gone_.push_back(std::move(found->second));
+  table_.erase(found);
+}
+
+}  // namespace switchml

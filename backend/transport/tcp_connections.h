@@ -1,0 +1,115 @@
+// The connections of a TCP transport: making, accepting, finding and closing them, and asking the kernel which of them
+// can be read or written.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/complaint.h"
+#include "transport/fd.h"
+#include "transport/tcp.h"
+#include "transport/tcp_pieces.h"
+#include "transport/tcp_tx.h"
+
+namespace switchml {
+
+struct TcpConnection {
+  explicit TcpConnection(const Endpoint& to, size_t max_frame_bytes) : peer(to), in(max_frame_bytes) {}
+  bool is_open() const { return fd.valid(); }
+  bool is_accepted() const { return peer.carrier == Carrier::kTcpAccepted; }
+
+  Endpoint peer;
+  bool spoke = false;       // a frame has come over it
+  bool connecting = false;  // the peer has not answered yet
+  bool ready = false;       // waits in next_ready()'s queue
+  bool watched = false;     // the kernel is to say when it can be written
+  Endpoint source;          // where we connect from; size 0: not yet known
+  Fd fd;
+  StreamFrames in;
+  Piece* piece = nullptr;  // the room of `in`
+  SendQueue queue;
+  std::vector<uint32_t> burst;  // frames of the send() under way
+  uint64_t number = 0;          // in the order in which they were accepted
+  Time attempted{};             // when we last began to connect
+  Time next_attempt{};
+  Duration backoff{};
+};
+
+/// A pointer to a connection holds until the next service() or read(). One thread.
+class TcpConnections {
+ public:
+  /// `listener` may be none. Borrows what it gets pointers to.
+  TcpConnections(Fd listener, const TcpOptions& options, Complaint* complaint);
+  ~TcpConnections();
+  /// False, and errno set: the system has no descriptor left.
+  bool valid() const { return epoll_.valid(); }
+  /// Becomes readable when service() is due.
+  int epoll() const { return epoll_.get(); }
+  size_t memory_bytes() const { return pieces_.memory_bytes(); }
+  PiecePool& pieces() { return pieces_; }
+
+  /// The connection to `to`, which is made if need be, and may not be open yet; null: there can be none.
+  TcpConnection* reach(const Endpoint& to);
+  /// Sends what `connection->burst` names, and empties it. Returns the first of these that was not taken; SIZE_MAX:
+  /// none.
+  size_t send(TcpConnection* connection, const TxFrame* frames);
+
+  /// Hears from the kernel, without waiting: accepts, sends what was queued, and finds out who can be read.
+  void service();
+  /// The next of those that can be read; null: service() must find more.
+  TcpConnection* next_ready();
+  bool has_ready() const { return !ready_.empty(); }
+  /// Reads once. False: no byte came, and the connection may be gone.
+  bool read(TcpConnection* connection);
+  /// To be called when `connection->in` has no frame left.
+  void settle(TcpConnection* connection);
+  /// `timeout`, or how long service() may be put off if that is less.
+  Duration patience(Duration timeout) const;
+  /// service() has something to write, or to connect.
+  bool is_writing() const { return watched_ != 0; }
+
+ private:
+  struct Hash {
+    size_t operator()(const Endpoint& endpoint) const;
+  };
+  using Table = std::unordered_map<Endpoint, std::unique_ptr<TcpConnection>, Hash>;
+
+  void connect(TcpConnection* connection);
+  void enlist(TcpConnection* connection);
+  void watch(TcpConnection* connection);
+  void on_event(TcpConnection* connection, uint32_t events);
+  void note_ready(TcpConnection* connection);
+  void drop_piece(TcpConnection* connection);
+  void lose(TcpConnection* connection, int error);
+  void close(TcpConnection* connection, bool reset);
+  void forget(TcpConnection* connection);
+
+  // tcp_accept.cc
+  void accept_some();
+  void admit(Fd fd, const Endpoint& from);
+  bool make_room(const Endpoint& newcomer);
+  bool evict_stranger();
+  bool forget_unreachable();
+  void rest_listener(bool rest);
+
+  const TcpOptions options_;
+  Complaint* complaint_;
+  std::shared_ptr<TcpCounters> counters_;
+  Fd listener_;
+  Fd epoll_;
+  Time listener_rests_until_ = kNever;  // kNever: it does not rest
+  PiecePool pieces_;
+  TcpSender sender_;
+  Table table_;
+  std::vector<std::unique_ptr<TcpConnection>> gone_;  // events that name them may be under way
+  std::deque<TcpConnection*> ready_;
+  size_t watched_ = 0;  // connections that are
+  uint64_t accepted_ = 0;
+};
+
+}  // namespace switchml

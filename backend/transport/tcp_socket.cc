@@ -1,0 +1,135 @@
+#include "transport/tcp_socket.h"
+
+#include <netinet/tcp.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <system_error>
+#include <utility>
+
+#include "transport/address.h"
+#include "transport/sockaddr.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr size_t kMostFrameBytes = size_t{1} << 24;
+constexpr size_t kMostConnections = 65536;
+constexpr int kBacklog = 4096;
+// A peer whose host is gone is given up after two minutes; liveness is others' business. Attempts to connect: 31 s.
+constexpr int kPatienceMs = 120'000;
+constexpr int kKeepIdle = 60;
+constexpr int kKeepInterval = 15;
+constexpr int kKeepCount = 4;
+constexpr int kSyns = 4;
+
+void set(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
+
+/// The privileged option goes beyond net.core.[rw]mem_max.
+void set_buffer(int fd, int forced, int plain, size_t bytes) {
+  if (bytes == 0) return;
+  const int value = static_cast<int>(std::min<size_t>(bytes, INT_MAX / 2));
+  if (::setsockopt(fd, SOL_SOCKET, forced, &value, sizeof value) != 0) set(fd, SOL_SOCKET, plain, value);
+}
+
+void set_features(int fd) {
+  set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdle);
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepInterval);
+  set(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepCount);
+  set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kPatienceMs);
+}
+
+/// The buffers' sizes go into the handshake, and to the connections that a listener accepts.
+Fd open_socket(const TcpOptions& options, const Endpoint& address) {
+  Fd fd(::socket(family_of(address), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return fd;
+  set_buffer(fd.get(), SO_RCVBUFFORCE, SO_RCVBUF, options.receive_buffer_bytes);
+  set_buffer(fd.get(), SO_SNDBUFFORCE, SO_SNDBUF, options.send_buffer_bytes);
+  return fd;
+}
+
+}  // namespace
+
+Status check_tcp_options(const TcpOptions& options) {
+  const auto bad = [](const std::string& text) { return Status(Code::kInvalidArgument, text); };
+  if (options.max_frame_bytes < 1 || options.max_frame_bytes > kMostFrameBytes) {
+    return bad("TCP frames of up to " + std::to_string(options.max_frame_bytes) + " bytes; allowed: 1 to " +
+               std::to_string(kMostFrameBytes));
+  }
+  if (options.max_connections < 1 || options.max_connections > kMostConnections) {
+    return bad("TCP with " + std::to_string(options.max_connections) + " connections; allowed: 1 to " +
+               std::to_string(kMostConnections));
+  }
+  if (options.listen.size != 0 && family_of(options.listen) == AF_UNSPEC) {
+    return bad(to_string(options.listen) + " is not an IPv4 or IPv6 address");
+  }
+  return {};
+}
+
+Result<Fd> listen_tcp(const TcpOptions& options) {
+  const auto failure = [&options](const char* what) {
+    const int error = errno;
+    return Status(Code::kUnavailable, std::string(what) + to_string(with_carrier(options.listen, Carrier::kTcp)) +
+                                          ": " + std::system_category().message(error));
+  };
+  Fd fd = open_socket(options, options.listen);
+  if (!fd.valid()) return failure("cannot open a socket for ");
+  // Connections of one who listened here before may linger on the port.
+  set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (family_of(options.listen) == AF_INET6) set(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  if (::bind(fd.get(), as_sockaddr(options.listen), options.listen.size) != 0) return failure("cannot bind ");
+  if (::listen(fd.get(), kBacklog) != 0) return failure("cannot listen at ");
+  return fd;
+}
+
+Fd connect_tcp(const TcpOptions& options, const Endpoint& to, Endpoint* source, int* error) {
+  const Endpoint before = std::exchange(*source, Endpoint{});
+  Fd fd = open_socket(options, to);
+  *error = errno;
+  if (!fd.valid()) return fd;
+  set(fd.get(), IPPROTO_TCP, TCP_SYNCNT, kSyns);
+  set_features(fd.get());
+  if (before.size != 0) {
+    set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    [[maybe_unused]] const int bound = ::bind(fd.get(), as_sockaddr(before), before.size);  // another port will do
+  }
+  if (::connect(fd.get(), as_sockaddr(to), to.size) != 0 && errno != EINPROGRESS) {
+    *error = errno;
+    return before.size != 0 ? connect_tcp(options, to, source, error) : Fd();
+  }
+  const Endpoint local = local_endpoint(fd.get());
+  if (with_carrier(local, to.carrier) == to) {
+    *error = ECONNREFUSED;
+    reset_tcp(std::move(fd));
+    return {};
+  }
+  *source = local;
+  return fd;
+}
+
+Fd accept_tcp(int listener, Endpoint* from) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  Fd fd(::accept4(listener, reinterpret_cast<sockaddr*>(&address), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!fd.valid()) return fd;
+  set_features(fd.get());
+  *from = with_carrier(endpoint_of(reinterpret_cast<const sockaddr*>(&address)), Carrier::kTcpAccepted);
+  return fd;
+}
+
+void reset_tcp(Fd fd) {
+  const linger at_once{1, 0};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
+int take_socket_error(int fd) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
+}  // namespace switchml

@@ -1,0 +1,29 @@
+// Opening the sockets of a TCP transport. None of them blocks.
+#pragma once
+
+#include "base/status.h"
+#include "transport/fd.h"
+#include "transport/tcp.h"
+
+namespace switchml {
+
+Status check_tcp_options(const TcpOptions& options);
+
+/// A socket that listens at options.listen.
+Result<Fd> listen_tcp(const TcpOptions& options);
+
+/// Begins to connect, from `source` (size 0: wherever the kernel says), which then says where from; without success the
+/// socket is invalid, and `error` says why. A connection to itself, which the kernel makes of one to a free port of
+/// this host now and then, is refused.
+Fd connect_tcp(const TcpOptions& options, const Endpoint& to, Endpoint* source, int* error);
+
+/// The next connection that waits at `listener`, and whose it is; invalid, and errno set: there is none.
+Fd accept_tcp(int listener, Endpoint* from);
+
+/// Closes without any wait of the kernel's: what is not sent yet is lost, and the peer sees a reset.
+void reset_tcp(Fd fd);
+
+/// What the kernel says of a failed connection; 0: nothing.
+int take_socket_error(int fd);
+
+}  // namespace switchml

@@ -1,0 +1,96 @@
+#include "transport/tcp_tx.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace switchml {
+
+namespace {
+
+iovec vector_of(const uint8_t* data, size_t size) { return {const_cast<uint8_t*>(data), size}; }
+
+/// Bytes sent; 0: the kernel takes none for now; -1: the connection is dead, and errno says why.
+ssize_t send_vectors(int fd, iovec* vectors, size_t count) {
+  msghdr header{};
+  header.msg_iov = vectors;
+  header.msg_iovlen = count;
+  for (;;) {
+    const ssize_t sent = ::sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) return sent;
+    if (errno == EINTR) continue;
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM ? 0 : -1;
+  }
+}
+
+}  // namespace
+
+size_t TcpSender::send(int fd, SendQueue* queue, const TxFrame* frames, const std::vector<uint32_t>& burst,
+                       int* error) {
+  size_t taken = 0;
+  while (queue->size() != 0 || taken < burst.size()) {
+    const uint32_t* next = burst.data() + taken;
+    const size_t total = gather(*queue, frames, next, burst.size() - taken);
+    const size_t vectors = (queue->size() != 0 ? 1 : 0) + 2 * std::min(kFrames, burst.size() - taken);
+    const ssize_t sent = send_vectors(fd, vectors_.data(), vectors);
+    if (sent < 0) {
+      *error = errno;
+      return taken;
+    }
+    if (sent != 0) taken += consume(static_cast<size_t>(sent), queue, frames, next);
+    if (static_cast<size_t>(sent) != total) break;
+  }
+  return taken + enqueue(queue, frames, burst.data() + taken, burst.size() - taken);
+}
+
+/// Points at the queue and the first frames, up to kFrames; returns how many bytes they are.
+size_t TcpSender::gather(const SendQueue& queue, const TxFrame* frames, const uint32_t* burst, size_t count) {
+  size_t vectors = 0;
+  size_t total = queue.size();
+  if (total != 0) vectors_[vectors++] = vector_of(queue.data(), total);
+  for (size_t i = 0; i < std::min(kFrames, count); ++i) {
+    const TxFrame& frame = frames[burst[i]];
+    write_stream_prefix(frame.size, prefixes_[i]);
+    vectors_[vectors++] = vector_of(prefixes_[i], kStreamPrefixBytes);
+    vectors_[vectors++] = vector_of(frame.data, frame.size);
+    total += kStreamPrefixBytes + frame.size;
+  }
+  return total;
+}
+
+/// Of what was gathered, `sent` bytes have left. The rest of a frame that was cut is queued. Returns how many frames
+/// these bytes are.
+size_t TcpSender::consume(size_t sent, SendQueue* queue, const TxFrame* frames, const uint32_t* burst) {
+  const size_t queued = std::min(sent, queue->size());
+  queue->drop(queued);
+  sent -= queued;
+  size_t begun = 0;
+  while (sent != 0) {
+    const TxFrame& frame = frames[burst[begun]];
+    const size_t prefix = std::min(sent, kStreamPrefixBytes);
+    const size_t body = std::min<size_t>(sent - prefix, frame.size);
+    if (prefix + body < kStreamPrefixBytes + frame.size) {
+      queue->append(prefixes_[begun] + prefix, kStreamPrefixBytes - prefix);
+      queue->append(frame.data + body, frame.size - body);
+    }
+    sent -= prefix + body;
+    ++begun;
+  }
+  return begun;
+}
+
+size_t TcpSender::enqueue(SendQueue* queue, const TxFrame* frames, const uint32_t* burst, size_t count) {
+  size_t taken = 0;
+  for (; taken < count; ++taken) {
+    const TxFrame& frame = frames[burst[taken]];
+    if (queue->size() + kStreamPrefixBytes + frame.size > queue_bytes_) break;
+    uint8_t prefix[kStreamPrefixBytes];
+    write_stream_prefix(frame.size, prefix);
+    queue->append(prefix, sizeof prefix);
+    queue->append(frame.data, frame.size);
+  }
+  return taken;
+}
+
+}  // namespace switchml

@@ -1,0 +1,185 @@
+// Whom a TCP transport lets in, and who has to go for it.
+#include <sys/resource.h>
+
+#include <deque>
+#include <thread>
+
+#include "transport/tcp_harness.h"
+
+namespace switchml {
+namespace {
+
+uint64_t count(const std::atomic<uint64_t>& counter) { return counter.load(); }
+
+TEST(TcpAccept, ACrowdOfStrangersNeitherFillsItNorHoldsUpMembers) {
+  TcpOptions options = listening();
+  options.max_connections = 16;
+  const auto tcp = open_tcp(options);
+  RawTcp member(tcp->local());
+  ASSERT_TRUE(member.send(on_the_wire(pattern(1, 40))));
+  const Received first = receive_one(*tcp);
+  ASSERT_EQ(first.bytes, pattern(1, 40));
+  std::deque<RawTcp> strangers;
+  constexpr uint64_t kStrangers = 3000;
+  for (uint32_t i = 0; i < kStrangers; ++i) {
+    strangers.emplace_back(tcp->local());
+    ASSERT_TRUE(strangers.back().connected()) << i;
+    if (strangers.size() > 200) strangers.pop_front();
+    tcp->wait(nanoseconds(0));
+    RxFrame frame;
+    ASSERT_EQ(tcp->receive(&frame, 1), 0U);
+    if (i % 500 != 0) continue;
+    ASSERT_TRUE(member.send(on_the_wire(pattern(i, 40))));
+    const Received got = receive_one(*tcp);
+    EXPECT_EQ(got.bytes, pattern(i, 40));
+    EXPECT_EQ(got.from, first.from);
+    EXPECT_TRUE(send_surely(*tcp, pattern(i, 50), got.from));
+    EXPECT_EQ(member.receive(kStreamPrefixBytes + 50), on_the_wire(pattern(i, 50)));
+  }
+  // Another member gets in all the same.
+  RawTcp late(tcp->local());
+  ASSERT_TRUE(late.send(on_the_wire(pattern(9, 90))));
+  EXPECT_EQ(receive_one(*tcp).bytes, pattern(9, 90));
+  const TcpCounters& counters = *options.counters;
+  EXPECT_EQ(count(counters.turned_away), 0U);
+  EXPECT_EQ(count(counters.broken), 0U);
+  EXPECT_GT(count(counters.evicted), 0U);
+  EXPECT_GT(count(counters.accepted), 16U);
+}
+
+TEST(TcpAccept, WhoHasSentAFrameStaysAndAnotherOneIsTurnedAway) {
+  TcpOptions options = listening();
+  options.max_connections = 3;
+  const auto tcp = open_tcp(options);
+  std::deque<RawTcp> members;
+  for (uint32_t i = 0; i < 3; ++i) {
+    members.emplace_back(tcp->local());
+    ASSERT_TRUE(members.back().send(on_the_wire(pattern(i, 10))));
+    EXPECT_EQ(receive_one(*tcp).bytes, pattern(i, 10));
+  }
+  RawTcp late(tcp->local());
+  ASSERT_TRUE(drive_until({tcp.get()}, [&] { return late.is_over(); }));
+  EXPECT_EQ(count(options.counters->turned_away), 1U);
+  EXPECT_EQ(count(options.counters->evicted), 0U);
+  EXPECT_NE(tcp->take_error().find("there are 3 already"), std::string::npos);
+  for (RawTcp& member : members) {
+    ASSERT_TRUE(member.send(on_the_wire(pattern(7, 10))));
+    EXPECT_EQ(receive_one(*tcp).bytes, pattern(7, 10));
+  }
+  members.pop_front();
+  RawTcp next(tcp->local());
+  ASSERT_TRUE(next.send(on_the_wire(pattern(8, 10))));
+  Received got;
+  ASSERT_TRUE(drive_until({tcp.get()}, [&] {
+    if (next.is_over()) {  // it came before the other one's end was heard of
+      next = RawTcp(tcp->local());
+      EXPECT_TRUE(next.send(on_the_wire(pattern(8, 10))));
+    }
+    RxFrame frame;
+    return tcp->receive(&frame, 1) == 1;
+  }));
+}
+
+TEST(TcpAccept, WhatCannotBeConnectedToAnyMoreMakesRoom) {
+  TcpOptions options;
+  options.max_connections = 2;
+  const auto tcp = open_tcp(options);
+  RawTcpListener a(address("127.0.0.1:0")), b(address("127.0.0.1:0")), c(address("127.0.0.1:0"));
+  EXPECT_TRUE(send_surely(*tcp, pattern(1, 10), a.at()));
+  EXPECT_TRUE(send_surely(*tcp, pattern(1, 10), b.at()));
+  RawTcp at_a = a.accept();
+  EXPECT_EQ(send_all(*tcp, {pattern(1, 10)}, c.at()), 1U) << "lost: nobody can be closed for it";
+  EXPECT_NE(tcp->take_error().find("there are 2 already"), std::string::npos);
+  at_a.close();
+  ASSERT_TRUE(drive_until({tcp.get()}, [&] {
+    RxFrame frame;
+    tcp->receive(&frame, 1);
+    return !tcp->take_error().empty();
+  }));
+  EXPECT_TRUE(send_surely(*tcp, pattern(3, 10), c.at()));
+  EXPECT_EQ(c.accept().receive(kStreamPrefixBytes + 10), on_the_wire(pattern(3, 10)));
+}
+
+TEST(TcpAccept, TheSameAddressAgainIsANewConnection) {
+  const auto tcp = open_tcp(listening());
+  auto first = std::make_unique<RawTcp>(tcp->local());
+  ASSERT_TRUE(first->send(on_the_wire(pattern(1, 10))));
+  const Received got = receive_one(*tcp);
+  const Endpoint from = first->local();
+  const linger at_once{1, 0};
+  ::setsockopt(first->fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  first.reset();
+  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ASSERT_EQ(::bind(fd.get(), as_sockaddr(from), from.size), 0);
+  const Endpoint to = tcp->local();
+  ASSERT_EQ(::connect(fd.get(), as_sockaddr(to), to.size), 0);
+  RawTcp second(std::move(fd));
+  ASSERT_TRUE(second.send(on_the_wire(pattern(2, 20))));
+  const Received again = receive_one(*tcp);
+  EXPECT_EQ(again.bytes, pattern(2, 20));
+  EXPECT_EQ(again.from, got.from);
+  EXPECT_TRUE(send_surely(*tcp, pattern(3, 30), got.from));
+  EXPECT_EQ(second.receive(kStreamPrefixBytes + 30), on_the_wire(pattern(3, 30)));
+}
+
+/// While it lives this process gets no further descriptor.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit none = before_;
+    none.rlim_cur = static_cast<rlim_t>(Fd(::dup(0)).get());  // the lowest that is free
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// The listener stays readable: who waited for it to become quiet would turn round and round.
+TEST(TcpAccept, WithoutDescriptorsItRestsAndGoesOnLater) {
+  const auto tcp = open_tcp(listening());
+  RawTcp client(tcp->local());
+  ASSERT_TRUE(client.send(on_the_wire(pattern(1, 10))));
+  {
+    const NoDescriptors none;
+    const Time begin = monotonic_now();
+    int turns = 0;
+    for (; monotonic_now() - begin < milliseconds(300); ++turns) tcp->wait(seconds(1));
+    EXPECT_LT(turns, 30);
+    RxFrame frame;
+    EXPECT_EQ(tcp->receive(&frame, 1), 0U);
+    const std::string complaint = tcp->take_error();
+    EXPECT_NE(complaint.find("open files"), std::string::npos) << complaint;
+  }
+  EXPECT_EQ(receive_one(*tcp).bytes, pattern(1, 10));
+}
+
+TEST(TcpAccept, WithoutDescriptorsAStrangerIsClosed) {
+  TcpOptions options = listening();
+  const auto tcp = open_tcp(options);
+  RawTcp stranger(tcp->local());
+  ASSERT_TRUE(drive_until({tcp.get()}, [&] {
+    RxFrame frame;
+    EXPECT_EQ(tcp->receive(&frame, 1), 0U);
+    return count(options.counters->accepted) == 1;
+  }));
+  RxFrame frame;
+  EXPECT_EQ(tcp->receive(&frame, 1), 0U);
+  RawTcp client(tcp->local());
+  ASSERT_TRUE(client.send(on_the_wire(pattern(1, 10))));
+  {
+    const NoDescriptors none;
+    EXPECT_EQ(receive_one(*tcp).bytes, pattern(1, 10));
+    EXPECT_EQ(count(options.counters->evicted), 1U);
+  }
+  EXPECT_TRUE(stranger.is_over());
+}
+
+}  // namespace
+}  // namespace switchml

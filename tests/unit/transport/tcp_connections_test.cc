@@ -1,0 +1,134 @@
+#include "transport/tcp_connections.h"
+
+#include <cerrno>
+#include <cmath>
+
+#include "transport/tcp_harness.h"
+#include "transport/tcp_socket.h"
+
+namespace switchml {
+namespace {
+
+Endpoint deserted() { return with_carrier(open_tcp(listening())->local(), Carrier::kTcp); }
+
+struct Bench {
+  explicit Bench(const TcpOptions& options = {}) : connections(Fd(), options, &complaint) {}
+  /// Lets what has happened take effect: refusals, ends of connections.
+  void turn() {
+    connections.service();
+    while (TcpConnection* const next = connections.next_ready()) connections.read(next);
+  }
+  Complaint complaint;
+  TcpConnections connections;
+};
+
+TEST(TcpConnections, OnlyATcpAddressCanBeReached) {
+  RawTcpListener listener(address("127.0.0.1:0"));
+  Bench bench;
+  EXPECT_EQ(bench.connections.reach({}), nullptr);
+  EXPECT_EQ(bench.connections.reach(with_carrier({}, Carrier::kTcp)), nullptr);
+  EXPECT_EQ(bench.connections.reach(with_carrier(listener.at(), Carrier::kPackets)), nullptr);
+  EXPECT_EQ(bench.connections.reach(with_carrier(listener.at(), Carrier::kTcpAccepted)), nullptr);
+  TcpConnection* const connection = bench.connections.reach(listener.at());
+  ASSERT_NE(connection, nullptr);
+  EXPECT_TRUE(connection->is_open());
+  EXPECT_EQ(bench.connections.reach(listener.at()), connection) << "there is one to an endpoint";
+  EXPECT_TRUE(listener.accept().connected());
+  EXPECT_TRUE(bench.complaint.empty());
+}
+
+// Attempts at times 0, 10, 30, 70 ms and so on: however long it takes, there are no more than that.
+TEST(TcpConnections, AttemptsBecomeRare) {
+  TcpOptions options;
+  options.max_backoff = std::chrono::hours(1);
+  Bench bench(options);
+  const Endpoint to = deserted();
+  const Time begin = monotonic_now();
+  int refusals = 0;
+  while (refusals < 5 && monotonic_now() - begin < seconds(60)) {
+    bench.connections.reach(to);
+    bench.turn();
+    if (bench.complaint.take_refusal()) ++refusals;
+  }
+  EXPECT_EQ(refusals, 5);
+  EXPECT_GE(monotonic_now() - begin, milliseconds(10 + 20 + 40 + 80));
+  EXPECT_EQ(bench.complaint.take(), to_string(to) + ": Connection refused");
+}
+
+TEST(TcpConnections, TheBackoffIsBounded) {
+  TcpOptions options;
+  options.max_backoff = nanoseconds(0);
+  Bench bench(options);
+  const Endpoint to = deserted();
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_NE(bench.connections.reach(to), nullptr);
+    const Time end = monotonic_now() + seconds(60);
+    while (!bench.complaint.take_refusal() && monotonic_now() < end) bench.turn();
+  }
+  EXPECT_LT(bench.connections.reach(to)->backoff, milliseconds(1));
+}
+
+TEST(TcpConnections, WritingIsWatchedOnlyWhileThereIsSomethingToWrite) {
+  RawTcpListener listener(address("127.0.0.1:0"));
+  Bench bench;
+  TcpConnection* const connection = bench.connections.reach(listener.at());
+  ASSERT_NE(connection, nullptr);
+  EXPECT_TRUE(bench.connections.is_writing()) << "it is connecting";
+  const Time end = monotonic_now() + seconds(60);
+  while (bench.connections.is_writing() && monotonic_now() < end) bench.turn();
+  EXPECT_FALSE(bench.connections.is_writing());
+
+  RawTcp peer = listener.accept();
+  const Bytes frame = pattern(1, 60000);
+  const TxFrame tx{frame.data(), 60000, nullptr};
+  size_t taken = 0;
+  for (bool full = false; !full; taken += full ? 0 : 1) {
+    connection->burst = {0};
+    full = bench.connections.send(connection, &tx) == 0;
+    EXPECT_TRUE(connection->burst.empty());
+  }
+  EXPECT_TRUE(bench.connections.is_writing());
+  size_t got = 0;
+  while (got < taken && monotonic_now() < end) {
+    bench.turn();
+    if (peer.readable(0)) {
+      EXPECT_EQ(peer.receive(kStreamPrefixBytes + frame.size()), on_the_wire(frame));
+      ++got;
+    }
+  }
+  EXPECT_EQ(got, taken);
+  bench.turn();
+  EXPECT_FALSE(bench.connections.is_writing());
+  EXPECT_FALSE(peer.readable(0));
+}
+
+TEST(TcpConnections, AnEndIsNoticedAndTheNextAttemptComesFromTheSamePort) {
+  RawTcpListener listener(address("127.0.0.1:0"));
+  TcpOptions options;
+  options.max_backoff = nanoseconds(0);
+  Bench bench(options);
+  TcpConnection* const connection = bench.connections.reach(listener.at());
+  ASSERT_NE(connection, nullptr);
+  const Endpoint source = connection->source;
+  EXPECT_NE(port_of(source), 0);
+  for (const bool reset : {false, true, false}) {
+    RawTcp peer = listener.accept();
+    if (reset) {
+      const linger at_once{1, 0};
+      ::setsockopt(peer.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    }
+    peer.close();
+    const Time end = monotonic_now() + seconds(60);
+    while (connection->is_open() && monotonic_now() < end) bench.turn();
+    ASSERT_FALSE(connection->is_open());
+    const std::string complaint = bench.complaint.take();
+    EXPECT_EQ(complaint.find(to_string(listener.at()) + ": "), 0U) << complaint;
+    EXPECT_NE(complaint.find(reset ? "reset" : "closed"), std::string::npos) << complaint;
+    EXPECT_EQ(bench.connections.reach(listener.at()), connection);
+    EXPECT_TRUE(connection->is_open());
+    EXPECT_EQ(connection->source, source);
+  }
+}
+
+}  // namespace
+}  // namespace switchml

@@ -1,0 +1,128 @@
+#include "transport/tcp_socket.h"
+
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include <cerrno>
+
+#include "transport/tcp_harness.h"
+
+namespace switchml {
+namespace {
+
+TEST(TcpSocket, OptionsOutOfRangeAreNamed) {
+  const auto message = [](const auto& change) {
+    TcpOptions options;
+    change(&options);
+    const Status status = check_tcp_options(options);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    return status.message();
+  };
+  EXPECT_TRUE(check_tcp_options({}).ok());
+  for (const size_t bytes : {size_t{0}, (size_t{1} << 24) + 1}) {
+    const std::string text = message([bytes](TcpOptions* options) { options->max_frame_bytes = bytes; });
+    EXPECT_NE(text.find(std::to_string(bytes) + " bytes; allowed: 1 to 16777216"), std::string::npos) << text;
+  }
+  for (const size_t count : {0, 65537}) {
+    const std::string text = message([count](TcpOptions* options) { options->max_connections = count; });
+    EXPECT_NE(text.find(std::to_string(count) + " connections; allowed: 1 to 65536"), std::string::npos) << text;
+  }
+  EXPECT_NE(message([](TcpOptions* options) { options->listen.size = 3; }).find("not an IPv4"), std::string::npos);
+}
+
+TEST(TcpSocket, APortThatIsTakenIsNamed) {
+  const Result<Fd> first = listen_tcp(listening("127.0.0.1:0"));
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  TcpOptions options;
+  options.listen = local_endpoint(first.value().get());
+  const Result<Fd> second = listen_tcp(options);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), Code::kUnavailable);
+  EXPECT_NE(second.status().message().find(to_string(options.listen)), std::string::npos);
+  EXPECT_NE(second.status().message().find("in use"), std::string::npos) << second.status().message();
+}
+
+bool becomes(int fd, short event) {
+  pollfd polled{fd, event, 0};
+  return ::poll(&polled, 1, 60000) == 1;
+}
+
+TEST(TcpSocket, ConnectsAndAccepts) {
+  for (const std::string at : {"127.0.0.1:0", "[::1]:0"}) {
+    const Result<Fd> listener = listen_tcp(listening(at));
+    ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+    Endpoint from, source;
+    EXPECT_FALSE(accept_tcp(listener.value().get(), &from).valid());
+    EXPECT_EQ(errno, EAGAIN);
+    const Endpoint to = with_carrier(local_endpoint(listener.value().get()), Carrier::kTcp);
+    int error = 0;
+    const Fd client = connect_tcp({}, to, &source, &error);
+    ASSERT_TRUE(client.valid()) << error;
+    ASSERT_TRUE(becomes(client.get(), POLLOUT) && becomes(listener.value().get(), POLLIN));
+    const Fd server = accept_tcp(listener.value().get(), &from);
+    ASSERT_TRUE(server.valid());
+    EXPECT_EQ(from, with_carrier(local_endpoint(client.get()), Carrier::kTcpAccepted));
+    EXPECT_EQ(source, local_endpoint(client.get()));
+    for (const int fd : {client.get(), server.get()}) {
+      int on = 0;
+      socklen_t size = sizeof on;
+      EXPECT_EQ(::getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
+      EXPECT_NE(on, 0);
+      EXPECT_EQ(take_socket_error(fd), 0);
+    }
+  }
+}
+
+TEST(TcpSocket, ConnectsAgainFromWhereItWas) {
+  const Result<Fd> listener = listen_tcp(listening("127.0.0.1:0"));
+  ASSERT_TRUE(listener.ok());
+  const Endpoint to = with_carrier(local_endpoint(listener.value().get()), Carrier::kTcp);
+  Endpoint source, from;
+  int error = 0;
+  Fd client = connect_tcp({}, to, &source, &error);
+  ASSERT_TRUE(becomes(listener.value().get(), POLLIN));
+  Fd server = accept_tcp(listener.value().get(), &from);
+  const Endpoint first = from;
+  server = Fd();  // the one who closes first keeps the port busy
+  ASSERT_TRUE(becomes(client.get(), POLLIN));
+  client = Fd();
+  client = connect_tcp({}, to, &source, &error);
+  ASSERT_TRUE(client.valid()) << error;
+  ASSERT_TRUE(becomes(listener.value().get(), POLLIN));
+  server = accept_tcp(listener.value().get(), &from);
+  EXPECT_EQ(from, first);
+
+  // Where the port is somebody else's by now, another one will do.
+  const Endpoint taken = local_endpoint(listener.value().get());
+  source = taken;
+  const Fd other = connect_tcp({}, to, &source, &error);
+  ASSERT_TRUE(other.valid()) << error;
+  EXPECT_NE(source, taken);
+}
+
+TEST(TcpSocket, AConnectionToItselfIsRefused) {
+  Endpoint to;
+  {
+    const Result<Fd> listener = listen_tcp(listening("127.0.0.1:0"));
+    ASSERT_TRUE(listener.ok());
+    to = with_carrier(local_endpoint(listener.value().get()), Carrier::kTcp);
+  }
+  Endpoint source = with_carrier(to, Carrier::kPackets);
+  int error = 0;
+  EXPECT_FALSE(connect_tcp({}, to, &source, &error).valid());
+  EXPECT_EQ(error, ECONNREFUSED);
+  EXPECT_EQ(source.size, 0) << "the next attempt must be another one";
+}
+
+TEST(TcpSocket, AResetIsSeenAtOnce) {
+  const Result<Fd> listener = listen_tcp(listening("127.0.0.1:0"));
+  ASSERT_TRUE(listener.ok());
+  RawTcp client(local_endpoint(listener.value().get()));
+  Endpoint from;
+  reset_tcp(accept_tcp(listener.value().get(), &from));
+  ASSERT_TRUE(client.readable(60000));
+  EXPECT_EQ(take_socket_error(client.fd()), ECONNRESET);
+}
+
+}  // namespace
+}  // namespace switchml

@@ -1,0 +1,114 @@
+#include "transport/tcp_tx.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <memory>
+#include <numeric>
+
+#include "transport/harness.h"
+#include "transport/raw_tcp.h"
+
+namespace switchml {
+namespace {
+
+/// A stream whose receiving end takes bytes only when the test says so.
+struct Pipe {
+  Fd from, to;
+  Pipe() {
+    int fds[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    from = Fd(fds[0]);
+    to = Fd(fds[1]);
+  }
+  Bytes read() {
+    Bytes all(1 << 22);
+    size_t got = 0;
+    for (ssize_t n = 0; (n = ::recv(to.get(), all.data() + got, all.size() - got, 0)) > 0;)
+      got += static_cast<size_t>(n);
+    all.resize(got);
+    return all;
+  }
+};
+
+std::vector<uint32_t> first(size_t count) {
+  std::vector<uint32_t> burst(count);
+  std::iota(burst.begin(), burst.end(), 0U);
+  return burst;
+}
+
+std::vector<TxFrame> tx_of(const std::vector<Bytes>& frames) {
+  std::vector<TxFrame> out;
+  for (const Bytes& frame : frames) out.push_back({frame.data(), static_cast<uint32_t>(frame.size()), nullptr});
+  return out;
+}
+
+void append(Bytes* stream, const Bytes& bytes) { stream->insert(stream->end(), bytes.begin(), bytes.end()); }
+
+TEST(TcpSender, MoreFramesThanOneCallTakesAreSentInOrder) {
+  Pipe pipe;
+  TcpSender sender(0);
+  SendQueue queue;
+  std::vector<Bytes> frames;
+  Bytes expected;
+  for (uint32_t i = 0; i < 600; ++i) {
+    frames.push_back(pattern(i, 1 + i % 90));
+    if (i % 3 == 0) append(&expected, on_the_wire(frames.back()));
+  }
+  std::vector<uint32_t> burst;
+  for (uint32_t i = 0; i < 600; i += 3) burst.push_back(i);
+  int error = 0;
+  EXPECT_EQ(sender.send(pipe.from.get(), &queue, tx_of(frames).data(), burst, &error), burst.size());
+  EXPECT_EQ(error, 0);
+  EXPECT_EQ(pipe.read(), expected);
+}
+
+// Whatever the kernel cuts, and wherever: what was taken comes whole and in order, and nothing else comes.
+TEST(TcpSender, WhatWasTakenComesWholeAndInOrder) {
+  for (const size_t queue_bytes : {size_t{0}, size_t{3000}, size_t{200'000}}) {
+    Pipe pipe;
+    const auto sender = std::make_unique<TcpSender>(queue_bytes);
+    SendQueue queue;
+    Bytes expected, got;
+    size_t refused = 0;
+    size_t queued_most = 0;
+    uint32_t id = 0;
+    for (int round = 0; round < 60; ++round) {
+      std::vector<Bytes> frames;
+      for (int i = 0; i < 20; ++i, ++id) frames.push_back(pattern(id, 1 + (id * 7919) % 30000));
+      int error = 0;
+      const size_t taken = sender->send(pipe.from.get(), &queue, tx_of(frames).data(), first(frames.size()), &error);
+      ASSERT_EQ(error, 0);
+      for (size_t i = 0; i < taken; ++i) append(&expected, on_the_wire(frames[i]));
+      refused += frames.size() - taken;
+      queued_most = std::max(queued_most, queue.size());
+      if (round % 4 == 3) append(&got, pipe.read());
+    }
+    EXPECT_GT(refused, 0U);
+    EXPECT_GT(queued_most, 0U);
+    EXPECT_LE(queued_most, std::max<size_t>(queue_bytes, 30000 + kStreamPrefixBytes));
+    int error = 0;
+    while (queue.size() != 0) {
+      append(&got, pipe.read());
+      sender->send(pipe.from.get(), &queue, nullptr, {}, &error);
+      ASSERT_EQ(error, 0);
+    }
+    append(&got, pipe.read());
+    EXPECT_TRUE(got == expected) << queue_bytes << ": " << got.size() << " bytes of " << expected.size();
+  }
+}
+
+TEST(TcpSender, ADeadConnectionSaysWhy) {
+  Pipe pipe;
+  TcpSender sender(1000);
+  SendQueue queue;
+  pipe.to = Fd();
+  const std::vector<Bytes> frames(3, pattern(1, 10));
+  int error = 0;
+  EXPECT_EQ(sender.send(pipe.from.get(), &queue, tx_of(frames).data(), first(3), &error), 0U);
+  EXPECT_EQ(error, EPIPE);
+  EXPECT_EQ(queue.size(), 0U);
+}
+
+}  // namespace
+}  // namespace switchml
