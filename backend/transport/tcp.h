@@ -37,7 +37,9 @@ struct TcpOptions {
   /// Bytes of frames that are copied and kept for each connection while the kernel takes no more or has not connected;
   /// 0: those of one frame. Frames beyond are not taken.
   size_t queue_bytes = 0;
-  /// Kernel buffers; 0: the kernel chooses, and lets them grow.
+  /// Kernel buffers; 0: the kernel chooses, and lets them grow. A send buffer of 256 KiB leaves what is under way in
+  /// the cache: within a host a byte costs a third of the processor time then, but twice that is all that is sent in a
+  /// round trip.
   size_t receive_buffer_bytes = 0;
   size_t send_buffer_bytes = 0;
   /// The time between attempts to connect doubles up to this.

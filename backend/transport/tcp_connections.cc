@@ -17,6 +17,8 @@ namespace switchml {
 namespace {
 
 constexpr size_t kEvents = 64;
+constexpr uint32_t kEnds = EPOLLRDHUP | EPOLLERR | EPOLLHUP;
+constexpr uint32_t kAlways = EPOLLIN | EPOLLRDHUP;
 constexpr size_t kFramesInPiece = 4;
 constexpr size_t kSparePieces = 8;
 constexpr Duration kFirstBackoff = milliseconds(10);
@@ -86,7 +88,7 @@ void TcpConnections::connect(TcpConnection* connection) {
 void TcpConnections::enlist(TcpConnection* connection) {
   connection->watched = connection->connecting;
   if (connection->watched) ++watched_;
-  epoll_event event{EPOLLIN | (connection->watched ? EPOLLOUT : 0U), {connection}};
+  epoll_event event{kAlways | (connection->watched ? EPOLLOUT : 0U), {connection}};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection->fd.get(), &event) != 0) lose(connection, errno);
 }
 
@@ -112,7 +114,7 @@ void TcpConnections::watch(TcpConnection* connection) {
   if (wanted == connection->watched) return;
   connection->watched = wanted;
   watched_ += wanted ? size_t{1} : SIZE_MAX;
-  epoll_event event{EPOLLIN | (wanted ? EPOLLOUT : 0U), {connection}};
+  epoll_event event{kAlways | (wanted ? EPOLLOUT : 0U), {connection}};
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection->fd.get(), &event);
 }
 
@@ -132,13 +134,18 @@ void TcpConnections::service() {
 
 void TcpConnections::on_event(TcpConnection* connection, uint32_t events) {
   if (!connection->is_open()) return;  // closed since the kernel spoke
+  int error = 0;
   if (connection->connecting) {
-    const int error = (events & (EPOLLERR | EPOLLHUP)) != 0 ? take_socket_error(connection->fd.get()) : 0;
+    error = (events & (EPOLLERR | EPOLLHUP)) != 0 ? take_socket_error(connection->fd.get()) : 0;
     if (error != 0) {
       lose(connection, error);
       return;
     }
     connection->connecting = false;
+  }
+  if ((events & kEnds) != 0 && is_over(connection->fd.get(), &error)) {
+    lose(connection, error);
+    return;
   }
   if ((events & EPOLLOUT) != 0) send(connection, nullptr);
   if ((events & ~uint32_t{EPOLLOUT}) != 0) note_ready(connection);
@@ -210,7 +217,8 @@ void TcpConnections::lose(TcpConnection* connection, int error) {
       connection->next_attempt = now;
     }
   }
-  close(connection, false);
+  // A reset leaves nothing behind that would keep the next attempt from the same port.
+  close(connection, !connection->is_accepted());
 }
 
 void TcpConnections::close(TcpConnection* connection, bool reset) {

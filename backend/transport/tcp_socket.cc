@@ -93,9 +93,12 @@ Fd connect_tcp(const TcpOptions& options, const Endpoint& to, Endpoint* source, 
   if (!fd.valid()) return fd;
   set(fd.get(), IPPROTO_TCP, TCP_SYNCNT, kSyns);
   set_features(fd.get());
-  if (before.size != 0) {
-    set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-    [[maybe_unused]] const int bound = ::bind(fd.get(), as_sockaddr(before), before.size);  // another port will do
+  // A port that is bound is not given to others' connections meanwhile, as one is that the kernel adds by itself. Where
+  // it is somebody's all the same, another one will do.
+  set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  const Endpoint any = any_endpoint(family_of(to));
+  if (before.size == 0 || ::bind(fd.get(), as_sockaddr(before), before.size) != 0) {
+    [[maybe_unused]] const int bound = ::bind(fd.get(), as_sockaddr(any), any.size);
   }
   if (::connect(fd.get(), as_sockaddr(to), to.size) != 0 && errno != EINPROGRESS) {
     *error = errno;
@@ -124,6 +127,13 @@ Fd accept_tcp(int listener, Endpoint* from) {
 void reset_tcp(Fd fd) {
   const linger at_once{1, 0};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
+bool is_over(int fd, int* error) {
+  uint8_t byte = 0;
+  const ssize_t got = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  *error = got < 0 ? errno : 0;
+  return got == 0 || (got < 0 && *error != EAGAIN && *error != EWOULDBLOCK && *error != EINTR);
 }
 
 int take_socket_error(int fd) {

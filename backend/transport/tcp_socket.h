@@ -23,6 +23,9 @@ Fd accept_tcp(int listener, Endpoint* from);
 /// Closes without any wait of the kernel's: what is not sent yet is lost, and the peer sees a reset.
 void reset_tcp(Fd fd);
 
+/// Nothing is left to be read, and nothing will come. `error`: why; 0: the peer has closed.
+bool is_over(int fd, int* error);
+
 /// What the kernel says of a failed connection; 0: nothing.
 int take_socket_error(int fd);
 
