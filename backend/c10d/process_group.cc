@@ -69,7 +69,7 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   }
   result.worker["without_switch"] = session.without_switch() ? 1 : 0;
   const SessionParameters parameters = session.parameters();
-  result.switch_address = parameters.switch_name;
+  result.switch_address = session.switch_names();
   result.transport = session.transport();
   result.precision = session.sums_exactly() ? "exact" : "integer";
   result.payload_bytes = parameters.payload_bytes;

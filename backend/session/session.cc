@@ -37,6 +37,12 @@ uint64_t open_sessions(const SwitchCounters& counters) {
   return counters.sessions_opened.get() - counters.sessions_closed.get() - counters.sessions_expired.get();
 }
 
+std::string names_of(const SessionParameters& first, const std::vector<SessionParameters>& others) {
+  std::string names = first.switch_name;
+  for (const SessionParameters& other : others) names += ", " + other.switch_name;
+  return names;
+}
+
 class GroupSession : public Session {
  public:
   GroupSession(Agreed* agreed, const GroupInfo& group, Rendezvous& store)
@@ -107,6 +113,7 @@ class GroupSession : public Session {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     return failover_ ? failover_->session() : parameters_;
   }
+  std::string switch_names() const override { return names_of(parameters(), others_); }
   const SwitchServer* embedded() const override { return embedded_.get(); }
   bool sums_exactly() const override { return in_memory() || parameters_.native; }
   bool can(ReduceOp op, ElementType type) const override {
@@ -377,8 +384,8 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   const SessionParameters& p = agreed->parameters;
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
                       << " at " << (agreed->transports.empty() && agreed->hosts.ranks() == 0 ? "" : "switch ")
-                      << p.switch_name << (agreed->others.empty() ? "" : " and others") << ": " << p.slots
-                      << " slots of " << p.payload_bytes << " bytes, " << p.shards << " shards";
+                      << names_of(p, agreed->others) << ": " << p.slots << " slots of " << p.payload_bytes << " bytes, "
+                      << p.shards << " shards";
   return start_together(std::make_unique<GroupSession>(&agreed.value(), group, store), group, store, deadline,
                         [&](GroupSession& session) {
                           session.start(&agreed.value(), options, config, config.fallback ? make_reducer : nullptr);

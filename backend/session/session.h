@@ -1,5 +1,6 @@
 // Opening a session: the ranks of a group agree on a switch, a job and a secret through a key-value store, every rank
-// joins with each of its sockets, and an engine starts. Rank 0 hosts a switch in a thread where none is configured.
+// joins with each of its sockets, and an engine starts. Where no switch is named and ranks are on several hosts, the
+// first rank of each host hosts one for a part of every tensor.
 #pragma once
 
 #include <functional>
@@ -66,8 +67,10 @@ class Session {
   virtual bool sums_exactly() const = 0;
   /// Whether the engine takes such a collective; likewise.
   virtual bool can(ReduceOp op, ElementType type) const = 0;
-  /// Of the switch that the group has, or had last.
+  /// Of the switch that the group has, or had last; the first where it has several.
   virtual SessionParameters parameters() const = 0;
+  /// How messages call all of its switches, with ", " between them.
+  virtual std::string switch_names() const = 0;
   /// Whether the switch was lost and the ranks go on without it, for now.
   virtual bool without_switch() const = 0;
   /// The embedded switch, or null.
