@@ -15,7 +15,8 @@
 namespace switchml {
 
 struct Config {
-  /// SWITCHML_SWITCH: ADDRESS:PORT of a switch; empty: rank 0 of each group hosts one in a thread.
+  /// SWITCHML_SWITCH: ADDRESS:PORT of a switch, or several as named_switches() has them (session/switch_place.h); empty:
+  /// one host adds in memory, and of several hosts each adds a part.
   std::string switch_address;
   /// SWITCHML_CONTROLLER: ADDRESS:PORT of a switchml-controller, which says where the switches are; empty: none. Not
   /// together with switch_address.
