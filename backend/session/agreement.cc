@@ -93,7 +93,7 @@ class Agreement {
     return *opening_.agreed.transports[of_session * own_shards() + shard];
   }
   size_t own_shards() const { return opening_.agreed.transports.size() / opening_.places.size(); }
-  void leave_all() const { leave(opening_.agreed.parameters, opening_.agreed.others, monotonic_now() + kLeaveTime); }
+  void leave_all() const { leave(opening_.agreed.sessions(), monotonic_now() + kLeaveTime); }
   std::string switch_names() const {
     return is_alone() ? "switch " + opening_.places.front().name
                       : std::to_string(opening_.places.size()) + " aggregators";
@@ -192,7 +192,7 @@ class Agreement {
       session.job = granted[i].job;
       session.epoch = granted[i].epoch;
       session.session_key = granted[i].session_key;
-      leave(session, {}, monotonic_now() + kLeaveTime);
+      leave({session}, monotonic_now() + kLeaveTime);
     }
     return why;
   }
@@ -203,7 +203,6 @@ class Agreement {
     asked.shards = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.owners() : opening_.config.shards);
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
-    // A group that may lose its switch speaks in what the ranks can add over Gloo.
     if (wants_native(opening_.config)) asked.flags = wire::kOpenNative;
     // As many as two streams take on each rank that sends, where a switch would give fewer.
     const size_t least = size_t{asked.shards} * LaneSlots::kLeastSlotsForBulk;
@@ -435,7 +434,7 @@ class Agreement {
     const bool readable = read_grant(grant, &offered).ok();
     const SessionParameters& p = opening_.agreed.parameters;
     if (!readable || offered.slots <= p.slots || offered.payload_bytes != p.payload_bytes) {
-      if (readable) leave(offered, {}, monotonic_now() + kLeaveTime);
+      if (readable) leave({offered}, monotonic_now() + kLeaveTime);
       SWITCHML_LOG(kInfo) << opening_.group.name << ": the switch has no more slots";
       return {};
     }

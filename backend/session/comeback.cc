@@ -14,7 +14,7 @@ constexpr Duration kLeaveTime = milliseconds(200);
 
 std::string described(const SessionParameters& session) {
   return std::to_string(session.slots) + " slots of " + std::to_string(session.payload_bytes) + " bytes" +
-         (session.whole_chunks ? ", whole payloads only" : "");
+         (session.whole_chunks ? ", whole payloads only" : "") + (session.native ? "" : " of integers");
 }
 
 std::string topic(int attempt, const std::string& what) { return "back/" + std::to_string(attempt) + "/" + what; }
@@ -31,7 +31,7 @@ Status Comeback::offer(int attempt, Time deadline) {
   SessionParameters session = lost_;
   Status status = read(blob.value(), &session);
   if (status.ok()) status = bulletin_.say(topic(attempt, "offer"), blob->encode());
-  if (!status.ok()) leave(session, {}, monotonic_now() + kLeaveTime);
+  if (!status.ok()) leave({session}, monotonic_now() + kLeaveTime);
   return status;
 }
 
@@ -45,6 +45,7 @@ Result<Blob> Comeback::ask(Time deadline) const {
   asked.shards = static_cast<uint16_t>(lost_.shards);
   asked.slots = static_cast<uint16_t>(lost_.slots);
   asked.payload = static_cast<uint32_t>(lost_.payload_bytes);
+  if (lost_.native) asked.flags = wire::kOpenNative;
   auto granted = open(asked, deadline);
   if (!granted.ok()) return granted.status();
   write_grant(granted.value(), &blob.value());
@@ -65,7 +66,7 @@ Status Comeback::read(const Blob& offer, SessionParameters* session) const {
   if (status.ok()) status = read_grant(offer, session);
   if (!status.ok()) return status;
   if (session->slots == lost_.slots && session->payload_bytes == lost_.payload_bytes &&
-      session->whole_chunks == lost_.whole_chunks) {
+      session->whole_chunks == lost_.whole_chunks && session->native == lost_.native) {
     return {};
   }
   return {Code::kMismatch, "switch " + session->switch_name + " grants " + described(*session) +
@@ -83,7 +84,7 @@ Result<Comeback::Found> Comeback::take(int attempt) {
   if (mine.ok()) mine = join(&found);
   const Status all = bulletin_.agree(topic(attempt, "joined"), group_.size, mine);
   if (all.ok()) return found;
-  leave(found.session, {}, monotonic_now() + kLeaveTime);
+  leave({found.session}, monotonic_now() + kLeaveTime);
   return all;
 }
 

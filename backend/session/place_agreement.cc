@@ -36,6 +36,7 @@ class PlaceAgreement {
     if (!blob->text("memory").empty()) return share_memory(blob.value());
     const std::string each = blob->text("each_host");
     Status status = each.empty() ? read_switch(blob.value()) : serve_on_each_host(each);
+    if (status.ok()) status = read_standby(blob->text("standby"));
     if (!status.ok()) return status;
     return blob->text("hosts").empty() ? Status() : share_on_hosts(blob->text("hosts"));
   }
@@ -81,14 +82,28 @@ class PlaceAgreement {
     if (Status status = check_hosts(opening_.config, opening_.hosts); !status.ok()) return status;
     const HostLayout layout = HostLayout::of(opening_.hosts);
     opening_.one_host = layout.hosts() == 1;
-    if (!opening_.config.controller.empty()) return ask_controller(hellos.value());
+    if (!opening_.config.controller.empty()) return with_standby(layout, ask_controller(hellos.value()));
     if (opening_.config.switch_address.empty() && wants_memory(opening_.config, opening_.one_host) && !faults)
       return offer_or_host();
     auto place = !opening_.config.switch_address.empty()               ? name_switches()
                  : layout.hosts() > 1 && wants_native(opening_.config) ? each_host(layout)
                                                                        : host_switch();
     if (place.ok() && wants_hosts(opening_.config, layout, faults)) place->set("hosts", layout.text());
+    return with_standby(layout, std::move(place));
+  }
+
+  // Where each host has a switch already, none takes another's place.
+  Result<Blob> with_standby(const HostLayout& layout, Result<Blob> place) const {
+    if (place.ok() && opening_.config.fallback) place->set("standby", layout.text());
     return place;
+  }
+
+  Status read_standby(const std::string& text) {
+    if (text.empty()) return {};
+    auto layout = HostLayout::parse(text, opening_.group.size);
+    if (!layout.ok()) return layout.status();
+    opening_.agreed.standby = std::move(layout.value());
+    return {};
   }
 
   // ---- memory ----

@@ -10,7 +10,6 @@
 
 #include "base/config.h"
 #include "engine/engine.h"
-#include "session/rank_reducer.h"
 #include "switchd/server.h"
 
 namespace switchml {
@@ -37,9 +36,6 @@ struct GroupInfo {
 void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& why);
 
 class ControllerClient;
-/// Makes a reducer over all ranks of the group; all of them call it, each on a thread of its session, with a number
-/// that is new for the group.
-using MakeReducer = std::function<Result<std::unique_ptr<RankReducer>>(int number)>;
 
 class Session {
  public:
@@ -48,10 +44,9 @@ class Session {
   /// come, the address that does not answer (for Config::connect_timeout), the setting or version in which a rank
   /// differs from rank 0, or the thread that a rank could not make. An interruption (base/interruption.h) is thrown,
   /// and an error of the others. `controller` (null: none can be had) is asked where Config::controller names one; with
-  /// Config::fallback from a thread of the session too. `make_reducer` is for Config::fallback: see FailoverOptions.
+  /// Config::fallback from a thread of the session too.
   static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline, std::shared_ptr<ControllerClient> controller = nullptr,
-                                               const MakeReducer& make_reducer = nullptr);
+                                               Time deadline, std::shared_ptr<ControllerClient> controller = nullptr);
   /// Leaves the session, stops the engine, then the embedded switch. A rank 0 that hosts the switch lingers (at most 2
   /// s) until the others have left, so that the last results still reach them.
   virtual ~Session() = default;

@@ -78,7 +78,7 @@ Result<SwitchPlace> read_switch_place(const Blob& blob) {
   return place;
 }
 
-bool wants_native(const Config& config) { return !config.integers && !config.fallback && config.controller.empty(); }
+bool wants_native(const Config& config) { return !config.integers && config.controller.empty(); }
 
 Result<Endpoint> address_of_rank_0(const Config& config, bool one_host) {
   return one_host ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config.interface);
@@ -104,10 +104,10 @@ Result<std::vector<SwitchPlace>> named_switches(const Config& config, bool one_h
     return bad_switch(config, "names " + std::to_string(places.size()) + " switches: allowed are up to " +
                                   std::to_string(kMaxWorkers));
   }
-  if (places.size() > 1 && !wants_native(config)) {
+  if (places.size() > 1 && (!wants_native(config) || config.fallback)) {
     return bad_switch(config,
-                      "names several switches, which cannot add integers together: name one, or leave "
-                      "SWITCHML_PRECISION and SWITCHML_ON_SWITCH_FAILURE as they are");
+                      "names several switches, which neither add integers nor are replaced when one is lost: name one, "
+                      "or leave SWITCHML_PRECISION and SWITCHML_ON_SWITCH_FAILURE as they are");
   }
   return places;
 }

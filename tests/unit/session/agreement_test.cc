@@ -95,7 +95,7 @@ TEST(Agreement, AStandaloneSwitchServesSeveralGroups) {
   EXPECT_NE(a.ranks[0]->parameters.job, b.ranks[0]->parameters.job);
   EXPECT_EQ(server->counters().sessions_opened.get(), 2U);
   for (auto* outcome : {&a, &b}) {
-    for (auto& rank : outcome->ranks) leave(rank->parameters, rank->others, monotonic_now() + seconds(5));
+    for (auto& rank : outcome->ranks) leave(rank->sessions(), monotonic_now() + seconds(5));
   }
   EXPECT_EQ(server->counters().sessions_closed.get(), 2U);
 }
@@ -293,7 +293,7 @@ TEST(Agreement, RoomThatComesInTimeIsWaitedFor) {
   ASSERT_TRUE(first.ranks[0].ok());
   std::thread ends([&] {
     std::this_thread::sleep_for(milliseconds(700));
-    for (auto& rank : first.ranks) leave(rank->parameters, rank->others, monotonic_now() + seconds(5));
+    for (auto& rank : first.ranks) leave(rank->sessions(), monotonic_now() + seconds(5));
   });
   const auto second = agree_all(2, same, stores[1]);
   ends.join();
