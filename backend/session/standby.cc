@@ -164,7 +164,10 @@ Result<Blob> Standby::hear(const std::string& what, int rank) const {
 
 // What fails is an error of all that hear it.
 Status Standby::say(const std::string& what, const Result<Blob>& found) {
-  const Blob blob = found.ok() ? found.value() : Blob::failure(found.status());
+  const Status& why = found.status();
+  const Blob blob =
+      found.ok() ? found.value()
+                 : Blob::failure(Status(why.code(), "rank " + std::to_string(group_.rank) + ": " + why.message()));
   const Status said = bulletin_.say(topic(what), blob.encode());
   return found.ok() ? said : found.status();
 }
