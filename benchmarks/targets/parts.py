@@ -28,10 +28,10 @@ class Part:
 PARTS = {
     "kernels": Part(1, {"kernels": ["micro"], "memory": ["memory"]}),
     "small": Part(4, {"small": ["allreduce", "--ranks", "2,4,8", "--sizes", "4K,64K", "--iters", 2000]}),
-    "small-network": Part(3, {"small-network": ["allreduce", "--network", "--no-switch", "--rate", 250, "--ranks", "2,4,8",
+    "small-network": Part(1, {"small-network": ["allreduce", "--network", "--no-switch", "--rate", 250, "--ranks", "2,4,8",
                                                 "--sizes", "4K,64K", "--iters", 300]}, network=True),
     "one-host": Part(3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"),
-    "every-host": Part(5, {file: ["allreduce", *EVERY_HOST, "--ranks", "2,4,8", "--types", "float32,bfloat16,float64", "--sizes", size,
+    "every-host": Part(6, {file: ["allreduce", *EVERY_HOST, "--ranks", "2,4,8", "--types", "float32,bfloat16,float64", "--sizes", size,
                                   "--iters", calls] for file, size, calls in (("every-host-1M", "1M", 15), ("every-host-16M", "16M", 3))},
                        network=True, picture="every-host"),
     "loss": Part(2, {"loss": ["allreduce", *EVERY_HOST, "--ranks", "2,4,8", "--sizes", "16M", "--loss", "0.001,0.01", "--iters", 3,
