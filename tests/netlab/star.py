@@ -29,7 +29,8 @@ def rank_address(rank):
 
 
 class Star(lab.Lab):
-    """rate: megabits per second of a rank's link, each way; the switch's carries as much as all ranks' together. faults_of: whose datagrams
+    """rate: megabits per second of a rank's link, each way; the switch's carries as much as all ranks' together; 0: no limit, and nothing
+    can be held back. faults_of: whose datagrams
     the links may lose: "switch", those to and from its port; "all"; None: no program is attached to them. offload: a host hands its link
     bursts of segments as one, as to a card that cuts them itself, which takes less of its processor; a program cannot lose one of them."""
 
@@ -64,8 +65,9 @@ class Star(lab.Lab):
             self.do(host, "ip", "link", "set", "data", "gso_max_segs", 1)
         self.do(self.bridge, "ip", "link", "set", port, "master", "bridge")
         self.address(host, "data", f"{address}/24")
-        self.limit(host, "data", rate)
-        self.limit(self.bridge, port, rate)
+        if rate:
+            self.limit(host, "data", rate)
+            self.limit(self.bridge, port, rate)
         if program:
             self.links[port] = faults.Faults(self.pins, program, self.faulty_port, len(self.links), self.bridge, port, host, "data")
         return host
