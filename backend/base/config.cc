@@ -164,7 +164,7 @@ const std::vector<Setting>& table() {
        },
        [](const Config& c) { return format_real(to_seconds(c.failure_timeout)); }},
       {{"on_switch_failure", "error or fallback", "error",
-        "fallback: where the switch is lost, what is under way and what follows go over Gloo, until it is back"},
+        "fallback: where the switch is lost, hosts add in its place, from what is under way on, until it is back"},
        [](const std::string& t, Config* c) {
          return (t == "error" || t == "fallback") && assign(&c->fallback, std::optional<bool>(t == "fallback"));
        },
