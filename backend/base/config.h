@@ -56,8 +56,8 @@ struct Config {
   /// SWITCHML_FAILURE_TIMEOUT: seconds of silence after which a switch, or another rank's host, is taken for dead;
   /// 1..3600.
   Duration failure_timeout = seconds(10);
-  /// SWITCHML_ON_SWITCH_FAILURE: whether hosts add in the place of a lost switch ("fallback"), or every
-  /// call fails ("error").
+  /// SWITCHML_ON_SWITCH_FAILURE: whether hosts add in the place of a lost switch ("fallback"), or every call
+  /// fails ("error").
   bool fallback = false;
   /// SWITCHML_RTO_MIN / SWITCHML_RTO_MAX: bounds of the retransmission timeout in milliseconds; 0.1..60000, min <= max.
   Duration rto_min = milliseconds(5);
