@@ -75,13 +75,6 @@ inline Alteration other_hello(const std::string& key, const std::string& value) 
   return {0, rank_key("hello", 1), [key, value](Blob* hello) { hello->set(key, value); }};
 }
 
-/// All of a rank's sessions.
-inline std::vector<SessionParameters> sessions_of(const Agreed& agreed) {
-  std::vector<SessionParameters> all = agreed.others;
-  all.insert(all.begin(), agreed.parameters);
-  return all;
-}
-
 /// All failed, with the same message, which is returned.
 inline Status common_failure(const Outcome& outcome) {
   for (const auto& rank : outcome.ranks) {

@@ -209,7 +209,7 @@ TEST(SeveralNamedSwitches, AreASessionEach) {
   const Outcome outcome = agree_naming(switches.named(1, "*7"));
   for (const auto& rank : outcome.ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    const auto sessions = sessions_of(*rank.operator->());
+    const auto sessions = rank->sessions();
     ASSERT_EQ(sessions.size(), 3U);
     EXPECT_EQ(rank->transports.size(), 3U);
     for (size_t i = 0; i < 3; ++i) {
@@ -221,7 +221,7 @@ TEST(SeveralNamedSwitches, AreASessionEach) {
       EXPECT_EQ(sessions[i].secret[1], sessions[0].secret[1]);
     }
   }
-  for (const auto& rank : outcome.ranks) leave(rank->parameters, rank->others, monotonic_now() + seconds(20));
+  for (const auto& rank : outcome.ranks) leave(rank->sessions(), monotonic_now() + seconds(20));
   switches.expect_all_closed();
   for (const auto& server : switches.servers) EXPECT_EQ(server->counters().sessions_opened.get(), 1U);
 }
@@ -239,7 +239,7 @@ TEST(SeveralNamedSwitches, HaveAHostForAWorker) {
   const Outcome outcome = agree_on_hosts("aabb", config, store);
   for (size_t rank = 0; rank < 4; ++rank) {
     ASSERT_TRUE(outcome.ranks[rank].ok()) << outcome.ranks[rank].status().to_string();
-    for (const SessionParameters& session : sessions_of(*outcome.ranks[rank].operator->())) {
+    for (const SessionParameters& session : outcome.ranks[rank]->sessions()) {
       EXPECT_EQ(session.workers, 2);
       EXPECT_EQ(session.worker, static_cast<int>(rank / 2));
       EXPECT_EQ(session.name_of(1), "2 or 3 (one host)");
@@ -294,7 +294,7 @@ TEST(SeveralNamedSwitches, OneThatGrantsAnotherPayloadIsNamed) {
   switches.expect_all_closed();
   for (const auto& rank : agree_naming(switches.named(1)).ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    for (const SessionParameters& session : sessions_of(*rank.operator->())) EXPECT_EQ(session.payload_bytes, 1024U);
+    for (const SessionParameters& session : rank->sessions()) EXPECT_EQ(session.payload_bytes, 1024U);
   }
 }
 
@@ -319,7 +319,7 @@ TEST(SeveralNamedSwitches, AllAreLeftForAPayloadThatPasses) {
   });
   for (const auto& rank : outcome.ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    for (const SessionParameters& session : sessions_of(*rank.operator->())) EXPECT_EQ(session.payload_bytes, 512U);
+    for (const SessionParameters& session : rank->sessions()) EXPECT_EQ(session.payload_bytes, 512U);
   }
   for (const auto& server : switches.servers) {
     EXPECT_EQ(server->counters().sessions_opened.get(), 2U);

@@ -360,11 +360,11 @@ void expect_part_of_each_host(const Outcome& outcome, const std::string& hosts) 
     if (is_leader(hosts, rank)) leaders.push_back(&agreed);
   }
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    const std::vector<SessionParameters> sessions = sessions_of(*outcome.ranks[rank].operator->());
+    const std::vector<SessionParameters> sessions = outcome.ranks[rank]->sessions();
     ASSERT_EQ(sessions.size(), leaders.size());
     for (size_t host = 0; host < sessions.size(); ++host) {
       const SessionParameters& session = sessions[host];
-      const SessionParameters of_leader = sessions_of(*leaders[host])[host];
+      const SessionParameters of_leader = leaders[host]->sessions()[host];
       EXPECT_EQ(session.switch_endpoint, leaders[host]->embedded->local());
       EXPECT_TRUE(session.native);
       EXPECT_EQ(session.weight, 1U);
@@ -393,7 +393,7 @@ TEST(EveryHost, HasAnAggregatorInItsFirstRank) {
       const Outcome outcome = agree_on_hosts(hosts, config_on_hosts(transport), store);
       expect_part_of_each_host(outcome, hosts);
       for (size_t rank = 0; rank < hosts.size() && outcome.ranks[rank].ok(); ++rank) {
-        const auto sessions = sessions_of(*outcome.ranks[rank].operator->());
+        const auto sessions = outcome.ranks[rank]->sessions();
         const bool of_hosts = std::string(transport) == "auto" && hosts != "ab";
         EXPECT_EQ(sessions[0].workers, static_cast<int>(of_hosts ? sessions.size() : hosts.size()));
         EXPECT_EQ(outcome.ranks[rank]->hosts.ranks() > 0, of_hosts);
@@ -407,7 +407,7 @@ TEST(EveryHost, NamesTheRankThatAddsAPart) {
   const Outcome outcome = agree_on_hosts("aab", config_on_hosts("udp"), store);
   for (const auto& rank : outcome.ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    const auto sessions = sessions_of(*rank.operator->());
+    const auto sessions = rank->sessions();
     ASSERT_EQ(sessions.size(), 2U);
     EXPECT_NE(sessions[0].switch_name.find("(embedded in rank 0 of group g)"), std::string::npos);
     EXPECT_NE(sessions[1].switch_name.find("(embedded in rank 2 of group g)"), std::string::npos);
