@@ -131,7 +131,7 @@ TEST(SwitchPlace, UpTo128AreTaken) {
   expect_refused(naming(so_many_switches(129)), "names 129 switches: allowed are up to 128");
 }
 
-TEST(SwitchPlace, SeveralCannotAddIntegers) {
+TEST(SwitchPlace, SeveralNeitherAddIntegersNorAreReplaced) {
   const std::vector<std::function<void(Config*)>> changes = {
       [](Config* config) { config->integers = true; },
       [](Config* config) { config->fallback = true; },
@@ -141,8 +141,8 @@ TEST(SwitchPlace, SeveralCannotAddIntegers) {
   for (const auto& change : changes) {
     Config config = naming("10.1.2.3:1,10.1.2.4:1");
     change(&config);
-    EXPECT_FALSE(wants_native(config));
-    expect_refused(config, "several switches, which cannot add integers together");
+    EXPECT_EQ(wants_native(config), config.fallback);
+    expect_refused(config, "several switches, which neither add integers nor are replaced when one is lost");
     config.switch_address = "10.1.2.3:1*5";
     EXPECT_TRUE(named_switches(config, false).ok());
   }
