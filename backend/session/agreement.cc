@@ -204,13 +204,17 @@ class Agreement {
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
     if (wants_native(opening_.config)) asked.flags = wire::kOpenNative;
-    // As many as two streams take on each rank that sends, where a switch would give fewer.
-    const size_t least = size_t{asked.shards} * LaneSlots::kLeastSlotsForBulk;
-    const bool differs_from_preset = is_alone() ? hosts && least > kPresetSlots : true;
-    if (slots == 0 && differs_from_preset && payload <= kMostPayloadForStreams) {
-      asked.slots = static_cast<uint16_t>(least);
-    }
+    if (slots == 0 && payload <= kMostPayloadForStreams) asked.slots = preset_slots(hosts, asked.shards);
     return asked;
+  }
+
+  // Where it is not what a switch gives by itself (0). As many as two streams take on each rank that sends; of several
+  // switches no more together than a single one gives, as long as that is so many: what waits in links is waited for.
+  uint16_t preset_slots(bool hosts, size_t shards) const {
+    constexpr auto kLeast = size_t{LaneSlots::kLeastSlotsForBulk};
+    if (is_alone()) return static_cast<uint16_t>(hosts && shards * kLeast > kPresetSlots ? shards * kLeast : 0);
+    const size_t part = kPresetSlots / (opening_.places.size() * shards);
+    return static_cast<uint16_t>(shards * std::clamp(part, size_t{LaneSlots::kLeastNativeForBulk}, kLeast));
   }
 
   void advise(const wire::Open& asked, const wire::OpenReply& granted) const {

@@ -226,7 +226,8 @@ TEST(Hosts, SendOnceForAllTheirRanks) {
   alone.reduce(&values);
   const uint64_t one = alone.sum(0, "packets_sent") - alone.sum(0, "retransmissions");
   EXPECT_LE(three, one + chunks) << "one chunk of exponents more for each chunk of the board, at most";
-  EXPECT_GE(three, one);
+  constexpr uint64_t kAnnouncements = 2;  // of a bulk collective, to each of two switches; boards make their own
+  EXPECT_GE(three + kAnnouncements, one);
 }
 
 TEST(Hosts, ABarrierEndsWhenAllHaveCalledIt) {
