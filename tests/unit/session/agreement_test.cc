@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "agree_each.h"
 #include "base/limits.h"
 #include "fake_controller.h"
@@ -295,6 +297,30 @@ TEST(SeveralNamedSwitches, OneThatGrantsAnotherPayloadIsNamed) {
   for (const auto& rank : agree_naming(switches.named(1)).ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
     for (const SessionParameters& session : rank->sessions()) EXPECT_EQ(session.payload_bytes, 1024U);
+  }
+}
+
+TEST(SeveralNamedSwitches, ShareWhatOneWouldGive) {
+  for (const auto& [count, shards, slots] : {std::tuple<size_t, int, int>{2, 1, 64},
+                                             {2, 2, 64},
+                                             {3, 1, 42},
+                                             {3, 2, 42},
+                                             {8, 1, 16},
+                                             {9, 1, 16},
+                                             {9, 2, 32}}) {
+    const SeveralSwitches switches(count);
+    Config config = quick_config();
+    config.switch_address = switches.named();
+    config.payload_bytes = 1408;
+    config.shards = shards;
+    MapStore store;
+    const Outcome outcome = agree_all(
+        2, [&](int) { return config; }, store);
+    ASSERT_TRUE(outcome.ranks[0].ok()) << outcome.ranks[0].status().to_string();
+    for (const SessionParameters& session : outcome.ranks[0]->sessions()) {
+      EXPECT_EQ(session.slots, slots) << count << " switches, " << shards << " shards";
+      EXPECT_TRUE(session.lanes_per_shard().has_bulk());
+    }
   }
 }
 
