@@ -256,11 +256,9 @@ TEST(SeveralSessions, ASilentSwitchIsNamedByEveryRank) {
   options.patience = seconds(2);
   Parts parts(options);
   parts.switches[1]->silent = true;
-  Tensors<float> tensors(3, std::vector<float>(50000, 1.0F));
-  for (int w = 0; w < 3; ++w) {
-    for (int i = 0; i < 2; ++i) {
-      parts.submit(w, in_place(ReduceOp::kSum, ElementType::kFloat32, tensors[static_cast<size_t>(w)]));
-    }
+  Tensors<float> tensors(6, std::vector<float>(50000, 1.0F));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    parts.submit(static_cast<int>(i % 3), in_place(ReduceOp::kSum, ElementType::kFloat32, tensors[i]));
   }
   for (const Status& status : parts.ends()) {
     EXPECT_EQ(status.code(), Code::kUnavailable);
