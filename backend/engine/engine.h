@@ -124,6 +124,14 @@ struct SessionParameters : Route {
   wire::Membership membership() const { return {job, epoch, session_key, static_cast<uint8_t>(worker)}; }
 };
 
+/// A session and others beside it, in that order.
+inline std::vector<SessionParameters> with_others(const SessionParameters& first,
+                                                  const std::vector<SessionParameters>& others) {
+  std::vector<SessionParameters> all = others;
+  all.insert(all.begin(), first);
+  return all;
+}
+
 struct EngineOptions {
   SessionParameters session;
   /// Sessions with further aggregators, to which this one's collectives are shared out too. Native ones, of the same

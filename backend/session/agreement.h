@@ -55,11 +55,7 @@ struct Agreed {
   uint64_t watch_key = 0;
   HostLayout standby;  // of a group that may lose its switch; else of no ranks
 
-  std::vector<SessionParameters> sessions() const {
-    std::vector<SessionParameters> all = others;
-    all.insert(all.begin(), parameters);
-    return all;
-  }
+  std::vector<SessionParameters> sessions() const { return with_others(parameters, others); }
 };
 
 /// A collective of the group. Returns by `deadline`: so long ranks wait for ranks. What is done with a switch ends

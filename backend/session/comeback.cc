@@ -39,14 +39,7 @@ Result<Blob> Comeback::ask(Time deadline) const {
   // The switches may be others now.
   auto blob = lost_.controlled ? controller_.places(deadline) : Result<Blob>(Blob());
   if (!blob.ok()) return blob.status();
-  wire::Open asked;
-  asked.client_key = random_bits();
-  asked.workers = static_cast<uint16_t>(group_.size);
-  asked.shards = static_cast<uint16_t>(lost_.shards);
-  asked.slots = static_cast<uint16_t>(lost_.slots);
-  asked.payload = static_cast<uint32_t>(lost_.payload_bytes);
-  if (lost_.native) asked.flags = wire::kOpenNative;
-  auto granted = open(asked, deadline);
+  auto granted = open(open_like(lost_, random_bits()), deadline);
   if (!granted.ok()) return granted.status();
   write_grant(granted.value(), &blob.value());
   return blob;

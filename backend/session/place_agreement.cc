@@ -99,7 +99,7 @@ class PlaceAgreement {
     return with_standby(layout, std::move(place));
   }
 
-  // Where each host has a switch already, none takes another's place.
+  // Whose first ranks take the place of a switch that is lost.
   Result<Blob> with_standby(const HostLayout& layout, Result<Blob> place) const {
     if (place.ok() && opening_.config.fallback) place->set("standby", layout.text());
     return place;

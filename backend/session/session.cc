@@ -88,7 +88,7 @@ class GroupSession : public Session {
       linger();
       return;
     }
-    leave(all_with(last), monotonic_now() + kCloseTime);
+    leave(with_others(last, others_), monotonic_now() + kCloseTime);
     linger();
   }
 
@@ -184,7 +184,7 @@ class GroupSession : public Session {
   void give_up_for_host(const Status& status) {
     tell_others(status.message());
     const std::lock_guard<std::mutex> lock(watch_mutex_);
-    const auto say_farewell = [all = all_with(parameters_)] { leave(all, monotonic_now() + kCloseTime); };
+    const auto say_farewell = [all = with_others(parameters_, others_)] { leave(all, monotonic_now() + kCloseTime); };
     try {
       farewell_ = make_thread("a farewell", say_farewell);
     } catch (const NoThread&) {
@@ -275,11 +275,6 @@ class GroupSession : public Session {
 
   void linger() const {
     if (embedded_) await_leavers(*embedded_);
-  }
-  std::vector<SessionParameters> all_with(const SessionParameters& first) const {
-    std::vector<SessionParameters> all = others_;
-    all.insert(all.begin(), first);
-    return all;
   }
 
   SessionParameters parameters_;

@@ -47,8 +47,8 @@ class Session {
   /// Config::fallback from a thread of the session too.
   static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
                                                Time deadline, std::shared_ptr<ControllerClient> controller = nullptr);
-  /// Leaves the session, stops the engine, then the embedded switch. A rank 0 that hosts the switch lingers (at most 2
-  /// s) until the others have left, so that the last results still reach them.
+  /// Leaves the session, stops the engine, then the embedded switch. A rank that hosts one lingers (at most 2 s)
+  /// until the others have left, so that the last results still reach them.
   virtual ~Session() = default;
 
   /// This rank has made its last call and is about to leave. With Config::fallback it stays until all others are as far

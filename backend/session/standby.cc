@@ -113,13 +113,7 @@ Status Standby::share_session() {
 }
 
 Result<Blob> Standby::open_all() {
-  wire::Open asked;
-  asked.client_key = client_key_;
-  asked.workers = static_cast<uint16_t>(group_.size);
-  asked.shards = static_cast<uint16_t>(session_.shards);
-  asked.slots = static_cast<uint16_t>(session_.slots);
-  asked.payload = static_cast<uint32_t>(session_.payload_bytes);
-  if (session_.native) asked.flags = wire::kOpenNative;
+  const wire::Open asked = open_like(session_, client_key_);
   Blob first;
   for (const Endpoint& place : places_) {
     auto link = connect_to_switch(place);

@@ -80,6 +80,17 @@ Result<Transports> connect_shards(const Config& config, int rank, const std::vec
   return transports;
 }
 
+wire::Open open_like(const SessionParameters& session, uint64_t client_key) {
+  wire::Open asked;
+  asked.client_key = client_key;
+  asked.workers = static_cast<uint16_t>(session.workers);
+  asked.shards = static_cast<uint16_t>(session.shards);
+  asked.slots = static_cast<uint16_t>(session.slots);
+  asked.payload = static_cast<uint32_t>(session.payload_bytes);
+  if (session.native) asked.flags = wire::kOpenNative;
+  return asked;
+}
+
 void write_grant(const wire::OpenReply& granted, Blob* blob) {
   blob->set("job", granted.job);
   blob->set("epoch", granted.epoch);

@@ -25,6 +25,8 @@ Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank,
 /// (transport/shared_link.h). At least one switch.
 Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches);
 
+/// Asks for a session in which the streams of that one can go on.
+wire::Open open_like(const SessionParameters& session, uint64_t client_key);
 /// What a switch has granted, as rank 0 tells the others.
 void write_grant(const wire::OpenReply& granted, Blob* blob);
 /// Reads it into `session`, whose shards and switch_name are set. kMismatch: no session that this version can use.

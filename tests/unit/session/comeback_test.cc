@@ -40,10 +40,6 @@ struct Switch {
   MapStore store;
 };
 
-Bulletin::MayWait for_seconds(int n) {
-  return [n](int, Duration waited) { return waited < seconds(n) ? Status() : Status(Code::kTimeout, "nobody comes"); };
-}
-
 TEST(Comeback, AllJoinWhatRankZeroWasGranted) {
   Switch there;
   std::vector<SessionParameters> found(2);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "session/blob.h"
+#include "session/bulletin.h"
 #include "session/roll_call.h"
 #include "session/session.h"
 #include "transport/address.h"
@@ -112,6 +113,11 @@ inline std::unique_ptr<SwitchServer> start_for_all(Config* config) {
 
 /// A port of loopback that nobody listens on.
 inline Endpoint closed_port() { return start_switch()->local(); }
+
+/// Waits for a rank that long.
+inline Bulletin::MayWait for_seconds(int n) {
+  return [n](int, Duration waited) { return waited < seconds(n) ? Status() : Status(Code::kTimeout, "nobody comes"); };
+}
 
 /// Ranks that use a switch, though they are all on one host; embedded in rank 0 if no other is named.
 inline Config quick_config(Duration timeout = seconds(10)) {

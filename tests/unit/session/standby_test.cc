@@ -12,10 +12,6 @@
 namespace switchml {
 namespace {
 
-Bulletin::MayWait for_seconds(int n) {
-  return [n](int, Duration waited) { return waited < seconds(n) ? Status() : Status(Code::kTimeout, "nobody comes"); };
-}
-
 /// Ranks whose hosts are "aab": two on one and one on another. What `reader` hears under `key` is changed.
 struct Group {
   explicit Group(const std::string& hosts) : size(static_cast<int>(hosts.size())) {
