@@ -99,7 +99,9 @@ Setting text_setting(const SettingInfo& info) {
 const std::vector<Setting>& table() {
   static const std::vector<Setting> rows = {
       text_setting<&Config::switch_address>(
-          {"switch", "ADDRESS:PORT, or empty", "", "the switch; empty: rank 0 of each group hosts one in a thread"}),
+          {"switch", "ADDRESS:PORT, several with commas between them and *WEIGHT behind each, or empty", "",
+           "the switch, or several for a part of each tensor; empty: one host adds in memory, several add a part "
+           "each"}),
       text_setting<&Config::controller>({"controller", "ADDRESS:PORT, or empty; not together with switch", "",
                                          "a switchml-controller that says where the switches are"}),
       {{"controller_token", "printable ASCII without blanks, or empty; not together with controller_token_file", "",
@@ -162,7 +164,7 @@ const std::vector<Setting>& table() {
        },
        [](const Config& c) { return format_real(to_seconds(c.failure_timeout)); }},
       {{"on_switch_failure", "error or fallback", "error",
-        "fallback: where the switch is lost, what is under way and what follows go over Gloo, until it is back"},
+        "fallback: where the switch is lost, hosts add in its place, from what is under way on, until it is back"},
        [](const std::string& t, Config* c) {
          return (t == "error" || t == "fallback") && assign(&c->fallback, std::optional<bool>(t == "fallback"));
        },

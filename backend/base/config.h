@@ -15,7 +15,8 @@
 namespace switchml {
 
 struct Config {
-  /// SWITCHML_SWITCH: ADDRESS:PORT of a switch; empty: rank 0 of each group hosts one in a thread.
+  /// SWITCHML_SWITCH: ADDRESS:PORT of a switch, or several as named_switches() has them (session/switch_place.h);
+  /// empty: one host adds in memory, and of several hosts each adds a part.
   std::string switch_address;
   /// SWITCHML_CONTROLLER: ADDRESS:PORT of a switchml-controller, which says where the switches are; empty: none. Not
   /// together with switch_address.
@@ -55,8 +56,8 @@ struct Config {
   /// SWITCHML_FAILURE_TIMEOUT: seconds of silence after which a switch, or another rank's host, is taken for dead;
   /// 1..3600.
   Duration failure_timeout = seconds(10);
-  /// SWITCHML_ON_SWITCH_FAILURE: whether the ranks go on over Gloo where the switch is lost ("fallback"), or every
-  /// call fails ("error").
+  /// SWITCHML_ON_SWITCH_FAILURE: whether hosts add in the place of a lost switch ("fallback"), or every call
+  /// fails ("error").
   bool fallback = false;
   /// SWITCHML_RTO_MIN / SWITCHML_RTO_MAX: bounds of the retransmission timeout in milliseconds; 0.1..60000, min <= max.
   Duration rto_min = milliseconds(5);

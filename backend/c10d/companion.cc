@@ -4,14 +4,44 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
-#include "c10d/gloo_reducer.h"
+#include "base/thread.h"
+#include "c10d/work.h"
 
 namespace switchml {
+
+namespace {
+
+/// Destroys the group, whose destructor waits for its operations; after `limit` a thread of its own goes on waiting,
+/// and false is returned.
+bool destroy_within(c10::intrusive_ptr<compat::Base> group, std::chrono::milliseconds limit) {
+  auto gone = std::make_shared<std::promise<void>>();
+  std::future<void> future = gone->get_future();
+  auto* held = new c10::intrusive_ptr<compat::Base>(std::move(group));  // where no thread can be made it stays for ever
+  std::thread destroyer;
+  try {
+    destroyer = make_thread("the end of a Gloo group", [held, gone] {
+      delete held;
+      gone->set_value();
+    });
+  } catch (const NoThread&) {
+    return false;
+  }
+  const bool in_time = future.wait_for(limit) == std::future_status::ready;
+  if (in_time) {
+    destroyer.join();
+  } else {
+    destroyer.detach();
+  }
+  return in_time;
+}
+
+}  // namespace
 
 c10::intrusive_ptr<compat::Base> Companion::get() {
   Factory factory;

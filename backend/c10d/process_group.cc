@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "c10d/companion_store.h"
-#include "c10d/gloo_reducer.h"
 #include "c10d/store_rendezvous.h"
 #include "quant/kernels.h"
 
@@ -69,7 +68,7 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   }
   result.worker["without_switch"] = session.without_switch() ? 1 : 0;
   const SessionParameters parameters = session.parameters();
-  result.switch_address = parameters.switch_name;
+  result.switch_address = session.switch_names();
   result.transport = session.transport();
   result.precision = session.sums_exactly() ? "exact" : "integer";
   result.payload_bytes = parameters.payload_bytes;
@@ -121,8 +120,7 @@ void ProcessGroupSwitchML::open_session() {
     throw_status(started, context);
   }
   Result<std::unique_ptr<Session>> session =
-      Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout_.load()), settings_.controller,
-                    reducer_maker());
+      Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout_.load()), settings_.controller);
   if (!session.ok()) throw_status(session.status(), context);
   // The session reads the store until it ends.
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());
@@ -132,19 +130,6 @@ void ProcessGroupSwitchML::open_session() {
   core_->session()->when_rank_is_lost([this](const Status& lost) { companion_.abort(lost); });
   SWITCHML_LOG(kInfo) << "group " << settings_.name << ", rank " << rank_ << " of " << size_ << ": "
                       << describe(settings_.config);
-}
-
-// The session may call it when this object is on its way out.
-MakeReducer ProcessGroupSwitchML::reducer_maker() const {
-  return [settings = settings_, core = core_, prefix = opening_prefix_ + "fallback/",
-          timeout = timeout_.load()](int number) -> Result<std::unique_ptr<RankReducer>> {
-    try {
-      return std::unique_ptr<RankReducer>(
-          new GlooReducer(make_gloo(settings, core, prefix + std::to_string(number) + "/", timeout)));
-    } catch (const std::exception& error) {
-      return Status(Code::kUnavailable, std::string("no Gloo group could be made: ") + error.what());
-    }
-  };
 }
 
 ProcessGroupSwitchML::~ProcessGroupSwitchML() { release_resources(); }

@@ -127,7 +127,6 @@ class ProcessGroupSwitchML final : public compat::Base {
  private:
   void open_session();
   void end_everything();
-  MakeReducer reducer_maker() const;
   Time deadline(std::chrono::milliseconds timeout) const;
   Reduction reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, std::chrono::milliseconds timeout) const;
   WorkPtr remember(WorkPtr work);

@@ -18,7 +18,7 @@ class EngineImpl final : public Engine {
  public:
   EngineImpl(const EngineOptions& options, std::vector<std::unique_ptr<Transport>> transports)
       : options_(options),
-        sessions_(sessions_of(options)),
+        sessions_(with_others(options.session, options.others)),
         threads_wanted_(transports.size() / sessions_.size()),
         shares_(sessions_, static_cast<int>(threads_wanted_)) {
     SWITCHML_ASSERT(!transports.empty() && transports.size() == threads_wanted_ * sessions_.size());
@@ -126,12 +126,6 @@ class EngineImpl final : public Engine {
   }
 
  private:
-  static std::vector<SessionParameters> sessions_of(const EngineOptions& options) {
-    std::vector<SessionParameters> all = options.others;
-    all.insert(all.begin(), options.session);
-    return all;
-  }
-
   // One of each session. Ranks begin with different ones, so that not all send to the same aggregator at once.
   std::vector<std::shared_ptr<Shard>> shards_of_thread(size_t thread) const {
     std::vector<std::shared_ptr<Shard>> all;

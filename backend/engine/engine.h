@@ -89,12 +89,13 @@ struct LaneSlots {
     return {3 * part, part, part, slots - 5 * part};
   }
   static LaneSlots of_native(int slots) {
-    if (slots < kLeastSlotsForBulk) return {0, slots, 0, 0};
-    const int part = std::min(slots / 8, 32);
+    if (slots < kLeastNativeForBulk) return {0, slots, 0, 0};
+    const int part = std::clamp(slots / 8, 4, 32);
     return {0, part, 0, slots - part};
   }
   bool has_bulk() const { return bulk_data > 0; }
   static constexpr int kLeastSlotsForBulk = 64;
+  static constexpr int kLeastNativeForBulk = 16;
 };
 
 /// What a session with a switch is, agreed by all workers before any engine starts.
@@ -122,6 +123,14 @@ struct SessionParameters : Route {
   /// How this worker shows a switch that it belongs to the session.
   wire::Membership membership() const { return {job, epoch, session_key, static_cast<uint8_t>(worker)}; }
 };
+
+/// A session and others beside it, in that order.
+inline std::vector<SessionParameters> with_others(const SessionParameters& first,
+                                                  const std::vector<SessionParameters>& others) {
+  std::vector<SessionParameters> all = others;
+  all.insert(all.begin(), first);
+  return all;
+}
 
 struct EngineOptions {
   SessionParameters session;

@@ -25,9 +25,9 @@ size_t frame_stride(const SessionParameters& session) {
 Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport> transport, Time now,
              std::function<void(const Status&)> on_failure)
     : index_(index),
+      nonce_(options.session.epoch),
       options_(options),
       session_(options_.session),
-      nonce_(session_.epoch),
       home_(std::move(transport)),
       link_(home_.get()),
       on_failure_(std::move(on_failure)),

@@ -219,9 +219,9 @@ class Shard {
   void prove_address(uint64_t cookie);
 
   const int index_;
+  const uint32_t nonce_;  // what the witness covers: the first epoch
   const EngineOptions options_;
   SessionParameters session_;
-  const uint32_t nonce_;                   // what the witness covers: the first epoch
   const std::unique_ptr<Transport> home_;  // owns the frames
   std::unique_ptr<Transport> away_;        // in place of it, after a move
   Transport* link_;

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "engine/shard.h"
+#include "wire/checksum.h"
 
 namespace switchml {
 
@@ -45,8 +46,12 @@ std::vector<uint8_t> Shard::last_result(int index) const {
   return {frame, frame + kept_size_[static_cast<size_t>(index)]};
 }
 
+// What another rank has kept came under the session that this one still has, or it would not lack it.
 void Shard::supply(const std::vector<uint8_t>& frame, Time now) {
-  SWITCHML_ASSERT(!session_.native);  // no session of elements moves yet
+  if (session_.native) {
+    if (status_.ok()) on_elements({frame.data(), static_cast<uint32_t>(frame.size()), {}}, now);
+    return;
+  }
   wire::DataPacket packet;
   const bool result =
       wire::parse_data(frame.data(), frame.size(), wire::Kind::kResult, &packet) == wire::ParseError::kNone;
@@ -54,8 +59,16 @@ void Shard::supply(const std::vector<uint8_t>& frame, Time now) {
   on_result(packet, now);
 }
 
-// The witness covers the words, the place in the stream and the call, and none of these change.
+// The witness covers the words, the place in the stream and the call, and none of these change; the checksum covers
+// all.
 void Shard::readdress(const InFlight& flight) const {
+  if (session_.native) {
+    wire::NativeHeader header = wire::read_native_header(flight.frame);
+    header.job = session_.job;
+    header.epoch = session_.epoch;
+    wire::seal_native(header, session_.session_key, flight.frame, flight.sent_bytes);
+    return;
+  }
   wire::Header header = wire::read_header(flight.frame);
   header.job = session_.job;
   header.epoch = session_.epoch;

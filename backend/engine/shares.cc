@@ -31,27 +31,19 @@ std::vector<ShardPart> Shares::next(const Collective& collective) {
   size_t& turn = turn_[static_cast<size_t>(collective.stream)];
   const size_t home = std::exchange(turn, (turn + 1) % shards);
   const size_t chunks = (collective.count + span - 1) / span;
+  uint64_t weight = 0;
+  size_t begin = 0;
   // The last place gets the last chunk, if there is any.
-  for (size_t place = 0; place < shards; ++place) {
-    const ElementRange range = native_range(chunks, collective.count, span, (home + 1) % shards, place);
-    const size_t shard = (home + 1 + place) % shards;
-    if (range.count > 0 || shard == home || collective.op == ReduceOp::kBarrier) parts.push_back({shard, range});
+  for (size_t place = 1; place <= shards; ++place) {
+    const size_t shard = (home + place) % shards;
+    weight += weights_[shard];
+    const size_t end = std::min(collective.count, chunks * weight / total_ * span);
+    if (end > begin || shard == home || collective.op == ReduceOp::kBarrier) {
+      parts.push_back({shard, {begin, end - begin}});
+    }
+    begin = end;
   }
   return parts;
-}
-
-ElementRange Shares::native_range(size_t chunks, size_t count, size_t span, size_t first, size_t place) const {
-  const uint64_t before = weight_before(first, place);
-  const uint64_t with = weight_before(first, place + 1);
-  const size_t begin = std::min(count, chunks * before / total_ * span);
-  const size_t end = std::min(count, chunks * with / total_ * span);
-  return {begin, end - begin};
-}
-
-uint64_t Shares::weight_before(size_t first, size_t places) const {
-  uint64_t sum = 0;
-  for (size_t i = 0; i < places; ++i) sum += weights_[(first + i) % weights_.size()];
-  return sum;
 }
 
 }  // namespace switchml

@@ -29,9 +29,6 @@ class Shares {
   std::vector<ShardPart> next(const Collective& collective);
 
  private:
-  ElementRange native_range(size_t chunks, size_t count, size_t span, size_t first, size_t place) const;
-  uint64_t weight_before(size_t first, size_t places) const;
-
   const bool native_;
   const size_t payload_bytes_;
   std::vector<uint32_t> weights_;  // by shard

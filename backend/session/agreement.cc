@@ -93,7 +93,7 @@ class Agreement {
     return *opening_.agreed.transports[of_session * own_shards() + shard];
   }
   size_t own_shards() const { return opening_.agreed.transports.size() / opening_.places.size(); }
-  void leave_all() const { leave(opening_.agreed.parameters, opening_.agreed.others, monotonic_now() + kLeaveTime); }
+  void leave_all() const { leave(opening_.agreed.sessions(), monotonic_now() + kLeaveTime); }
   std::string switch_names() const {
     return is_alone() ? "switch " + opening_.places.front().name
                       : std::to_string(opening_.places.size()) + " aggregators";
@@ -192,7 +192,7 @@ class Agreement {
       session.job = granted[i].job;
       session.epoch = granted[i].epoch;
       session.session_key = granted[i].session_key;
-      leave(session, {}, monotonic_now() + kLeaveTime);
+      leave({session}, monotonic_now() + kLeaveTime);
     }
     return why;
   }
@@ -203,15 +203,18 @@ class Agreement {
     asked.shards = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.owners() : opening_.config.shards);
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
-    // A group that may lose its switch speaks in what the ranks can add over Gloo.
     if (wants_native(opening_.config)) asked.flags = wire::kOpenNative;
-    // As many as two streams take on each rank that sends, where a switch would give fewer.
-    const size_t least = size_t{asked.shards} * LaneSlots::kLeastSlotsForBulk;
-    const bool differs_from_preset = is_alone() ? hosts && least > kPresetSlots : true;
-    if (slots == 0 && differs_from_preset && payload <= kMostPayloadForStreams) {
-      asked.slots = static_cast<uint16_t>(least);
-    }
+    if (slots == 0 && payload <= kMostPayloadForStreams) asked.slots = preset_slots(hosts, asked.shards);
     return asked;
+  }
+
+  // Where it is not what a switch gives by itself (0). As many as two streams take on each rank that sends; of several
+  // switches no more together than a single one gives, as long as that is so many: what waits in links is waited for.
+  uint16_t preset_slots(bool hosts, size_t shards) const {
+    constexpr auto kLeast = size_t{LaneSlots::kLeastSlotsForBulk};
+    if (is_alone()) return static_cast<uint16_t>(hosts && shards * kLeast > kPresetSlots ? shards * kLeast : 0);
+    const size_t part = kPresetSlots / (opening_.places.size() * shards);
+    return static_cast<uint16_t>(shards * std::clamp(part, size_t{LaneSlots::kLeastNativeForBulk}, kLeast));
   }
 
   void advise(const wire::Open& asked, const wire::OpenReply& granted) const {
@@ -435,7 +438,7 @@ class Agreement {
     const bool readable = read_grant(grant, &offered).ok();
     const SessionParameters& p = opening_.agreed.parameters;
     if (!readable || offered.slots <= p.slots || offered.payload_bytes != p.payload_bytes) {
-      if (readable) leave(offered, {}, monotonic_now() + kLeaveTime);
+      if (readable) leave({offered}, monotonic_now() + kLeaveTime);
       SWITCHML_LOG(kInfo) << opening_.group.name << ": the switch has no more slots";
       return {};
     }

@@ -53,6 +53,9 @@ struct Agreed {
   Fd watch_listener;                       // rank 0, where it can listen
   Endpoint watch_address;                  // the others, where rank 0 listens; else empty
   uint64_t watch_key = 0;
+  HostLayout standby;  // of a group that may lose its switch; else of no ranks
+
+  std::vector<SessionParameters> sessions() const { return with_others(parameters, others); }
 };
 
 /// A collective of the group. Returns by `deadline`: so long ranks wait for ranks. What is done with a switch ends

@@ -14,7 +14,7 @@ constexpr Duration kLeaveTime = milliseconds(200);
 
 std::string described(const SessionParameters& session) {
   return std::to_string(session.slots) + " slots of " + std::to_string(session.payload_bytes) + " bytes" +
-         (session.whole_chunks ? ", whole payloads only" : "");
+         (session.whole_chunks ? ", whole payloads only" : "") + (session.native ? "" : " of integers");
 }
 
 std::string topic(int attempt, const std::string& what) { return "back/" + std::to_string(attempt) + "/" + what; }
@@ -31,7 +31,7 @@ Status Comeback::offer(int attempt, Time deadline) {
   SessionParameters session = lost_;
   Status status = read(blob.value(), &session);
   if (status.ok()) status = bulletin_.say(topic(attempt, "offer"), blob->encode());
-  if (!status.ok()) leave(session, {}, monotonic_now() + kLeaveTime);
+  if (!status.ok()) leave({session}, monotonic_now() + kLeaveTime);
   return status;
 }
 
@@ -39,13 +39,7 @@ Result<Blob> Comeback::ask(Time deadline) const {
   // The switches may be others now.
   auto blob = lost_.controlled ? controller_.places(deadline) : Result<Blob>(Blob());
   if (!blob.ok()) return blob.status();
-  wire::Open asked;
-  asked.client_key = random_bits();
-  asked.workers = static_cast<uint16_t>(group_.size);
-  asked.shards = static_cast<uint16_t>(lost_.shards);
-  asked.slots = static_cast<uint16_t>(lost_.slots);
-  asked.payload = static_cast<uint32_t>(lost_.payload_bytes);
-  auto granted = open(asked, deadline);
+  auto granted = open(open_like(lost_, random_bits()), deadline);
   if (!granted.ok()) return granted.status();
   write_grant(granted.value(), &blob.value());
   return blob;
@@ -65,7 +59,7 @@ Status Comeback::read(const Blob& offer, SessionParameters* session) const {
   if (status.ok()) status = read_grant(offer, session);
   if (!status.ok()) return status;
   if (session->slots == lost_.slots && session->payload_bytes == lost_.payload_bytes &&
-      session->whole_chunks == lost_.whole_chunks) {
+      session->whole_chunks == lost_.whole_chunks && session->native == lost_.native) {
     return {};
   }
   return {Code::kMismatch, "switch " + session->switch_name + " grants " + described(*session) +
@@ -83,7 +77,7 @@ Result<Comeback::Found> Comeback::take(int attempt) {
   if (mine.ok()) mine = join(&found);
   const Status all = bulletin_.agree(topic(attempt, "joined"), group_.size, mine);
   if (all.ok()) return found;
-  leave(found.session, {}, monotonic_now() + kLeaveTime);
+  leave({found.session}, monotonic_now() + kLeaveTime);
   return all;
 }
 

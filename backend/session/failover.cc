@@ -15,10 +15,9 @@ namespace switchml {
 namespace {
 
 // What ranks tell each other: a word, a number, and to the first a text.
-const std::string kLost = "lost ";    // after so many moves, the switch is, because
-const std::string kRound = "round ";  // of the detour, waits in it
-const std::string kBack = "back ";    // attempt, is offered
-const std::string kEnd = "end";       // of calls
+const std::string kLost = "lost ";  // after so many moves, the switch is, because
+const std::string kBack = "back ";  // attempt, is offered
+const std::string kEnd = "end";     // of calls
 
 constexpr Duration kFirstPause = seconds(1);  // between attempts to return
 constexpr Duration kLongestPause = seconds(60);
@@ -27,7 +26,6 @@ constexpr Duration kOfferTime = seconds(1);  // a switch answers at once; a cont
 constexpr Duration kControllerTime = seconds(3);
 constexpr Duration kPatience = seconds(1);  // before a message names the rank that is waited for
 constexpr Duration kFarewell = seconds(2);
-constexpr int kRoundBits = 32;  // rounds of one detour
 
 bool begins_with(const std::string& text, const std::string& word) { return text.compare(0, word.size(), word) == 0; }
 
@@ -50,7 +48,6 @@ Status cannot_go_without(const std::string& why, const Status& reason) {
 Failover::Failover(Engine& engine, Rendezvous& store, FailoverOptions options)
     : engine_(engine),
       options_(std::move(options)),
-      roster_(std::make_shared<Roster>(options_.group.size)),
       bulletin_(store, options_.group.rank, [this](int rank, Duration waited) { return may_wait(rank, waited); }),
       session_(options_.session),
       pause_(kFirstPause) {}
@@ -81,7 +78,7 @@ void Failover::stop() {
     running.swap(thread_);
   }
   if (running.joinable()) running.join();
-  detour_.reset();
+  standby_.reset();
 }
 
 SessionParameters Failover::session() const {
@@ -103,7 +100,9 @@ std::string Failover::why() const {
 
 void Failover::begin(const std::string& why) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (closing_ || phase_ != Phase::kAtSwitch) return;
+  if (closing_) return;
+  if (phase_ == Phase::kStandby) engine_.fail(Status(Code::kUnavailable, why));
+  if (phase_ != Phase::kAtSwitch) return;
   if (options_.tell) options_.tell(kLost + std::to_string(moves_) + " " + why);
   lose(why);
 }
@@ -121,17 +120,13 @@ void Failover::lose(const std::string& why) {
 }
 
 void Failover::heard_leave(int rank) {
-  roster_->leaves(rank);
   const std::lock_guard<std::mutex> lock(mutex_);
+  left_.insert(rank);
   at_the_end_.insert(rank);
   changed_.notify_all();
 }
 
 void Failover::heard(int rank, const std::string& text) {
-  if (begins_with(text, kRound)) {
-    roster_->waits(rank, number_behind(text, kRound));
-    return;
-  }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (text == kEnd) {
     at_the_end_.insert(rank);
@@ -169,13 +164,13 @@ Failover::Task Failover::next_task() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     if (closing_ || phase_ == Phase::kBroken || !engine_.status().ok()) return Task::kStop;
-    const bool offered = phase_ == Phase::kDetour && offered_ > taken_;
+    const bool offered = phase_ == Phase::kStandby && offered_ > taken_;
     if (phase_ == Phase::kLost || offered) {
       handing_over_ = true;
       if (offered) taken_ = offered_;
       return offered ? Task::kReturn : Task::kLeaveSwitch;
     }
-    if (phase_ != Phase::kDetour || !offers) {
+    if (phase_ != Phase::kStandby || !offers) {
       changed_.wait(lock);
       continue;
     }
@@ -188,7 +183,7 @@ Failover::Task Failover::next_task() {
 // ---- away from a switch ----
 
 void Failover::leave_switch() {
-  SWITCHML_LOG(kWarning) << options_.group.name << ": " << why() << "; the ranks go on without it, over Gloo";
+  SWITCHML_LOG(kWarning) << options_.group.name << ": " << why() << "; the hosts add in its place";
   pause_ = returned_at_ != Time{} && monotonic_now() - returned_at_ < kSteady ? std::min(2 * pause_, kLongestPause)
                                                                               : kFirstPause;
   const Status status = go_without();
@@ -205,49 +200,18 @@ Status Failover::go_without() {
   const Status status = hand_over("the switch was lost (" + why() + ")");
   if (!settle()) return {Code::kAborted, "the process group was shut down"};
   if (!status.ok()) return status;
-  auto reducer = options_.make_reducer(number);
-  if (!reducer.ok()) return reducer.status();
-  try {
-    make_detour(std::move(reducer.value()), number);
-  } catch (const NoThread& none) {
-    return none.status();
-  }
-  Route route = session();
-  route.lease = std::chrono::hours(24 * 365);
-  route.most_silence = Duration::max();
-  route.controlled = true;  // there is nobody to ask
-  route.switch_name = "none, over Gloo because " + why();
+  standby_ = std::make_unique<Standby>(options_.config, options_.group, options_.hosts, session(), bulletin_, number);
+  if (const Status started = standby_->start(); !started.ok()) return started;
+  Route route = standby_->route();
+  route.switch_name = "of the hosts, in the place of the one that was lost (" + why() + "),";
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    phase_ = Phase::kDetour;
+    phase_ = Phase::kStandby;
     ++moves_;  // before a call can end that needs it no more
   }
-  engine_.resume(route, detour_->transports());
+  engine_.resume(route, standby_->take_transports());
   next_offer_ = monotonic_now() + pause_;
   return {};
-}
-
-void Failover::make_detour(std::unique_ptr<RankReducer> reducer, int number) {
-  Detour::Callbacks callbacks;
-  callbacks.on_failure = [this](const Status& status) { on_detour_failure(status); };
-  callbacks.tell_round = [this](uint64_t round) {
-    if (options_.tell) options_.tell(kRound + std::to_string(round));
-  };
-  leaving_detour_ = false;
-  const uint64_t rounds_before = static_cast<uint64_t>(number) << kRoundBits;
-  detour_ =
-      std::make_unique<Detour>(std::move(reducer), options_.session, roster_, std::move(callbacks), rounds_before);
-}
-
-// Gloo notices a dead rank at once and does not say which; who watches over the ranks will, in a moment.
-void Failover::on_detour_failure(const Status& status) {
-  constexpr Duration kGrace = seconds(2);
-  const Time end = monotonic_now() + kGrace;
-  while (engine_.status().ok() && !stopping_ && monotonic_now() < end) {
-    if (leaving_detour_) return;
-    std::this_thread::sleep_for(milliseconds(10));
-  }
-  engine_.fail(status);
 }
 
 // ---- and back ----
@@ -281,7 +245,6 @@ void Failover::return_to_switch() {
     postpone_return();
     return;
   }
-  leaving_detour_ = true;
   const std::string name = found->session.switch_name;
   if (const Status status = hand_over("the group returns to the switch " + name); !status.ok()) {
     {
@@ -309,7 +272,7 @@ void Failover::arrive(Comeback::Found found) {
   }
   returned_at_ = monotonic_now();
   engine_.resume(route, std::move(found.transports));
-  detour_.reset();
+  standby_.reset();
 }
 
 // ---- both ways ----
@@ -328,11 +291,16 @@ bool Failover::settle() {
   return !closing_;
 }
 
+bool Failover::has_left(int rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return left_.count(rank) != 0;
+}
+
 Status Failover::may_wait(int rank, Duration waited) {
   const std::string name = "rank " + std::to_string(rank);
   if (stopping_) return {Code::kAborted, "the process group was shut down"};
   if (Status status = engine_.status(); !status.ok()) return status;
-  if (roster_->has_left(rank)) return {Code::kUnavailable, name + " (left the session) cannot go on with the others"};
+  if (has_left(rank)) return {Code::kUnavailable, name + " (left the session) cannot go on with the others"};
   if (waited >= kPatience && !purpose_.empty()) {
     engine_.wait_for(purpose_ + ", and " + name + " has not come to go on with the others: is that rank stopped?");
   }

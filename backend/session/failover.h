@@ -15,8 +15,9 @@
 #include "base/config.h"
 #include "session/bulletin.h"
 #include "session/comeback.h"
-#include "session/detour.h"
+#include "session/host_layout.h"
 #include "session/session.h"
+#include "session/standby.h"
 
 namespace switchml {
 
@@ -25,7 +26,7 @@ struct FailoverOptions {
   GroupInfo group;
   SessionParameters session;
   ControllerEntry controller;
-  MakeReducer make_reducer;
+  HostLayout hosts;             // whose first ranks run a switch each in its place
   SwitchServer* own = nullptr;  // the group's switch if it runs in this process; borrowed
   /// Tells the other ranks; they call heard() with the text. Up to 255 bytes.
   std::function<void(const std::string& text)> tell;
@@ -40,6 +41,7 @@ class Failover {
   ~Failover();
 
   /// The switch is lost, as this rank has found. What counts is the first time, whoever finds it; returns at once.
+  /// Those that are in its place are lost with a host, which ends the group.
   void begin(const std::string& why);
   /// What another rank told all.
   void heard(int rank, const std::string& text);
@@ -56,7 +58,7 @@ class Failover {
   void stop();
 
  private:
-  enum class Phase { kAtSwitch, kLost, kDetour, kBroken };
+  enum class Phase { kAtSwitch, kLost, kStandby, kBroken };
   enum class Task { kStop, kLeaveSwitch, kOffer, kReturn };
 
   void lose(const std::string& why);  // under mutex_
@@ -64,14 +66,13 @@ class Failover {
   Task next_task();
   void leave_switch();
   Status go_without();
-  void make_detour(std::unique_ptr<RankReducer> reducer, int number);
-  void on_detour_failure(const Status& status);
   void offer();
   void return_to_switch();
   void arrive(Comeback::Found found);
   Status hand_over(const std::string& purpose);
   /// Others do not wait for this rank any more; whether it may go on.
   bool settle();
+  bool has_left(int rank) const;
   Status may_wait(int rank, Duration waited);
   void postpone_return();
   int moves() const;
@@ -79,10 +80,8 @@ class Failover {
 
   Engine& engine_;
   const FailoverOptions options_;
-  const std::shared_ptr<Roster> roster_;
   Bulletin bulletin_;
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> leaving_detour_{false};  // its failure means nothing then
 
   mutable std::mutex mutex_;  // guards all below but what is said to be the thread's
   std::condition_variable changed_;
@@ -92,6 +91,7 @@ class Failover {
   int moves_ = 0;                     // that have ended: even ones at a switch, odd ones without
   std::string why_;                   // the switch was lost
   std::set<int> at_the_end_;          // other ranks that have made their last call, or have left
+  std::set<int> left_;                // other ranks that have left the group
   std::map<int, std::string> later_;  // losses of switches that this rank has not come to yet, by moves_
   SessionParameters session_;
   int offered_ = 0;  // the last attempt that rank 0 told of
@@ -100,7 +100,7 @@ class Failover {
   // ---- the thread's ----
   std::string purpose_;  // of the handover that is under way, for messages
   int taken_ = 0;        // the last attempt that it went into
-  std::unique_ptr<Detour> detour_;
+  std::unique_ptr<Standby> standby_;
   Time next_offer_{};
   Time returned_at_{};
   Duration pause_;

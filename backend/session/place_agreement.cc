@@ -36,6 +36,7 @@ class PlaceAgreement {
     if (!blob->text("memory").empty()) return share_memory(blob.value());
     const std::string each = blob->text("each_host");
     Status status = each.empty() ? read_switch(blob.value()) : serve_on_each_host(each);
+    if (status.ok()) status = read_standby(blob->text("standby"));
     if (!status.ok()) return status;
     return blob->text("hosts").empty() ? Status() : share_on_hosts(blob->text("hosts"));
   }
@@ -58,9 +59,16 @@ class PlaceAgreement {
     return {};
   }
 
+  // One socket serves them all.
   Status take_place(Result<SwitchPlace> place) {
     if (!place.ok()) return place.status();
-    if (opening_.places.empty()) {
+    const auto& places = opening_.places;
+    if (!places.empty() && family_of(places.front().endpoint) != family_of(place->endpoint)) {
+      return {Code::kInvalidArgument, "switches " + places.front().name + " and " + place->name +
+                                          " have addresses of IPv4 and of IPv6: name interfaces that have addresses "
+                                          "of one of them (SWITCHML_INTERFACE)"};
+    }
+    if (places.empty()) {
       opening_.agreed.parameters.switch_endpoint = place->endpoint;
       opening_.agreed.parameters.switch_name = place->name;
       opening_.agreed.parameters.weight = place->weight;
@@ -81,14 +89,28 @@ class PlaceAgreement {
     if (Status status = check_hosts(opening_.config, opening_.hosts); !status.ok()) return status;
     const HostLayout layout = HostLayout::of(opening_.hosts);
     opening_.one_host = layout.hosts() == 1;
-    if (!opening_.config.controller.empty()) return ask_controller(hellos.value());
+    if (!opening_.config.controller.empty()) return with_standby(layout, ask_controller(hellos.value()));
     if (opening_.config.switch_address.empty() && wants_memory(opening_.config, opening_.one_host) && !faults)
       return offer_or_host();
     auto place = !opening_.config.switch_address.empty()               ? name_switches()
                  : layout.hosts() > 1 && wants_native(opening_.config) ? each_host(layout)
                                                                        : host_switch();
     if (place.ok() && wants_hosts(opening_.config, layout, faults)) place->set("hosts", layout.text());
+    return with_standby(layout, std::move(place));
+  }
+
+  // Whose first ranks take the place of a switch that is lost.
+  Result<Blob> with_standby(const HostLayout& layout, Result<Blob> place) const {
+    if (place.ok() && opening_.config.fallback) place->set("standby", layout.text());
     return place;
+  }
+
+  Status read_standby(const std::string& text) {
+    if (text.empty()) return {};
+    auto layout = HostLayout::parse(text, opening_.group.size);
+    if (!layout.ok()) return layout.status();
+    opening_.agreed.standby = std::move(layout.value());
+    return {};
   }
 
   // ---- memory ----
@@ -205,11 +227,7 @@ class PlaceAgreement {
     const auto layout = HostLayout::parse(text, opening_.group.size);
     if (!layout.ok()) return layout.status();
     if (layout->leader_of(opening_.group.rank) == opening_.group.rank) {
-      auto place = start_switch(false);
-      Blob mine;
-      if (place.ok()) write_place(place.value(), &mine);
-      const Status said = opening_.say("aggregator", place.ok() ? Result<Blob>(mine) : Result<Blob>(place.status()));
-      if (!said.ok()) return said;
+      if (Status said = opening_.say("aggregator", aggregator()); !said.ok()) return said;
     }
     for (int host = 0; host < layout->hosts(); ++host) {
       if (Status status = hear_of_aggregator(layout->ranks_of(host).front()); !status.ok()) return status;
@@ -217,10 +235,20 @@ class PlaceAgreement {
     return {};
   }
 
+  Result<Blob> aggregator() {
+    const auto place = start_switch(false);
+    if (!place.ok()) {
+      return Status(place.status().code(), "rank " + std::to_string(opening_.group.rank) +
+                                               " cannot add a part for its host: " + place.status().message());
+    }
+    Blob blob;
+    write_place(place.value(), &blob);
+    return blob;
+  }
+
   Status hear_of_aggregator(int rank) {
-    const auto said = opening_.time.awaiting([&] {
-      return opening_.roll.hear("aggregator", rank, "aggregate a part for its host", opening_.time.deadline());
-    });
+    const auto said = opening_.time.awaiting(
+        [&] { return opening_.roll.hear("aggregator", rank, "add a part for its host", opening_.time.deadline()); });
     if (!said.ok()) return said.status();
     return take_place(read_switch_place(said.value()));
   }

@@ -26,15 +26,16 @@ namespace switchml {
 namespace {
 
 constexpr Duration kCloseTime = milliseconds(500);
-constexpr Duration kLingerTime = seconds(2);
 constexpr Duration kCompareTime = milliseconds(980);
 constexpr Duration kCompareWait = milliseconds(700);
 constexpr Duration kGlance = milliseconds(10);
 constexpr Duration kLeaveTime = seconds(1);
 constexpr size_t kMostNews = 255;
 
-uint64_t open_sessions(const SwitchCounters& counters) {
-  return counters.sessions_opened.get() - counters.sessions_closed.get() - counters.sessions_expired.get();
+std::string names_of(const SessionParameters& first, const std::vector<SessionParameters>& others) {
+  std::string names = first.switch_name;
+  for (const SessionParameters& other : others) names += ", " + other.switch_name;
+  return names;
 }
 
 class GroupSession : public Session {
@@ -49,14 +50,14 @@ class GroupSession : public Session {
         hosts_(agreed->hosts) {}
 
   /// Throws NoThread; what has been started until then ends with this object.
-  void start(Agreed* agreed, EngineOptions options, const Config& config, const MakeReducer& make_reducer) {
-    engine_ = memory_ != nullptr
-                  ? memory_engine(&agreed->transports, options)
-                  : Engine::start(with_failover(&options, make_reducer != nullptr), std::move(agreed->transports));
-    if (make_reducer && memory_ == nullptr) {
+  void start(Agreed* agreed, EngineOptions options, const Config& config) {
+    // Where each host has a switch there is none to lose but with its host.
+    const bool fallback = config.fallback && memory_ == nullptr && others_.empty();
+    engine_ = memory_ != nullptr ? memory_engine(&agreed->transports, options)
+                                 : Engine::start(with_failover(&options, fallback), std::move(agreed->transports));
+    if (fallback) {
       const std::lock_guard<std::mutex> lock(loss_mutex_);
-      failover_ =
-          std::make_unique<Failover>(*engine_, store_, failover_options(config, agreed->controller, make_reducer));
+      failover_ = std::make_unique<Failover>(*engine_, store_, failover_options(config, *agreed));
     }
     watch_ranks(agreed, options.switch_patience);
   }
@@ -87,7 +88,7 @@ class GroupSession : public Session {
       linger();
       return;
     }
-    leave(last, others_, monotonic_now() + kCloseTime);
+    leave(with_others(last, others_), monotonic_now() + kCloseTime);
     linger();
   }
 
@@ -107,6 +108,7 @@ class GroupSession : public Session {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     return failover_ ? failover_->session() : parameters_;
   }
+  std::string switch_names() const override { return names_of(parameters(), others_); }
   const SwitchServer* embedded() const override { return embedded_.get(); }
   bool sums_exactly() const override { return in_memory() || parameters_.native; }
   bool can(ReduceOp op, ElementType type) const override {
@@ -182,9 +184,7 @@ class GroupSession : public Session {
   void give_up_for_host(const Status& status) {
     tell_others(status.message());
     const std::lock_guard<std::mutex> lock(watch_mutex_);
-    const auto say_farewell = [last = parameters_, others = others_] {
-      leave(last, others, monotonic_now() + kCloseTime);
-    };
+    const auto say_farewell = [all = with_others(parameters_, others_)] { leave(all, monotonic_now() + kCloseTime); };
     try {
       farewell_ = make_thread("a farewell", say_farewell);
     } catch (const NoThread&) {
@@ -206,14 +206,13 @@ class GroupSession : public Session {
     return *options;
   }
 
-  FailoverOptions failover_options(const Config& config, const ControllerEntry& controller,
-                                   const MakeReducer& make_reducer) {
+  FailoverOptions failover_options(const Config& config, const Agreed& agreed) {
     FailoverOptions options;
     options.config = config;
     options.group = group_;
     options.session = parameters_;
-    options.controller = controller;
-    options.make_reducer = make_reducer;
+    options.controller = agreed.controller;
+    options.hosts = agreed.standby;
     options.own = embedded_.get();
     options.tell = [this](const std::string& text) { tell_others(text); };
     return options;
@@ -274,13 +273,8 @@ class GroupSession : public Session {
     if (on_loss_) on_loss_(status);
   }
 
-  // Others may still need an answer to their last packets.
   void linger() const {
-    if (!embedded_) return;
-    const Time end = monotonic_now() + kLingerTime;
-    while (open_sessions(embedded_->counters()) != 0 && monotonic_now() < end) {
-      std::this_thread::sleep_for(milliseconds(1));
-    }
+    if (embedded_) await_leavers(*embedded_);
   }
 
   SessionParameters parameters_;
@@ -323,15 +317,13 @@ Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> se
   });
 }
 
-Status check_group(const GroupInfo& group, bool lacks_reducer) {
+Status check_group(const GroupInfo& group) {
   if (group.size < 1 || group.size > kMaxWorkers || group.rank < 0 || group.rank >= group.size) {
     return {Code::kInvalidArgument, "rank " + std::to_string(group.rank) + " of a group of " +
                                         std::to_string(group.size) + ": a group has 1 to " +
                                         std::to_string(kMaxWorkers) + " ranks, counted from 0"};
   }
-  if (!lacks_reducer) return {};
-  return {Code::kInvalidArgument,
-          "SWITCHML_ON_SWITCH_FAILURE=\"fallback\": this program has nothing to fall back on; use error"};
+  return {};
 }
 
 }  // namespace
@@ -347,9 +339,8 @@ Result<std::string> Rendezvous::get_while(const std::string& key, Time deadline,
 }
 
 Result<std::unique_ptr<Session>> Session::open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline, std::shared_ptr<ControllerClient> controller,
-                                               const MakeReducer& make_reducer) {
-  if (Status status = check_group(group, config.fallback && !make_reducer); !status.ok()) {
+                                               Time deadline, std::shared_ptr<ControllerClient> controller) {
+  if (Status status = check_group(group); !status.ok()) {
     give_up_opening(store, group, status);
     return status;
   }
@@ -377,12 +368,10 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   const SessionParameters& p = agreed->parameters;
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
                       << " at " << (agreed->transports.empty() && agreed->hosts.ranks() == 0 ? "" : "switch ")
-                      << p.switch_name << (agreed->others.empty() ? "" : " and others") << ": " << p.slots
-                      << " slots of " << p.payload_bytes << " bytes, " << p.shards << " shards";
+                      << names_of(p, agreed->others) << ": " << p.slots << " slots of " << p.payload_bytes << " bytes, "
+                      << p.shards << " shards";
   return start_together(std::make_unique<GroupSession>(&agreed.value(), group, store), group, store, deadline,
-                        [&](GroupSession& session) {
-                          session.start(&agreed.value(), options, config, config.fallback ? make_reducer : nullptr);
-                        });
+                        [&](GroupSession& session) { session.start(&agreed.value(), options, config); });
 }
 
 }  // namespace switchml

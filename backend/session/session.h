@@ -1,5 +1,6 @@
 // Opening a session: the ranks of a group agree on a switch, a job and a secret through a key-value store, every rank
-// joins with each of its sockets, and an engine starts. Rank 0 hosts a switch in a thread where none is configured.
+// joins with each of its sockets, and an engine starts. Where no switch is named and ranks are on several hosts, the
+// first rank of each host hosts one for a part of every tensor.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,6 @@
 
 #include "base/config.h"
 #include "engine/engine.h"
-#include "session/rank_reducer.h"
 #include "switchd/server.h"
 
 namespace switchml {
@@ -36,9 +36,6 @@ struct GroupInfo {
 void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& why);
 
 class ControllerClient;
-/// Makes a reducer over all ranks of the group; all of them call it, each on a thread of its session, with a number
-/// that is new for the group.
-using MakeReducer = std::function<Result<std::unique_ptr<RankReducer>>(int number)>;
 
 class Session {
  public:
@@ -47,12 +44,11 @@ class Session {
   /// come, the address that does not answer (for Config::connect_timeout), the setting or version in which a rank
   /// differs from rank 0, or the thread that a rank could not make. An interruption (base/interruption.h) is thrown,
   /// and an error of the others. `controller` (null: none can be had) is asked where Config::controller names one; with
-  /// Config::fallback from a thread of the session too. `make_reducer` is for Config::fallback: see FailoverOptions.
+  /// Config::fallback from a thread of the session too.
   static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline, std::shared_ptr<ControllerClient> controller = nullptr,
-                                               const MakeReducer& make_reducer = nullptr);
-  /// Leaves the session, stops the engine, then the embedded switch. A rank 0 that hosts the switch lingers (at most 2
-  /// s) until the others have left, so that the last results still reach them.
+                                               Time deadline, std::shared_ptr<ControllerClient> controller = nullptr);
+  /// Leaves the session, stops the engine, then the embedded switch. A rank that hosts one lingers (at most 2 s)
+  /// until the others have left, so that the last results still reach them.
   virtual ~Session() = default;
 
   /// This rank has made its last call and is about to leave. With Config::fallback it stays until all others are as far
@@ -66,8 +62,10 @@ class Session {
   virtual bool sums_exactly() const = 0;
   /// Whether the engine takes such a collective; likewise.
   virtual bool can(ReduceOp op, ElementType type) const = 0;
-  /// Of the switch that the group has, or had last.
+  /// Of the switch that the group has, or had last; the first where it has several.
   virtual SessionParameters parameters() const = 0;
+  /// How messages call all of its switches, with ", " between them.
+  virtual std::string switch_names() const = 0;
   /// Whether the switch was lost and the ranks go on without it, for now.
   virtual bool without_switch() const = 0;
   /// The embedded switch, or null.

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <thread>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -53,12 +54,18 @@ Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches
 
 }  // namespace
 
+Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank, int shard,
+                                                 const std::vector<Endpoint>& switches) {
+  auto link = connect(switches);
+  if (!link.ok() || config.faults.empty()) return link;
+  return make_faulty_transport(std::move(link.value()), faults_of(config, rank, shard));
+}
+
 Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches) {
   std::vector<Transports> by_shard;
   for (int shard = 0; shard < config.shards; ++shard) {
-    auto link = connect(switches);
+    auto link = connect_shard(config, rank, shard, switches);
     if (!link.ok()) return link.status();
-    if (!config.faults.empty()) link = make_faulty_transport(std::move(link.value()), faults_of(config, rank, shard));
     by_shard.emplace_back();
     if (switches.size() > 1) {
       by_shard.back() = share_link(std::move(link.value()), switches);
@@ -71,6 +78,17 @@ Result<Transports> connect_shards(const Config& config, int rank, const std::vec
     for (Transports& shard : by_shard) transports.push_back(std::move(shard[i]));
   }
   return transports;
+}
+
+wire::Open open_like(const SessionParameters& session, uint64_t client_key) {
+  wire::Open asked;
+  asked.client_key = client_key;
+  asked.workers = static_cast<uint16_t>(session.workers);
+  asked.shards = static_cast<uint16_t>(session.shards);
+  asked.slots = static_cast<uint16_t>(session.slots);
+  asked.payload = static_cast<uint32_t>(session.payload_bytes);
+  if (session.native) asked.flags = wire::kOpenNative;
+  return asked;
 }
 
 void write_grant(const wire::OpenReply& granted, Blob* blob) {
@@ -121,6 +139,12 @@ Status join_shard(Transport& transport, const SessionParameters& session, int sh
 
 namespace {
 
+constexpr Duration kLingerTime = seconds(2);
+
+uint64_t open_sessions(const SwitchCounters& counters) {
+  return counters.sessions_opened.get() - counters.sessions_closed.get() - counters.sessions_expired.get();
+}
+
 void leave(const SessionParameters& session, Time deadline) {
   auto transport = connect_to_switch(session.switch_endpoint);
   if (!transport.ok()) return;
@@ -132,14 +156,19 @@ void leave(const SessionParameters& session, Time deadline) {
 
 }  // namespace
 
-void leave(const SessionParameters& session, const std::vector<SessionParameters>& others, Time deadline) {
-  // One that is gone takes no more than its part of the time.
-  const auto share_of = [deadline](size_t left) {
+void leave(const std::vector<SessionParameters>& sessions, Time deadline) {
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    // One that is gone takes no more than its part of the time.
     const Time now = monotonic_now();
-    return now + (deadline - now) / static_cast<Duration::rep>(left);
-  };
-  leave(session, share_of(1 + others.size()));
-  for (size_t i = 0; i < others.size(); ++i) leave(others[i], share_of(others.size() - i));
+    leave(sessions[i], now + (deadline - now) / static_cast<Duration::rep>(sessions.size() - i));
+  }
+}
+
+void await_leavers(const SwitchServer& server) {
+  const Time end = monotonic_now() + kLingerTime;
+  while (open_sessions(server.counters()) != 0 && monotonic_now() < end) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
 }
 
 }  // namespace switchml

@@ -1,7 +1,6 @@
 #include "session/switch_place.h"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "base/limits.h"
@@ -21,16 +20,26 @@ Status bad_switch(const Config& config, const std::string& why) {
   return {Code::kInvalidArgument, "SWITCHML_SWITCH=\"" + config.switch_address + "\" " + why};
 }
 
+// Also what is empty.
 std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> items;
-  std::istringstream words(text);
-  for (std::string item; std::getline(words, item, ',');) items.push_back(item);
+  std::vector<std::string> items(1);
+  for (const char c : text) {
+    if (c == ',') {
+      items.emplace_back();
+    } else {
+      items.back() += c;
+    }
+  }
   return items;
 }
 
 Result<SwitchPlace> parse_switch(const Config& config, const std::string& item, bool one_host) {
   SwitchPlace place;
   place.name = item.substr(0, item.find('*'));
+  if (place.name.empty()) {
+    return bad_switch(config, "has \"" + item + "\" in place of a switch: allowed are ADDRESS:PORT or ADDRESS, and " +
+                                  "one comma between two of them");
+  }
   if (place.name.size() < item.size()) {
     const auto weight = parse_integer(item.substr(place.name.size() + 1), 1, kMostWeight);
     if (!weight) {
@@ -67,7 +76,7 @@ Result<SwitchPlace> read_switch_place(const Blob& blob) {
   SwitchPlace place;
   uint64_t weight = 0;
   auto endpoint = literal_address(blob.text("address"), 0);
-  if (!endpoint.ok() || !blob.number("weight", kMostWeight, &weight) || weight == 0 ||
+  if (!endpoint.ok() || port_of(endpoint.value()) == 0 || !blob.number("weight", kMostWeight, &weight) || weight == 0 ||
       !blob.number("client_key", UINT64_MAX, &place.client_key)) {
     return Status(Code::kMismatch, "a rank announced no switch that this version understands (address \"" +
                                        blob.text("address") + "\"): install the same switchml on all ranks");
@@ -78,7 +87,7 @@ Result<SwitchPlace> read_switch_place(const Blob& blob) {
   return place;
 }
 
-bool wants_native(const Config& config) { return !config.integers && !config.fallback && config.controller.empty(); }
+bool wants_native(const Config& config) { return !config.integers && config.controller.empty(); }
 
 Result<Endpoint> address_of_rank_0(const Config& config, bool one_host) {
   return one_host ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config.interface);
@@ -104,10 +113,10 @@ Result<std::vector<SwitchPlace>> named_switches(const Config& config, bool one_h
     return bad_switch(config, "names " + std::to_string(places.size()) + " switches: allowed are up to " +
                                   std::to_string(kMaxWorkers));
   }
-  if (places.size() > 1 && !wants_native(config)) {
+  if (places.size() > 1 && (!wants_native(config) || config.fallback)) {
     return bad_switch(config,
-                      "names several switches, which cannot add integers together: name one, or leave "
-                      "SWITCHML_PRECISION and SWITCHML_ON_SWITCH_FAILURE as they are");
+                      "names several switches, which neither add integers nor are replaced when one is lost: name one, "
+                      "or leave SWITCHML_PRECISION and SWITCHML_ON_SWITCH_FAILURE as they are");
   }
   return places;
 }

@@ -1,5 +1,5 @@
 // A software switch on UDP: threads that receive bursts, process them and send the answers. Used by the standalone
-// switchml-switchd and, embedded, by rank 0 of a job that has no other switch.
+// switchml-switchd and, embedded, by the hosts of a job that has no other switch.
 //
 // Threads share one port and one switch, whose slots are divided among them. The kernel gives each packet to the socket
 // of the thread that has its slot, so that a thread touches memory of its own only (partitioned_switch.h).

@@ -39,7 +39,10 @@ class FaultyTransport final : public Transport {
   size_t send(const TxFrame* frames, size_t count) override;
   size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override;
   size_t receive(RxFrame* frames, size_t count) override;
-  void release() override { below_->release(); }
+  void release() override {
+    below_->release();
+    lends_ = false;
+  }
   void wait(Duration timeout) override { below_->wait(timeout); }
   void pause(Duration timeout) override { below_->pause(timeout); }
   void wake() override { below_->wake(); }
@@ -66,6 +69,7 @@ class FaultyTransport final : public Transport {
   const Faults faults_;
   uint64_t sent_ = 0;
   uint64_t received_ = 0;
+  bool lends_ = false;  // frames to the caller
   std::deque<Held> held_;
   // One call's outgoing frames, the positions in the caller's burst that they stand for, and copies that they lie in.
   std::vector<TxFrame> burst_;
@@ -144,8 +148,9 @@ size_t FaultyTransport::receive(RxFrame* frames, size_t count) {
     for (size_t i = 0; i < got; ++i) {
       if (!happens(faults_.receive_loss, received_++, Draw::kReceiveLoss)) frames[kept++] = frames[i];
     }
+    lends_ = lends_ || kept != 0;
     if (kept != 0 || got == 0) return kept;
-    below_->release();  // all of them lost: the caller has nothing to release, and more may have arrived
+    if (!lends_) below_->release();  // all of them lost: the caller has nothing to release, and more may have arrived
   }
   return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <deque>
 
 #include "base/limits.h"
@@ -10,20 +11,25 @@ namespace switchml {
 
 namespace {
 
+/// So many times others may ask in vain before one that does not ask is taken for one that nobody drives.
+constexpr uint64_t kPatience = 8;
+
 /// What the transports have in common.
 class Link {
  public:
   Link(std::unique_ptr<Transport> transport, const std::vector<Endpoint>& peers)
-      : transport_(std::move(transport)), peers_(peers), inbox_(peers.size()) {}
+      : transport_(std::move(transport)), peers_(peers), inboxes_(peers.size()) {}
 
   Transport& transport() { return *transport_; }
 
   size_t take(size_t peer, RxFrame* frames, size_t count) {
-    std::deque<RxFrame>& inbox = inbox_[peer];
-    if (inbox.empty()) fetch();
-    const size_t taken = std::min(count, inbox.size());
-    std::copy_n(inbox.begin(), taken, frames);
-    inbox.erase(inbox.begin(), inbox.begin() + static_cast<std::ptrdiff_t>(taken));
+    Inbox& inbox = inboxes_[peer];
+    // That there was nothing is an answer to all, until one asks again.
+    if (inbox.frames.empty() && inbox.asked_at == empty_) fetch();
+    inbox.asked_at = empty_;
+    const size_t taken = std::min(count, inbox.frames.size());
+    std::copy_n(inbox.frames.begin(), taken, frames);
+    inbox.frames.erase(inbox.frames.begin(), inbox.frames.begin() + static_cast<std::ptrdiff_t>(taken));
     waiting_ -= taken;
     lent_ += taken;
     return taken;
@@ -35,16 +41,35 @@ class Link {
   bool has_waiting() const { return waiting_ > 0; }
 
  private:
+  struct Inbox {
+    std::deque<RxFrame> frames;  // that the link has lent, and nobody has taken
+    uint64_t asked_at = 0;       // empty_ when it was asked for last
+  };
+
   void fetch() {
     std::array<RxFrame, kBurst> frames;
     const size_t count = transport_->receive(frames.data(), frames.size());
     holds_ = holds_ || count > 0;
     for (size_t i = 0; i < count; ++i) {
       if (!find(frames[i].from)) continue;
-      inbox_[last_].push_back(frames[i]);
+      inboxes_[last_].frames.push_back(frames[i]);
       ++waiting_;
     }
+    if (count == 0) {
+      ++empty_;
+      drop_unasked();
+    }
     release_if_idle();  // they may all have been of strangers
+  }
+
+  // The link may have nothing because all its buffers hold frames for somebody who does not take them.
+  void drop_unasked() {
+    if (waiting_ == 0) return;
+    for (Inbox& inbox : inboxes_) {
+      if (empty_ - inbox.asked_at <= kPatience) continue;
+      waiting_ -= inbox.frames.size();
+      inbox.frames.clear();
+    }
   }
 
   // Frames come in runs of one peer.
@@ -64,11 +89,12 @@ class Link {
 
   const std::unique_ptr<Transport> transport_;
   const std::vector<Endpoint> peers_;
-  std::vector<std::deque<RxFrame>> inbox_;  // by peer: frames that the link has lent, and nobody has taken
-  size_t waiting_ = 0;                      // in all of them
-  size_t lent_ = 0;                         // taken, and not given back
-  bool holds_ = false;                      // frames that are to be released
-  size_t last_ = 0;                         // the peer whose frame came last
+  std::vector<Inbox> inboxes_;  // by peer
+  size_t waiting_ = 0;          // frames in all of them
+  size_t lent_ = 0;             // taken, and not given back
+  bool holds_ = false;          // frames that are to be released
+  size_t last_ = 0;             // the peer whose frame came last
+  uint64_t empty_ = 0;          // how often the link has had nothing
 };
 
 class PeerTransport final : public Transport {

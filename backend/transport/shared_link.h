@@ -12,6 +12,7 @@ namespace switchml {
 /// A transport per peer, over `link`, which belongs to them from here on. Frames of each peer go to its own one; those
 /// of anybody else are dropped. All are used by one thread, but for wake(). A wait() or pause() of any of them ends for
 /// a frame of every peer, and a frame that one has lent may keep the link's buffers until the others have taken theirs.
+/// So all are to be asked in turn: what waits for one that is not, while others ask in vain again and again, is lost.
 /// No peer can be told to refuse: take_refusal() is false. Preconditions: no peer twice; all of the link's family.
 std::vector<std::unique_ptr<Transport>> share_link(std::unique_ptr<Transport> link, const std::vector<Endpoint>& peers);
 

@@ -3,13 +3,16 @@
     python benchmarks/allreduce --ranks 2,4,8 --json out/allreduce.json
     python benchmarks/allreduce --network --rate 100 --sizes 1M,8M --loss 0,0.01 --json out/network.json
     python benchmarks/allreduce --network --sizes 4K --behind 8M         # how long a small tensor waits for a large one
+    python benchmarks/allreduce --network --no-switch --types float32,bfloat16    # every host is the switch of a part
 
 Without --network all ranks are processes of this host. With it (as root) each has a host of its own, a network namespace behind a
-link whose rate is limited both ways, and so has switchml-switchd; --loss drops that part of the datagrams that arrive at each host,
-of both backends. The first and the last call of each size are verified on both backends, against sums known beforehand. A time is
-that of the slowest rank. The ratio is switchml's median over Gloo's: below 1, switchml is faster.
+link whose rate is limited both ways, and so has switchml-switchd, whose link carries as much as all others together; with --no-switch
+each host adds a part instead. --loss drops that part of the datagrams that arrive at each host, of both backends. The first and the
+last call of each size are verified on both backends, against sums known beforehand. A time is that of the slowest rank. The ratio is
+switchml's median over Gloo's: below 1, switchml is faster.
 """
 import argparse
+import itertools
 import pathlib
 import sys
 
@@ -24,7 +27,8 @@ import star  # noqa: E402
 
 SIZES = "4,64,1K,4K,16K,64K,256K,1M,4M,16M,64M,256M"
 NETWORK_SIZES = "64K,1M,8M"
-NETWORK_ONLY = {"rate": [100], "loss": [0.0], "mtu": 1500, "per_host": 1, "offload": False}
+NETWORK_ONLY = {"rate": [100], "loss": [0.0], "mtu": 1500, "per_host": 1, "no_switch": False, "offload": False}
+NO_SESSION = {"payload": 0, "precision": "", "embedded": 0}
 
 
 def parse():
@@ -33,6 +37,8 @@ def parse():
     parser.add_argument("--ranks", type=options.list_of(options.rank_count), default=[2, 4, 8], help="default: 2,4,8")
     parser.add_argument("--sizes", type=options.list_of(options.byte_size),
                         help=f"bytes of a tensor; default: {SIZES}; with --network {NETWORK_SIZES}")
+    parser.add_argument("--types", type=options.list_of(options.element_type), default=["float32"],
+                        help=f"of elements, of {', '.join(options.TYPES)}; default: float32")
     parser.add_argument("--payload", type=options.list_of(options.payload), default=[None],
                         help="bytes of payload of a switchml packet (SWITCHML_PAYLOAD), like auto,1024; default: as the environment says")
     parser.add_argument("--backends", type=options.list_of(options.backend), default=list(options.BACKENDS),
@@ -46,10 +52,11 @@ def parse():
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     parser.add_argument("--network", action="store_true", help="over a network of rate-limited links, where namespaces can be made")
     network = parser.add_argument_group("with --network")
-    network.add_argument("--rate", type=options.list_of(options.link_rate), help="Mbit/s of a link, each way; default: 100")
+    network.add_argument("--rate", type=options.list_of(options.rate_or_none), help="Mbit/s of a link, each way; none: no limit; default: 100")
     network.add_argument("--loss", type=options.list_of(options.loss), help="fraction lost at the end of each link; default: 0")
     network.add_argument("--mtu", type=options.link_mtu, help="default: 1500")
     network.add_argument("--per-host", type=options.number(1, 64, int), help="ranks on each host; default: 1")
+    network.add_argument("--no-switch", action="store_true", default=None, help="no switch is named: each host embeds one for its part")
     network.add_argument("--offload", action="store_true", default=None,
                          help="links take bursts of segments as one, as cards do that cut them themselves: less CPU time, above all Gloo's; "
                          "not with --loss")
@@ -62,9 +69,14 @@ def parse():
     for ranks in arguments.ranks:
         if ranks % arguments.per_host or ranks // arguments.per_host < 1 + (arguments.per_host > 1):
             parser.error(f"--ranks {ranks} is not allowed with --per-host {arguments.per_host}: use two or more hosts' worth")
+    if 0 in arguments.rate and any(arguments.loss):
+        parser.error("--rate none is not allowed with --loss")
     if arguments.offload and any(arguments.loss):
         parser.error("--offload is not allowed with --loss: what leaves as one cannot be lost one by one")
     arguments.sizes = arguments.sizes or options.list_of(options.byte_size)(NETWORK_SIZES if arguments.network else SIZES)
+    for size, name in itertools.product((*arguments.sizes, arguments.behind), arguments.types):
+        if size % options.TYPES[name]:
+            parser.error(f"a tensor of {size} bytes is not allowed with --types {name}: use multiples of {options.TYPES[name]}")
     return arguments
 
 
@@ -84,34 +96,40 @@ def merge(ranks, per_host):
             "memory": {name: max(rank["memory"][name] for rank in ranks) for name in ranks[0]["memory"]}}
 
 
-def measure(job, row, payload, network, ranks, arguments):
+def measure(job, row, payload, rate, ranks, arguments):
     """Completes a row that says what is to be measured."""
     if row["loss"]:
         job.star.disturb(lose=row["loss"])
-    answers = job.run(places.PATIENCE, "measure", row["bytes"], payload, arguments.seconds, arguments.iters, arguments.behind)
+    answers = job.run(places.PATIENCE, "measure", row["bytes"], row["type"], payload, arguments.seconds, arguments.iters, arguments.behind)
     if row["loss"]:
         job.star.disturb()
     row.update(merge(answers, arguments.per_host))
-    if network:
-        row["limit_seconds"] = {name: limits.seconds(name, row["bytes"], ranks, network, arguments.mtu, row["payload"])
-                                for name in arguments.backends}
-    print(f"  {ranks} ranks, {report.format_bytes(row['bytes'])}, loss {row['loss']:.2%}, payload {row['payload'] or '-'}: verified, "
-          f"{row['calls']} calls", flush=True)
+    if rate:
+        row["limit_seconds"] = {name: limits.seconds(name, row["bytes"], options.TYPES[row["type"]], ranks, ranks // arguments.per_host, rate,
+                                                     arguments.mtu, row) for name in arguments.backends}
+    print(f"  {ranks} ranks, {row['type']}, {report.format_bytes(row['bytes'])}, loss {row['loss']:.2%}, payload {row['payload'] or '-'}: "
+          f"verified, {row['calls']} calls", flush=True)
     return row
 
 
+def settings(arguments):
+    return {"OMP_NUM_THREADS": "1", **({"SWITCHML_TRANSPORT": arguments.transport} if arguments.transport else {}),
+            **({"SWITCHML_SWITCH": ""} if arguments.no_switch else {})}
+
+
 def run(ranks, rate, arguments):
-    """All rows of one number of ranks on one network (rate 0: on this host)."""
-    made = places.network(ranks // arguments.per_host, rate, arguments.mtu, arguments.offload) if rate else places.one_host(ranks)
-    settings = {"OMP_NUM_THREADS": "1", **({"SWITCHML_TRANSPORT": arguments.transport} if arguments.transport else {})}
+    """All rows of one number of ranks on one network, whose rate is 0 where there is no limit, or on this host."""
+    made = (places.network(ranks // arguments.per_host, rate, arguments.mtu, arguments.offload) if arguments.network else
+            places.one_host(ranks))
     with made as place:
-        job = star.Job(place, program=HERE / "worker.py", per_host=arguments.per_host, **settings)
-        opened = job.run(places.PATIENCE, "open", arguments.backends, arguments.payload, rate > 0)[0]
-        rows = [measure(job, {"bytes": size, "payload": granted, "loss": loss}, payload, rate, ranks, arguments)
-                for payload, granted in zip(arguments.payload, opened["payloads"] or [0])
-                for size in arguments.sizes for loss in arguments.loss]
+        job = star.Job(place, program=HERE / "worker.py", per_host=arguments.per_host, **settings(arguments))
+        opened = job.run(places.PATIENCE, "open", arguments.backends, arguments.payload, arguments.types, arguments.network)[0]
+        rows = [measure(job, {"bytes": size, "type": kind, "loss": loss, **session}, payload, rate, ranks, arguments)
+                for payload, session in zip(arguments.payload, opened["sessions"] or [NO_SESSION])
+                for kind in arguments.types for size in arguments.sizes for loss in arguments.loss]
         job.end()
-    return {"ranks": ranks, "behind": arguments.behind, "per_host": arguments.per_host, "rate": rate, "mtu": arguments.mtu if rate else 0, "offload": arguments.offload,
+    return {"ranks": ranks, "behind": arguments.behind, "per_host": arguments.per_host, "rate": rate,
+            "mtu": arguments.mtu if arguments.network else 0, "no_switch": arguments.no_switch, "offload": arguments.offload,
             "torch": opened["torch"], "rows": rows}
 
 

@@ -25,17 +25,21 @@ def resident_bytes():
     raise RuntimeError("/proc/self/status has no VmRSS")
 
 
+def session_of(stats):
+    """What a row says of it: embedded is the number of hosts that embed a switch."""
+    return {"payload": stats["payload_bytes"], "precision": stats["precision"], "embedded": stats["switch"].count("embedded in rank")}
+
+
 class Bench:
     """The groups: one of Gloo, one of switchml for each payload."""
 
     def __init__(self):
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
-        tables = [pattern.table(rank) for rank in range(self.ranks)]
-        self.mine, self.sum = tables[self.rank], torch.stack(tables).sum(dim=0)
         self.groups = {}
 
-    def open(self, backends, payloads, network):
-        """Payloads that were granted, in the order of those asked for (None: as the environment says)."""
+    def open(self, backends, payloads, types, network):
+        """What sessions were granted, in the order of the payloads asked for (None: as the environment says)."""
+        self.patterns = {name: pattern.mine_and_sum(self.rank, self.ranks, getattr(torch, name)) for name in types}
         self.await_all = member.Pace() if network else dist.barrier
         self.backends, granted = backends, []
         if "gloo" in backends:
@@ -45,10 +49,10 @@ class Bench:
 
             group = member.new_group("switchml", payload)
             dist.all_reduce(torch.ones(1), group=group)  # which opens the session
-            granted.append(switchml.stats(group)["session"]["payload_bytes"])
+            granted.append(session_of(switchml.stats(group)["session"]))
             self.groups[payload] = group
         self.resident = resident_bytes()
-        return {"torch": torch.__version__, "payloads": granted}
+        return {"torch": torch.__version__, "sessions": granted}
 
     def call(self, backend, tensor, totals):
         """Seconds of one all-reduce. The input is made, the ranks wait for each other, and the one that it is behind begins, outside of
@@ -89,10 +93,11 @@ class Bench:
         for name in self.backends:
             times[name].append(call(name, tensor, totals[name]))
 
-    def measure(self, size, payload, seconds, iters, behind):
+    def measure(self, size, kind, payload, seconds, iters, behind):
         """Times of one size on every backend by turns, the first call and the last one of each verified, and what moved meanwhile. The
         first one counts only where it is so long that warming up does not matter. Each call comes right after one of `behind` bytes."""
-        tensor, self.ahead = torch.empty(size // 4), torch.empty(behind // 4)
+        self.mine, self.sum = self.patterns[kind]
+        tensor, self.ahead = (self.mine.new_empty(count // self.mine.element_size()) for count in (size, behind))
         self.switchml = self.groups.get(payload)
         before, times, totals = self.begin()
         self.turn(self.verified_call, tensor, times, totals)

@@ -2,7 +2,8 @@
 import math
 
 ETHERNET, IP, UDP, TCP = 14, 20, 8, 32  # TCP with timestamps
-SWITCHML = 20  # docs/protocol.md
+SWITCHML = {"exact": 24, "integer": 20}  # by the precision of the session: docs/protocol.md
+WORD = 4  # bytes of an integer that stands for an element
 
 
 def packets_bytes(size, per_packet, headers, mtu):
@@ -12,9 +13,16 @@ def packets_bytes(size, per_packet, headers, mtu):
     return size + packets * (headers + in_each * (ETHERNET + IP))
 
 
-def switch_seconds(size, payload, rate, mtu):
-    """Everybody sends the tensor once and receives it once, both at a time. rate: Mbit/s."""
-    return packets_bytes(size, payload, UDP + SWITCHML, mtu) * 8 / (rate * 1e6)
+def link_bytes(size, hosts, embedded):
+    """What the fullest link carries of a tensor, each way, where so many of the hosts embed a switch (0: it has a link of its own), each
+    for as large a part. What a host sends to the switch that it embeds does not leave it."""
+    return (hosts + embedded - 2) / embedded * size if embedded else size
+
+
+def switch_seconds(size, hosts, rate, mtu, session):
+    """Both ways at a time. size: bytes of the elements as they travel. rate: Mbit/s. session: what the worker says of it."""
+    carried = link_bytes(size, hosts, session["embedded"])
+    return packets_bytes(carried, session["payload"], UDP + SWITCHML[session["precision"]], mtu) * 8 / (rate * 1e6)
 
 
 def ring_seconds(size, ranks, rate, mtu):
@@ -22,8 +30,13 @@ def ring_seconds(size, ranks, rate, mtu):
     return packets_bytes(bus_bytes(size, ranks), mtu - IP - TCP, TCP, mtu) * 8 / (rate * 1e6)
 
 
-def seconds(backend, size, ranks, rate, mtu, payload):
-    return switch_seconds(size, payload, rate, mtu) if backend == "switchml" else ring_seconds(size, ranks, rate, mtu)
+def seconds(backend, size, item, ranks, hosts, rate, mtu, session):
+    """item: bytes of an element. Elements that no integer can stand for travel by Gloo where a session adds integers."""
+    if backend == "switchml" and session["precision"] == "exact":
+        return switch_seconds(size, hosts, rate, mtu, session)
+    if backend == "switchml" and item <= WORD:
+        return switch_seconds(size // item * WORD, hosts, rate, mtu, session)
+    return ring_seconds(size, ranks, rate, mtu)
 
 
 def bus_bytes(size, ranks):

@@ -3,6 +3,7 @@ import argparse
 
 UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 BACKENDS = ("switchml", "gloo")
+TYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}  # bytes of an element
 
 
 def refuse(text, allowed):
@@ -16,7 +17,7 @@ def byte_size(text):
         refuse(text, "a number with K, M or G behind it, like 64K")
     size = int(digits) * UNITS[upper[len(digits):]]
     if size == 0 or size % 4:
-        refuse(text, "a multiple of 4 bytes, the size of a float32")
+        refuse(text, "a multiple of 4 bytes")
     return size
 
 
@@ -44,6 +45,15 @@ def payload(text):
 
 def backend(text):
     return text if text in BACKENDS else refuse(text, " or ".join(BACKENDS))
+
+
+def element_type(text):
+    return text if text in TYPES else refuse(text, ", ".join(TYPES))
+
+
+def rate_or_none(text):
+    """Mbit/s; 0: without a limit."""
+    return 0 if text == "none" else link_rate(text)
 
 
 def list_of(kind):

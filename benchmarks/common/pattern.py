@@ -1,7 +1,7 @@
-"""Inputs whose sum over all ranks is known beforehand and exact in float32, whatever the order of additions.
+"""Inputs whose sum over all ranks is known beforehand and exact in their type, whatever the order of additions.
 
-Element i of rank r is an integer below 2^16 in magnitude, from a table of a prime number of entries: a result whose chunks
-are in the wrong place, or missing a rank, or counting one twice, cannot equal the expectation.
+Element i of rank r is an integer below 2^16 in magnitude, or below what the type allows, from a table of a prime number of entries: a
+result whose chunks are in the wrong place, or missing a rank, or counting one twice, cannot equal the expectation.
 """
 import torch
 
@@ -9,9 +9,20 @@ PERIOD = 65521
 LIMIT = 1 << 16
 
 
-def table(rank):
+def limit(kind, ranks):
+    """Sums of integers below it, of so many ranks, are exact in this type."""
+    return min(LIMIT, int(2 / torch.finfo(kind).eps) // ranks)
+
+
+def table(rank, below=LIMIT, kind=torch.float32):
     generator = torch.Generator().manual_seed(1000 + rank)
-    return torch.randint(-LIMIT + 1, LIMIT, (PERIOD,), generator=generator).float()
+    return torch.randint(-below + 1, below, (PERIOD,), generator=generator).to(kind)
+
+
+def mine_and_sum(rank, ranks, kind):
+    """What this rank's tensor repeats, and what the result does."""
+    tables = [table(each, limit(kind, ranks), kind) for each in range(ranks)]
+    return tables[rank], torch.stack(tables).double().sum(dim=0).to(kind)
 
 
 def fill(tensor, values):

@@ -41,9 +41,9 @@ def one_host(ranks):
 
 @contextlib.contextmanager
 def network(hosts, rate, mtu, offload=False):
-    """Links have the program that loses datagrams wherever it can be had: with it a veth pair receives in one queue, without it in one for
-    each core, and what is sent from several cores overtakes."""
-    faults_of = None if faults.missing() else "all"
+    """rate 0: no limit. Limited links have the program that loses datagrams wherever it can be had: with it a veth pair receives in one queue,
+    without it in one for each core, and what is sent from several cores overtakes. Where the processor is the limit its copies cost too much."""
+    faults_of = None if faults.missing() or not rate else "all"
     with tempfile.TemporaryDirectory(prefix="switchml-bench-") as folder:
         with star.Star(pathlib.Path(folder), hosts, rate, mtu=mtu, faults_of=faults_of, offload=offload) as made:
             yield made

@@ -1,8 +1,10 @@
 """Figures and tables; a run is what benchmarks/allreduce has of one number of ranks on one network, a row what it has of one size there."""
 import json
+import math
 import pathlib
 import statistics
 import sys
+import typing
 
 
 P999_CALLS = 1000  # of fewer, the 99.9th percentile is the longest
@@ -46,12 +48,19 @@ def print_columns(headings, rows):
 # ---- benchmarks/allreduce ----
 
 
+def links(rate):
+    """rate: of a key."""
+    return "links without a limit" if rate == math.inf else f"links of {rate} Mbit/s"
+
+
 def print_run(run, backends):
-    where = f", links of {run['rate']} Mbit/s, MTU {run['mtu']}{', bursts taken as one' if run.get('offload') else ''}" if run["rate"] else ""
+    rate = link_rate(run)
+    where = f", {links(rate)}, MTU {run['mtu']}{', bursts taken as one' if run.get('offload') else ''}" if rate else ""
+    where += ", no switch named" if run.get("no_switch") else ""
     per_host = f" ({run['per_host']} per host)" if run["per_host"] > 1 else ""
     behind = f", each behind one of {format_bytes(run['behind'])}" if run.get("behind") else ""
-    print(f"\nall-reduce, float32 SUM, {run['ranks']} ranks{per_host}{where}{behind}, torch {run['torch']}")
-    (print_network if run["rate"] else print_one_host)(run, backends)
+    print(f"\nall-reduce, SUM, {run['ranks']} ranks{per_host}{where}{behind}, torch {run['torch']}")
+    (print_network if rate else print_one_host)(run, backends)
     memory = [row["memory"] for row in run["rows"]]
     print(f"memory of the heaviest rank after the first and the last size: switchml "
           f"{format_bytes(memory[0]['switchml_bytes'])} and {format_bytes(memory[-1]['switchml_bytes'])}; "
@@ -60,14 +69,14 @@ def print_run(run, backends):
 
 
 def print_one_host(run, backends):
-    headings = ["size", "payload", "calls"]
+    headings = ["type", "size", "payload", "calls"]
     for name in backends:
         headings += [f"{name} p50", "p99", "p99.9", "CPU ns/B"]
     if len(backends) > 1:
         headings.append("ratio")
     rows = []
     for row in run["rows"]:
-        cells = [format_bytes(row["bytes"]), str(row["payload"] or "-"), str(row["calls"])]
+        cells = [row["type"], format_bytes(row["bytes"]), str(row["payload"] or "-"), str(row["calls"])]
         for name in backends:
             cells += [format_seconds(median(row, name)), format_seconds(quantile(row["seconds"][name], 0.99))]
             cells.append(format_seconds(quantile(row["seconds"][name], 0.999)) if row["calls"] >= P999_CALLS else "-")
@@ -85,17 +94,17 @@ def cpu_per_byte(run, row, backend):
 
 def print_network(run, backends):
     """A line per size and backend; "again" is what was sent more than once: packets of switchml, segments of TCP."""
-    headings = ["size", "payload", "loss", "calls", "backend", "p50", "p99", "algbw Mbit/s", "busbw", "of limit", "time/gloo", "CPU ns/B",
-                "machine busy", "niced", "again"]
+    headings = ["type", "size", "payload", "loss", "calls", "backend", "p50", "p99", "algbw Mbit/s", "busbw", "of limit", "time/gloo",
+                "CPU ns/B", "machine busy", "niced", "again"]
     rows = []
     for row in run["rows"]:
         for name in backends:
             seconds = median(row, name)
             algorithm = row["bytes"] * 8 / seconds
-            rows.append([format_bytes(row["bytes"]), str(row["payload"] or "-"), f"{row['loss']:.2%}", str(row["calls"]), name,
+            rows.append([row["type"], format_bytes(row["bytes"]), str(row["payload"] or "-"), f"{row['loss']:.2%}", str(row["calls"]), name,
                          format_seconds(seconds), format_seconds(quantile(row["seconds"][name], 0.99)), format_rate(algorithm),
                          format_rate(algorithm * 2 * (run["ranks"] - 1) / run["ranks"]),
-                         f"{row['limit_seconds'][name] / seconds:.3f}",
+                         f"{row['limit_seconds'][name] / seconds:.3f}" if "limit_seconds" in row else "-",
                          f"{seconds / median(row, 'gloo'):.2f}" if "gloo" in backends else "-", cpu_per_byte(run, row, name),
                          f"{row['machine'][name]['busy']:.0%}", f"{row['machine'][name]['nice']:.0%}", str(row["again"][name])])
     print_columns(headings, rows)
@@ -104,17 +113,38 @@ def print_network(run, backends):
 # ---- what several programs read ----
 
 
+class Key(typing.NamedTuple):
+    """What a time belongs to."""
+
+    ranks: int
+    per_host: int
+    rate: float  # Mbit/s; 0: one host, infinite: links without a limit
+    no_switch: bool  # is named
+    type: str
+    payload: int
+    loss: float
+    bytes: int
+    backend: str
+
+
+def link_rate(run):
+    """Of a key. Only on a network there is an MTU."""
+    return run.get("rate") or (math.inf if run.get("mtu") else 0)
+
+
 def key(run, row, backend):
-    """What a time belongs to; files of older versions lack some of it."""
-    return (run["ranks"], run.get("per_host") or 1, run.get("rate") or 0, row.get("payload") or 0, row.get("loss") or 0.0, row["bytes"], backend)
+    """Files of older versions lack some of it."""
+    return Key(run["ranks"], run.get("per_host") or 1, link_rate(run), bool(run.get("no_switch")), row.get("type") or "float32",
+               row.get("payload") or 0, row.get("loss") or 0.0, row["bytes"], backend)
 
 
-KEY_HEADINGS = ["ranks", "per host", "Mbit/s", "payload", "loss", "size", "backend"]
+KEY_HEADINGS = ["ranks", "per host", "Mbit/s", "switch", "type", "payload", "loss", "size", "backend"]
 
 
-def key_cells(found):
-    ranks, per_host, rate, payload, loss, size, backend = found
-    return [str(ranks), str(per_host), str(rate or "-"), str(payload or "-"), f"{loss:.2%}", format_bytes(size), backend]
+def key_cells(key):
+    rate = "no limit" if key.rate == math.inf else str(key.rate or "-")
+    return [str(key.ranks), str(key.per_host), rate, "none" if key.no_switch else "-", key.type, str(key.payload or "-"), f"{key.loss:.2%}",
+            format_bytes(key.bytes), key.backend]
 
 
 def rows_of(path):

@@ -28,14 +28,14 @@ def medians(path):
 
 def without_payload(found):
     """The same without payloads, which files of older versions do not have; where there are several for one key, none of them."""
-    shorter = [(key[:3] + (0,) + key[4:], seconds) for key, seconds in found.items()]
+    shorter = [(key._replace(payload=0), seconds) for key, seconds in found.items()]
     keys = [key for key, _ in shorter]
     return {key: seconds for key, seconds in shorter if keys.count(key) == 1}
 
 
 def compare_files(old_path, new_path, worse):
     old, new = medians(old_path), medians(new_path)
-    if not all(any(key[3] for key in found) for found in (old, new)):
+    if not all(any(key.payload for key in found) for found in (old, new)):
         old, new = without_payload(old), without_payload(new)
     common = sorted(old.keys() & new.keys())
     if not common:

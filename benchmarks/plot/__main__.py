@@ -2,7 +2,7 @@
 
     python benchmarks/plot out/network.json [more.json ...] --png out/network.png
 
-A row of the picture for each network, payload and loss (one for this host); dotted: what the links allow at best, and on one host,
+A row of the picture for each network, type, payload and loss (for this host each type); dotted: what the links allow at best, and on one host,
 with --memory, what memory allows threads that do nothing but read a tensor and write a result of that size. Bus bandwidth is that of
 NCCL's tests, 2 (n-1)/n bytes over the time: what a ring's links carry. A switch needs less of its links for the same.
 """
@@ -44,24 +44,24 @@ def memory_limits(path):
 
 
 def points(paths, memory):
-    """{(per host, rate, mtu, payload, loss): {(backend, ranks): {size: (bus bits/s, limit in bus bits/s or None)}}}"""
+    """{(report.Key with ranks 1, bytes 0 and no backend, MTU): {(backend, ranks): {size: (bus bits/s, limit in bus bits/s or None)}}}"""
     found = {}
     for path in paths:
         for run, row, backend in report.rows_of(path):
             per_second = 8 * limits.bus_bytes(row["bytes"], run["ranks"])
             limit = row.get("limit_seconds", {}).get(backend)
-            ranks, per_host, rate, payload, loss, size, _ = report.key(run, row, backend)
-            if not rate:
-                limit = memory.get((ranks, size))
-            lines = found.setdefault((per_host, rate, run.get("mtu") or 0, payload, loss), {})
-            lines.setdefault((backend, ranks), {})[size] = (per_second / report.median(row, backend), limit and per_second / limit)
+            key = report.key(run, row, backend)
+            if not key.rate:
+                limit = memory.get((key.ranks, key.bytes))
+            lines = found.setdefault((key._replace(ranks=1, bytes=0, backend=""), run.get("mtu") or 0), {})
+            lines.setdefault((backend, key.ranks), {})[key.bytes] = (per_second / report.median(row, backend), limit and per_second / limit)
     return found
 
 
-def title(per_host, rate, mtu, payload, loss):
-    where = f"links of {rate} Mbit/s, MTU {mtu}" if rate else "one host"
-    return ", ".join([where, *([f"{per_host} ranks per host"] if per_host > 1 else []), *([f"payload {payload} B"] if payload else []),
-                      *([f"{loss:.2%} lost"] if loss else [])])
+def title(key, mtu):
+    where = f"{report.links(key.rate)}, MTU {mtu}" if key.rate else "one host"
+    return ", ".join([where, *([f"{key.per_host} ranks per host"] if key.per_host > 1 else []), *(["no switch named"] if key.no_switch else []),
+                      key.type, *([f"payload {key.payload} B"] if key.payload else []), *([f"{key.loss:.2%} lost"] if key.loss else [])])
 
 
 def draw(axes, lines, unit, what):

@@ -83,7 +83,8 @@ class SwitchPath final : public Path {
   static constexpr int kAttempts = 100;
 
   void submit_to(int rank, Collective collective) override {
-    shards_[static_cast<size_t>(rank)]->submit(std::make_shared<SharedCollective>(std::move(collective), 1));
+    const ElementRange all{0, collective.count};
+    shards_[static_cast<size_t>(rank)]->submit(std::make_shared<SharedCollective>(std::move(collective), 1), all);
   }
   Result<wire::Reply> ask(Transport& rank, const uint8_t* frame, size_t size);
 

@@ -9,11 +9,11 @@ BENCHMARKS = pathlib.Path(__file__).resolve().parent.parent
 RATE = "rate"  # in a command: Mbit/s of a link at which this machine is not the limit of 8 ranks and all that their network is made of
 FULL_RATE = 50  # where minutes are counted
 NETWORK = ["--network", "--rate", RATE]
+EVERY_HOST = [*NETWORK, "--no-switch"]
 # The rate is the highest of these at which so much of the processors' time is used at most; the last one, if there is none.
-TRIAL_RATES = (50, 35, 25, 18, 12)
+TRIAL_RATES = (250, 100, 50, 35, 25, 18, 12)
 TRIAL_BUSY = 0.65
-TRIAL = ["allreduce", "--network", "--rate", ",".join(map(str, TRIAL_RATES)), "--ranks", 8, "--sizes", "4M", "--iters", 2,
-         "--backends", "switchml"]
+TRIAL = ["allreduce", "--network", "--no-switch", "--rate", ",".join(map(str, TRIAL_RATES)), "--ranks", 8, "--sizes", "4M", "--iters", 2]
 BUILT = ("micro", "memory")  # programs; the others are packages
 
 
@@ -28,16 +28,20 @@ class Part:
 PARTS = {
     "kernels": Part(1, {"kernels": ["micro"], "memory": ["memory"]}),
     "small": Part(4, {"small": ["allreduce", "--ranks", "2,4,8", "--sizes", "4K,64K", "--iters", 2000]}),
-    "small-network": Part(3, {"small-network": ["allreduce", "--network", "--rate", 100, "--ranks", "2,4,8", "--sizes", "4K,64K", "--iters", 300]},
-                          network=True),
+    "small-network": Part(1, {"small-network": ["allreduce", "--network", "--no-switch", "--rate", 250, "--ranks", "2,4,8",
+                                                "--sizes", "4K,64K", "--iters", 300]}, network=True),
     "one-host": Part(3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"),
-    "network": Part(8, {"network": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "1M,64M", "--iters", 3]}, network=True, picture="network"),
-    "cpu": Part(3, {"cpu": ["allreduce", *NETWORK, "--offload", "--ranks", "2,4,8", "--sizes", "16M", "--iters", 3]}, network=True),
-    "loss": Part(8, {"loss": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "64M", "--loss", "0.001,0.01", "--iters", 3,
-                             "--backends", "switchml"]}, network=True),
-    "hosts": Part(2, {"hosts-1": ["allreduce", *NETWORK, "--ranks", 2, "--sizes", "16M", "--iters", 5, "--backends", "switchml"],
-                      "hosts-4": ["allreduce", *NETWORK, "--ranks", 8, "--per-host", 4, "--sizes", "16M", "--iters", 5,
-                                  "--backends", "switchml"]}, network=True),
+    "every-host": Part(6, {file: ["allreduce", *EVERY_HOST, "--ranks", "2,4,8", "--types", "float32,bfloat16,float64", "--sizes", size,
+                                  "--iters", calls] for file, size, calls in (("every-host-1M", "1M", 15), ("every-host-16M", "16M", 3))},
+                       network=True, picture="every-host"),
+    "loss": Part(2, {"loss": ["allreduce", *EVERY_HOST, "--ranks", "2,4,8", "--sizes", "16M", "--loss", "0.001,0.01", "--iters", 3,
+                              "--backends", "switchml"]}, network=True),
+    "hosts": Part(1, {"hosts": ["allreduce", *EVERY_HOST, "--ranks", 8, "--per-host", 4, "--sizes", "16M", "--iters", 5,
+                                "--backends", "switchml"]}, network=True),
+    "network": Part(4, {"network": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "8M,16M", "--types", "float32,bfloat16",
+                                    "--iters", 3]}, network=True, picture="network"),
+    "cpu": Part(1, {"cpu": ["allreduce", "--network", "--no-switch", "--rate", "none", "--offload", "--ranks", "2,4,8", "--sizes", "16M",
+                            "--iters", 20]}, network=True),
     "ddp": Part(4, {"ddp": ["ddp", "--model", "bert", "--scale", 0.03, "--ranks", 4, "--rate", 50, "--balance"]}, network=True),
     "switch": Part(1, {"switch": ["switch", "--payload", 8192]}, network=True),
 }
@@ -63,5 +67,5 @@ def needs_rate(part):
 
 def rate_of_trial(content):
     """Of the file that TRIAL has written."""
-    busy = {run["rate"]: run["rows"][0]["machine"]["switchml"]["busy"] for run in content["runs"]}
+    busy = {run["rate"]: max(used["busy"] for used in run["rows"][0]["machine"].values()) for run in content["runs"]}
     return next((rate for rate in TRIAL_RATES if busy[rate] <= TRIAL_BUSY), TRIAL_RATES[-1])

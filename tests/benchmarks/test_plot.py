@@ -23,7 +23,7 @@ def test_memory_is_the_limit_of_one_host(tmp_path):
     memory = tool.memory_limits(write(tmp_path / "memory.json", {"mib": 100, "runs": [{"ranks": 2, "seconds": [0.3, 0.1, 0.2]}]}))
     assert memory == {(2, 100 * MIB): 0.2}
     ((where, lines),) = tool.points([one_host(tmp_path / "one.json", (MIB, 100 * MIB))], memory).items()
-    assert where == (1, 0, 0, 131072, 0.0)
+    assert tool.title(*where) == "one host, float32, payload 131072 B"
     # 2 ranks: bus bytes are the tensor's; 4 ranks: half as many more, and no limit is known.
     assert lines["switchml", 2] == {MIB: (8 * MIB / 0.5, None), 100 * MIB: (800 * MIB / 0.5, 800 * MIB / 0.2)}
     assert lines["gloo", 4] == {MIB: (12 * MIB / 1.0, None), 100 * MIB: (1200 * MIB / 1.0, None)}
@@ -35,6 +35,20 @@ def test_links_have_limits_of_their_own(tmp_path):
     file = write(tmp_path / "network.json", {"runs": [{"ranks": 2, "per_host": 1, "rate": 100, "mtu": 1500, "rows": [row]}]})
     ((_, lines),) = tool.points([file], {(2, 100 * MIB): 0.2}).items()
     assert lines == {("switchml", 2): {100 * MIB: (80 * MIB, 100 * MIB)}}
+
+
+def test_networks_and_types_have_pictures_of_their_own(tmp_path):
+    tool = main_of("plot")
+    rows = [{"bytes": MIB, "payload": 1408, "loss": 0.0, "type": kind, "seconds": {"switchml": [1.0]}} for kind in ("float32", "bfloat16")]
+    runs = [{"ranks": 2, "per_host": 1, "rate": rate, "mtu": 1500, "no_switch": none, "rows": rows} for rate, none in ((100, False), (0, True))]
+    found = tool.points([write(tmp_path / "all.json", {"runs": runs})], {(2, MIB): 0.2})
+    assert [tool.title(*where) for where in found] == [
+        "links of 100 Mbit/s, MTU 1500, float32, payload 1408 B",
+        "links of 100 Mbit/s, MTU 1500, bfloat16, payload 1408 B",
+        "links without a limit, MTU 1500, no switch named, float32, payload 1408 B",
+        "links without a limit, MTU 1500, no switch named, bfloat16, payload 1408 B",
+    ]
+    assert {tuple(lines["switchml", 2].items()) for lines in found.values()} == {((MIB, (8 * MIB, None)),)}  # memory is no limit of links
 
 
 def test_what_is_no_measurement_of_memory_is_named(tmp_path):

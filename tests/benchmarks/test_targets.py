@@ -14,15 +14,21 @@ import table
 MIB, KIB = 1 << 20, 1 << 10
 
 
-def row(size, loss=0.0, calls=3, limit=None, cpu=None, **seconds):
+def row(size, loss=0.0, calls=3, limit=None, cpu=None, kind="float32", **seconds):
     """One as benchmarks/allreduce writes it: all calls take as long, but where a list is given."""
     times = {name: sorted(value) if isinstance(value, list) else [value] * calls for name, value in seconds.items()}
-    return {"bytes": size, "loss": loss, "payload": 1024, "calls": calls, "seconds": times,
+    return {"bytes": size, "type": kind, "loss": loss, "payload": 1024, "calls": calls, "seconds": times,
             "cpu_seconds": cpu or dict.fromkeys(times, 1.0), **({"limit_seconds": limit} if limit else {})}  # fmt: skip
 
 
 def runs(rows_by_ranks):
-    return {"runs": [{"ranks": ranks, "per_host": 1, "rows": rows} for ranks, rows in rows_by_ranks.items()]}
+    return {"runs": [{"ranks": ranks, "per_host": 1, "rows": copy.deepcopy(rows)} for ranks, rows in rows_by_ranks.items()]}
+
+
+def every_host(size, seconds):
+    """Of each type; the limit is just far enough."""
+    return [row(size, kind=kind, limit={"switchml": 0.935 * seconds}, switchml=seconds, gloo=seconds / 1.04)
+            for kind in ("float32", "bfloat16", "float64")]
 
 
 def tail(median, last):
@@ -33,18 +39,22 @@ def tail(median, last):
 def files():
     """Everything just meets its target."""
     small = [row(size, calls=2000, switchml=tail(0.001, 0.002), gloo=tail(0.0031, 0.0061)) for size in (4 * KIB, 64 * KIB)]
-    wire = {n: [row(64 * MIB, switchml=10.0, gloo=20.0, limit={"switchml": 9.8, "gloo": 19.0})] for n in (2, 4, 8)}
+    wire = [row(size, kind=kind, switchml=seconds, gloo=2 * seconds, limit={"switchml": 0.98 * seconds, "gloo": seconds})
+            for kind in ("float32", "bfloat16") for size, seconds in ((8 * MIB, 5.0), (16 * MIB, 10.0))]
+    little = {2: (0.49, 1.1), 4: (0.29, 0.84), 8: (0.19, 0.59)}
     return {
         "one-host": runs({2: [row(100 * MIB, switchml=0.01, gloo=0.061)], 4: [row(100 * MIB, switchml=0.01, gloo=0.071)],
                           8: [row(100 * MIB, switchml=0.01, gloo=0.081)]}),
         "memory": {"runs": [{"ranks": 2, "seconds": [0.005, 0.005, 0.009]}]},
         "small": runs(dict.fromkeys((2, 4, 8), small)),
-        "small-network": runs({n: [row(size, switchml=0.001, gloo=0.004) for size in (4 * KIB, 64 * KIB)] for n in (2, 4, 8)}),
-        "network": runs(wire),
-        "cpu": runs({n: [row(16 * MIB, switchml=2.5, gloo=5.0, cpu={"switchml": 1.0, "gloo": 2.1})] for n in (2, 4, 8)}),
-        "loss": runs({n: [row(64 * MIB, loss=0.001, switchml=10.5), row(64 * MIB, loss=0.01, switchml=11.7)] for n in (2, 4, 8)}),
-        "hosts-1": runs({2: [row(16 * MIB, switchml=2.0)]}),
-        "hosts-4": runs({8: [row(16 * MIB, switchml=2.1)]}),
+        "small-network": runs({n: [row(size, switchml=0.001 * ratio, gloo=0.001) for size, ratio in zip((4 * KIB, 64 * KIB), ratios)]
+                               for n, ratios in little.items()}),
+        "every-host-1M": runs(dict.fromkeys((2, 4, 8), every_host(MIB, 0.1))),
+        "every-host-16M": runs(dict.fromkeys((2, 4, 8), every_host(16 * MIB, 2.0))),
+        "network": runs(dict.fromkeys((2, 4, 8), wire)),
+        "cpu": runs({n: [row(16 * MIB, switchml=2.5, gloo=5.0, cpu={"switchml": 1.0, "gloo": 1.1})] for n in (2, 4, 8)}),
+        "loss": runs({n: [row(16 * MIB, loss=0.001, switchml=2.1), row(16 * MIB, loss=0.01, switchml=2.34)] for n in (2, 4, 8)}),
+        "hosts": runs({8: [row(16 * MIB, switchml=2.1)]}),
         "ddp": {"runs": [{"exposed_seconds": {"switchml": 0.49, "gloo": 1.0}, "seconds": {"gloo": [2.0] * 7, "switchml": [1.5] * 7}}]},
         "kernels": {"results": [{"table": "avx512", "kernel": "quantize f32", "route": "frame", "of_copy": 0.9},
                                 {"table": "avx512", "kernel": "quantize f32", "route": "memory", "of_copy": 0.81},
@@ -70,52 +80,73 @@ def test_all_that_is_measured_is_judged():
     assert {verdict for _, target, _, verdict in rows if target == "-"} == {""}
     found = verdicts(files())
     assert len(found) == len(rows) == len(table.LINES)
-    assert found["links of 100 Mbit/s, 4 KiB, 8 ranks: p50, Gloo's over ours"][0] == "4.00 (1.00 ms / 4.00 ms)"
+    assert (found["no switch named, links of 250 Mbit/s, 4 KiB, 8 ranks: time over Gloo's"][0]
+            == "0.19 (190.0 us / 1.00 ms); p99 0.19 (190.0 us / 1.00 ms)")
+    assert found["no switch named, 16 MiB, 4 ranks: of what a ring's bytes allow"][0] == "float32 0.935, bfloat16 0.935, float64 0.935"
+    assert found["a switch, 4 Mi elements, 2, 4 and 8 ranks: bfloat16's time over float32's"][0] == "0.500, 0.500, 0.500"
     assert found["software switch, one core, 8 KiB over veth: in and out"][0] == "20.8 Gbit/s of CPU time (busy for 25% of the wall's)"
 
 
 def test_the_table_has_every_target():
     """As the project states them: what they are about, and how many figures each needs."""
-    counts = {start: sum(what.startswith(start) for what, _, _ in table.LINES)
-              for start in ("one host, 100 MiB", "one host, 4 KiB", "one host, 64 KiB", "links of 100", "rate-limited links", "the same, 0.1% lost", "the same, 1.0% lost",
-                            "2 hosts", "DDP step", "quantize", "dequantize", "exact sums", "software switch", "CPU time")}  # fmt: skip
-    assert counts == {"one host, 100 MiB": 3, "one host, 4 KiB": 9, "one host, 64 KiB": 9, "links of 100": 12, "rate-limited links": 5, "the same, 0.1% lost": 3,
-                      "the same, 1.0% lost": 3, "2 hosts": 1, "DDP step": 1, "quantize": 1, "dequantize": 1, "exact sums": 2, "software switch": 1, "CPU time": 3}  # fmt: skip
+    expected = {"one host, 100 MiB": 3, "one host, 4 KiB": 9, "one host, 64 KiB": 9, "no switch named, links of 250": 6,
+                "no switch named, 1 MiB": 6, "no switch named, 16 MiB": 6, "no switch named, 0.1% lost": 3, "no switch named, 1.0% lost": 3,
+                "no switch named, 2 hosts": 1, "no switch named, links without a limit": 3, "a switch": 6, "DDP step": 1, "quantize": 1,
+                "dequantize": 1, "exact sums": 2, "software switch": 1}  # fmt: skip
+    counts = {start: sum(what.startswith(start) for what, _, _ in table.LINES) for start in expected}
+    assert counts == expected
     assert sum(counts.values()) == len(table.LINES)
 
 
-def first_row(found, name, ranks=2):
-    return next(run for run in found[name]["runs"] if run["ranks"] == ranks)["rows"][0]
+def row_of(found, name, ranks=2, kind="float32", size=None):
+    rows = next(run for run in found[name]["runs"] if run["ranks"] == ranks)["rows"]
+    return next(row for row in rows if row["type"] == kind and row["bytes"] == (size or row["bytes"]))
 
 
 def worse_one_host(found):
-    first_row(found, "one-host", 8)["seconds"]["gloo"] = [0.079] * 3
+    row_of(found, "one-host", 8)["seconds"]["gloo"] = [0.079] * 3
 
 
 def worse_p99(found):
-    first_row(found, "small", 8)["seconds"]["gloo"] = tail(0.0031, 0.0059)
+    row_of(found, "small", 8)["seconds"]["gloo"] = tail(0.0031, 0.0059)
+
+
+def worse_small_network(found):
+    row_of(found, "small-network", 4, size=64 * KIB)["seconds"]["switchml"] = [0.00086] * 3
+
+
+def worse_every_host(found):
+    row_of(found, "every-host-1M", 8, "bfloat16")["seconds"]["gloo"] = [0.095] * 3
+
+
+def worse_ring(found):
+    row_of(found, "every-host-16M", 4, "float64")["limit_seconds"]["switchml"] = 1.85
 
 
 def worse_wire(found):
-    first_row(found, "network", 4)["seconds"]["switchml"] = [10.2] * 3
+    row_of(found, "network", 4, "bfloat16", 16 * MIB)["seconds"]["switchml"] = [10.2] * 3
 
 
 def worse_spread(found):
-    for run in found["network"]["runs"]:
-        run["rows"][0]["limit_seconds"]["switchml"] = 10.3  # so that only the spread is missed
-    first_row(found, "network", 8)["seconds"]["switchml"] = [10.4] * 3
+    row = row_of(found, "network", 8, size=16 * MIB)
+    row["limit_seconds"]["switchml"] = 10.3  # so that only the spread is missed
+    row["seconds"]["switchml"] = [10.4] * 3
+
+
+def worse_half(found):
+    row_of(found, "network", 2, "bfloat16", 8 * MIB)["seconds"]["switchml"] = [5.2] * 3
 
 
 def worse_gloo_ratio(found):
-    first_row(found, "network", 8)["seconds"]["gloo"] = [16.9] * 3
+    row_of(found, "network", 8, size=16 * MIB)["seconds"]["gloo"] = [16.9] * 3
 
 
 def worse_loss(found):
-    first_row(found, "loss", 4)["seconds"]["switchml"] = [10.6] * 3
+    row_of(found, "loss", 4)["seconds"]["switchml"] = [2.12] * 3
 
 
 def worse_hosts(found):
-    first_row(found, "hosts-4", 8)["seconds"]["switchml"] = [2.11] * 3
+    row_of(found, "hosts", 8)["seconds"]["switchml"] = [2.11] * 3
 
 
 def worse_ddp(found):
@@ -136,7 +167,7 @@ def worse_switch(found):
 
 
 def worse_cpu(found):
-    first_row(found, "cpu", 2)["cpu_seconds"]["gloo"] = 1.9
+    row_of(found, "cpu", 2)["cpu_seconds"]["gloo"] = 0.99
 
 
 @pytest.mark.parametrize(
@@ -144,16 +175,20 @@ def worse_cpu(found):
     [
         (worse_one_host, ["one host, 100 MiB, 8 ranks: speed over Gloo's"]),
         (worse_p99, ["one host, 4 KiB, 8 ranks: p99, Gloo's over ours"]),
-        (worse_wire, ["rate-limited links, 64 MiB, 4 ranks: of what the links carry"]),
-        (worse_spread, ["rate-limited links, 64 MiB, 2, 4 and 8 ranks: longest time over shortest"]),
-        (worse_gloo_ratio, ["rate-limited links, 64 MiB, 8 ranks: speed over Gloo's"]),
-        (worse_loss, ["the same, 0.1% lost, 4 ranks: of lossless"]),
-        (worse_hosts, ["2 hosts, 16 MiB: time of 4 ranks on each over that of 1"]),
+        (worse_small_network, ["no switch named, links of 250 Mbit/s, 64 KiB, 4 ranks: time over Gloo's"]),
+        (worse_every_host, ["no switch named, 1 MiB, 8 ranks: time over Gloo's"]),
+        (worse_ring, ["no switch named, 16 MiB, 4 ranks: of what a ring's bytes allow"]),
+        (worse_wire, ["a switch, 16 MiB, 4 ranks: of what the links carry"]),
+        (worse_spread, ["a switch, 16 MiB, 2, 4 and 8 ranks: longest time over shortest"]),
+        (worse_half, ["a switch, 4 Mi elements, 2, 4 and 8 ranks: bfloat16's time over float32's"]),
+        (worse_gloo_ratio, ["a switch, 16 MiB, 8 ranks: speed over Gloo's"]),
+        (worse_loss, ["no switch named, 0.1% lost, 4 ranks: of lossless"]),
+        (worse_hosts, ["no switch named, 2 hosts, 16 MiB: time of 4 ranks on each over that of 1"]),
         (worse_ddp, ["DDP step, BERT-shaped: exposed communication over Gloo's"]),
         (worse_kernel, ["quantize f32, from DRAM: of the copy bandwidth"]),
         (worse_exact_sums, ["exact sums of 2 terms, f32, from DRAM: of the same loop that adds floats"]),
         (worse_switch, ["software switch, one core, 8 KiB over veth: in and out"]),
-        (worse_cpu, ["CPU time per byte, UDP, 2 ranks on rate-limited links: over Gloo's"]),
+        (worse_cpu, ["no switch named, links without a limit, 16 MiB, 2 ranks: CPU time per byte over Gloo's"]),
     ],
 )
 def test_a_target_that_is_missed_is_named(spoil, what):
@@ -164,12 +199,12 @@ def test_a_target_that_is_missed_is_named(spoil, what):
 
 def test_what_was_not_measured_says_why():
     found = files()
-    del found["network"]
-    lines = verdicts(found, {"network": "its network needs root"})
+    del found["every-host-16M"]
+    lines = verdicts(found, {"every-host-16M": "its network needs root"})
     missing = {what: measured for what, (measured, verdict) in lines.items() if verdict == "not measured"}
     assert set(missing.values()) == {"its network needs root"}
-    # Links, and loss, which is compared with the lossless network.
-    assert len(missing) == 5 + 6
+    # Those lines, and what is compared with them: loss, and hosts of several ranks.
+    assert len(missing) == 6 + 6 + 1
 
 
 def test_a_file_that_cannot_be_read_is_not_measured():
@@ -240,23 +275,34 @@ def test_a_part_that_hangs_is_ended(monkeypatch, tmp_path):
 
 def test_links_of_different_rates_are_not_compared():
     found = files()
-    for name, rate in (("network", 50), ("loss", 35), ("hosts-1", 18), ("hosts-4", 18)):
+    for name, rate in (("every-host-16M", 50), ("loss", 35), ("hosts", 50)):
         for run in found[name]["runs"]:
             run["rate"] = rate
     lines = verdicts(found)
-    assert {lines[what][1] for what in lines if what.startswith("the same, ")} == {"not measured"}
-    assert "network.json 50 Mbit/s, loss.json 35 Mbit/s" in lines["the same, 0.1% lost, 2 ranks: of lossless"][0]
-    assert lines["2 hosts, 16 MiB: time of 4 ranks on each over that of 1"][1] == "met"
+    assert {lines[what][1] for what in lines if "lost" in what} == {"not measured"}
+    assert "every-host-16M.json 50 Mbit/s, loss.json 35 Mbit/s" in lines["no switch named, 0.1% lost, 2 ranks: of lossless"][0]
+    assert lines["no switch named, 2 hosts, 16 MiB: time of 4 ranks on each over that of 1"][1] == "met"
 
 
 def trial_of(busy):
-    return {"runs": [{"rate": rate, "rows": [{"machine": {"switchml": {"busy": part}}}]} for rate, part in zip(parts.TRIAL_RATES, busy)]}
+    """Of the rates from 50 on; the faster ones keep all processors busy. Gloo takes less."""
+    return {"runs": [{"rate": rate, "rows": [{"machine": {"switchml": {"busy": part}, "gloo": {"busy": part / 2}}}]}
+                     for rate, part in zip(parts.TRIAL_RATES, [1.0] * parts.TRIAL_RATES.index(50) + busy)]}  # fmt: skip
 
 
 def test_the_rate_leaves_the_processors_some_time():
     assert parts.rate_of_trial(trial_of([0.65, 0.6, 0.5, 0.4, 0.3])) == 50
     assert parts.rate_of_trial(trial_of([0.9, 0.8, 0.6, 0.66, 0.3])) == 25
     assert parts.rate_of_trial(trial_of([0.99] * 5)) == parts.TRIAL_RATES[-1]
+    for_gloo = trial_of([0.4] * 5)
+    for_gloo["runs"][parts.TRIAL_RATES.index(50)]["rows"][0]["machine"]["gloo"]["busy"] = 0.7
+    assert parts.rate_of_trial(for_gloo) == 35
+
+
+def test_the_whole_run_ends_as_soon_as_is_said():
+    """70 minutes, at the lowest of the rates too."""
+    slower = parts.FULL_RATE / min(parts.TRIAL_RATES)
+    assert sum(part.minutes * (slower if parts.needs_rate(part) else 1) for part in parts.PARTS.values()) <= 70
 
 
 def test_the_rate_is_tried_once_and_only_for_links(tmp_path, monkeypatch):
@@ -284,5 +330,5 @@ def test_only_parts_with_a_network_are_left_out_where_there_can_be_none(monkeypa
     monkeypatch.setattr(tool.lab, "missing", lambda: "not permitted")
     monkeypatch.setattr(parts, "program", lambda name: ["true"])
     why = {name: tool.why_not(part) for name, part in parts.PARTS.items()}
-    assert {name for name in why if why[name]} == {"small-network", "network", "cpu", "loss", "hosts", "ddp", "switch"}
+    assert {name for name in why if why[name]} == {"small-network", "every-host", "network", "cpu", "loss", "hosts", "ddp", "switch"}
     assert set(why.values()) == {"", "not permitted"}

@@ -29,7 +29,8 @@ def rank_address(rank):
 
 
 class Star(lab.Lab):
-    """rate: megabits per second of a rank's link, each way; the switch's carries as much as all ranks' together. faults_of: whose datagrams
+    """rate: megabits per second of a rank's link, each way; the switch's carries as much as all ranks' together; 0: no limit, and nothing
+    can be held back. faults_of: whose datagrams
     the links may lose: "switch", those to and from its port; "all"; None: no program is attached to them. offload: a host hands its link
     bursts of segments as one, as to a card that cuts them itself, which takes less of its processor; a program cannot lose one of them."""
 
@@ -64,8 +65,9 @@ class Star(lab.Lab):
             self.do(host, "ip", "link", "set", "data", "gso_max_segs", 1)
         self.do(self.bridge, "ip", "link", "set", port, "master", "bridge")
         self.address(host, "data", f"{address}/24")
-        self.limit(host, "data", rate)
-        self.limit(self.bridge, port, rate)
+        if rate:
+            self.limit(host, "data", rate)
+            self.limit(self.bridge, port, rate)
         if program:
             self.links[port] = faults.Faults(self.pins, program, self.faulty_port, len(self.links), self.bridge, port, host, "data")
         return host
@@ -92,10 +94,10 @@ class Star(lab.Lab):
         each = [link.counts() for link in self.links.values()]
         return {name: sum(one[name] for one in each) for name in each[0]}
 
-    def switch_counters(self):
-        """What switchml-switchd has logged last: those that are not 0."""
+    def switch_counters(self, name="switchd"):
+        """What a switchml-switchd has logged last: those that are not 0."""
         found = {}
-        for line in self.log("switchd").splitlines():
+        for line in self.log(name).splitlines():
             if "packets_received=" in line:
                 found = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", line)}
         return found
@@ -114,12 +116,13 @@ class Star(lab.Lab):
 
 
 class Job:
-    """A rank on every host of a star (or of anything that has what is used of one here), which do what they are told, all the same."""
+    """A rank on every host of a star (or of anything that has what is used of one here), or on the first so many, which do what they are
+    told, all the same."""
 
-    def __init__(self, star, name="rank", program=RANK, per_host=1, **settings):
+    def __init__(self, star, name="rank", program=RANK, per_host=1, hosts=None, **settings):
         self.star, self.name, self.told = star, name, 0
         store = star.folder / f"{name}.store"
-        hosts = [host for host in star.hosts for _ in range(per_host)]
+        hosts = [host for host in star.hosts[:hosts] for _ in range(per_host)]
         self.ranks = [
             star.start(f"{name}{rank}", sys.executable, program, rank, len(hosts), store, namespace=host, stdin=subprocess.PIPE,
                        RANKS_OF_A_HOST=str(per_host), **{**star.settings, **settings})
@@ -159,6 +162,15 @@ class Job:
             if line.startswith(start) and line.endswith("\n"):
                 return json.loads(line[len(start) :])
         return None
+
+    def answers_of(self, some, seconds):
+        """Of these ranks, where others are dead."""
+        end, answers = time.monotonic() + seconds, {}
+        while len(answers) < len(some) and time.monotonic() < end:
+            time.sleep(0.05)
+            answers = {rank: answer["answer"] for rank in some if (answer := self.answer(rank))}
+        assert len(answers) == len(some), [self.silence(rank) for rank in some if rank not in answers]
+        return answers
 
     def silence(self, rank):
         name, status = f"{self.name}{rank}", self.ranks[rank].poll()

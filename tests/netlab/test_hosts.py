@@ -63,13 +63,7 @@ def test_a_killed_rank_is_named_by_all_others(network, victim):
     job.ranks[victim].send_signal(signal.SIGKILL)
     job.ranks[victim].wait()
     others = [rank for rank in range(len(job.ranks)) if rank != victim]
-    end = time.monotonic() + GENEROUS
-    answers = {}
-    while len(answers) < len(others) and time.monotonic() < end:
-        time.sleep(0.05)
-        answers = {rank: answer["answer"] for rank in others if (answer := job.answer(rank))}
-    assert len(answers) == len(others), [job.silence(rank) for rank in others if rank not in answers]
-    for rank, answer in answers.items():
+    for rank, answer in job.answers_of(others, GENEROUS).items():
         assert "message" in answer, f"rank {rank}: {answer}"
         assert f"rank {victim} " in answer["message"], f"rank {rank}: {answer['message']}"
         assert answer["at"] - killed < GENEROUS / 2, f"rank {rank}, {answer['at'] - killed:.1f} s: {answer['message']}"

@@ -378,16 +378,15 @@ def rank_sums_over_a_lost_switch(count, steps, seed, switch=None, last=None):
     return digests, switchml.stats()["without_switch"]
 
 
-@pytest.mark.parametrize("shards", ("1", "2"))
-@pytest.mark.parametrize("size", (2, 4))
-def test_a_killed_switch_costs_a_moment_with_fallback(size, shards):
+@pytest.mark.parametrize("size, shards, precision", ((2, "1", "auto"), (2, "2", "integer"), (4, "1", "integer"), (4, "2", "auto")))
+def test_a_killed_switch_costs_a_moment_with_fallback(size, shards, precision):
     """What is under way is completed, on every rank and to the bit, and so is what follows. Nobody waits for a timeout: none is shorter
     than what a call of the pool may take."""
     count, steps = 300000, 12
-    with doomed_pool(size, environment={**EMBEDDED, "SWITCHML_PRECISION": "integer"}) as own:
+    with doomed_pool(size, environment={**EMBEDDED, "SWITCHML_PRECISION": precision}) as own:
         expected = own.run(rank_sums_over_a_lost_switch, count, steps, 5)
     assert not any(moved for _, moved in expected)
-    settings = {**FALLBACK, "SWITCHML_SHARDS": shards, "SWITCHML_FAILURE_TIMEOUT": "600"}
+    settings = {**FALLBACK, "SWITCHML_SHARDS": shards, "SWITCHML_PRECISION": precision, "SWITCHML_FAILURE_TIMEOUT": "600"}
     for last in (1, 5):
         with ranks_and_switch(size, settings) as (own, switch, _):
             outcomes = own.run(rank_sums_over_a_lost_switch, count, steps, 5, switch.pid, last)

@@ -62,7 +62,7 @@ def test_guesses_survive_the_loss_of_the_switch():
     from test_failures import FALLBACK, ranks_and_switch
 
     bits = outcomes_of(3, **WITHOUT)[0]
-    with ranks_and_switch(3, FALLBACK) as (own, switch, _):
+    with ranks_and_switch(3, {**FALLBACK, "SWITCHML_PRECISION": "integer"}) as (own, switch, _):
         outcomes = own.run(rank_trains, switch.pid)
         own.close()
     assert len(set(outcomes)) == 1

@@ -23,6 +23,7 @@ class ComparingSession final : public Session {
   void settle() override {}
   bool without_switch() const override { return false; }
   bool sums_exactly() const override { return false; }
+  std::string switch_names() const override { return ""; }
   bool can(ReduceOp op, ElementType type) const override { return integer_can(op, type); }
   std::string transport() const override { return "udp"; }
   void give_up(const std::string& why) override { given_up = why; }

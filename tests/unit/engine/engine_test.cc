@@ -3,92 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <numeric>
 #include <thread>
 
-#include "softswitch/switch.h"
-#include "transport/inproc.h"
-#include "wire/control.h"
+#include "switch_thread.h"
 
 namespace switchml {
 namespace {
 
-// A switch thread on an in-process endpoint.
-class SwitchThread : private softswitch::PacketSink {
- public:
-  explicit SwitchThread(InprocHub& hub) : transport_(hub.attach()), switch_({}), thread_([this] { run(); }) {}
-  ~SwitchThread() override {
-    stop_ = true;
-    transport_->wake();
-    thread_.join();
-  }
-  Endpoint address() const { return transport_->local(); }
-
- private:
-  void run() {
-    while (!stop_) {
-      RxFrame frames[16];
-      const size_t n = transport_->receive(frames, 16);
-      for (size_t i = 0; i < n; ++i)
-        switch_.process(frames[i].data, frames[i].size, frames[i].from, monotonic_now(), *this);
-      transport_->release();
-      if (n == 0) transport_->wait(milliseconds(50));
-    }
-  }
-  void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override {
-    const TxFrame tx{frame, static_cast<uint32_t>(size), &to};
-    transport_->send(&tx, 1);
-  }
-  void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override {
-    transport_->multicast(frame, static_cast<uint32_t>(size), to, count);
-  }
-
-  std::unique_ptr<Transport> transport_;
-  softswitch::SoftSwitch switch_;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
-
-// Waits for a number of completions.
-class Completions {
- public:
-  std::function<void(const Status&)> add() {
-    return [this](const Status& status) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      statuses_.push_back(status);
-      changed_.notify_all();
-    };
-  }
-  std::vector<Status> wait(size_t count) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(20), [&] { return statuses_.size() >= count; });
-    return statuses_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Status> statuses_;
-};
-
-wire::Reply ask(Transport& transport, const Endpoint& to, const uint8_t* frame, size_t size) {
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    const TxFrame tx{frame, static_cast<uint32_t>(size), &to};
-    transport.send(&tx, 1);
-    transport.wait(milliseconds(100));
-    RxFrame rx;
-    wire::Reply reply;
-    const bool got =
-        transport.receive(&rx, 1) == 1 && wire::parse_reply(rx.data, rx.size, &reply) == wire::ParseError::kNone;
-    transport.release();
-    if (got) return reply;
-  }
-  ADD_FAILURE() << "no reply";
-  return {};
-}
+using testing::Completions;
+using testing::SwitchThread;
 
 class EngineTest : public ::testing::TestWithParam<int> {
  protected:
@@ -102,34 +26,18 @@ class EngineTest : public ::testing::TestWithParam<int> {
     for (auto& worker : transports) {
       for (int s = 0; s < shards; ++s) worker.push_back(hub_->attach());
     }
-    uint8_t frame[wire::kMaxControlBytes];
     wire::Open open;
     open.client_key = 5;
     open.workers = kWorkers;
     open.shards = static_cast<uint16_t>(shards);
     open.slots = static_cast<uint16_t>(8 * shards);
     open.payload = 4096;
-    const size_t size = wire::build_open(open, 1, frame);
-    const wire::Reply opened = ask(*transports[0][0], switch_->address(), frame, size);
     EngineOptions options;
-    options.session.job = opened.open.job;
-    options.session.epoch = opened.open.epoch;
-    options.session.session_key = opened.open.session_key;
-    options.session.slots = opened.open.slots;
-    options.session.payload_bytes = opened.open.payload;
-    options.session.workers = kWorkers;
-    options.session.shards = shards;
-    options.session.switch_endpoint = switch_->address();
-    options.session.switch_name = "test";
+    options.session = testing::open_session(*transports[0][0], switch_->address(), open);
     for (int w = 0; w < kWorkers; ++w) {
       options.session.worker = w;
       for (int s = 0; s < shards; ++s) {
-        wire::Membership member{opened.open.job, opened.open.epoch, opened.open.session_key, static_cast<uint8_t>(w)};
-        Transport& link = *transports[static_cast<size_t>(w)][static_cast<size_t>(s)];
-        const size_t n = wire::build_join(member, s, 2, frame);
-        member.cookie = ask(link, switch_->address(), frame, n).join.cookie;
-        wire::build_join(member, s, 3, frame);
-        ask(link, switch_->address(), frame, n);
+        testing::join(*transports[static_cast<size_t>(w)][static_cast<size_t>(s)], options.session, s);
       }
       engines_.push_back(Engine::start(options, std::move(transports[static_cast<size_t>(w)])));
     }

@@ -72,8 +72,10 @@ TEST(LaneSlotsOfNative, AreOneLaneAStream) {
     const LaneSlots lanes = LaneSlots::of(slots, true);
     EXPECT_EQ(lanes.calls + lanes.bulk_calls, 0);
     EXPECT_EQ(lanes.data + lanes.bulk_data, slots);
-    EXPECT_EQ(lanes.has_bulk(), slots >= kTwoStreams);
+    EXPECT_EQ(lanes.has_bulk(), slots >= LaneSlots::kLeastNativeForBulk);
   }
+  EXPECT_EQ(LaneSlots::of_native(16).data, 4);
+  EXPECT_EQ(LaneSlots::of_native(39).data, 4);
   EXPECT_EQ(LaneSlots::of_native(64).data, 8);
   EXPECT_EQ(LaneSlots::of_native(255).data, 31);
   EXPECT_EQ(LaneSlots::of_native(2048).data, 32);

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -17,6 +19,7 @@
 #include "base/processors.h"
 #include "lone_shard.h"
 #include "transport/frame_memory.h"
+#include "transport/shared_link.h"
 
 namespace switchml {
 namespace {
@@ -93,6 +96,26 @@ std::unique_ptr<Shard> make_shard(const Notes& notes, Duration lease = seconds(1
   options.session.workers = 2;
   return std::make_unique<Shard>(0, options, std::make_unique<WakeTransport>(notes), monotonic_now(),
                                  [](const Status&) {});
+}
+
+/// Shards of one link, each with a switch and a lease of its own, as of several sessions.
+std::vector<std::shared_ptr<Shard>> shards_of_one_link(const Notes& notes, const std::vector<Duration>& leases) {
+  std::vector<Endpoint> switches(leases.size());
+  for (size_t i = 0; i < switches.size(); ++i) {
+    switches[i].size = 1;
+    switches[i].bytes[0] = static_cast<uint8_t>(i);
+  }
+  auto links = share_link(std::make_unique<WakeTransport>(notes), switches);
+  std::vector<std::shared_ptr<Shard>> shards;
+  for (size_t i = 0; i < leases.size(); ++i) {
+    EngineOptions options;
+    options.session.lease = leases[i];
+    options.session.workers = 2;
+    options.session.native = true;
+    options.session.switch_endpoint = switches[i];
+    shards.push_back(std::make_shared<Shard>(0, options, std::move(links[i]), monotonic_now(), [](const Status&) {}));
+  }
+  return shards;
 }
 
 size_t threads() {
@@ -296,6 +319,66 @@ TEST(ShardThread, LetsResultsOfALongStreamGather) {
   EXPECT_TRUE(ends[0].ok());
   EXPECT_GT(pauses.load(), 0);
   EXPECT_LT(pauses.load(), 1000);  // fewer than half as many as there are chunks
+}
+
+// ---- several shards ----
+
+TEST(ShardThread, ASubmissionToAnyOfItsShardsWakesIt) {
+  const auto notes = std::make_shared<WakeTransport::Notes>();
+  const auto shards = shards_of_one_link(notes, std::vector<Duration>(3, seconds(10000)));
+  ShardThread thread(shards);
+  for (size_t i = 0; i < shards.size(); ++i) {
+    ASSERT_TRUE(notes->until([&] { return notes->timeouts.size() > i; })) << "it sleeps";
+    shards[i]->submit(a_barrier({}), {});
+    ASSERT_TRUE(notes->until([&] { return notes->sent.size() > i; })) << i;
+  }
+  EXPECT_FALSE(notes->gave_up);
+}
+
+TEST(ShardThread, SleepsNoLongerThanTheNextTimerOfAnyShard) {
+  const auto notes = std::make_shared<WakeTransport::Notes>();
+  notes->obey_timeouts = true;
+  ShardThread thread(shards_of_one_link(notes, {seconds(10000), milliseconds(400), seconds(10000)}));
+  ASSERT_TRUE(notes->until([&] { return notes->sent.size() >= 3; }));
+  const std::lock_guard<std::mutex> lock(notes->mutex);
+  for (const Duration timeout : notes->timeouts) EXPECT_LE(timeout, milliseconds(100));
+  EXPECT_LT(notes->timeouts.size(), 100U) << "it does not spin";
+}
+
+TEST(ShardThread, StopTakesTheLastStepOfEveryShard) {
+  const auto notes = std::make_shared<WakeTransport::Notes>();
+  const auto shards = shards_of_one_link(notes, std::vector<Duration>(3, seconds(10000)));
+  ShardThread thread(shards);
+  std::vector<std::string> told;
+  for (const auto& shard : shards) {
+    shard->submit(a_barrier([&](const Status& status) { told.push_back(status.message()); }), {});
+    shard->request_failure(Status(Code::kAborted, "shut down"));
+  }
+  thread.stop();
+  EXPECT_EQ(told, std::vector<std::string>(3, "shut down"));
+  EXPECT_FALSE(notes->gave_up);
+}
+
+// Those of many chunks must not keep the others from the switch that they wait for.
+TEST(ShardThread, OfSeveralShardsNoneLetsResultsGather) {
+  std::atomic<int> pauses{0};
+  const auto notes = std::make_shared<WakeTransport::Notes>();
+  EngineOptions options;
+  options.session.workers = 1;
+  options.session.slots = LaneSlots::kLeastSlotsForBulk;
+  options.session.payload_bytes = 1024;
+  const auto busy =
+      std::make_shared<Shard>(0, options, std::make_unique<SlowLink>(&pauses), monotonic_now(), [](const Status&) {});
+  ShardThread thread({busy, make_shard(notes)});
+  std::vector<int32_t> tensor(500 * 256, 3);
+  std::promise<Status> end;
+  Collective all = testing::in_place(ReduceOp::kSum, ElementType::kInt32, tensor);
+  all.done = [&](const Status& status) { end.set_value(status); };
+  busy->submit(std::make_shared<SharedCollective>(all, 1), {0, tensor.size()});
+  auto ended = end.get_future();
+  ASSERT_EQ(ended.wait_for(kPatience), std::future_status::ready);
+  EXPECT_TRUE(ended.get().ok());
+  EXPECT_EQ(pauses.load(), 0);
 }
 
 TEST(ShardThread, RunsWhereItIsPlaced) {

@@ -60,6 +60,16 @@ inline Outcome agree_altered(int size, const Config& config, const Alteration& a
     return agree(config, {rank, size, "group g"}, altered, monotonic_now() + seconds(20));
   });
 }
+/// Ranks of several hosts: "aab" is two on one and one on another.
+inline Outcome agree_on_hosts(const std::string& hosts, const Config& config, Rendezvous& store,
+                              const Alteration& alteration = {-1, "", nullptr}, Duration timeout = seconds(20)) {
+  const int size = static_cast<int>(hosts.size());
+  return agree_each(size, {}, [&](int rank) {
+    PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
+    AlteredStore altered(placed, rank == alteration.reader ? alteration.key : "", alteration.change);
+    return agree(config, {rank, size, "group g"}, altered, monotonic_now() + timeout);
+  });
+}
 /// Rank 0 hears something else in rank 1's hello.
 inline Alteration other_hello(const std::string& key, const std::string& value) {
   return {0, rank_key("hello", 1), [key, value](Blob* hello) { hello->set(key, value); }};

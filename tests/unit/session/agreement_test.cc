@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "agree_each.h"
 #include "base/limits.h"
 #include "fake_controller.h"
@@ -73,8 +75,8 @@ TEST(Agreement, SessionsAreNativeWhereSoftwareAddsAndNothingElseIsAskedFor) {
   config.integers = true;
   EXPECT_FALSE(is_native(config));
   config.integers = false;
-  config.fallback = true;  // Gloo would have to go on with the same sums
-  EXPECT_FALSE(is_native(config));
+  config.fallback = true;  // hosts go on with the same sums
+  EXPECT_TRUE(is_native(config));
   config.fallback = false;
   config.switch_address = to_string(hardware->local());
   EXPECT_FALSE(is_native(config));
@@ -95,7 +97,7 @@ TEST(Agreement, AStandaloneSwitchServesSeveralGroups) {
   EXPECT_NE(a.ranks[0]->parameters.job, b.ranks[0]->parameters.job);
   EXPECT_EQ(server->counters().sessions_opened.get(), 2U);
   for (auto* outcome : {&a, &b}) {
-    for (auto& rank : outcome->ranks) leave(rank->parameters, rank->others, monotonic_now() + seconds(5));
+    for (auto& rank : outcome->ranks) leave(rank->sessions(), monotonic_now() + seconds(5));
   }
   EXPECT_EQ(server->counters().sessions_closed.get(), 2U);
 }
@@ -167,6 +169,188 @@ TEST(Agreement, AMissingRankZeroIsNamed) {
   EXPECT_EQ(outcome.ranks[0].status().code(), Code::kTimeout);
   EXPECT_TRUE(contains(outcome.ranks[0].status(), "rank 0 of group g did not come within"))
       << outcome.ranks[0].status().message();
+}
+
+// ---- several switches ----
+
+/// So many switches in software; the last one as `last` says.
+struct SeveralSwitches {
+  explicit SeveralSwitches(size_t count, const ServerOptions& last = {}) {
+    for (size_t i = 0; i < count; ++i) servers.push_back(start_switch(i + 1 < count ? ServerOptions() : last));
+  }
+  std::string address(size_t i) const { return to_string(servers[i]->local()); }
+  /// All, and an order from `first` on, by turns; with `weight` for the first one.
+  std::string named(size_t first = 0, const std::string& weight = "") const {
+    std::string text;
+    for (size_t i = 0; i < servers.size(); ++i) {
+      text += (i == 0 ? "" : ",") + address((first + i) % servers.size()) + (i == 0 ? weight : "");
+    }
+    return text;
+  }
+  /// None of them keeps a session that nobody uses.
+  void expect_all_closed() const {
+    for (const auto& server : servers) {
+      EXPECT_EQ(server->counters().sessions_opened.get(), server->counters().sessions_closed.get());
+    }
+  }
+  std::vector<std::unique_ptr<SwitchServer>> servers;
+};
+
+Outcome agree_naming(const std::string& switches, Duration patience = seconds(20), int size = 3,
+                     const std::string& faults = "") {
+  MapStore store;
+  Config config = quick_config(patience);
+  config.switch_address = switches;
+  config.faults = faults;
+  return agree_all(
+      size, [&](int) { return config; }, store, {}, nullptr, seconds(60));
+}
+
+TEST(SeveralNamedSwitches, AreASessionEach) {
+  const SeveralSwitches switches(3);
+  const Outcome outcome = agree_naming(switches.named(1, "*7"));
+  for (const auto& rank : outcome.ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    const auto sessions = rank->sessions();
+    ASSERT_EQ(sessions.size(), 3U);
+    EXPECT_EQ(rank->transports.size(), 3U);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(sessions[i].switch_name, switches.address((i + 1) % 3));
+      EXPECT_EQ(to_string(sessions[i].switch_endpoint), sessions[i].switch_name);
+      EXPECT_EQ(sessions[i].weight, i == 0 ? 7U : 1U);
+      EXPECT_TRUE(sessions[i].native);
+      EXPECT_EQ(sessions[i].worker, sessions[0].worker);
+      EXPECT_EQ(sessions[i].secret[1], sessions[0].secret[1]);
+    }
+  }
+  for (const auto& rank : outcome.ranks) leave(rank->sessions(), monotonic_now() + seconds(20));
+  switches.expect_all_closed();
+  for (const auto& server : switches.servers) EXPECT_EQ(server->counters().sessions_opened.get(), 1U);
+}
+
+TEST(SeveralNamedSwitches, HaveAHostForAWorker) {
+  std::vector<std::unique_ptr<SwitchServer>> servers;
+  Config config = preset_config();
+  std::string all;
+  for (int i = 0; i < 2; ++i) {
+    servers.push_back(start_for_all(&config));
+    all += (i == 0 ? "" : ",") + config.switch_address;
+  }
+  config.switch_address = all;
+  MapStore store;
+  const Outcome outcome = agree_on_hosts("aabb", config, store);
+  for (size_t rank = 0; rank < 4; ++rank) {
+    ASSERT_TRUE(outcome.ranks[rank].ok()) << outcome.ranks[rank].status().to_string();
+    for (const SessionParameters& session : outcome.ranks[rank]->sessions()) {
+      EXPECT_EQ(session.workers, 2);
+      EXPECT_EQ(session.worker, static_cast<int>(rank / 2));
+      EXPECT_EQ(session.name_of(1), "2 or 3 (one host)");
+    }
+    EXPECT_EQ(outcome.ranks[rank]->others.size(), 1U);
+    EXPECT_EQ(outcome.ranks[rank]->embedded, nullptr);
+  }
+}
+
+TEST(SeveralNamedSwitches, OneThatDoesNotAnswerIsNamed) {
+  const SeveralSwitches switches(2);
+  const std::string nobody = to_string(closed_port());
+  for (const std::string& named : {switches.named() + "," + nobody, nobody + "," + switches.named()}) {
+    const Status status = common_failure(agree_naming(named, seconds(2)));
+    EXPECT_EQ(status.code(), Code::kUnavailable);
+    EXPECT_TRUE(contains(status, "switch " + nobody + " does not answer")) << status.message();
+  }
+  switches.expect_all_closed();
+  EXPECT_EQ(switches.servers[0]->counters().sessions_opened.get(), 1U);
+}
+
+TEST(SeveralNamedSwitches, OneThatAddsIntegersIsNamed) {
+  ServerOptions chip;
+  chip.softswitch.whole_chunks = true;
+  const SeveralSwitches switches(3, chip);
+  for (size_t first = 0; first < 3; ++first) {
+    const Status status = common_failure(agree_naming(switches.named(first)));
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_TRUE(contains(status, "switch " + switches.address(2) + " adds integers")) << status.message();
+    switches.expect_all_closed();
+  }
+}
+
+TEST(SeveralNamedSwitches, OneThatHasNoRoomIsNamed) {
+  ServerOptions small;
+  small.softswitch.slot_memory_bytes = 1000;
+  const SeveralSwitches switches(3, small);
+  const Status status = common_failure(agree_naming(switches.named(), seconds(2)));
+  EXPECT_TRUE(contains(status, "switch " + switches.address(2) + " has no slot memory left")) << status.message();
+  switches.expect_all_closed();
+}
+
+// What the first grants, all must; then it does.
+TEST(SeveralNamedSwitches, OneThatGrantsAnotherPayloadIsNamed) {
+  ServerOptions short_ones;
+  short_ones.softswitch.max_payload_bytes = 1024;
+  const SeveralSwitches switches(2, short_ones);
+  const Status status = common_failure(agree_naming(switches.named()));
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_TRUE(contains(status, "switch " + switches.address(1) + " grants 1024 bytes of payload")) << status.message();
+  EXPECT_TRUE(contains(status, "SWITCHML_PAYLOAD")) << status.message();
+  switches.expect_all_closed();
+  for (const auto& rank : agree_naming(switches.named(1)).ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    for (const SessionParameters& session : rank->sessions()) EXPECT_EQ(session.payload_bytes, 1024U);
+  }
+}
+
+TEST(SeveralNamedSwitches, ShareWhatOneWouldGive) {
+  for (const auto& [count, shards, slots] : {std::tuple<size_t, int, int>{2, 1, 64},
+                                             {2, 2, 64},
+                                             {3, 1, 42},
+                                             {3, 2, 42},
+                                             {8, 1, 16},
+                                             {9, 1, 16},
+                                             {9, 2, 32}}) {
+    const SeveralSwitches switches(count);
+    Config config = quick_config();
+    config.switch_address = switches.named();
+    config.payload_bytes = 1408;
+    config.shards = shards;
+    MapStore store;
+    const Outcome outcome = agree_all(
+        2, [&](int) { return config; }, store);
+    ASSERT_TRUE(outcome.ranks[0].ok()) << outcome.ranks[0].status().to_string();
+    for (const SessionParameters& session : outcome.ranks[0]->sessions()) {
+      EXPECT_EQ(session.slots, slots) << count << " switches, " << shards << " shards";
+      EXPECT_TRUE(session.lanes_per_shard().has_bulk());
+    }
+  }
+}
+
+// More than a socket has buffers; each may answer once more while a rank speaks to the next.
+TEST(SeveralNamedSwitches, FaultsDoNotHinderManyOfThem) {
+  const SeveralSwitches switches(40);
+  const Outcome outcome =
+      agree_naming(switches.named(), seconds(60), 2, "seed=5,send_loss=0.05,receive_loss=0.05,duplicate=0.3");
+  for (const auto& rank : outcome.ranks) EXPECT_TRUE(rank.ok()) << rank.status().to_string();
+}
+
+/// Both ranks' paths lead off the host, as rank 0 hears it, and carry less than what the switches grant.
+TEST(SeveralNamedSwitches, AllAreLeftForAPayloadThatPasses) {
+  const SeveralSwitches switches(2);
+  Config config = quick_config();
+  config.switch_address = switches.named();
+  MapStore store;
+  const Outcome outcome = agree_each(2, {}, [&](int rank) {
+    AlteredStore far(store, rank == 0 ? rank_key("path", 1) : "", [](Blob* path) { path->set("leaves_host", 1); });
+    AlteredStore narrow(far, rank == 0 ? rank_key("passes", 1) : "", [](Blob* passes) { passes->set("payload", 512); });
+    return agree(config, {rank, 2, "group g"}, narrow, monotonic_now() + seconds(60));
+  });
+  for (const auto& rank : outcome.ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    for (const SessionParameters& session : rank->sessions()) EXPECT_EQ(session.payload_bytes, 512U);
+  }
+  for (const auto& server : switches.servers) {
+    EXPECT_EQ(server->counters().sessions_opened.get(), 2U);
+    EXPECT_EQ(server->counters().sessions_closed.get(), 1U);
+  }
 }
 
 // ---- slots ----
@@ -293,7 +477,7 @@ TEST(Agreement, RoomThatComesInTimeIsWaitedFor) {
   ASSERT_TRUE(first.ranks[0].ok());
   std::thread ends([&] {
     std::this_thread::sleep_for(milliseconds(700));
-    for (auto& rank : first.ranks) leave(rank->parameters, rank->others, monotonic_now() + seconds(5));
+    for (auto& rank : first.ranks) leave(rank->sessions(), monotonic_now() + seconds(5));
   });
   const auto second = agree_all(2, same, stores[1]);
   ends.join();

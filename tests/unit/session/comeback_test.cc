@@ -40,10 +40,6 @@ struct Switch {
   MapStore store;
 };
 
-Bulletin::MayWait for_seconds(int n) {
-  return [n](int, Duration waited) { return waited < seconds(n) ? Status() : Status(Code::kTimeout, "nobody comes"); };
-}
-
 TEST(Comeback, AllJoinWhatRankZeroWasGranted) {
   Switch there;
   std::vector<SessionParameters> found(2);
@@ -63,7 +59,7 @@ TEST(Comeback, AllJoinWhatRankZeroWasGranted) {
   EXPECT_EQ(found[0].worker, 0);
   EXPECT_EQ(found[1].worker, 1);
   EXPECT_EQ(found[0].slots, 32);
-  for (const SessionParameters& session : found) leave(session, {}, monotonic_now() + seconds(2));
+  for (const SessionParameters& session : found) leave({session}, monotonic_now() + seconds(2));
   EXPECT_EQ(there.open_sessions(), 0U);
 }
 
@@ -124,7 +120,7 @@ TEST(Comeback, AControllerSaysWhereTheSwitchIsNow) {
     EXPECT_EQ(taken->session.switch_endpoint, controller.place());
     EXPECT_EQ(taken->session.switch_name, to_string(controller.place()) + " (of controller c:1)");
     EXPECT_TRUE(taken->session.controlled);
-    leave(taken->session, {}, monotonic_now() + seconds(2));
+    leave({taken->session}, monotonic_now() + seconds(2));
   });
   EXPECT_EQ(controller.located, there.controller.ranks);
   EXPECT_EQ(controller.opened, there.controller.ranks);

@@ -9,7 +9,7 @@
 
 #include "fake_controller.h"
 #include "fixture.h"
-#include "thread_reducer.h"
+#include "session/roll_call.h"
 
 namespace switchml {
 namespace {
@@ -40,20 +40,20 @@ struct Losable {
     config = fallback_to(server->local(), shards);
   }
   /// Runs `body` for each rank, with its session.
-  void each(int size, const MakeReducer& make_reducer, const std::function<void(int rank, Session&)>& body) {
+  void each(int size, const std::function<void(int rank, Session&)>& body) {
     each_rank(size, [&](int rank) {
-      auto session = Session::open(config, {rank, size, "group f"}, store, monotonic_now() + seconds(20),
-                                   borrowed(controller), make_reducer);
+      AlteredStore seen(store, rank == 1 ? altered_key : "", change);
+      auto session =
+          Session::open(config, {rank, size, "group f"}, seen, monotonic_now() + seconds(20), borrowed(controller));
       ASSERT_TRUE(session.ok()) << session.status().to_string();
       body(rank, *session.value());
     });
   }
   /// Two ranks, whose first call comes when the switch is gone; `check` sees the call's outcome and result.
   void lose_before_the_first_call(
-      const MakeReducer& make_reducer,
       const std::function<void(Session&, const Status&, const std::vector<float>& values)>& check) {
     std::atomic<int> open{0};
-    each(2, make_reducer, [&](int rank, Session& session) {
+    each(2, [&](int rank, Session& session) {
       ++open;
       while (open.load() < 2) std::this_thread::yield();
       if (rank == 0) server.reset();
@@ -68,17 +68,15 @@ struct Losable {
   Config config;
   FakeController controller;  // asked where the configuration says so
   MapStore store;
+  std::string altered_key;  // what rank 1 reads there is changed
+  std::function<void(Blob*)> change;
 };
 
-MakeReducer reducers_of(const std::shared_ptr<Meeting>& meeting) {
-  return [meeting](int) { return Result<std::unique_ptr<RankReducer>>(std::make_unique<ThreadReducer>(meeting)); };
-}
-
 /// The results of `rounds` sums on `size` ranks, per rank; the switch ends when `ends_at` sums have begun (0: never).
-std::vector<std::vector<std::vector<float>>> sums(int size, int shards, int rounds, int ends_at,
+std::vector<std::vector<std::vector<float>>> sums(int size, int shards, bool integers, int rounds, int ends_at,
                                                   std::atomic<int>* moved) {
   Losable losable(shards);
-  auto meeting = std::make_shared<Meeting>(size);
+  losable.config.integers = integers;
   std::vector<std::vector<std::vector<float>>> results(static_cast<size_t>(size));
   std::atomic<int> begun{0};
   std::atomic<bool> ended{ends_at == 0};
@@ -88,7 +86,7 @@ std::vector<std::vector<std::vector<float>>> sums(int size, int shards, int roun
     if (ends_at > 0) losable.server.reset();
     ended = true;
   });
-  losable.each(size, reducers_of(meeting), [&](int rank, Session& session) {
+  losable.each(size, [&](int rank, Session& session) {
     for (int round = 0; round < rounds; ++round) {
       std::vector<float> values = input_of(rank, round);
       ++begun;
@@ -100,37 +98,20 @@ std::vector<std::vector<std::vector<float>>> sums(int size, int shards, int roun
     if (session.without_switch()) ++*moved;
   });
   killer.join();
-  EXPECT_FALSE(meeting->sizes_differ);
   return results;
 }
 
 TEST(Failover, WhatIsUnderWayIsCompletedAndTheBitsAreTheSame) {
-  for (const int shards : {1, 2}) {
+  for (const auto& [shards, integers] : {std::pair{1, true}, {2, true}, {1, false}, {2, false}}) {
     std::atomic<int> stayed{0};
     std::atomic<int> moved{0};
-    const auto with_switch = sums(3, shards, 6, 0, &stayed);
-    const auto without = sums(3, shards, 6, 3, &moved);
+    const auto with_switch = sums(3, shards, integers, 6, 0, &stayed);
+    const auto without = sums(3, shards, integers, 6, 3, &moved);
     EXPECT_EQ(stayed.load(), 0);
     EXPECT_EQ(moved.load(), 3);
     for (size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(without[rank], with_switch[0]) << "rank " << rank;
   }
 }
-
-/// A new meeting for each move.
-struct Meetings {
-  explicit Meetings(int size_in) : size(size_in) {}
-  MakeReducer reducers() {
-    return [this](int number) {
-      const std::lock_guard<std::mutex> lock(mutex);
-      auto& meeting = all[number];
-      if (!meeting) meeting = std::make_shared<Meeting>(size);
-      return Result<std::unique_ptr<RankReducer>>(std::make_unique<ThreadReducer>(meeting));
-    };
-  }
-  const int size;
-  std::mutex mutex;
-  std::map<int, std::shared_ptr<Meeting>> all;
-};
 
 /// Whole numbers, so that sums of floats are exact.
 float whole(int rank, int round, size_t i) { return static_cast<float>((i * 7 + rank * 13 + round * 29) % 997); }
@@ -155,8 +136,7 @@ void sum_until(Session& session, int rank, int size, bool without, int* round) {
 /// Four ranks lose their switch twice, and it comes back at the place that `back` makes known.
 void lose_twice(Losable& losable, const std::function<void()>& back) {
   constexpr int kSize = 4;
-  Meetings meetings(kSize);
-  losable.each(kSize, meetings.reducers(), [&](int rank, Session& session) {
+  losable.each(kSize, [&](int rank, Session& session) {
     const SessionParameters first = session.parameters();
     int round = 0;
     for (int loss = 1; loss <= 2; ++loss) {
@@ -168,7 +148,6 @@ void lose_twice(Losable& losable, const std::function<void()>& back) {
       sum_until(session, rank, kSize, false, &round);
     }
   });
-  EXPECT_EQ(meetings.all.size(), 2U) << "two losses";
   EXPECT_GT(losable.server->counters().uses_completed.get(), 100U);
   EXPECT_EQ(losable.server->counters().sessions_opened.get(), losable.server->counters().sessions_closed.get())
       << "the last session is left";
@@ -182,14 +161,13 @@ TEST(Failover, ReturnsToTheSwitchWhenItIsBackEachTime) {
 // Rank 1 does not hear most of the results, so that it lacks some when rank 0 has them all and its script ends.
 TEST(Failover, WhoHasEverythingStaysForThoseThatLackSomething) {
   Losable losable;
-  Meetings meetings(2);
   std::atomic<bool> gone{false};
   Config deaf = losable.config;
   deaf.faults = "receive_loss=0.6,seed=5";
   deaf.failure_timeout = losable.config.failure_timeout = seconds(8);
   each_rank(2, [&](int rank) {
     auto session = Session::open(rank == 1 ? deaf : losable.config, {rank, 2, "group f"}, losable.store,
-                                 monotonic_now() + seconds(20), nullptr, meetings.reducers());
+                                 monotonic_now() + seconds(20));
     ASSERT_TRUE(session.ok()) << session.status().to_string();
     std::vector<float> values = input_of(rank, 1);
     const Status status = all_reduce(*session.value(), &values, seconds(30));
@@ -208,9 +186,8 @@ TEST(Failover, WhoHasEverythingStaysForThoseThatLackSomething) {
 TEST(Failover, WhoIsFirstAtTheEndWaitsForTheOthersButNotForEver) {
   Losable losable;
   losable.config.failure_timeout = seconds(2);
-  Meetings meetings(3);
   std::promise<void> zero_is_gone;
-  losable.each(3, meetings.reducers(), [&](int rank, Session& session) {
+  losable.each(3, [&](int rank, Session& session) {
     if (rank == 1) std::this_thread::sleep_for(milliseconds(500));
     if (rank == 2) zero_is_gone.get_future().wait();  // which takes for ever where the first one waits for ever
     const Time begin = monotonic_now();
@@ -224,9 +201,8 @@ TEST(Failover, WhoIsFirstAtTheEndWaitsForTheOthersButNotForEver) {
 
 TEST(Failover, AfterSettlingNothingOfTheKindBegins) {
   Losable losable;
-  Meetings meetings(2);
   std::atomic<int> settled{0};
-  losable.each(2, meetings.reducers(), [&](int rank, Session& session) {
+  losable.each(2, [&](int rank, Session& session) {
     session.settle();
     session.settle();
     ++settled;
@@ -236,7 +212,6 @@ TEST(Failover, AfterSettlingNothingOfTheKindBegins) {
     EXPECT_FALSE(all_reduce(session, &values, seconds(4)).ok());
     EXPECT_FALSE(session.without_switch());
   });
-  EXPECT_TRUE(meetings.all.empty());
 }
 
 TEST(Failover, ReturnsToWhereTheControllerSays) {
@@ -252,32 +227,24 @@ TEST(Failover, ReturnsToWhereTheControllerSays) {
 
 TEST(Failover, ASwitchThatIsLostBeforeTheFirstCall) {
   std::atomic<int> moved{0};
-  Losable().lose_before_the_first_call(reducers_of(std::make_shared<Meeting>(2)),
-                                       [&](Session& session, const Status& status, const std::vector<float>& values) {
-                                         EXPECT_TRUE(status.ok()) << status.to_string();
-                                         EXPECT_EQ(values, std::vector<float>(1000, 2.0F));
-                                         if (session.without_switch()) ++moved;
-                                       });
+  Losable().lose_before_the_first_call([&](Session& session, const Status& status, const std::vector<float>& values) {
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    EXPECT_EQ(values, std::vector<float>(1000, 2.0F));
+    if (session.without_switch()) ++moved;
+  });
   EXPECT_EQ(moved.load(), 2);
 }
 
-TEST(Failover, WithNothingToFallBackOnTheSettingIsRefused) {
-  MapStore store;
-  auto session = Session::open(fallback_to(closed_port()), {0, 1, "group f"}, store, monotonic_now() + seconds(5));
-  ASSERT_FALSE(session.ok());
-  EXPECT_EQ(session.status().code(), Code::kInvalidArgument);
-  EXPECT_NE(session.status().message().find("SWITCHML_ON_SWITCH_FAILURE=\"fallback\""), std::string::npos);
-}
-
 TEST(Failover, WhereTheRanksCannotGoOnTheCallFailsAndSaysBoth) {
-  const MakeReducer none = [](int) {
-    return Result<std::unique_ptr<RankReducer>>(Status(Code::kUnavailable, "no other way was found"));
-  };
+  Losable losable;
+  losable.altered_key = rank_key("standby/0/place", 0);
+  losable.change = [](Blob* place) { *place = Blob::failure({Code::kUnavailable, "no other way was found"}); };
   std::atomic<int> failed{0};
-  Losable().lose_before_the_first_call(none, [&](Session&, const Status& status, const std::vector<float>&) {
+  losable.lose_before_the_first_call([&](Session&, const Status& status, const std::vector<float>&) {
     EXPECT_EQ(status.code(), Code::kUnavailable);
     EXPECT_NE(status.message().find("the switch"), std::string::npos) << status.message();
-    EXPECT_NE(status.message().find("could not go on without it: no other way was found"), std::string::npos);
+    EXPECT_NE(status.message().find("could not go on without it: "), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("no other way was found"), std::string::npos) << status.message();
     ++failed;
   });
   EXPECT_EQ(failed.load(), 2);

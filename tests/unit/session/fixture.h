@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "session/blob.h"
+#include "session/bulletin.h"
+#include "session/roll_call.h"
 #include "session/session.h"
 #include "transport/address.h"
 
@@ -67,6 +69,25 @@ class AlteredStore : public Rendezvous {
   const std::function<void(Blob*)> change_;
 };
 
+/// The store as a rank sees it whose host has another name.
+class PlacedStore : public Rendezvous {
+ public:
+  PlacedStore(Rendezvous& below, int rank, char host) : below_(below), hello_(rank_key("hello", rank)), host_(host) {}
+  Status set(const std::string& key, const std::string& value) override {
+    if (key != hello_) return below_.set(key, value);
+    auto blob = Blob::parse(value);
+    EXPECT_TRUE(blob.ok());
+    blob->set("host", std::string(1, host_));
+    return below_.set(key, blob->encode());
+  }
+  Result<std::string> get(const std::string& key, Time deadline) override { return below_.get(key, deadline); }
+
+ private:
+  Rendezvous& below_;
+  const std::string hello_;
+  const char host_;
+};
+
 inline Endpoint endpoint_of(const std::string& text) {
   auto endpoint = resolve_address(text, "test");
   EXPECT_TRUE(endpoint.ok()) << endpoint.status().to_string();
@@ -81,8 +102,22 @@ inline std::unique_ptr<SwitchServer> start_switch(ServerOptions options = {}, co
   return server.ok() ? std::move(server.value()) : nullptr;
 }
 
+/// A switch of its own at an address that is not loopback, because the hosts are several.
+inline std::unique_ptr<SwitchServer> start_for_all(Config* config) {
+  auto server = start_switch({}, "0.0.0.0:0");
+  const auto address = announced_address("");
+  EXPECT_TRUE(address.ok()) << address.status().to_string();
+  config->switch_address = to_string(with_port(address.value(), port_of(server->local())));
+  return server;
+}
+
 /// A port of loopback that nobody listens on.
 inline Endpoint closed_port() { return start_switch()->local(); }
+
+/// Waits for a rank that long.
+inline Bulletin::MayWait for_seconds(int n) {
+  return [n](int, Duration waited) { return waited < seconds(n) ? Status() : Status(Code::kTimeout, "nobody comes"); };
+}
 
 /// Ranks that use a switch, though they are all on one host; embedded in rank 0 if no other is named.
 inline Config quick_config(Duration timeout = seconds(10)) {

@@ -62,9 +62,7 @@ Outcome hand_over(const std::vector<std::vector<uint32_t>>& accepted, int refuse
     const auto self = static_cast<size_t>(rank);
     StoppedEngine engine(accepted[self]);
     engine.refuses = rank == refuses;
-    Bulletin bulletin(store, rank, [](int, Duration waited) {
-      return waited < seconds(10) ? Status() : Status(Code::kTimeout, "nobody comes");
-    });
+    Bulletin bulletin(store, rank, for_seconds(10));
     outcome.status[self] = Handover(engine, bulletin, {rank, size, "g"}, 4).run();
     outcome.accepted[self] = engine.suspend();
   });

@@ -8,31 +8,11 @@
 #include <utility>
 
 #include "reduced.h"
-#include "session/roll_call.h"
 
 namespace switchml {
 namespace {
 
 using Floats = std::vector<float>;
-
-/// The store as a rank sees it whose host has another name.
-class PlacedStore : public Rendezvous {
- public:
-  PlacedStore(Rendezvous& below, int rank, char host) : below_(below), hello_(rank_key("hello", rank)), host_(host) {}
-  Status set(const std::string& key, const std::string& value) override {
-    if (key != hello_) return below_.set(key, value);
-    auto blob = Blob::parse(value);
-    EXPECT_TRUE(blob.ok());
-    blob->set("host", std::string(1, host_));
-    return below_.set(key, blob->encode());
-  }
-  Result<std::string> get(const std::string& key, Time deadline) override { return below_.get(key, deadline); }
-
- private:
-  Rendezvous& below_;
-  const std::string hello_;
-  const char host_;
-};
 
 /// With the largest payload that loopback takes, a session has slots for one stream only.
 Config with_two_streams() {
@@ -246,7 +226,8 @@ TEST(Hosts, SendOnceForAllTheirRanks) {
   alone.reduce(&values);
   const uint64_t one = alone.sum(0, "packets_sent") - alone.sum(0, "retransmissions");
   EXPECT_LE(three, one + chunks) << "one chunk of exponents more for each chunk of the board, at most";
-  EXPECT_GE(three, one);
+  constexpr uint64_t kAnnouncements = 2;  // of a bulk collective, to each of two switches; boards make their own
+  EXPECT_GE(three + kAnnouncements, one);
 }
 
 TEST(Hosts, ABarrierEndsWhenAllHaveCalledIt) {
@@ -276,15 +257,6 @@ TEST(Hosts, SendByThemselvesWhereTheSettingsSaySo) {
       EXPECT_EQ(cluster[rank].parameters().workers, 4);
     }
   }
-}
-
-/// A switch of its own at an address that is not loopback, because the hosts are several.
-std::unique_ptr<SwitchServer> start_for_all(Config* config) {
-  auto server = start_switch({}, "0.0.0.0:0");
-  const auto address = announced_address("");
-  EXPECT_TRUE(address.ok()) << address.status().to_string();
-  config->switch_address = to_string(with_port(address.value(), port_of(server->local())));
-  return server;
 }
 
 // ---- what goes wrong ----

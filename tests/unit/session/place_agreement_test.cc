@@ -4,7 +4,9 @@
 
 #include "agree_each.h"
 #include "fake_controller.h"
+#include "session/control_client.h"
 #include "session/shared_memory.h"
+#include "session/switch_entry.h"
 #include "shm/board.h"
 #include "transport/sockaddr.h"
 
@@ -333,6 +335,195 @@ TEST(AgreementOnMemory, ARankThatDiesOverItIsNamedOnAll) {
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_TRUE(contains(status, "rank 1 of group g did not come")) << status.message();
   EXPECT_LT(to_seconds(monotonic_now() - begin), 60.0);
+}
+
+// ---- no switch is named, and the hosts are several ----
+
+/// Hosts that reach each other over loopback.
+Config config_on_hosts(const std::string& transport) {
+  Config config = memory_config(transport);
+  config.interface = "lo";
+  return config;
+}
+
+/// Rank `rank` of those in `hosts` hosts an aggregator exactly if it is the first one of its host.
+bool is_leader(const std::string& hosts, size_t rank) { return hosts.find(hosts[rank]) == rank; }
+
+/// Every host's first rank has an aggregator, and all ranks have a session with each, in the order of hosts.
+void expect_part_of_each_host(const Outcome& outcome, const std::string& hosts) {
+  std::vector<const Agreed*> leaders;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    ASSERT_TRUE(outcome.ranks[rank].ok()) << outcome.ranks[rank].status().to_string();
+    const Agreed& agreed = *outcome.ranks[rank].operator->();
+    ASSERT_EQ(agreed.embedded != nullptr, is_leader(hosts, rank)) << "rank " << rank;
+    EXPECT_EQ(agreed.memory != nullptr, agreed.hosts.ranks() > 0) << "of the host";
+    if (is_leader(hosts, rank)) leaders.push_back(&agreed);
+  }
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    const std::vector<SessionParameters> sessions = outcome.ranks[rank]->sessions();
+    ASSERT_EQ(sessions.size(), leaders.size());
+    for (size_t host = 0; host < sessions.size(); ++host) {
+      const SessionParameters& session = sessions[host];
+      const SessionParameters of_leader = leaders[host]->sessions()[host];
+      EXPECT_EQ(session.switch_endpoint, leaders[host]->embedded->local());
+      EXPECT_TRUE(session.native);
+      EXPECT_EQ(session.weight, 1U);
+      EXPECT_EQ(session.job, of_leader.job);
+      EXPECT_EQ(session.epoch, of_leader.epoch);
+      EXPECT_EQ(session.session_key, of_leader.session_key);
+      EXPECT_EQ(session.secret[0], sessions[0].secret[0]);
+      EXPECT_EQ(session.payload_bytes, sessions[0].payload_bytes);
+      EXPECT_EQ(session.worker, sessions[0].worker);
+      EXPECT_EQ(session.workers, sessions[0].workers);
+      EXPECT_EQ(session.shards, sessions[0].shards);
+    }
+  }
+  for (const Agreed* leader : leaders) {
+    const SwitchCounters counters = leader->embedded->counters();
+    EXPECT_EQ(counters.sessions_opened.get(), 1U);
+    EXPECT_EQ(counters.sessions_closed.get(), 0U);
+  }
+}
+
+TEST(EveryHost, HasAnAggregatorInItsFirstRank) {
+  for (const std::string hosts : {"ab", "abab", "aaabc", "abbcc"}) {
+    for (const char* transport : {"auto", "udp"}) {
+      SCOPED_TRACE(hosts + " " + transport);
+      MapStore store;
+      const Outcome outcome = agree_on_hosts(hosts, config_on_hosts(transport), store);
+      expect_part_of_each_host(outcome, hosts);
+      for (size_t rank = 0; rank < hosts.size() && outcome.ranks[rank].ok(); ++rank) {
+        const auto sessions = outcome.ranks[rank]->sessions();
+        const bool of_hosts = std::string(transport) == "auto" && hosts != "ab";
+        EXPECT_EQ(sessions[0].workers, static_cast<int>(of_hosts ? sessions.size() : hosts.size()));
+        EXPECT_EQ(outcome.ranks[rank]->hosts.ranks() > 0, of_hosts);
+      }
+    }
+  }
+}
+
+TEST(EveryHost, NamesTheRankThatAddsAPart) {
+  MapStore store;
+  const Outcome outcome = agree_on_hosts("aab", config_on_hosts("udp"), store);
+  for (const auto& rank : outcome.ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    const auto sessions = rank->sessions();
+    ASSERT_EQ(sessions.size(), 2U);
+    EXPECT_NE(sessions[0].switch_name.find("(embedded in rank 0 of group g)"), std::string::npos);
+    EXPECT_NE(sessions[1].switch_name.find("(embedded in rank 2 of group g)"), std::string::npos);
+  }
+}
+
+TEST(EveryHost, InvitesItsGroupOnly) {
+  MapStore store;
+  const Outcome outcome = agree_on_hosts("ab", config_on_hosts("udp"), store);
+  expect_part_of_each_host(outcome, "ab");
+  uint64_t keys[2] = {};
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto said = Blob::parse(store.get(rank_key("aggregator", rank), monotonic_now()).value());
+    ASSERT_TRUE(said.ok());
+    ASSERT_TRUE(said->number("client_key", UINT64_MAX, &keys[rank]));
+    EXPECT_NE(keys[rank], 0U);
+  }
+  EXPECT_NE(keys[0], keys[1]);
+  for (const auto& rank : outcome.ranks) {
+    const Endpoint at = rank->embedded->local();
+    auto link = connect_to_switch(at);
+    ASSERT_TRUE(link.ok()) << link.status().to_string();
+    ControlClient client(*link.value(), at, "embedded");
+    wire::Open asked;
+    asked.client_key = keys[0] ^ keys[1];
+    asked.workers = asked.shards = 1;
+    asked.payload = 1024;
+    const Status refused = client.open(asked, monotonic_now() + seconds(20)).status();
+    EXPECT_TRUE(contains(refused, "serves another group")) << refused.to_string();
+  }
+}
+
+/// A store that has a rank's settings changed once it has read a key.
+class ChangingStore : public Rendezvous {
+ public:
+  ChangingStore(Rendezvous& below, std::string key, std::function<void()> change)
+      : below_(below), key_(std::move(key)), change_(std::move(change)) {}
+  Status set(const std::string& key, const std::string& value) override { return below_.set(key, value); }
+  Result<std::string> get(const std::string& key, Time deadline) override {
+    auto value = below_.get(key, deadline);
+    if (key == key_) change_();
+    return value;
+  }
+
+ private:
+  Rendezvous& below_;
+  const std::string key_;
+  const std::function<void()> change_;
+};
+
+// Its interface is gone between its hello and the place.
+TEST(EveryHost, AnAggregatorThatCannotStartIsToldToAll) {
+  for (const std::string hosts : {"abc", "aab"}) {
+    const int leader = 2;
+    MapStore store;
+    const Status status = common_failure(agree_each(3, {}, [&](int rank) {
+      Config config = config_on_hosts("udp");
+      PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
+      ChangingStore changing(placed, rank == leader ? rank_key("switch", 0) : "",
+                             [&] { config.interface = "no-such-interface0"; });
+      return agree(config, {rank, 3, "group g"}, changing, monotonic_now() + seconds(60));
+    }));
+    EXPECT_TRUE(contains(status, "rank 2 cannot add a part for its host: ")) << status.message();
+    EXPECT_TRUE(contains(status, "no-such-interface0")) << status.message();
+  }
+}
+
+/// What rank 2 reads wrong, so that its part ends where others still wait.
+TEST(EveryHost, NobodyWaitsForARankWhosePartEndsEarly) {
+  const auto two_reads = [](const std::string& topic, int of, const std::string& key, const std::string& value) {
+    return Alteration{2, rank_key(topic, of), [key, value](Blob* blob) { blob->set(key, value); }};
+  };
+  const struct {
+    Alteration alteration;
+    const char* why;
+  } cases[] = {
+      {two_reads("switch", 0, "each_host", "7"), "hosts"},
+      {two_reads("aggregator", 0, "address", "nowhere"), "address \"nowhere\""},
+      {two_reads("aggregator", 1, "weight", "0"), "announced no switch"},
+      {two_reads("plan", 0, "session/2/slots", "1"), "granted a session that this version cannot use"},
+  };
+  for (const auto& c : cases) {
+    MapStore store;
+    const Outcome outcome = agree_on_hosts("abc", config_on_hosts("udp"), store, c.alteration, seconds(60));
+    for (size_t rank = 0; rank < 3; ++rank) {
+      ASSERT_FALSE(outcome.ranks[rank].ok()) << c.why;
+      const Status& status = outcome.ranks[rank].status();
+      EXPECT_TRUE(contains(status, c.why)) << status.message();
+      EXPECT_EQ(contains(status, "rank 2: "), rank != 2) << status.message();
+    }
+  }
+}
+
+// It has said hello, and then it dies.
+TEST(EveryHost, ALeaderThatDiesIsNamed) {
+  MapStore scratch;
+  agree_on_hosts("ab", config_on_hosts("udp"), scratch);
+  MapStore store;
+  ASSERT_TRUE(store.set(rank_key("hello", 1), scratch.get(rank_key("hello", 1), monotonic_now()).value()).ok());
+  const auto zero = agree_each(2, {1}, [&](int rank) {
+    PlacedStore placed(store, rank, 'a');
+    return agree(config_on_hosts("udp"), {rank, 2, "group g"}, placed, monotonic_now() + seconds(2));
+  });
+  const Status status = zero.ranks[0].status();
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_TRUE(contains(status, "rank 1 of group g did not add a part for its host within")) << status.message();
+}
+
+TEST(EveryHost, AddressesOfTwoFamiliesAreRefused) {
+  MapStore store;
+  const Outcome outcome = agree_on_hosts(
+      "ab", config_on_hosts("udp"), store,
+      {0, rank_key("aggregator", 1), [](Blob* blob) { blob->set("address", "[::1]:4000"); }}, seconds(60));
+  ASSERT_FALSE(outcome.ranks[0].ok());
+  EXPECT_TRUE(contains(outcome.ranks[0].status(), "IPv4 and of IPv6")) << outcome.ranks[0].status().message();
+  EXPECT_FALSE(outcome.ranks[1].ok());
 }
 
 }  // namespace

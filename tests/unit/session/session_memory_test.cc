@@ -19,10 +19,10 @@ namespace switchml {
 namespace {
 
 /// The sessions of ranks 0 ... among `size`, in this process.
-Sessions open_some(int count, int size, const Config& config, Rendezvous& store, const MakeReducer& make = nullptr) {
+Sessions open_some(int count, int size, const Config& config, Rendezvous& store) {
   Sessions sessions(static_cast<size_t>(count));
   each_rank(count, [&](int rank) {
-    auto session = Session::open(config, {rank, size, "group g"}, store, monotonic_now() + seconds(20), nullptr, make);
+    auto session = Session::open(config, {rank, size, "group g"}, store, monotonic_now() + seconds(20));
     ASSERT_TRUE(session.ok()) << session.status().to_string();
     sessions[static_cast<size_t>(rank)] = std::move(session.value());
   });
@@ -32,8 +32,8 @@ Sessions open_some(int count, int size, const Config& config, Rendezvous& store,
 /// The sessions of a group; none where one rank has none, which fails the test.
 class SessionInMemory : public ::testing::Test {
  protected:
-  Sessions open(int size, const Config& config = preset_config(), const MakeReducer& make = nullptr) {
-    Sessions sessions = open_some(size, size, config, store_, make);
+  Sessions open(int size, const Config& config = preset_config()) {
+    Sessions sessions = open_some(size, size, config, store_);
     for (const auto& session : sessions) {
       if (session == nullptr) return {};
     }
@@ -230,12 +230,7 @@ TEST_F(SessionInMemory, NeverFallsBack) {
   Config config = preset_config();
   config.fallback = true;
   config.failure_timeout = seconds(120);
-  std::atomic<int> reducers{0};
-  const MakeReducer make = [&](int) -> Result<std::unique_ptr<RankReducer>> {
-    ++reducers;
-    return Status(Code::kInternal, "memory needs no reducer");
-  };
-  Sessions sessions = open(3, config, make);
+  Sessions sessions = open(3, config);
   ASSERT_EQ(sessions.size(), 3U);
   EXPECT_EQ(sessions[1]->transport(), "shm");
   expect_reduced<float>(sessions, ElementType::kFloat32, ReduceOp::kSum, 100000);
@@ -250,16 +245,6 @@ TEST_F(SessionInMemory, NeverFallsBack) {
   EXPECT_TRUE(ends_within(pending, seconds(60)));
   EXPECT_EQ(all_reduce(*sessions[0], &values).code(), Code::kUnavailable);
   for (const size_t rank : {0U, 1U}) EXPECT_FALSE(sessions[rank]->without_switch());
-  sessions.clear();
-  EXPECT_EQ(reducers.load(), 0);
-}
-
-TEST_F(SessionInMemory, AFallbackIsAskedForWithAReducerOnly) {
-  Config config = preset_config();
-  config.fallback = true;
-  const auto session = Session::open(config, {0, 1, "group g"}, store_, monotonic_now() + seconds(20));
-  ASSERT_FALSE(session.ok());
-  EXPECT_TRUE(contains(session.status(), "SWITCHML_ON_SWITCH_FAILURE=\"fallback\"")) << session.status().message();
 }
 
 // ---- processes ----

@@ -169,7 +169,7 @@ TEST(Faulty, MulticastLosesEachCopyByItself) {
 }
 
 /// Takes three frames of each burst, as a transport with full buffers does.
-class Narrow final : public Transport {
+class Narrow : public Transport {
  public:
   explicit Narrow(bool* fragments = nullptr) : fragments_(fragments) {}
   const char* name() const override { return "narrow"; }
@@ -215,6 +215,38 @@ TEST(Faulty, HandsOnWhetherPacketsMayBeCutUp) {
   EXPECT_FALSE(fragments);
   faulty->allow_fragments(true);
   EXPECT_TRUE(fragments);
+}
+
+/// Lends a frame at a time.
+class Lender final : public Narrow {
+ public:
+  explicit Lender(int* releases) : releases_(releases) {}
+  size_t receive(RxFrame* frames, size_t /*count*/) override {
+    frames[0] = {&byte_, 1, {}};
+    return 1;
+  }
+  void release() override { ++*releases_; }
+
+ private:
+  const uint8_t byte_ = 7;
+  int* releases_;
+};
+
+TEST(Faulty, WhatItLendsStaysThoughAllThatFollowsIsLost) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    int releases = 0;
+    Faults faults;
+    faults.seed = seed;
+    faults.receive_loss = 0.95;
+    const auto transport = make_faulty_transport(std::make_unique<Lender>(&releases), faults);
+    RxFrame frame;
+    while (transport->receive(&frame, 1) == 0) continue;
+    releases = 0;
+    for (int i = 0; i < 10; ++i) transport->receive(&frame, 1);
+    EXPECT_EQ(releases, 0) << seed;
+    transport->release();
+    EXPECT_EQ(releases, 1) << seed;
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "transport/address.h"
 #include "transport/faulty.h"
 #include "transport/inproc.h"
+#include "transport/shared_link.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
 
@@ -40,6 +41,41 @@ inline std::unique_ptr<Transport> open_tcp(const TcpOptions& options) {
   EXPECT_TRUE(transport.ok()) << transport.status().to_string();
   return transport.ok() ? std::move(transport.value()) : nullptr;
 }
+
+/// The transports of all peers of a shared link as one, asked in turn as an engine's thread does.
+class InTurn final : public Transport {
+ public:
+  InTurn(std::unique_ptr<Transport> link, const std::vector<Endpoint>& peers)
+      : peers_(share_link(std::move(link), peers)) {}
+
+  const char* name() const override { return "in turn"; }
+  TransportLimits limits() const override { return first().limits(); }
+  Endpoint local() const override { return first().local(); }
+  size_t path_frame_bytes(const Endpoint& to) const override { return last().path_frame_bytes(to); }
+  uint8_t* allocate(size_t bytes) override { return last().allocate(bytes); }
+  size_t send(const TxFrame* frames, size_t count) override { return last().send(frames, count); }
+  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
+    return last().multicast(data, size, to, count);
+  }
+  size_t receive(RxFrame* frames, size_t count) override {
+    size_t got = 0;
+    for (size_t i = 0; i < peers_.size() && got < count; ++i) got += peers_[i]->receive(frames + got, count - got);
+    return got;
+  }
+  void release() override {
+    for (const auto& peer : peers_) peer->release();
+  }
+  void wait(Duration timeout) override { first().wait(timeout); }
+  void pause(Duration timeout) override { first().pause(timeout); }
+  void wake() override { last().wake(); }
+  std::string take_error() override { return last().take_error(); }
+
+ private:
+  Transport& first() const { return *peers_.front(); }
+  Transport& last() const { return *peers_.back(); }
+
+  const std::vector<std::unique_ptr<Transport>> peers_;
+};
 
 /// Makes transports that reach each other.
 struct Kind {
@@ -85,6 +121,23 @@ inline std::vector<Kind> kinds() {
     const auto below = inproc(max_frame_bytes, queue_bytes);
     return [below]() -> std::unique_ptr<Transport> { return make_faulty_transport(below(), Faults{}); };
   };
+  // Each knows all others before the first one is handed out.
+  const auto shared = [](const auto& network) {
+    return [network](size_t max_frame_bytes, size_t queue_bytes) {
+      const auto below = network(max_frame_bytes, queue_bytes);
+      const auto links = std::make_shared<std::vector<std::unique_ptr<Transport>>>();
+      std::vector<Endpoint> peers;
+      for (int i = 0; i < 12; ++i) {
+        links->push_back(below());
+        peers.push_back(links->back()->local());
+      }
+      return [links, peers]() -> std::unique_ptr<Transport> {
+        auto link = std::move(links->back());
+        links->pop_back();
+        return std::make_unique<InTurn>(std::move(link), peers);
+      };
+    };
+  };
   return {{"inproc", inproc},
           {"faultless", faultless},
           {"udp4", udp("127.0.0.1:0", true)},
@@ -92,7 +145,9 @@ inline std::vector<Kind> kinds() {
           {"udp4_plain", udp("127.0.0.1:0", false)},
           {"tcp4", tcp("127.0.0.1:0", 0), false},
           {"tcp6", tcp("[::1]:0", 0), false},
-          {"tcp4_narrow", tcp("127.0.0.1:0", 16 << 10), false}};
+          {"tcp4_narrow", tcp("127.0.0.1:0", 16 << 10), false},
+          {"shared_inproc", shared(inproc)},
+          {"shared_udp4", shared(udp("127.0.0.1:0", true))}};
 }
 
 using Bytes = std::vector<uint8_t>;

@@ -1,0 +1,261 @@
+#include "engine/shares.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "base/limits.h"
+
+namespace switchml {
+namespace {
+
+constexpr size_t kPayload = 256;
+constexpr size_t kChunk = kPayload / sizeof(float);  // elements
+
+std::vector<SessionParameters> sessions_of(const std::vector<uint32_t>& weights, bool native = true) {
+  std::vector<SessionParameters> sessions;
+  for (const uint32_t weight : weights) {
+    SessionParameters session;
+    session.native = native;
+    session.payload_bytes = kPayload;
+    session.weight = weight;
+    sessions.push_back(session);
+  }
+  return sessions;
+}
+
+Collective sum_of(size_t count, StreamChoice stream = StreamChoice::kByLength) {
+  Collective collective;
+  collective.count = count;
+  collective.stream = stream;
+  return collective;
+}
+
+Collective barrier() {
+  Collective collective;
+  collective.op = ReduceOp::kBarrier;
+  return collective;
+}
+
+std::vector<size_t> shards_of(const std::vector<ShardPart>& parts) {
+  std::vector<size_t> shards;
+  for (const ShardPart& part : parts) shards.push_back(part.shard);
+  return shards;
+}
+
+/// Who has each chunk, as docs/protocol.md has it: place i has chunk j where W(i) < (j + 1) * W(m) / c <= W(i + 1).
+/// Walks the chunks, and divides nothing.
+std::vector<size_t> owners_by_the_book(const std::vector<uint32_t>& weights, size_t home, size_t chunks) {
+  const uint64_t total = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
+  std::vector<size_t> owners;
+  size_t shard = (home + 1) % weights.size();
+  uint64_t upto = weights[shard];
+  for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+    while ((chunk + 1) * total > upto * chunks) {
+      shard = (shard + 1) % weights.size();
+      upto += weights[shard];
+    }
+    owners.push_back(shard);
+  }
+  return owners;
+}
+
+/// What `parts` say of it: who has each chunk. Every element must be in one part, and no chunk in two.
+std::vector<size_t> owners_of(const std::vector<ShardPart>& parts, size_t count) {
+  std::vector<size_t> owners;
+  size_t next = 0;
+  for (const ShardPart& part : parts) {
+    EXPECT_EQ(part.range.begin, next);
+    EXPECT_TRUE(part.range.begin % kChunk == 0 || part.range.count == 0) << part.range.begin;
+    next = part.range.begin + part.range.count;
+    EXPECT_TRUE(next % kChunk == 0 || next == count) << next;
+    owners.resize((next + kChunk - 1) / kChunk, part.shard);
+  }
+  EXPECT_EQ(next, count);
+  return owners;
+}
+
+/// Each shard once; without a chunk only the home.
+void expect_who_takes_part(const std::vector<ShardPart>& parts, size_t home) {
+  std::map<size_t, int> times;
+  for (const ShardPart& part : parts) {
+    ++times[part.shard];
+    EXPECT_TRUE(part.range.count > 0 || part.shard == home) << part.shard;
+  }
+  EXPECT_EQ(times.size(), parts.size());
+  EXPECT_EQ(times.count(home), 1U);
+}
+
+/// Less than a chunk from the exact share.
+void expect_fair(const std::vector<size_t>& owners, const std::vector<uint32_t>& weights) {
+  const uint64_t total = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
+  std::vector<uint64_t> chunks(weights.size());
+  for (const size_t owner : owners) ++chunks[owner];
+  for (size_t shard = 0; shard < weights.size(); ++shard) {
+    EXPECT_LT(chunks[shard] * total, owners.size() * weights[shard] + total) << "shard " << shard;
+    EXPECT_LT(owners.size() * weights[shard], chunks[shard] * total + total) << "shard " << shard;
+  }
+}
+
+/// As many collectives as it takes for every shard to be the home, of these counts by turns.
+void expect_shares(const std::vector<uint32_t>& weights, int shards, const std::vector<size_t>& counts) {
+  std::vector<uint32_t> by_shard;
+  for (const uint32_t weight : weights) by_shard.insert(by_shard.end(), static_cast<size_t>(shards), weight);
+  Shares shares(sessions_of(weights), shards);
+  for (size_t turn = 0; turn < by_shard.size() + counts.size(); ++turn) {
+    const size_t home = turn % by_shard.size();
+    const size_t count = counts[turn % counts.size()];
+    SCOPED_TRACE(::testing::Message() << weights.size() << " sessions of " << shards << " shards, " << count
+                                      << " elements, turn " << turn);
+    const std::vector<ShardPart> parts = shares.next(sum_of(count));
+    const std::vector<size_t> owners = owners_of(parts, count);
+    ASSERT_EQ(owners, owners_by_the_book(by_shard, home, (count + kChunk - 1) / kChunk));
+    expect_who_takes_part(parts, home);
+    expect_fair(owners, by_shard);
+    ASSERT_FALSE(::testing::Test::HasFailure());
+  }
+}
+
+TEST(Shares, EveryChunkHasOneShardInProportionToTheWeights) {
+  const std::vector<size_t> counts = {0, 1, kChunk, kChunk + 1, 5 * kChunk, 1000 * kChunk - 1};
+  expect_shares({1}, 1, counts);
+  expect_shares({1}, 3, counts);
+  expect_shares({1, 1}, 1, counts);
+  expect_shares({1, 1000}, 1, counts);
+  expect_shares({1000, 1}, 2, counts);
+  expect_shares({1, 1000, 1, 1000, 7}, 3, counts);
+  expect_shares(std::vector<uint32_t>(kMaxWorkers, 1), 1, counts);
+  expect_shares(std::vector<uint32_t>(kMaxWorkers, 1000), 4, counts);
+}
+
+TEST(Shares, ByTheBookWhateverTheWeights) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<uint32_t> weights(1 + random() % (round % 10 == 0 ? kMaxWorkers : 6));
+    for (uint32_t& weight : weights) weight = random() % 3 == 0 ? 1 + random() % 3 : 1 + random() % 1000;
+    std::vector<size_t> counts(5);
+    for (size_t& count : counts) count = random() % (kChunk * (random() % 2 == 0 ? 4 : 3000));
+    expect_shares(weights, 1 + static_cast<int>(random() % 4), counts);
+  }
+}
+
+// The last place, and with it the last chunk, is the home's.
+TEST(Shares, AnExample) {
+  Shares shares(sessions_of({1, 3}), 1);
+  const auto expect_parts = [&](size_t chunks, const std::vector<std::vector<size_t>>& expected) {
+    std::vector<std::vector<size_t>> parts;
+    for (const ShardPart& part : shares.next(sum_of(chunks * kChunk))) {
+      parts.push_back({part.shard, part.range.begin / kChunk, part.range.count / kChunk});
+    }
+    EXPECT_EQ(parts, expected);
+  };
+  expect_parts(8, {{1, 0, 6}, {0, 6, 2}});
+  expect_parts(8, {{0, 0, 2}, {1, 2, 6}});
+  expect_parts(1, {{0, 0, 1}});
+  expect_parts(1, {{1, 0, 1}});
+  expect_parts(3, {{1, 0, 2}, {0, 2, 1}});
+  expect_parts(3, {{1, 0, 3}});
+}
+
+TEST(Shares, OfATensorThatFillsTheMemoryOfAHost) {
+  constexpr size_t kCount = (size_t{1} << 47) - 5;  // of bytes, in the most shards, of the greatest weight
+  Shares shares(sessions_of(std::vector<uint32_t>(kMaxWorkers, 1000)), 64);
+  Collective collective = sum_of(kCount);
+  collective.type = ElementType::kUInt8;
+  const std::vector<ShardPart> parts = shares.next(collective);
+  ASSERT_EQ(parts.size(), size_t{64} * kMaxWorkers);
+  size_t next = 0;
+  for (const ShardPart& part : parts) {
+    ASSERT_EQ(part.range.begin, next);
+    next += part.range.count;
+    ASSERT_NEAR(static_cast<double>(part.range.count), static_cast<double>(kCount) / (64.0 * kMaxWorkers), kPayload);
+  }
+  EXPECT_EQ(next, kCount);
+}
+
+TEST(Shares, ChunksAreOfThePayloadWhateverTheType) {
+  for (int type = 0; type < kElementTypes; ++type) {
+    Shares shares(sessions_of({1, 1}), 1);
+    Collective collective = sum_of(10000);
+    collective.type = static_cast<ElementType>(type);
+    const std::vector<ShardPart> parts = shares.next(collective);
+    ASSERT_EQ(parts.size(), 2U);
+    EXPECT_EQ(parts[1].range.begin * element_bytes(collective.type) % kPayload, 0U);
+    EXPECT_GT(parts[1].range.begin, 0U);
+  }
+}
+
+TEST(Shares, SmallOnesGoToOneShardAfterTheOther) {
+  Shares shares(sessions_of({1, 1000, 1}), 2);
+  for (size_t turn = 0; turn < 37;) {
+    for (const size_t count : {size_t{0}, size_t{1}, kChunk}) {
+      EXPECT_EQ(shards_of(shares.next(sum_of(count))), std::vector<size_t>{turn++ % 6}) << count;
+    }
+  }
+}
+
+TEST(Shares, ABarrierConcernsAllAndTakesItsTurn) {
+  Shares shares(sessions_of({1, 5, 1000}), 2);
+  EXPECT_EQ(shards_of(shares.next(sum_of(1))), std::vector<size_t>{0});
+  for (const ShardPart& part : shares.next(barrier())) EXPECT_EQ(part.range.count, 0U);
+  std::vector<size_t> all = shards_of(shares.next(barrier()));
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, (std::vector<size_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(shards_of(shares.next(sum_of(1))), std::vector<size_t>{3});
+}
+
+// Ranks agree about the order within what they chose, not between.
+TEST(Shares, WhatWasChosenHasTurnsOfItsOwn) {
+  constexpr StreamChoice kChoices[] = {StreamChoice::kByLength, StreamChoice::kShort, StreamChoice::kBulk};
+  std::mt19937 random(3);
+  Shares shares(sessions_of({1, 1, 1}), 1);
+  size_t turns[3] = {};
+  for (int i = 0; i < 100; ++i) {
+    const size_t choice = random() % 3;
+    EXPECT_EQ(shards_of(shares.next(sum_of(1, kChoices[choice]))), std::vector<size_t>{turns[choice]++ % 3});
+  }
+}
+
+TEST(Shares, RanksThatAskForTheSameHaveTheSame) {
+  std::mt19937 random(5);
+  std::vector<SessionParameters> sessions = sessions_of({1, 20, 300});
+  Shares one(sessions, 2);
+  for (SessionParameters& session : sessions) session.worker = 1;
+  Shares other(sessions, 2);
+  for (int i = 0; i < 200; ++i) {
+    const Collective collective = i % 17 == 0 ? barrier() : sum_of(random() % (20 * kChunk));
+    const auto mine = one.next(collective);
+    const auto theirs = other.next(collective);
+    ASSERT_EQ(shards_of(mine), shards_of(theirs));
+    for (size_t p = 0; p < mine.size(); ++p) {
+      ASSERT_EQ(mine[p].range.begin, theirs[p].range.begin);
+      ASSERT_EQ(mine[p].range.count, theirs[p].range.count);
+    }
+  }
+}
+
+TEST(Shares, IntegersConcernAllShardsInEqualParts) {
+  for (const int shards : {1, 2, 5}) {
+    Shares shares(sessions_of({1}, false), shards);
+    for (const size_t count : {size_t{0}, size_t{1}, 7 * kChunk + 3, 5000 * kChunk}) {
+      for (int turn = 0; turn < 3; ++turn) {
+        const std::vector<ShardPart> parts = shares.next(sum_of(count));
+        ASSERT_EQ(parts.size(), static_cast<size_t>(shards));
+        for (int s = 0; s < shards; ++s) {
+          const ShardPart& part = parts[static_cast<size_t>(s)];
+          const ElementRange range = shard_part(count, elements_per_span(ElementType::kFloat32, kPayload), s, shards);
+          EXPECT_EQ(part.shard, static_cast<size_t>(s));
+          EXPECT_EQ(part.range.begin, range.begin);
+          EXPECT_EQ(part.range.count, range.count);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace switchml
