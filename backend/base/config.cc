@@ -70,7 +70,8 @@ bool parse_token(const std::string& text, Config* config) {
 }
 
 bool parse_transport(const std::string& text, Config* config) {
-  return (text == "auto" || text == "shm" || text == "udp") && assign(&config->transport, text);
+  static const std::set<std::string> names = {"auto", "shm", "udp", "tcp"};
+  return names.count(text) != 0 && assign(&config->transport, text);
 }
 
 bool parse_kernels(const std::string& text, Config* config) {

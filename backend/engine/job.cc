@@ -32,10 +32,10 @@ void SharedCollective::finish(const Status& status) {
 }
 
 Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_state, ElementRange part,
-         const SessionParameters& session)
+         const SessionParameters& session, size_t chunk_bytes)
     : serial(serial_number),
       shared(std::move(collective_state)),
-      plan(collective().type, !session.native && uses_exponents(collective(), part), part, session.payload_bytes,
+      plan(collective().type, !session.native && uses_exponents(collective(), part), part, chunk_bytes,
            session.native),
       codec(collective(), plan, session.contributing_ranks()),
       native_codec(collective()),

@@ -38,9 +38,9 @@ struct Job {
     kBulk,
   };
 
-  /// `part`: its elements.
+  /// `part`: its elements. `chunk_bytes`: the session's payload, or less in a native one.
   Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective, ElementRange part,
-      const SessionParameters& session);
+      const SessionParameters& session, size_t chunk_bytes);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 

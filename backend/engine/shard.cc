@@ -97,10 +97,10 @@ bool Shard::any_in_flight() const {
   return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.pool.in_flight() > 0; });
 }
 
-void Shard::submit(std::shared_ptr<SharedCollective> collective, ElementRange part) {
+void Shard::submit(std::shared_ptr<SharedCollective> collective, ElementRange part, size_t chunk_bytes) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    submitted_.push_back({std::move(collective), part});
+    submitted_.push_back({std::move(collective), part, chunk_bytes == 0 ? session_.payload_bytes : chunk_bytes});
     attention_.store(true, std::memory_order_release);
   }
   wake();
@@ -179,7 +179,8 @@ void Shard::take_submissions(Time now) {
     }
     earliest_deadline_ = std::min(earliest_deadline_, submission.collective->collective().deadline);
     const uint64_t serial = first_serial_ + jobs_.size();
-    jobs_.push_back(std::make_unique<Job>(serial, std::move(submission.collective), submission.part, session_));
+    jobs_.push_back(std::make_unique<Job>(serial, std::move(submission.collective), submission.part, session_,
+                                          submission.chunk_bytes));
     if (!jobs_.back()->is_bulk()) ++short_under_way_;
   }
   if (!failure.ok()) fail(failure);

@@ -90,9 +90,9 @@ class Shard {
   Shard(int index, const EngineOptions& options, std::unique_ptr<Transport> transport, Time now,
         std::function<void(const Status&)> on_failure);
 
-  /// Thread-safe: queues this shard's part of a collective (engine/shares.h). After a failure it is finished with the
-  /// reason at the next step.
-  void submit(std::shared_ptr<SharedCollective> collective, ElementRange part);
+  /// Thread-safe: queues this shard's part of a collective, in chunks of so many bytes (engine/shares.h; 0: of the
+  /// payload). After a failure it is finished with the reason at the next step.
+  void submit(std::shared_ptr<SharedCollective> collective, ElementRange part, size_t chunk_bytes = 0);
   /// Thread-safe: the next step fails everything with `status` (the first one counts).
   void request_failure(const Status& status);
 
@@ -131,6 +131,7 @@ class Shard {
   struct Submission {
     std::shared_ptr<SharedCollective> collective;
     ElementRange part;
+    size_t chunk_bytes = 0;
   };
   /// Without a result for so long, the switch is asked whom everybody waits for.
   static constexpr Duration kFirstProbe = milliseconds(300);

@@ -28,9 +28,14 @@ class Shares {
   /// chosen.
   std::vector<ShardPart> next(const Collective& collective);
 
+  /// What its chunks hold, the last one excepted. Where they may be smaller than the payload, so small that each shard
+  /// has many: the results of the first come while the last ones leave. A function of what ranks agree about.
+  size_t chunk_bytes(const Collective& collective) const;
+
  private:
   const bool native_;
   const size_t payload_bytes_;
+  const size_t least_chunk_bytes_;
   std::vector<uint32_t> weights_;  // by shard
   uint64_t total_ = 0;
   size_t turn_[3] = {};  // by StreamChoice: the shard that takes part in any case

@@ -16,6 +16,8 @@
 #include "session/place_agreement.h"
 #include "session/random.h"
 #include "session/switch_place.h"
+#include "transport/address.h"
+#include "transport/tcp_reach.h"
 #include "transport/udp_path.h"
 
 namespace switchml {
@@ -24,6 +26,8 @@ namespace {
 
 constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeaveTime = milliseconds(200);
+// A kernel repeats what asks for a connection after a second.
+constexpr Duration kTcpPatience = milliseconds(1500);
 
 class Agreement {
  public:
@@ -100,19 +104,52 @@ class Agreement {
   }
 
   // ---- path ----
+  // Over UDP first, which needs nobody at the other end.
   Result<Blob> path() {
+    if (Status status = connect_over(Carrier::kPackets); !status.ok()) return status;
+    size_t least = SIZE_MAX;
+    bool leaves_host = false;
+    for (const SwitchPlace& place : opening_.places) {
+      least = std::min(least, opening_.agreed.transports[0]->path_frame_bytes(place.endpoint));
+      leaves_host = leaves_host || !udp_path(place.endpoint).on_host;
+    }
+    return path_report(least, leaves_host, opening_.memory.why_none(), without_tcp(leaves_host));
+  }
+
+  Status connect_over(Carrier carrier) {
     std::vector<Endpoint> switches;
-    for (const SwitchPlace& place : opening_.places) switches.push_back(place.endpoint);
+    for (SwitchPlace& place : opening_.places) {
+      place.endpoint = with_carrier(place.endpoint, carrier);
+      switches.push_back(place.endpoint);
+    }
     auto transports = connect_shards(opening_.config, opening_.group.rank, switches);
     if (!transports.ok()) return transports.status();
     opening_.agreed.transports = std::move(transports.value());
-    size_t least = SIZE_MAX;
-    bool leaves_host = false;
-    for (const Endpoint& to : switches) {
-      least = std::min(least, opening_.agreed.transports[0]->path_frame_bytes(to));
-      leaves_host = leaves_host || !udp_path(to).on_host;
+    return {};
+  }
+
+  // Why not, for this rank; else empty.
+  std::string without_tcp(bool leaves_host) {
+    const bool named = opening_.config.transport == "tcp";
+    if (!named && !(leaves_host && may_take_tcp(opening_.config))) return "a switch is not asked for";
+    std::vector<Endpoint> switches;
+    for (const SwitchPlace& place : opening_.places) switches.push_back(place.endpoint);
+    return why_no_tcp(switches, named ? opening_.time.stage_end(0.5) : monotonic_now() + kTcpPatience);
+  }
+
+  // On rank 0. A switch on the path may speak UDP only, or whatever is between.
+  Result<Carrier> choose_carrier(const PathSummary& paths) const {
+    const bool named = opening_.config.transport == "tcp";
+    if (named && !paths.why_no_tcp.empty()) {
+      return Status(Code::kUnavailable, "SWITCHML_TRANSPORT=\"tcp\" cannot be had, " + paths.why_no_tcp +
+                                            ": let TCP pass, or use auto or udp");
     }
-    return path_report(least, leaves_host, opening_.memory.why_none());
+    if (named || (paths.leaves_host && may_take_tcp(opening_.config) && paths.why_no_tcp.empty()))
+      return Carrier::kTcp;
+    if (paths.leaves_host && may_take_tcp(opening_.config)) {
+      SWITCHML_LOG(kInfo) << opening_.group.name << ": packets travel over UDP: no TCP " << paths.why_no_tcp;
+    }
+    return Carrier::kPackets;
   }
 
   // ---- plan ----
@@ -141,10 +178,18 @@ class Agreement {
     const auto summary = summarize_paths(paths.value());
     if (!summary.ok()) return summary.status();
     const bool hosts = sessions_ == 0 ? hosts_have_memory(paths.value()) : opening_.agreed.hosts.ranks() > 0;
-    auto opened = open_sessions(wish(hosts, payload != 0 ? payload : auto_payload(summary->frame_bytes), slots), hosts);
+    const auto carrier = choose_carrier(summary.value());
+    if (!carrier.ok()) return carrier.status();
+    const bool tcp = carrier.value() == Carrier::kTcp;
+    if (tcp) {
+      if (Status status = connect_over(Carrier::kTcp); !status.ok()) return status;
+    }
+    const size_t preset = tcp ? tcp_payload(opening_.places.size()) : auto_payload(summary->frame_bytes);
+    auto opened = open_sessions(wish(hosts, payload != 0 ? payload : preset, slots), hosts);
     if (!opened.ok()) return opened.status();
     Blob plan = std::move(opened.value());
-    if (opening_.config.payload_bytes == 0 && opening_.config.controller.empty() && summary->leaves_host)
+    if (tcp) plan.set("carrier", "tcp");
+    if (opening_.config.payload_bytes == 0 && opening_.config.controller.empty() && summary->leaves_host && !tcp)
       plan.set("check", 1);
     if (sessions_ == 0) offer_watch(opening_, &plan);
     return plan;
@@ -273,6 +318,9 @@ class Agreement {
   Status read_plan(const Blob& plan) {
     SessionParameters& p = opening_.agreed.parameters;
     p.shards = opening_.config.shards;
+    if (plan.text("carrier") == "tcp" && opening_.group.rank != 0) {
+      if (Status status = connect_over(Carrier::kTcp); !status.ok()) return status;
+    }
     if (sessions_ == 0 && opening_.agreed.hosts.ranks() > 0) take_host_memory(!plan.text("hosts").empty());
     if (opening_.agreed.hosts.ranks() > 0) p.shards = opening_.agreed.hosts.owners();
     if (!plan.number("secret0", UINT64_MAX, &p.secret[0]) || !plan.number("secret1", UINT64_MAX, &p.secret[1])) {
@@ -294,6 +342,7 @@ class Agreement {
       session.switch_endpoint = place.endpoint;
       session.switch_name = place.name;
       session.weight = place.weight;
+      if (place.endpoint.carrier == Carrier::kTcp) session.least_chunk_bytes = kLeastTcpChunk;
       const Blob grant = plan.inner("session/" + std::to_string(sessions.size()));
       if (Status status = read_grant(grant, &session); !status.ok()) return status;
       sessions.push_back(std::move(session));

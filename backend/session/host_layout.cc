@@ -95,7 +95,7 @@ std::vector<std::string> HostLayout::names() const {
 // A controller places each rank by itself, what takes a lost switch's place knows ranks alone, and who asks for several
 // engine threads a rank gets them.
 bool wants_hosts(const Config& config, const HostLayout& layout, bool faults) {
-  return config.transport == "auto" && config.controller.empty() && !config.fallback && config.shards == 1 && !faults &&
+  return config.transport != "udp" && config.controller.empty() && !config.fallback && config.shards == 1 && !faults &&
          layout.hosts() > 1 && layout.most() > 1 && (config.slots == 0 || config.slots >= layout.owners() * kMinSlots);
 }
 

@@ -10,18 +10,24 @@
 
 namespace switchml {
 
-Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory) {
+Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory,
+                 const std::string& why_no_tcp) {
   Blob blob;
   blob.set("frame_bytes", frame_bytes);
   blob.set("why", why_no_memory);
   blob.set("leaves_host", static_cast<uint64_t>(leaves_host));
+  blob.set("why_no_tcp", why_no_tcp);
   return blob;
 }
 
 Result<PathSummary> summarize_paths(const std::vector<Blob>& reports) {
   PathSummary summary;
   uint64_t least = kMaxPayloadBytes + wire::kNativeHeaderBytes;
-  for (const Blob& report : reports) {
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    const Blob& report = reports[rank];
+    const std::string why = report.text("why_no_tcp");
+    if (summary.why_no_tcp.empty() && !why.empty())
+      summary.why_no_tcp = "from rank " + std::to_string(rank) + " to " + why;
     summary.leaves_host = summary.leaves_host || report.text("leaves_host") == "1";
     uint64_t bytes = 0;
     if (!report.number("frame_bytes", UINT32_MAX, &bytes)) return Status(Code::kMismatch, "a rank's path has no size");

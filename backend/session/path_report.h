@@ -14,12 +14,13 @@ namespace switchml {
 
 // ---- "path": what a rank's host knows ----
 
-/// `frame_bytes`: the largest worthwhile frame. `why_no_memory`: empty if the rank shares memory with its host's, or is
-/// not asked to.
-Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory);
+/// `frame_bytes`: the largest worthwhile frame of UDP. `why_no_memory`: empty if the rank shares memory with its host's,
+/// or is not asked to. `why_no_tcp`: empty if TCP connects it with all switches.
+Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory, const std::string& why_no_tcp);
 struct PathSummary {
   size_t frame_bytes = 0;    // the least; at most what the largest payload takes
   bool leaves_host = false;  // some path
+  std::string why_no_tcp;    // of the first rank that TCP does not connect with all switches; else empty
 };
 /// Of all ranks' reports. kMismatch: one says no size.
 Result<PathSummary> summarize_paths(const std::vector<Blob>& reports);

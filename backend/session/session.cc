@@ -30,6 +30,8 @@ constexpr Duration kCompareTime = milliseconds(980);
 constexpr Duration kCompareWait = milliseconds(700);
 constexpr Duration kGlance = milliseconds(10);
 constexpr Duration kLeaveTime = seconds(1);
+// Over TCP only a connection that breaks loses a frame.
+constexpr Duration kTcpRto = seconds(1);
 constexpr size_t kMostNews = 255;
 
 std::string names_of(const SessionParameters& first, const std::vector<SessionParameters>& others) {
@@ -114,7 +116,10 @@ class GroupSession : public Session {
   bool can(ReduceOp op, ElementType type) const override {
     return (sums_exactly() ? native_can : integer_can)(op, type);
   }
-  std::string transport() const override { return memory_ == nullptr ? "udp" : in_memory() ? "shm" : "shm+udp"; }
+  std::string transport() const override {
+    const std::string link = parameters_.switch_endpoint.carrier == Carrier::kTcp ? "tcp" : "udp";
+    return memory_ == nullptr ? link : in_memory() ? "shm" : "shm+" + link;
+  }
   bool without_switch() const override {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     return failover_ && failover_->moved();
@@ -351,6 +356,10 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   options.others = agreed->others;
   options.rto_min = config.rto_min;
   options.rto_max = config.rto_max;
+  if (agreed->parameters.switch_endpoint.carrier == Carrier::kTcp) {
+    options.rto_min = std::max<Duration>(config.rto_min, kTcpRto);
+    options.rto_max = std::max<Duration>(config.rto_max, kTcpRto);
+  }
   options.switch_patience = config.failure_timeout;
   if (!agreed->transports.empty()) {
     place_threads(config, agreed->local, agreed->transports.front()->local(),

@@ -89,7 +89,7 @@ Status Standby::hear_places() {
     if (!place.ok()) return place.status();
     const auto address = literal_address(place->text("address"), 0);
     if (!address.ok()) return address.status();
-    places_.push_back(address.value());
+    places_.push_back(with_carrier(address.value(), session_.switch_endpoint.carrier));
   }
   return {};
 }

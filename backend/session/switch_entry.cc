@@ -11,6 +11,7 @@
 #include "transport/faulty.h"
 #include "transport/shared_link.h"
 #include "transport/sockaddr.h"
+#include "transport/tcp.h"
 #include "transport/udp.h"
 
 namespace switchml {
@@ -37,22 +38,30 @@ Faults faults_of(const Config& config, int rank, int shard) {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to) {
-  UdpOptions options;
-  options.peer = to;
-  return make_udp_transport(options);
-}
-
 namespace {
 
+// All slots of a shard at once.
+constexpr size_t kTcpQueueBytes = 64 << 20;
+
 Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches) {
-  if (switches.size() == 1) return connect_to_switch(switches.front());
+  if (switches.front().carrier == Carrier::kTcp) {
+    TcpOptions options;
+    options.max_connections = switches.size();
+    options.queue_bytes = kTcpQueueBytes;
+    return make_tcp_transport(options);
+  }
   UdpOptions options;
-  options.bind = any_endpoint(family_of(switches.front()));
+  if (switches.size() == 1) {
+    options.peer = switches.front();
+  } else {
+    options.bind = any_endpoint(family_of(switches.front()));
+  }
   return make_udp_transport(options);
 }
 
 }  // namespace
+
+Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to) { return connect({to}); }
 
 Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank, int shard,
                                                  const std::vector<Endpoint>& switches) {

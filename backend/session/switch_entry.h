@@ -16,9 +16,9 @@ namespace switchml {
 
 using Transports = std::vector<std::unique_ptr<Transport>>;
 
-/// A socket of its own, for control requests.
+/// A link of its own, for control requests, over what carries frames to there.
 Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to);
-/// One shard's link to all these switches, with the faults that the settings ask for.
+/// One shard's link to all these switches, which one carrier reaches, with the faults that the settings ask for.
 Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank, int shard,
                                                  const std::vector<Endpoint>& switches);
 /// A transport per switch and shard, switch after switch, not joined yet. Those of one shard belong to one thread

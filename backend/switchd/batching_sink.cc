@@ -3,7 +3,7 @@
 namespace switchml {
 
 void BatchingSink::unicast(const uint8_t* frame, size_t size, const Endpoint& to) {
-  if (size > kHeldBytes) {
+  if (size > held_bytes_) {
     const TxFrame one{frame, static_cast<uint32_t>(size), &to};
     transport_.send(&one, 1);
     return;
@@ -12,7 +12,7 @@ void BatchingSink::unicast(const uint8_t* frame, size_t size, const Endpoint& to
 }
 
 void BatchingSink::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
-  if (size > kHeldBytes) {
+  if (size > held_bytes_) {
     transport_.multicast(frame, static_cast<uint32_t>(size), to, count);
     return;
   }

@@ -1,8 +1,8 @@
 // Collects what the switch sends during a burst and hands it to the transport in few calls.
 //
-// Small frames are held back and sent at the end of the burst, destination by destination, so that the transport can
-// pack runs of equal frames to one endpoint into one system call (GSO). Frames above a jumbo Ethernet frame's size gain
-// nothing from that: they leave at once.
+// Frames are held back and sent at the end of the burst, destination by destination, so that the transport can hand
+// those to one endpoint to the kernel in one system call: runs of equal ones over UDP (GSO), all of them over TCP. Over
+// UDP frames above a jumbo Ethernet frame's size gain nothing from that: they leave at once.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,16 @@ namespace switchml {
 
 class BatchingSink : public softswitch::PacketSink {
  public:
-  /// Frames up to this size are held back until flush().
+  /// Frames up to this size are held back until flush(), over UDP.
   static constexpr size_t kHeldBytes = 9216;
 
   enum class Frames {
     kBorrow,  // they are sent from where they lie, by settle() at the latest
     kCopy,    // settle() does nothing: only flush() sends. For threads that share a switch, whose locks it then spares
   };
-  /// Borrows the transport, which must outlive the sink.
-  BatchingSink(Transport& transport, Frames frames) : transport_(transport), copies_(frames == Frames::kCopy) {}
+  /// Borrows the transport, which must outlive the sink. `held_bytes`: larger frames leave at once.
+  BatchingSink(Transport& transport, Frames frames, size_t held_bytes = kHeldBytes)
+      : transport_(transport), copies_(frames == Frames::kCopy), held_bytes_(held_bytes) {}
 
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override;
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override;
@@ -50,6 +51,7 @@ class BatchingSink : public softswitch::PacketSink {
 
   Transport& transport_;
   const bool copies_;
+  const size_t held_bytes_;
   std::vector<uint8_t> bytes_;
   std::vector<Destination> destinations_;  // [0, used_) have frames; the others keep their memory
   size_t used_ = 0;

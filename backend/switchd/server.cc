@@ -15,6 +15,7 @@
 #include "switchd/batching_sink.h"
 #include "switchd/partitioned_switch.h"
 #include "transport/address.h"
+#include "transport/tcp.h"
 #include "transport/udp.h"
 #include "transport/udp_local.h"
 
@@ -29,6 +30,14 @@ constexpr size_t kDatagrams = 32;
 // Frames that are processed before anything is sent. The more there are, the longer are the runs that go to one worker
 // in one piece.
 constexpr size_t kFrames = 512;
+// The same of what arrives over TCP, in larger frames.
+constexpr size_t kTcpFrames = 64;
+// Connections of members and of those who ask for sessions.
+constexpr size_t kMostConnections = 4096;
+// What a member may leave unread: more than the results of its slots.
+constexpr size_t kTcpQueueBytes = 16 << 20;
+// Ports that are tried before one is free for UDP and for TCP.
+constexpr int kPorts = 16;
 
 uint64_t system_random() {
   uint64_t value = 0;
@@ -37,18 +46,23 @@ uint64_t system_random() {
   return value;
 }
 
-class UdpSwitchServer : public SwitchServer {
+/// Sockets of one port.
+struct Links {
+  std::vector<std::unique_ptr<Transport>> udp;
+  std::unique_ptr<Transport> tcp;  // or null
+};
+
+class ThreadedServer : public SwitchServer {
  public:
-  UdpSwitchServer(std::vector<std::unique_ptr<Transport>> transports, const softswitch::SwitchOptions& options,
-                  softswitch::ControlTap* control)
+  ThreadedServer(Links links, const softswitch::SwitchOptions& options, softswitch::ControlTap* control)
       : limits_(options), switch_(options) {
     if (control != nullptr) {
       switch_.exclusively([control](softswitch::SoftSwitch& s) { s.hand_requests_to(control); });
     }
-    const auto frames = transports.size() == 1 ? BatchingSink::Frames::kBorrow : BatchingSink::Frames::kCopy;
-    for (auto& transport : transports) {
-      lanes_.push_back(std::make_unique<Lane>(static_cast<int>(lanes_.size()), std::move(transport), frames));
-    }
+    const auto frames = links.udp.size() == 1 ? BatchingSink::Frames::kBorrow : BatchingSink::Frames::kCopy;
+    for (auto& link : links.udp) lanes_.push_back(std::make_unique<Lane>(lanes_.size(), std::move(link), frames));
+    // All connections are of one thread, for only their own transport can answer; slots of all partitions are its.
+    if (links.tcp) lanes_.push_back(std::make_unique<Lane>(std::move(links.tcp)));
     try {
       for (auto& lane : lanes_) lane->thread = make_thread("a switch", [this, &lane = *lane] { run(lane); });
     } catch (const NoThread&) {
@@ -57,7 +71,7 @@ class UdpSwitchServer : public SwitchServer {
     }
   }
 
-  ~UdpSwitchServer() override { stop(); }
+  ~ThreadedServer() override { stop(); }
 
   Endpoint local() const override { return lanes_.front()->transport->local(); }
   SwitchCounters counters() const override { return switch_.counters(); }
@@ -100,9 +114,14 @@ class UdpSwitchServer : public SwitchServer {
  private:
   /// What one thread has for itself.
   struct Lane {
-    Lane(int n, std::unique_ptr<Transport> t, BatchingSink::Frames frames_of)
-        : number(n), transport(std::move(t)), sink(*transport, frames_of), frames(kFrames) {}
-    const int number;
+    Lane(size_t partition, std::unique_ptr<Transport> udp, BatchingSink::Frames frames_of)
+        : home(static_cast<int>(partition)), transport(std::move(udp)), sink(*transport, frames_of), frames(kFrames) {}
+    explicit Lane(std::unique_ptr<Transport> tcp)
+        : home(0),
+          transport(std::move(tcp)),
+          sink(*transport, BatchingSink::Frames::kBorrow, SIZE_MAX),
+          frames(kTcpFrames) {}
+    const int home;  // the partition whose frames arrive here
     std::unique_ptr<Transport> transport;
     BatchingSink sink;
     std::vector<RxFrame> frames;
@@ -159,7 +178,7 @@ class UdpSwitchServer : public SwitchServer {
   bool burst(Lane& lane) {
     const size_t count = lane.transport->receive(lane.frames.data(), lane.frames.size());
     if (count == 0) return false;
-    switch_.process(lane.number, lane.frames.data(), count, monotonic_now(), lane.sink, &lane.scratch);
+    switch_.process(lane.home, lane.frames.data(), count, monotonic_now(), lane.sink, &lane.scratch);
     lane.transport->release();
     lane.sink.flush();
     return true;
@@ -179,11 +198,7 @@ class UdpSwitchServer : public SwitchServer {
   std::vector<std::unique_ptr<Lane>> lanes_;  // complete before the first thread starts
 };
 
-Result<std::vector<std::unique_ptr<Transport>>> open_transports(const ServerOptions& options) {
-  if (options.threads < 1 || options.threads > kMaxSwitchThreads) {
-    return Status(Code::kInvalidArgument, "a switch with " + std::to_string(options.threads) +
-                                              " threads; allowed: 1 to " + std::to_string(kMaxSwitchThreads));
-  }
+Result<std::vector<std::unique_ptr<Transport>>> open_udp(const ServerOptions& options) {
   UdpOptions udp;
   udp.bind = options.listen;
   udp.receive_buffer_bytes = options.receive_buffer_bytes;
@@ -207,20 +222,51 @@ Result<std::vector<std::unique_ptr<Transport>>> open_transports(const ServerOpti
   return transports;
 }
 
+Result<std::unique_ptr<Transport>> open_tcp(const Endpoint& listen) {
+  TcpOptions tcp;
+  tcp.listen = listen;
+  tcp.max_connections = kMostConnections;
+  tcp.queue_bytes = kTcpQueueBytes;
+  return make_tcp_transport(tcp);
+}
+
+Result<Links> open_links(const ServerOptions& options) {
+  if (options.threads < 1 || options.threads > kMaxSwitchThreads) {
+    return Status(Code::kInvalidArgument, "a switch with " + std::to_string(options.threads) +
+                                              " threads; allowed: 1 to " + std::to_string(kMaxSwitchThreads));
+  }
+  for (int attempt = 1;; ++attempt) {
+    auto udp = open_udp(options);
+    if (!udp.ok()) return udp.status();
+    Links links;
+    links.udp = std::move(udp.value());
+    if (options.control != nullptr) return links;  // whose sessions are of integers
+    auto tcp = open_tcp(links.udp.front()->local());
+    if (tcp.ok()) {
+      links.tcp = std::move(tcp.value());
+      return links;
+    }
+    if (port_of(options.listen) != 0 || attempt == kPorts) return tcp.status();
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& options) {
-  auto transports = open_transports(options);
-  if (!transports.ok()) return transports.status();
+  auto links = open_links(options);
+  if (!links.ok()) return links.status();
   softswitch::SwitchOptions switch_options = options.softswitch;
   switch_options.partitions = options.threads;
-  const size_t granted = transports.value().front()->limits().receive_buffer_bytes;
+  const size_t granted = links->udp.front()->limits().receive_buffer_bytes;
   if (switch_options.receive_buffer_bytes == 0) switch_options.receive_buffer_bytes = granted;
-  switch_options.client_of = [](const Endpoint& from) { return with_port(from, 0); };  // a host
+  // A host.
+  switch_options.client_of = [](const Endpoint& from) {
+    return with_carrier(with_port(from, 0), Carrier::kPackets);
+  };
   if (switch_options.seed == 0) switch_options.seed = system_random();
   try {
     return std::unique_ptr<SwitchServer>(
-        new UdpSwitchServer(std::move(transports.value()), switch_options, options.control));
+        new ThreadedServer(std::move(links.value()), switch_options, options.control));
   } catch (const NoThread& none) {
     return none.status();
   }

@@ -1,8 +1,9 @@
-// A software switch on UDP: threads that receive bursts, process them and send the answers. Used by the standalone
-// switchml-switchd and, embedded, by the hosts of a job that has no other switch.
+// A software switch on UDP and TCP: threads that receive bursts, process them and send the answers. Used by the
+// standalone switchml-switchd and, embedded, by the hosts of a job that has no other switch.
 //
-// Threads share one port and one switch, whose slots are divided among them. The kernel gives each packet to the socket
-// of the thread that has its slot, so that a thread touches memory of its own only (partitioned_switch.h).
+// One thread serves all that comes over TCP, to the same port. The others share UDP's port. The switch is one, and its
+// slots are divided among them. The kernel gives each packet to the socket of the thread that has its slot, so that a
+// thread touches memory of its own only (partitioned_switch.h).
 #pragma once
 
 #include <memory>
@@ -17,11 +18,11 @@ namespace switchml {
 
 struct ServerOptions {
   Endpoint listen;  // port 0 takes a free one
-  int threads = 1;  // 1 to 64
+  int threads = 1;  // of UDP, 1 to 64
   softswitch::SwitchOptions softswitch;
   size_t receive_buffer_bytes = 32 << 20;
-  /// Where requests of workers go instead of to the switch's own rules: a controller's agent. Borrowed, outlives the
-  /// server; called from its threads with the switch locked, so it must only take a copy.
+  /// Where requests of workers go instead of to the switch's own rules: a controller's agent, and no TCP. Borrowed,
+  /// outlives the server; called from its threads with the switch locked, so it must only take a copy.
   softswitch::ControlTap* control = nullptr;
 };
 

@@ -57,6 +57,11 @@ size_t StreamFrames::worth_reading() const {
   return (room_bytes_ - begin_) / frame * frame - (end_ - begin_);
 }
 
+size_t StreamFrames::missing() const {
+  const size_t frame = whole();
+  return frame == 0 || frame == kBroken || frame <= end_ - begin_ ? 1 : frame - (end_ - begin_);
+}
+
 bool StreamFrames::next(const uint8_t** frame, uint32_t* bytes) {
   if (!has_next()) return false;
   last_ = whole();

@@ -52,8 +52,8 @@ struct TcpOptions {
 ///
 /// send() takes the frames to each endpoint in order until one is not taken; a full connection does not hold up others:
 /// frames behind the number returned may have left, to other endpoints. Frames to whom no connection can be made, and
-/// empty ones, count as taken and are lost. limits().held_bytes is what all connections together can take; memory that
-/// nothing was received into is not used.
+/// empty ones, count as taken and are lost. limits().held_bytes is what receiving has taken so far: 4 of the largest
+/// frames for each connection over which a part of one has come, which is kept.
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);
 
 }  // namespace switchml

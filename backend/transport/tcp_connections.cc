@@ -21,6 +21,7 @@ constexpr uint32_t kEnds = EPOLLRDHUP | EPOLLERR | EPOLLHUP;
 constexpr uint32_t kAlways = EPOLLIN | EPOLLRDHUP;
 constexpr size_t kFramesInPiece = 4;
 constexpr size_t kSparePieces = 8;
+constexpr size_t kWorthWaitingFor = 2048;  // bytes: more than a packet of Ethernet
 constexpr Duration kFirstBackoff = milliseconds(10);
 
 size_t piece_bytes(const TcpOptions& options) {
@@ -193,9 +194,19 @@ void TcpConnections::settle(TcpConnection* connection) {
     complaint_->note(connection->peer, "sent what is no frame of up to " + std::to_string(options_.max_frame_bytes) +
                                            " bytes; its connection was closed");
     close(connection, true);
-  } else if (connection->in.is_empty()) {
-    drop_piece(connection);
+    return;
   }
+  if (connection->in.is_empty()) drop_piece(connection);
+  await(connection, connection->in.missing());
+}
+
+/// The kernel wakes nobody for less than what completes a frame. It does for what it has no more room for.
+void TcpConnections::await(TcpConnection* connection, size_t bytes) {
+  if (bytes < kWorthWaitingFor) bytes = 1;
+  if (bytes == connection->awaited) return;
+  connection->awaited = bytes;
+  const int value = static_cast<int>(bytes);
+  ::setsockopt(connection->fd.get(), SOL_SOCKET, SO_RCVLOWAT, &value, sizeof value);
 }
 
 void TcpConnections::drop_piece(TcpConnection* connection) {
@@ -228,6 +239,7 @@ void TcpConnections::close(TcpConnection* connection, bool reset) {
   connection->in = StreamFrames(options_.max_frame_bytes);
   connection->queue.clear();
   connection->ready = connection->watched = connection->connecting = connection->spoke = false;
+  connection->awaited = 1;
   if (reset) reset_tcp(std::move(connection->fd));
   connection->fd = Fd();
   if (connection->is_accepted()) forget(connection);

@@ -33,6 +33,7 @@ struct TcpConnection {
   StreamFrames in;
   Piece* piece = nullptr;  // the room of `in`
   SendQueue queue;
+  size_t awaited = 1;           // bytes from which on the kernel says that it can be read
   std::vector<uint32_t> burst;  // frames of the send() under way
   uint64_t number = 0;          // in the order in which they were accepted
   Time attempted{};             // when we last began to connect
@@ -85,6 +86,7 @@ class TcpConnections {
   void on_event(TcpConnection* connection, uint32_t events);
   void note_ready(TcpConnection* connection);
   void drop_piece(TcpConnection* connection);
+  void await(TcpConnection* connection, size_t bytes);
   void lose(TcpConnection* connection, int error);
   void close(TcpConnection* connection, bool reset);
   void forget(TcpConnection* connection);

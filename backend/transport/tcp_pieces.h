@@ -2,6 +2,7 @@
 // is in the cache still.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,14 +23,15 @@ class PiecePool {
   PiecePool(size_t piece_bytes, size_t most) : piece_bytes_(piece_bytes), most_(most) {}
 
   size_t piece_bytes() const { return piece_bytes_; }
-  /// What all of them take; those that were never needed take none.
-  size_t memory_bytes() const { return piece_bytes_ * most_; }
+  /// Of those that have been needed so far. Any thread may ask.
+  size_t memory_bytes() const { return piece_bytes_ * made_.load(std::memory_order_relaxed); }
 
   /// Null: all are in use.
   Piece* take() {
     if (free_.empty()) {
       if (pieces_.size() == most_) return nullptr;
       pieces_.push_back(std::make_unique<Piece>(Piece{memory_.allocate(piece_bytes_), 0}));
+      made_.store(pieces_.size(), std::memory_order_relaxed);
       return pieces_.back().get();
     }
     Piece* piece = free_.back();
@@ -50,6 +52,7 @@ class PiecePool {
   uint64_t round_ = 1;
   FrameMemory memory_;
   std::vector<std::unique_ptr<Piece>> pieces_;
+  std::atomic<size_t> made_{0};
   std::vector<Piece*> free_;
   std::vector<Piece*> resting_;  // given back, with frames that are lent
 };

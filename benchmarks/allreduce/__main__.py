@@ -85,7 +85,7 @@ def merge(ranks, per_host):
     backends, calls = ranks[0]["seconds"], len(next(iter(ranks[0]["seconds"].values())))
     totals = {name: [rank["totals"][name] for rank in ranks] for name in backends}
     counters = {name: sum(rank["counters"][name] for rank in ranks) for name in ranks[0]["counters"]}
-    again = {"switchml": counters.get("retransmissions", 0),
+    again = {"switchml": counters.get("retransmissions", 0) + sum(one["tcp_repeats"] for one in totals.get("switchml", ())[::per_host]),
              "gloo": sum(one["tcp_repeats"] for one in totals.get("gloo", ())[::per_host])}  # a host counts for all its ranks
     return {"calls": calls,
             "seconds": {name: sorted(map(max, zip(*(rank["seconds"][name] for rank in ranks)))) for name in backends},

@@ -18,9 +18,9 @@ Blob with(Blob blob, const std::string& key, const std::string& value) {
 }
 
 TEST(PathReport, TheLeastFrameCountsAndAnyPathThatLeavesTheHost) {
-  const Blob near = sent(path_report(65507, false, ""));
-  const Blob far = sent(path_report(1472, true, ""));
-  const Blob jumbo = sent(path_report(8972, false, "no room"));
+  const Blob near = sent(path_report(65507, false, "", ""));
+  const Blob far = sent(path_report(1472, true, "", ""));
+  const Blob jumbo = sent(path_report(8972, false, "no room", ""));
   EXPECT_EQ(jumbo.text("why"), "no room");
   EXPECT_EQ(near.text("why"), "");
 
@@ -38,7 +38,7 @@ TEST(PathReport, TheLeastFrameCountsAndAnyPathThatLeavesTheHost) {
 }
 
 TEST(PathReport, APathWithoutASizeIsAMismatch) {
-  const Blob good = sent(path_report(1472, true, ""));
+  const Blob good = sent(path_report(1472, true, "", ""));
   for (const char* size : {"", "-1", "many", "4294967296"}) {
     const auto summary = summarize_paths({good, with(good, "frame_bytes", size)});
     ASSERT_FALSE(summary.ok()) << size;
