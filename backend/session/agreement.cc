@@ -28,6 +28,8 @@ constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeaveTime = milliseconds(200);
 // A kernel repeats what asks for a connection after a second.
 constexpr Duration kTcpPatience = milliseconds(1500);
+// Mbit/s from which on the time that the processor takes for datagrams is more than the link's (docs/performance.md).
+constexpr double kFastLink = 1500;
 
 class Agreement {
  public:
@@ -52,8 +54,7 @@ class Agreement {
       status = opening_.say("path", path());
       if (status.ok()) status = enter_session(opening_.config.payload_bytes, opening_.config.slots);
       if (status.ok() && check_path_) status = settle_payload();
-      // Several aggregators have windows enough together.
-      if (status.ok() && check_path_ && opening_.config.slots == 0 && is_alone()) status = settle_slots();
+      if (status.ok() && check_path_ && (may_want_slots() || may_take_tcp(opening_.config))) status = settle_speed();
     }
     if (!status.ok()) return status;
     return std::move(opening_.agreed);
@@ -104,8 +105,8 @@ class Agreement {
   }
 
   // ---- path ----
-  // Over UDP first, which needs nobody at the other end.
   Result<Blob> path() {
+    if (opening_.config.transport == "tcp") return path_of_tcp();
     if (Status status = connect_over(Carrier::kPackets); !status.ok()) return status;
     size_t least = SIZE_MAX;
     bool leaves_host = false;
@@ -113,44 +114,36 @@ class Agreement {
       least = std::min(least, opening_.agreed.transports[0]->path_frame_bytes(place.endpoint));
       leaves_host = leaves_host || !udp_path(place.endpoint).on_host;
     }
-    return path_report(least, leaves_host, opening_.memory.why_none(), without_tcp(leaves_host));
+    return path_report(least, leaves_host, opening_.memory.why_none());
+  }
+
+  // There is nothing to find out about payloads.
+  Result<Blob> path_of_tcp() {
+    const std::string why = why_no_tcp(endpoints(), opening_.time.stage_end(0.5));
+    if (!why.empty()) {
+      return Status(Code::kUnavailable, "SWITCHML_TRANSPORT=\"tcp\" cannot be had: rank " +
+                                            std::to_string(opening_.group.rank) + " reaches no switch at " + why +
+                                            ": let TCP pass, or use auto or udp");
+    }
+    if (Status status = connect_over(Carrier::kTcp); !status.ok()) return status;
+    return path_report(kMaxPayloadBytes + wire::kNativeHeaderBytes, false, opening_.memory.why_none());
+  }
+
+  std::vector<Endpoint> endpoints() const {
+    std::vector<Endpoint> switches;
+    for (const SwitchPlace& place : opening_.places) switches.push_back(place.endpoint);
+    return switches;
   }
 
   Status connect_over(Carrier carrier) {
-    std::vector<Endpoint> switches;
-    for (SwitchPlace& place : opening_.places) {
-      place.endpoint = with_carrier(place.endpoint, carrier);
-      switches.push_back(place.endpoint);
-    }
-    auto transports = connect_shards(opening_.config, opening_.group.rank, switches);
+    for (SwitchPlace& place : opening_.places) place.endpoint = with_carrier(place.endpoint, carrier);
+    if (sessions_ > 0 && opening_.agreed.transports.empty()) return {};  // others of its host send
+    auto transports = connect_shards(opening_.config, opening_.group.rank, endpoints());
     if (!transports.ok()) return transports.status();
     opening_.agreed.transports = std::move(transports.value());
     return {};
   }
-
-  // Why not, for this rank; else empty.
-  std::string without_tcp(bool leaves_host) {
-    const bool named = opening_.config.transport == "tcp";
-    if (!named && !(leaves_host && may_take_tcp(opening_.config))) return "a switch is not asked for";
-    std::vector<Endpoint> switches;
-    for (const SwitchPlace& place : opening_.places) switches.push_back(place.endpoint);
-    return why_no_tcp(switches, named ? opening_.time.stage_end(0.5) : monotonic_now() + kTcpPatience);
-  }
-
-  // On rank 0. A switch on the path may speak UDP only, or whatever is between.
-  Result<Carrier> choose_carrier(const PathSummary& paths) const {
-    const bool named = opening_.config.transport == "tcp";
-    if (named && !paths.why_no_tcp.empty()) {
-      return Status(Code::kUnavailable, "SWITCHML_TRANSPORT=\"tcp\" cannot be had, " + paths.why_no_tcp +
-                                            ": let TCP pass, or use auto or udp");
-    }
-    if (named || (paths.leaves_host && may_take_tcp(opening_.config) && paths.why_no_tcp.empty()))
-      return Carrier::kTcp;
-    if (paths.leaves_host && may_take_tcp(opening_.config)) {
-      SWITCHML_LOG(kInfo) << opening_.group.name << ": packets travel over UDP: no TCP " << paths.why_no_tcp;
-    }
-    return Carrier::kPackets;
-  }
+  bool over_tcp() const { return opening_.places.front().endpoint.carrier == Carrier::kTcp; }
 
   // ---- plan ----
   // `payload`: in bytes; 0: what the ranks' hosts know that their paths carry. `slots`: 0: as the switch likes.
@@ -178,30 +171,25 @@ class Agreement {
     const auto summary = summarize_paths(paths.value());
     if (!summary.ok()) return summary.status();
     const bool hosts = sessions_ == 0 ? hosts_have_memory(paths.value()) : opening_.agreed.hosts.ranks() > 0;
-    const auto carrier = choose_carrier(summary.value());
-    if (!carrier.ok()) return carrier.status();
-    const bool tcp = carrier.value() == Carrier::kTcp;
-    if (tcp) {
-      if (Status status = connect_over(Carrier::kTcp); !status.ok()) return status;
-    }
-    const size_t preset = tcp ? tcp_payload(opening_.places.size()) : auto_payload(summary->frame_bytes);
-    auto opened = open_sessions(wish(hosts, payload != 0 ? payload : preset, slots), hosts);
+    auto opened = open_sessions(wish(hosts, payload != 0 ? payload : auto_payload(summary->frame_bytes), slots), hosts,
+                                true);
     if (!opened.ok()) return opened.status();
     Blob plan = std::move(opened.value());
-    if (tcp) plan.set("carrier", "tcp");
-    if (opening_.config.payload_bytes == 0 && opening_.config.controller.empty() && summary->leaves_host && !tcp)
+    if (opening_.config.payload_bytes == 0 && opening_.config.controller.empty() && summary->leaves_host)
       plan.set("check", 1);
     if (sessions_ == 0) offer_watch(opening_, &plan);
     return plan;
   }
 
-  // One with every switch, all of the payload that the first grants.
-  Result<Blob> open_sessions(wire::Open asked, bool hosts) {
+  // One with every switch, all of the payload that the first grants. `insists`: waits for what other jobs may give back.
+  Result<Blob> open_sessions(wire::Open asked, bool hosts, bool insists) {
     std::vector<wire::OpenReply> granted;
     ++opens_;
     for (const SwitchPlace& place : opening_.places) {
       asked.client_key = client_key(place);
-      auto reply = open_session(place, asked);
+      bool may_change = false;
+      auto reply = insists ? open_session(place, asked)
+                           : ask_for_session(place, asked, opening_.time.stage_end(0.8), &may_change);
       if (!reply.ok()) return give_back(granted, reply.status());
       granted.push_back(reply.value());
       if (Status status = check_alike(place, granted); !status.ok()) return give_back(granted, status);
@@ -318,7 +306,7 @@ class Agreement {
   Status read_plan(const Blob& plan) {
     SessionParameters& p = opening_.agreed.parameters;
     p.shards = opening_.config.shards;
-    if (plan.text("carrier") == "tcp" && opening_.group.rank != 0) {
+    if (plan.text("carrier") == "tcp") {
       if (Status status = connect_over(Carrier::kTcp); !status.ok()) return status;
     }
     if (sessions_ == 0 && opening_.agreed.hosts.ranks() > 0) take_host_memory(!plan.text("hosts").empty());
@@ -342,7 +330,7 @@ class Agreement {
       session.switch_endpoint = place.endpoint;
       session.switch_name = place.name;
       session.weight = place.weight;
-      if (place.endpoint.carrier == Carrier::kTcp) session.least_chunk_bytes = kLeastTcpChunk;
+      if (over_tcp()) session.least_chunk_bytes = kLeastTcpChunk;
       const Blob grant = plan.inner("session/" + std::to_string(sessions.size()));
       if (Status status = read_grant(grant, &session); !status.ok()) return status;
       sessions.push_back(std::move(session));
@@ -423,10 +411,11 @@ class Agreement {
     return payload_report(least.value());
   }
 
-  // ---- slots ----
-  // Slots that are too few for paths that are long or fast are exchanged for more of them, if the switch has these
-  // beside those that the ranks hold until then.
-  Status settle_slots() {
+  // ---- speed ----
+  // Slots that are too few for paths that are long or fast are exchanged for more of them, and UDP for TCP where links
+  // are so fast that the processor is the limit, if the switches have room for that beside what the ranks hold until
+  // then.
+  Status settle_speed() {
     const auto plan = compare_speeds();
     if (plan.ok() && plan->text("more") != "1") return {};
     leave_all();
@@ -435,64 +424,80 @@ class Agreement {
     return enter_session(plan.value());
   }
 
-  // The plan of a session with more slots, or nothing.
+  // Several switches have windows enough together.
+  bool may_want_slots() const { return opening_.config.slots == 0 && is_alone(); }
+
+  // The plan of another session, or nothing.
   Result<Blob> compare_speeds() {
     const std::string topic = in_session("speed");
-    if (Status status = opening_.say(topic, timed_path()); !status.ok()) return status;
+    if (Status status = opening_.say(topic, measured_paths()); !status.ok()) return status;
     if (opening_.group.rank == 0) {
-      if (Status status = opening_.say(in_session("slots"), more_slots(topic)); !status.ok()) return status;
+      if (Status status = opening_.say(in_session("slots"), better_session(topic)); !status.ok()) return status;
     }
     return opening_.hear(in_session("slots"), "say how many slots the paths take");
   }
 
-  Result<Blob> timed_path() {
+  Result<Blob> measured_paths() {
     if (first_shard() > 0) return Blob();  // another rank says so for the host
-    const auto chunks =
-        chunks_on_path(*opening_.agreed.transports[0], opening_.agreed.parameters, opening_.time.stage_end(0.98));
-    if (!chunks.ok()) return chunks.status();
-    return speed_report(chunks.value(), opening_.agreed.transports[0]->limits().receive_buffer_bytes);
+    std::vector<TimedLink> links;
+    for (size_t i = 0; i < opening_.places.size(); ++i) {
+      links.push_back({&link(i, 0), &session(i), udp_path(opening_.places[i].endpoint).on_host});
+    }
+    const auto speed = measure_paths(links, opening_.time.stage_end(0.98));
+    if (!speed.ok()) return speed.status();
+    const bool asks = may_take_tcp(opening_.config) && speed->rate >= kFastLink;
+    const std::string why = asks ? why_no_tcp(endpoints(), monotonic_now() + kTcpPatience) : "";
+    return speed_report(speed.value(), link(0, 0).limits().receive_buffer_bytes, why);
   }
 
-  Result<Blob> more_slots(const std::string& topic) {
+  Result<Blob> better_session(const std::string& topic) {
     auto paths = opening_.hear_all(topic);
     if (!paths.ok()) return paths.status();
     const PathNeeds needs = needs_of_paths(paths.value());
     const SessionParameters& p = opening_.agreed.parameters;
-    const int slots = slots_for(needs.chunks, needs.queue_bytes, p);
     const bool has_time = monotonic_now() < opening_.time.stage_end(0.7);
-    SWITCHML_LOG(kInfo) << opening_.group.name << ": " << needs.chunks
-                        << " chunks fill the paths (0: not known), for which " << p.slots << " slots "
-                        << (slots == p.slots ? "do"
-                            : has_time       ? "are few"
-                                             : "have to do: it is late");
-    return slots > p.slots && has_time ? plan_with(slots) : Blob();
+    const bool fast = may_take_tcp(opening_.config) && p.native && needs.rate >= kFastLink;
+    SWITCHML_LOG(kInfo) << opening_.group.name << ": links carry about " << needs.rate << " Mbit/s (0: not known), "
+                        << (!fast                      ? "for which UDP is the better one"
+                            : needs.why_no_tcp.empty() ? "for which TCP is the better one"
+                                                       : "but no TCP " + needs.why_no_tcp)
+                        << (has_time ? "" : "; it is late for another session");
+    if (fast && needs.why_no_tcp.empty() && has_time) return plan_over_tcp();
+    return may_want_slots() && has_time ? plan_with_slots(needs) : Blob();
   }
 
-  Blob plan_with(int slots) {
-    const bool hosts = opening_.agreed.hosts.ranks() > 0;
-    SessionParameters offered = opening_.agreed.parameters;
-    bool may_change = false;
-    const SwitchPlace& place = opening_.places.front();
-    wire::Open asked = wish(hosts, offered.payload_bytes, slots);
-    ++opens_;
-    asked.client_key = client_key(place);
-    const auto granted = ask_for_session(place, asked, opening_.time.stage_end(0.8), &may_change);
-    if (!granted.ok()) {
-      SWITCHML_LOG(kInfo) << opening_.group.name << ": no more slots: " << granted.status().message();
-      return {};
-    }
-    Blob plan = plan_of({granted.value()}, hosts);
-    Blob grant;
-    write_grant(granted.value(), &grant);
-    const bool readable = read_grant(grant, &offered).ok();
+  Blob plan_with_slots(const PathNeeds& needs) {
     const SessionParameters& p = opening_.agreed.parameters;
-    if (!readable || offered.slots <= p.slots || offered.payload_bytes != p.payload_bytes) {
-      if (readable) leave({offered}, monotonic_now() + kLeaveTime);
-      SWITCHML_LOG(kInfo) << opening_.group.name << ": the switch has no more slots";
+    const int slots = slots_for(needs.chunks, needs.queue_bytes, p);
+    SWITCHML_LOG(kInfo) << opening_.group.name << ": " << needs.chunks
+                        << " chunks fill the paths (0: not known), for which " << p.slots << " slots "
+                        << (slots == p.slots ? "do" : "are few");
+    if (slots <= p.slots) return {};
+    Blob plan = another(p.payload_bytes, slots);
+    SessionParameters offered = p;
+    if (plan.text("more") != "1" || !read_grant(plan.inner("session/0"), &offered).ok()) return {};
+    if (offered.slots > p.slots && offered.payload_bytes == p.payload_bytes) return plan;
+    leave({offered}, monotonic_now() + kLeaveTime);
+    SWITCHML_LOG(kInfo) << opening_.group.name << ": the switch has no more slots";
+    return {};
+  }
+
+  Blob plan_over_tcp() {
+    Blob plan = another(kMaxPayloadBytes, opening_.config.slots);
+    if (plan.text("more") == "1") plan.set("carrier", "tcp");
+    return plan;
+  }
+
+  // The plan of other sessions with the same switches, beside those that there are; or nothing.
+  Blob another(size_t payload, int slots) {
+    const bool hosts = opening_.agreed.hosts.ranks() > 0;
+    auto plan = open_sessions(wish(hosts, payload, slots), hosts, false);
+    if (!plan.ok()) {
+      SWITCHML_LOG(kInfo) << opening_.group.name << ": no other session: " << plan.status().message();
       return {};
     }
-    plan.set("more", 1);
-    return plan;
+    plan->set("more", 1);
+    return std::move(plan.value());
   }
 
   Opening opening_;

@@ -10,24 +10,24 @@
 
 namespace switchml {
 
-Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory,
-                 const std::string& why_no_tcp) {
+namespace {
+
+constexpr double kMostRate = 1e9;  // Mbit/s
+
+}  // namespace
+
+Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory) {
   Blob blob;
   blob.set("frame_bytes", frame_bytes);
   blob.set("why", why_no_memory);
   blob.set("leaves_host", static_cast<uint64_t>(leaves_host));
-  blob.set("why_no_tcp", why_no_tcp);
   return blob;
 }
 
 Result<PathSummary> summarize_paths(const std::vector<Blob>& reports) {
   PathSummary summary;
   uint64_t least = kMaxPayloadBytes + wire::kNativeHeaderBytes;
-  for (size_t rank = 0; rank < reports.size(); ++rank) {
-    const Blob& report = reports[rank];
-    const std::string why = report.text("why_no_tcp");
-    if (summary.why_no_tcp.empty() && !why.empty())
-      summary.why_no_tcp = "from rank " + std::to_string(rank) + " to " + why;
+  for (const Blob& report : reports) {
     summary.leaves_host = summary.leaves_host || report.text("leaves_host") == "1";
     uint64_t bytes = 0;
     if (!report.number("frame_bytes", UINT32_MAX, &bytes)) return Status(Code::kMismatch, "a rank's path has no size");
@@ -67,23 +67,31 @@ Result<size_t> least_payload(const std::vector<Blob>& reports, size_t payload, c
   return static_cast<size_t>(least);
 }
 
-Blob speed_report(size_t chunks, size_t queue_bytes) {
+Blob speed_report(const PathSpeed& speed, size_t queue_bytes, const std::string& why_no_tcp) {
   Blob blob;
-  blob.set("chunks", chunks);
+  blob.set("chunks", speed.chunks);
+  blob.set("rate", static_cast<uint64_t>(std::min(speed.rate, kMostRate)));
   blob.set("queue", queue_bytes);
+  blob.set("why_no_tcp", why_no_tcp);
   return blob;
 }
 
 PathNeeds needs_of_paths(const std::vector<Blob>& reports) {
   PathNeeds needs;
-  for (const Blob& report : reports) {
-    uint64_t chunks = 0;
-    uint64_t bytes = 0;
-    if (report.number("chunks", kMostChunksOnPath, &chunks)) needs.chunks = std::max(needs.chunks, chunks);
-    if (report.number("queue", UINT64_MAX, &bytes) && bytes > 0) {
-      needs.queue_bytes = std::min(needs.queue_bytes, bytes);
+  std::vector<uint64_t> rates;
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    const Blob& report = reports[rank];
+    uint64_t number = 0;
+    if (report.number("chunks", kMostChunksOnPath, &number)) needs.chunks = std::max(needs.chunks, number);
+    if (report.number("queue", UINT64_MAX, &number) && number > 0) {
+      needs.queue_bytes = std::min(needs.queue_bytes, number);
     }
+    if (report.number("rate", UINT64_MAX, &number) && number > 0) rates.push_back(number);
+    const std::string why = report.text("why_no_tcp");
+    if (needs.why_no_tcp.empty() && !why.empty()) needs.why_no_tcp = "from rank " + std::to_string(rank) + " to " + why;
   }
+  std::sort(rates.begin(), rates.end());
+  if (!rates.empty()) needs.rate = rates[(rates.size() - 1) / 2];
   return needs;
 }
 

@@ -9,18 +9,18 @@
 
 #include "base/status.h"
 #include "session/blob.h"
+#include "session/path_speed.h"
 
 namespace switchml {
 
 // ---- "path": what a rank's host knows ----
 
-/// `frame_bytes`: the largest worthwhile frame of UDP. `why_no_memory`: empty if the rank shares memory with its host's,
-/// or is not asked to. `why_no_tcp`: empty if TCP connects it with all switches.
-Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory, const std::string& why_no_tcp);
+/// `frame_bytes`: the largest worthwhile frame. `why_no_memory`: empty if the rank shares memory with its host's, or is
+/// not asked to.
+Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory);
 struct PathSummary {
   size_t frame_bytes = 0;    // the least; at most what the largest payload takes
   bool leaves_host = false;  // some path
-  std::string why_no_tcp;    // of the first rank that TCP does not connect with all switches; else empty
 };
 /// Of all ranks' reports. kMismatch: one says no size.
 Result<PathSummary> summarize_paths(const std::vector<Blob>& reports);
@@ -34,13 +34,16 @@ Result<size_t> read_payload(const Blob& report);
 /// rank does not say.
 Result<size_t> least_payload(const std::vector<Blob>& reports, size_t payload, const std::string& group);
 
-// ---- "speed": how many chunks a path holds ----
+// ---- "speed": how many chunks a path holds, and how fast it is ----
 
-/// `queue_bytes`: of the rank's socket.
-Blob speed_report(size_t chunks, size_t queue_bytes);
+/// `queue_bytes`: of the rank's socket. `why_no_tcp`: empty if TCP connects the rank with all switches, or its links are
+/// not fast enough to ask.
+Blob speed_report(const PathSpeed& speed, size_t queue_bytes, const std::string& why_no_tcp);
 struct PathNeeds {
   uint64_t chunks = 0;                // the most; 0: nobody knows
+  uint64_t rate = 0;                  // Mbit/s, the median of those that know it; 0: nobody does
   uint64_t queue_bytes = UINT64_MAX;  // the least that a rank names
+  std::string why_no_tcp;             // of the first rank that says so
 };
 /// Of all ranks' reports; those that say nothing do not count.
 PathNeeds needs_of_paths(const std::vector<Blob>& reports);

@@ -13,6 +13,4 @@ size_t auto_payload(size_t path_frame_bytes) {
   return std::clamp(allowed_payload(room), kMinPayloadBytes, kLoopbackPayloadBytes);
 }
 
-size_t tcp_payload(size_t /*switches*/) { return kMaxPayloadBytes; }
-
 }  // namespace switchml

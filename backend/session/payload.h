@@ -9,8 +9,6 @@ namespace switchml {
 /// fits it, so that no packet is cut up, at least kMinPayloadBytes; at most kLoopbackPayloadBytes, which only a path
 /// within a host carries. With Ethernet's 1500 bytes that is 1408.
 size_t auto_payload(size_t path_frame_bytes);
-/// What it means over TCP to so many switches.
-size_t tcp_payload(size_t switches);
 /// Over TCP chunks of a smaller tensor are smaller (Shares::chunk_bytes), down to what fills a packet.
 inline constexpr size_t kLeastTcpChunk = 1408;
 
