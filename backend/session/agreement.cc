@@ -6,6 +6,7 @@
 
 #include "base/interruption.h"
 #include "base/log.h"
+#include "base/processors.h"
 #include "session/control_client.h"
 #include "session/hello.h"
 #include "session/opening.h"
@@ -28,7 +29,8 @@ constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeaveTime = milliseconds(200);
 // A kernel repeats what asks for a connection after a second.
 constexpr Duration kTcpPatience = milliseconds(1500);
-// Mbit/s from which on the time that the processor takes for datagrams is more than the link's (docs/performance.md).
+// Mbit/s, of a rank with a processor to itself, from which on datagrams are limited by the processor and not by the link
+// (docs/performance.md).
 constexpr double kFastLink = 1500;
 
 class Agreement {
@@ -443,8 +445,10 @@ class Agreement {
     for (size_t i = 0; i < opening_.places.size(); ++i) {
       links.push_back({&link(i, 0), &session(i), udp_path(opening_.places[i].endpoint).on_host});
     }
-    const auto speed = measure_paths(links, opening_.time.stage_end(0.98));
+    auto speed = measure_paths(links, opening_.time.stage_end(0.98));
     if (!speed.ok()) return speed.status();
+    // Ranks that share a processor are at its limit at a lower rate.
+    speed->rate *= std::max(1.0, static_cast<double>(opening_.agreed.local.count) / concurrent_threads());
     const bool asks = may_take_tcp(opening_.config) && speed->rate >= kFastLink;
     const std::string why = asks ? why_no_tcp(endpoints(), monotonic_now() + kTcpPatience) : "";
     return speed_report(speed.value(), link(0, 0).limits().receive_buffer_bytes, why);
@@ -457,7 +461,8 @@ class Agreement {
     const SessionParameters& p = opening_.agreed.parameters;
     const bool has_time = monotonic_now() < opening_.time.stage_end(0.7);
     const bool fast = may_take_tcp(opening_.config) && p.native && needs.rate >= kFastLink;
-    SWITCHML_LOG(kInfo) << opening_.group.name << ": links carry about " << needs.rate << " Mbit/s (0: not known), "
+    SWITCHML_LOG(kInfo) << opening_.group.name << ": links carry about " << needs.rate
+                        << " Mbit/s for each processor (0: not known), "
                         << (!fast                      ? "for which UDP is the better one"
                             : needs.why_no_tcp.empty() ? "for which TCP is the better one"
                                                        : "but no TCP " + needs.why_no_tcp)
