@@ -120,9 +120,10 @@ const std::vector<Setting>& table() {
       text_setting<&Config::controller_key>(
           {"controller_key", "the name of a PEM file, together with controller_cert and controller_ca, or empty", "",
            "the key of that certificate"}),
-      {{"transport", "auto, shm or udp; shm not together with switch, controller or faults", "auto",
-        "how ranks reach each other: shm through memory of the one host they are on, udp through a switch; auto: shm "
-        "where it can be had and no switch is named"},
+      {{"transport", "auto, shm, udp or tcp; shm not together with switch, controller or faults, tcp not with controller",
+        "auto",
+        "how ranks reach each other: shm through memory of the one host they are on, udp and tcp through a switch; auto: "
+        "shm where it can be had and no switch is named, else udp, or tcp where links are fast and nothing is in its way"},
        parse_transport,
        [](const Config& c) { return c.transport; }},
       {{"precision", "auto or integer; integer not together with transport=shm", "auto",
@@ -262,15 +263,20 @@ Status check_controller(const Written& written) {
   return status;
 }
 
-// One host has no switch, and nothing that could be lost on the way to it.
+// One host has no switch, and nothing that could be lost on the way to it. Switches of a controller know datagrams only.
 Status check_transport(const Config& config, const Written& written) {
-  if (config.transport != "shm") return {};
-  const auto& [name, value] = written.at(find_setting("transport"));
-  for (const char* other : {"switch", "controller", "faults"}) {
+  const std::vector<const char*> excluded = config.transport == "shm"
+                                                ? std::vector<const char*>{"switch", "controller", "faults"}
+                                            : config.transport == "tcp" ? std::vector<const char*>{"controller"}
+                                                                        : std::vector<const char*>();
+  for (const char* other : excluded) {
     const auto found = written.find(find_setting(other));
     if (found == written.end() || found->second.second.empty()) continue;
+    const auto& [name, value] = written.at(find_setting("transport"));
     return bad_value(name, value, "auto or udp together with " + found->second.first);
   }
+  if (config.transport != "shm") return {};
+  const auto& [name, value] = written.at(find_setting("transport"));
   if (config.integers) {
     return bad_value(name, value, "auto or udp together with " + written.at(find_setting("precision")).first);
   }

@@ -30,8 +30,9 @@ struct Config {
   /// asking, and its key. Both or neither, and with controller_ca only.
   std::string controller_cert;
   std::string controller_key;
-  /// SWITCHML_TRANSPORT: "shm" (memory that the ranks share, who are all on one host), "udp" (through a switch), or
-  /// "auto": shm where it can be had, and no switch, controller or faults are asked for. shm not together with those.
+  /// SWITCHML_TRANSPORT: "shm" (memory that the ranks share, who are all on one host), "udp" or "tcp" (through a
+  /// switch), or "auto": shm where it can be had, and no switch, controller or faults are asked for; else udp, or tcp
+  /// where links are fast (session/agreement.h). shm not together with those, tcp not with a controller.
   std::string transport = "auto";
   /// SWITCHML_PRECISION: how sums are added. False ("auto"): exactly, and rounded once, where contributions reach an
   /// aggregator as they are: in memory and in a switch in software. True ("integer"): as a switching chip adds them,

@@ -56,7 +56,7 @@ class Agreement {
       status = opening_.say("path", path());
       if (status.ok()) status = enter_session(opening_.config.payload_bytes, opening_.config.slots);
       if (status.ok() && check_path_) status = settle_payload();
-      if (status.ok() && check_path_ && (may_want_slots() || may_take_tcp(opening_.config))) status = settle_speed();
+      if (status.ok() && check_path_ && (may_want_slots() || may_change_to_tcp())) status = settle_speed();
     }
     if (!status.ok()) return status;
     return std::move(opening_.agreed);
@@ -119,13 +119,18 @@ class Agreement {
     return path_report(least, leaves_host, opening_.memory.why_none());
   }
 
-  // There is nothing to find out about payloads.
+  // There is nothing to find out about payloads. Switches may start after their ranks.
   Result<Blob> path_of_tcp() {
-    const std::string why = why_no_tcp(endpoints(), opening_.time.stage_end(0.5));
+    const Time end = opening_.time.stage_end(0.5);
+    std::string why = why_no_tcp(endpoints(), end);
+    while (!why.empty() && monotonic_now() + kRefusalPause < end) {
+      std::this_thread::sleep_for(kRefusalPause);
+      why = why_no_tcp(endpoints(), end);
+    }
     if (!why.empty()) {
-      return Status(Code::kUnavailable, "SWITCHML_TRANSPORT=\"tcp\" cannot be had: rank " +
-                                            std::to_string(opening_.group.rank) + " reaches no switch at " + why +
-                                            ": let TCP pass, or use auto or udp");
+      return Status(Code::kUnavailable, "rank " + std::to_string(opening_.group.rank) + " cannot connect to switch " +
+                                            why + ": is switchml-switchd running there, and does TCP pass? "
+                                            "SWITCHML_TRANSPORT=auto or udp need no TCP");
     }
     if (Status status = connect_over(Carrier::kTcp); !status.ok()) return status;
     return path_report(kMaxPayloadBytes + wire::kNativeHeaderBytes, false, opening_.memory.why_none());
@@ -426,6 +431,8 @@ class Agreement {
     return enter_session(plan.value());
   }
 
+  // Where less passes than the hosts know of, TCP might send segments that are lost without a word.
+  bool may_change_to_tcp() const { return may_take_tcp(opening_.config) && sessions_ == 0; }
   // Several switches have windows enough together.
   bool may_want_slots() const { return opening_.config.slots == 0 && is_alone(); }
 
@@ -448,8 +455,8 @@ class Agreement {
     auto speed = measure_paths(links, opening_.time.stage_end(0.98));
     if (!speed.ok()) return speed.status();
     // Ranks that share a processor are at its limit at a lower rate.
-    speed->rate *= std::max(1.0, static_cast<double>(opening_.agreed.local.count) / concurrent_threads());
-    const bool asks = may_take_tcp(opening_.config) && speed->rate >= kFastLink;
+    speed->rate *= std::max(1.0, static_cast<double>(opening_.agreed.local.count) / std::max(1, concurrent_threads()));
+    const bool asks = may_change_to_tcp() && speed->rate >= kFastLink;
     const std::string why = asks ? why_no_tcp(endpoints(), monotonic_now() + kTcpPatience) : "";
     return speed_report(speed.value(), link(0, 0).limits().receive_buffer_bytes, why);
   }
@@ -460,7 +467,7 @@ class Agreement {
     const PathNeeds needs = needs_of_paths(paths.value());
     const SessionParameters& p = opening_.agreed.parameters;
     const bool has_time = monotonic_now() < opening_.time.stage_end(0.7);
-    const bool fast = may_take_tcp(opening_.config) && p.native && needs.rate >= kFastLink;
+    const bool fast = may_change_to_tcp() && p.native && needs.rate >= kFastLink;
     SWITCHML_LOG(kInfo) << opening_.group.name << ": links carry about " << needs.rate
                         << " Mbit/s for each processor (0: not known), "
                         << (!fast                      ? "for which UDP is the better one"

@@ -29,38 +29,41 @@ def sent_bytes(host):
     return int(lab.run("ip", "netns", "exec", host, "cat", "/sys/class/net/data/statistics/tx_bytes"))
 
 
-@pytest.mark.parametrize("hosts, per_host, weather", ((3, 1, {}), (2, 1, LOSS), (HOSTS, 1, LOSS), (3, 2, LOSS)))
-def test_every_bit_is_right(network, hosts, per_host, weather):
-    job = job_on(network, f"bits{hosts}{per_host}", hosts, per_host)
+@pytest.mark.parametrize("transport, hosts, per_host, weather", (
+    ("auto", 3, 1, {}), ("auto", 2, 1, LOSS), ("auto", HOSTS, 1, LOSS), ("auto", 3, 2, LOSS), ("tcp", HOSTS, 1, {}), ("tcp", 3, 2, LOSS)))  # fmt: skip
+def test_every_bit_is_right(network, transport, hosts, per_host, weather):
+    job = job_on(network, f"bits{transport}{hosts}{per_host}", hosts, per_host, SWITCHML_TRANSPORT=transport)
     session = job.run(GENEROUS, "session")[0]
     assert (session["precision"], session["switch"].count("embedded in rank")) == ("exact", hosts), session
+    carrier = "udp" if transport == "auto" else transport  # links of this rate are for UDP
+    assert session["transport"] == (f"shm+{carrier}" if per_host > 1 else carrier)
     network.disturb(**weather)
     ranks = job.run(GENEROUS, "soak", SECONDS, 3)
     network.disturb()
     assert all(rank["calls"] > 10 and rank["elements_summed_by_switch"] > 0 for rank in ranks), ranks
-    if weather:
+    if weather and carrier == "udp":
         assert sum(rank["retransmissions"] for rank in ranks) > 0, ranks
     job.end()
 
 
-@pytest.mark.parametrize("hosts", (2, 4, HOSTS))
-def test_a_link_carries_what_a_ring_would_have_it_carry(network, hosts):
-    """2 (n - 1) / n of the tensor each way, and headers."""
+@pytest.mark.parametrize("transport, hosts", (("udp", 2), ("udp", 4), ("udp", HOSTS), ("tcp", 4)))
+def test_a_link_carries_what_a_ring_would_have_it_carry(network, transport, hosts):
+    """2 (n - 1) / n of the tensor each way, and headers; over TCP acknowledgements too."""
     elements, times = 2**20, 3
-    job = job_on(network, f"bytes{hosts}", hosts)
+    job = job_on(network, f"bytes{transport}{hosts}", hosts, SWITCHML_TRANSPORT=transport)
     before = [sent_bytes(host) for host in network.hosts[:hosts]]
     job.run(GENEROUS, "timed", elements, times)
     after = [sent_bytes(host) for host in network.hosts[:hosts]]
     ring = 2 * (hosts - 1) / hosts * 4 * elements * times
     for host, (first, last) in enumerate(zip(before, after)):
-        assert 1.0 < (last - first) / ring < 1.12, f"host {host}: {last - first} bytes, a ring's are {ring}"
+        assert 1.0 < (last - first) / ring < (1.12 if transport == "udp" else 1.2), f"host {host}: {last - first} bytes, a ring's are {ring}"
     job.end()
 
 
-@pytest.mark.parametrize("victim", (0, 2))
-def test_a_killed_rank_is_named_by_all_others(network, victim):
+@pytest.mark.parametrize("transport, victim", (("udp", 0), ("udp", 2), ("tcp", 2)))
+def test_a_killed_rank_is_named_by_all_others(network, transport, victim):
     """With it goes the switch of its host's part."""
-    job = job_on(network, f"kill{victim}", 4)
+    job = job_on(network, f"kill{transport}{victim}", 4, SWITCHML_TRANSPORT=transport)
     job.tell("until_error", GENEROUS)
     job.await_calls()
     job.ranks[victim].send_signal(signal.SIGKILL)
@@ -73,9 +76,10 @@ def test_a_killed_rank_is_named_by_all_others(network, victim):
         job.ranks[rank].wait()
 
 
-def test_a_short_cut_of_a_host_costs_only_time(network):
-    job = job_on(network, "short", 4, SWITCHML_FAILURE_TIMEOUT=str(GENEROUS))
-    over = network.folder / "short is over"
+@pytest.mark.parametrize("transport", ("udp", "tcp"))
+def test_a_short_cut_of_a_host_costs_only_time(network, transport):
+    job = job_on(network, f"short-{transport}", 4, SWITCHML_FAILURE_TIMEOUT=str(GENEROUS), SWITCHML_TRANSPORT=transport)
+    over = network.folder / f"short over {transport}"
     job.tell("soak", str(over), 7)
     job.await_calls()
     network.cut(network.bridge, "r2")
@@ -86,8 +90,9 @@ def test_a_short_cut_of_a_host_costs_only_time(network):
     job.end()
 
 
-def test_a_host_that_is_cut_off_is_named(network):
-    job = job_on(network, "long", 4, SWITCHML_FAILURE_TIMEOUT="5")
+@pytest.mark.parametrize("transport", ("udp", "tcp"))
+def test_a_host_that_is_cut_off_is_named(network, transport):
+    job = job_on(network, f"long-{transport}", 4, SWITCHML_FAILURE_TIMEOUT="5", SWITCHML_TRANSPORT=transport)
     job.tell("until_error", GENEROUS)
     job.await_calls()
     network.cut(network.bridge, "r2")

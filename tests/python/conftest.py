@@ -2,8 +2,8 @@
 
     -k text                only tests whose name holds the text
     --large                also tests marked `large` (tensors past 2**31 elements, up to 11 GiB of memory)
-    --transport=udp|auto   how the ranks of these tests, all on one host, reach each other where a test names no switch: through one
-                           in rank 0 (the preset), or as a user's would: through memory that they share
+    --transport=udp|tcp|auto   how the ranks of these tests, all on one host, reach each other where a test names no switch: through
+                           one in rank 0 (udp is the preset), or as a user's would: through memory that they share
     --torch-suite=ci|all   the selection of PyTorch's own tests that CI runs (torch_suite_ci.txt), or all of them
 
 SWITCHML_TEST_BACKEND=gloo runs the tests over Gloo, to tell a wrong test from a wrong backend; tests of what Gloo does not do
@@ -27,7 +27,7 @@ import harness  # noqa: E402
 
 def pytest_addoption(parser):
     parser.addoption("--large", action="store_true", help="run tests marked large: tensors past 2**31 elements")
-    parser.addoption("--transport", choices=("udp", "auto"), default="udp", help="of ranks whose test names no switch")
+    parser.addoption("--transport", choices=("udp", "tcp", "auto"), default="udp", help="of ranks whose test names no switch")
     parser.addoption("--torch-suite", choices=("ci", "all"), default="ci", help="how much of PyTorch's own tests to run")
 
 
@@ -40,7 +40,7 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     for item in items:
-        if "through_switch" in item.keywords and config.getoption("--transport") != "udp":
+        if "through_switch" in item.keywords and config.getoption("--transport") == "auto":
             item.add_marker(pytest.mark.skip(reason="looks at the switch in rank 0; run with --transport=udp"))
         if "large" in item.keywords and not config.getoption("--large"):
             item.add_marker(pytest.mark.skip(reason="needs up to 11 GiB of memory; run with --large"))

@@ -16,7 +16,7 @@ from oracle import digest
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo rounds after each addition")
 
 #: Who adds, and how the ranks reach it.
-PLACES = {"memory": "shm", "embedded switch": "udp", "switchml-switchd": "udp"}
+PLACES = {"memory": "shm", "embedded switch": "udp", "embedded switch over TCP": "tcp", "switchml-switchd": "udp"}
 #: Of each type: bits of the significand, exponent of the smallest subnormal, the integers of its width.
 FORMATS = {
     torch.float32: (24, -149, torch.int32),

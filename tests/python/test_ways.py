@@ -267,6 +267,7 @@ PLACES = {
     "alone": (1, {}),
     "memory": (2, {"SWITCHML_TRANSPORT": "shm"}),
     "software switch": (2, {"SWITCHML_TRANSPORT": "udp"}),
+    "software switch over TCP": (2, {"SWITCHML_TRANSPORT": "tcp"}),
     "integer switch": (2, {"SWITCHML_TRANSPORT": "udp", "SWITCHML_PRECISION": "integer"}),
 }
 

@@ -129,6 +129,18 @@ TEST(Config, MemoryExcludesWhatOnlyASwitchHas) {
   }
 }
 
+// A controller's switches know datagrams only.
+TEST(Config, TcpExcludesAController) {
+  const auto config = load({{"SWITCHML_CONTROLLER", "c:1"}, {"SWITCHML_TRANSPORT", "tcp"}});
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.status().message(),
+            "SWITCHML_TRANSPORT=\"tcp\" is not allowed: use auto or udp together with SWITCHML_CONTROLLER");
+  for (const auto& [other, value] : {std::pair("SWITCHML_SWITCH", "s:1"), std::pair("SWITCHML_FAULTS", "send_loss=0.1"),
+                                     std::pair("SWITCHML_PRECISION", "integer")}) {
+    EXPECT_TRUE(load({{other, value}}, {{"transport", "tcp"}}).ok()) << other;
+  }
+}
+
 TEST(Config, PrecisionSaysWhetherSoftwareAddsAsAChipDoes) {
   EXPECT_FALSE(load({}, {})->integers);
   EXPECT_FALSE(load({{"SWITCHML_PRECISION", "auto"}}, {})->integers);
@@ -216,7 +228,7 @@ TEST_P(BadValues, NameValueAndWhatIsAllowed) {
 INSTANTIATE_TEST_SUITE_P(
     Config, BadValues,
     ::testing::Values(
-        BadValue{"transport", "carrier-pigeon", "auto, shm or udp"}, BadValue{"transport", "SHM", "auto, shm or udp"},
+        BadValue{"transport", "carrier-pigeon", "auto, shm, udp or tcp"}, BadValue{"transport", "SHM", "auto, shm, udp or tcp"},
         BadValue{"precision", "exact", "auto or integer"}, BadValue{"payload", "255", "or of 1024"},
         BadValue{"payload", "257", "auto, 256, 512"}, BadValue{"payload", "1500", "of 128 from 1024 to 2048"},
         BadValue{"payload", "65536", "up to 64512"}, BadValue{"payload", "8k", "a multiple of"},

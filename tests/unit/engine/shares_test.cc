@@ -189,6 +189,42 @@ TEST(Shares, ChunksAreOfThePayloadWhateverTheType) {
   }
 }
 
+/// Sessions in which tensors may travel in chunks of 256 bytes to 64 KiB.
+std::vector<SessionParameters> sessions_with_small_chunks(size_t count) {
+  std::vector<SessionParameters> sessions = sessions_of(std::vector<uint32_t>(count, 1));
+  for (SessionParameters& session : sessions) {
+    session.payload_bytes = 63 * 1024;
+    session.least_chunk_bytes = 256;
+  }
+  return sessions;
+}
+
+TEST(Shares, ChunksAreAsSmallAsMakesManyForEachShard) {
+  const Shares shares(sessions_with_small_chunks(4), 2);
+  EXPECT_EQ(shares.chunk_bytes(sum_of(0)), 256U);
+  EXPECT_EQ(shares.chunk_bytes(sum_of(1000)), 256U);
+  EXPECT_EQ(shares.chunk_bytes(sum_of(1 << 20)), 16384U) << "32 for each of 8 shards";
+  EXPECT_EQ(shares.chunk_bytes(sum_of((1 << 20) + 100)), 16384U) << "whole cache lines";
+  EXPECT_EQ(shares.chunk_bytes(sum_of(1 << 26)), 63U * 1024);
+  EXPECT_EQ(shares.chunk_bytes(sum_of(1 << 15, StreamChoice::kBulk)), 4096U) << "4 of a piece";
+  EXPECT_EQ(shares.chunk_bytes(sum_of(1 << 15, StreamChoice::kShort)), 63U * 1024) << "as few as its lane has slots";
+  EXPECT_EQ(Shares(sessions_of({1, 1}), 1).chunk_bytes(sum_of(1 << 20)), kPayload) << "not where they may not";
+}
+
+TEST(Shares, PartsAreOfTheChunksThatTheyTravelIn) {
+  for (const size_t count : {size_t{1}, size_t{5000}, size_t{100003}, size_t{1} << 22}) {
+    Shares shares(sessions_with_small_chunks(3), 1);
+    const size_t chunk = shares.chunk_bytes(sum_of(count)) / sizeof(float);
+    size_t next = 0;
+    for (const ShardPart& part : shares.next(sum_of(count))) {
+      EXPECT_EQ(part.range.begin, next);
+      next += part.range.count;
+      EXPECT_TRUE(next % chunk == 0 || next == count) << next;
+    }
+    EXPECT_EQ(next, count);
+  }
+}
+
 TEST(Shares, SmallOnesGoToOneShardAfterTheOther) {
   Shares shares(sessions_of({1, 1000, 1}), 2);
   for (size_t turn = 0; turn < 37;) {

@@ -154,8 +154,12 @@ void lose_twice(Losable& losable, const std::function<void()>& back) {
 }
 
 TEST(Failover, ReturnsToTheSwitchWhenItIsBackEachTime) {
-  Losable losable(2);
-  lose_twice(losable, [&] { losable.server = start_switch({}, losable.where); });
+  for (const char* transport : {"udp", "tcp"}) {
+    SCOPED_TRACE(transport);
+    Losable losable(2);
+    losable.config.transport = transport;
+    lose_twice(losable, [&] { losable.server = start_switch({}, losable.where); });
+  }
 }
 
 // Rank 1 does not hear most of the results, so that it lacks some when rank 0 has them all and its script ends.

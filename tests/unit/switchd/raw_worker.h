@@ -1,4 +1,4 @@
-// A worker that speaks the protocol by hand, over UDP.
+// A worker that speaks the protocol by hand, over UDP or TCP.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "transport/address.h"
+#include "transport/tcp.h"
 #include "transport/udp.h"
 #include "wire/control.h"
 
@@ -24,7 +25,7 @@ class RawWorker {
     UdpOptions options;
     options.peer = to;
     options.bind = with_port(to, 0);
-    auto made = make_udp_transport(options);
+    auto made = to.carrier == Carrier::kTcp ? make_tcp_transport({}) : make_udp_transport(options);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     transport_ = std::move(made.value());
   }

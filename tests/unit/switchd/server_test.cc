@@ -6,17 +6,18 @@
 #include <mutex>
 
 #include "raw_worker.h"
+#include "transport/tcp_reach.h"
 
 namespace switchml {
 namespace {
 
-void exchange(const char* address, int threads = 1) {
+void exchange(const char* address, int threads = 1, Carrier carrier = Carrier::kPackets) {
   ServerOptions options;
   options.threads = threads;
   options.listen = loopback(address);
   auto server = SwitchServer::start(options);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
-  const Endpoint at = server.value()->local();
+  const Endpoint at = with_carrier(server.value()->local(), carrier);
   EXPECT_NE(port_of(at), 0);
   RawWorker workers[2] = {RawWorker(at), RawWorker(at)};
 
@@ -53,11 +54,11 @@ void exchange(const char* address, int threads = 1) {
   }
   EXPECT_EQ(server.value()->counters().uses_completed.get(), 2U);
   server.value().reset();
-  workers[0].send(contribution(session, 0, 2, 1, 1));
+  if (carrier == Carrier::kPackets) workers[0].send(contribution(session, 0, 2, 1, 1));
   EXPECT_TRUE(workers[0].receive(milliseconds(100)).empty()) << "a stopped server is silent";
 }
 
-TEST(Server, AHostHasItsShareWhateverPortItAsksFrom) {
+TEST(Server, AHostHasItsShareFromWhereverItAsks) {
   ServerOptions options;
   options.listen = loopback("127.0.0.1:0");
   options.softswitch.client_jobs = 2;
@@ -65,7 +66,7 @@ TEST(Server, AHostHasItsShareWhateverPortItAsksFrom) {
   ASSERT_TRUE(server.ok());
   std::vector<wire::ReplyStatus> answers;
   for (uint64_t key = 1; key <= 3; ++key) {
-    RawWorker worker(server.value()->local());
+    RawWorker worker(with_carrier(server.value()->local(), key == 1 ? Carrier::kPackets : Carrier::kTcp));
     wire::Open asked;
     asked.client_key = key;
     asked.workers = 1;
@@ -85,6 +86,39 @@ TEST(Server, AddsOverIpv6Loopback) {
   probe.bind = loopback("[::1]:0");
   if (!make_udp_transport(probe).ok()) GTEST_SKIP() << "this host has no IPv6 loopback";
   exchange("[::1]:0");
+}
+
+TEST(Server, AddsOverTcpHoweverManyThreadsUdpHas) {
+  exchange("127.0.0.1:0", 1, Carrier::kTcp);
+  exchange("127.0.0.1:0", 4, Carrier::kTcp);
+}
+
+TEST(Server, ListensWhereUdpAndTcpAreFree) {
+  TcpOptions taken;
+  taken.listen = loopback("127.0.0.1:0");
+  auto other = make_tcp_transport(taken);
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  ServerOptions options;
+  options.listen = with_carrier(other.value()->local(), Carrier::kPackets);
+  const auto refused = SwitchServer::start(options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().message(),
+            "cannot bind " + to_string(other.value()->local()) + ": Address already in use");
+  options.listen = loopback("127.0.0.1:0");
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(SwitchServer::start(options).ok());
+}
+
+// A controller's sessions are of integers, in datagrams.
+TEST(Server, UnderAControllerNobodyConnects) {
+  struct Tap : softswitch::ControlTap {
+    void request(const uint8_t*, size_t, const Endpoint&) override {}
+  } tap;
+  ServerOptions options;
+  options.listen = loopback("127.0.0.1:0");
+  options.control = &tap;
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok());
+  EXPECT_NE(why_no_tcp({server.value()->local()}, monotonic_now() + seconds(60)), "");
 }
 
 // Whichever threads the kernel gives the two workers to.

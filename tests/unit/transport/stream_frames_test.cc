@@ -58,6 +58,31 @@ TEST(StreamFrames, ThePrefixIsTheOneOfTheProtocol) {
   EXPECT_EQ(std::memcmp(prefix, expected, sizeof expected), 0);
 }
 
+TEST(StreamFrames, WhatAFrameLacksIsKnownFromItsPrefixOn) {
+  Bytes room(2 * (kMost + kStreamPrefixBytes));
+  StreamFrames in(kMost);
+  EXPECT_EQ(in.missing(), 1U);
+  in.use(room.data(), room.size());
+  const Bytes stream = stream_of({pattern(1, 100), pattern(2, 300)});
+  const auto feed = [&](size_t from, size_t to) {
+    std::copy(stream.begin() + static_cast<std::ptrdiff_t>(from), stream.begin() + static_cast<std::ptrdiff_t>(to),
+              in.end());
+    in.feed(to - from);
+  };
+  feed(0, 7);
+  EXPECT_EQ(in.missing(), 1U) << "its prefix is not whole";
+  feed(7, 8);
+  EXPECT_EQ(in.missing(), 100U);
+  feed(8, 107);
+  EXPECT_EQ(in.missing(), 1U);
+  feed(107, 130);
+  EXPECT_EQ(in.missing(), 1U) << "it is whole, and another one has begun";
+  const uint8_t* frame = nullptr;
+  uint32_t bytes = 0;
+  EXPECT_TRUE(in.next(&frame, &bytes));
+  EXPECT_EQ(in.missing(), 300U - (130 - 108 - kStreamPrefixBytes));
+}
+
 TEST(StreamFrames, AnyCutsGiveTheSameFrames) {
   std::vector<Bytes> frames;
   for (const size_t size : {1, 2, 7, 8, 9, 999, 1000, 1000, 500, 500, 500, 1, 1000, 3, 20, 1000, 999})

@@ -68,6 +68,50 @@ TEST(TcpConnections, TheBackoffIsBounded) {
   EXPECT_LT(bench.connections.reach(to)->backoff, milliseconds(1));
 }
 
+// A thread that waits is not woken for each packet of a frame.
+TEST(TcpConnections, CanBeReadWhenAFrameIsWhole) {
+  RawTcpListener listener(address("127.0.0.1:0"));
+  Bench bench;
+  TcpConnection* const connection = bench.connections.reach(listener.at());
+  ASSERT_NE(connection, nullptr);
+  RawTcp peer = listener.accept();
+  const auto is_ready = [&] {
+    bench.connections.service();
+    return bench.connections.has_ready();
+  };
+  const auto read = [&] {
+    ASSERT_TRUE(drive_until({}, is_ready));
+    TcpConnection* const next = bench.connections.next_ready();
+    ASSERT_EQ(next, connection);
+    EXPECT_TRUE(bench.connections.read(next));
+  };
+  const Bytes frame = pattern(7, 20000);
+  const Bytes stream = on_the_wire(frame);
+  ASSERT_TRUE(peer.deliver(Bytes(stream.begin(), stream.begin() + 5000)));
+  // The first read asks for a prefix only.
+  const uint8_t* found = nullptr;
+  uint32_t bytes = 0;
+  for (int i = 0; i < 3 && connection->in.missing() != stream.size() - 5000; ++i) {
+    read();
+    EXPECT_FALSE(connection->in.next(&found, &bytes));
+    bench.connections.settle(connection);
+  }
+  EXPECT_EQ(connection->in.missing(), stream.size() - 5000);
+  ASSERT_TRUE(peer.deliver(Bytes(stream.begin() + 5000, stream.end() - 1)));
+  EXPECT_FALSE(is_ready());
+  ASSERT_TRUE(peer.deliver(Bytes(stream.end() - 1, stream.end())));
+  while (!connection->in.has_next()) read();
+  ASSERT_TRUE(connection->in.next(&found, &bytes));
+  EXPECT_EQ(Bytes(found, found + bytes), frame);
+  bench.connections.settle(connection);
+  // Less than a packet is not worth it.
+  const Bytes small = on_the_wire(pattern(8, 1000));
+  ASSERT_TRUE(peer.deliver(Bytes(small.begin(), small.begin() + 100)));
+  read();
+  bench.connections.settle(connection);
+  EXPECT_EQ(connection->awaited, 1U);
+}
+
 TEST(TcpConnections, WritingIsWatchedOnlyWhileThereIsSomethingToWrite) {
   RawTcpListener listener(address("127.0.0.1:0"));
   Bench bench;

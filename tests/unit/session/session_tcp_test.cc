@@ -1,0 +1,185 @@
+// Sessions over TCP: where it is named, and where the paths are for it.
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <utility>
+
+#include "agree_each.h"
+#include "session/path_report.h"
+
+namespace switchml {
+namespace {
+
+Config over_tcp() {
+  Config config = quick_config(seconds(20));
+  config.transport = "tcp";
+  config.interface = "lo";
+  return config;
+}
+
+/// Each rank of `hosts` ("aab") adds, and looks at its session.
+void add_on_hosts(const std::string& hosts, const Config& config, const std::string& transport) {
+  MapStore store;
+  const int size = static_cast<int>(hosts.size());
+  each_rank(size, [&](int rank) {
+    PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
+    auto session = Session::open(config, {rank, size, "group t"}, placed, monotonic_now() + seconds(60));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    EXPECT_EQ(session.value()->transport(), transport);
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{100001}, size_t{3000000}}) {
+      std::vector<float> values(count);
+      for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 1000 + static_cast<size_t>(rank));
+      const Status status = all_reduce(*session.value(), &values, seconds(60));
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      for (size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(values[i], static_cast<float>(size * (static_cast<int>(i % 1000)) + size * (size - 1) / 2)) << i;
+      }
+    }
+  });
+}
+
+TEST(SessionOverTcp, AddsThroughASwitchInRankZero) {
+  for (const char* precision : {"auto", "integer"}) {
+    SCOPED_TRACE(precision);
+    Config config = over_tcp();
+    config.integers = std::string(precision) == "integer";
+    add_on_hosts("aaa", config, "tcp");
+  }
+}
+
+TEST(SessionOverTcp, AddsThroughEachHost) {
+  add_on_hosts("abc", over_tcp(), "tcp");
+  add_on_hosts("aabbb", over_tcp(), "shm+tcp");
+  Config shards = over_tcp();
+  shards.shards = 2;
+  add_on_hosts("ab", shards, "tcp");
+}
+
+TEST(SessionOverTcp, AddsThroughSwitchesThatAreNamed) {
+  const auto one = start_switch(), other = start_switch();
+  Config config = over_tcp();
+  config.switch_address = to_string(one->local());
+  add_on_hosts("aa", config, "tcp");
+  config.switch_address += "*2," + to_string(other->local());
+  add_on_hosts("aa", config, "tcp");
+  EXPECT_GT(one->counters().uses_completed.get(), other->counters().uses_completed.get());
+  EXPECT_GT(other->counters().uses_completed.get(), 0U);
+}
+
+TEST(SessionOverTcp, AddsOverFaults) {
+  Config config = over_tcp();
+  config.faults = "seed=3,send_loss=0.02,receive_loss=0.02,duplicate=0.02,delay=0.02";
+  MapStore store;
+  each_rank(2, [&](int rank) {
+    auto session = Session::open(config, {rank, 2, "group t"}, store, monotonic_now() + seconds(60));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    std::vector<float> values(200000, static_cast<float>(rank + 1));
+    const Status status = all_reduce(*session.value(), &values, seconds(60));
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_EQ(values, std::vector<float>(200000, 3.0F));
+  });
+}
+
+TEST(SessionOverTcp, WaitsForASwitchThatStartsLater) {
+  const Endpoint place = closed_port();
+  Config config = over_tcp();
+  config.switch_address = to_string(place);
+  std::unique_ptr<SwitchServer> late;
+  std::thread starter([&] {
+    std::this_thread::sleep_for(milliseconds(700));
+    late = start_switch({}, to_string(place));
+  });
+  add_on_hosts("aa", config, "tcp");
+  starter.join();
+}
+
+TEST(SessionOverTcp, NamesASwitchThatTakesNoConnection) {
+  Config config = over_tcp();
+  config.connect_timeout = milliseconds(300);
+  config.switch_address = to_string(closed_port());
+  MapStore store;
+  const Status status = common_failure(agree_all(
+      2, [&](int) { return config; }, store));
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_TRUE(contains(status, "cannot connect to switch " + config.switch_address + "/tcp: Connection refused"))
+      << status.message();
+}
+
+// ---- chosen ----
+
+/// What a rank's host knows of a path that leads off it.
+void leads_away(Blob* path) {
+  path->set("leaves_host", 1);
+  path->set("frame_bytes", 1472);
+}
+
+/// Ranks of hosts, or of one host and a switch, whose paths are `fast`, as rank 0 hears it.
+Outcome agree_on_paths(const std::string& hosts, Config config, bool fast, const std::string& why_no_tcp = "") {
+  config.transport = "auto";
+  const int size = static_cast<int>(hosts.size());
+  MapStore store;
+  return agree_each(size, {}, [&](int rank) {
+    PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
+    AlteredStore far(placed, rank == 0 ? rank_key("path", 1) : "", leads_away);
+    const auto speed = [&](int of) {
+      return [&, of](Blob* report) {
+        report->set("rate", fast ? 100000 : 100);
+        report->set("why_no_tcp", of == 1 ? why_no_tcp : "");
+      };
+    };
+    AlteredStore one(far, rank == 0 ? rank_key("speed", 1) : "", speed(1));
+    AlteredStore zero(one, rank == 0 ? rank_key("speed", 0) : "", speed(0));
+    return agree(config, {rank, size, "group g"}, zero, monotonic_now() + seconds(60));
+  });
+}
+
+void expect_carrier(const Outcome& outcome, Carrier carrier) {
+  const bool tcp = carrier == Carrier::kTcp;
+  for (const auto& rank : outcome.ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    for (const SessionParameters& session : rank->sessions()) {
+      EXPECT_EQ(session.switch_endpoint.carrier, carrier);
+      EXPECT_EQ(session.payload_bytes, tcp ? kMaxPayloadBytes : 1408U);
+      EXPECT_EQ(session.least_chunk_bytes > 0, tcp);
+    }
+    EXPECT_EQ(rank->transports.size(), rank->sessions().size());
+    EXPECT_STREQ(rank->transports[0]->name(), tcp ? "tcp" : "udp");
+    if (rank->embedded == nullptr) continue;
+    const SwitchCounters counters = rank->embedded->counters();
+    EXPECT_EQ(counters.sessions_opened.get() - counters.sessions_closed.get(), 1U) << "the other one was left";
+  }
+}
+
+TEST(TcpIsChosen, WhereLinksAreFast) {
+  expect_carrier(agree_on_paths("ab", over_tcp(), true), Carrier::kTcp);
+  expect_carrier(agree_on_paths("ab", over_tcp(), false), Carrier::kPackets);
+  const auto server = start_switch();
+  Config named = over_tcp();
+  named.switch_address = to_string(server->local());
+  expect_carrier(agree_on_paths("aa", named, true), Carrier::kTcp);
+  EXPECT_EQ(server->counters().sessions_opened.get(), 2U);
+  EXPECT_EQ(server->counters().sessions_closed.get(), 1U);
+}
+
+TEST(TcpIsChosen, NotWhereItDoesNotPass) {
+  expect_carrier(agree_on_paths("ab", over_tcp(), true, "somewhere: Connection timed out"), Carrier::kPackets);
+}
+
+TEST(TcpIsChosen, NotForIntegersFaultsOrAPayloadThatIsNamed) {
+  Config integers = over_tcp();
+  integers.integers = true;
+  const auto outcome = agree_on_paths("ab", integers, true);
+  for (const auto& rank : outcome.ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    EXPECT_EQ(rank->parameters.switch_endpoint.carrier, Carrier::kPackets);
+  }
+  Config faulty = over_tcp();
+  faulty.faults = "seed=1";
+  expect_carrier(agree_on_paths("ab", faulty, true), Carrier::kPackets);
+  Config named = over_tcp();
+  named.payload_bytes = 1408;
+  expect_carrier(agree_on_paths("ab", named, true), Carrier::kPackets);
+}
+
+}  // namespace
+}  // namespace switchml
