@@ -178,8 +178,8 @@ class Agreement {
     const auto summary = summarize_paths(paths.value());
     if (!summary.ok()) return summary.status();
     const bool hosts = sessions_ == 0 ? hosts_have_memory(paths.value()) : opening_.agreed.hosts.ranks() > 0;
-    auto opened = open_sessions(wish(hosts, payload != 0 ? payload : auto_payload(summary->frame_bytes), slots), hosts,
-                                true);
+    const size_t wanted = payload != 0 ? payload : auto_payload(summary->frame_bytes);
+    auto opened = open_sessions(wish(hosts, wanted, slots, over_tcp()), hosts, true);
     if (!opened.ok()) return opened.status();
     Blob plan = std::move(opened.value());
     if (opening_.config.payload_bytes == 0 && opening_.config.controller.empty() && summary->leaves_host)
@@ -237,14 +237,16 @@ class Agreement {
     return why;
   }
 
-  wire::Open wish(bool hosts, size_t payload, int slots) const {
+  wire::Open wish(bool hosts, size_t payload, int slots, bool tcp) const {
     wire::Open asked;
     asked.workers = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.hosts() : opening_.group.size);
     asked.shards = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.owners() : opening_.config.shards);
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
-    if (wants_native(opening_.config)) asked.flags = wire::kOpenNative;
-    if (slots == 0 && payload <= kMostPayloadForStreams) asked.slots = preset_slots(hosts, asked.shards);
+    if (wants_native(opening_.config)) asked.flags |= wire::kOpenNative;
+    if (tcp) asked.flags |= wire::kOpenStream;
+    if (slots == 0 && tcp) asked.slots = static_cast<uint16_t>(asked.shards * LaneSlots::kLeastNativeForBulk);
+    if (slots == 0 && !tcp && payload <= kMostPayloadForStreams) asked.slots = preset_slots(hosts, asked.shards);
     return asked;
   }
 
@@ -485,7 +487,7 @@ class Agreement {
                         << " chunks fill the paths (0: not known), for which " << p.slots << " slots "
                         << (slots == p.slots ? "do" : "are few");
     if (slots <= p.slots) return {};
-    Blob plan = another(p.payload_bytes, slots);
+    Blob plan = another(p.payload_bytes, slots, false);
     SessionParameters offered = p;
     if (plan.text("more") != "1" || !read_grant(plan.inner("session/0"), &offered).ok()) return {};
     if (offered.slots > p.slots && offered.payload_bytes == p.payload_bytes) return plan;
@@ -495,15 +497,15 @@ class Agreement {
   }
 
   Blob plan_over_tcp() {
-    Blob plan = another(kMaxPayloadBytes, opening_.config.slots);
+    Blob plan = another(kMaxPayloadBytes, opening_.config.slots, true);
     if (plan.text("more") == "1") plan.set("carrier", "tcp");
     return plan;
   }
 
   // The plan of other sessions with the same switches, beside those that there are; or nothing.
-  Blob another(size_t payload, int slots) {
+  Blob another(size_t payload, int slots, bool tcp) {
     const bool hosts = opening_.agreed.hosts.ranks() > 0;
-    auto plan = open_sessions(wish(hosts, payload, slots), hosts, false);
+    auto plan = open_sessions(wish(hosts, payload, slots, tcp), hosts, false);
     if (!plan.ok()) {
       SWITCHML_LOG(kInfo) << opening_.group.name << ": no other session: " << plan.status().message();
       return {};

@@ -18,10 +18,11 @@
 //     and, where "auto" chose the payload and a path leaves its host:
 //   every rank: which payload came back    passes     takes the least. Less than the session's: all leave it, and
 //   rank 0: which it is                    payload    "plan" to "payload" happen again, with a number
-//     and, where it chose the slots too:
-//   every rank: how many chunks its path   speed      takes the most. Needs that more slots than the session has, it
-//     holds, and its socket                           opens another that has them
-//   rank 0: that session, as in "plan"     slots      if there is one, all leave theirs for it, and say "joined" again
+//     and, where it chose the slots too, or TCP may be taken:
+//   every rank: how many chunks its path   speed      fast links that TCP passes: opens sessions over TCP. Else, if the
+//     holds, how fast it is, its socket,              longest path needs more slots than the session has: another one
+//     and whether TCP passes                          that has them
+//   rank 0: these sessions, as in "plan"   slots      if there are any, all leave theirs for them, and say "joined" again
 // Who fails in between says so under "gave_up", where everybody looks who waits for any of these.
 // session.cc adds: every rank: started, and rank 0: open, when all have the threads that they need.
 #pragma once

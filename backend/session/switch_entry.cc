@@ -96,7 +96,8 @@ wire::Open open_like(const SessionParameters& session, uint64_t client_key) {
   asked.shards = static_cast<uint16_t>(session.shards);
   asked.slots = static_cast<uint16_t>(session.slots);
   asked.payload = static_cast<uint32_t>(session.payload_bytes);
-  if (session.native) asked.flags = wire::kOpenNative;
+  if (session.native) asked.flags |= wire::kOpenNative;
+  if (session.switch_endpoint.carrier == Carrier::kTcp) asked.flags |= wire::kOpenStream;
   return asked;
 }
 

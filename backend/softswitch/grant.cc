@@ -92,7 +92,9 @@ Grant grant(const wire::Open& asked, const std::vector<GrantLimits>& switches) {
   for (size_t i = 0; i < switches.size(); ++i) {
     const size_t fit = slots_that_fit(switches[i], out.payload_bytes, out.native ? asked.workers : 0);
     if (std::min<size_t>(fit, kMaxSlots) < least) return refuse(wire::ReplyStatus::kNoSlots, i);
-    slots = std::min({slots, fit, slots_that_queue(switches[i], asked.workers, out.payload_bytes)});
+    slots = std::min(slots, fit);
+    if ((asked.flags & wire::kOpenStream) != 0) continue;
+    slots = std::min(slots, slots_that_queue(switches[i], asked.workers, out.payload_bytes));
   }
   out.slots = static_cast<int>(std::max(slots / unit * unit, least));
   return out;

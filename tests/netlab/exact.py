@@ -45,7 +45,7 @@ def sum_by_hosts(inputs, of_a_host):
 def added_by(session, of_a_host):
     """How the floats of all ranks are added in such a session (of switchml.stats())."""
     if session["precision"] == "exact":
-        return lambda inputs: sum_by_hosts(inputs, of_a_host if session["transport"] == "shm+udp" else 1)
+        return lambda inputs: sum_by_hosts(inputs, of_a_host if session["transport"].startswith("shm+") else 1)
     block = min(BLOCK, session["payload_bytes"] // 4)  # a payload of less than a block's words is a block
     return lambda inputs: sum_of_floats(inputs, block)
 

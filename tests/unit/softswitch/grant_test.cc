@@ -59,6 +59,9 @@ TEST(Grant, TheReceiveBufferBoundsButNeverRefuses) {
   EXPECT_EQ(grant(ask_for(128, 1, 64), limits).slots, kLeastSlotsPerShard);
   EXPECT_EQ(grant(ask_for(2, 16, 64), limits).slots, 16 * kLeastSlotsPerShard);
   limits.receive_buffer_bytes = 1;
+  wire::Open over_tcp = ask_for(2, 1, 64);
+  over_tcp.flags = wire::kOpenStream;
+  EXPECT_EQ(grant(over_tcp, {limits}).slots, 64) << "no socket queues datagrams";
   EXPECT_EQ(grant(ask_for(2, 1, 64), limits).status, ReplyStatus::kOk);
 }
 

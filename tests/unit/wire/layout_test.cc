@@ -27,6 +27,7 @@ TEST(Layout, NumbersThatPeersRelyOn) {
   EXPECT_EQ(kFlagDisagree, 8);
   EXPECT_EQ(kOpenWholeChunks, 1);
   EXPECT_EQ(kOpenNative, 2);
+  EXPECT_EQ(kOpenStream, 4);
   EXPECT_EQ(static_cast<int>(Request::kOpen), 1);
   EXPECT_EQ(static_cast<int>(Request::kJoin), 2);
   EXPECT_EQ(static_cast<int>(Request::kClose), 3);
