@@ -28,7 +28,7 @@ import star  # noqa: E402
 SIZES = "4,64,1K,4K,16K,64K,256K,1M,4M,16M,64M,256M"
 NETWORK_SIZES = "64K,1M,8M"
 NETWORK_ONLY = {"rate": [100], "loss": [0.0], "mtu": 1500, "per_host": 1, "no_switch": False, "offload": False}
-NO_SESSION = {"payload": 0, "precision": "", "embedded": 0}
+NO_SESSION = {"payload": 0, "precision": "", "transport": "", "embedded": 0}
 
 
 def parse():
@@ -80,13 +80,13 @@ def parse():
     return arguments
 
 
-def merge(ranks, per_host):
+def merge(ranks, per_host, over_tcp):
     """One row of what all ranks measured: a time is the slowest's, counters are sums."""
     backends, calls = ranks[0]["seconds"], len(next(iter(ranks[0]["seconds"].values())))
     totals = {name: [rank["totals"][name] for rank in ranks] for name in backends}
     counters = {name: sum(rank["counters"][name] for rank in ranks) for name in ranks[0]["counters"]}
-    again = {"switchml": counters.get("retransmissions", 0) + sum(one["tcp_repeats"] for one in totals.get("switchml", ())[::per_host]),
-             "gloo": sum(one["tcp_repeats"] for one in totals.get("gloo", ())[::per_host])}  # a host counts for all its ranks
+    again = {name: sum(one["tcp_repeats"] for one in totals[name][::per_host]) for name in backends}  # a host counts for all its ranks
+    again.update({"switchml": counters["retransmissions"] + over_tcp * again["switchml"]} if "switchml" in backends else {})
     return {"calls": calls,
             "seconds": {name: sorted(map(max, zip(*(rank["seconds"][name] for rank in ranks)))) for name in backends},
             "cpu_seconds": {name: sum(one["cpu_seconds"] for one in totals[name]) for name in backends},
@@ -103,7 +103,7 @@ def measure(job, row, payload, rate, ranks, arguments):
     answers = job.run(places.PATIENCE, "measure", row["bytes"], row["type"], payload, arguments.seconds, arguments.iters, arguments.behind)
     if row["loss"]:
         job.star.disturb()
-    row.update(merge(answers, arguments.per_host))
+    row.update(merge(answers, arguments.per_host, row["transport"].endswith("tcp")))
     if rate:
         row["limit_seconds"] = {name: limits.seconds(name, row["bytes"], options.TYPES[row["type"]], ranks, ranks // arguments.per_host, rate,
                                                      arguments.mtu, row) for name in arguments.backends}

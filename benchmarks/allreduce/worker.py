@@ -27,7 +27,8 @@ def resident_bytes():
 
 def session_of(stats):
     """What a row says of it: embedded is the number of hosts that embed a switch."""
-    return {"payload": stats["payload_bytes"], "precision": stats["precision"], "embedded": stats["switch"].count("embedded in rank")}
+    return {"payload": stats["payload_bytes"], "precision": stats["precision"], "transport": stats["transport"],
+            "embedded": stats["switch"].count("embedded in rank")}
 
 
 class Bench:

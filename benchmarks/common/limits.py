@@ -22,6 +22,8 @@ def link_bytes(size, hosts, embedded):
 def switch_seconds(size, hosts, rate, mtu, session):
     """Both ways at a time. size: bytes of the elements as they travel. rate: Mbit/s. session: what the worker says of it."""
     carried = link_bytes(size, hosts, session["embedded"])
+    if session["transport"].endswith("tcp"):
+        return packets_bytes(carried, mtu - IP - TCP, TCP, mtu) * 8 / (rate * 1e6)
     return packets_bytes(carried, session["payload"], UDP + SWITCHML[session["precision"]], mtu) * 8 / (rate * 1e6)
 
 

@@ -150,7 +150,15 @@ def loss():
 
         return f"no switch named, {lost:.1%} lost, {ranks} ranks: of lossless", f">= {low}", measure
 
-    return [line(ranks, *pair) for pair in ((0.001, 0.95), (0.01, 0.85)) for ranks in RANKS]
+    def tcp(ranks, lost):
+        def measure(results):
+            ratio, text = results.over_gloo("loss-tcp", ranks, 4 * MIB, loss=lost)
+            return at_most(1, ratio, text)
+
+        return f"no switch named, TCP, {lost:.1%} lost, {ranks} ranks: time over Gloo's", "<= 1", measure
+
+    losses = ((0.001, 0.95), (0.01, 0.85))
+    return [line(ranks, *pair) for pair in losses for ranks in RANKS] + [tcp(ranks, lost) for lost, _ in losses for ranks in RANKS]
 
 
 def hosts():

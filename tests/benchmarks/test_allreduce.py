@@ -13,7 +13,7 @@ import torch
 
 KINDS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 MIB = 1 << 20
-NAMED = {"payload": 1408, "precision": "exact", "embedded": 0}
+NAMED = {"payload": 1408, "precision": "exact", "transport": "udp", "embedded": 0}
 WHOLE = 1408 * 1000  # bytes: a packet more for each 1408
 PACKET = 14 + 20 + 8 + 24 + 1408
 
@@ -70,6 +70,11 @@ def test_hosts_that_embed_a_switch_each_carry_what_a_ring_does(hosts):
     assert seconds(WHOLE, every, hosts=hosts, ranks=4 * hosts) == seconds(WHOLE, every, hosts=hosts)  # several ranks are one worker
     one = {**NAMED, "embedded": 1}
     assert seconds(WHOLE, one, hosts=hosts) == pytest.approx((hosts - 1) * seconds(WHOLE, NAMED))
+
+
+def test_over_tcp_what_a_ring_sends_takes_as_long_as_a_ring():
+    every = {**NAMED, "payload": 64512, "transport": "shm+tcp", "embedded": 4}
+    assert seconds(WHOLE, every) == limits.seconds("gloo", WHOLE, 4, 4, 4, 100, 1500, {})
 
 
 def test_integers_take_four_bytes_an_element():
