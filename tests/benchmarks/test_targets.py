@@ -306,7 +306,7 @@ def test_the_rate_leaves_the_processors_some_time():
 
 
 def test_the_whole_run_ends_as_soon_as_is_said():
-    """70 minutes, at the lowest of the rates too."""
+    """75 minutes, at the lowest of the rates too."""
     slower = parts.FULL_RATE / min(parts.TRIAL_RATES)
     assert sum(part.minutes * (slower if parts.needs_rate(part) else 1) for part in parts.PARTS.values()) <= 75
 
