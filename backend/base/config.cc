@@ -74,6 +74,13 @@ bool parse_transport(const std::string& text, Config* config) {
   return names.count(text) != 0 && assign(&config->transport, text);
 }
 
+bool parse_precision(const std::string& text, Config* config) {
+  if (text != "auto" && text != "integer" && text != "exact") return false;
+  config->integers = text == "integer";
+  config->exact = text == "exact";
+  return true;
+}
+
 bool parse_kernels(const std::string& text, Config* config) {
   static const std::set<std::string> names = {"auto", "scalar", "avx2", "avx512", "neon"};
   return names.count(text) != 0 && assign(&config->kernels, text);
@@ -126,13 +133,12 @@ const std::vector<Setting>& table() {
         "shm where it can be had and no switch is named, else udp, or tcp where links are fast and nothing is in its way"},
        parse_transport,
        [](const Config& c) { return c.transport; }},
-      {{"precision", "auto or integer; integer not together with transport=shm", "auto",
-        "how sums are added; auto: exactly, and rounded once, wherever software adds; integer: as a switching chip "
-        "adds them, for the same bits with a chip and without one"},
-       [](const std::string& t, Config* c) {
-         return (t == "auto" || t == "integer") && assign(&c->integers, std::optional<bool>(t == "integer"));
-       },
-       [](const Config& c) { return std::string(c.integers ? "integer" : "auto"); }},
+      {{"precision", "auto, integer or exact; integer not together with transport=shm, exact not with controller", "auto",
+        "how sums are added; auto: exactly, and rounded once, wherever software adds (twice where hosts have several "
+        "ranks); integer: as a switching chip adds them, for the same bits with a chip and without one; exact: rounded "
+        "once whatever the layout"},
+       parse_precision,
+       [](const Config& c) { return std::string(c.integers ? "integer" : c.exact ? "exact" : "auto"); }},
       text_setting<&Config::interface>(
           {"interface", "the name of a network interface, or empty", "",
            "interface whose address an embedded switch announces; empty: the default route's"}),
@@ -254,9 +260,13 @@ Status check_needs(const char* one, const char* other, const Written& written) {
                    "it together with " + variable_of(*find_setting(other)) + ", which is not set");
 }
 
-Status check_controller(const Written& written) {
+Status check_controller(const Config& config, const Written& written) {
   Status status = check_exclusive("controller", "switch", written);
   if (status.ok()) status = check_exclusive("controller_token", "controller_token_file", written);
+  if (status.ok() && config.exact && !config.controller.empty()) {
+    const auto& [name, value] = written.at(find_setting("precision"));
+    status = bad_value(name, value, "auto or integer together with " + written.at(find_setting("controller")).first);
+  }
   if (status.ok()) status = check_needs("controller_cert", "controller_key", written);
   if (status.ok()) status = check_needs("controller_key", "controller_cert", written);
   if (status.ok()) status = check_needs("controller_cert", "controller_ca", written);
@@ -285,7 +295,7 @@ Status check_transport(const Config& config, const Written& written) {
 
 Status check_relations(const Config& config, const Written& written) {
   if (Status status = check_transport(config, written); !status.ok()) return status;
-  if (Status status = check_controller(written); !status.ok()) return status;
+  if (Status status = check_controller(config, written); !status.ok()) return status;
   if (config.rto_min <= config.rto_max) return {};
   // Blame what the user wrote; the other side may be a default.
   const Setting* low = find_setting("rto_min");

@@ -34,10 +34,13 @@ struct Config {
   /// switch), or "auto": shm where it can be had, and no switch, controller or faults are asked for; else udp, or tcp
   /// where links are fast (session/agreement.h). shm not together with those, tcp not with a controller.
   std::string transport = "auto";
-  /// SWITCHML_PRECISION: how sums are added. False ("auto"): exactly, and rounded once, where contributions reach an
-  /// aggregator as they are: in memory and in a switch in software. True ("integer"): as a switching chip adds them,
+  /// SWITCHML_PRECISION: how sums are added. "auto" (neither of these): exactly, and rounded once, where contributions
+  /// reach an aggregator as they are: in memory and in a switch in software. "integer": as a switching chip adds them,
   /// whatever serves, so that the bits are the same with a chip and without one. Not together with shm.
   bool integers = false;
+  /// "exact": rounded once whatever the layout, so that ranks of one host among several send by themselves; or the group
+  /// does not open. Not together with a controller.
+  bool exact = false;
   /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.
   std::string interface;
   /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. Or what

@@ -199,7 +199,7 @@ class Agreement {
                            : ask_for_session(place, asked, opening_.time.stage_end(0.8), &may_change);
       if (!reply.ok()) return give_back(granted, reply.status());
       granted.push_back(reply.value());
-      if (Status status = check_alike(place, granted); !status.ok()) return give_back(granted, status);
+      if (Status status = check_grant(place, granted); !status.ok()) return give_back(granted, status);
       asked.payload = reply->payload;
     }
     if (opens_ == 1 && opening_.config.slots == 0 && opening_.agreed.embedded != nullptr) advise(asked, granted[0]);
@@ -210,9 +210,14 @@ class Agreement {
     return place.client_key == 0 ? random_bits() : place.client_key + opens_ % kInvitations;
   }
 
-  Status check_alike(const SwitchPlace& place, const std::vector<wire::OpenReply>& granted) const {
+  Status check_grant(const SwitchPlace& place, const std::vector<wire::OpenReply>& granted) const {
+    const bool integers = (granted.back().flags & wire::kOpenNative) == 0;
+    if (integers && opening_.config.exact) {
+      return {Code::kInvalidArgument, "SWITCHML_PRECISION=\"exact\" cannot be had: switch " + place.name +
+                                          " adds integers; use auto, or a switch in software"};
+    }
     if (is_alone()) return {};
-    if ((granted.back().flags & wire::kOpenNative) == 0) {
+    if (integers) {
       return {Code::kInvalidArgument,
               "switch " + place.name + " adds integers, and cannot be one of several: name it alone"};
     }

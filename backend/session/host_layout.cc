@@ -92,11 +92,13 @@ std::vector<std::string> HostLayout::names() const {
   return names;
 }
 
-// A controller places each rank by itself, what takes a lost switch's place knows ranks alone, and who asks for several
-// engine threads a rank gets them.
+// Sums of hosts are rounded, a controller places each rank by itself, what takes a lost switch's place knows ranks alone,
+// and who asks for several engine threads a rank gets them.
 bool wants_hosts(const Config& config, const HostLayout& layout, bool faults) {
-  return config.transport != "udp" && config.controller.empty() && !config.fallback && config.shards == 1 && !faults &&
-         layout.hosts() > 1 && layout.most() > 1 && (config.slots == 0 || config.slots >= layout.owners() * kMinSlots);
+  const bool by_themselves = config.transport == "udp" || config.exact || !config.controller.empty() ||
+                             config.fallback || config.shards != 1 || faults;
+  return !by_themselves && layout.hosts() > 1 && layout.most() > 1 &&
+         (config.slots == 0 || config.slots >= layout.owners() * kMinSlots);
 }
 
 }  // namespace switchml

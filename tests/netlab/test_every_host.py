@@ -46,6 +46,14 @@ def test_every_bit_is_right(network, transport, hosts, per_host, weather):
     job.end()
 
 
+def test_every_sum_is_rounded_once_where_that_is_asked_for(network):
+    job = job_on(network, "exact", 2, 3, SWITCHML_PRECISION="exact")
+    session = job.run(GENEROUS, "session")[0]
+    assert (session["precision"], session["transport"], session["switch"].count("embedded in rank")) == ("exact", "udp", 2), session
+    assert all(rank["calls"] > 10 for rank in job.run(GENEROUS, "soak", SECONDS, 3))  # as of ranks that have a host each
+    job.end()
+
+
 @pytest.mark.parametrize("transport, hosts", (("udp", 2), ("udp", 4), ("udp", HOSTS), ("tcp", 4)))
 def test_a_link_carries_what_a_ring_would_have_it_carry(network, transport, hosts):
     """2 (n - 1) / n of the tensor each way, and headers; over TCP acknowledgements too."""

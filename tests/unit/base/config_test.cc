@@ -147,6 +147,14 @@ TEST(Config, PrecisionSaysWhetherSoftwareAddsAsAChipDoes) {
   EXPECT_TRUE(load({{"SWITCHML_PRECISION", "integer"}}, {})->integers);
   EXPECT_TRUE(load({{"SWITCHML_PRECISION", "integer"}, {"SWITCHML_TRANSPORT", "udp"}}, {})->integers);
   EXPECT_FALSE(load({{"SWITCHML_PRECISION", "integer"}}, {{"precision", "auto"}})->integers);
+  EXPECT_FALSE(load({}, {})->exact);
+  const auto exact = load({{"SWITCHML_PRECISION", "exact"}}, {{"transport", "shm"}});
+  ASSERT_TRUE(exact.ok()) << exact.status().message();
+  EXPECT_TRUE(exact->exact && !exact->integers);
+  const auto chips = load({{"SWITCHML_PRECISION", "exact"}, {"SWITCHML_CONTROLLER", "c:1"}}, {});
+  ASSERT_FALSE(chips.ok());
+  EXPECT_EQ(chips.status().message(),
+            "SWITCHML_PRECISION=\"exact\" is not allowed: use auto or integer together with SWITCHML_CONTROLLER");
   const auto memory = load({{"SWITCHML_PRECISION", "integer"}}, {{"transport", "shm"}});
   ASSERT_FALSE(memory.ok()) << "memory adds exactly";
   EXPECT_TRUE(contains(memory.status().message(), "auto or udp together with SWITCHML_PRECISION"))
@@ -229,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(
     Config, BadValues,
     ::testing::Values(
         BadValue{"transport", "carrier-pigeon", "auto, shm, udp or tcp"}, BadValue{"transport", "SHM", "auto, shm, udp or tcp"},
-        BadValue{"precision", "exact", "auto or integer"}, BadValue{"payload", "255", "or of 1024"},
+        BadValue{"precision", "double", "auto, integer or exact"}, BadValue{"payload", "255", "or of 1024"},
         BadValue{"payload", "257", "auto, 256, 512"}, BadValue{"payload", "1500", "of 128 from 1024 to 2048"},
         BadValue{"payload", "65536", "up to 64512"}, BadValue{"payload", "8k", "a multiple of"},
         BadValue{"payload", "-256", "a multiple of"}, BadValue{"payload", "2176", "or of 1024"},

@@ -171,6 +171,22 @@ TEST(Agreement, AMissingRankZeroIsNamed) {
       << outcome.ranks[0].status().message();
 }
 
+TEST(Agreement, ExactSumsAreNotToBeHadFromASwitchThatAddsIntegers) {
+  ServerOptions chip;
+  chip.softswitch.whole_chunks = true;
+  const auto server = start_switch(chip);
+  Config config = quick_config();
+  config.switch_address = to_string(server->local());
+  config.exact = true;
+  MapStore store;
+  const Status status = common_failure(agree_all(
+      2, [&](int) { return config; }, store));
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_EQ(status.message(), "SWITCHML_PRECISION=\"exact\" cannot be had: switch " + config.switch_address +
+                                  " adds integers; use auto, or a switch in software");
+  EXPECT_EQ(server->counters().sessions_opened.get(), server->counters().sessions_closed.get());
+}
+
 // ---- several switches ----
 
 /// So many switches in software; the last one as `last` says.
