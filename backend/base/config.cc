@@ -81,6 +81,10 @@ bool parse_precision(const std::string& text, Config* config) {
   return true;
 }
 
+std::string print_precision(const Config& config) {
+  return config.integers ? "integer" : config.exact ? "exact" : "auto";
+}
+
 bool parse_kernels(const std::string& text, Config* config) {
   static const std::set<std::string> names = {"auto", "scalar", "avx2", "avx512", "neon"};
   return names.count(text) != 0 && assign(&config->kernels, text);
@@ -127,18 +131,19 @@ const std::vector<Setting>& table() {
       text_setting<&Config::controller_key>(
           {"controller_key", "the name of a PEM file, together with controller_cert and controller_ca, or empty", "",
            "the key of that certificate"}),
-      {{"transport", "auto, shm, udp or tcp; shm not together with switch, controller or faults, tcp not with controller",
-        "auto",
-        "how ranks reach each other: shm through memory of the one host they are on, udp and tcp through a switch; auto: "
-        "shm where it can be had and no switch is named, else udp, or tcp where links are fast and nothing is in its way"},
+      {{"transport",
+        "auto, shm, udp or tcp; shm not together with switch, controller or faults, tcp not with controller", "auto",
+        "how ranks reach each other: shm through memory of the one host they are on, udp and tcp through a switch; "
+        "auto: shm where it can be had and no switch is named, else udp, or tcp where links are fast"},
        parse_transport,
        [](const Config& c) { return c.transport; }},
-      {{"precision", "auto, integer or exact; integer not together with transport=shm, exact not with controller", "auto",
+      {{"precision", "auto, integer or exact; integer not together with transport=shm, exact not with controller",
+        "auto",
         "how sums are added; auto: exactly, and rounded once, wherever software adds (twice where hosts have several "
         "ranks); integer: as a switching chip adds them, for the same bits with a chip and without one; exact: rounded "
         "once whatever the layout"},
        parse_precision,
-       [](const Config& c) { return std::string(c.integers ? "integer" : c.exact ? "exact" : "auto"); }},
+       print_precision},
       text_setting<&Config::interface>(
           {"interface", "the name of a network interface, or empty", "",
            "interface whose address an embedded switch announces; empty: the default route's"}),
@@ -273,7 +278,7 @@ Status check_controller(const Config& config, const Written& written) {
   return status;
 }
 
-// One host has no switch, and nothing that could be lost on the way to it. Switches of a controller know datagrams only.
+// One host has no switch, and nothing that could be lost on the way to it. A controller's switches know UDP only.
 Status check_transport(const Config& config, const Written& written) {
   const std::vector<const char*> excluded = config.transport == "shm"
                                                 ? std::vector<const char*>{"switch", "controller", "faults"}

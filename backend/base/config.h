@@ -38,8 +38,8 @@ struct Config {
   /// reach an aggregator as they are: in memory and in a switch in software. "integer": as a switching chip adds them,
   /// whatever serves, so that the bits are the same with a chip and without one. Not together with shm.
   bool integers = false;
-  /// "exact": rounded once whatever the layout, so that ranks of one host among several send by themselves; or the group
-  /// does not open. Not together with a controller.
+  /// "exact": rounded once whatever the layout, so that ranks of one host among several send by themselves; or the
+  /// group does not open. Not together with a controller.
   bool exact = false;
   /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.
   std::string interface;

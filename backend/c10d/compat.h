@@ -77,6 +77,14 @@ auto factor_tensor(const Supplement& s, long) -> decltype(std::optional<at::Tens
 }
 }  // namespace detail
 
+/// Whether the factor is a real number. Precondition: op is PREMUL_SUM.
+inline bool has_real_factor(const c10d::ReduceOp& op) {
+  const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  if (supplement == nullptr) return false;
+  const std::optional<at::Tensor> factor = detail::factor_tensor(*supplement, 0);
+  return !factor || (factor->numel() == 1 && !factor->is_complex());
+}
+
 /// tensor * factor, as a new contiguous tensor of the same type. Precondition: op is PREMUL_SUM.
 inline at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& op) {
   const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());

@@ -73,6 +73,22 @@ size_t elements_before(const Tensors& pieces, int index) {
   return begin;
 }
 
+/// Complex numbers add as their real and imaginary parts do: a view of these, where the operation is a sum. Anything
+/// else as it is.
+at::Tensor parts_of(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  const bool sums = op.op_ == c10d::ReduceOp::SUM || op.op_ == c10d::ReduceOp::AVG ||
+                    (op.op_ == c10d::ReduceOp::PREMUL_SUM && compat::has_real_factor(op));
+  if (!sums || !tensor.is_complex() || tensor.is_conj() || tensor.layout() != at::kStrided) return tensor;
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return at::view_as_real(tensor);
+}
+
+Tensors parts_of(const Tensors& tensors, const c10d::ReduceOp& op) {
+  Tensors parts;
+  for (const at::Tensor& tensor : tensors) parts.push_back(parts_of(tensor, op));
+  return parts;
+}
+
 }  // namespace
 
 bool ProcessGroupSwitchML::engine_takes(const at::Tensor& tensor, const c10d::ReduceOp& op) const {
@@ -90,9 +106,10 @@ bool ProcessGroupSwitchML::engine_takes(const Tensors& tensors, const c10d::Redu
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
   arguments(Call::kAllReduce).all_reduce(tensors, opts.reduceOp);
-  if (tensors.size() == 1 && engine_takes(tensors, opts.reduceOp)) {
+  const Tensors parts = parts_of(tensors, opts.reduceOp);
+  if (parts.size() == 1 && engine_takes(parts, opts.reduceOp)) {
     Reduction call = reduction(Call::kAllReduce, OpType::ALLREDUCE, opts.reduceOp, opts.timeout);
-    call.in_place(tensors[0]);
+    call.in_place(parts[0]);
     return remember(call.issue(tensors));
   }
   // Lists of several tensors are Gloo's (it sums across the list); so are sparse ones.
@@ -118,10 +135,11 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_sparse(Tensors& te
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors& tensors,
                                                                         const c10d::AllreduceCoalescedOptions& opts) {
   arguments(Call::kAllReduceCoalesced).all_reduce_coalesced(tensors);
-  if (engine_takes(tensors, opts.reduceOp)) {
+  const Tensors parts = parts_of(tensors, opts.reduceOp);
+  if (engine_takes(parts, opts.reduceOp)) {
     Reduction call = reduction(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, opts.reduceOp, opts.timeout);
-    if (Footprint::clash(tensors)) call.apart();
-    for (const at::Tensor& tensor : tensors) call.in_place(tensor);
+    if (Footprint::clash(parts)) call.apart();
+    for (const at::Tensor& part : parts) call.in_place(part);
     return remember(call.issue(tensors));
   }
   return reduce_by_companion(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp,
@@ -134,10 +152,11 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors&
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
   arguments(Call::kReduce).reduce(tensors, opts);
-  if (engine_takes(tensors, opts.reduceOp)) {
+  const Tensors parts = parts_of(tensors, opts.reduceOp);
+  if (engine_takes(parts, opts.reduceOp)) {
     Reduction call = reduction(Call::kReduce, OpType::REDUCE, opts.reduceOp, opts.timeout);
     call.root(static_cast<int>(opts.rootRank));
-    call.to_root(tensors[0], opts.rootRank == rank_);
+    call.to_root(parts[0], opts.rootRank == rank_);
     return remember(call.issue(tensors));
   }
   return reduce_by_companion(
@@ -167,26 +186,30 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(Call cal
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                                          const c10d::ReduceScatterOptions& opts) {
   arguments(Call::kReduceScatterTensor).reduce_scatter_tensors({output}, {input});
-  if (!engine_takes(input, opts.reduceOp)) {
+  const at::Tensor from = parts_of(input, opts.reduceOp), to = parts_of(output, opts.reduceOp);
+  if (!engine_takes(from, opts.reduceOp) || to.scalar_type() != from.scalar_type()) {
     return reduce_scatter_by_companion(Call::kReduceScatterTensor, {output}, {input}, std::nullopt, opts);
   }
   Reduction call = reduction(Call::kReduceScatterTensor, OpType::_REDUCE_SCATTER_BASE, opts.reduceOp, opts.timeout);
-  call.slice(input, output, static_cast<size_t>(output.numel()) * static_cast<size_t>(rank_));
+  call.slice(from, to, static_cast<size_t>(to.numel()) * static_cast<size_t>(rank_));
   return remember(call.issue({output}));
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& opts) {
   arguments(Call::kReduceScatterTensorCoalesced).reduce_scatter_tensors(outputs, inputs);
+  const Tensors from = parts_of(inputs, opts.reduceOp), to = parts_of(outputs, opts.reduceOp);
   bool all = true;
-  for (const at::Tensor& input : inputs) all = all && engine_takes(input, opts.reduceOp);
+  for (size_t i = 0; i < from.size(); ++i) {
+    all = all && engine_takes(from[i], opts.reduceOp) && to[i].scalar_type() == from[i].scalar_type();
+  }
   if (!all) {
     return reduce_scatter_by_companion(Call::kReduceScatterTensorCoalesced, outputs, inputs, std::nullopt, opts);
   }
   Reduction call = reduction(Call::kReduceScatterTensorCoalesced, OpType::REDUCE_SCATTER, opts.reduceOp, opts.timeout);
-  if (Footprint::clash(outputs, inputs)) call.apart();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    call.slice(inputs[i], outputs[i], static_cast<size_t>(outputs[i].numel()) * static_cast<size_t>(rank_));
+  if (Footprint::clash(to, from)) call.apart();
+  for (size_t i = 0; i < from.size(); ++i) {
+    call.slice(from[i], to[i], static_cast<size_t>(to[i].numel()) * static_cast<size_t>(rank_));
   }
   return remember(call.issue(outputs));
 }
@@ -194,26 +217,27 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coales
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                                    const c10d::ReduceScatterOptions& opts) {
   arguments(Call::kReduceScatter).reduce_scatter(outputs, inputs);
-  const Tensors& pieces = inputs[0];
+  const Tensors pieces = parts_of(inputs[0], opts.reduceOp);
+  const at::Tensor to = parts_of(outputs[0], opts.reduceOp);
   const size_t begin = elements_before(pieces, rank_);
   const bool join = total_bytes(pieces) <= kJoinBytes;
-  if (!engine_takes(pieces, opts.reduceOp)) {
-    return reduce_scatter_by_companion(Call::kReduceScatter, outputs, {joined(pieces)}, begin, opts,
-                                       ", pieces: " + tensors_text(pieces));
+  if (!engine_takes(pieces, opts.reduceOp) || to.scalar_type() != pieces[0].scalar_type()) {
+    return reduce_scatter_by_companion(Call::kReduceScatter, outputs, {joined(inputs[0])},
+                                       elements_before(inputs[0], rank_), opts, ", pieces: " + tensors_text(inputs[0]));
   }
   Reduction call = reduction(Call::kReduceScatter, OpType::REDUCE_SCATTER, opts.reduceOp, opts.timeout);
-  call.detail("pieces: " + tensors_text(pieces));
+  call.detail("pieces: " + tensors_text(inputs[0]));
   if (join) {
-    call.slice(joined(pieces), outputs[0], begin);
+    call.slice(joined(pieces), to, begin);
   } else {
     Footprint memory;
-    memory.writes(outputs[0], static_cast<size_t>(rank_));
+    memory.writes(to, static_cast<size_t>(rank_));
     for (size_t r = 0; r < pieces.size(); ++r) memory.reads(pieces[r], r);
     if (memory.clashes()) call.apart();
     for (int r = 0; r < size_; ++r) {
       const at::Tensor& piece = pieces[static_cast<size_t>(r)];
       if (r == rank_) {
-        call.slice(piece, outputs[0], 0);
+        call.slice(piece, to, 0);
       } else {
         call.to_root(piece, false);
       }

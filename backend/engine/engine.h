@@ -107,8 +107,8 @@ struct SessionParameters : Route {
   int shards = 1;
   int slots = 8;  // of all shards together, a multiple of `shards`
   size_t payload_bytes = 1024;
-  /// Native: tensors for which the payload is large travel in smaller chunks, down to so many bytes (Shares::chunk_bytes);
-  /// 0: all chunks are as large as the payload.
+  /// Native: tensors for which the payload is large travel in smaller chunks, down to so many bytes
+  /// (Shares::chunk_bytes); 0: all chunks are as large as the payload.
   size_t least_chunk_bytes = 0;
   uint32_t weight = 1;          // of the aggregator, where there are several
   bool native = false;          // elements travel as they are; else as integers

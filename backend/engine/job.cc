@@ -35,8 +35,7 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
          const SessionParameters& session, size_t chunk_bytes)
     : serial(serial_number),
       shared(std::move(collective_state)),
-      plan(collective().type, !session.native && uses_exponents(collective(), part), part, chunk_bytes,
-           session.native),
+      plan(collective().type, !session.native && uses_exponents(collective(), part), part, chunk_bytes, session.native),
       codec(collective(), plan, session.contributing_ranks()),
       native_codec(collective()),
       speculation(collective(), plan, session, session.lanes_per_shard().calls),

@@ -29,8 +29,8 @@ constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeaveTime = milliseconds(200);
 // A kernel repeats what asks for a connection after a second.
 constexpr Duration kTcpPatience = milliseconds(1500);
-// Mbit/s, of a rank with a processor to itself, from which on datagrams are limited by the processor and not by the link
-// (docs/performance.md).
+// Mbit/s, of a rank with a processor to itself, from which on datagrams are limited by the processor and not by the
+// link (docs/performance.md).
 constexpr double kFastLink = 1500;
 
 class Agreement {
@@ -129,7 +129,8 @@ class Agreement {
     }
     if (!why.empty()) {
       return Status(Code::kUnavailable, "rank " + std::to_string(opening_.group.rank) + " cannot connect to switch " +
-                                            why + ": is switchml-switchd running there, and does TCP pass? "
+                                            why +
+                                            ": is switchml-switchd running there, and does TCP pass? "
                                             "SWITCHML_TRANSPORT=auto or udp need no TCP");
     }
     if (Status status = connect_over(Carrier::kTcp); !status.ok()) return status;
@@ -188,7 +189,8 @@ class Agreement {
     return plan;
   }
 
-  // One with every switch, all of the payload that the first grants. `insists`: waits for what other jobs may give back.
+  // One with every switch, all of the payload that the first grants. `insists`: waits for what other jobs may give
+  // back.
   Result<Blob> open_sessions(wire::Open asked, bool hosts, bool insists) {
     std::vector<wire::OpenReply> granted;
     ++opens_;

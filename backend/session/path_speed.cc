@@ -120,8 +120,8 @@ class Volley {
   size_t at_once_ = 0;
 };
 
-/// Bytes that this host's link carries, each way, when each rank puts so many frames into each session: what it sends to
-/// switches of others, and what its own one sends to them.
+/// Bytes that this host's link carries, each way, when each rank puts so many frames into each session: what it sends
+/// to switches of others, and what its own one sends to them.
 double carried_bytes(const std::vector<TimedLink>& links, size_t of_each) {
   const SessionParameters& session = *links.front().session;
   size_t frames = 0;

@@ -1,8 +1,8 @@
 // How fast the paths between this rank and its switches are: how many chunks must be under way to keep the path to a
-// switch and back full, so that a session can have as many slots, and which rate this host's link carries while all ranks
-// send. Round trips are timed with packets without words, one at a time, then a train of whole chunks: what it takes
-// longer than one round trip is what its chunks take one after the other, on whichever link, in whichever processor or at
-// whichever rank is slowest. So where processors are the limit, more slots are not asked for.
+// switch and back full, so that a session can have as many slots, and which rate this host's link carries while all
+// ranks send. Round trips are timed with packets without words, one at a time, then a train of whole chunks: what it
+// takes longer than one round trip is what its chunks take one after the other, on whichever link, in whichever
+// processor or at whichever rank is slowest. So where processors are the limit, more slots are not asked for.
 //
 // The packets are uses of slots that are numbered before the first of the stream, as those of path_check.h.
 #pragma once
@@ -36,8 +36,8 @@ struct PathSpeed {
 /// back until `deadline`.
 Result<PathSpeed> measure_paths(const std::vector<TimedLink>& links, Time deadline);
 
-/// Chunks on a path, from times. `train` of them took `time` to come back, from when the first was sent; precondition: train > 0,
-/// round_trip > 0. At most kMostChunksOnPath.
+/// Chunks on a path, from times. `train` of them took `time` to come back, from when the first was sent; precondition:
+/// train > 0, round_trip > 0. At most kMostChunksOnPath.
 size_t chunks_on_path(Duration round_trip, Duration time, size_t train);
 inline constexpr size_t kMostChunksOnPath = 1 << 16;
 

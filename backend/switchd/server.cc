@@ -260,13 +260,10 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   const size_t granted = links->udp.front()->limits().receive_buffer_bytes;
   if (switch_options.receive_buffer_bytes == 0) switch_options.receive_buffer_bytes = granted;
   // A host.
-  switch_options.client_of = [](const Endpoint& from) {
-    return with_carrier(with_port(from, 0), Carrier::kPackets);
-  };
+  switch_options.client_of = [](const Endpoint& from) { return with_carrier(with_port(from, 0), Carrier::kPackets); };
   if (switch_options.seed == 0) switch_options.seed = system_random();
   try {
-    return std::unique_ptr<SwitchServer>(
-        new ThreadedServer(std::move(links.value()), switch_options, options.control));
+    return std::unique_ptr<SwitchServer>(new ThreadedServer(std::move(links.value()), switch_options, options.control));
   } catch (const NoThread& none) {
     return none.status();
   }

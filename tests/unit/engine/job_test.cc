@@ -26,7 +26,8 @@ TEST(Job, WhatRanksMustAgreeAboutIsInTheHash) {
     c.title = title;
     c.tag = tag;
     c.divisor = divisor;
-    return Job(0, std::make_shared<SharedCollective>(c, 1), ElementRange{0, c.count}, session, session.payload_bytes).agreed;
+    return Job(0, std::make_shared<SharedCollective>(c, 1), ElementRange{0, c.count}, session, session.payload_bytes)
+        .agreed;
   };
   const uint64_t base = agreed("all_reduce", 0, 1);
   EXPECT_EQ(agreed("all_reduce", 0, 1), base);
@@ -41,7 +42,8 @@ TEST(Job, DescribesTheCall) {
   c.op = ReduceOp::kMax;
   c.type = ElementType::kInt16;
   c.count = 12;
-  EXPECT_EQ(Job(0, std::make_shared<SharedCollective>(c, 1), ElementRange{0, c.count}, session, session.payload_bytes).describe(),
+  EXPECT_EQ(Job(0, std::make_shared<SharedCollective>(c, 1), ElementRange{0, c.count}, session, session.payload_bytes)
+                .describe(),
             "all_reduce(MAX, int16, 12 elements)");
 }
 

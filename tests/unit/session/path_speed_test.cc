@@ -158,7 +158,7 @@ Time soon() { return monotonic_now() + seconds(5); }
 
 /// What each of the ranks, each behind a link of its own, finds in a session of a switch on loopback.
 std::vector<Result<PathSpeed>> chunks_of(const std::vector<Path>& paths, int slots = 128, int absent = -1,
-                                      Duration limit = seconds(10), bool native = false) {
+                                         Duration limit = seconds(10), bool native = false) {
   auto server = start_switch({});
   SessionParameters session;
   session.switch_endpoint = server->local();
@@ -190,7 +190,8 @@ std::vector<Result<PathSpeed>> chunks_of(const std::vector<Path>& paths, int slo
     EXPECT_TRUE(client.join(mine.membership(), 0, soon()).ok());
     ++joined;
     while (joined < paths.size()) std::this_thread::yield();
-    found[r].emplace(rank == absent ? Result<PathSpeed>(PathSpeed()) : measure_paths({{&link, &mine, false}}, monotonic_now() + limit));
+    found[r].emplace(rank == absent ? Result<PathSpeed>(PathSpeed())
+                                    : measure_paths({{&link, &mine, false}}, monotonic_now() + limit));
   });
   std::vector<Result<PathSpeed>> out;
   for (auto& one : found) out.push_back(std::move(*one));

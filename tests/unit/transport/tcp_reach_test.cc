@@ -33,7 +33,8 @@ class Silent {
 TEST(TcpReach, SaysNothingWhereAllAnswer) {
   auto one = open_tcp(listening()), other = open_tcp(listening());
   EXPECT_EQ(why_no_tcp({one->local(), other->local()}, soon()), "");
-  EXPECT_EQ(why_no_tcp({with_carrier(one->local(), Carrier::kPackets)}, soon()), "") << "whatever carried frames before";
+  EXPECT_EQ(why_no_tcp({with_carrier(one->local(), Carrier::kPackets)}, soon()), "")
+      << "whatever carried frames before";
   EXPECT_EQ(why_no_tcp({}, soon()), "");
 }
 
