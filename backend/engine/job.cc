@@ -45,6 +45,7 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
       covered(collective().stream == StreamChoice::kByLength ? fnv1a(&serial, sizeof serial, agreed) : agreed) {
   // Blocks are the same ones whatever the payload and the number of shards.
   SWITCHML_ASSERT(!plan.with_exponents() || plan.group(0).begin % plan.block_elements() == 0);
+  SWITCHML_ASSERT(session.native || chunk_bytes == session.payload_bytes);  // which group buffers are made for
   if (!session.native) return;
   const bool has_chunks = plan.chunks_of_group(0) > 0;
   next_call = plan.groups();

@@ -30,7 +30,7 @@ Shares::Shares(const std::vector<SessionParameters>& sessions, int shards)
 }
 
 size_t Shares::chunk_bytes(const Collective& collective) const {
-  if (least_chunk_bytes_ == 0 || collective.stream == StreamChoice::kShort) return payload_bytes_;
+  if (!native_ || least_chunk_bytes_ == 0 || collective.stream == StreamChoice::kShort) return payload_bytes_;
   const size_t chunks = collective.stream == StreamChoice::kBulk ? kChunksOfPiece : kChunksOfTensor;
   const size_t bytes = collective.count * element_bytes(collective.type) / (weights_.size() * chunks);
   return std::clamp(bytes / kGrain * kGrain, std::min(least_chunk_bytes_, payload_bytes_), payload_bytes_);

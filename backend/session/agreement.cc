@@ -346,9 +346,9 @@ class Agreement {
       session.switch_endpoint = place.endpoint;
       session.switch_name = place.name;
       session.weight = place.weight;
-      if (over_tcp()) session.least_chunk_bytes = kLeastTcpChunk;
       const Blob grant = plan.inner("session/" + std::to_string(sessions.size()));
       if (Status status = read_grant(grant, &session); !status.ok()) return status;
+      if (session.native && over_tcp()) session.least_chunk_bytes = kLeastTcpChunk;
       sessions.push_back(std::move(session));
     }
     opening_.agreed.parameters = sessions.front();

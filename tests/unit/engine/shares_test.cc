@@ -209,6 +209,9 @@ TEST(Shares, ChunksAreAsSmallAsMakesManyForEachShard) {
   EXPECT_EQ(shares.chunk_bytes(sum_of(1 << 15, StreamChoice::kBulk)), 4096U) << "4 of a piece";
   EXPECT_EQ(shares.chunk_bytes(sum_of(1 << 15, StreamChoice::kShort)), 63U * 1024) << "as few as its lane has slots";
   EXPECT_EQ(Shares(sessions_of({1, 1}), 1).chunk_bytes(sum_of(1 << 20)), kPayload) << "not where they may not";
+  std::vector<SessionParameters> integers = sessions_with_small_chunks(1);
+  integers[0].native = false;
+  EXPECT_EQ(Shares(integers, 1).chunk_bytes(sum_of(1 << 20)), 63U * 1024) << "whose blocks depend on the payload";
 }
 
 TEST(Shares, PartsAreOfTheChunksThatTheyTravelIn) {
