@@ -84,6 +84,7 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
     heard();
     if (reply.status == wire::ReplyStatus::kOk) on_probe_reply(reply, now);
     if (reply.status == wire::ReplyStatus::kUnknownSession) lost_session(reply.status);
+    if (reply.status == wire::ReplyStatus::kNotMember) keep_alive(now);  // we come from another address now
   }
 }
 
@@ -226,6 +227,7 @@ void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
 // Every loss of a window at once, because the stream waits for the last of them. What was sent once was sent in the
 // order of the stream, so the first of those that is too young ends the search; without loss that is the oldest.
 void Shard::repair_gap(Lane& lane, Time now) {
+  if (session_.switch_endpoint.carrier != Carrier::kPackets) return;  // nothing is lost there but with a connection
   const int size = lane.pool.size();
   const int first = lane.pool.oldest_open();
   if (first < 0) return;

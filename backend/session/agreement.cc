@@ -125,6 +125,7 @@ class Agreement {
     std::string why = why_no_tcp(endpoints(), end);
     while (!why.empty() && monotonic_now() + kRefusalPause < end) {
       std::this_thread::sleep_for(kRefusalPause);
+      if (Status status = opening_.roll.ended(); !status.ok()) return status;
       why = why_no_tcp(endpoints(), end);
     }
     if (!why.empty()) {
@@ -185,8 +186,20 @@ class Agreement {
     Blob plan = std::move(opened.value());
     if (opening_.config.payload_bytes == 0 && opening_.config.controller.empty() && summary->leaves_host)
       plan.set("check", 1);
+    if (gains_by_tcp(plan)) plan.set("tcp", 1);
     if (sessions_ == 0) offer_watch(opening_, &plan);
     return plan;
+  }
+
+  // Sessions as granted. Losses are asked for where packets are.
+  bool gains_by_tcp(const Blob& plan) const {
+    if (!may_take_tcp(opening_.config) || opening_.faults) return false;
+    for (size_t i = 0; i < opening_.places.size(); ++i) {
+      uint64_t flags = 0;
+      if (!plan.inner("session/" + std::to_string(i)).number("flags", 255, &flags)) return false;
+      if ((flags & wire::kOpenNative) == 0 || (flags & wire::kOpenStream) == 0) return false;
+    }
+    return true;
   }
 
   // One with every switch, all of the payload that the first grants. `insists`: waits for what other jobs may give
@@ -333,6 +346,7 @@ class Agreement {
     p.controlled = !opening_.config.controller.empty();
     if (Status status = read_sessions(plan); !status.ok()) return status;
     check_path_ = plan.text("check") == "1";
+    may_take_tcp_ = plan.text("tcp") == "1";
     opening_.agreed.local = read_local_ranks(plan.text("local/" + std::to_string(opening_.group.rank)));
     if (sessions_ == 0) read_watch(opening_, plan);
     return {};
@@ -441,7 +455,7 @@ class Agreement {
   }
 
   // Where less passes than the hosts know of, TCP might send segments that are lost without a word.
-  bool may_change_to_tcp() const { return may_take_tcp(opening_.config) && sessions_ == 0; }
+  bool may_change_to_tcp() const { return may_take_tcp_ && sessions_ == 0; }
   // Several switches have windows enough together.
   bool may_want_slots() const { return opening_.config.slots == 0 && is_alone(); }
 
@@ -465,8 +479,8 @@ class Agreement {
     if (!speed.ok()) return speed.status();
     // Ranks that share a processor are at its limit at a lower rate.
     speed->rate *= std::max(1.0, static_cast<double>(opening_.agreed.local.count) / std::max(1, concurrent_threads()));
-    const bool asks = may_change_to_tcp() && speed->rate >= kFastLink;
-    const std::string why = asks ? why_no_tcp(endpoints(), monotonic_now() + kTcpPatience) : "";
+    // Also where its own links are slow: most of the others' may be fast.
+    const std::string why = may_change_to_tcp() ? why_no_tcp(endpoints(), monotonic_now() + kTcpPatience) : "";
     return speed_report(speed.value(), link(0, 0).limits().receive_buffer_bytes, why);
   }
 
@@ -474,9 +488,8 @@ class Agreement {
     auto paths = opening_.hear_all(topic);
     if (!paths.ok()) return paths.status();
     const PathNeeds needs = needs_of_paths(paths.value());
-    const SessionParameters& p = opening_.agreed.parameters;
     const bool has_time = monotonic_now() < opening_.time.stage_end(0.7);
-    const bool fast = may_change_to_tcp() && p.native && needs.rate >= kFastLink;
+    const bool fast = may_change_to_tcp() && needs.rate >= kFastLink;
     SWITCHML_LOG(kInfo) << opening_.group.name << ": links carry about " << needs.rate
                         << " Mbit/s for each processor (0: not known), "
                         << (!fast                      ? "for which UDP is the better one"
@@ -522,10 +535,11 @@ class Agreement {
   }
 
   Opening opening_;
-  bool joins_ = false;       // a session
-  bool check_path_ = false;  // what passes is to be found out
-  int sessions_ = 0;         // that were left for one of a smaller payload, or of more slots
-  uint64_t opens_ = 0;       // of each switch, on rank 0
+  bool joins_ = false;         // a session
+  bool check_path_ = false;    // what passes is to be found out
+  bool may_take_tcp_ = false;  // all switches gain by it
+  int sessions_ = 0;           // that were left for one of a smaller payload, or of more slots
+  uint64_t opens_ = 0;         // of each switch, on rank 0
 };
 
 }  // namespace

@@ -50,6 +50,7 @@ struct Opening {
   Agreed agreed;
   std::vector<SwitchPlace> places;  // where sessions are opened: at least one, once it is agreed
   bool one_host = false;            // on rank 0
+  bool faults = false;              // on rank 0: some rank is to have some
   std::vector<std::string> hosts;   // by rank, on rank 0
   std::vector<int> switch_hosts;    // ranks that host a switch, on rank 0
 };

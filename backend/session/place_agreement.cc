@@ -81,21 +81,20 @@ class PlaceAgreement {
     auto hellos = opening_.hear_all("hello");
     if (!hellos.ok()) return hellos.status();
     if (Status status = compare_hellos(hellos.value()); !status.ok()) return status;
-    bool faults = false;
     for (const Blob& hello : hellos.value()) {
       opening_.hosts.push_back(hello.text("host"));
-      faults = faults || !hello.text("faults").empty();
+      opening_.faults = opening_.faults || !hello.text("faults").empty();
     }
     if (Status status = check_hosts(opening_.config, opening_.hosts); !status.ok()) return status;
     const HostLayout layout = HostLayout::of(opening_.hosts);
     opening_.one_host = layout.hosts() == 1;
     if (!opening_.config.controller.empty()) return with_standby(layout, ask_controller(hellos.value()));
-    if (opening_.config.switch_address.empty() && wants_memory(opening_.config, opening_.one_host) && !faults)
+    if (opening_.config.switch_address.empty() && wants_memory(opening_.config, opening_.one_host) && !opening_.faults)
       return offer_or_host();
     auto place = !opening_.config.switch_address.empty()               ? name_switches()
                  : layout.hosts() > 1 && wants_native(opening_.config) ? each_host(layout)
                                                                        : host_switch();
-    if (place.ok() && wants_hosts(opening_.config, layout, faults)) place->set("hosts", layout.text());
+    if (place.ok() && wants_hosts(opening_.config, layout, opening_.faults)) place->set("hosts", layout.text());
     return with_standby(layout, std::move(place));
   }
 

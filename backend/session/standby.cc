@@ -107,7 +107,7 @@ Status Standby::share_session() {
   if (Status status = read_grant(granted.value(), &session_); !status.ok()) return status;
   session_.whole_chunks = whole_chunks;
   session_.controlled = false;
-  session_.switch_endpoint = {};  // the one of the slot
+  session_.switch_endpoint = with_carrier({}, session_.switch_endpoint.carrier);  // the one of the slot
   if (session_.native == native) return {};
   return {Code::kMismatch, "the ranks' own switches add otherwise: install the same switchml on all ranks"};
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/payload_size.h"
 #include "session/control_client.h"
+#include "softswitch/grant.h"
 #include "transport/faulty.h"
 #include "transport/shared_link.h"
 #include "transport/sockaddr.h"
@@ -40,14 +41,11 @@ Faults faults_of(const Config& config, int rank, int shard) {
 
 namespace {
 
-// All slots of a shard at once.
-constexpr size_t kTcpQueueBytes = 64 << 20;
-
 Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches) {
   if (switches.front().carrier == Carrier::kTcp) {
     TcpOptions options;
     options.max_connections = switches.size();
-    options.queue_bytes = kTcpQueueBytes;
+    options.queue_bytes = softswitch::kStreamQueueBytes;
     return make_tcp_transport(options);
   }
   UdpOptions options;

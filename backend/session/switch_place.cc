@@ -89,9 +89,7 @@ Result<SwitchPlace> read_switch_place(const Blob& blob) {
 
 bool wants_native(const Config& config) { return !config.integers && config.controller.empty(); }
 
-bool may_take_tcp(const Config& config) {
-  return config.transport == "auto" && wants_native(config) && config.faults.empty();
-}
+bool may_take_tcp(const Config& config) { return config.transport == "auto" && wants_native(config); }
 
 Result<Endpoint> address_of_rank_0(const Config& config, bool one_host) {
   return one_host ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config.interface);

@@ -30,7 +30,7 @@ Result<SwitchPlace> read_switch_place(const Blob& blob);
 
 /// Whether sessions are to be native ones, where a switch can.
 bool wants_native(const Config& config);
-/// Whether "auto" may take TCP to other hosts: a chip knows UDP alone, and losses are asked for where packets are.
+/// Whether the settings leave it to us to take TCP to other hosts. A chip, and so a controller, knows UDP alone.
 bool may_take_tcp(const Config& config);
 
 /// The switches of SWITCHML_SWITCH: ADDRESS:PORT, or several of them with commas between, each perhaps with *WEIGHT.

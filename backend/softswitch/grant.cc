@@ -13,10 +13,14 @@ namespace {
 
 // A kernel accounts a queued datagram with about twice its bytes.
 constexpr size_t kQueueOverhead = 2;
+constexpr size_t kStreamOverhead = 8;  // a frame's prefix
 
-size_t slots_that_queue(const GrantLimits& limits, size_t workers, size_t payload) {
+size_t slots_that_queue(const GrantLimits& limits, const wire::Open& asked, size_t payload) {
+  if ((asked.flags & wire::kOpenStream) != 0) {
+    return asked.shards * (kStreamQueueBytes / (payload + wire::kNativeHeaderBytes + kStreamOverhead));
+  }
   if (limits.receive_buffer_bytes == 0) return kMaxSlots;
-  const size_t members = limits.members == 0 ? workers : limits.members;
+  const size_t members = limits.members == 0 ? asked.workers : limits.members;
   return limits.receive_buffer_bytes / (members * kQueueOverhead * (payload + wire::kNativeHeaderBytes));
 }
 
@@ -92,9 +96,7 @@ Grant grant(const wire::Open& asked, const std::vector<GrantLimits>& switches) {
   for (size_t i = 0; i < switches.size(); ++i) {
     const size_t fit = slots_that_fit(switches[i], out.payload_bytes, out.native ? asked.workers : 0);
     if (std::min<size_t>(fit, kMaxSlots) < least) return refuse(wire::ReplyStatus::kNoSlots, i);
-    slots = std::min(slots, fit);
-    if ((asked.flags & wire::kOpenStream) != 0) continue;
-    slots = std::min(slots, slots_that_queue(switches[i], asked.workers, out.payload_bytes));
+    slots = std::min({slots, fit, slots_that_queue(switches[i], asked, out.payload_bytes)});
   }
   out.slots = static_cast<int>(std::max(slots / unit * unit, least));
   return out;

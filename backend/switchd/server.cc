@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "softswitch/grant.h"
 #include "switchd/batching_sink.h"
 #include "switchd/partitioned_switch.h"
 #include "transport/address.h"
@@ -34,8 +35,6 @@ constexpr size_t kFrames = 512;
 constexpr size_t kTcpFrames = 64;
 // Connections of members and of those who ask for sessions.
 constexpr size_t kMostConnections = 4096;
-// What a member may leave unread: more than the results of its slots.
-constexpr size_t kTcpQueueBytes = 16 << 20;
 // Ports that are tried before one is free for UDP and for TCP.
 constexpr int kPorts = 16;
 
@@ -226,7 +225,7 @@ Result<std::unique_ptr<Transport>> open_tcp(const Endpoint& listen) {
   TcpOptions tcp;
   tcp.listen = listen;
   tcp.max_connections = kMostConnections;
-  tcp.queue_bytes = kTcpQueueBytes;
+  tcp.queue_bytes = softswitch::kStreamQueueBytes;
   return make_tcp_transport(tcp);
 }
 
@@ -246,7 +245,10 @@ Result<Links> open_links(const ServerOptions& options) {
       links.tcp = std::move(tcp.value());
       return links;
     }
-    if (port_of(options.listen) != 0 || attempt == kPorts) return tcp.status();
+    if (port_of(options.listen) == 0 && attempt < kPorts) continue;
+    SWITCHML_LOG(kWarning) << "switch " << to_string(links.udp.front()->local())
+                           << " serves UDP only: " << tcp.status().message();
+    return links;
   }
 }
 
@@ -261,6 +263,8 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   if (switch_options.receive_buffer_bytes == 0) switch_options.receive_buffer_bytes = granted;
   // A host.
   switch_options.client_of = [](const Endpoint& from) { return with_carrier(with_port(from, 0), Carrier::kPackets); };
+  // One thread has all connections: where there are several, UDP has more processors.
+  switch_options.stream = links->tcp != nullptr && options.threads == 1;
   if (switch_options.seed == 0) switch_options.seed = system_random();
   try {
     return std::unique_ptr<SwitchServer>(new ThreadedServer(std::move(links.value()), switch_options, options.control));

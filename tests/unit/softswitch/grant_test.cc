@@ -61,7 +61,15 @@ TEST(Grant, TheReceiveBufferBoundsButNeverRefuses) {
   limits.receive_buffer_bytes = 1;
   wire::Open over_tcp = ask_for(2, 1, 64);
   over_tcp.flags = wire::kOpenStream;
-  EXPECT_EQ(grant(over_tcp, {limits}).slots, 64) << "no socket queues datagrams";
+  EXPECT_EQ(grant(over_tcp, limits).slots, 64) << "no socket queues datagrams";
+  over_tcp.slots = kMaxSlots;
+  over_tcp.payload = 63 * 1024;
+  limits = wide();
+  limits.free_slot_memory_bytes = SIZE_MAX;
+  const size_t frame = 63 * 1024 + wire::kNativeHeaderBytes + 8;
+  EXPECT_EQ(static_cast<size_t>(grant(over_tcp, limits).slots), kStreamQueueBytes / frame) << "results of a shard";
+  over_tcp.shards = 2;
+  EXPECT_EQ(static_cast<size_t>(grant(over_tcp, limits).slots), 2 * (kStreamQueueBytes / frame));
   EXPECT_EQ(grant(ask_for(2, 1, 64), limits).status, ReplyStatus::kOk);
 }
 

@@ -27,6 +27,7 @@ void exchange(const char* address, int threads = 1, Carrier carrier = Carrier::k
   open.workers = 2;
   open.shards = 1;
   open.payload = 65536;
+  if (carrier == Carrier::kTcp) open.flags = wire::kOpenStream;
   const wire::OpenReply session = workers[0].ask(frame, wire::build_open(open, 1, frame)).open;
   ASSERT_NE(session.epoch, 0U);
   EXPECT_EQ(session.payload, kMaxPayloadBytes);
@@ -93,6 +94,45 @@ TEST(Server, AddsOverTcpHoweverManyThreadsUdpHas) {
   exchange("127.0.0.1:0", 4, Carrier::kTcp);
 }
 
+TEST(Server, SaysWhetherTcpIsForIt) {
+  for (const int threads : {1, 2}) {
+    ServerOptions options;
+    options.listen = loopback("127.0.0.1:0");
+    options.threads = threads;
+    auto server = SwitchServer::start(options);
+    ASSERT_TRUE(server.ok());
+    RawWorker worker(server.value()->local());
+    wire::Open asked;
+    asked.client_key = 1;
+    asked.workers = asked.shards = 1;
+    asked.payload = 1024;
+    uint8_t frame[wire::kMaxControlBytes];
+    const wire::Reply reply = worker.ask(frame, wire::build_open(asked, 1, frame));
+    EXPECT_EQ(reply.open.flags, threads == 1 ? wire::kOpenStream : 0) << "one thread has all connections";
+  }
+}
+
+TEST(Server, AMemberComesTheWayThatTheSessionWasOpenedFor) {
+  ServerOptions options;
+  options.listen = loopback("127.0.0.1:0");
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok());
+  for (const uint16_t flags : {0, int{wire::kOpenStream}}) {
+    const Carrier other = flags == 0 ? Carrier::kTcp : Carrier::kPackets;
+    RawWorker worker(server.value()->local());
+    wire::Open asked;
+    asked.client_key = 1U + flags;
+    asked.workers = asked.shards = 1;
+    asked.payload = 1024;
+    asked.flags = flags;
+    uint8_t frame[wire::kMaxControlBytes];
+    const wire::OpenReply session = worker.ask(frame, wire::build_open(asked, 1, frame)).open;
+    RawWorker stranger(with_carrier(server.value()->local(), other));
+    const wire::Membership member{session.job, session.epoch, session.session_key, 0};
+    EXPECT_EQ(stranger.ask(frame, wire::build_join(member, 0, 2, frame)).status, wire::ReplyStatus::kBadRequest);
+  }
+}
+
 TEST(Server, ListensWhereUdpAndTcpAreFree) {
   TcpOptions taken;
   taken.listen = loopback("127.0.0.1:0");
@@ -100,12 +140,17 @@ TEST(Server, ListensWhereUdpAndTcpAreFree) {
   ASSERT_TRUE(other.ok()) << other.status().to_string();
   ServerOptions options;
   options.listen = with_carrier(other.value()->local(), Carrier::kPackets);
-  const auto refused = SwitchServer::start(options);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.status().message(),
-            "cannot bind " + to_string(other.value()->local()) + ": Address already in use");
+  {
+    const auto without = SwitchServer::start(options);
+    ASSERT_TRUE(without.ok()) << without.status().to_string();
+    EXPECT_EQ(port_of(without.value()->local()), port_of(options.listen)) << "over UDP alone";
+  }
   options.listen = loopback("127.0.0.1:0");
-  for (int i = 0; i < 50; ++i) ASSERT_TRUE(SwitchServer::start(options).ok());
+  for (int i = 0; i < 50; ++i) {
+    const auto both = SwitchServer::start(options);
+    ASSERT_TRUE(both.ok()) << both.status().to_string();
+    ASSERT_EQ(why_no_tcp({both.value()->local()}, monotonic_now() + seconds(60)), "");
+  }
 }
 
 // A controller's sessions are of integers, in datagrams.
