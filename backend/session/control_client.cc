@@ -97,7 +97,8 @@ bool ControlClient::receive_reply(wire::Request type, wire::Reply* reply) {
 Status ControlClient::no_answer() const {
   return {Code::kUnavailable, "switch " + name_ + " does not answer" +
                                   (complaint_.empty() ? std::string() : " (" + complaint_ + ")") +
-                                  ": is switchml-switchd running there and is UDP let through?"};
+                                  ": is switchml-switchd running there and is " +
+                                  (switch_.carrier == Carrier::kPackets ? "UDP" : "TCP") + " let through?"};
 }
 
 Status ControlClient::refusal(const wire::Reply& reply) const {

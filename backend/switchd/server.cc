@@ -2,7 +2,9 @@
 
 #include <pthread.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cfenv>
 #include <mutex>
@@ -221,10 +223,17 @@ Result<std::vector<std::unique_ptr<Transport>>> open_udp(const ServerOptions& op
   return transports;
 }
 
+// Strangers must not take the descriptors of the program that hosts the switch.
+size_t connections_allowed() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) return kMostConnections;
+  return std::clamp<size_t>(files.rlim_cur / 2, 1, kMostConnections);
+}
+
 Result<std::unique_ptr<Transport>> open_tcp(const Endpoint& listen) {
   TcpOptions tcp;
   tcp.listen = listen;
-  tcp.max_connections = kMostConnections;
+  tcp.max_connections = connections_allowed();
   tcp.queue_bytes = softswitch::kStreamQueueBytes;
   return make_tcp_transport(tcp);
 }
