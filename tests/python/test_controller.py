@@ -43,7 +43,7 @@ def described(name, agent, address, more=""):
 
 
 def settings(controller, token="open-sesame-of-the-team", **more):
-    return {"SWITCHML_CONTROLLER": controller, "SWITCHML_CONTROLLER_TOKEN": token, **more}
+    return {"SWITCHML_CONTROLLER": controller, "SWITCHML_CONTROLLER_TOKEN": token, "SWITCHML_TRANSPORT": "udp", **more}
 
 
 def embedded(network, size, **more):
