@@ -121,7 +121,7 @@ def check_refused(network, name, values, part):
 @contextlib.contextmanager
 def holding(values):
     """A group of two that is made and used, with these settings; what it says its switch is."""
-    with doomed_pool(2, environment={"SWITCHML_CONNECT_TIMEOUT": str(IN_TIME), **values}) as own:
+    with doomed_pool(2, environment={"SWITCHML_CONNECT_TIMEOUT": str(IN_TIME), "SWITCHML_TRANSPORT": "udp", **values}) as own:
         own.run(rank_warm_up)
         yield own.run(rank_switch)[0]
         own.close()
