@@ -51,10 +51,13 @@ TcpConnections::TcpConnections(Fd listener, const TcpOptions& options, Complaint
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) epoll_ = Fd();
 }
 
-/// What was taken gets a last chance.
+/// What was taken gets a last chance, and peers see the end though a child has the sockets. A child itself, which has a
+/// copy of all of this, leaves them to its parent.
 TcpConnections::~TcpConnections() {
+  if (::getpid() != owner_) return;
   for (auto& [peer, connection] : table_) {
     if (connection->queue.size() != 0) send(connection.get(), nullptr);
+    if (connection->is_open()) end_tcp(std::move(connection->fd));
   }
 }
 
@@ -240,7 +243,13 @@ void TcpConnections::close(TcpConnection* connection, bool reset) {
   connection->queue.clear();
   connection->ready = connection->watched = connection->connecting = connection->spoke = false;
   connection->awaited = 1;
-  if (reset) reset_tcp(std::move(connection->fd));
+  // If a child has the socket, the kernel goes on reporting it after the descriptor is closed.
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->fd.get(), nullptr);
+  if (reset) {
+    reset_tcp(std::move(connection->fd));
+  } else {
+    end_tcp(std::move(connection->fd));
+  }
   connection->fd = Fd();
   if (connection->is_accepted()) forget(connection);
 }

@@ -100,6 +100,7 @@ class TcpConnections {
   void rest_listener(bool rest);
 
   const TcpOptions options_;
+  const pid_t owner_ = ::getpid();  // a forked child is another one
   Complaint* complaint_;
   std::shared_ptr<TcpCounters> counters_;
   Fd listener_;
