@@ -13,22 +13,35 @@
 
 namespace switchml {
 
-/// Bytes of one connection that were taken and that the kernel has not got yet.
+/// Bytes of one connection that were taken and that the kernel has not got yet. Its memory is a small multiple of the
+/// most that was queued at a time, however much passes through; an empty queue keeps up to kKeptBytes.
 class SendQueue {
  public:
+  static constexpr size_t kKeptBytes = 256 << 10;
+
   const uint8_t* data() const { return bytes_.data() + sent_; }
   size_t size() const { return bytes_.size() - sent_; }
   void append(const uint8_t* data, size_t size) { bytes_.insert(bytes_.end(), data, data + size); }
-  void drop(size_t size) {
-    sent_ += size;
+  void drop(size_t bytes) {
+    sent_ += bytes;
     if (sent_ == bytes_.size()) clear();
+    if (sent_ > size()) compact();
   }
   void clear() {
     bytes_.clear();
+    if (bytes_.capacity() > kKeptBytes) bytes_ = std::vector<uint8_t>();
+    sent_ = 0;
+  }
+  /// Bytes that it keeps allocated.
+  size_t memory_bytes() const { return bytes_.capacity(); }
+
+ private:
+  /// Moves less than what has left since the last time.
+  void compact() {
+    bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<ptrdiff_t>(sent_));
     sent_ = 0;
   }
 
- private:
   std::vector<uint8_t> bytes_;
   size_t sent_ = 0;  // of their beginning
 };

@@ -45,6 +45,40 @@ std::vector<TxFrame> tx_of(const std::vector<Bytes>& frames) {
 
 void append(Bytes* stream, const Bytes& bytes) { stream->insert(stream->end(), bytes.begin(), bytes.end()); }
 
+// Under a steady load it is never empty.
+TEST(SendQueue, MemoryIsBoundedWhateverPassesThrough) {
+  constexpr size_t kLimit = 100'000;
+  SendQueue queue;
+  uint32_t in = 0;
+  uint32_t out = 0;
+  const auto fill = [&] {
+    while (queue.size() + 1000 <= kLimit) {
+      const Bytes bytes = pattern(in++, 1000);
+      queue.append(bytes.data(), bytes.size());
+    }
+  };
+  for (int round = 0; round < 3000; ++round) {
+    fill();
+    for (int i = 0; i < 1 + round % 99; ++i) {
+      ASSERT_EQ(Bytes(queue.data(), queue.data() + 1000), pattern(out++, 1000));
+      queue.drop(1000);
+    }
+    ASSERT_GT(queue.size(), 0U);
+    ASSERT_LE(queue.memory_bytes(), 4 * kLimit);
+  }
+}
+
+TEST(SendQueue, AnEmptyOneGivesMuchMemoryBack) {
+  SendQueue queue;
+  const Bytes bytes = pattern(1, SendQueue::kKeptBytes + 1);
+  queue.append(bytes.data(), bytes.size());
+  queue.drop(bytes.size());
+  EXPECT_EQ(queue.memory_bytes(), 0U);
+  queue.append(bytes.data(), 1000);
+  queue.drop(1000);
+  EXPECT_GE(queue.memory_bytes(), 1000U) << "little is kept";
+}
+
 TEST(TcpSender, MoreFramesThanOneCallTakesAreSentInOrder) {
   Pipe pipe;
   TcpSender sender(0);
