@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "base/fnv.h"
 #include "transport/sockaddr.h"
 #include "transport/tcp_socket.h"
 
@@ -33,10 +32,6 @@ size_t queue_bytes(const TcpOptions& options) {
 }
 
 }  // namespace
-
-size_t TcpConnections::Hash::operator()(const Endpoint& endpoint) const {
-  return fnv1a(endpoint.bytes, endpoint.size, kFnv1aStart + static_cast<uint64_t>(endpoint.carrier));
-}
 
 TcpConnections::TcpConnections(Fd listener, const TcpOptions& options, Complaint* complaint)
     : options_(options),
@@ -241,7 +236,7 @@ void TcpConnections::close(TcpConnection* connection, bool reset) {
   drop_piece(connection);
   connection->in = StreamFrames(options_.max_frame_bytes);
   connection->queue.clear();
-  connection->ready = connection->watched = connection->connecting = connection->spoke = false;
+  connection->ready = connection->watched = connection->connecting = false;
   connection->awaited = 1;
   // If a child has the socket, the kernel goes on reporting it after the descriptor is closed.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->fd.get(), nullptr);
@@ -256,6 +251,7 @@ void TcpConnections::close(TcpConnection* connection, bool reset) {
 
 void TcpConnections::forget(TcpConnection* connection) {
   const auto found = table_.find(connection->peer);
+  if (connection->is_accepted()) silence_.remove(connection->place);
   gone_.push_back(std::move(found->second));
   table_.erase(found);
 }
