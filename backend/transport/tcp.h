@@ -41,6 +41,9 @@ struct TcpOptions {
   /// Bytes of frames that are copied and kept for each connection while the kernel takes no more or has not connected;
   /// 0: those of one frame. Frames beyond are not taken.
   size_t queue_bytes = 0;
+  /// Bytes that the queues of all connections hold together; 0: no bound. Beyond it a connection's queue takes a frame
+  /// only if it holds no more than one of the largest frames then.
+  size_t all_queues_bytes = 64 << 20;
   /// Kernel buffers; 0: the kernel chooses, and lets them grow. A send buffer of 256 KiB leaves what is under way in
   /// the cache: within a host a byte costs a third of the processor time then, but twice that is all that is sent in a
   /// round trip.

@@ -27,8 +27,10 @@ size_t piece_bytes(const TcpOptions& options) {
   return kFramesInPiece * (options.max_frame_bytes + kStreamPrefixBytes);
 }
 
-size_t queue_bytes(const TcpOptions& options) {
-  return options.queue_bytes != 0 ? options.queue_bytes : options.max_frame_bytes + kStreamPrefixBytes;
+TcpSender sender(const TcpOptions& options) {
+  const size_t frame_bytes = options.max_frame_bytes + kStreamPrefixBytes;
+  return TcpSender(options.queue_bytes != 0 ? options.queue_bytes : frame_bytes, frame_bytes,
+                   options.all_queues_bytes != 0 ? options.all_queues_bytes : SIZE_MAX);
 }
 
 }  // namespace
@@ -40,7 +42,7 @@ TcpConnections::TcpConnections(Fd listener, const TcpOptions& options, Complaint
       listener_(std::move(listener)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       pieces_(piece_bytes(options), options.max_connections + kSparePieces),
-      sender_(queue_bytes(options)) {
+      sender_(sender(options)) {
   if (!valid() || !listener_.valid()) return;
   epoll_event event{EPOLLIN, {nullptr}};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) epoll_ = Fd();
@@ -100,7 +102,7 @@ size_t TcpConnections::send(TcpConnection* connection, const TxFrame* frames) {
   burst.clear();
   if (!connection->is_open()) return refused;  // it had to make room for another one
   if (error != 0) {                            // reading finds what had come before, and then that nothing more comes
-    connection->queue.clear();
+    sender_.discard(&connection->queue);
     if (!connection->is_accepted()) complaint_->note(connection->peer, error);
   }
   watch(connection);
@@ -235,7 +237,7 @@ void TcpConnections::close(TcpConnection* connection, bool reset) {
   if (connection->watched) --watched_;
   drop_piece(connection);
   connection->in = StreamFrames(options_.max_frame_bytes);
-  connection->queue.clear();
+  sender_.discard(&connection->queue);
   connection->ready = connection->watched = connection->connecting = false;
   connection->awaited = 1;
   // If a child has the socket, the kernel goes on reporting it after the descriptor is closed.

@@ -3,6 +3,7 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -49,21 +50,32 @@ class SendQueue {
 /// Shared by the connections of a transport; keeps nothing of a frame. One thread.
 class TcpSender {
  public:
-  /// Frames that are not begun are queued up to `queue_bytes` with their prefixes.
-  explicit TcpSender(size_t queue_bytes) : queue_bytes_(queue_bytes) {}
+  /// Frames that are not begun are queued up to `queue_bytes` with their prefixes; if all queues hold more than
+  /// `all_bytes` then, up to `least_bytes`.
+  TcpSender(size_t queue_bytes, size_t least_bytes, size_t all_bytes)
+      : queue_bytes_(queue_bytes), least_bytes_(std::min(queue_bytes, least_bytes)), all_bytes_(all_bytes) {}
 
   /// Sends the queue and then the frames that `burst` names. Returns how many of these were taken. `error`: what the
   /// kernel said if the connection is dead, else unchanged.
   size_t send(int fd, SendQueue* queue, const TxFrame* frames, const std::vector<uint32_t>& burst, int* error);
+  /// Empties a queue that send() has filled.
+  void discard(SendQueue* queue) {
+    queued_ -= queue->size();
+    queue->clear();
+  }
 
  private:
   static constexpr size_t kFrames = 255;
 
+  size_t send_now(int fd, SendQueue* queue, const TxFrame* frames, const std::vector<uint32_t>& burst, int* error);
   size_t gather(const SendQueue& queue, const TxFrame* frames, const uint32_t* burst, size_t count);
   size_t consume(size_t sent, SendQueue* queue, const TxFrame* frames, const uint32_t* burst);
   size_t enqueue(SendQueue* queue, const TxFrame* frames, const uint32_t* burst, size_t count);
 
   const size_t queue_bytes_;
+  const size_t least_bytes_;
+  const size_t all_bytes_;
+  size_t queued_ = 0;  // in all queues but the one in hand
   std::array<uint8_t[kStreamPrefixBytes], kFrames> prefixes_{};
   std::array<iovec, 1 + 2 * kFrames> vectors_{};
 };

@@ -81,7 +81,7 @@ TEST(SendQueue, AnEmptyOneGivesMuchMemoryBack) {
 
 TEST(TcpSender, MoreFramesThanOneCallTakesAreSentInOrder) {
   Pipe pipe;
-  TcpSender sender(0);
+  TcpSender sender(0, 0, SIZE_MAX);
   SendQueue queue;
   std::vector<Bytes> frames;
   Bytes expected;
@@ -101,7 +101,7 @@ TEST(TcpSender, MoreFramesThanOneCallTakesAreSentInOrder) {
 TEST(TcpSender, WhatWasTakenComesWholeAndInOrder) {
   for (const size_t queue_bytes : {size_t{0}, size_t{3000}, size_t{200'000}}) {
     Pipe pipe;
-    const auto sender = std::make_unique<TcpSender>(queue_bytes);
+    const auto sender = std::make_unique<TcpSender>(queue_bytes, queue_bytes, SIZE_MAX);
     SendQueue queue;
     Bytes expected, got;
     size_t refused = 0;
@@ -132,9 +132,43 @@ TEST(TcpSender, WhatWasTakenComesWholeAndInOrder) {
   }
 }
 
+/// Fills the pipe, so that all that comes later is queued.
+void fill(const Pipe& pipe) {
+  const Bytes bytes(4096);
+  while (::send(pipe.from.get(), bytes.data(), bytes.size(), 0) > 0) continue;
+}
+
+// Whatever one queue may hold: together they hold so much, and a frame each.
+TEST(TcpSender, AllQueuesTogetherAreBounded) {
+  constexpr size_t kFrame = 1000;
+  constexpr size_t kAll = 10 * (kFrame + kStreamPrefixBytes);
+  const auto sender = std::make_unique<TcpSender>(8 * (kFrame + kStreamPrefixBytes), kFrame + kStreamPrefixBytes, kAll);
+  const std::vector<Bytes> frames(8, pattern(1, kFrame));
+  std::vector<Pipe> pipes(4);
+  std::vector<SendQueue> queues(4);
+  std::vector<size_t> taken;
+  int error = 0;
+  const auto send = [&](size_t to) {
+    return sender->send(pipes[to].from.get(), &queues[to], tx_of(frames).data(), first(frames.size()), &error);
+  };
+  for (size_t i = 0; i < pipes.size(); ++i) {
+    fill(pipes[i]);
+    taken.push_back(send(i));
+  }
+  EXPECT_EQ(taken, (std::vector<size_t>{8, 2, 1, 1}));
+  EXPECT_EQ(send(3), 0U) << "it has a frame already";
+  sender->discard(&queues[0]);
+  EXPECT_EQ(send(3), 6U) << "what is gone makes room";
+  pipes[3].read();
+  EXPECT_EQ(send(3), 8U);
+  EXPECT_EQ(queues[3].size(), 0U);
+  EXPECT_EQ(send(2), 7U) << "what has left makes room";
+  EXPECT_EQ(error, 0);
+}
+
 TEST(TcpSender, ADeadConnectionSaysWhy) {
   Pipe pipe;
-  TcpSender sender(1000);
+  TcpSender sender(1000, 1000, SIZE_MAX);
   SendQueue queue;
   pipe.to = Fd();
   const std::vector<Bytes> frames(3, pattern(1, 10));
