@@ -125,7 +125,7 @@ size_t TcpTransport::lend(RxFrame* frames, size_t count) {
     frames[lent++].from = current_->peer;
   }
   if (lent != 0) {
-    current_->spoke = true;
+    connections_.heard(current_);
     connections_.pieces().lend(current_->piece);
   }
   if (!current_->in.has_next()) connections_.settle(std::exchange(current_, nullptr));

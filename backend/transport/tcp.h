@@ -20,8 +20,8 @@ namespace switchml {
 /// What became of connections. Any thread may look.
 struct TcpCounters {
   std::atomic<uint64_t> accepted{0};
-  std::atomic<uint64_t> evicted{0};      // closed to make room: no frame had ever come from there
-  std::atomic<uint64_t> turned_away{0};  // closed at once, because everybody else had sent frames
+  std::atomic<uint64_t> evicted{0};      // closed to make room: no other one had been silent for so long
+  std::atomic<uint64_t> turned_away{0};  // closed at once, because nobody could make room
   std::atomic<uint64_t> broken{0};       // closed because what came was no frame
 };
 
@@ -31,12 +31,19 @@ struct TcpOptions {
   /// Largest frame that is ever sent or received, 1 to 2^24; longer ones are dropped, see take_error() for those sent.
   /// Who sends longer ones is cut off.
   size_t max_frame_bytes = (64 << 10) + 128;
-  /// Connections open at a time, 1 to 65536. One more closes the oldest over which no frame has come; if there is none,
-  /// it is closed itself.
+  /// Connections open at a time, 1 to 65536. One more takes the place of the accepted one that has been silent longest:
+  /// since its last frame, or since it was accepted. Those that have something to be read stay, and so do those that we
+  /// made: if there are no others, the new one is closed.
   size_t max_connections = 128;
+  /// Accepted connections from one IP address at a time; one more takes the place of the one from there that has been
+  /// silent longest. 0: max_connections. Less keeps strangers from taking the places of members elsewhere.
+  size_t max_from_address = 0;
   /// Bytes of frames that are copied and kept for each connection while the kernel takes no more or has not connected;
   /// 0: those of one frame. Frames beyond are not taken.
   size_t queue_bytes = 0;
+  /// Bytes that the queues of all connections hold together; 0: no bound. Beyond it a connection's queue takes a frame
+  /// only if it holds no more than one of the largest frames then.
+  size_t all_queues_bytes = 64 << 20;
   /// Kernel buffers; 0: the kernel chooses, and lets them grow. A send buffer of 256 KiB leaves what is under way in
   /// the cache: within a host a byte costs a third of the processor time then, but twice that is all that is sent in a
   /// round trip.

@@ -28,9 +28,7 @@ void TcpConnections::accept_some() {
     Endpoint from;
     Fd fd = accept_tcp(listener_.get(), &from);
     if (fd.valid()) {
-      const bool full = table_.size() >= options_.max_connections;
-      admit(std::move(fd), from);
-      if (full) return;  // those who came before are read first: they may be none of the strangers that make room
+      if (!admit(std::move(fd), from)) return;  // who came before is read first, and may not have to make room then
       continue;
     }
     const int error = errno;
@@ -38,45 +36,56 @@ void TcpConnections::accept_some() {
     if (!is_shortage(error)) continue;  // it is the trouble of who wanted to connect
     if (i > 0) return;                  // there may be nobody more: the shortage is said first
     complaint_->note(with_carrier(local_endpoint(listener_.get()), Carrier::kTcp), error);
-    if (!evict_stranger()) rest_listener(true);
+    if (!evict(silence_.all())) rest_listener(true);
     return;
   }
 }
 
-void TcpConnections::admit(Fd fd, const Endpoint& from) {
+/// False: somebody had to make room, or it was turned away.
+bool TcpConnections::admit(Fd fd, const Endpoint& from) {
   // The kernel gives a pair of addresses a second time when the first connection is over, which we have not heard yet.
   if (const auto before = table_.find(from); before != table_.end()) close(before->second.get(), false);
-  if (from.size == 0 || !make_room(from)) {
+  const Endpoint host = with_port(from, 0);
+  const size_t open = table_.size();
+  if (from.size == 0 || !make_room_at(host, from) || !make_room(from)) {
     counters_->turned_away.fetch_add(1, std::memory_order_relaxed);
     reset_tcp(std::move(fd));
-    return;
+    return false;
   }
+  const bool had_room = table_.size() == open;
   counters_->accepted.fetch_add(1, std::memory_order_relaxed);
   auto& place = table_[from] = std::make_unique<TcpConnection>(from, options_.max_frame_bytes);
   TcpConnection* const connection = place.get();
   connection->fd = std::move(fd);
-  connection->number = ++accepted_;
+  connection->place = silence_.add(connection, host);
   enlist(connection);
   if (connection->is_open()) note_ready(connection);  // who connects has something to say
+  return had_room;
+}
+
+/// Room for one more from an address.
+bool TcpConnections::make_room_at(const Endpoint& host, const Endpoint& newcomer) {
+  const SilenceOrder::List& neighbours = silence_.of(host);
+  if (options_.max_from_address == 0 || neighbours.size() < options_.max_from_address || evict(neighbours)) return true;
+  complaint_->note(newcomer, "no connection, for there are " + std::to_string(neighbours.size()) + " from there");
+  return false;
 }
 
 /// Room for one more in the table.
 bool TcpConnections::make_room(const Endpoint& newcomer) {
-  if (table_.size() < options_.max_connections || evict_stranger() || forget_unreachable()) return true;
+  if (table_.size() < options_.max_connections || evict(silence_.all()) || forget_unreachable()) return true;
   complaint_->note(newcomer, "no connection, for there are " + std::to_string(table_.size()) + " already");
   return false;
 }
 
-/// Closes the oldest accepted connection over which no frame has come, nor waits to be read.
-bool TcpConnections::evict_stranger() {
-  TcpConnection* oldest = nullptr;
-  for (const auto& [peer, connection] : table_) {
-    if (!connection->is_accepted() || connection->spoke || connection->ready) continue;
-    if (oldest == nullptr || connection->number < oldest->number) oldest = connection.get();
-  }
-  if (oldest == nullptr) return false;
+/// Closes the one that has been silent longest, of those that have nothing to say now.
+bool TcpConnections::evict(const SilenceOrder::List& from) {
+  const auto silent = std::find_if(from.begin(), from.end(), [](const TcpConnection* connection) {
+    return !connection->ready && !connection->in.has_next();
+  });
+  if (silent == from.end()) return false;
   counters_->evicted.fetch_add(1, std::memory_order_relaxed);
-  close(oldest, true);
+  close(*silent, true);
   return true;
 }
 

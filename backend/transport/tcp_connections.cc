@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "base/fnv.h"
 #include "transport/sockaddr.h"
 #include "transport/tcp_socket.h"
 
@@ -28,15 +27,13 @@ size_t piece_bytes(const TcpOptions& options) {
   return kFramesInPiece * (options.max_frame_bytes + kStreamPrefixBytes);
 }
 
-size_t queue_bytes(const TcpOptions& options) {
-  return options.queue_bytes != 0 ? options.queue_bytes : options.max_frame_bytes + kStreamPrefixBytes;
+TcpSender sender(const TcpOptions& options) {
+  const size_t frame_bytes = options.max_frame_bytes + kStreamPrefixBytes;
+  return TcpSender(options.queue_bytes != 0 ? options.queue_bytes : frame_bytes, frame_bytes,
+                   options.all_queues_bytes != 0 ? options.all_queues_bytes : SIZE_MAX);
 }
 
 }  // namespace
-
-size_t TcpConnections::Hash::operator()(const Endpoint& endpoint) const {
-  return fnv1a(endpoint.bytes, endpoint.size, kFnv1aStart + static_cast<uint64_t>(endpoint.carrier));
-}
 
 TcpConnections::TcpConnections(Fd listener, const TcpOptions& options, Complaint* complaint)
     : options_(options),
@@ -45,16 +42,19 @@ TcpConnections::TcpConnections(Fd listener, const TcpOptions& options, Complaint
       listener_(std::move(listener)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       pieces_(piece_bytes(options), options.max_connections + kSparePieces),
-      sender_(queue_bytes(options)) {
+      sender_(sender(options)) {
   if (!valid() || !listener_.valid()) return;
   epoll_event event{EPOLLIN, {nullptr}};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) epoll_ = Fd();
 }
 
-/// What was taken gets a last chance.
+/// What was taken gets a last chance, and peers see the end though a child has the sockets. A child itself, which has a
+/// copy of all of this, leaves them to its parent.
 TcpConnections::~TcpConnections() {
+  if (::getpid() != owner_) return;
   for (auto& [peer, connection] : table_) {
     if (connection->queue.size() != 0) send(connection.get(), nullptr);
+    if (connection->is_open()) end_tcp(std::move(connection->fd));
   }
 }
 
@@ -102,7 +102,7 @@ size_t TcpConnections::send(TcpConnection* connection, const TxFrame* frames) {
   burst.clear();
   if (!connection->is_open()) return refused;  // it had to make room for another one
   if (error != 0) {                            // reading finds what had come before, and then that nothing more comes
-    connection->queue.clear();
+    sender_.discard(&connection->queue);
     if (!connection->is_accepted()) complaint_->note(connection->peer, error);
   }
   watch(connection);
@@ -237,16 +237,23 @@ void TcpConnections::close(TcpConnection* connection, bool reset) {
   if (connection->watched) --watched_;
   drop_piece(connection);
   connection->in = StreamFrames(options_.max_frame_bytes);
-  connection->queue.clear();
-  connection->ready = connection->watched = connection->connecting = connection->spoke = false;
+  sender_.discard(&connection->queue);
+  connection->ready = connection->watched = connection->connecting = false;
   connection->awaited = 1;
-  if (reset) reset_tcp(std::move(connection->fd));
+  // If a child has the socket, the kernel goes on reporting it after the descriptor is closed.
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection->fd.get(), nullptr);
+  if (reset) {
+    reset_tcp(std::move(connection->fd));
+  } else {
+    end_tcp(std::move(connection->fd));
+  }
   connection->fd = Fd();
   if (connection->is_accepted()) forget(connection);
 }
 
 void TcpConnections::forget(TcpConnection* connection) {
   const auto found = table_.find(connection->peer);
+  if (connection->is_accepted()) silence_.remove(connection->place);
   gone_.push_back(std::move(found->second));
   table_.erase(found);
 }

@@ -14,6 +14,7 @@
 #include "transport/fd.h"
 #include "transport/tcp.h"
 #include "transport/tcp_pieces.h"
+#include "transport/tcp_silence.h"
 #include "transport/tcp_tx.h"
 
 namespace switchml {
@@ -24,7 +25,6 @@ struct TcpConnection {
   bool is_accepted() const { return peer.carrier == Carrier::kTcpAccepted; }
 
   Endpoint peer;
-  bool spoke = false;       // a frame has come over it
   bool connecting = false;  // the peer has not answered yet
   bool ready = false;       // waits in next_ready()'s queue
   bool watched = false;     // the kernel is to say when it can be written
@@ -35,7 +35,7 @@ struct TcpConnection {
   SendQueue queue;
   size_t awaited = 1;           // bytes from which on the kernel says that it can be read
   std::vector<uint32_t> burst;  // frames of the send() under way
-  uint64_t number = 0;          // in the order in which they were accepted
+  SilenceOrder::Place place;    // of an accepted one
   Time attempted{};             // when we last began to connect
   Time next_attempt{};
   Duration backoff{};
@@ -67,6 +67,10 @@ class TcpConnections {
   bool has_ready() const { return !ready_.empty(); }
   /// Reads once. False: no byte came, and the connection may be gone.
   bool read(TcpConnection* connection);
+  /// A frame has come over it.
+  void heard(TcpConnection* connection) {
+    if (connection->is_accepted()) silence_.heard(connection->place);
+  }
   /// To be called when `connection->in` has no frame left.
   void settle(TcpConnection* connection);
   /// `timeout`, or how long service() may be put off if that is less.
@@ -75,10 +79,7 @@ class TcpConnections {
   bool is_writing() const { return watched_ != 0; }
 
  private:
-  struct Hash {
-    size_t operator()(const Endpoint& endpoint) const;
-  };
-  using Table = std::unordered_map<Endpoint, std::unique_ptr<TcpConnection>, Hash>;
+  using Table = std::unordered_map<Endpoint, std::unique_ptr<TcpConnection>, EndpointHash>;
 
   void connect(TcpConnection* connection);
   void enlist(TcpConnection* connection);
@@ -93,13 +94,15 @@ class TcpConnections {
 
   // tcp_accept.cc
   void accept_some();
-  void admit(Fd fd, const Endpoint& from);
+  bool admit(Fd fd, const Endpoint& from);
   bool make_room(const Endpoint& newcomer);
-  bool evict_stranger();
+  bool make_room_at(const Endpoint& host, const Endpoint& newcomer);
+  bool evict(const SilenceOrder::List& from);
   bool forget_unreachable();
   void rest_listener(bool rest);
 
   const TcpOptions options_;
+  const pid_t owner_ = ::getpid();  // a forked child is another one
   Complaint* complaint_;
   std::shared_ptr<TcpCounters> counters_;
   Fd listener_;
@@ -108,10 +111,10 @@ class TcpConnections {
   PiecePool pieces_;
   TcpSender sender_;
   Table table_;
+  SilenceOrder silence_;                              // of those that were accepted
   std::vector<std::unique_ptr<TcpConnection>> gone_;  // events that name them may be under way
   std::deque<TcpConnection*> ready_;
   size_t watched_ = 0;  // connections that are
-  uint64_t accepted_ = 0;
 };
 
 }  // namespace switchml

@@ -127,7 +127,13 @@ Fd accept_tcp(int listener, Endpoint* from) {
 void reset_tcp(Fd fd) {
   const linger at_once{1, 0};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  // Closing does nothing while a child has the socket; this does what closing would have done.
+  sockaddr nobody{};
+  nobody.sa_family = AF_UNSPEC;
+  ::connect(fd.get(), &nobody, sizeof nobody);
 }
+
+void end_tcp(Fd fd) { ::shutdown(fd.get(), SHUT_RDWR); }
 
 bool is_over(int fd, int* error) {
   uint8_t byte = 0;

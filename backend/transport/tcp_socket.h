@@ -20,8 +20,12 @@ Fd connect_tcp(const TcpOptions& options, const Endpoint& to, Endpoint* source, 
 /// The next connection that waits at `listener`, and whose it is; invalid, and errno set: there is none.
 Fd accept_tcp(int listener, Endpoint* from);
 
-/// Closes without any wait of the kernel's: what is not sent yet is lost, and the peer sees a reset.
+/// Closes without any wait of the kernel's: what is not sent yet is lost, the peer sees a reset, and the port is free
+/// for the next connection. All of this holds though a forked child has the socket too.
 void reset_tcp(Fd fd);
+
+/// Closes once the kernel has sent what it was given. The peer sees the end though a forked child has the socket too.
+void end_tcp(Fd fd);
 
 /// Nothing is left to be read, and nothing will come. `error`: why; 0: the peer has closed.
 bool is_over(int fd, int* error);

@@ -28,6 +28,15 @@ ssize_t send_vectors(int fd, iovec* vectors, size_t count) {
 
 size_t TcpSender::send(int fd, SendQueue* queue, const TxFrame* frames, const std::vector<uint32_t>& burst,
                        int* error) {
+  queued_ -= queue->size();
+  size_t taken = send_now(fd, queue, frames, burst, error);
+  if (*error == 0) taken += enqueue(queue, frames, burst.data() + taken, burst.size() - taken);
+  queued_ += queue->size();
+  return taken;
+}
+
+size_t TcpSender::send_now(int fd, SendQueue* queue, const TxFrame* frames, const std::vector<uint32_t>& burst,
+                           int* error) {
   size_t taken = 0;
   while (queue->size() != 0 || taken < burst.size()) {
     const uint32_t* next = burst.data() + taken;
@@ -41,7 +50,7 @@ size_t TcpSender::send(int fd, SendQueue* queue, const TxFrame* frames, const st
     if (sent != 0) taken += consume(static_cast<size_t>(sent), queue, frames, next);
     if (static_cast<size_t>(sent) != total) break;
   }
-  return taken + enqueue(queue, frames, burst.data() + taken, burst.size() - taken);
+  return taken;
 }
 
 /// Points at the queue and the first frames, up to kFrames; returns how many bytes they are.
@@ -84,7 +93,8 @@ size_t TcpSender::enqueue(SendQueue* queue, const TxFrame* frames, const uint32_
   size_t taken = 0;
   for (; taken < count; ++taken) {
     const TxFrame& frame = frames[burst[taken]];
-    if (queue->size() + kStreamPrefixBytes + frame.size > queue_bytes_) break;
+    const size_t filled = queue->size() + kStreamPrefixBytes + frame.size;
+    if (filled > (queued_ + filled > all_bytes_ ? least_bytes_ : queue_bytes_)) break;
     uint8_t prefix[kStreamPrefixBytes];
     write_stream_prefix(frame.size, prefix);
     queue->append(prefix, sizeof prefix);

@@ -12,11 +12,27 @@ namespace {
 
 uint64_t count(const std::atomic<uint64_t>& counter) { return counter.load(); }
 
+/// A connection from `source`; none if the port is somebody else's.
+std::unique_ptr<RawTcp> connect_from(const Endpoint& source, const Endpoint& to) {
+  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(fd.get(), as_sockaddr(source), source.size) != 0) return nullptr;
+  if (::connect(fd.get(), as_sockaddr(to), to.size) != 0) return nullptr;
+  return std::make_unique<RawTcp>(std::move(fd));
+}
+
+/// A connection from an IPv4 address of this host.
+RawTcp connect_from(const std::string& host, const Endpoint& to) {
+  return std::move(*connect_from(address(host + ":0"), to));
+}
+
 TEST(TcpAccept, ACrowdOfStrangersNeitherFillsItNorHoldsUpMembers) {
   TcpOptions options = listening();
   options.max_connections = 16;
+  options.max_from_address = 8;
   const auto tcp = open_tcp(options);
-  RawTcp member(tcp->local());
+  RawTcp member = connect_from("127.0.0.2", tcp->local());
   ASSERT_TRUE(member.send(on_the_wire(pattern(1, 40))));
   const Received first = receive_one(*tcp);
   ASSERT_EQ(first.bytes, pattern(1, 40));
@@ -38,7 +54,7 @@ TEST(TcpAccept, ACrowdOfStrangersNeitherFillsItNorHoldsUpMembers) {
     EXPECT_EQ(member.receive(kStreamPrefixBytes + 50), on_the_wire(pattern(i, 50)));
   }
   // Another member gets in all the same.
-  RawTcp late(tcp->local());
+  RawTcp late = connect_from("127.0.0.3", tcp->local());
   ASSERT_TRUE(late.send(on_the_wire(pattern(9, 90))));
   EXPECT_EQ(receive_one(*tcp).bytes, pattern(9, 90));
   const TcpCounters& counters = *options.counters;
@@ -48,37 +64,103 @@ TEST(TcpAccept, ACrowdOfStrangersNeitherFillsItNorHoldsUpMembers) {
   EXPECT_GT(count(counters.accepted), 16U);
 }
 
-TEST(TcpAccept, WhoHasSentAFrameStaysAndAnotherOneIsTurnedAway) {
+/// `member` says something, and is heard.
+void speak(Transport& at, RawTcp& member) {
+  ASSERT_TRUE(member.send(on_the_wire(pattern(7, 10))));
+  EXPECT_EQ(receive_one(at).bytes, pattern(7, 10));
+}
+
+bool becomes_over(Transport& at, RawTcp& peer) {
+  return drive_until({&at}, [&] {
+    RxFrame frame;
+    EXPECT_EQ(at.receive(&frame, 1), 0U);
+    return peer.is_over();
+  });
+}
+
+// A frame gives nobody a place for ever: who fills it with such connections keeps nobody out.
+TEST(TcpAccept, TheOneThatHasBeenSilentLongestMakesRoom) {
   TcpOptions options = listening();
   options.max_connections = 3;
   const auto tcp = open_tcp(options);
   std::deque<RawTcp> members;
-  for (uint32_t i = 0; i < 3; ++i) {
+  for (int i = 0; i < 3; ++i) {
     members.emplace_back(tcp->local());
-    ASSERT_TRUE(members.back().send(on_the_wire(pattern(i, 10))));
-    EXPECT_EQ(receive_one(*tcp).bytes, pattern(i, 10));
+    speak(*tcp, members.back());
   }
+  speak(*tcp, members[0]);
   RawTcp late(tcp->local());
-  ASSERT_TRUE(drive_until({tcp.get()}, [&] { return late.is_over(); }));
+  speak(*tcp, late);
+  EXPECT_TRUE(becomes_over(*tcp, members[1]));
+  EXPECT_EQ(count(options.counters->evicted), 1U);
+  speak(*tcp, members[0]);
+  RawTcp later(tcp->local());
+  EXPECT_TRUE(becomes_over(*tcp, members[2]));
+  speak(*tcp, members[0]);
+  speak(*tcp, late);
+  speak(*tcp, later);
+  EXPECT_EQ(count(options.counters->evicted), 2U);
+  EXPECT_EQ(count(options.counters->turned_away), 0U);
+  EXPECT_EQ(tcp->take_error(), "");
+}
+
+TEST(TcpAccept, AnAddressThatHasAllItMayMakesRoomItself) {
+  TcpOptions options = listening("0.0.0.0:0");
+  options.max_connections = 6;
+  options.max_from_address = 2;
+  const auto tcp = open_tcp(options);
+  const Endpoint at = with_port(address("127.0.0.1:0"), port_of(tcp->local()));
+  RawTcp elsewhere = connect_from("127.0.0.2", at);
+  speak(*tcp, elsewhere);
+  RawTcp a = connect_from("127.0.0.1", at);
+  speak(*tcp, a);
+  RawTcp b = connect_from("127.0.0.1", at);
+  speak(*tcp, b);
+  speak(*tcp, a);
+  RawTcp c = connect_from("127.0.0.1", at);
+  EXPECT_TRUE(becomes_over(*tcp, b));
+  for (RawTcp* const member : {&elsewhere, &a, &c}) speak(*tcp, *member);
+  EXPECT_EQ(count(options.counters->evicted), 1U);
+  c.close();  // who leaves makes room
+  for (int i = 0; i < 20; ++i) {
+    RawTcp guest = connect_from("127.0.0.1", at);
+    speak(*tcp, guest);
+    speak(*tcp, a);
+  }
+  speak(*tcp, elsewhere);
+}
+
+TEST(TcpAccept, WhereOursAreAllThereIsNoRoom) {
+  TcpOptions options = listening();
+  options.max_connections = 1;
+  const auto tcp = open_tcp(options);
+  RawTcpListener listener(address("127.0.0.1:0"));
+  EXPECT_TRUE(send_surely(*tcp, pattern(1, 10), listener.at()));
+  RawTcp late(tcp->local());
+  EXPECT_TRUE(becomes_over(*tcp, late));
   EXPECT_EQ(count(options.counters->turned_away), 1U);
   EXPECT_EQ(count(options.counters->evicted), 0U);
-  EXPECT_NE(tcp->take_error().find("there are 3 already"), std::string::npos);
-  for (RawTcp& member : members) {
-    ASSERT_TRUE(member.send(on_the_wire(pattern(7, 10))));
-    EXPECT_EQ(receive_one(*tcp).bytes, pattern(7, 10));
-  }
-  members.pop_front();
-  RawTcp next(tcp->local());
-  ASSERT_TRUE(next.send(on_the_wire(pattern(8, 10))));
-  Received got;
-  ASSERT_TRUE(drive_until({tcp.get()}, [&] {
-    if (next.is_over()) {  // it came before the other one's end was heard of
-      next = RawTcp(tcp->local());
-      EXPECT_TRUE(next.send(on_the_wire(pattern(8, 10))));
-    }
-    RxFrame frame;
-    return tcp->receive(&frame, 1) == 1;
-  }));
+  EXPECT_NE(tcp->take_error().find("there are 1 already"), std::string::npos);
+}
+
+// Frames that are to be lent yet are not lost for it.
+TEST(TcpAccept, WhoseFramesAreBeingLentStays) {
+  TcpOptions options = listening();
+  options.max_connections = 1;
+  const auto tcp = open_tcp(options);
+  RawTcp member(tcp->local());
+  Bytes both = on_the_wire(pattern(1, 10));
+  const Bytes second = on_the_wire(pattern(2, 20));
+  both.insert(both.end(), second.begin(), second.end());
+  ASSERT_TRUE(member.deliver(both));
+  EXPECT_EQ(receive_one(*tcp).bytes, pattern(1, 10));
+  RawTcpListener listener(address("127.0.0.1:0"));
+  EXPECT_EQ(send_all(*tcp, {pattern(1, 10)}, listener.at()), 1U) << "lost: there is no room";
+  EXPECT_EQ(receive_one(*tcp).bytes, pattern(2, 20));
+  EXPECT_TRUE(send_surely(*tcp, pattern(3, 30), listener.at()));
+  EXPECT_EQ(listener.accept().receive(kStreamPrefixBytes + 30), on_the_wire(pattern(3, 30)));
+  EXPECT_TRUE(member.readable(60000));
+  EXPECT_TRUE(member.is_over());
 }
 
 TEST(TcpAccept, WhatCannotBeConnectedToAnyMoreMakesRoom) {
@@ -99,16 +181,6 @@ TEST(TcpAccept, WhatCannotBeConnectedToAnyMoreMakesRoom) {
   }));
   EXPECT_TRUE(send_surely(*tcp, pattern(3, 10), c.at()));
   EXPECT_EQ(c.accept().receive(kStreamPrefixBytes + 10), on_the_wire(pattern(3, 10)));
-}
-
-/// A connection from `source`; none if the port is somebody else's.
-std::unique_ptr<RawTcp> connect_from(const Endpoint& source, const Endpoint& to) {
-  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(fd.get(), as_sockaddr(source), source.size) != 0) return nullptr;
-  if (::connect(fd.get(), as_sockaddr(to), to.size) != 0) return nullptr;
-  return std::make_unique<RawTcp>(std::move(fd));
 }
 
 // The kernel knows that the first one is over, and has not been asked.

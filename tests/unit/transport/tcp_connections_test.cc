@@ -1,7 +1,9 @@
 #include "transport/tcp_connections.h"
 
+#include <poll.h>
+
 #include <cerrno>
-#include <cmath>
+#include <memory>
 
 #include "transport/tcp_harness.h"
 #include "transport/tcp_socket.h"
@@ -174,6 +176,90 @@ TEST(TcpConnections, AnEndIsNoticedAndTheNextAttemptComesFromTheSamePort) {
     same += connection->source == std::exchange(source, connection->source) ? 1 : 0;
   }
   EXPECT_GT(same, 0);
+}
+
+/// A listener of ours, and its connections.
+struct Accepting {
+  explicit Accepting(const TcpOptions& options = listening()) {
+    Result<Fd> opened = listen_tcp(options);
+    EXPECT_TRUE(opened.ok());
+    at = local_endpoint(opened.value().get());
+    connections = std::make_unique<TcpConnections>(std::move(opened.value()), options, &complaint);
+  }
+  /// The next one that can be read; a minute at most.
+  TcpConnection* next() {
+    TcpConnection* ready = nullptr;
+    drive_until({}, [&] {
+      connections->service();
+      return (ready = connections->next_ready()) != nullptr;
+    });
+    return ready;
+  }
+  Complaint complaint;
+  Endpoint at;
+  std::unique_ptr<TcpConnections> connections;
+};
+
+bool is_quiet(const TcpConnections& connections) {
+  pollfd polled{connections.epoll(), POLLIN, 0};
+  return ::poll(&polled, 1, 0) == 0;
+}
+
+// As a child of fork() has it. The kernel would go on about a connection that nobody knows any more.
+TEST(TcpConnections, OneThatAChildHasIsOverAllTheSame) {
+  Accepting bench;
+  RawTcp peer(bench.at);
+  TcpConnection* const connection = bench.next();
+  ASSERT_NE(connection, nullptr);
+  EXPECT_FALSE(bench.connections->read(connection));
+  const Fd childs(::dup(connection->fd.get()));
+  peer.shut_down(SHUT_WR);
+  ASSERT_TRUE(drive_until({}, [&] {
+    bench.connections->service();
+    return peer.is_over();
+  }));
+  EXPECT_TRUE(is_quiet(*bench.connections));
+  bench.connections->service();
+  EXPECT_FALSE(bench.connections->has_ready());
+}
+
+TEST(TcpConnections, TheSamePortIsUsedAgainThoughAChildHasTheSocket) {
+  RawTcpListener listener(address("127.0.0.1:0"));
+  TcpOptions options;
+  options.max_backoff = nanoseconds(0);
+  Bench bench(options);
+  TcpConnection* const connection = bench.connections.reach(listener.at());
+  ASSERT_NE(connection, nullptr);
+  std::vector<Fd> childs;
+  int same = 0;  // if nobody has taken it meanwhile
+  for (int round = 0; round < 3; ++round) {
+    RawTcp peer = listener.accept();
+    childs.emplace_back(::dup(connection->fd.get()));
+    const Endpoint before = connection->source;
+    peer.shut_down(SHUT_WR);
+    ASSERT_TRUE(drive_until({}, [&] {
+      bench.turn();
+      return !connection->is_open();
+    }));
+    EXPECT_TRUE(peer.readable(60000));
+    EXPECT_TRUE(peer.is_over());
+    EXPECT_TRUE(is_quiet(bench.connections));
+    bench.connections.reach(listener.at());
+    ASSERT_TRUE(connection->is_open());
+    same += connection->source == before ? 1 : 0;
+  }
+  EXPECT_GT(same, 0);
+}
+
+TEST(TcpConnections, TheEndOfAllIsSeenThoughAChildHasTheSocket) {
+  Accepting bench;
+  RawTcp peer(bench.at);
+  TcpConnection* const connection = bench.next();
+  ASSERT_NE(connection, nullptr);
+  const Fd childs(::dup(connection->fd.get()));
+  bench.connections.reset();
+  ASSERT_TRUE(peer.readable(60000));
+  EXPECT_TRUE(peer.is_over());
 }
 
 }  // namespace

@@ -45,9 +45,43 @@ std::vector<TxFrame> tx_of(const std::vector<Bytes>& frames) {
 
 void append(Bytes* stream, const Bytes& bytes) { stream->insert(stream->end(), bytes.begin(), bytes.end()); }
 
+// Under a steady load it is never empty.
+TEST(SendQueue, MemoryIsBoundedWhateverPassesThrough) {
+  constexpr size_t kLimit = 100'000;
+  SendQueue queue;
+  uint32_t in = 0;
+  uint32_t out = 0;
+  const auto fill = [&] {
+    while (queue.size() + 1000 <= kLimit) {
+      const Bytes bytes = pattern(in++, 1000);
+      queue.append(bytes.data(), bytes.size());
+    }
+  };
+  for (int round = 0; round < 3000; ++round) {
+    fill();
+    for (int i = 0; i < 1 + round % 99; ++i) {
+      ASSERT_EQ(Bytes(queue.data(), queue.data() + 1000), pattern(out++, 1000));
+      queue.drop(1000);
+    }
+    ASSERT_GT(queue.size(), 0U);
+    ASSERT_LE(queue.memory_bytes(), 4 * kLimit);
+  }
+}
+
+TEST(SendQueue, AnEmptyOneGivesMuchMemoryBack) {
+  SendQueue queue;
+  const Bytes bytes = pattern(1, SendQueue::kKeptBytes + 1);
+  queue.append(bytes.data(), bytes.size());
+  queue.drop(bytes.size());
+  EXPECT_EQ(queue.memory_bytes(), 0U);
+  queue.append(bytes.data(), 1000);
+  queue.drop(1000);
+  EXPECT_GE(queue.memory_bytes(), 1000U) << "little is kept";
+}
+
 TEST(TcpSender, MoreFramesThanOneCallTakesAreSentInOrder) {
   Pipe pipe;
-  TcpSender sender(0);
+  TcpSender sender(0, 0, SIZE_MAX);
   SendQueue queue;
   std::vector<Bytes> frames;
   Bytes expected;
@@ -67,7 +101,7 @@ TEST(TcpSender, MoreFramesThanOneCallTakesAreSentInOrder) {
 TEST(TcpSender, WhatWasTakenComesWholeAndInOrder) {
   for (const size_t queue_bytes : {size_t{0}, size_t{3000}, size_t{200'000}}) {
     Pipe pipe;
-    const auto sender = std::make_unique<TcpSender>(queue_bytes);
+    const auto sender = std::make_unique<TcpSender>(queue_bytes, queue_bytes, SIZE_MAX);
     SendQueue queue;
     Bytes expected, got;
     size_t refused = 0;
@@ -98,9 +132,43 @@ TEST(TcpSender, WhatWasTakenComesWholeAndInOrder) {
   }
 }
 
+/// Fills the pipe, so that all that comes later is queued.
+void fill(const Pipe& pipe) {
+  const Bytes bytes(4096);
+  while (::send(pipe.from.get(), bytes.data(), bytes.size(), 0) > 0) continue;
+}
+
+// Whatever one queue may hold: together they hold so much, and a frame each.
+TEST(TcpSender, AllQueuesTogetherAreBounded) {
+  constexpr size_t kFrame = 1000;
+  constexpr size_t kAll = 10 * (kFrame + kStreamPrefixBytes);
+  const auto sender = std::make_unique<TcpSender>(8 * (kFrame + kStreamPrefixBytes), kFrame + kStreamPrefixBytes, kAll);
+  const std::vector<Bytes> frames(8, pattern(1, kFrame));
+  std::vector<Pipe> pipes(4);
+  std::vector<SendQueue> queues(4);
+  std::vector<size_t> taken;
+  int error = 0;
+  const auto send = [&](size_t to) {
+    return sender->send(pipes[to].from.get(), &queues[to], tx_of(frames).data(), first(frames.size()), &error);
+  };
+  for (size_t i = 0; i < pipes.size(); ++i) {
+    fill(pipes[i]);
+    taken.push_back(send(i));
+  }
+  EXPECT_EQ(taken, (std::vector<size_t>{8, 2, 1, 1}));
+  EXPECT_EQ(send(3), 0U) << "it has a frame already";
+  sender->discard(&queues[0]);
+  EXPECT_EQ(send(3), 6U) << "what is gone makes room";
+  pipes[3].read();
+  EXPECT_EQ(send(3), 8U);
+  EXPECT_EQ(queues[3].size(), 0U);
+  EXPECT_EQ(send(2), 7U) << "what has left makes room";
+  EXPECT_EQ(error, 0);
+}
+
 TEST(TcpSender, ADeadConnectionSaysWhy) {
   Pipe pipe;
-  TcpSender sender(1000);
+  TcpSender sender(1000, 1000, SIZE_MAX);
   SendQueue queue;
   pipe.to = Fd();
   const std::vector<Bytes> frames(3, pattern(1, 10));
