@@ -37,6 +37,9 @@ constexpr size_t kFrames = 512;
 constexpr size_t kTcpFrames = 64;
 // Connections of members and of those who ask for sessions.
 constexpr size_t kMostConnections = 4096;
+constexpr size_t kLeastFromAddress = 256;
+// What all of them together may leave unread, as much as slots take by default.
+constexpr size_t kAllQueuesBytes = 256 << 20;
 // Ports that are tried before one is free for UDP and for TCP.
 constexpr int kPorts = 16;
 
@@ -234,7 +237,10 @@ Result<std::unique_ptr<Transport>> open_tcp(const Endpoint& listen) {
   TcpOptions tcp;
   tcp.listen = listen;
   tcp.max_connections = connections_allowed();
+  // Ranks of one host may be many, and a stranger's host has no more than a part.
+  tcp.max_from_address = std::max(tcp.max_connections / 8, std::min(tcp.max_connections, kLeastFromAddress));
   tcp.queue_bytes = softswitch::kStreamQueueBytes;
+  tcp.all_queues_bytes = kAllQueuesBytes;
   return make_tcp_transport(tcp);
 }
 

@@ -121,7 +121,7 @@ def check_refused(network, name, values, part):
 @contextlib.contextmanager
 def holding(values):
     """A group of two that is made and used, with these settings; what it says its switch is."""
-    with doomed_pool(2, environment={"SWITCHML_CONNECT_TIMEOUT": str(IN_TIME), "SWITCHML_TRANSPORT": "udp", **values}) as own:
+    with doomed_pool(2, environment={"SWITCHML_CONNECT_TIMEOUT": str(IN_TIME), **values}) as own:
         own.run(rank_warm_up)
         yield own.run(rank_switch)[0]
         own.close()
@@ -134,7 +134,7 @@ def test_refusals_reach_every_rank(tmp_path):
         for name, values, part in (
             ("stranger", settings(at, "guess"), "refuses"),
             ("nobody", settings("127.0.0.1:1"), "controller 127.0.0.1:1 does not answer"),
-            ("direct", {"SWITCHML_SWITCH": address}, f"switch {address} is run by a controller: set SWITCHML_CONTROLLER"),
+            ("direct", {"SWITCHML_SWITCH": address, "SWITCHML_TRANSPORT": "udp"}, f"switch {address} is run by a controller: set SWITCHML_CONTROLLER"),
         ):
             check_refused(network, name, values, part)
         with holding(settings(at)):  # the session of a team that may have one
