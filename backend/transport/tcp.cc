@@ -15,6 +15,8 @@ namespace switchml {
 
 namespace {
 
+constexpr size_t kTurnFrames = 64;  // lent of one connection before others have their turn
+
 class TcpTransport final : public Transport {
  public:
   TcpTransport(Fd listener, const TcpOptions& options)
@@ -63,7 +65,9 @@ class TcpTransport final : public Transport {
   FrameMemory memory_;
   Complaint complaint_;
   TcpConnections connections_;
-  TcpConnection* current_ = nullptr;  // has frames that no receive() has lent
+  TcpConnection* current_ = nullptr;  // has frames that no receive() has lent, and its turn
+  size_t turn_ = 0;                   // frames lent in it
+  bool behind_ = false;               // a turn has ended before its frames: others may wait that were not asked
   std::vector<TcpConnection*> touched_;
 };
 
@@ -107,19 +111,24 @@ size_t TcpTransport::receive(RxFrame* frames, size_t count) {
   bool asked = false;
   while (lent < count) {
     if (current_ == nullptr) {
-      if (!connections_.has_ready() && !std::exchange(asked, true)) connections_.service();
+      if ((behind_ || !connections_.has_ready()) && !std::exchange(asked, true)) {
+        behind_ = false;
+        connections_.service();
+      }
       TcpConnection* const next = connections_.next_ready();
       if (next == nullptr) break;
-      if (!connections_.read(next)) continue;
+      if (!next->in.has_next() && !connections_.read(next)) continue;
       current_ = next;
+      turn_ = 0;
     }
     lent += lend(frames + lent, count - lent);
   }
   return lent;
 }
 
-/// Of the frames of the connection that was read last.
+/// Of the frames of the connection that has its turn. Who has frames left at the end of it has another turn later.
 size_t TcpTransport::lend(RxFrame* frames, size_t count) {
+  count = std::min(count, kTurnFrames - turn_);
   size_t lent = 0;
   while (lent < count && current_->in.next(&frames[lent].data, &frames[lent].size)) {
     frames[lent++].from = current_->peer;
@@ -128,7 +137,13 @@ size_t TcpTransport::lend(RxFrame* frames, size_t count) {
     connections_.heard(current_);
     connections_.pieces().lend(current_->piece);
   }
-  if (!current_->in.has_next()) connections_.settle(std::exchange(current_, nullptr));
+  turn_ += lent;
+  if (!current_->in.has_next()) {
+    connections_.settle(std::exchange(current_, nullptr));
+  } else if (turn_ == kTurnFrames) {
+    connections_.note_ready(std::exchange(current_, nullptr));
+    behind_ = true;
+  }
   return lent;
 }
 

@@ -144,7 +144,8 @@ void TcpConnections::on_event(TcpConnection* connection, uint32_t events) {
     }
     connection->connecting = false;
   }
-  if ((events & kEnds) != 0 && is_over(connection->fd.get(), &error)) {
+  // The frames that were read before the end are lent first.
+  if ((events & kEnds) != 0 && !connection->in.has_next() && is_over(connection->fd.get(), &error)) {
     lose(connection, error);
     return;
   }

@@ -62,7 +62,9 @@ class TcpConnections {
 
   /// Hears from the kernel, without waiting: accepts, sends what was queued, and finds out who can be read.
   void service();
-  /// The next of those that can be read; null: service() must find more.
+  /// Puts it at the end of next_ready()'s queue: it can be read, or its `in` has frames left.
+  void note_ready(TcpConnection* connection);
+  /// The next of those that can be read, or have frames that were read before; null: service() must find more.
   TcpConnection* next_ready();
   bool has_ready() const { return !ready_.empty(); }
   /// Reads once. False: no byte came, and the connection may be gone.
@@ -85,7 +87,6 @@ class TcpConnections {
   void enlist(TcpConnection* connection);
   void watch(TcpConnection* connection);
   void on_event(TcpConnection* connection, uint32_t events);
-  void note_ready(TcpConnection* connection);
   void drop_piece(TcpConnection* connection);
   void await(TcpConnection* connection, size_t bytes);
   void lose(TcpConnection* connection, int error);
