@@ -23,6 +23,7 @@ struct TcpCounters {
   std::atomic<uint64_t> evicted{0};      // closed to make room: no other one had been silent for so long
   std::atomic<uint64_t> turned_away{0};  // closed at once, because nobody could make room
   std::atomic<uint64_t> broken{0};       // closed because what came was no frame
+  std::atomic<uint64_t> stuck{0};        // closed because TcpOptions::patience was over
 };
 
 struct TcpOptions {
@@ -49,6 +50,9 @@ struct TcpOptions {
   /// round trip.
   size_t receive_buffer_bytes = 0;
   size_t send_buffer_bytes = 0;
+  /// An accepted connection is closed if for so long it has taken no byte of its queue, or has not completed a frame
+  /// that it has begun. Looked at once a second, or more often if this is less than 8 s; 0: never closed for it.
+  Duration patience = seconds(30);
   /// The time between attempts to connect doubles up to this.
   Duration max_backoff = seconds(1);
   std::shared_ptr<TcpCounters> counters;  // null: nobody looks

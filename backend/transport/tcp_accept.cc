@@ -105,8 +105,4 @@ void TcpConnections::rest_listener(bool rest) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
 }
 
-Duration TcpConnections::patience(Duration timeout) const {
-  return listener_rests_until_ == kNever ? timeout : std::min(timeout, listener_rests_until_ - monotonic_now());
-}
-
 }  // namespace switchml

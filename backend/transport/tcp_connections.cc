@@ -21,10 +21,15 @@ constexpr uint32_t kAlways = EPOLLIN | EPOLLRDHUP;
 constexpr size_t kFramesInPiece = 4;
 constexpr size_t kSparePieces = 8;
 constexpr size_t kWorthWaitingFor = 2048;  // bytes: more than a packet of Ethernet
+constexpr Duration kLookInterval = seconds(1);
 constexpr Duration kFirstBackoff = milliseconds(10);
 
 size_t piece_bytes(const TcpOptions& options) {
   return kFramesInPiece * (options.max_frame_bytes + kStreamPrefixBytes);
+}
+
+Duration look_interval(const TcpOptions& options) {
+  return options.patience == Duration::zero() ? kLookInterval : std::min(kLookInterval, options.patience / 8);
 }
 
 TcpSender sender(const TcpOptions& options) {
@@ -42,7 +47,8 @@ TcpConnections::TcpConnections(Fd listener, const TcpOptions& options, Complaint
       listener_(std::move(listener)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       pieces_(piece_bytes(options), options.max_connections + kSparePieces),
-      sender_(sender(options)) {
+      sender_(sender(options)),
+      interval_(look_interval(options)) {
   if (!valid() || !listener_.valid()) return;
   epoll_event event{EPOLLIN, {nullptr}};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) epoll_ = Fd();
@@ -121,7 +127,8 @@ void TcpConnections::watch(TcpConnection* connection) {
 
 void TcpConnections::service() {
   gone_.clear();
-  if (listener_rests_until_ != kNever && monotonic_now() >= listener_rests_until_) rest_listener(false);
+  const Time now = monotonic_now();
+  if (listener_rests_until_ != kNever && now >= listener_rests_until_) rest_listener(false);
   std::array<epoll_event, kEvents> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
@@ -131,6 +138,37 @@ void TcpConnections::service() {
       on_event(static_cast<TcpConnection*>(events[i].data.ptr), events[i].events);
     }
   }
+  if (now - looked_ >= interval_) look_around(now);
+}
+
+/// Whoever did not ask for so long does not know what has come meanwhile: that time is nobody's fault.
+void TcpConnections::look_around(Time now) {
+  const bool knows = ready_.empty() || std::exchange(was_asked_, false);
+  const Duration passed = knows ? std::min(now - looked_, 2 * interval_) : Duration::zero();
+  looked_ = now;
+  if (options_.patience == Duration::zero() || !has_begun()) return;
+  const SilenceOrder::List& accepted = silence_.all();
+  for (auto next = accepted.begin(); next != accepted.end();) close_if_stuck(*next++, passed);
+}
+
+void TcpConnections::close_if_stuck(TcpConnection* connection, Duration passed) {
+  const bool cut = connection->piece != nullptr && !connection->in.has_next();
+  const Duration reading = connection->reading.note(cut, connection->frame_steps, passed);
+  const SendQueue& queue = connection->queue;
+  const Duration writing = connection->writing.note(queue.size() != 0, queue.steps(), passed);
+  if (std::max(reading, writing) < options_.patience) return;
+  counters_->stuck.fetch_add(1, std::memory_order_relaxed);
+  complaint_->note(connection->peer, reading >= options_.patience
+                                         ? "did not complete a frame; its connection was closed"
+                                         : "takes no frames; its connection was closed");
+  close(connection, true);
+}
+
+Duration TcpConnections::patience(Duration timeout) const {
+  const Time now = monotonic_now();
+  if (listener_rests_until_ != kNever) timeout = std::min(timeout, listener_rests_until_ - now);
+  if (has_begun()) timeout = std::min(timeout, looked_ + interval_ - now);
+  return std::max(timeout, Duration::zero());
 }
 
 void TcpConnections::on_event(TcpConnection* connection, uint32_t events) {
@@ -163,6 +201,7 @@ TcpConnection* TcpConnections::next_ready() {
   if (ready_.empty()) return nullptr;
   TcpConnection* connection = ready_.front();
   ready_.pop_front();
+  was_asked_ = true;
   connection->ready = false;
   return connection;
 }
@@ -174,11 +213,14 @@ bool TcpConnections::read(TcpConnection* connection) {
     if (piece == nullptr) return false;
     in.use(piece->data, pieces_.piece_bytes());
     if (connection->piece != nullptr) pieces_.give_back(connection->piece);
+    if (connection->piece == nullptr) ++holding_;
     connection->piece = piece;
   }
+  const bool begins = in.is_empty();
   const ssize_t got = ::recv(connection->fd.get(), in.end(), in.worth_reading(), MSG_DONTWAIT);
   if (got > 0) {
     in.feed(static_cast<size_t>(got));
+    if (begins) ++connection->frame_steps;
     return true;
   }
   if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
@@ -211,7 +253,10 @@ void TcpConnections::await(TcpConnection* connection, size_t bytes) {
 }
 
 void TcpConnections::drop_piece(TcpConnection* connection) {
-  if (connection->piece != nullptr) pieces_.give_back(std::exchange(connection->piece, nullptr));
+  if (connection->piece != nullptr) {
+    pieces_.give_back(std::exchange(connection->piece, nullptr));
+    --holding_;
+  }
   connection->in.drop_room();
 }
 

@@ -19,6 +19,21 @@
 
 namespace switchml {
 
+/// For how long something that was begun has made no step.
+class Standstill {
+ public:
+  /// `steps` grows with each one and when something is begun; `passed` since the last call.
+  Duration note(bool begun, uint64_t steps, Duration passed) {
+    stands_ = begun && steps == steps_ ? stands_ + passed : Duration::zero();
+    steps_ = steps;
+    return stands_;
+  }
+
+ private:
+  uint64_t steps_ = 0;
+  Duration stands_{};
+};
+
 struct TcpConnection {
   explicit TcpConnection(const Endpoint& to, size_t max_frame_bytes) : peer(to), in(max_frame_bytes) {}
   bool is_open() const { return fd.valid(); }
@@ -36,7 +51,9 @@ struct TcpConnection {
   size_t awaited = 1;           // bytes from which on the kernel says that it can be read
   std::vector<uint32_t> burst;  // frames of the send() under way
   SilenceOrder::Place place;    // of an accepted one
-  Time attempted{};             // when we last began to connect
+  uint64_t frame_steps = 0;     // frames that were begun or completed
+  Standstill reading, writing;
+  Time attempted{};  // when we last began to connect
   Time next_attempt{};
   Duration backoff{};
 };
@@ -71,6 +88,7 @@ class TcpConnections {
   bool read(TcpConnection* connection);
   /// A frame has come over it.
   void heard(TcpConnection* connection) {
+    ++connection->frame_steps;
     if (connection->is_accepted()) silence_.heard(connection->place);
   }
   /// To be called when `connection->in` has no frame left.
@@ -92,6 +110,10 @@ class TcpConnections {
   void lose(TcpConnection* connection, int error);
   void close(TcpConnection* connection, bool reset);
   void forget(TcpConnection* connection);
+
+  void look_around(Time now);
+  void close_if_stuck(TcpConnection* connection, Duration passed);
+  bool has_begun() const { return !silence_.all().empty() && watched_ + holding_ != 0; }
 
   // tcp_accept.cc
   void accept_some();
@@ -116,6 +138,10 @@ class TcpConnections {
   std::vector<std::unique_ptr<TcpConnection>> gone_;  // events that name them may be under way
   std::deque<TcpConnection*> ready_;
   size_t watched_ = 0;  // connections that are
+  size_t holding_ = 0;  // connections that have a piece
+  const Duration interval_;
+  Time looked_ = monotonic_now();  // around
+  bool was_asked_ = false;         // for a connection that is ready, since then
 };
 
 }  // namespace switchml

@@ -22,8 +22,12 @@ class SendQueue {
 
   const uint8_t* data() const { return bytes_.data() + sent_; }
   size_t size() const { return bytes_.size() - sent_; }
-  void append(const uint8_t* data, size_t size) { bytes_.insert(bytes_.end(), data, data + size); }
+  void append(const uint8_t* data, size_t size) {
+    if (bytes_.empty()) ++steps_;
+    bytes_.insert(bytes_.end(), data, data + size);
+  }
   void drop(size_t bytes) {
+    if (bytes != 0) ++steps_;
     sent_ += bytes;
     if (sent_ == bytes_.size()) clear();
     if (sent_ > size()) compact();
@@ -33,6 +37,8 @@ class SendQueue {
     if (bytes_.capacity() > kKeptBytes) bytes_ = std::vector<uint8_t>();
     sent_ = 0;
   }
+  /// Grows whenever bytes leave, and when the first ones come.
+  uint64_t steps() const { return steps_; }
   /// Bytes that it keeps allocated.
   size_t memory_bytes() const { return bytes_.capacity(); }
 
@@ -45,6 +51,7 @@ class SendQueue {
 
   std::vector<uint8_t> bytes_;
   size_t sent_ = 0;  // of their beginning
+  uint64_t steps_ = 0;
 };
 
 /// Shared by the connections of a transport; keeps nothing of a frame. One thread.

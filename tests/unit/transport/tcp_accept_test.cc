@@ -206,6 +206,41 @@ TEST(TcpAccept, TheSameAddressAgainIsANewConnection) {
   EXPECT_EQ(second->receive(kStreamPrefixBytes + 30), on_the_wire(pattern(3, 30)));
 }
 
+// Nothing wakes who waits but its own patience.
+TEST(TcpAccept, WhoNeitherCompletesAFrameNorTakesOneIsClosed) {
+  for (const bool cut : {true, false}) {
+    TcpOptions options = listening();
+    options.patience = milliseconds(100);
+    const auto tcp = open_tcp(options);
+    RawTcp idle(tcp->local());
+    speak(*tcp, idle);
+    RawTcp stuck(tcp->local());
+    ASSERT_TRUE(stuck.send(on_the_wire(pattern(1, 10))));
+    const Endpoint from = receive_one(*tcp).from;
+    if (cut) {
+      ASSERT_TRUE(stuck.send({on_the_wire(pattern(2, 5000))[0]}));
+    } else {
+      const std::vector<Bytes> frames(8, pattern(3, 60000));
+      while (send_all(*tcp, frames, from) != 0) continue;
+    }
+    const Time end = monotonic_now() + seconds(60);
+    while (count(options.counters->stuck) == 0 && monotonic_now() < end) {
+      tcp->wait(seconds(60));
+      RxFrame frame;
+      EXPECT_EQ(tcp->receive(&frame, 1), 0U);
+    }
+    EXPECT_LT(monotonic_now(), end);
+    EXPECT_EQ(count(options.counters->stuck), 1U);
+    EXPECT_EQ(tcp->take_error(), to_string(from) + ": " + (cut ? "did not complete a frame" : "takes no frames") +
+                                     "; its connection was closed");
+    if (cut) {
+      EXPECT_TRUE(stuck.readable(60000));
+      EXPECT_TRUE(stuck.is_over());
+    }
+    speak(*tcp, idle);
+  }
+}
+
 /// While it lives this process gets no further descriptor.
 class NoDescriptors {
  public:

@@ -24,6 +24,28 @@ struct Bench {
   TcpConnections connections;
 };
 
+/// A listener of ours, and its connections.
+struct Accepting {
+  explicit Accepting(const TcpOptions& options = listening()) {
+    Result<Fd> opened = listen_tcp(options);
+    EXPECT_TRUE(opened.ok());
+    at = local_endpoint(opened.value().get());
+    connections = std::make_unique<TcpConnections>(std::move(opened.value()), options, &complaint);
+  }
+  /// The next one that can be read; a minute at most.
+  TcpConnection* next() {
+    TcpConnection* ready = nullptr;
+    drive_until({}, [&] {
+      connections->service();
+      return (ready = connections->next_ready()) != nullptr;
+    });
+    return ready;
+  }
+  Complaint complaint;
+  Endpoint at;
+  std::unique_ptr<TcpConnections> connections;
+};
+
 TEST(TcpConnections, OnlyATcpAddressCanBeReached) {
   RawTcpListener listener(address("127.0.0.1:0"));
   Bench bench;
@@ -68,6 +90,43 @@ TEST(TcpConnections, TheBackoffIsBounded) {
     while (!bench.complaint.take_refusal() && monotonic_now() < end) bench.turn();
   }
   EXPECT_LT(bench.connections.reach(to)->backoff, milliseconds(1));
+}
+
+TEST(Standstill, LastsFromStepToStep) {
+  Standstill standstill;
+  EXPECT_EQ(standstill.note(false, 0, seconds(5)), seconds(0));
+  EXPECT_EQ(standstill.note(true, 1, seconds(5)), seconds(0)) << "it was begun a moment ago, for all one knows";
+  EXPECT_EQ(standstill.note(true, 1, seconds(5)), seconds(5));
+  EXPECT_EQ(standstill.note(true, 1, seconds(7)), seconds(12));
+  EXPECT_EQ(standstill.note(true, 2, seconds(5)), seconds(0));
+  EXPECT_EQ(standstill.note(true, 2, seconds(3)), seconds(3));
+  EXPECT_EQ(standstill.note(false, 2, seconds(5)), seconds(0));
+}
+
+// Nobody is to be woken for what is not there.
+TEST(TcpConnections, PatienceIsForWhatHasBegunOnly) {
+  Accepting bench;
+  const Duration hour = std::chrono::hours(1);
+  EXPECT_EQ(bench.connections->patience(hour), hour);
+  RawTcp peer(bench.at);
+  TcpConnection* const connection = bench.next();
+  ASSERT_NE(connection, nullptr);
+  EXPECT_FALSE(bench.connections->read(connection));
+  EXPECT_EQ(bench.connections->patience(hour), hour) << "it has said nothing";
+  const Bytes frame = on_the_wire(pattern(1, 10));
+  ASSERT_TRUE(peer.deliver({frame[0]}));
+  ASSERT_EQ(bench.next(), connection);
+  EXPECT_TRUE(bench.connections->read(connection));
+  bench.connections->settle(connection);
+  EXPECT_LE(bench.connections->patience(hour), seconds(1));
+  ASSERT_TRUE(peer.deliver(Bytes(frame.begin() + 1, frame.end())));
+  ASSERT_EQ(bench.next(), connection);
+  const uint8_t* found = nullptr;
+  uint32_t bytes = 0;
+  while (!connection->in.has_next()) EXPECT_TRUE(bench.connections->read(connection));
+  EXPECT_TRUE(connection->in.next(&found, &bytes));
+  bench.connections->settle(connection);
+  EXPECT_EQ(bench.connections->patience(hour), hour);
 }
 
 // A thread that waits is not woken for each packet of a frame.
@@ -177,28 +236,6 @@ TEST(TcpConnections, AnEndIsNoticedAndTheNextAttemptComesFromTheSamePort) {
   }
   EXPECT_GT(same, 0);
 }
-
-/// A listener of ours, and its connections.
-struct Accepting {
-  explicit Accepting(const TcpOptions& options = listening()) {
-    Result<Fd> opened = listen_tcp(options);
-    EXPECT_TRUE(opened.ok());
-    at = local_endpoint(opened.value().get());
-    connections = std::make_unique<TcpConnections>(std::move(opened.value()), options, &complaint);
-  }
-  /// The next one that can be read; a minute at most.
-  TcpConnection* next() {
-    TcpConnection* ready = nullptr;
-    drive_until({}, [&] {
-      connections->service();
-      return (ready = connections->next_ready()) != nullptr;
-    });
-    return ready;
-  }
-  Complaint complaint;
-  Endpoint at;
-  std::unique_ptr<TcpConnections> connections;
-};
 
 bool is_quiet(const TcpConnections& connections) {
   pollfd polled{connections.epoll(), POLLIN, 0};
