@@ -38,6 +38,9 @@ inline constexpr int kMaxSlots = 4096;
 /// Sequence numbers: 0 is forbidden on the wire, see docs/protocol.md.
 inline constexpr uint32_t kFirstSeq = 1;
 
+/// Bytes that are queued for a TCP connection at most: what all slots of a shard send or receive fits.
+inline constexpr size_t kStreamQueueBytes = 16 << 20;
+
 // ---- exponents ----
 /// Blocks whose exponents travel together in one chunk of the call lane (1 MiB of fp32 at 256 elements a block).
 inline constexpr size_t kMaxGroupBlocks = 1024;

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/payload_size.h"
 #include "session/control_client.h"
-#include "softswitch/grant.h"
 #include "transport/faulty.h"
 #include "transport/shared_link.h"
 #include "transport/sockaddr.h"
@@ -45,7 +44,7 @@ Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches
   if (switches.front().carrier == Carrier::kTcp) {
     TcpOptions options;
     options.max_connections = switches.size();
-    options.queue_bytes = softswitch::kStreamQueueBytes;
+    options.queue_bytes = kStreamQueueBytes;
     return make_tcp_transport(options);
   }
   UdpOptions options;

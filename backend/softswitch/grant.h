@@ -17,9 +17,6 @@ inline constexpr int kLeastSlotsPerShard = 4;
 
 /// What one switch has for one session. The presets from `payloads` on are those of a switch in software; a chip has
 /// fixed sizes, and its slots in pages.
-/// What a switch queues for a member's connection: the results of its slots fit in it.
-inline constexpr size_t kStreamQueueBytes = 16 << 20;
-
 struct GrantLimits {
   size_t free_slot_memory_bytes = 0;  // not asked where there are pages
   size_t max_payload_bytes = 0;

@@ -14,7 +14,6 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "softswitch/grant.h"
 #include "switchd/batching_sink.h"
 #include "switchd/partitioned_switch.h"
 #include "transport/address.h"
@@ -239,7 +238,7 @@ Result<std::unique_ptr<Transport>> open_tcp(const Endpoint& listen) {
   tcp.max_connections = connections_allowed();
   // Ranks of one host may be many, and a stranger's host has no more than a part.
   tcp.max_from_address = std::max(tcp.max_connections / 8, std::min(tcp.max_connections, kLeastFromAddress));
-  tcp.queue_bytes = softswitch::kStreamQueueBytes;
+  tcp.queue_bytes = kStreamQueueBytes;
   tcp.all_queues_bytes = kAllQueuesBytes;
   return make_tcp_transport(tcp);
 }
