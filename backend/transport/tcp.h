@@ -63,8 +63,8 @@ struct TcpOptions {
 ///
 /// send() takes the frames to each endpoint in order until one is not taken; a full connection does not hold up others:
 /// frames behind the number returned may have left, to other endpoints. Frames to whom no connection can be made, and
-/// empty ones, count as taken and are lost. limits().held_bytes is what receiving has taken so far: 4 of the largest
-/// frames for each connection over which a part of one has come, which is kept.
+/// empty ones, count as taken and are lost. limits().held_bytes is what receiving takes now: 4 of the largest frames
+/// for each connection over which a part of one has come, and for a few more; what a crowd needed is given back.
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);
 
 }  // namespace switchml

@@ -146,6 +146,7 @@ void TcpConnections::look_around(Time now) {
   const bool knows = ready_.empty() || std::exchange(was_asked_, false);
   const Duration passed = knows ? std::min(now - looked_, 2 * interval_) : Duration::zero();
   looked_ = now;
+  pieces_.trim();
   if (options_.patience == Duration::zero() || !has_begun()) return;
   const SilenceOrder::List& accepted = silence_.all();
   for (auto next = accepted.begin(); next != accepted.end();) close_if_stuck(*next++, passed);
@@ -167,7 +168,7 @@ void TcpConnections::close_if_stuck(TcpConnection* connection, Duration passed) 
 Duration TcpConnections::patience(Duration timeout) const {
   const Time now = monotonic_now();
   if (listener_rests_until_ != kNever) timeout = std::min(timeout, listener_rests_until_ - now);
-  if (has_begun()) timeout = std::min(timeout, looked_ + interval_ - now);
+  if (has_begun() || pieces_.can_trim()) timeout = std::min(timeout, looked_ + interval_ - now);
   return std::max(timeout, Duration::zero());
 }
 
