@@ -53,6 +53,11 @@ struct TcpOptions {
   /// An accepted connection is closed if for so long it has taken no byte of its queue, or has not completed a frame
   /// that it has begun. Looked at once a second, or more often if this is less than 8 s; 0: never closed for it.
   Duration patience = seconds(30);
+  /// A connection that we made is closed if for so long the peer's kernel has acknowledged nothing of what was sent,
+  /// and is made again by the next frame, as after any break: what was queued is lost. Before Linux 6.15 the kernel
+  /// notices the end of an outage only as long after it as it has lasted. Looked at every 250 ms, or more often if this
+  /// is less than 1 s; shorter than a round trip it breaks what works. 0: never closed for it.
+  Duration stall{};
   /// The time between attempts to connect doubles up to this.
   Duration max_backoff = seconds(1);
   std::shared_ptr<TcpCounters> counters;  // null: nobody looks
@@ -63,8 +68,8 @@ struct TcpOptions {
 ///
 /// send() takes the frames to each endpoint in order until one is not taken; a full connection does not hold up others:
 /// frames behind the number returned may have left, to other endpoints. Frames to whom no connection can be made, and
-/// empty ones, count as taken and are lost. limits().held_bytes is what receiving has taken so far: 4 of the largest
-/// frames for each connection over which a part of one has come, which is kept.
+/// empty ones, count as taken and are lost. limits().held_bytes is what receiving takes now: 4 of the largest frames
+/// for each connection over which a part of one has come, and for a few more; what a crowd needed is given back.
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);
 
 }  // namespace switchml

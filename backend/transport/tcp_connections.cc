@@ -22,6 +22,7 @@ constexpr size_t kFramesInPiece = 4;
 constexpr size_t kSparePieces = 8;
 constexpr size_t kWorthWaitingFor = 2048;  // bytes: more than a packet of Ethernet
 constexpr Duration kLookInterval = seconds(1);
+constexpr Duration kStallInterval = milliseconds(250);
 constexpr Duration kFirstBackoff = milliseconds(10);
 
 size_t piece_bytes(const TcpOptions& options) {
@@ -48,7 +49,8 @@ TcpConnections::TcpConnections(Fd listener, const TcpOptions& options, Complaint
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       pieces_(piece_bytes(options), options.max_connections + kSparePieces),
       sender_(sender(options)),
-      interval_(look_interval(options)) {
+      interval_(look_interval(options)),
+      stall_interval_(std::min(kStallInterval, options.stall / 4)) {
   if (!valid() || !listener_.valid()) return;
   epoll_event event{EPOLLIN, {nullptr}};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) epoll_ = Fd();
@@ -111,6 +113,7 @@ size_t TcpConnections::send(TcpConnection* connection, const TxFrame* frames) {
     sender_.discard(&connection->queue);
     if (!connection->is_accepted()) complaint_->note(connection->peer, error);
   }
+  note_unacked(connection);
   watch(connection);
   return refused;
 }
@@ -138,7 +141,43 @@ void TcpConnections::service() {
       on_event(static_cast<TcpConnection*>(events[i].data.ptr), events[i].events);
     }
   }
+  if (unacked_ != 0 && now - stalls_looked_ >= stall_interval_) look_for_stalls(now);
   if (now - looked_ >= interval_) look_around(now);
+}
+
+/// Something was sent, or is queued.
+void TcpConnections::note_unacked(TcpConnection* connection) {
+  if (options_.stall == Duration::zero() || connection->is_accepted() || connection->connecting) return;
+  if (connection->unacked_since != kNever) return;
+  connection->unacked_since = monotonic_now();
+  ++unacked_;
+}
+
+void TcpConnections::forget_unacked(TcpConnection* connection) {
+  if (std::exchange(connection->unacked_since, kNever) != kNever) --unacked_;
+}
+
+/// Where something is unacknowledged each time, an acknowledgement between two looks is younger than the first of them.
+/// If that was long ago, one cannot tell what is unacknowledged since then from what was sent just now.
+void TcpConnections::look_for_stalls(Time now) {
+  const bool anew = now - stalls_looked_ > 2 * stall_interval_;
+  stalls_looked_ = now;
+  for (const auto& [peer, connection] : table_) {
+    if (connection->unacked_since == kNever) continue;
+    if (anew) connection->unacked_since = now;
+    close_if_stalled(connection.get(), now);
+  }
+}
+
+void TcpConnections::close_if_stalled(TcpConnection* connection, Time now) {
+  const Duration silent = unacknowledged_for(connection->fd.get());
+  if (silent != Duration::zero()) {
+    if (std::min(silent, now - connection->unacked_since) >= options_.stall) lose(connection, ETIMEDOUT);
+  } else if (connection->queue.size() != 0) {
+    connection->unacked_since = now;  // the peer says that it has no room
+  } else {
+    forget_unacked(connection);
+  }
 }
 
 /// Whoever did not ask for so long does not know what has come meanwhile: that time is nobody's fault.
@@ -146,6 +185,7 @@ void TcpConnections::look_around(Time now) {
   const bool knows = ready_.empty() || std::exchange(was_asked_, false);
   const Duration passed = knows ? std::min(now - looked_, 2 * interval_) : Duration::zero();
   looked_ = now;
+  pieces_.trim();
   if (options_.patience == Duration::zero() || !has_begun()) return;
   const SilenceOrder::List& accepted = silence_.all();
   for (auto next = accepted.begin(); next != accepted.end();) close_if_stuck(*next++, passed);
@@ -167,7 +207,8 @@ void TcpConnections::close_if_stuck(TcpConnection* connection, Duration passed) 
 Duration TcpConnections::patience(Duration timeout) const {
   const Time now = monotonic_now();
   if (listener_rests_until_ != kNever) timeout = std::min(timeout, listener_rests_until_ - now);
-  if (has_begun()) timeout = std::min(timeout, looked_ + interval_ - now);
+  if (has_begun() || pieces_.can_trim()) timeout = std::min(timeout, looked_ + interval_ - now);
+  if (unacked_ != 0) timeout = std::min(timeout, stalls_looked_ + stall_interval_ - now);
   return std::max(timeout, Duration::zero());
 }
 
@@ -281,6 +322,7 @@ void TcpConnections::lose(TcpConnection* connection, int error) {
 void TcpConnections::close(TcpConnection* connection, bool reset) {
   if (connection->ready) ready_.erase(std::find(ready_.begin(), ready_.end(), connection));
   if (connection->watched) --watched_;
+  forget_unacked(connection);
   drop_piece(connection);
   connection->in = StreamFrames(options_.max_frame_bytes);
   sender_.discard(&connection->queue);

@@ -53,7 +53,8 @@ struct TcpConnection {
   SilenceOrder::Place place;    // of an accepted one
   uint64_t frame_steps = 0;     // frames that were begun or completed
   Standstill reading, writing;
-  Time attempted{};  // when we last began to connect
+  Time unacked_since = kNever;  // of ours, with a stall: there may be something to acknowledge; kNever: there is not
+  Time attempted{};             // when we last began to connect
   Time next_attempt{};
   Duration backoff{};
 };
@@ -111,6 +112,10 @@ class TcpConnections {
   void close(TcpConnection* connection, bool reset);
   void forget(TcpConnection* connection);
 
+  void note_unacked(TcpConnection* connection);
+  void forget_unacked(TcpConnection* connection);
+  void look_for_stalls(Time now);
+  void close_if_stalled(TcpConnection* connection, Time now);
   void look_around(Time now);
   void close_if_stuck(TcpConnection* connection, Duration passed);
   bool has_begun() const { return !silence_.all().empty() && watched_ + holding_ != 0; }
@@ -141,7 +146,10 @@ class TcpConnections {
   size_t holding_ = 0;  // connections that have a piece
   const Duration interval_;
   Time looked_ = monotonic_now();  // around
-  bool was_asked_ = false;         // for a connection that is ready, since then
+  size_t unacked_ = 0;             // connections with an unacked_since
+  const Duration stall_interval_;
+  Time stalls_looked_ = looked_;
+  bool was_asked_ = false;  // for a connection that is ready, since then
 };
 
 }  // namespace switchml

@@ -1,7 +1,10 @@
 // The rooms that a TCP transport receives into, shared by its connections. The one given back last is taken first: it
-// is in the cache still.
+// is in the cache still. The memory of those that a crowd needed once goes back to the system.
 #pragma once
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,27 +18,31 @@ namespace switchml {
 struct Piece {
   uint8_t* data = nullptr;
   uint64_t lent_in = 0;  // the last round in which frames in it were lent
+  bool counted = false;  // it may have pages
 };
 
 /// Frames lent in a round, which release() ends, keep their piece from being used again until then. One thread.
 class PiecePool {
  public:
+  static constexpr size_t kKept = 8;
+
   PiecePool(size_t piece_bytes, size_t most) : piece_bytes_(piece_bytes), most_(most) {}
 
   size_t piece_bytes() const { return piece_bytes_; }
-  /// Of those that have been needed so far. Any thread may ask.
-  size_t memory_bytes() const { return piece_bytes_ * made_.load(std::memory_order_relaxed); }
+  /// Of those that have been needed and not given back to the system since. Any thread may ask.
+  size_t memory_bytes() const { return piece_bytes_ * counted_.load(std::memory_order_relaxed); }
 
   /// Null: all are in use.
   Piece* take() {
+    if (free_.empty() && pieces_.size() == most_) return nullptr;
     if (free_.empty()) {
-      if (pieces_.size() == most_) return nullptr;
-      pieces_.push_back(std::make_unique<Piece>(Piece{memory_.allocate(piece_bytes_), 0}));
-      made_.store(pieces_.size(), std::memory_order_relaxed);
-      return pieces_.back().get();
+      pieces_.push_back(std::make_unique<Piece>(Piece{memory_.allocate(piece_bytes_)}));
+      free_.push_back(pieces_.back().get());
     }
     Piece* piece = free_.back();
     free_.pop_back();
+    unused_ = std::min(unused_, free_.size());
+    count(piece, true);
     return piece;
   }
   void lend(Piece* piece) { piece->lent_in = round_; }
@@ -46,14 +53,34 @@ class PiecePool {
     resting_.clear();
   }
 
+  /// Gives the memory of those back to the system that nobody has taken since the last trim(), but for kKept.
+  void trim() {
+    for (size_t i = 0; i + kKept < unused_; ++i) {
+      Piece* piece = free_[i];
+      if (piece->counted) ::madvise(piece->data, piece_bytes_, MADV_DONTNEED);
+      count(piece, false);
+    }
+    unused_ = free_.size();
+  }
+  /// trim() may have something to give back, now or the next time.
+  bool can_trim() const { return free_.size() > kKept && free_[free_.size() - kKept - 1]->counted; }
+
  private:
+  void count(Piece* piece, bool counted) {
+    if (piece->counted == counted) return;
+    piece->counted = counted;
+    counted_.store(counted_.load(std::memory_order_relaxed) + (counted ? size_t{1} : SIZE_MAX),
+                   std::memory_order_relaxed);
+  }
+
   const size_t piece_bytes_;
   const size_t most_;
   uint64_t round_ = 1;
   FrameMemory memory_;
   std::vector<std::unique_ptr<Piece>> pieces_;
-  std::atomic<size_t> made_{0};
-  std::vector<Piece*> free_;
+  std::atomic<size_t> counted_{0};
+  std::vector<Piece*> free_;     // those without pages come first, the one given back last is the last one
+  size_t unused_ = 0;            // of the first in `free_`: not taken since the last trim()
   std::vector<Piece*> resting_;  // given back, with frames that are lent
 };
 

@@ -24,6 +24,10 @@ constexpr int kKeepIdle = 60;
 constexpr int kKeepInterval = 15;
 constexpr int kKeepCount = 4;
 constexpr int kSyns = 4;
+// Linux 6.15 has it; headers may not. Without it pauses between repetitions double up to two minutes, so that the end
+// of an outage is noticed late.
+constexpr int kTcpRtoMaxMs = 44;
+constexpr int kLongestPauseMs = 1000;
 
 void set(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
@@ -41,6 +45,7 @@ void set_features(int fd) {
   set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepInterval);
   set(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepCount);
   set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kPatienceMs);
+  set(fd, IPPROTO_TCP, kTcpRtoMaxMs, kLongestPauseMs);
 }
 
 /// The buffers' sizes go into the handshake, and to the connections that a listener accepts.
@@ -140,6 +145,13 @@ bool is_over(int fd, int* error) {
   const ssize_t got = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   *error = got < 0 ? errno : 0;
   return got == 0 || (got < 0 && *error != EAGAIN && *error != EWOULDBLOCK && *error != EINTR);
+}
+
+Duration unacknowledged_for(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_unacked == 0) return {};
+  return std::max(milliseconds(1), milliseconds(info.tcpi_last_ack_recv));
 }
 
 int take_socket_error(int fd) {

@@ -30,6 +30,9 @@ void end_tcp(Fd fd);
 /// Nothing is left to be read, and nothing will come. `error`: why; 0: the peer has closed.
 bool is_over(int fd, int* error);
 
+/// How long the peer's kernel has acknowledged nothing, if it has something to acknowledge; else 0.
+Duration unacknowledged_for(int fd);
+
 /// What the kernel says of a failed connection; 0: nothing.
 int take_socket_error(int fd);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -68,6 +69,19 @@ class RawTcp {
     }
     bytes.resize(got);
     return bytes;
+  }
+  /// Deaf: packets do not reach it, as in an outage of the network, nor does its kernel acknowledge any.
+  void set_deaf(bool deaf) { set_deaf(fd_.get(), deaf); }
+  static void set_deaf(int fd, bool deaf) {
+    sock_filter nothing{BPF_RET | BPF_K, 0, 0, 0};
+    const sock_fprog filter{1, &nothing};
+    EXPECT_EQ(::setsockopt(fd, SOL_SOCKET, deaf ? SO_ATTACH_FILTER : SO_DETACH_FILTER, &filter, sizeof filter), 0);
+  }
+  Endpoint peer() const {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    if (::getpeername(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
+    return endpoint_of(reinterpret_cast<const sockaddr*>(&address));
   }
   /// Whether the other side has closed, or reset, by now.
   bool is_over() {

@@ -206,6 +206,26 @@ TEST(TcpAccept, TheSameAddressAgainIsANewConnection) {
   EXPECT_EQ(second->receive(kStreamPrefixBytes + 30), on_the_wire(pattern(3, 30)));
 }
 
+TEST(TcpAccept, MemoryOfACrowdIsGivenBack) {
+  TcpOptions options = listening();
+  options.patience = milliseconds(80);  // which is how often it looks, too
+  const auto tcp = open_tcp(options);
+  std::deque<RawTcp> crowd;
+  for (int i = 0; i < 40; ++i) {
+    crowd.emplace_back(tcp->local());
+    ASSERT_TRUE(crowd.back().send({on_the_wire(pattern(1, 10))[0]}));
+  }
+  ASSERT_TRUE(drive_until({tcp.get()}, [&] {
+    RxFrame frame;
+    EXPECT_EQ(tcp->receive(&frame, 1), 0U);
+    return count(options.counters->stuck) == 40;
+  }));
+  const size_t piece = 4 * (options.max_frame_bytes + kStreamPrefixBytes);
+  const Time end = monotonic_now() + seconds(60);
+  while (tcp->limits().held_bytes > 8 * piece && monotonic_now() < end) tcp->wait(seconds(60));
+  EXPECT_LT(monotonic_now(), end);
+}
+
 // Nothing wakes who waits but its own patience.
 TEST(TcpAccept, WhoNeitherCompletesAFrameNorTakesOneIsClosed) {
   for (const bool cut : {true, false}) {

@@ -299,5 +299,102 @@ TEST(TcpConnections, TheEndOfAllIsSeenThoughAChildHasTheSocket) {
   EXPECT_TRUE(peer.is_over());
 }
 
+/// Nothing of what was sent is acknowledged in an outage, nor does our reset arrive.
+TEST(TcpConnections, AStalledOneIsMadeAgainFromTheSamePort) {
+  RawTcpListener listener(address("127.0.0.1:0"));
+  TcpOptions options;
+  options.stall = milliseconds(400);
+  options.max_backoff = nanoseconds(0);
+  const auto tcp = open_tcp(options);
+  ASSERT_TRUE(send_surely(*tcp, pattern(1, 10), listener.at()));
+  RawTcp before = listener.accept();
+  ASSERT_TRUE(drive_until({tcp.get()}, [&] { return before.readable(0); }));
+  before.receive(kStreamPrefixBytes + 10);
+  const Endpoint from = before.peer();
+  before.set_deaf(true);
+  ASSERT_TRUE(send_surely(*tcp, pattern(2, 20), listener.at()));
+  std::string complaint;
+  const Time end = monotonic_now() + seconds(60);
+  while (complaint.empty() && monotonic_now() < end) {  // nothing else wakes it
+    tcp->wait(seconds(60));
+    complaint = tcp->take_error();
+  }
+  EXPECT_LT(monotonic_now(), end);
+  EXPECT_EQ(complaint, to_string(listener.at()) + ": Connection timed out");
+  before.set_deaf(false);
+  ASSERT_TRUE(send_surely(*tcp, pattern(3, 30), listener.at()));
+  RawTcp again = listener.accept();
+  ASSERT_TRUE(drive_until({tcp.get()}, [&] { return again.readable(0); }));
+  EXPECT_EQ(again.receive(kStreamPrefixBytes + 30), on_the_wire(pattern(3, 30)));
+  EXPECT_EQ(again.peer(), from);
+  ASSERT_TRUE(before.readable(60000));
+  EXPECT_TRUE(before.is_over()) << "the kernel ends the connection that had the address";
+}
+
+TEST(TcpConnections, NobodyLooksForAStallWhereAllIsAcknowledged) {
+  RawTcpListener listener(address("127.0.0.1:0"));
+  TcpOptions options;
+  options.stall = milliseconds(40);
+  Bench bench(options);
+  const Duration hour = std::chrono::hours(1);
+  TcpConnection* const connection = bench.connections.reach(listener.at());
+  ASSERT_NE(connection, nullptr);
+  RawTcp peer = listener.accept();
+  EXPECT_EQ(bench.connections.patience(hour), hour);
+  ASSERT_TRUE(drive_until({}, [&] {
+    bench.turn();
+    return !connection->connecting;
+  }));
+  const Bytes frame = pattern(1, 10);
+  const TxFrame tx{frame.data(), 10, nullptr};
+  connection->burst = {0};
+  bench.connections.send(connection, &tx);
+  EXPECT_LE(bench.connections.patience(hour), milliseconds(10));
+  ASSERT_TRUE(drive_until({}, [&] {
+    bench.turn();
+    return bench.connections.patience(hour) == hour;
+  }));
+  EXPECT_TRUE(connection->is_open());
+  EXPECT_TRUE(bench.complaint.empty());
+}
+
+// Its owner has made it again after an outage, in which the end of the first one was lost. What the kernel says to it
+// makes the owner's kernel end the first one.
+TEST(TcpConnections, AnAcceptedOneThatIsMadeAgainTakesThePlaceOfTheFirst) {
+  Accepting bench;
+  auto peer = std::make_unique<RawTcp>(bench.at);
+  const Endpoint from = peer->local();
+  TcpConnection* const first = bench.next();
+  ASSERT_NE(first, nullptr);
+  EXPECT_FALSE(bench.connections->read(first));
+  const Fd outage(::dup(first->fd.get()));
+  RawTcp::set_deaf(outage.get(), true);
+  const linger at_once{1, 0};
+  ::setsockopt(peer->fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  peer.reset();
+  RawTcp::set_deaf(outage.get(), false);
+  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(fd.get(), as_sockaddr(from), from.size) != 0) GTEST_SKIP() << "somebody else has the port by now";
+  ASSERT_EQ(::connect(fd.get(), as_sockaddr(bench.at), bench.at.size), 0);
+  RawTcp again(std::move(fd));
+  const Bytes frame = on_the_wire(pattern(2, 20));
+  ASSERT_TRUE(again.deliver(frame));
+  Bytes got;
+  ASSERT_TRUE(drive_until({}, [&] {
+    bench.connections->service();
+    TcpConnection* const ready = bench.connections->next_ready();
+    if (ready == nullptr || !bench.connections->read(ready)) return false;
+    EXPECT_EQ(ready->peer, with_carrier(from, Carrier::kTcpAccepted));
+    const uint8_t* found = nullptr;
+    uint32_t bytes = 0;
+    if (!ready->in.next(&found, &bytes)) return false;
+    got.assign(found, found + bytes);
+    return true;
+  }));
+  EXPECT_EQ(got, pattern(2, 20));
+}
+
 }  // namespace
 }  // namespace switchml

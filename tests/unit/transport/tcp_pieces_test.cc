@@ -1,6 +1,10 @@
 #include "transport/tcp_pieces.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <vector>
 
 namespace switchml {
 namespace {
@@ -35,6 +39,55 @@ TEST(PiecePool, WhatIsLentRestsUntilRelease) {
   pool.release();
   pool.give_back(b);
   EXPECT_EQ(pool.take(), b);
+}
+
+bool has_pages(const Piece* piece) {
+  unsigned char resident = 0;
+  EXPECT_EQ(::mincore(piece->data, 1, &resident), 0);
+  return (resident & 1) != 0;
+}
+
+TEST(PiecePool, WhatACrowdNeededGoesBackToTheSystem) {
+  constexpr size_t kBytes = 10000;
+  constexpr size_t kCrowd = 20;
+  PiecePool pool(kBytes, kCrowd);
+  std::vector<Piece*> crowd;
+  for (size_t i = 0; i < kCrowd; ++i) {
+    crowd.push_back(pool.take());
+    crowd.back()->data[0] = crowd.back()->data[kBytes - 1] = 7;
+  }
+  pool.trim();
+  EXPECT_FALSE(pool.can_trim()) << "all are in use";
+  for (Piece* const piece : crowd) pool.give_back(piece);
+  EXPECT_TRUE(pool.can_trim());
+  pool.trim();
+  EXPECT_EQ(pool.memory_bytes(), kCrowd * kBytes) << "they were needed since the last time";
+  pool.trim();
+  EXPECT_EQ(pool.memory_bytes(), PiecePool::kKept * kBytes);
+  EXPECT_FALSE(pool.can_trim());
+  size_t with_pages = 0;
+  for (const Piece* const piece : crowd) with_pages += has_pages(piece) ? 1 : 0;
+  EXPECT_EQ(with_pages, PiecePool::kKept);
+  // They can be used again, the ones that have pages first.
+  for (size_t i = 0; i < kCrowd; ++i) {
+    Piece* const piece = pool.take();
+    ASSERT_NE(piece, nullptr);
+    EXPECT_EQ(has_pages(piece), i < PiecePool::kKept);
+    piece->data[kBytes - 1] = 8;
+    EXPECT_EQ(pool.memory_bytes(), std::max(i + 1, PiecePool::kKept) * kBytes);
+  }
+  EXPECT_EQ(pool.take(), nullptr);
+}
+
+TEST(PiecePool, WhatIsNeededFromTimeToTimeStays) {
+  PiecePool pool(10000, 20);
+  for (int round = 0; round < 5; ++round) {
+    std::vector<Piece*> burst;
+    for (int i = 0; i < 20; ++i) burst.push_back(pool.take());
+    for (Piece* const piece : burst) pool.give_back(piece);
+    pool.trim();
+    EXPECT_EQ(pool.memory_bytes(), 20 * 10000U);
+  }
 }
 
 }  // namespace

@@ -74,6 +74,39 @@ TEST(TcpSocket, ConnectsAndAccepts) {
   }
 }
 
+// Where the kernel can, it repeats each second, so that it sees the end of an outage soon.
+TEST(TcpSocket, PausesBetweenRepetitionsAreShort) {
+  const Result<Fd> listener = listen_tcp(listening());
+  ASSERT_TRUE(listener.ok());
+  Endpoint from, source;
+  int error = 0;
+  const Endpoint to = with_carrier(local_endpoint(listener.value().get()), Carrier::kTcp);
+  const Fd client = connect_tcp({}, to, &source, &error);
+  ASSERT_TRUE(client.valid() && becomes(listener.value().get(), POLLIN));
+  const Fd server = accept_tcp(listener.value().get(), &from);
+  for (const int fd : {client.get(), server.get()}) {
+    int pause_ms = 0;
+    socklen_t size = sizeof pause_ms;
+    constexpr int kTcpRtoMaxMs = 44;
+    if (::getsockopt(fd, IPPROTO_TCP, kTcpRtoMaxMs, &pause_ms, &size) != 0) GTEST_SKIP() << "Linux before 6.15";
+    EXPECT_EQ(pause_ms, 1000);
+  }
+}
+
+TEST(TcpSocket, TellsHowLongNothingWasAcknowledged) {
+  RawTcpListener listener(address("127.0.0.1:0"));
+  RawTcp client(listener.at());
+  RawTcp server = listener.accept();
+  EXPECT_EQ(unacknowledged_for(client.fd()), Duration::zero());
+  ASSERT_TRUE(client.deliver({7}));
+  EXPECT_EQ(unacknowledged_for(client.fd()), Duration::zero());
+  server.set_deaf(true);
+  ASSERT_TRUE(client.send({7}));
+  EXPECT_TRUE(drive_until({}, [&] { return unacknowledged_for(client.fd()) > milliseconds(50); }));
+  server.set_deaf(false);
+  EXPECT_TRUE(drive_until({}, [&] { return unacknowledged_for(client.fd()) == Duration::zero(); }));
+}
+
 TEST(TcpSocket, ConnectsAgainFromWhereItWas) {
   const Result<Fd> listener = listen_tcp(listening("127.0.0.1:0"));
   ASSERT_TRUE(listener.ok());

@@ -365,7 +365,7 @@ Bytes many_frames(size_t count) {
 // Thousands of frames may lie in what was read at once.
 TEST(Tcp, WhoSendsManySmallFramesHasATurnLikeOthers) {
   const auto tcp = open_tcp(listening());
-  constexpr size_t kMany = 5000;
+  constexpr size_t kMany = 3000;
   RawTcp quiet(tcp->local());
   ASSERT_TRUE(quiet.send(on_the_wire(pattern(2, 20))));
   ASSERT_EQ(receive_one(*tcp).bytes.size(), 20U);
