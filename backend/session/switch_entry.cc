@@ -40,11 +40,15 @@ Faults faults_of(const Config& config, int rank, int shard) {
 
 namespace {
 
+// A fourth of what a switch may be silent for by default: after an outage there is time for a new connection.
+constexpr Duration kTcpStall = milliseconds(2500);
+
 Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches) {
   if (switches.front().carrier == Carrier::kTcp) {
     TcpOptions options;
     options.max_connections = switches.size();
     options.queue_bytes = kStreamQueueBytes;
+    options.stall = kTcpStall;
     return make_tcp_transport(options);
   }
   UdpOptions options;

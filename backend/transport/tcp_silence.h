@@ -52,7 +52,7 @@ class SilenceOrder {
   }
 
  private:
-  const List none_;
+  const List none_{};
   List all_;
   std::unordered_map<Endpoint, List, EndpointHash> hosts_;
 };

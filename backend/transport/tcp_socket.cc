@@ -135,7 +135,7 @@ void reset_tcp(Fd fd) {
   // Closing does nothing while a child has the socket; this does what closing would have done.
   sockaddr nobody{};
   nobody.sa_family = AF_UNSPEC;
-  ::connect(fd.get(), &nobody, sizeof nobody);
+  [[maybe_unused]] const int undone = ::connect(fd.get(), &nobody, sizeof nobody);
 }
 
 void end_tcp(Fd fd) { ::shutdown(fd.get(), SHUT_RDWR); }
