@@ -219,6 +219,15 @@ TEST(PathSpeed, ALongPathThatIsSlowHasNot) {
   }
 }
 
+TEST(PathSpeed, TheRateIsWhatTheTrainTakes) {
+  // 96 frames of 1044 bytes, one every 2 ms: 4.2 Mbit/s, and twice that at most where the round trip seems long.
+  for (const auto& speed : chunks_of(std::vector<Path>(2, {milliseconds(20), milliseconds(2), 0}))) {
+    ASSERT_TRUE(speed.ok()) << speed.status().to_string();
+    EXPECT_GT(speed->rate, 0.01);
+    EXPECT_LT(speed->rate, 8.5);
+  }
+}
+
 TEST(PathSpeed, ATrainWithFewLossesTellsAsMuch) {
   const auto found = chunks_of({{milliseconds(50), {}, 10}, {milliseconds(50), {}, 0}});
   for (const auto& chunks : found) ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
