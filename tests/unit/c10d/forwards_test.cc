@@ -421,8 +421,10 @@ TEST(Movements, PassOnWhatTheCompanionThrows) {
   const Cluster cluster(2);
   cluster.on_each([](int, MovingGroup& group) {
     TensorList tensors{at::zeros({2}, at::kComplexDouble)};
-    EXPECT_TRUE(
-        contains(thrown_by([&] { group.allreduce(tensors)->wait(); }), "fake gloo: allreduce of ComplexDouble"));
+    c10d::AllreduceOptions product;
+    product.reduceOp = c10d::ReduceOp::PRODUCT;
+    EXPECT_TRUE(contains(thrown_by([&] { group.allreduce(tensors, product)->wait(); }),
+                         "fake gloo: allreduce of ComplexDouble"));
   });
 }
 
