@@ -7,7 +7,7 @@
 // connection made again after a break comes from the same port, if it can, so that the peer knows it again.
 //
 // While a connection lives it loses nothing that send() took, and repeats and reorders nothing. It dies with the peer's
-// process, or if the peer sends what is no frame; then frames that were taken may be lost.
+// process, if the peer sends what is no frame, or by a bound of TcpOptions; then frames that were taken may be lost.
 #pragma once
 
 #include <atomic>
@@ -42,8 +42,8 @@ struct TcpOptions {
   /// Bytes of frames that are copied and kept for each connection while the kernel takes no more or has not connected;
   /// 0: those of one frame. Frames beyond are not taken.
   size_t queue_bytes = 0;
-  /// Bytes that the queues of all connections hold together; 0: no bound. Beyond it a connection's queue takes a frame
-  /// only if it holds no more than one of the largest frames then.
+  /// Bytes that the queues of all connections hold together; 0: no bound. Beyond it a connection's queue takes what
+  /// fits into the size of one of the largest frames.
   size_t all_queues_bytes = 64 << 20;
   /// Kernel buffers; 0: the kernel chooses, and lets them grow. A send buffer of 256 KiB leaves what is under way in
   /// the cache: within a host a byte costs a third of the processor time then, but twice that is all that is sent in a
