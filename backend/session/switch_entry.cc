@@ -48,6 +48,7 @@ Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches
     TcpOptions options;
     options.max_connections = switches.size();
     options.queue_bytes = kStreamQueueBytes;
+    options.all_queues_bytes = 0;  // our own slots bound it
     options.stall = kTcpStall;
     return make_tcp_transport(options);
   }
