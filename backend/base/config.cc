@@ -81,10 +81,6 @@ bool parse_precision(const std::string& text, Config* config) {
   return true;
 }
 
-std::string print_precision(const Config& config) {
-  return config.integers ? "integer" : config.exact ? "exact" : "auto";
-}
-
 bool parse_kernels(const std::string& text, Config* config) {
   static const std::set<std::string> names = {"auto", "scalar", "avx2", "avx512", "neon"};
   return names.count(text) != 0 && assign(&config->kernels, text);
@@ -143,7 +139,7 @@ const std::vector<Setting>& table() {
         "ranks); integer: as a switching chip adds them, for the same bits with a chip and without one; exact: rounded "
         "once whatever the layout"},
        parse_precision,
-       print_precision},
+       [](const Config& c) { return std::string(c.precision()); }},
       text_setting<&Config::interface>(
           {"interface", "the name of a network interface, or empty", "",
            "interface whose address an embedded switch announces; empty: the default route's"}),
@@ -265,13 +261,22 @@ Status check_needs(const char* one, const char* other, const Written& written) {
                    "it together with " + variable_of(*find_setting(other)) + ", which is not set");
 }
 
+// A setting whose value makes no sense together with others: blames it if one of them is set.
+Status check_excludes(const char* name, const std::vector<const char*>& others, const std::string& instead,
+                      const Written& written) {
+  for (const char* other : others) {
+    const auto found = written.find(find_setting(other));
+    if (found == written.end() || found->second.second.empty()) continue;
+    const auto& [written_name, value] = written.at(find_setting(name));
+    return bad_value(written_name, value, instead + " together with " + found->second.first);
+  }
+  return {};
+}
+
 Status check_controller(const Config& config, const Written& written) {
   Status status = check_exclusive("controller", "switch", written);
   if (status.ok()) status = check_exclusive("controller_token", "controller_token_file", written);
-  if (status.ok() && config.exact && !config.controller.empty()) {
-    const auto& [name, value] = written.at(find_setting("precision"));
-    status = bad_value(name, value, "auto or integer together with " + written.at(find_setting("controller")).first);
-  }
+  if (status.ok() && config.exact) status = check_excludes("precision", {"controller"}, "auto or integer", written);
   if (status.ok()) status = check_needs("controller_cert", "controller_key", written);
   if (status.ok()) status = check_needs("controller_key", "controller_cert", written);
   if (status.ok()) status = check_needs("controller_cert", "controller_ca", written);
@@ -280,22 +285,12 @@ Status check_controller(const Config& config, const Written& written) {
 
 // One host has no switch, and nothing that could be lost on the way to it. A controller's switches know UDP only.
 Status check_transport(const Config& config, const Written& written) {
-  const std::vector<const char*> excluded = config.transport == "shm"
-                                                ? std::vector<const char*>{"switch", "controller", "faults"}
-                                            : config.transport == "tcp" ? std::vector<const char*>{"controller"}
-                                                                        : std::vector<const char*>();
-  for (const char* other : excluded) {
-    const auto found = written.find(find_setting(other));
-    if (found == written.end() || found->second.second.empty()) continue;
-    const auto& [name, value] = written.at(find_setting("transport"));
-    return bad_value(name, value, "auto or udp together with " + found->second.first);
-  }
+  const char* const instead = "auto or udp";
+  if (config.transport == "tcp") return check_excludes("transport", {"controller"}, instead, written);
   if (config.transport != "shm") return {};
-  const auto& [name, value] = written.at(find_setting("transport"));
-  if (config.integers) {
-    return bad_value(name, value, "auto or udp together with " + written.at(find_setting("precision")).first);
-  }
-  return {};
+  Status status = check_excludes("transport", {"switch", "controller", "faults"}, instead, written);
+  if (status.ok() && config.integers) status = check_excludes("transport", {"precision"}, instead, written);
+  return status;
 }
 
 Status check_relations(const Config& config, const Written& written) {

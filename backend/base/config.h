@@ -41,6 +41,8 @@ struct Config {
   /// "exact": rounded once whatever the layout, so that ranks of one host among several send by themselves; or the
   /// group does not open. Not together with a controller.
   bool exact = false;
+  /// As a user writes it.
+  const char* precision() const { return integers ? "integer" : exact ? "exact" : "auto"; }
   /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.
   std::string interface;
   /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. Or what

@@ -76,9 +76,10 @@ size_t elements_before(const Tensors& pieces, int index) {
 /// Complex numbers add as their real and imaginary parts do: a view of these, where the operation is a sum. Anything
 /// else as it is.
 at::Tensor parts_of(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  if (!tensor.is_complex() || tensor.is_conj() || tensor.layout() != at::kStrided) return tensor;
   const bool sums = op.op_ == c10d::ReduceOp::SUM || op.op_ == c10d::ReduceOp::AVG ||
                     (op.op_ == c10d::ReduceOp::PREMUL_SUM && compat::has_real_factor(op));
-  if (!sums || !tensor.is_complex() || tensor.is_conj() || tensor.layout() != at::kStrided) return tensor;
+  if (!sums) return tensor;
   const at::AutoDispatchBelowADInplaceOrView guard;
   return at::view_as_real(tensor);
 }

@@ -57,10 +57,9 @@ class EngineImpl final : public Engine {
     }
     // One order for all shards: ranks' streams must agree in each of them.
     const std::lock_guard<std::mutex> lock(order_);
-    const size_t chunk_bytes = shares_.chunk_bytes(collective);
     const std::vector<ShardPart> parts = shares_.next(collective);
     auto shared = std::make_shared<SharedCollective>(std::move(collective), static_cast<int>(parts.size()));
-    for (const ShardPart& part : parts) shards_[part.shard]->submit(shared, part.range, chunk_bytes);
+    for (const ShardPart& part : parts) shards_[part.shard]->submit(shared, part.range, part.chunk_bytes);
   }
 
   void abort(const std::string& reason) override {

@@ -38,11 +38,12 @@ size_t Shares::chunk_bytes(const Collective& collective) const {
 
 std::vector<ShardPart> Shares::next(const Collective& collective) {
   const size_t shards = weights_.size();
-  const size_t span = elements_per_span(collective.type, chunk_bytes(collective), native_);
+  const size_t bytes = chunk_bytes(collective);
+  const size_t span = elements_per_span(collective.type, bytes, native_);
   std::vector<ShardPart> parts;
   if (!native_) {
     for (size_t i = 0; i < shards; ++i) {
-      parts.push_back({i, shard_part(collective.count, span, static_cast<int>(i), static_cast<int>(shards))});
+      parts.push_back({i, shard_part(collective.count, span, static_cast<int>(i), static_cast<int>(shards)), bytes});
     }
     return parts;
   }
@@ -57,7 +58,7 @@ std::vector<ShardPart> Shares::next(const Collective& collective) {
     weight += weights_[shard];
     const size_t end = std::min(collective.count, chunks * weight / total_ * span);
     if (end > begin || shard == home || collective.op == ReduceOp::kBarrier) {
-      parts.push_back({shard, {begin, end - begin}});
+      parts.push_back({shard, {begin, end - begin}, bytes});
     }
     begin = end;
   }

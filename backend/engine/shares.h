@@ -14,6 +14,7 @@ namespace switchml {
 struct ShardPart {
   size_t shard = 0;
   ElementRange range;
+  size_t chunk_bytes = 0;  // Shares::chunk_bytes()
 };
 
 class Shares {

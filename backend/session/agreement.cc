@@ -56,7 +56,7 @@ class Agreement {
       status = opening_.say("path", path());
       if (status.ok()) status = enter_session(opening_.config.payload_bytes, opening_.config.slots);
       if (status.ok() && check_path_) status = settle_payload();
-      if (status.ok() && check_path_ && (may_want_slots() || may_change_to_tcp())) status = settle_speed();
+      if (status.ok() && check_path_ && (may_want_slots() || may_take_tcp_)) status = settle_speed();
     }
     if (!status.ok()) return status;
     return std::move(opening_.agreed);
@@ -186,8 +186,10 @@ class Agreement {
     Blob plan = std::move(opened.value());
     if (opening_.config.payload_bytes == 0 && opening_.config.controller.empty() && summary->leaves_host)
       plan.set("check", 1);
+    if (sessions_ > 0) return plan;
+    // Later less passes than the hosts know of, and TCP might send segments that are lost without a word.
     if (gains_by_tcp(plan)) plan.set("tcp", 1);
-    if (sessions_ == 0) offer_watch(opening_, &plan);
+    offer_watch(opening_, &plan);
     return plan;
   }
 
@@ -265,8 +267,11 @@ class Agreement {
     asked.slots = static_cast<uint16_t>(slots);
     if (wants_native(opening_.config)) asked.flags |= wire::kOpenNative;
     if (tcp) asked.flags |= wire::kOpenStream;
-    if (slots == 0 && tcp) asked.slots = static_cast<uint16_t>(asked.shards * LaneSlots::kLeastNativeForBulk);
-    if (slots == 0 && !tcp && payload <= kMostPayloadForStreams) asked.slots = preset_slots(hosts, asked.shards);
+    if (slots == 0 && tcp) {
+      asked.slots = static_cast<uint16_t>(asked.shards * LaneSlots::kLeastNativeForBulk);
+    } else if (slots == 0 && payload <= kMostPayloadForStreams) {
+      asked.slots = preset_slots(hosts, asked.shards);
+    }
     return asked;
   }
 
@@ -454,8 +459,6 @@ class Agreement {
     return enter_session(plan.value());
   }
 
-  // Where less passes than the hosts know of, TCP might send segments that are lost without a word.
-  bool may_change_to_tcp() const { return may_take_tcp_ && sessions_ == 0; }
   // Several switches have windows enough together.
   bool may_want_slots() const { return opening_.config.slots == 0 && is_alone(); }
 
@@ -480,7 +483,7 @@ class Agreement {
     // Ranks that share a processor are at its limit at a lower rate.
     speed->rate *= std::max(1.0, static_cast<double>(opening_.agreed.local.count) / std::max(1, concurrent_threads()));
     // Also where its own links are slow: most of the others' may be fast.
-    const std::string why = may_change_to_tcp() ? why_no_tcp(endpoints(), monotonic_now() + kTcpPatience) : "";
+    const std::string why = may_take_tcp_ ? why_no_tcp(endpoints(), monotonic_now() + kTcpPatience) : "";
     return speed_report(speed.value(), link(0, 0).limits().receive_buffer_bytes, why);
   }
 
@@ -489,7 +492,7 @@ class Agreement {
     if (!paths.ok()) return paths.status();
     const PathNeeds needs = needs_of_paths(paths.value());
     const bool has_time = monotonic_now() < opening_.time.stage_end(0.7);
-    const bool fast = may_change_to_tcp() && needs.rate >= kFastLink;
+    const bool fast = may_take_tcp_ && needs.rate >= kFastLink;
     SWITCHML_LOG(kInfo) << opening_.group.name << ": links carry about " << needs.rate
                         << " Mbit/s for each processor (0: not known), "
                         << (!fast                      ? "for which UDP is the better one"
@@ -537,8 +540,8 @@ class Agreement {
   Opening opening_;
   bool joins_ = false;         // a session
   bool check_path_ = false;    // what passes is to be found out
-  bool may_take_tcp_ = false;  // all switches gain by it
-  int sessions_ = 0;           // that were left for one of a smaller payload, or of more slots
+  bool may_take_tcp_ = false;  // nothing forbids it, and all switches say that ranks gain by it
+  int sessions_ = 0;           // that were left for one of a smaller payload, of more slots, or over TCP
   uint64_t opens_ = 0;         // of each switch, on rank 0
 };
 

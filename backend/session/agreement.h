@@ -22,8 +22,7 @@
 //   every rank: how many chunks its path   speed      fast links that TCP passes: opens sessions over TCP. Else, if the
 //     holds, how fast it is, its socket,              longest path needs more slots than the session has: another one
 //     and whether TCP passes                          that has them
-//   rank 0: these sessions, as in "plan"   slots      if there are any, all leave theirs for them, and say "joined"
-//   again
+//   rank 0: these sessions, as in "plan"   slots      if there are any, all leave theirs for them; "joined" again
 // Who fails in between says so under "gave_up", where everybody looks who waits for any of these.
 // session.cc adds: every rank: started, and rank 0: open, when all have the threads that they need.
 #pragma once

@@ -36,8 +36,8 @@ Result<size_t> least_payload(const std::vector<Blob>& reports, size_t payload, c
 
 // ---- "speed": how many chunks a path holds, and how fast it is ----
 
-/// `queue_bytes`: of the rank's socket. `why_no_tcp`: empty if TCP connects the rank with all switches, or its links
-/// are not fast enough to ask.
+/// `queue_bytes`: of the rank's socket. `why_no_tcp`: empty if TCP connects the rank with all switches, or is not
+/// to be taken.
 Blob speed_report(const PathSpeed& speed, size_t queue_bytes, const std::string& why_no_tcp);
 struct PathNeeds {
   uint64_t chunks = 0;                // the most; 0: nobody knows

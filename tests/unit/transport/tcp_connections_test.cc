@@ -207,12 +207,22 @@ TEST(TcpConnections, WritingIsWatchedOnlyWhileThereIsSomethingToWrite) {
   EXPECT_FALSE(peer.readable(0));
 }
 
-TEST(TcpConnections, AnEndIsNoticedAndTheNextAttemptComesFromTheSamePort) {
-  RawTcpListener listener(address("127.0.0.1:0"));
+TcpOptions without_backoff() {
   TcpOptions options;
   options.max_backoff = nanoseconds(0);
-  Bench bench(options);
+  return options;
+}
+
+/// A connection that is made again as soon as somebody asks for it.
+struct Reconnecting {
+  RawTcpListener listener{address("127.0.0.1:0")};
+  Bench bench{without_backoff()};
   TcpConnection* const connection = bench.connections.reach(listener.at());
+};
+
+TEST(TcpConnections, AnEndIsNoticedAndTheNextAttemptComesFromTheSamePort) {
+  Reconnecting own;
+  auto& [listener, bench, connection] = own;
   ASSERT_NE(connection, nullptr);
   Endpoint source = connection->source;
   EXPECT_NE(port_of(source), 0);
@@ -261,11 +271,8 @@ TEST(TcpConnections, OneThatAChildHasIsOverAllTheSame) {
 }
 
 TEST(TcpConnections, TheSamePortIsUsedAgainThoughAChildHasTheSocket) {
-  RawTcpListener listener(address("127.0.0.1:0"));
-  TcpOptions options;
-  options.max_backoff = nanoseconds(0);
-  Bench bench(options);
-  TcpConnection* const connection = bench.connections.reach(listener.at());
+  Reconnecting own;
+  auto& [listener, bench, connection] = own;
   ASSERT_NE(connection, nullptr);
   std::vector<Fd> childs;
   int same = 0;  // if nobody has taken it meanwhile
