@@ -36,8 +36,12 @@ constexpr double kFastLink = 1500;
 class Agreement {
  public:
   Agreement(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
-            std::shared_ptr<ControllerClient> controller)
-      : opening_(config, group, store, deadline, std::move(controller)) {}
+            std::shared_ptr<ControllerClient> controller, Session* beside)
+      : opening_(config, group, store, deadline, std::move(controller)) {
+    if (beside == nullptr) return;
+    opening_.watched = true;
+    opening_.roll.wait_while([beside] { return beside->engine().status(); });
+  }
 
   Result<Agreed> run() {
     try {
@@ -548,8 +552,8 @@ class Agreement {
 }  // namespace
 
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
-                     std::shared_ptr<ControllerClient> controller) {
-  return Agreement(config, group, store, deadline, std::move(controller)).run();
+                     std::shared_ptr<ControllerClient> controller, Session* beside) {
+  return Agreement(config, group, store, deadline, std::move(controller), beside).run();
 }
 
 }  // namespace switchml

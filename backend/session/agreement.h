@@ -61,8 +61,9 @@ struct Agreed {
 
 /// A collective of the group. Returns by `deadline`: so long ranks wait for ranks. What is done with a switch ends
 /// after config.connect_timeout, which does not count while others are awaited. `controller` is kept in
-/// Agreed::controller.
+/// Agreed::controller. `beside` (borrowed; null: none): a session of these ranks that watches over them, so that this
+/// one needs no watch; it ends when that one fails.
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
-                     std::shared_ptr<ControllerClient> controller = nullptr);
+                     std::shared_ptr<ControllerClient> controller = nullptr, Session* beside = nullptr);
 
 }  // namespace switchml

@@ -49,6 +49,7 @@ struct Opening {
   HostMemory memory;
   Agreed agreed;
   std::vector<SwitchPlace> places;  // where sessions are opened: at least one, once it is agreed
+  bool watched = false;             // by another session of the same ranks
   bool one_host = false;            // on rank 0
   bool faults = false;              // on rank 0: some rank is to have some
   std::vector<std::string> hosts;   // by rank, on rank 0

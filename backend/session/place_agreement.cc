@@ -260,6 +260,7 @@ class PlaceAgreement {
 Status agree_on_place(Opening& opening) { return PlaceAgreement(opening).run(); }
 
 void offer_watch(Opening& opening, Blob* blob) {
+  if (opening.watched) return;
   opening.agreed.watch_key = random_bits();
   auto address = address_of_rank_0(opening.config, opening.one_host);
   auto listener = address.ok() ? PeerWatch::listen(with_port(address.value(), 0)) : Result<Fd>(address.status());

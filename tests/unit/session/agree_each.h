@@ -16,10 +16,6 @@
 
 namespace switchml {
 
-inline bool contains(const Status& status, const std::string& part) {
-  return status.message().find(part) != std::string::npos;
-}
-
 /// The outcome of every rank that takes part; `absent` ones do not.
 struct Outcome {
   std::vector<Result<Agreed>> ranks;

@@ -70,10 +70,6 @@ std::vector<uint8_t> reply_to(wire::Control control, ReplyStatus status, size_t 
 }
 
 Time soon() { return monotonic_now() + seconds(60); }
-bool contains(const Status& status, const std::string& part) {
-  return status.message().find(part) != std::string::npos;
-}
-
 TEST(ControlClient, AsksAgainUntilItIsAnswered) {
   int seen = 0;
   FakeSwitch fake([&seen](const wire::Control& control) {

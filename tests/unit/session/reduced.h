@@ -19,10 +19,6 @@ inline bool ends_within(const std::future<Status>& pending, Duration limit) {
   return pending.wait_for(limit) == std::future_status::ready;
 }
 
-inline bool contains(const Status& status, const std::string& part) {
-  return status.message().find(part) != std::string::npos;
-}
-
 /// Every rank reduces `count` elements (i mod 7 + 1) * (rank + 1) in place.
 template <typename T>
 void expect_reduced(const Sessions& sessions, ElementType type, ReduceOp op, size_t count) {

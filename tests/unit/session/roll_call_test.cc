@@ -10,10 +10,6 @@
 namespace switchml {
 namespace {
 
-bool contains(const Status& status, const std::string& part) {
-  return status.message().find(part) != std::string::npos;
-}
-
 class Roll : public ::testing::Test {
  protected:
   GroupInfo info(int rank) const { return {rank, 4, "group g"}; }

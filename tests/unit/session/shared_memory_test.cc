@@ -10,10 +10,6 @@ namespace {
 
 Time soon() { return monotonic_now() + seconds(5); }
 
-bool contains(const Status& status, const std::string& part) {
-  return status.message().find(part) != std::string::npos;
-}
-
 TEST(SharedMemory, IsWantedWhereNothingElseIsNamed) {
   const auto wanted = [](const std::string& transport, bool one_host, const std::function<void(Config*)>& change) {
     Config config;

@@ -214,15 +214,13 @@ TcpOptions without_backoff() {
 }
 
 /// A connection that is made again as soon as somebody asks for it.
-struct Reconnecting {
+struct TcpReconnects : testing::Test {
   RawTcpListener listener{address("127.0.0.1:0")};
   Bench bench{without_backoff()};
   TcpConnection* const connection = bench.connections.reach(listener.at());
 };
 
-TEST(TcpConnections, AnEndIsNoticedAndTheNextAttemptComesFromTheSamePort) {
-  Reconnecting own;
-  auto& [listener, bench, connection] = own;
+TEST_F(TcpReconnects, AnEndIsNoticedAndTheNextAttemptComesFromTheSamePort) {
   ASSERT_NE(connection, nullptr);
   Endpoint source = connection->source;
   EXPECT_NE(port_of(source), 0);
@@ -270,9 +268,7 @@ TEST(TcpConnections, OneThatAChildHasIsOverAllTheSame) {
   EXPECT_FALSE(bench.connections->has_ready());
 }
 
-TEST(TcpConnections, TheSamePortIsUsedAgainThoughAChildHasTheSocket) {
-  Reconnecting own;
-  auto& [listener, bench, connection] = own;
+TEST_F(TcpReconnects, TheSamePortIsUsedAgainThoughAChildHasTheSocket) {
   ASSERT_NE(connection, nullptr);
   std::vector<Fd> childs;
   int same = 0;  // if nobody has taken it meanwhile

@@ -1,0 +1,88 @@
+#include "engine/paired_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/fnv.h"
+#include "engine/job.h"
+
+namespace switchml {
+
+namespace {
+
+// No elements, but all that ranks must agree about.
+Collective announcement_of(const Collective& collective) {
+  Collective announced;
+  announced.op = collective.op;
+  announced.type = collective.type;
+  announced.divisor = collective.divisor;
+  announced.deadline = collective.deadline;
+  announced.title = collective.title;
+  announced.tag = fnv1a(&collective.count, sizeof collective.count, collective.tag);
+  announced.part_of = std::max(collective.count, collective.part_of);
+  return announced;
+}
+
+}  // namespace
+
+bool goes_to_switch(const Collective& collective) {
+  return collective.op != ReduceOp::kBarrier && collective.count > kFewElements &&
+         integer_can(collective.op, collective.type);
+}
+
+// An engine that is told says so again, from within.
+void SharedFate::fail(const Status& status) {
+  if (failed_.exchange(true)) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  failure_ = status;
+  tell();
+}
+
+void SharedFate::bind(Engine& switched, Engine& native) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  engines_ = {&switched, &native};
+  if (!failure_.ok()) tell();
+}
+
+void SharedFate::forget() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  engines_.clear();
+}
+
+void SharedFate::tell() {
+  for (Engine* engine : engines_) engine->fail(failure_);
+}
+
+void PairedEngine::submit(Collective collective) {
+  const std::lock_guard<std::mutex> lock(order_);
+  if (!goes_to_switch(collective)) {
+    native_.submit(std::move(collective));
+    return;
+  }
+  Collective announced = announcement_of(collective);
+  const auto both = std::make_shared<SharedCollective>(collective, 2);
+  announced.done = collective.done = [both](const Status& outcome) { both->finish(outcome); };
+  native_.submit(std::move(announced));
+  switched_.submit(std::move(collective));
+}
+
+void PairedEngine::abort(const std::string& reason) {
+  switched_.abort(reason);
+  native_.abort(reason);
+}
+
+void PairedEngine::fail(const Status& status) {
+  switched_.fail(status);
+  native_.fail(status);
+}
+
+Status PairedEngine::status() const {
+  const Status status = switched_.status();
+  return status.ok() ? native_.status() : status;
+}
+
+const WorkerCounters& PairedEngine::counters(int shard) const {
+  return shard < switched_.shards() ? switched_.counters(shard) : native_.counters(shard - switched_.shards());
+}
+
+}  // namespace switchml

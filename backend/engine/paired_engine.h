@@ -1,0 +1,72 @@
+// Two engines of one group as one: large sums that a switch of integers can add go through that switch, and everything
+// else goes natively, through aggregators on the ranks' hosts. What goes through the switch is announced natively, so
+// that all calls have one order, and ranks that disagree find out whichever engine each of them chose.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace switchml {
+
+/// Elements up to which a sum goes natively though the switch could add it. One of few is mostly a metric, a loss or a
+/// norm, whose elements differ so much in size that a block of integers would lose some of them.
+constexpr size_t kFewElements = 8192;
+
+/// Whether the switch of a pair adds it. A function of what ranks agree about.
+bool goes_to_switch(const Collective& collective);
+
+/// Engines that fail together: with what one of them fails, the others do. Thread-safe.
+class SharedFate {
+ public:
+  /// One of them has failed; from a thread of its own too. The first failure counts.
+  void fail(const Status& status);
+  /// Those that fail then, borrowed until forget(); at once if one has failed before.
+  void bind(Engine& switched, Engine& native);
+  /// Returns when no engine is touched any more.
+  void forget();
+
+ private:
+  void tell();  // under mutex_
+
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  Status failure_;
+  std::vector<Engine*> engines_;
+};
+
+/// The pair. Borrows both engines; `switched` adds integers, `native` takes everything. What moves from one switch to
+/// another is the switched one; its counters come first.
+class PairedEngine final : public Engine {
+ public:
+  PairedEngine(Engine& switched, Engine& native) : switched_(switched), native_(native) {}
+
+  void submit(Collective collective) override;
+  void abort(const std::string& reason) override;
+  void fail(const Status& status) override;
+
+  std::vector<uint32_t> suspend() override { return switched_.suspend(); }
+  void wait_for(const std::string& what) override { switched_.wait_for(what); }
+  std::vector<uint8_t> last_result(int slot) override { return switched_.last_result(slot); }
+  void supply(std::vector<std::vector<uint8_t>> frames) override { switched_.supply(std::move(frames)); }
+  void resume(const Route& route, std::vector<std::unique_ptr<Transport>> transports) override {
+    switched_.resume(route, std::move(transports));
+  }
+
+  Status status() const override;
+  int shards() const override { return switched_.shards() + native_.shards(); }
+  const WorkerCounters& counters(int shard) const override;
+  size_t memory_bytes() const override { return switched_.memory_bytes() + native_.memory_bytes(); }
+
+ private:
+  Engine& switched_;
+  Engine& native_;
+  std::mutex order_;  // of calls: the same in both
+};
+
+}  // namespace switchml

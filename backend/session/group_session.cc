@@ -1,0 +1,364 @@
+#include "session/group_session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <mutex>
+#include <thread>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "engine/spin_wait.h"
+#include "session/agreement.h"
+#include "session/call_comparison.h"
+#include "session/failover.h"
+#include "session/opening_time.h"
+#include "session/peer_watch.h"
+#include "session/roll_call.h"
+#include "shm/board.h"
+#include "shm/engine.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kCloseTime = milliseconds(500);
+constexpr Duration kCompareTime = milliseconds(980);
+constexpr Duration kCompareWait = milliseconds(700);
+constexpr Duration kGlance = milliseconds(10);
+constexpr Duration kLeaveTime = seconds(1);
+// Over TCP only a connection that breaks loses a frame.
+constexpr Duration kTcpRto = seconds(1);
+constexpr size_t kMostNews = 255;
+
+std::string names_of(const SessionParameters& first, const std::vector<SessionParameters>& others) {
+  std::string names = first.switch_name;
+  for (const SessionParameters& other : others) names += ", " + other.switch_name;
+  return names;
+}
+
+class GroupSession : public Session {
+ public:
+  GroupSession(Agreed* agreed, const GroupInfo& group, Rendezvous& store)
+      : parameters_(agreed->parameters),
+        others_(agreed->others),
+        group_(group),
+        store_(store),
+        embedded_(std::move(agreed->embedded)),
+        memory_(agreed->memory),
+        hosts_(agreed->hosts) {}
+
+  /// Throws NoThread; what has been started until then ends with this object.
+  void start(Agreed* agreed, EngineOptions options, const Config& config) {
+    // Where each host has a switch there is none to lose but with its host.
+    const bool fallback = config.fallback && memory_ == nullptr && others_.empty();
+    engine_ = memory_ != nullptr ? memory_engine(&agreed->transports, options)
+                                 : Engine::start(with_failover(&options, fallback), std::move(agreed->transports));
+    if (fallback) {
+      const std::lock_guard<std::mutex> lock(loss_mutex_);
+      failover_ = std::make_unique<Failover>(*engine_, store_, failover_options(config, *agreed));
+    }
+    watch_ranks(agreed, options.switch_patience);
+  }
+
+  ~GroupSession() override {
+    std::unique_ptr<Failover> failover;
+    {
+      const std::lock_guard<std::mutex> lock(loss_mutex_);
+      failover = std::move(failover_);
+    }
+    SessionParameters last = parameters_;
+    if (failover) {
+      failover->stop();
+      last = failover->session();
+      failover.reset();
+    }
+    std::unique_ptr<PeerWatch> watch;
+    {
+      const std::lock_guard<std::mutex> lock(watch_mutex_);
+      watch = std::move(watch_);
+    }
+    watch.reset();
+    if (engine_ == nullptr && memory_ != nullptr) board().leave(place());
+    engine_.reset();
+    if (farewell_.joinable()) farewell_.join();
+    if (in_memory()) return;
+    if (memory_ != nullptr && !board().is_deserted()) {  // the host's last rank takes leave
+      linger();
+      return;
+    }
+    leave(with_others(last, others_), monotonic_now() + kCloseTime);
+    linger();
+  }
+
+  void settle() override {
+    Failover* failover = nullptr;  // as long as this object lives
+    {
+      const std::lock_guard<std::mutex> lock(loss_mutex_);
+      failover = failover_.get();
+    }
+    if (failover == nullptr) return;
+    failover->await_others();
+    failover->stop();
+  }
+
+  Engine& engine() override { return *engine_; }
+  SessionParameters parameters() const override {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    return failover_ ? failover_->session() : parameters_;
+  }
+  std::string switch_names() const override { return names_of(parameters(), others_); }
+  const SwitchServer* embedded() const override { return embedded_.get(); }
+  bool sums_exactly() const override { return in_memory() || parameters_.native; }
+  bool can(ReduceOp op, ElementType type) const override {
+    return (sums_exactly() ? native_can : integer_can)(op, type);
+  }
+  std::string transport() const override {
+    const std::string link = parameters_.switch_endpoint.carrier == Carrier::kTcp ? "tcp" : "udp";
+    return memory_ == nullptr ? link : in_memory() ? "shm" : "shm+" + link;
+  }
+  bool without_switch() const override {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    return failover_ && failover_->moved();
+  }
+
+  void give_up(const std::string& why) override {
+    const std::string text = "rank " + std::to_string(group_.rank) + " (" + this_process() + ") gave up: " + why;
+    {
+      const std::lock_guard<std::mutex> lock(watch_mutex_);
+      if (watch_) watch_->give_up(text.substr(0, kMostNews));
+    }
+    if (memory_ != nullptr) board().fail(Status(Code::kUnavailable, text));  // who has no watch hears it there
+    on_loss(Status(Code::kUnavailable, text));
+  }
+
+  void when_rank_is_lost(std::function<void(const Status&)> callback) override {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    on_loss_ = std::move(callback);
+    if (on_loss_ && !loss_.ok()) on_loss_(loss_);
+  }
+
+  std::string compare_calls(const std::string& mine) override {
+    const std::string topic = "call/" + std::to_string(comparisons_.fetch_add(1));
+    const Time begin = monotonic_now();
+    std::vector<std::optional<std::string>> calls(static_cast<size_t>(group_.size));
+    calls[static_cast<size_t>(group_.rank)] = mine;
+    if (!store_.set(rank_key(topic, group_.rank), mine).ok()) return compare_sentence(calls);
+    for (int rank = 0; rank < group_.size; ++rank) {
+      if (rank == group_.rank) continue;
+      // One silent rank uses the waiting time up; the others get a glance each as long as the second lasts.
+      const Time now = monotonic_now();
+      if (now >= begin + kCompareTime) break;
+      auto call = store_.get(rank_key(topic, rank), std::max(begin + kCompareWait, now + kGlance));
+      if (call.ok()) calls[static_cast<size_t>(rank)] = call.value();
+    }
+    return compare_sentence(calls);
+  }
+
+ private:
+  bool in_memory() const { return memory_ != nullptr && hosts_.ranks() == 0; }
+  shm::BoardShape board_shape() const {
+    return in_memory() ? shm::shape_for(group_.size) : hosts_.shape_for(group_.rank);
+  }
+  int place() const { return in_memory() ? group_.rank : hosts_.place_of(group_.rank); }
+  shm::Board board() const { return {board_shape(), memory_->data()}; }
+
+  std::unique_ptr<Engine> memory_engine(Transports* transports, const EngineOptions& options) {
+    shm::MemoryEngineOptions memory;
+    memory.segment = memory_;
+    memory.shape = board_shape();
+    memory.rank = place();
+    memory.on_failure = options.on_failure;
+    if (in_memory()) return shm::start_memory_engine(memory);
+    memory.on_failure = [this, log = options.on_failure](const Status& status) {
+      log(status);
+      if (status.code() == Code::kUnavailable && !heard_.load()) give_up_for_host(status);
+    };
+    shm::UplinkOptions uplink;
+    uplink.engine = options;
+    uplink.transports = std::move(*transports);
+    uplink.ranks = hosts_.ranks_of(hosts_.host_of(group_.rank));
+    return shm::start_memory_engine(memory, std::move(uplink));
+  }
+
+  // That a rank has left is seen by those of its host alone. The other hosts are told, and where no watch is left to
+  // tell them, they see that this one has left the switch.
+  void give_up_for_host(const Status& status) {
+    tell_others(status.message());
+    const std::lock_guard<std::mutex> lock(watch_mutex_);
+    const auto say_farewell = [all = with_others(parameters_, others_)] { leave(all, monotonic_now() + kCloseTime); };
+    try {
+      farewell_ = make_thread("a farewell", say_farewell);
+    } catch (const NoThread&) {
+      say_farewell();  // the engine has failed: it has time
+    }
+  }
+
+  void tell_others(const std::string& text) {
+    const std::lock_guard<std::mutex> lock(watch_mutex_);
+    if (watch_) watch_->tell(text.substr(0, kMostNews));
+  }
+
+  const EngineOptions& with_failover(EngineOptions* options, bool wanted) {
+    options->keep_results = wanted;
+    if (!wanted) return *options;
+    options->on_switch_lost = [this](const Status& status) {
+      to_failover([&](Failover& failover) { failover.begin(status.message()); });
+    };
+    return *options;
+  }
+
+  FailoverOptions failover_options(const Config& config, const Agreed& agreed) {
+    FailoverOptions options;
+    options.config = config;
+    options.group = group_;
+    options.session = parameters_;
+    options.controller = agreed.controller;
+    options.hosts = agreed.standby;
+    options.own = embedded_.get();
+    options.tell = [this](const std::string& text) { tell_others(text); };
+    return options;
+  }
+
+  /// If there is one, and this session is not about to end.
+  void to_failover(const std::function<void(Failover&)>& tell) {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    if (failover_) tell(*failover_);
+  }
+
+  void watch_ranks(Agreed* agreed, Duration patience) {
+    PeerWatchOptions options;
+    options.rank = group_.rank;
+    options.size = group_.size;
+    options.who = this_process();
+    options.key = agreed->watch_key;
+    options.patience = patience;
+    options.on_loss = [this](int, const std::string& text) { on_loss(Status(Code::kUnavailable, text)); };
+    options.on_news = [this](int rank, const std::string& text) {
+      if (hosts_.ranks() > 0) {
+        heard_ = true;
+        engine_->fail(Status(Code::kUnavailable, text));
+      }
+      to_failover([&](Failover& failover) { failover.heard(rank, text); });
+    };
+    options.on_leave = [this](int rank) { to_failover([&](Failover& failover) { failover.heard_leave(rank); }); };
+    if (memory_ != nullptr && (in_memory() || hosts_.host_of(group_.rank) == 0)) {
+      options.rank_0_left = [this] { return has_left(board()); };
+    }
+    const std::lock_guard<std::mutex> lock(watch_mutex_);
+    if (agreed->watch_listener.valid()) {
+      watch_ = std::make_unique<PeerWatch>(options, std::move(agreed->watch_listener));
+    } else if (agreed->watch_address.size != 0) {
+      watch_ = std::make_unique<PeerWatch>(options, agreed->watch_address);
+    }
+  }
+
+  /// It says farewell to its watch first.
+  static bool has_left(const shm::Board& board) {
+    const Time end = monotonic_now() + kLeaveTime;
+    while (!board.has_left(0) && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(5));
+    return board.has_left(0);
+  }
+
+  static std::string this_process() {
+    char host[HOST_NAME_MAX + 1] = {};
+    if (::gethostname(host, sizeof host - 1) != 0) return "process " + std::to_string(::getpid());
+    return std::string(host).substr(0, 150) + ", process " + std::to_string(::getpid());
+  }
+
+  void on_loss(const Status& status) {
+    heard_ = true;
+    engine_->fail(status);
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    if (!loss_.ok()) return;
+    loss_ = status;
+    if (on_loss_) on_loss_(status);
+  }
+
+  void linger() const {
+    if (embedded_) await_leavers(*embedded_);
+  }
+
+  SessionParameters parameters_;
+  const std::vector<SessionParameters> others_;  // with further aggregators
+  GroupInfo group_;
+  Rendezvous& store_;
+  std::atomic<int> comparisons_{0};
+  std::unique_ptr<SwitchServer> embedded_;
+  const std::shared_ptr<shm::Segment> memory_;  // of this host's ranks, or null
+  const HostLayout hosts_;                      // where hosts are the switch's workers; else of no ranks
+  std::mutex watch_mutex_;                      // guards the pointer: the engine runs before there is a watch
+  std::unique_ptr<PeerWatch> watch_;            // stops first
+  std::atomic<bool> heard_{false};              // why the group ends came from another rank: all hear it
+  std::thread farewell_;                        // of a host that gives up, once; guarded like the watch
+  std::unique_ptr<Engine> engine_;
+  mutable std::mutex loss_mutex_;
+  std::function<void(const Status&)> on_loss_;
+  Status loss_;
+  std::unique_ptr<Failover> failover_;
+};
+
+/// No rank has a session before all have: what one could not start is an error of all.
+Status await_all(RollCall& roll, const GroupInfo& group, Time deadline) {
+  if (Status status = roll.say("started", Blob()); !status.ok()) return status;
+  if (group.rank != 0) return roll.hear("open", 0, "say that all ranks have started", deadline).status();
+  const auto started = roll.hear_all("started", OpeningTime(Duration(0), deadline).gather_end());
+  const Status said = roll.say("open", started.ok() ? Blob() : Blob::failure(started.status()));
+  return started.ok() ? said : started.status();
+}
+
+Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> session, const GroupInfo& group,
+                                                Rendezvous& store, Time deadline,
+                                                const std::function<void(GroupSession&)>& start) {
+  RollCall roll(store, group);
+  return telling_others(roll, [&]() -> Result<std::unique_ptr<Session>> {
+    start(*session);
+    roll.wait_while([&engine = session->engine()] { return engine.status(); });
+    if (Status status = await_all(roll, group, deadline); !status.ok()) return status;
+    return std::unique_ptr<Session>(std::move(session));
+  });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> open_group_session(const Config& config, const GroupInfo& group, Rendezvous& store,
+                                                    Time deadline, GroupSessionOptions of_session) {
+  auto agreed = agree(config, group, store, deadline, std::move(of_session.controller), of_session.beside);
+  if (!agreed.ok()) return agreed.status();
+  EngineOptions options;
+  options.session = agreed->parameters;
+  options.others = agreed->others;
+  options.rto_min = config.rto_min;
+  options.rto_max = config.rto_max;
+  if (agreed->parameters.switch_endpoint.carrier == Carrier::kTcp) {
+    options.rto_min = std::max<Duration>(config.rto_min, kTcpRto);
+    options.rto_max = std::max<Duration>(config.rto_max, kTcpRto);
+  }
+  options.switch_patience = config.failure_timeout;
+  if (!agreed->transports.empty()) {
+    place_threads(config, agreed->local, agreed->transports.front()->local(),
+                  static_cast<int>(agreed->transports.size() / (1 + agreed->others.size())), &options);
+  }
+  if (agreed->hosts.ranks() > 0) {
+    const shm::BoardShape shape = agreed->hosts.shape_for(group.rank);
+    options.spin = spin_time(agreed->local.memory_threads(shape.ranks, shape.owners));
+  }
+  const std::string name = group.name;
+  options.on_failure = [name, tell = std::move(of_session.on_failure)](const Status& status) {
+    if (tell) tell(status);
+    if (status.code() == Code::kAborted) return;  // this rank's own wish, or the normal end
+    SWITCHML_LOG(kInfo) << name << ": " << status.to_string();
+  };
+  const SessionParameters& p = agreed->parameters;
+  SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
+                      << " at " << (agreed->transports.empty() && agreed->hosts.ranks() == 0 ? "" : "switch ")
+                      << names_of(p, agreed->others) << ": " << p.slots << " slots of " << p.payload_bytes << " bytes, "
+                      << p.shards << " shards";
+  return start_together(std::make_unique<GroupSession>(&agreed.value(), group, store), group, store, deadline,
+                        [&](GroupSession& session) { session.start(&agreed.value(), options, config); });
+}
+
+}  // namespace switchml

@@ -1,0 +1,101 @@
+#include "session/paired_session.h"
+
+#include <string>
+#include <utility>
+
+#include "session/group_session.h"
+
+namespace switchml {
+
+namespace {
+
+/// Keys of the second session of a group.
+class SecondStore : public Rendezvous {
+ public:
+  explicit SecondStore(Rendezvous& store) : store_(store) {}
+  Status set(const std::string& key, const std::string& value) override { return store_.set(prefixed(key), value); }
+  Result<std::string> get(const std::string& key, Time deadline) override {
+    return store_.get(prefixed(key), deadline);
+  }
+
+ private:
+  static std::string prefixed(const std::string& key) { return "native/" + key; }
+  Rendezvous& store_;
+};
+
+/// What concerns the switch, and the ranks, is the first one's.
+class PairedSession : public Session {
+ public:
+  PairedSession(std::unique_ptr<Session> switched, std::shared_ptr<SharedFate> fate, Rendezvous& store)
+      : fate_(std::move(fate)), store_(store), switched_(std::move(switched)) {}
+
+  ~PairedSession() override {
+    fate_->forget();
+    native_.reset();
+  }
+
+  Status open_native(const Config& config, const GroupInfo& group, Time deadline) {
+    GroupSessionOptions options;
+    options.beside = switched_.get();
+    options.on_failure = [fate = fate_](const Status& status) { fate->fail(status); };
+    auto native = open_group_session(config, group, store_, deadline, std::move(options));
+    if (!native.ok()) return native.status();
+    native_ = std::move(native.value());
+    engine_ = std::make_unique<PairedEngine>(switched_->engine(), native_->engine());
+    fate_->bind(switched_->engine(), native_->engine());
+    return {};
+  }
+
+  void settle() override { switched_->settle(); }
+  Engine& engine() override { return *engine_; }
+  bool sums_exactly() const override { return false; }
+  bool can(ReduceOp op, ElementType type) const override { return native_->can(op, type); }
+  SessionParameters parameters() const override { return switched_->parameters(); }
+  std::string switch_names() const override { return switched_->switch_names(); }
+  bool without_switch() const override { return switched_->without_switch(); }
+  const SwitchServer* embedded() const override { return native_->embedded(); }
+  std::string transport() const override { return switched_->transport(); }
+  void give_up(const std::string& why) override { switched_->give_up(why); }
+  void when_rank_is_lost(std::function<void(const Status&)> callback) override {
+    switched_->when_rank_is_lost(std::move(callback));
+  }
+  std::string compare_calls(const std::string& mine) override { return switched_->compare_calls(mine); }
+
+ private:
+  const std::shared_ptr<SharedFate> fate_;
+  SecondStore store_;
+  std::unique_ptr<Session> switched_;
+  std::unique_ptr<Session> native_;  // leaves first: who watches over the ranks is the other one
+  std::unique_ptr<PairedEngine> engine_;
+};
+
+// As if no switch were named.
+Config native_config(const Config& config) {
+  Config native = config;
+  native.switch_address.clear();
+  native.controller.clear();
+  native.fallback = false;
+  native.payload_bytes = 0;
+  native.slots = 0;
+  native.shards = 1;
+  return native;
+}
+
+}  // namespace
+
+bool wants_pair(const Config& config) {
+  return !config.integers && (!config.switch_address.empty() || !config.controller.empty());
+}
+
+Result<std::unique_ptr<Session>> pair_with_hosts(std::unique_ptr<Session> switched, std::shared_ptr<SharedFate> fate,
+                                                 const Config& config, const GroupInfo& group, Rendezvous& store,
+                                                 Time deadline) {
+  auto pair = std::make_unique<PairedSession>(std::move(switched), std::move(fate), store);
+  if (Status status = pair->open_native(native_config(config), group, deadline); !status.ok()) {
+    return Status(status.code(), "the ranks' hosts cannot add what the switch cannot: " + status.message() +
+                                     "; SWITCHML_PRECISION=integer does without them");
+  }
+  return std::unique_ptr<Session>(std::move(pair));
+}
+
+}  // namespace switchml

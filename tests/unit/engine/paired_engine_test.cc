@@ -1,0 +1,196 @@
+// The pair with engines that only write down what they are told; tests/unit/session/paired_session_test.cc has real
+// ones.
+#include "engine/paired_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace switchml::testing {
+namespace {
+
+/// Completes what it is given when it is told to.
+class NotingEngine final : public Engine {
+ public:
+  void submit(Collective collective) override { calls.push_back(std::move(collective)); }
+  void abort(const std::string& reason) override { fail(Status(Code::kAborted, reason)); }
+  void fail(const Status& status) override {
+    ++failures;
+    if (failed.ok()) failed = status;
+    if (on_failure) on_failure(status);
+  }
+  std::vector<uint32_t> suspend() override { return {7}; }
+  void wait_for(const std::string& what) override { awaited = what; }
+  std::vector<uint8_t> last_result(int slot) override { return {static_cast<uint8_t>(slot)}; }
+  void supply(std::vector<std::vector<uint8_t>> frames) override { supplied = frames.size(); }
+  void resume(const Route& route, std::vector<std::unique_ptr<Transport>>) override { epoch = route.epoch; }
+  Status status() const override { return failed; }
+  int shards() const override { return static_cast<int>(own_counters.size()); }
+  const WorkerCounters& counters(int shard) const override { return own_counters[static_cast<size_t>(shard)]; }
+  size_t memory_bytes() const override { return 100; }
+
+  void finish(const Status& status) {
+    const auto done = std::move(calls.front().done);
+    calls.pop_front();
+    done(status);
+  }
+
+  std::deque<Collective> calls;
+  std::deque<WorkerCounters> own_counters{1};
+  std::function<void(const Status&)> on_failure;
+  Status failed;
+  int failures = 0;
+  std::string awaited;
+  size_t supplied = 0;
+  uint32_t epoch = 0;
+};
+
+class Pair : public ::testing::Test {
+ protected:
+  void submit(ReduceOp op, ElementType type, size_t count, uint64_t tag = 0) {
+    Collective call;
+    call.op = op;
+    call.type = type;
+    call.count = count;
+    call.input = call.output = memory_.data();
+    call.output_end = count;
+    call.divisor = 3;
+    call.tag = tag;
+    call.deadline = Time{} + seconds(5);
+    call.done = [this](const Status& status) { ends.push_back(status); };
+    pair.submit(std::move(call));
+  }
+
+  NotingEngine switched, native;
+  PairedEngine pair{switched, native};
+  std::vector<Status> ends;
+
+ private:
+  std::vector<double> memory_ = std::vector<double>(kFewElements + 2);
+};
+
+TEST_F(Pair, FewElementsAndWhatTheSwitchCannotGoNatively) {
+  submit(ReduceOp::kSum, ElementType::kFloat32, kFewElements);
+  submit(ReduceOp::kSum, ElementType::kFloat64, kFewElements + 1);
+  submit(ReduceOp::kProduct, ElementType::kFloat32, kFewElements + 1);
+  submit(ReduceOp::kMax, ElementType::kInt64, kFewElements + 1);
+  submit(ReduceOp::kBarrier, ElementType::kFloat32, 0);
+  submit(ReduceOp::kSum, ElementType::kInt32, 0);
+  EXPECT_TRUE(switched.calls.empty());
+  ASSERT_EQ(native.calls.size(), 6U);
+  EXPECT_EQ(native.calls[0].count, kFewElements);
+  EXPECT_NE(native.calls[0].input, nullptr);
+  native.finish({});
+  EXPECT_EQ(ends.size(), 1U);
+}
+
+TEST_F(Pair, LargeSumsGoThroughTheSwitchAndAreAnnouncedNatively) {
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kInt64}) {
+    submit(ReduceOp::kSum, type, kFewElements + 1, 11);
+    ASSERT_EQ(switched.calls.size(), 1U);
+    ASSERT_EQ(native.calls.size(), 1U);
+    const Collective& sum = switched.calls.front();
+    EXPECT_EQ(sum.count, kFewElements + 1);
+    EXPECT_EQ(sum.tag, 11U);
+    EXPECT_NE(sum.output, nullptr);
+    const Collective& announced = native.calls.front();
+    EXPECT_EQ(announced.count, 0U);
+    EXPECT_EQ(announced.output, nullptr);
+    EXPECT_EQ(announced.divisor, 3U);
+    EXPECT_EQ(announced.deadline, sum.deadline);
+    EXPECT_EQ(describe(announced), describe(sum));
+    switched.finish({});
+    EXPECT_TRUE(ends.empty()) << "not all ranks are known to have called it";
+    native.finish({});
+    ASSERT_EQ(ends.size(), 1U);
+    EXPECT_TRUE(ends.front().ok());
+    ends.clear();
+  }
+}
+
+TEST_F(Pair, AnAnnouncementTellsCallsApartThatDifferInAnything) {
+  submit(ReduceOp::kSum, ElementType::kFloat32, kFewElements + 1, 11);
+  submit(ReduceOp::kSum, ElementType::kFloat32, kFewElements + 2, 11);
+  submit(ReduceOp::kSum, ElementType::kFloat32, kFewElements + 1, 12);
+  submit(ReduceOp::kSum, ElementType::kFloat32, 0, 11);  // an empty tensor, which is no announcement
+  ASSERT_EQ(native.calls.size(), 4U);
+  for (size_t i = 0; i < 4; ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      EXPECT_NE(agreement_hash(native.calls[i]), agreement_hash(native.calls[j])) << i << ", " << j;
+    }
+  }
+}
+
+TEST_F(Pair, TheFirstErrorOfACallIsItsEnd) {
+  submit(ReduceOp::kMax, ElementType::kFloat32, kFewElements + 1);
+  native.finish(Status(Code::kMismatch, "they differ"));
+  switched.finish(Status(Code::kAborted, "later"));
+  ASSERT_EQ(ends.size(), 1U);
+  EXPECT_EQ(ends.front().code(), Code::kMismatch);
+}
+
+TEST_F(Pair, IsBothTogether) {
+  native.own_counters.resize(2);
+  EXPECT_EQ(pair.shards(), 3);
+  EXPECT_EQ(&pair.counters(0), &switched.own_counters[0]);
+  EXPECT_EQ(&pair.counters(1), &native.own_counters[0]);
+  EXPECT_EQ(&pair.counters(2), &native.own_counters[1]);
+  EXPECT_EQ(pair.memory_bytes(), 200U);
+  EXPECT_TRUE(pair.status().ok());
+  native.failed = Status(Code::kTimeout, "native");
+  EXPECT_EQ(pair.status().message(), "native");
+  pair.abort("over");
+  EXPECT_EQ(switched.failed.message(), "over");
+  EXPECT_EQ(native.failures, 1);
+  pair.fail(Status(Code::kUnavailable, "gone"));
+  EXPECT_EQ(switched.failures, 2);
+  EXPECT_EQ(native.failures, 2);
+}
+
+TEST_F(Pair, WhatMovesIsTheSwitchedOne) {
+  EXPECT_EQ(pair.suspend(), std::vector<uint32_t>{7});
+  EXPECT_EQ(pair.last_result(5), std::vector<uint8_t>{5});
+  pair.wait_for("a switch");
+  pair.supply({{1}, {2}});
+  Route route;
+  route.epoch = 9;
+  pair.resume(route, {});
+  EXPECT_EQ(switched.awaited, "a switch");
+  EXPECT_EQ(switched.supplied, 2U);
+  EXPECT_EQ(switched.epoch, 9U);
+  EXPECT_EQ(native.supplied, 0U);
+}
+
+TEST_F(Pair, EnginesFailTogether) {
+  SharedFate fate;
+  const auto tell = [&fate](const Status& status) { fate.fail(status); };
+  switched.on_failure = native.on_failure = tell;
+  fate.bind(switched, native);
+  native.fail(Status(Code::kMismatch, "they differ"));
+  EXPECT_EQ(switched.failed.message(), "they differ");
+  const int failures = native.failures;
+  switched.fail(Status(Code::kTimeout, "late"));
+  EXPECT_EQ(native.failures, failures) << "the first failure counts";
+}
+
+TEST_F(Pair, AnEngineThatFailedBeforeThereIsAPairFailsTheOther) {
+  SharedFate fate;
+  fate.fail(Status(Code::kUnavailable, "a rank is gone"));
+  fate.bind(switched, native);
+  EXPECT_EQ(native.failed.message(), "a rank is gone");
+  EXPECT_EQ(switched.failed.message(), "a rank is gone");
+}
+
+TEST_F(Pair, EnginesThatEndAreNotTold) {
+  SharedFate fate;
+  fate.bind(switched, native);
+  fate.forget();
+  fate.fail(Status(Code::kUnavailable, "a rank is gone"));
+  EXPECT_EQ(native.failures + switched.failures, 0);
+}
+
+}  // namespace
+}  // namespace switchml::testing
