@@ -70,7 +70,7 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   const SessionParameters parameters = session.parameters();
   result.switch_address = session.switch_names();
   result.transport = session.transport();
-  result.precision = session.sums_exactly() ? "exact" : "integer";
+  result.precision = session.precision();
   result.payload_bytes = parameters.payload_bytes;
   result.slots = parameters.slots;
   result.shards = parameters.shards;

@@ -112,7 +112,7 @@ class GroupSession : public Session {
   }
   std::string switch_names() const override { return names_of(parameters(), others_); }
   const SwitchServer* embedded() const override { return embedded_.get(); }
-  bool sums_exactly() const override { return in_memory() || parameters_.native; }
+  std::string precision() const override { return sums_exactly() ? "exact" : "integer"; }
   bool can(ReduceOp op, ElementType type) const override {
     return (sums_exactly() ? native_can : integer_can)(op, type);
   }
@@ -159,6 +159,7 @@ class GroupSession : public Session {
   }
 
  private:
+  bool sums_exactly() const { return in_memory() || parameters_.native; }
   bool in_memory() const { return memory_ != nullptr && hosts_.ranks() == 0; }
   shm::BoardShape board_shape() const {
     return in_memory() ? shm::shape_for(group_.size) : hosts_.shape_for(group_.rank);

@@ -48,7 +48,7 @@ class PairedSession : public Session {
 
   void settle() override { switched_->settle(); }
   Engine& engine() override { return *engine_; }
-  bool sums_exactly() const override { return false; }
+  std::string precision() const override { return "mixed"; }
   bool can(ReduceOp op, ElementType type) const override { return native_->can(op, type); }
   SessionParameters parameters() const override { return switched_->parameters(); }
   std::string switch_names() const override { return switched_->switch_names(); }

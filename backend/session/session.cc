@@ -44,7 +44,8 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   options.controller = std::move(controller);
   options.on_failure = [fate](const Status& status) { fate->fail(status); };
   auto session = open_group_session(config, group, store, deadline, std::move(options));
-  if (!session.ok() || group.size == 1 || session.value()->sums_exactly() || !wants_pair(config)) return session;
+  if (!session.ok() || group.size == 1 || session.value()->precision() == "exact" || !wants_pair(config))
+    return session;
   return pair_with_hosts(std::move(session.value()), fate, config, group, store, deadline);
 }
 

@@ -57,9 +57,9 @@ class Session {
   virtual void settle() = 0;
 
   virtual Engine& engine() = 0;
-  /// Whether sums of floats are exact, and rounded once by each who adds, or those of a switch of integers; the same on
-  /// all ranks, as long as the session lasts.
-  virtual bool sums_exactly() const = 0;
+  /// How floats are summed; the same on all ranks, as long as the session lasts. "exact": rounded once by each who adds.
+  /// "integer": by a switch of integers. "mixed": more than kFewElements by such a switch, and exactly otherwise.
+  virtual std::string precision() const = 0;
   /// Whether the engine takes such a collective; likewise.
   virtual bool can(ReduceOp op, ElementType type) const = 0;
   /// Of the switch that the group has, or had last; the first where it has several.

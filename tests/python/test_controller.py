@@ -1,6 +1,7 @@
 """Workers, switchml-controller and software switches together: one switch, and a tree of three between hosts."""
 
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -10,40 +11,19 @@ import harness
 import lab
 import pytest
 import reducing_rank
+import torch
+import torch.distributed as dist
+from controlled import MISSING, TOKENS, Controlled, described, one_switch, settings
 from failing import FALLBACK, IN_TIME, TIMEOUT, check_all, doomed_pool, rank_sums_until, rank_warm_up
+from oracle import FLOATS, INTEGERS, OPERATIONS, check_reduction, operation, values
 
 pytest.importorskip("grpc", reason="needs grpcio: pip install grpcio protobuf")
 
-MISSING = "" if lab.program("switchml-controller") else "switchml-controller is not built: docs/controller.md says what it needs"
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
-TOKENS = "tokens:\n  - name: team\n    token: open-sesame-of-the-team\n    max_jobs: 1\n  - name: other\n    token: let-the-others-in-too\n"
 
 
-class Controlled(lab.Lab):
-    """Switches and a controller, all on loopback of the test's own namespace unless said otherwise."""
-
-    def switch(self, name, listen="127.0.0.1:0", agent="127.0.0.1:0", namespace=None):
-        """Starts a software switch with an agent; (agent's address, packets' address)."""
-        (self.folder / f"{name}.token").write_text(f"token-of-the-agent-of-{name}\n")
-        process = self.start(name, lab.program("switchml-switchd"), "--listen", listen, "--agent", agent,
-                             "--agent-token-file", self.folder / f"{name}.token", namespace=namespace)  # fmt: skip
-        served = self.await_line(name, process, "agent on ")
-        return served, self.await_line(name, process, "listening on ")
-
-    def controller(self, topology, listen="127.0.0.1:0", namespace=None, tokens=TOKENS, *options):
-        (self.folder / "topology.yaml").write_text(topology)
-        (self.folder / "tokens.yaml").write_text(tokens)
-        process = self.start("controller", lab.program("switchml-controller"), "--topology", self.folder / "topology.yaml",
-                             "--tokens", self.folder / "tokens.yaml", "--listen", listen, *options, namespace=namespace)  # fmt: skip
-        return self.await_line("controller", process, "listening on ")
-
-
-def described(name, agent, address, more=""):
-    return f"  - name: {name}\n    agent: {agent}\n    agent_token_file: {name}.token\n    address: {address}\n{more}"
-
-
-def settings(controller, token="open-sesame-of-the-team", **more):
-    return {"SWITCHML_CONTROLLER": controller, "SWITCHML_CONTROLLER_TOKEN": token, "SWITCHML_TRANSPORT": "udp", **more}
+#: Elements up to which a sum goes natively (kFewElements in backend/engine/paired_engine.h).
+FEW = 8192
 
 
 def embedded(network, size, **more):
@@ -161,6 +141,74 @@ def test_a_controller_that_wants_certificates(tmp_path):
         check_refused(network, "half", settings(at, **ca, SWITCHML_CONTROLLER_KEY="key.pem"), half)
 
 
+def rank_sums_of_all_sizes():
+    """With a switch of integers and the ranks themselves beside it: nothing is left to Gloo."""
+    import switchml
+
+    before = switchml.stats()
+    assert before["session"]["precision"] == "mixed"
+    for dtype, name in itertools.product((*FLOATS, *INTEGERS), OPERATIONS):
+        if name == "PREMUL_SUM" or name.startswith("B" if dtype in FLOATS else "AVG"):
+            continue
+        for length in (0, 1, FEW, FEW + 1, 30000):
+            inputs = [values((length,), dtype, rank, length, small=name == "PRODUCT") for rank in range(dist.get_world_size())]
+            mine = inputs[dist.get_rank()].clone()
+            dist.all_reduce(mine, operation(name))
+            check_reduction(mine, inputs, name)
+    metrics = torch.tensor([0.693, 3.2e9, 1e-30])
+    dist.all_reduce(metrics)
+    assert torch.equal(metrics, (torch.tensor([0.693, 3.2e9, 1e-30]).double() * dist.get_world_size()).float())
+    mean = values((FEW,), torch.float32, 0, 5)
+    replica = mean.clone()
+    dist.all_reduce(mean, operation("AVG"))
+    assert torch.equal(mean, replica), "the mean of identical replicas is the replica"
+    after = switchml.stats()
+    assert after["calls_companion"] == before["calls_companion"]
+    assert after["elements_summed_by_switch"] > before["elements_summed_by_switch"]
+
+
+@pytest.mark.parametrize("transport", ("auto", "udp"))
+def test_sums_beside_a_switch_of_integers(transport):
+    with one_switch(SWITCHML_PRECISION="auto", SWITCHML_TRANSPORT=transport) as mixed:
+        with harness.fresh_pool(3, environment=mixed) as own:
+            own.run(rank_sums_of_all_sizes)
+            own.close()
+
+
+def rank_calls(lengths):
+    """What this rank is told of a sum whose length the others may see differently."""
+    return harness.caught(dist.all_reduce, torch.ones(lengths[dist.get_rank()]))
+
+
+@pytest.mark.parametrize("lengths", ((5, 30000, 30000), (30000, 0, 30000)), ids=str)
+def test_ranks_that_disagree_about_who_adds_are_told(lengths):
+    with one_switch(SWITCHML_PRECISION="auto") as mixed, doomed_pool(3, environment=mixed) as own:
+        own.run(rank_warm_up)
+        for text in own.run(rank_calls, lengths):
+            for length in lengths:
+                assert f" called call 2: all_reduce(SUM, float32, {length} elements)" in text, text
+
+
+def rank_sums_until_it_fails(length):
+    for _ in range(1000000):
+        harness.advance()
+        text = harness.caught(dist.all_reduce, torch.ones(length))
+        if text:
+            return text
+    raise AssertionError("nothing ever failed")
+
+
+@pytest.mark.parametrize("length", (100, 100000))
+@pytest.mark.parametrize("transport", ("auto", "udp"))
+def test_a_killed_rank_is_named_beside_a_switch_of_integers(length, transport):
+    with one_switch(SWITCHML_PRECISION="auto", SWITCHML_TRANSPORT=transport) as mixed, doomed_pool(3, environment=mixed) as own:
+        own.start(rank_sums_until_it_fails, length)
+        own.await_progress(5)
+        own.kill(2)
+        for text in own.finish(ranks=[0, 1]):
+            assert "rank 2 " in text, text
+
+
 class Tree(Controlled):
     """Two hosts with two ranks and a leaf each, a root and the controller in between. The ranks' addresses tell the
     controller which leaf is theirs."""
@@ -235,6 +283,23 @@ def test_a_tree_of_three_switches_between_hosts(tmp_path):
     assert [rank["stats"]["session"]["payload_bytes"] for rank in wide] == [8192] * 4, "what the uplinks take whole"
     for name in ("root", "leaf1", "leaf2"):
         assert name in state
+
+
+@pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
+def test_hosts_add_beside_a_tree_what_is_small(tmp_path):
+    """Large sums have the bits of integers, and small ones those of hosts that add without any switch."""
+    with Tree(tmp_path) as network:
+        got = network.reduce("mixed", SWITCHML_PRECISION="auto", SWITCHML_TRANSPORT="auto")
+        of_hosts = network.reduce("hosts", SWITCHML_CONTROLLER="", SWITCHML_PRECISION="auto", SWITCHML_TRANSPORT="auto")
+        of_integers = embedded(network, 4, SWITCHML_PAYLOAD="1024")
+    assert got[0]["stats"]["session"]["precision"] == "mixed"
+    large = [tensor.numel() > FEW for tensor in of_integers[0]["results"]]
+    assert 0 < sum(large) < len(large)
+    expected = [
+        {"results": [integers if is_large else exact for integers, exact, is_large in zip(theirs["results"], ours["results"], large)]}
+        for theirs, ours in zip(of_integers, of_hosts)
+    ]
+    reducing_rank.assert_same(got, expected)
 
 
 @pytest.mark.skipif(bool(lab.missing("nft")), reason=lab.missing("nft"))

@@ -1,5 +1,6 @@
 """Holds the tables of docs/collectives.md to what switchml.stats() counts: every collective, operation and type."""
 
+import contextlib
 import itertools
 import os
 import re
@@ -9,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import controlled
 import harness
 from harness import TORCH, gloo
 from oracle import OPERATIONS, operation
@@ -269,14 +271,20 @@ PLACES = {
     "software switch": (2, {"SWITCHML_TRANSPORT": "udp"}),
     "software switch over TCP": (2, {"SWITCHML_TRANSPORT": "tcp"}),
     "integer switch": (2, {"SWITCHML_TRANSPORT": "udp", "SWITCHML_PRECISION": "integer"}),
+    "integer switch and hosts": (2, {"SWITCHML_TRANSPORT": "auto", "SWITCHML_PRECISION": "auto"}),
 }
 
 
 @pytest.fixture(scope="module", params=PLACES)
 def ranks(request):
     size, environment = PLACES[request.param]
-    with harness.fresh_pool(size, environment=environment) as own:
-        yield own
+    with contextlib.ExitStack() as stack:
+        if request.param == "integer switch and hosts":
+            pytest.importorskip("grpc", reason="needs grpcio: pip install grpcio protobuf")
+            if controlled.MISSING:
+                pytest.skip(controlled.MISSING)
+            environment = stack.enter_context(controlled.one_switch(**environment))
+        yield stack.enter_context(harness.fresh_pool(size, environment=environment))
 
 
 @pytest.mark.parametrize("collective", COUNTED_AS)

@@ -22,7 +22,7 @@ class ComparingSession final : public Session {
   const SwitchServer* embedded() const override { return nullptr; }
   void settle() override {}
   bool without_switch() const override { return false; }
-  bool sums_exactly() const override { return false; }
+  std::string precision() const override { return "integer"; }
   std::string switch_names() const override { return ""; }
   bool can(ReduceOp op, ElementType type) const override { return integer_can(op, type); }
   std::string transport() const override { return "udp"; }
