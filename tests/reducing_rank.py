@@ -7,6 +7,9 @@ import sys
 import torch
 import torch.distributed as dist
 
+#: Elements up to which a sum goes natively beside a switch of integers (kFewElements in backend/engine/paired_engine.h).
+FEW = 8192
+
 
 def tensors(rank):
     """Of many types, operations and lengths: around a chunk of 64 or 256 words, and several windows of slots."""
@@ -49,6 +52,17 @@ def assert_same(got, expected):
             integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
             assert tensor.dtype == reference.dtype, f"rank {rank}, tensor {i}"
             assert torch.equal(tensor.view(integers), reference.view(integers)), f"rank {rank}, tensor {i}"
+
+
+def mixed(of_integers, exact):
+    """What ranks must get that send large tensors to a switch of integers, and add small ones themselves: of two results of
+    run_ranks, that of such a switch alone, and that of ranks alone."""
+    large = [tensor.numel() > FEW for tensor in exact[0]["results"]]
+    assert 0 < sum(large) < len(large)
+    return [
+        {"results": [a if is_large else b for a, b, is_large in zip(theirs["results"], ours["results"], large, strict=True)]}
+        for theirs, ours in zip(of_integers, exact, strict=True)
+    ]
 
 
 def main():

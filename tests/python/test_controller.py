@@ -22,10 +22,6 @@ pytest.importorskip("grpc", reason="needs grpcio: pip install grpcio protobuf")
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 
-#: Elements up to which a sum goes natively (kFewElements in backend/engine/paired_engine.h).
-FEW = 8192
-
-
 def embedded(network, size, **more):
     """Integers, as a controller's sessions add them."""
     settings_of_all = {"SWITCHML_INTERFACE": "lo", "SWITCHML_TRANSPORT": "udp", "SWITCHML_PRECISION": "integer", **more}
@@ -150,7 +146,7 @@ def rank_sums_of_all_sizes():
     for dtype, name in itertools.product((*FLOATS, *INTEGERS), OPERATIONS):
         if name == "PREMUL_SUM" or name.startswith("B" if dtype in FLOATS else "AVG"):
             continue
-        for length in (0, 1, FEW, FEW + 1, 30000):
+        for length in (0, 1, reducing_rank.FEW, reducing_rank.FEW + 1, 30000):
             inputs = [values((length,), dtype, rank, length, small=name == "PRODUCT") for rank in range(dist.get_world_size())]
             mine = inputs[dist.get_rank()].clone()
             dist.all_reduce(mine, operation(name))
@@ -158,7 +154,7 @@ def rank_sums_of_all_sizes():
     metrics = torch.tensor([0.693, 3.2e9, 1e-30])
     dist.all_reduce(metrics)
     assert torch.equal(metrics, (torch.tensor([0.693, 3.2e9, 1e-30]).double() * dist.get_world_size()).float())
-    mean = values((FEW,), torch.float32, 0, 5)
+    mean = values((reducing_rank.FEW,), torch.float32, 0, 5)
     replica = mean.clone()
     dist.all_reduce(mean, operation("AVG"))
     assert torch.equal(mean, replica), "the mean of identical replicas is the replica"
@@ -293,13 +289,7 @@ def test_hosts_add_beside_a_tree_what_is_small(tmp_path):
         of_hosts = network.reduce("hosts", SWITCHML_CONTROLLER="", SWITCHML_PRECISION="auto", SWITCHML_TRANSPORT="auto")
         of_integers = embedded(network, 4, SWITCHML_PAYLOAD="1024")
     assert got[0]["stats"]["session"]["precision"] == "mixed"
-    large = [tensor.numel() > FEW for tensor in of_integers[0]["results"]]
-    assert 0 < sum(large) < len(large)
-    expected = [
-        {"results": [integers if is_large else exact for integers, exact, is_large in zip(theirs["results"], ours["results"], large)]}
-        for theirs, ours in zip(of_integers, of_hosts)
-    ]
-    reducing_rank.assert_same(got, expected)
+    reducing_rank.assert_same(got, reducing_rank.mixed(of_integers, of_hosts))
 
 
 @pytest.mark.skipif(bool(lab.missing("nft")), reason=lab.missing("nft"))

@@ -116,7 +116,7 @@ class SwitchLab(lab.Lab):
 
     def reduce(self, name, **settings):
         """What every rank got."""
-        preset = {"SWITCHML_CONTROLLER": "10.78.0.254:50051", "SWITCHML_CONTROLLER_TOKEN": TOKEN,
+        preset = {"SWITCHML_CONTROLLER": "10.78.0.254:50051", "SWITCHML_CONTROLLER_TOKEN": TOKEN, "SWITCHML_PRECISION": "integer",
                   "SWITCHML_RTO_MIN": "200", "SWITCHML_RTO_MAX": "2000", "GLOO_SOCKET_IFNAME": "data"}  # fmt: skip
         return reducing_rank.run_ranks(self, name, self.workers, {**preset, **settings})
 
@@ -125,10 +125,12 @@ class SwitchLab(lab.Lab):
         """What every rank got with one shard, and with two; and what it gets from a software switch of the same payload, which
         adds integers too."""
         got = self.reduce("one-shard"), self.reduce("two-shards", SWITCHML_SHARDS="2", SWITCHML_SLOTS="256")
-        embedded = {"SWITCHML_PAYLOAD": str(4 * self.words), "SWITCHML_INTERFACE": "lo", "SWITCHML_TRANSPORT": "udp",
-                    "SWITCHML_PRECISION": "integer"}  # fmt: skip
-        expected = reducing_rank.run_ranks(self, "reference", [None] * len(self.workers), embedded)
-        return got, expected
+        return got, self.embedded("reference", SWITCHML_PRECISION="integer")
+
+    def embedded(self, name, **more):
+        """What as many ranks get from a switch in one of them."""
+        settings = {"SWITCHML_PAYLOAD": str(4 * self.words), "SWITCHML_INTERFACE": "lo", "SWITCHML_TRANSPORT": "udp", **more}
+        return reducing_rank.run_ranks(self, name, [None] * len(self.workers), settings)
 
 
 @pytest.mark.parametrize("words", (64, 256), ids=("256B", "1024B"))
@@ -140,3 +142,12 @@ def test_two_ranks_get_the_bits_of_the_software_switch(tmp_path, words):
         for rank in got:
             assert rank["stats"]["session"]["payload_bytes"] == 4 * words
             assert SWITCH_IP in rank["stats"]["session"]["switch"]
+
+
+def test_hosts_add_beside_the_switch_what_is_small(tmp_path):
+    """The switch forwards what they send each other."""
+    with SwitchLab(tmp_path, 256) as network:
+        got = network.reduce("mixed", SWITCHML_PRECISION="auto")
+        of_integers, exact = (network.embedded(name, SWITCHML_PRECISION=name) for name in ("integer", "auto"))
+    reducing_rank.assert_same(got, reducing_rank.mixed(of_integers, exact))
+    assert {rank["stats"]["session"]["precision"] for rank in got} == {"mixed"}
