@@ -19,6 +19,7 @@ namespace switchml {
   X(timeouts, "events", "retransmission timers that expired")                                              \
   X(elements_summed_by_switch, "elements", "tensor elements whose result the switch computed")             \
   X(elements_summed_in_memory, "elements", "tensor elements whose result came through memory of the host") \
+  X(bytes_moved_in_memory, "bytes", "bytes of each rank that came through memory of the host as they are") \
   X(chunks_completed, "chunks", "results accepted")                                                        \
   X(results_duplicate, "packets", "results for a slot that was not waiting")                               \
   X(results_stale, "packets", "results with another sequence number than awaited")                         \

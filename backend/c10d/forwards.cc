@@ -1,4 +1,5 @@
-// The collectives that the companion does.
+// The collectives that reduce nothing: through memory where all ranks share it, else by the companion.
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -200,17 +201,36 @@ WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Te
   return remember(companion_.start(call, type, fence, limit, std::move(issue), inputs, outputs, std::move(finish)));
 }
 
-// Each call below captures copies of what it was given: it reaches Gloo only when its fence has passed, and Gloo may
-// move from its arguments.
+Reduction ProcessGroupSwitchML::movement(Call call, OpType type, const Tensors& results, const std::string& what,
+                                         milliseconds timeout) const {
+  arguments(call).own_elements(results);
+  Reduction result = reduction(call, type, c10d::ReduceOp::SUM, timeout);
+  result.agree_about(what);
+  return result;
+}
+
+bool ProcessGroupSwitchML::engine_moves(const Tensors& inputs, const Tensors& outputs) const {
+  const auto dense = [](const at::Tensor& tensor) { return tensor.layout() == at::kStrided; };
+  return core_->engine_can_move() && std::all_of(inputs.begin(), inputs.end(), dense) &&
+         std::all_of(outputs.begin(), outputs.end(), dense);
+}
+
+// What goes by the companion captures copies of what it was given: it reaches Gloo only when its fence has passed, and
+// Gloo may move from its arguments.
 
 WorkPtr ProcessGroupSwitchML::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
   arguments(Call::kBroadcast).broadcast(tensors, opts);
+  const std::string what = tensors_text(tensors) + ", from rank " + std::to_string(opts.rootRank);
+  if (tensors.size() == 1 && engine_moves(tensors, tensors)) {
+    Reduction call = movement(Call::kBroadcast, OpType::BROADCAST, tensors, what, opts.timeout);
+    call.broadcast(tensors[0], static_cast<int>(opts.rootRank));
+    return remember(call.issue(tensors));
+  }
   ByteViews views;
   auto issue = [given = views.outputs(tensors), opts](compat::Base& gloo) mutable {
     return Works{gloo.broadcast(given, opts)};
   };
-  return through_companion(Call::kBroadcast, OpType::BROADCAST, tensors, {tensors},
-                           tensors_text(tensors) + ", from rank " + std::to_string(opts.rootRank), opts.timeout,
+  return through_companion(Call::kBroadcast, OpType::BROADCAST, tensors, {tensors}, what, opts.timeout,
                            std::move(issue), views.finish());
 }
 
@@ -220,6 +240,12 @@ WorkPtr ProcessGroupSwitchML::allgather(std::vector<Tensors>& outputs, Tensors& 
                                         const c10d::AllgatherOptions& opts) {
   arguments(Call::kAllGather).all_gather(outputs, inputs);
   const Tensors results = flattened(outputs);
+  if (inputs.size() == 1 && outputs.size() == 1 && engine_moves(inputs, results)) {
+    Reduction call = movement(Call::kAllGather, OpType::ALLGATHER, results, tensors_text(inputs), opts.timeout);
+    if (Footprint::clash(results)) call.apart();
+    call.gather(inputs[0], results);
+    return remember(call.issue(results));
+  }
   const bool empty = all_empty(inputs) && all_empty(results);
   const bool bytes = !empty && bytes_needed(inputs, outputs);
   ByteViews views(Footprint::clash(results));
@@ -236,6 +262,12 @@ WorkPtr ProcessGroupSwitchML::allgather(std::vector<Tensors>& outputs, Tensors& 
 WorkPtr ProcessGroupSwitchML::_allgather_base(at::Tensor& output, at::Tensor& input,
                                               const c10d::AllgatherOptions& opts) {
   arguments(Call::kAllGatherIntoTensor).all_gather_into_tensors({output}, {input});
+  if (engine_moves({input}, {output})) {
+    Reduction call =
+        movement(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {output}, tensors_text({input}), opts.timeout);
+    call.gather_into(input, output);
+    return remember(call.issue({output}));
+  }
   GatherIntoTensor gather(output, input, rank_, size_, false);
   auto issue = [gather, opts](compat::Base& gloo) mutable { return Works{gather.issue(gloo, opts)}; };
   return through_companion(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {input}, {{output}},
@@ -247,6 +279,17 @@ WorkPtr ProcessGroupSwitchML::allgather_coalesced(std::vector<Tensors>& outputs,
                                                   const c10d::AllgatherOptions& opts) {
   arguments(Call::kAllGatherCoalesced).all_gather_coalesced(outputs, inputs);
   const Tensors results = flattened(outputs);
+  if (engine_moves(inputs, results)) {
+    Reduction call =
+        movement(Call::kAllGatherCoalesced, OpType::ALLGATHER_COALESCED, results, tensors_text(inputs), opts.timeout);
+    if (Footprint::clash(results) || overlap(results, inputs)) call.apart();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Tensors pieces;
+      for (const Tensors& of_rank : outputs) pieces.push_back(of_rank[i]);
+      call.gather(inputs[i], pieces);
+    }
+    return remember(call.issue_lists(outputs));
+  }
   const bool bytes = bytes_needed(inputs, outputs);
   ByteViews views(Footprint::clash(results));
   auto to = views_of(outputs, [&](const Tensors& list) { return bytes ? views.outputs(list) : list; });
@@ -259,8 +302,15 @@ WorkPtr ProcessGroupSwitchML::allgather_coalesced(std::vector<Tensors>& outputs,
 WorkPtr ProcessGroupSwitchML::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                               const c10d::AllgatherOptions& opts) {
   arguments(Call::kAllGatherIntoTensorCoalesced).all_gather_into_tensors(outputs, inputs);
-  std::vector<GatherIntoTensor> gathers;
   const bool apart = Footprint::clash(outputs, inputs);
+  if (engine_moves(inputs, outputs)) {
+    Reduction call = movement(Call::kAllGatherIntoTensorCoalesced, OpType::ALLGATHER_COALESCED, outputs,
+                              tensors_text(inputs), opts.timeout);
+    if (apart) call.apart();
+    for (size_t i = 0; i < inputs.size(); ++i) call.gather_into(inputs[i], outputs[i]);
+    return remember(call.issue(outputs));
+  }
+  std::vector<GatherIntoTensor> gathers;
   for (size_t i = 0; i < outputs.size(); ++i) gathers.emplace_back(outputs[i], inputs[i], rank_, size_, apart);
   auto issue = [gathers, opts](compat::Base& gloo) mutable {
     Works works;
@@ -279,19 +329,31 @@ WorkPtr ProcessGroupSwitchML::allgather_into_tensor_coalesced(Tensors& outputs, 
 WorkPtr ProcessGroupSwitchML::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
   arguments(Call::kGather).gather(outputs, inputs, opts.rootRank);
   const Tensors results = flattened(outputs);
+  const std::string what = tensors_text(inputs) + ", to rank " + std::to_string(opts.rootRank);
+  if (engine_moves(inputs, results)) {
+    Reduction call = movement(Call::kGather, OpType::GATHER, results, what, opts.timeout);
+    if (Footprint::clash(results)) call.apart();
+    call.gather(inputs[0], results);
+    return remember(call.issue(results));
+  }
   const bool bytes = bytes_needed(inputs, outputs);
   ByteViews views(Footprint::clash(results));
   auto to = views_of(outputs, [&](const Tensors& list) { return bytes ? views.outputs(list) : list; });
   Tensors from = bytes ? views.inputs(inputs) : inputs;
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.gather(to, from, opts)}; };
-  return through_companion(Call::kGather, OpType::GATHER, inputs, outputs,
-                           tensors_text(inputs) + ", to rank " + std::to_string(opts.rootRank), opts.timeout,
-                           std::move(issue), views.finish());
+  return through_companion(Call::kGather, OpType::GATHER, inputs, outputs, what, opts.timeout, std::move(issue),
+                           views.finish());
 }
 
 WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                       const c10d::ScatterOptions& opts) {
   arguments(Call::kScatter).scatter(outputs, inputs, opts.rootRank);
+  const std::string what = tensors_text(outputs) + ", from rank " + std::to_string(opts.rootRank);
+  if (engine_moves(flattened(inputs), outputs)) {
+    Reduction call = movement(Call::kScatter, OpType::SCATTER, outputs, what, opts.timeout);
+    call.scatter(flattened(inputs), outputs[0], static_cast<int>(opts.rootRank));
+    return remember(call.issue(outputs));
+  }
   // Gloo writes the root's own part while it sends the others.
   const bool shares = overlap(outputs, flattened(inputs));
   const bool bytes = shares || bytes_needed(outputs, inputs);
@@ -299,8 +361,7 @@ WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& in
   Tensors to = bytes ? views.outputs(outputs) : outputs;
   auto from = views_of(inputs, [&](const Tensors& list) { return bytes ? views.inputs(list) : list; });
   auto issue = [to, from, opts](compat::Base& gloo) mutable { return Works{gloo.scatter(to, from, opts)}; };
-  return through_companion(Call::kScatter, OpType::SCATTER, flattened(inputs), {outputs},
-                           tensors_text(outputs) + ", from rank " + std::to_string(opts.rootRank), opts.timeout,
+  return through_companion(Call::kScatter, OpType::SCATTER, flattened(inputs), {outputs}, what, opts.timeout,
                            std::move(issue), views.finish());
 }
 

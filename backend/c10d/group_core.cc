@@ -26,6 +26,11 @@ bool GroupCore::engine_can(ReduceOp op, ElementType type) const {
   return held ? held->can(op, type) : integer_can(op, type);
 }
 
+bool GroupCore::engine_can_move() const {
+  const std::shared_ptr<Session> held = session();
+  return held && held->can_move();
+}
+
 void GroupCore::set_session(std::shared_ptr<Session> session) {
   const std::lock_guard<std::mutex> lock(mutex_);
   session_ = std::move(session);

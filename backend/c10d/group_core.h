@@ -54,6 +54,9 @@ class GroupCore {
   /// memory can.
   bool engine_can(ReduceOp op, ElementType type) const;
 
+  /// Whether the group's engine moves bytes; the same on all ranks. A group of one has no need of it.
+  bool engine_can_move() const;
+
   /// check_interruption(). What it throws ends the session on all ranks, which are told what this one waited for.
   void let_signals_in(const std::string& what);
   /// This rank does not go on: the session ends on all ranks, with `why`.

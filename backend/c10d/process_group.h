@@ -82,7 +82,7 @@ class ProcessGroupSwitchML final : public compat::Base {
                                           const c10d::ReduceScatterOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
   WorkPtr barrier(const c10d::BarrierOptions& opts = {}) override;
 
-  // ---- through the companion ----
+  // ---- through memory of the host, or the companion ----
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts = {}) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts = {}) override;
@@ -129,6 +129,11 @@ class ProcessGroupSwitchML final : public compat::Base {
   void end_everything();
   Time deadline(std::chrono::milliseconds timeout) const;
   Reduction reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, std::chrono::milliseconds timeout) const;
+  /// A call that moves tensors through the engine, to `results`. `what`: what ranks must agree about.
+  Reduction movement(Call call, c10d::OpType type, const Tensors& results, const std::string& what,
+                     std::chrono::milliseconds timeout) const;
+  /// Whether the group's engine moves such tensors, of which `outputs` are written.
+  bool engine_moves(const Tensors& inputs, const Tensors& outputs) const;
   WorkPtr remember(WorkPtr work);
   /// Counts a message that the companion takes, and gives it.
   c10::intrusive_ptr<compat::Base> companion_for_message(Call call);

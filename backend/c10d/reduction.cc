@@ -303,6 +303,85 @@ at::Tensor Reduction::target(const at::Tensor& output, bool apart) {
   return result;
 }
 
+// ---- what moves ----
+
+void Reduction::agree_about(const std::string& what) { flight_->what = what; }
+
+Collective Reduction::moved(Movement movement, size_t bytes) const {
+  Collective part;
+  part.movement = movement;
+  part.type = ElementType::kUInt8;
+  part.count = bytes;
+  part.deadline = deadline_;
+  part.title = to_string(call_);
+  return part;
+}
+
+void Reduction::give(Collective* part, const at::Tensor& input, bool apart) {
+  inputs_.push_back(input);
+  flight_->kept.push_back(HostView(input, HostView::Use::kRead, apart).host());
+  part->input = flight_->kept.back().data_ptr();
+}
+
+void Reduction::broadcast(const at::Tensor& tensor, int root) {
+  Collective part = moved(Movement::kBroadcast, tensor.nbytes());
+  part.root = root;
+  if (root == flight_->core->group().rank) {
+    give(&part, tensor, false);
+  } else {
+    part.output = target(tensor, false).data_ptr();
+    part.output_end = part.count;
+  }
+  flight_->parts.push_back(std::move(part));
+}
+
+void Reduction::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor& output, int root) {
+  const GroupInfo& group = flight_->core->group();
+  Collective part = moved(Movement::kBroadcast, output.nbytes() * static_cast<size_t>(group.size));
+  part.root = root;
+  if (root == group.rank) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    std::vector<at::Tensor> flat;
+    for (const at::Tensor& piece : pieces) flat.push_back(piece.reshape({piece.numel()}));
+    give(&part, at::cat(flat), false);
+  }
+  part.output = target(output, false).data_ptr();
+  part.output_begin = output.nbytes() * static_cast<size_t>(group.rank);
+  part.output_end = part.output_begin + output.nbytes();
+  flight_->parts.push_back(std::move(part));
+}
+
+void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs) {
+  std::vector<void*> to;
+  for (const at::Tensor& output : outputs) {
+    flight_->kept.push_back(target(output, apart_));
+    to.push_back(flight_->kept.back().data_ptr());
+  }
+  gather(input, outputs, to);
+}
+
+void Reduction::gather_into(const at::Tensor& input, const at::Tensor& output) {
+  flight_->kept.push_back(target(output, apart_));
+  auto* begin = static_cast<char*>(flight_->kept.back().data_ptr());
+  std::vector<void*> to;
+  for (int rank = 0; rank < flight_->core->group().size; ++rank) {
+    to.push_back(begin + static_cast<size_t>(rank) * input.nbytes());
+  }
+  gather(input, {output}, to);
+}
+
+// An input that is the output's own part is read before that is written, chunk by chunk.
+void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to) {
+  Collective part = moved(Movement::kGather, input.nbytes());
+  const bool in_place = !to.empty() && to[static_cast<size_t>(flight_->core->group().rank)] == input.data_ptr();
+  give(&part, input, !in_place && overlap({input}, outputs));
+  part.outputs = to;
+  part.output_end = to.empty() ? 0 : part.count;
+  flight_->parts.push_back(std::move(part));
+}
+
+// ---- what has no elements ----
+
 void Reduction::barrier(std::vector<Outstanding::WeakWork> before) {
   flight_->before = std::move(before);
   Collective part;
@@ -339,6 +418,10 @@ void Reduction::tag_parts() {
 }
 
 c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs) {
+  return issue_lists({std::move(outputs)});
+}
+
+c10::intrusive_ptr<c10d::Work> Reduction::issue_lists(std::vector<std::vector<at::Tensor>> lists) {
   GroupCore& core = *flight_->core;
   if (core.group().size > 1) {
     const Status started = core.pool().start();
@@ -348,8 +431,7 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue(std::vector<at::Tensor> outputs)
   if (!fence_) core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
   flight_->sequence = fence_ ? core.sequence() : core.next_sequence();
   auto work = c10::make_intrusive<SwitchWork>(core.group().rank, type_, fence_ ? nullptr : profiling_title(call_),
-                                              core.context(call_), flight_->sequence,
-                                              std::vector<std::vector<at::Tensor>>{std::move(outputs)}, inputs_);
+                                              core.context(call_), flight_->sequence, std::move(lists), inputs_);
   work->let_signals_in(
       [weak = std::weak_ptr<GroupCore>(flight_->core), call = call_] { switchml::let_signals_in(weak, call); });
   flight_->work = work;

@@ -1,4 +1,4 @@
-// A c10d call on its way through the switch: one or more engine collectives that complete one Work.
+// A c10d call on its way through the engine: one or more of its collectives that complete one Work.
 #pragma once
 
 #include <functional>
@@ -36,6 +36,18 @@ class Reduction {
   void detail(const std::string& text);
   /// Elements [begin, begin + output.numel()) of the reduced `input` go to `output`.
   void slice(const at::Tensor& input, const at::Tensor& output, size_t begin);
+  // ---- what moves, of any type; where GroupCore::engine_can_move ----
+  /// What ranks must agree about, in words, instead of operation, type and number of elements.
+  void agree_about(const std::string& what);
+  /// The root's tensor replaces the others'.
+  void broadcast(const at::Tensor& tensor, int root);
+  /// Each rank gets its own of the root's `pieces`, which are alike; they are looked at there alone.
+  void scatter(const std::vector<at::Tensor>& pieces, const at::Tensor& output, int root);
+  /// `outputs`: by rank, what gets the input of each, which has as many elements. None: this rank wants nothing.
+  void gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs);
+  /// The same, of one tensor's equal parts.
+  void gather_into(const at::Tensor& input, const at::Tensor& output);
+
   /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.
   void barrier(std::vector<Outstanding::WeakWork> before);
 
@@ -47,14 +59,18 @@ class Reduction {
   /// all.
   void fence(const std::string& what, const at::Tensor& numbers);
 
-  /// `outputs` are the future's value.
+  /// `outputs` are the future's value; so are several lists of them.
   c10::intrusive_ptr<c10d::Work> issue(std::vector<at::Tensor> outputs);
+  c10::intrusive_ptr<c10d::Work> issue_lists(std::vector<std::vector<at::Tensor>> lists);
 
  private:
   class InFlight;
   void add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
   at::Tensor prepared(const at::Tensor& tensor);
   at::Tensor target(const at::Tensor& output, bool apart);
+  Collective moved(Movement movement, size_t bytes) const;
+  void give(Collective* part, const at::Tensor& input, bool apart);
+  void gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to);
   void tag_parts();
 
   std::shared_ptr<InFlight> flight_;

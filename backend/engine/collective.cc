@@ -7,6 +7,8 @@ namespace switchml {
 
 std::string describe(const Collective& collective) {
   if (collective.op == ReduceOp::kBarrier) return collective.title;
+  if (collective.movement != Movement::kNone)
+    return collective.title + "(" + std::to_string(std::max(collective.count, collective.part_of)) + " bytes)";
   return collective.title + "(" + to_string(collective.op) + ", " + to_string(collective.type) + ", " +
          std::to_string(std::max(collective.count, collective.part_of)) + " elements)";
 }
@@ -14,7 +16,9 @@ std::string describe(const Collective& collective) {
 uint64_t agreement_hash(const Collective& collective) {
   uint64_t hash = fnv1a(collective.title.data(), collective.title.size());
   hash = fnv1a(&collective.tag, sizeof collective.tag, hash);
-  return fnv1a(&collective.divisor, sizeof collective.divisor, hash);
+  const uint32_t numbers[] = {collective.divisor, static_cast<uint32_t>(collective.movement),
+                              static_cast<uint32_t>(collective.root)};
+  return fnv1a(numbers, sizeof numbers, hash);
 }
 
 }  // namespace switchml

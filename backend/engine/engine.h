@@ -29,6 +29,13 @@ enum class StreamChoice : uint8_t {
   kBulk,      // without being announced: the caller sees to it that ranks find out which call differently
 };
 
+/// What happens to elements, where it is not an operation.
+enum class Movement : uint8_t {
+  kNone,
+  kBroadcast,  // the result is the input of one worker
+  kGather,     // the result is the inputs of all workers, one behind the other
+};
+
 /// One collective. The engine reads `input` and writes `output` from submit() until `done` runs; both stay the
 /// caller's. They may be the same memory, or not overlap at all.
 struct Collective {
@@ -42,6 +49,12 @@ struct Collective {
   void* output = nullptr;
   size_t output_begin = 0;
   size_t output_end = 0;
+  /// Other than kNone: in memory only, `type` is kUInt8, and `op` is kSum.
+  Movement movement = Movement::kNone;
+  int root = 0;  // of a broadcast: whose input it is; the others need none
+  /// Of a gathering, instead of `output`: where elements [output_begin, output_end) of each worker's input go, by
+  /// worker; none: this one wants no result.
+  std::vector<void*> outputs;
   /// Floats, kSum: the result is divided by this after the sum (average: the number of ranks). 1 ... kMaxWorkers.
   uint32_t divisor = 1;
   /// The collective fails with kTimeout if it is not complete by then.
@@ -163,9 +176,10 @@ struct EngineOptions {
   std::function<void(const Status&)> on_failure;
 };
 
-/// "all_reduce(SUM, float32, 100 elements)"
+/// "all_reduce(SUM, float32, 100 elements)", "broadcast(100 bytes)"
 std::string describe(const Collective& collective);
-/// Hash of what ranks must agree about beside operation, type and number of elements: title, tag and divisor.
+/// Hash of what ranks must agree about beside operation, type and number of elements: title, tag, divisor, movement and
+/// root.
 uint64_t agreement_hash(const Collective& collective);
 
 class Engine {

@@ -26,8 +26,8 @@ Collective announcement_of(const Collective& collective) {
 }  // namespace
 
 bool goes_to_switch(const Collective& collective) {
-  return collective.op != ReduceOp::kBarrier && collective.count > kFewElements &&
-         integer_can(collective.op, collective.type);
+  return collective.movement == Movement::kNone && collective.op != ReduceOp::kBarrier &&
+         collective.count > kFewElements && integer_can(collective.op, collective.type);
 }
 
 // An engine that is told says so again, from within.

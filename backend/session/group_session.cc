@@ -116,6 +116,7 @@ class GroupSession : public Session {
   bool can(ReduceOp op, ElementType type) const override {
     return (sums_exactly() ? native_can : integer_can)(op, type);
   }
+  bool can_move() const override { return in_memory(); }
   std::string transport() const override {
     const std::string link = parameters_.switch_endpoint.carrier == Carrier::kTcp ? "tcp" : "udp";
     return memory_ == nullptr ? link : in_memory() ? "shm" : "shm+" + link;

@@ -62,6 +62,8 @@ class Session {
   virtual std::string precision() const = 0;
   /// Whether the engine takes such a collective; likewise.
   virtual bool can(ReduceOp op, ElementType type) const = 0;
+  /// Whether the engine moves bytes (engine/engine.h, Movement); likewise.
+  virtual bool can_move() const = 0;
   /// Of the switch that the group has, or had last; the first where it has several.
   virtual SessionParameters parameters() const = 0;
   /// How messages call all of its switches, with ", " between them.

@@ -245,12 +245,25 @@ bool Board::is_agreed(uint64_t seq) const {
 Verdict Board::reduce_frames(uint64_t seq) const {
   if (!is_agreed(seq)) return Verdict::kMismatch;
   const ChunkCall& call = offer_of(0, seq).call;
+  if (call.movement != Movement::kNone) {
+    move_frames(call, seq);
+    return Verdict::kReduced;
+  }
   std::array<const uint8_t*, kMaxWorkers> frames;
   for (int rank = 0; rank < shape_.ranks; ++rank) frames[static_cast<size_t>(rank)] = frame(rank, seq);
   if (call.elements > 0) {
     reduce_chunk(call.reduction, frames.data(), shape_.ranks, call.elements, result_memory(seq), stores());
   }
   return Verdict::kReduced;
+}
+
+// Frames are their ranks' again when the result is published: so what moves goes through the result, too.
+void Board::move_frames(const ChunkCall& call, uint64_t seq) const {
+  uint8_t* to = result_memory(seq);
+  if (call.movement == Movement::kBroadcast) return fill_frame(frame(call.root, seq), call.elements, to, stores());
+  for (int rank = 0; rank < shape_.ranks; ++rank, to += call.elements) {
+    if (call.elements > 0) std::memcpy(to, frame(rank, seq), call.elements);
+  }
 }
 
 // A rank says what it waits for, then looks once more; here it is the other way round. One of both sees the other.

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/engine.h"
 #include "shm/reducer.h"
 
 namespace switchml::shm {
@@ -53,7 +54,9 @@ BoardShape shape_on_host(int ranks, int most, int owners);
 struct ChunkCall {
   Reduction reduction;
   uint64_t agreed = 0;    // hash of whatever else must agree
-  uint32_t elements = 0;  // 0 ... of the chunk
+  uint32_t elements = 0;  // in the frame: 0 ... of the chunk, and of a gathering its ranks'th part
+  Movement movement = Movement::kNone;
+  int root = 0;  // of a broadcast
 };
 
 enum class Verdict : uint32_t { kReduced = 0, kMismatch = 1 };
@@ -86,7 +89,8 @@ class Board {
   /// A ready chunk that is the caller's to reduce, or 0.
   uint64_t claim(int rank) const;
   bool any_ready() const;
-  /// Reduces a chunk that claim() gave, publishes the result and wakes who sleeps until it is there.
+  /// Reduces a chunk that claim() gave, or puts together what moves, publishes the result and wakes who sleeps until it
+  /// is there.
   void reduce(uint64_t seq) const;
 
   // ---- with owners, instead of claim and reduce ----
@@ -159,6 +163,7 @@ class Board {
   size_t slot_bytes() const;
   void push(uint64_t seq) const;
   Verdict reduce_frames(uint64_t seq) const;
+  void move_frames(const ChunkCall& call, uint64_t seq) const;
 
   BoardShape shape_;
   ReadyList* ready_;

@@ -51,6 +51,7 @@ class MemoryEngine final : public Engine {
 
   void submit(Collective collective) override {
     SWITCHML_ASSERT(native_can(collective.op, collective.type));
+    SWITCHML_ASSERT(collective.movement == Movement::kNone || options_.shape.owners == 0);
     const std::lock_guard<std::mutex> lock(order_);  // both boards have that of the numbers
     // Where ranks called something of different boards, later ones that look alike do not meet as the same. (To a
     // session's history of exponents numbered ones would be strangers: with owners the order of announcements serves.)
@@ -117,7 +118,8 @@ class MemoryEngine final : public Engine {
   // The same on all ranks. A barrier ends after all that was called before it.
   bool is_short(const Collective& collective) const {
     if (!short_ || collective.op == ReduceOp::kBarrier) return false;
-    if (collective.count > options_.shape.short_chunk_bytes / element_bytes(collective.type)) return false;
+    const size_t pieces = collective.movement == Movement::kGather ? static_cast<size_t>(options_.shape.ranks) : 1;
+    if (collective.count > options_.shape.short_chunk_bytes / element_bytes(collective.type) / pieces) return false;
     return options_.shape.owners == 0 ||
            collective.count <= short_packets_ * elements_per_chunk(collective.type, payload_bytes_, native_);
   }

@@ -8,7 +8,6 @@
 #include "base/fnv.h"
 #include "base/log.h"
 #include "quant/kernels.h"
-#include "slots/chunk_plan.h"
 
 namespace switchml::shm {
 
@@ -77,7 +76,7 @@ void Member::accept(Submission submission) {
   }
   Job job;
   job.agreed = agreed_by(collective);
-  job.elements_per_chunk = elements_per_chunk(collective.type);
+  job.elements_per_chunk = elements_per_chunk(collective);
   const size_t elements = submission.is_announcement ? 0 : collective.count;
   job.chunks = std::max<size_t>(1, (elements + job.elements_per_chunk - 1) / job.elements_per_chunk);
   job.is_announcement = submission.is_announcement;
@@ -89,8 +88,10 @@ void Member::accept(Submission submission) {
   jobs_.push_back(std::move(job));
 }
 
-size_t Member::elements_per_chunk(ElementType type) const {
+size_t Member::elements_per_chunk(const Collective& collective) const {
+  const ElementType type = collective.type;
   const size_t most = board_.shape().chunk_bytes / element_bytes(type);
+  if (collective.movement == Movement::kGather) return most / static_cast<size_t>(board_.shape().ranks);
   if (board_.shape().owners == 0) return most;
   // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
   const size_t span = elements_per_span(type, uplink_.payload_bytes, uplink_.native);
@@ -147,13 +148,16 @@ bool Member::offer_one() {
   ChunkCall call;
   call.reduction = {collective.op, collective.type, collective.divisor};
   if (elements > 0 && !has_memory(next_)) return false;
-  if (elements > 0) {
+  const bool gives = collective.movement != Movement::kBroadcast || collective.root == rank_;
+  if (elements > 0 && gives) {
     const auto* from = static_cast<const uint8_t*>(collective.input) + first * size;
     const Stores stores = board_.shape().owners == 0 ? board_.stores() : Stores::kCached;
     fill_frame(from, elements * size, board_.frame(rank_, next_), stores);
   }
   call.agreed = job.agreed;
   call.elements = static_cast<uint32_t>(elements);
+  call.movement = collective.movement;
+  call.root = collective.root;
   if (job.offered == 0) job.first_seq = next_;
   board_.offer(rank_, next_++, call);
   if (++job.offered == job.chunks) ++offering_;
@@ -280,14 +284,26 @@ void Member::choose_stores(Time now) {
 void Member::take_result(const Job& job, size_t chunk, const uint8_t* result) {
   const Collective& collective = job.collective;
   const size_t first = chunk * job.elements_per_chunk;
-  const size_t behind = std::min(collective.count, first + job.elements_per_chunk);
-  counters_.elements_summed_in_memory.add(behind - first);
-  const size_t begin = std::max(first, collective.output_begin);
-  const size_t end = std::min(behind, collective.output_end);
+  const ElementRange range{first, std::min(collective.count - first, job.elements_per_chunk)};
+  if (collective.movement == Movement::kNone) {
+    counters_.elements_summed_in_memory.add(range.count);
+  } else {
+    counters_.bytes_moved_in_memory.add(range.count);
+  }
+  if (collective.movement != Movement::kGather) return write(collective, collective.output, range, result);
+  for (void* output : collective.outputs) {
+    write(collective, output, range, result);
+    result += range.count;
+  }
+}
+
+void Member::write(const Collective& collective, void* output, ElementRange chunk, const uint8_t* result) {
+  const size_t begin = std::max(chunk.begin, collective.output_begin);
+  const size_t end = std::min(chunk.begin + chunk.count, collective.output_end);
   if (begin >= end) return;
   const size_t size = element_bytes(collective.type);
-  uint8_t* to = static_cast<uint8_t*>(collective.output) + (begin - collective.output_begin) * size;
-  const uint8_t* from = result + (begin - first) * size;
+  uint8_t* to = static_cast<uint8_t*>(output) + (begin - collective.output_begin) * size;
+  const uint8_t* from = result + (begin - chunk.begin) * size;
   if ((collective.output_end - collective.output_begin) * size >= kStreamedBytes) {
     quant::kernels().stream(from, to, (end - begin) * size);
   } else {

@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "shm/board.h"
 #include "shm/bypass_trial.h"
+#include "slots/chunk_plan.h"
 
 namespace switchml::shm {
 
@@ -101,7 +102,7 @@ class Member {
   void submit(Submission submission);
   void take_submissions();
   void accept(Submission submission);
-  size_t elements_per_chunk(ElementType type) const;
+  size_t elements_per_chunk(const Collective& collective) const;
   bool can_offer() const;
   bool offer_one();
   bool has_memory(uint64_t seq);
@@ -113,6 +114,7 @@ class Member {
   bool hand_one_up();
   Collective chunk_for_all(const Job& job, uint64_t seq) const;
   void take_result(const Job& job, size_t chunk, const uint8_t* result);
+  static void write(const Collective& collective, void* output, ElementRange chunk, const uint8_t* result);
   uint64_t awaited() const;
   bool is_roused() const;
   void check_deadline(Time now);
