@@ -49,69 +49,89 @@ Tensors placeholders(size_t count) {
 using Works = std::vector<WorkPtr>;
 
 /// What one rank sends to another, or expects of it.
-struct Piece {
+struct Part {
   int64_t bytes;
   at::ScalarType type;
 };
-using Pieces = std::vector<Piece>;
+using Parts = std::vector<Part>;
 
-Pieces pieces_of(const Tensors& tensors) {
-  Pieces result;
+Parts parts_of(const Tensors& tensors) {
+  Parts result;
   for (const at::Tensor& tensor : tensors) {
     result.push_back({tensor.numel() * static_cast<int64_t>(tensor.element_size()), tensor.scalar_type()});
   }
   return result;
 }
 
-std::vector<int64_t> bytes_of(const Pieces& pieces) {
+std::vector<int64_t> bytes_of(const Parts& pieces) {
   std::vector<int64_t> result;
-  for (const Piece& piece : pieces) result.push_back(piece.bytes);
+  for (const Part& piece : pieces) result.push_back(piece.bytes);
   return result;
 }
 
 /// Of an all_to_all_single: along the first dimension, in equal parts where no splits are given.
-Pieces pieces_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, int ranks) {
+Parts parts_of(const at::Tensor& tensor, const std::vector<int64_t>& splits, int ranks) {
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const int64_t bytes = tensor.numel() * static_cast<int64_t>(tensor.element_size());
-  Pieces result(static_cast<size_t>(ranks), Piece{bytes / ranks, tensor.scalar_type()});
+  Parts result(static_cast<size_t>(ranks), Part{bytes / ranks, tensor.scalar_type()});
   for (size_t r = 0; r < splits.size() && r < result.size(); ++r) {
     result[r].bytes = rows == 0 ? 0 : splits[r] * (bytes / rows);
   }
   return result;
 }
 
-/// Who sends what to whom in an all_to_all, and who expects what of whom. Every rank puts its own pieces in, the fence
-/// sums them, and every rank sees the same disagreement. Copies share the numbers.
+/// Who sends what to whom in an all_to_all, and who expects what of whom. Every rank says its own, and sees the same
+/// disagreement. Copies share the numbers.
 class Exchange {
  public:
-  Exchange(int rank, int ranks, const Pieces& sent, const Pieces& expected)
-      : ranks_(ranks), numbers_(at::zeros({2, ranks, ranks}, at::kLong)) {
+  Exchange(int rank, int ranks, const Parts& sent, const Parts& expected)
+      : rank_(rank), ranks_(ranks), numbers_(at::zeros({2, ranks, ranks}, at::kLong)) {
     for (size_t other = 0; other < static_cast<size_t>(ranks); ++other) {
       number(0, rank, static_cast<int>(other)) = encoded(sent[other]);
       number(1, rank, static_cast<int>(other)) = encoded(expected[other]);
     }
   }
 
+  /// For a sum over all ranks, which is all that they say.
   const at::Tensor& numbers() const { return numbers_; }
-
   void check(const std::string& context) const {
-    for (int from = 0; from < ranks_; ++from) {
-      for (int to = 0; to < ranks_; ++to) {
-        const int64_t sent = number(0, from, to);
-        const int64_t expected = number(1, to, from);
-        if (sent == expected) continue;
-        throw_status(Status(Code::kMismatch, "rank " + std::to_string(from) + " sends " + text(sent) + " to rank " +
-                                                 std::to_string(to) + ", which expects " + text(expected)),
-                     context);
+    if (const Status status = compared(); !status.ok()) throw_status(status, context);
+  }
+
+  /// For the engine, which gives those of all to arrange().
+  std::vector<uint64_t> own() const {
+    std::vector<uint64_t> result;
+    for (const int which : {0, 1}) {
+      for (int other = 0; other < ranks_; ++other) {
+        result.push_back(static_cast<uint64_t>(number(which, rank_, other)));
       }
     }
+    return result;
+  }
+  /// `to`: by rank, where what it sends to this one goes.
+  Status arrange(const std::vector<uint64_t>& of_all, const std::vector<void*>& to, Collective* part) const {
+    size_t next = 0;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      for (const int which : {0, 1}) {
+        for (int other = 0; other < ranks_; ++other) {
+          number(which, rank, other) = static_cast<int64_t>(of_all[next++]);
+        }
+      }
+    }
+    if (Status status = compared(); !status.ok()) return status;
+    for (int from = 0; from < ranks_; ++from) {
+      const size_t begin = sent_before(from, rank_);
+      part->pieces.push_back({to[static_cast<size_t>(from)], begin, sent_before(from, rank_ + 1)});
+      part->count = std::max(part->count, sent_before(from, ranks_));
+    }
+    return {};
   }
 
  private:
   static constexpr int kTypeBits = 8;
 
   // Nothing is nothing, of whatever type.
-  static int64_t encoded(const Piece& piece) {
+  static int64_t encoded(const Part& piece) {
     return piece.bytes == 0 ? 0 : piece.bytes << kTypeBits | static_cast<int64_t>(piece.type);
   }
   static std::string text(int64_t number) {
@@ -119,10 +139,29 @@ class Exchange {
     return std::to_string(number >> kTypeBits) + " bytes of " +
            type_name(static_cast<at::ScalarType>(number & ((1 << kTypeBits) - 1)));
   }
+  Status compared() const {
+    for (int from = 0; from < ranks_; ++from) {
+      for (int to = 0; to < ranks_; ++to) {
+        const int64_t sent = number(0, from, to);
+        const int64_t expected = number(1, to, from);
+        if (sent == expected) continue;
+        return {Code::kMismatch, "rank " + std::to_string(from) + " sends " + text(sent) + " to rank " +
+                                     std::to_string(to) + ", which expects " + text(expected)};
+      }
+    }
+    return {};
+  }
+  /// Bytes that a rank sends to those before `to`.
+  size_t sent_before(int from, int to) const {
+    size_t bytes = 0;
+    for (int other = 0; other < to; ++other) bytes += static_cast<size_t>(number(0, from, other) >> kTypeBits);
+    return bytes;
+  }
   int64_t& number(int which, int row, int column) const {
     return numbers_.data_ptr<int64_t>()[(which * ranks_ + row) * ranks_ + column];
   }
 
+  int rank_;
   int ranks_;
   at::Tensor numbers_;
 };
@@ -372,11 +411,26 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
                                             std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
   arguments(Call::kAllToAllSingle).all_to_all_single(output, input, output_splits, input_splits);
   const bool shares = overlap(output, input);
+  const Exchange exchange(rank_, size_, parts_of(input, input_splits, size_), parts_of(output, output_splits, size_));
+  if (engine_moves({input}, {output})) {
+    Reduction call =
+        movement(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {output}, type_name(input.scalar_type()), opts.timeout);
+    if (shares) call.apart();
+    auto* next = static_cast<char*>(call.memory_of(output));
+    std::vector<void*> to;
+    for (const int64_t bytes : bytes_of(parts_of(output, output_splits, size_))) {
+      to.push_back(next);
+      next += bytes;
+    }
+    call.exchange(input, exchange.own(), [exchange, to](const std::vector<uint64_t>& of_all, Collective* part) {
+      return exchange.arrange(of_all, to, part);
+    });
+    return remember(call.issue({output}));
+  }
   const bool bytes = shares || ByteViews::needed(output) || ByteViews::needed(input);
   ByteViews views(shares);
   at::Tensor to = bytes ? views.output(output) : output;
   at::Tensor from = bytes ? views.input(input) : input;
-  const Exchange exchange(rank_, size_, pieces_of(input, input_splits, size_), pieces_of(output, output_splits, size_));
   auto issue = [to, from, output_splits, input_splits, opts, exchange,
                 context = core_->context(Call::kAllToAllSingle)](compat::Base& gloo) mutable {
     exchange.check(context);
@@ -391,19 +445,29 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
 WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   arguments(Call::kAllToAll).all_to_all(outputs, inputs);
   const size_t ranks = static_cast<size_t>(size_);
-  const Pieces sent = pieces_of(inputs);
-  const Pieces expected = pieces_of(outputs);
+  const Parts sent = parts_of(inputs);
+  const Parts expected = parts_of(outputs);
   const std::vector<int64_t> input_splits = bytes_of(sent);
   const std::vector<int64_t> output_splits = bytes_of(expected);
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const at::Tensor to = at::empty({std::accumulate(output_splits.begin(), output_splits.end(), int64_t{0})}, at::kByte);
+  const Exchange exchange(rank_, size_, sent, expected);
   const at::Tensor from = at::empty({std::accumulate(input_splits.begin(), input_splits.end(), int64_t{0})}, at::kByte);
   int64_t begin = 0;
   for (size_t r = 0; r < ranks; begin += input_splits[r], ++r) {
     if (input_splits[r] == 0) continue;
     from.narrow(0, begin, input_splits[r]).copy_(inputs[r].contiguous().view({inputs[r].numel()}).view(at::kByte));
   }
-  const Exchange exchange(rank_, size_, sent, expected);
+  if (engine_moves(inputs, outputs)) {
+    Reduction call = movement(Call::kAllToAll, OpType::ALLTOALL, outputs, "a tensor for each rank", opts.timeout);
+    if (Footprint::clash(outputs)) call.apart();
+    std::vector<void*> places;
+    for (const at::Tensor& output : outputs) places.push_back(call.memory_of(output));
+    call.exchange(from, exchange.own(), [exchange, places](const std::vector<uint64_t>& of_all, Collective* part) {
+      return exchange.arrange(of_all, places, part);
+    });
+    return remember(call.issue(outputs));
+  }
+  const at::Tensor to = at::empty({std::accumulate(output_splits.begin(), output_splits.end(), int64_t{0})}, at::kByte);
   auto issue = [gloo_to = at::Tensor(to), gloo_from = at::Tensor(from), to_splits = std::vector<int64_t>(output_splits),
                 from_splits = std::vector<int64_t>(input_splits), opts, exchange,
                 context = core_->context(Call::kAllToAll)](compat::Base& gloo) mutable {

@@ -180,7 +180,8 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
 
   [[noreturn]] void throw_failure() {
     const std::string text = work->context() + " [" + describe() + "]";
-    if (status.code() != Code::kMismatch) throw_status(status, text);
+    const bool of_this_call = !what.empty() && core->health().ok();  // Collective::arrange
+    if (status.code() != Code::kMismatch || of_this_call) throw_status(status, text);
     // What the engine says of a fence is about the fence, not about the call that it accompanies.
     const std::string reason = what.empty() ? status.message() : "ranks called different collectives";
     const std::string comparison = core->compare_calls(describe());
@@ -317,52 +318,48 @@ Collective Reduction::moved(Movement movement, size_t bytes) const {
   return part;
 }
 
-void Reduction::give(Collective* part, const at::Tensor& input, bool apart) {
+const void* Reduction::given(const at::Tensor& input, bool apart) {
   inputs_.push_back(input);
   flight_->kept.push_back(HostView(input, HostView::Use::kRead, apart).host());
-  part->input = flight_->kept.back().data_ptr();
+  return flight_->kept.back().data_ptr();
+}
+
+void* Reduction::memory_of(const at::Tensor& output) {
+  flight_->kept.push_back(target(output, apart_));
+  return flight_->kept.back().data_ptr();
 }
 
 void Reduction::broadcast(const at::Tensor& tensor, int root) {
   Collective part = moved(Movement::kBroadcast, tensor.nbytes());
   part.root = root;
   if (root == flight_->core->group().rank) {
-    give(&part, tensor, false);
+    part.input = given(tensor, false);
   } else {
-    part.output = target(tensor, false).data_ptr();
+    part.output = memory_of(tensor);
     part.output_end = part.count;
   }
   flight_->parts.push_back(std::move(part));
 }
 
 void Reduction::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor& output, int root) {
-  const GroupInfo& group = flight_->core->group();
-  Collective part = moved(Movement::kBroadcast, output.nbytes() * static_cast<size_t>(group.size));
+  Collective part = moved(Movement::kScatter, output.nbytes());
   part.root = root;
-  if (root == group.rank) {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    std::vector<at::Tensor> flat;
-    for (const at::Tensor& piece : pieces) flat.push_back(piece.reshape({piece.numel()}));
-    give(&part, at::cat(flat), false);
+  if (root == flight_->core->group().rank) {
+    for (const at::Tensor& piece : pieces) part.inputs.push_back(given(piece, false));
   }
-  part.output = target(output, false).data_ptr();
-  part.output_begin = output.nbytes() * static_cast<size_t>(group.rank);
-  part.output_end = part.output_begin + output.nbytes();
+  part.output = memory_of(output);
+  part.output_end = part.count;
   flight_->parts.push_back(std::move(part));
 }
 
 void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs) {
   std::vector<void*> to;
-  for (const at::Tensor& output : outputs) {
-    flight_->kept.push_back(target(output, apart_));
-    to.push_back(flight_->kept.back().data_ptr());
-  }
+  for (const at::Tensor& output : outputs) to.push_back(memory_of(output));
   gather(input, outputs, to);
 }
 
 void Reduction::gather_into(const at::Tensor& input, const at::Tensor& output) {
-  flight_->kept.push_back(target(output, apart_));
-  auto* begin = static_cast<char*>(flight_->kept.back().data_ptr());
+  auto* begin = static_cast<char*>(memory_of(output));
   std::vector<void*> to;
   for (int rank = 0; rank < flight_->core->group().size; ++rank) {
     to.push_back(begin + static_cast<size_t>(rank) * input.nbytes());
@@ -374,9 +371,18 @@ void Reduction::gather_into(const at::Tensor& input, const at::Tensor& output) {
 void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to) {
   Collective part = moved(Movement::kGather, input.nbytes());
   const bool in_place = !to.empty() && to[static_cast<size_t>(flight_->core->group().rank)] == input.data_ptr();
-  give(&part, input, !in_place && overlap({input}, outputs));
-  part.outputs = to;
-  part.output_end = to.empty() ? 0 : part.count;
+  part.input = given(input, !in_place && overlap({input}, outputs));
+  for (void* output : to) part.pieces.push_back({output, 0, part.count});
+  flight_->parts.push_back(std::move(part));
+}
+
+void Reduction::exchange(const at::Tensor& input, std::vector<uint64_t> numbers,
+                         std::function<Status(const std::vector<uint64_t>&, Collective*)> arrange) {
+  Collective part = moved(Movement::kGather, 0);
+  part.input = given(input, false);
+  part.input_end = input.nbytes();
+  part.numbers = std::move(numbers);
+  part.arrange = std::move(arrange);
   flight_->parts.push_back(std::move(part));
 }
 

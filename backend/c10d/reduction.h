@@ -47,6 +47,11 @@ class Reduction {
   void gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs);
   /// The same, of one tensor's equal parts.
   void gather_into(const at::Tensor& input, const at::Tensor& output);
+  /// Everybody gets parts of everybody's `input`, where `numbers` and `arrange` (engine/engine.h, Collective) say so.
+  void exchange(const at::Tensor& input, std::vector<uint64_t> numbers,
+                std::function<Status(const std::vector<uint64_t>& of_all, Collective* part)> arrange);
+  /// Memory for a result of exchange(), from which it reaches `output` in the end.
+  void* memory_of(const at::Tensor& output);
 
   /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.
   void barrier(std::vector<Outstanding::WeakWork> before);
@@ -69,7 +74,7 @@ class Reduction {
   at::Tensor prepared(const at::Tensor& tensor);
   at::Tensor target(const at::Tensor& output, bool apart);
   Collective moved(Movement movement, size_t bytes) const;
-  void give(Collective* part, const at::Tensor& input, bool apart);
+  const void* given(const at::Tensor& input, bool apart);
   void gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to);
   void tag_parts();
 

@@ -32,8 +32,16 @@ enum class StreamChoice : uint8_t {
 /// What happens to elements, where it is not an operation.
 enum class Movement : uint8_t {
   kNone,
-  kBroadcast,  // the result is the input of one worker
-  kGather,     // the result is the inputs of all workers, one behind the other
+  kBroadcast,  // the result is the input of one worker, the root
+  kScatter,    // the result is this worker's of the root's `inputs`
+  kGather,     // the result is parts of the inputs of all workers
+};
+
+/// Where elements [begin, end) of a worker's input go.
+struct Piece {
+  void* output = nullptr;
+  size_t begin = 0;
+  size_t end = 0;
 };
 
 /// One collective. The engine reads `input` and writes `output` from submit() until `done` runs; both stay the
@@ -42,7 +50,8 @@ struct Collective {
   ReduceOp op = ReduceOp::kSum;
   ElementType type = ElementType::kFloat32;
   const void* input = nullptr;  // `count` elements, contiguous
-  /// Where this worker speaks for several ranks: the input of each, instead of `input`. None may overlap `output`.
+  /// Where this worker speaks for several ranks, the input of each, instead of `input`; of a scatter, the root's for
+  /// each worker. None may overlap `output`.
   std::vector<const void*> inputs;
   size_t count = 0;
   /// Only elements [output_begin, output_end) of the result are written, to output[0...). In place: 0, count.
@@ -51,10 +60,16 @@ struct Collective {
   size_t output_end = 0;
   /// Other than kNone: in memory only, `type` is kUInt8, and `op` is kSum.
   Movement movement = Movement::kNone;
-  int root = 0;  // of a broadcast: whose input it is; the others need none
-  /// Of a gathering, instead of `output`: where elements [output_begin, output_end) of each worker's input go, by
-  /// worker; none: this one wants no result.
-  std::vector<void*> outputs;
+  int root = 0;  // of a broadcast or a scatter: who has an input, or inputs
+  /// Of a gathering, by worker, instead of `output`; none: this one wants no result.
+  std::vector<Piece> pieces;
+  /// Of a gathering: elements of `input`, where these are fewer than `count`, which is the same on all ranks.
+  size_t input_end = SIZE_MAX;
+  /// Of a gathering for which ranks must know of each other's input first: what this one says, as many numbers on each.
+  /// `arrange` gets those of all, by worker, and sets `count`, `input_end` and `pieces`. An error, which must be the
+  /// same on all, is the end of the collective alone. It runs on an engine thread and must not block.
+  std::vector<uint64_t> numbers;
+  std::function<Status(const std::vector<uint64_t>& of_all, Collective* collective)> arrange;
   /// Floats, kSum: the result is divided by this after the sum (average: the number of ranks). 1 ... kMaxWorkers.
   uint32_t divisor = 1;
   /// The collective fails with kTimeout if it is not complete by then.

@@ -260,7 +260,10 @@ Verdict Board::reduce_frames(uint64_t seq) const {
 // Frames are their ranks' again when the result is published: so what moves goes through the result, too.
 void Board::move_frames(const ChunkCall& call, uint64_t seq) const {
   uint8_t* to = result_memory(seq);
-  if (call.movement == Movement::kBroadcast) return fill_frame(frame(call.root, seq), call.elements, to, stores());
+  if (call.movement != Movement::kGather) {
+    const auto pieces = static_cast<size_t>(call.movement == Movement::kScatter ? shape_.ranks : 1);
+    return fill_frame(frame(call.root, seq), pieces * call.elements, to, stores());
+  }
   for (int rank = 0; rank < shape_.ranks; ++rank, to += call.elements) {
     if (call.elements > 0) std::memcpy(to, frame(rank, seq), call.elements);
   }

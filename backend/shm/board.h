@@ -54,9 +54,9 @@ BoardShape shape_on_host(int ranks, int most, int owners);
 struct ChunkCall {
   Reduction reduction;
   uint64_t agreed = 0;    // hash of whatever else must agree
-  uint32_t elements = 0;  // in the frame: 0 ... of the chunk, and of a gathering its ranks'th part
+  uint32_t elements = 0;  // in the frame: 0 ... of the chunk; of a gathering and a scatter its ranks'th part, of each
   Movement movement = Movement::kNone;
-  int root = 0;  // of a broadcast
+  int root = 0;  // of a broadcast or a scatter
 };
 
 enum class Verdict : uint32_t { kReduced = 0, kMismatch = 1 };

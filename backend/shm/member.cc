@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <sstream>
 
 #include "base/assert.h"
@@ -74,13 +75,28 @@ void Member::accept(Submission submission) {
     if (collective.done) collective.done(status_);
     return;
   }
+  if (collective.arrange && !submission.is_announcement) {
+    Job numbers;
+    numbers.collective = numbers_of(collective);
+    plan(&numbers);
+    enqueue(std::move(numbers));
+  }
   Job job;
-  job.agreed = agreed_by(collective);
-  job.elements_per_chunk = elements_per_chunk(collective);
-  const size_t elements = submission.is_announcement ? 0 : collective.count;
-  job.chunks = std::max<size_t>(1, (elements + job.elements_per_chunk - 1) / job.elements_per_chunk);
   job.is_announcement = submission.is_announcement;
+  job.is_arranged = job.is_announcement || !collective.arrange;
   job.collective = std::move(collective);
+  plan(&job);
+  enqueue(std::move(job));
+}
+
+void Member::plan(Job* job) const {
+  job->agreed = agreed_by(job->collective);
+  job->elements_per_chunk = elements_per_chunk(job->collective);
+  const size_t elements = job->is_announcement ? 0 : job->collective.count;
+  job->chunks = std::max<size_t>(1, (elements + job->elements_per_chunk - 1) / job->elements_per_chunk);
+}
+
+void Member::enqueue(Job job) {
   if (job.is_awaited()) {
     ++called_;
     earliest_deadline_ = std::min(earliest_deadline_, job.collective.deadline);
@@ -88,10 +104,46 @@ void Member::accept(Submission submission) {
   jobs_.push_back(std::move(job));
 }
 
+// ---- what has to be arranged first ----
+
+Collective Member::numbers_of(const Collective& collective) {
+  const auto ranks = static_cast<size_t>(board_.shape().ranks);
+  auto given = std::make_shared<std::vector<uint64_t>>(collective.numbers);
+  auto of_all = std::make_shared<std::vector<uint64_t>>(ranks * given->size());
+  Collective numbers;
+  numbers.movement = Movement::kGather;
+  numbers.type = ElementType::kUInt8;
+  numbers.title = collective.title;
+  numbers.tag = collective.tag;
+  numbers.deadline = collective.deadline;
+  numbers.input = given->data();
+  numbers.count = given->size() * sizeof(uint64_t);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    numbers.pieces.push_back({of_all->data() + rank * given->size(), 0, numbers.count});
+  }
+  numbers.done = [this, given, of_all](const Status& status) {
+    if (status.ok()) arrange(*of_all);
+  };
+  return numbers;
+}
+
+// It is the next one: nothing behind it has been offered.
+void Member::arrange(const std::vector<uint64_t>& of_all) {
+  Job& job = jobs_.front();
+  job.refused = job.collective.arrange(of_all, &job.collective);
+  if (!job.refused.ok()) {
+    job.collective.count = 0;
+    job.collective.pieces.clear();
+  }
+  job.is_arranged = true;
+  plan(&job);
+}
+
 size_t Member::elements_per_chunk(const Collective& collective) const {
   const ElementType type = collective.type;
   const size_t most = board_.shape().chunk_bytes / element_bytes(type);
-  if (collective.movement == Movement::kGather) return most / static_cast<size_t>(board_.shape().ranks);
+  if (collective.movement == Movement::kGather || collective.movement == Movement::kScatter)
+    return most / static_cast<size_t>(board_.shape().ranks);
   if (board_.shape().owners == 0) return most;
   // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
   const size_t span = elements_per_span(type, uplink_.payload_bytes, uplink_.native);
@@ -135,7 +187,8 @@ bool Member::has_work() const {
 // ---- from a tensor to the board ----
 
 bool Member::can_offer() const {
-  return offering_ < jobs_.size() && next_ - oldest_ < static_cast<uint64_t>(board_.shape().slots);
+  return offering_ < jobs_.size() && jobs_[offering_].is_arranged &&
+         next_ - oldest_ < static_cast<uint64_t>(board_.shape().slots);
 }
 
 bool Member::offer_one() {
@@ -144,16 +197,10 @@ bool Member::offer_one() {
   const Collective& collective = job.collective;
   const size_t first = job.offered * job.elements_per_chunk;
   const size_t elements = job.is_announcement ? 0 : std::min(job.elements_per_chunk, collective.count - first);
-  const size_t size = element_bytes(collective.type);
   ChunkCall call;
   call.reduction = {collective.op, collective.type, collective.divisor};
   if (elements > 0 && !has_memory(next_)) return false;
-  const bool gives = collective.movement != Movement::kBroadcast || collective.root == rank_;
-  if (elements > 0 && gives) {
-    const auto* from = static_cast<const uint8_t*>(collective.input) + first * size;
-    const Stores stores = board_.shape().owners == 0 ? board_.stores() : Stores::kCached;
-    fill_frame(from, elements * size, board_.frame(rank_, next_), stores);
-  }
+  if (elements > 0) fill(job, first, elements);
   call.agreed = job.agreed;
   call.elements = static_cast<uint32_t>(elements);
   call.movement = collective.movement;
@@ -162,6 +209,26 @@ bool Member::offer_one() {
   board_.offer(rank_, next_++, call);
   if (++job.offered == job.chunks) ++offering_;
   return true;
+}
+
+// What this rank has of a chunk goes into its frame.
+void Member::fill(const Job& job, size_t first, size_t elements) const {
+  const Collective& collective = job.collective;
+  const size_t size = element_bytes(collective.type);
+  const Stores stores = board_.shape().owners == 0 ? board_.stores() : Stores::kCached;
+  const bool has_root = collective.movement == Movement::kBroadcast || collective.movement == Movement::kScatter;
+  if (has_root && collective.root != rank_) return;
+  uint8_t* frame = board_.frame(rank_, next_);
+  if (collective.movement == Movement::kScatter) {
+    for (const void* piece : collective.inputs) {
+      std::memcpy(frame, static_cast<const uint8_t*>(piece) + first, elements);
+      frame += elements;
+    }
+    return;
+  }
+  const size_t given = std::min(elements, std::max(collective.input_end, first) - first);
+  const auto* from = static_cast<const uint8_t*>(collective.input) + first * size;
+  fill_frame(from, given * size, frame, stores);
 }
 
 // Where it lacks, no other rank can go on either: what is offered and reduced with others is populated by all of them.
@@ -265,10 +332,11 @@ bool Member::finish_one() {
   if (++job.finished < job.chunks) return true;
   if (job.is_awaited()) --called_;
   const auto done = std::move(job.collective.done);
+  const Status outcome = job.refused;
   jobs_.pop_front();
   --offering_;
   if (jobs_.empty()) earliest_deadline_ = kNever;
-  if (done) done(Status());
+  if (done) done(outcome);
   return true;
 }
 
@@ -290,21 +358,24 @@ void Member::take_result(const Job& job, size_t chunk, const uint8_t* result) {
   } else {
     counters_.bytes_moved_in_memory.add(range.count);
   }
-  if (collective.movement != Movement::kGather) return write(collective, collective.output, range, result);
-  for (void* output : collective.outputs) {
-    write(collective, output, range, result);
+  if (collective.movement == Movement::kScatter) result += static_cast<size_t>(rank_) * range.count;
+  if (collective.movement != Movement::kGather) {
+    return write(collective.type, {collective.output, collective.output_begin, collective.output_end}, range, result);
+  }
+  for (const Piece& piece : collective.pieces) {
+    write(collective.type, piece, range, result);
     result += range.count;
   }
 }
 
-void Member::write(const Collective& collective, void* output, ElementRange chunk, const uint8_t* result) {
-  const size_t begin = std::max(chunk.begin, collective.output_begin);
-  const size_t end = std::min(chunk.begin + chunk.count, collective.output_end);
+void Member::write(ElementType type, const Piece& piece, ElementRange chunk, const uint8_t* result) {
+  const size_t begin = std::max(chunk.begin, piece.begin);
+  const size_t end = std::min(chunk.begin + chunk.count, piece.end);
   if (begin >= end) return;
-  const size_t size = element_bytes(collective.type);
-  uint8_t* to = static_cast<uint8_t*>(output) + (begin - collective.output_begin) * size;
+  const size_t size = element_bytes(type);
+  uint8_t* to = static_cast<uint8_t*>(piece.output) + (begin - piece.begin) * size;
   const uint8_t* from = result + (begin - chunk.begin) * size;
-  if ((collective.output_end - collective.output_begin) * size >= kStreamedBytes) {
+  if ((piece.end - piece.begin) * size >= kStreamedBytes) {
     quant::kernels().stream(from, to, (end - begin) * size);
   } else {
     std::memcpy(to, from, (end - begin) * size);

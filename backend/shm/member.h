@@ -91,6 +91,8 @@ class Member {
     size_t offered = 0;
     size_t finished = 0;
     bool is_announcement = false;
+    bool is_arranged = true;  // else its numbers come first, as a job of their own
+    Status refused;           // by `arrange`: there is nothing of it but its end
     /// Somebody waits for its end. Until `done` is taken from it.
     bool is_awaited() const { return !is_announcement || collective.done != nullptr; }
   };
@@ -102,6 +104,11 @@ class Member {
   void submit(Submission submission);
   void take_submissions();
   void accept(Submission submission);
+  void enqueue(Job job);
+  Collective numbers_of(const Collective& collective);
+  void arrange(const std::vector<uint64_t>& of_all);
+  void plan(Job* job) const;
+  void fill(const Job& job, size_t first, size_t elements) const;
   size_t elements_per_chunk(const Collective& collective) const;
   bool can_offer() const;
   bool offer_one();
@@ -114,7 +121,7 @@ class Member {
   bool hand_one_up();
   Collective chunk_for_all(const Job& job, uint64_t seq) const;
   void take_result(const Job& job, size_t chunk, const uint8_t* result);
-  static void write(const Collective& collective, void* output, ElementRange chunk, const uint8_t* result);
+  static void write(ElementType type, const Piece& piece, ElementRange chunk, const uint8_t* result);
   uint64_t awaited() const;
   bool is_roused() const;
   void check_deadline(Time now);
