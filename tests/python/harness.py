@@ -288,11 +288,13 @@ class Pool:
 _pools = {}
 
 
-def pool(size, precision="auto"):
-    """The shared pool of that size whose ranks have that SWITCHML_PRECISION, made on first use and again after a failure."""
-    key = size, precision
+def pool(size, precision="auto", transport=None):
+    """The shared pool of that size whose ranks have that SWITCHML_PRECISION, made on first use and again after a failure. transport:
+    SWITCHML_TRANSPORT, if not that of the tests."""
+    key = size, precision, transport
     if key not in _pools or not _pools[key].alive:
-        _pools[key] = Pool(size, environment={"SWITCHML_PRECISION": precision})
+        named = {"SWITCHML_TRANSPORT": transport} if transport else {}
+        _pools[key] = Pool(size, environment={"SWITCHML_PRECISION": precision, **named})
     return _pools[key]
 
 

@@ -1,6 +1,7 @@
 """Collectives that move data and compute nothing: the result is exact, whatever the type."""
 
 import itertools
+import os
 import re
 
 import pytest
@@ -10,6 +11,14 @@ import torch.distributed as dist
 import harness
 from cases import FEW_SIZES, MOVED_TYPES, gloo_result, inputs_of_all, name_of
 from oracle import check_equal, values
+
+
+@pytest.fixture(scope="module", params=(None, "shm"), ids=("switch", "memory"))
+def transport(request):
+    """SWITCHML_TRANSPORT, if not that of the tests: by the companion, and in memory."""
+    if request.param and (harness.BACKEND == "gloo" or os.environ["SWITCHML_TRANSPORT"] == "auto"):
+        pytest.skip("the same as the other")
+    return request.param
 
 
 def rank_broadcast(dtype):
@@ -95,8 +104,8 @@ MOVERS = (
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", MOVED_TYPES, ids=name_of)
 @pytest.mark.parametrize("function", MOVERS, ids=lambda f: f.__name__[5:])
-def test_collective(world, function, dtype):
-    harness.pool(world).run(function, dtype)
+def test_collective(transport, world, function, dtype):
+    harness.pool(world, transport=transport).run(function, dtype)
 
 
 def rank_all_gather_of_bools():
@@ -126,12 +135,12 @@ def rank_in_place():
     check_equal(torch.cat(pieces), torch.cat(inputs), "all_gather with input and output the same tensor")
 
 
-def test_all_gather_of_bools():
-    harness.pool(3).run(rank_all_gather_of_bools)
+def test_all_gather_of_bools(transport):
+    harness.pool(3, transport=transport).run(rank_all_gather_of_bools)
 
 
-def test_inputs_that_alias_outputs(world):
-    harness.pool(world).run(rank_in_place)
+def test_inputs_that_alias_outputs(transport, world):
+    harness.pool(world, transport=transport).run(rank_in_place)
 
 
 # ---- objects ----
@@ -154,8 +163,8 @@ def rank_objects():
     assert received == [everyone[rank]]
 
 
-def test_objects(world):
-    harness.pool(world).run(rank_objects)
+def test_objects(transport, world):
+    harness.pool(world, transport=transport).run(rank_objects)
 
 
 # ---- futures ----
@@ -195,5 +204,5 @@ def rank_futures():
     both(lambda g: g.alltoall_base(torch.zeros(2 * size), torch.ones(2 * size), [], []))
 
 
-def test_futures_have_the_shape_of_gloos(world):
-    harness.pool(world).run(rank_futures)
+def test_futures_have_the_shape_of_gloos(transport, world):
+    harness.pool(world, transport=transport).run(rank_futures)

@@ -295,7 +295,8 @@ def test_reductions(ranks, collective):
 
 
 def test_other_calls(ranks):
-    ranks.run(rank_other_calls, "way" if ranks.size > 1 else "group of one")
+    in_memory = ranks.environment.get("SWITCHML_TRANSPORT") in ("shm", "auto")
+    ranks.run(rank_other_calls, "group of one" if ranks.size == 1 else "in memory" if in_memory else "else")
 
 
 @pytest.mark.skipif(TORCH < (2, 1), reason="the coalescing manager takes plain calls from torch 2.1 on")

@@ -1,6 +1,7 @@
-// The collectives that the companion does: what it is asked for, and what the user gets.
+// The collectives that reduce nothing: what the user gets, and what the companion is asked for.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,21 @@ void expect_untouched(const Strided& strided) {
 
 bool is_bytes(const at::Tensor& tensor) { return tensor.scalar_type() == at::kByte && tensor.is_contiguous(); }
 
+/// By the companion, and in memory.
+class EachWay : public ::testing::TestWithParam<Path> {
+ protected:
+  static bool by_gloo() { return GetParam() == Path::kCompanion; }
+  static std::function<void(Cluster::Settings&)> way() {
+    return [transport = by_gloo() ? "udp" : "shm"](Cluster::Settings& mine) { mine.config.transport = transport; };
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Movements, EachWay, ::testing::Values(Path::kCompanion, Path::kSwitch),
+                         [](const auto& way) { return way.param == Path::kSwitch ? "memory" : "companion"; });
+
 // ---- broadcast ----
 
-TEST(Broadcast, MovesEveryTypeAndLayout) {
-  const Cluster cluster(2);
+TEST_P(EachWay, BroadcastMovesEveryTypeAndLayout) {
+  const Cluster cluster(2, way());
   for (const at::ScalarType type : kMoved) {
     SCOPED_TRACE(c10::toString(type));
     cluster.on_each([&](int rank, MovingGroup& group) {
@@ -48,9 +60,11 @@ TEST(Broadcast, MovesEveryTypeAndLayout) {
       EXPECT_TRUE(same(here.view, of_rank(1, {2, 3}, type)));
       expect_untouched(here);
     });
-    EXPECT_EQ(cluster.gloo->last(0).root, 1);
+    if (by_gloo()) {
+      EXPECT_EQ(cluster.gloo->last(0).root, 1);
+    }
   }
-  EXPECT_EQ(cluster.count(0, Call::kBroadcast, Path::kCompanion), kMoved.size());
+  EXPECT_EQ(cluster.count(0, Call::kBroadcast, GetParam()), kMoved.size());
 }
 
 TEST(Broadcast, GivesGlooTheTensorItselfOrItsBytes) {
@@ -66,8 +80,8 @@ TEST(Broadcast, GivesGlooTheTensorItselfOrItsBytes) {
   EXPECT_EQ(bytes.data_ptr(), foreign[0].data_ptr()) << "a copy where an alias would do";
 }
 
-TEST(Broadcast, TakesScalarsAndNothing) {
-  const Cluster cluster(2);
+TEST_P(EachWay, BroadcastTakesScalarsAndNothing) {
+  const Cluster cluster(2, way());
   cluster.on_each([](int rank, MovingGroup& group) {
     TensorList scalar{at::scalar_tensor(rank == 0, at::kBool)};
     group.broadcast(scalar)->wait();
@@ -92,8 +106,8 @@ TEST(Broadcast, GivesTheTensorsAsTheFuturesValue) {
 
 // ---- all_gather ----
 
-TEST(AllGather, MovesEveryTypeAndLayout) {
-  const Cluster cluster(2);
+TEST_P(EachWay, AllGatherMovesEveryTypeAndLayout) {
+  const Cluster cluster(2, way());
   for (const at::ScalarType type : kMoved) {
     SCOPED_TRACE(c10::toString(type));
     cluster.on_each([&](int rank, MovingGroup& group) {
@@ -129,8 +143,8 @@ TEST(AllGather, StandsInForEmptyTensors) {
   }
 }
 
-TEST(AllGatherCoalesced, MovesEachTensor) {
-  const Cluster cluster(2);
+TEST_P(EachWay, AllGatherCoalescedMovesEachTensor) {
+  const Cluster cluster(2, way());
   for (const at::ScalarType type : {at::kFloat, at::kBool}) {
     cluster.on_each([&](int rank, MovingGroup& group) {
       TensorList inputs{of_rank(rank, {2}, type), of_rank(rank + 1, {3}, type)};
@@ -143,14 +157,16 @@ TEST(AllGatherCoalesced, MovesEachTensor) {
         EXPECT_TRUE(same(mine[static_cast<size_t>(from)][1], of_rank(from + 1, {3}, type)));
       }
     });
-    EXPECT_EQ(cluster.gloo->last(0).inputs[0][0].scalar_type(), type == at::kBool ? at::kByte : type);
+    if (by_gloo()) {
+      EXPECT_EQ(cluster.gloo->last(0).inputs[0][0].scalar_type(), type == at::kBool ? at::kByte : type);
+    }
   }
 }
 
 // ---- all_gather_into_tensor ----
 
-TEST(AllGatherIntoTensor, MovesEveryType) {
-  const Cluster cluster(2);
+TEST_P(EachWay, AllGatherIntoTensorMovesEveryType) {
+  const Cluster cluster(2, way());
   for (const at::ScalarType type : kMoved) {
     SCOPED_TRACE(c10::toString(type));
     cluster.on_each([&](int rank, MovingGroup& group) {
@@ -163,11 +179,11 @@ TEST(AllGatherIntoTensor, MovesEveryType) {
       }
     });
   }
-  EXPECT_EQ(cluster.count(1, Call::kAllGatherIntoTensor, Path::kCompanion), kMoved.size());
+  EXPECT_EQ(cluster.count(1, Call::kAllGatherIntoTensor, GetParam()), kMoved.size());
 }
 
-TEST(AllGatherIntoTensor, MovesStridedTensorsAndNothing) {
-  const Cluster cluster(2);
+TEST_P(EachWay, AllGatherIntoTensorMovesStridedTensorsAndNothing) {
+  const Cluster cluster(2, way());
   cluster.on_each([](int rank, MovingGroup& group) {
     const Strided output(at::kFloat);  // 2 x 3: a row for each rank
     at::Tensor input = counting(6).view({2, 3}).t().select(1, rank);
@@ -190,8 +206,8 @@ TEST(AllGatherIntoTensor, RefusesAnOutputOfAnotherSize) {
                        "the output has 5 elements and the input 3; allowed: an output of 1 times the input"));
 }
 
-TEST(AllGatherIntoTensorCoalesced, MovesEachPair) {
-  const Cluster cluster(2);
+TEST_P(EachWay, AllGatherIntoTensorCoalescedMovesEachPair) {
+  const Cluster cluster(2, way());
   cluster.on_each([](int rank, MovingGroup& group) {
     TensorList inputs{of_rank(rank, {2}, at::kFloat), of_rank(rank, {1}, at::kBool)};
     TensorList outputs{at::zeros({4}), at::zeros({2}, at::kBool)};
@@ -214,8 +230,8 @@ TEST(AllGatherIntoTensorCoalesced, RefusesListsOfDifferentLengths) {
 
 // ---- gather, scatter ----
 
-TEST(Gather, MovesEveryTypeToTheRoot) {
-  const Cluster cluster(2);
+TEST_P(EachWay, GatherMovesEveryTypeToTheRoot) {
+  const Cluster cluster(2, way());
   for (const at::ScalarType type : kMoved) {
     SCOPED_TRACE(c10::toString(type));
     cluster.on_each([&](int rank, MovingGroup& group) {
@@ -234,8 +250,8 @@ TEST(Gather, MovesEveryTypeToTheRoot) {
   }
 }
 
-TEST(Scatter, MovesEveryTypeFromTheRoot) {
-  const Cluster cluster(2);
+TEST_P(EachWay, ScatterMovesEveryTypeFromTheRoot) {
+  const Cluster cluster(2, way());
   for (const at::ScalarType type : kMoved) {
     SCOPED_TRACE(c10::toString(type));
     cluster.on_each([&](int rank, MovingGroup& group) {
@@ -252,8 +268,8 @@ TEST(Scatter, MovesEveryTypeFromTheRoot) {
 
 // ---- all_to_all ----
 
-TEST(AllToAllSingle, SplitsAlongTheFirstDimension) {
-  const Cluster cluster(2);
+TEST_P(EachWay, AllToAllSingleSplitsAlongTheFirstDimension) {
+  const Cluster cluster(2, way());
   for (const at::ScalarType type : kMoved) {
     SCOPED_TRACE(c10::toString(type));
     cluster.on_each([&](int rank, MovingGroup& group) {
@@ -270,8 +286,8 @@ TEST(AllToAllSingle, SplitsAlongTheFirstDimension) {
   }
 }
 
-TEST(AllToAllSingle, SplitsEvenlyWithoutSizes) {
-  const Cluster cluster(2);
+TEST_P(EachWay, AllToAllSingleSplitsEvenlyWithoutSizes) {
+  const Cluster cluster(2, way());
   for (const at::ScalarType type : {at::kFloat, at::kBool}) {
     cluster.on_each([&](int rank, MovingGroup& group) {
       std::vector<int64_t> none;
@@ -285,8 +301,8 @@ TEST(AllToAllSingle, SplitsEvenlyWithoutSizes) {
   }
 }
 
-TEST(AllToAll, PacksThePiecesIntoOneExchangeOfBytes) {
-  const Cluster cluster(2);
+TEST_P(EachWay, AllToAllPacksThePiecesIntoOneExchangeOfBytes) {
+  const Cluster cluster(2, way());
   cluster.on_each([](int rank, MovingGroup& group) {
     // Pieces of different types, sizes and layouts, one of them empty.
     const Strided strided(at::kFloat);
@@ -305,6 +321,8 @@ TEST(AllToAll, PacksThePiecesIntoOneExchangeOfBytes) {
       EXPECT_TRUE(same(mine[1], at::tensor({1, 0, 1}, at::kInt).to(at::kBool)));
     }
   });
+  EXPECT_EQ(cluster.count(0, Call::kAllToAll, GetParam()), 1U);
+  if (!by_gloo()) return;
   const GlooCall call = cluster.gloo->last(0);
   EXPECT_EQ(call.name, "alltoall_base");
   EXPECT_TRUE(is_bytes(call.inputs[0][0]));
@@ -312,8 +330,8 @@ TEST(AllToAll, PacksThePiecesIntoOneExchangeOfBytes) {
   EXPECT_EQ(cluster.gloo->last(1).input_splits, (std::vector<int64_t>{0, 3}));
 }
 
-TEST(AllToAll, AlignsThePieces) {
-  const Cluster cluster(2);
+TEST_P(EachWay, AllToAllAlignsThePieces) {
+  const Cluster cluster(2, way());
   cluster.on_each([](int rank, MovingGroup& group) {
     // Rank 0 gives bytes, rank 1 doubles: what comes from rank 1 lies behind three bytes.
     const auto piece = [](int from, int to) {
@@ -334,6 +352,46 @@ TEST(AllToAll, RefusesAnotherNumberOfPieces) {
   EXPECT_TRUE(contains(refusal_of([&] { cluster[0].alltoall(one, two); }),
                        "switchml all_to_all: input tensor list size 2 does not match world size 1"));
   EXPECT_EQ(cluster.count(0, Call::kAllToAll, Path::kCompanion), 0U);
+}
+
+TEST(AllToAll, ThatDoesNotFitFailsInMemoryOnEveryRankAndNothingElseDoes) {
+  const Cluster cluster(2, [](Cluster::Settings& mine) { mine.config.transport = "shm"; });
+  cluster.on_each([](int rank, MovingGroup& group) {
+    at::Tensor input = of_rank(rank, {4}, at::kFloat);
+    at::Tensor output = at::zeros({3});
+    std::vector<int64_t> sends{2, 2}, expects{rank == 0 ? 1 : 2, rank == 0 ? 2 : 1};
+    EXPECT_TRUE(contains(refusal_of([&] { group.alltoall_base(output, input, expects, sends)->wait(); }),
+                         "rank 0 sends 8 bytes of float32 to rank 0, which expects 4 bytes of float32"));
+    TensorList tensors{of_rank(rank, {5}, at::kFloat)};
+    const at::Tensor mine = tensors[0];
+    group.broadcast(tensors)->wait();
+    EXPECT_TRUE(same(mine, of_rank(0, {5}, at::kFloat)));
+  });
+}
+
+TEST(AllGather, ToTensorsThatShareMemoryWritesInTheOrderOfTheList) {
+  const Cluster cluster(2, [](Cluster::Settings& mine) { mine.config.transport = "shm"; });
+  cluster.on_each([](int rank, MovingGroup& group) {
+    const at::Tensor whole = at::zeros({3});
+    std::vector<TensorList> outputs{{whole.narrow(0, 0, 2), whole.narrow(0, 1, 2)}};
+    TensorList inputs{of_rank(rank, {2}, at::kFloat)};
+    group.allgather(outputs, inputs)->wait();
+    EXPECT_TRUE(same(whole, at::tensor({1.F, 2.F, 2.F})));
+  });
+}
+
+TEST(AllGather, ReadsAnInputThatOverlapsWithAnOutputFirst) {
+  const Cluster cluster(2, [](Cluster::Settings& mine) { mine.config.transport = "shm"; });
+  constexpr int64_t kCount = 500000;
+  cluster.on_each([](int rank, MovingGroup& group) {
+    const at::Tensor memory = at::zeros({2 * kCount + 1});
+    at::Tensor input = memory.narrow(0, kCount / 2, kCount);
+    input.fill_(rank + 1);
+    at::Tensor output = memory.narrow(0, 1, 2 * kCount);
+    group._allgather_base(output, input)->wait();
+    EXPECT_TRUE(same(memory.narrow(0, 1, kCount), at::full({kCount}, 1.F)));
+    EXPECT_TRUE(same(memory.narrow(0, 1 + kCount, kCount), at::full({kCount}, 2.F)));
+  });
 }
 
 // ---- point to point ----
