@@ -28,10 +28,6 @@ namespace switchml {
   X(results_damaged, "packets", "native results whose checksum does not hold")                             \
   X(witness_failures, "packets", "results that failed their witness")                                      \
   X(nonfinite_groups, "groups", "exponent groups that held a NaN or an infinity")                          \
-  X(groups_speculated, "groups", "exponent groups whose elements were sent with predicted exponents")      \
-  X(chunks_speculated, "chunks", "chunks that these took, beside the exponents")                           \
-  X(groups_mispredicted, "groups", "of these groups, those that had to be sent again")                     \
-  X(blocks_mispredicted, "blocks", "blocks whose exponent was not in its window, in those groups")         \
   X(send_errors, "events", "sends that the kernel refused")
 
 #define SWITCHML_SWITCH_COUNTERS(X)                                                        \

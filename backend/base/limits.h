@@ -46,9 +46,6 @@ inline constexpr size_t kStreamQueueBytes = 16 << 20;
 inline constexpr size_t kMaxGroupBlocks = 1024;
 /// Blocks that share one flag word saying "there is a NaN or Inf in here".
 inline constexpr size_t kBlocksPerFlag = 16;
-/// Blocks of a sum that is sent before its exponents are known, at most (8 KiB of fp32): a tensor for which a round
-/// trip weighs more than twice the bytes (docs/performance.md).
-inline constexpr size_t kMaxSpeculatedBlocks = 8;
 
 // ---- bursts ----
 /// Frames handed to or taken from a transport in one call.

@@ -95,9 +95,10 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   std::vector<Outstanding::WeakWork> before;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // from, to: after everything else
   const char* operation = "";
-  int root = -1;       // of a reduce
-  std::string detail;  // beside operation, type and count
-  std::string what;    // in place of operation, type and count
+  int root = -1;         // of a reduce
+  std::string detail;    // beside operation, type and count
+  std::string what;      // in place of operation, type and count
+  bool refused = false;  // by `arrange`, which knows what all have called
   uint64_t sequence = 0;
   c10::intrusive_ptr<SwitchWork> work;
   at::ThreadLocalState thread_state;
@@ -180,8 +181,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
 
   [[noreturn]] void throw_failure() {
     const std::string text = work->context() + " [" + describe() + "]";
-    const bool of_this_call = !what.empty() && core->health().ok();  // Collective::arrange
-    if (status.code() != Code::kMismatch || of_this_call) throw_status(status, text);
+    if (status.code() != Code::kMismatch || refused) throw_status(status, text);
     // What the engine says of a fence is about the fence, not about the call that it accompanies.
     const std::string reason = what.empty() ? status.message() : "ranks called different collectives";
     const std::string comparison = core->compare_calls(describe());
@@ -376,13 +376,18 @@ void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& o
   flight_->parts.push_back(std::move(part));
 }
 
-void Reduction::exchange(const at::Tensor& input, std::vector<uint64_t> numbers,
-                         std::function<Status(const std::vector<uint64_t>&, Collective*)> arrange) {
+void Reduction::exchange(const at::Tensor& input, std::vector<uint64_t> numbers, Arrange arrange) {
   Collective part = moved(Movement::kGather, 0);
   part.input = given(input, false);
   part.input_end = input.nbytes();
   part.numbers = std::move(numbers);
-  part.arrange = std::move(arrange);
+  part.arrange = [flight = std::weak_ptr<InFlight>(flight_), arrange = std::move(arrange)](
+                     const std::vector<uint64_t>& of_all, Collective* arranged) {
+    const Status status = arrange(of_all, arranged);
+    const std::shared_ptr<InFlight> held = flight.lock();
+    if (held && !status.ok()) held->refused = true;
+    return status;
+  };
   flight_->parts.push_back(std::move(part));
 }
 

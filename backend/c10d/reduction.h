@@ -48,8 +48,8 @@ class Reduction {
   /// The same, of one tensor's equal parts.
   void gather_into(const at::Tensor& input, const at::Tensor& output);
   /// Everybody gets parts of everybody's `input`, where `numbers` and `arrange` (engine/engine.h, Collective) say so.
-  void exchange(const at::Tensor& input, std::vector<uint64_t> numbers,
-                std::function<Status(const std::vector<uint64_t>& of_all, Collective* part)> arrange);
+  using Arrange = std::function<Status(const std::vector<uint64_t>& of_all, Collective* part)>;
+  void exchange(const at::Tensor& input, std::vector<uint64_t> numbers, Arrange arrange);
   /// Memory for a result of exchange(), from which it reaches `output` in the end.
   void* memory_of(const at::Tensor& output);
 

@@ -18,11 +18,10 @@ namespace switchml {
 
 /// The stage of a chunk: what its words mean. Part of what the witness compares.
 enum class Stage : uint8_t {
-  kCall = 0,        // exponents and flags of a group, or nothing: announces the collective
-  kData = 1,        // elements
-  kSpecial = 2,     // counts of NaN, +Inf and -Inf per element, for groups that hold any
-  kSpeculated = 3,  // elements, readable for a window of exponents (engine/speculation.h)
-  kAnnounced = 4,   // nothing: announces a collective whose other chunks go in the bulk stream
+  kCall = 0,       // exponents and flags of a group, or nothing: announces the collective
+  kData = 1,       // elements
+  kSpecial = 2,    // counts of NaN, +Inf and -Inf per element, for groups that hold any
+  kAnnounced = 4,  // nothing: announces a collective whose other chunks go in the bulk stream
 };
 
 class Codec {

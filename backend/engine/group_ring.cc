@@ -1,20 +1,14 @@
 #include "engine/group_ring.h"
 
 #include "base/assert.h"
-#include "base/limits.h"
 
 namespace switchml {
 
-GroupRing::GroupRing(size_t capacity, size_t max_blocks, size_t max_elements, size_t max_speculated_chunks)
-    : memory_bytes_(capacity *
-                    (max_blocks + max_elements + kMaxSpeculatedBlocks + max_speculated_chunks * sizeof(int))),
-      buffers_(capacity),
-      finished_(capacity, false) {
+GroupRing::GroupRing(size_t capacity, size_t max_blocks, size_t max_elements)
+    : memory_bytes_(capacity * (max_blocks + max_elements)), buffers_(capacity), finished_(capacity, false) {
   for (GroupBuffer& buffer : buffers_) {
     buffer.exponents.resize(max_blocks);
     buffer.specials = memory_.allocate(max_elements);
-    buffer.tops.resize(kMaxSpeculatedBlocks);
-    buffer.held.reserve(max_speculated_chunks);
   }
 }
 
@@ -30,12 +24,8 @@ GroupBuffer* GroupRing::take(uint64_t job, size_t group, ElementRange range) {
   buffer->specials_sent = 0;
   buffer->specials_done = 0;
   buffer->chunks_done = 0;
-  buffer->remembered = buffer->predicted = buffer->speculated = buffer->fits = false;
-  buffer->held.clear();
-  buffer->speculated_done = 0;
   finished_[index] = false;
   ++used_;
-  ++taken_;
   return buffer;
 }
 

@@ -23,23 +23,12 @@ struct GroupBuffer {
   size_t specials_sent = 0;        // chunks
   size_t specials_done = 0;
   size_t chunks_done = 0;
-
-  // Of a group that is speculated on, or would be (engine/speculation.h).
-  uint64_t place = 0;         // in the history
-  bool remembered = false;    // it has one
-  bool predicted = false;     // tops are set
-  bool speculated = false;    // its chunks are sent
-  bool fits = false;          // ready, and the sums are read from them
-  std::vector<uint8_t> tops;  // one per block
-  std::vector<int> held;      // slots (of the shard) whose frames hold results that came before the exponents
-  size_t speculated_done = 0;
 };
 
 class GroupRing {
  public:
-  /// Buffers for `capacity` groups of up to max_blocks blocks and max_elements elements, sent in up to
-  /// max_speculated_chunks chunks where they are speculated on.
-  GroupRing(size_t capacity, size_t max_blocks, size_t max_elements, size_t max_speculated_chunks);
+  /// Buffers for `capacity` groups of up to max_blocks blocks and max_elements elements.
+  GroupRing(size_t capacity, size_t max_blocks, size_t max_elements);
 
   bool full() const { return used_ == buffers_.size(); }
   /// Takes the next buffer. Precondition: !full().
@@ -48,8 +37,6 @@ class GroupRing {
   GroupBuffer* find(uint64_t job, size_t group);
   /// The group's last chunk is done. Buffers become free again in order.
   void finish(GroupBuffer* buffer);
-  /// Groups taken so far; the next one has this number in the stream.
-  uint64_t taken() const { return taken_; }
   size_t memory_bytes() const { return memory_bytes_; }
 
  private:
@@ -59,7 +46,6 @@ class GroupRing {
   std::vector<bool> finished_;
   size_t first_ = 0;
   size_t used_ = 0;
-  uint64_t taken_ = 0;
 };
 
 }  // namespace switchml

@@ -19,6 +19,12 @@ Job::Stream stream_of(const Collective& collective, const ChunkPlan& plan, const
   return fits && collective.stream != StreamChoice::kBulk ? Job::Stream::kShort : Job::Stream::kBulk;
 }
 
+// Hash of title, tag and divisor, and of the number of the call where all have one order.
+uint64_t covered_by_witness(const Collective& collective, uint64_t serial) {
+  const uint64_t agreed = agreement_hash(collective);
+  return collective.stream == StreamChoice::kByLength ? fnv1a(&serial, sizeof serial, agreed) : agreed;
+}
+
 }  // namespace
 
 void SharedCollective::finish(const Status& status) {
@@ -38,11 +44,9 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
       plan(collective().type, !session.native && uses_exponents(collective(), part), part, chunk_bytes, session.native),
       codec(collective(), plan, session.contributing_ranks()),
       native_codec(collective()),
-      speculation(collective(), plan, session, session.lanes_per_shard().calls),
       stream(stream_of(collective(), plan, session.lanes_per_shard())),
       announced(is_bulk() && collective().stream == StreamChoice::kBulk),
-      agreed(agreement_hash(collective())),
-      covered(collective().stream == StreamChoice::kByLength ? fnv1a(&serial, sizeof serial, agreed) : agreed) {
+      covered(covered_by_witness(collective(), serial)) {
   // Blocks are the same ones whatever the payload and the number of shards.
   SWITCHML_ASSERT(!plan.with_exponents() || plan.group(0).begin % plan.block_elements() == 0);
   SWITCHML_ASSERT(session.native || chunk_bytes == session.payload_bytes);  // which group buffers are made for

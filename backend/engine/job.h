@@ -10,7 +10,6 @@
 #include "engine/codec.h"
 #include "engine/engine.h"
 #include "engine/native_codec.h"
-#include "engine/speculation.h"
 #include "slots/chunk_plan.h"
 
 namespace switchml {
@@ -59,19 +58,15 @@ struct Job {
   ChunkPlan plan;
   Codec codec;  // of integers
   NativeCodec native_codec;
-  Speculation speculation;
   Stream stream;
   bool announced = false;     // in the short stream; in a native session its chunks do that, if it has any there
   bool was_complete = false;  // as on_job_progress() has seen it
-  size_t next_call = 0;       // group whose call chunk, or a speculated one behind it, is opened next
-  size_t next_speculated = 0;
-  bool speculates = false;  // its call chunk is open, speculated chunks follow
-  size_t next_group = 0;    // group whose data is being opened
-  size_t next_chunk = 0;    // chunk of that group
-  size_t in_flight = 0;     // chunks opened and not answered, of all stages
-  bool finished = false;    // the caller has been told
-  uint64_t agreed = 0;      // hash of title, tag and divisor
-  uint64_t covered = 0;     // by the witness: that, and the number of the call where all have one order
+  size_t next_call = 0;       // group whose call chunk is opened next
+  size_t next_group = 0;      // group whose data is being opened
+  size_t next_chunk = 0;      // chunk of that group
+  size_t in_flight = 0;       // chunks opened and not answered, of all stages
+  bool finished = false;      // the caller has been told
+  uint64_t covered = 0;       // by the witness: a hash of what this call is (job.cc)
 };
 
 }  // namespace switchml

@@ -34,7 +34,6 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
       witness_(session_.secret[0], session_.secret[1], session_.native ? 0 : session_.payload_bytes / kWordBytes),
       rtt_(options.rto_min, options.rto_max),
       wheel_(session_.slots_per_shard(), kTimerTick, kTimerBuckets, now),
-      history_(kGroupBuffers),
       next_keep_alive_(now + session_.renewal()),
       next_request_(static_cast<uint32_t>(session_.secret[0] >> 32) ^ static_cast<uint32_t>(session_.secret[1])) {
   const int slots = session_.slots_per_shard();
@@ -52,8 +51,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
     kept_.resize((session_.header_bytes() + session_.payload_bytes) * static_cast<size_t>(slots));
     kept_size_.resize(static_cast<size_t>(slots));
   }
-  memory_bytes_ =
-      stride * static_cast<size_t>(slots) + history_.memory_bytes() + home_->limits().held_bytes + kept_.size();
+  memory_bytes_ = stride * static_cast<size_t>(slots) + home_->limits().held_bytes + kept_.size();
   for (const Stream& stream : streams_) memory_bytes_ += stream.groups.memory_bytes();
 }
 
@@ -73,17 +71,16 @@ void Shard::make_lanes(int first_slot) {
 void Shard::make_streams(const LaneSlots& shares) {
   const bool has_bulk = shares.has_bulk();
   if (session_.native) {
-    streams_.emplace_back(Job::Stream::kShort, 0, 0, GroupRing(0, 0, 0, 0));
-    if (has_bulk) streams_.emplace_back(Job::Stream::kBulk, 1, 1, GroupRing(0, 0, 0, 0));
+    streams_.emplace_back(Job::Stream::kShort, 0, 0, GroupRing(0, 0, 0));
+    if (has_bulk) streams_.emplace_back(Job::Stream::kBulk, 1, 1, GroupRing(0, 0, 0));
     return;
   }
   const size_t payload = session_.payload_bytes;
   const size_t blocks = ChunkPlan::max_group_blocks(payload);
   const size_t elements = ChunkPlan::max_group_elements(payload);
   const size_t few = std::min(elements, static_cast<size_t>(shares.data) * (payload / kWordBytes));
-  streams_.emplace_back(Job::Stream::kShort, 0, 1,
-                        GroupRing(kGroupBuffers, blocks, has_bulk ? few : elements, Speculation::kMaxChunks));
-  if (has_bulk) streams_.emplace_back(Job::Stream::kBulk, 2, 3, GroupRing(kGroupBuffers, blocks, elements, 0));
+  streams_.emplace_back(Job::Stream::kShort, 0, 1, GroupRing(kGroupBuffers, blocks, has_bulk ? few : elements));
+  if (has_bulk) streams_.emplace_back(Job::Stream::kBulk, 2, 3, GroupRing(kGroupBuffers, blocks, elements));
 }
 
 Lane& Shard::lane_of(uint16_t slot) {

@@ -3,9 +3,8 @@
 // (shard_thread.h runs it).
 //
 // A stream has two lanes of slots. The call lane carries one chunk per group of every collective, ahead of the data: it
-// announces the collective (ranks that disagree find out by its witness) and agrees on exponents, and behind the chunk
-// of a sum of few elements it carries them with exponents that are a guess. The data lane carries all other elements,
-// tensor after tensor without a gap. All lanes have an order that is the same on all ranks.
+// announces the collective (ranks that disagree find out by its witness) and agrees on exponents. The data lane carries
+// elements, tensor after tensor without a gap. All lanes have an order that is the same on all ranks.
 //
 // There are two streams, so that a collective of few chunks is not stuck behind one of many: the short one, and the
 // bulk one, which has most of the slots. Each is in the order in which its collectives are called, and the short one's
@@ -27,7 +26,6 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "engine/engine.h"
-#include "engine/exponent_history.h"
 #include "engine/group_ring.h"
 #include "engine/job.h"
 #include "quant/witness.h"
@@ -194,15 +192,6 @@ class Shard {
   void on_native_result(const wire::NativePacket& packet, Time now);
   void on_disagreement(const InFlight& flight);
 
-  // ---- shard_speculate.cc: sums of few elements, sent before their exponents are known ----
-  static uint64_t kind_of(const Job& job);
-  void look_back(Job& job, GroupBuffer* group);
-  void open_speculated(Job& job, Time now);
-  void settle(Job& job, GroupBuffer* group);
-  void take_speculated(Job& job, GroupBuffer* group, const InFlight& flight, const uint8_t* words);
-  void finish_if_over(const Job& job, GroupBuffer* group);
-  void read_speculated(Job& job, GroupBuffer* group, ElementRange range, const uint8_t* words);
-
   // ---- shard_move.cc ----
   void keep(const InFlight& flight, const uint8_t* frame, size_t size);
   void readdress(const InFlight& flight) const;
@@ -236,7 +225,6 @@ class Shard {
   uint64_t moderated_at_ = 0;    // packets received when results were left to gather last
   int moderated_in_flight_ = 0;  // chunks under way then
   TimerWheel wheel_;
-  ExponentHistory history_;
   WorkerCounters counters_;
   size_t memory_bytes_ = 0;
 

@@ -181,7 +181,6 @@ void Shard::on_bad_witness(InFlight& flight, Time now) {
   if (++flight.witness_failures < kMaxWitnessFailures) {
     if (suspended_) return;  // resume() sends all that is open
     transmit(flight, now);
-    flush();  // a whole copy may lie behind this one, and is held in the frame (take_speculated)
     return;
   }
   fail(Status(Code::kMismatch, "this rank called " + flight.job->describe() +
@@ -202,22 +201,17 @@ void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
       if (group == nullptr) break;
       job.codec.decode_call(packet.payload, flight.words, group);
       if (group->has_specials) counters_.nonfinite_groups.add(1);
-      settle(job, group);
       break;
     case Stage::kSpecial:
       SWITCHML_ASSERT(group != nullptr);  // only sums of floats have special chunks
       job.codec.decode_special(packet.payload, flight.range, group);
       ++group->specials_done;
       break;
-    case Stage::kSpeculated:
-      if (group != nullptr) take_speculated(job, group, flight, packet.payload);  // null: done long ago, the usual way
-      break;
     case Stage::kData:
       job.codec.decode_data(packet.payload, flight.range, group);
       counters_.elements_summed_by_switch.add(flight.range.count);
-      if (group != nullptr) {
-        ++group->chunks_done;
-        finish_if_over(job, group);
+      if (group != nullptr && ++group->chunks_done == job.plan.chunks_of_group(group->group)) {
+        groups_of(job).finish(group);
       }
       break;
   }

@@ -32,7 +32,6 @@ void Shard::pump(Time now) {
 // To the short stream a collective of the bulk one is a place among its calls.
 void Shard::announce(Job& job, Time now) {
   job.announced = true;
-  history_.open(kind_of(job), 0, 0);
   seal(open_slot(lanes_[0], job, Stage::kAnnounced, 0, {}), 0, 0, now);
 }
 
@@ -49,21 +48,13 @@ bool Shard::open_call(Stream& stream, Time now) {
     ++stream.call_cursor;
     return true;
   }
-  if (job->speculates) {
-    open_speculated(*job, now);
-    return true;
-  }
   const size_t g = job->next_call;
-  GroupBuffer* group = nullptr;
   if (job->plan.with_exponents()) {
     if (stream.groups.full()) return false;
-    group = stream.groups.take(job->serial, g, job->plan.group(g));
+    stream.groups.take(job->serial, g, job->plan.group(g));
   }
-  if (stream.kind == Job::Stream::kShort) {
-    if (g == 0) look_back(*job, group);
-    job->announced = true;
-  }
-  if (!job->speculates) ++job->next_call;
+  if (stream.kind == Job::Stream::kShort) job->announced = true;
+  ++job->next_call;
   InFlight& flight = open_slot(lane, *job, Stage::kCall, g, job->plan.group(g));
   seal(flight, job->codec.encode_call(g, words_of(flight)), 0, now);
   return true;

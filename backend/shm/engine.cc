@@ -53,8 +53,8 @@ class MemoryEngine final : public Engine {
     SWITCHML_ASSERT(native_can(collective.op, collective.type));
     SWITCHML_ASSERT(collective.movement == Movement::kNone || options_.shape.owners == 0);
     const std::lock_guard<std::mutex> lock(order_);  // both boards have that of the numbers
-    // Where ranks called something of different boards, later ones that look alike do not meet as the same. (To a
-    // session's history of exponents numbered ones would be strangers: with owners the order of announcements serves.)
+    // Where ranks called something of different boards, later ones that look alike do not meet as the same. (With
+    // owners the order of announcements serves.)
     const uint64_t number = submitted_++;
     if (options_.shape.owners == 0) collective.tag = fnv1a(&number, sizeof number, collective.tag);
     if (is_short(collective)) {

@@ -92,7 +92,7 @@ uint64_t draw_integer(Random& random, Fill fill) {
   return random.next();
 }
 
-// A sum of few floats, as speculation is for.
+// A sum of few floats: two chunks at most.
 Call draw_small_sum(Random& random, int workers, const Packets& packets) {
   constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kFloat32, ElementType::kFloat16,
                                     ElementType::kBFloat16};
@@ -100,8 +100,7 @@ Call draw_small_sum(Random& random, int workers, const Packets& packets) {
   call.op = ReduceOp::kSum;
   call.type = random.pick(kTypes);
   call.title = "all_reduce";
-  call.count =
-      random.chance(0.3) ? 1 : 1 + random.below(packets.payload_bytes / 4 * 3 / 2);  // half a chunk each, and 3 at most
+  call.count = random.chance(0.3) ? 1 : 1 + random.below(packets.payload_bytes / 4 * 3 / 2);
   call.output_begin = 0;
   call.output_end = call.count;
   call.in_place = random.chance(0.7);
@@ -109,7 +108,7 @@ Call draw_small_sum(Random& random, int workers, const Packets& packets) {
   return call;
 }
 
-// The same calls step after step, with other numbers, some of them larger or smaller.
+// The same calls step after step, with other numbers, some of them larger or smaller, so that exponents change.
 Program draw_training(Random& random, int workers, const Packets& packets) {
   Program step(1, draw_small_sum(random, workers, packets));
   while (step.size() < 3 && random.chance(0.5)) {

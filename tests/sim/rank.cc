@@ -42,8 +42,6 @@ Rank::~Rank() {
     const WorkerCounters& counters = socket.shard->counters();
     record_->count(Fault::witness_failures, counters.witness_failures.get());
     record_->count(Fault::nonfinite_groups, counters.nonfinite_groups.get());
-    record_->count(Fault::speculated, counters.groups_speculated.get());
-    record_->count(Fault::mispredicted, counters.groups_mispredicted.get());
     record_->count(Fault::old_session, counters.results_foreign.get());
     record_->count(Fault::numbers_wrapped, socket.watch->wrapped() ? 1 : 0);
   }

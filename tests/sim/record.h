@@ -42,8 +42,6 @@ namespace switchml::sim {
   X(numbers_wrapped, "shards whose sequence numbers passed 2^32")               \
   X(witness_failures, "results that failed their witness (damage, mismatches)") \
   X(nonfinite_groups, "groups with NaN or infinities")                          \
-  X(speculated, "groups sent before their exponents were known")                \
-  X(mispredicted, "of these, sent again")                                       \
   X(gathered, "pauses in which a worker let results gather")                    \
   X(streams_chosen, "collectives that chose their stream")                      \
   X(sessions, "sessions opened")                                                \

@@ -82,19 +82,12 @@ bool Simulation::damage_data(const wire::DataPacket& packet, std::vector<uint8_t
   const wire::Header header = packet.header;
   size_t word = chance_.chance(0.4) ? chance_.below(kHeaderWords) : kHeaderWords + chance_.below(packet.words + 1);
   if (word >= bytes->size() / 4) word = 0;
-  const auto value = [&] {
-    uint32_t sum = 0;
-    for (size_t i = 0; i < 4; ++i) sum = sum << 8 | (*bytes)[word * 4 + i];
-    return sum;
-  };
-  const uint32_t before = value();
   const auto whole = *bytes;
   flip(bytes, word);
-  const bool lowered = value() < before;
   const bool in_words = word >= kHeaderWords;
   for (auto& tenant : tenants_) {
     if (!tenant->is_session(header.job, header.epoch)) continue;
-    const bool open = !in_words || tenant->is_open_to_damage(packet, lowered);
+    const bool open = !in_words || tenant->is_open_to_damage(packet);
     if (open && tenant->damage_may_hit(header, in_words)) continue;
     *bytes = whole;
     return false;

@@ -73,7 +73,7 @@ class Tenant {
   /// A frame of this session was damaged past its checksum. False: not this one, please.
   bool damage_may_hit(const wire::Header& header, bool in_words);
   bool is_session(uint8_t job, uint32_t epoch) const { return session_.epoch == epoch && session_.job == job; }
-  bool is_open_to_damage(const wire::DataPacket& packet, bool lowered) const;
+  bool is_open_to_damage(const wire::DataPacket& packet) const;
 
  private:
   enum class Phase { kOpening, kJoining, kRunning, kFinished };

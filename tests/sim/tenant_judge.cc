@@ -50,16 +50,13 @@ void Tenant::judge_error(size_t worker, size_t index, const Status& status) {
   if (status.code() != Code::kMismatch && !left) record_->broken(Rule::kError, "not the error of a mismatch: " + what);
 }
 
-// Where words of a user's maximum are altered, nothing tells, and where an exponent becomes smaller that sums have been
-// speculated on, only the rank itself (docs/protocol.md, The witness).
-bool Tenant::is_open_to_damage(const wire::DataPacket& packet, bool lowered) const {
-  constexpr size_t kMostBlocksSpeculatedOn = 8;
+// Where words of a user's maximum are altered, nothing tells (docs/protocol.md, The witness).
+bool Tenant::is_open_to_damage(const wire::DataPacket& packet) const {
   const LaneSlots lanes = session_.lanes_per_shard();
   const int index = packet.header.slot % session_.slots_per_shard();
   const int bulk = lanes.calls + lanes.data;
   const bool call_lane = index < lanes.calls || (index >= bulk && index < bulk + lanes.bulk_calls);
-  if (packet.operation == wire::Operation::kSum) return true;
-  return call_lane && !(lowered && packet.words <= kMostBlocksSpeculatedOn);
+  return call_lane || packet.operation == wire::Operation::kSum;
 }
 
 // The witness tells one altered word of a use for certain, several with a probability that depends on the bits.

@@ -2,13 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include "base/limits.h"
-
 namespace switchml {
 namespace {
 
 TEST(GroupRing, TakesUpToItsCapacityAndFindsByJobAndGroup) {
-  GroupRing ring(2, 8, 64, 3);
+  GroupRing ring(2, 8, 64);
   GroupBuffer* a = ring.take(5, 0, {0, 64});
   GroupBuffer* b = ring.take(5, 1, {64, 10});
   EXPECT_TRUE(ring.full());
@@ -19,7 +17,7 @@ TEST(GroupRing, TakesUpToItsCapacityAndFindsByJobAndGroup) {
 }
 
 TEST(GroupRing, GivesBuffersBackInOrder) {
-  GroupRing ring(2, 8, 64, 3);
+  GroupRing ring(2, 8, 64);
   GroupBuffer* a = ring.take(1, 0, {});
   GroupBuffer* b = ring.take(1, 1, {});
   ring.finish(b);
@@ -30,21 +28,15 @@ TEST(GroupRing, GivesBuffersBackInOrder) {
 }
 
 TEST(GroupRing, AReusedBufferStartsAfresh) {
-  GroupRing ring(1, 8, 64, 3);
+  GroupRing ring(1, 8, 64);
   GroupBuffer* a = ring.take(1, 0, {});
   a->ready = a->has_specials = true;
-  a->remembered = a->predicted = a->speculated = a->fits = true;
-  a->held.push_back(1);
-  a->speculated_done = 7;
   a->chunks_done = a->specials_done = a->specials_sent = 7;
   ring.finish(a);
   GroupBuffer* b = ring.take(2, 3, {});
   EXPECT_FALSE(b->ready || b->has_specials);
-  EXPECT_FALSE(b->remembered || b->predicted || b->speculated || b->fits);
-  EXPECT_TRUE(b->held.empty());
-  EXPECT_EQ(b->speculated_done, 0U);
   EXPECT_EQ(b->chunks_done + b->specials_done + b->specials_sent, 0U);
-  EXPECT_EQ(ring.memory_bytes(), 8U + 64U + kMaxSpeculatedBlocks + 3 * sizeof(int));
+  EXPECT_EQ(ring.memory_bytes(), 8U + 64U);
 }
 
 }  // namespace

@@ -18,22 +18,29 @@ TEST(SharedCollective, TheLastShardTellsOnceAndTheFirstErrorCounts) {
   EXPECT_EQ(told[0].message(), "first");
 }
 
-TEST(Job, WhatRanksMustAgreeAboutIsInTheHash) {
+TEST(Job, TheWitnessCoversWhatRanksMustAgreeAbout) {
   SessionParameters session;
   session.payload_bytes = 1024;
-  const auto agreed = [&](const char* title, uint64_t tag, uint32_t divisor) {
-    Collective c;
-    c.title = title;
-    c.tag = tag;
-    c.divisor = divisor;
-    return Job(0, std::make_shared<SharedCollective>(c, 1), ElementRange{0, c.count}, session, session.payload_bytes)
-        .agreed;
+  const auto covered = [&](Collective c, uint64_t serial = 0) {
+    const ElementRange all{0, c.count};
+    const auto shared = std::make_shared<SharedCollective>(std::move(c), 1);
+    return Job(serial, shared, all, session, session.payload_bytes).covered;
   };
-  const uint64_t base = agreed("all_reduce", 0, 1);
-  EXPECT_EQ(agreed("all_reduce", 0, 1), base);
-  EXPECT_NE(agreed("reduce", 0, 1), base);
-  EXPECT_NE(agreed("all_reduce", 1, 1), base);
-  EXPECT_NE(agreed("all_reduce", 0, 2), base);
+  const uint64_t base = covered({});
+  EXPECT_EQ(covered({}), base);
+  EXPECT_NE(covered({}, 1), base);
+  Collective other;
+  other.title = "reduce";
+  EXPECT_NE(covered(other), base);
+  other = {};
+  other.tag = 1;
+  EXPECT_NE(covered(other), base);
+  other = {};
+  other.divisor = 2;
+  EXPECT_NE(covered(other), base);
+  other = {};
+  other.stream = StreamChoice::kShort;
+  EXPECT_EQ(covered(other, 1), covered(other)) << "where hosts choose the stream calls have no number";
 }
 
 TEST(Job, DescribesTheCall) {

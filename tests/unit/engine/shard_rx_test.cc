@@ -140,6 +140,18 @@ TEST(ShardRx, ADamagedResultIsAskedForAgain) {
   sent.expect_unharmed();
 }
 
+TEST(ShardRx, AWholeCopyRightBehindADamagedOneIsTaken) {
+  Sent sent;
+  const Bytes whole = result_of(sent.frames[1]);
+  Bytes damaged = whole;
+  damaged.back() ^= 1;
+  const auto again = sent.lone.deliver({damaged, whole});
+  EXPECT_EQ(sent.lone.counters().witness_failures.get(), 1U);
+  EXPECT_EQ(sent.lone.counters().chunks_completed.get(), 1U);
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(without_repeat_flag(again[0]), sent.frames[1]) << "its slot has not been used again meanwhile";
+}
+
 TEST(ShardRx, WordsWitnessLengthAndOperationAreAllChecked) {
   Sent sent;
   Bytes shorter = result_of(sent.frames[1]);

@@ -313,32 +313,6 @@ TEST(ShardStreams, NoBitDependsOnTheOrderOfStreamsThatAreChosen) {
   }
 }
 
-// Guesses of short sums with long ones between them: the same on all ranks, whoever is late.
-TEST(ShardStreams, SpeculationGoesOnBesideTheBulk) {
-  std::vector<std::vector<float>> results[2];
-  for (const bool two : {false, true}) {
-    Cluster cluster(cluster_of(two ? kSlots : kSlots - 1));
-    for (uint32_t step = 0; step < 8; ++step) {
-      std::vector<Tensors<float>> all;
-      for (const size_t size : {size_t{300}, 30 * kChunk, size_t{50}}) all.push_back(random_floats(3, size, step));
-      for (int w = 0; w < 3; ++w) {
-        for (uint32_t i = 0; w == 2 && i < 5 * step; ++i) cluster.round();
-        for (auto& tensors : all) {
-          cluster.submit(w, in_place(ReduceOp::kSum, ElementType::kFloat32, tensors[static_cast<size_t>(w)]));
-        }
-      }
-      ASSERT_TRUE(cluster.run());
-      ASSERT_TRUE(cluster.failures.empty());
-      for (const auto& tensors : all) {
-        EXPECT_EQ(tensors[0], tensors[2]);
-        results[two ? 1 : 0].push_back(tensors[1]);
-      }
-    }
-    for (int w = 0; w < 3; ++w) EXPECT_GT(cluster.shard(w).counters().groups_speculated.get(), 4U);
-  }
-  EXPECT_EQ(results[0], results[1]);
-}
-
 // The announcement stands where the other rank has its call.
 TEST(ShardStreams, RanksThatChoseDifferentStreamsFindOut) {
   for (const bool floats : {false, true}) {
