@@ -36,11 +36,11 @@ constexpr double kFastLink = 1500;
 class Agreement {
  public:
   Agreement(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
-            std::shared_ptr<ControllerClient> controller, Session* beside)
+            std::shared_ptr<ControllerClient> controller, const std::function<Status()>& ended)
       : opening_(config, group, store, deadline, std::move(controller)) {
-    if (beside == nullptr) return;
+    if (!ended) return;
     opening_.watched = true;
-    opening_.roll.wait_while([beside] { return beside->engine().status(); });
+    opening_.roll.wait_while(ended);
   }
 
   Result<Agreed> run() {
@@ -552,8 +552,8 @@ class Agreement {
 }  // namespace
 
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
-                     std::shared_ptr<ControllerClient> controller, Session* beside) {
-  return Agreement(config, group, store, deadline, std::move(controller), beside).run();
+                     std::shared_ptr<ControllerClient> controller, const std::function<Status()>& ended) {
+  return Agreement(config, group, store, deadline, std::move(controller), ended).run();
 }
 
 }  // namespace switchml

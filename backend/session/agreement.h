@@ -27,6 +27,7 @@
 // session.cc adds: every rank: started, and rank 0: open, when all have the threads that they need.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -61,9 +62,10 @@ struct Agreed {
 
 /// A collective of the group. Returns by `deadline`: so long ranks wait for ranks. What is done with a switch ends
 /// after config.connect_timeout, which does not count while others are awaited. `controller` is kept in
-/// Agreed::controller. `beside` (borrowed; null: none): a session of these ranks that watches over them, so that this
-/// one needs no watch; it ends when that one fails.
+/// Agreed::controller. `ended` (null: none): of ranks that another session watches over, so that this one does not; its
+/// error ends the agreement.
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
-                     std::shared_ptr<ControllerClient> controller = nullptr, Session* beside = nullptr);
+                     std::shared_ptr<ControllerClient> controller = nullptr,
+                     const std::function<Status()>& ended = nullptr);
 
 }  // namespace switchml

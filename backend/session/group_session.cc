@@ -313,12 +313,15 @@ Status await_all(RollCall& roll, const GroupInfo& group, Time deadline) {
 }
 
 Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> session, const GroupInfo& group,
-                                                Rendezvous& store, Time deadline,
+                                                Rendezvous& store, Time deadline, const std::function<Status()>& ended,
                                                 const std::function<void(GroupSession&)>& start) {
   RollCall roll(store, group);
   return telling_others(roll, [&]() -> Result<std::unique_ptr<Session>> {
     start(*session);
-    roll.wait_while([&engine = session->engine()] { return engine.status(); });
+    roll.wait_while([&engine = session->engine(), &ended] {
+      const Status status = engine.status();
+      return status.ok() && ended ? ended() : status;
+    });
     if (Status status = await_all(roll, group, deadline); !status.ok()) return status;
     return std::unique_ptr<Session>(std::move(session));
   });
@@ -328,7 +331,7 @@ Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> se
 
 Result<std::unique_ptr<Session>> open_group_session(const Config& config, const GroupInfo& group, Rendezvous& store,
                                                     Time deadline, GroupSessionOptions of_session) {
-  auto agreed = agree(config, group, store, deadline, std::move(of_session.controller), of_session.beside);
+  auto agreed = agree(config, group, store, deadline, std::move(of_session.controller), of_session.ended);
   if (!agreed.ok()) return agreed.status();
   EngineOptions options;
   options.session = agreed->parameters;
@@ -360,6 +363,7 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
                       << names_of(p, agreed->others) << ": " << p.slots << " slots of " << p.payload_bytes << " bytes, "
                       << p.shards << " shards";
   return start_together(std::make_unique<GroupSession>(&agreed.value(), group, store), group, store, deadline,
+                        of_session.ended,
                         [&](GroupSession& session) { session.start(&agreed.value(), options, config); });
 }
 

@@ -11,9 +11,9 @@ namespace switchml {
 
 struct GroupSessionOptions {
   std::shared_ptr<ControllerClient> controller;
-  /// The other session of these ranks, or null: its watch over them serves this one too, and its failure ends the
-  /// opening. Borrowed.
-  Session* beside = nullptr;
+  /// Of a second session of these ranks: why its opening is of no use any more, or ok. The first one watches over the
+  /// ranks, so this one does not.
+  std::function<Status()> ended;
   /// Told when the engine gives up, from one of its threads, or from the one that ends it.
   std::function<void(const Status&)> on_failure;
 };

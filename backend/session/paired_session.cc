@@ -4,10 +4,13 @@
 #include <utility>
 
 #include "session/group_session.h"
+#include "session/roll_call.h"
 
 namespace switchml {
 
 namespace {
+
+constexpr Duration kPatience = seconds(24 * 3600);
 
 /// Keys of the second session of a group.
 class SecondStore : public Rendezvous {
@@ -16,6 +19,9 @@ class SecondStore : public Rendezvous {
   Status set(const std::string& key, const std::string& value) override { return store_.set(prefixed(key), value); }
   Result<std::string> get(const std::string& key, Time deadline) override {
     return store_.get(prefixed(key), deadline);
+  }
+  Result<std::string> get_while(const std::string& key, Time deadline, const std::function<Status()>& ended) override {
+    return store_.get_while(prefixed(key), deadline, ended);
   }
 
  private:
@@ -27,7 +33,7 @@ class SecondStore : public Rendezvous {
 class PairedSession : public Session {
  public:
   PairedSession(std::unique_ptr<Session> switched, std::shared_ptr<SharedFate> fate, Rendezvous& store)
-      : fate_(std::move(fate)), store_(store), switched_(std::move(switched)) {}
+      : fate_(std::move(fate)), first_store_(store), store_(store), switched_(std::move(switched)) {}
 
   ~PairedSession() override {
     fate_->forget();
@@ -35,8 +41,12 @@ class PairedSession : public Session {
   }
 
   Status open_native(const Config& config, const GroupInfo& group, Time deadline) {
+    RollCall first(first_store_, group);  // where a rank says that the first session has failed on it
     GroupSessionOptions options;
-    options.beside = switched_.get();
+    options.ended = [this, &first] {
+      const Status status = switched_->engine().status();
+      return status.ok() ? first.ended() : status;
+    };
     options.on_failure = [fate = fate_](const Status& status) { fate->fail(status); };
     auto native = open_group_session(config, group, store_, deadline, std::move(options));
     if (!native.ok()) return native.status();
@@ -45,6 +55,8 @@ class PairedSession : public Session {
     fate_->bind(switched_->engine(), native_->engine());
     return {};
   }
+
+  Status switched_status() const { return switched_->engine().status(); }
 
   void settle() override { switched_->settle(); }
   Engine& engine() override { return *engine_; }
@@ -64,18 +76,21 @@ class PairedSession : public Session {
 
  private:
   const std::shared_ptr<SharedFate> fate_;
+  Rendezvous& first_store_;
   SecondStore store_;
   std::unique_ptr<Session> switched_;
   std::unique_ptr<Session> native_;  // leaves first: who watches over the ranks is the other one
   std::unique_ptr<PairedEngine> engine_;
 };
 
-// As if no switch were named.
+// As if no switch were named. A host that is silent may be stopped by a debugger: as with a controller's switch, what
+// ends the group is a rank that is gone, as the first session sees, or a call's deadline.
 Config native_config(const Config& config) {
   Config native = config;
   native.switch_address.clear();
   native.controller.clear();
   native.fallback = false;
+  native.failure_timeout = kPatience;
   native.payload_bytes = 0;
   native.slots = 0;
   native.shards = 1;
@@ -92,11 +107,13 @@ Result<std::unique_ptr<Session>> pair_with_hosts(std::unique_ptr<Session> switch
                                                  const Config& config, const GroupInfo& group, Rendezvous& store,
                                                  Time deadline) {
   auto pair = std::make_unique<PairedSession>(std::move(switched), std::move(fate), store);
-  if (Status status = pair->open_native(native_config(config), group, deadline); !status.ok()) {
-    return Status(status.code(), "the ranks' hosts cannot add what the switch cannot: " + status.message() +
-                                     "; SWITCHML_PRECISION=integer does without them");
-  }
-  return std::unique_ptr<Session>(std::move(pair));
+  const Status status = pair->open_native(native_config(config), group, deadline);
+  if (status.ok()) return std::unique_ptr<Session>(std::move(pair));
+  if (const Status lost = pair->switched_status(); !lost.ok()) return lost;
+  // Ranks that do not come, or that a user ends, have nothing to do with what hosts can.
+  if (status.code() == Code::kTimeout || status.code() == Code::kAborted) return status;
+  return Status(status.code(), "the ranks' hosts cannot add what the switch cannot: " + status.message() +
+                                   "; SWITCHML_PRECISION=integer does without them");
 }
 
 }  // namespace switchml

@@ -57,8 +57,8 @@ class Session {
   virtual void settle() = 0;
 
   virtual Engine& engine() = 0;
-  /// How floats are summed; the same on all ranks, as long as the session lasts. "exact": rounded once by each who adds.
-  /// "integer": by a switch of integers. "mixed": more than kFewElements by such a switch, and exactly otherwise.
+  /// How floats are summed; the same on all ranks, as long as the session lasts. "exact": rounded once by each who
+  /// adds. "integer": by a switch of integers. "mixed": more than kFewElements by such a switch, and exactly otherwise.
   virtual std::string precision() const = 0;
   /// Whether the engine takes such a collective; likewise.
   virtual bool can(ReduceOp op, ElementType type) const = 0;

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -203,6 +204,32 @@ def test_a_killed_rank_is_named_beside_a_switch_of_integers(length, transport):
         own.kill(2)
         for text in own.finish(ranks=[0, 1]):
             assert "rank 2 " in text, text
+
+
+def rank_sums_while_told(flag):
+    """Sums of both kinds until the test has put the file there; how many there were."""
+    done, count = torch.zeros(1), 0
+    while not done:
+        harness.advance()
+        dist.all_reduce(torch.ones(30000))
+        done = torch.tensor([float(os.path.exists(flag))])
+        dist.all_reduce(done)
+        count += 1
+    return count
+
+
+def test_a_stopped_host_costs_time_only_beside_a_switch_of_integers(tmp_path):
+    """Rank 0 has what adds natively; it is silent for longer than a switch may be."""
+    settings_of_all = {"SWITCHML_PRECISION": "auto", "SWITCHML_FAILURE_TIMEOUT": "1"}
+    with one_switch(**settings_of_all) as mixed, doomed_pool(3, environment=mixed) as own:
+        own.start(rank_sums_while_told, str(tmp_path / "over"))
+        own.await_progress(5)
+        own.kill(0, signal.SIGSTOP)
+        time.sleep(4)
+        own.kill(0, signal.SIGCONT)
+        (tmp_path / "over").touch()
+        assert len(set(own.finish())) == 1
+        own.close()
 
 
 class Tree(Controlled):

@@ -140,11 +140,19 @@ COMPANION_MISMATCHES = {
 }
 
 
+#: Where such calls go: to the companion, all or as many as no switch in software takes; and through memory.
+BESIDE = {
+    "companion": {"SWITCHML_PRECISION": "integer", "SWITCHML_TRANSPORT": "udp"},
+    "switch": {"SWITCHML_TRANSPORT": "udp"},
+    "memory": {"SWITCHML_TRANSPORT": "shm"},
+}
+
+
+@pytest.mark.parametrize("way", BESIDE)
 @pytest.mark.parametrize("warm", (False, True), ids=("first call", "later call"))
 @pytest.mark.parametrize("kind", COMPANION_MISMATCHES)
-def test_ranks_that_disagree_beside_the_switch_are_told(kind, warm, precision):
-    """Beside one that adds integers, and as many of these calls as are no reduction beside any."""
-    with doomed_pool(3, environment={"SWITCHML_PRECISION": precision}) as own:
+def test_ranks_that_disagree_beside_the_switch_are_told(kind, warm, way):
+    with doomed_pool(3, environment=BESIDE[way]) as own:
         outcomes = own.run(rank_disagree_beside_the_switch, kind, warm)
     check_all(outcomes, *COMPANION_MISMATCHES[kind])
 

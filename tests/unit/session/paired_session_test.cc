@@ -1,7 +1,5 @@
 #include "session/paired_session.h"
 
-#include <map>
-
 #include "fake_controller.h"
 #include "reduced.h"
 
@@ -9,6 +7,21 @@ namespace switchml {
 namespace {
 
 constexpr size_t kMany = 20000;
+
+/// A store that one key cannot be read from.
+class TornStore : public Rendezvous {
+ public:
+  TornStore(Rendezvous& below, std::string key) : below_(below), key_(std::move(key)) {}
+  Status set(const std::string& key, const std::string& value) override { return below_.set(key, value); }
+  Result<std::string> get(const std::string& key, Time deadline) override {
+    if (key == key_) return Status(Code::kUnavailable, "the map is torn");
+    return below_.get(key, deadline);
+  }
+
+ private:
+  Rendezvous& below_;
+  const std::string key_;
+};
 
 /// Ranks on hosts, "aab" say, with a switch that adds integers because a controller has it.
 class PairOf {
@@ -31,11 +44,15 @@ class PairOf {
   /// Each rank's outcome. Rank 1 sees what is under `altered` changed.
   std::vector<Status> open(const std::string& altered = "", const std::function<void(Blob*)>& change = nullptr) {
     std::vector<Status> outcomes(hosts_.size());
+    stores_.resize(hosts_.size());
+    torn_.resize(hosts_.size());
+    placed_.resize(hosts_.size());
     sessions.resize(hosts_.size());
     each_rank(size(), [&](int rank) {
       const auto r = static_cast<size_t>(rank);
       stores_[r] = std::make_unique<AlteredStore>(store_, rank == 1 ? altered : "", change);
-      placed_[r] = std::make_unique<PlacedStore>(*stores_[r], rank, hosts_[r]);
+      torn_[r] = std::make_unique<TornStore>(*stores_[r], rank == 1 ? torn_for_rank_1 : "");
+      placed_[r] = std::make_unique<PlacedStore>(*torn_[r], rank, hosts_[r]);
       auto session = Session::open(config_, {rank, size(), "group p"}, *placed_[r], monotonic_now() + seconds(20),
                                    borrowed(controller));
       outcomes[r] = session.status();
@@ -66,13 +83,15 @@ class PairOf {
   std::unique_ptr<SwitchServer> server;
   FakeController controller;
   Sessions sessions;
+  std::string torn_for_rank_1;  // a key of the store
 
  private:
   const std::string hosts_;
   Config config_;
   MapStore store_;
-  std::map<size_t, std::unique_ptr<AlteredStore>> stores_;
-  std::map<size_t, std::unique_ptr<PlacedStore>> placed_;
+  std::vector<std::unique_ptr<AlteredStore>> stores_;
+  std::vector<std::unique_ptr<TornStore>> torn_;
+  std::vector<std::unique_ptr<PlacedStore>> placed_;
 };
 
 void expect_ok(const std::vector<Status>& ends) {
@@ -225,6 +244,14 @@ TEST(PairedSession, HostsThatCannotAddFailTheOpeningOfAllRanks) {
     EXPECT_TRUE(contains(outcome, "the ranks' hosts cannot add what the switch cannot: ")) << outcome.to_string();
     EXPECT_TRUE(contains(outcome, "SWITCHML_PRECISION=integer")) << outcome.to_string();
   }
+}
+
+TEST(PairedSession, ARankWhoseFirstSessionFailsEndsTheSecondOpening) {
+  PairOf pair("ab");
+  pair.torn_for_rank_1 = "switchml/open/0";
+  const auto outcomes = pair.open();
+  EXPECT_TRUE(contains(outcomes[1], "cannot be read: the map is torn")) << outcomes[1].to_string();
+  EXPECT_TRUE(contains(outcomes[0], "rank 1: the store of group p cannot be read")) << outcomes[0].to_string();
 }
 
 TEST(PairedSession, ASwitchThatIsLostTakesNothingWithIt) {
