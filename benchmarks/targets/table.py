@@ -91,6 +91,23 @@ def one_host():
     return [line(*pair) for pair in ((2, 6), (4, 7), (8, 8))]
 
 
+def movements():
+    """Times over all sizes."""
+    def line(collective, ranks):
+        def measure(results):
+            rows = [row for run in results.file("movements")["runs"] if run["ranks"] == ranks
+                    for row in run["rows"] if row["collective"] == collective]
+            if not rows:
+                raise Missing(f"movements.json has no {collective} of {ranks} ranks")
+            speeds = {report.format_bytes(row["bytes"]): report.median(row, "gloo") / report.median(row, "switchml") for row in rows}
+            return at_least(3, min(speeds.values()), ", ".join(f"{size} {speed:.2f}" for size, speed in speeds.items()))
+
+        return f"one host, {collective}, {ranks} ranks: speed over Gloo's", ">= 3", measure
+
+    names = ("broadcast", "all_gather_into_tensor", "all_to_all_single", "reduce_scatter_tensor")
+    return [line(name, ranks) for name in names for ranks in RANKS]
+
+
 def small():
     def line(ranks, size, name, q):
         times = 3 if ranks == 8 else 1
@@ -265,7 +282,7 @@ def cpu():
     return [line(ranks) for ranks in RANKS]
 
 
-LINES = [line for group in (one_host, small, small_network, every_host, loss, hosts, network, cpu, ddp, kernels, switch) for line in group()]
+LINES = [line for group in (one_host, movements, small, small_network, every_host, loss, hosts, network, cpu, ddp, kernels, switch) for line in group()]
 
 
 def evaluate(results):

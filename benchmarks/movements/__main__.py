@@ -1,0 +1,84 @@
+"""Collectives on one host that move tensors, and reduce_scatter: switchml and Gloo by turns, on the same processes and buffers.
+
+    python benchmarks/movements --ranks 2,4,8 --json out/movements.json
+    python benchmarks/movements --collectives broadcast,all_gather --sizes 4K,64M
+
+A size is that of the whole: what a root has, or a rank gathers, or gives away. The first and the last call of each are verified. A time is
+that of the slowest rank; speed is Gloo's median over switchml's: above 1, switchml is faster.
+"""
+import argparse
+import pathlib
+import statistics
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "common"))
+import options  # noqa: E402
+import places  # noqa: E402
+import report  # noqa: E402
+import repository  # noqa: E402
+import star  # noqa: E402
+
+COLLECTIVES = ("broadcast", "all_gather", "all_gather_into_tensor", "gather", "scatter", "all_to_all_single", "reduce_scatter_tensor")
+SIZES = "4K,64K,1M,16M,64M"
+
+
+def collective(text):
+    return text if text in COLLECTIVES else options.refuse(text, ", ".join(COLLECTIVES))
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="benchmarks/movements", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=options.list_of(options.rank_count), default=[2, 4, 8], help="default: 2,4,8")
+    parser.add_argument("--sizes", type=options.list_of(options.byte_size), default=options.list_of(options.byte_size)(SIZES),
+                        help=f"default: {SIZES}")
+    parser.add_argument("--collectives", type=options.list_of(collective), default=list(COLLECTIVES), help="default: all of them")
+    parser.add_argument("--seconds", type=options.number(0.01, 3600), default=0.5,
+                        help="time to spend per collective, size and backend; default: 0.5")
+    parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
+    return parser.parse_args()
+
+
+def merged(ranks):
+    """{backend: sorted times of the slowest ranks}"""
+    return {name: sorted(map(max, zip(*(rank[name] for rank in ranks)))) for name in ranks[0]}
+
+
+def run(ranks, arguments):
+    with places.one_host(ranks) as place:
+        job = star.Job(place, program=HERE / "worker.py", OMP_NUM_THREADS="1")
+        opened = job.run(places.PATIENCE, "open")[0]
+        rows = [{"collective": name, "bytes": size, "seconds": merged(job.run(places.PATIENCE, "measure", name, size, arguments.seconds))}
+                for name in arguments.collectives for size in arguments.sizes]
+        job.end()
+    return {"ranks": ranks, **opened, "rows": rows}
+
+
+def speed(row):
+    return statistics.median(row["seconds"]["gloo"]) / statistics.median(row["seconds"]["switchml"])
+
+
+def show(measured):
+    print(f"\n{measured['ranks']} ranks of one host, transport {measured['transport']}, torch {measured['torch']}")
+    rows = [[row["collective"], report.format_bytes(row["bytes"]), str(len(row["seconds"]["gloo"])),
+             *(report.format_seconds(part) for name in ("switchml", "gloo")
+               for part in (report.median(row, name), report.quantile(row["seconds"][name], 0.99))), f"{speed(row):.2f}"]
+            for row in measured["rows"]]
+    report.print_columns(["collective", "size", "calls", "switchml p50", "p99", "gloo p50", "p99", "speed"], rows)
+    sys.stdout.flush()
+
+
+def main():
+    arguments = parse()
+    content = {**repository.circumstances("movements"), "runs": []}
+    for ranks in arguments.ranks:
+        content["runs"].append(run(ranks, arguments))
+        show(content["runs"][-1])
+    if arguments.json:
+        repository.write(arguments.json, content)
+    return 0
+
+
+if __name__ == "__main__":
+    places.run(main)
