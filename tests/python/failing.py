@@ -141,10 +141,14 @@ def switchd_path():
 def standalone_switch(port, *options):
     path = switchd_path()
     assert path, "switchml-switchd is neither on PATH nor in the package"
-    process = subprocess.Popen([path, "--listen", f"127.0.0.1:{port}", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    command = [path, "--listen", f"127.0.0.1:{port}", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
     try:
-        ready, _, _ = select.select([process.stdout], [], [], IN_TIME)
-        assert ready and b"listening on" in process.stdout.readline(), "switchml-switchd does not listen"
+        said = b"nothing"
+        while b"listening on" not in said:  # a warning may come first
+            ready, _, _ = select.select([process.stdout], [], [], IN_TIME)
+            last, said = said, process.stdout.readline() if ready else b""
+            assert said, f"switchml-switchd does not listen; it said {last}"
         yield process
     finally:
         if process.poll() is None:

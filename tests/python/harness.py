@@ -315,10 +315,16 @@ def fresh_pool(size, **kwargs):
 
 
 def free_port(kind=socket.SOCK_DGRAM):
-    """A port of 127.0.0.1 on which nothing listens."""
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of 127.0.0.1 on which nothing listens; of datagrams, which a switch serves, one that is free for connections too."""
+    for _ in range(100):
+        with socket.socket(socket.AF_INET, kind) as probe, socket.socket(socket.AF_INET, socket.SOCK_STREAM) as other:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+            with contextlib.suppress(OSError):
+                if kind == socket.SOCK_DGRAM:
+                    other.bind(("127.0.0.1", port))
+                return port
+    raise OSError("no port of 127.0.0.1 is free")
 
 
 def make_certificate(folder, name="", *more):
