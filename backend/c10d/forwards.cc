@@ -1,5 +1,6 @@
 // The collectives that reduce nothing: through memory where all ranks share it, else by the companion.
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -322,10 +323,12 @@ WorkPtr ProcessGroupSwitchML::allgather_coalesced(std::vector<Tensors>& outputs,
     Reduction call =
         movement(Call::kAllGatherCoalesced, OpType::ALLGATHER_COALESCED, results, tensors_text(inputs), opts.timeout);
     if (Footprint::clash(results) || overlap(results, inputs)) call.apart();
+    std::vector<void*> places;  // in the order in which results are written
+    for (const at::Tensor& output : results) places.push_back(call.memory_of(output));
     for (size_t i = 0; i < inputs.size(); ++i) {
-      Tensors pieces;
-      for (const Tensors& of_rank : outputs) pieces.push_back(of_rank[i]);
-      call.gather(inputs[i], pieces);
+      std::vector<void*> to;
+      for (size_t rank = 0; rank < outputs.size(); ++rank) to.push_back(places[rank * inputs.size() + i]);
+      call.gather(inputs[i], results, to);
     }
     return remember(call.issue_lists(outputs));
   }
@@ -390,6 +393,7 @@ WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& in
   const std::string what = tensors_text(outputs) + ", from rank " + std::to_string(opts.rootRank);
   if (engine_moves(flattened(inputs), outputs)) {
     Reduction call = movement(Call::kScatter, OpType::SCATTER, outputs, what, opts.timeout);
+    if (overlap(outputs, flattened(inputs))) call.apart();
     call.scatter(flattened(inputs), outputs[0], static_cast<int>(opts.rootRank));
     return remember(call.issue(outputs));
   }
@@ -444,7 +448,6 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
 // Gloo has none of its own everywhere: the pieces go through one alltoall_base as bytes.
 WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
   arguments(Call::kAllToAll).all_to_all(outputs, inputs);
-  const size_t ranks = static_cast<size_t>(size_);
   const Parts sent = parts_of(inputs);
   const Parts expected = parts_of(outputs);
   const std::vector<int64_t> input_splits = bytes_of(sent);
@@ -452,10 +455,11 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
   const at::AutoDispatchBelowADInplaceOrView guard;
   const Exchange exchange(rank_, size_, sent, expected);
   const at::Tensor from = at::empty({std::accumulate(input_splits.begin(), input_splits.end(), int64_t{0})}, at::kByte);
-  int64_t begin = 0;
-  for (size_t r = 0; r < ranks; begin += input_splits[r], ++r) {
-    if (input_splits[r] == 0) continue;
-    from.narrow(0, begin, input_splits[r]).copy_(inputs[r].contiguous().view({inputs[r].numel()}).view(at::kByte));
+  auto* next = static_cast<char*>(from.data_ptr());
+  for (const at::Tensor& input : inputs) {
+    const HostView piece(input, HostView::Use::kRead);
+    if (input.nbytes() > 0) std::memcpy(next, piece.data(), input.nbytes());
+    next += input.nbytes();
   }
   if (engine_moves(inputs, outputs)) {
     Reduction call = movement(Call::kAllToAll, OpType::ALLTOALL, outputs, "a tensor for each rank", opts.timeout);

@@ -379,7 +379,7 @@ void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& o
 void Reduction::exchange(const at::Tensor& input, std::vector<uint64_t> numbers, Arrange arrange) {
   Collective part = moved(Movement::kGather, 0);
   part.input = given(input, false);
-  part.input_end = input.nbytes();
+  part.input_end = part.part_of = input.nbytes();
   part.numbers = std::move(numbers);
   part.arrange = [flight = std::weak_ptr<InFlight>(flight_), arrange = std::move(arrange)](
                      const std::vector<uint64_t>& of_all, Collective* arranged) {

@@ -45,12 +45,14 @@ class Reduction {
   void scatter(const std::vector<at::Tensor>& pieces, const at::Tensor& output, int root);
   /// `outputs`: by rank, what gets the input of each, which has as many elements. None: this rank wants nothing.
   void gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs);
+  /// The same, to memory_of() the outputs, which `outputs` has in any order.
+  void gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to);
   /// The same, of one tensor's equal parts.
   void gather_into(const at::Tensor& input, const at::Tensor& output);
   /// Everybody gets parts of everybody's `input`, where `numbers` and `arrange` (engine/engine.h, Collective) say so.
   using Arrange = std::function<Status(const std::vector<uint64_t>& of_all, Collective* part)>;
   void exchange(const at::Tensor& input, std::vector<uint64_t> numbers, Arrange arrange);
-  /// Memory for a result of exchange(), from which it reaches `output` in the end.
+  /// Memory for a result, from which it reaches `output` in the end.
   void* memory_of(const at::Tensor& output);
 
   /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.
@@ -75,7 +77,6 @@ class Reduction {
   at::Tensor target(const at::Tensor& output, bool apart);
   Collective moved(Movement movement, size_t bytes) const;
   const void* given(const at::Tensor& input, bool apart);
-  void gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs, const std::vector<void*>& to);
   void tag_parts();
 
   std::shared_ptr<InFlight> flight_;

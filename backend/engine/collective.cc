@@ -8,7 +8,8 @@ namespace switchml {
 std::string describe(const Collective& collective) {
   if (collective.op == ReduceOp::kBarrier) return collective.title;
   if (collective.movement != Movement::kNone)
-    return collective.title + "(" + std::to_string(std::max(collective.count, collective.part_of)) + " bytes)";
+    return collective.title + "(" + std::to_string(collective.part_of > 0 ? collective.part_of : collective.count) +
+           " bytes)";
   return collective.title + "(" + to_string(collective.op) + ", " + to_string(collective.type) + ", " +
          std::to_string(std::max(collective.count, collective.part_of)) + " elements)";
 }

@@ -115,6 +115,7 @@ Collective Member::numbers_of(const Collective& collective) {
   numbers.type = ElementType::kUInt8;
   numbers.title = collective.title;
   numbers.tag = collective.tag;
+  numbers.part_of = collective.part_of;
   numbers.deadline = collective.deadline;
   numbers.input = given->data();
   numbers.count = given->size() * sizeof(uint64_t);
@@ -227,6 +228,7 @@ void Member::fill(const Job& job, size_t first, size_t elements) const {
     return;
   }
   const size_t given = std::min(elements, std::max(collective.input_end, first) - first);
+  if (given == 0) return;
   const auto* from = static_cast<const uint8_t*>(collective.input) + first * size;
   fill_frame(from, given * size, frame, stores);
 }

@@ -394,6 +394,49 @@ TEST(AllGather, ReadsAnInputThatOverlapsWithAnOutputFirst) {
   });
 }
 
+TEST(AllGatherCoalesced, ToTensorsThatShareMemoryWritesListAfterList) {
+  const Cluster cluster(2, [](Cluster::Settings& mine) { mine.config.transport = "shm"; });
+  cluster.on_each([](int rank, MovingGroup& group) {
+    const at::Tensor whole = at::zeros({2});
+    // Rank 0's second tensor, then rank 1's first one, go to the same place.
+    std::vector<TensorList> outputs{{whole.narrow(0, 0, 1), whole.narrow(0, 1, 1)},
+                                    {whole.narrow(0, 1, 1), at::zeros({1})}};
+    TensorList inputs{of_rank(rank, {1}, at::kFloat), of_rank(rank + 10, {1}, at::kFloat)};
+    group.allgather_coalesced(outputs, inputs)->wait();
+    EXPECT_TRUE(same(whole, at::tensor({1.F, 2.F})));
+  });
+}
+
+TEST(Scatter, ReadsAPieceThatTheOutputOverlapsFirst) {
+  const Cluster cluster(2, [](Cluster::Settings& mine) { mine.config.transport = "shm"; });
+  constexpr int64_t kCount = 1000000;
+  cluster.on_each([](int rank, MovingGroup& group) {
+    const at::Tensor memory = at::arange(kCount + 5, at::kInt);
+    const at::Tensor piece = memory.narrow(0, 0, kCount);
+    TensorList outputs{rank == 0 ? memory.narrow(0, 5, kCount) : at::zeros({kCount}, at::kInt)};
+    std::vector<TensorList> inputs;
+    if (rank == 0) inputs = {{piece, piece}};
+    const at::Tensor mine = outputs[0];
+    group.scatter(outputs, inputs)->wait();
+    EXPECT_TRUE(same(mine, at::arange(kCount, at::kInt)));
+  });
+}
+
+TEST_P(EachWay, AllToAllTakesPiecesOfAnyLayout) {
+  const Cluster cluster(2, way());
+  cluster.on_each([](int rank, MovingGroup& group) {
+    const at::Tensor one = of_rank(rank, {1, 2}, at::kFloat).select(1, 1);  // an element with a stride of 2
+    TensorList inputs{one, at::_neg_view(of_rank(rank, {3}, at::kFloat))};
+    TensorList outputs{at::zeros({rank == 0 ? 1 : 3}), at::zeros({rank == 0 ? 1 : 3})};
+    const TensorList mine = outputs;
+    group.alltoall(outputs, inputs)->wait();
+    for (int from = 0; from < 2; ++from) {
+      const at::Tensor sent = rank == 0 ? of_rank(from, {1}, at::kFloat) : of_rank(from, {3}, at::kFloat).neg();
+      EXPECT_TRUE(same(mine[static_cast<size_t>(from)], sent));
+    }
+  });
+}
+
 // ---- point to point ----
 
 TEST(Messages, MoveEveryType) {
