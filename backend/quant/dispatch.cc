@@ -1,4 +1,5 @@
 // Which table of kernels runs: asked of the processor once.
+#include <atomic>
 #include <cstdlib>
 
 #include "base/assert.h"
@@ -82,9 +83,16 @@ Result<const Kernels*> select_kernels(const std::string& name) {
                 "no kernels named \"" + name + "\" on this processor; allowed: " + allowed_names());
 }
 
+// Two threads may both choose, and do so alike. A lock instead, which static objects have, could be held by a thread
+// that chooses while another one forks: in the child it would never be given back.
 const Kernels& kernels() {
-  static const Kernels& chosen = *choose();
-  return chosen;
+  static std::atomic<const Kernels*> chosen{nullptr};
+  const Kernels* table = chosen.load(std::memory_order_acquire);
+  if (table == nullptr) {
+    table = choose();
+    chosen.store(table, std::memory_order_release);
+  }
+  return *table;
 }
 
 }  // namespace switchml::quant

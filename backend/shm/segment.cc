@@ -45,7 +45,7 @@ Fd create_memory() {
 }  // namespace
 
 Status populate(const void* data, size_t bytes) {
-  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const size_t before = reinterpret_cast<uintptr_t>(data) % page;
   // Not written to: madvise takes what it takes as const or not.
   auto* const begin = const_cast<uint8_t*>(static_cast<const uint8_t*>(data)) - before;
