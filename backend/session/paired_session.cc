@@ -10,8 +10,6 @@ namespace switchml {
 
 namespace {
 
-constexpr Duration kPatience = seconds(24 * 3600);
-
 /// Keys of the second session of a group.
 class SecondStore : public Rendezvous {
  public:
@@ -90,7 +88,7 @@ Config native_config(const Config& config) {
   native.switch_address.clear();
   native.controller.clear();
   native.fallback = false;
-  native.failure_timeout = kPatience;
+  native.failure_timeout = seconds(24 * 3600);
   native.payload_bytes = 0;
   native.slots = 0;
   native.shards = 1;
