@@ -99,7 +99,16 @@ class Exchange {
     if (const Status status = compared(); !status.ok()) throw_status(status, context);
   }
 
-  /// For the engine, which gives those of all to arrange().
+  /// Through the engine. `to`: by rank, where what it sends to this one goes.
+  void issue(Reduction* call, const at::Tensor& input, const std::vector<void*>& to) const {
+    call->exchange(input, own(), [copy = *this, to](const std::vector<uint64_t>& of_all, Collective* part) {
+      return copy.arrange(of_all, to, part);
+    });
+  }
+
+ private:
+  static constexpr int kTypeBits = 8;
+
   std::vector<uint64_t> own() const {
     std::vector<uint64_t> result;
     for (const int which : {0, 1}) {
@@ -109,7 +118,6 @@ class Exchange {
     }
     return result;
   }
-  /// `to`: by rank, where what it sends to this one goes.
   Status arrange(const std::vector<uint64_t>& of_all, const std::vector<void*>& to, Collective* part) const {
     size_t next = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -127,9 +135,6 @@ class Exchange {
     }
     return {};
   }
-
- private:
-  static constexpr int kTypeBits = 8;
 
   // Nothing is nothing, of whatever type.
   static int64_t encoded(const Part& piece) {
@@ -323,8 +328,7 @@ WorkPtr ProcessGroupSwitchML::allgather_coalesced(std::vector<Tensors>& outputs,
     Reduction call =
         movement(Call::kAllGatherCoalesced, OpType::ALLGATHER_COALESCED, results, tensors_text(inputs), opts.timeout);
     if (Footprint::clash(results) || overlap(results, inputs)) call.apart();
-    std::vector<void*> places;  // in the order in which results are written
-    for (const at::Tensor& output : results) places.push_back(call.memory_of(output));
+    const std::vector<void*> places = call.memory_of(results);  // in the order in which results are written
     for (size_t i = 0; i < inputs.size(); ++i) {
       std::vector<void*> to;
       for (size_t rank = 0; rank < outputs.size(); ++rank) to.push_back(places[rank * inputs.size() + i]);
@@ -415,20 +419,19 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
                                             std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts) {
   arguments(Call::kAllToAllSingle).all_to_all_single(output, input, output_splits, input_splits);
   const bool shares = overlap(output, input);
-  const Exchange exchange(rank_, size_, parts_of(input, input_splits, size_), parts_of(output, output_splits, size_));
+  const Parts expected = parts_of(output, output_splits, size_);
+  const Exchange exchange(rank_, size_, parts_of(input, input_splits, size_), expected);
   if (engine_moves({input}, {output})) {
     Reduction call =
         movement(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {output}, type_name(input.scalar_type()), opts.timeout);
     if (shares) call.apart();
     auto* next = static_cast<char*>(call.memory_of(output));
     std::vector<void*> to;
-    for (const int64_t bytes : bytes_of(parts_of(output, output_splits, size_))) {
+    for (const int64_t bytes : bytes_of(expected)) {
       to.push_back(next);
       next += bytes;
     }
-    call.exchange(input, exchange.own(), [exchange, to](const std::vector<uint64_t>& of_all, Collective* part) {
-      return exchange.arrange(of_all, to, part);
-    });
+    exchange.issue(&call, input, to);
     return remember(call.issue({output}));
   }
   const bool bytes = shares || ByteViews::needed(output) || ByteViews::needed(input);
@@ -464,11 +467,7 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
   if (engine_moves(inputs, outputs)) {
     Reduction call = movement(Call::kAllToAll, OpType::ALLTOALL, outputs, "a tensor for each rank", opts.timeout);
     if (Footprint::clash(outputs)) call.apart();
-    std::vector<void*> places;
-    for (const at::Tensor& output : outputs) places.push_back(call.memory_of(output));
-    call.exchange(from, exchange.own(), [exchange, places](const std::vector<uint64_t>& of_all, Collective* part) {
-      return exchange.arrange(of_all, places, part);
-    });
+    exchange.issue(&call, from, call.memory_of(outputs));
     return remember(call.issue(outputs));
   }
   const at::Tensor to = at::empty({std::accumulate(output_splits.begin(), output_splits.end(), int64_t{0})}, at::kByte);

@@ -329,6 +329,12 @@ void* Reduction::memory_of(const at::Tensor& output) {
   return flight_->kept.back().data_ptr();
 }
 
+std::vector<void*> Reduction::memory_of(const std::vector<at::Tensor>& outputs) {
+  std::vector<void*> all;
+  for (const at::Tensor& output : outputs) all.push_back(memory_of(output));
+  return all;
+}
+
 void Reduction::broadcast(const at::Tensor& tensor, int root) {
   Collective part = moved(Movement::kBroadcast, tensor.nbytes());
   part.root = root;
@@ -353,9 +359,7 @@ void Reduction::scatter(const std::vector<at::Tensor>& pieces, const at::Tensor&
 }
 
 void Reduction::gather(const at::Tensor& input, const std::vector<at::Tensor>& outputs) {
-  std::vector<void*> to;
-  for (const at::Tensor& output : outputs) to.push_back(memory_of(output));
-  gather(input, outputs, to);
+  gather(input, outputs, memory_of(outputs));
 }
 
 void Reduction::gather_into(const at::Tensor& input, const at::Tensor& output) {

@@ -54,6 +54,7 @@ class Reduction {
   void exchange(const at::Tensor& input, std::vector<uint64_t> numbers, Arrange arrange);
   /// Memory for a result, from which it reaches `output` in the end.
   void* memory_of(const at::Tensor& output);
+  std::vector<void*> memory_of(const std::vector<at::Tensor>& outputs);
 
   /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.
   void barrier(std::vector<Outstanding::WeakWork> before);

@@ -37,6 +37,11 @@ enum class Movement : uint8_t {
   kGather,     // the result is parts of the inputs of all workers
 };
 
+/// Whether each worker has a piece of its own in the result.
+inline constexpr bool has_piece_of_each(Movement movement) {
+  return movement == Movement::kScatter || movement == Movement::kGather;
+}
+
 /// Where elements [begin, end) of a worker's input go.
 struct Piece {
   void* output = nullptr;

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <thread>
 
-#include "base/limits.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "engine/spin_wait.h"

@@ -118,8 +118,7 @@ class MemoryEngine final : public Engine {
   // The same on all ranks. A barrier ends after all that was called before it.
   bool is_short(const Collective& collective) const {
     if (!short_ || collective.op == ReduceOp::kBarrier || collective.arrange) return false;
-    const bool of_each = collective.movement == Movement::kGather || collective.movement == Movement::kScatter;
-    const size_t pieces = of_each ? static_cast<size_t>(options_.shape.ranks) : 1;
+    const size_t pieces = has_piece_of_each(collective.movement) ? static_cast<size_t>(options_.shape.ranks) : 1;
     if (collective.count > options_.shape.short_chunk_bytes / element_bytes(collective.type) / pieces) return false;
     return options_.shape.owners == 0 ||
            collective.count <= short_packets_ * elements_per_chunk(collective.type, payload_bytes_, native_);
