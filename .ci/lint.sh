@@ -41,10 +41,18 @@ for name in sys.argv[1:]:
 print(len(sys.argv) - 1, "files")' "${files[@]}"
 }
 
+# pytest imports two files of one name as one module, and then runs neither folder.
+test_names() {
+  local twice
+  twice=$(find tests -name 'test_*.py' -printf '%f\n' | sort | uniq -d)
+  if [ -n "$twice" ]; then echo "two test files of one name: $twice" >&2; return 1; fi
+}
+
 check "clang-format" formatting
 check "layers" python3 tests/check_layers.py
 check "layers, self-test" python3 tests/check_layers.py --self-test
 check "Python syntax" python_syntax
+check "names of test files" test_names
 check "clang-tidy" tidy
 if [ ${#failed[@]} -gt 0 ]; then die "lint: $(printf '%s; ' "${failed[@]}")"; fi
 say "lint: all clean"
