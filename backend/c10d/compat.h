@@ -113,6 +113,14 @@ auto set_timeout(B& base, std::chrono::milliseconds t, int) -> decltype(base.set
 }
 template <typename B>
 void set_timeout(B&, std::chrono::milliseconds, long) {}
+template <typename Options>
+auto is_waited_for(const Options& options, int) -> decltype(!options.asyncOp) {
+  return !options.asyncOp;
+}
+template <typename Options>
+bool is_waited_for(const Options&, long) {
+  return false;
+}
 template <typename S>
 auto clone(const c10::intrusive_ptr<S>& store, int) -> decltype(store->clone()) {
   return store->clone();
@@ -125,6 +133,11 @@ c10::intrusive_ptr<S> clone(const c10::intrusive_ptr<S>& store, long) {
 /// A client of the same store for another thread; the same object where a store has none.
 inline c10::intrusive_ptr<c10d::Store> clone(const c10::intrusive_ptr<c10d::Store>& store) {
   return detail::clone(store, 0);
+}
+/// Whether who calls with these options waits for the result at once; false where they do not say.
+template <typename Options>
+bool is_waited_for(const Options& options) {
+  return detail::is_waited_for(options, 0);
 }
 inline void abort(Base& base) { detail::abort(base, 0); }
 inline void set_timeout(Base& base, std::chrono::milliseconds t) { detail::set_timeout(base, t, 0); }

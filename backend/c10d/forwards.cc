@@ -234,7 +234,7 @@ WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Te
   core_->next_sequence();
   WorkPtr fence;
   if (size_ > 1) {
-    Reduction agreement = reduction(call, type, c10d::ReduceOp::SUM, timeout);
+    Reduction agreement = reduction(call, type, c10d::ReduceOp::SUM, {timeout});
     if (numbers.defined()) {
       agreement.fence(what, numbers);
     } else {
@@ -247,9 +247,9 @@ WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Te
 }
 
 Reduction ProcessGroupSwitchML::movement(Call call, OpType type, const Tensors& results, const std::string& what,
-                                         milliseconds timeout) const {
+                                         Terms terms) const {
   arguments(call).own_elements(results);
-  Reduction result = reduction(call, type, c10d::ReduceOp::SUM, timeout);
+  Reduction result = reduction(call, type, c10d::ReduceOp::SUM, terms);
   result.agree_about(what);
   return result;
 }
@@ -267,7 +267,7 @@ WorkPtr ProcessGroupSwitchML::broadcast(Tensors& tensors, const c10d::BroadcastO
   arguments(Call::kBroadcast).broadcast(tensors, opts);
   const std::string what = tensors_text(tensors) + ", from rank " + std::to_string(opts.rootRank);
   if (tensors.size() == 1 && engine_moves(tensors, tensors)) {
-    Reduction call = movement(Call::kBroadcast, OpType::BROADCAST, tensors, what, opts.timeout);
+    Reduction call = movement(Call::kBroadcast, OpType::BROADCAST, tensors, what, Terms::of(opts));
     call.broadcast(tensors[0], static_cast<int>(opts.rootRank));
     return remember(call.issue(tensors));
   }
@@ -286,7 +286,7 @@ WorkPtr ProcessGroupSwitchML::allgather(std::vector<Tensors>& outputs, Tensors& 
   arguments(Call::kAllGather).all_gather(outputs, inputs);
   const Tensors results = flattened(outputs);
   if (inputs.size() == 1 && outputs.size() == 1 && engine_moves(inputs, results)) {
-    Reduction call = movement(Call::kAllGather, OpType::ALLGATHER, results, tensors_text(inputs), opts.timeout);
+    Reduction call = movement(Call::kAllGather, OpType::ALLGATHER, results, tensors_text(inputs), Terms::of(opts));
     if (Footprint::clash(results)) call.apart();
     call.gather(inputs[0], results);
     return remember(call.issue(results));
@@ -309,7 +309,7 @@ WorkPtr ProcessGroupSwitchML::_allgather_base(at::Tensor& output, at::Tensor& in
   arguments(Call::kAllGatherIntoTensor).all_gather_into_tensors({output}, {input});
   if (engine_moves({input}, {output})) {
     Reduction call =
-        movement(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {output}, tensors_text({input}), opts.timeout);
+        movement(Call::kAllGatherIntoTensor, OpType::_ALLGATHER_BASE, {output}, tensors_text({input}), Terms::of(opts));
     call.gather_into(input, output);
     return remember(call.issue({output}));
   }
@@ -325,8 +325,8 @@ WorkPtr ProcessGroupSwitchML::allgather_coalesced(std::vector<Tensors>& outputs,
   arguments(Call::kAllGatherCoalesced).all_gather_coalesced(outputs, inputs);
   const Tensors results = flattened(outputs);
   if (engine_moves(inputs, results)) {
-    Reduction call =
-        movement(Call::kAllGatherCoalesced, OpType::ALLGATHER_COALESCED, results, tensors_text(inputs), opts.timeout);
+    Reduction call = movement(Call::kAllGatherCoalesced, OpType::ALLGATHER_COALESCED, results, tensors_text(inputs),
+                              Terms::of(opts));
     if (Footprint::clash(results) || overlap(results, inputs)) call.apart();
     const std::vector<void*> places = call.memory_of(results);  // in the order in which results are written
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -351,7 +351,7 @@ WorkPtr ProcessGroupSwitchML::allgather_into_tensor_coalesced(Tensors& outputs, 
   const bool apart = Footprint::clash(outputs, inputs);
   if (engine_moves(inputs, outputs)) {
     Reduction call = movement(Call::kAllGatherIntoTensorCoalesced, OpType::ALLGATHER_COALESCED, outputs,
-                              tensors_text(inputs), opts.timeout);
+                              tensors_text(inputs), Terms::of(opts));
     if (apart) call.apart();
     for (size_t i = 0; i < inputs.size(); ++i) call.gather_into(inputs[i], outputs[i]);
     return remember(call.issue(outputs));
@@ -377,7 +377,7 @@ WorkPtr ProcessGroupSwitchML::gather(std::vector<Tensors>& outputs, Tensors& inp
   const Tensors results = flattened(outputs);
   const std::string what = tensors_text(inputs) + ", to rank " + std::to_string(opts.rootRank);
   if (engine_moves(inputs, results)) {
-    Reduction call = movement(Call::kGather, OpType::GATHER, results, what, opts.timeout);
+    Reduction call = movement(Call::kGather, OpType::GATHER, results, what, Terms::of(opts));
     if (Footprint::clash(results)) call.apart();
     call.gather(inputs[0], results);
     return remember(call.issue(results));
@@ -396,7 +396,7 @@ WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& in
   arguments(Call::kScatter).scatter(outputs, inputs, opts.rootRank);
   const std::string what = tensors_text(outputs) + ", from rank " + std::to_string(opts.rootRank);
   if (engine_moves(flattened(inputs), outputs)) {
-    Reduction call = movement(Call::kScatter, OpType::SCATTER, outputs, what, opts.timeout);
+    Reduction call = movement(Call::kScatter, OpType::SCATTER, outputs, what, Terms::of(opts));
     if (overlap(outputs, flattened(inputs))) call.apart();
     call.scatter(flattened(inputs), outputs[0], static_cast<int>(opts.rootRank));
     return remember(call.issue(outputs));
@@ -422,8 +422,8 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
   const Parts expected = parts_of(output, output_splits, size_);
   const Exchange exchange(rank_, size_, parts_of(input, input_splits, size_), expected);
   if (engine_moves({input}, {output})) {
-    Reduction call =
-        movement(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {output}, type_name(input.scalar_type()), opts.timeout);
+    Reduction call = movement(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {output}, type_name(input.scalar_type()),
+                              Terms::of(opts));
     if (shares) call.apart();
     auto* next = static_cast<char*>(call.memory_of(output));
     std::vector<void*> to;
@@ -465,7 +465,7 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
     next += input.nbytes();
   }
   if (engine_moves(inputs, outputs)) {
-    Reduction call = movement(Call::kAllToAll, OpType::ALLTOALL, outputs, "a tensor for each rank", opts.timeout);
+    Reduction call = movement(Call::kAllToAll, OpType::ALLTOALL, outputs, "a tensor for each rank", Terms::of(opts));
     if (Footprint::clash(outputs)) call.apart();
     exchange.issue(&call, from, call.memory_of(outputs));
     return remember(call.issue(outputs));

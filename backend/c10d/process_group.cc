@@ -278,10 +278,11 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::remember(WorkPtr work) {
   return work;
 }
 
-Reduction ProcessGroupSwitchML::reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op,
-                                          milliseconds timeout) const {
+Reduction ProcessGroupSwitchML::reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, Terms terms) const {
   if (core_->inherited()) throw_status(core_->closed(), core_->context(call));  // no thread would complete it
-  return Reduction(core_, call, type, op, deadline(timeout));
+  Reduction result(core_, call, type, op, deadline(terms.timeout));
+  if (terms.waits) result.waited_for();
+  return result;
 }
 
 }  // namespace switchml

@@ -125,13 +125,21 @@ class ProcessGroupSwitchML final : public compat::Base {
   Statistics statistics() const;
 
  private:
+  /// What the options of all calls say.
+  struct Terms {
+    std::chrono::milliseconds timeout;
+    bool waits = false;  // the caller, at once
+    template <typename Options>
+    static Terms of(const Options& options) {
+      return {options.timeout, compat::is_waited_for(options)};
+    }
+  };
   void open_session();
   void end_everything();
   Time deadline(std::chrono::milliseconds timeout) const;
-  Reduction reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, std::chrono::milliseconds timeout) const;
+  Reduction reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, Terms terms) const;
   /// A call that moves tensors through the engine, to `results`. `what`: what ranks must agree about.
-  Reduction movement(Call call, c10d::OpType type, const Tensors& results, const std::string& what,
-                     std::chrono::milliseconds timeout) const;
+  Reduction movement(Call call, c10d::OpType type, const Tensors& results, const std::string& what, Terms terms) const;
   /// Whether the group's engine moves such tensors, of which `outputs` are written.
   bool engine_moves(const Tensors& inputs, const Tensors& outputs) const;
   WorkPtr remember(WorkPtr work);

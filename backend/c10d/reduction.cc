@@ -73,17 +73,24 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
  public:
   explicit InFlight(std::shared_ptr<GroupCore> core_) : core(std::move(core_)) {}
 
-  void launch() {
+  /// `waits`: this thread does what it can of it.
+  void launch(bool waits) {
     core->took_off();
     unfinished.store(parts.size() + 1);
-    // The engine gets copies: `parts` stays for messages.
-    for (const Collective& part : parts) {
-      Collective collective = part;
-      collective.done = [self = shared_from_this()](const Status& outcome) mutable { release(self, outcome); };
-      run(std::move(collective));
+    const std::shared_ptr<Session> session = core->session();
+    if (session) {
+      fly(session->engine(), waits);
+    } else {
+      const Status closed = core->closed();
+      for (const Collective& part : parts) {
+        if (closed.ok()) copy_local(part);
+        ended(closed);
+      }
     }
-    auto self = shared_from_this();
-    release(self, Status::ok_status());
+    if (!ended(Status::ok_status())) return;
+    // All is over: no other thread is needed, but where it would take this one long.
+    if (core->group().size == 1 || (status.ok() && !awaits_earlier())) return complete();
+    post(shared_from_this());
   }
 
   std::shared_ptr<GroupCore> core;
@@ -104,14 +111,19 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   at::ThreadLocalState thread_state;
 
  private:
-  void run(Collective collective) {
-    if (const std::shared_ptr<Session> session = core->session()) {
-      session->engine().submit(std::move(collective));
-      return;
+  void fly(Engine& engine, bool waits) {
+    const std::unique_ptr<CallerTurn> turn = waits ? engine.begin_turn() : nullptr;
+    // The engine gets copies: `parts` stays for messages.
+    for (const Collective& part : parts) {
+      Collective collective = part;
+      collective.done = [self = shared_from_this()](const Status& outcome) mutable { release(self, outcome); };
+      engine.submit(std::move(collective));
     }
-    const Status closed = core->closed();
-    if (closed.ok()) copy_local(collective);
-    collective.done(closed);
+    if (!turn) return;
+    // No longer than wait() waits before it lets signals in: their handlers, and Python's lock, may depend on others of
+    // this group, for whom nobody works during a turn.
+    const CompletionPool::Wait waiting;
+    turn->work_until([this] { return unfinished.load() == 1; });
   }
 
   /// A group of one: the result is the input.
@@ -122,23 +134,24 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     std::memmove(c.output, static_cast<const char*>(c.input) + c.output_begin * unit, bytes);
   }
 
-  /// One part less. Takes the reference away from the caller, which may be an engine thread that must not be the last.
+  /// One part less; whether it was the last.
+  bool ended(const Status& outcome) {
+    if (!outcome.ok()) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (status.ok()) status = outcome;
+    }
+    return unfinished.fetch_sub(1) == 1;
+  }
+  /// The same, for the engine. Takes the reference away from it: its thread must not be the last to have one.
   static void release(std::shared_ptr<InFlight>& reference, const Status& outcome) {
     std::shared_ptr<InFlight> self = std::move(reference);
-    if (!outcome.ok()) {
-      const std::lock_guard<std::mutex> lock(self->mutex);
-      if (self->status.ok()) self->status = outcome;
-    }
-    if (self->unfinished.fetch_sub(1) != 1) return;
-    if (self->core->group().size == 1) {
-      self->complete();
-      return;
-    }
-    CompletionPool& pool = self->core->pool();
+    if (self->ended(outcome)) post(std::move(self));
+  }
+  static void post(std::shared_ptr<InFlight> self) {
     // `held` keeps the core, and with it the pool, for the duration of post().
     const std::shared_ptr<GroupCore> held = self->core;
     const size_t level = self->level;
-    pool.post([self = std::move(self)]() mutable { std::exchange(self, nullptr)->complete(); }, level);
+    held->pool().post([self = std::move(self)]() mutable { std::exchange(self, nullptr)->complete(); }, level);
   }
 
   void complete() {
@@ -168,6 +181,12 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     for (auto& [from, to] : copies) to.copy_(from);
   }
 
+  bool awaits_earlier() const {
+    return std::any_of(before.begin(), before.end(), [](const Outstanding::WeakWork& weak) {
+      const c10::intrusive_ptr<c10d::Work> earlier = weak.lock();
+      return earlier && !earlier->isCompleted();
+    });
+  }
   /// Its errors are for whoever waits for that work itself.
   static void wait_for(const Outstanding::WeakWork& weak) {
     const c10::intrusive_ptr<c10d::Work> earlier = weak.lock();
@@ -451,7 +470,7 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue_lists(std::vector<std::vector<at
       [weak = std::weak_ptr<GroupCore>(flight_->core), call = call_] { switchml::let_signals_in(weak, call); });
   flight_->work = work;
   tag_parts();
-  std::exchange(flight_, nullptr)->launch();
+  std::exchange(flight_, nullptr)->launch(waits_);
   return work;
 }
 

@@ -109,7 +109,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce(Tensors& tensors, 
   arguments(Call::kAllReduce).all_reduce(tensors, opts.reduceOp);
   const Tensors parts = parts_of(tensors, opts.reduceOp);
   if (parts.size() == 1 && engine_takes(parts, opts.reduceOp)) {
-    Reduction call = reduction(Call::kAllReduce, OpType::ALLREDUCE, opts.reduceOp, opts.timeout);
+    Reduction call = reduction(Call::kAllReduce, OpType::ALLREDUCE, opts.reduceOp, Terms::of(opts));
     call.in_place(parts[0]);
     return remember(call.issue(tensors));
   }
@@ -138,7 +138,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors&
   arguments(Call::kAllReduceCoalesced).all_reduce_coalesced(tensors);
   const Tensors parts = parts_of(tensors, opts.reduceOp);
   if (engine_takes(parts, opts.reduceOp)) {
-    Reduction call = reduction(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, opts.reduceOp, opts.timeout);
+    Reduction call = reduction(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, opts.reduceOp, Terms::of(opts));
     if (Footprint::clash(parts)) call.apart();
     for (const at::Tensor& part : parts) call.in_place(part);
     return remember(call.issue(tensors));
@@ -155,7 +155,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, con
   arguments(Call::kReduce).reduce(tensors, opts);
   const Tensors parts = parts_of(tensors, opts.reduceOp);
   if (engine_takes(parts, opts.reduceOp)) {
-    Reduction call = reduction(Call::kReduce, OpType::REDUCE, opts.reduceOp, opts.timeout);
+    Reduction call = reduction(Call::kReduce, OpType::REDUCE, opts.reduceOp, Terms::of(opts));
     call.root(static_cast<int>(opts.rootRank));
     call.to_root(parts[0], opts.rootRank == rank_);
     return remember(call.issue(tensors));
@@ -191,7 +191,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Ten
   if (!engine_takes(from, opts.reduceOp) || to.scalar_type() != from.scalar_type()) {
     return reduce_scatter_by_companion(Call::kReduceScatterTensor, {output}, {input}, std::nullopt, opts);
   }
-  Reduction call = reduction(Call::kReduceScatterTensor, OpType::_REDUCE_SCATTER_BASE, opts.reduceOp, opts.timeout);
+  Reduction call = reduction(Call::kReduceScatterTensor, OpType::_REDUCE_SCATTER_BASE, opts.reduceOp, Terms::of(opts));
   call.slice(from, to, static_cast<size_t>(to.numel()) * static_cast<size_t>(rank_));
   return remember(call.issue({output}));
 }
@@ -207,7 +207,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coales
   if (!all) {
     return reduce_scatter_by_companion(Call::kReduceScatterTensorCoalesced, outputs, inputs, std::nullopt, opts);
   }
-  Reduction call = reduction(Call::kReduceScatterTensorCoalesced, OpType::REDUCE_SCATTER, opts.reduceOp, opts.timeout);
+  Reduction call =
+      reduction(Call::kReduceScatterTensorCoalesced, OpType::REDUCE_SCATTER, opts.reduceOp, Terms::of(opts));
   if (Footprint::clash(to, from)) call.apart();
   for (size_t i = 0; i < from.size(); ++i) {
     call.slice(from[i], to[i], static_cast<size_t>(to[i].numel()) * static_cast<size_t>(rank_));
@@ -226,7 +227,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
     return reduce_scatter_by_companion(Call::kReduceScatter, outputs, {joined(inputs[0])},
                                        elements_before(inputs[0], rank_), opts, ", pieces: " + tensors_text(inputs[0]));
   }
-  Reduction call = reduction(Call::kReduceScatter, OpType::REDUCE_SCATTER, opts.reduceOp, opts.timeout);
+  Reduction call = reduction(Call::kReduceScatter, OpType::REDUCE_SCATTER, opts.reduceOp, Terms::of(opts));
   call.detail("pieces: " + tensors_text(inputs[0]));
   if (join) {
     call.slice(joined(pieces), to, begin);
@@ -287,7 +288,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(
 // ---- barrier ----
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::barrier(const c10d::BarrierOptions& opts) {
-  Reduction call = reduction(Call::kBarrier, OpType::BARRIER, c10d::ReduceOp::SUM, opts.timeout);
+  Reduction call = reduction(Call::kBarrier, OpType::BARRIER, c10d::ReduceOp::SUM, Terms::of(opts));
   call.barrier(outstanding_.all());
   return remember(call.issue({}));
 }

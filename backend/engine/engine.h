@@ -88,7 +88,8 @@ struct Collective {
   /// All workers must choose alike. Ignored where there is one stream only. Where it is chosen, collectives of the two
   /// streams have no order between them.
   StreamChoice stream = StreamChoice::kByLength;
-  /// Runs exactly once, on an engine thread, soon: it must not block. On an error, `output` may be partly written.
+  /// Runs exactly once, on a thread that does the engine's work, soon: it must not block. On an error, `output` may be
+  /// partly written.
   std::function<void(const Status&)> done;
 };
 
@@ -202,6 +203,16 @@ std::string describe(const Collective& collective);
 /// root.
 uint64_t agreement_hash(const Collective& collective);
 
+/// A calling thread in place of the engine's own: it does the work of the collectives that it submits meanwhile, and of
+/// any others that come. When it goes, the engine's thread does what is left. Of one thread.
+class CallerTurn {
+ public:
+  virtual ~CallerTurn() = default;
+  /// Works until `over`, which only this work can make true, or for half a second. Nobody else may do any of it
+  /// meanwhile: `over` must not wait for anything.
+  virtual void work_until(const std::function<bool()>& over) = 0;
+};
+
 class Engine {
  public:
   /// One transport per session and shard, session after session, each already joined (session/control_client.h). Those
@@ -217,6 +228,10 @@ class Engine {
   /// `done` runs at once with the reason. Precondition: integer_can(op, type); in memory, and in a native session,
   /// native_can(op, type).
   virtual void submit(Collective collective) = 0;
+
+  /// A turn for the calling thread, where it can have one and nothing is under way; else null. Must end before the
+  /// engine does. Callbacks of collectives then run in that thread too.
+  virtual std::unique_ptr<CallerTurn> begin_turn() { return nullptr; }
 
   /// Fails everything queued or running with kAborted and `reason`. Thread-safe, idempotent.
   virtual void abort(const std::string& reason) = 0;

@@ -50,6 +50,40 @@ class MemoryEngine final : public Engine {
   }
 
   void submit(Collective collective) override {
+    give(std::move(collective));
+    thread_->notify();
+  }
+  // With owners the time is the network's, and that of other threads.
+  std::unique_ptr<CallerTurn> begin_turn() override {
+    return options_.shape.owners == 0 ? thread_->begin_turn() : nullptr;
+  }
+  void abort(const std::string& reason) override { fail(Status(Code::kAborted, reason)); }
+  void fail(const Status& status) override {
+    remember(status);
+    request_failure(status);
+    thread_->notify();
+  }
+
+  Status status() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return status_;
+  }
+  int shards() const override { return 1 + (short_ ? 1 : 0) + (up_ ? up_->shards() : 0); }
+  const WorkerCounters& counters(int shard) const override {
+    if (shard == 0) return member_.counters();
+    if (shard == 1 && short_) return short_->counters();
+    return up_->counters(shard - (short_ ? 2 : 1));
+  }
+  size_t memory_bytes() const override { return options_.segment->size() + (up_ ? up_->memory_bytes() : 0); }
+
+  std::vector<uint32_t> suspend() override { return no_switch(), std::vector<uint32_t>(); }
+  void wait_for(const std::string& /*what*/) override { no_switch(); }
+  std::vector<uint8_t> last_result(int /*slot*/) override { return no_switch(), std::vector<uint8_t>(); }
+  void supply(std::vector<std::vector<uint8_t>> /*frames*/) override { no_switch(); }
+  void resume(const Route& /*route*/, std::vector<std::unique_ptr<Transport>> /*transports*/) override { no_switch(); }
+
+ private:
+  void give(Collective collective) {
     SWITCHML_ASSERT(native_can(collective.op, collective.type));
     SWITCHML_ASSERT(collective.movement == Movement::kNone || options_.shape.owners == 0);
     const std::lock_guard<std::mutex> lock(order_);  // both boards have that of the numbers
@@ -73,31 +107,6 @@ class MemoryEngine final : public Engine {
     short_->announce(std::move(announced));
     member_.submit(std::move(collective));
   }
-  void abort(const std::string& reason) override { fail(Status(Code::kAborted, reason)); }
-  void fail(const Status& status) override {
-    remember(status);
-    request_failure(status);
-  }
-
-  Status status() const override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return status_;
-  }
-  int shards() const override { return 1 + (short_ ? 1 : 0) + (up_ ? up_->shards() : 0); }
-  const WorkerCounters& counters(int shard) const override {
-    if (shard == 0) return member_.counters();
-    if (shard == 1 && short_) return short_->counters();
-    return up_->counters(shard - (short_ ? 2 : 1));
-  }
-  size_t memory_bytes() const override { return options_.segment->size() + (up_ ? up_->memory_bytes() : 0); }
-
-  std::vector<uint32_t> suspend() override { return no_switch(), std::vector<uint32_t>(); }
-  void wait_for(const std::string& /*what*/) override { no_switch(); }
-  std::vector<uint8_t> last_result(int /*slot*/) override { return no_switch(), std::vector<uint8_t>(); }
-  void supply(std::vector<std::vector<uint8_t>> /*frames*/) override { no_switch(); }
-  void resume(const Route& /*route*/, std::vector<std::unique_ptr<Transport>> /*transports*/) override { no_switch(); }
-
- private:
   static void no_switch() { SWITCHML_ASSERT(!"memory has no switch that could be lost"); }
 
   void remember(const Status& status) {

@@ -59,10 +59,12 @@ class Member {
   /// Thread-safe: the next step fails everything with `status` (the first one counts).
   void request_failure(const Status& status);
 
-  /// Does a bounded part of what there is to do; true if there may be more. Only one thread.
+  /// Does a bounded part of what there is to do; true if there may be more. One thread at a time.
   bool step(Time now);
   /// Nothing happens before this time unless another rank does something, or something is submitted.
   Time next_wakeup() const { return called_ == 0 ? kNever : earliest_deadline_; }
+  /// Whether nothing has been submitted that is not over. Between steps.
+  bool is_idle() const { return jobs_.empty() && !attention_.load(std::memory_order_acquire); }
   /// Whether a step would do anything now.
   bool has_work() const;
   /// Whether it waits for other ranks, with which it is in the middle of something.

@@ -14,52 +14,157 @@ namespace switchml::shm {
 namespace {
 
 constexpr Duration kLongest = milliseconds(500);
-/// Where ranks share processors, the one that is waited for may want this one: in the middle of a large tensor, to let
-/// it run costs less than to be woken by it. Few times, or ranks would take turns of few chunks.
+/// Where ranks share processors, the one that is waited for may want this one: to let it run costs less than to be
+/// woken by it. In the middle of a large tensor few times, or ranks would take turns of few chunks. A caller has
+/// nothing else to do.
 constexpr int kYields = 2;
+constexpr int kCallersYields = 20;
+/// What no rank does at a time: somebody else has had the processor, and keeps it for milliseconds where it is given to
+/// him. Who sleeps gets it back when he is woken.
+constexpr Duration kLongYield = milliseconds(2);
 
-/// Whether there is work once others have had the processor.
-template <typename Work>
-bool give_way(const Work& work) {
-  for (int i = 0; i < kYields; ++i) {
-    ::sched_yield();
-    if (work()) return true;
+/// While it lives, this thread computes as IEEE 754 says by default. Flush-to-zero or another rounding, which a caller
+/// may have set, would change the bits.
+class DefaultArithmetic {
+ public:
+  DefaultArithmetic() {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
   }
-  return false;
-}
+  ~DefaultArithmetic() { std::fesetenv(&before_); }
+  DefaultArithmetic(const DefaultArithmetic&) = delete;
+  DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
+
+ private:
+  std::fenv_t before_;
+};
 
 }  // namespace
 
+class MemberThread::Turn final : public CallerTurn {
+ public:
+  explicit Turn(MemberThread& thread) : thread_(thread) {}
+  ~Turn() override {
+    if (!is_mine) return;
+    const std::lock_guard<std::mutex> lock(thread_.mutex_);
+    thread_.taken_ = false;
+    if (!thread_.is_idle()) thread_.work_.notify_one();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool is_mine = false;
+
+  void work_until(const std::function<bool()>& over) override {
+    const DefaultArithmetic arithmetic;
+    Waits& waits = thread_.waits_of_caller();
+    const Time end = monotonic_now() + kLongest;
+    while (!over() && monotonic_now() < end) thread_.step_or_wait(waits, over);
+    if (!thread_.is_idle()) thread_.step();  // the announcement of what is over: the next turn finds nothing then
+  }
+
+ private:
+  MemberThread& thread_;
+};
+
 MemberThread::MemberThread(std::vector<Member*> members, Duration spin)
     : members_(std::move(members)),
-      gives_way_(spin == Duration(0)),
-      look_around_(spin),
+      spin_(spin),
+      waits_{SpinWait(spin), kYields, true},
       thread_(make_thread("an engine", [this] { run(); })) {}
 
 MemberThread::~MemberThread() {
   stop_.store(true, std::memory_order_release);
   members_.front()->wake();
+  notify();
   thread_.join();
 }
 
+void MemberThread::notify() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!taken_) work_.notify_one();
+}
+
+std::unique_ptr<CallerTurn> MemberThread::begin_turn() {
+  auto turn = std::make_unique<Turn>(*this);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (taken_ || !is_idle()) return nullptr;
+  turn->is_mine = taken_ = true;
+  return turn;
+}
+
+// What was counted is the thread's that counted it.
+MemberThread::Waits& MemberThread::waits_of_caller() {
+  const std::thread::id caller = std::this_thread::get_id();
+  if (std::exchange(last_caller_, caller) != caller) {
+    callers_waits_.emplace(Waits{SpinWait(spin_), kCallersYields, false});
+  }
+  return *callers_waits_;
+}
+
+// Only while nobody else steps.
+bool MemberThread::is_idle() const {
+  return std::all_of(members_.begin(), members_.end(), [](const Member* one) { return one->is_idle(); });
+}
+bool MemberThread::has_work() const {
+  return std::any_of(members_.begin(), members_.end(), [](const Member* one) { return one->has_work(); });
+}
+
+// While nothing is under way it sleeps where no other rank wakes it: the bells are for whoever takes a turn. What it
+// would be woken for then, that the board has failed, it finds out in a moment.
 void MemberThread::run() {
   pthread_setname_np(pthread_self(), "switchml-shm");
-  // A new thread inherits its parent's floating-point state; flush-to-zero or another rounding would change the bits.
-  std::fesetenv(FE_DFL_ENV);
+  std::fesetenv(FE_DFL_ENV);  // a new thread inherits its parent's
   const auto stopped = [this] { return stop_.load(std::memory_order_acquire); };
-  const auto any = [this](const auto& says) { return std::any_of(members_.begin(), members_.end(), says); };
-  const auto work = [any] { return any([](const Member* one) { return one->has_work(); }); };
+  std::unique_lock<std::mutex> lock(mutex_);
   while (!stopped()) {
-    if (step()) continue;
-    const bool waits = any([](const Member* one) { return one->waits_for_others(); });
-    if (waits && look_around_(work, stopped)) continue;
-    if (gives_way_ && any([](const Member* one) { return one->has_full_window(); }) && give_way(work)) continue;
-    Time wakeup = kNever;
-    for (const Member* member : members_) wakeup = std::min(wakeup, member->next_wakeup());
-    const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());
-    if (patience > Duration(0)) Member::sleep(members_, patience);
+    if (taken_ || (is_idle() && !has_work())) {
+      work_.wait_for(lock, kLongest);
+      continue;
+    }
+    taken_ = true;
+    lock.unlock();
+    do {
+      step_or_wait(waits_, [&] { return stopped() || is_idle(); });
+    } while (!stopped() && !is_idle());
+    lock.lock();
+    taken_ = false;
   }
+  lock.unlock();
   step();  // what was submitted or asked for last
+}
+
+// Whether there is work once others have had the processor.
+template <typename Work>
+bool MemberThread::give_way(Waits& waits, const Work& work) {
+  Time now = monotonic_now();
+  if (waits.yielding.allowance(now) == Duration(0)) return false;
+  bool paid = false;
+  bool is_long = false;
+  for (int i = 0; i < waits.yields && !paid && !is_long; ++i) {
+    const Time before = now;
+    ::sched_yield();
+    paid = work();
+    now = monotonic_now();
+    is_long = now - before >= kLongYield;
+  }
+  if (is_long) ++waits.long_yields;
+  waits.yielding.report(paid, waits.long_yields, now);
+  return paid;
+}
+
+template <typename Over>
+void MemberThread::step_or_wait(Waits& waits, const Over& over) {
+  if (step() || over()) return;
+  const auto any = [this](const auto& says) { return std::any_of(members_.begin(), members_.end(), says); };
+  const auto work = [this] { return has_work(); };
+  const bool waiting = any([](const Member* one) { return one->waits_for_others(); });
+  if (waiting && waits.look_around(work, over)) return;
+  const bool amid = any([](const Member* one) { return one->has_full_window(); });
+  if (spin_ == Duration(0) && waiting && (amid || !waits.only_amid) && give_way(waits, work)) return;
+  Time wakeup = kNever;
+  for (const Member* member : members_) wakeup = std::min(wakeup, member->next_wakeup());
+  const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());
+  if (patience > Duration(0)) Member::sleep(members_, patience);
 }
 
 bool MemberThread::step() {

@@ -1,6 +1,8 @@
 """Many calls in flight, and futures whose callbacks make calls."""
 
 import os
+import random
+import threading
 import time
 
 import pytest
@@ -72,8 +74,94 @@ def rank_dropped_work():
     assert total.tolist() == [float(dist.get_world_size())] * 3
 
 
+def rank_waited_among_others():
+    """Calls that their callers wait for at once, between others that they do not, on two groups; when a rank makes its next call, and
+    what it waits for before, is its own affair."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    groups = dist.group.WORLD, dist.new_group()
+    shared, own = random.Random(size), random.Random(rank)
+    under_way = []
+    for number in range(300):
+        group, waits = groups[shared.random() < 0.3], shared.random() < 0.5
+        kind, count = shared.choice(("sum", "gather", "barrier")), shared.choice((1, 1000, 5000, 300_000))
+        mine, expected, work = torch.full((count,), rank + number), None, None
+        if kind == "sum":
+            work, expected = dist.all_reduce(mine, group=group, async_op=not waits), [sum(range(size)) + size * number]
+        elif kind == "gather":
+            given, mine = mine, torch.empty(size * count, dtype=mine.dtype)
+            work = dist.all_gather_into_tensor(mine, given, group=group, async_op=not waits)
+            expected = [other + number for other in range(size)]
+        else:
+            work = dist.barrier(group=group, async_op=not waits)
+        under_way.append((work, mine, expected))
+        while under_way and own.random() < 0.4:
+            check_work(*under_way.pop(own.randrange(len(under_way))))
+        if own.random() < 0.02:
+            time.sleep(0.002)
+    for each in under_way:
+        check_work(*each)
+    dist.destroy_process_group(groups[1])
+
+
+def check_work(work, result, expected):
+    if work is not None:
+        work.wait()
+    if expected is not None:
+        for each, value in zip(result.chunk(len(expected)), expected, strict=True):
+            assert each.eq(value).all(), f"{each} is not {value} in all elements"
+
+
+def rank_groups_in_any_order():
+    """Two groups, on which ranks call in different orders, and wait last."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    groups = [dist.new_group() for _ in range(2)]
+    for number in range(50):
+        tensors = [torch.full((1 + 700 * (number % 9),), 1 + i) for i in range(2)]
+        order = (0, 1) if rank % 2 else (1, 0)
+        works = [dist.all_reduce(tensors[i], group=groups[i], async_op=True) for i in order]
+        for work in works:
+            work.wait()
+        assert all(tensors[i].eq(size * (1 + i)).all() for i in range(2))
+    for group in groups:
+        dist.destroy_process_group(group)
+
+
+def rank_threads_with_groups():
+    """A group for each thread, of which each waits in its own."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    failures = []
+
+    def use(group, seed):
+        try:
+            for number in range(100):
+                tensor = torch.full((1 + 500 * (number % 5),), rank + seed + number)
+                dist.all_reduce(tensor, group=group)
+                assert tensor.eq(sum(range(size)) + size * (seed + number)).all()
+        except Exception as error:
+            failures.append(error)
+
+    groups = [dist.new_group() for _ in range(3)]
+    users = [threading.Thread(target=use, args=(group, 1000 * i)) for i, group in enumerate(groups)]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    assert not failures, failures
+    for group in groups:
+        dist.destroy_process_group(group)
+
+
 @pytest.mark.parametrize(
-    "function", (rank_many_in_flight, rank_mixed_in_flight, rank_dropped_work), ids=lambda f: f.__name__[5:]
+    "function",
+    (
+        rank_many_in_flight,
+        rank_mixed_in_flight,
+        rank_dropped_work,
+        rank_waited_among_others,
+        rank_groups_in_any_order,
+        rank_threads_with_groups,
+    ),
+    ids=lambda f: f.__name__[5:]
 )
 def test_asynchronous(ranks, function):
     ranks.run(function)

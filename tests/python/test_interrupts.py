@@ -125,6 +125,29 @@ def test_ctrl_c_ends_the_opening_of_a_group(tmp_path, transport, victim):
         check_all(own.finish([1 - victim]), f"rank {victim}: its process ended the wait: KeyboardInterrupt")
 
 
+def rank_calls_in_a_handler():
+    """The handler's call is the second of this rank, though the first is not over."""
+    results = []
+    signal.signal(signal.SIGUSR2, lambda *_: results.append(rank_sum(None)))
+    harness.advance()
+    results.append(rank_sum(None))
+    return results
+
+
+def rank_sums_twice():
+    return [rank_sum(None), rank_sum(None)]
+
+
+@pytest.mark.parametrize("transport", ("udp", "auto"))
+def test_a_handler_may_call_collectives(transport):
+    with doomed_pool(2, environment={"SWITCHML_TRANSPORT": transport}) as own:
+        own.start(rank_calls_in_a_handler, ranks=[0])
+        own.await_progress(ranks=[0])
+        own.kill(0, signal.SIGUSR2)
+        assert own.run(rank_sums_twice, ranks=[1]) == [[2, 2]]
+        assert own.finish([0]) == [[2, 2]]
+
+
 def rank_handles_signals():
     seen = []
     signal.signal(signal.SIGUSR2, lambda *_: (seen.append(1), harness.advance()))

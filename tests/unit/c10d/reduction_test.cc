@@ -354,6 +354,127 @@ TEST(ReductionOfRanks, LetsGoOfItsTensorsBeforeItSignals) {
   });
 }
 
+// ---- calls that their callers wait for at once ----
+
+/// The sum of `tensor`, which the caller waits for.
+WorkPointer waited_sum(const std::shared_ptr<GroupCore>& core, const at::Tensor& tensor, Duration limit = seconds(20)) {
+  Reduction call = on(core, c10d::ReduceOp::SUM, Call::kAllReduce, limit);
+  call.waited_for();
+  call.in_place(tensor);
+  return call.issue({tensor});
+}
+
+TEST(WaitedReduction, IsCompleteWhenItReturns) {
+  const Cores cores(3);
+  cores.on_each([](int rank, const auto& core) {
+    int complete = 0;
+    for (int64_t round = 0; round < 100; ++round) {
+      const at::Tensor tensor = at::full({1 + round * round * 20}, rank, at::kInt);
+      const WorkPointer work = waited_sum(core, tensor);
+      complete += work->isCompleted() ? 1 : 0;
+      EXPECT_EQ(failure_of(work), "");
+      EXPECT_TRUE(same(tensor, at::full(tensor.sizes(), 3, at::kInt)));
+      EXPECT_EQ(work->result().size(), 1U);
+    }
+    EXPECT_GT(complete, 0) << "one that takes half a second is not";
+  });
+}
+
+TEST(WaitedReduction, LetsGoOfItsTensors) {
+  const Cores cores(2);
+  cores.on_each([](int, const auto& core) {
+    const at::Tensor tensor = counting(1000);
+    Reduction call = on(core);
+    call.waited_for();
+    call.in_place(tensor);
+    EXPECT_EQ(failure_of(call.issue({})), "");
+    EXPECT_EQ(tensor.use_count(), 2U) << "this one, and the list of inputs in `call`";
+  });
+}
+
+TEST(WaitedReduction, KeepsItsPlaceAmongOthers) {
+  const Cores cores(3);
+  cores.on_each([](int rank, const auto& core) {
+    for (int round = 0; round < 50; ++round) {
+      const at::Tensor first = at::full({1 + 1000 * (round % 7)}, rank, at::kInt);
+      const at::Tensor second = at::full({10}, 10 * rank, at::kInt);
+      Reduction call = on(core);
+      call.in_place(first);
+      const WorkPointer earlier = call.issue({first});
+      if (round % 3 == rank) std::this_thread::yield();
+      EXPECT_EQ(failure_of(waited_sum(core, second)), "");
+      EXPECT_TRUE(same(second, at::full({10}, 30, at::kInt)));
+      EXPECT_EQ(failure_of(earlier), "");
+      EXPECT_TRUE(same(first, at::full(first.sizes(), 3, at::kInt)));
+    }
+  });
+}
+
+TEST(WaitedReduction, MayBeCalledByManyThreads) {
+  const Cores cores(2);
+  cores.on_each([](int rank, const auto& core) {
+    on_each_rank(4, [&](int) {
+      for (int round = 0; round < 100; ++round) {
+        const at::Tensor tensor = at::full({100}, rank + 1, at::kInt);
+        EXPECT_EQ(failure_of(waited_sum(core, tensor)), "");
+        EXPECT_TRUE(same(tensor, at::full({100}, 3, at::kInt)));
+      }
+    });
+  });
+}
+
+TEST(WaitedReduction, EndsAtItsDeadline) {
+  const Cores cores(2);
+  const Time start = monotonic_now();
+  const std::string text = failure_of(waited_sum(cores[0], counting(4), milliseconds(150)));
+  EXPECT_GE(monotonic_now() - start, milliseconds(140));
+  EXPECT_TRUE(contains(text, "switchml all_reduce on rank 0 of 2 (group test) [call 1: all_reduce(SUM, float32, 4"));
+}
+
+TEST(WaitedReduction, SaysWhatTheRanksHaveCalled) {
+  const Cores cores(2);
+  cores.on_each([](int rank, const auto& core) {
+    const std::string text = failure_of(waited_sum(core, counting(4 + rank)));
+    EXPECT_TRUE(contains(text, "all_reduce(SUM, float32, 4 elements)"));
+    EXPECT_TRUE(contains(text, "all_reduce(SUM, float32, 5 elements)"));
+  });
+}
+
+TEST(WaitedReduction, MayBeCalledInACallback) {
+  const Cores cores(2);
+  cores.on_each([](int rank, const auto& core) {
+    const at::Tensor first = at::full({100000}, rank + 1, at::kInt);
+    const at::Tensor second = at::full({10}, rank + 1, at::kInt);
+    Reduction call = on(core);
+    call.in_place(first);
+    const WorkPointer work = call.issue({first});
+    work->getFuture()->addCallback([&](c10::ivalue::Future&) {
+      EXPECT_EQ(failure_of(waited_sum(core, second)), "");
+      EXPECT_TRUE(same(second, at::full({10}, 3, at::kInt)));
+    });
+    EXPECT_EQ(failure_of(work), "");
+    EXPECT_TRUE(core->wait_until_landed(seconds(20)));
+    core->pool().join();
+  });
+}
+
+TEST(WaitedReduction, ThatIsABarrierCompletesBehindWhatWasUnderWay) {
+  const Cores cores(2);
+  const auto earlier = c10::make_intrusive<SwitchWork>(0, OpType::BROADCAST, nullptr, "earlier", 1,
+                                                       std::vector<TensorList>(), TensorList());
+  WorkPointer held;
+  cores.on_each([&](int rank, const auto& core) {
+    Reduction call = on(core, c10d::ReduceOp::SUM, Call::kBarrier);
+    call.waited_for();
+    call.barrier(rank == 0 ? std::vector{Outstanding::WeakWork(earlier)} : std::vector<Outstanding::WeakWork>());
+    const WorkPointer work = call.issue({});
+    if (rank == 0) held = work;
+  });
+  EXPECT_FALSE(held->isCompleted());
+  earlier->succeed();
+  EXPECT_EQ(failure_of(held), "");
+}
+
 // ---- barriers ----
 
 WorkPointer barrier_after(const std::shared_ptr<GroupCore>& core, std::vector<Outstanding::WeakWork> before) {

@@ -341,6 +341,30 @@ TEST(MemoryEngine, ThreadsMayCallTheSameAtTheSameTime) {
   EXPECT_EQ(tensors, std::vector<Ints>(4 * kCalls, Ints(100, 2)));
 }
 
+// Of either board, and in place of a thread that could do it as well.
+TEST(MemoryEngine, ACallerDoesTheWorkOfWhatItCalls) {
+  Group group(shape_for(2));
+  for (const size_t count : {1U, 1000U, 1U << 20}) {
+    Ints tensors[] = {Ints(count, 1), Ints(count, 2)};
+    auto end_of_other = group.submit(1, sum_of(tensors[1]));
+    std::unique_ptr<CallerTurn> turn;
+    for (const Time end = monotonic_now() + kLong; !turn && monotonic_now() < end; std::this_thread::yield()) {
+      turn = group.engine(0).begin_turn();  // once the thread has let go of the last one
+    }
+    ASSERT_NE(turn, nullptr);
+    EXPECT_EQ(group.engine(0).begin_turn(), nullptr);
+    std::thread::id where;
+    Collective collective = sum_of(tensors[0]);
+    collective.done = [&where](const Status&) { where = std::this_thread::get_id(); };
+    group.engine(0).submit(std::move(collective));
+    const auto over = [&where] { return where != std::thread::id(); };
+    while (!over()) turn->work_until(over);
+    EXPECT_EQ(where, std::this_thread::get_id());
+    EXPECT_EQ(tensors[0], Ints(count, 3));
+    EXPECT_TRUE(outcome_of(end_of_other).ok());
+  }
+}
+
 TEST(MemoryEngine, ADisagreementIsToldToAll) {
   Group group(shape_for(2));
   Ints tensors[2] = {Ints(10, 1), Ints(11, 1)};
