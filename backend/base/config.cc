@@ -65,6 +65,14 @@ bool parse_slots(const std::string& text, Config* config) {
   return assign(&config->slots, parse_integer(text, kMinSlots, kMaxSlots));
 }
 
+bool parse_arena(const std::string& text, Config* config) {
+  if (text == "auto") {
+    config->arena_mib.reset();
+    return true;
+  }
+  return assign(&config->arena_mib, parse_integer(text, 0, kMaxArenaMib));
+}
+
 bool parse_token(const std::string& text, Config* config) {
   return (text.empty() || printable_secret(text)) && assign(&config->controller_token, text);
 }
@@ -150,6 +158,10 @@ const std::vector<Setting>& table() {
       {{"slots", "auto, or 4 to 4096", "auto", "slots of a job"},
        parse_slots,
        [](const Config& c) { return c.slots == 0 ? "auto" : std::to_string(c.slots); }},
+      {{"arena", "auto, or 0 to 65536 (MiB)", "auto",
+        "tensors that each rank may allocate for all ranks of its host to see; auto: its part of half of the memory"},
+       parse_arena,
+       [](const Config& c) { return c.arena_mib ? std::to_string(*c.arena_mib) : "auto"; }},
       {{"shards", "1 to 16", "1", "engine threads of a rank"},
        [](const std::string& t, Config* c) { return assign(&c->shards, parse_integer(t, 1, kMaxShards)); },
        [](const Config& c) { return std::to_string(c.shards); }},

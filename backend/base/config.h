@@ -43,6 +43,9 @@ struct Config {
   bool exact = false;
   /// As a user writes it.
   const char* precision() const { return integers ? "integer" : exact ? "exact" : "auto"; }
+  /// SWITCHML_ARENA: MiB in which each rank of a host that shares memory may allocate tensors for all of them to see;
+  /// nullopt ("auto"): its part of half of the machine's memory. 0..65536. The first rank's counts.
+  std::optional<size_t> arena_mib;
   /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.
   std::string interface;
   /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. Or what

@@ -31,6 +31,10 @@ static_assert(kLoopbackPayloadBytes % 1024 == 0 && kLoopbackPayloadBytes <= kMax
 /// Elements that share one exponent, where the payload holds as many (else the whole payload is one block).
 inline constexpr size_t kMaxBlockElements = 256;
 
+// ---- memory that ranks share ----
+/// In which a rank allocates tensors, in MiB: 128 ranks' parts are a sixteenth of a process' address space.
+inline constexpr long kMaxArenaMib = 65536;
+
 // ---- slots ----
 /// Slots of one job: two lanes need at least one each; a page of a Tofino holds 128.
 inline constexpr int kMinSlots = 4;

@@ -214,8 +214,20 @@ py::object stats(const BasePtr& backend) {
   session["kernels"] = statistics.kernels;
   result["session"] = session;
   result["memory_bytes"] = statistics.memory_bytes;
+  result["arena_bytes"] = statistics.arena_bytes;
+  result["arena_limit_bytes"] = statistics.arena_limit_bytes;
   if (!statistics.embedded.empty()) result["switch"] = py::cast(statistics.embedded);
   return result;
+}
+
+/// Bytes in memory that the ranks share, or elsewhere; None if the group is not one of ours.
+py::object allocate(const BasePtr& backend, int64_t bytes) {
+  auto* group = dynamic_cast<ProcessGroupSwitchML*>(backend.get());
+  if (group == nullptr) return py::none();
+  const py::gil_scoped_release unlocked;
+  const at::Tensor memory = group->allocateTensor(bytes, at::TensorOptions(at::kByte));
+  const py::gil_scoped_acquire locked;
+  return py::cast(memory);
 }
 
 py::list setting_list() {
@@ -255,6 +267,7 @@ PYBIND11_MODULE(_C, module) {
              py::arg("options"), py::arg("make_companion"), py::arg("companion_at_once"), py::arg("ask_controller"));
   add_group_class(module);
   module.def("stats", &stats, py::arg("backend"));
+  module.def("allocate", &allocate, py::arg("backend"), py::arg("bytes"));
   module.def("settings", &setting_list);
   module.def(
       "describe", [](const OptionMap& options) { return describe(configured(options)); }, py::arg("options"));

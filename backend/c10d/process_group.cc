@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "c10d/companion_store.h"
+#include "c10d/shared_tensors.h"
 #include "c10d/store_rendezvous.h"
 #include "quant/kernels.h"
 
@@ -75,6 +76,10 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   result.slots = parameters.slots;
   result.shards = parameters.shards;
   result.memory_bytes = engine.memory_bytes();
+  if (const std::shared_ptr<shm::Arena> arena = session.arena()) {
+    result.arena_bytes = arena->used();
+    result.arena_limit_bytes = arena->capacity();
+  }
   return result;
 }
 
@@ -256,6 +261,23 @@ void ProcessGroupSwitchML::end_everything() {
   core_->wait_until_landed(kShutdownGrace);  // what was aborted ends on the pool's threads, not on the engine's
   core_->pool().join();
   session.reset();
+}
+
+std::shared_ptr<shm::Arena> ProcessGroupSwitchML::arena() const {
+  const std::shared_ptr<Session> session = core_->inherited() ? nullptr : core_->session();
+  return session ? session->arena() : nullptr;
+}
+bool ProcessGroupSwitchML::supportsTensorAlloc(c10::DeviceIndex /*device*/) { return arena() != nullptr; }
+at::Tensor ProcessGroupSwitchML::allocateTensor(long size, at::TensorOptions options) {
+  return shared_empty(arena(), size, options);
+}
+std::shared_ptr<c10::Allocator> ProcessGroupSwitchML::getMemAllocator() {
+  const std::shared_ptr<shm::Arena> memory = arena();
+  if (memory == nullptr) {
+    compat::throw_backend_error("switchml on rank " + std::to_string(rank_) + " of " + std::to_string(size_) +
+                                " (group " + core_->group().name + ") has no allocator: its ranks share no memory");
+  }
+  return shared_allocator(memory);
 }
 
 Statistics ProcessGroupSwitchML::statistics() const {

@@ -17,6 +17,7 @@
 #include "c10d/group_core.h"
 #include "c10d/monitored_barrier.h"
 #include "c10d/reduction.h"
+#include "shm/arena.h"
 
 namespace switchml {
 
@@ -32,6 +33,8 @@ struct Statistics {
   int shards = 0;
   std::string kernels;
   uint64_t memory_bytes = 0;
+  uint64_t arena_bytes = 0;  // that tensors take
+  uint64_t arena_limit_bytes = 0;
 };
 
 class ProcessGroupSwitchML final : public compat::Base {
@@ -103,6 +106,13 @@ class ProcessGroupSwitchML final : public compat::Base {
   // ---- through the store ----
   void monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks = false) override;
 
+  // ---- tensors in memory that the ranks of the host share ----
+  bool supportsTensorAlloc(c10::DeviceIndex device) SWITCHML_LATER_OVERRIDE;
+  /// shared_empty() (c10d/shared_tensors.h), anywhere else where the group does not share memory.
+  at::Tensor allocateTensor(long size, at::TensorOptions options = {}) SWITCHML_LATER_OVERRIDE;
+  /// Throws where the group does not share memory.
+  std::shared_ptr<c10::Allocator> getMemAllocator() SWITCHML_LATER_OVERRIDE;
+
   // ---- the group itself ----
   const std::string getBackendName() const override { return "switchml"; }
   void setSequenceNumberForGroup() override;
@@ -134,6 +144,7 @@ class ProcessGroupSwitchML final : public compat::Base {
       return {options.timeout, compat::is_waited_for(options)};
     }
   };
+  std::shared_ptr<shm::Arena> arena() const;
   void open_session();
   void end_everything();
   Time deadline(std::chrono::milliseconds timeout) const;

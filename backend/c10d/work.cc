@@ -86,6 +86,7 @@ bool SwitchWork::wait(std::chrono::milliseconds timeout) {
 void SwitchWork::wait_until_completed(std::chrono::milliseconds timeout) {
   // In slices: the deadline may be set later, and signals come. A completion ends a slice at once.
   constexpr milliseconds kSlice{500};
+  constexpr milliseconds kFarewell{1000};
   constexpr milliseconds kForever = std::chrono::hours(24 * 365);
   const CompletionPool::Wait waiting;
   const bool limited = timeout.count() > 0;
@@ -98,7 +99,14 @@ void SwitchWork::wait_until_completed(std::chrono::milliseconds timeout) {
     if (completed_) return;
     if (monotonic_now() >= until) throw_late(timeout);
     lock.unlock();
-    if (let_signals_in_) let_signals_in_();
+    try {
+      if (let_signals_in_) let_signals_in_();
+    } catch (...) {
+      // The group is over. Once that has reached the engine nobody writes to the caller's tensors any more.
+      lock.lock();
+      cv_.wait_for(lock, kFarewell, [this] { return completed_; });
+      throw;
+    }
     lock.lock();
   }
 }

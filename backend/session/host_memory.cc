@@ -15,8 +15,8 @@ Time HostMemory::fetch_end() const {
   return std::min(deadline_, monotonic_now() + std::max(fetch_time_, kLeastFetchTime));
 }
 
-Status HostMemory::offer(Blob* blob) {
-  auto offer = offer_memory(shm::shape_for(group_.size), blob);
+Status HostMemory::offer(size_t arena_bytes, Blob* blob) {
+  auto offer = offer_memory(shm::shape_for(group_.size), arena_bytes, blob);
   if (!offer.ok()) return offer.status();
   offer_ = std::move(offer.value());
   return {};
@@ -49,7 +49,7 @@ void HostMemory::share(const HostLayout& hosts) {
 Status HostMemory::share_with(int leader, const shm::BoardShape& shape) {
   if (group_.rank == leader) {
     Blob blob;
-    auto offer = offer_memory(shape, &blob);
+    auto offer = offer_memory(shape, 0, &blob);
     if (!offer.ok()) blob.set("why", offer.status().message());
     if (Status status = roll_.say("host", blob); !status.ok()) return status;
     if (!offer.ok()) return offer.status();

@@ -22,8 +22,9 @@ class HostMemory {
 
   // ---- a group on one host ----
 
-  /// Rank 0: makes memory for the group, and writes to `blob` how it is to be fetched.
-  Status offer(Blob* blob);
+  /// Rank 0: makes memory for the group, with so much for tensors of each rank (shared_memory.h), and writes to `blob`
+  /// how it is to be fetched.
+  Status offer(size_t arena_bytes, Blob* blob);
   /// Every rank, rank 0 behind offer(): fetches it, and says on "memory" if it could not. An error: that was not said.
   Status fetch(const Blob& offered);
   /// Rank 0, behind fetch(): hears that of all. "rank 2: ...": why one has none; empty: all have it.

@@ -115,7 +115,8 @@ class PlaceAgreement {
   // ---- memory ----
   Result<Blob> offer_or_host() {
     Blob blob;
-    if (Status status = opening_.memory.offer(&blob); !status.ok()) return instead_of_memory(status.message());
+    if (Status status = opening_.memory.offer(arena_bytes(opening_.config, opening_.group.size), &blob); !status.ok())
+      return instead_of_memory(status.message());
     return blob;
   }
 

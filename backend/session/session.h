@@ -10,6 +10,7 @@
 
 #include "base/config.h"
 #include "engine/engine.h"
+#include "shm/arena.h"
 #include "switchd/server.h"
 
 namespace switchml {
@@ -64,6 +65,9 @@ class Session {
   virtual bool can(ReduceOp op, ElementType type) const = 0;
   /// Whether the engine moves bytes (engine/engine.h, Movement); likewise.
   virtual bool can_move() const = 0;
+  /// Where tensors are allocated that all ranks see (shm/arena.h); null: nowhere. Outlives the session where it is
+  /// held.
+  virtual std::shared_ptr<shm::Arena> arena() const { return nullptr; }
   /// Of the switch that the group has, or had last; the first where it has several.
   virtual SessionParameters parameters() const = 0;
   /// How messages call all of its switches, with ", " between them.

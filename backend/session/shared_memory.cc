@@ -1,9 +1,14 @@
 #include "session/shared_memory.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 
+#include "base/log.h"
 #include "session/random.h"
+#include "shm/arena.h"
 
 namespace switchml {
 
@@ -23,8 +28,21 @@ Status check_hosts(const Config& config, const std::vector<std::string>& hosts) 
               " is on another host or in another network namespace than rank 0: use auto or udp"};
 }
 
-Result<MemoryOffer> offer_memory(const shm::BoardShape& shape, Blob* blob) {
-  auto segment = shm::Segment::create(shape.bytes());
+size_t arena_bytes(const Config& config, int ranks) {
+  if (!shm::can_populate()) return 0;  // it would all be taken at once
+  if (config.arena_mib) return *config.arena_mib << 20;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) return 0;
+  const auto pages = static_cast<size_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES)));
+  return pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)) / 2 / static_cast<size_t>(ranks);
+}
+
+Result<MemoryOffer> offer_memory(const shm::BoardShape& shape, size_t arena_bytes, Blob* blob) {
+  auto segment = shm::Segment::create(shm::segment_bytes(shape, arena_bytes));
+  if (!segment.ok() && arena_bytes > 0) {
+    SWITCHML_LOG(kInfo) << "no tensors for all ranks of this host: " << segment.status().message();
+    return offer_memory(shape, 0, blob);
+  }
   if (!segment.ok()) return segment.status();
   if (Status status = shm::Board::populate_headers(shape, segment->data()); !status.ok()) return status;
   char name[64];
@@ -35,22 +53,23 @@ Result<MemoryOffer> offer_memory(const shm::BoardShape& shape, Blob* blob) {
   blob->set("memory", name);
   blob->set("memory_key", key);
   blob->set("memory_bytes", segment->size());
+  blob->set("arena_bytes", arena_bytes);
   return MemoryOffer{std::make_shared<shm::Segment>(std::move(segment.value())), std::move(handout.value())};
 }
 
 Result<std::shared_ptr<shm::Segment>> fetch_memory(const Blob& blob, const shm::BoardShape& shape, Time deadline) {
   const std::string name = blob.text("memory");
   if (name.empty()) return std::shared_ptr<shm::Segment>();
-  const size_t bytes = shape.bytes();
   uint64_t key = 0;
   uint64_t offered = 0;
+  uint64_t arena = 0;
   if (!blob.number("memory_key", UINT64_MAX, &key) || !blob.number("memory_bytes", UINT64_MAX, &offered) ||
-      offered != bytes) {
+      !blob.number("arena_bytes", shm::Segment::kMaxBytes, &arena) || offered != shm::segment_bytes(shape, arena)) {
     return Status(Code::kMismatch,
                   "memory is offered of another size than this rank expects: install the same "
                   "switchml on all ranks");
   }
-  auto segment = shm::fetch_segment(name, key, bytes, deadline);
+  auto segment = shm::fetch_segment(name, key, offered, deadline);
   if (!segment.ok()) return segment.status();
   segment->forget_fd();
   return std::make_shared<shm::Segment>(std::move(segment.value()));

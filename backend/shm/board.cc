@@ -120,6 +120,7 @@ Board::Board(const BoardShape& shape, uint8_t* memory, const Board* beside) : sh
   SWITCHML_ASSERT(shape.chunk_bytes % kLine == 0 && reinterpret_cast<uintptr_t>(memory) % kLine == 0);
   const Layout at(shape);
   SWITCHML_ASSERT(shape.owners >= 0 && shape.owners <= shape.ranks);
+  memory_ = memory;
   ready_ = reinterpret_cast<ReadyList*>(memory);
   reason_ = reinterpret_cast<Reason*>(memory + at.reason);
   entries_ = reinterpret_cast<std::atomic<uint64_t>*>(memory + at.entries);
@@ -225,7 +226,25 @@ int Board::claimed_by(uint64_t seq) const { return slot_of(seq).claimed_by.load(
 
 // ---- results ----
 
-void Board::reduce(uint64_t seq) const { publish(seq, reduce_frames(seq)); }
+const ChunkCall& Board::call_of(int rank, uint64_t seq) const { return offer_of(rank, seq).call; }
+
+// Between what is read of tensors and whether their ranks have given up, the order counts; these have it the other way
+// round (fail).
+void Board::reduce(uint64_t seq) const {
+  const Verdict verdict = reduce_frames(seq);
+  if (reads_tensors(seq)) {
+    full_fence();
+    if (reason_->state.load(std::memory_order_relaxed) != Reason::kNone) return;
+  }
+  publish(seq, verdict);
+}
+
+bool Board::reads_tensors(uint64_t seq) const {
+  for (int rank = 0; rank < shape_.ranks; ++rank) {
+    if (call_of(rank, seq).from != 0) return true;
+  }
+  return false;
+}
 
 namespace {
 bool same(const ChunkCall& a, const ChunkCall& b) {
@@ -242,30 +261,68 @@ bool Board::is_agreed(uint64_t seq) const {
   return true;
 }
 
+// Of a scatter, that for a rank.
+const uint8_t* Board::elements_of(int rank, uint64_t seq, int part) const {
+  const ChunkCall& call = call_of(rank, seq);
+  const auto number = static_cast<size_t>(part);
+  return call.from != 0 ? memory_ + call.from + number * call.from_stride : frame(rank, seq) + number * call.elements;
+}
+
+// Where the result goes; of a gathering, what `source` has given to it.
+size_t Board::targets_of(uint64_t seq, int source, Target* targets) const {
+  size_t count = 0;
+  bool by_board = false;
+  const auto number = static_cast<size_t>(source);
+  for (int rank = 0; rank < shape_.ranks; ++rank) {
+    const ChunkCall& call = call_of(rank, seq);
+    if (call.begin >= std::min(call.end, call.elements)) continue;
+    if (call.to == 0) {
+      by_board = true;
+      continue;
+    }
+    targets[count++] = {memory_ + call.to + number * call.to_stride, call.begin, call.end,
+                        call.is_large ? Stores::kPastCaches : Stores::kCached};
+  }
+  const uint32_t elements = call_of(0, seq).elements;
+  if (by_board) targets[count++] = {result_memory(seq) + number * elements, 0, elements, stores()};
+  return count;
+}
+
 Verdict Board::reduce_frames(uint64_t seq) const {
   if (!is_agreed(seq)) return Verdict::kMismatch;
-  const ChunkCall& call = offer_of(0, seq).call;
+  const ChunkCall& call = call_of(0, seq);
   if (call.movement != Movement::kNone) {
     move_frames(call, seq);
     return Verdict::kReduced;
   }
-  std::array<const uint8_t*, kMaxWorkers> frames;
-  for (int rank = 0; rank < shape_.ranks; ++rank) frames[static_cast<size_t>(rank)] = frame(rank, seq);
+  std::array<const uint8_t*, kMaxWorkers> inputs;
+  for (int rank = 0; rank < shape_.ranks; ++rank) inputs[static_cast<size_t>(rank)] = elements_of(rank, seq);
+  std::array<Target, kMaxWorkers + 1> targets;
+  const size_t count = targets_of(seq, 0, targets.data());
   if (call.elements > 0) {
-    reduce_chunk(call.reduction, frames.data(), shape_.ranks, call.elements, result_memory(seq), stores());
+    reduce_chunk(call.reduction, inputs.data(), shape_.ranks, call.elements, targets.data(), count);
   }
   return Verdict::kReduced;
 }
 
 // Frames are their ranks' again when the result is published: so what moves goes through the result, too.
 void Board::move_frames(const ChunkCall& call, uint64_t seq) const {
-  uint8_t* to = result_memory(seq);
-  if (call.movement != Movement::kGather) {
-    const auto pieces = static_cast<size_t>(call.movement == Movement::kScatter ? shape_.ranks : 1);
-    return fill_frame(frame(call.root, seq), pieces * call.elements, to, stores());
+  std::array<Target, kMaxWorkers + 1> targets;
+  if (call.movement == Movement::kBroadcast) {
+    const size_t count = targets_of(seq, 0, targets.data());
+    return copy_chunk(elements_of(call.root, seq), call.elements, targets.data(), count);
   }
-  for (int rank = 0; rank < shape_.ranks; ++rank, to += call.elements) {
-    if (call.elements > 0) std::memcpy(to, frame(rank, seq), call.elements);
+  for (int rank = 0; rank < shape_.ranks; ++rank) {
+    if (call.movement == Movement::kGather) {
+      const size_t count = targets_of(seq, rank, targets.data());
+      copy_chunk(elements_of(rank, seq), call.elements, targets.data(), count);
+      continue;
+    }
+    const ChunkCall& its = call_of(rank, seq);
+    const bool direct = its.to != 0;
+    uint8_t* to = direct ? memory_ + its.to : result_memory(seq) + static_cast<size_t>(rank) * call.elements;
+    const Target target{to, 0, call.elements, direct && its.is_large ? Stores::kPastCaches : stores()};
+    copy_chunk(elements_of(call.root, seq, rank), call.elements, &target, 1);
   }
 }
 
@@ -299,7 +356,9 @@ bool Board::is_complete(uint64_t seq) const {
 
 void Board::fail(const Status& status) const {
   uint32_t none = Reason::kNone;
-  if (!reason_->state.compare_exchange_strong(none, Reason::kBeingWritten, std::memory_order_relaxed)) return;
+  const bool first = reason_->state.compare_exchange_strong(none, Reason::kBeingWritten, std::memory_order_relaxed);
+  full_fence();  // before anything of this rank's tensors changes
+  if (!first) return;
   const std::string& text = status.message();
   std::memcpy(reason_->text.data(), text.data(), std::min(text.size(), kMaxReason));
   reason_->code.store(static_cast<uint32_t>(status.code()), std::memory_order_relaxed);

@@ -9,6 +9,9 @@
 // of the last result is free again, and all frames stay as they are until the new one is published. Nothing here waits,
 // and nobody holds a lock that a rank which dies could take along: what a dead rank has not done is missing.
 //
+// Where a tensor itself is in the segment, who reduces reads it there, and writes the result to it. A rank that gives
+// up says so on the board (fail) before its tensors change, and what has been read of them is not published then.
+//
 // Sums have the same bits whoever adds, and in whichever order.
 //
 // Where the ranks run on several hosts, each host has such a board, and the chunks of all boards are the same. Then
@@ -57,6 +60,19 @@ struct ChunkCall {
   uint32_t elements = 0;  // in the frame: 0 ... of the chunk; of a gathering and a scatter its ranks'th part, of each
   Movement movement = Movement::kNone;
   int root = 0;  // of a broadcast or a scatter
+
+  // ---- what is the rank's own ----
+  /// Where its elements are, in bytes from the segment's beginning (shm/arena.h), and how far it is from one rank's to
+  /// the next, of a scatter; 0: in its frame.
+  uint64_t from = 0;
+  uint64_t from_stride = 0;
+  /// Where elements [begin, end) of the result go, likewise, each rank's of a gathering; 0: it takes them from the
+  /// board. None: it takes nothing.
+  uint64_t to = 0;
+  uint64_t to_stride = 0;
+  uint32_t begin = 0;
+  uint32_t end = UINT32_MAX;
+  bool is_large = false;  // of what it takes: it would not stay in the caches
 };
 
 enum class Verdict : uint32_t { kReduced = 0, kMismatch = 1 };
@@ -90,7 +106,7 @@ class Board {
   uint64_t claim(int rank) const;
   bool any_ready() const;
   /// Reduces a chunk that claim() gave, or puts together what moves, publishes the result and wakes who sleeps until it
-  /// is there.
+  /// is there. Publishes nothing that it has read from tensors of ranks that have given up.
   void reduce(uint64_t seq) const;
 
   // ---- with owners, instead of claim and reduce ----
@@ -113,6 +129,9 @@ class Board {
   /// Of a published chunk. Valid until the rank offers the next use of the slot.
   Verdict verdict(uint64_t seq) const;
   const uint8_t* result(uint64_t seq) const;
+
+  /// What `rank` has said when it offered the chunk.
+  const ChunkCall& call_of(int rank, uint64_t seq) const;
 
   // ---- for messages ----
   bool has_offered(int rank, uint64_t seq) const;
@@ -164,8 +183,12 @@ class Board {
   void push(uint64_t seq) const;
   Verdict reduce_frames(uint64_t seq) const;
   void move_frames(const ChunkCall& call, uint64_t seq) const;
+  const uint8_t* elements_of(int rank, uint64_t seq, int part = 0) const;
+  size_t targets_of(uint64_t seq, int source, Target* targets) const;
+  bool reads_tensors(uint64_t seq) const;
 
   BoardShape shape_;
+  uint8_t* memory_;  // the segment
   ReadyList* ready_;
   Reason* reason_;
   std::atomic<uint64_t>* entries_;

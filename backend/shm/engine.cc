@@ -29,6 +29,7 @@ class MemoryEngine final : public Engine {
                 {up_.get(), payload_bytes_, native_, uplink.ranks,
                  short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
     if (options_.shape.owners == 0) member_.time_lines(options_.line_timer);
+    if (options_.arena != nullptr) member_.share_tensors(*options_.arena);
     std::vector<Member*> members = {&member_};
     if (short_board_) {
       short_.emplace(
@@ -44,6 +45,7 @@ class MemoryEngine final : public Engine {
   ~MemoryEngine() override {
     abort("the process group was shut down");
     thread_.reset();
+    if (options_.arena != nullptr) options_.arena->close();
     up_.reset();
     if (short_board_) short_board_->leave(options_.rank);
     board_.leave(options_.rank);
@@ -74,7 +76,7 @@ class MemoryEngine final : public Engine {
     if (shard == 1 && short_) return short_->counters();
     return up_->counters(shard - (short_ ? 2 : 1));
   }
-  size_t memory_bytes() const override { return options_.segment->size() + (up_ ? up_->memory_bytes() : 0); }
+  size_t memory_bytes() const override { return options_.shape.bytes() + (up_ ? up_->memory_bytes() : 0); }
 
   std::vector<uint32_t> suspend() override { return no_switch(), std::vector<uint32_t>(); }
   void wait_for(const std::string& /*what*/) override { no_switch(); }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/engine.h"
+#include "shm/arena.h"
 #include "shm/board.h"
 #include "shm/line_timer.h"
 #include "shm/member.h"
@@ -20,6 +21,8 @@ struct MemoryEngineOptions {
   std::function<void(const Status&)> on_failure;
   /// How lines of other ranks are timed, on one host (Member::time_lines).
   Member::LineTimer line_timer = &time_to_read;
+  /// This rank's in the segment, or null; not with owners.
+  std::shared_ptr<Arena> arena = nullptr;
 };
 
 /// How the ranks of a host reach the others.

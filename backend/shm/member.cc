@@ -94,6 +94,92 @@ void Member::plan(Job* job) const {
   job->elements_per_chunk = elements_per_chunk(job->collective);
   const size_t elements = job->is_announcement ? 0 : job->collective.count;
   job->chunks = std::max<size_t>(1, (elements + job->elements_per_chunk - 1) / job->elements_per_chunk);
+  if (arena_ == nullptr || elements == 0) return;
+  job->from = place_of_input(job->collective);
+  job->to = place_of_result(job->collective);
+}
+
+// ---- tensors that other ranks see ----
+
+// Pieces of so many bytes, all as far apart.
+Member::Placed Member::placed(const std::vector<const void*>& pieces, size_t bytes) const {
+  if (pieces.empty()) return {};
+  Placed result;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const uint64_t at = arena_->offset_of(pieces[i], bytes);
+    if (at == 0) return {};
+    if (i == 0) result.at = at;
+    if (i == 1) result.stride = at - result.at;  // modulo 2^64
+    if (at != result.at + i * result.stride) return {};
+  }
+  return result;
+}
+
+Member::Placed Member::place_of_input(const Collective& collective) const {
+  const size_t bytes = collective.count * element_bytes(collective.type);
+  if (collective.movement == Movement::kScatter) return placed(collective.inputs, bytes);
+  if (collective.input == nullptr || collective.input_end < collective.count) return {};
+  return placed({collective.input}, bytes);
+}
+
+Member::Placed Member::place_of_result(const Collective& collective) const {
+  const size_t size = element_bytes(collective.type);
+  if (collective.movement != Movement::kGather) {
+    return placed({collective.output}, (collective.output_end - collective.output_begin) * size);
+  }
+  std::vector<const void*> pieces;
+  for (const Piece& piece : collective.pieces) {
+    if (piece.begin != 0 || piece.end != collective.count) return {};
+    pieces.push_back(piece.output);
+  }
+  return placed(pieces, collective.count * size);
+}
+
+// What this rank has of a chunk, and what it takes of it.
+void Member::say_places(const Job& job, ElementRange chunk, ChunkCall* call) const {
+  const Collective& collective = job.collective;
+  const size_t size = element_bytes(collective.type);
+  if (job.from.at != 0) call->from = job.from.at + chunk.begin * size;
+  call->from_stride = job.from.stride;
+  const bool gathers = collective.movement == Movement::kGather;
+  const size_t whole_begin = gathers ? 0 : collective.output_begin;
+  const size_t whole_end = gathers ? (collective.pieces.empty() ? 0 : collective.count) : collective.output_end;
+  const size_t begin = std::max(chunk.begin, whole_begin);
+  const size_t end = std::min(chunk.begin + chunk.count, whole_end);
+  call->begin = call->end = 0;
+  if (begin >= end) return;
+  call->begin = static_cast<uint32_t>(begin - chunk.begin);
+  call->end = static_cast<uint32_t>(end - chunk.begin);
+  call->is_large = (whole_end - whole_begin) * size >= kStreamedBytes;
+  if (job.to.at != 0) call->to = job.to.at + (begin - whole_begin) * size;
+  call->to_stride = job.to.stride;
+}
+
+// The other ranks must not go on with what this one's caller may change now, nor change it later: what they have begun
+// to read is void, and what they may still write to is not the tensor any more.
+void Member::withdraw_tensors(const Status& status) {
+  std::vector<const ChunkCall*> calls;
+  for (uint64_t seq = oldest_; seq != next_; ++seq) {
+    const ChunkCall& call = board_.call_of(rank_, seq);
+    if (!board_.is_published(seq) && (call.from != 0 || call.to != 0)) calls.push_back(&call);
+  }
+  if (calls.empty()) return;
+  const bool differs = status.code() == Code::kMismatch;  // of which each says its own
+  const std::string text = "rank " + name_of(rank_) + " gave up: " + status.message();
+  board_.fail(differs ? status : Status(Code::kUnavailable, text));
+  for (const ChunkCall* call : calls) {
+    if (call->to == 0) continue;
+    for (size_t i = 0; i < pieces_of(*call); ++i) {
+      arena_->isolate(call->to + i * call->to_stride, bytes_of_piece(*call));
+    }
+  }
+}
+
+size_t Member::pieces_of(const ChunkCall& call) const {
+  return call.movement == Movement::kGather ? static_cast<size_t>(board_.shape().ranks) : 1;
+}
+size_t Member::bytes_of_piece(const ChunkCall& call) {
+  return (call.end - call.begin) * element_bytes(call.reduction.type);
 }
 
 void Member::enqueue(Job job) {
@@ -200,7 +286,8 @@ bool Member::offer_one() {
   ChunkCall call;
   call.reduction = {collective.op, collective.type, collective.divisor};
   if (elements > 0 && !has_memory(next_)) return false;
-  if (elements > 0) fill(job, first, elements);
+  if (elements > 0) say_places(job, {first, elements}, &call);
+  if (elements > 0 && call.from == 0) fill(job, first, elements);
   call.agreed = job.agreed;
   call.elements = static_cast<uint32_t>(elements);
   call.movement = collective.movement;
@@ -359,6 +446,11 @@ void Member::take_result(const Job& job, size_t chunk, const uint8_t* result) {
   } else {
     counters_.bytes_moved_in_memory.add(range.count);
   }
+  if (job.to.at != 0) {
+    const ChunkCall& call = board_.call_of(rank_, oldest_);
+    counters_.bytes_written_in_place.add(pieces_of(call) * bytes_of_piece(call));
+    return;
+  }
   if (collective.movement == Movement::kScatter) result += static_cast<size_t>(rank_) * range.count;
   if (collective.movement != Movement::kGather) {
     return write(collective.type, {collective.output, collective.output_begin, collective.output_end}, range, result);
@@ -502,6 +594,7 @@ void Member::fail(const Status& status) {
   while (reduce_one()) {  // all have offered these: those that go on count on somebody's doing it
   }
   status_ = status;
+  if (arena_ != nullptr) withdraw_tensors(status);
   if (status.code() != Code::kAborted) SWITCHML_LOG(kInfo) << "memory of this host: " << status.to_string();
   if (uplink_.engine != nullptr) uplink_.engine->fail(status);
   if (board_.shape().owners > 0 && status.code() != Code::kAborted) board_.fail(status);  // all hosts give up, or none

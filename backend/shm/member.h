@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "engine/engine.h"
+#include "shm/arena.h"
 #include "shm/board.h"
 #include "shm/bypass_trial.h"
 #include "slots/chunk_plan.h"
@@ -50,6 +51,8 @@ class Member {
   /// Finds out so whether lines that ranks write for each other are slow, and has them written past the caches where
   /// that is faster (bypass_trial.h). On all ranks of a board without owners, or on none, before the first step.
   void time_lines(LineTimer timer) { line_timer_ = timer; }
+  /// Other ranks then read and write tensors there where they are. Outlives it. Before the first step; not with owners.
+  void share_tensors(Arena& arena) { arena_ = &arena; }
   /// A step of this member ends early where that one, of the board beside, has work; the same thread steps both. Before
   /// the first step.
   void let_overtake(Member& other) {
@@ -84,6 +87,11 @@ class Member {
   const WorkerCounters& counters() const { return counters_; }
 
  private:
+  /// Where a tensor is in the segment, for all ranks, and how far it is from one piece to the next; 0: elsewhere.
+  struct Placed {
+    uint64_t at = 0;
+    uint64_t stride = 0;
+  };
   struct Job {
     Collective collective;
     uint64_t first_seq = 0;  // once something of it has been offered
@@ -94,6 +102,8 @@ class Member {
     size_t finished = 0;
     bool is_announcement = false;
     bool is_arranged = true;  // else its numbers come first, as a job of their own
+    Placed from;              // its input
+    Placed to;                // its result
     Status refused;           // by `arrange`: there is nothing of it but its end
     /// Somebody waits for its end. Until `done` is taken from it.
     bool is_awaited() const { return !is_announcement || collective.done != nullptr; }
@@ -110,6 +120,13 @@ class Member {
   Collective numbers_of(const Collective& collective);
   void arrange(const std::vector<uint64_t>& of_all);
   void plan(Job* job) const;
+  Placed placed(const std::vector<const void*>& pieces, size_t bytes) const;
+  Placed place_of_input(const Collective& collective) const;
+  Placed place_of_result(const Collective& collective) const;
+  void say_places(const Job& job, ElementRange chunk, ChunkCall* call) const;
+  void withdraw_tensors(const Status& status);
+  size_t pieces_of(const ChunkCall& call) const;
+  static size_t bytes_of_piece(const ChunkCall& call);
   void fill(const Job& job, size_t first, size_t elements) const;
   size_t elements_per_chunk(const Collective& collective) const;
   bool can_offer() const;
@@ -140,6 +157,7 @@ class Member {
   std::function<void(const Status&)> on_failure_;
   const MemberUplink uplink_;
   WorkerCounters counters_;
+  Arena* arena_ = nullptr;
   const Member* hurried_ = nullptr;
   const Member* beside_ = nullptr;
   std::vector<bool> populated_;  // by slot

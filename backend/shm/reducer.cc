@@ -11,10 +11,26 @@ namespace switchml::shm {
 
 namespace {
 
-/// What goes past the caches is made here first, in the first cache, and then written by whole lines. Of any type a
-/// whole number of blocks.
+/// What goes past the caches, or to several places, is made here first, in the first cache. Of any type a whole number
+/// of blocks.
 constexpr size_t kStagedBytes = 16 * 1024;
 using Staged = std::array<uint8_t, kStagedBytes>;
+
+/// Elements [first, first + n) of a result to the part of the targets that wants them.
+void deliver(const uint8_t* from, size_t size, size_t first, size_t n, const Target* targets, size_t count) {
+  for (const Target* target = targets; target != targets + count; ++target) {
+    const size_t begin = std::max(first, target->begin);
+    const size_t end = std::min(first + n, target->end);
+    if (begin >= end) continue;
+    const uint8_t* source = from + (begin - first) * size;
+    uint8_t* to = target->to + (begin - target->begin) * size;
+    if (source != to) fill_frame(source, (end - begin) * size, to, target->stores);
+  }
+}
+
+bool is_among(const uint8_t* to, const uint8_t* const* inputs, int ranks) {
+  return std::find(inputs, inputs + ranks, to) != inputs + ranks;
+}
 
 }  // namespace
 
@@ -24,18 +40,28 @@ void fill_frame(const void* from, size_t bytes, uint8_t* frame, Stores stores) {
   std::memcpy(frame, from, bytes);
 }
 
-void reduce_chunk(const Reduction& reduction, const uint8_t* const* frames, int ranks, size_t n, uint8_t* out,
-                  Stores stores) {
-  if (stores == Stores::kCached) return quant::reduce(reduction, frames, ranks, n, out);
+void reduce_chunk(const Reduction& reduction, const uint8_t* const* inputs, int ranks, size_t n, const Target* targets,
+                  size_t count) {
+  if (count == 0) return;
+  const bool whole = targets->begin == 0 && targets->end >= n;
+  if (count == 1 && whole && targets->stores == Stores::kCached && !is_among(targets->to, inputs, ranks)) {
+    return quant::reduce(reduction, inputs, ranks, n, targets->to);
+  }
   const size_t size = element_bytes(reduction.type);
   alignas(64) Staged staged;
   const size_t most = staged.size() / size;
   std::array<const uint8_t*, kMaxWorkers> parts;
   for (size_t first = 0; first < n; first += most) {
     const size_t elements = std::min(n - first, most);
-    for (int rank = 0; rank < ranks; ++rank) parts[static_cast<size_t>(rank)] = frames[rank] + first * size;
+    for (int rank = 0; rank < ranks; ++rank) parts[static_cast<size_t>(rank)] = inputs[rank] + first * size;
     quant::reduce(reduction, parts.data(), ranks, elements, staged.data());
-    quant::kernels().stream(staged.data(), out + first * size, elements * size);
+    deliver(staged.data(), size, first, elements, targets, count);
+  }
+}
+
+void copy_chunk(const uint8_t* from, size_t n, const Target* targets, size_t count) {
+  for (size_t first = 0; first < n; first += kStagedBytes) {
+    deliver(from + first, 1, first, std::min(n - first, kStagedBytes), targets, count);
   }
 }
 

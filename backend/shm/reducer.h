@@ -15,10 +15,20 @@ using quant::Reduction;
 /// is written is the same, and there for others once the writer has said so by a release.
 enum class Stores : uint32_t { kCached, kPastCaches };
 
+/// Where elements [begin, end) of a result go.
+struct Target {
+  uint8_t* to = nullptr;
+  size_t begin = 0;
+  size_t end = 0;
+  Stores stores = Stores::kCached;
+};
+
 /// Copies so many bytes into a frame. Thread-safe, as is all here.
 void fill_frame(const void* from, size_t bytes, uint8_t* frame, Stores stores = Stores::kCached);
-/// quant::reduce() of frames to `out`; all 64-byte aligned and apart.
-void reduce_chunk(const Reduction& reduction, const uint8_t* const* frames, int ranks, size_t n, uint8_t* out,
-                  Stores stores = Stores::kCached);
+/// quant::reduce() of n elements of each rank to each of `targets`; one of these may be where a rank's elements are.
+void reduce_chunk(const Reduction& reduction, const uint8_t* const* inputs, int ranks, size_t n, const Target* targets,
+                  size_t count);
+/// The same for bytes of one rank, as they are.
+void copy_chunk(const uint8_t* from, size_t n, const Target* targets, size_t count);
 
 }  // namespace switchml::shm

@@ -23,16 +23,6 @@ Status failed(const char* what, size_t bytes) {
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
 #endif
 
-/// Tried on a page: of no bytes some systems take any advice.
-bool can_populate() {
-  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  void* const probe = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (probe == MAP_FAILED) return false;
-  const bool can = ::madvise(probe, page, MADV_POPULATE_WRITE) == 0;
-  ::munmap(probe, page);
-  return can;
-}
-
 // Nobody executes it, which some systems insist on being told (vm.memfd_noexec), and which kernels before 6.3 refuse.
 Fd create_memory() {
   constexpr unsigned kNeverExecuted = 0x0008;  // MFD_NOEXEC_SEAL
@@ -43,6 +33,16 @@ Fd create_memory() {
 }
 
 }  // namespace
+
+// Tried on a page: of no bytes some systems take any advice.
+bool can_populate() {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  void* const probe = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (probe == MAP_FAILED) return false;
+  const bool can = ::madvise(probe, page, MADV_POPULATE_WRITE) == 0;
+  ::munmap(probe, page);
+  return can;
+}
 
 Status populate(const void* data, size_t bytes) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
@@ -104,6 +104,7 @@ Result<Segment> Segment::map(Fd fd, size_t bytes) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return failed("mmap", bytes);
   ::madvise(data, bytes, MADV_DONTFORK);  // a data loader that outlives its parent would keep it
+  ::madvise(data, bytes, MADV_DONTDUMP);  // a core dump would give memory to all of it
   return Segment(std::move(fd), static_cast<uint8_t*>(data), bytes);
 }
 

@@ -14,10 +14,13 @@ namespace switchml::shm {
 /// memory lacks ends the process by a signal. Ok where the kernel cannot (before Linux 5.14): then nothing lacks.
 Status populate(const void* data, size_t bytes);
 
+/// Whether the kernel can; else a segment has all of its memory from the beginning.
+bool can_populate();
+
 /// A mapping of the whole segment. Movable; the mapping stays where it is.
 class Segment {
  public:
-  static constexpr size_t kMaxBytes = size_t{1} << 30;
+  static constexpr size_t kMaxBytes = size_t{1} << 44;
   /// Zeroed, of a size that nobody can change afterwards, and inherited by no other program. Whoever uses a piece of it
   /// calls populate() first: until then it takes no memory.
   static Result<Segment> create(size_t bytes);

@@ -49,6 +49,7 @@ def parse():
     parser.add_argument("--transport", default="", help="sets SWITCHML_TRANSPORT")
     parser.add_argument("--behind", type=options.byte_size, default=0,
                         help="call each all-reduce right after an asynchronous one of so many bytes; that one is not in the time")
+    parser.add_argument("--arena", action="store_true", help="tensors of switchml.empty(), which are read and written where they are")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     parser.add_argument("--network", action="store_true", help="over a network of rate-limited links, where namespaces can be made")
     network = parser.add_argument_group("with --network")
@@ -66,6 +67,8 @@ def parse():
             setattr(arguments, name, preset)
         elif not arguments.network:
             parser.error(f"--{name.replace('_', '-')} needs --network")
+    if arguments.arena and (arguments.network or "switchml" not in arguments.backends):
+        parser.error("--arena is not allowed with --network, nor without the backend switchml")
     for ranks in arguments.ranks:
         if ranks % arguments.per_host or ranks // arguments.per_host < 1 + (arguments.per_host > 1):
             parser.error(f"--ranks {ranks} is not allowed with --per-host {arguments.per_host}: use two or more hosts' worth")
@@ -100,7 +103,8 @@ def measure(job, row, payload, rate, ranks, arguments):
     """Completes a row that says what is to be measured."""
     if row["loss"]:
         job.star.disturb(lose=row["loss"])
-    answers = job.run(places.PATIENCE, "measure", row["bytes"], row["type"], payload, arguments.seconds, arguments.iters, arguments.behind)
+    answers = job.run(places.PATIENCE, "measure", row["bytes"], row["type"], payload, arguments.seconds, arguments.iters, arguments.behind,
+                      arguments.arena)
     if row["loss"]:
         job.star.disturb()
     row.update(merge(answers, arguments.per_host, row["transport"].endswith("tcp")))
@@ -128,7 +132,7 @@ def run(ranks, rate, arguments):
                 for payload, session in zip(arguments.payload, opened["sessions"] or [NO_SESSION])
                 for kind in arguments.types for size in arguments.sizes for loss in arguments.loss]
         job.end()
-    return {"ranks": ranks, "behind": arguments.behind, "per_host": arguments.per_host, "rate": rate,
+    return {"ranks": ranks, "behind": arguments.behind, "arena": arguments.arena, "per_host": arguments.per_host, "rate": rate,
             "mtu": arguments.mtu if arguments.network else 0, "no_switch": arguments.no_switch, "offload": arguments.offload,
             "torch": opened["torch"], "rows": rows}
 

@@ -94,12 +94,20 @@ class Bench:
         for name in self.backends:
             times[name].append(call(name, tensor, totals[name]))
 
-    def measure(self, size, kind, payload, seconds, iters, behind):
+    def tensor(self, count, arena):
+        if not arena:
+            return self.mine.new_empty(count)
+        import switchml
+
+        return switchml.empty(count, dtype=self.mine.dtype, group=self.switchml)
+
+    def measure(self, size, kind, payload, seconds, iters, behind, arena):
         """Times of one size on every backend by turns, the first call and the last one of each verified, and what moved meanwhile. The
-        first one counts only where it is so long that warming up does not matter. Each call comes right after one of `behind` bytes."""
+        first one counts only where it is so long that warming up does not matter. Each call comes right after one of `behind` bytes. With
+        `arena` the tensors are those of switchml.empty()."""
         self.mine, self.sum = self.patterns[kind]
-        tensor, self.ahead = (self.mine.new_empty(count // self.mine.element_size()) for count in (size, behind))
         self.switchml = self.groups.get(payload)
+        tensor, self.ahead = (self.tensor(count // self.mine.element_size(), arena) for count in (size, behind))
         before, times, totals = self.begin()
         self.turn(self.verified_call, tensor, times, totals)
         probes = member.slowest([times[name][0] for name in self.backends])

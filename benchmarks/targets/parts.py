@@ -31,6 +31,7 @@ PARTS = {
     "small-network": Part(1, {"small-network": ["allreduce", "--network", "--no-switch", "--rate", 250, "--ranks", "2,4,8",
                                                 "--sizes", "4K,64K", "--iters", 300]}, network=True),
     "one-host": Part(3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"),
+    "arena": Part(0.5, {"arena": ["allreduce", "--ranks", "2,4,8", "--sizes", "100M", "--backends", "switchml", "--arena"]}),
     "movements": Part(1, {"movements": ["movements", "--ranks", "2,4,8", "--sizes", "4K,1M,64M", "--seconds", 0.5, "--collectives",
                                         "broadcast,all_gather_into_tensor,all_to_all_single,reduce_scatter_tensor"]}),
     "every-host": Part(6, {file: ["allreduce", *EVERY_HOST, "--ranks", "2,4,8", "--types", "float32,bfloat16,float64", "--sizes", size,

@@ -78,17 +78,36 @@ def each_at_most(high, values):
     return at_most(high, max(values.values()), each(values))
 
 
+def memory_seconds(results, ranks):
+    """What two passes over memory take, as a list of at most one."""
+    return [statistics.median(run["seconds"]) for run in results.files.get("memory", {}).get("runs", ()) if run["ranks"] == ranks]
+
+
 def one_host():
     def line(ranks, times):
         def measure(results):
             ours, gloo = (results.seconds("one-host", ranks, 100 * MIB, backend) for backend in ("switchml", "gloo"))
-            memory = [statistics.median(run["seconds"]) for run in results.files.get("memory", {}).get("runs", ()) if run["ranks"] == ranks]
+            memory = memory_seconds(results, ranks)
             bound = f"; memory allows {gloo / memory[0]:.2f}, {report.format_seconds(memory[0])}" if memory else ""
             return at_least(times, gloo / ours, f"{gloo / ours:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)}{bound})")
 
         return f"one host, 100 MiB, {ranks} ranks: speed over Gloo's", f">= {times}", measure
 
     return [line(*pair) for pair in ((2, 6), (4, 7), (8, 8))]
+
+
+def arena():
+    def line(ranks):
+        def measure(results):
+            ours, memory = results.seconds("arena", ranks, 100 * MIB), memory_seconds(results, ranks)
+            if not memory:
+                raise Missing(f"memory.json has nothing of {ranks} ranks")
+            text = f"{ours / memory[0]:.2f} ({report.format_seconds(ours)} / {report.format_seconds(memory[0])})"
+            return at_most(1.25, ours / memory[0], text)
+
+        return f"one host, 100 MiB of the arena, {ranks} ranks: time over that of two passes over memory", "<= 1.25", measure
+
+    return [line(ranks) for ranks in RANKS]
 
 
 def movements():
@@ -282,7 +301,7 @@ def cpu():
     return [line(ranks) for ranks in RANKS]
 
 
-LINES = [line for group in (one_host, movements, small, small_network, every_host, loss, hosts, network, cpu, ddp, kernels, switch) for line in group()]
+LINES = [line for group in (one_host, arena, movements, small, small_network, every_host, loss, hosts, network, cpu, ddp, kernels, switch) for line in group()]
 
 
 def evaluate(results):

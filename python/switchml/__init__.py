@@ -10,7 +10,7 @@ Importing registers the backend and loads nothing else; the compiled part comes 
 
 import torch
 
-from switchml._registration import Options, _autoload, _check_torch, _register, settings, stats
+from switchml._registration import Options, _autoload, _check_torch, _register, empty, settings, stats
 
 try:
     from switchml._build_info import TORCH_VERSION as _BUILT_FOR
@@ -21,7 +21,7 @@ except ImportError as error:
         "folder python/ of a build on PYTHONPATH"
     ) from error
 
-__all__ = ["Options", "settings", "stats", "__version__"]
+__all__ = ["Options", "empty", "settings", "stats", "__version__"]
 
 _check_torch(_BUILT_FOR, torch.__version__)
 _register()

@@ -1,5 +1,6 @@
 from typing import Any
 
+import torch
 from torch.distributed import ProcessGroup
 
 __version__: str
@@ -15,6 +16,7 @@ class Options:
         interface: str = ...,
         payload: int | str = ...,
         slots: int | str = ...,
+        arena: int | str = ...,
         shards: int | str = ...,
         affinity: str = ...,
         kernels: str = ...,
@@ -25,5 +27,6 @@ class Options:
         faults: str = ...,
     ) -> None: ...
 
+def empty(*size: int | torch.Size, dtype: torch.dtype | None = ..., group: ProcessGroup | None = ...) -> torch.Tensor: ...
 def settings() -> list[dict[str, str]]: ...
 def stats(group: ProcessGroup | None = ...) -> dict[str, Any]: ...

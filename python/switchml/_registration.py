@@ -4,13 +4,14 @@ import atexit
 import datetime
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Mapping
 
 import torch
 import torch.distributed as dist
 
-__all__ = ["Options", "settings", "stats"]
+__all__ = ["Options", "empty", "settings", "stats"]
 
 _NAME = "switchml"
 _lock = threading.Lock()
@@ -102,8 +103,6 @@ def _gloo_devices():
     gloo = dist.ProcessGroupGloo
     if "lazy_init" not in (gloo.create_device.__doc__ or ""):
         return None
-    import os
-
     interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "")
     if not interfaces:
         return [gloo.create_default_device(lazy_init=True)]
@@ -140,6 +139,10 @@ def _ask_controller(call, question):
 
 def _create(options, pg_options):
     """torch.distributed calls this on every rank of a new group."""
+    # DDP asks for its buckets' memory where this says so; on machines with GPUs that is NCCL's affair as well. To ask
+    # PyTorch for GPUs would initialise their driver.
+    if not any(os.path.exists(device) for device in ("/dev/nvidiactl", "/dev/kfd")):
+        os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
     return _native().create(
         store=options.store,
         rank=options.group_rank,
@@ -235,19 +238,39 @@ def _ours(group):
     return next((b for b in _backends(group) if isinstance(b, _native_module.ProcessGroupSwitchML)), None)
 
 
+def empty(*size, dtype=None, group=None):
+    """An uninitialised tensor on the CPU that all ranks of this host see, if the group (default: the default group) shares
+    memory: its collectives then read and write it where it is. An ordinary tensor where there is no such memory, or no more
+    (stats()["arena_limit_bytes"] has how much there is). Sizes are integers, or one torch.Size or tuple. A forked child has the same
+    memory, not a copy.
+    """
+    size = torch.Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
+    dtype = dtype or torch.get_default_dtype()
+    memory = _of_group(group, "empty", lambda backend: _native().allocate(backend, size.numel() * torch.empty((), dtype=dtype).element_size()))
+    return memory.view(dtype).view(size)
+
+
+def _of_group(group, name, ask):
+    """What `ask` says of the group's backend; None of one that is not ours."""
+    if group is None:
+        group = dist.distributed_c10d._get_default_group()
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        raise ValueError(f"switchml.{name}: this rank is not a member of the group")
+    for backend in _backends(group):
+        result = ask(backend)
+        if result is not None:
+            return result
+    raise ValueError(
+        f"switchml.{name}: the group's backend is not switchml; allowed: a group made with backend='switchml'"
+    )
+
+
 def stats(group=None):
     """The counters of a group (default: the default group) on this rank, as a dict.
 
     Numbers at the top: packets_sent, bytes_sent, retransmissions, elements_summed_by_switch, witness_failures, ...;
-    calls_switch, calls_companion, calls_store and calls_local; memory_bytes. Under "calls" the paths by collective, under
+    calls_switch, calls_companion, calls_store and calls_local; memory_bytes; arena_bytes, which tensors of empty() take, of
+    arena_limit_bytes. Under "calls" the paths by collective, under
     "session" what was negotiated, and on the rank that hosts the embedded switch its own counters under "switch".
     """
-    if group is None:
-        group = dist.distributed_c10d._get_default_group()
-    if group is dist.GroupMember.NON_GROUP_MEMBER:
-        raise ValueError("switchml.stats: this rank is not a member of the group")
-    for backend in _backends(group):
-        result = _native().stats(backend)
-        if result is not None:
-            return result
-    raise ValueError("switchml.stats: the group's backend is not switchml; allowed: a group made with backend='switchml'")
+    return _of_group(group, "stats", _native().stats)

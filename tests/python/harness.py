@@ -53,10 +53,10 @@ def gloo():
     return _rank_state["gloo"]
 
 
-def advance():
-    """Tells the test, which `Pool.await_progress` keeps waiting, that this rank has come a step further."""
+def advance(steps=1):
+    """Tells the test, which `Pool.await_progress` keeps waiting, that this rank has come so many steps further."""
     pool, rank = _rank_state["place"]
-    pool.progress[rank] += 1
+    pool.progress[rank] += steps
 
 
 def seconds(value):

@@ -22,7 +22,7 @@ TEST(HostMemory, RanksOfOneHostHaveTheSame) {
   MapStore store;
   Member first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
   Blob offered;
-  ASSERT_TRUE(first.memory.offer(&offered).ok());
+  ASSERT_TRUE(first.memory.offer(0, &offered).ok());
   for (Member* member : {&first, &second, &third}) ASSERT_TRUE(member->memory.fetch(offered).ok());
   const auto missing = first.memory.missing(monotonic_now() + seconds(5));
   ASSERT_TRUE(missing.ok()) << missing.status().to_string();
@@ -41,7 +41,7 @@ TEST(HostMemory, TheRankThatHasNoneIsNamed) {
   MapStore store;
   Member first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
   Blob offered;
-  ASSERT_TRUE(first.memory.offer(&offered).ok());
+  ASSERT_TRUE(first.memory.offer(0, &offered).ok());
   ASSERT_TRUE(first.memory.fetch(offered).ok());
   ASSERT_TRUE(second.memory.fetch(offered).ok());
   Blob other = offered;
@@ -58,7 +58,7 @@ TEST(HostMemory, ARankThatSaysNothingIsAwaitedForSoLong) {
   MapStore store;
   Member first(store, 0, 2);
   Blob offered;
-  ASSERT_TRUE(first.memory.offer(&offered).ok());
+  ASSERT_TRUE(first.memory.offer(0, &offered).ok());
   ASSERT_TRUE(first.memory.fetch(offered).ok());
   const auto missing = first.memory.missing(monotonic_now() + milliseconds(20));
   ASSERT_FALSE(missing.ok());
@@ -70,7 +70,7 @@ TEST(HostMemory, NobodyFetchesWhatHasBeenTaken) {
   MapStore store;
   Member first(store, 0, 2), second(store, 1, 2);
   Blob offered;
-  ASSERT_TRUE(first.memory.offer(&offered).ok());
+  ASSERT_TRUE(first.memory.offer(0, &offered).ok());
   ASSERT_TRUE(first.memory.fetch(offered).ok());
   const auto kept = first.memory.take();
   ASSERT_NE(kept, nullptr);

@@ -47,9 +47,9 @@ TEST(SharedMemory, IsForOneHost) {
 
 /// An offer, as it comes through the store.
 struct Offered {
-  explicit Offered(int ranks) {
+  explicit Offered(int ranks, size_t arena_bytes = 0) {
     Blob written;
-    auto made = offer_memory(shm::shape_for(ranks), &written);
+    auto made = offer_memory(shm::shape_for(ranks), arena_bytes, &written);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     if (made.ok()) offer = std::move(made.value());
     blob = Blob::parse(written.encode()).value();
@@ -76,6 +76,27 @@ TEST(SharedMemory, WhatIsOfferedIsWhatIsFetched) {
     EXPECT_EQ(offered.offer.segment->data()[0], 2);
     EXPECT_EQ(first.value()->fd(), -1) << "a descriptor that nobody needs";
   }
+}
+
+TEST(SharedMemory, HasRoomForTensorsWhereItIsAskedFor) {
+  Config config;
+  config.arena_mib = 3;
+  EXPECT_EQ(arena_bytes(config, 7), 3U << 20);
+  config.arena_mib = 0;
+  EXPECT_EQ(arena_bytes(config, 7), 0U);
+  config.arena_mib = std::nullopt;
+  EXPECT_GE(arena_bytes(config, 2), 2 * arena_bytes(config, 4));
+
+  const Offered offered(2, 3 << 20);
+  auto fetched = fetch_memory(offered.blob, shm::shape_for(2), soon());
+  ASSERT_TRUE(fetched.ok()) << fetched.status().to_string();
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto arena = shm::Arena::open(fetched.value(), shm::shape_for(2), rank);
+    ASSERT_NE(arena, nullptr);
+    EXPECT_EQ(arena->capacity(), 3U << 20);
+  }
+  const Offered too_much(2, SIZE_MAX / 4);
+  EXPECT_EQ(too_much.offer.segment->size(), shm::shape_for(2).bytes()) << "ordinary tensors are better than no group";
 }
 
 TEST(SharedMemory, OutlivesTheOffer) {

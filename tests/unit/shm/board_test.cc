@@ -68,6 +68,26 @@ TEST(Board, HowAllAreToWriteIsSeenByAll) {
   EXPECT_EQ(other.stores(), Stores::kCached);
 }
 
+TEST(Board, PublishesNothingThatItHasReadOfTensorsWhoseRanksHaveGivenUp) {
+  for (const bool tensors : {false, true}) {
+    BoardMemory memory({2, 2, 4096});
+    const Board& board = memory.board();
+    for (int rank = 0; rank < 2; ++rank) {
+      ChunkCall call = call_of(3);
+      if (tensors && rank == 1) {  // it lies where another slot's frame would be
+        call.from = static_cast<uint64_t>(board.frame(1, 2) - memory.data());
+      }
+      const std::vector<int32_t> values = {1, 2, 3};
+      std::memcpy(call.from != 0 ? board.frame(1, 2) : board.frame(rank, 1), values.data(), 12);
+      board.offer(rank, 1, call);
+    }
+    ASSERT_EQ(board.claim(0), 1U);
+    board.fail(Status(Code::kUnavailable, "rank 1 gave up"));
+    board.reduce(1);
+    EXPECT_EQ(board.is_published(1), !tensors) << "frames stay as they are, tensors may not";
+  }
+}
+
 TEST(Board, EachRankMarksItsOffersOnLinesOfTheirOwn) {
   BoardMemory memory({3, 2, 64});
   const Board& board = memory.board();

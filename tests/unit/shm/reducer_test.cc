@@ -42,12 +42,18 @@ class Frames {
   std::vector<const uint8_t*> frames_;
 };
 
+void reduce_to(const Reduction& reduction, const uint8_t* const* frames, int ranks, size_t n, uint8_t* out,
+               Stores stores = Stores::kCached) {
+  const Target target{out, 0, n, stores};
+  reduce_chunk(reduction, frames, ranks, n, &target, 1);
+}
+
 std::string compare(const Reduction& reduction, const std::vector<Bytes>& inputs, size_t n) {
   const Bytes expected = testing::by_definition(reduction, inputs, n);
   for (const Stores stores : kStores) {
     const Frames frames(inputs, stores);
     Buffer found(n * element_bytes(reduction.type), 0);
-    reduce_chunk(reduction, frames.data(), static_cast<int>(inputs.size()), n, found.data(), stores);
+    reduce_to(reduction, frames.data(), static_cast<int>(inputs.size()), n, found.data(), stores);
     if (!frames.guards_intact() || !found.guards_intact()) return "it writes outside";
     const std::string difference = testing::difference(reduction.type, expected.data(), found.data(), n);
     if (!difference.empty()) return difference + (stores == Stores::kCached ? "" : " (past the caches)");
@@ -147,7 +153,7 @@ TEST(Reducer, SumsAreThoseOfIeeeWhereTheyAreExact) {
   const Reduction average{ReduceOp::kSum, ElementType::kFloat32, 2};
   const Frames frames(inputs);
   alignas(64) float found[16];
-  reduce_chunk(average, frames.data(), 2, expected.size(), reinterpret_cast<uint8_t*>(found));
+  reduce_to(average, frames.data(), 2, expected.size(), reinterpret_cast<uint8_t*>(found));
   for (size_t i = 0; i < expected.size(); ++i) {
     if (std::isnan(expected[i])) {
       EXPECT_TRUE(std::isnan(found[i])) << i;
@@ -168,7 +174,7 @@ TEST(Reducer, Int64WrapsAround) {
   const Reduction sum{ReduceOp::kSum, ElementType::kInt64, 1};
   const Frames frames(inputs);
   alignas(64) uint64_t found[8];
-  reduce_chunk(sum, frames.data(), 2, 3, reinterpret_cast<uint8_t*>(found));
+  reduce_to(sum, frames.data(), 2, 3, reinterpret_cast<uint8_t*>(found));
   EXPECT_EQ(found[0], 1U);
   EXPECT_EQ(found[1], 0U);
   EXPECT_EQ(found[2], UINT64_MAX - 4);
@@ -203,7 +209,7 @@ void expect_combined(ReduceOp op, ElementType type, const Draw& draw, const Comb
     for (const Stores stores : kStores) {
       const Frames frames(inputs, stores);
       Buffer found(n * sizeof(T), 0);
-      reduce_chunk({op, type}, frames.data(), 3, n, found.data(), stores);
+      reduce_to({op, type}, frames.data(), 3, n, found.data(), stores);
       ASSERT_EQ(testing::difference(type, bytes_of(expected).data(), found.data(), n), "")
           << to_string(op) << " of " << to_string(type) << ", length " << n;
       ASSERT_TRUE(found.guards_intact());
@@ -292,7 +298,7 @@ TEST(Reducer, ProductsOfFloatsAreRoundedFromFloat64) {
   for (const auto& tensor : tensors) inputs.push_back(bytes_of(tensor));
   const Frames frames(inputs);
   Buffer found(4000, 0);
-  reduce_chunk({ReduceOp::kProduct, ElementType::kFloat32}, frames.data(), 3, 1000, found.data());
+  reduce_to({ReduceOp::kProduct, ElementType::kFloat32}, frames.data(), 3, 1000, found.data());
   ASSERT_TRUE(std::isinf(expected[7]));
   EXPECT_EQ(testing::difference(ElementType::kFloat32, bytes_of(expected).data(), found.data(), 1000), "");
 }
@@ -307,6 +313,55 @@ TEST(Reducer, AFrameIsFilledFromAnywhere) {
     ASSERT_EQ(std::memcmp(from.data(), frame.data(), 3000 + shift), 0) << "shift " << shift;
     ASSERT_TRUE(frame.guards_intact());
   }
+}
+
+// ---- several places ----
+
+TEST(ReduceChunk, WritesToEachTargetWhatItWants) {
+  constexpr size_t kElements = 10000;  // more than are made at a time
+  std::vector<std::vector<int32_t>> inputs(3, std::vector<int32_t>(kElements));
+  std::vector<int32_t> sum(kElements);
+  std::vector<const uint8_t*> frames;
+  for (size_t rank = 0; rank < 3; ++rank) {
+    for (size_t i = 0; i < kElements; ++i) sum[i] += inputs[rank][i] = static_cast<int32_t>(i * (rank + 1));
+    frames.push_back(reinterpret_cast<const uint8_t*>(inputs[rank].data()));
+  }
+  std::vector<int32_t> whole(kElements);
+  std::vector<int32_t> part(6000 - 17);
+  const std::vector<Target> targets = {
+      {reinterpret_cast<uint8_t*>(inputs[1].data()), 0, kElements, Stores::kCached},  // in place
+      {reinterpret_cast<uint8_t*>(whole.data()), 0, kElements, Stores::kPastCaches},
+      {reinterpret_cast<uint8_t*>(part.data()), 17, 6000, Stores::kCached},
+  };
+  reduce_chunk({ReduceOp::kSum, ElementType::kInt32}, frames.data(), 3, kElements, targets.data(), targets.size());
+  EXPECT_EQ(inputs[1], sum);
+  EXPECT_EQ(whole, sum);
+  EXPECT_EQ(part, std::vector<int32_t>(sum.begin() + 17, sum.begin() + 6000));
+  reduce_chunk({ReduceOp::kSum, ElementType::kInt32}, frames.data(), 3, kElements, nullptr, 0);
+}
+
+TEST(ReduceChunk, InPlaceOfOneRankAlone) {
+  std::vector<int32_t> first(5000, 1);
+  std::vector<int32_t> second(5000, 2);
+  const uint8_t* const frames[] = {reinterpret_cast<uint8_t*>(first.data()), reinterpret_cast<uint8_t*>(second.data())};
+  reduce_to({ReduceOp::kSum, ElementType::kInt32}, frames, 2, 5000, reinterpret_cast<uint8_t*>(second.data()));
+  EXPECT_EQ(first, std::vector<int32_t>(5000, 1));
+  EXPECT_EQ(second, std::vector<int32_t>(5000, 3));
+}
+
+TEST(CopyChunk, WritesToEachTargetWhatItWants) {
+  std::vector<uint8_t> from(40000);
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint8_t>(i * 7);
+  std::vector<uint8_t> whole(from.size());
+  std::vector<uint8_t> part(20000);
+  const std::vector<Target> targets = {{from.data(), 0, from.size(), Stores::kCached},  // it is there already
+                                       {whole.data(), 0, from.size(), Stores::kPastCaches},
+                                       {part.data(), 5, 20005, Stores::kCached}};
+  const std::vector<uint8_t> before = from;
+  copy_chunk(from.data(), from.size(), targets.data(), targets.size());
+  EXPECT_EQ(from, before);
+  EXPECT_EQ(whole, before);
+  EXPECT_EQ(part, std::vector<uint8_t>(before.begin() + 5, before.begin() + 20005));
 }
 
 }  // namespace
