@@ -26,7 +26,8 @@ class Reduction {
   /// For calls whose tensors share memory; first of all. Every input is read before anything is written: results are
   /// made elsewhere, and copied in the order of the parts.
   void apart() { apart_ = true; }
-  /// The caller waits for the result at once: issue() returns when it is there, if nothing of the group's is under way.
+  /// The caller waits for the result at once: issue() returns when it is there, or half a second later, if nothing of
+  /// the group's is under way.
   void waited_for() { waits_ = true; }
   /// The result replaces the tensor.
   void in_place(const at::Tensor& tensor);

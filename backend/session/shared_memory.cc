@@ -34,7 +34,7 @@ size_t arena_bytes(const Config& config, int ranks) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) return 0;
   const auto pages = static_cast<size_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES)));
-  return pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)) / 2 / static_cast<size_t>(ranks);
+  return pages * shm::page_bytes() / 2 / static_cast<size_t>(ranks);
 }
 
 Result<MemoryOffer> offer_memory(const shm::BoardShape& shape, size_t arena_bytes, Blob* blob) {

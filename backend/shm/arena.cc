@@ -13,8 +13,6 @@ namespace switchml::shm {
 
 namespace {
 
-size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
-
 size_t in_pages(size_t bytes) {
   const size_t page = page_bytes();
   return (bytes + page - 1) / page * page;

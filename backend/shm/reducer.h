@@ -15,12 +15,12 @@ using quant::Reduction;
 /// is written is the same, and there for others once the writer has said so by a release.
 enum class Stores : uint32_t { kCached, kPastCaches };
 
-/// Where elements [begin, end) of a result go.
+/// Where elements [begin, end) of a result go. Without initialisers: of each chunk there is room for every rank's.
 struct Target {
-  uint8_t* to = nullptr;
-  size_t begin = 0;
-  size_t end = 0;
-  Stores stores = Stores::kCached;
+  uint8_t* to;
+  size_t begin;
+  size_t end;
+  Stores stores;
 };
 
 /// Copies so many bytes into a frame. Thread-safe, as is all here.

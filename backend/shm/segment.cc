@@ -34,9 +34,11 @@ Fd create_memory() {
 
 }  // namespace
 
+size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
+
 // Tried on a page: of no bytes some systems take any advice.
 bool can_populate() {
-  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t page = page_bytes();
   void* const probe = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (probe == MAP_FAILED) return false;
   const bool can = ::madvise(probe, page, MADV_POPULATE_WRITE) == 0;
@@ -45,8 +47,7 @@ bool can_populate() {
 }
 
 Status populate(const void* data, size_t bytes) {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const size_t before = reinterpret_cast<uintptr_t>(data) % page;
+  const size_t before = reinterpret_cast<uintptr_t>(data) % page_bytes();
   // Not written to: madvise takes what it takes as const or not.
   auto* const begin = const_cast<uint8_t*>(static_cast<const uint8_t*>(data)) - before;
   while (::madvise(begin, before + bytes, MADV_POPULATE_WRITE) != 0) {

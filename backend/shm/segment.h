@@ -10,6 +10,9 @@
 
 namespace switchml::shm {
 
+/// Of this machine.
+size_t page_bytes();
+
 /// Gives these bytes of a mapping, and the rest of their pages, memory to write to: what is touched without that where
 /// memory lacks ends the process by a signal. Ok where the kernel cannot (before Linux 5.14): then nothing lacks.
 Status populate(const void* data, size_t bytes);

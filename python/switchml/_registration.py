@@ -246,7 +246,8 @@ def empty(*size, dtype=None, group=None):
     """
     size = torch.Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
     dtype = dtype or torch.get_default_dtype()
-    memory = _of_group(group, "empty", lambda backend: _native().allocate(backend, size.numel() * torch.empty((), dtype=dtype).element_size()))
+    count = size.numel() * torch.empty((), dtype=dtype).element_size()
+    memory = _of_group(group, "empty", lambda backend: _native().allocate(backend, count))
     return memory.view(dtype).view(size)
 
 
