@@ -56,6 +56,21 @@ Status GroupCore::health() const {
   return status.ok() && open ? open->engine().status() : status;
 }
 
+void GroupCore::call_failed(const Status& why) {
+  if (inherited()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (call_failure_.ok()) call_failure_ = why;
+}
+
+Status GroupCore::failure() const {
+  if (inherited()) return closed();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!call_failure_.ok()) return call_failure_;
+  }
+  return health();
+}
+
 void GroupCore::let_signals_in(const std::string& what) {
   try {
     check_interruption();

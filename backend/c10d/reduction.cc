@@ -199,6 +199,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   }
 
   [[noreturn]] void throw_failure() {
+    if (!refused) core->call_failed(status);
     const std::string text = work->context() + " [" + describe() + "]";
     if (status.code() != Code::kMismatch || refused) throw_status(status, text);
     // What the engine says of a fence is about the fence, not about the call that it accompanies.
@@ -468,6 +469,7 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue_lists(std::vector<std::vector<at
                                               core.context(call_), flight_->sequence, std::move(lists), inputs_);
   work->let_signals_in(
       [weak = std::weak_ptr<GroupCore>(flight_->core), call = call_] { switchml::let_signals_in(weak, call); });
+  if (core.timed()) work->measure();
   flight_->work = work;
   tag_parts();
   std::exchange(flight_, nullptr)->launch(waits_);
