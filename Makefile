@@ -1,8 +1,9 @@
 # The commands of this project; each does the set-up that it needs. TORCH chooses the PyTorch:
 #   pip     2.13.0 from PyPI, in .venv, built in build/ (default)
 #   debian  Debian's own (1.13.1 on Debian 12), in .venv-debian, built in build-debian/
+#   2.14    2.14.1 from PyPI, in .venv-2.14, built in build-2.14/
 TORCH ?= pip
-SUFFIX := $(if $(filter debian,$(TORCH)),-debian)
+SUFFIX := $(if $(filter-out pip,$(TORCH)),-$(TORCH))
 PYTHON := .venv$(SUFFIX)/bin/python
 BUILD := build$(SUFFIX)
 
@@ -10,7 +11,7 @@ BUILD := build$(SUFFIX)
 .PHONY: help setup setup-package demo test test-p4 test-torch-suite bench profile compare wheel lint format sanitize soak fuzz clean
 
 help: ## print this list
-	@echo 'make TARGET [TORCH=pip|debian]'
+	@echo 'make TARGET [TORCH=pip|debian|2.14]'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
 setup: ## install what is missing, make the virtual environment, build; quick when nothing changed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up Debian packages, a virtual environment with PyTorch, the build, and `import switchml` in it.
-# Usage: .ci/setup.sh pip|debian [package] [list|packages|environment|build]
+# Usage: .ci/setup.sh pip|debian|2.14 [package] [list|packages|environment|build]
 #   package  what the demo and the wheel need, and no more: no tests, no benchmarks; without it: everything
 #   list     only prints the line that installs the missing Debian packages, for an administrator
 # The others are the last step to do; all of them without. Quick when there is nothing to do; run it as often as you like.
@@ -15,7 +15,7 @@ if [ "${1:-}" = package ]; then scope=package && shift; fi
 last_step=${1:-build}
 case $last_step in
   list | packages | environment | build) ;;
-  *) die "$last_step: allowed are package, list, packages, environment and build (usage: $0 pip|debian [package] [STEP])" ;;
+  *) die "$last_step: allowed are package, list, packages, environment and build (usage: $0 pip|debian|2.14 [package] [STEP])" ;;
 esac
 
 packages=(g++ cmake ninja-build ccache make python3-venv python3-dev libgoogle-glog-dev libxxhash-dev protobuf-compiler dataset-fashion-mnist)
@@ -24,9 +24,10 @@ for_tests=(git libgtest-dev libgmock-dev libibverbs-dev pybind11-dev iproute2 op
 optional=(spin nftables)
 pip_requirements=()
 case $torch in
-  pip)
-    # Exactly this version: it is the one that the module is developed against.
-    pip_requirements=(torch==2.13.0 numpy matplotlib setuptools wheel)
+  pip | 2.14)
+    # Exactly this version: it is the one that the module is developed against, or tested with as well.
+    case $torch in pip) version=2.13.0 ;; 2.14) version=2.14.1 ;; esac
+    pip_requirements=("torch==$version" numpy matplotlib setuptools wheel)
     if [ $scope = all ]; then pip_requirements+=(pytest pytest-timeout expecttest grpcio protobuf); fi
     optional+=(libbpf-dev bpftool)  # tests/netlab, as is a clang of any version
     compgen -c clang | grep -xE 'clang(-[0-9]+)?' >/dev/null || optional+=(clang)  # -q would end compgen by a signal

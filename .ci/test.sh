@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Set-up, every gtest, every pytest. The last line sums both: "N passed, M failed, K skipped".
-# Usage: .ci/test.sh pip|debian [arguments for pytest]; SWITCHML_GTESTS=REGEX chooses among the gtests.
+# Usage: .ci/test.sh pip|debian|2.14 [arguments for pytest]; SWITCHML_GTESTS=REGEX chooses among the gtests.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 clean_environment
@@ -27,7 +27,7 @@ in_memory=(asynchronous.py barriers.py coalesced.py disagreements.py groups.py i
 
 # The models and the benchmarks' tools know nothing of PyTorch, and to the network all are alike: once is enough.
 suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks tests/setup) found=(--pytest "$results/pytest.xml") models= memory=
-if [ "$torch" = debian ] && [ $# -eq 0 ]; then
+if [ "$torch" != pip ] && [ $# -eq 0 ]; then
   suites=(tests/python --transport auto)
 elif [ "$torch" = pip ] && [ $# -eq 0 ]; then
   # Searching the models is computing alone, and much of the rest is waiting.
