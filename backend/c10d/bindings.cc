@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "base/interruption.h"
 #include "base/log.h"
+#include "c10d/flight_log.h"
 #include "c10d/process_group.h"
 #include "c10d/store_rendezvous.h"
 #include "session/controller_client.h"
@@ -156,14 +157,15 @@ Config configured(const OptionMap& options, const StorePtr& store, const GroupIn
 }
 
 BasePtr create(const StorePtr& store, int rank, int size, std::chrono::milliseconds timeout, const std::string& name,
-               const OptionMap& options, py::function make_companion, bool companion_at_once,
-               py::function ask_controller) {
+               const std::vector<uint64_t>& global_ranks, const OptionMap& options, py::function make_companion,
+               bool companion_at_once, py::function ask_controller) {
   ProcessGroupSwitchML::Settings settings;
   settings.store = store;
   settings.rank = rank;
   settings.size = size;
   settings.timeout = timeout;
   settings.name = name;
+  settings.global_ranks = global_ranks;
   settings.config = configured(options, store, {rank, size, name});
   settings.make_companion = MakeCompanion(std::move(make_companion));
   settings.companion_at_once = companion_at_once;
@@ -230,6 +232,61 @@ py::object allocate(const BasePtr& backend, int64_t bytes) {
   return py::cast(memory);
 }
 
+/// In the words of PyTorch's flight recorder.
+const char* state_of(const FlightEntry& entry) {
+  if (entry.completed != 0) return "completed";
+  return entry.started != 0 ? "started" : "scheduled";
+}
+
+py::dict flight_dict(const FlightEntry& entry, const FlightGroup& group) {
+  const auto time = [](int64_t moment) -> py::object {
+    return moment == 0 ? py::object(py::none()) : py::int_(moment);
+  };
+  py::dict row;
+  row["pg_id"] = entry.group;
+  row["process_group"] = py::make_tuple(group.name, group.description);
+  row["collective_seq_id"] = entry.collective;
+  row["p2p_seq_id"] = entry.message;
+  row["op_id"] = entry.collective + entry.message;
+  row["profiling_name"] = profiling_title(entry.call);
+  row["time_created_ns"] = entry.created;
+  row["input_sizes"] = entry.inputs.sizes;
+  row["input_dtypes"] = entry.inputs.types;
+  row["output_sizes"] = entry.outputs.sizes;
+  row["output_dtypes"] = entry.outputs.types;
+  row["state"] = state_of(entry);
+  row["time_discovered_started_ns"] = time(entry.started);
+  row["time_discovered_completed_ns"] = time(entry.completed);
+  row["retired"] = entry.retired;
+  row["timeout_ms"] = entry.timeout.count();
+  row["is_p2p"] = entry.is_message;
+  return row;
+}
+
+/// The calls of this process's groups, and the groups, as PyTorch's flight recorder would have them.
+py::dict flights() {
+  std::vector<FlightEntry> entries;
+  std::map<uint64_t, FlightGroup> groups;
+  {
+    const py::gil_scoped_release unlocked;
+    ProcessGroupSwitchML::name_flights();
+    entries = FlightLog::of_process().entries();
+    groups = FlightLog::of_process().groups();
+  }
+  py::dict result;
+  py::list rows;
+  for (const FlightEntry& entry : entries) rows.append(flight_dict(entry, groups[entry.group]));
+  py::list described;
+  for (const auto& [number, group] : groups) {
+    described.append(py::dict(py::arg("id") = number, py::arg("name") = group.name, py::arg("desc") = group.description,
+                              py::arg("ranks") = group.ranks, py::arg("last_enqueued") = group.last_enqueued,
+                              py::arg("last_completed") = group.last_completed));
+  }
+  result["entries"] = rows;
+  result["groups"] = described;
+  return result;
+}
+
 py::list setting_list() {
   py::list result;
   for (const SettingInfo& info : settings()) {
@@ -267,10 +324,12 @@ PYBIND11_MODULE(_C, module) {
   set_interruption_check(&run_signal_handlers);
   module.attr("torch_version") = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
   module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
-             py::arg("options"), py::arg("make_companion"), py::arg("companion_at_once"), py::arg("ask_controller"));
+             py::arg("global_ranks"), py::arg("options"), py::arg("make_companion"), py::arg("companion_at_once"),
+             py::arg("ask_controller"));
   add_group_class(module, c10d_module);
   module.def("stats", &stats, py::arg("backend"));
   module.def("allocate", &allocate, py::arg("backend"), py::arg("bytes"));
+  module.def("flights", &flights);
   module.def("settings", &setting_list);
   module.def(
       "describe", [](const OptionMap& options) { return describe(configured(options)); }, py::arg("options"));

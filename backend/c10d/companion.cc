@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "c10d/flight_entries.h"
 #include "c10d/work.h"
 
 namespace switchml {
@@ -138,6 +139,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
       if (timeout_.count() > 0) limit_waits();
       // A profiler that looks at this thread would see the call a second time.
       const at::RecordFunctionGuard unseen(false);
+      FlightLog::of_process().started(flight_);
       works = issue(*group);
     } catch (...) {
       if (may_throw) throw;
@@ -230,6 +232,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
   std::mutex mutex_;
   c10::intrusive_ptr<SwitchWork> work_;  // until it is completed
   const std::string context_ = work_->context();
+  const uint64_t flight_ = work_->flight();
   const at::ThreadLocalState thread_state_;
   Time issued_at_{};  // written before any work of the group is watched
   std::atomic<size_t> unfinished_{0};
@@ -242,10 +245,12 @@ Companion::WorkPtr Companion::start(Call call, c10d::OpType type, const WorkPtr&
                                     std::function<void()> finish) {
   const Status started = core_->pool().start();
   if (!started.ok()) throw_status(started, core_->context(call));
+  const uint64_t flight = log_collective(*core_, call, core_->sequence(), inputs, outputs, timeout);
   auto work = c10::make_intrusive<SwitchWork>(core_->group().rank, type, profiling_title(call), core_->context(call),
                                               core_->sequence(), std::move(outputs), inputs);
   work->let_signals_in([weak = std::weak_ptr<GroupCore>(core_), call] { let_signals_in(weak, call); });
   if (core_->timed()) work->measure();
+  work->log_as(flight);
   const auto operation = std::make_shared<Operation>(core_, get(), timeout, std::move(issue), std::move(finish), work);
   if (!fence) {
     operation->issue(true);

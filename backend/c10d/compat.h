@@ -150,7 +150,26 @@ template <typename S>
 c10::intrusive_ptr<S> clone(const c10::intrusive_ptr<S>& store, long) {
   return store;
 }
+template <typename B>
+auto uid(const B& base, int) -> decltype(std::string(base.getGroupUid())) {
+  return base.getGroupUid();
+}
+template <typename B>
+std::string uid(const B&, long) {
+  return {};
+}
+template <typename B>
+auto description(const B& base, int) -> decltype(std::string(base.getGroupDesc())) {
+  return base.getGroupDesc();
+}
+template <typename B>
+std::string description(const B&, long) {
+  return {};
+}
 }  // namespace detail
+/// What c10d calls a group; empty where it has not said so, or never does.
+inline std::string uid(const Base& base) { return detail::uid(base, 0); }
+inline std::string description(const Base& base) { return detail::description(base, 0); }
 /// A client of the same store for another thread; the same object where a store has none.
 inline c10::intrusive_ptr<c10d::Store> clone(const c10::intrusive_ptr<c10d::Store>& store) {
   return detail::clone(store, 0);

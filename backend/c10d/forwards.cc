@@ -496,7 +496,7 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
 WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
   arguments(Call::kSend).send(tensors, destination, tag);
   const auto gloo = companion_for_message(Call::kSend);
-  return MessageWork::start(Call::kSend, OpType::SEND, rank_, tensors, [&] {
+  return MessageWork::start(*core_, Call::kSend, OpType::SEND, tensors, [&] {
     Tensors bytes = ByteViews().inputs(tensors);
     return gloo->send(bytes, destination, tag);
   });
@@ -505,7 +505,7 @@ WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
 WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
   arguments(Call::kRecv).recv(tensors, source, tag);
   const auto gloo = companion_for_message(Call::kRecv);
-  return MessageWork::start(Call::kRecv, OpType::RECV, rank_, tensors, [&] {
+  return MessageWork::start(*core_, Call::kRecv, OpType::RECV, tensors, [&] {
     Tensors bytes = ByteViews().outputs(tensors);
     return gloo->recv(bytes, source, tag);
   });
@@ -514,7 +514,7 @@ WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
 WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
   arguments(Call::kRecvAnySource).recv_any_source(tensors, tag);
   const auto gloo = companion_for_message(Call::kRecvAnySource);
-  return MessageWork::start(Call::kRecvAnySource, OpType::RECVANYSOURCE, rank_, tensors, [&] {
+  return MessageWork::start(*core_, Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, [&] {
     Tensors bytes = ByteViews().outputs(tensors);
     return gloo->recvAnysource(bytes, tag);
   });

@@ -5,8 +5,20 @@
 
 #include "base/clock.h"
 #include "base/interruption.h"
+#include "c10d/flight_log.h"
 
 namespace switchml {
+
+namespace {
+FlightGroup flight_group_of(const GroupInfo& group, std::vector<uint64_t> ranks) {
+  for (auto rank = ranks.size(); rank < static_cast<size_t>(group.size); ++rank) ranks.push_back(rank);
+  return {group.name, "", std::move(ranks)};
+}
+}  // namespace
+
+GroupCore::GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks)
+    : group_(std::move(group)),
+      flight_group_(FlightLog::of_process().add_group(flight_group_of(group_, std::move(global_ranks)))) {}
 
 std::string GroupCore::context(Call call) const {
   return std::string("switchml ") + to_string(call) + " on rank " + std::to_string(group_.rank) + " of " +

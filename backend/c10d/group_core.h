@@ -23,7 +23,8 @@ namespace switchml {
 /// Thread-safe.
 class GroupCore {
  public:
-  explicit GroupCore(GroupInfo group) : group_(std::move(group)) {}
+  /// `global_ranks`: of its members, where they are not 0, 1, ...
+  explicit GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks = {});
 
   /// Whether this process is a child that was forked from the group's: it has none of the group's threads.
   bool inherited() const { return fork_generation() != born_in_; }
@@ -31,6 +32,9 @@ class GroupCore {
   const GroupInfo& group() const { return group_; }
   CallTable& calls() { return calls_; }
   CompletionPool& pool() { return pool_; }
+
+  /// Its number in FlightLog::of_process().
+  uint64_t flight_group() const { return flight_group_; }
 
   /// Number of this collective in the group, from 1.
   uint64_t next_sequence() { return sequence_.fetch_add(1, std::memory_order_relaxed) + 1; }
@@ -86,6 +90,7 @@ class GroupCore {
  private:
   const GroupInfo group_;
   const unsigned born_in_ = fork_generation();
+  const uint64_t flight_group_;
   CallTable calls_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<bool> timed_{false};

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <vector>
 
-#include "c10d/call_table.h"
 #include "c10d/compat.h"
+#include "c10d/flight_entries.h"
 
 namespace switchml {
 
@@ -16,19 +16,21 @@ class MessageWork final : public c10d::Work {
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
   /// `issue` hands the message to Gloo and returns its work. A profile shows `call` with `tensors` from here to the end
-  /// of wait(), as it does Gloo's messages, and does not see Gloo's.
+  /// of wait(), as it does Gloo's messages, and does not see Gloo's. So does the flight log.
   template <typename Issue>
-  static WorkPtr start(Call call, c10d::OpType type, int rank, const std::vector<at::Tensor>& tensors, Issue&& issue) {
-    auto work = c10::make_intrusive<MessageWork>(call, type, rank, tensors);
+  static WorkPtr start(const GroupCore& core, Call call, c10d::OpType type, const std::vector<at::Tensor>& tensors,
+                       Issue&& issue) {
+    auto work = c10::make_intrusive<MessageWork>(call, type, core.group().rank, tensors);
     const at::RecordFunctionGuard unseen(false);
     work->message_ = issue();
+    work->flight_ = log_message(core, call, tensors);
     return work;
   }
 
   /// Use start().
   MessageWork(Call call, c10d::OpType type, int rank, const std::vector<at::Tensor>& tensors);
 
-  bool isCompleted() override { return message_->isCompleted(); }
+  bool isCompleted() override;
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   int sourceRank() const override { return message_->sourceRank(); }
   std::vector<at::Tensor> result() override { return message_->result(); }
@@ -37,6 +39,7 @@ class MessageWork final : public c10d::Work {
 
  private:
   WorkPtr message_;
+  uint64_t flight_ = 0;  // in FlightLog
 };
 
 }  // namespace switchml

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "c10d/companion_store.h"
+#include "c10d/flight_entries.h"
 #include "c10d/shared_tensors.h"
 #include "c10d/store_rendezvous.h"
 #include "quant/kernels.h"
@@ -96,7 +97,8 @@ c10::intrusive_ptr<ProcessGroupSwitchML> ProcessGroupSwitchML::create(Settings s
 ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
     : compat::Base(settings.rank, settings.size),
       settings_(std::move(settings)),
-      core_(std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name})),
+      core_(std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name},
+                                        settings_.global_ranks)),
       timeout_(settings_.timeout),
       companion_(core_,
                  [this] { return make_gloo(settings_, core_, opening_prefix_ + "companion/", timeout_.load()); }) {
@@ -141,6 +143,7 @@ ProcessGroupSwitchML::~ProcessGroupSwitchML() { release_resources(); }
 
 void ProcessGroupSwitchML::release_resources() {
   if (core_->inherited()) return;
+  name_flight();
   shutdown();
   std::optional<Registry::Groups::node_type> entry;  // goes after the lock
   const std::lock_guard<std::mutex> lock(registry().mutex);
@@ -157,6 +160,25 @@ void ProcessGroupSwitchML::shutdown_all() {
     }
   }
   for (const auto& group : groups) group->shutdown();
+}
+
+void ProcessGroupSwitchML::name_flights() {
+  std::vector<c10::intrusive_ptr<ProcessGroupSwitchML>> kept;  // the last references go after the lock
+  Registry& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  for (const auto& [_, weak] : all.groups) {
+    auto group = weak.lock();
+    if (!group) continue;
+    group->name_flight();
+    kept.push_back(std::move(group));
+  }
+}
+
+// c10d names a group after it is made.
+void ProcessGroupSwitchML::name_flight() const {
+  const std::string name = compat::uid(*this);
+  if (name.empty()) return;
+  FlightLog::of_process().rename_group(core_->flight_group(), name, compat::description(*this));
 }
 
 Time ProcessGroupSwitchML::deadline(milliseconds timeout) const {
@@ -200,6 +222,11 @@ c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::split(const c10::intrusiv
   Settings settings = settings_;
   settings.store = store;
   settings.rank = static_cast<int>(mine - ranks.begin());
+  settings.global_ranks.clear();
+  for (const int rank : ranks) {
+    const auto member = static_cast<size_t>(rank);
+    settings.global_ranks.push_back(member < settings_.global_ranks.size() ? settings_.global_ranks[member] : member);
+  }
   settings.size = static_cast<int>(ranks.size());
   settings.timeout = opts ? opts->timeout : timeout_.load();
   settings.name = name;
@@ -215,6 +242,8 @@ void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bo
   if (!monitored_barrier_) return;
   // Unlike elsewhere zero is a timeout: who has not come yet fails.
   const milliseconds timeout = opts.timeout.count() < 0 ? timeout_.load() : opts.timeout;
+  const uint64_t flight = log_collective(*core_, Call::kMonitoredBarrier, core_->sequence(), {}, {}, timeout);
+  FlightLog::of_process().started(flight);
   Status outcome;
   without_interpreter_lock([&] {
     try {
@@ -224,6 +253,7 @@ void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bo
       throw;
     }
   });
+  FlightLog::of_process().ended(flight, outcome.ok());
   // A RuntimeError in every version, as with Gloo; a timeout of 1.13 is none.
   if (outcome.code() == Code::kTimeout) compat::throw_backend_error(context + ": " + outcome.to_string());
   if (!outcome.ok()) throw_status(outcome, context);

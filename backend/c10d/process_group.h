@@ -51,7 +51,8 @@ class ProcessGroupSwitchML final : public compat::Base {
     int rank = 0;
     int size = 1;
     std::chrono::milliseconds timeout{0};
-    std::string name;  // for messages
+    std::string name;                    // for messages
+    std::vector<uint64_t> global_ranks;  // of its members; none: 0, 1, ...
     Config config;
     MakeCompanion make_companion;
     bool companion_at_once = false;                // Gloo connects all ranks in its constructor
@@ -135,6 +136,9 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// whoever is second waits for the first, but in a callback. Does nothing in a forked child.
   void shutdown() SWITCHML_LATER_OVERRIDE;
 
+  /// Tells FlightLog what c10d calls the groups of this process.
+  static void name_flights();
+
   const CallTable& calls() const { return core_->calls(); }
   const GroupInfo& group() const { return core_->group(); }
   /// After shutdown(): the last values.
@@ -151,6 +155,7 @@ class ProcessGroupSwitchML final : public compat::Base {
     }
   };
   std::shared_ptr<shm::Arena> arena() const;
+  void name_flight() const;
   void open_session();
   void end_everything();
   Time deadline(std::chrono::milliseconds timeout) const;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "c10d/completion.h"
+#include "c10d/flight_log.h"
 
 namespace switchml {
 
@@ -154,6 +155,7 @@ void SwitchWork::take_time() {
 
 void SwitchWork::succeed() {
   take_time();
+  FlightLog::of_process().ended(flight_, true);
   // The work first: a callback of the future may wait for the work.
   finish();
   future_->markCompleted(outputs_.size() > 1 ? c10::IValue(outputs_) : c10::IValue(only(outputs_)));
@@ -161,6 +163,7 @@ void SwitchWork::succeed() {
 
 void SwitchWork::fail(const std::exception_ptr& error) {
   take_time();
+  FlightLog::of_process().ended(flight_, false);
   finish(error);
   future_->setError(error);
 }

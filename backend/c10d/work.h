@@ -58,6 +58,10 @@ class SwitchWork final : public c10d::Work {
   /// From now on a wait() without a timeout ends at `deadline` with an error, for works that have no end of their own.
   void end_waits_at(Time deadline);
 
+  /// Its number in FlightLog, which hears from the work how it ends. Before anybody else has the work.
+  void log_as(uint64_t flight) { flight_ = flight; }
+  uint64_t flight() const { return flight_; }
+
   const std::string& context() const { return context_; }
   /// A weak reference (a barrier keeps some) holds the object's memory, and would hold its members too.
   void release_resources() override;
@@ -74,6 +78,7 @@ class SwitchWork final : public c10d::Work {
   std::atomic<float> milliseconds_taken_{-1};
   std::atomic<bool> over_{false};  // as somebody has seen, the future too
   std::function<void()> let_signals_in_;
+  uint64_t flight_ = 0;
   Time deadline_ = kNever;  // guarded by the base's mutex_
   std::vector<std::vector<at::Tensor>> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;

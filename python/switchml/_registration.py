@@ -11,6 +11,8 @@ from collections.abc import Mapping
 import torch
 import torch.distributed as dist
 
+from switchml import _flight
+
 __all__ = ["Options", "empty", "settings", "stats"]
 
 _NAME = "switchml"
@@ -149,6 +151,7 @@ def _create(options, pg_options):
         size=options.group_size,
         timeout=options.timeout,
         name=options.group_id if options.global_ranks_in_group else "default",
+        global_ranks=options.global_ranks_in_group,
         options=_values(pg_options),
         make_companion=_companion,
         companion_at_once=not _gloo_is_lazy(),
@@ -171,6 +174,7 @@ def _register():
     setattr(backend, _NAME.upper(), _NAME)
     _offer_monitored_barrier()
     _name_groups()
+    _flight.join_dumps(lambda: _native_module and _native_module.flights())
 
 
 def _offer_monitored_barrier():

@@ -14,6 +14,8 @@
 namespace switchml {
 namespace {
 
+const GroupInfo kAlone{0, 1, "test"};
+
 /// What Gloo would return, without a Gloo.
 class Message final : public c10d::Work {
  public:
@@ -35,7 +37,7 @@ class Message final : public c10d::Work {
 };
 
 c10::intrusive_ptr<c10d::Work> start(const c10::intrusive_ptr<Message>& message) {
-  return MessageWork::start(Call::kSend, c10d::OpType::SEND, 0, {counting(2)}, [&] { return message; });
+  return MessageWork::start(GroupCore(kAlone), Call::kSend, c10d::OpType::SEND, {counting(2)}, [&] { return message; });
 }
 
 TEST(MessageWork, IsTheMessageOfTheCompanion) {
@@ -64,8 +66,9 @@ TEST(MessageWork, EndsInTheErrorOfTheCompanion) {
 
 TEST(MessageWork, PassesOnWhatIsThrownAtTheCall) {
   const auto fails = []() -> c10::intrusive_ptr<c10d::Work> { throw std::runtime_error("no such rank"); };
-  EXPECT_EQ(thrown_by([&] { MessageWork::start(Call::kRecv, c10d::OpType::RECV, 0, {counting(2)}, fails); }),
-            "no such rank");
+  EXPECT_EQ(
+      thrown_by([&] { MessageWork::start(GroupCore(kAlone), Call::kRecv, c10d::OpType::RECV, {counting(2)}, fails); }),
+      "no such rank");
 }
 
 std::vector<std::string> seen;
@@ -78,7 +81,7 @@ std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
 TEST(MessageWork, HasItsOwnNameInAProfile) {
   const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(note));
   seen.clear();
-  const auto work = MessageWork::start(Call::kRecv, c10d::OpType::RECV, 0, {counting(2)}, [] {
+  const auto work = MessageWork::start(GroupCore(kAlone), Call::kRecv, c10d::OpType::RECV, {counting(2)}, [] {
     RECORD_USER_SCOPE("gloo:recv");
     return c10::make_intrusive<Message>();
   });

@@ -1,0 +1,87 @@
+// The last calls of this process with sizes and states, for who looks at a hang: what PyTorch's flight recorder keeps
+// of its own backends. Its recorder is out of reach for others, so python/switchml adds these to its dumps. Free of
+// torch.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "c10d/call_table.h"
+
+namespace switchml {
+
+/// Shapes and element types of a list of tensors. Types are strings of static lifetime.
+struct TensorShapes {
+  std::vector<std::vector<int64_t>> sizes;
+  std::vector<const char*> types;
+};
+
+/// One call.
+struct FlightEntry {
+  uint64_t group = 0;  // FlightLog::add_group()
+  Call call = Call::kAllReduce;
+  uint64_t collective = 0;  // number of the group's last collective, which this is unless it is a message
+  uint64_t message = 0;     // number of the group's last message
+  bool is_message = false;
+  TensorShapes inputs;
+  TensorShapes outputs;
+  std::chrono::milliseconds timeout{0};  // 0: none
+
+  // The log's own, in nanoseconds since 1970; 0: not yet.
+  uint64_t id = 0;
+  int64_t created = 0;
+  int64_t started = 0;  // handed to who does it
+  int64_t completed = 0;
+  bool retired = false;  // is over: completed, or failed
+};
+
+/// A group as its dumps name it.
+struct FlightGroup {
+  std::string name;
+  std::string description;
+  std::vector<uint64_t> ranks;
+  uint64_t messages = 0;
+  uint64_t last_enqueued = 0;
+  uint64_t last_completed = 0;
+};
+
+/// Thread-safe.
+class FlightLog {
+ public:
+  /// Keeps the last `capacity` calls; none with 0.
+  explicit FlightLog(size_t capacity) : capacity_(capacity) {}
+  /// That of this process: as many calls as PyTorch's recorder keeps (TORCH_FR_BUFFER_SIZE). A forked child has a new
+  /// one.
+  static FlightLog& of_process();
+
+  uint64_t add_group(FlightGroup group);
+  /// What its dumps name it from now on.
+  void rename_group(uint64_t number, const std::string& name, const std::string& description);
+
+  /// A call is made; its number for the following ones. 0: nothing is kept.
+  uint64_t begin(FlightEntry entry);
+  void started(uint64_t id);
+  void ended(uint64_t id, bool good);
+
+  /// The oldest first.
+  std::vector<FlightEntry> entries() const;
+  std::map<uint64_t, FlightGroup> groups() const;
+
+ private:
+  static constexpr size_t kMostGroups = 1000;  // programs may make groups for ever: the oldest are forgotten
+
+  FlightEntry* find(uint64_t id);
+
+  const size_t capacity_;
+  mutable std::mutex mutex_;
+  std::vector<FlightEntry> entries_;  // a ring: that of number n is at (n - 1) modulo the capacity
+  uint64_t last_id_ = 0;
+  std::map<uint64_t, FlightGroup> groups_;
+  uint64_t last_group_ = 0;
+};
+
+}  // namespace switchml

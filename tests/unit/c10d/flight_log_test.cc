@@ -1,0 +1,136 @@
+#include "c10d/flight_log.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace switchml {
+namespace {
+
+FlightEntry collective(uint64_t group, uint64_t number) {
+  FlightEntry entry;
+  entry.group = group;
+  entry.collective = number;
+  return entry;
+}
+
+FlightEntry message(uint64_t group) {
+  FlightEntry entry;
+  entry.group = group;
+  entry.call = Call::kSend;
+  entry.is_message = true;
+  return entry;
+}
+
+FlightGroup named(const std::string& name) {
+  FlightGroup group;
+  group.name = name;
+  return group;
+}
+
+TEST(FlightLog, KeepsWhatACallIsAndHowFarItIs) {
+  FlightLog log(10);
+  const uint64_t group = log.add_group(named("a"));
+  FlightEntry call = collective(group, 1);
+  call.inputs = {{{3, 4}}, {"Float"}};
+  const uint64_t id = log.begin(call);
+  FlightEntry kept = log.entries().at(0);
+  EXPECT_EQ(kept.id, id);
+  EXPECT_EQ(kept.inputs.sizes, (std::vector<std::vector<int64_t>>{{3, 4}}));
+  EXPECT_STREQ(kept.inputs.types.at(0), "Float");
+  EXPECT_GT(kept.created, 0);
+  EXPECT_EQ(kept.started, 0);
+  EXPECT_FALSE(kept.retired);
+
+  log.started(id);
+  kept = log.entries().at(0);
+  EXPECT_GE(kept.started, kept.created);
+  EXPECT_EQ(kept.completed, 0);
+
+  log.ended(id, true);
+  kept = log.entries().at(0);
+  EXPECT_GE(kept.completed, kept.started);
+  EXPECT_TRUE(kept.retired);
+}
+
+TEST(FlightLog, ACallThatFailedIsOverAndNotCompleted) {
+  FlightLog log(10);
+  const uint64_t id = log.begin(collective(log.add_group(named("a")), 1));
+  log.started(id);
+  log.ended(id, false);
+  log.ended(id, true);  // too late
+  EXPECT_TRUE(log.entries().at(0).retired);
+  EXPECT_EQ(log.entries().at(0).completed, 0);
+}
+
+TEST(FlightLog, ACallThatIsSeenNoEarlierBeginsWhenItEnds) {
+  FlightLog log(10);
+  log.ended(log.begin(collective(log.add_group(named("a")), 1)), true);
+  EXPECT_EQ(log.entries().at(0).started, log.entries().at(0).completed);
+}
+
+TEST(FlightLog, KeepsTheLastCallsInTheirOrder) {
+  FlightLog log(3);
+  const uint64_t group = log.add_group(named("a"));
+  const uint64_t first = log.begin(collective(group, 1));
+  for (uint64_t number = 2; number <= 5; ++number) log.begin(collective(group, number));
+  log.ended(first, true);  // forgotten: its place is another's
+  const auto kept = log.entries();
+  ASSERT_EQ(kept.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(kept[i].collective, i + 3);
+    EXPECT_FALSE(kept[i].retired);
+  }
+}
+
+TEST(FlightLog, CountsMessagesApart) {
+  FlightLog log(10);
+  const uint64_t group = log.add_group(named("a"));
+  log.begin(message(group));
+  log.begin(collective(group, 1));
+  log.begin(message(group));
+  const auto kept = log.entries();
+  EXPECT_EQ(kept[0].message, 1U);
+  EXPECT_EQ(kept[1].message, 1U);
+  EXPECT_EQ(kept[2].message, 2U);
+}
+
+TEST(FlightLog, KnowsHowFarGroupsAre) {
+  FlightLog log(10);
+  const uint64_t first = log.add_group(named("a"));
+  const uint64_t second = log.add_group(named("b"));
+  log.rename_group(second, "2", "the second");
+  log.rename_group(77, "no such group", "");
+  const uint64_t id = log.begin(collective(second, 5));
+  log.begin(collective(second, 6));
+  log.ended(id, true);
+  const auto groups = log.groups();
+  ASSERT_EQ(groups.size(), 2U);
+  EXPECT_EQ(groups.at(first).name, "a");
+  EXPECT_EQ(groups.at(first).last_enqueued, 0U);
+  EXPECT_EQ(groups.at(second).name, "2");
+  EXPECT_EQ(groups.at(second).description, "the second");
+  EXPECT_EQ(groups.at(second).last_enqueued, 6U);
+  EXPECT_EQ(groups.at(second).last_completed, 5U);
+}
+
+TEST(FlightLog, ForgetsTheOldestOfManyGroups) {
+  FlightLog log(1);
+  const uint64_t first = log.add_group(named("first"));
+  uint64_t last = 0;
+  for (int i = 0; i < 1000; ++i) last = log.add_group(named("later"));
+  EXPECT_EQ(log.groups().count(first), 0U);
+  EXPECT_EQ(log.groups().count(last), 1U);
+}
+
+TEST(FlightLog, KeepsNothingWhereItMayNot) {
+  FlightLog log(0);
+  const uint64_t id = log.begin(collective(log.add_group(named("a")), 1));
+  EXPECT_EQ(id, 0U);
+  log.started(id);
+  log.ended(id, true);
+  EXPECT_TRUE(log.entries().empty());
+}
+
+}  // namespace
+}  // namespace switchml
