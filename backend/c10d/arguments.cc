@@ -252,6 +252,15 @@ void Arguments::gather(const TensorLists& outputs, const Tensors& inputs, int64_
   host(inputs);
 }
 
+void Arguments::gather_single(const at::Tensor& output, const at::Tensor& input) const {
+  defined(Tensors{output, input});
+  require(output.layout() == at::kStrided && output.is_contiguous(), "the output is not contiguous");
+  require(output.scalar_type() == input.scalar_type(), std::string("the output is of ") +
+                                                           c10::toString(output.scalar_type()) + " and the input of " +
+                                                           c10::toString(input.scalar_type()));
+  all_gather_into_tensors({output}, {input});
+}
+
 void Arguments::scatter(const Tensors& outputs, const TensorLists& inputs, int64_t root) const {
   defined(inputs);
   defined(outputs);

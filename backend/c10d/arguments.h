@@ -31,6 +31,8 @@ class Arguments {
   void all_gather(const TensorLists& outputs, const Tensors& inputs) const;
   void all_gather_coalesced(const TensorLists& outputs, const Tensors& inputs) const;
   void all_gather_into_tensors(const Tensors& outputs, const Tensors& inputs) const;
+  /// Of the root.
+  void gather_single(const at::Tensor& output, const at::Tensor& input) const;
   void gather(const TensorLists& outputs, const Tensors& inputs, int64_t root) const;
   void scatter(const Tensors& outputs, const TensorLists& inputs, int64_t root) const;
   void all_to_all_single(const at::Tensor& output, const at::Tensor& input, const std::vector<int64_t>& output_splits,

@@ -309,6 +309,21 @@ void add_group_class(py::module& module, const py::module& c10d_module) {
   if (py::hasattr(c10d_module, "ErrorType")) {
     group.def("get_error", &ProcessGroupSwitchML::getError, py::call_guard<py::gil_scoped_release>());
   }
+  // What later versions of Backend offer by themselves.
+  const py::object base = c10d_module.attr(compat::kBaseClassName);
+  const auto add = [&](const char* name, auto method, const auto&... more) {
+    if (!py::hasattr(base, name)) group.def(name, method, more...);
+  };
+  using Unlocked = py::call_guard<py::gil_scoped_release>;
+  add("register_abort_hook", &ProcessGroupSwitchML::registerAbortHook, py::arg("hook_id"), py::arg("hook"));
+  add("unregister_abort_hook", &ProcessGroupSwitchML::unregisterAbortHook, py::arg("hook_id"));
+  add("_add_ephemeral_timeout", &ProcessGroupSwitchML::addEphemeralTimeout, py::arg("timeout"), Unlocked());
+  add("shrink", &ProcessGroupSwitchML::shrink, py::arg("ranks_to_exclude"), py::arg("shrink_flags") = 0,
+      py::arg("opts_override") = nullptr, Unlocked());
+  add("merge", &ProcessGroupSwitchML::merge, py::arg("store"), py::arg("opts"), py::arg("rank"), py::arg("size"),
+      Unlocked());
+  add("gather_single", &ProcessGroupSwitchML::gather_single, py::arg("output_tensor"), py::arg("input_tensor"),
+      py::arg("opts") = c10d::GatherOptions(), Unlocked());
   py::class_<Options, c10::intrusive_ptr<Options>, compat::BaseOptions>(group, "Options")
       .def("__deepcopy__", [](const Options& self, const py::dict&) { return self.clone(); });
 }

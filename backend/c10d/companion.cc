@@ -210,6 +210,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
       error = std::current_exception();
     }
     core_->landed();
+    if (error) core_->after_failure();
     try {
       if (error) {
         work->fail(error);
@@ -251,6 +252,7 @@ Companion::WorkPtr Companion::start(Call call, c10d::OpType type, const WorkPtr&
   work->let_signals_in([weak = std::weak_ptr<GroupCore>(core_), call] { let_signals_in(weak, call); });
   if (core_->timed()) work->measure();
   work->log_as(flight);
+  take_up_extensions(core_, work.get());
   const auto operation = std::make_shared<Operation>(core_, get(), timeout, std::move(issue), std::move(finish), work);
   if (!fence) {
     operation->issue(true);

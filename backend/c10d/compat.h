@@ -150,6 +150,24 @@ template <typename S>
 c10::intrusive_ptr<S> clone(const c10::intrusive_ptr<S>& store, long) {
   return store;
 }
+template <typename Options>
+auto describe_group(Options& options, const std::string& name, const std::string& description,
+                    const std::vector<uint64_t>& ranks, int)
+    -> decltype(options.global_ranks_in_group = ranks, options.group_desc = description, void()) {
+  options.group_name = name;
+  options.group_desc = description;
+  options.global_ranks_in_group = ranks;
+}
+template <typename Options>
+void describe_group(Options&, const std::string&, const std::string&, const std::vector<uint64_t>&, long) {}
+template <typename Options>
+auto group_name(const Options& options, int) -> decltype(std::string(options.group_name)) {
+  return options.group_name;
+}
+template <typename Options>
+std::string group_name(const Options&, long) {
+  return {};
+}
 template <typename B>
 auto uid(const B& base, int) -> decltype(std::string(base.getGroupUid())) {
   return base.getGroupUid();
@@ -170,6 +188,13 @@ std::string description(const B&, long) {
 /// What c10d calls a group; empty where it has not said so, or never does.
 inline std::string uid(const Base& base) { return detail::uid(base, 0); }
 inline std::string description(const Base& base) { return detail::description(base, 0); }
+/// What a group's options say of it, where they can.
+inline void describe_group(BaseOptions& options, const std::string& name, const std::string& description,
+                           const std::vector<uint64_t>& ranks) {
+  detail::describe_group(options, name, description, ranks, 0);
+}
+/// Empty where they do not tell.
+inline std::string group_name(const BaseOptions& options) { return detail::group_name(options, 0); }
 /// A client of the same store for another thread; the same object where a store has none.
 inline c10::intrusive_ptr<c10d::Store> clone(const c10::intrusive_ptr<c10d::Store>& store) {
   return detail::clone(store, 0);

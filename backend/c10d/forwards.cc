@@ -242,7 +242,8 @@ WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Te
     }
     fence = agreement.issue({});
   }
-  const milliseconds limit = timeout.count() > 0 ? timeout : timeout_.load();
+  milliseconds limit = timeout.count() > 0 ? timeout : timeout_.load();
+  if (limit.count() > 0) limit += core_->extensions().total();
   return remember(companion_.start(call, type, fence, limit, std::move(issue), inputs, outputs, std::move(finish)));
 }
 
@@ -391,6 +392,22 @@ WorkPtr ProcessGroupSwitchML::gather(std::vector<Tensors>& outputs, Tensors& inp
                            views.finish());
 }
 
+// The parts are views of the output, so that there is no list to make.
+WorkPtr ProcessGroupSwitchML::gather_single(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& opts) {
+  std::vector<Tensors> outputs;
+  if (opts.rootRank == rank_) {
+    arguments(Call::kGather).gather_single(output, input);
+    outputs.emplace_back();
+    const int64_t count = input.numel();
+    const at::Tensor flat = output.view({output.numel()});
+    for (int64_t rank = 0; rank < size_; ++rank) {
+      outputs[0].push_back(flat.narrow(0, rank * count, count).view(input.sizes()));
+    }
+  }
+  Tensors inputs{input};
+  return gather(outputs, inputs, opts);
+}
+
 WorkPtr ProcessGroupSwitchML::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                       const c10d::ScatterOptions& opts) {
   arguments(Call::kScatter).scatter(outputs, inputs, opts.rootRank);
@@ -496,28 +513,28 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
 WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
   arguments(Call::kSend).send(tensors, destination, tag);
   const auto gloo = companion_for_message(Call::kSend);
-  return MessageWork::start(*core_, Call::kSend, OpType::SEND, tensors, [&] {
+  return sent(MessageWork::start(*core_, Call::kSend, OpType::SEND, tensors, [&] {
     Tensors bytes = ByteViews().inputs(tensors);
     return gloo->send(bytes, destination, tag);
-  });
+  }));
 }
 
 WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
   arguments(Call::kRecv).recv(tensors, source, tag);
   const auto gloo = companion_for_message(Call::kRecv);
-  return MessageWork::start(*core_, Call::kRecv, OpType::RECV, tensors, [&] {
+  return sent(MessageWork::start(*core_, Call::kRecv, OpType::RECV, tensors, [&] {
     Tensors bytes = ByteViews().outputs(tensors);
     return gloo->recv(bytes, source, tag);
-  });
+  }));
 }
 
 WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
   arguments(Call::kRecvAnySource).recv_any_source(tensors, tag);
   const auto gloo = companion_for_message(Call::kRecvAnySource);
-  return MessageWork::start(*core_, Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, [&] {
+  return sent(MessageWork::start(*core_, Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, [&] {
     Tensors bytes = ByteViews().outputs(tensors);
     return gloo->recvAnysource(bytes, tag);
-  });
+  }));
 }
 
 }  // namespace switchml

@@ -83,6 +83,10 @@ Status GroupCore::failure() const {
   return health();
 }
 
+void GroupCore::after_failure() {
+  if (!failure().ok()) abort_hooks_.run();
+}
+
 void GroupCore::let_signals_in(const std::string& what) {
   try {
     check_interruption();

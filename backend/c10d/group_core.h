@@ -12,9 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "c10d/abort_hooks.h"
 #include "c10d/call_table.h"
 #include "c10d/compat.h"
 #include "c10d/completion.h"
+#include "c10d/timeout_extensions.h"
+#include "c10d/work.h"
 #include "session/close_on_fork.h"
 #include "session/session.h"
 
@@ -54,10 +57,16 @@ class GroupCore {
   /// closed(), or why the session failed.
   Status health() const;
 
-  /// A call has failed, and with it the session, whose engine may know that a moment later. The first reason stays.
+  /// A call has failed, or will, and with it the session, whose engine may know that a moment later. The first reason
+  /// stays.
   void call_failed(const Status& why);
   /// Why the first call failed, or health(). Known before anybody hears of that call's failure.
   Status failure() const;
+
+  AbortHooks& abort_hooks() { return abort_hooks_; }
+  TimeoutExtensions& extensions() { return extensions_; }
+  /// A call has failed. If that is the end of the group its abort hooks run, before anybody hears of the failure.
+  void after_failure();
 
   /// Whether calls that begin from now on tell how long they took.
   bool timed() const { return timed_.load(std::memory_order_relaxed); }
@@ -94,6 +103,8 @@ class GroupCore {
   CallTable calls_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<bool> timed_{false};
+  AbortHooks abort_hooks_;
+  TimeoutExtensions extensions_;
 
   mutable std::mutex mutex_;
   std::condition_variable landing_;
@@ -108,6 +119,15 @@ class GroupCore {
 
   CompletionPool pool_;  // last: its threads end before the rest goes
 };
+
+/// Lets the work of a new call take up the extensions of timeouts that have had none.
+inline void take_up_extensions(const std::shared_ptr<GroupCore>& core, SwitchWork* work) {
+  const uint64_t first = core->extensions().take_up();
+  if (first == 0) return;
+  work->before_end([weak = std::weak_ptr<GroupCore>(core), first] {
+    if (const std::shared_ptr<GroupCore> held = weak.lock()) held->extensions().release(first);
+  });
+}
 
 /// For a work, which does not keep the core.
 inline void let_signals_in(const std::weak_ptr<GroupCore>& core, Call call) {

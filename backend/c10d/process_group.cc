@@ -134,7 +134,11 @@ void ProcessGroupSwitchML::open_session() {
   monitored_barrier_ = std::make_unique<MonitoredBarrier>(kept, rank_, size_);
   core_->set_session(std::shared_ptr<Session>(session.value().release(), [kept](Session* ended) { delete ended; }));
   // What the companion has in hand would wait for a dead rank until its timeout.
-  core_->session()->when_rank_is_lost([this](const Status& lost) { companion_.abort(lost); });
+  core_->session()->when_rank_is_lost([this](const Status& lost) {
+    core_->call_failed(lost);
+    companion_.abort(lost);
+    core_->pool().post([core = core_.get()] { core->after_failure(); });  // hooks may take their time
+  });
   SWITCHML_LOG(kInfo) << "group " << settings_.name << ", rank " << rank_ << " of " << size_ << ": "
                       << describe(settings_.config);
 }
@@ -185,7 +189,7 @@ Time ProcessGroupSwitchML::deadline(milliseconds timeout) const {
   constexpr milliseconds kForever = std::chrono::hours(24 * 365);
   if (timeout.count() <= 0) timeout = timeout_.load();
   if (timeout.count() <= 0 || timeout >= kForever) return kNever;
-  return monotonic_now() + timeout;
+  return monotonic_now() + timeout + core_->extensions().total();
 }
 
 void ProcessGroupSwitchML::setSequenceNumberForGroup() { core_->set_sequence(0); }
@@ -196,7 +200,10 @@ void ProcessGroupSwitchML::setTimeout(milliseconds timeout) {
 }
 
 c10::intrusive_ptr<compat::BaseOptions> ProcessGroupSwitchML::getBackendOptions() {
-  return c10::make_intrusive<Options>(timeout_.load());
+  auto options = c10::make_intrusive<Options>(timeout_.load());
+  const std::string name = compat::uid(*this);
+  compat::describe_group(*options, name.empty() ? settings_.name : name, compat::description(*this), global_ranks());
+  return options;
 }
 
 c10::intrusive_ptr<compat::BaseOptions> ProcessGroupSwitchML::Options::clone() const {
@@ -210,27 +217,6 @@ compat::ErrorType ProcessGroupSwitchML::getError() {
     case Code::kUnavailable: return compat::ErrorType::REMOTE_ERROR;
     default: return compat::ErrorType::COMM_ERROR;
   }
-}
-
-c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::split(const c10::intrusive_ptr<c10d::Store>& store,
-                                                             const std::vector<int>& ranks,
-                                                             const c10::intrusive_ptr<compat::BaseOptions>& opts) {
-  const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
-  if (mine == ranks.end()) return {};
-  std::string name = settings_.name + ":split";
-  for (const int rank : ranks) name += "_" + std::to_string(rank);
-  Settings settings = settings_;
-  settings.store = store;
-  settings.rank = static_cast<int>(mine - ranks.begin());
-  settings.global_ranks.clear();
-  for (const int rank : ranks) {
-    const auto member = static_cast<size_t>(rank);
-    settings.global_ranks.push_back(member < settings_.global_ranks.size() ? settings_.global_ranks[member] : member);
-  }
-  settings.size = static_cast<int>(ranks.size());
-  settings.timeout = opts ? opts->timeout : timeout_.load();
-  settings.name = name;
-  return create(std::move(settings));
 }
 
 void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
@@ -262,6 +248,7 @@ void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bo
 void ProcessGroupSwitchML::abort() {
   if (core_->inherited()) return;
   without_interpreter_lock([this] {
+    core_->abort_hooks().run();
     if (monitored_barrier_) monitored_barrier_->interrupt("the process group was aborted");
     if (const auto session = core_->session()) session->engine().abort("the process group was aborted");
     companion_.abort(Status(Code::kAborted, "the process group was aborted"));
@@ -340,6 +327,7 @@ Statistics ProcessGroupSwitchML::statistics() const {
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::remember(WorkPtr work) {
   outstanding_.add(work);
+  coalescing_.add(work);
   return work;
 }
 

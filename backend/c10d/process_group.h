@@ -12,6 +12,7 @@
 
 #include "base/config.h"
 #include "c10d/arguments.h"
+#include "c10d/coalescing.h"
 #include "c10d/companion.h"
 #include "c10d/compat.h"
 #include "c10d/group_core.h"
@@ -97,6 +98,9 @@ class ProcessGroupSwitchML final : public compat::Base {
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& opts = {}) override;
+  /// The same, to equal parts of the root's output.
+  WorkPtr gather_single(at::Tensor& output, at::Tensor& input,
+                        const c10d::GatherOptions& opts = {}) SWITCHML_OVERRIDE_OF_2_14;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& opts = {}) override;
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
                         std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& opts = {}) override;
@@ -130,6 +134,25 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// The group of `ranks` (of this one), on their own part of `store`; null on the other ranks.
   c10::intrusive_ptr<compat::Base> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                          const c10::intrusive_ptr<compat::BaseOptions>& opts) SWITCHML_LATER_OVERRIDE;
+  /// The group of the ranks that are not in `excluded`, which must not call this; of a group that has failed, too.
+  /// `flags`: 0, or 1 (SHRINK_ABORT), which first fails what is under way. A collective of the ranks that stay.
+  c10::intrusive_ptr<compat::Base> shrink(const std::vector<int64_t>& excluded, int flags = 0,
+                                          const c10::intrusive_ptr<compat::BaseOptions>& opts = {})
+      SWITCHML_LATER_OVERRIDE;
+  bool supportsShrinking() const SWITCHML_LATER_OVERRIDE { return true; }
+  /// A group of ranks of several groups, which meet at `store`.
+  c10::intrusive_ptr<compat::Base> merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                         const c10::intrusive_ptr<compat::BaseOptions>& opts, const int& rank,
+                                         const int& size) SWITCHML_LATER_OVERRIDE;
+  /// Called once, before the group ends by an abort() or an error. From any thread.
+  void registerAbortHook(int64_t id, AbortHooks::Hook hook) SWITCHML_OVERRIDE_OF_2_14;
+  void unregisterAbortHook(int64_t id) SWITCHML_OVERRIDE_OF_2_14;
+  /// Collectives get so much more time, until the first that is made from now on is complete.
+  void addEphemeralTimeout(const std::chrono::milliseconds& extra) SWITCHML_OVERRIDE_OF_2_14;
+  bool supportsCoalescing() const SWITCHML_LATER_OVERRIDE { return true; }
+  void startCoalescing() SWITCHML_LATER_OVERRIDE;
+  /// The calls that this thread has made since; each was issued when it was made.
+  WorkPtr endCoalescing() SWITCHML_LATER_OVERRIDE;
   /// Fails what is under way or comes later; returns at once.
   void abort() SWITCHML_LATER_OVERRIDE;
   /// Lets what is under way end (for a moment), leaves the session and joins every thread. Idempotent; thread-safe:
@@ -165,6 +188,9 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// Whether the group's engine moves such tensors, of which `outputs` are written.
   bool engine_moves(const Tensors& inputs, const Tensors& outputs) const;
   WorkPtr remember(WorkPtr work);
+  /// A message that was issued.
+  WorkPtr sent(WorkPtr work);
+  std::vector<uint64_t> global_ranks() const;
   /// Counts a message that the companion takes, and gives it.
   c10::intrusive_ptr<compat::Base> companion_for_message(Call call);
   /// A collective that the companion takes, behind a fence. `what`: what ranks must agree about (Reduction::fence);
@@ -189,6 +215,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   const std::shared_ptr<GroupCore> core_;
   std::atomic<std::chrono::milliseconds> timeout_;
   Outstanding outstanding_;
+  Coalescing coalescing_;
   std::string opening_prefix_;
   std::unique_ptr<MonitoredBarrier> monitored_barrier_;  // null in a group of one
   Companion companion_;

@@ -167,6 +167,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     kept.clear();
     to_divide.clear();
     copies.clear();
+    if (error) core->after_failure();
     const c10::intrusive_ptr<SwitchWork> signalled = std::move(work);
     core->landed();
     signal(*signalled, error);
@@ -474,6 +475,7 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue_lists(std::vector<std::vector<at
       [weak = std::weak_ptr<GroupCore>(flight_->core), call = call_] { switchml::let_signals_in(weak, call); });
   if (core.timed()) work->measure();
   work->log_as(flight);
+  if (!fence_) take_up_extensions(flight_->core, work.get());
   FlightLog::of_process().started(flight);
   flight_->work = work;
   tag_parts();

@@ -153,18 +153,21 @@ void SwitchWork::take_time() {
   if (begun_) milliseconds_taken_.store(static_cast<float>(to_seconds(monotonic_now() - *begun_) * 1000));
 }
 
-void SwitchWork::succeed() {
+void SwitchWork::end(const std::exception_ptr& error) {
   take_time();
-  FlightLog::of_process().ended(flight_, true);
+  FlightLog::of_process().ended(flight_, error == nullptr);
+  if (const std::function<void()> last = std::exchange(before_end_, nullptr)) last();
+  finish(error);
+}
+
+void SwitchWork::succeed() {
   // The work first: a callback of the future may wait for the work.
-  finish();
+  end(nullptr);
   future_->markCompleted(outputs_.size() > 1 ? c10::IValue(outputs_) : c10::IValue(only(outputs_)));
 }
 
 void SwitchWork::fail(const std::exception_ptr& error) {
-  take_time();
-  FlightLog::of_process().ended(flight_, false);
-  finish(error);
+  end(error);
   future_->setError(error);
 }
 

@@ -58,6 +58,9 @@ class SwitchWork final : public c10d::Work {
   /// From now on a wait() without a timeout ends at `deadline` with an error, for works that have no end of their own.
   void end_waits_at(Time deadline);
 
+  /// `f` runs before anybody hears that the call is over. Before anybody else has the work.
+  void before_end(std::function<void()> f) { before_end_ = std::move(f); }
+
   /// Its number in FlightLog, which hears from the work how it ends. Before anybody else has the work.
   void log_as(uint64_t flight) { flight_ = flight; }
   uint64_t flight() const { return flight_; }
@@ -67,6 +70,7 @@ class SwitchWork final : public c10d::Work {
   void release_resources() override;
 
  private:
+  void end(const std::exception_ptr& error);
   void take_time();
   void wait_until_completed(std::chrono::milliseconds timeout);
   [[noreturn]] void throw_late(std::chrono::milliseconds timeout) const;
@@ -78,6 +82,7 @@ class SwitchWork final : public c10d::Work {
   std::atomic<float> milliseconds_taken_{-1};
   std::atomic<bool> over_{false};  // as somebody has seen, the future too
   std::function<void()> let_signals_in_;
+  std::function<void()> before_end_;
   uint64_t flight_ = 0;
   Time deadline_ = kNever;  // guarded by the base's mutex_
   std::vector<std::vector<at::Tensor>> outputs_;

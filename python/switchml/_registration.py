@@ -174,6 +174,7 @@ def _register():
     setattr(backend, _NAME.upper(), _NAME)
     _offer_monitored_barrier()
     _name_groups()
+    _extend_timeouts()
     _flight.join_dumps(lambda: _native_module and _native_module.flights())
 
 
@@ -202,7 +203,8 @@ def _name_groups():
     ours answer what the backend does."""
     if hasattr(dist.ProcessGroup, "_get_backend"):
         for method in ("name", "_get_sequence_number_for_group", "_set_sequence_number_for_group"):
-            setattr(dist.ProcessGroup, method, _asking_ours(getattr(dist.ProcessGroup, method)))
+            if hasattr(dist.ProcessGroup, method):  # 2.14 sets no sequence numbers
+                setattr(dist.ProcessGroup, method, _asking_ours(getattr(dist.ProcessGroup, method)))
 
 
 def _asking_ours(original):
@@ -212,6 +214,24 @@ def _asking_ours(original):
         return original(group) if ours is None else getattr(ours, original.__name__)()
 
     return method
+
+
+def _extend_timeouts():
+    """Before 2.14 PyTorch asks NCCL's groups alone for more time."""
+    name = "_add_ephemeral_timeout_for_all_pgs"
+    original = getattr(dist.distributed_c10d, name, None)
+    if original is None or hasattr(torch._C._distributed_c10d.Backend, "_add_ephemeral_timeout"):
+        return
+
+    @functools.wraps(original)
+    def extend(timeout):
+        original(timeout)
+        for group in list(dist.distributed_c10d._world.pg_map):
+            ours = _ours(group)
+            if ours is not None:
+                ours._add_ephemeral_timeout(timeout)
+
+    setattr(dist.distributed_c10d, name, extend)
 
 
 def _autoload():

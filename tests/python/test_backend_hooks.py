@@ -152,8 +152,9 @@ def rank_asks_options():
     copied = copy.deepcopy(options)
     copied._timeout = harness.seconds(5)
     if hasattr(copied, "group_name"):
+        assert options.group_name == group.group_name and list(options.global_ranks_in_group) == [0, 1]
         options.group_name = "a name"
-        assert copied.group_name == "" and copy.deepcopy(options).group_name == "a name"
+        assert copied.group_name == group.group_name and copy.deepcopy(options).group_name == "a name"
     told = [(asked.backend, asked._timeout, type(asked) is type(options)) for asked in (options, copied, backend.options)]
     set_timeout = getattr(backend, "set_timeout", None) or getattr(backend, "_set_default_timeout", None)
     if set_timeout:

@@ -1,0 +1,108 @@
+// What becomes of a group: others of its ranks, more time for its calls, calls taken together, and its end.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "c10d/process_group.h"
+
+namespace switchml {
+namespace {
+
+constexpr int kShrinkAbort = 1;  // torch.distributed.SHRINK_ABORT
+
+/// The ranks of a group of `size` without those; throws where that is not possible.
+std::vector<int> remaining(const std::vector<int64_t>& excluded, int rank, int size) {
+  const std::string who = "switchml shrink on rank " + std::to_string(rank) + " of " + std::to_string(size);
+  const std::string allowed = "; allowed: some of 0 to " + std::to_string(size - 1) + ", each once, without this rank";
+  std::set<int64_t> gone;
+  for (const int64_t other : excluded) {
+    if (other < 0 || other >= size || other == rank || !gone.insert(other).second) {
+      compat::throw_value_error(who + ": rank " + std::to_string(other) + " cannot be excluded" + allowed);
+    }
+  }
+  if (gone.empty()) compat::throw_value_error(who + ": no rank is excluded" + allowed);
+  std::vector<int> rest;
+  for (int other = 0; other < size; ++other) {
+    if (gone.count(other) == 0) rest.push_back(other);
+  }
+  return rest;
+}
+
+/// "1_3".
+std::string joined(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) text += (text.empty() ? "" : "_") + std::to_string(rank);
+  return text;
+}
+
+}  // namespace
+
+std::vector<uint64_t> ProcessGroupSwitchML::global_ranks() const {
+  std::vector<uint64_t> ranks = settings_.global_ranks;
+  for (auto rank = ranks.size(); rank < static_cast<size_t>(size_); ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                             const std::vector<int>& ranks,
+                                                             const c10::intrusive_ptr<compat::BaseOptions>& opts) {
+  const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
+  if (mine == ranks.end()) return {};
+  Settings settings = settings_;
+  settings.store = store;
+  settings.rank = static_cast<int>(mine - ranks.begin());
+  settings.global_ranks.clear();
+  const std::vector<uint64_t> all = global_ranks();
+  for (const int rank : ranks) settings.global_ranks.push_back(all.at(static_cast<size_t>(rank)));
+  settings.size = static_cast<int>(ranks.size());
+  settings.timeout = opts ? opts->timeout : timeout_.load();
+  settings.name = settings_.name + ":split_" + joined(ranks);
+  return create(std::move(settings));
+}
+
+// Nothing of this group is needed but its store: its session may have failed, and whoever is excluded may be dead.
+c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::shrink(const std::vector<int64_t>& excluded, int flags,
+                                                              const c10::intrusive_ptr<compat::BaseOptions>& opts) {
+  const std::vector<int> ranks = remaining(excluded, rank_, size_);
+  if (flags != 0 && flags != kShrinkAbort) {
+    compat::throw_value_error("switchml shrink: flags " + std::to_string(flags) +
+                              "; allowed: 0 (SHRINK_DEFAULT), 1 (SHRINK_ABORT)");
+  }
+  if (core_->inherited()) throw_status(core_->closed(), "switchml shrink of group " + settings_.name);
+  if (flags == kShrinkAbort) abort();
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("shrink/" + joined(ranks), settings_.store);
+  return split(store, ranks, opts);
+}
+
+c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                                             const c10::intrusive_ptr<compat::BaseOptions>& opts,
+                                                             const int& rank, const int& size) {
+  const std::string name = opts ? compat::group_name(*opts) : "";
+  Settings settings = settings_;
+  settings.store = store;
+  settings.rank = rank;
+  settings.size = size;
+  settings.global_ranks.clear();  // who the others are in their worlds nobody says
+  settings.timeout = opts ? opts->timeout : timeout_.load();
+  settings.name = name.empty() ? settings_.name + ":merge" : name;
+  return create(std::move(settings));
+}
+
+void ProcessGroupSwitchML::registerAbortHook(int64_t id, AbortHooks::Hook hook) {
+  core_->abort_hooks().add(id, std::move(hook));
+}
+void ProcessGroupSwitchML::unregisterAbortHook(int64_t id) { core_->abort_hooks().remove(id); }
+
+void ProcessGroupSwitchML::addEphemeralTimeout(const std::chrono::milliseconds& extra) {
+  core_->extensions().add(extra);
+}
+
+void ProcessGroupSwitchML::startCoalescing() { coalescing_.begin(); }
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::endCoalescing() { return coalescing_.end(rank_); }
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::sent(WorkPtr work) {
+  coalescing_.add(work);
+  return work;
+}
+
+}  // namespace switchml

@@ -1,0 +1,109 @@
+"""Groups that are made of others' ranks while the program runs: without a rank that died, and of two groups together."""
+
+import datetime
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import harness
+from failing import LONG, doomed_pool, timed
+
+c10d = dist.distributed_c10d
+pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo has none of this")
+needs_shrink = pytest.mark.skipif(not hasattr(dist, "shrink_group"), reason="this PyTorch shrinks no groups")
+
+
+def total():
+    tensor = torch.full((1000,), float(dist.get_rank() + 1))
+    dist.all_reduce(tensor)
+    assert tensor.eq(tensor[0]).all()
+    return tensor[0].item()
+
+
+def rank_loses_one(victim, flags):
+    """Calls until one fails because the victim has died; then goes on without it, in a smaller default group."""
+    message = None
+    while message is None:
+        message, _ = timed(dist.all_reduce, torch.ones(50000))
+        harness.advance()
+    group = dist.shrink_group([victim], shrink_flags=flags)
+    assert c10d._get_default_group() is group
+    outputs = [torch.empty(2) for _ in range(dist.get_world_size())]
+    dist.all_gather(outputs, torch.full((2,), float(dist.get_rank())))
+    gathered = [int(output[0]) for output in outputs]
+    # A message, and what a companion is needed for.
+    if dist.get_rank() == 0:
+        dist.send(torch.ones(3), 1)
+    elif dist.get_rank() == 1:
+        dist.recv(torch.empty(3), 0)
+    objects = [None] * dist.get_world_size()
+    dist.all_gather_object(objects, f"rank {dist.get_rank()}")
+    dist.barrier()
+    return message, dist.get_rank(), dist.get_world_size(), total(), gathered, objects
+
+
+@needs_shrink
+@pytest.mark.parametrize("victim", (0, 1, 3))
+@pytest.mark.parametrize("flags", (0, 1), ids=("default", "abort"))
+def test_ranks_go_on_without_one_that_died(victim, flags):
+    with doomed_pool(4) as own:
+        own.start(rank_loses_one, victim, flags)
+        own.await_progress(2)
+        own.kill(victim)
+        survivors = [rank for rank in range(4) if rank != victim]
+        outcomes = own.finish(survivors)
+        for place, (message, *told) in enumerate(outcomes):
+            assert f"rank {victim}" in message
+            assert told == [place, 3, 6.0, [0, 1, 2], ["rank 0", "rank 1", "rank 2"]]
+
+
+def rank_shrinks_twice():
+    sizes = []
+    for _ in range(2):
+        last = dist.get_world_size() - 1
+        if dist.get_rank() == last:
+            return sizes
+        dist.shrink_group([last])
+        sizes.append((dist.get_world_size(), total()))
+    return sizes
+
+
+@needs_shrink
+def test_a_group_shrinks_again():
+    with harness.fresh_pool(4, with_gloo=False) as own:
+        assert own.run(rank_shrinks_twice) == [[(3, 6.0), (2, 3.0)], [(3, 6.0), (2, 3.0)], [(3, 6.0)], []]
+
+
+def rank_shrinks_a_part():
+    part = dist.new_group([0, 1, 2])
+    if dist.get_rank() in (0, 2):
+        smaller = dist.shrink_group([1], group=part)
+        tensor = torch.ones(5)
+        dist.all_reduce(tensor, group=smaller)
+        assert tensor.eq(2).all()
+    dist.barrier()
+    return total()
+
+
+@needs_shrink
+def test_the_other_groups_stay_when_one_that_is_not_the_default_shrinks():
+    with harness.fresh_pool(4, with_gloo=False) as own:
+        assert own.run(rank_shrinks_a_part) == [10.0] * 4
+
+
+def rank_merges():
+    halves = [dist.new_group([0, 1]), dist.new_group([2])]
+    mine = halves[dist.get_rank() // 2]
+    store = dist.PrefixStore("whole", c10d._get_default_store())
+    whole = mine.merge_remote_group(store, 3, datetime.timedelta(seconds=LONG), "whole", "of two")
+    tensor = torch.full((4,), float(dist.get_rank()))
+    whole.allreduce([tensor]).wait()
+    return whole.size(), sorted([whole.rank()]), tensor[0].item()
+
+
+@pytest.mark.skipif(not hasattr(dist.ProcessGroup, "merge_remote_group"), reason="this PyTorch merges no groups")
+def test_two_groups_become_one():
+    outcomes = harness.pool(3).run(rank_merges)
+    assert sorted(rank for _, (rank,), _ in outcomes) == [0, 1, 2]
+    assert [(size, value) for size, _, value in outcomes] == [(3, 3.0)] * 3
