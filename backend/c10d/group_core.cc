@@ -31,6 +31,11 @@ bool GroupCore::engine_can_move() const {
   return held && held->can_move();
 }
 
+bool GroupCore::engine_can_exchange() const {
+  const std::shared_ptr<Session> held = session();
+  return held && held->can_exchange();
+}
+
 void GroupCore::set_session(std::shared_ptr<Session> session) {
   const std::lock_guard<std::mutex> lock(mutex_);
   session_ = std::move(session);

@@ -311,6 +311,11 @@ void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t 
   add(source, target(output, apart_ || shares), begin, begin + static_cast<size_t>(output.numel()));
 }
 
+void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin, std::vector<size_t> ends) {
+  slice(input, output, begin);
+  flight_->parts.back().ends = std::move(ends);
+}
+
 /// Memory for a result, from which it reaches `output` in the end.
 at::Tensor Reduction::target(const at::Tensor& output, bool apart) {
   if (!apart) {
@@ -448,6 +453,7 @@ void Reduction::tag_parts() {
     uint64_t hash = fnv1a(numbers, sizeof numbers);
     for (const std::string* text : {&flight_->what, &flight_->detail}) hash = fnv1a(text->data(), text->size(), hash);
     parts[i].tag = hash;
+    if (parts[i].movement == Movement::kNone) parts[i].root = flight_->root;
   }
 }
 

@@ -184,6 +184,12 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(Call cal
 
 // ---- reduce_scatter ----
 
+static std::vector<size_t> equal_ends(const at::Tensor& slice, int ranks) {
+  std::vector<size_t> ends;
+  for (int r = 1; r <= ranks; ++r) ends.push_back(static_cast<size_t>(slice.numel()) * static_cast<size_t>(r));
+  return ends;
+}
+
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                                          const c10d::ReduceScatterOptions& opts) {
   arguments(Call::kReduceScatterTensor).reduce_scatter_tensors({output}, {input});
@@ -192,7 +198,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Ten
     return reduce_scatter_by_companion(Call::kReduceScatterTensor, {output}, {input}, std::nullopt, opts);
   }
   Reduction call = reduction(Call::kReduceScatterTensor, OpType::_REDUCE_SCATTER_BASE, opts.reduceOp, Terms::of(opts));
-  call.slice(from, to, static_cast<size_t>(to.numel()) * static_cast<size_t>(rank_));
+  call.slice(from, to, static_cast<size_t>(to.numel()) * static_cast<size_t>(rank_), equal_ends(to, size_));
   return remember(call.issue({output}));
 }
 
@@ -211,7 +217,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coales
       reduction(Call::kReduceScatterTensorCoalesced, OpType::REDUCE_SCATTER, opts.reduceOp, Terms::of(opts));
   if (Footprint::clash(to, from)) call.apart();
   for (size_t i = 0; i < from.size(); ++i) {
-    call.slice(from[i], to[i], static_cast<size_t>(to[i].numel()) * static_cast<size_t>(rank_));
+    call.slice(from[i], to[i], static_cast<size_t>(to[i].numel()) * static_cast<size_t>(rank_),
+               equal_ends(to[i], size_));
   }
   return remember(call.issue(outputs));
 }
@@ -230,7 +237,9 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
   Reduction call = reduction(Call::kReduceScatter, OpType::REDUCE_SCATTER, opts.reduceOp, Terms::of(opts));
   call.detail("pieces: " + tensors_text(inputs[0]));
   if (join) {
-    call.slice(joined(pieces), to, begin);
+    std::vector<size_t> ends;
+    for (int r = 0; r < size_; ++r) ends.push_back(elements_before(pieces, r + 1));
+    call.slice(joined(pieces), to, begin, std::move(ends));
   } else {
     Footprint memory;
     memory.writes(to, static_cast<size_t>(rank_));

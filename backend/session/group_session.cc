@@ -117,7 +117,8 @@ class GroupSession : public Session {
   bool can(ReduceOp op, ElementType type) const override {
     return (sums_exactly() ? native_can : integer_can)(op, type);
   }
-  bool can_move() const override { return in_memory(); }
+  bool can_move() const override { return in_memory() || (memory_ == nullptr && sums_exactly()); }
+  bool can_exchange() const override { return in_memory(); }
   std::shared_ptr<shm::Arena> arena() const override { return arena_; }
   std::string transport() const override {
     const std::string link = parameters_.switch_endpoint.carrier == Carrier::kTcp ? "tcp" : "udp";

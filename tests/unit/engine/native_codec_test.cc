@@ -17,10 +17,10 @@ TEST(NativeCodec, ElementsTravelAsTheyLieInMemory) {
   std::iota(tensor.begin(), tensor.end(), uint16_t{0x7f00});  // infinities and NaNs of bfloat16 among them
   const Collective c = in_place(ReduceOp::kSum, ElementType::kBFloat16, tensor);
   std::vector<uint8_t> chunk(40, 0xee);
-  ASSERT_EQ(NativeCodec(c).encode({30, 15}, chunk.data()), 30U);
+  ASSERT_EQ(NativeCodec(c, 0, 2).encode({30, 15}, chunk.data()), 30U);
   EXPECT_EQ(std::memcmp(chunk.data(), tensor.data() + 30, 30), 0);
   EXPECT_EQ(chunk[30], 0xee);
-  EXPECT_EQ(NativeCodec(c).encode({30, 0}, chunk.data()), 0U);
+  EXPECT_EQ(NativeCodec(c, 0, 2).encode({30, 0}, chunk.data()), 0U);
 }
 
 TEST(NativeCodec, OnlyASumOfFloatsIsDivided) {
@@ -28,7 +28,7 @@ TEST(NativeCodec, OnlyASumOfFloatsIsDivided) {
   std::vector<int64_t> integers(1);
   const auto divisor = [](Collective c) {
     c.divisor = 128;
-    return NativeCodec(c).divisor();
+    return NativeCodec(c, 0, 2).divisor();
   };
   EXPECT_EQ(divisor(in_place(ReduceOp::kSum, ElementType::kFloat64, floats)), 128);
   EXPECT_EQ(divisor(in_place(ReduceOp::kMax, ElementType::kFloat64, floats)), 1);
@@ -45,7 +45,7 @@ TEST(NativeCodec, AHostSendsWhatItsRanksMakeTogether) {
   for (const auto& rank : ranks) c.inputs.push_back(rank.data());
   const auto sent = [&] {
     std::vector<float> chunk(3);
-    EXPECT_EQ(NativeCodec(c).encode({1, 3}, reinterpret_cast<uint8_t*>(chunk.data())), 12U);
+    EXPECT_EQ(NativeCodec(c, 0, 2).encode({1, 3}, reinterpret_cast<uint8_t*>(chunk.data())), 12U);
     return chunk;
   };
   EXPECT_EQ(sent(), (std::vector<float>{1, 1, 9}));
@@ -64,13 +64,13 @@ TEST(NativeCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   c.divisor = 6;
   c.inputs = {&value, &value, &value};
   uint16_t sent = 0;
-  ASSERT_EQ(NativeCodec(c).encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  ASSERT_EQ(NativeCodec(c, 0, 2).encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
   EXPECT_EQ(sent, 0x7353);  // 15000
-  EXPECT_EQ(NativeCodec(c).divisor(), 1);
+  EXPECT_EQ(NativeCodec(c, 0, 2).divisor(), 1);
   std::vector<uint16_t> alone(1);
   c = in_place(ReduceOp::kSum, ElementType::kFloat16, alone);
   c.divisor = 6;
-  EXPECT_EQ(NativeCodec(c).divisor(), 6);
+  EXPECT_EQ(NativeCodec(c, 0, 2).divisor(), 6);
 }
 
 TEST(NativeCodec, WritesWhatIsAskedFor) {
@@ -83,7 +83,7 @@ TEST(NativeCodec, WritesWhatIsAskedFor) {
   for (const size_t first : {0, 30, 60, 90}) {  // before it and its begin, its end, behind it
     const size_t count = std::min<size_t>(30, 100 - first);
     std::iota(chunk.begin(), chunk.end(), static_cast<int32_t>(first));
-    NativeCodec(c).decode(reinterpret_cast<const uint8_t*>(chunk.data()), {first, count});
+    NativeCodec(c, 0, 2).decode(reinterpret_cast<const uint8_t*>(chunk.data()), {first, count});
   }
   EXPECT_EQ(output.front(), -1);
   EXPECT_EQ(output.back(), -1);
