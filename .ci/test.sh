@@ -23,7 +23,7 @@ run_pytest() {
 }
 
 # What runs a second time, with the ranks as a user's are on one host; the other PyTorch runs all of it that way.
-in_memory=(asynchronous.py barriers.py coalesced.py disagreements.py groups.py ieee.py reductions.py training.py)
+in_memory=(asynchronous.py barriers.py coalesced.py disagreements.py groups.py ieee.py parallelism.py reductions.py training.py)
 
 # The models and the benchmarks' tools know nothing of PyTorch, and to the network all are alike: once is enough.
 suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks tests/setup) found=(--pytest "$results/pytest.xml") models= memory=
