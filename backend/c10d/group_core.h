@@ -104,10 +104,13 @@ class GroupCore {
   CompletionPool pool_;  // last: its threads end before the rest goes
 };
 
-/// For a work, which does not keep the core.
-inline void let_signals_in(const std::weak_ptr<GroupCore>& core, Call call) {
-  if (const std::shared_ptr<GroupCore> held = core.lock()) held->let_signals_in(to_string(call));
-}
+class SwitchWork;
+/// What a call of the group returns, which begins now: a wait for it lets signals in, and it is timed where calls are.
+/// It does not keep the core. `title`, `outputs`, `inputs`: see SwitchWork.
+c10::intrusive_ptr<SwitchWork> begin_work(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
+                                          const char* title, uint64_t sequence,
+                                          std::vector<std::vector<at::Tensor>> outputs,
+                                          const std::vector<at::Tensor>& inputs);
 
 /// Collectives that were issued and may still run, for a barrier to wait for. Holds no tensor. Thread-safe.
 class Outstanding {
