@@ -26,7 +26,9 @@ class Sum(lightning.LightningModule):
 
     def training_step(self, batch, index):
         (x,) = batch
-        return torch.nn.functional.mse_loss(self.layer(x), x.sum(dim=1, keepdim=True))
+        loss = torch.nn.functional.mse_loss(self.layer(x), x.sum(dim=1, keepdim=True))
+        self.log("loss", loss, sync_dist=True)
+        return loss
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)

@@ -67,3 +67,15 @@ def test_the_same_as_over_gloo(name):
     for _, seen in results["switchml"]:
         assert {name for name, _ in seen} >= calls, f"counted was {seen}"
         assert seen == {(name, documented_way(name, in_memory=True)) for name, _ in seen}
+
+
+def test_accelerate_does_not_take_the_name_by_itself():
+    """Nor the Trainer, which hands its `ddp_backend` on to it. docs/operations.md has a line that works."""
+    if importlib.util.find_spec("accelerate") is None:
+        pytest.skip("accelerate is not installed: pip install accelerate")
+    script = "from accelerate import PartialState; PartialState(cpu=True, backend='switchml')"
+    ranks = dict.fromkeys(("RANK", "LOCAL_RANK"), "0") | dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
+    environment = os.environ | ranks | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=600)
+    assert done.returncode == 1 and "Your assigned backend switchml is not available" in done.stderr.decode()

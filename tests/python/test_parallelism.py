@@ -121,6 +121,19 @@ def tensor_parallel_and_fsdp2():
     return train(model, mesh.get_local_rank("shard"))
 
 
+def dtensor():
+    """Tensors are distributed, redistributed and multiplied in parts."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    mesh = mesh_of(part=dist.get_world_size())
+    a = samples(1, 0, width=32).flatten(0, 1)
+    rows, columns = distribute_tensor(a.T @ a, mesh, [Shard(0)]), distribute_tensor(a, mesh, [Shard(1)])
+    product = columns @ rows  # of which each rank has an addend
+    own = [rows.redistribute(mesh, [Shard(1)]), product.redistribute(mesh, [Shard(0)])]
+    common = [rows, columns, product, rows.sum(), distribute_tensor(a, mesh, [Replicate()])]
+    return [tensor.to_local() for tensor in own], list(map(whole, common))
+
+
 def pipeline(schedule):
     """A block on each rank. Losses come from the last one."""
     from torch.distributed import pipelining
@@ -200,6 +213,7 @@ KINDS = {
     "fsdp2, hybrid": (4, hybrid_fsdp2, (), (), {*SHARDING, "all_reduce"}),
     "tensor parallel": (2, tensor_parallel, (), (), {*SPLITTING, "all_reduce"}),
     "tensor parallel and fsdp2": (4, tensor_parallel_and_fsdp2, (), (), {*SHARDING, *SPLITTING}),
+    "DTensor": (2, dtensor, (), (), {"all_reduce", "scatter", *SPLITTING}),
     "pipeline, GPipe": (2, pipeline, ("ScheduleGPipe",), ("ScheduleGPipe",), {"send", "recv"}),
     "pipeline, 1F1B": (2, pipeline, ("Schedule1F1B",), ("Schedule1F1B",), {"send", "recv"}),
     "checkpoint": (2, checkpoint, ("save", "FOLDER"), ("save", "FOLDER"), {"gather", "scatter"}),
