@@ -34,11 +34,11 @@ WAYS, EXACTLY, AS_INTEGERS, REDUCTIONS, OTHERS = tables()
 COUNTED_AS = {names_in(row["collective"])[0]: names_in(row["counted as"])[0] for row in REDUCTIONS}
 
 
-def documented_way(name, in_memory):
+def documented_way(name, column):
     """The way of the calls that are counted under that name, where the precision is `exact`; sums, of reductions."""
     if name in COUNTED_AS.values():
         return "switch"
-    (way,) = {row["in memory" if in_memory else "else"] for row in OTHERS if name in names_in(row["counted as"])}
+    (way,) = {row[column] for row in OTHERS if name in names_in(row["counted as"])}
     return way
 
 

@@ -66,7 +66,7 @@ def test_the_same_as_over_gloo(name):
     assert all(abs(weight - 1) < 1e-3 for row in weights[0] for weight in row), f"nothing was learnt: {weights}"
     for _, seen in results["switchml"]:
         assert {name for name, _ in seen} >= calls, f"counted was {seen}"
-        assert seen == {(name, documented_way(name, in_memory=True)) for name, _ in seen}
+        assert seen == {(name, documented_way(name, "in memory")) for name, _ in seen}
 
 
 def test_accelerate_does_not_take_the_name_by_itself():

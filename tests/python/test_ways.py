@@ -266,7 +266,9 @@ def test_reductions(ranks, collective):
 
 def test_other_calls(ranks):
     in_memory = ranks.environment.get("SWITCHML_TRANSPORT") in ("shm", "auto")
-    ranks.run(rank_other_calls, "group of one" if ranks.size == 1 else "in memory" if in_memory else "else")
+    integers = ranks.environment.get("SWITCHML_PRECISION") == "integer"
+    apart = "in memory" if in_memory else "else" if integers else "between hosts"
+    ranks.run(rank_other_calls, "group of one" if ranks.size == 1 else apart)
 
 
 @pytest.mark.skipif(TORCH < (2, 1), reason="the coalescing manager takes plain calls from torch 2.1 on")
