@@ -63,7 +63,8 @@ struct Collective {
   void* output = nullptr;
   size_t output_begin = 0;
   size_t output_end = 0;
-  /// Other than kNone: `type` is kUInt8, and `op` is kSum. In a native session, or in memory; there alone with `arrange`.
+  /// Other than kNone: `type` is kUInt8, and `op` is kSum. In a native session, or in memory; there alone with
+  /// `arrange`.
   Movement movement = Movement::kNone;
   /// Of a broadcast or a scatter: who has an input, or inputs. Of a reduction: who alone wants the result, or -1.
   int root = -1;
@@ -96,7 +97,8 @@ struct Collective {
   std::function<void(const Status&)> done;
 };
 
-/// Elements of all that moves or is reduced: of a gathering or a scatter, the pieces of all workers one after the other.
+/// Elements of all that moves or is reduced: of a gathering or a scatter, the pieces of all workers one after the
+/// other.
 inline size_t elements_in_all(const Collective& collective, int workers) {
   return has_piece_of_each(collective.movement) ? collective.count * static_cast<size_t>(workers) : collective.count;
 }

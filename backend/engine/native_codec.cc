@@ -66,6 +66,9 @@ uint8_t* NativeCodec::output_of(size_t worker) const {
   return collective_.pieces.empty() ? nullptr : static_cast<uint8_t*>(collective_.pieces[worker].output);
 }
 
+/// Nobody need send a worker what it gathers from itself.
+bool NativeCodec::is_own(ElementRange range) const { return piece(worker_, range).count == range.count; }
+
 // A chunk that lies in the pieces of several workers is the sum of what each has, with zeros elsewhere.
 size_t NativeCodec::encode_moved(ElementRange range, uint8_t* out) const {
   if (collective_.movement == Movement::kBroadcast) {
@@ -82,12 +85,13 @@ size_t NativeCodec::encode_moved(ElementRange range, uint8_t* out) const {
     if (!std::exchange(any, true) && part.count < range.count) std::memset(out, 0, range.count);
     std::memcpy(out + (part.begin - range.begin), input + (part.begin - worker * collective_.count), part.count);
   }
+  if (collective_.movement == Movement::kGather && is_own(range)) decode(out, range);
   return any ? range.count : 0;
 }
 
 bool NativeCodec::wants(ElementRange range) const {
   switch (collective_.movement) {
-    case Movement::kGather: return !collective_.pieces.empty();
+    case Movement::kGather: return !collective_.pieces.empty() && !is_own(range);
     case Movement::kScatter: return piece(worker_, range).count > 0;
     default: return common(range, wanted()).count > 0;
   }

@@ -20,7 +20,7 @@ class NativeCodec {
   /// each divides its part, because the sum of a host's ranks may be beyond what float16 holds.
   uint8_t divisor() const;
   /// Elements `range` to `out`, which has room for them; returns the number of bytes. None where this worker has
-  /// nothing to say about them.
+  /// nothing to say about them. What a worker gathers from itself gets to its output here.
   size_t encode(ElementRange range, uint8_t* out) const;
   /// Whether this worker wants any of the result of `range`.
   bool wants(ElementRange range) const;
@@ -35,6 +35,7 @@ class NativeCodec {
   /// A worker's piece, as far as it lies in `range`.
   ElementRange piece(size_t worker, ElementRange range) const;
   ElementRange wanted() const;
+  bool is_own(ElementRange range) const;
   const uint8_t* input_of(size_t worker) const;
   uint8_t* output_of(size_t worker) const;
   const Collective& collective_;

@@ -45,8 +45,8 @@ struct InFlight {
   Stage stage = Stage::kCall;
   size_t group = 0;
   ElementRange range;
-  size_t words = 0;       // that mean something; of integers
-  size_t sent_bytes = 0;  // behind the header: these, and zeros behind them where the switch wants whole chunks
+  size_t words = 0;         // that mean something; of integers
+  size_t sent_bytes = 0;    // behind the header: these, and zeros behind them where the switch wants whole chunks
   size_t result_bytes = 0;  // native: of the result, behind the header
   uint16_t slot = 0;
   uint32_t seq = 0;

@@ -97,8 +97,7 @@ std::vector<ShardPart> Shares::by_owner(const Collective& collective, size_t hom
   for (size_t i = 0; i < weights_.size(); ++i) {
     const size_t owner = i / shards_;
     const size_t end = collective.ends.empty() ? (owner + 1) * collective.count : collective.ends[owner];
-    const ElementRange part =
-        shard_part(end - begin, span, static_cast<int>(i % shards_), static_cast<int>(shards_));
+    const ElementRange part = shard_part(end - begin, span, static_cast<int>(i % shards_), static_cast<int>(shards_));
     if (part.count > 0 || i == home) parts.push_back({i, {begin + part.begin, part.count}, bytes});
     if (i % shards_ + 1 == shards_) begin = end;
   }

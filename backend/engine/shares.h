@@ -48,7 +48,7 @@ class Shares {
   const size_t least_chunk_bytes_;
   std::vector<uint32_t> weights_;  // by shard
   std::vector<int> beside_;        // by shard: SessionParameters::beside
-  size_t turn_[3] = {};  // by StreamChoice: the shard that takes part in any case
+  size_t turn_[3] = {};            // by StreamChoice: the shard that takes part in any case
 };
 
 }  // namespace switchml

@@ -52,7 +52,8 @@ class SlotStore {
     return memory_ + size_t{slot} * slot_stride_ + 2 * stride_ + size_t{worker} * payload_bytes_;
   }
 
-  /// In front of a payload: the header of a native result without elements, and right before the payload the whole one's.
+  /// In front of a payload: the header of a native result without elements, and right before the payload the whole
+  /// one's.
   static constexpr size_t kHeadRoom = 64;
   static_assert(kHeadRoom >= wire::kHeaderBytes && kHeadRoom >= 2 * wire::kNativeHeaderBytes);
 

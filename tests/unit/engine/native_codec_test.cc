@@ -138,6 +138,9 @@ TEST(NativeCodec, AWorkerGathersItsPieceAmongZeros) {
   std::vector<std::vector<uint8_t>> outputs(3, std::vector<uint8_t>(3));
   for (auto& output : outputs) c.pieces.push_back({output.data(), 0, 3});
   EXPECT_TRUE(NativeCodec(c, 1, 3).wants({8, 1}));
+  EXPECT_FALSE(NativeCodec(c, 1, 3).wants({4, 2})) << "it has that itself";
+  EXPECT_EQ(sent(c, 1, {4, 2}), (std::vector<int>{2, 3}));
+  EXPECT_EQ(outputs[1], (std::vector<uint8_t>{0, 2, 3}));
   const std::vector<uint8_t> result = {10, 11, 12, 20, 21, 22, 30, 31, 32};
   for (const size_t begin : {0, 4, 8}) {
     NativeCodec(c, 1, 3).decode(result.data() + begin, {begin, std::min<size_t>(4, 9 - begin)});

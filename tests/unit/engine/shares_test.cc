@@ -296,7 +296,6 @@ TEST(Shares, IntegersConcernAllShardsInEqualParts) {
   }
 }
 
-
 // ---- aggregators beside workers ----
 
 /// Each worker has one on its host.
