@@ -15,7 +15,7 @@ from oracle import check_equal, values
 
 @pytest.fixture(scope="module", params=(None, "shm"), ids=("switch", "memory"))
 def transport(request):
-    """SWITCHML_TRANSPORT, if not that of the tests: by the companion, and in memory."""
+    """SWITCHML_TRANSPORT, if not that of the tests: through a switch in software, and in memory."""
     if request.param and (harness.BACKEND == "gloo" or os.environ["SWITCHML_TRANSPORT"] == "auto"):
         pytest.skip("the same as the other")
     return request.param
