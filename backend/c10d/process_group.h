@@ -154,6 +154,8 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// Whether the group's engine moves such tensors, of which `outputs` are written.
   bool engine_moves(const Tensors& inputs, const Tensors& outputs) const;
   WorkPtr remember(WorkPtr work);
+  /// Where messages go: through memory, if not null, or to the companion. Throws where the group is closed.
+  std::shared_ptr<shm::Messages> memory_for_messages(Call call) const;
   /// Counts a message that the companion takes, and gives it.
   c10::intrusive_ptr<compat::Base> companion_for_message(Call call);
   /// A collective that the companion takes, behind a fence. `what`: what ranks must agree about (Reduction::fence);
