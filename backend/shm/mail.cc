@@ -12,7 +12,7 @@
 namespace switchml::shm {
 
 namespace {
-constexpr size_t kLine = 64;
+constexpr size_t kBoxLine = 64;
 constexpr int kWordBits = 64;
 constexpr size_t kWords = kMaxWorkers / kWordBits;
 static_assert(kMaxWorkers % kWordBits == 0);
@@ -24,12 +24,12 @@ Status populate_mail(const BoardShape& shape, uint8_t* segment) {
   return shape.owners > 0 ? Status() : populate(segment + mail_begin(shape), Mail::boxes_bytes(shape.ranks));
 }
 
-struct alignas(kLine) Mail::Box {
+struct alignas(kBoxLine) Mail::Box {
   std::array<std::atomic<uint64_t>, kWords> signals;  // by who has signalled
   std::atomic<uint64_t> tickets;
   std::atomic<uint32_t> sleeper;
-  alignas(kLine) std::array<std::atomic<uint32_t>, 2> bells;
-  alignas(kLine) std::atomic<uint32_t> state;
+  alignas(kBoxLine) std::array<std::atomic<uint32_t>, 2> bells;
+  alignas(kBoxLine) std::atomic<uint32_t> state;
   std::array<char, kMaxReason> reason;  // up to the first 0; written before the state
 };
 
@@ -50,7 +50,7 @@ size_t Mail::boxes_bytes(int ranks) { return static_cast<size_t>(ranks) * sizeof
 
 Mail::Mail(int ranks, uint8_t* memory)
     : ranks_(ranks), boxes_(reinterpret_cast<Box*>(memory)), rings_(memory + boxes_bytes(ranks)) {
-  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxWorkers && reinterpret_cast<uintptr_t>(memory) % kLine == 0);
+  SWITCHML_ASSERT(ranks >= 1 && ranks <= kMaxWorkers && reinterpret_cast<uintptr_t>(memory) % kBoxLine == 0);
 }
 
 Ring Mail::ring(int from, int to) const {

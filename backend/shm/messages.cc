@@ -15,8 +15,8 @@ namespace {
 
 /// Of a post: so that a match is found, and what is small is sent. More is for whoever waits, or the thread.
 constexpr int kStepsOfPost = 3;
-constexpr int kYields = 20;
-constexpr Duration kLongest = std::chrono::hours(1);
+constexpr int kYieldsBeforeSleep = 20;
+constexpr Duration kLongestSleep = std::chrono::hours(1);
 
 }  // namespace
 
@@ -140,7 +140,8 @@ void Messages::tell(Lock& held) {
 // What was counted is the thread's that counted it.
 Messages::Waits& Messages::waits_of_caller() {
   const std::thread::id caller = std::this_thread::get_id();
-  if (std::exchange(last_caller_, caller) != caller) callers_waits_.emplace(Waits{SpinWait(spin_), GiveWay(kYields)});
+  if (std::exchange(last_caller_, caller) != caller)
+    callers_waits_.emplace(Waits{SpinWait(spin_), GiveWay(kYieldsBeforeSleep)});
   return *callers_waits_;
 }
 
@@ -188,7 +189,7 @@ void Messages::run() {
     thread_until_ = waits ? messenger_.next_wakeup() : kNever;
     if (waits) mail_.fall_asleep(rank_, Mail::Sleeper::kThread);
     if (waits && messenger_.has_work()) continue;
-    const Duration patience = thread_until_ == kNever ? kLongest : thread_until_ - monotonic_now();
+    const Duration patience = thread_until_ == kNever ? kLongestSleep : thread_until_ - monotonic_now();
     held.unlock();
     mail_.wait_for_bell(rank_, Mail::Sleeper::kThread, heard, patience);
     held = lock();

@@ -11,7 +11,7 @@ namespace switchml::shm {
 namespace {
 
 /// Messages of so many bytes are written past the caches: their first would be gone before the last one comes.
-constexpr size_t kStreamedBytes = 1024 * 1024;
+constexpr size_t kLargeMessage = 1024 * 1024;
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank); }
 
@@ -153,7 +153,7 @@ void Messenger::take_piece(int source, size_t bytes, const uint8_t* behind) {
   SWITCHML_ASSERT(!coming.empty() && bytes <= coming.front().bytes - coming.front().moved);
   Message& message = coming.front();
   auto* to = static_cast<uint8_t*>(message.to) + message.moved;
-  if (message.bytes >= kStreamedBytes) {
+  if (message.bytes >= kLargeMessage) {
     quant::kernels().stream(behind, to, bytes);
   } else {
     std::memcpy(to, behind, bytes);
