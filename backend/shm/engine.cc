@@ -41,7 +41,11 @@ class MemoryEngine final : public Engine {
     const Duration spin = options_.shape.owners > 0 ? uplink.engine.spin : spin_time(options_.shape.ranks);
     thread_ = std::make_unique<MemberThread>(std::move(members), spin);
     if (options_.messages != nullptr) {
-      options_.messages->when_failed([this](const Status& status) { fail(status); });
+      options_.messages->when_failed([this](const Status& status) {
+        const std::string text = "rank " + std::to_string(options_.rank) + " gave up: " + status.message();
+        board_.fail(Status(Code::kUnavailable, text));  // nobody is to wait for this rank
+        fail(status);
+      });
     }
   }
 

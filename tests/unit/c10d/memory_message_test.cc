@@ -111,9 +111,10 @@ TEST(MemoryMessage, TimesOutWithItsGroup) {
   const std::string said = thrown_by([&] { recv(cluster[1], counting(2), 0, 5)->wait(); });
   EXPECT_TRUE(contains(said, "timeout: recv of 8 bytes from rank 0 with tag 5 did not complete"));
   EXPECT_TRUE(contains(said, "rank 0 has not sent it"));
-  TensorList list{counting(2)};
-  EXPECT_TRUE(contains(thrown_by([&] { cluster[1].allreduce(list)->wait(); }), "recv of 8 bytes"))
-      << "the group is over";
+  for (const int rank : {0, 1}) {
+    TensorList list{counting(2)};
+    EXPECT_TRUE(contains(thrown_by([&] { cluster[rank].allreduce(list)->wait(); }), "recv of 8 bytes from rank 0"));
+  }
 }
 
 TEST(MemoryMessage, GoesOnWhenAWaitForItEnds) {

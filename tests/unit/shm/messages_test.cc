@@ -36,20 +36,20 @@ struct Awaited {
     result.bytes = data.size();
     result.done = [this](const Status& status, int from) {
       source = from;
-      over = true;
-      outcome.set_value(status);
+      outcome = status;
+      over = true;  // the last: who waits may take the memory back
     };
     return result;
   }
   Status wait() {
-    auto future = outcome.get_future();
-    if (future.wait_for(kLong) != std::future_status::ready) return {Code::kInternal, "it does not end"};
-    return future.get();
+    const Time end = monotonic_now() + kLong;
+    while (!over && monotonic_now() < end) std::this_thread::sleep_for(microseconds(100));
+    return over ? outcome : Status(Code::kInternal, "it does not end");
   }
   std::vector<uint8_t> data;
   int source = -1;
+  Status outcome;
   std::atomic<bool> over{false};
-  std::promise<Status> outcome;
 };
 
 class MailThreads {
