@@ -244,14 +244,16 @@ py::list setting_list() {
 }
 
 /// The group's class, so that Python sees what Backend's own does not offer.
-void add_group_class(py::module& module) {
+void add_group_class(py::module& module, const py::module& c10d_module) {
   using Options = ProcessGroupSwitchML::Options;
   py::class_<ProcessGroupSwitchML, c10::intrusive_ptr<ProcessGroupSwitchML>, compat::Base> group(
       module, "ProcessGroupSwitchML");
   group.def_property_readonly("options", &ProcessGroupSwitchML::getBackendOptions);
+  if (py::hasattr(c10d_module, "ErrorType")) {
+    group.def("get_error", &ProcessGroupSwitchML::getError, py::call_guard<py::gil_scoped_release>());
+  }
   py::class_<Options, c10::intrusive_ptr<Options>, compat::BaseOptions>(group, "Options")
-      .def("__deepcopy__",
-           [](const Options& self, const py::dict&) { return c10::make_intrusive<Options>(self.timeout); });
+      .def("__deepcopy__", [](const Options& self, const py::dict&) { return self.clone(); });
 }
 
 }  // namespace
@@ -259,13 +261,14 @@ void add_group_class(py::module& module) {
 
 PYBIND11_MODULE(_C, module) {
   using namespace switchml;
-  py::module::import("torch._C._distributed_c10d");  // registers the classes that the signatures name
+  // Registers the classes that the signatures name.
+  const auto c10d_module = py::module::import("torch._C._distributed_c10d");
   module.doc() = "The compiled part of switchml; use the package switchml instead.";
   set_interruption_check(&run_signal_handlers);
   module.attr("torch_version") = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
   module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
              py::arg("options"), py::arg("make_companion"), py::arg("companion_at_once"), py::arg("ask_controller"));
-  add_group_class(module);
+  add_group_class(module, c10d_module);
   module.def("stats", &stats, py::arg("backend"));
   module.def("allocate", &allocate, py::arg("backend"), py::arg("bytes"));
   module.def("settings", &setting_list);

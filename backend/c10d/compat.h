@@ -24,6 +24,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,12 @@
 #define SWITCHML_LATER_OVERRIDE override
 #else
 #define SWITCHML_LATER_OVERRIDE
+#endif
+// The same of what 2.14 has added.
+#if SWITCHML_TORCH >= 214
+#define SWITCHML_OVERRIDE_OF_2_14 override
+#else
+#define SWITCHML_OVERRIDE_OF_2_14
 #endif
 
 namespace switchml::compat {
@@ -47,6 +54,20 @@ using Base = c10d::ProcessGroup;
 inline constexpr const char* kBaseClassName = "ProcessGroup";
 #endif
 using BaseOptions = Base::Options;
+
+// ---- what getError() tells ----
+namespace detail {
+template <typename B, typename = void>
+struct ErrorTypeOf {
+  enum class Type { SUCCESS = 0, TIMEOUT = 1, COMM_ERROR = 2, REMOTE_ERROR = 3 };
+};
+template <typename B>
+struct ErrorTypeOf<B, std::void_t<decltype(std::declval<B&>().getError())>> {
+  using Type = decltype(std::declval<B&>().getError());
+};
+}  // namespace detail
+/// c10d's own where the base class has getError().
+using ErrorType = detail::ErrorTypeOf<Base>::Type;
 
 // ---- exceptions ----
 #if SWITCHML_TORCH >= 200

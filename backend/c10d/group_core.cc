@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/interruption.h"
+#include "c10d/work.h"
 
 namespace switchml {
 
@@ -56,6 +57,21 @@ Status GroupCore::health() const {
   return status.ok() && open ? open->engine().status() : status;
 }
 
+void GroupCore::call_failed(const Status& why) {
+  if (inherited()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (call_failure_.ok()) call_failure_ = why;
+}
+
+Status GroupCore::failure() const {
+  if (inherited()) return closed();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!call_failure_.ok()) return call_failure_;
+  }
+  return health();
+}
+
 void GroupCore::let_signals_in(const std::string& what) {
   try {
     check_interruption();
@@ -102,6 +118,19 @@ std::string GroupCore::compare_calls(const std::string& mine) {
     if (const std::shared_ptr<Session> open = session()) comparison_ = open->compare_calls(mine);
   });
   return comparison_;
+}
+
+c10::intrusive_ptr<SwitchWork> begin_work(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
+                                          const char* title, uint64_t sequence,
+                                          std::vector<std::vector<at::Tensor>> outputs,
+                                          const std::vector<at::Tensor>& inputs) {
+  auto work = c10::make_intrusive<SwitchWork>(core->group().rank, type, title, core->context(call), sequence,
+                                              std::move(outputs), inputs);
+  work->let_signals_in([weak = std::weak_ptr<GroupCore>(core), call] {
+    if (const std::shared_ptr<GroupCore> held = weak.lock()) held->let_signals_in(to_string(call));
+  });
+  if (core->timed()) work->measure();
+  return work;
 }
 
 void Outstanding::add(const c10::intrusive_ptr<c10d::Work>& work) {

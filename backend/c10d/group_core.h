@@ -50,6 +50,15 @@ class GroupCore {
   /// closed(), or why the session failed.
   Status health() const;
 
+  /// A call has failed, and with it the session, whose engine may know that a moment later. The first reason stays.
+  void call_failed(const Status& why);
+  /// Why the first call failed, or health(). Known before anybody hears of that call's failure.
+  Status failure() const;
+
+  /// Whether calls that begin from now on tell how long they took.
+  bool timed() const { return timed_.load(std::memory_order_relaxed); }
+  void time_calls() { timed_.store(true, std::memory_order_relaxed); }
+
   /// Whether the group's engine takes that, in memory or by a switch; the same on all ranks. A group of one takes what
   /// memory can.
   bool engine_can(ReduceOp op, ElementType type) const;
@@ -79,11 +88,13 @@ class GroupCore {
   const unsigned born_in_ = fork_generation();
   CallTable calls_;
   std::atomic<uint64_t> sequence_{0};
+  std::atomic<bool> timed_{false};
 
   mutable std::mutex mutex_;
   std::condition_variable landing_;
   std::shared_ptr<Session> session_;
   Status closed_;
+  Status call_failure_;
   size_t in_flight_ = 0;
   Time verdict_by_{};
 
@@ -93,10 +104,13 @@ class GroupCore {
   CompletionPool pool_;  // last: its threads end before the rest goes
 };
 
-/// For a work, which does not keep the core.
-inline void let_signals_in(const std::weak_ptr<GroupCore>& core, Call call) {
-  if (const std::shared_ptr<GroupCore> held = core.lock()) held->let_signals_in(to_string(call));
-}
+class SwitchWork;
+/// What a call of the group returns, which begins now: a wait for it lets signals in, and it is timed where calls are.
+/// It does not keep the core. `title`, `outputs`, `inputs`: see SwitchWork.
+c10::intrusive_ptr<SwitchWork> begin_work(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
+                                          const char* title, uint64_t sequence,
+                                          std::vector<std::vector<at::Tensor>> outputs,
+                                          const std::vector<at::Tensor>& inputs);
 
 /// Collectives that were issued and may still run, for a barrier to wait for. Holds no tensor. Thread-safe.
 class Outstanding {

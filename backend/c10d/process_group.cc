@@ -177,6 +177,19 @@ c10::intrusive_ptr<compat::BaseOptions> ProcessGroupSwitchML::getBackendOptions(
   return c10::make_intrusive<Options>(timeout_.load());
 }
 
+c10::intrusive_ptr<compat::BaseOptions> ProcessGroupSwitchML::Options::clone() const {
+  return c10::make_intrusive<Options>(*this);
+}
+
+compat::ErrorType ProcessGroupSwitchML::getError() {
+  switch (core_->failure().code()) {
+    case Code::kOk: return compat::ErrorType::SUCCESS;
+    case Code::kTimeout: return compat::ErrorType::TIMEOUT;
+    case Code::kUnavailable: return compat::ErrorType::REMOTE_ERROR;
+    default: return compat::ErrorType::COMM_ERROR;
+  }
+}
+
 c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                              const std::vector<int>& ranks,
                                                              const c10::intrusive_ptr<compat::BaseOptions>& opts) {

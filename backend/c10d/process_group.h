@@ -60,6 +60,7 @@ class ProcessGroupSwitchML final : public compat::Base {
 
   struct Options final : compat::BaseOptions {
     explicit Options(std::chrono::milliseconds t) : compat::BaseOptions("switchml", t) {}
+    c10::intrusive_ptr<compat::BaseOptions> clone() const SWITCHML_OVERRIDE_OF_2_14;
   };
 
   /// A collective of the group's ranks: opens the session. Throws, on all ranks alike, where that fails.
@@ -120,6 +121,11 @@ class ProcessGroupSwitchML final : public compat::Base {
   void setTimeout(std::chrono::milliseconds timeout) SWITCHML_LATER_OVERRIDE;
   bool supportsSplitting() const SWITCHML_LATER_OVERRIDE { return true; }
   c10::intrusive_ptr<compat::BaseOptions> getBackendOptions() SWITCHML_LATER_OVERRIDE;
+  /// Works of later collectives tell their getDuration(); messages do not.
+  void enableCollectivesTiming() SWITCHML_LATER_OVERRIDE { core_->time_calls(); }
+  /// TIMEOUT after a call's deadline, REMOTE_ERROR where a rank or the switch is lost, COMM_ERROR of all else that ends
+  /// the group, so after abort() and shutdown(). What Gloo alone has failed is not told.
+  compat::ErrorType getError() SWITCHML_LATER_OVERRIDE;
   /// The group of `ranks` (of this one), on their own part of `store`; null on the other ranks.
   c10::intrusive_ptr<compat::Base> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                          const c10::intrusive_ptr<compat::BaseOptions>& opts) SWITCHML_LATER_OVERRIDE;

@@ -199,6 +199,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   }
 
   [[noreturn]] void throw_failure() {
+    if (!refused) core->call_failed(status);
     const std::string text = work->context() + " [" + describe() + "]";
     if (status.code() != Code::kMismatch || refused) throw_status(status, text);
     // What the engine says of a fence is about the fence, not about the call that it accompanies.
@@ -464,10 +465,8 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue_lists(std::vector<std::vector<at
   // A fence accompanies a call that is counted already.
   if (!fence_) core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
   flight_->sequence = fence_ ? core.sequence() : core.next_sequence();
-  auto work = c10::make_intrusive<SwitchWork>(core.group().rank, type_, fence_ ? nullptr : profiling_title(call_),
-                                              core.context(call_), flight_->sequence, std::move(lists), inputs_);
-  work->let_signals_in(
-      [weak = std::weak_ptr<GroupCore>(flight_->core), call = call_] { switchml::let_signals_in(weak, call); });
+  auto work = begin_work(flight_->core, call_, type_, fence_ ? nullptr : profiling_title(call_), flight_->sequence,
+                         std::move(lists), inputs_);
   flight_->work = work;
   tag_parts();
   std::exchange(flight_, nullptr)->launch(waits_);

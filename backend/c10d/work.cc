@@ -138,13 +138,30 @@ std::vector<at::Tensor> SwitchWork::result() {
 
 c10::intrusive_ptr<c10::ivalue::Future> SwitchWork::getFuture() { return future_; }
 
+float SwitchWork::getDuration() const {
+  if (!begun_) {
+    compat::throw_argument_error(
+        context_ + ": getDuration() of a call before which the group's enableCollectivesTiming() was not called");
+  }
+  const float taken = milliseconds_taken_.load();
+  if (taken < 0)
+    compat::throw_argument_error(context_ + ": getDuration() before the work is completed; call wait() first");
+  return taken;
+}
+
+void SwitchWork::take_time() {
+  if (begun_) milliseconds_taken_.store(static_cast<float>(to_seconds(monotonic_now() - *begun_) * 1000));
+}
+
 void SwitchWork::succeed() {
+  take_time();
   // The work first: a callback of the future may wait for the work.
   finish();
   future_->markCompleted(outputs_.size() > 1 ? c10::IValue(outputs_) : c10::IValue(only(outputs_)));
 }
 
 void SwitchWork::fail(const std::exception_ptr& error) {
+  take_time();
   finish(error);
   future_->setError(error);
 }

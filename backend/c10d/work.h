@@ -42,6 +42,11 @@ class SwitchWork final : public c10d::Work {
   std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const SWITCHML_LATER_OVERRIDE { return sequence_; }
+  /// Milliseconds from measure() to completion. Throws RuntimeError where there was none, or it is not over.
+  float getDuration() const SWITCHML_LATER_OVERRIDE;
+
+  /// The call begins now. At most once, before anybody else has the work.
+  void measure() { begun_ = monotonic_now(); }
 
   /// Exactly one call of either, on any thread. Runs the future's callbacks.
   void succeed();
@@ -65,12 +70,15 @@ class SwitchWork final : public c10d::Work {
   void release_resources() override;
 
  private:
+  void take_time();
   void wait_until_completed(std::chrono::milliseconds timeout);
   [[noreturn]] void throw_late(std::chrono::milliseconds timeout) const;
 
   const std::string context_;
   const uint64_t sequence_;
   const unsigned born_in_ = fork_generation();
+  std::optional<Time> begun_;
+  std::atomic<float> milliseconds_taken_{-1};
   std::atomic<bool> over_{false};  // as somebody has seen, the future too
   std::function<void()> let_signals_in_;
   std::function<void(Time end)> waiters_work_;

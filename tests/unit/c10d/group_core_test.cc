@@ -75,6 +75,23 @@ TEST(GroupCore, HandsItsSessionOutWhenItCloses) {
   EXPECT_EQ(core.closed().message(), "first reason");
 }
 
+TEST(GroupCore, KeepsWhyTheFirstCallFailed) {
+  GroupCore core(info());
+  EXPECT_TRUE(core.failure().ok());
+  core.call_failed({Code::kTimeout, "nobody came"});
+  core.call_failed({Code::kMismatch, "another one"});
+  EXPECT_EQ(core.failure().message(), "nobody came");
+  EXPECT_TRUE(core.health().ok()) << "the engine has not said so";
+  core.close({Code::kAborted, "shut down"});
+  EXPECT_EQ(core.failure().code(), Code::kTimeout);
+}
+
+TEST(GroupCore, HasFailedWhenItIsClosed) {
+  GroupCore core(info());
+  core.close({Code::kAborted, "shut down"});
+  EXPECT_EQ(core.failure().code(), Code::kAborted);
+}
+
 TEST(GroupCore, HasLandedWhenEverythingHas) {
   GroupCore core(info());
   EXPECT_TRUE(core.wait_until_landed(milliseconds(0))) << "nothing was under way";

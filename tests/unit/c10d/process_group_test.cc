@@ -263,6 +263,65 @@ TEST(ProcessGroup, FailsACallThatTheOthersDoNotMakeInTime) {
   EXPECT_LT(monotonic_now() - start, seconds(60));
 }
 
+TEST(ProcessGroup, CopiesItsOptions) {
+  const Group::Options options(milliseconds(250));
+  const auto copy = options.clone();
+  EXPECT_NE(dynamic_cast<const Group::Options*>(copy.get()), nullptr);
+  EXPECT_EQ(copy->timeout, milliseconds(250));
+  EXPECT_EQ(copy->backend, "switchml");
+}
+
+// ---- what ended it, how long calls took ----
+
+TEST(ProcessGroup, TellsOfATimeout) {
+  const Cluster cluster(2);
+  expect_sums(cluster);
+  EXPECT_EQ(cluster[0].getError(), compat::ErrorType::SUCCESS);
+  cluster[0].setTimeout(milliseconds(100));
+  EXPECT_NE(failure_of_all_reduce(cluster[0]), "");
+  EXPECT_EQ(cluster[0].getError(), compat::ErrorType::TIMEOUT);
+  cluster[0].shutdown();
+  EXPECT_EQ(cluster[0].getError(), compat::ErrorType::TIMEOUT);
+}
+
+TEST(ProcessGroup, TellsOfARankThatGaveUp) {
+  const Cluster cluster(2);
+  {
+    const Interrupted here;
+    EXPECT_EQ(failure_of_all_reduce(cluster[0]), "Ctrl-C");
+  }
+  while (failure_of_all_reduce(cluster[1]).empty()) continue;  // until it has heard of it
+  EXPECT_EQ(cluster[1].getError(), compat::ErrorType::REMOTE_ERROR);
+}
+
+TEST(ProcessGroup, TellsOfItsEnd) {
+  const Cluster cluster(2);
+  cluster[0].abort();
+  EXPECT_EQ(cluster[0].getError(), compat::ErrorType::COMM_ERROR);
+  cluster[1].shutdown();
+  EXPECT_EQ(cluster[1].getError(), compat::ErrorType::COMM_ERROR);
+}
+
+TEST(ProcessGroup, TimesCallsOnceItIsTold) {
+  const Cluster cluster(2);
+  cluster.on_each([](int, Group& group) {
+    const auto durations = [&] {
+      TensorList reduced{at::ones({10})};
+      TensorList sent{at::ones({10})};
+      std::string told;
+      for (const auto& work : {group.allreduce(reduced), group.broadcast(sent), group.barrier()}) {
+        work->wait();
+        auto& ours = dynamic_cast<SwitchWork&>(*work);
+        told += thrown_by([&] { EXPECT_GT(ours.getDuration(), 0.F); }).empty() ? "timed " : "not ";
+      }
+      return told;
+    };
+    EXPECT_EQ(durations(), "not not not ");
+    group.enableCollectivesTiming();
+    EXPECT_EQ(durations(), "timed timed timed ");
+  });
+}
+
 TEST(ProcessGroup, PrefersTheTimeoutOfTheCall) {
   const Cluster cluster(2);
   TensorList tensors{at::ones({10})};

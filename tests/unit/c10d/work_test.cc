@@ -179,6 +179,22 @@ TEST(SwitchWork, CompletesForNobodyInAForkedChild) {
   EXPECT_EQ(wait_in_child(*work), "") << "it was seen to be complete before";
 }
 
+TEST(SwitchWork, TellsHowLongItTookIfItWasMeasured) {
+  const WorkRef unmeasured = new_work();
+  unmeasured->succeed();
+  EXPECT_TRUE(contains(thrown_by([&] { unmeasured->getDuration(); }), "enableCollectivesTiming() was not called"));
+  for (const bool good : {true, false}) {
+    const WorkRef work = new_work();
+    work->measure();
+    EXPECT_TRUE(contains(thrown_by([&] { work->getDuration(); }), "before the work is completed"));
+    std::this_thread::sleep_for(milliseconds(20));
+    good ? work->succeed() : work->fail(some_error());
+    const float taken = work->getDuration();
+    EXPECT_GT(taken, 19.F);
+    EXPECT_EQ(work->getDuration(), taken);
+  }
+}
+
 TEST(SwitchWork, LetsSignalsInWhileItWaits) {
   for (const milliseconds limit : {milliseconds(0), milliseconds(60000)}) {
     const WorkRef work = new_work();
