@@ -54,10 +54,8 @@ class InMemory : public std::enable_shared_from_this<InMemory> {
 };
 
 c10::intrusive_ptr<c10d::Work> InMemory::start(c10d::OpType type, const Tensors& tensors, shm::Message message) {
-  const int rank = core_->group().rank;
-  auto work = c10::make_intrusive<SwitchWork>(rank, type, profiling_title(call_), core_->context(call_),
-                                              core_->sequence(), std::vector<Tensors>{tensors}, tensors);
-  work->let_signals_in([core = std::weak_ptr<GroupCore>(core_), call = call_] { let_signals_in(core, call); });
+  auto work =
+      begin_work(core_, call_, type, profiling_title(call_), core_->sequence(), std::vector<Tensors>{tensors}, tensors);
   work->let_waiter_work([weak = weak_from_this()](Time end) {
     if (const std::shared_ptr<InMemory> self = weak.lock()) self->work_until(end);
   });

@@ -121,7 +121,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   void setTimeout(std::chrono::milliseconds timeout) SWITCHML_LATER_OVERRIDE;
   bool supportsSplitting() const SWITCHML_LATER_OVERRIDE { return true; }
   c10::intrusive_ptr<compat::BaseOptions> getBackendOptions() SWITCHML_LATER_OVERRIDE;
-  /// Works of later collectives tell their getDuration(); messages do not.
+  /// Works of later calls tell their getDuration(); messages of the companion do not.
   void enableCollectivesTiming() SWITCHML_LATER_OVERRIDE { core_->time_calls(); }
   /// TIMEOUT after a call's deadline, REMOTE_ERROR where a rank or the switch is lost, COMM_ERROR of all else that ends
   /// the group, so after abort() and shutdown(). What Gloo alone has failed is not told.

@@ -124,15 +124,16 @@ bool Messages::step(Lock& held) {
 }
 
 void Messages::tell(Lock& held) {
-  const std::vector<Outcome> outcomes = messenger_.outcomes();
+  std::vector<Outcome> outcomes = messenger_.outcomes();
   const Status status = messenger_.status();
   std::function<void(const Status&)> on_failure;
   if (!status.ok() && !std::exchange(told_failure_, true)) on_failure = on_failure_;
   if (outcomes.empty() && !on_failure) return;
   ++telling_;
   held.unlock();
+  if (on_failure) on_failure(status);  // first: who hears of an end may ask why
   for (const Outcome& outcome : outcomes) outcome.done(outcome.status, outcome.source);
-  if (on_failure) on_failure(status);
+  outcomes.clear();  // and what they keep: not under the lock
   held.lock();
   if (--telling_ == 0) told_all_.notify_all();
 }

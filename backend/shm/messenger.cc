@@ -70,6 +70,11 @@ void Messenger::end(const Message& message, const Status& status, int source) {
   outcomes_.push_back({message.done, status, source});
 }
 
+bool Messenger::is_busy() const {
+  const auto owes = [](const Peer& other) { return other.out.answers() > 0; };
+  return open_ > 0 || std::any_of(peers_.begin(), peers_.end(), owes);
+}
+
 // ---- what it does ----
 
 bool Messenger::step(Time now) {

@@ -47,10 +47,10 @@ class Messenger {
   std::vector<Outcome> outcomes() { return std::exchange(outcomes_, {}); }
   /// Why it has failed, or ok.
   const Status& status() const { return status_; }
-  /// Whether anything has not ended yet.
-  bool is_busy() const { return open_ > 0; }
+  /// Whether anything has not ended yet, or another rank waits for an answer.
+  bool is_busy() const;
   /// When a step has to look at the time.
-  Time next_wakeup() const { return is_busy() ? earliest_deadline_ : kNever; }
+  Time next_wakeup() const { return earliest_deadline_; }
 
   // ---- any thread ----
   /// Whether another rank has done something that a step would look at. Nothing, if this one has signalled itself.

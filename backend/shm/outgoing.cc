@@ -114,6 +114,7 @@ std::vector<Message> Outgoing::give_up() {
   }
   for (auto& [_, message] : offered_) all.push_back(std::move(message));
   offered_.clear();
+  answers_.clear();
   return all;
 }
 

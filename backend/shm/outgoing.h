@@ -20,6 +20,8 @@ class Outgoing {
   void send(Message message);
   /// To an offer of the other one's. Only after what it takes in the meantime.
   void answer(uint64_t id, bool wanted);
+  /// Answers that are not written yet.
+  size_t answers() const { return answers_.size(); }
   /// The other one's to an offer. The message, if that is its end.
   std::optional<Message> answered(uint64_t id, bool wanted);
 
@@ -27,7 +29,7 @@ class Outgoing {
   /// more to write now; if not, the other one signals when there is. An error: the machine has no memory for it.
   Result<bool> write(std::vector<Message>* done);
 
-  /// All messages that have not ended, taken out.
+  /// All messages that have not ended, taken out; answers are forgotten.
   std::vector<Message> give_up();
   /// As of Matching.
   template <typename F>

@@ -125,6 +125,40 @@ TEST(Messenger, NeedsNoRoomForWhatGoesBothWays) {
   for (const End& end : host.ends) EXPECT_TRUE(end.ok());
 }
 
+TEST(Messenger, KeepsMoreThanARingHolds) {
+  Messengers host(16);
+  const size_t many = 3 * Mail::capacity(16) / sizeof(Record);
+  for (size_t i = 0; i < many; ++i) host.send(0, 1, 0, i % 2, static_cast<uint8_t>(i));
+  host.settle();
+  EXPECT_FALSE(host.ends.back().ok());
+  for (size_t i = 0; i < many; ++i) host.receive(1, 0, 0, i % 2);
+  host.settle();
+  for (size_t i = 0; i < many; ++i) {
+    ASSERT_TRUE(host.ends[i].ok() && host.ends[many + i].ok());
+    ASSERT_EQ(host.ends[many + i].data, host.ends[i].data) << "in their order";
+  }
+}
+
+// Its ring is full of what it has sent, and its own calls have ended.
+TEST(Messenger, OwesAnswersThoughItsOwnCallsHaveEnded) {
+  Messengers host(128);
+  std::vector<End*> offered;
+  for (int i = 0; i < 20; ++i) offered.push_back(&host.send(0, 1, 1, 200));
+  End& large = host.send(1, 0, 2, Mail::capacity(128) * 3 / 4);
+  host.settle();
+  host.receive(0, 1, 2, large.data.size());
+  host.step(0);
+  for (int i = 0; i < 3; ++i) host.step(1);
+  ASSERT_TRUE(large.ok());
+  for (int i = 0; i < 20; ++i) host.receive(1, 0, 1, 4);
+  host.step(1);
+  for (size_t i = 21 + 1; i < host.ends.size(); ++i) EXPECT_EQ(host.ends[i].ends, 1);
+  EXPECT_TRUE(host[1].is_busy()) << "or nobody would write the rest of its answers";
+  host.settle();
+  for (const End* one : offered) EXPECT_TRUE(one->ok());
+  EXPECT_FALSE(host[0].is_busy() || host[1].is_busy());
+}
+
 TEST(Messenger, TakesTheEarliestOfAnyRank) {
   Messengers host(4);
   for (const int from : {2, 1, 3}) {
