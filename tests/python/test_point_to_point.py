@@ -106,24 +106,27 @@ def test_batch_isend_irecv(ranks):
     ranks.run(rank_batch)
 
 
-TYPES = [
-    getattr(torch, name)
-    for name in "float32 float16 bfloat16 float64 int8 uint8 int16 int32 int64 bool complex64 complex128 uint16 float8_e4m3fn".split()
-    if hasattr(torch, name)
-]
+NAMES = (
+    "float32 float16 bfloat16 float64 int8 uint8 int16 int32 int64 bool complex64 complex128 uint16 float8_e4m3fn"
+)
+TYPES = [getattr(torch, name) for name in NAMES.split() if hasattr(torch, name)]
+
+
+def zeros(count, dtype):
+    return torch.zeros(count * torch.zeros(1, dtype=dtype).element_size(), dtype=torch.uint8).view(dtype)
 
 
 def bits_of(rank, dtype, count):
     """Any bits that a type has: those of a bool are 0 and 1."""
-    bits = torch.arange(rank, rank + count * torch.zeros(1, dtype=dtype).element_size()) % (2 if dtype == torch.bool else 251)
+    size = count * zeros(1, dtype).element_size()
+    bits = torch.arange(rank, rank + size) % (2 if dtype == torch.bool else 251)
     return bits.to(torch.uint8).view(dtype)
 
 
 def rank_any_type(dtype, count):
     """In memory from a tensor whose elements lie apart: Gloo takes none."""
     size, rank = dist.get_world_size(), dist.get_rank()
-    received = torch.zeros(count, dtype=torch.uint8).repeat_interleave(torch.zeros(1, dtype=dtype).element_size()).view(dtype)
-    apart = torch.zeros(2 * count, dtype=torch.uint8).repeat_interleave(received.element_size()).view(dtype)[::2]
+    received, apart = zeros(count, dtype), zeros(2 * count, dtype)[::2]
     apart.copy_(bits_of(rank, dtype, count))
     in_memory = harness.BACKEND != "gloo" and sys.modules["switchml"].stats()["session"]["transport"] == "shm"
     mine = apart if in_memory else apart.contiguous()
