@@ -36,7 +36,9 @@ at::Tensor ByteViews::bytes(const at::Tensor& tensor, HostView::Use use) {
   const int64_t rows = host.dim() == 0 ? 1 : host.size(0);
   const int64_t row_bytes = rows == 0 ? 0 : static_cast<int64_t>(host.nbytes()) / rows;
   if (host.numel() == 0) return at::empty({rows, 0}, host.options().dtype(at::kByte));
-  return host.view({rows, host.numel() / rows}).view(at::kByte).view({rows, row_bytes});
+  // A dimension of one element may have any stride, which would not do for bytes.
+  const int64_t columns = host.numel() / rows;
+  return host.as_strided({rows, columns}, {columns, 1}).view(at::kByte).view({rows, row_bytes});
 }
 
 at::Tensor ByteViews::input(const at::Tensor& tensor) { return bytes(tensor, HostView::Use::kRead); }

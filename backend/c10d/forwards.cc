@@ -6,6 +6,7 @@
 
 #include "c10d/byte_views.h"
 #include "c10d/call_text.h"
+#include "c10d/memory_message.h"
 #include "c10d/message_work.h"
 #include "c10d/process_group.h"
 
@@ -215,9 +216,14 @@ class GatherIntoTensor {
 
 }  // namespace
 
-c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::companion_for_message(Call call) {
+std::shared_ptr<shm::Messages> ProcessGroupSwitchML::memory_for_messages(Call call) const {
+  const std::shared_ptr<Session> session = core_->session();
   const Status closed = core_->closed();
   if (!closed.ok()) throw_status(closed, core_->context(call));
+  return session ? session->messages() : nullptr;
+}
+
+c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::companion_for_message(Call call) {
   core_->calls().add(call, Path::kCompanion);
   return companion_.get();
 }
@@ -495,6 +501,9 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
 
 WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
   arguments(Call::kSend).send(tensors, destination, tag);
+  if (const auto memory = memory_for_messages(Call::kSend)) {
+    return send_in_memory(core_, memory, tensors, destination, tag, deadline({}));
+  }
   const auto gloo = companion_for_message(Call::kSend);
   return MessageWork::start(Call::kSend, OpType::SEND, rank_, tensors, [&] {
     Tensors bytes = ByteViews().inputs(tensors);
@@ -504,6 +513,9 @@ WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
 
 WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
   arguments(Call::kRecv).recv(tensors, source, tag);
+  if (const auto memory = memory_for_messages(Call::kRecv)) {
+    return recv_in_memory(core_, memory, tensors, source, tag, deadline({}));
+  }
   const auto gloo = companion_for_message(Call::kRecv);
   return MessageWork::start(Call::kRecv, OpType::RECV, rank_, tensors, [&] {
     Tensors bytes = ByteViews().outputs(tensors);
@@ -513,6 +525,9 @@ WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
 
 WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
   arguments(Call::kRecvAnySource).recv_any_source(tensors, tag);
+  if (const auto memory = memory_for_messages(Call::kRecvAnySource)) {
+    return recv_in_memory(core_, memory, tensors, shm::kAnySource, tag, deadline({}));
+  }
   const auto gloo = companion_for_message(Call::kRecvAnySource);
   return MessageWork::start(Call::kRecvAnySource, OpType::RECVANYSOURCE, rank_, tensors, [&] {
     Tensors bytes = ByteViews().outputs(tensors);
