@@ -4,7 +4,14 @@
 
 namespace switchml {
 
-bool ByteViews::needed(const at::Tensor& tensor) {
+namespace {
+
+/// Gloo takes memory to be one element after the other, as they are.
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.layout() != at::kStrided || (tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj());
+}
+
+bool is_unknown(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided) return false;
   switch (tensor.scalar_type()) {
     case at::kFloat:
@@ -17,6 +24,10 @@ bool ByteViews::needed(const at::Tensor& tensor) {
     default: return true;
   }
 }
+
+}  // namespace
+
+bool ByteViews::needed(const at::Tensor& tensor) { return is_unknown(tensor) || !is_plain(tensor); }
 
 bool ByteViews::needed(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
@@ -31,7 +42,7 @@ at::Tensor ByteViews::bytes(const at::Tensor& tensor, HostView::Use use) {
   HostView view(tensor, use, apart_);
   const at::Tensor host = view.host();
   copies_->push_back(std::move(view));
-  if (!needed(tensor)) return host;
+  if (!is_unknown(tensor)) return host;
   // The first dimension stays: alltoall_base splits along it.
   const int64_t rows = host.dim() == 0 ? 1 : host.size(0);
   const int64_t row_bytes = rows == 0 ? 0 : static_cast<int64_t>(host.nbytes()) / rows;

@@ -52,8 +52,7 @@ std::vector<ShardPart> Shares::next(const Collective& collective) {
   size_t& turn = turn_[static_cast<size_t>(collective.stream)];
   const size_t home = std::exchange(turn, (turn + 1) % shards);
   const size_t chunks = (total(collective) + span - 1) / span;
-  const bool is_divided = has_piece_of_each(collective.movement) || !collective.ends.empty();
-  if (is_divided && chunks > 1 && are_beside_all()) return by_owner(collective, home, bytes);
+  if (chunks >= shards && are_beside_all() && is_divided(collective)) return by_owner(collective, home, bytes);
   const std::vector<uint32_t> weights = weights_for(collective, chunks);
   const uint64_t all = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
   uint64_t weight = 0;
@@ -69,6 +68,16 @@ std::vector<ShardPart> Shares::next(const Collective& collective) {
     begin = end;
   }
   return parts;
+}
+
+/// Into pieces or parts, none of which is more than twice as large as a fair one: its owner's links would be the limit.
+bool Shares::is_divided(const Collective& collective) const {
+  if (has_piece_of_each(collective.movement)) return true;
+  if (collective.ends.empty()) return false;
+  size_t largest = 0;
+  size_t begin = 0;
+  for (const size_t end : collective.ends) largest = std::max(largest, end - std::exchange(begin, end));
+  return largest <= 2 * (total(collective) / static_cast<size_t>(workers_) + 1);
 }
 
 bool Shares::are_beside_all() const {

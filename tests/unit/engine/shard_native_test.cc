@@ -256,7 +256,7 @@ TEST(ShardNative, MalformedFramesAreCountedAndDropped) {
   half.pop_back();
   const auto header = [&](const std::function<void(wire::NativeHeader&)>& change) { return sent.altered(change); };
   const std::vector<Bytes> bad = {
-      {0x26},
+      {0x36},
       Bytes(good.begin(), good.begin() + wire::kNativeHeaderBytes - 1),
       sent.with_elements(half),
       sent.with_elements(longer),   // more than the session's payload

@@ -340,11 +340,21 @@ TEST(SharesOfHosts, APieceIsItsOwnersAggregators) {
 
 TEST(SharesOfHosts, ThePartsOfAReductionToo) {
   Collective collective = sum_of(1000);
-  collective.ends = {300, 300, 1000};
+  collective.ends = {400, 400, 1000};
   Shares shares(sessions_of_hosts(3), 1);
-  EXPECT_EQ(numbers_of(shares.next(collective)), (Numbers{{0, 0, 300}, {2, 300, 700}}));
-  EXPECT_EQ(numbers_of(shares.next(collective)), (Numbers{{0, 0, 300}, {1, 300, 0}, {2, 300, 700}}))
+  EXPECT_EQ(numbers_of(shares.next(collective)), (Numbers{{0, 0, 400}, {2, 400, 600}}));
+  EXPECT_EQ(numbers_of(shares.next(collective)), (Numbers{{0, 0, 400}, {1, 400, 0}, {2, 400, 600}}))
       << "whose turn it is";
+}
+
+TEST(SharesOfHosts, NotWhereOneHasMostOfItNorWhereThereAreFewChunks) {
+  Collective collective = sum_of(6 * kChunk);
+  collective.ends = {0, 0, 6 * kChunk};
+  Shares shares(sessions_of_hosts(3), 1);
+  const Numbers even = {{1, 0, 2 * kChunk}, {2, 2 * kChunk, 2 * kChunk}, {0, 4 * kChunk, 2 * kChunk}};
+  EXPECT_EQ(numbers_of(shares.next(collective)), even);
+  EXPECT_EQ(numbers_of(shares.next(moved(Movement::kGather, 100))), (Numbers{{0, 0, 256}, {1, 256, 44}}))
+      << "of 2 chunks";
 }
 
 TEST(SharesOfHosts, WhoAloneGivesOrGetsAggregatesNothing) {

@@ -103,7 +103,7 @@ TEST(NativeSwitch, KindsOfTheOtherSortAreDropped) {
       native_frame(floats(0, {1}), integers.granted.job, integers.granted.epoch, integers.granted.session_key);
   EXPECT_TRUE(bench.put(foreign, integers.at(0)).empty());
   auto result = native.frame(floats(0, {1}));
-  result[0] = 0x26;
+  result[0] = 0x36;
   EXPECT_TRUE(bench.put(result, native.job.at(0)).empty()) << "a native result";
   EXPECT_TRUE(bench.put({result.begin(), result.begin() + 20}, native.job.at(0)).empty());
   result[0] = 0x29;
