@@ -6,13 +6,7 @@ namespace switchml {
 
 namespace {
 
-/// Gloo takes memory to be one element after the other, as they are.
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.layout() != at::kStrided || (tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj());
-}
-
 bool is_unknown(const at::Tensor& tensor) {
-  if (tensor.layout() != at::kStrided) return false;
   switch (tensor.scalar_type()) {
     case at::kFloat:
     case at::kDouble:
@@ -27,7 +21,9 @@ bool is_unknown(const at::Tensor& tensor) {
 
 }  // namespace
 
-bool ByteViews::needed(const at::Tensor& tensor) { return is_unknown(tensor) || !is_plain(tensor); }
+bool ByteViews::needed(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && (is_unknown(tensor) || !HostView::is_plain(tensor));
+}
 
 bool ByteViews::needed(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {

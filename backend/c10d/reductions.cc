@@ -26,17 +26,27 @@ struct GlooReduction {
   std::function<void()> finish;
 };
 
+/// Gloo adds memory to memory, whatever the strides.
+bool lies_plain(const at::Tensor& tensor) { return tensor.layout() != at::kStrided || HostView::is_plain(tensor); }
+
+at::Tensor copied(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided ? tensor.clone(at::MemoryFormat::Contiguous) : tensor.clone();
+}
+
 /// `writes`: whether this rank gets the result.
 GlooReduction gloo_reduction(const Tensors& tensors, const c10d::ReduceOp& op, int ranks, bool writes) {
-  if (!derived(op) || tensors.empty()) return {tensors, op, nullptr};
-  const bool premultiply = op.op_ == c10d::ReduceOp::PREMUL_SUM;
+  const bool derives = derived(op);
+  if (!derives && std::all_of(tensors.begin(), tensors.end(), lies_plain)) return {tensors, op, nullptr};
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const bool premultiply = op.op_ == c10d::ReduceOp::PREMUL_SUM, average = derives && !premultiply;
   Tensors sums;
   for (const at::Tensor& tensor : tensors) {
-    sums.push_back(premultiply ? compat::premultiplied(tensor, op) : tensor.clone());
+    sums.push_back(premultiply ? compat::premultiplied(tensor, op) : copied(tensor));
   }
-  auto finish = [sums, tensors, ranks, premultiply, writes] {
+  auto finish = [sums, tensors, ranks, average, writes] {
+    const at::AutoDispatchBelowADInplaceOrView below;
     for (size_t i = 0; writes && i < tensors.size(); ++i) {
-      if (premultiply) {
+      if (!average) {
         tensors[i].copy_(sums[i]);
       } else if (at::isIntegralType(sums[i].scalar_type(), true)) {
         tensors[i].copy_(at::div(sums[i], ranks, "trunc"));
@@ -45,7 +55,7 @@ GlooReduction gloo_reduction(const Tensors& tensors, const c10d::ReduceOp& op, i
       }
     }
   };
-  return {sums, c10d::ReduceOp(c10d::ReduceOp::SUM), finish};
+  return {sums, derives ? c10d::ReduceOp(c10d::ReduceOp::SUM) : op, finish};
 }
 
 at::Tensor joined(const Tensors& pieces) {

@@ -106,7 +106,7 @@ TEST(NativeSwitch, KindsOfTheOtherSortAreDropped) {
   result[0] = 0x36;
   EXPECT_TRUE(bench.put(result, native.job.at(0)).empty()) << "a native result";
   EXPECT_TRUE(bench.put({result.begin(), result.begin() + 20}, native.job.at(0)).empty());
-  result[0] = 0x29;
+  result[0] = 0x39;
   EXPECT_TRUE(bench.put({result.begin(), result.begin() + 20}, native.job.at(0)).empty()) << "no kind has this header";
   const auto after = changed(before, bench.sw.counters());
   EXPECT_EQ(after.at("dropped_kind"), 5U);
@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
     NativeSwitch, NativeDrops,
     ::testing::Values(
         NativeDrop{"dropped_short", [](const NativeJob&, Frame* f) { f->resize(23); }},
-        NativeDrop{"dropped_version", [](const NativeJob&, Frame* f) { (*f)[0] = 0x35; }},
+        NativeDrop{"dropped_version", [](const NativeJob&, Frame* f) { (*f)[0] = 0x25; }},
         NativeDrop{"dropped_operation",
                    [](const NativeJob& j, Frame* f) { change_header(j, f, [](auto* h) { h->type = 10; }); }},
         NativeDrop{"dropped_operation",
