@@ -55,8 +55,9 @@ bool Messenger::open(const Message& message) {
 void Messenger::send(Message message) {
   message.sends = true;
   if (!open(message)) return;
-  unwritten_.set(static_cast<size_t>(message.peer));
-  peer(message.peer).out.send(std::move(message));
+  const int to = message.peer;
+  unwritten_.set(static_cast<size_t>(to));
+  peer(to).out.send(std::move(message));
 }
 
 void Messenger::receive(Message message) {
@@ -188,7 +189,7 @@ bool Messenger::write_all() {
 
 // ---- what does not come to its end ----
 
-void Messenger::end_all(std::vector<Message> messages, const Status& status) {
+void Messenger::end_all(const std::vector<Message>& messages, const Status& status) {
   for (const Message& message : messages) end(message, status, message.peer);
 }
 

@@ -79,7 +79,7 @@ class Messenger {
   bool write_all();
 
   void end_those_with(int gone);
-  void end_all(std::vector<Message> messages, const Status& status);
+  void end_all(const std::vector<Message>& messages, const Status& status);
   bool are_all_gone() const;
   void check_deadlines(Time now);
   std::string progress_of(const Message& message) const;

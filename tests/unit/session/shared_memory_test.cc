@@ -97,7 +97,8 @@ TEST(SharedMemory, HasRoomForTensorsWhereItIsAskedFor) {
     EXPECT_EQ(arena->capacity(), 3U << 20);
   }
   const Offered too_much(2, SIZE_MAX / 4);
-  EXPECT_EQ(too_much.offer.segment->size(), shm::segment_bytes(shm::shape_for(2), 0)) << "ordinary tensors are better than no group";
+  EXPECT_EQ(too_much.offer.segment->size(), shm::segment_bytes(shm::shape_for(2), 0))
+      << "ordinary tensors are better than no group";
 }
 
 TEST(SharedMemory, OutlivesTheOffer) {
