@@ -23,12 +23,14 @@ run_pytest() {
 }
 
 # What runs a second time, with the ranks as a user's are on one host; the other PyTorch runs all of it that way.
-in_memory=(asynchronous.py barriers.py coalesced.py disagreements.py groups.py ieee.py reductions.py training.py)
+in_memory=(asynchronous.py barriers.py coalesced.py disagreements.py groups.py ieee.py parallelism.py reductions.py)
+in_memory+=(training.py)
 
 # The models and the benchmarks' tools know nothing of PyTorch, and to the network all are alike: once is enough.
 suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks tests/setup) found=(--pytest "$results/pytest.xml") models= memory=
 if [ "$torch" != pip ] && [ $# -eq 0 ]; then
-  suites=(tests/python --transport auto)
+  # How sessions open and what a controller does is the same for every PyTorch.
+  suites=(tests/python --transport auto --ignore-glob '*/test_controller.py' --ignore-glob '*/test_opening.py')
 elif [ "$torch" = pip ] && [ $# -eq 0 ]; then
   # Searching the models is computing alone, and much of the rest is waiting.
   (renice -n 19 "$BASHPID" >/dev/null && run_pytest models tests/model) &>"$results/models.txt" &

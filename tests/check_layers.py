@@ -39,7 +39,8 @@ MAY_INCLUDE_FILE = {
     # to refuse a bad SWITCHML_KERNELS before anything starts; what ranks without their switch owe each other
     "session": {"quant/kernels.h", "slots/catchup.h"},
     "shm": {"slots/chunk_plan.h"},  # to cut what goes on to a switch where its packets are cut
-    "c10d": {"quant/kernels.h", "shm/arena.h"},  # to name the kernels in stats(); to allocate tensors
+    # to name the kernels in stats(); to allocate tensors; to send and receive
+    "c10d": {"quant/kernels.h", "shm/arena.h", "shm/messages.h"},
 }
 # State machines: what time it is and what arrived are arguments.
 PURE = {"base", "wire", "quant", "slots", "timer", "softswitch", "controller"}

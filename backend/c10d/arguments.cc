@@ -343,16 +343,22 @@ void Arguments::peer(int rank) const {
           "invalid rank: " + std::to_string(rank) + "; allowed: 0 to " + std::to_string(group_.size - 1));
 }
 
+void Arguments::other(int rank) const {
+  require(rank != group_.rank, "invalid rank: " + std::to_string(rank) + " is this one; allowed: another one");
+}
+
 void Arguments::send(const Tensors& tensors, int destination, int tag) const {
   message(tensors, tag);
   peer(destination);
   require(tensors[0].layout() == at::kStrided, "input tensor has to be dense");
   host(tensors);
+  other(destination);
 }
 
 void Arguments::recv(const Tensors& tensors, int source, int tag) const {
   recv_any_source(tensors, tag);
   peer(source);
+  other(source);
 }
 
 void Arguments::recv_any_source(const Tensors& tensors, int tag) const {

@@ -60,6 +60,7 @@ class Arguments {
   void splits(const std::vector<int64_t>& sizes, const at::Tensor& tensor) const;
   void message(const Tensors& tensors, int tag) const;
   void peer(int rank) const;
+  void other(int rank) const;
 
   const Call call_;
   const GroupInfo& group_;

@@ -4,8 +4,9 @@
 
 namespace switchml {
 
-bool ByteViews::needed(const at::Tensor& tensor) {
-  if (tensor.layout() != at::kStrided) return false;
+namespace {
+
+bool is_unknown(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
     case at::kDouble:
@@ -16,6 +17,12 @@ bool ByteViews::needed(const at::Tensor& tensor) {
     case at::kLong: return false;
     default: return true;
   }
+}
+
+}  // namespace
+
+bool ByteViews::needed(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && (is_unknown(tensor) || !HostView::is_plain(tensor));
 }
 
 bool ByteViews::needed(const std::vector<at::Tensor>& tensors) {
@@ -31,12 +38,14 @@ at::Tensor ByteViews::bytes(const at::Tensor& tensor, HostView::Use use) {
   HostView view(tensor, use, apart_);
   const at::Tensor host = view.host();
   copies_->push_back(std::move(view));
-  if (!needed(tensor)) return host;
+  if (!is_unknown(tensor)) return host;
   // The first dimension stays: alltoall_base splits along it.
   const int64_t rows = host.dim() == 0 ? 1 : host.size(0);
   const int64_t row_bytes = rows == 0 ? 0 : static_cast<int64_t>(host.nbytes()) / rows;
   if (host.numel() == 0) return at::empty({rows, 0}, host.options().dtype(at::kByte));
-  return host.view({rows, host.numel() / rows}).view(at::kByte).view({rows, row_bytes});
+  // A dimension of one element may have any stride, which would not do for bytes.
+  const int64_t columns = host.numel() / rows;
+  return host.as_strided({rows, columns}, {columns, 1}).view(at::kByte).view({rows, row_bytes});
 }
 
 at::Tensor ByteViews::input(const at::Tensor& tensor) { return bytes(tensor, HostView::Use::kRead); }

@@ -246,13 +246,8 @@ Companion::WorkPtr Companion::start(Call call, c10d::OpType type, const WorkPtr&
                                     std::function<void()> finish) {
   const Status started = core_->pool().start();
   if (!started.ok()) throw_status(started, core_->context(call));
-  const uint64_t flight = log_collective(*core_, call, core_->sequence(), inputs, outputs, timeout);
-  auto work = c10::make_intrusive<SwitchWork>(core_->group().rank, type, profiling_title(call), core_->context(call),
-                                              core_->sequence(), std::move(outputs), inputs);
-  work->let_signals_in([weak = std::weak_ptr<GroupCore>(core_), call] { let_signals_in(weak, call); });
-  if (core_->timed()) work->measure();
-  work->log_as(flight);
-  take_up_extensions(core_, work.get());
+  auto work =
+      begin_work(core_, call, type, profiling_title(call), core_->sequence(), std::move(outputs), inputs, timeout);
   const auto operation = std::make_shared<Operation>(core_, get(), timeout, std::move(issue), std::move(finish), work);
   if (!fence) {
     operation->issue(true);

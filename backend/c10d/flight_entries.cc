@@ -14,14 +14,7 @@ void add_shapes(const std::vector<at::Tensor>& tensors, TensorShapes* shapes) {
   }
 }
 
-FlightEntry entry_of(const GroupCore& core, Call call, std::chrono::milliseconds timeout) {
-  FlightEntry entry;
-  entry.group = core.flight_group();
-  entry.call = call;
-  entry.collective = core.sequence();
-  entry.timeout = timeout;
-  return entry;
-}
+bool is_message(Call call) { return call == Call::kSend || call == Call::kRecv || call == Call::kRecvAnySource; }
 
 }  // namespace
 
@@ -31,22 +24,19 @@ std::chrono::milliseconds time_until(Time deadline) {
   return std::chrono::ceil<std::chrono::milliseconds>(left);
 }
 
-uint64_t log_collective(const GroupCore& core, Call call, uint64_t sequence, const std::vector<at::Tensor>& inputs,
-                        const std::vector<std::vector<at::Tensor>>& outputs, std::chrono::milliseconds timeout) {
-  FlightEntry entry = entry_of(core, call, timeout);
+uint64_t log_call(const GroupCore& core, Call call, uint64_t sequence, const std::vector<at::Tensor>& inputs,
+                  const std::vector<std::vector<at::Tensor>>& outputs, std::chrono::milliseconds timeout) {
+  FlightEntry entry;
+  entry.group = core.flight_group();
+  entry.call = call;
   entry.collective = sequence;
-  add_shapes(inputs, &entry.inputs);
-  for (const std::vector<at::Tensor>& list : outputs) add_shapes(list, &entry.outputs);
+  entry.timeout = timeout;
+  entry.is_message = is_message(call);
+  if (call != Call::kRecv && call != Call::kRecvAnySource) add_shapes(inputs, &entry.inputs);
+  if (call != Call::kSend) {
+    for (const std::vector<at::Tensor>& list : outputs) add_shapes(list, &entry.outputs);
+  }
   return FlightLog::of_process().begin(std::move(entry));
-}
-
-uint64_t log_message(const GroupCore& core, Call call, const std::vector<at::Tensor>& tensors) {
-  FlightEntry entry = entry_of(core, call, {});
-  entry.is_message = true;
-  add_shapes(tensors, call == Call::kSend ? &entry.inputs : &entry.outputs);
-  const uint64_t id = FlightLog::of_process().begin(std::move(entry));
-  FlightLog::of_process().started(id);
-  return id;
 }
 
 }  // namespace switchml

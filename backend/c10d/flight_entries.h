@@ -14,9 +14,7 @@ namespace switchml {
 std::chrono::milliseconds time_until(Time deadline);
 
 /// The number of a call that is about to be issued, for FlightLog. `timeout`: 0 is none.
-uint64_t log_collective(const GroupCore& core, Call call, uint64_t sequence, const std::vector<at::Tensor>& inputs,
-                        const std::vector<std::vector<at::Tensor>>& outputs, std::chrono::milliseconds timeout);
-/// The same of a message, which is under way at once, and for as long as Gloo lets it be.
-uint64_t log_message(const GroupCore& core, Call call, const std::vector<at::Tensor>& tensors);
+uint64_t log_call(const GroupCore& core, Call call, uint64_t sequence, const std::vector<at::Tensor>& inputs,
+                  const std::vector<std::vector<at::Tensor>>& outputs, std::chrono::milliseconds timeout);
 
 }  // namespace switchml

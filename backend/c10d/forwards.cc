@@ -6,6 +6,7 @@
 
 #include "c10d/byte_views.h"
 #include "c10d/call_text.h"
+#include "c10d/memory_message.h"
 #include "c10d/message_work.h"
 #include "c10d/process_group.h"
 
@@ -215,9 +216,14 @@ class GatherIntoTensor {
 
 }  // namespace
 
-c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::companion_for_message(Call call) {
+std::shared_ptr<shm::Messages> ProcessGroupSwitchML::memory_for_messages(Call call) const {
+  const std::shared_ptr<Session> session = core_->session();
   const Status closed = core_->closed();
   if (!closed.ok()) throw_status(closed, core_->context(call));
+  return session ? session->messages() : nullptr;
+}
+
+c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::companion_for_message(Call call) {
   core_->calls().add(call, Path::kCompanion);
   return companion_.get();
 }
@@ -438,7 +444,7 @@ WorkPtr ProcessGroupSwitchML::alltoall_base(at::Tensor& output, at::Tensor& inpu
   const bool shares = overlap(output, input);
   const Parts expected = parts_of(output, output_splits, size_);
   const Exchange exchange(rank_, size_, parts_of(input, input_splits, size_), expected);
-  if (engine_moves({input}, {output})) {
+  if (core_->engine_can_exchange() && engine_moves({input}, {output})) {
     Reduction call = movement(Call::kAllToAllSingle, OpType::ALLTOALL_BASE, {output}, type_name(input.scalar_type()),
                               Terms::of(opts));
     if (shares) call.apart();
@@ -481,7 +487,7 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
     if (input.nbytes() > 0) std::memcpy(next, piece.data(), input.nbytes());
     next += input.nbytes();
   }
-  if (engine_moves(inputs, outputs)) {
+  if (core_->engine_can_exchange() && engine_moves(inputs, outputs)) {
     Reduction call = movement(Call::kAllToAll, OpType::ALLTOALL, outputs, "a tensor for each rank", Terms::of(opts));
     if (Footprint::clash(outputs)) call.apart();
     exchange.issue(&call, from, call.memory_of(outputs));
@@ -512,6 +518,9 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
 
 WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
   arguments(Call::kSend).send(tensors, destination, tag);
+  if (const auto memory = memory_for_messages(Call::kSend)) {
+    return sent(send_in_memory(core_, memory, tensors, destination, tag, deadline({})));
+  }
   const auto gloo = companion_for_message(Call::kSend);
   return sent(MessageWork::start(*core_, Call::kSend, OpType::SEND, tensors, [&] {
     Tensors bytes = ByteViews().inputs(tensors);
@@ -521,6 +530,9 @@ WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
 
 WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
   arguments(Call::kRecv).recv(tensors, source, tag);
+  if (const auto memory = memory_for_messages(Call::kRecv)) {
+    return sent(recv_in_memory(core_, memory, tensors, source, tag, deadline({})));
+  }
   const auto gloo = companion_for_message(Call::kRecv);
   return sent(MessageWork::start(*core_, Call::kRecv, OpType::RECV, tensors, [&] {
     Tensors bytes = ByteViews().outputs(tensors);
@@ -530,6 +542,9 @@ WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
 
 WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
   arguments(Call::kRecvAnySource).recv_any_source(tensors, tag);
+  if (const auto memory = memory_for_messages(Call::kRecvAnySource)) {
+    return sent(recv_in_memory(core_, memory, tensors, shm::kAnySource, tag, deadline({})));
+  }
   const auto gloo = companion_for_message(Call::kRecvAnySource);
   return sent(MessageWork::start(*core_, Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, [&] {
     Tensors bytes = ByteViews().outputs(tensors);

@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 #include "base/interruption.h"
-#include "c10d/flight_log.h"
+#include "c10d/flight_entries.h"
+#include "c10d/work.h"
 
 namespace switchml {
 
@@ -41,6 +42,11 @@ bool GroupCore::engine_can(ReduceOp op, ElementType type) const {
 bool GroupCore::engine_can_move() const {
   const std::shared_ptr<Session> held = session();
   return held && held->can_move();
+}
+
+bool GroupCore::engine_can_exchange() const {
+  const std::shared_ptr<Session> held = session();
+  return held && held->can_exchange();
 }
 
 void GroupCore::set_session(std::shared_ptr<Session> session) {
@@ -133,6 +139,32 @@ std::string GroupCore::compare_calls(const std::string& mine) {
     if (const std::shared_ptr<Session> open = session()) comparison_ = open->compare_calls(mine);
   });
   return comparison_;
+}
+
+/// Lets the work of a new call take up the extensions of timeouts that have had none.
+static void take_up_extensions(const std::shared_ptr<GroupCore>& core, SwitchWork* work) {
+  const uint64_t first = core->extensions().take_up();
+  if (first == 0) return;
+  work->before_end([weak = std::weak_ptr<GroupCore>(core), first] {
+    if (const std::shared_ptr<GroupCore> held = weak.lock()) held->extensions().release(first);
+  });
+}
+
+c10::intrusive_ptr<SwitchWork> begin_work(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
+                                          const char* title, uint64_t sequence,
+                                          std::vector<std::vector<at::Tensor>> outputs,
+                                          const std::vector<at::Tensor>& inputs, std::chrono::milliseconds timeout) {
+  const bool fence = title == nullptr;
+  const uint64_t flight = fence ? 0 : log_call(*core, call, sequence, inputs, outputs, timeout);
+  auto work = c10::make_intrusive<SwitchWork>(core->group().rank, type, title, core->context(call), sequence,
+                                              std::move(outputs), inputs);
+  work->let_signals_in([weak = std::weak_ptr<GroupCore>(core), call] {
+    if (const std::shared_ptr<GroupCore> held = weak.lock()) held->let_signals_in(to_string(call));
+  });
+  if (core->timed()) work->measure();
+  work->log_as(flight);
+  if (!fence) take_up_extensions(core, work.get());
+  return work;
 }
 
 void Outstanding::add(const c10::intrusive_ptr<c10d::Work>& work) {

@@ -78,6 +78,8 @@ class GroupCore {
 
   /// Whether the group's engine moves bytes; the same on all ranks. A group of one has no need of it.
   bool engine_can_move() const;
+  /// And whether it does in an all_to_all.
+  bool engine_can_exchange() const;
 
   /// check_interruption(). What it throws ends the session on all ranks, which are told what this one waited for.
   void let_signals_in(const std::string& what);
@@ -120,19 +122,14 @@ class GroupCore {
   CompletionPool pool_;  // last: its threads end before the rest goes
 };
 
-/// Lets the work of a new call take up the extensions of timeouts that have had none.
-inline void take_up_extensions(const std::shared_ptr<GroupCore>& core, SwitchWork* work) {
-  const uint64_t first = core->extensions().take_up();
-  if (first == 0) return;
-  work->before_end([weak = std::weak_ptr<GroupCore>(core), first] {
-    if (const std::shared_ptr<GroupCore> held = weak.lock()) held->extensions().release(first);
-  });
-}
-
-/// For a work, which does not keep the core.
-inline void let_signals_in(const std::weak_ptr<GroupCore>& core, Call call) {
-  if (const std::shared_ptr<GroupCore> held = core.lock()) held->let_signals_in(to_string(call));
-}
+class SwitchWork;
+/// What a call of the group returns, which begins now: a wait for it lets signals in, it is timed where calls are, and
+/// it is in the flight log. It does not keep the core. `title`, null for a fence, `outputs`, `inputs`: see SwitchWork.
+/// `timeout`: 0 is none.
+c10::intrusive_ptr<SwitchWork> begin_work(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
+                                          const char* title, uint64_t sequence,
+                                          std::vector<std::vector<at::Tensor>> outputs,
+                                          const std::vector<at::Tensor>& inputs, std::chrono::milliseconds timeout);
 
 /// Collectives that were issued and may still run, for a barrier to wait for. Holds no tensor. Thread-safe.
 class Outstanding {

@@ -8,6 +8,7 @@
 
 #include "c10d/compat.h"
 #include "c10d/flight_entries.h"
+#include "c10d/flight_log.h"
 
 namespace switchml {
 
@@ -23,7 +24,8 @@ class MessageWork final : public c10d::Work {
     auto work = c10::make_intrusive<MessageWork>(call, type, core.group().rank, tensors);
     const at::RecordFunctionGuard unseen(false);
     work->message_ = issue();
-    work->flight_ = log_message(core, call, tensors);
+    work->flight_ = log_call(core, call, core.sequence(), tensors, {tensors}, {});
+    FlightLog::of_process().started(work->flight_);
     return work;
   }
 

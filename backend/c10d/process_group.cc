@@ -228,7 +228,7 @@ void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bo
   if (!monitored_barrier_) return;
   // Unlike elsewhere zero is a timeout: who has not come yet fails.
   const milliseconds timeout = opts.timeout.count() < 0 ? timeout_.load() : opts.timeout;
-  const uint64_t flight = log_collective(*core_, Call::kMonitoredBarrier, core_->sequence(), {}, {}, timeout);
+  const uint64_t flight = log_call(*core_, Call::kMonitoredBarrier, core_->sequence(), {}, {}, timeout);
   FlightLog::of_process().started(flight);
   Status outcome;
   without_interpreter_lock([&] {

@@ -126,7 +126,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   void setTimeout(std::chrono::milliseconds timeout) SWITCHML_LATER_OVERRIDE;
   bool supportsSplitting() const SWITCHML_LATER_OVERRIDE { return true; }
   c10::intrusive_ptr<compat::BaseOptions> getBackendOptions() SWITCHML_LATER_OVERRIDE;
-  /// Works of later collectives tell their getDuration(); messages do not.
+  /// Works of later calls tell their getDuration(); messages of the companion do not.
   void enableCollectivesTiming() SWITCHML_LATER_OVERRIDE { core_->time_calls(); }
   /// TIMEOUT after a call's deadline, REMOTE_ERROR where a rank or the switch is lost, COMM_ERROR of all else that ends
   /// the group, so after abort() and shutdown(). What Gloo alone has failed is not told.
@@ -191,6 +191,8 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// A message that was issued.
   WorkPtr sent(WorkPtr work);
   std::vector<uint64_t> global_ranks() const;
+  /// Where messages go: through memory, if not null, or to the companion. Throws where the group is closed.
+  std::shared_ptr<shm::Messages> memory_for_messages(Call call) const;
   /// Counts a message that the companion takes, and gives it.
   c10::intrusive_ptr<compat::Base> companion_for_message(Call call);
   /// A collective that the companion takes, behind a fence. `what`: what ranks must agree about (Reduction::fence);

@@ -314,6 +314,11 @@ void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t 
   add(source, target(output, apart_ || shares), begin, begin + static_cast<size_t>(output.numel()));
 }
 
+void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin, std::vector<size_t> ends) {
+  slice(input, output, begin);
+  flight_->parts.back().ends = std::move(ends);
+}
+
 /// Memory for a result, from which it reaches `output` in the end.
 at::Tensor Reduction::target(const at::Tensor& output, bool apart) {
   if (!apart) {
@@ -451,6 +456,7 @@ void Reduction::tag_parts() {
     uint64_t hash = fnv1a(numbers, sizeof numbers);
     for (const std::string* text : {&flight_->what, &flight_->detail}) hash = fnv1a(text->data(), text->size(), hash);
     parts[i].tag = hash;
+    if (parts[i].movement == Movement::kNone) parts[i].root = flight_->root;
   }
 }
 
@@ -467,16 +473,9 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue_lists(std::vector<std::vector<at
   // A fence accompanies a call that is counted already.
   if (!fence_) core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
   flight_->sequence = fence_ ? core.sequence() : core.next_sequence();
-  const uint64_t flight =
-      fence_ ? 0 : log_collective(core, call_, flight_->sequence, inputs_, lists, time_until(deadline_));
-  auto work = c10::make_intrusive<SwitchWork>(core.group().rank, type_, fence_ ? nullptr : profiling_title(call_),
-                                              core.context(call_), flight_->sequence, std::move(lists), inputs_);
-  work->let_signals_in(
-      [weak = std::weak_ptr<GroupCore>(flight_->core), call = call_] { switchml::let_signals_in(weak, call); });
-  if (core.timed()) work->measure();
-  work->log_as(flight);
-  if (!fence_) take_up_extensions(flight_->core, work.get());
-  FlightLog::of_process().started(flight);
+  auto work = begin_work(flight_->core, call_, type_, fence_ ? nullptr : profiling_title(call_), flight_->sequence,
+                         std::move(lists), inputs_, time_until(deadline_));
+  FlightLog::of_process().started(work->flight());
   flight_->work = work;
   tag_parts();
   std::exchange(flight_, nullptr)->launch(waits_);

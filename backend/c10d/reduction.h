@@ -39,6 +39,8 @@ class Reduction {
   void detail(const std::string& text);
   /// Elements [begin, begin + output.numel()) of the reduced `input` go to `output`.
   void slice(const at::Tensor& input, const at::Tensor& output, size_t begin);
+  /// The same; all ranks have such slices, rank r one that ends at element ends[r].
+  void slice(const at::Tensor& input, const at::Tensor& output, size_t begin, std::vector<size_t> ends);
   // ---- what moves, of any type; where GroupCore::engine_can_move ----
   /// What ranks must agree about, in words, instead of operation, type and number of elements.
   void agree_about(const std::string& what);

@@ -26,17 +26,27 @@ struct GlooReduction {
   std::function<void()> finish;
 };
 
+/// Gloo adds memory to memory, whatever the strides.
+bool lies_plain(const at::Tensor& tensor) { return tensor.layout() != at::kStrided || HostView::is_plain(tensor); }
+
+at::Tensor copied(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided ? tensor.clone(at::MemoryFormat::Contiguous) : tensor.clone();
+}
+
 /// `writes`: whether this rank gets the result.
 GlooReduction gloo_reduction(const Tensors& tensors, const c10d::ReduceOp& op, int ranks, bool writes) {
-  if (!derived(op) || tensors.empty()) return {tensors, op, nullptr};
-  const bool premultiply = op.op_ == c10d::ReduceOp::PREMUL_SUM;
+  const bool derives = derived(op);
+  if (!derives && std::all_of(tensors.begin(), tensors.end(), lies_plain)) return {tensors, op, nullptr};
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const bool premultiply = op.op_ == c10d::ReduceOp::PREMUL_SUM, average = derives && !premultiply;
   Tensors sums;
   for (const at::Tensor& tensor : tensors) {
-    sums.push_back(premultiply ? compat::premultiplied(tensor, op) : tensor.clone());
+    sums.push_back(premultiply ? compat::premultiplied(tensor, op) : copied(tensor));
   }
-  auto finish = [sums, tensors, ranks, premultiply, writes] {
+  auto finish = [sums, tensors, ranks, average, writes] {
+    const at::AutoDispatchBelowADInplaceOrView below;
     for (size_t i = 0; writes && i < tensors.size(); ++i) {
-      if (premultiply) {
+      if (!average) {
         tensors[i].copy_(sums[i]);
       } else if (at::isIntegralType(sums[i].scalar_type(), true)) {
         tensors[i].copy_(at::div(sums[i], ranks, "trunc"));
@@ -45,7 +55,7 @@ GlooReduction gloo_reduction(const Tensors& tensors, const c10d::ReduceOp& op, i
       }
     }
   };
-  return {sums, c10d::ReduceOp(c10d::ReduceOp::SUM), finish};
+  return {sums, derives ? c10d::ReduceOp(c10d::ReduceOp::SUM) : op, finish};
 }
 
 at::Tensor joined(const Tensors& pieces) {
@@ -184,6 +194,12 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(Call cal
 
 // ---- reduce_scatter ----
 
+static std::vector<size_t> equal_ends(const at::Tensor& slice, int ranks) {
+  std::vector<size_t> ends;
+  for (int r = 1; r <= ranks; ++r) ends.push_back(static_cast<size_t>(slice.numel()) * static_cast<size_t>(r));
+  return ends;
+}
+
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                                          const c10d::ReduceScatterOptions& opts) {
   arguments(Call::kReduceScatterTensor).reduce_scatter_tensors({output}, {input});
@@ -192,7 +208,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Ten
     return reduce_scatter_by_companion(Call::kReduceScatterTensor, {output}, {input}, std::nullopt, opts);
   }
   Reduction call = reduction(Call::kReduceScatterTensor, OpType::_REDUCE_SCATTER_BASE, opts.reduceOp, Terms::of(opts));
-  call.slice(from, to, static_cast<size_t>(to.numel()) * static_cast<size_t>(rank_));
+  call.slice(from, to, static_cast<size_t>(to.numel()) * static_cast<size_t>(rank_), equal_ends(to, size_));
   return remember(call.issue({output}));
 }
 
@@ -211,7 +227,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coales
       reduction(Call::kReduceScatterTensorCoalesced, OpType::REDUCE_SCATTER, opts.reduceOp, Terms::of(opts));
   if (Footprint::clash(to, from)) call.apart();
   for (size_t i = 0; i < from.size(); ++i) {
-    call.slice(from[i], to[i], static_cast<size_t>(to[i].numel()) * static_cast<size_t>(rank_));
+    call.slice(from[i], to[i], static_cast<size_t>(to[i].numel()) * static_cast<size_t>(rank_),
+               equal_ends(to[i], size_));
   }
   return remember(call.issue(outputs));
 }
@@ -230,7 +247,9 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
   Reduction call = reduction(Call::kReduceScatter, OpType::REDUCE_SCATTER, opts.reduceOp, Terms::of(opts));
   call.detail("pieces: " + tensors_text(inputs[0]));
   if (join) {
-    call.slice(joined(pieces), to, begin);
+    std::vector<size_t> ends;
+    for (int r = 0; r < size_; ++r) ends.push_back(elements_before(pieces, r + 1));
+    call.slice(joined(pieces), to, begin, std::move(ends));
   } else {
     Footprint memory;
     memory.writes(to, static_cast<size_t>(rank_));

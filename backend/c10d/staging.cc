@@ -41,7 +41,7 @@ void require_host(const std::vector<at::Tensor>& tensors, const char* call) {
 }
 
 HostView::HostView(const at::Tensor& tensor, Use use, bool apart) : tensor_(tensor) {
-  if (!apart && tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj()) {
+  if (!apart && is_plain(tensor)) {
     host_ = tensor;
     return;
   }

@@ -30,6 +30,10 @@ class HostView {
     kWrite,     // copied out by release()
     kReadWrite  // both
   };
+  /// Whether a dense tensor's memory has its elements, one after the other, as they are.
+  static bool is_plain(const at::Tensor& tensor) {
+    return tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj();
+  }
   /// `apart`: a copy in any case.
   HostView(const at::Tensor& tensor, Use use, bool apart = false);
 

@@ -92,6 +92,7 @@ void SwitchWork::wait_until_completed(std::chrono::milliseconds timeout) {
   const CompletionPool::Wait waiting;
   const bool limited = timeout.count() > 0;
   const Time end = monotonic_now() + std::min(timeout, kForever);
+  if (waiters_work_) waiters_work_(monotonic_now() + std::min(limited ? timeout : kSlice, kSlice));
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     const Time until = limited ? end : deadline_;

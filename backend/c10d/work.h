@@ -55,6 +55,13 @@ class SwitchWork final : public c10d::Work {
   /// What a wait() calls twice a second; it throws what ends the wait. Set before anybody waits.
   void let_signals_in(std::function<void()> check) { let_signals_in_ = std::move(check); }
 
+  /// What the thread of a wait() does first, until `end` at most: it may complete the work. Set before anybody waits.
+  void let_waiter_work(std::function<void(Time end)> work) { waiters_work_ = std::move(work); }
+
+  /// Of a message: who has sent it. Before succeed().
+  void set_source(int rank) { source_ = rank; }
+  int sourceRank() const override { return source_ < 0 ? c10d::Work::sourceRank() : source_; }
+
   /// From now on a wait() without a timeout ends at `deadline` with an error, for works that have no end of their own.
   void end_waits_at(Time deadline);
 
@@ -84,6 +91,8 @@ class SwitchWork final : public c10d::Work {
   std::function<void()> let_signals_in_;
   std::function<void()> before_end_;
   uint64_t flight_ = 0;
+  std::function<void(Time end)> waiters_work_;
+  int source_ = -1;
   Time deadline_ = kNever;  // guarded by the base's mutex_
   std::vector<std::vector<at::Tensor>> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;

@@ -50,7 +50,8 @@ class EngineImpl final : public Engine {
   }
 
   void submit(Collective collective) override {
-    SWITCHML_ASSERT(collective.movement == Movement::kNone);
+    SWITCHML_ASSERT(collective.movement == Movement::kNone ||
+                    (options_.session.native && options_.session.workers > 1 && !collective.arrange));
     SWITCHML_ASSERT((options_.session.native ? native_can : integer_can)(collective.op, collective.type));
     if (options_.session.workers == 1 && status().ok()) {
       complete_alone(collective);

@@ -63,9 +63,13 @@ struct Collective {
   void* output = nullptr;
   size_t output_begin = 0;
   size_t output_end = 0;
-  /// Other than kNone: in memory only, `type` is kUInt8, and `op` is kSum.
+  /// Other than kNone: `type` is kUInt8, and `op` is kSum. In a native session, or in memory; there alone with
+  /// `arrange`.
   Movement movement = Movement::kNone;
-  int root = 0;  // of a broadcast or a scatter: who has an input, or inputs
+  /// Of a broadcast or a scatter: who has an input, or inputs. Of a reduction: who alone wants the result, or -1.
+  int root = -1;
+  /// Of a reduction of which each worker wants a part of its own, in their order: where these end. The same on all.
+  std::vector<size_t> ends;
   /// Of a gathering, by worker, instead of `output`; none: this one wants no result.
   std::vector<Piece> pieces;
   /// Of a gathering: elements of `input`, where these are fewer than `count`, which is the same on all ranks.
@@ -92,6 +96,12 @@ struct Collective {
   /// partly written.
   std::function<void(const Status&)> done;
 };
+
+/// Elements of all that moves or is reduced: of a gathering or a scatter, the pieces of all workers one after the
+/// other.
+inline size_t elements_in_all(const Collective& collective, int workers) {
+  return has_piece_of_each(collective.movement) ? collective.count * static_cast<size_t>(workers) : collective.count;
+}
 
 /// Which switch a group's streams go through, of those that it may have one after the other.
 struct Route {
@@ -145,6 +155,7 @@ struct SessionParameters : Route {
   /// (Shares::chunk_bytes); 0: all chunks are as large as the payload.
   size_t least_chunk_bytes = 0;
   uint32_t weight = 1;          // of the aggregator, where there are several
+  int beside = -1;              // which worker the aggregator shares a host with; -1: none
   bool native = false;          // elements travel as they are; else as integers
   bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness

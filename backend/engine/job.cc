@@ -43,7 +43,7 @@ Job::Job(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_st
       shared(std::move(collective_state)),
       plan(collective().type, !session.native && uses_exponents(collective(), part), part, chunk_bytes, session.native),
       codec(collective(), plan, session.contributing_ranks()),
-      native_codec(collective()),
+      native_codec(collective(), session.worker, session.workers),
       stream(stream_of(collective(), plan, session.lanes_per_shard())),
       announced(is_bulk() && collective().stream == StreamChoice::kBulk),
       covered(covered_by_witness(collective(), serial)) {

@@ -3,12 +3,22 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/limits.h"
 #include "quant/reduction.h"
 
 namespace switchml {
+
+namespace {
+
+ElementRange common(ElementRange a, ElementRange b) {
+  const size_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.begin + a.count, b.begin + b.count)) - begin};
+}
+
+}  // namespace
 
 bool NativeCodec::divides_parts() const {
   return collective_.type == ElementType::kFloat16 && collective_.op == ReduceOp::kSum && !collective_.inputs.empty();
@@ -23,6 +33,7 @@ size_t NativeCodec::encode(ElementRange range, uint8_t* out) const {
   const size_t size = element_bytes(collective_.type);
   const size_t bytes = range.count * size;
   if (bytes == 0) return 0;
+  if (collective_.movement != Movement::kNone) return encode_moved(range, out);
   if (collective_.inputs.empty()) {
     std::memcpy(out, static_cast<const uint8_t*>(collective_.input) + range.begin * size, bytes);
     return bytes;
@@ -37,13 +48,75 @@ size_t NativeCodec::encode(ElementRange range, uint8_t* out) const {
   return bytes;
 }
 
+ElementRange NativeCodec::piece(size_t worker, ElementRange range) const {
+  return common(range, {worker * collective_.count, collective_.count});
+}
+
+const uint8_t* NativeCodec::input_of(size_t worker) const {
+  if (collective_.movement == Movement::kGather) {
+    return worker == worker_ ? static_cast<const uint8_t*>(collective_.input) : nullptr;
+  }
+  return collective_.inputs.empty() ? nullptr : static_cast<const uint8_t*>(collective_.inputs[worker]);
+}
+
+uint8_t* NativeCodec::output_of(size_t worker) const {
+  if (collective_.movement == Movement::kScatter) {
+    return worker == worker_ ? static_cast<uint8_t*>(collective_.output) : nullptr;
+  }
+  return collective_.pieces.empty() ? nullptr : static_cast<uint8_t*>(collective_.pieces[worker].output);
+}
+
+/// Nobody need send a worker what it gathers from itself.
+bool NativeCodec::is_own(ElementRange range) const { return piece(worker_, range).count == range.count; }
+
+// A chunk that lies in the pieces of several workers is the sum of what each has, with zeros elsewhere.
+size_t NativeCodec::encode_moved(ElementRange range, uint8_t* out) const {
+  if (collective_.movement == Movement::kBroadcast) {
+    if (collective_.root != static_cast<int>(worker_)) return 0;
+    std::memcpy(out, static_cast<const uint8_t*>(collective_.input) + range.begin, range.count);
+    return range.count;
+  }
+  bool any = false;
+  for (size_t worker = range.begin / collective_.count; worker < workers_; ++worker) {
+    const ElementRange part = piece(worker, range);
+    if (part.count == 0) break;
+    const uint8_t* input = input_of(worker);
+    if (input == nullptr) continue;
+    if (!std::exchange(any, true) && part.count < range.count) std::memset(out, 0, range.count);
+    std::memcpy(out + (part.begin - range.begin), input + (part.begin - worker * collective_.count), part.count);
+  }
+  if (collective_.movement == Movement::kGather && is_own(range)) decode(out, range);
+  return any ? range.count : 0;
+}
+
+bool NativeCodec::wants(ElementRange range) const {
+  switch (collective_.movement) {
+    case Movement::kGather: return !collective_.pieces.empty() && !is_own(range);
+    case Movement::kScatter: return piece(worker_, range).count > 0;
+    default: return common(range, wanted()).count > 0;
+  }
+}
+
+ElementRange NativeCodec::wanted() const {
+  return {collective_.output_begin, collective_.output_end - collective_.output_begin};
+}
+
 void NativeCodec::decode(const uint8_t* elements, ElementRange range) const {
-  const size_t size = element_bytes(collective_.type);
-  const size_t begin = std::max(range.begin, collective_.output_begin);
-  const size_t end = std::min(range.begin + range.count, collective_.output_end);
-  if (begin >= end) return;
-  std::memcpy(static_cast<uint8_t*>(collective_.output) + (begin - collective_.output_begin) * size,
-              elements + (begin - range.begin) * size, (end - begin) * size);
+  if (!has_piece_of_each(collective_.movement)) {
+    const size_t size = element_bytes(collective_.type);
+    const ElementRange part = common(range, wanted());
+    if (part.count == 0) return;
+    std::memcpy(static_cast<uint8_t*>(collective_.output) + (part.begin - collective_.output_begin) * size,
+                elements + (part.begin - range.begin) * size, part.count * size);
+    return;
+  }
+  for (size_t worker = range.begin / collective_.count; worker < workers_; ++worker) {
+    const ElementRange part = piece(worker, range);
+    if (part.count == 0) break;
+    uint8_t* output = output_of(worker);
+    if (output == nullptr) continue;
+    std::memcpy(output + (part.begin - worker * collective_.count), elements + (part.begin - range.begin), part.count);
+  }
 }
 
 }  // namespace switchml

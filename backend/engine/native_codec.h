@@ -12,20 +12,35 @@ namespace switchml {
 
 class NativeCodec {
  public:
-  /// Keeps a reference.
-  explicit NativeCodec(const Collective& collective) : collective_(collective) {}
+  /// Of one of `workers`. Keeps a reference.
+  NativeCodec(const Collective& collective, int worker, int workers)
+      : collective_(collective), worker_(static_cast<size_t>(worker)), workers_(static_cast<size_t>(workers)) {}
 
   /// What the aggregator divides the sum by. The mean of float16 is an exception where workers speak for several ranks:
   /// each divides its part, because the sum of a host's ranks may be beyond what float16 holds.
   uint8_t divisor() const;
-  /// Elements `range` to `out`, which has room for them; returns the number of bytes.
+  /// Elements `range` to `out`, which has room for them; returns the number of bytes. None where this worker has
+  /// nothing to say about them. What a worker gathers from itself gets to its output here.
   size_t encode(ElementRange range, uint8_t* out) const;
+  /// Whether this worker wants any of the result of `range`.
+  bool wants(ElementRange range) const;
+  size_t bytes(ElementRange range) const { return range.count * element_bytes(collective_.type); }
   /// Writes the result of `range` into the collective's output, as far as output_begin/end ask for it.
   void decode(const uint8_t* elements, ElementRange range) const;
 
  private:
   bool divides_parts() const;
+  /// What the root, or each worker, has of `range` of what moves.
+  size_t encode_moved(ElementRange range, uint8_t* out) const;
+  /// A worker's piece, as far as it lies in `range`.
+  ElementRange piece(size_t worker, ElementRange range) const;
+  ElementRange wanted() const;
+  bool is_own(ElementRange range) const;
+  const uint8_t* input_of(size_t worker) const;
+  uint8_t* output_of(size_t worker) const;
   const Collective& collective_;
+  const size_t worker_;
+  const size_t workers_;
 };
 
 }  // namespace switchml

@@ -45,8 +45,9 @@ struct InFlight {
   Stage stage = Stage::kCall;
   size_t group = 0;
   ElementRange range;
-  size_t words = 0;       // that mean something; of integers
-  size_t sent_bytes = 0;  // behind the header: these, and zeros behind them where the switch wants whole chunks
+  size_t words = 0;         // that mean something; of integers
+  size_t sent_bytes = 0;    // behind the header: these, and zeros behind them where the switch wants whole chunks
+  size_t result_bytes = 0;  // native: of the result, behind the header
   uint16_t slot = 0;
   uint32_t seq = 0;
   uint32_t pad = 0;  // native: the call
@@ -187,7 +188,7 @@ class Shard {
   // ---- shard_native.cc: elements as they are ----
   bool open_native(Stream& stream, Time now);
   void announce_native(Job& job, Time now);
-  void seal_native(InFlight& flight, size_t bytes, Time now);
+  void seal_native(InFlight& flight, size_t bytes, bool wants_result, Time now);
   void on_elements(const RxFrame& frame, Time now);
   void on_native_result(const wire::NativePacket& packet, Time now);
   void on_disagreement(const InFlight& flight);

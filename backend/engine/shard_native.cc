@@ -31,22 +31,28 @@ bool Shard::open_native(Stream& stream, Time now) {
   const ElementRange range = job->plan.chunk(0, job->next_chunk);
   if (++job->next_chunk == job->plan.chunks_of_group(0)) ++job->next_group;
   InFlight& flight = open_slot(lane, *job, Stage::kData, 0, range);
-  seal_native(flight, job->native_codec.encode(range, flight.frame + wire::kNativeHeaderBytes), now);
+  // Where results are kept, others may need them from here.
+  const bool wants_result = options_.keep_results || job->native_codec.wants(range);
+  flight.result_bytes = wants_result ? job->native_codec.bytes(range) : 0;
+  seal_native(flight, job->native_codec.encode(range, flight.frame + wire::kNativeHeaderBytes), wants_result, now);
   return true;
 }
 
 void Shard::announce_native(Job& job, Time now) {
   job.announced = true;
-  seal_native(open_slot(lanes_[0], job, Stage::kAnnounced, 0, {}), 0, now);
+  InFlight& flight = open_slot(lanes_[0], job, Stage::kAnnounced, 0, {});
+  flight.result_bytes = 0;
+  seal_native(flight, 0, true, now);
 }
 
-void Shard::seal_native(InFlight& flight, size_t bytes, Time now) {
+void Shard::seal_native(InFlight& flight, size_t bytes, bool wants_result, Time now) {
   const Collective& collective = flight.job->collective();
   flight.pad = pad_of(flight, 0);
   flight.sent_bytes = bytes;
   wire::NativeHeader header;
   header.version = wire::kVersion;
   header.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
+  header.flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;
   header.job = session_.job;
   header.worker = static_cast<uint8_t>(session_.worker);
   header.epoch = session_.epoch;
@@ -80,7 +86,7 @@ void Shard::on_native_result(const wire::NativePacket& packet, Time now) {
   if (flight == nullptr) return;
   const bool disagree = (header.flags & wire::kFlagDisagree) != 0 || header.call != flight->pad;
   if (disagree) return on_disagreement(*flight);
-  if (packet.bytes != flight->sent_bytes) {  // an answer to a repetition that was cut short on its way
+  if (packet.bytes != flight->result_bytes) {
     counters_.results_malformed.add(1);
     return;
   }
@@ -89,8 +95,8 @@ void Shard::on_native_result(const wire::NativePacket& packet, Time now) {
   --job.in_flight;
   flight->job = nullptr;
   if (flight->stage == Stage::kData) {
-    job.native_codec.decode(packet.elements, flight->range);
-    counters_.elements_summed_by_switch.add(flight->range.count);
+    if (packet.bytes > 0) job.native_codec.decode(packet.elements, flight->range);
+    if (job.collective().movement == Movement::kNone) counters_.elements_summed_by_switch.add(flight->range.count);
   }
   on_job_progress(job);
 }

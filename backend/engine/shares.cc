@@ -19,20 +19,22 @@ constexpr size_t kGrain = 64;         // bytes: a cache line, and whole elements
 
 Shares::Shares(const std::vector<SessionParameters>& sessions, int shards)
     : native_(sessions.front().native),
+      workers_(sessions.front().workers),
+      shards_(static_cast<size_t>(shards)),
       payload_bytes_(sessions.front().payload_bytes),
       least_chunk_bytes_(sessions.front().least_chunk_bytes) {
   for (const SessionParameters& session : sessions) {
     SWITCHML_ASSERT(session.native == native_ && session.payload_bytes == payload_bytes_ && session.weight > 0);
-    weights_.insert(weights_.end(), static_cast<size_t>(shards), session.weight);
+    weights_.insert(weights_.end(), shards_, session.weight);
+    beside_.insert(beside_.end(), shards_, session.beside);
   }
   SWITCHML_ASSERT(native_ || sessions.size() == 1);
-  total_ = std::accumulate(weights_.begin(), weights_.end(), uint64_t{0});
 }
 
 size_t Shares::chunk_bytes(const Collective& collective) const {
   if (!native_ || least_chunk_bytes_ == 0 || collective.stream == StreamChoice::kShort) return payload_bytes_;
   const size_t chunks = collective.stream == StreamChoice::kBulk ? kChunksOfPiece : kChunksOfTensor;
-  const size_t bytes = collective.count * element_bytes(collective.type) / (weights_.size() * chunks);
+  const size_t bytes = total(collective) * element_bytes(collective.type) / (weights_.size() * chunks);
   return std::clamp(bytes / kGrain * kGrain, std::min(least_chunk_bytes_, payload_bytes_), payload_bytes_);
 }
 
@@ -49,18 +51,64 @@ std::vector<ShardPart> Shares::next(const Collective& collective) {
   }
   size_t& turn = turn_[static_cast<size_t>(collective.stream)];
   const size_t home = std::exchange(turn, (turn + 1) % shards);
-  const size_t chunks = (collective.count + span - 1) / span;
+  const size_t chunks = (total(collective) + span - 1) / span;
+  if (chunks >= shards && are_beside_all() && is_divided(collective)) return by_owner(collective, home, bytes);
+  const std::vector<uint32_t> weights = weights_for(collective, chunks);
+  const uint64_t all = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
   uint64_t weight = 0;
   size_t begin = 0;
   // The last place gets the last chunk, if there is any.
   for (size_t place = 1; place <= shards; ++place) {
     const size_t shard = (home + place) % shards;
-    weight += weights_[shard];
-    const size_t end = std::min(collective.count, chunks * weight / total_ * span);
+    weight += weights[shard];
+    const size_t end = std::min(total(collective), chunks * weight / all * span);
     if (end > begin || shard == home || collective.op == ReduceOp::kBarrier) {
       parts.push_back({shard, {begin, end - begin}, bytes});
     }
     begin = end;
+  }
+  return parts;
+}
+
+/// Into pieces or parts, none of which is more than twice as large as a fair one: its owner's links would be the limit.
+bool Shares::is_divided(const Collective& collective) const {
+  if (has_piece_of_each(collective.movement)) return true;
+  if (collective.ends.empty()) return false;
+  size_t largest = 0;
+  size_t begin = 0;
+  for (const size_t end : collective.ends) largest = std::max(largest, end - std::exchange(begin, end));
+  return largest <= 2 * (total(collective) / static_cast<size_t>(workers_) + 1);
+}
+
+bool Shares::are_beside_all() const {
+  if (beside_.size() != static_cast<size_t>(workers_) * shards_) return false;
+  for (size_t i = 0; i < beside_.size(); ++i) {
+    if (beside_[i] != static_cast<int>(i / shards_)) return false;
+  }
+  return true;
+}
+
+std::vector<uint32_t> Shares::weights_for(const Collective& collective, size_t chunks) const {
+  const bool of_one = collective.movement == Movement::kBroadcast || collective.movement == Movement::kNone;
+  std::vector<uint32_t> weights = weights_;
+  if (!of_one || collective.root < 0 || chunks < 2) return weights;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (beside_[i] == collective.root) weights[i] = 0;
+  }
+  const bool any = std::any_of(weights.begin(), weights.end(), [](uint32_t weight) { return weight > 0; });
+  return any ? weights : weights_;
+}
+
+std::vector<ShardPart> Shares::by_owner(const Collective& collective, size_t home, size_t bytes) const {
+  const size_t span = elements_per_span(collective.type, bytes, native_);
+  std::vector<ShardPart> parts;
+  size_t begin = 0;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const size_t owner = i / shards_;
+    const size_t end = collective.ends.empty() ? (owner + 1) * collective.count : collective.ends[owner];
+    const ElementRange part = shard_part(end - begin, span, static_cast<int>(i % shards_), static_cast<int>(shards_));
+    if (part.count > 0 || i == home) parts.push_back({i, {begin + part.begin, part.count}, bytes});
+    if (i % shards_ + 1 == shards_) begin = end;
   }
   return parts;
 }

@@ -27,6 +27,9 @@ class Shares {
   /// nothing is left out, but one, whose turn it is, always takes part, so that ranks that disagree meet there. A
   /// barrier concerns all. All ranks must ask for the same collectives in the same order, for each stream that was
   /// chosen.
+  /// Of aggregators beside workers, those of one that alone gives or gets more than a chunk take none of it: its links
+  /// have enough to carry. And a part that one worker alone gives or gets is its own aggregators', where all parts are
+  /// of a similar size and there is a chunk for each shard.
   std::vector<ShardPart> next(const Collective& collective);
 
   /// What its chunks hold, the last one excepted. Where they may be smaller than the payload, so small that each shard
@@ -34,12 +37,20 @@ class Shares {
   size_t chunk_bytes(const Collective& collective) const;
 
  private:
+  size_t total(const Collective& collective) const { return elements_in_all(collective, workers_); }
+  bool are_beside_all() const;
+  bool is_divided(const Collective& collective) const;
+  std::vector<uint32_t> weights_for(const Collective& collective, size_t chunks) const;
+  std::vector<ShardPart> by_owner(const Collective& collective, size_t home, size_t bytes) const;
+
   const bool native_;
+  const int workers_;
+  const size_t shards_;
   const size_t payload_bytes_;
   const size_t least_chunk_bytes_;
   std::vector<uint32_t> weights_;  // by shard
-  uint64_t total_ = 0;
-  size_t turn_[3] = {};  // by StreamChoice: the shard that takes part in any case
+  std::vector<int> beside_;        // by shard: SessionParameters::beside
+  size_t turn_[3] = {};            // by StreamChoice: the shard that takes part in any case
 };
 
 }  // namespace switchml

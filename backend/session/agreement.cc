@@ -369,6 +369,7 @@ class Agreement {
       session.switch_endpoint = place.endpoint;
       session.switch_name = place.name;
       session.weight = place.weight;
+      if (static_cast<size_t>(session.workers) == opening_.places.size()) session.beside = place.host;
       const Blob grant = plan.inner("session/" + std::to_string(sessions.size()));
       if (Status status = read_grant(grant, &session); !status.ok()) return status;
       if (session.native && over_tcp()) session.least_chunk_bytes = kLeastTcpChunk;

@@ -49,7 +49,9 @@ class GroupSession : public Session {
         embedded_(std::move(agreed->embedded)),
         memory_(agreed->memory),
         hosts_(agreed->hosts) {
-    if (in_memory()) arena_ = shm::Arena::open(memory_, board_shape(), place());
+    if (!in_memory()) return;
+    arena_ = shm::Arena::open(memory_, board_shape(), place());
+    messages_ = std::make_shared<shm::Messages>(memory_, board_shape(), place());
   }
 
   /// Throws NoThread; what has been started until then ends with this object.
@@ -117,8 +119,10 @@ class GroupSession : public Session {
   bool can(ReduceOp op, ElementType type) const override {
     return (sums_exactly() ? native_can : integer_can)(op, type);
   }
-  bool can_move() const override { return in_memory(); }
+  bool can_move() const override { return in_memory() || (memory_ == nullptr && sums_exactly()); }
+  bool can_exchange() const override { return in_memory(); }
   std::shared_ptr<shm::Arena> arena() const override { return arena_; }
+  std::shared_ptr<shm::Messages> messages() const override { return messages_; }
   std::string transport() const override {
     const std::string link = parameters_.switch_endpoint.carrier == Carrier::kTcp ? "tcp" : "udp";
     return memory_ == nullptr ? link : in_memory() ? "shm" : "shm+" + link;
@@ -176,6 +180,7 @@ class GroupSession : public Session {
     memory.shape = board_shape();
     memory.rank = place();
     memory.arena = arena_;
+    memory.messages = messages_;
     memory.on_failure = options.on_failure;
     if (in_memory()) return shm::start_memory_engine(memory);
     memory.on_failure = [this, log = options.on_failure](const Status& status) {
@@ -295,6 +300,7 @@ class GroupSession : public Session {
   std::unique_ptr<SwitchServer> embedded_;
   const std::shared_ptr<shm::Segment> memory_;  // of this host's ranks, or null
   std::shared_ptr<shm::Arena> arena_;           // in it, or null
+  std::shared_ptr<shm::Messages> messages_;     // likewise
   const HostLayout hosts_;                      // where hosts are the switch's workers; else of no ranks
   std::mutex watch_mutex_;                      // guards the pointer: the engine runs before there is a watch
   std::unique_ptr<PeerWatch> watch_;            // stops first

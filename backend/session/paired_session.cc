@@ -61,6 +61,8 @@ class PairedSession : public Session {
   std::string precision() const override { return "mixed"; }
   bool can(ReduceOp op, ElementType type) const override { return native_->can(op, type); }
   bool can_move() const override { return native_->can_move(); }
+  bool can_exchange() const override { return native_->can_exchange(); }
+  std::shared_ptr<shm::Messages> messages() const override { return native_->messages(); }
   SessionParameters parameters() const override { return switched_->parameters(); }
   std::string switch_names() const override { return switched_->switch_names(); }
   bool without_switch() const override { return switched_->without_switch(); }

@@ -41,7 +41,7 @@ int milliseconds_until(Time when) {
 }
 
 std::string loss_text(int rank, const std::string& who, int error, Duration patience) {
-  const bool silent = error != 0 && error != ECONNRESET && error != EPIPE;
+  const bool silent = error != 0 && error != ECONNRESET && error != EPIPE && error != ECONNREFUSED;
   std::string text = "rank " + std::to_string(rank) + (who.empty() ? "" : " (" + who + ")") + " is gone: ";
   if (error == EBADMSG) return text + "it does not speak as a rank does";
   if (!silent) return text + "its process has ended without leaving the group";

@@ -231,6 +231,7 @@ class PlaceAgreement {
     }
     for (int host = 0; host < layout->hosts(); ++host) {
       if (Status status = hear_of_aggregator(layout->ranks_of(host).front()); !status.ok()) return status;
+      opening_.places.back().host = host;
     }
     return {};
   }

@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "engine/engine.h"
 #include "shm/arena.h"
+#include "shm/messages.h"
 #include "switchd/server.h"
 
 namespace switchml {
@@ -63,11 +64,16 @@ class Session {
   virtual std::string precision() const = 0;
   /// Whether the engine takes such a collective; likewise.
   virtual bool can(ReduceOp op, ElementType type) const = 0;
-  /// Whether the engine moves bytes (engine/engine.h, Movement); likewise.
+  /// Whether the engine moves bytes (engine/engine.h, Movement); and whether also as Collective::arrange says;
+  /// likewise.
   virtual bool can_move() const = 0;
+  virtual bool can_exchange() const = 0;
   /// Where tensors are allocated that all ranks see (shm/arena.h); null: nowhere. Outlives the session where it is
   /// held.
   virtual std::shared_ptr<shm::Arena> arena() const { return nullptr; }
+  /// What carries messages between the ranks, which are all on one host; null: nothing of the session's. They end with
+  /// the engine.
+  virtual std::shared_ptr<shm::Messages> messages() const { return nullptr; }
   /// Of the switch that the group has, or had last; the first where it has several.
   virtual SessionParameters parameters() const = 0;
   /// How messages call all of its switches, with ", " between them.

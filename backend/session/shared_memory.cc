@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "session/random.h"
 #include "shm/arena.h"
+#include "shm/mail.h"
 
 namespace switchml {
 
@@ -45,6 +46,7 @@ Result<MemoryOffer> offer_memory(const shm::BoardShape& shape, size_t arena_byte
   }
   if (!segment.ok()) return segment.status();
   if (Status status = shm::Board::populate_headers(shape, segment->data()); !status.ok()) return status;
+  if (Status status = shm::populate_mail(shape, segment->data()); !status.ok()) return status;
   char name[64];
   std::snprintf(name, sizeof name, "switchml-%016llx", static_cast<unsigned long long>(random_bits()));
   const uint64_t key = random_bits();

@@ -20,6 +20,7 @@ struct SwitchPlace {
   Endpoint endpoint;
   std::string name;     // for messages
   uint32_t weight = 1;  // of its share, where there are several
+  int host = -1;        // of the group's, that it runs on; -1: none, or not known
   /// The first of kInvitations client keys that it takes an open with, in a row; 0: any key.
   uint64_t client_key = 0;
 };

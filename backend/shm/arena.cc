@@ -8,25 +8,16 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "shm/mail.h"
 
 namespace switchml::shm {
 
-namespace {
-
-size_t in_pages(size_t bytes) {
-  const size_t page = page_bytes();
-  return (bytes + page - 1) / page * page;
-}
-
-}  // namespace
-
 size_t segment_bytes(const BoardShape& shape, size_t arena_bytes) {
-  if (arena_bytes == 0) return shape.bytes();
-  return in_pages(shape.bytes()) + static_cast<size_t>(shape.ranks) * in_pages(arena_bytes);
+  return mail_begin(shape) + mail_bytes(shape) + static_cast<size_t>(shape.ranks) * in_pages(arena_bytes);
 }
 
 std::shared_ptr<Arena> Arena::open(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank) {
-  const size_t first = in_pages(shape.bytes());
+  const size_t first = mail_begin(shape) + mail_bytes(shape);
   if (segment->size() <= first) return nullptr;
   const size_t bytes = (segment->size() - first) / static_cast<size_t>(shape.ranks);
   return std::shared_ptr<Arena>(new Arena(std::move(segment), first + static_cast<size_t>(rank) * bytes, bytes));

@@ -17,8 +17,8 @@
 
 namespace switchml::shm {
 
-/// Of a segment that holds a board of this shape, and parts of so many bytes for each of its ranks. `arena_bytes` is
-/// rounded up to whole pages; 0: there are no parts.
+/// Of a segment that holds a board of this shape, the ranks' mail, and parts of so many bytes for each of them.
+/// `arena_bytes` is rounded up to whole pages; 0: there are no parts.
 size_t segment_bytes(const BoardShape& shape, size_t arena_bytes);
 
 /// Keeps its segment. Thread-safe.

@@ -40,10 +40,18 @@ class MemoryEngine final : public Engine {
     }
     const Duration spin = options_.shape.owners > 0 ? uplink.engine.spin : spin_time(options_.shape.ranks);
     thread_ = std::make_unique<MemberThread>(std::move(members), spin);
+    if (options_.messages != nullptr) {
+      options_.messages->when_failed([this](const Status& status) {
+        const std::string text = "rank " + std::to_string(options_.rank) + " gave up: " + status.message();
+        board_.fail(Status(Code::kUnavailable, text));  // nobody is to wait for this rank
+        fail(status);
+      });
+    }
   }
 
   ~MemoryEngine() override {
     abort("the process group was shut down");
+    if (options_.messages != nullptr) options_.messages->close();
     thread_.reset();
     if (options_.arena != nullptr) options_.arena->close();
     up_.reset();
@@ -64,19 +72,26 @@ class MemoryEngine final : public Engine {
     remember(status);
     request_failure(status);
     thread_->notify();
+    if (options_.messages != nullptr) options_.messages->fail(status);
   }
 
   Status status() const override {
     const std::lock_guard<std::mutex> lock(mutex_);
     return status_;
   }
-  int shards() const override { return 1 + (short_ ? 1 : 0) + (up_ ? up_->shards() : 0); }
-  const WorkerCounters& counters(int shard) const override {
-    if (shard == 0) return member_.counters();
-    if (shard == 1 && short_) return short_->counters();
-    return up_->counters(shard - (short_ ? 2 : 1));
+  int shards() const override {
+    return 1 + (short_ ? 1 : 0) + (options_.messages != nullptr ? 1 : 0) + (up_ ? up_->shards() : 0);
   }
-  size_t memory_bytes() const override { return options_.shape.bytes() + (up_ ? up_->memory_bytes() : 0); }
+  const WorkerCounters& counters(int shard) const override {
+    if (shard-- == 0) return member_.counters();
+    if (short_ && shard-- == 0) return short_->counters();
+    if (options_.messages != nullptr && shard-- == 0) return options_.messages->counters();
+    return up_->counters(shard);
+  }
+  size_t memory_bytes() const override {
+    const size_t mail = options_.messages != nullptr ? mail_bytes(options_.shape) : 0;
+    return options_.shape.bytes() + mail + (up_ ? up_->memory_bytes() : 0);
+  }
 
   std::vector<uint32_t> suspend() override { return no_switch(), std::vector<uint32_t>(); }
   void wait_for(const std::string& /*what*/) override { no_switch(); }
@@ -123,6 +138,7 @@ class MemoryEngine final : public Engine {
   void on_failure(const Status& status) {
     remember(status);
     request_failure(status);
+    if (options_.messages != nullptr) options_.messages->fail(status);
     if (!std::exchange(told_, true) && options_.on_failure) options_.on_failure(status);
   }
 

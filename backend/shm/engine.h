@@ -9,6 +9,7 @@
 #include "shm/board.h"
 #include "shm/line_timer.h"
 #include "shm/member.h"
+#include "shm/messages.h"
 #include "shm/segment.h"
 
 namespace switchml::shm {
@@ -23,6 +24,8 @@ struct MemoryEngineOptions {
   Member::LineTimer line_timer = &time_to_read;
   /// This rank's in the segment, or null; not with owners.
   std::shared_ptr<Arena> arena = nullptr;
+  /// This rank's, or null: they fail with the engine, and the engine with them. The engine closes them.
+  std::shared_ptr<Messages> messages = nullptr;
 };
 
 /// How the ranks of a host reach the others.

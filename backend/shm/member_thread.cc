@@ -1,7 +1,6 @@
 #include "shm/member_thread.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cfenv>
@@ -19,9 +18,6 @@ constexpr Duration kLongest = milliseconds(500);
 /// nothing else to do.
 constexpr int kYields = 2;
 constexpr int kCallersYields = 20;
-/// What no rank does at a time: somebody else has had the processor, and keeps it for milliseconds where it is given to
-/// him. Who sleeps gets it back when he is woken.
-constexpr Duration kLongYield = milliseconds(2);
 
 /// While it lives, this thread computes as IEEE 754 says by default. Flush-to-zero or another rounding, which a caller
 /// may have set, would change the bits.
@@ -69,7 +65,7 @@ class MemberThread::Turn final : public CallerTurn {
 MemberThread::MemberThread(std::vector<Member*> members, Duration spin)
     : members_(std::move(members)),
       spin_(spin),
-      waits_{SpinWait(spin), kYields, true},
+      waits_{SpinWait(spin), GiveWay(kYields), true},
       thread_(make_thread("an engine", [this] { run(); })) {}
 
 MemberThread::~MemberThread() {
@@ -96,7 +92,7 @@ std::unique_ptr<CallerTurn> MemberThread::begin_turn() {
 MemberThread::Waits& MemberThread::waits_of_caller() {
   const std::thread::id caller = std::this_thread::get_id();
   if (std::exchange(last_caller_, caller) != caller) {
-    callers_waits_.emplace(Waits{SpinWait(spin_), kCallersYields, false});
+    callers_waits_.emplace(Waits{SpinWait(spin_), GiveWay(kCallersYields), false});
   }
   return *callers_waits_;
 }
@@ -133,25 +129,6 @@ void MemberThread::run() {
   step();  // what was submitted or asked for last
 }
 
-// Whether there is work once others have had the processor.
-template <typename Work>
-bool MemberThread::give_way(Waits& waits, const Work& work) {
-  Time now = monotonic_now();
-  if (waits.yielding.allowance(now) == Duration(0)) return false;
-  bool paid = false;
-  bool is_long = false;
-  for (int i = 0; i < waits.yields && !paid && !is_long; ++i) {
-    const Time before = now;
-    ::sched_yield();
-    paid = work();
-    now = monotonic_now();
-    is_long = now - before >= kLongYield;
-  }
-  if (is_long) ++waits.long_yields;
-  waits.yielding.report(paid, waits.long_yields, now);
-  return paid;
-}
-
 template <typename Over>
 void MemberThread::step_or_wait(Waits& waits, const Over& over) {
   if (step() || over()) return;
@@ -160,7 +137,7 @@ void MemberThread::step_or_wait(Waits& waits, const Over& over) {
   const bool waiting = any([](const Member* one) { return one->waits_for_others(); });
   if (waiting && waits.look_around(work, over)) return;
   const bool amid = any([](const Member* one) { return one->has_full_window(); });
-  if (spin_ == Duration(0) && waiting && (amid || !waits.only_amid) && give_way(waits, work)) return;
+  if (spin_ == Duration(0) && waiting && (amid || !waits.only_amid) && waits.give_way(work)) return;
   Time wakeup = kNever;
   for (const Member* member : members_) wakeup = std::min(wakeup, member->next_wakeup());
   const Duration patience = wakeup == kNever ? kLongest : std::min<Duration>(kLongest, wakeup - monotonic_now());

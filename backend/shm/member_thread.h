@@ -11,6 +11,7 @@
 
 #include "engine/engine.h"
 #include "engine/spin_wait.h"
+#include "shm/give_way.h"
 #include "shm/member.h"
 
 namespace switchml::shm {
@@ -41,14 +42,10 @@ class MemberThread {
   /// perhaps, and only as long as that pays.
   struct Waits {
     SpinWait look_around;
-    int yields;
+    GiveWay give_way;
     bool only_amid;
-    SpinBudget yielding{Duration(1)};
-    long long_yields = 0;
   };
   Waits& waits_of_caller();
-  template <typename Work>
-  static bool give_way(Waits& waits, const Work& work);
   /// Steps; where that has moved nothing, waits for a moment until there may be something to do.
   template <typename Over>
   void step_or_wait(Waits& waits, const Over& over);

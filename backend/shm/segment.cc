@@ -35,6 +35,10 @@ Fd create_memory() {
 }  // namespace
 
 size_t page_bytes() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
+size_t in_pages(size_t bytes) {
+  const size_t page = page_bytes();
+  return (bytes + page - 1) / page * page;
+}
 
 // Tried on a page: of no bytes some systems take any advice.
 bool can_populate() {

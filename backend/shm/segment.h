@@ -12,6 +12,8 @@ namespace switchml::shm {
 
 /// Of this machine.
 size_t page_bytes();
+/// Rounded up to whole pages.
+size_t in_pages(size_t bytes);
 
 /// Gives these bytes of a mapping, and the rest of their pages, memory to write to: what is touched without that where
 /// memory lacks ends the process by a signal. Ok where the kernel cannot (before Linux 5.14): then nothing lacks.

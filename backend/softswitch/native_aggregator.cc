@@ -43,7 +43,7 @@ Inputs inputs_of(const SlotUse& use, SlotStore* store, const wire::NativePacket&
 }  // namespace
 
 void begin_native(SlotUse* use, const wire::NativePacket& packet) {
-  use->contributed = use->with_elements = WorkerSet{};
+  use->contributed = use->with_elements = use->want_none = WorkerSet{};
   use->complete = use->disagree = false;
   use->witness = packet.header.call;
   use->exponent = kind_of(packet.header);
@@ -52,6 +52,7 @@ void begin_native(SlotUse* use, const wire::NativePacket& packet) {
 
 void join_native(SlotUse* use, const wire::NativePacket& packet) {
   use->contributed.insert(packet.header.worker);
+  if ((packet.header.flags & wire::kFlagNoElements) != 0) use->want_none.insert(packet.header.worker);
   use->disagree |= packet.header.call != use->witness || kind_of(packet.header) != use->exponent;
   if (packet.bytes == 0) return;
   use->disagree |= use->bytes != 0 && packet.bytes != use->bytes;
@@ -63,7 +64,7 @@ void keep(const wire::NativePacket& packet, uint8_t* place) {
   if (packet.bytes > 0) std::memcpy(place, packet.elements, packet.bytes);
 }
 
-size_t complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, uint64_t session_key) {
+void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, uint64_t session_key) {
   wire::NativeHeader header = last.header;
   header.kind = static_cast<uint8_t>(wire::Kind::kNativeResult);
   header.worker = kAllWorkers;
@@ -78,8 +79,13 @@ size_t complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket&
     quant::reduce(reduction, inputs.elements.data(), inputs.count, use->bytes / element_bytes(last.type), payload);
   }
   wire::seal_native(header, session_key, payload - wire::kNativeHeaderBytes, use->bytes);
+  if (!(use->want_none == WorkerSet{})) wire::seal_native(header, session_key, payload - SlotStore::kHeadRoom, 0);
   use->complete = true;
-  return wire::kNativeHeaderBytes + use->bytes;
+}
+
+NativeFrame result_for(const SlotUse& use, uint8_t* payload, uint8_t worker) {
+  if (use.want_none.test(worker)) return {payload - SlotStore::kHeadRoom, wire::kNativeHeaderBytes};
+  return {payload - wire::kNativeHeaderBytes, wire::kNativeHeaderBytes + use.bytes};
 }
 
 }  // namespace switchml::softswitch

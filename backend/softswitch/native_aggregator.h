@@ -19,8 +19,15 @@ void begin_native(SlotUse* use, const wire::NativePacket& packet);
 void join_native(SlotUse* use, const wire::NativePacket& packet);
 /// Keeps its elements in `place`, which has room for them.
 void keep(const wire::NativePacket& packet, uint8_t* place);
-/// The result, its header in front, in the use's place in the store. `last`: the last contribution, which need not be
-/// kept. Returns the size of the packet.
-size_t complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, uint64_t session_key);
+/// The result, its headers in front, in the use's place in the store. `last`: the last contribution, which need not be
+/// kept.
+void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, uint64_t session_key);
+
+struct NativeFrame {
+  const uint8_t* data;
+  size_t size;
+};
+/// What a worker gets of a complete use, whose `payload` lies in the store.
+NativeFrame result_for(const SlotUse& use, uint8_t* payload, uint8_t worker);
 
 }  // namespace switchml::softswitch

@@ -24,7 +24,7 @@ struct alignas(64) Partition {
 /// Where the stages put what they have to say about a packet.
 struct Exit {
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to);
-  void multicast(const uint8_t* frame, size_t size, const std::vector<const Endpoint*>& to);
+  void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count);
   /// The use is about to change: the sink may still have its frame.
   void reclaim(const SlotUse& use);
   /// Counts what is wrong with a packet.
@@ -62,6 +62,8 @@ struct SoftSwitch::Impl {
   void aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& frame, Exit& exit);
   void aggregate_native(const SessionEntry& session, const wire::NativePacket& packet, const RxFrame& frame,
                         Exit& exit);
+  void forward_native(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header, Exit& exit);
+  void duplicate_native(SlotUse* use, const wire::NativeHeader& header, const RxFrame& asking, Exit& exit);
   void duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking, Exit& exit);
   /// NextStep of a complete use: the result to all members of the slot's shard, or the aggregate to the parent.
   void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, Exit& exit);

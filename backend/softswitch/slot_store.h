@@ -20,6 +20,7 @@ struct SlotUse {
   SequencePair pair;
   WorkerSet contributed;
   WorkerSet with_elements;  // native: of these, who sent any
+  WorkerSet want_none;      // native: of these, who takes the result without elements
   uint32_t witness = 0;     // native: the call
   uint32_t bytes = 0;       // of the longest contribution so far
   uint16_t exponent = 0;    // maximum so far; native: type, operation and divisor
@@ -51,8 +52,10 @@ class SlotStore {
     return memory_ + size_t{slot} * slot_stride_ + 2 * stride_ + size_t{worker} * payload_bytes_;
   }
 
-  static constexpr size_t kHeadRoom = 64;  // the header, padded so that the payload is aligned
-  static_assert(kHeadRoom >= wire::kHeaderBytes && kHeadRoom >= wire::kNativeHeaderBytes);
+  /// In front of a payload: the header of a native result without elements, and right before the payload the whole
+  /// one's.
+  static constexpr size_t kHeadRoom = 64;
+  static_assert(kHeadRoom >= wire::kHeaderBytes && kHeadRoom >= 2 * wire::kNativeHeaderBytes);
 
  private:
   SlotStore(std::unique_ptr<SlotUse[]> uses, uint8_t* memory, size_t payload_bytes, size_t kept);

@@ -37,10 +37,10 @@ void Exit::unicast(const uint8_t* frame, size_t size, const Endpoint& to) {
   out.unicast(frame, size, to);
 }
 
-void Exit::multicast(const uint8_t* frame, size_t size, const std::vector<const Endpoint*>& to) {
-  counters.packets_sent.add(to.size());
-  counters.bytes_sent.add(to.size() * size);
-  out.multicast(frame, size, to.data(), to.size());
+void Exit::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
+  counters.packets_sent.add(count);
+  counters.bytes_sent.add(count * size);
+  out.multicast(frame, size, to, count);
 }
 
 void Exit::reclaim(const SlotUse& use) {
@@ -220,7 +220,8 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
 void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size,
                                Exit& exit) {
   if (session.uplink() != nullptr) return exit.unicast(frame, size, session.uplink()->parent);
-  exit.multicast(frame, size, session.audience(session.shard_of(slot)));
+  const std::vector<const Endpoint*>& all = session.audience(session.shard_of(slot));
+  exit.multicast(frame, size, all.data(), all.size());
 }
 
 // The answer is no longer than what asks for it. Correct workers repeat their own bytes, and get all words.
@@ -235,8 +236,7 @@ void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint
     mark_repeated(frame);
   }
   use->lent = exit.part.burst;
-  const size_t header = session.native() ? wire::kNativeHeaderBytes : wire::kHeaderBytes;
-  const size_t size = std::min<size_t>(header + use->bytes, asking.size);
+  const size_t size = std::min<size_t>(wire::kHeaderBytes + use->bytes, asking.size);
   exit.unicast(frame, size, leaf ? session.uplink()->parent : asking.from);
 }
 
@@ -253,7 +253,8 @@ void SoftSwitch::Impl::pass_down(const RxFrame& frame, Exit& exit) {
   if (header.slot >= session->slots()) return counts.dropped_slot.add(1);
   if (!session->takes(packet.words * kWordBytes)) return counts.dropped_length.add(1);
   counts.results_passed_down.add(1);
-  exit.multicast(frame.data, frame.size, session->audience(session->shard_of(header.slot)));
+  const std::vector<const Endpoint*>& all = session->audience(session->shard_of(header.slot));
+  exit.multicast(frame.data, frame.size, all.data(), all.size());
 }
 
 void SoftSwitch::Impl::gather_signs_of_life() {

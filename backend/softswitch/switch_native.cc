@@ -1,4 +1,6 @@
 // Contributions of native sessions. Sessions, sequence numbers and duplicates are what they are for integers.
+#include <array>
+
 #include "softswitch/native_aggregator.h"
 #include "softswitch/pipeline.h"
 #include "wire/checksum.h"
@@ -44,7 +46,6 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
   const wire::NativeHeader& header = packet.header;
   SlotStore& store = *stores[header.job];
   SlotUse& use = store.use(header.slot, header.seq);
-  uint8_t* frame = store.payload(header.slot, header.seq) - wire::kNativeHeaderBytes;
   const bool late = overtaken(store.use(header.slot, header.seq + 1), header);
   if (late && !holds(use, header)) return exit.counters.dropped_stale.add(1);
 
@@ -56,7 +57,7 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
       exit.counters.uses_started.add(1);
       break;
     case Sequence::kSame:
-      if (use.complete || use.contributed.test(header.worker)) return duplicate(session, &use, frame, asking, exit);
+      if (use.complete || use.contributed.test(header.worker)) return duplicate_native(&use, header, asking, exit);
       if (late) return exit.counters.dropped_stale.add(1);
       break;
   }
@@ -65,10 +66,39 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
   exit.counters.elements_added.add(packet.bytes / element_bytes(packet.type));
 
   if (!(use.contributed == session.expected())) return keep(packet, store.kept(header.slot, header.worker));
-  const size_t size = complete_native(&use, &store, packet, session.granted().session_key);
+  complete_native(&use, &store, packet, session.granted().session_key);
   exit.counters.uses_completed.add(1);
   use.lent = exit.part.burst;
-  forward(session, header.slot, frame, size, exit);
+  forward_native(session, use, header, exit);
+}
+
+void SoftSwitch::Impl::forward_native(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
+                                      Exit& exit) {
+  uint8_t* payload = stores[header.job]->payload(header.slot, header.seq);
+  std::array<const Endpoint*, kMaxWorkers> to;
+  for (const bool whole : {true, false}) {
+    size_t count = 0;
+    uint8_t one = 0;
+    for (int worker = 0; worker < session.workers(); ++worker) {
+      const Endpoint& member = session.member(worker, session.shard_of(header.slot));
+      if (use.want_none.test(worker) == whole || member.size == 0) continue;
+      one = static_cast<uint8_t>(worker);
+      to[count++] = &member;
+    }
+    if (count == 0) continue;
+    const NativeFrame frame = result_for(use, payload, one);
+    exit.multicast(frame.data, frame.size, to.data(), count);
+  }
+}
+
+// The whole of it, however short the duplicate is: its checksum shows that a member asks.
+void SoftSwitch::Impl::duplicate_native(SlotUse* use, const wire::NativeHeader& header, const RxFrame& asking,
+                                        Exit& exit) {
+  if (!use->complete) return exit.counters.duplicates_dropped.add(1);
+  exit.counters.duplicates_answered.add(1);
+  use->lent = exit.part.burst;
+  const NativeFrame frame = result_for(*use, stores[header.job]->payload(header.slot, header.seq), header.worker);
+  exit.unicast(frame.data, frame.size, asking.from);
 }
 
 }  // namespace switchml::softswitch

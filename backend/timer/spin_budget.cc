@@ -20,6 +20,7 @@ void SpinBudget::pause(Time now) {
   resumes_ = now + pause_;
   pause_ = std::min(2 * pause_, kLongestPause);
   waits_ = paid_ = 0;
+  preemptions_ = -1;  // what happens meanwhile says nothing: who sleeps and wakes others loses the processor to them
 }
 
 }  // namespace switchml

@@ -22,7 +22,7 @@ class Movement:
         self.tables = [pattern.table(rank) for rank in range(self.ranks)]
         count = size // 4 // self.ranks * self.ranks
         self.part, self.whole = torch.empty(count // self.ranks), torch.empty(count)
-        self.other = torch.empty(count)
+        self.other, self.sums = torch.empty(count), torch.empty(count // self.ranks)
         self.pieces = list(self.other.chunk(self.ranks))
 
     def fill(self):
@@ -44,8 +44,17 @@ class Movement:
             dist.scatter(self.part, list(self.whole.chunk(self.ranks)) if root else None, 0, group=group)
         elif self.collective == "all_to_all_single":
             dist.all_to_all_single(self.other, self.whole, group=group)
-        else:
+        elif self.collective == "reduce_scatter_tensor":
             dist.reduce_scatter_tensor(self.part, self.whole, group=group)
+        else:
+            self.gather_and_scatter(group, together=self.collective == "together")
+
+    def gather_and_scatter(self, group, together):
+        work = dist.all_gather_into_tensor(self.other, self.part, group=group, async_op=True)
+        if not together:
+            work.wait()
+        dist.reduce_scatter_tensor(self.sums, self.whole, group=group)
+        work.wait()
 
     def results(self):
         """[(tensor, what it must be)]"""
@@ -58,8 +67,9 @@ class Movement:
 
         if self.collective == "broadcast":
             return [(self.whole, made(self.tables[0], self.whole.numel()))]
+        gathered = [(piece, made(table, count)) for piece, table in zip(self.pieces, self.tables)]
         if self.collective in ("all_gather", "all_gather_into_tensor") or self.collective == "gather" and self.rank == 0:
-            return [(piece, made(table, count)) for piece, table in zip(self.pieces, self.tables)]
+            return gathered
         if self.collective == "gather":
             return []
         mine = slice(self.rank * count, (self.rank + 1) * count)
@@ -67,7 +77,8 @@ class Movement:
             return [(self.part, made(self.tables[0], self.whole.numel())[mine])]
         if self.collective == "all_to_all_single":
             return [(piece, made(table, self.whole.numel())[mine]) for piece, table in zip(self.pieces, self.tables)]
-        return [(self.part, made(torch.stack(self.tables).sum(0), self.whole.numel())[mine])]
+        sums = made(torch.stack(self.tables).sum(0), self.whole.numel())[mine]
+        return [(self.part, sums)] if self.collective == "reduce_scatter_tensor" else [*gathered, (self.sums, sums)]
 
     def check(self, backend):
         for number, (tensor, expected) in enumerate(self.results()):
@@ -77,12 +88,13 @@ class Movement:
 
 
 class Bench:
-    def open(self):
+    def open(self, network):
         self.groups = {name: member.new_group(name) for name in ("switchml", "gloo")}
         import switchml
 
         for group in self.groups.values():
             dist.barrier(group=group)
+        self.pace = member.Pace() if network else dist.barrier
         return {"torch": torch.__version__, "transport": switchml.stats(self.groups["switchml"])["session"]["transport"]}
 
     def measure(self, collective, size, seconds):
@@ -101,7 +113,7 @@ class Bench:
     def turn(self, movement, times, verified):
         for name, group in self.groups.items():
             movement.fill()
-            dist.barrier()
+            self.pace()
             begin = time.perf_counter()
             movement.call(group)
             times[name].append(time.perf_counter() - begin)

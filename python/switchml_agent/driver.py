@@ -8,7 +8,7 @@ from switchml_agent import sessions
 from switchml_agent.api import messages
 from switchml_agent.errors import Refusal, cancelled, check_range, exhausted, internal, invalid, not_found, precondition, unavailable
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 _READS = 8  # of registers that a packet may change meanwhile
 
 

@@ -73,7 +73,6 @@ class Network : public PacketSink {
 
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override {
     sent(frame, size, 1);
-    if (is(frame, wire::Kind::kNativeResult)) check(size <= asked_, "a duplicate is answered with no more than it has");
     const bool reply = wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kReply);
     pay(to, size);
     check(reply ? to == from_ : knows(to), "replies go to who asked, sums to a member or the parent");
@@ -81,7 +80,6 @@ class Network : public PacketSink {
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override {
     sent(frame, size, count);
     check(is(frame, wire::Kind::kResult) || is(frame, wire::Kind::kNativeResult), "only results go to several");
-    if (is(frame, wire::Kind::kNativeResult)) look_at_whole(frame, size);
     for (size_t i = 0; i < count; ++i) {
       check(knows(*to[i]), "results go to members");
       for (size_t j = 0; j < i; ++j) check(to[i] != to[j], "a member is sent a result once");
@@ -110,9 +108,8 @@ class Network : public PacketSink {
     balance_[step.from] += static_cast<int64_t>(step.frame.size());
     calls_ = 0;
     largest_ = std::max(wire::kNativeHeaderBytes + kPayload, wire::kMaxControlBytes);
-    asked_ = step.frame.size();
     open_ = {};
-    if (asked_ >= wire::kControlBytes + wire::kOpenBytes)
+    if (step.frame.size() >= wire::kControlBytes + wire::kOpenBytes)
       open_ = wire::read_open(step.frame.data() + wire::kControlBytes);
     sw_.process(step.frame.data(), step.frame.size(), from_, now_, *this);
     check(calls_ <= 1, "a packet has one answer at most");
@@ -144,22 +141,17 @@ class Network : public PacketSink {
 
   static bool is(const uint8_t* frame, wire::Kind kind) { return wire::kind_of(frame) == static_cast<uint8_t>(kind); }
 
-  // What answers a duplicate may be cut off.
   void look_at_native(const uint8_t* frame, size_t size) const {
-    check(size >= wire::kNativeHeaderBytes, "a native result has its header");
-    const wire::NativeHeader header = wire::read_native_header(frame);
+    wire::NativePacket packet;
+    check(wire::parse_native(frame, size, wire::Kind::kNativeResult, &packet) == wire::ParseError::kNone,
+          "a native result is well-formed");
+    const wire::NativeHeader& header = packet.header;
     check(native_[header.job], "elements come of native sessions only");
     check(size - wire::kNativeHeaderBytes <= payload_[header.job], "a result is no longer than its session's payload");
     const bool disagree = (header.flags & wire::kFlagDisagree) != 0;
     check((header.flags & ~wire::kFlagDisagree) == 0, "a result has no other flag");
     check(!disagree || size == wire::kNativeHeaderBytes, "those that disagree get no elements");
-  }
-
-  void look_at_whole(const uint8_t* frame, size_t size) const {
-    wire::NativePacket packet;
-    check(wire::parse_native(frame, size, wire::Kind::kNativeResult, &packet) == wire::ParseError::kNone,
-          "a native result is well-formed");
-    check(wire::native_intact(frame, size, key_[packet.header.job]), "its checksum holds");
+    check(wire::native_intact(frame, size, key_[header.job]), "its checksum holds");
   }
 
   void note_reply(const uint8_t* frame, size_t size) {
@@ -247,8 +239,7 @@ class Network : public PacketSink {
   int calls_ = 0;
   int installed_ = 0;  // so far: how many at a time is the affair of the controller
   size_t largest_ = 0;
-  size_t asked_ = 0;  // bytes of the frame that is looked at
-  wire::Open open_;   // what it says, if it is an open
+  wire::Open open_;  // what the frame that is looked at says, if it is an open
   bool whole_;
 };
 

@@ -52,7 +52,7 @@ def added_by(session, of_a_host):
 
 class Case:
     def __init__(self, dtype, length, rank, size, seed, added):
-        inputs = [values((length,), dtype, other, seed) for other in range(size)]
+        self.inputs = inputs = [values((length,), dtype, other, seed) for other in range(size)]
         self.mine, self.size = inputs[rank], size
         self.sum = added(inputs) if dtype in FLOATS else torch.stack(inputs).sum(0, dtype=dtype)
 

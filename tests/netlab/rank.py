@@ -38,10 +38,35 @@ def cases(seed):
     return exact.cases(dist.get_rank(), dist.get_world_size(), seed, added)
 
 
+def moves_natively():
+    """Whether what moves goes as reductions do, and not through Gloo (docs/collectives.md)."""
+    import switchml
+
+    session = switchml.stats()["session"]
+    return session["precision"] == "exact" and session["transport"] in ("udp", "tcp")
+
+
+def moved(case, turn):
+    """A broadcast, an all_gather or a scatter of the case's tensors: where it is wrong."""
+    rank, root = dist.get_rank(), turn // 3 % case.size
+    got, expected = torch.zeros_like(case.mine), case.inputs[root]
+    if turn % 3 == 0:
+        got = expected.clone() if rank == root else got
+        dist.broadcast(got, root)
+    elif turn % 3 == 1:
+        parts = [torch.zeros_like(case.mine) for _ in case.inputs]
+        dist.all_gather(parts, case.mine)
+        got, expected = torch.cat(parts), torch.cat(case.inputs)
+    else:
+        dist.scatter(got, case.inputs if rank == root else None, root)
+        expected = case.mine
+    return exact.difference(got, expected)
+
+
 def soak(until, seed):
-    """All-reduces of every shape, round after round, each checked to the bit: once at least, and so many seconds, or until there is a file
-    of that name."""
-    shapes = cases(seed)
+    """All-reduces of every shape, and what moves natively, round after round, each checked to the bit: once at least, and
+    so many seconds, or until there is a file of that name."""
+    shapes, moves = cases(seed), moves_natively()
     dist.barrier()
     begin, calls, turn, before = time.monotonic(), 0, 0, counters()
     while turn == 0 or not any_rank_says(os.path.exists(until) if isinstance(until, str) else time.monotonic() > begin + until):
@@ -49,8 +74,9 @@ def soak(until, seed):
             tensor, expected = case.changed(turn)
             dist.all_reduce(tensor)
             wrong = exact.difference(tensor, expected)
-            assert not wrong, f"seed {seed}, turn {turn}, call {calls}: {wrong}"
             calls += 1
+            wrong = wrong or moves and moved(case, turn + calls)
+            assert not wrong, f"seed {seed}, turn {turn}, call {calls}: {wrong}"
         turn += 1
         if turn == 1:
             print("under way", flush=True)
@@ -72,16 +98,16 @@ def timed(elements, times):
 
 def until_error(seconds):
     """Checked all-reduces until one fails: what it says and when, by the clock that all processes of this machine share."""
-    shapes, end, calls = cases(1)[:6], time.monotonic() + seconds, 0
+    shapes, moves, end, calls = cases(1)[:6], moves_natively(), time.monotonic() + seconds, 0
     try:
         while not any_rank_says(time.monotonic() > end):
             for case in shapes:
                 tensor, expected = case.changed(calls)
                 dist.all_reduce(tensor)
-                wrong = exact.difference(tensor, expected)
+                calls += 1
+                wrong = exact.difference(tensor, expected) or moves and moved(case, calls)
                 if wrong:
                     return {"wrong": wrong}
-                calls += 1
             if calls == len(shapes):
                 print("under way", flush=True)
     except (RuntimeError, ValueError) as error:

@@ -9,7 +9,7 @@ import struct
 
 CONTRIBUTION, RESULT, REQUEST, REPLY = 1, 2, 3, 4
 NATIVE = 4  # more than the kinds of contributions and results of words
-VERSION = 2
+VERSION = 3
 
 
 class Forger:

@@ -30,6 +30,26 @@ def tensors_of_all(shapes):
     ]
 
 
+def layouts(rank, dtype, seed=3, small=False):
+    """(name, a fresh tensor of rank `rank`) for every kind of memory layout."""
+    grid = values((12, 34), dtype, rank, seed, small)
+    yield "zero dimensions", grid[0, 0].clone()
+    yield "transposed", grid.clone().t()
+    yield "transposed on some ranks", grid.clone().t() if rank % 2 else grid.t().contiguous()
+    yield "every third column", grid.clone()[:, ::3]
+    yield "a column", grid.clone()[:, 5]
+    yield "a slice with an offset", grid.clone().reshape(-1)[3:200]
+    yield "channels last", values((2, 3, 4, 5), dtype, rank, seed, small).contiguous(memory_format=torch.channels_last)
+    yield "an empty matrix", torch.empty(0, 5, dtype=dtype)
+
+
+def beside(view):
+    """What lies in a tensor's memory and is not of the tensor: no call may write there."""
+    whole = view.as_strided((view.untyped_storage().nbytes() // view.element_size(),), (1,), 0).clone()
+    whole.as_strided(view.size(), view.stride(), view.storage_offset()).zero_()
+    return whole
+
+
 def gloo_result(function, *tensors):
     """What Gloo makes of the same call, or None where Gloo does not have it (it says so on every rank alike)."""
     try:

@@ -68,7 +68,8 @@ def test_a_call_that_others_do_not_make_ends_in_a_timeout():
         own.run(rank_warm_up)
         own.start(rank_error_after, dist.all_reduce, torch.ones(100), ranks=(0,))
         check(own.finish(ranks=(0,)), "TIMEOUT")
-        assert own.run(rank_error_after, dist.all_reduce, torch.ones(100), ranks=(0,))[0][1] == "TIMEOUT", "the first one counts"
+        later = own.run(rank_error_after, dist.all_reduce, torch.ones(100), ranks=(0,))
+        assert later[0][1] == "TIMEOUT", "the first one counts"
 
 
 @needs_error_types
@@ -155,7 +156,8 @@ def rank_asks_options():
         assert options.group_name == group.group_name and list(options.global_ranks_in_group) == [0, 1]
         options.group_name = "a name"
         assert copied.group_name == group.group_name and copy.deepcopy(options).group_name == "a name"
-    told = [(asked.backend, asked._timeout, type(asked) is type(options)) for asked in (options, copied, backend.options)]
+    asked = options, copied, backend.options
+    told = [(one.backend, one._timeout, type(one) is type(options)) for one in asked]
     set_timeout = getattr(backend, "set_timeout", None) or getattr(backend, "_set_default_timeout", None)
     if set_timeout:
         set_timeout(harness.seconds(55))

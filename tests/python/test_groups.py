@@ -167,7 +167,8 @@ def about(group, calls):
     backend = backend_of(group)
     said = []
     for asked in (group, backend):
-        asked._set_sequence_number_for_group()
+        if hasattr(asked, "_set_sequence_number_for_group"):  # not in 2.14
+            asked._set_sequence_number_for_group()
         before = asked._get_sequence_number_for_group()
         for call in calls:
             call(group)

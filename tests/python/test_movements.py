@@ -9,13 +9,13 @@ import torch
 import torch.distributed as dist
 
 import harness
-from cases import FEW_SIZES, MOVED_TYPES, gloo_result, inputs_of_all, name_of
+from cases import FEW_SIZES, MOVED_TYPES, beside, gloo_result, inputs_of_all, layouts, name_of
 from oracle import check_equal, values
 
 
 @pytest.fixture(scope="module", params=(None, "shm"), ids=("switch", "memory"))
 def transport(request):
-    """SWITCHML_TRANSPORT, if not that of the tests: by the companion, and in memory."""
+    """SWITCHML_TRANSPORT, if not that of the tests: through a switch in software, and in memory."""
     if request.param and (harness.BACKEND == "gloo" or os.environ["SWITCHML_TRANSPORT"] == "auto"):
         pytest.skip("the same as the other")
     return request.param
@@ -106,6 +106,50 @@ MOVERS = (
 @pytest.mark.parametrize("function", MOVERS, ids=lambda f: f.__name__[5:])
 def test_collective(transport, world, function, dtype):
     harness.pool(world, transport=transport).run(function, dtype)
+
+
+def rank_layouts(dtype):
+    """Every rank's tensors lie in memory as they please."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    everyone = [dict(layouts(each, dtype)) for each in range(size)]
+    for name in everyone[0]:
+        inputs = [each[name] for each in everyone]
+        wanted = [x.clone(memory_format=torch.contiguous_format) for x in inputs]
+        last = size - 1
+
+        def results(name=name):
+            return [dict(layouts(each + 1, dtype, 8))[name] for each in range(size)]
+
+        def broadcast(to):
+            to[0].copy_(wanted[rank])
+            dist.broadcast(to[0], last)
+
+        calls = {
+            "broadcast": (broadcast, results()[:1], [wanted[last]]),
+            "all_gather": (lambda to: dist.all_gather(to, inputs[rank]), results(), wanted),
+            "gather": (lambda to: dist.gather(inputs[rank], to or None, last), results() if rank == last else [], wanted),
+            "scatter": (lambda to: dist.scatter(to[0], inputs if rank == last else None, last), results()[:1], [wanted[rank]]),
+            "all_to_all": (lambda to: dist.all_to_all(to, [inputs[rank]] * size), results(), wanted),
+        }
+        for call, (issue, to, right) in calls.items():
+            neighbours = [beside(each) for each in to]
+            issue(to)
+            for output, expected, before in zip(to, right, neighbours):
+                check_equal(output.contiguous(), expected, f"{call} of {name}")
+                check_equal(beside(output), before, f"{call}: beside {name}")
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.int16), ids=name_of)
+def test_layouts(transport, world, dtype):
+    harness.pool(world, transport=transport).run(rank_layouts, dtype)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.int16), ids=name_of)
+def test_layouts_by_the_companion(world, dtype):
+    """A switch that adds integers moves nothing."""
+    if harness.BACKEND == "gloo" or os.environ["SWITCHML_TRANSPORT"] == "auto":
+        pytest.skip("integers go through a switch; run with --transport=udp")
+    harness.pool(world, "integer").run(rank_layouts, dtype)
 
 
 def rank_all_gather_of_bools():

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 import harness
-from cases import FEW_SIZES, MOVED_TYPES, SIZES, gloo_result, inputs_of_all, name_of
+from cases import FEW_SIZES, MOVED_TYPES, SIZES, beside, gloo_result, inputs_of_all, layouts, name_of
 from oracle import FLOATS, INTEGERS, OPERATIONS, check_equal, check_reduction, digest, operation, reduce_exactly, sums_exactly, values
 
 TYPES = FLOATS + (torch.float64,) + INTEGERS
@@ -160,44 +160,29 @@ def test_collective(ranks, function, dtype):
 # ---- shapes and strides ----
 
 
-def layouts(rank):
-    """(name, a fresh tensor of rank `rank`) for every kind of memory layout."""
-    grid = values((12, 34), torch.float32, rank, 3)
-    yield "zero dimensions", grid[0, 0].clone()
-    yield "transposed", grid.clone().t()
-    yield "every third column", grid.clone()[:, ::3]
-    yield "a column", grid.clone()[:, 5]
-    yield "a slice with an offset", grid.clone().reshape(-1)[3:200]
-    yield "channels last", values((2, 3, 4, 5), torch.float32, rank, 4).contiguous(memory_format=torch.channels_last)
-    yield "an empty matrix", torch.empty(0, 5)
-
-
-def rank_layouts():
-    everyone = [dict(layouts(rank)) for rank in range(dist.get_world_size())]
+def rank_layouts(dtype, op):
+    size, rank = dist.get_world_size(), dist.get_rank()
+    everyone = [dict(layouts(each, dtype, small=op == "PRODUCT")) for each in range(size)]
     for name in everyone[0]:
         inputs = [each[name] for each in everyone]
         wanted = [x.clone(memory_format=torch.contiguous_format) for x in inputs]
-        mine = inputs[dist.get_rank()]
-        strides = mine.stride()
-        dist.all_reduce(mine)
-        assert mine.stride() == strides, name
-        check_reduction(mine.contiguous(), wanted, "SUM")
+        mine = inputs[rank]
+        for call in ("all_reduce", "reduce"):
+            mine.copy_(wanted[rank])
+            strides, neighbours = mine.stride(), beside(mine)
+            if call == "all_reduce":
+                dist.all_reduce(mine, operation(op))
+            else:
+                dist.reduce(mine, size - 1, operation(op))
+            assert mine.stride() == strides, name
+            check_equal(beside(mine), neighbours, f"{call}: beside {name}")
+            if call == "all_reduce" or rank == size - 1:
+                check_reduction(mine.contiguous(), wanted, op)
 
 
-def test_layouts(ranks):
-    ranks.run(rank_layouts)
-
-
-def rank_neighbours_untouched():
-    whole = torch.full((1000,), 7.0)
-    dist.all_reduce(whole[100:900:2])
-    expected = torch.full((1000,), 7.0)
-    expected[100:900:2] = 7.0 * dist.get_world_size()
-    check_equal(whole, expected, "memory beside a strided view")
-
-
-def test_a_strided_view_leaves_its_neighbours_alone(world):
-    harness.pool(world).run(rank_neighbours_untouched)
+@pytest.mark.parametrize("dtype, op", ((torch.float32, "SUM"), (torch.float32, "PRODUCT"), (torch.float64, "AVG"), (torch.int16, "MAX")))
+def test_layouts(ranks, dtype, op):
+    ranks.run(rank_layouts, dtype, op)
 
 
 NOT_REDUCED = [name for name in ("uint16", "uint32", "uint64", "float8_e5m2") if hasattr(torch, name)]

@@ -12,10 +12,10 @@ import torch.distributed as dist
 
 import controlled
 import harness
+from documented import AS_INTEGERS, COUNTED_AS, EXACTLY, OTHERS, ROOT, WAYS, counts, names_in
 from harness import TORCH, gloo
 from oracle import OPERATIONS, operation
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 pytestmark = [
     pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo counts nothing"),
     pytest.mark.filterwarnings("ignore"),
@@ -32,30 +32,6 @@ ONLY_FROM_CPP = {"all_reduce_sparse"}
 
 
 # ---- the tables ----
-
-
-def tables():
-    """[[{column: cell}]]: the tables of the page that say which way calls go, in order."""
-    found, header = [], None
-    with open(os.path.join(ROOT, "docs", "collectives.md")) as stream:
-        for line in stream:
-            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-            if not line.startswith("|"):
-                header = None
-            elif header is None:
-                header = cells
-                found.append([])
-            elif not set(line.strip()) <= set("|-"):
-                found[-1].append(dict(zip(header, cells)))
-    return [rows for rows in found if next(iter(rows[0])) in ("way", "types", "collective", "call")]
-
-
-def names_in(cell):
-    return re.findall(r"`(\w+)`", cell)
-
-
-WAYS, EXACTLY, AS_INTEGERS, REDUCTIONS, OTHERS = tables()
-COUNTED_AS = {names_in(row["collective"])[0]: names_in(row["counted as"])[0] for row in REDUCTIONS}
 
 
 def ways_by_type(table):
@@ -88,12 +64,6 @@ def test_every_counter_is_in_a_table():
 
 
 # ---- inside a rank ----
-
-
-def counts():
-    """(name, way) -> calls, of the default group."""
-    calls = sys.modules["switchml"].stats()["calls"]
-    return {(name, way): count for name, ways in calls.items() for way, count in ways.items()}
 
 
 def counted(function):
@@ -296,7 +266,9 @@ def test_reductions(ranks, collective):
 
 def test_other_calls(ranks):
     in_memory = ranks.environment.get("SWITCHML_TRANSPORT") in ("shm", "auto")
-    ranks.run(rank_other_calls, "group of one" if ranks.size == 1 else "in memory" if in_memory else "else")
+    integers = ranks.environment.get("SWITCHML_PRECISION") == "integer"
+    apart = "in memory" if in_memory else "else" if integers else "between hosts"
+    ranks.run(rank_other_calls, "group of one" if ranks.size == 1 else apart)
 
 
 @pytest.mark.skipif(TORCH < (2, 1), reason="the coalescing manager takes plain calls from torch 2.1 on")

@@ -153,12 +153,14 @@ uint64_t native_float(const Call& call, const Tensors& inputs, size_t i) {
 }  // namespace
 
 std::vector<uint8_t> expected_result(const Call& call, int workers, const Packets& packets) {
+  if (call.movement == Movement::kBroadcast) return input_of(call, call.root);
+  if (call.movement != Movement::kNone) return joined_inputs(call, workers);
   Tensors inputs;
   for (int rank = 0; rank < workers; ++rank) inputs.push_back(input_of(call, rank));
   const size_t bytes = element_bytes(call.type);
-  std::vector<uint8_t> out((call.output_end - call.output_begin) * bytes);
+  std::vector<uint8_t> out(call.count * bytes);
   FloatSum float_sum(call, inputs, packets.payload_bytes);
-  for (size_t i = call.output_begin; i < call.output_end; ++i) {
+  for (size_t i = 0; i < call.count; ++i) {
     uint64_t raw = 0;
     if (!is_floating(call.type)) {
       raw = integer_result(call, inputs, i);
@@ -167,7 +169,7 @@ std::vector<uint8_t> expected_result(const Call& call, int workers, const Packet
     } else {
       raw = call.op == ReduceOp::kSum ? float_sum.element(i) : extreme_float(call, inputs, i);
     }
-    store_raw(out.data(), i - call.output_begin, bytes, raw);
+    store_raw(out.data(), i, bytes, raw);
   }
   return out;
 }

@@ -9,7 +9,7 @@
 
 namespace switchml::sim {
 
-/// The elements [output_begin, output_end) of the result over ranks 0 to workers-1, in a session of these packets.
+/// The whole result over ranks 0 to workers-1, in a session of these packets; not what each wants of it.
 std::vector<uint8_t> expected_result(const Call& call, int workers, const Packets& packets);
 
 }  // namespace switchml::sim

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "formats.h"
-#include "slots/chunk_plan.h"
 
 namespace switchml::sim {
 
@@ -40,7 +39,37 @@ ElementType draw_type(Random& random, ReduceOp op, const Packets& packets) {
   return is_bitwise(op) ? ElementType::kBool : ElementType::kInt32;
 }
 
+// Which rank wants what of a reduction: as all_reduce has it, as reduce, or as reduce_scatter.
+void draw_wanted(Random& random, int workers, Call* call) {
+  if (random.chance(0.15)) {
+    call->root = random.between(0, workers - 1);
+    call->title = "reduce";
+  } else if (random.chance(0.2)) {
+    call->in_parts = true;
+    call->title = "reduce_scatter";
+  }
+  call->in_place = call->in_place && call->title == "all_reduce";
+}
+
+Call draw_movement(Random& random, int workers, const Packets& packets) {
+  constexpr Movement kMovements[] = {Movement::kBroadcast, Movement::kGather, Movement::kScatter};
+  Call call;
+  call.seed = random.next();
+  call.tag = random.below(3);
+  call.type = ElementType::kUInt8;
+  call.movement = random.pick(kMovements);
+  call.title = "movement";
+  call.in_place = false;
+  call.count = draw_count(random, packets.payload_bytes);
+  if (has_piece_of_each(call.movement)) call.count /= static_cast<size_t>(random.between(1, workers));
+  call.output_end = call.count;
+  if (call.movement != Movement::kGather || random.chance(0.3)) call.root = random.between(0, workers - 1);
+  call.fill = random.chance(0.1) ? Fill::kZeros : Fill::kAnyBits;
+  return call;
+}
+
 Call draw_call(Random& random, int workers, const Packets& packets) {
+  if (packets.native && random.chance(0.3)) return draw_movement(random, workers, packets);
   Call call;
   call.op = draw_op(random, packets.native);
   call.seed = random.next();
@@ -60,6 +89,7 @@ Call draw_call(Random& random, int workers, const Packets& packets) {
   if (call.op == ReduceOp::kSum && is_floating(call.type) && random.chance(0.25)) {
     call.divisor = static_cast<uint32_t>(workers);
   }
+  if (call.output_begin == 0 && call.output_end == call.count) draw_wanted(random, workers, &call);
   call.fill = static_cast<Fill>(random.below(kFills));
   return call;
 }
@@ -96,12 +126,12 @@ uint64_t draw_integer(Random& random, Fill fill) {
 Call draw_small_sum(Random& random, int workers, const Packets& packets) {
   constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kFloat32, ElementType::kFloat16,
                                     ElementType::kBFloat16};
-  Call call = draw_call(random, workers, packets);
-  call.op = ReduceOp::kSum;
+  Call call;
+  call.seed = random.next();
+  call.tag = random.below(3);
+  if (random.chance(0.2)) call.divisor = static_cast<uint32_t>(workers);
   call.type = random.pick(kTypes);
-  call.title = "all_reduce";
   call.count = random.chance(0.3) ? 1 : 1 + random.below(packets.payload_bytes / 4 * 3 / 2);
-  call.output_begin = 0;
   call.output_end = call.count;
   call.in_place = random.chance(0.7);
   call.fill = random.chance(0.5) ? Fill::kOrdinary : static_cast<Fill>(random.below(kFills));
@@ -140,21 +170,55 @@ Call disagree(Random& random, Call call, const Packets& packets) {
   switch (call.op == ReduceOp::kBarrier ? 3 + random.below(2) : random.below(5)) {
     case 0: call.count += 1 + random.below(100); break;
     case 1: call.count -= call.count > 1 ? 1 + random.below(call.count - 1) : 0; break;
-    case 2: call.op = call.op == ReduceOp::kMin ? ReduceOp::kMax : ReduceOp::kMin; break;
+    case 2:
+      if (call.movement != Movement::kNone) {
+        call.root = call.root == 0 ? 1 : 0;
+      } else {
+        call.op = call.op == ReduceOp::kMin ? ReduceOp::kMax : ReduceOp::kMin;
+      }
+      break;
     case 3: call.title += "_of_another_kind"; break;
     case 4: call.tag += 17; break;
     default: break;
   }
   if (!packets.can(call.op, call.type)) call.type = ElementType::kInt16;
   call.tag += 1000;  // where nothing else changed
-  call.in_place = true;
+  call.in_place = call.movement == Movement::kNone && call.root < 0;
+  call.in_parts = false;
   call.output_begin = 0;
   call.output_end = call.count;
   return call;
 }
 
+ElementRange Call::wanted(int rank, int workers) const {
+  const auto number = static_cast<size_t>(rank);
+  const auto size = static_cast<size_t>(workers);
+  if (movement == Movement::kScatter) return {number * count, count};
+  if (movement == Movement::kBroadcast && rank == root) return {0, 0};
+  if (movement != Movement::kBroadcast && root >= 0 && rank != root) return {0, 0};
+  if (movement == Movement::kGather) return {0, all(workers)};
+  if (!in_parts) return {output_begin, output_end - output_begin};
+  const size_t begin = count * number / size;
+  return {begin, count * (number + 1) / size - begin};
+}
+
+std::vector<uint8_t> joined_inputs(const Call& call, int workers) {
+  std::vector<uint8_t> all;
+  for (int rank = 0; rank < workers; ++rank) {
+    const std::vector<uint8_t> one = input_of(call, rank);
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
+std::vector<uint8_t> given_by(const Call& call, int rank, int workers) {
+  const bool of_root = call.movement == Movement::kBroadcast || call.movement == Movement::kScatter;
+  if (of_root && rank != call.root) return {};
+  return call.movement == Movement::kScatter ? joined_inputs(call, workers) : input_of(call, rank);
+}
+
 std::vector<uint8_t> input_of(const Call& call, int rank) {
-  std::vector<uint8_t> out(call.input_bytes());
+  std::vector<uint8_t> out(call.count * element_bytes(call.type));
   Random random(call.seed ^ mix(static_cast<uint64_t>(rank) + 1));
   const size_t bytes = element_bytes(call.type);
   for (size_t i = 0; i < call.count; ++i) {

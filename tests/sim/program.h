@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "random.h"
+#include "slots/chunk_plan.h"
 
 namespace switchml::sim {
 
@@ -29,6 +30,9 @@ struct Call {
   size_t count = 0;
   size_t output_begin = 0;
   size_t output_end = 0;
+  bool in_parts = false;  // each rank wants a part of its own instead
+  Movement movement = Movement::kNone;
+  int root = -1;  // who alone has what moves, or wants the result
   bool in_place = true;
   uint32_t divisor = 1;
   std::string title = "all_reduce";
@@ -37,7 +41,9 @@ struct Call {
   int shift = 0;      // of the exponents of ordinary numbers
   uint64_t seed = 0;  // of the numbers
 
-  size_t input_bytes() const { return count * element_bytes(type); }
+  /// Elements of the whole result, of which a rank wants some.
+  size_t all(int workers) const { return count * (has_piece_of_each(movement) ? static_cast<size_t>(workers) : 1); }
+  ElementRange wanted(int rank, int workers) const;
 };
 using Program = std::vector<Call>;
 
@@ -46,7 +52,11 @@ Program draw_program(Random& random, int workers, const Packets& packets);
 /// The same call with one thing changed that ranks must agree about.
 Call disagree(Random& random, Call call, const Packets& packets);
 
-/// A rank's input.
+/// What belongs to a rank: its input; of a scatter, what the root has for it.
 std::vector<uint8_t> input_of(const Call& call, int rank);
+/// What belongs to all of them, one after the other.
+std::vector<uint8_t> joined_inputs(const Call& call, int workers);
+/// What a rank gives.
+std::vector<uint8_t> given_by(const Call& call, int rank, int workers);
 
 }  // namespace switchml::sim

@@ -151,9 +151,12 @@ void Rank::submit_due(Time now) {
 
 void Rank::submit(size_t index, Time now) {
   const Call& call = program_[index];
+  const int worker = options_.engine.session.worker;
+  const int workers = options_.engine.session.workers;
+  const ElementRange wanted = call.wanted(worker, workers);
   auto running = std::make_unique<Running>();
-  running->input = input_of(call, options_.engine.session.worker);
-  const size_t bytes = (call.output_end - call.output_begin) * element_bytes(call.type);
+  running->input = given_by(call, worker, workers);
+  const size_t bytes = wanted.count * element_bytes(call.type);
   running->output.assign(kGuard + bytes + kGuard, kGuardByte);
   uint8_t* output = running->output.data() + kGuard;
   if (call.in_place && bytes > 0) std::memcpy(output, running->input.data(), bytes);
@@ -164,9 +167,7 @@ void Rank::submit(size_t index, Time now) {
   c.type = call.type;
   c.input = call.in_place ? output : running->input.data();
   c.count = call.count;
-  c.output = output;
-  c.output_begin = call.output_begin;
-  c.output_end = call.output_end;
+  place(call, wanted, running->input.data(), output, &c);
   c.divisor = call.divisor;
   c.deadline = running->deadline;
   c.title = call.title;
@@ -181,12 +182,30 @@ void Rank::submit(size_t index, Time now) {
   if (alarm_ == kNever) alarm_ = now + options_.patience + kLateness;
 }
 
+// Where it finds what it gives, and puts what it wants.
+void Rank::place(const Call& call, const ElementRange& wanted, const uint8_t* input, uint8_t* output,
+                 Collective* c) const {
+  const auto workers = static_cast<size_t>(options_.engine.session.workers);
+  const bool scatters = call.movement == Movement::kScatter;
+  c->movement = call.movement;
+  c->root = call.root;
+  c->output = output;
+  c->output_begin = scatters ? 0 : wanted.begin;
+  c->output_end = c->output_begin + wanted.count;
+  for (size_t i = 0; i < workers; ++i) {
+    const size_t at = i * call.count;
+    if (call.in_parts) c->ends.push_back(call.count * (i + 1) / workers);
+    if (scatters && options_.engine.session.worker == call.root) c->inputs.push_back(input + at);
+    if (call.movement == Movement::kGather && wanted.count > 0) c->pieces.push_back({output + at, 0, call.count});
+  }
+}
+
 // As shm/engine.cc does it: what goes through the bulk stream is announced in the other one.
 void Rank::choose_stream(size_t index, Collective collective) {
   const SessionParameters& session = options_.engine.session;
   const auto chunks = static_cast<size_t>(session.lanes_per_shard().data);
-  const bool fits =
-      collective.count <= chunks * elements_per_chunk(collective.type, session.payload_bytes, session.native);
+  const bool fits = elements_in_all(collective, session.workers) <=
+                    chunks * elements_per_chunk(collective.type, session.payload_bytes, session.native);
   record_->count(Fault::streams_chosen);
   if (fits && collective.op != ReduceOp::kBarrier) return put(0, index, std::move(collective));
   running_[index]->parts = 2;
@@ -226,9 +245,9 @@ void Rank::hand_on(const std::shared_ptr<SharedCollective>& collective) {
   const SessionParameters& session = options_.engine.session;
   const Collective& whole = collective->collective();
   const size_t span = elements_per_span(whole.type, session.payload_bytes, session.native);
+  const size_t total = elements_in_all(whole, session.workers);
   for (Socket& socket : sockets_) {
-    in(socket,
-       [&](Shard& shard) { shard.submit(collective, shard_part(whole.count, span, shard.index(), session.shards)); });
+    in(socket, [&](Shard& shard) { shard.submit(collective, shard_part(total, span, shard.index(), session.shards)); });
   }
 }
 
@@ -270,8 +289,9 @@ void Rank::check_guards(const Running& running, size_t index) {
     return std::all_of(guard, guard + kGuard, [](uint8_t byte) { return byte == kGuardByte; });
   };
   const bool kept = whole(running.output.data()) && whole(running.output.data() + running.output.size() - kGuard);
+  const SessionParameters& session = options_.engine.session;
   const bool unread =
-      program_[index].in_place || running.input == input_of(program_[index], options_.engine.session.worker);
+      program_[index].in_place || running.input == given_by(program_[index], session.worker, session.workers);
   if (!kept || !unread) {
     record_->broken(Rule::kResult, "collective " + std::to_string(index) + " writes outside its output");
   }

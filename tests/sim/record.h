@@ -47,6 +47,8 @@ namespace switchml::sim {
   X(sessions, "sessions opened")                                                \
   X(native_sessions, "of these, native ones")                                   \
   X(native_refused, "native sessions asked of who grants none")                 \
+  X(moved, "broadcasts, gathers and scatters, with a result each")              \
+  X(results_unwanted, "results without elements, as somebody wants none")       \
   X(errors, "collectives that ended with an error")                             \
   X(collectives, "collectives that ended with a result, each compared by bits")
 

@@ -17,7 +17,9 @@ void SlotWatch::Use::say(const SlotFrame& contribution) {
     kind = contribution.kind;
     bytes = 0;
     disagree = false;
+    want_none = WorkerSet{};
   }
+  if ((contribution.flags & wire::kFlagNoElements) != 0) want_none.insert(contribution.worker);
   disagree |= contribution.call != call || contribution.kind != kind;
   disagree |= bytes != 0 && contribution.bytes != 0 && contribution.bytes != bytes;
   bytes = std::max(bytes, contribution.bytes);
@@ -114,7 +116,7 @@ void SlotWatch::judge_output(Session* session, const SlotFrame& out, int to, boo
     if (!multicast && result && to != from_) return broken("a duplicate's answer goes to somebody else");
   }
   std::string wrong = rule_of_result(*session, out, to);
-  if (wrong.empty() && session->native) wrong = rule_of_elements(*use_, out);
+  if (wrong.empty() && session->native) wrong = rule_of_elements(*session, *use_, out, to);
   if (!wrong.empty()) broken(wrong);
 }
 
@@ -129,10 +131,22 @@ std::string SlotWatch::rule_of_result(const Session& session, const SlotFrame& o
   return "a result goes to somebody who is no member of the shard";
 }
 
-std::string SlotWatch::rule_of_elements(const Use& use, const SlotFrame& out) {
+bool SlotWatch::wants_none(const Session& session, const Use& use, const SlotFrame& out, int to) {
+  return std::any_of(session.nodes.begin(), session.nodes.end(), [&](const auto& entry) {
+    const auto& [member, node] = entry;
+    return node == to && member.second == out.slot / session.slots_per_shard &&
+           use.want_none.test(static_cast<uint8_t>(member.first));
+  });
+}
+
+std::string SlotWatch::rule_of_elements(const Session& session, const Use& use, const SlotFrame& out, int to) {
   if (out.call != use.call || out.kind != use.kind) return "a native result is not of the first contribution's call";
   const bool says = (out.flags & wire::kFlagDisagree) != 0;
   if (says != use.disagree) return "a native result does not say whether its contributions agree";
+  if (wants_none(session, use, out, to)) {
+    record_->count(Fault::results_unwanted);
+    return out.bytes == 0 ? "" : "a native result has elements for who wants none";
+  }
   if (out.bytes != (says ? 0 : use.bytes)) return "a native result has other elements than its contributions";
   return {};
 }

@@ -47,6 +47,7 @@ class SlotWatch {
     uint32_t kind = 0;
     size_t bytes = 0;
     bool disagree = false;
+    softswitch::WorkerSet want_none;
     void say(const SlotFrame& contribution);
   };
   struct Session {
@@ -63,7 +64,8 @@ class SlotWatch {
   void hear(Session* session);
   void judge_output(Session* session, const SlotFrame& out, int to, bool multicast);
   static std::string rule_of_result(const Session& session, const SlotFrame& out, int to);
-  static std::string rule_of_elements(const Use& use, const SlotFrame& out);
+  static bool wants_none(const Session& session, const Use& use, const SlotFrame& out, int to);
+  std::string rule_of_elements(const Session& session, const Use& use, const SlotFrame& out, int to);
   void broken(const std::string& text) { record_->broken(Rule::kSlot, text); }
 
   const softswitch::SoftSwitch* switch_;

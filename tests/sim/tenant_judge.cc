@@ -23,14 +23,19 @@ void Tenant::judge(size_t worker, size_t index, const Status& status, const uint
     expected_[index] = expected_result(program_[index], options_.workers, {session_.payload_bytes, native_});
     known_[index] = true;
   }
-  const std::vector<uint8_t>& want = expected_[index];
-  if (want.empty() || std::memcmp(output, want.data(), want.size()) == 0) return;
-  const size_t at = static_cast<size_t>(std::mismatch(want.begin(), want.end(), output).first - want.begin());
   const Call& call = program_[index];
+  const ElementRange wanted = call.wanted(static_cast<int>(worker), options_.workers);
+  const size_t size = element_bytes(call.type);
+  const auto want = expected_[index].begin() + static_cast<ptrdiff_t>(wanted.begin * size);
+  const auto end = want + static_cast<ptrdiff_t>(wanted.count * size);
+  const auto wrong = std::mismatch(want, end, output).first;
+  if (call.movement != Movement::kNone) record_->count(Fault::moved);
+  if (wrong == end) return;
+  const auto at = static_cast<size_t>(wrong - want);
   record_->broken(Rule::kResult, "wrong result: rank " + std::to_string(worker) + ", collective " +
-                                     std::to_string(index) + " (" + to_string(call.op) + ", " + to_string(call.type) +
-                                     ", " + std::to_string(call.count) + " elements), element " +
-                                     std::to_string(call.output_begin + at / element_bytes(call.type)));
+                                     std::to_string(index) + " (" + call.title + ", " + to_string(call.op) + ", " +
+                                     to_string(call.type) + ", " + std::to_string(call.count) + " elements), element " +
+                                     std::to_string(wanted.begin + at / size));
 }
 
 void Tenant::judge_error(size_t worker, size_t index, const Status& status) {

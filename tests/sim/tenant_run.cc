@@ -11,10 +11,10 @@ namespace {
 constexpr Duration kPatience = seconds(60);
 constexpr Duration kPatiencePerChunk = seconds(1);  // a fifth of all frames may be lost, on each of four links
 
-Duration patience_for(const Program& program, const Packets& packets) {
+Duration patience_for(const Program& program, int workers, const Packets& packets) {
   Duration patience = kPatience;
   for (const Call& call : program) {
-    const size_t chunks = call.count / elements_per_chunk(call.type, packets.payload_bytes, packets.native) + 1;
+    const size_t chunks = call.all(workers) / elements_per_chunk(call.type, packets.payload_bytes, packets.native) + 1;
     patience += kPatiencePerChunk * static_cast<int64_t>(chunks);
   }
   return patience;
@@ -33,7 +33,7 @@ void Tenant::start_ranks() {
   options.engine.rto_max = milliseconds(random_.pick(kRtoMax));
   if (random_.chance(0.3)) options.engine.first_seq = 0xffffffffU - static_cast<uint32_t>(random_.below(30));
   options.patience = is_fatal(trouble_) ? milliseconds(random_.between(500, 3000))
-                                        : patience_for(program_, {session_.payload_bytes, native_});
+                                        : patience_for(program_, options_.workers, {session_.payload_bytes, native_});
   if (fails_over_) options.patience += kPatience;
   options.engine.keep_results = fails_over_;
   if (fails_over_) options.on_switch_lost = [this] { lost_ = true; };

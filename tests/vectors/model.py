@@ -132,7 +132,8 @@ class ReferenceSwitch:
             self.count("dropped_stale")
             return []
         elif packet.worker in held.packets:
-            return self.duplicate(session, held, sender, len(packet.encode()))
+            size = None if session.spec.native else len(packet.encode())
+            return self.duplicate(session, held, sender, packet.worker, size)
         held.packets[packet.worker] = packet
         self.count("contributions_added")
         if not self.complete(session, held):
@@ -140,21 +141,21 @@ class ReferenceSwitch:
         self.count("uses_completed")
         if session.spec.uplink is not None:
             return [(session.spec.parent, self.partial(session, held, 0))]
-        return self.to_members(packet, self.result(held))
+        return [(session.address(w, packet.slot), self.result(held, w)) for w in session.spec.members]
 
     def to_members(self, packet, frame):
         session = self.sessions[packet.job]
         return [(session.address(worker, packet.slot), frame) for worker in session.spec.members]
 
-    def duplicate(self, session, held, sender, size):
-        """`size`: of the duplicate. What answers it is no longer."""
+    def duplicate(self, session, held, sender, worker, size):
+        """`size`: at most so long an answer."""
         if not self.complete(session, held):
             self.count("duplicates_dropped")
             return []
         self.count("duplicates_answered")
         if session.spec.uplink is not None:
             return [(session.spec.parent, self.partial(session, held, wire.REPEAT, size))]
-        return [(sender, self.result(held)[:size])]
+        return [(sender, self.result(held, worker)[:size])]
 
     def newer(self, seq, held):
         """The signed difference of the two numbers is above 0."""
@@ -172,11 +173,12 @@ class ReferenceSwitch:
             result, kind=wire.KINDS["contribution"], worker=session.spec.uplink, flags=result.flags | repeat
         ).encode()
 
-    def result(self, held):
+    def result(self, held, worker=None):
+        """What a worker gets; None: who wants all of it."""
         packets = list(held.packets.values())
         first = packets[0]
         if first.kind in wire.NATIVE_KINDS:
-            return self.native_result(held).sealed(self.sessions[first.job].key).encode()
+            return self.native_result(held, worker).sealed(self.sessions[first.job].key).encode()
         return wire.Packet(
             kind=wire.KINDS["result"],
             flags=first.flags & 3,
@@ -201,13 +203,14 @@ class ReferenceSwitch:
 
     # ---- "Native sessions" ----
 
-    def native_result(self, held):
+    def native_result(self, held, worker):
         """Of the fields of the first contribution."""
         packets = list(held.packets.values())
         disagree = self.disagree(packets)
+        empty = disagree or worker is not None and held.packets[worker].flags & wire.NO_ELEMENTS
         return dataclasses.replace(
             packets[0], kind=wire.KINDS["native_result"], worker=wire.ALL_WORKERS,
-            flags=wire.DISAGREE if disagree else 0, data=b"" if disagree else self.reduced(packets),
+            flags=wire.DISAGREE if disagree else 0, data=b"" if empty else self.reduced(packets),
         )  # fmt: skip
 
     def overtaken(self, packet, held):

@@ -263,7 +263,8 @@ class Parser:
 
     def contribution(self, words, session, worker):
         native = is_native(words)
-        marks, words = self.marks(words, {"repeat": wire.REPEAT})
+        known = {"repeat": wire.REPEAT} | ({"wants-none": wire.NO_ELEMENTS} if native else {})
+        marks, words = self.marks(words, known)
         allowed = [*NATIVE_LIMITS, "elements", "checksum", "key"] if native else [*LIMITS, "words"]
         values = dict(self.pairs(words, allowed))
         values.setdefault("worker", str(worker))
@@ -273,7 +274,7 @@ class Parser:
     def result(self, words, session):
         native = is_native(words)
         marks, words = self.marks(words, {"disagree": wire.DISAGREE} if native else {})
-        others = ["type", "divisor", "call", "elements", "cut"] if native else ["exponent", "witness", "words"]
+        others = ["type", "divisor", "call", "elements"] if native else ["exponent", "witness", "words"]
         values = dict(self.pairs(words, ["slot", "seq", "op", *others]))
         values["kind"] = str(wire.KINDS["native_result" if native else "result"])
         values["worker"] = str(wire.ALL_WORKERS)

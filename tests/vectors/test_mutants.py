@@ -67,8 +67,8 @@ class NewWithoutWordsKeepsThem(model.ReferenceSwitch):
 class AnswersInFull(model.ReferenceSwitch):
     """A duplicate brings all words, however short it is."""
 
-    def duplicate(self, session, held, sender, size):
-        return super().duplicate(session, held, sender, None)
+    def duplicate(self, session, held, sender, worker, size):
+        return super().duplicate(session, held, sender, worker, None)
 
 
 class KeepsTheWitness(model.ReferenceSwitch):
@@ -92,7 +92,7 @@ class OneVersion(model.ReferenceSwitch):
 
 
 class AnswersIncomplete(model.ReferenceSwitch):
-    def duplicate(self, session, held, sender, size):
+    def duplicate(self, session, held, sender, worker, size):
         self.count("duplicates_dropped")
         return [(sender, self.result(held))]
 
@@ -100,10 +100,10 @@ class AnswersIncomplete(model.ReferenceSwitch):
 class AnswersAll(model.ReferenceSwitch):
     """A duplicate of a complete use brings the result to everybody again."""
 
-    def duplicate(self, session, held, sender, size):
-        answer = super().duplicate(session, held, sender, size)
+    def duplicate(self, session, held, sender, worker, size):
+        answer = super().duplicate(session, held, sender, worker, size)
         name = sender.split(".")[0]
-        return [(f"{name}.{worker}", frame) for _, frame in answer for worker in session.spec.members]
+        return [(f"{name}.{member}", frame) for _, frame in answer for member in session.spec.members]
 
 
 class MaskOf32(model.ReferenceSwitch):
@@ -143,21 +143,21 @@ class Saturates(model.ReferenceSwitch):
 
 
 class LastExponent(model.ReferenceSwitch):
-    def result(self, held):
-        packet = wire.Packet.decode(super().result(held))
+    def result(self, held, worker=None):
+        packet = wire.Packet.decode(super().result(held, worker))
         return dataclasses.replace(packet, exponent=list(held.packets.values())[-1].exponent).encode()
 
 
 class SignedExponent(model.ReferenceSwitch):
-    def result(self, held):
-        packet = wire.Packet.decode(super().result(held))
+    def result(self, held, worker=None):
+        packet = wire.Packet.decode(super().result(held, worker))
         signed = max((p.exponent ^ 0x8000 for p in held.packets.values())) ^ 0x8000
         return dataclasses.replace(packet, exponent=signed).encode()
 
 
 class ReturnsTheFlags(model.ReferenceSwitch):
-    def result(self, held):
-        packet = wire.Packet.decode(super().result(held))
+    def result(self, held, worker=None):
+        packet = wire.Packet.decode(super().result(held, worker))
         return dataclasses.replace(packet, flags=list(held.packets.values())[-1].flags).encode()
 
 
@@ -200,9 +200,9 @@ class TakesInnerKinds(model.ReferenceSwitch):
 class LeafKeepsItsResult(model.ReferenceSwitch):
     """A leaf answers a member that asks again with its own sum, as if it were the root."""
 
-    def duplicate(self, session, held, sender, size):
+    def duplicate(self, session, held, sender, worker, size):
         if session.spec.uplink is None or not self.complete(session, held):
-            return super().duplicate(session, held, sender, size)
+            return super().duplicate(session, held, sender, worker, size)
         self.count("duplicates_answered")
         return [(sender, self.result(held))]
 
@@ -386,9 +386,31 @@ class SharesTheRoom(model.ReferenceSwitch):
                                 for packet, place in zip(packets, places)])  # fmt: skip
 
 
+class EverybodyWantsElements(model.ReferenceSwitch):
+    def native_result(self, held, worker):
+        return super().native_result(held, None)
+
+
+class TheLastOneWantsNoneForAll(model.ReferenceSwitch):
+    def native_result(self, held, worker):
+        return super().native_result(held, list(held.packets)[-1])
+
+
+class AsksWhatEachWantsAgain(model.ReferenceSwitch):
+    """A duplicate is answered as it asks, and not as the contribution did."""
+
+    def aggregate(self, packet, sender):
+        held = self.uses.get((packet.job, packet.slot, packet.seq % 2))
+        if held is not None and held.seq == packet.seq and packet.worker in held.packets:
+            first = held.packets[packet.worker]
+            flags = first.flags & ~wire.NO_ELEMENTS | packet.flags & wire.NO_ELEMENTS
+            held.packets[packet.worker] = dataclasses.replace(first, flags=flags)
+        return super().aggregate(packet, sender)
+
+
 class LastOnesFields(model.ReferenceSwitch):
-    def native_result(self, held):
-        result, last = super().native_result(held), list(held.packets.values())[-1]
+    def native_result(self, held, worker):
+        result, last = super().native_result(held, worker), list(held.packets.values())[-1]
         fields = {name: getattr(last, name) for name in ("type", "operation", "divisor", "call")}
         return dataclasses.replace(result, **fields)
 
@@ -411,8 +433,8 @@ class NothingNeedNotAgree(model.ReferenceSwitch):
 class DisagreementsAreEmpty(model.ReferenceSwitch):
     """The flag is not set."""
 
-    def native_result(self, held):
-        return dataclasses.replace(super().native_result(held), flags=0)
+    def native_result(self, held, worker):
+        return dataclasses.replace(super().native_result(held, worker), flags=0)
 
 
 class LooksAtNoChecksum(model.ReferenceSwitch):
@@ -516,6 +538,9 @@ CAUGHT_BY = {
     NothingIsZeros: "native_without_elements",
     KeptIsReduced: "native_without_elements",
     SharesTheRoom: "native_overtaken",
+    EverybodyWantsElements: "native_wants_none",
+    TheLastOneWantsNoneForAll: "native_wants_none",
+    AsksWhatEachWantsAgain: "native_wants_none",
     LastOnesFields: "native_disagree",
     NobodyComparesCalls: "native_disagree",
     NobodyComparesLengths: "native_disagree",

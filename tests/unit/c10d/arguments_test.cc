@@ -30,6 +30,8 @@ TEST(Arguments, NameTheCallTheValueAndWhatIsAllowed) {
             "switchml broadcast: invalid root rank: 3; allowed: 0 to 2");
   EXPECT_EQ(refusal_of([] { of(Call::kSend).send({counting(2)}, 3, 0); }),
             "switchml send: invalid rank: 3; allowed: 0 to 2");
+  EXPECT_EQ(refusal_of([] { of(Call::kRecv).recv({counting(2)}, 1, 0); }),
+            "switchml recv: invalid rank: 1 is this one; allowed: another one");
   EXPECT_EQ(refusal_of([] { of(Call::kRecv).recv({counting(2)}, 0, -7); }),
             "switchml recv: Tag must be nonnegative: it is -7");
 }
@@ -55,7 +57,7 @@ TEST(Arguments, MayBeGood) {
               of(Call::kAllToAllSingle).all_to_all_single(counting(6), counting(6), {}, {});
               of(Call::kAllToAllSingle).all_to_all_single(counting(4), counting(3), {0, 0, 4}, {});
               of(Call::kAllToAllSingle).all_to_all_single(at::zeros({0}), at::zeros({3, 0}), {}, {});
-              of(Call::kSend).send({counting(4).slice(0, 0, 4, 2)}, 1, 0);
+              of(Call::kSend).send({counting(4).slice(0, 0, 4, 2)}, 2, 0);
             }),
             "");
 }

@@ -24,6 +24,14 @@ TEST(ByteViewsTest, OthersBecomeTheirBytesInPlaceWhereContiguous) {
   EXPECT_EQ(bytes.data_ptr(), tensor.data_ptr());
 }
 
+TEST(ByteViewsTest, OneElementMayHaveAnyStride) {
+  ByteViews views;
+  const at::Tensor tensor = counting(2, at::kBFloat16).slice(0, 0, 2, 2);
+  const at::Tensor bytes = views.output(tensor);
+  EXPECT_EQ(bytes.sizes(), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(bytes.data_ptr(), tensor.data_ptr());
+}
+
 TEST(ByteViewsTest, AStridedOutputIsWrittenBackByFinish) {
   ByteViews views;
   const at::Tensor base = at::zeros({2, 3}, at::kBool);

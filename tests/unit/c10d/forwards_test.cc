@@ -33,12 +33,16 @@ void expect_untouched(const Strided& strided) {
 
 bool is_bytes(const at::Tensor& tensor) { return tensor.scalar_type() == at::kByte && tensor.is_contiguous(); }
 
+/// A switch that adds integers moves nothing.
+void by_companion(Cluster::Settings& settings) { settings.config.integers = true; }
+
 /// By the companion, and in memory.
 class EachWay : public ::testing::TestWithParam<Path> {
  protected:
   static bool by_gloo() { return GetParam() == Path::kCompanion; }
   static std::function<void(Cluster::Settings&)> way() {
-    return [transport = by_gloo() ? "udp" : "shm"](Cluster::Settings& mine) { mine.config.transport = transport; };
+    if (by_gloo()) return by_companion;
+    return [](Cluster::Settings& settings) { settings.config.transport = "shm"; };
   }
 };
 INSTANTIATE_TEST_SUITE_P(Movements, EachWay, ::testing::Values(Path::kCompanion, Path::kSwitch),
@@ -127,7 +131,7 @@ TEST_P(EachWay, AllGatherMovesEveryTypeAndLayout) {
 }
 
 TEST(AllGather, StandsInForEmptyTensors) {
-  const Cluster cluster(2);
+  const Cluster cluster(2, by_companion);
   cluster.on_each([](int, MovingGroup& group) {
     std::vector<TensorList> outputs{{at::empty({0}), at::empty({0})}};
     TensorList inputs{at::empty({0})};
@@ -439,8 +443,8 @@ TEST_P(EachWay, AllToAllTakesPiecesOfAnyLayout) {
 
 // ---- point to point ----
 
-TEST(Messages, MoveEveryType) {
-  const Cluster cluster(2);
+TEST_P(EachWay, MessagesMoveEveryType) {
+  const Cluster cluster(2, way());
   for (const at::ScalarType type : kMoved) {
     SCOPED_TRACE(c10::toString(type));
     cluster.on_each([&](int rank, MovingGroup& group) {
@@ -450,24 +454,26 @@ TEST(Messages, MoveEveryType) {
       EXPECT_TRUE(same(mine, of_rank(0, {5}, type)));
     });
   }
-  EXPECT_EQ(cluster.count(0, Call::kSend, Path::kCompanion), kMoved.size());
-  EXPECT_EQ(cluster.count(1, Call::kRecv, Path::kCompanion), kMoved.size());
-  EXPECT_EQ(cluster.gloo->last(0).tag, 7);
+  EXPECT_EQ(cluster.count(0, Call::kSend, GetParam()), kMoved.size());
+  EXPECT_EQ(cluster.count(1, Call::kRecv, GetParam()), kMoved.size());
+  if (by_gloo()) {
+    EXPECT_EQ(cluster.gloo->last(0).tag, 7);
+  }
 }
 
-TEST(Messages, ComeFromAnyRank) {
-  const Cluster cluster(2);
+TEST_P(EachWay, MessagesComeFromAnyRank) {
+  const Cluster cluster(2, way());
   cluster.on_each([](int rank, MovingGroup& group) {
     TensorList tensors{of_rank(rank, {5}, at::kBFloat16)};
     const at::Tensor mine = tensors[0];
     (rank == 1 ? group.send(tensors, 0, 3) : group.recvAnysource(tensors, 3))->wait();
     EXPECT_TRUE(same(mine, of_rank(1, {5}, at::kBFloat16)));
   });
-  EXPECT_EQ(cluster.count(0, Call::kRecvAnySource, Path::kCompanion), 1U);
+  EXPECT_EQ(cluster.count(0, Call::kRecvAnySource, GetParam()), 1U);
 }
 
-TEST(Messages, SendFromAStridedTensor) {
-  const Cluster cluster(2);
+TEST_P(EachWay, MessagesSendFromAStridedTensor) {
+  const Cluster cluster(2, way());
   cluster.on_each([](int rank, MovingGroup& group) {
     const at::Tensor strided = counting(6, at::kShort).view({2, 3}).t();
     TensorList tensors{rank == 0 ? strided : at::zeros({3, 2}, at::kShort)};
@@ -477,8 +483,8 @@ TEST(Messages, SendFromAStridedTensor) {
   });
 }
 
-TEST(Messages, MayCrossACollective) {
-  const Cluster cluster(2);
+TEST_P(EachWay, MessagesMayCrossACollective) {
+  const Cluster cluster(2, way());
   cluster.on_each([](int rank, MovingGroup& group) {
     TensorList tensors{of_rank(rank, {1}, at::kFloat)};
     const at::Tensor mine = tensors[0];

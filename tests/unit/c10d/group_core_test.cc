@@ -26,6 +26,7 @@ class ComparingSession final : public Session {
   std::string switch_names() const override { return ""; }
   bool can(ReduceOp op, ElementType type) const override { return integer_can(op, type); }
   bool can_move() const override { return false; }
+  bool can_exchange() const override { return false; }
   std::string transport() const override { return "udp"; }
   void give_up(const std::string& why) override { given_up = why; }
   void when_rank_is_lost(std::function<void(const Status&)>) override {}

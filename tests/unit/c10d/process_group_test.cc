@@ -115,7 +115,7 @@ TEST(ProcessGroup, OpensAgainOnTheSameStore) {
 // ---- the companion ----
 
 TEST(ProcessGroup, MakesTheCompanionWhenItIsNeededAndOnce) {
-  const Cluster cluster(2);
+  const Cluster cluster(2, [](Group::Settings& settings) { settings.config.integers = true; });
   expect_sums(cluster);
   EXPECT_EQ(cluster.gloo->made_on(0), 0);
   for (int i = 0; i < 2; ++i) cluster.on_each([](int, Group& group) { EXPECT_EQ(failure_of_broadcast(group), ""); });
@@ -575,7 +575,7 @@ TEST(ProcessGroup, DoesNotCountFencesAsUsersElements) {
       group.broadcast(tensors)->wait();
     });
     EXPECT_EQ(cluster[0].statistics().worker.at("elements_summed_by_switch"), 0U);
-    EXPECT_EQ(cluster.count(0, Call::kBroadcast, Path::kCompanion), 1U);
+    EXPECT_EQ(cluster.count(0, Call::kBroadcast, integers ? Path::kCompanion : Path::kSwitch), 1U);
   }
 }
 

@@ -71,8 +71,8 @@ TEST(SwitchState, WhatASwitchCannotDoIsRefusedByName) {
 
 TEST(SwitchState, CapabilitiesThatMakeNoSenseAreAProblem) {
   Capabilities can = software();
-  can.protocol_version = 3;
-  EXPECT_NE(refusal(connected(can), needs(), Why::kUnavailable).find("protocol version 3"), std::string::npos);
+  can.protocol_version = 2;
+  EXPECT_NE(refusal(connected(can), needs(), Why::kUnavailable).find("protocol version 2"), std::string::npos);
   can = software();
   can.payloads.clear();
   EXPECT_NE(refusal(connected(can), needs(), Why::kUnavailable).find("no payload size"), std::string::npos);

@@ -181,8 +181,8 @@ TEST_F(Service, BadMessagesAreNamed) {
                 invalid)
                 .find("17 of them; allowed are 0 to 16"),
             std::string::npos);
-  EXPECT_NE(complaint([](v1::OpenRequest* m) { m->set_protocol_version(3); }, grpc::StatusCode::FAILED_PRECONDITION)
-                .find("protocol_version 3"),
+  EXPECT_NE(complaint([](v1::OpenRequest* m) { m->set_protocol_version(2); }, grpc::StatusCode::FAILED_PRECONDITION)
+                .find("protocol_version 2"),
             std::string::npos);
   v1::SessionName name;
   name.set_job(256);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <numeric>
@@ -17,10 +18,10 @@ TEST(NativeCodec, ElementsTravelAsTheyLieInMemory) {
   std::iota(tensor.begin(), tensor.end(), uint16_t{0x7f00});  // infinities and NaNs of bfloat16 among them
   const Collective c = in_place(ReduceOp::kSum, ElementType::kBFloat16, tensor);
   std::vector<uint8_t> chunk(40, 0xee);
-  ASSERT_EQ(NativeCodec(c).encode({30, 15}, chunk.data()), 30U);
+  ASSERT_EQ(NativeCodec(c, 0, 2).encode({30, 15}, chunk.data()), 30U);
   EXPECT_EQ(std::memcmp(chunk.data(), tensor.data() + 30, 30), 0);
   EXPECT_EQ(chunk[30], 0xee);
-  EXPECT_EQ(NativeCodec(c).encode({30, 0}, chunk.data()), 0U);
+  EXPECT_EQ(NativeCodec(c, 0, 2).encode({30, 0}, chunk.data()), 0U);
 }
 
 TEST(NativeCodec, OnlyASumOfFloatsIsDivided) {
@@ -28,7 +29,7 @@ TEST(NativeCodec, OnlyASumOfFloatsIsDivided) {
   std::vector<int64_t> integers(1);
   const auto divisor = [](Collective c) {
     c.divisor = 128;
-    return NativeCodec(c).divisor();
+    return NativeCodec(c, 0, 2).divisor();
   };
   EXPECT_EQ(divisor(in_place(ReduceOp::kSum, ElementType::kFloat64, floats)), 128);
   EXPECT_EQ(divisor(in_place(ReduceOp::kMax, ElementType::kFloat64, floats)), 1);
@@ -45,7 +46,7 @@ TEST(NativeCodec, AHostSendsWhatItsRanksMakeTogether) {
   for (const auto& rank : ranks) c.inputs.push_back(rank.data());
   const auto sent = [&] {
     std::vector<float> chunk(3);
-    EXPECT_EQ(NativeCodec(c).encode({1, 3}, reinterpret_cast<uint8_t*>(chunk.data())), 12U);
+    EXPECT_EQ(NativeCodec(c, 0, 2).encode({1, 3}, reinterpret_cast<uint8_t*>(chunk.data())), 12U);
     return chunk;
   };
   EXPECT_EQ(sent(), (std::vector<float>{1, 1, 9}));
@@ -64,13 +65,13 @@ TEST(NativeCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   c.divisor = 6;
   c.inputs = {&value, &value, &value};
   uint16_t sent = 0;
-  ASSERT_EQ(NativeCodec(c).encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  ASSERT_EQ(NativeCodec(c, 0, 2).encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
   EXPECT_EQ(sent, 0x7353);  // 15000
-  EXPECT_EQ(NativeCodec(c).divisor(), 1);
+  EXPECT_EQ(NativeCodec(c, 0, 2).divisor(), 1);
   std::vector<uint16_t> alone(1);
   c = in_place(ReduceOp::kSum, ElementType::kFloat16, alone);
   c.divisor = 6;
-  EXPECT_EQ(NativeCodec(c).divisor(), 6);
+  EXPECT_EQ(NativeCodec(c, 0, 2).divisor(), 6);
 }
 
 TEST(NativeCodec, WritesWhatIsAskedFor) {
@@ -83,11 +84,83 @@ TEST(NativeCodec, WritesWhatIsAskedFor) {
   for (const size_t first : {0, 30, 60, 90}) {  // before it and its begin, its end, behind it
     const size_t count = std::min<size_t>(30, 100 - first);
     std::iota(chunk.begin(), chunk.end(), static_cast<int32_t>(first));
-    NativeCodec(c).decode(reinterpret_cast<const uint8_t*>(chunk.data()), {first, count});
+    NativeCodec(c, 0, 2).decode(reinterpret_cast<const uint8_t*>(chunk.data()), {first, count});
   }
   EXPECT_EQ(output.front(), -1);
   EXPECT_EQ(output.back(), -1);
   for (int i = 0; i < 20; ++i) EXPECT_EQ(output[static_cast<size_t>(i) + 1], 40 + i);
+}
+
+// ---- what moves ----
+
+Collective moved(Movement movement, size_t bytes, int root = -1) {
+  Collective c;
+  c.type = ElementType::kUInt8;
+  c.movement = movement;
+  c.count = bytes;
+  c.root = root;
+  return c;
+}
+
+/// What a worker sends of elements [begin, begin + count); the frame is full of old bytes.
+std::vector<int> sent(const Collective& c, int worker, ElementRange range) {
+  std::vector<uint8_t> chunk(range.count, 0xee);
+  chunk.resize(NativeCodec(c, worker, 3).encode(range, chunk.data()));
+  return {chunk.begin(), chunk.end()};
+}
+
+TEST(NativeCodec, TheRootOfABroadcastSendsAndTheOthersWant) {
+  const std::vector<uint8_t> tensor = {1, 2, 3, 4, 5};
+  std::vector<uint8_t> output(5);
+  Collective c = moved(Movement::kBroadcast, 5, 1);
+  c.input = tensor.data();
+  EXPECT_EQ(sent(c, 1, {2, 2}), (std::vector<int>{3, 4}));
+  EXPECT_FALSE(NativeCodec(c, 1, 3).wants({2, 2}));
+  c.output = output.data();
+  c.output_end = 5;
+  EXPECT_EQ(sent(c, 0, {2, 2}), std::vector<int>{});
+  EXPECT_TRUE(NativeCodec(c, 0, 3).wants({2, 2}));
+  NativeCodec(c, 0, 3).decode(tensor.data() + 2, {2, 2});
+  EXPECT_EQ(output, (std::vector<uint8_t>{0, 0, 3, 4, 0}));
+}
+
+// Pieces of 3: a chunk of 4 has some of two of them, and zeros where another's are.
+TEST(NativeCodec, AWorkerGathersItsPieceAmongZeros) {
+  const std::vector<uint8_t> tensor = {1, 2, 3};
+  Collective c = moved(Movement::kGather, 3);
+  c.input = tensor.data();
+  EXPECT_EQ(sent(c, 1, {0, 4}), (std::vector<int>{0, 0, 0, 1}));
+  EXPECT_EQ(sent(c, 1, {4, 4}), (std::vector<int>{2, 3, 0, 0}));
+  EXPECT_EQ(sent(c, 1, {3, 3}), (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(sent(c, 1, {8, 1}), std::vector<int>{});
+  EXPECT_FALSE(NativeCodec(c, 1, 3).wants({0, 9}));
+
+  std::vector<std::vector<uint8_t>> outputs(3, std::vector<uint8_t>(3));
+  for (auto& output : outputs) c.pieces.push_back({output.data(), 0, 3});
+  EXPECT_TRUE(NativeCodec(c, 1, 3).wants({8, 1}));
+  EXPECT_FALSE(NativeCodec(c, 1, 3).wants({4, 2})) << "it has that itself";
+  EXPECT_EQ(sent(c, 1, {4, 2}), (std::vector<int>{2, 3}));
+  EXPECT_EQ(outputs[1], (std::vector<uint8_t>{0, 2, 3}));
+  const std::vector<uint8_t> result = {10, 11, 12, 20, 21, 22, 30, 31, 32};
+  for (const size_t begin : {0, 4, 8}) {
+    NativeCodec(c, 1, 3).decode(result.data() + begin, {begin, std::min<size_t>(4, 9 - begin)});
+  }
+  EXPECT_EQ(outputs, (std::vector<std::vector<uint8_t>>{{10, 11, 12}, {20, 21, 22}, {30, 31, 32}}));
+}
+
+TEST(NativeCodec, TheRootScattersAndEachTakesItsOwn) {
+  const std::vector<std::vector<uint8_t>> pieces = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
+  Collective c = moved(Movement::kScatter, 3, 0);
+  std::vector<uint8_t> output(3);
+  c.output = output.data();
+  EXPECT_EQ(sent(c, 2, {0, 9}), std::vector<int>{});
+  EXPECT_FALSE(NativeCodec(c, 2, 3).wants({0, 6}));
+  EXPECT_TRUE(NativeCodec(c, 2, 3).wants({4, 4}));
+  for (const auto& piece : pieces) c.inputs.push_back(piece.data());
+  EXPECT_EQ(sent(c, 0, {2, 5}), (std::vector<int>{3, 4, 5, 6, 7}));
+  const std::vector<uint8_t> chunk = {6, 7, 8, 9};
+  NativeCodec(c, 2, 3).decode(chunk.data(), {5, 4});
+  EXPECT_EQ(output, pieces[2]);
 }
 
 }  // namespace

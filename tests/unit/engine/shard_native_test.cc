@@ -256,7 +256,7 @@ TEST(ShardNative, MalformedFramesAreCountedAndDropped) {
   half.pop_back();
   const auto header = [&](const std::function<void(wire::NativeHeader&)>& change) { return sent.altered(change); };
   const std::vector<Bytes> bad = {
-      {0x26},
+      {0x36},
       Bytes(good.begin(), good.begin() + wire::kNativeHeaderBytes - 1),
       sent.with_elements(half),
       sent.with_elements(longer),   // more than the session's payload
@@ -340,7 +340,14 @@ TEST(ShardNative, OnlyWhatIsAskedForIsWritten) {
   c.output_begin = 200;
   c.output_end = 500;
   const auto outcome = lone.submit(c);
-  for (const Bytes& frame : lone.step()) lone.deliver({one_more(frame)});
+  const std::vector<Bytes> sent = lone.step();
+  ASSERT_EQ(sent.size(), 3U);
+  for (size_t i = 0; i < sent.size(); ++i) {
+    const bool wanted = i * kNativeChunk < 500 && (i + 1) * kNativeChunk > 200;
+    const wire::NativeHeader header = native_header_of(sent[i]);
+    EXPECT_EQ(header.flags, wanted ? 0 : wire::kFlagNoElements);
+    lone.deliver({wanted ? one_more(sent[i]) : sealed(native_result_header(sent[i]), {})});
+  }
   ASSERT_EQ(outcome->size(), 1U);
   EXPECT_EQ(input, tensor);
   EXPECT_EQ(output.front() + output.back(), 198);

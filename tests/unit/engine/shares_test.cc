@@ -296,5 +296,91 @@ TEST(Shares, IntegersConcernAllShardsInEqualParts) {
   }
 }
 
+// ---- aggregators beside workers ----
+
+/// Each worker has one on its host.
+std::vector<SessionParameters> sessions_of_hosts(int workers) {
+  std::vector<SessionParameters> sessions = sessions_of(std::vector<uint32_t>(static_cast<size_t>(workers), 1));
+  for (int i = 0; i < workers; ++i) {
+    sessions[static_cast<size_t>(i)].workers = workers;
+    sessions[static_cast<size_t>(i)].beside = i;
+  }
+  return sessions;
+}
+
+Collective moved(Movement movement, size_t bytes, int root = -1) {
+  Collective collective;
+  collective.type = ElementType::kUInt8;
+  collective.movement = movement;
+  collective.count = bytes;
+  collective.root = root;
+  return collective;
+}
+
+/// [[shard, begin, count]]
+std::vector<std::vector<size_t>> numbers_of(const std::vector<ShardPart>& parts) {
+  std::vector<std::vector<size_t>> numbers;
+  for (const ShardPart& part : parts) numbers.push_back({part.shard, part.range.begin, part.range.count});
+  return numbers;
+}
+using Numbers = std::vector<std::vector<size_t>>;
+
+TEST(SharesOfHosts, APieceIsItsOwnersAggregators) {
+  for (const Movement movement : {Movement::kGather, Movement::kScatter}) {
+    Shares shares(sessions_of_hosts(3), 1);
+    EXPECT_EQ(numbers_of(shares.next(moved(movement, 1000))),
+              (Numbers{{0, 0, 1000}, {1, 1000, 1000}, {2, 2000, 1000}}));
+    EXPECT_EQ(numbers_of(shares.next(moved(movement, 50))), (Numbers{{1, 0, 150}}))
+        << "a chunk goes to whose turn it is";
+    Shares pairs(sessions_of_hosts(2), 2);
+    const Numbers halves = {{0, 0, 512}, {1, 512, 488}, {2, 1000, 512}, {3, 1512, 488}};
+    EXPECT_EQ(numbers_of(pairs.next(moved(movement, 1000))), halves);
+  }
+}
+
+TEST(SharesOfHosts, ThePartsOfAReductionToo) {
+  Collective collective = sum_of(1000);
+  collective.ends = {400, 400, 1000};
+  Shares shares(sessions_of_hosts(3), 1);
+  EXPECT_EQ(numbers_of(shares.next(collective)), (Numbers{{0, 0, 400}, {2, 400, 600}}));
+  EXPECT_EQ(numbers_of(shares.next(collective)), (Numbers{{0, 0, 400}, {1, 400, 0}, {2, 400, 600}}))
+      << "whose turn it is";
+}
+
+TEST(SharesOfHosts, NotWhereOneHasMostOfItNorWhereThereAreFewChunks) {
+  Collective collective = sum_of(6 * kChunk);
+  collective.ends = {0, 0, 6 * kChunk};
+  Shares shares(sessions_of_hosts(3), 1);
+  const Numbers even = {{1, 0, 2 * kChunk}, {2, 2 * kChunk, 2 * kChunk}, {0, 4 * kChunk, 2 * kChunk}};
+  EXPECT_EQ(numbers_of(shares.next(collective)), even);
+  EXPECT_EQ(numbers_of(shares.next(moved(Movement::kGather, 100))), (Numbers{{0, 0, 256}, {1, 256, 44}}))
+      << "of 2 chunks";
+}
+
+TEST(SharesOfHosts, WhoAloneGivesOrGetsAggregatesNothing) {
+  Collective reduced = sum_of(6 * kChunk);
+  reduced.root = 2;
+  Shares shares(sessions_of_hosts(3), 1);
+  const size_t half = 3 * kPayload;
+  EXPECT_EQ(numbers_of(shares.next(moved(Movement::kBroadcast, 2 * half, 1))),
+            (Numbers{{2, 0, half}, {0, half, half}}));
+  EXPECT_EQ(numbers_of(shares.next(reduced)), (Numbers{{0, 0, 3 * kChunk}, {1, 3 * kChunk, 3 * kChunk}}))
+      << "the home, which is not the root, has the last place";
+  EXPECT_EQ(shards_of(shares.next(moved(Movement::kBroadcast, kPayload, 2))), std::vector<size_t>{2}) << "of one chunk";
+  EXPECT_EQ(numbers_of(shares.next(moved(Movement::kBroadcast, 2 * half, 0))),
+            (Numbers{{1, 0, half}, {2, half, half}, {0, 2 * half, 0}}))
+      << "the root's turn: nothing but a meeting";
+}
+
+TEST(SharesOfHosts, NotWhereASwitchIsNotBesideAWorker) {
+  std::vector<SessionParameters> sessions = sessions_of_hosts(2);
+  sessions[1].beside = -1;
+  Shares shares(sessions, 1);
+  EXPECT_EQ(numbers_of(shares.next(moved(Movement::kGather, 300))), (Numbers{{1, 0, 256}, {0, 256, 344}}));
+  sessions.pop_back();
+  Shares alone(sessions, 1);
+  EXPECT_EQ(numbers_of(alone.next(moved(Movement::kBroadcast, 1000, 0))), (Numbers{{0, 0, 1000}}));
+}
+
 }  // namespace
 }  // namespace switchml

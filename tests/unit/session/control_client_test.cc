@@ -91,7 +91,7 @@ TEST(ControlClient, OtherFramesAreNotTheAnswer) {
     auto right = reply_to(control, ReplyStatus::kOk, wire::kJoinReplyBytes);
     right[wire::kControlBytes + 1] = 7;
     return std::vector<std::vector<uint8_t>>{{},
-                                             {0x22, 0x23},
+                                             {0x32, 0x33},
                                              reply_to(earlier, ReplyStatus::kNotMember),
                                              reply_to(other, ReplyStatus::kOk),
                                              reply_to(control, ReplyStatus::kOk, 3),

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fixture.h"
+#include "shm/arena.h"
 
 namespace switchml {
 namespace {
@@ -96,7 +97,7 @@ TEST(HostMemory, EachHostHasItsOwn) {
   taken[1]->data()[9] = 2;
   EXPECT_EQ(taken[3]->data()[9], 1);
   EXPECT_EQ(taken[2]->data()[9], 2);
-  EXPECT_EQ(taken[0]->size(), hosts.shape_for(0).bytes());
+  EXPECT_EQ(taken[0]->size(), shm::segment_bytes(hosts.shape_for(0), 0));
 }
 
 TEST(HostMemory, WhatTheHostsFirstRankLacksTheOthersLack) {

@@ -314,6 +314,13 @@ TEST_F(PeerWatchTest, WhoHadToGiveWayComesAgain) {
   EXPECT_TRUE(zero.now().empty() && one.now().empty());
 }
 
+TEST_F(PeerWatchTest, WhoComesAfterTheDeathOfRankZeroIsTold) {
+  PeerWatchOptions options = options_of(1, 2, &one);
+  options.rank_0_left = [] { return false; };
+  const PeerWatch watch(options, closed_port());
+  EXPECT_EQ(one.soon(), std::vector<std::string>{"rank 0 is gone: its process has ended without leaving the group"});
+}
+
 TEST_F(PeerWatchTest, WhereNobodyListensNothingIsWatched) {
   PeerWatchOptions options = options_of(1, 2, &one);
   options.warn_unheard = false;

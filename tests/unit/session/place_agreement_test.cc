@@ -67,7 +67,7 @@ TEST(PlaceAgreement, SettingsThatDifferAreNamedOnAll) {
 TEST(PlaceAgreement, OtherVersionsAreNamed) {
   Status status = common_failure(agree_altered(2, quick_config(), other_hello("protocol", "9")));
   EXPECT_EQ(status.code(), Code::kMismatch);
-  EXPECT_TRUE(contains(status, "rank 1 has protocol version \"9\" but rank 0 has \"2\"")) << status.message();
+  EXPECT_TRUE(contains(status, "rank 1 has protocol version \"9\" but rank 0 has \"3\"")) << status.message();
   status = common_failure(agree_altered(2, quick_config(), other_hello("package", "99.0")));
   EXPECT_EQ(status.code(), Code::kMismatch);
   EXPECT_TRUE(contains(status, "rank 1 has switchml version \"99.0\"")) << status.message();

@@ -105,7 +105,7 @@ TEST_F(SessionInMemory, SaysWhatItIs) {
     EXPECT_FALSE(session.can(ReduceOp::kXor, ElementType::kFloat32));
     EXPECT_EQ(session.parameters().worker, static_cast<int>(rank));
     EXPECT_EQ(session.parameters().workers, 3);
-    EXPECT_EQ(session.engine().shards(), 2) << "small tensors have a board of their own";
+    EXPECT_EQ(session.engine().shards(), 3) << "small tensors and messages have one of their own each";
     EXPECT_GT(session.engine().memory_bytes(), 0U);
     EXPECT_TRUE(session.engine().status().ok());
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fixture.h"
+#include "shm/arena.h"
 #include "shm/board.h"
 
 namespace switchml {
@@ -62,7 +63,7 @@ TEST(SharedMemory, WhatIsOfferedIsWhatIsFetched) {
   for (const int ranks : {1, 2, 128}) {
     Offered offered(ranks);
     ASSERT_NE(offered.offer.segment, nullptr);
-    EXPECT_EQ(offered.offer.segment->size(), shm::shape_for(ranks).bytes());
+    EXPECT_EQ(offered.offer.segment->size(), shm::segment_bytes(shm::shape_for(ranks), 0));
     auto first = fetch_memory(offered.blob, shm::shape_for(ranks), soon());
     auto second = fetch_memory(offered.blob, shm::shape_for(ranks), soon());
     ASSERT_TRUE(first.ok()) << first.status().to_string();
@@ -96,7 +97,8 @@ TEST(SharedMemory, HasRoomForTensorsWhereItIsAskedFor) {
     EXPECT_EQ(arena->capacity(), 3U << 20);
   }
   const Offered too_much(2, SIZE_MAX / 4);
-  EXPECT_EQ(too_much.offer.segment->size(), shm::shape_for(2).bytes()) << "ordinary tensors are better than no group";
+  EXPECT_EQ(too_much.offer.segment->size(), shm::segment_bytes(shm::shape_for(2), 0))
+      << "ordinary tensors are better than no group";
 }
 
 TEST(SharedMemory, OutlivesTheOffer) {

@@ -30,11 +30,10 @@ class NativeAggregator : public ::testing::Test {
       join_native(&use, packet);
       if (i + 1 < parts.size()) keep(packet, store_->kept(0, parts[i].worker));
     }
-    const size_t size = complete_native(&use, store_.get(), packet, kKey);
-    EXPECT_EQ(size, wire::kNativeHeaderBytes + use.bytes);
+    complete_native(&use, store_.get(), packet, kKey);
     EXPECT_TRUE(use.complete);
-    const uint8_t* frame = store_->payload(0, parts[0].seq) - wire::kNativeHeaderBytes;
-    return native_result_of({frame, frame + size}, kKey);
+    const NativeFrame frame = result_for(use, store_->payload(0, parts[0].seq), packet.header.worker);
+    return native_result_of({frame.data, frame.data + frame.size}, kKey);
   }
 
   std::unique_ptr<SlotStore> store_;
@@ -54,7 +53,7 @@ TEST_F(NativeAggregator, TheHeaderIsThatOfTheContributions) {
   NativePart b = floats(1, {4}, 6);
   a.divisor = b.divisor = 2;
   a.call = b.call = 0xfeedbeef;
-  b.flags = wire::kFlagRepeat | 0xf0;
+  b.flags = wire::kFlagRepeat | 0xe0;
   const NativeResult result = aggregate({a, b});
   EXPECT_EQ(result.header.job, 9);
   EXPECT_EQ(result.header.epoch, 77U);
@@ -74,6 +73,17 @@ TEST_F(NativeAggregator, ContributionsWithoutElementsTakeNoPart) {
   EXPECT_EQ(aggregate({floats(1, {5, 6}), floats(0, {})}).as<float>(), (Floats{5, 6}));
   EXPECT_EQ(aggregate({floats(0, {}), floats(1, {5, 6})}).as<float>(), (Floats{5, 6}));
   EXPECT_TRUE(aggregate({floats(0, {}), floats(1, {})}).elements.empty());
+}
+
+TEST_F(NativeAggregator, WhoWantsNoneGetsTheHeader) {
+  NativePart without = floats(0, {1, 2});
+  without.flags = wire::kFlagNoElements;
+  const NativeResult whole = aggregate({without, floats(1, {5, 6})});
+  EXPECT_EQ(whole.as<float>(), (Floats{6, 8}));
+  const NativeResult header = aggregate({floats(1, {5, 6}), without});
+  EXPECT_TRUE(header.elements.empty());
+  EXPECT_EQ(header.header.flags, 0);
+  EXPECT_EQ(header.header.call, whole.header.call);
 }
 
 // A minimum of what one alone has is it: no 0 takes the place of those who have nothing.

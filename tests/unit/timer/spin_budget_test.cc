@@ -62,8 +62,10 @@ TEST(SpinBudget, YieldsToWhoeverTookTheProcessor) {
   waits(&budget, 1, 1, at(Duration(0)), 8);
   EXPECT_EQ(budget.allowance(at(Duration(0))), Duration(0));
   EXPECT_EQ(budget.allowance(at(SpinBudget::kFirstPause)), kMost);
-  waits(&budget, 1, 1, at(SpinBudget::kFirstPause), 8);
-  EXPECT_EQ(budget.allowance(at(SpinBudget::kFirstPause)), kMost);
+  waits(&budget, 1, 1, at(SpinBudget::kFirstPause), 30);
+  EXPECT_EQ(budget.allowance(at(SpinBudget::kFirstPause)), kMost) << "in the pause it did not look around";
+  waits(&budget, 1, 1, at(SpinBudget::kFirstPause), 31);
+  EXPECT_EQ(budget.allowance(at(SpinBudget::kFirstPause)), Duration(0));
 }
 
 // At worst, whatever happens, looking around takes this part of a processor in the long run.

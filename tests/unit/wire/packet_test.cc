@@ -14,6 +14,9 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
+/// The first byte of a packet of this version, less its kind.
+constexpr int kThisVersion = kVersion << 4;
+
 /// A copy in memory that ends where the frame ends, so that a sanitizer sees a read beyond it.
 class Exact {
  public:
@@ -85,12 +88,12 @@ TEST(ParseData, EveryTruncationIsToldOrIsAPacket) {
 
 TEST(ParseData, NamesWhatIsWrong) {
   Bytes frame = contribution(8);
-  frame[0] = 0x31;
+  frame[0] = 0x21;
   EXPECT_EQ(parse(frame), ParseError::kOtherVersion);
   frame[0] = 0x01;
   EXPECT_EQ(parse(frame), ParseError::kOtherVersion);
   for (int kind = 0; kind < 16; ++kind) {
-    frame[0] = static_cast<uint8_t>(0x20 | kind);
+    frame[0] = static_cast<uint8_t>(kThisVersion | kind);
     EXPECT_EQ(parse(frame), kind == 1 ? ParseError::kNone : ParseError::kKind) << kind;
     EXPECT_EQ(parse(frame, Kind::kResult), kind == 2 ? ParseError::kNone : ParseError::kKind) << kind;
   }
@@ -106,7 +109,7 @@ TEST(ParseData, NamesWhatIsWrong) {
 
 TEST(ParseData, LeavesItsOutputAloneOnAnError) {
   Bytes frame = contribution(8);
-  frame[0] = 0x31;
+  frame[0] = 0x21;
   DataPacket packet;
   packet.words = 77;
   EXPECT_NE(parse_data(frame.data(), frame.size(), Kind::kContribution, &packet), ParseError::kNone);
@@ -117,7 +120,7 @@ TEST(ParseData, LeavesItsOutputAloneOnAnError) {
 /// What docs/protocol.md asks of a data packet, put differently than in packet.cc.
 bool is_data(const Bytes& f, uint8_t kind) {
   if (f.size() < 20 || f.size() > 20 + 64512 || f.size() % 4 != 0) return false;
-  return f[0] == 0x20 + kind && (f[1] & 2) == 0 && (f[12] | f[13] | f[14] | f[15]) != 0;
+  return f[0] == kThisVersion + kind && (f[1] & 2) == 0 && (f[12] | f[13] | f[14] | f[15]) != 0;
 }
 
 TEST(ParseData, AcceptsOfRandomBytesExactlyWhatItMust) {
@@ -127,7 +130,7 @@ TEST(ParseData, AcceptsOfRandomBytesExactlyWhatItMust) {
     Bytes frame(random() % 48);
     for (uint8_t& byte : frame) byte = static_cast<uint8_t>(random());
     // Most are nearly right, so that each check decides often.
-    if (!frame.empty() && random() % 4 != 0) frame[0] = static_cast<uint8_t>(0x20 | (random() % 4));
+    if (!frame.empty() && random() % 4 != 0) frame[0] = static_cast<uint8_t>(kThisVersion | (random() % 4));
     if (frame.size() > 15 && random() % 8 == 0) std::fill(frame.begin() + 12, frame.begin() + 16, uint8_t{0});
     for (const Kind kind : {Kind::kContribution, Kind::kResult}) {
       const bool accepts = parse(frame, kind) == ParseError::kNone;
@@ -239,10 +242,10 @@ TEST(ParseNative, NamesWhatIsWrong) {
   Bytes frame = whole;
   for (int version = 0; version < 16; ++version) {
     frame[0] = static_cast<uint8_t>(version << 4 | 5);
-    EXPECT_EQ(parse_as_native(frame), version == 2 ? ParseError::kNone : ParseError::kOtherVersion) << version;
+    EXPECT_EQ(parse_as_native(frame), version == kVersion ? ParseError::kNone : ParseError::kOtherVersion) << version;
   }
   for (int kind = 0; kind < 16; ++kind) {
-    frame[0] = static_cast<uint8_t>(0x20 | kind);
+    frame[0] = static_cast<uint8_t>(kThisVersion | kind);
     EXPECT_EQ(parse_as_native(frame), kind == 5 ? ParseError::kNone : ParseError::kKind) << kind;
     EXPECT_EQ(parse_as_native(frame, Kind::kNativeResult), kind == 6 ? ParseError::kNone : ParseError::kKind) << kind;
   }
@@ -315,12 +318,12 @@ TEST(ParseControl, AcceptsOfRandomBytesExactlyWhatItMust) {
   for (int round = 0; round < 100000; ++round) {
     Bytes frame(random() % 24);
     for (uint8_t& byte : frame) byte = static_cast<uint8_t>(random());
-    if (!frame.empty() && random() % 4 != 0) frame[0] = static_cast<uint8_t>(0x20 | (random() % 6));
+    if (!frame.empty() && random() % 4 != 0) frame[0] = static_cast<uint8_t>(kThisVersion | (random() % 6));
     const Exact exact(frame.data(), frame.size());
     for (const Kind kind : {Kind::kRequest, Kind::kReply}) {
       ControlPacket packet;
       const bool accepts = parse_control(exact.data(), exact.size(), kind, &packet) == ParseError::kNone;
-      ASSERT_EQ(accepts, frame.size() >= 8 && frame[0] == 0x20 + static_cast<int>(kind)) << "round " << round;
+      ASSERT_EQ(accepts, frame.size() >= 8 && frame[0] == kThisVersion + static_cast<int>(kind)) << "round " << round;
       accepted += accepts ? 1 : 0;
     }
   }

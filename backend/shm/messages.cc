@@ -1,0 +1,200 @@
+#include "shm/messages.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/thread.h"
+
+namespace switchml::shm {
+
+namespace {
+
+/// Of a post: so that a match is found, and what is small is sent. More is for whoever waits, or the thread.
+constexpr int kStepsOfPost = 3;
+constexpr int kYieldsBeforeSleep = 20;
+constexpr Duration kLongestSleep = std::chrono::hours(1);
+
+}  // namespace
+
+Messages::Messages(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank)
+    : segment_(std::move(segment)),
+      mail_(shape.ranks, segment_->data() + mail_begin(shape)),
+      rank_(rank),
+      spin_(spin_time(shape.ranks)),
+      messenger_(mail_, rank) {
+  SWITCHML_ASSERT(mail_begin(shape) + mail_bytes(shape) <= segment_->size() && mail_bytes(shape) > 0);
+}
+
+Messages::~Messages() { close(); }
+
+// Whoever steps gives way to these.
+Messages::Lock Messages::lock() {
+  ++waiting_;
+  Lock held(mutex_);
+  --waiting_;
+  return held;
+}
+void Messages::let_in(Lock& held) {
+  if (waiting_ == 0) return;
+  held.unlock();
+  ::sched_yield();
+  held.lock();
+}
+
+// ---- what is asked of it ----
+
+void Messages::send(Message message) {
+  post([&] { messenger_.send(std::move(message)); });
+}
+void Messages::receive(Message message) {
+  post([&] { messenger_.receive(std::move(message)); });
+}
+
+void Messages::post(const std::function<void()>& give) {
+  Lock held = lock();
+  if (!stop_ && !thread_.joinable()) thread_ = make_thread("messages", [this] { run(); });
+  give();
+  bool more = true;
+  for (int i = 0; more && i < kStepsOfPost; ++i) more = step(held);
+  // A caller who has taken over may wait for what this one has done, or left.
+  if (taken_ || more) mail_.signal(rank_, rank_);
+  hand_over();
+}
+
+bool Messages::work_until(const std::function<bool()>& over, Time end) {
+  Lock held = lock();
+  if (taken_ || stop_) return false;
+  taken_ = true;
+  mail_.awake(rank_);
+  Waits& waits = waits_of_caller();
+  while (!over()) {
+    if (step(held)) {
+      let_in(held);
+      continue;
+    }
+    const Time now = monotonic_now();
+    if (over() || now >= end) break;
+    const Time until = std::min(end, messenger_.next_wakeup());
+    held.unlock();
+    wait_a_moment(waits, until, [&] { return messenger_.has_work() || over(); });
+    held = lock();
+  }
+  taken_ = false;
+  hand_over();
+  told_all_.notify_all();
+  return true;
+}
+
+void Messages::fail(const Status& status) {
+  Lock held = lock();
+  told_failure_ = true;
+  messenger_.fail(status);
+  tell(held);
+  mail_.signal(rank_, rank_);
+}
+
+void Messages::when_failed(std::function<void(const Status&)> callback) {
+  const Lock held = lock();
+  on_failure_ = std::move(callback);
+}
+
+void Messages::close() {
+  fail(Status(Code::kAborted, "the process group was shut down"));
+  {
+    const Lock held = lock();
+    stop_ = true;
+    mail_.ring_for(rank_, Mail::Sleeper::kThread);
+  }
+  if (thread_.joinable()) thread_.join();
+  Lock held = lock();
+  told_all_.wait(held, [this] { return telling_ == 0 && !taken_; });
+}
+
+// ---- what is done ----
+
+/// True if there may be more to do. Not under the lock throughout.
+bool Messages::step(Lock& held) {
+  const bool more = messenger_.step(monotonic_now());
+  tell(held);
+  return more;
+}
+
+void Messages::tell(Lock& held) {
+  std::vector<Outcome> outcomes = messenger_.outcomes();
+  const Status status = messenger_.status();
+  std::function<void(const Status&)> on_failure;
+  if (!status.ok() && !std::exchange(told_failure_, true)) on_failure = on_failure_;
+  if (outcomes.empty() && !on_failure) return;
+  ++telling_;
+  held.unlock();
+  if (on_failure) on_failure(status);  // first: who hears of an end may ask why
+  for (const Outcome& outcome : outcomes) outcome.done(outcome.status, outcome.source);
+  outcomes.clear();  // and what they keep: not under the lock
+  held.lock();
+  if (--telling_ == 0) told_all_.notify_all();
+}
+
+// What was counted is the thread's that counted it.
+Messages::Waits& Messages::waits_of_caller() {
+  const std::thread::id caller = std::this_thread::get_id();
+  if (std::exchange(last_caller_, caller) != caller)
+    callers_waits_.emplace(Waits{SpinWait(spin_), GiveWay(kYieldsBeforeSleep)});
+  return *callers_waits_;
+}
+
+template <typename Found>
+void Messages::wait_a_moment(Waits& waits, Time end, const Found& found) {
+  if (spin_ > Duration(0)) {
+    if (waits.look_around(found, [] { return false; })) return;
+  } else if (waits.give_way(found)) {
+    return;
+  }
+  const uint32_t heard = mail_.bell(rank_, Mail::Sleeper::kCaller);
+  mail_.fall_asleep(rank_, Mail::Sleeper::kCaller);
+  if (!found()) mail_.wait_for_bell(rank_, Mail::Sleeper::kCaller, heard, end - monotonic_now());
+  mail_.awake(rank_);
+}
+
+// What nobody waits for is the thread's. It sleeps already: nobody is woken where there is nothing to do yet.
+void Messages::hand_over() {
+  if (taken_ || !messenger_.is_busy()) return;
+  mail_.fall_asleep(rank_, Mail::Sleeper::kThread);
+  const Time next = messenger_.next_wakeup();
+  if (messenger_.has_work()) {
+    mail_.wake(rank_);
+  } else if (next < thread_until_) {
+    thread_until_ = next;
+    mail_.ring_for(rank_, Mail::Sleeper::kThread);
+  }
+}
+
+void Messages::run() {
+  pthread_setname_np(pthread_self(), "switchml-mail");
+  Lock held = lock();
+  while (!stop_) {
+    const uint32_t heard = mail_.bell(rank_, Mail::Sleeper::kThread);
+    const bool mine = !taken_ && messenger_.is_busy();
+    if (mine) {
+      mail_.awake(rank_);
+      if (step(held)) {
+        let_in(held);
+        continue;
+      }
+      if (taken_ || stop_) continue;
+    }
+    const bool waits = mine && messenger_.is_busy();
+    thread_until_ = waits ? messenger_.next_wakeup() : kNever;
+    if (waits) mail_.fall_asleep(rank_, Mail::Sleeper::kThread);
+    if (waits && messenger_.has_work()) continue;
+    const Duration patience = thread_until_ == kNever ? kLongestSleep : thread_until_ - monotonic_now();
+    held.unlock();
+    mail_.wait_for_bell(rank_, Mail::Sleeper::kThread, heard, patience);
+    held = lock();
+  }
+}
+
+}  // namespace switchml::shm

@@ -1,0 +1,86 @@
+// Messages between the ranks of one host, with the real clock: who waits for one does the work, and a thread of its own
+// does what nobody waits for. It has nothing to do with the engine's thread, so that neither collectives nor messages
+// wait for each other.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "engine/spin_wait.h"
+#include "shm/board.h"
+#include "shm/give_way.h"
+#include "shm/mail.h"
+#include "shm/messenger.h"
+#include "shm/segment.h"
+
+namespace switchml::shm {
+
+/// Keeps its segment. Thread-safe.
+class Messages {
+ public:
+  /// Of a rank of a segment for this board (segment_bytes), which is without owners.
+  Messages(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank);
+  /// close().
+  ~Messages();
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+
+  /// Posts a message; `done` may run before this returns. Throws NoThread. Precondition: as of Messenger.
+  void send(Message message);
+  void receive(Message message);
+  /// The calling thread does the work, until `over` or `end`. False, at once: another one does.
+  bool work_until(const std::function<bool()>& over, Time end);
+
+  /// As of Messenger; the first time counts.
+  void fail(const Status& status);
+  /// `callback` (null: nobody) is told once why messages have failed by themselves: a timeout, or for lack of memory.
+  void when_failed(std::function<void(const Status&)> callback);
+  /// Ends what is left, and the thread. Idempotent.
+  void close();
+
+  const WorkerCounters& counters() const { return messenger_.counters(); }
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  /// How a caller waits before it sleeps: it looks around, or gives way, where that pays.
+  struct Waits {
+    SpinWait look_around;
+    GiveWay give_way;
+  };
+  Lock lock();
+  void let_in(Lock& held);
+  void post(const std::function<void()>& give);
+  void run();
+  bool step(Lock& held);
+  void tell(Lock& held);
+  Waits& waits_of_caller();
+  template <typename Found>
+  void wait_a_moment(Waits& waits, Time end, const Found& found);
+  void hand_over();
+
+  const std::shared_ptr<const Segment> segment_;
+  const Mail mail_;
+  const int rank_;
+  const Duration spin_;
+  std::atomic<int> waiting_{0};  // for the mutex
+  std::mutex mutex_;             // guards what follows
+  std::condition_variable told_all_;
+  Messenger messenger_;
+  bool taken_ = false;  // by a caller, who looks after all messages
+  bool stop_ = false;
+  int telling_ = 0;             // threads that call what was given to them
+  Time thread_until_ = kNever;  // when the thread looks by itself
+  std::function<void(const Status&)> on_failure_;
+  bool told_failure_ = false;
+  std::optional<Waits> callers_waits_;  // of the last one
+  std::thread::id last_caller_;
+  std::thread thread_;
+};
+
+}  // namespace switchml::shm

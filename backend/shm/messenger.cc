@@ -1,0 +1,266 @@
+#include "shm/messenger.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.h"
+#include "quant/kernels.h"
+
+namespace switchml::shm {
+
+namespace {
+
+/// Messages of so many bytes are written past the caches: their first would be gone before the last one comes.
+constexpr size_t kLargeMessage = 1024 * 1024;
+
+std::string name_of(int rank) { return "rank " + std::to_string(rank); }
+
+Status differs(const Message& wanted, const Record& record, int source) {
+  return {Code::kMismatch, describe(wanted) + " got a message of " + std::to_string(record.bytes) + " bytes from " +
+                               name_of(source) + ", which is gone: both ends must name as many"};
+}
+
+Status cannot_complete(const Message& message, const std::string& why) {
+  return {Code::kUnavailable, describe(message) + " cannot complete: " + why};
+}
+
+}  // namespace
+
+Messenger::Messenger(const Mail& mail, int rank) : mail_(mail), rank_(rank) {
+  SWITCHML_ASSERT(rank >= 0 && rank < mail.ranks());
+  peers_.reserve(static_cast<size_t>(mail.ranks()));
+  for (int other = 0; other < mail.ranks(); ++other) {
+    peers_.push_back({Outgoing(mail, rank, other), mail.ring(other, rank)});
+  }
+}
+
+// ---- what is asked of it ----
+
+/// False: it has ended.
+bool Messenger::open(const Message& message) {
+  SWITCHML_ASSERT(message.peer != rank_ && message.peer >= kAnySource && message.peer < mail_.ranks());
+  ++open_;
+  if (!status_.ok()) {
+    end(message, status_, message.peer);
+    return false;
+  }
+  earliest_deadline_ = std::min(earliest_deadline_, message.deadline);
+  for (int other = 0; other < mail_.ranks(); ++other) {
+    const bool concerned = message.peer == kAnySource || message.peer == other;
+    if (concerned && peer(other).gone) leavers_.set(static_cast<size_t>(other));
+  }
+  return true;
+}
+
+void Messenger::send(Message message) {
+  message.sends = true;
+  if (!open(message)) return;
+  const int to = message.peer;
+  unwritten_.set(static_cast<size_t>(to));
+  peer(to).out.send(std::move(message));
+}
+
+void Messenger::receive(Message message) {
+  message.sends = false;
+  if (open(message)) matching_.want(std::move(message));
+}
+
+void Messenger::end(const Message& message, const Status& status, int source) {
+  if (--open_ == 0) earliest_deadline_ = kNever;
+  if (status.ok() && !message.sends) counters_.bytes_moved_in_memory.add(message.bytes);
+  outcomes_.push_back({message.done, status, source});
+}
+
+bool Messenger::is_busy() const {
+  const auto owes = [](const Peer& other) { return other.out.answers() > 0; };
+  return open_ > 0 || std::any_of(peers_.begin(), peers_.end(), owes);
+}
+
+// ---- what it does ----
+
+bool Messenger::step(Time now) {
+  if (!status_.ok()) return false;
+  RankSet signalled = mail_.take_signals(rank_);
+  signalled.reset(static_cast<size_t>(rank_));
+  ++looks_;
+  for (int source = 0; signalled.any() && status_.ok() && source < mail_.ranks(); ++source) {
+    if (signalled[static_cast<size_t>(source)]) read(source);
+  }
+  unwritten_ |= signalled;
+  for (auto& [wanted, arrival] : matching_.fit(looks_)) {
+    take(std::move(wanted), arrival.source, arrival.record, arrival.data.data());
+  }
+  for (int other = 0; leavers_.any() && other < mail_.ranks(); ++other) {
+    if (leavers_[static_cast<size_t>(other)]) end_those_with(other);
+  }
+  const bool wrote = status_.ok() && write_all();
+  if (status_.ok() && now >= earliest_deadline_) check_deadlines(now);
+  return status_.ok() && (signalled.any() || wrote);
+}
+
+// Whoever has gone has said all that is to be read before it said so.
+void Messenger::read(int source) {
+  Peer& from = peer(source);
+  const bool gone = mail_.state(source) != Mail::State::kHere;
+  if (!from.opened) {
+    if (const Status opened = from.in.open(); !opened.ok()) {
+      return fail({opened.code(), name_of(rank_) + ": " + opened.message()});
+    }
+    from.opened = true;
+  }
+  from.in.look();
+  const uint8_t* behind = nullptr;
+  while (const Record* record = from.in.next(&behind)) {
+    read_one(source, *record, behind);
+    if (from.in.pop()) mail_.signal(rank_, source);
+  }
+  if (gone) {
+    from.gone = true;
+    leavers_.set(static_cast<size_t>(source));
+  }
+}
+
+void Messenger::read_one(int source, const Record& record, const uint8_t* behind) {
+  switch (record.kind) {
+    case Record::kOffer:
+    case Record::kWhole: return arrive(source, record, behind);
+    case Record::kPiece: return take_piece(source, static_cast<size_t>(record.bytes), behind);
+    default: break;
+  }
+  const auto ended = peer(source).out.answered(record.id, record.kind == Record::kWanted);
+  if (ended) end(*ended, Status(), rank_);
+}
+
+void Messenger::arrive(int source, const Record& record, const uint8_t* behind) {
+  std::optional<Message> wanted = matching_.take_for(source, record.tag);
+  if (wanted) return take(std::move(*wanted), source, record, behind);
+  Arrival arrival{source, record, looks_};
+  if (record.kind == Record::kWhole) arrival.data.assign(behind, behind + record.bytes);
+  matching_.arrive(std::move(arrival));
+}
+
+// The two have found each other.
+void Messenger::take(Message wanted, int source, const Record& record, const uint8_t* behind) {
+  Peer& from = peer(source);
+  const bool fits = wanted.bytes == record.bytes;
+  if (record.kind == Record::kWhole) {
+    if (fits && wanted.bytes > 0) std::memcpy(wanted.to, behind, wanted.bytes);
+    from.in.take(Outgoing::charge(static_cast<size_t>(record.bytes)));
+  } else {
+    from.out.answer(record.id, fits);
+    unwritten_.set(static_cast<size_t>(source));
+    if (fits && wanted.bytes > 0) return from.coming.push_back(std::move(wanted));
+  }
+  end(wanted, fits ? Status() : differs(wanted, record, source), source);
+}
+
+void Messenger::take_piece(int source, size_t bytes, const uint8_t* behind) {
+  std::deque<Message>& coming = peer(source).coming;
+  SWITCHML_ASSERT(!coming.empty() && bytes <= coming.front().bytes - coming.front().moved);
+  Message& message = coming.front();
+  auto* to = static_cast<uint8_t*>(message.to) + message.moved;
+  if (message.bytes >= kLargeMessage) {
+    quant::kernels().stream(behind, to, bytes);
+  } else {
+    std::memcpy(to, behind, bytes);
+  }
+  message.moved += bytes;
+  if (message.moved < message.bytes) return;
+  end(message, Status(), source);
+  coming.pop_front();
+}
+
+bool Messenger::write_all() {
+  bool wrote = false;
+  for (int to = 0; unwritten_.any() && to < mail_.ranks(); ++to) {
+    if (!unwritten_[static_cast<size_t>(to)]) continue;
+    std::vector<Message> done;
+    const Result<bool> more = peer(to).out.write(&done);
+    for (const Message& message : done) end(message, Status(), rank_);
+    if (!more.ok()) {
+      fail({more.status().code(), name_of(rank_) + ": " + more.status().message()});
+      return false;
+    }
+    if (!more.value()) unwritten_.reset(static_cast<size_t>(to));
+    wrote = wrote || more.value();
+  }
+  return wrote;
+}
+
+// ---- what does not come to its end ----
+
+void Messenger::end_all(const std::vector<Message>& messages, const Status& status) {
+  for (const Message& message : messages) end(message, status, message.peer);
+}
+
+bool Messenger::are_all_gone() const {
+  for (int other = 0; other < mail_.ranks(); ++other) {
+    if (other != rank_ && !peers_[static_cast<size_t>(other)].gone) return false;
+  }
+  return true;
+}
+
+void Messenger::end_those_with(int gone) {
+  leavers_.reset(static_cast<size_t>(gone));
+  const bool left = mail_.state(gone) == Mail::State::kLeft;
+  const std::string why = name_of(gone) + (left ? " left the session" : " gave up: " + mail_.reason(gone));
+  std::vector<Message> lost = peer(gone).out.give_up();
+  for (Message& message : matching_.give_up(gone)) lost.push_back(std::move(message));
+  for (Message& message : std::exchange(peer(gone).coming, {})) lost.push_back(std::move(message));
+  for (const Message& message : lost) end(message, cannot_complete(message, why), message.peer);
+  if (!are_all_gone()) return;
+  for (auto& [wanted, arrival] : matching_.fit(++looks_)) {
+    take(std::move(wanted), arrival.source, arrival.record, arrival.data.data());
+  }
+  for (const Message& message : matching_.give_up_all()) {
+    end(message, cannot_complete(message, "all other ranks are gone; " + why), message.peer);
+  }
+}
+
+void Messenger::fail(const Status& status) {
+  SWITCHML_ASSERT(!status.ok());
+  if (!status_.ok()) return;
+  status_ = status;
+  const bool leaves = status.code() == Code::kAborted;
+  mail_.go(rank_, leaves ? Mail::State::kLeft : Mail::State::kGaveUp, status.message());
+  for (Peer& other : peers_) {
+    end_all(other.out.give_up(), status);
+    for (const Message& message : std::exchange(other.coming, {})) end(message, status, message.peer);
+  }
+  end_all(matching_.give_up_all(), status);
+}
+
+template <typename F>
+const Message* Messenger::find(const F& f) const {
+  if (const Message* found = matching_.find(f)) return found;
+  for (const Peer& other : peers_) {
+    if (const Message* found = other.out.find(f)) return found;
+    const auto coming = std::find_if(other.coming.begin(), other.coming.end(), f);
+    if (coming != other.coming.end()) return &*coming;
+  }
+  return nullptr;
+}
+
+void Messenger::check_deadlines(Time now) {
+  Time earliest = kNever;
+  const Message* late = find([&](const Message& message) {
+    earliest = std::min(earliest, message.deadline);
+    return now >= message.deadline;
+  });
+  earliest_deadline_ = earliest;
+  if (late == nullptr) return;
+  fail({Code::kTimeout, describe(*late) + " did not complete before its timeout passed: " + progress_of(*late)});
+}
+
+std::string Messenger::progress_of(const Message& message) const {
+  const std::string question = "; is it dead, stopped, or does it not make that call?";
+  if (message.sends) return peers_[static_cast<size_t>(message.peer)].out.progress_of(message) + question;
+  if (message.peer == kAnySource) return "no rank has sent such a message";
+  if (message.moved > 0) {
+    return "of its bytes " + std::to_string(message.moved) + " have come; is " + name_of(message.peer) +
+           " dead or stopped?";
+  }
+  return name_of(message.peer) + " has not sent it" + question;
+}
+
+}  // namespace switchml::shm

@@ -1,0 +1,131 @@
+#include "shm/outgoing.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "base/assert.h"
+
+namespace switchml::shm {
+
+namespace {
+
+/// A message of more bytes waits at its sender until it is wanted.
+constexpr size_t kMostShort = 16 * 1024;
+/// So many of the largest short ones may lie at the receiver, unasked for.
+constexpr uint64_t kUnaskedFor = 4;
+constexpr int kWrittenAtOnce = 16;  // records
+
+}  // namespace
+
+Outgoing::Outgoing(const Mail& mail, int from, int to)
+    : mail_(mail),
+      from_(from),
+      to_(to),
+      ring_(mail.ring(from, to)),
+      most_short_(std::min(kMostShort, ring_.most_behind())) {}
+
+void Outgoing::send(Message message) {
+  message.sends = true;
+  fresh_.push_back(std::move(message));
+}
+
+void Outgoing::answer(uint64_t id, bool wanted) {
+  answers_.push_back({wanted ? Record::kWanted : Record::kDropped, 0, id, 0, 0});
+}
+
+std::optional<Message> Outgoing::answered(uint64_t id, bool wanted) {
+  const auto found = offered_.find(id);
+  SWITCHML_ASSERT(found != offered_.end());
+  Message message = std::move(found->second);
+  offered_.erase(found);
+  if (!wanted || message.bytes == 0) return message;
+  leaving_.push_back(std::move(message));
+  return std::nullopt;
+}
+
+bool Outgoing::is_short(const Message& message) const {
+  if (message.bytes > most_short_) return false;
+  return given_ - ring_.taken() + charge(message.bytes) <= kUnaskedFor * charge(most_short_);
+}
+
+Result<bool> Outgoing::put(const Record& record, const void* data, size_t behind) {
+  Result<bool> written = ring_.put(record, data, behind);
+  if (written.ok() && !written.value() && !ring_.await_room()) written = ring_.put(record, data, behind);
+  if (written.ok() && written.value()) mail_.signal(from_, to_);
+  return written;
+}
+
+// Each says whether it has written something.
+Result<bool> Outgoing::write_answer() {
+  if (answers_.empty()) return false;
+  Result<bool> written = put(answers_.front(), nullptr, 0);
+  if (written.ok() && written.value()) answers_.pop_front();
+  return written;
+}
+
+Result<bool> Outgoing::write_offer(std::vector<Message>* done) {
+  if (fresh_.empty()) return false;
+  Message& message = fresh_.front();
+  const bool whole = is_short(message);
+  const Record record{whole ? Record::kWhole : Record::kOffer, message.tag, last_id_ + 1, message.bytes,
+                      mail_.ticket(to_)};
+  Result<bool> written = put(record, message.from, whole ? message.bytes : 0);
+  if (!written.ok() || !written.value()) return written;
+  ++last_id_;
+  if (whole) {
+    given_ += charge(message.bytes);
+    done->push_back(std::move(message));
+  } else {
+    offered_.emplace(last_id_, std::move(message));
+  }
+  fresh_.pop_front();
+  return written;
+}
+
+Result<bool> Outgoing::write_piece(std::vector<Message>* done) {
+  if (leaving_.empty()) return false;
+  Message& message = leaving_.front();
+  const size_t bytes = std::min(ring_.most_behind(), message.bytes - message.moved);
+  const Record record{Record::kPiece, 0, 0, bytes, 0};
+  Result<bool> written = put(record, static_cast<const uint8_t*>(message.from) + message.moved, bytes);
+  if (!written.ok() || !written.value()) return written;
+  message.moved += bytes;
+  if (message.moved < message.bytes) return written;
+  done->push_back(std::move(message));
+  leaving_.pop_front();
+  return written;
+}
+
+Result<bool> Outgoing::write(std::vector<Message>* done) {
+  for (int i = 0; i < kWrittenAtOnce; ++i) {
+    Result<bool> written = !answers_.empty() ? write_answer() : !fresh_.empty() ? write_offer(done) : write_piece(done);
+    if (!written.ok() || !written.value()) return written;
+  }
+  return true;
+}
+
+std::vector<Message> Outgoing::give_up() {
+  std::vector<Message> all;
+  for (std::deque<Message>* queue : {&fresh_, &leaving_}) {
+    std::move(queue->begin(), queue->end(), std::back_inserter(all));
+    queue->clear();
+  }
+  for (auto& [_, message] : offered_) all.push_back(std::move(message));
+  offered_.clear();
+  answers_.clear();
+  return all;
+}
+
+std::string Outgoing::progress_of(const Message& message) const {
+  const std::string rank = "rank " + std::to_string(to_);
+  const auto same = [&message](const Message& other) { return &other == &message; };
+  if (std::any_of(fresh_.begin(), fresh_.end(), same)) return rank + " has not read what came before it";
+  if (std::any_of(leaving_.begin(), leaving_.end(), same)) {
+    return rank + " has asked for it, and has read no more than " + std::to_string(message.moved) + " bytes";
+  }
+  return rank + " has not asked for it";
+}
+
+}  // namespace switchml::shm

@@ -1,0 +1,57 @@
+"""The tables of docs/collectives.md, and what switchml.stats() counts of the calls that they speak of."""
+
+import collections
+import os
+import re
+import sys
+
+import torch.distributed as dist
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+
+def tables():
+    """[[{column: cell}]]: the tables of the page that say which way calls go, in order."""
+    found, header = [], None
+    with open(os.path.join(ROOT, "docs", "collectives.md")) as stream:
+        for line in stream:
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if not line.startswith("|"):
+                header = None
+            elif header is None:
+                header = cells
+                found.append([])
+            elif not set(line.strip()) <= set("|-"):
+                found[-1].append(dict(zip(header, cells)))
+    return [rows for rows in found if next(iter(rows[0])) in ("way", "types", "collective", "call")]
+
+
+def names_in(cell):
+    return re.findall(r"`(\w+)`", cell)
+
+
+WAYS, EXACTLY, AS_INTEGERS, REDUCTIONS, OTHERS = tables()
+COUNTED_AS = {names_in(row["collective"])[0]: names_in(row["counted as"])[0] for row in REDUCTIONS}
+
+
+def documented_way(name, column):
+    """The way of the calls that are counted under that name, where the precision is `exact`; sums, of reductions."""
+    if name in COUNTED_AS.values():
+        return "switch"
+    (way,) = {row[column] for row in OTHERS if name in names_in(row["counted as"])}
+    return way
+
+
+def counts(group=None):
+    """(name, way) -> calls, of that group, else the default group."""
+    calls = sys.modules["switchml"].stats(group)["calls"]
+    return {(name, way): count for name, ways in calls.items() for way, count in ways.items()}
+
+
+def all_counts():
+    """The same of all groups of this process that are of the backend."""
+    total = collections.Counter()
+    for group in dist.distributed_c10d._world.pg_map:
+        if dist.get_backend(group) == "switchml":
+            total.update(counts(group))
+    return total
