@@ -21,6 +21,11 @@ void AbortHooks::remove(int64_t id) {
   removed = hooks_.extract(id);
 }
 
+void AbortHooks::take_over(AbortHooks& other) {
+  const std::scoped_lock lock(mutex_, other.mutex_);
+  hooks_.swap(other.hooks_);
+}
+
 void AbortHooks::run() {
   std::map<int64_t, Hook> hooks;
   {

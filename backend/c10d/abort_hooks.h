@@ -20,6 +20,8 @@ class AbortHooks {
   /// Calls every hook in the order of their ids, and forgets them: a group fails once. What a hook throws is logged.
   /// Without a lock, so a hook may add and remove hooks.
   void run();
+  /// Those of a group in whose place this one comes.
+  void take_over(AbortHooks& other);
 
  private:
   std::mutex mutex_;

@@ -158,7 +158,7 @@ Config configured(const OptionMap& options, const StorePtr& store, const GroupIn
 
 BasePtr create(const StorePtr& store, int rank, int size, std::chrono::milliseconds timeout, const std::string& name,
                const std::vector<uint64_t>& global_ranks, const OptionMap& options, py::function make_companion,
-               bool companion_at_once, py::function ask_controller) {
+               bool companion_at_once, py::function ask_controller, bool awaits_ranks) {
   ProcessGroupSwitchML::Settings settings;
   settings.store = store;
   settings.rank = rank;
@@ -169,6 +169,7 @@ BasePtr create(const StorePtr& store, int rank, int size, std::chrono::milliseco
   settings.config = configured(options, store, {rank, size, name});
   settings.make_companion = MakeCompanion(std::move(make_companion));
   settings.companion_at_once = companion_at_once;
+  settings.awaits_ranks = awaits_ranks;
   settings.controller = std::make_shared<PythonController>(std::move(ask_controller), settings.config);
   const py::gil_scoped_release unlocked;
   return ProcessGroupSwitchML::create(std::move(settings));
@@ -340,7 +341,7 @@ PYBIND11_MODULE(_C, module) {
   module.attr("torch_version") = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
   module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
              py::arg("global_ranks"), py::arg("options"), py::arg("make_companion"), py::arg("companion_at_once"),
-             py::arg("ask_controller"));
+             py::arg("ask_controller"), py::arg("awaits_ranks") = false);
   add_group_class(module, c10d_module);
   module.def("stats", &stats, py::arg("backend"));
   module.def("allocate", &allocate, py::arg("backend"), py::arg("bytes"));

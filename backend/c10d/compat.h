@@ -25,7 +25,10 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <variant>
 #include <vector>
 
 // Virtual functions that the base class gained over time. From 2.13 on the compiler checks that they override; on an
@@ -54,6 +57,23 @@ using Base = c10d::ProcessGroup;
 inline constexpr const char* kBaseClassName = "ProcessGroup";
 #endif
 using BaseOptions = Base::Options;
+
+// ---- other ranks for the same group ----
+#if SWITCHML_TORCH >= 214
+using ReconfigureOptions = c10d::ReconfigureOptions;
+#else
+/// As in 2.14.
+struct ReconfigureOptions {
+  int64_t uuid = 0;
+  std::variant<std::unordered_set<std::string>, std::vector<std::string>> handles;
+  std::optional<std::chrono::milliseconds> timeout;
+  std::unordered_map<std::string, std::string> hints;
+};
+#endif
+/// Whether a group's rank and size may change: before 2.14 they are constant members of the base class.
+inline constexpr bool kReconfigures = SWITCHML_TORCH >= 214;
+inline void set_place(int& place, int value) { place = value; }
+inline void set_place(const int& /*place*/, int /*value*/) {}
 
 // ---- what getError() tells ----
 namespace detail {

@@ -225,7 +225,7 @@ std::shared_ptr<shm::Messages> ProcessGroupSwitchML::memory_for_messages(Call ca
 
 c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::companion_for_message(Call call) {
   core_->calls().add(call, Path::kCompanion);
-  return companion_.get();
+  return companion_->get();
 }
 
 WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Tensors& inputs,
@@ -250,7 +250,7 @@ WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Te
   }
   milliseconds limit = timeout.count() > 0 ? timeout : timeout_.load();
   if (limit.count() > 0) limit += core_->extensions().total();
-  return remember(companion_.start(call, type, fence, limit, std::move(issue), inputs, outputs, std::move(finish)));
+  return remember(companion_->start(call, type, fence, limit, std::move(issue), inputs, outputs, std::move(finish)));
 }
 
 Reduction ProcessGroupSwitchML::movement(Call call, OpType type, const Tensors& results, const std::string& what,

@@ -190,4 +190,10 @@ std::vector<Outstanding::WeakWork> Outstanding::all() const {
   return {works_.begin(), works_.end()};
 }
 
+void Outstanding::clear() {
+  std::deque<WeakWork> dropped;  // may be the last references: they go after the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  dropped.swap(works_);
+}
+
 }  // namespace switchml

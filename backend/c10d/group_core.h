@@ -137,6 +137,7 @@ class Outstanding {
   using WeakWork = c10::weak_intrusive_ptr<c10d::Work>;
   void add(const c10::intrusive_ptr<c10d::Work>& work);
   std::vector<WeakWork> all() const;
+  void clear();
 
  private:
   static constexpr size_t kSweepAt = 64;  // forget completed ones at this length

@@ -28,6 +28,16 @@ std::vector<int> remaining(const std::vector<int64_t>& excluded, int rank, int s
   return rest;
 }
 
+/// By rank, where that is free.
+std::vector<std::string> ordered(
+    const std::variant<std::unordered_set<std::string>, std::vector<std::string>>& handles) {
+  if (const auto* list = std::get_if<std::vector<std::string>>(&handles)) return *list;
+  const auto& set = std::get<std::unordered_set<std::string>>(handles);
+  std::vector<std::string> sorted(set.begin(), set.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
 /// "1_3".
 std::string joined(const std::vector<int>& ranks) {
   std::string text;
@@ -50,6 +60,7 @@ c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::split(const c10::intrusiv
   if (mine == ranks.end()) return {};
   Settings settings = settings_;
   settings.store = store;
+  settings.awaits_ranks = false;
   settings.rank = static_cast<int>(mine - ranks.begin());
   settings.global_ranks.clear();
   const std::vector<uint64_t> all = global_ranks();
@@ -80,12 +91,55 @@ c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::merge(const c10::intrusiv
   const std::string name = opts ? compat::group_name(*opts) : "";
   Settings settings = settings_;
   settings.store = store;
+  settings.awaits_ranks = false;
   settings.rank = rank;
   settings.size = size;
   settings.global_ranks.clear();  // who the others are in their worlds nobody says
   settings.timeout = opts ? opts->timeout : timeout_.load();
   settings.name = name.empty() ? settings_.name + ":merge" : name;
   return create(std::move(settings));
+}
+
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reconfigure(const compat::ReconfigureOptions& opts) {
+  const std::string who = "switchml reconfigure of group " + settings_.name;
+  if (!compat::kReconfigures) compat::throw_backend_error(who + ": it needs PyTorch 2.14 or a newer one");
+  if (core_->inherited()) throw_status(core_->closed(), who);
+  const std::vector<std::string> handles = ordered(opts.handles);
+  const auto mine = std::find(handles.begin(), handles.end(), handle_);
+  if (mine == handles.end() || std::set<std::string>(handles.begin(), handles.end()).size() != handles.size()) {
+    compat::throw_value_error(
+        who + ": the " + std::to_string(handles.size()) +
+        " handles lack this rank's, or have one twice; allowed: those that get_reconfigure_handle() "
+        "gives, one of each rank");
+  }
+  if (!reconfigured_by_.insert(opts.uuid).second) {
+    compat::throw_argument_error(who + ": the uuid " + std::to_string(opts.uuid) +
+                                 " was already used; allowed: one that is new to the group");
+  }
+  shutdown();
+  const auto before = core_;
+  settings_.store = c10::make_intrusive<c10d::PrefixStore>("reconfigure/" + std::to_string(opts.uuid), store_);
+  settings_.rank = static_cast<int>(mine - handles.begin());
+  settings_.size = static_cast<int>(handles.size());
+  settings_.global_ranks.clear();  // who the others are in their worlds nobody says
+  settings_.awaits_ranks = false;
+  compat::set_place(rank_, settings_.rank);
+  compat::set_place(size_, settings_.size);
+  shutdown_begun_ = shut_down_ = false;
+  last_ = {};
+  outstanding_.clear();
+  try {
+    without_interpreter_lock([&] { join_ranks(opts.timeout.value_or(timeout_.load())); });
+  } catch (const std::exception& error) {
+    core_->close(Status(Code::kUnavailable, std::string("its last reconfigure() failed: ") + error.what()));
+    throw;
+  }
+  core_->abort_hooks().take_over(before->abort_hooks());
+  if (before->timed()) core_->time_calls();
+  auto work =
+      c10::make_intrusive<SwitchWork>(rank_, c10d::OpType::UNKNOWN, nullptr, who, 0, std::vector<Tensors>{}, Tensors{});
+  work->succeed();
+  return work;
 }
 
 void ProcessGroupSwitchML::registerAbortHook(int64_t id, AbortHooks::Hook hook) {

@@ -3,8 +3,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "base/log.h"
@@ -45,6 +47,14 @@ ProcessGroupSwitchML::Settings checked(ProcessGroupSwitchML::Settings settings) 
                               std::to_string(settings.size) + "; allowed: 0 <= rank < size");
   }
   return settings;
+}
+
+/// Differs from all others; those of a group sort by rank.
+std::string new_handle(int rank) {
+  std::random_device random;
+  char text[40];
+  std::snprintf(text, sizeof text, "switchml-%08d-%08x%08x", rank, random(), random());
+  return text;
 }
 
 /// A Gloo group of all ranks, whose keys begin with `prefix` and whose waits end with the process group.
@@ -97,17 +107,28 @@ c10::intrusive_ptr<ProcessGroupSwitchML> ProcessGroupSwitchML::create(Settings s
 ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
     : compat::Base(settings.rank, settings.size),
       settings_(std::move(settings)),
-      core_(std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name},
-                                        settings_.global_ranks)),
-      timeout_(settings_.timeout),
-      companion_(core_,
-                 [this] { return make_gloo(settings_, core_, opening_prefix_ + "companion/", timeout_.load()); }) {
+      store_(settings_.store),
+      handle_(new_handle(settings_.rank)),
+      timeout_(settings_.timeout) {
   init();
   set_log_level(settings_.config.log_level);
-  open_session();
+  join_ranks(timeout_.load());
+}
+
+void ProcessGroupSwitchML::join_ranks(milliseconds timeout) {
+  core_ =
+      std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name}, settings_.global_ranks);
+  monitored_barrier_.reset();
+  companion_ = std::make_unique<Companion>(
+      core_, [this] { return make_gloo(settings_, core_, opening_prefix_ + "companion/", timeout_.load()); });
+  if (settings_.awaits_ranks) {
+    core_->close(Status(Code::kUnavailable, "the group has no ranks before its first reconfigure()"));
+    return;
+  }
+  open_session(timeout);
   if (!settings_.companion_at_once) return;
   try {
-    companion_.get();
+    companion_->get();
   } catch (...) {
     core_->give_up("it has no companion Gloo group: " + exception_text(std::current_exception()).value_or(""));
     shutdown();  // who keeps the exception may keep what it has seen of the session
@@ -115,7 +136,7 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
   }
 }
 
-void ProcessGroupSwitchML::open_session() {
+void ProcessGroupSwitchML::open_session(milliseconds timeout) {
   const std::string context = "switchml: rank " + std::to_string(rank_) + " of " + std::to_string(size_) + " (group " +
                               settings_.name + ") could not start";
   Result<std::unique_ptr<StoreRendezvous>> store = StoreRendezvous::open(settings_.store, rank_);
@@ -127,7 +148,7 @@ void ProcessGroupSwitchML::open_session() {
     throw_status(started, context);
   }
   Result<std::unique_ptr<Session>> session =
-      Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout_.load()), settings_.controller);
+      Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout), settings_.controller);
   if (!session.ok()) throw_status(session.status(), context);
   // The session reads the store until it ends.
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());
@@ -136,7 +157,7 @@ void ProcessGroupSwitchML::open_session() {
   // What the companion has in hand would wait for a dead rank until its timeout.
   core_->session()->when_rank_is_lost([this](const Status& lost) {
     core_->call_failed(lost);
-    companion_.abort(lost);
+    companion_->abort(lost);
     core_->pool().post([core = core_.get()] { core->after_failure(); });  // hooks may take their time
   });
   SWITCHML_LOG(kInfo) << "group " << settings_.name << ", rank " << rank_ << " of " << size_ << ": "
@@ -196,7 +217,7 @@ void ProcessGroupSwitchML::setSequenceNumberForGroup() { core_->set_sequence(0);
 
 void ProcessGroupSwitchML::setTimeout(milliseconds timeout) {
   timeout_.store(timeout);
-  if (const auto group = companion_.existing()) compat::set_timeout(*group, timeout);
+  if (const auto group = companion_->existing()) compat::set_timeout(*group, timeout);
 }
 
 c10::intrusive_ptr<compat::BaseOptions> ProcessGroupSwitchML::getBackendOptions() {
@@ -251,8 +272,8 @@ void ProcessGroupSwitchML::abort() {
     core_->abort_hooks().run();
     if (monitored_barrier_) monitored_barrier_->interrupt("the process group was aborted");
     if (const auto session = core_->session()) session->engine().abort("the process group was aborted");
-    companion_.abort(Status(Code::kAborted, "the process group was aborted"));
-    if (const auto group = companion_.existing()) compat::abort(*group);
+    companion_->abort(Status(Code::kAborted, "the process group was aborted"));
+    if (const auto group = companion_->existing()) compat::abort(*group);
   });
 }
 
@@ -286,8 +307,8 @@ void ProcessGroupSwitchML::end_everything() {
   if (session) session->settle();
   if (session) session->engine().abort("the process group was shut down");
   if (session) session->when_rank_is_lost(nullptr);
-  companion_.abort(Status(Code::kAborted, "the process group was shut down"));
-  companion_.release(kShutdownGrace);
+  companion_->abort(Status(Code::kAborted, "the process group was shut down"));
+  companion_->release(kShutdownGrace);
   core_->wait_until_landed(kShutdownGrace);  // what was aborted ends on the pool's threads, not on the engine's
   core_->pool().join();
   session.reset();

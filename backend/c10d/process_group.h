@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,7 @@ class ProcessGroupSwitchML final : public compat::Base {
     MakeCompanion make_companion;
     bool companion_at_once = false;                // Gloo connects all ranks in its constructor
     std::shared_ptr<ControllerClient> controller;  // asked where the configuration names one; may be null
+    bool awaits_ranks = false;                     // opens no session: reconfigure() does
   };
 
   struct Options final : compat::BaseOptions {
@@ -144,6 +146,13 @@ class ProcessGroupSwitchML final : public compat::Base {
   c10::intrusive_ptr<compat::Base> merge(const c10::intrusive_ptr<c10d::Store>& store,
                                          const c10::intrusive_ptr<compat::BaseOptions>& opts, const int& rank,
                                          const int& size) SWITCHML_LATER_OVERRIDE;
+  /// The next ranks of this group, in this object: those that name this rank's handle, and one another's, with an equal
+  /// `uuid`, on the store that the group was made with. Ends what is under way. An ordered list numbers the ranks;
+  /// those of a set are in the order of their numbers so far. Returns when all have come, or throws: then another
+  /// reconfigure() may follow. No other call of the group may run meanwhile.
+  WorkPtr reconfigure(const compat::ReconfigureOptions& opts) SWITCHML_OVERRIDE_OF_2_14;
+  std::string get_reconfigure_handle() const SWITCHML_OVERRIDE_OF_2_14 { return handle_; }
+  bool supportsReconfigure() const SWITCHML_OVERRIDE_OF_2_14 { return compat::kReconfigures; }
   /// Called once, before the group ends by an abort() or an error. From any thread.
   void registerAbortHook(int64_t id, AbortHooks::Hook hook) SWITCHML_OVERRIDE_OF_2_14;
   void unregisterAbortHook(int64_t id) SWITCHML_OVERRIDE_OF_2_14;
@@ -179,7 +188,8 @@ class ProcessGroupSwitchML final : public compat::Base {
   };
   std::shared_ptr<shm::Arena> arena() const;
   void name_flight() const;
-  void open_session();
+  void join_ranks(std::chrono::milliseconds timeout);
+  void open_session(std::chrono::milliseconds timeout);
   void end_everything();
   Time deadline(std::chrono::milliseconds timeout) const;
   Reduction reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, Terms terms) const;
@@ -213,14 +223,17 @@ class ProcessGroupSwitchML final : public compat::Base {
   bool engine_takes(const Tensors& tensors, const c10d::ReduceOp& op) const;
   Arguments arguments(Call call) const { return {call, core_->group()}; }
 
-  const Settings settings_;
-  const std::shared_ptr<GroupCore> core_;
+  Settings settings_;  // this, core_, monitored_barrier_ and companion_ are those of the last reconfigure()
+  const c10::intrusive_ptr<c10d::Store> store_;  // what the group was made with
+  const std::string handle_;
+  std::set<int64_t> reconfigured_by_;  // uuids
+  std::shared_ptr<GroupCore> core_;
   std::atomic<std::chrono::milliseconds> timeout_;
   Outstanding outstanding_;
   Coalescing coalescing_;
   std::string opening_prefix_;
   std::unique_ptr<MonitoredBarrier> monitored_barrier_;  // null in a group of one
-  Companion companion_;
+  std::unique_ptr<Companion> companion_;
   mutable std::mutex shutdown_mutex_;
   std::condition_variable shutdown_ended_;
   bool shutdown_begun_ = false;

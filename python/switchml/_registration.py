@@ -156,6 +156,7 @@ def _create(options, pg_options):
         make_companion=_companion,
         companion_at_once=not _gloo_is_lazy(),
         ask_controller=_ask_controller,
+        awaits_ranks=getattr(options, "enable_reconfigure", False),
     )
 
 

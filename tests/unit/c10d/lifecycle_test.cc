@@ -51,6 +51,87 @@ TEST(Shrink, AGroupThatWasAbortedIsStillTheBeginningOfAnother) {
   });
 }
 
+// ---- other ranks ----
+
+/// reconfigure() of some ranks of a cluster at once.
+void reconfigure(const Cluster& cluster, int64_t uuid, const std::vector<int>& ranks) {
+  compat::ReconfigureOptions options;
+  options.uuid = uuid;
+  std::vector<std::string> handles;
+  for (const int rank : ranks) handles.push_back(cluster[rank].get_reconfigure_handle());
+  options.handles = handles;
+  on_each_rank(static_cast<int>(ranks.size()), [&](int place) {
+    Group& group = cluster[ranks[static_cast<size_t>(place)]];
+    group.reconfigure(options)->wait();
+    EXPECT_EQ(group.getRank(), place);
+    EXPECT_EQ(group.getSize(), static_cast<int>(ranks.size()));
+    EXPECT_EQ(sum_on(group), static_cast<float>(ranks.size()));
+  });
+}
+
+TEST(Reconfigure, NeedsAPyTorchWhoseGroupsMayChange) {
+  const Cluster cluster(1);
+  EXPECT_EQ(cluster[0].supportsReconfigure(), compat::kReconfigures);
+  if (compat::kReconfigures) GTEST_SKIP() << "this one's may";
+  EXPECT_TRUE(contains(thrown_by([&] { cluster[0].reconfigure({}); }), "it needs PyTorch 2.14"));
+}
+
+TEST(Reconfigure, RanksLeaveAndComeBackInAnyOrder) {
+  if (!compat::kReconfigures) GTEST_SKIP() << "needs PyTorch 2.14";
+  const Cluster cluster(3);
+  reconfigure(cluster, 1, {0, 2});
+  reconfigure(cluster, 2, {2, 1, 0});
+  reconfigure(cluster, 3, {1});
+  reconfigure(cluster, 4, {0, 1, 2});
+}
+
+TEST(Reconfigure, EndsWhatIsUnderWayAndTheGroupIsWellAgain) {
+  if (!compat::kReconfigures) GTEST_SKIP() << "needs PyTorch 2.14";
+  const Cluster cluster(3);
+  int hooks = 0;
+  cluster[1].registerAbortHook(1, [&] { ++hooks; });
+  TensorList waits{at::ones({10})};
+  const auto never = cluster[1].allreduce(waits);
+  reconfigure(cluster, 7, {1, 2});
+  EXPECT_TRUE(contains(thrown_by([&] { never->wait(); }), "aborted"));
+  EXPECT_EQ(cluster[1].getError(), compat::ErrorType::SUCCESS);
+  cluster[1].abort();
+  EXPECT_EQ(hooks, 1) << "the hooks are the group's, whatever its ranks";
+  reconfigure(cluster, 8, {2, 1});
+}
+
+TEST(Reconfigure, AGroupThatAwaitsItsRanksTakesNoCallsBefore) {
+  if (!compat::kReconfigures) GTEST_SKIP() << "needs PyTorch 2.14";
+  const Cluster cluster(2, [](Cluster::Settings& settings) { settings.awaits_ranks = true; });
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(contains(thrown_by([&] { sum_on(cluster[rank]); }), "no ranks before its first reconfigure()"));
+  }
+  reconfigure(cluster, 1, {1, 0});
+}
+
+TEST(Reconfigure, RefusesWhatCannotBe) {
+  if (!compat::kReconfigures) GTEST_SKIP() << "needs PyTorch 2.14";
+  const Cluster cluster(2);
+  compat::ReconfigureOptions options;
+  options.uuid = 5;
+  const auto refusal = [&](std::vector<std::string> handles) {
+    options.handles = std::move(handles);
+    return thrown_by([&] { cluster[0].reconfigure(options); });
+  };
+  const std::string mine = cluster[0].get_reconfigure_handle(), other = cluster[1].get_reconfigure_handle();
+  EXPECT_TRUE(contains(refusal({other}), "the 1 handles lack this rank's"));
+  EXPECT_TRUE(contains(refusal({}), "the 0 handles lack this rank's"));
+  EXPECT_TRUE(contains(refusal({mine, mine}), "or have one twice"));
+  cluster.on_each([](int, Group& group) { EXPECT_EQ(sum_on(group), 2) << "nothing has changed"; });
+  reconfigure(cluster, 5, {0});
+  EXPECT_TRUE(contains(refusal({mine}), "the uuid 5 was already used"));
+  options.uuid = 6;
+  options.timeout = milliseconds(300);
+  EXPECT_TRUE(contains(refusal({mine, other}), "rank 1")) << "who does not come";
+  EXPECT_TRUE(contains(thrown_by([&] { sum_on(cluster[0]); }), "its last reconfigure() failed"));
+  reconfigure(cluster, 9, {0, 1});
+}
+
 TEST(Shrink, OneRankMayBeAll) {
   const Cluster cluster(2);
   const GroupPtr alone = cluster[1].shrink({0});
