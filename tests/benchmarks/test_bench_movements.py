@@ -55,6 +55,9 @@ def move(collective, ranks):
             one.other.copy_(torch.cat([whole.chunk(RANKS)[number] for whole in wholes]))
         elif collective == "reduce_scatter_tensor":
             one.part.copy_(torch.stack(wholes).sum(0).chunk(RANKS)[number])
+        elif collective in ("one_after_another", "together"):
+            one.other.copy_(torch.cat(parts))
+            one.sums.copy_(torch.stack(wholes).sum(0).chunk(RANKS)[number])
 
 
 @pytest.mark.parametrize("collective", main_of("movements").COLLECTIVES)

@@ -45,7 +45,8 @@ def layouts(rank, dtype, seed=3, small=False):
 
 def beside(view):
     """What lies in a tensor's memory and is not of the tensor: no call may write there."""
-    whole = view.as_strided((view.untyped_storage().nbytes() // view.element_size(),), (1,), 0).clone()
+    memory = view.untyped_storage() if hasattr(view, "untyped_storage") else view.storage()  # not before 2.0
+    whole = view.as_strided((memory.nbytes() // view.element_size(),), (1,), 0).clone()
     whole.as_strided(view.size(), view.stride(), view.storage_offset()).zero_()
     return whole
 
