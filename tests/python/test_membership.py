@@ -107,3 +107,68 @@ def test_two_groups_become_one():
     outcomes = harness.pool(3).run(rank_merges)
     assert sorted(rank for _, (rank,), _ in outcomes) == [0, 1, 2]
     assert [(size, value) for size, _, value in outcomes] == [(3, 3.0)] * 3
+
+
+# ---- other ranks for the same group, from 2.14 on ----
+
+needs_reconfigure = pytest.mark.skipif(not hasattr(dist, "_reconfigure"), reason="this PyTorch reconfigures no groups")
+
+
+WORLD = 4
+
+
+def handles_of_all(step, mine):
+    """By rank of the world, through the store; this process is number `mine` there."""
+    store = c10d._get_default_store()
+    store.set(f"{step}/{mine}", dist._get_reconfigure_handle())
+    return [store.get(f"{step}/{rank}").decode() for rank in range(WORLD)]
+
+
+def rank_goes_on_in_place(victim):
+    """Calls until one fails because the victim has died; then the same group goes on without it."""
+    handles = handles_of_all("before", dist.get_rank())
+    message = None
+    while message is None:
+        message, _ = timed(dist.all_reduce, torch.ones(50000))
+        harness.advance()
+    group = c10d._get_default_group()
+    dist._reconfigure(1, [handle for rank, handle in enumerate(handles) if rank != victim]).wait()
+    assert c10d._get_default_group() is group and group.size() == WORLD - 1
+    sums = total()
+    moved = torch.full((3,), float(dist.get_rank()))
+    dist.broadcast(moved, group_src=1)
+    return message, group.rank(), sums, moved[0].item(), str(group._get_backend(torch.device("cpu")).get_error())
+
+
+@needs_reconfigure
+@pytest.mark.parametrize("victim", (0, 2))
+def test_the_same_group_goes_on_without_a_rank_that_died(victim):
+    with doomed_pool(WORLD) as own:
+        own.start(rank_goes_on_in_place, victim)
+        own.await_progress(2)
+        own.kill(victim)
+        survivors = [rank for rank in range(WORLD) if rank != victim]
+        for place, (message, *told) in enumerate(own.finish(survivors)):
+            assert f"rank {victim}" in message
+            assert told == [place, 6.0, 1.0, "ErrorType.SUCCESS"]
+
+
+def rank_leaves_and_comes_back():
+    mine = dist.get_rank()
+    dist._reconfigure(100 + mine, {dist._get_reconfigure_handle()}).wait()
+    sizes = [(dist.get_world_size(), dist.get_rank(), total())]
+    handles = handles_of_all("together", mine)
+    dist._reconfigure(200, set(handles)).wait()
+    sizes.append((dist.get_world_size(), dist.get_rank(), total()))
+    handles.reverse()
+    dist._reconfigure(201, handles).wait()
+    sizes.append((dist.get_world_size(), dist.get_rank(), total()))
+    return sizes, harness.caught(dist._reconfigure, 201, handles), harness.caught(dist._reconfigure, 202, handles[:1] * 2)
+
+
+@needs_reconfigure
+def test_ranks_leave_and_come_back():
+    with harness.fresh_pool(WORLD, with_gloo=False) as own:
+        for rank, (sizes, used, twice) in enumerate(own.run(rank_leaves_and_comes_back)):
+            assert sizes == [(1, 0, 1.0), (WORLD, rank, 10.0), (WORLD, WORLD - 1 - rank, 10.0)]
+            assert "uuid 201 was already used" in used and "have one twice" in twice
