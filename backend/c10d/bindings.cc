@@ -316,6 +316,7 @@ void add_group_class(py::module& module, const py::module& c10d_module) {
     if (!py::hasattr(base, name)) group.def(name, method, more...);
   };
   using Unlocked = py::call_guard<py::gil_scoped_release>;
+  add("abort", &ProcessGroupSwitchML::abort, Unlocked());
   add("register_abort_hook", &ProcessGroupSwitchML::registerAbortHook, py::arg("hook_id"), py::arg("hook"));
   add("unregister_abort_hook", &ProcessGroupSwitchML::unregisterAbortHook, py::arg("hook_id"));
   add("_add_ephemeral_timeout", &ProcessGroupSwitchML::addEphemeralTimeout, py::arg("timeout"), Unlocked());

@@ -58,6 +58,9 @@ inline constexpr const char* kBaseClassName = "ProcessGroup";
 #endif
 using BaseOptions = Base::Options;
 
+/// Whether endCoalescing() returns a work.
+inline constexpr bool kCoalesces = SWITCHML_TORCH >= 201;
+
 // ---- other ranks for the same group ----
 #if SWITCHML_TORCH >= 214
 using ReconfigureOptions = c10d::ReconfigureOptions;

@@ -151,7 +151,10 @@ void ProcessGroupSwitchML::addEphemeralTimeout(const std::chrono::milliseconds& 
   core_->extensions().add(extra);
 }
 
-void ProcessGroupSwitchML::startCoalescing() { coalescing_.begin(); }
+// Before 2.1 there is an endCoalescing() of another sort, and each call is waited for by itself.
+void ProcessGroupSwitchML::startCoalescing() {
+  if (compat::kCoalesces) coalescing_.begin();
+}
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::endCoalescing() { return coalescing_.end(rank_); }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::sent(WorkPtr work) {

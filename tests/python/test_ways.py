@@ -151,6 +151,9 @@ def batch(dtype):
         work.wait()
 
 
+GATHER_SINGLE = "`gather_single`, from PyTorch 2.14 on"
+
+
 def other_calls():
     """The first cell of a row -> the calls it speaks of, as functions of a type."""
     size, root = dist.get_world_size(), dist.get_rank() == 0
@@ -178,6 +181,8 @@ def other_calls():
         result["`all_gather_into_tensor`, coalesced"] = [
             lambda dtype: through_manager(dist.all_gather_into_tensor, ones(4 * size, dtype), ones(4, dtype))
         ]
+    if hasattr(dist, "gather_single"):
+        result[GATHER_SINGLE] = [lambda dtype: dist.gather_single(ones(4, dtype), ones(4 * size, dtype) if root else None, dst=0)]
     if size > 1:
         from_rank_0 = [p2p(dist.send, dist.recv, src=0), p2p(dist.isend, dist.irecv, src=0)]
         result.update({"`send`, `isend`": from_rank_0, "`recv`, `irecv`": from_rank_0, "`batch_isend_irecv`": [batch]})
@@ -189,6 +194,7 @@ def rank_other_calls(column):
     """column: the one that has the way for groups of this size."""
     rank, calls = dist.get_rank(), other_calls()
     newer = set() if TORCH >= (2, 1) else {"`all_gather_into_tensor`, coalesced"}
+    newer |= set() if hasattr(dist, "gather_single") else {GATHER_SINGLE}
     assert {row["call"] for row in OTHERS if row[column]} == set(calls) | newer
     for row in OTHERS:
         names = names_in(row["counted as"])
