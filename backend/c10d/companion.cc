@@ -208,15 +208,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
       error = std::current_exception();
     }
     core_->landed();
-    try {
-      if (error) {
-        work->fail(error);
-      } else {
-        work->succeed();
-      }
-    } catch (const std::exception& thrown) {
-      SWITCHML_LOG(kError) << work->context() << ": a callback of the future threw: " << thrown.what();
-    }
+    work->complete(error);
   }
 
   static constexpr milliseconds kPatience{1000};  // Gloo's own timeout comes first, where it works

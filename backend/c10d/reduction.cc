@@ -168,7 +168,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     copies.clear();
     const c10::intrusive_ptr<SwitchWork> signalled = std::move(work);
     core->landed();
-    signal(*signalled, error);
+    signalled->complete(error);
   }
 
   /// Puts the result where the caller wants it, or throws what went wrong.
@@ -224,18 +224,6 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     }
     text << ')';
     return text.str();
-  }
-
-  static void signal(SwitchWork& completed, const std::exception_ptr& error) {
-    try {
-      if (error) {
-        completed.fail(error);
-      } else {
-        completed.succeed();
-      }
-    } catch (const std::exception& thrown) {
-      SWITCHML_LOG(kError) << completed.context() << ": a callback of the future threw: " << thrown.what();
-    }
   }
 
   std::mutex mutex;

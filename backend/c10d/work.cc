@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "c10d/completion.h"
 
 namespace switchml {
@@ -164,6 +165,18 @@ void SwitchWork::fail(const std::exception_ptr& error) {
   take_time();
   finish(error);
   future_->setError(error);
+}
+
+void SwitchWork::complete(const std::exception_ptr& error) {
+  try {
+    if (error) {
+      fail(error);
+    } else {
+      succeed();
+    }
+  } catch (const std::exception& thrown) {
+    SWITCHML_LOG(kError) << context_ << ": a callback of the future threw: " << thrown.what();
+  }
 }
 
 }  // namespace switchml
