@@ -211,15 +211,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
     }
     core_->landed();
     if (error) core_->after_failure();
-    try {
-      if (error) {
-        work->fail(error);
-      } else {
-        work->succeed();
-      }
-    } catch (const std::exception& thrown) {
-      SWITCHML_LOG(kError) << work->context() << ": a callback of the future threw: " << thrown.what();
-    }
+    work->complete(error);
   }
 
   static constexpr milliseconds kPatience{1000};  // Gloo's own timeout comes first, where it works

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/log.h"
 #include "base/thread.h"
 #include "c10d/flight_entries.h"
 #include "c10d/staging.h"
@@ -40,7 +39,6 @@ class InMemory : public std::enable_shared_from_this<InMemory> {
   void work_until(Time end);
   void tend(const std::function<void()>& work);
   void complete();
-  void signal(SwitchWork& completed, const std::exception_ptr& error) const;
 
   std::shared_ptr<GroupCore> core_;
   std::shared_ptr<shm::Messages> memory_;
@@ -116,19 +114,7 @@ void InMemory::complete() {
   const c10::intrusive_ptr<SwitchWork> completed = std::move(work_);
   if (source_ >= 0) completed->set_source(source_);
   core_->landed();
-  signal(*completed, error);
-}
-
-void InMemory::signal(SwitchWork& completed, const std::exception_ptr& error) const {
-  try {
-    if (error) {
-      completed.fail(error);
-    } else {
-      completed.succeed();
-    }
-  } catch (const std::exception& thrown) {
-    SWITCHML_LOG(kError) << completed.context() << ": a callback of the future threw: " << thrown.what();
-  }
+  completed->complete(error);
 }
 
 c10::intrusive_ptr<c10d::Work> start(const std::shared_ptr<GroupCore>& core,

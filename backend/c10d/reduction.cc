@@ -170,7 +170,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     if (error) core->after_failure();
     const c10::intrusive_ptr<SwitchWork> signalled = std::move(work);
     core->landed();
-    signal(*signalled, error);
+    signalled->complete(error);
   }
 
   /// Puts the result where the caller wants it, or throws what went wrong.
@@ -226,18 +226,6 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     }
     text << ')';
     return text.str();
-  }
-
-  static void signal(SwitchWork& completed, const std::exception_ptr& error) {
-    try {
-      if (error) {
-        completed.fail(error);
-      } else {
-        completed.succeed();
-      }
-    } catch (const std::exception& thrown) {
-      SWITCHML_LOG(kError) << completed.context() << ": a callback of the future threw: " << thrown.what();
-    }
   }
 
   std::mutex mutex;

@@ -26,8 +26,19 @@ struct GlooReduction {
   std::function<void()> finish;
 };
 
-/// Gloo adds memory to memory, whatever the strides.
-bool lies_plain(const at::Tensor& tensor) { return tensor.layout() != at::kStrided || HostView::is_plain(tensor); }
+/// Gloo adds memory to memory, whatever the strides: copies of those tensors whose elements lie otherwise.
+GlooReduction as_it_lies(const Tensors& tensors, const c10d::ReduceOp& op, bool writes) {
+  const auto views = std::make_shared<std::vector<HostView>>();
+  Tensors plain;
+  for (const at::Tensor& tensor : tensors) {
+    const bool dense = tensor.layout() == at::kStrided;
+    if (dense) views->emplace_back(tensor, writes ? HostView::Use::kReadWrite : HostView::Use::kRead);
+    plain.push_back(dense ? views->back().host() : tensor);
+  }
+  return {plain, op, [views] {
+            for (HostView& view : *views) view.write_back();
+          }};
+}
 
 at::Tensor copied(const at::Tensor& tensor) {
   return tensor.layout() == at::kStrided ? tensor.clone(at::MemoryFormat::Contiguous) : tensor.clone();
@@ -35,18 +46,15 @@ at::Tensor copied(const at::Tensor& tensor) {
 
 /// `writes`: whether this rank gets the result.
 GlooReduction gloo_reduction(const Tensors& tensors, const c10d::ReduceOp& op, int ranks, bool writes) {
-  const bool derives = derived(op);
-  if (!derives && std::all_of(tensors.begin(), tensors.end(), lies_plain)) return {tensors, op, nullptr};
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  const bool premultiply = op.op_ == c10d::ReduceOp::PREMUL_SUM, average = derives && !premultiply;
+  if (!derived(op) || tensors.empty()) return as_it_lies(tensors, op, writes);
+  const bool premultiply = op.op_ == c10d::ReduceOp::PREMUL_SUM;
   Tensors sums;
   for (const at::Tensor& tensor : tensors) {
     sums.push_back(premultiply ? compat::premultiplied(tensor, op) : copied(tensor));
   }
-  auto finish = [sums, tensors, ranks, average, writes] {
-    const at::AutoDispatchBelowADInplaceOrView below;
+  auto finish = [sums, tensors, ranks, premultiply, writes] {
     for (size_t i = 0; writes && i < tensors.size(); ++i) {
-      if (!average) {
+      if (premultiply) {
         tensors[i].copy_(sums[i]);
       } else if (at::isIntegralType(sums[i].scalar_type(), true)) {
         tensors[i].copy_(at::div(sums[i], ranks, "trunc"));
@@ -55,7 +63,7 @@ GlooReduction gloo_reduction(const Tensors& tensors, const c10d::ReduceOp& op, i
       }
     }
   };
-  return {sums, derives ? c10d::ReduceOp(c10d::ReduceOp::SUM) : op, finish};
+  return {sums, c10d::ReduceOp(c10d::ReduceOp::SUM), finish};
 }
 
 at::Tensor joined(const Tensors& pieces) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "c10d/completion.h"
 #include "c10d/flight_log.h"
 
@@ -170,6 +171,18 @@ void SwitchWork::succeed() {
 void SwitchWork::fail(const std::exception_ptr& error) {
   end(error);
   future_->setError(error);
+}
+
+void SwitchWork::complete(const std::exception_ptr& error) {
+  try {
+    if (error) {
+      fail(error);
+    } else {
+      succeed();
+    }
+  } catch (const std::exception& thrown) {
+    SWITCHML_LOG(kError) << context_ << ": a callback of the future threw: " << thrown.what();
+  }
 }
 
 }  // namespace switchml

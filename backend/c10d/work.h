@@ -48,9 +48,11 @@ class SwitchWork final : public c10d::Work {
   /// The call begins now. At most once, before anybody else has the work.
   void measure() { begun_ = monotonic_now(); }
 
-  /// Exactly one call of either, on any thread. Runs the future's callbacks.
+  /// Exactly one call of these, on any thread. Runs the future's callbacks.
   void succeed();
   void fail(const std::exception_ptr& error);
+  /// fail(), or succeed() where there is no error; what a callback throws is logged, for nobody is there to hear it.
+  void complete(const std::exception_ptr& error);
 
   /// What a wait() calls twice a second; it throws what ends the wait. Set before anybody waits.
   void let_signals_in(std::function<void()> check) { let_signals_in_ = std::move(check); }

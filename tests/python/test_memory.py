@@ -94,11 +94,11 @@ def rank_forks():
     return os.read(read, 1) == b"1"
 
 
-@pytest.mark.parametrize("size", (2, 12))
-def test_memory_is_bounded_and_the_ranks_alone_have_it(size):
+@pytest.mark.parametrize("size, mebibytes", ((2, 17), (12, 33)))
+def test_memory_is_bounded_and_the_ranks_alone_have_it(size, mebibytes):
     with harness.fresh_pool(size, environment=MEMORY, with_gloo=False) as own:
         for before, after, packets in own.run(rank_large, 20_000_000 // size):
-            assert before == after <= 38 * 2**20
+            assert before == after <= mebibytes * 2**20
             assert packets == 0
         assert all(holds_segment(own.pid(rank)) for rank in range(size))
         assert not any(descriptors(own.pid(rank)) for rank in range(size)), "nobody else can open it"
