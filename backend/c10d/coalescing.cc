@@ -107,12 +107,14 @@ c10::intrusive_ptr<c10::ivalue::Future> CoalescedWork::getFuture() {
 }
 
 void Coalescing::begin() {
+  std::vector<WorkPtr> dropped;  // may be the last references: they go after the lock
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (owner_) {
+  if (owner_ && owner_ != std::this_thread::get_id()) {
     compat::throw_argument_error(
-        "switchml: startCoalescing() while calls are being coalesced already; allowed: once, then endCoalescing()");
+        "switchml: startCoalescing() while another thread's calls are coalesced; allowed: after its endCoalescing()");
   }
   owner_ = std::this_thread::get_id();
+  dropped.swap(works_);  // those of a start that an exception left without its end
 }
 
 void Coalescing::add(const WorkPtr& work) {

@@ -36,7 +36,7 @@ class Coalescing {
  public:
   using WorkPtr = CoalescedWork::WorkPtr;
 
-  /// Throws RuntimeError where a thread has begun already.
+  /// Drops what this thread has begun and not ended. Throws RuntimeError where another thread has begun.
   void begin();
   /// A call of this thread; nothing where it has not begun.
   void add(const WorkPtr& work);

@@ -114,6 +114,7 @@ void InMemory::complete() {
   const c10::intrusive_ptr<SwitchWork> completed = std::move(work_);
   if (source_ >= 0) completed->set_source(source_);
   core_->landed();
+  if (error) core_->after_failure();
   completed->complete(error);
 }
 

@@ -85,7 +85,8 @@ TEST(Arguments, HaveSplitsThatFitTheTensor) {
                        "Number of tensor splits not equal to group size: the sizes are (3, 3), the tensor "
                        "has (6); allowed: 3 sizes, or none"));
   EXPECT_TRUE(contains(refused({3, 3, 3}), "Split sizes doesn't match total dim 0 size: the sizes are (3, 3, 3)"));
-  EXPECT_TRUE(contains(refused({8, -1, -1}), "a split size is negative: the sizes are (8, -1, -1)"));
+  // Newer PyTorch looks at the signs itself.
+  EXPECT_TRUE(contains(refused({8, -1, -1}), "negative: the sizes are (8, -1, -1)"));
   EXPECT_TRUE(
       contains(refusal_of([] { of(Call::kAllToAllSingle).all_to_all_single(counting(4), counting(4), {}, {}); }),
                "the output has 4 elements and the input 4; allowed without split sizes: as many in both"));

@@ -75,12 +75,20 @@ TEST(Coalescing, ATimeoutIsForAll) {
   EXPECT_TRUE(contains(thrown_by([&] { all->wait(milliseconds(20)); }), "timed out"));
 }
 
+TEST(Coalescing, BeginsAnewAfterOneWithoutAnEnd) {
+  Coalescing coalescing;
+  coalescing.begin();
+  coalescing.add(work_of({}));
+  coalescing.begin();
+  EXPECT_TRUE(coalescing.end(0)->isCompleted());
+}
+
 TEST(Coalescing, TakesTheCallsOfItsThreadOnly) {
   Coalescing coalescing;
   coalescing.begin();
   std::thread other([&] {
     coalescing.add(work_of({}));
-    EXPECT_TRUE(contains(refusal_of([&] { coalescing.begin(); }), "already"));
+    EXPECT_TRUE(contains(refusal_of([&] { coalescing.begin(); }), "another thread's calls"));
     EXPECT_TRUE(contains(refusal_of([&] { coalescing.end(0); }), "has not called startCoalescing()"));
   });
   other.join();

@@ -233,6 +233,7 @@ TEST(EphemeralTimeout, KeepsACallAliveThatWouldEnd) {
 // ---- calls taken together ----
 
 TEST(CoalescedCalls, AreWaitedForAsOne) {
+  if (!compat::kCoalesces) GTEST_SKIP() << "needs PyTorch 2.1";
   const Cluster cluster(2);
   cluster.on_each([](int, Group& group) {
     EXPECT_TRUE(group.supportsCoalescing());
