@@ -40,11 +40,13 @@ bool GroupCore::engine_can(ReduceOp op, ElementType type) const {
 }
 
 bool GroupCore::engine_can_move() const {
+  if (group_.size == 1) return true;
   const std::shared_ptr<Session> held = session();
   return held && held->can_move();
 }
 
 bool GroupCore::engine_can_exchange() const {
+  if (group_.size == 1) return true;
   const std::shared_ptr<Session> held = session();
   return held && held->can_exchange();
 }

@@ -76,7 +76,7 @@ class GroupCore {
   /// memory can.
   bool engine_can(ReduceOp op, ElementType type) const;
 
-  /// Whether the group's engine moves bytes; the same on all ranks. A group of one has no need of it.
+  /// Whether the group's engine moves bytes; the same on all ranks. A group of one needs none for that.
   bool engine_can_move() const;
   /// And whether it does in an all_to_all.
   bool engine_can_exchange() const;

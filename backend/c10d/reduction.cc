@@ -83,10 +83,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
       fly(session->engine(), waits);
     } else {
       const Status closed = core->closed();
-      for (const Collective& part : parts) {
-        if (closed.ok()) copy_local(part);
-        ended(closed);
-      }
+      for (const Collective& part : parts) ended(closed.ok() ? copy_local(part) : closed);
     }
     if (!ended(Status::ok_status())) return;
     // All is over: no other thread is needed, but where it would take this one long.
@@ -128,11 +125,18 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
   }
 
   /// A group of one: the result is the input.
-  static void copy_local(const Collective& c) {
+  static Status copy_local(Collective c) {
+    if (c.arrange) {
+      if (Status refused = c.arrange(c.numbers, &c); !refused.ok()) return refused;
+    }
+    if (c.movement == Movement::kScatter) c.input = c.inputs.front();
+    if (c.movement != Movement::kGather) c.pieces = {{c.output, c.output_begin, c.output_end}};
     const size_t unit = element_bytes(c.type);
-    const size_t bytes = (c.output_end - c.output_begin) * unit;
-    if (bytes == 0) return;
-    std::memmove(c.output, static_cast<const char*>(c.input) + c.output_begin * unit, bytes);
+    for (const Piece& piece : c.pieces) {
+      const size_t bytes = (piece.end - piece.begin) * unit;
+      if (bytes > 0) std::memmove(piece.output, static_cast<const char*>(c.input) + piece.begin * unit, bytes);
+    }
+    return {};
   }
 
   /// One part less; whether it was the last.

@@ -119,7 +119,7 @@ class GroupSession : public Session {
   bool can(ReduceOp op, ElementType type) const override {
     return (sums_exactly() ? native_can : integer_can)(op, type);
   }
-  bool can_move() const override { return in_memory() || (memory_ == nullptr && sums_exactly()); }
+  bool can_move() const override { return sums_exactly(); }
   bool can_exchange() const override { return in_memory(); }
   std::shared_ptr<shm::Arena> arena() const override { return arena_; }
   std::shared_ptr<shm::Messages> messages() const override { return messages_; }
@@ -190,7 +190,7 @@ class GroupSession : public Session {
     shm::UplinkOptions uplink;
     uplink.engine = options;
     uplink.transports = std::move(*transports);
-    uplink.ranks = hosts_.ranks_of(hosts_.host_of(group_.rank));
+    uplink.places = hosts_.places_for(group_.rank);
     return shm::start_memory_engine(memory, std::move(uplink));
   }
 

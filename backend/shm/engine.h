@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "engine/engine.h"
 #include "shm/arena.h"
@@ -10,6 +12,7 @@
 #include "shm/line_timer.h"
 #include "shm/member.h"
 #include "shm/messages.h"
+#include "shm/places.h"
 #include "shm/segment.h"
 
 namespace switchml::shm {
@@ -34,7 +37,7 @@ struct UplinkOptions {
                          // its spin is that of the rank's own thread too
   std::vector<std::unique_ptr<Transport>> transports;  // owners of chunks: one for each session, joined as shard number
                                                        // `rank`; else none
-  std::vector<int> ranks;                              // of the host, in their group, in order: for messages
+  std::optional<Places> places;                        // always
 };
 
 /// Starts its thread. suspend() and what follows it must not be called: there is no going on with another switch.

@@ -9,6 +9,7 @@
 #include "base/fnv.h"
 #include "base/log.h"
 #include "quant/kernels.h"
+#include "shm/host_part.h"
 
 namespace switchml::shm {
 
@@ -30,9 +31,11 @@ Member::Member(const Board& board, int rank, std::function<void(const Status&)> 
       rank_(rank),
       on_failure_(std::move(on_failure)),
       uplink_(std::move(uplink)),
+      places_(uplink_.places.value_or(Places::on_one_host(board.shape().ranks))),
       populated_(static_cast<size_t>(board.shape().slots)) {
   const int owners = board.shape().owners;
   SWITCHML_ASSERT((uplink_.engine != nullptr) == (rank < owners));
+  SWITCHML_ASSERT(places_.ranks_here().size() == static_cast<size_t>(board.shape().ranks));
   if (uplink_.engine != nullptr) mine_ = static_cast<uint64_t>(rank == 0 ? owners : rank);  // chunks begin with 1
 }
 
@@ -229,7 +232,7 @@ void Member::arrange(const std::vector<uint64_t>& of_all) {
 size_t Member::elements_per_chunk(const Collective& collective) const {
   const ElementType type = collective.type;
   const size_t most = board_.shape().chunk_bytes / element_bytes(type);
-  if (has_piece_of_each(collective.movement)) return most / static_cast<size_t>(board_.shape().ranks);
+  if (has_piece_of_each(collective.movement)) return most / places_.pieces();
   if (board_.shape().owners == 0) return most;
   // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
   const size_t span = elements_per_span(type, uplink_.payload_bytes, uplink_.native);
@@ -304,12 +307,12 @@ void Member::fill(const Job& job, size_t first, size_t elements) const {
   const size_t size = element_bytes(collective.type);
   const Stores stores = board_.shape().owners == 0 ? board_.stores() : Stores::kCached;
   const bool has_root = collective.movement == Movement::kBroadcast || collective.movement == Movement::kScatter;
-  if (has_root && collective.root != rank_) return;
+  if (has_root && !is_root(collective)) return;
   uint8_t* frame = board_.frame(rank_, next_);
   if (collective.movement == Movement::kScatter) {
-    for (const void* piece : collective.inputs) {
-      std::memcpy(frame, static_cast<const uint8_t*>(piece) + first, elements);
-      frame += elements;
+    for (size_t rank = 0; rank < collective.inputs.size(); ++rank) {
+      const auto* piece = static_cast<const uint8_t*>(collective.inputs[rank]);
+      std::memcpy(frame + places_.piece_of(static_cast<int>(rank)) * elements, piece + first, elements);
     }
     return;
   }
@@ -329,6 +332,11 @@ bool Member::has_memory(uint64_t seq) {
   board_.fail(lacks);
   fail(lacks);
   return false;
+}
+
+// Of a broadcast or a scatter.
+bool Member::is_root(const Collective& collective) const {
+  return places_.is_here(collective.root) && places_.place_of(collective.root) == rank_;
 }
 
 bool Member::reduce_one() {
@@ -372,20 +380,10 @@ bool Member::hand_one_up() {
 Collective Member::chunk_for_all(const Job& job, uint64_t seq) const {
   const Collective& whole = job.collective;
   const bool agreed = board_.is_agreed(seq);
-  Collective chunk;
-  chunk.op = whole.op;
-  chunk.type = whole.type;
   const size_t first = static_cast<size_t>(seq - job.first_seq) * job.elements_per_chunk;
   const size_t left = job.is_announcement ? 0 : whole.count - std::min(first, whole.count);
-  chunk.count = std::min(job.elements_per_chunk, left);
-  for (int rank = 0; rank < board_.shape().ranks; ++rank) chunk.inputs.push_back(board_.frame(rank, seq));
-  chunk.output = board_.result_memory(seq);
-  chunk.output_end = chunk.count;
-  chunk.divisor = whole.divisor;
-  chunk.deadline = whole.deadline;
-  chunk.title = whole.title;
+  Collective chunk = part_of_host(board_, seq, whole, std::min(job.elements_per_chunk, left), places_);
   chunk.tag = agreed ? job.agreed : ~job.agreed;
-  chunk.part_of = whole.count;
   chunk.stream = uplink_.stream;
   chunk.done = [&board = board_, seq, agreed](const Status& status) {
     if (status.ok()) {
@@ -455,9 +453,9 @@ void Member::take_result(const Job& job, size_t chunk, const uint8_t* result) {
   if (collective.movement != Movement::kGather) {
     return write(collective.type, {collective.output, collective.output_begin, collective.output_end}, range, result);
   }
-  for (const Piece& piece : collective.pieces) {
-    write(collective.type, piece, range, result);
-    result += range.count;
+  for (size_t rank = 0; rank < collective.pieces.size(); ++rank) {
+    const size_t at = places_.piece_of(static_cast<int>(rank)) * range.count;
+    write(collective.type, collective.pieces[rank], range, result + at);
   }
 }
 
@@ -537,10 +535,7 @@ Status Member::differs_from(const std::string& whom) const {
                                " did not: ranks called with different operations, types or sizes"};
 }
 
-std::string Member::name_of(int rank) const {
-  const auto i = static_cast<size_t>(rank);
-  return std::to_string(i < uplink_.ranks.size() ? uplink_.ranks[i] : rank);
-}
+std::string Member::name_of(int rank) const { return std::to_string(places_.ranks_here()[static_cast<size_t>(rank)]); }
 
 // Who has left will not contribute any more, nor hand anything up.
 std::string Member::gone() const {

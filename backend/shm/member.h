@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "shm/arena.h"
 #include "shm/board.h"
 #include "shm/bypass_trial.h"
+#include "shm/places.h"
 #include "slots/chunk_plan.h"
 
 namespace switchml::shm {
@@ -29,8 +31,8 @@ struct MemberUplink {
   /// Of the session's packets: chunks of the board fill them.
   size_t payload_bytes = 1024;
   bool native = false;  // of the session
-  /// For messages: the ranks of the host in their group, in order.
-  std::vector<int> ranks;
+  /// Of the group's ranks; those of this host are the board's, in their order.
+  std::optional<Places> places;
   /// Of the engine, for the chunks of this board.
   StreamChoice stream = StreamChoice::kByLength;
 };
@@ -128,6 +130,7 @@ class Member {
   size_t pieces_of(const ChunkCall& call) const;
   static size_t bytes_of_piece(const ChunkCall& call);
   void fill(const Job& job, size_t first, size_t elements) const;
+  bool is_root(const Collective& collective) const;
   size_t elements_per_chunk(const Collective& collective) const;
   bool can_offer() const;
   bool offer_one();
@@ -156,6 +159,7 @@ class Member {
   const int rank_;
   std::function<void(const Status&)> on_failure_;
   const MemberUplink uplink_;
+  const Places places_;
   WorkerCounters counters_;
   Arena* arena_ = nullptr;
   const Member* hurried_ = nullptr;

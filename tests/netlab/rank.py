@@ -43,7 +43,7 @@ def moves_natively():
     import switchml
 
     session = switchml.stats()["session"]
-    return session["precision"] == "exact" and session["transport"] in ("udp", "tcp")
+    return session["precision"] == "exact"
 
 
 def moved(case, turn):
@@ -80,7 +80,9 @@ def soak(until, seed):
         turn += 1
         if turn == 1:
             print("under way", flush=True)
-    return {"calls": calls, **differences(before)}
+    moved_by = differences(before)
+    assert not (moves and moved_by["calls_companion"]), moved_by
+    return {"calls": calls, **moved_by}
 
 
 def timed(elements, times):

@@ -273,7 +273,7 @@ def test_reductions(ranks, collective):
 def test_other_calls(ranks):
     in_memory = ranks.environment.get("SWITCHML_TRANSPORT") in ("shm", "auto")
     integers = ranks.environment.get("SWITCHML_PRECISION") == "integer"
-    apart = "in memory" if in_memory else "else" if integers else "between hosts"
+    apart = "in memory" if in_memory else "integers alone" if integers else "between hosts"
     ranks.run(rank_other_calls, "group of one" if ranks.size == 1 else apart)
 
 

@@ -259,6 +259,147 @@ TEST(Hosts, SendByThemselvesWhereTheSettingsSaySo) {
   }
 }
 
+// ---- what moves ----
+
+using Bytes = std::vector<uint8_t>;
+
+/// What a rank has, of which no two ranks have the same.
+Bytes bytes_of(size_t rank, size_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank + 1));
+  Bytes bytes(count);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  return bytes;
+}
+
+Collective movement_of(Movement movement, size_t count, int root = -1) {
+  Collective call;
+  call.movement = movement;
+  call.type = ElementType::kUInt8;
+  call.title = "moved";
+  call.count = count;
+  call.root = root;
+  return call;
+}
+
+void expect_all_ok(std::vector<std::future<Status>>* pending) {
+  for (auto& one : *pending) {
+    const Status status = one.get();
+    ASSERT_TRUE(status.ok()) << status.to_string();
+  }
+  pending->clear();
+}
+
+/// Its results: `all_to` is the rank that wants them, or all where it is -1.
+void expect_gathered(Cluster& cluster, size_t count, int all_to) {
+  const size_t ranks = cluster.sessions.size();
+  std::vector<Bytes> inputs;
+  for (size_t rank = 0; rank < ranks; ++rank) inputs.push_back(bytes_of(rank, count));
+  std::vector<std::vector<Bytes>> got(ranks, std::vector<Bytes>(ranks, Bytes(count)));
+  std::vector<std::future<Status>> pending;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    Collective call = movement_of(Movement::kGather, count);
+    call.input = inputs[rank].data();
+    const bool wants = all_to < 0 || all_to == static_cast<int>(rank);
+    for (Bytes& one : got[rank]) {
+      if (wants) call.pieces.push_back({one.data(), 0, count});
+    }
+    if (!wants) got[rank] = inputs;
+    pending.push_back(submit(cluster[rank], std::move(call)));
+  }
+  expect_all_ok(&pending);
+  for (size_t rank = 0; rank < ranks; ++rank) EXPECT_TRUE(got[rank] == inputs) << count << " bytes, rank " << rank;
+}
+
+void expect_broadcast_and_scattered(Cluster& cluster, size_t count, int root) {
+  const size_t ranks = cluster.sessions.size();
+  std::vector<Bytes> got, pieces, own(ranks, Bytes(count));
+  for (size_t rank = 0; rank < ranks; ++rank) got.push_back(bytes_of(rank, count));
+  pieces = got;
+  const Bytes wanted = got[static_cast<size_t>(root)];
+  std::vector<std::future<Status>> pending;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const bool is_root = static_cast<int>(rank) == root;
+    Collective call = movement_of(Movement::kBroadcast, count, root);
+    if (is_root) call.input = got[rank].data();
+    if (!is_root) call.output = got[rank].data();
+    call.output_end = is_root ? 0 : count;
+    pending.push_back(submit(cluster[rank], std::move(call)));
+    call = movement_of(Movement::kScatter, count, root);
+    for (const Bytes& piece : pieces) {
+      if (is_root) call.inputs.push_back(piece.data());
+    }
+    call.output = own[rank].data();
+    call.output_end = count;
+    pending.push_back(submit(cluster[rank], std::move(call)));
+  }
+  expect_all_ok(&pending);
+  EXPECT_EQ(got, std::vector<Bytes>(ranks, wanted)) << count << " bytes from rank " << root;
+  EXPECT_EQ(own, pieces) << count << " bytes from rank " << root;
+}
+
+TEST(Hosts, MoveWhatTheirRanksHave) {
+  for (const char* hosts : {"aabb", "abab", "aaab", "abbca"}) {
+    for (const Config& config : {preset_config(), with_two_streams()}) {
+      Cluster cluster(hosts, config);
+      ASSERT_TRUE(cluster.complete());
+      for (const size_t count : {0U, 1U, 63U, 3000U, 70001U, 1000003U}) {
+        expect_gathered(cluster, count, -1);
+        for (const int root : {0, 1, 3}) {
+          expect_gathered(cluster, count, root);
+          expect_broadcast_and_scattered(cluster, count, root);
+        }
+      }
+    }
+  }
+}
+
+TEST(Hosts, ThatMoveDifferentlyAreTold) {
+  for (const size_t odd : {1U, 2U}) {
+    Cluster cluster("aabb", with_two_streams());
+    ASSERT_TRUE(cluster.complete());
+    std::vector<Bytes> tensors(4, Bytes(5000));
+    std::vector<std::future<Status>> pending;
+    for (size_t rank = 0; rank < 4; ++rank) {
+      const int root = rank == odd ? 3 : 0;
+      Collective call = movement_of(Movement::kBroadcast, 5000, root);
+      const bool is_root = static_cast<int>(rank) == root;
+      if (is_root) call.input = tensors[rank].data();
+      if (!is_root) call.output = tensors[rank].data();
+      call.output_end = is_root ? 0 : 5000;
+      pending.push_back(submit(cluster[rank], std::move(call)));
+    }
+    for (auto& one : pending) {
+      ASSERT_TRUE(ends_within(one, seconds(60)));
+      const Status status = one.get();
+      EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+    }
+  }
+}
+
+// Of the sum a host gets what its ranks want.
+TEST(Hosts, AHostGetsThePartThatItsRanksWant) {
+  Cluster cluster("aabb");
+  ASSERT_TRUE(cluster.complete());
+  constexpr size_t kPart = 50000;
+  std::vector<Floats> values(4, Floats(4 * kPart)), parts(4, Floats(kPart));
+  std::vector<std::future<Status>> pending;
+  for (size_t rank = 0; rank < 4; ++rank) {
+    for (size_t i = 0; i < 4 * kPart; ++i) values[rank][i] = static_cast<float>(i % 1000 + rank);
+    Collective call = in_place(&values[rank], ElementType::kFloat32);
+    call.output = parts[rank].data();
+    call.output_begin = rank * kPart;
+    call.output_end = (rank + 1) * kPart;
+    call.ends = {kPart, 2 * kPart, 3 * kPart, 4 * kPart};
+    pending.push_back(submit(cluster[rank], std::move(call)));
+  }
+  expect_all_ok(&pending);
+  for (size_t rank = 0; rank < 4; ++rank) {
+    for (size_t i = 0; i < kPart; ++i) {
+      ASSERT_EQ(parts[rank][i], static_cast<float>((rank * kPart + i) % 1000 * 4 + 6)) << rank << ", " << i;
+    }
+  }
+}
+
 // ---- what goes wrong ----
 
 TEST(Hosts, DifferentCallsFailOnAllHosts) {

@@ -156,11 +156,14 @@ class Host {
   Host(int ranks, int owners, size_t payload, uint64_t seed, bool native = false)
       : memory_({ranks, 4, 4096, owners}), random_(seed), uplinks(static_cast<size_t>(owners)) {
     failures.resize(static_cast<size_t>(ranks));
-    std::vector<int> names;
-    for (int rank = 0; rank < ranks; ++rank) names.push_back(2 * rank + 3);
+    std::vector<std::vector<int>> names{{0, 1, 2}, {}};  // of another host and of this one
+    for (int rank = 0; rank < ranks; ++rank) {
+      names[1].push_back(2 * rank + 3);
+      names[0].push_back(2 * rank + 4);
+    }
     for (int rank = 0; rank < ranks; ++rank) {
       const auto r = static_cast<size_t>(rank);
-      MemberUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, native, names};
+      MemberUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, native, Places(names, 1)};
       members.push_back(std::make_unique<Member>(
           memory_.board(), rank, [this, r](const Status& status) { failures[r].push_back(status); }, uplink));
     }

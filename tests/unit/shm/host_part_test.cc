@@ -1,0 +1,151 @@
+#include "shm/host_part.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "board_memory.h"
+
+namespace switchml::shm {
+namespace {
+
+using testing::BoardMemory;
+
+constexpr uint64_t kSeq = 1;
+
+/// Ranks 1 and 3 of four, on the second of two hosts, of which the first has the others.
+class OfTwo : public ::testing::Test {
+ protected:
+  void offer(const std::string& first, const std::string& second, const ChunkCall& one, const ChunkCall& two) {
+    const Board& board = memory_.board();
+    std::memcpy(board.frame(0, kSeq), first.data(), first.size());
+    std::memcpy(board.frame(1, kSeq), second.data(), second.size());
+    board.offer(0, kSeq, one);
+    board.offer(1, kSeq, two);
+  }
+  Collective part(Movement movement, size_t elements, int root = -1) {
+    Collective whole;
+    whole.movement = movement;
+    whole.type = ElementType::kUInt8;
+    whole.count = 1000;
+    whole.root = root;
+    whole.title = "moved";
+    return part_of_host(memory_.board(), kSeq, whole, elements, places_);
+  }
+  static ChunkCall call(uint32_t elements, uint32_t begin = 0, uint32_t end = UINT32_MAX) {
+    ChunkCall call;
+    call.elements = elements;
+    call.begin = begin;
+    call.end = end;
+    return call;
+  }
+  std::string result(size_t bytes) const {
+    return {reinterpret_cast<const char*>(memory_.board().result_memory(kSeq)), bytes};
+  }
+  uint8_t* result() const { return memory_.board().result_memory(kSeq); }
+  const uint8_t* frame(int place) const { return memory_.board().frame(place, kSeq); }
+
+  BoardMemory memory_{{2, 2, 64, 1}};
+  const Places places_{{{0, 2}, {1, 3}}, 1};
+};
+
+TEST_F(OfTwo, AReductionIsOfAllAndAsksForWhatAnyWants) {
+  offer("aaaaaaaa", "bbbbbbbb", call(8, 1, 3), call(8, 5, 7));
+  const Collective sum = part(Movement::kNone, 8, 2);
+  EXPECT_EQ(sum.inputs, (std::vector<const void*>{frame(0), frame(1)}));
+  EXPECT_EQ(sum.root, 0) << "the host of rank 2";
+  EXPECT_EQ(sum.count, 8U);
+  EXPECT_EQ(sum.part_of, 1000U);
+  EXPECT_EQ(sum.output_begin, 1U);
+  EXPECT_EQ(sum.output_end, 7U);
+  EXPECT_EQ(sum.output, result() + 1);
+}
+
+TEST_F(OfTwo, OfAReductionThatNobodyHereWantsNothingComes) {
+  offer("aaaa", "bbbb", call(4, 0, 0), call(4, 4));
+  const Collective sum = part(Movement::kNone, 4);
+  EXPECT_EQ(sum.output_begin, sum.output_end);
+  EXPECT_EQ(sum.root, -1);
+}
+
+TEST_F(OfTwo, ABroadcastFromHereIsThereForTheOtherRanksHere) {
+  offer("", "bytes", call(5), call(5, 0, 0));
+  const Collective sent = part(Movement::kBroadcast, 5, 3);
+  EXPECT_EQ(sent.root, 1);
+  EXPECT_EQ(sent.input, frame(1));
+  EXPECT_EQ(sent.output, nullptr);
+  EXPECT_EQ(result(5), "bytes");
+}
+
+TEST_F(OfTwo, ABroadcastFromElsewhereComesOnce) {
+  offer("", "", call(5), call(5));
+  const Collective got = part(Movement::kBroadcast, 5, 2);
+  EXPECT_EQ(got.root, 0);
+  EXPECT_EQ(got.input, nullptr);
+  EXPECT_EQ(got.output, result());
+  EXPECT_EQ(got.output_end, 5U);
+}
+
+TEST_F(OfTwo, AScatterHasAPieceForEachPlaceOfEachHost) {
+  offer("0213", "", call(1), call(1));
+  const Collective sent = part(Movement::kScatter, 1, 1);
+  EXPECT_EQ(sent.root, 1);
+  EXPECT_EQ(sent.count, 2U);
+  EXPECT_EQ(sent.inputs, (std::vector<const void*>{frame(0), frame(0) + 2}));
+  EXPECT_EQ(sent.output, result());
+  EXPECT_EQ(sent.output_end, 2U);
+  EXPECT_TRUE(part(Movement::kScatter, 1, 0).inputs.empty());
+}
+
+TEST_F(OfTwo, AGatheringGivesWhatAllHereHave) {
+  offer("ab", "cd", call(2, 0, 0), call(2));
+  const Collective gathered = part(Movement::kGather, 2);
+  EXPECT_EQ(gathered.count, 4U);
+  EXPECT_EQ(gathered.input, result() + 4);
+  EXPECT_EQ(std::memcmp(gathered.input, "abcd", 4), 0);
+  ASSERT_EQ(gathered.pieces.size(), 2U);
+  EXPECT_EQ(gathered.pieces[0].output, result());
+  EXPECT_EQ(gathered.pieces[1].output, result() + 4);
+  EXPECT_EQ(gathered.pieces[1].end, 4U);
+}
+
+TEST_F(OfTwo, AGatheringThatNobodyHereWantsHasNoResult) {
+  offer("ab", "cd", call(2, 0, 0), call(2, 0, 0));
+  EXPECT_TRUE(part(Movement::kGather, 2).pieces.empty());
+}
+
+TEST(PartOfAHost, WithFewerRanksThanTheFullestHasHasZerosInTheirPlace) {
+  BoardMemory memory({1, 2, 64, 1});
+  const Board& board = memory.board();
+  std::memset(board.result_memory(kSeq), 'x', 64);
+  std::memcpy(board.frame(0, kSeq), "ab", 2);
+  ChunkCall call;
+  call.elements = 2;
+  board.offer(0, kSeq, call);
+  Collective whole;
+  whole.movement = Movement::kGather;
+  whole.type = ElementType::kUInt8;
+  whole.count = 2;
+  const Collective gathered = part_of_host(board, kSeq, whole, 2, Places({{0}, {1, 2, 3}}, 0));
+  EXPECT_EQ(gathered.count, 6U);
+  EXPECT_EQ(std::memcmp(gathered.input, "ab\0\0\0\0x", 7), 0);
+}
+
+TEST_F(OfTwo, AnAnnouncementHasNoElements) {
+  for (const Movement movement : {Movement::kBroadcast, Movement::kScatter, Movement::kGather}) {
+    BoardMemory memory({2, 2, 64, 1});
+    Collective whole;
+    whole.movement = movement;
+    whole.root = movement == Movement::kGather ? -1 : 2;
+    whole.count = 1000;
+    const Collective announced = part_of_host(memory.board(), kSeq, whole, 0, places_);
+    EXPECT_EQ(announced.count, 0U);
+    EXPECT_EQ(announced.part_of, 1000U);
+    EXPECT_EQ(announced.output_end, 0U);
+    EXPECT_TRUE(announced.inputs.empty() && announced.pieces.empty());
+  }
+}
+
+}  // namespace
+}  // namespace switchml::shm
