@@ -72,16 +72,18 @@ TEST_P(EachWay, BroadcastMovesEveryTypeAndLayout) {
 }
 
 TEST(Broadcast, GivesGlooTheTensorItselfOrItsBytes) {
-  const Cluster cluster(1);
-  TensorList known{counting(3)};
-  cluster[0].broadcast(known)->wait();
-  EXPECT_EQ(cluster.gloo->last(0).inputs[0][0].data_ptr(), known[0].data_ptr());
-  TensorList foreign{counting(3, at::kBFloat16)};
-  cluster[0].broadcast(foreign)->wait();
-  const at::Tensor bytes = cluster.gloo->last(0).inputs[0][0];
-  EXPECT_TRUE(is_bytes(bytes));
-  EXPECT_EQ(bytes.numel(), 6);
-  EXPECT_EQ(bytes.data_ptr(), foreign[0].data_ptr()) << "a copy where an alias would do";
+  const Cluster cluster(2, by_companion);
+  cluster.on_each([&](int rank, MovingGroup& group) {
+    TensorList known{counting(3)};
+    group.broadcast(known)->wait();
+    EXPECT_EQ(cluster.gloo->last(rank).inputs[0][0].data_ptr(), known[0].data_ptr());
+    TensorList foreign{counting(3, at::kBFloat16)};
+    group.broadcast(foreign)->wait();
+    const at::Tensor bytes = cluster.gloo->last(rank).inputs[0][0];
+    EXPECT_TRUE(is_bytes(bytes));
+    EXPECT_EQ(bytes.numel(), 6);
+    EXPECT_EQ(bytes.data_ptr(), foreign[0].data_ptr()) << "a copy where an alias would do";
+  });
 }
 
 TEST_P(EachWay, BroadcastTakesScalarsAndNothing) {

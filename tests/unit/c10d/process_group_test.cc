@@ -130,12 +130,14 @@ TEST(ProcessGroup, MakesTheCompanionAtOnceWhereItMust) {
 }
 
 TEST(ProcessGroup, PassesOnWhyThereIsNoCompanion) {
-  const Cluster cluster(1, [](Group::Settings& settings) {
+  const Cluster cluster(2, [](Group::Settings& settings) {
+    settings.config.integers = true;
     settings.make_companion = [](auto&&...) -> c10::intrusive_ptr<compat::Base> {
       throw std::runtime_error("no network interface");
     };
   });
-  EXPECT_TRUE(contains(failure_of_broadcast(cluster[0]), "no network interface"));
+  cluster.on_each(
+      [](int, Group& group) { EXPECT_TRUE(contains(failure_of_broadcast(group), "no network interface")); });
   expect_sums(cluster);
 }
 
