@@ -175,7 +175,7 @@ class Companion::Operation : public std::enable_shared_from_this<Companion::Oper
     const auto wait_and_end = [self = shared_from_this(), error] {
       {
         const CompletionPool::Wait wait;
-        self->core_->await_verdict(self->ended_);
+        self->core_->await_verdict([&] { return self->ended(); });
       }
       self->end(error);
     };

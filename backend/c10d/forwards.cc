@@ -224,8 +224,15 @@ std::shared_ptr<shm::Messages> ProcessGroupSwitchML::memory_for_messages(Call ca
 }
 
 c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::companion_for_message(Call call) {
+  if (const Status failure = core_->failure(); !failure.ok()) throw_status(failure, core_->context(call));
   core_->calls().add(call, Path::kCompanion);
   return companion_->get();
+}
+
+WorkPtr ProcessGroupSwitchML::passed_on(const WorkPtr& message) {
+  messages_.add(message);
+  if (!core_->failure().ok()) message->abort();  // it came too late for abort_messages()
+  return sent(message);
 }
 
 WorkPtr ProcessGroupSwitchML::through_companion(Call call, OpType type, const Tensors& inputs,
@@ -522,7 +529,7 @@ WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
     return sent(send_in_memory(core_, memory, tensors, destination, tag, deadline({})));
   }
   const auto gloo = companion_for_message(Call::kSend);
-  return sent(MessageWork::start(*core_, Call::kSend, OpType::SEND, tensors, [&] {
+  return passed_on(MessageWork::start(core_, Call::kSend, OpType::SEND, tensors, [&] {
     Tensors bytes = ByteViews().inputs(tensors);
     return gloo->send(bytes, destination, tag);
   }));
@@ -534,7 +541,7 @@ WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
     return sent(recv_in_memory(core_, memory, tensors, source, tag, deadline({})));
   }
   const auto gloo = companion_for_message(Call::kRecv);
-  return sent(MessageWork::start(*core_, Call::kRecv, OpType::RECV, tensors, [&] {
+  return passed_on(MessageWork::start(core_, Call::kRecv, OpType::RECV, tensors, [&] {
     Tensors bytes = ByteViews().outputs(tensors);
     return gloo->recv(bytes, source, tag);
   }));
@@ -546,7 +553,7 @@ WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
     return sent(recv_in_memory(core_, memory, tensors, shm::kAnySource, tag, deadline({})));
   }
   const auto gloo = companion_for_message(Call::kRecvAnySource);
-  return sent(MessageWork::start(*core_, Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, [&] {
+  return passed_on(MessageWork::start(core_, Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, [&] {
     Tensors bytes = ByteViews().outputs(tensors);
     return gloo->recvAnysource(bytes, tag);
   }));

@@ -123,7 +123,7 @@ bool GroupCore::wait_until_landed(std::chrono::milliseconds limit) {
   return landing_.wait_for(lock, limit, [this] { return in_flight_ == 0; });
 }
 
-void GroupCore::await_verdict(const std::atomic<bool>& told) {
+void GroupCore::await_verdict(const std::function<bool()>& told) {
   constexpr Duration kMoment = seconds(1);
   if (group_.size == 1) return;
   Time end;
@@ -133,7 +133,7 @@ void GroupCore::await_verdict(const std::atomic<bool>& told) {
     if (verdict_by_ == Time{} || now > verdict_by_ + kMoment) verdict_by_ = now + kMoment;
     end = verdict_by_;
   }
-  while (!told && closed().ok() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(5));
+  while (!told() && closed().ok() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(5));
 }
 
 std::string GroupCore::compare_calls(const std::string& mine) {

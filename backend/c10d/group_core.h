@@ -92,8 +92,8 @@ class GroupCore {
   bool wait_until_landed(std::chrono::milliseconds limit);
 
   /// Gloo notices a dead rank at once and does not say which; who watches over the ranks says so in a moment. Waits for
-  /// that moment, which all failures within another one have in common, or until `told` is true.
-  void await_verdict(const std::atomic<bool>& told);
+  /// that moment, which all failures within another one have in common, or until told() is true.
+  void await_verdict(const std::function<bool()>& told);
 
   /// The session's comparison of what each rank called, made once: the first disagreement is the one that matters.
   std::string compare_calls(const std::string& mine);

@@ -128,6 +128,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reconfigure(const compat::Re
   shutdown_begun_ = shut_down_ = false;
   last_ = {};
   outstanding_.clear();
+  messages_.clear();
   try {
     without_interpreter_lock([&] { join_ranks(opts.timeout.value_or(timeout_.load())); });
   } catch (const std::exception& error) {

@@ -1,11 +1,14 @@
 #include "c10d/message_work.h"
 
+#include "base/clock.h"
+#include "c10d/completion.h"
 #include "c10d/flight_log.h"
 
 namespace switchml {
 
-MessageWork::MessageWork(Call call, c10d::OpType type, int rank, const std::vector<at::Tensor>& tensors)
-    : c10d::Work(rank, type, profiling_title(call), tensors) {}
+MessageWork::MessageWork(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
+                         const std::vector<at::Tensor>& tensors)
+    : c10d::Work(core->group().rank, type, profiling_title(call), tensors), core_(core), call_(call) {}
 
 bool MessageWork::isCompleted() {
   const bool completed = message_->isCompleted();
@@ -14,17 +17,37 @@ bool MessageWork::isCompleted() {
 }
 
 bool MessageWork::wait(std::chrono::milliseconds timeout) {
+  const Time begin = monotonic_now();
   bool done = false;
+  std::exception_ptr error;
   try {
     done = message_->wait(timeout);
   } catch (...) {
-    FlightLog::of_process().ended(flight_, false);
-    finish(std::current_exception());
-    throw;
+    error = std::current_exception();
   }
+  const bool late = timeout.count() > 0 && monotonic_now() - begin >= timeout;
+  if (!done && !late) error = explained(error);
   FlightLog::of_process().ended(flight_, done);
-  finish();
+  finish(error);
+  if (error) std::rethrow_exception(error);
   return done;
+}
+
+std::exception_ptr MessageWork::explained(const std::exception_ptr& error) const {
+  const std::shared_ptr<GroupCore> core = core_.lock();
+  if (!core) return error;
+  if (error) {
+    const CompletionPool::Wait waiting;
+    core->await_verdict([&] { return !core->failure().ok(); });
+  }
+  const Status failure = core->failure();
+  if (failure.ok()) return error;
+  core->after_failure();
+  try {
+    throw_status(failure, core->context(call_));
+  } catch (...) {
+    return std::current_exception();
+  }
 }
 
 }  // namespace switchml

@@ -4,11 +4,14 @@
 #include <ATen/record_function.h>
 
 #include <chrono>
+#include <exception>
+#include <memory>
 #include <vector>
 
 #include "c10d/compat.h"
 #include "c10d/flight_entries.h"
 #include "c10d/flight_log.h"
+#include "c10d/group_core.h"
 
 namespace switchml {
 
@@ -19,27 +22,35 @@ class MessageWork final : public c10d::Work {
   /// `issue` hands the message to Gloo and returns its work. A profile shows `call` with `tensors` from here to the end
   /// of wait(), as it does Gloo's messages, and does not see Gloo's. So does the flight log.
   template <typename Issue>
-  static WorkPtr start(const GroupCore& core, Call call, c10d::OpType type, const std::vector<at::Tensor>& tensors,
-                       Issue&& issue) {
-    auto work = c10::make_intrusive<MessageWork>(call, type, core.group().rank, tensors);
+  static WorkPtr start(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
+                       const std::vector<at::Tensor>& tensors, Issue&& issue) {
+    auto work = c10::make_intrusive<MessageWork>(core, call, type, tensors);
     const at::RecordFunctionGuard unseen(false);
     work->message_ = issue();
-    work->flight_ = log_call(core, call, core.sequence(), tensors, {tensors}, {});
+    work->flight_ = log_call(*core, call, core->sequence(), tensors, {tensors}, {});
     FlightLog::of_process().started(work->flight_);
     return work;
   }
 
   /// Use start().
-  MessageWork(Call call, c10d::OpType type, int rank, const std::vector<at::Tensor>& tensors);
+  MessageWork(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
+              const std::vector<at::Tensor>& tensors);
 
   bool isCompleted() override;
+  /// Gloo names nobody: where the group fails with it, or a moment later, its error is that of the group.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   int sourceRank() const override { return message_->sourceRank(); }
   std::vector<at::Tensor> result() override { return message_->result(); }
   void abort() override { message_->abort(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return message_->getFuture(); }
+  void release_resources() override { message_.reset(); }  // weak references may outlive that
 
  private:
+  /// Null: it was aborted, and not because the group has failed.
+  std::exception_ptr explained(const std::exception_ptr& error) const;
+
+  const std::weak_ptr<GroupCore> core_;
+  const Call call_;
   WorkPtr message_;
   uint64_t flight_ = 0;  // in FlightLog
 };

@@ -158,6 +158,7 @@ void ProcessGroupSwitchML::open_session(milliseconds timeout) {
   core_->session()->when_rank_is_lost([this](const Status& lost) {
     core_->call_failed(lost);
     companion_->abort(lost);
+    abort_messages();
     core_->pool().post([core = core_.get()] { core->after_failure(); });  // hooks may take their time
   });
   SWITCHML_LOG(kInfo) << "group " << settings_.name << ", rank " << rank_ << " of " << size_ << ": "
@@ -273,8 +274,16 @@ void ProcessGroupSwitchML::abort() {
     if (monitored_barrier_) monitored_barrier_->interrupt("the process group was aborted");
     if (const auto session = core_->session()) session->engine().abort("the process group was aborted");
     companion_->abort(Status(Code::kAborted, "the process group was aborted"));
+    abort_messages();
     if (const auto group = companion_->existing()) compat::abort(*group);
   });
+}
+
+// Those of the companion, also between ranks that live: these do not go on either.
+void ProcessGroupSwitchML::abort_messages() {
+  for (const Outstanding::WeakWork& weak : messages_.all()) {
+    if (const WorkPtr message = weak.lock()) message->abort();
+  }
 }
 
 void ProcessGroupSwitchML::shutdown() {

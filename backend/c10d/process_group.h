@@ -200,6 +200,8 @@ class ProcessGroupSwitchML final : public compat::Base {
   WorkPtr remember(WorkPtr work);
   /// A message that was issued.
   WorkPtr sent(WorkPtr work);
+  WorkPtr passed_on(const WorkPtr& message);
+  void abort_messages();
   std::vector<uint64_t> global_ranks() const;
   /// Where messages go: through memory, if not null, or to the companion. Throws where the group is closed.
   std::shared_ptr<shm::Messages> memory_for_messages(Call call) const;
@@ -230,6 +232,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   std::shared_ptr<GroupCore> core_;
   std::atomic<std::chrono::milliseconds> timeout_;
   Outstanding outstanding_;
+  Outstanding messages_;  // the companion's
   Coalescing coalescing_;
   std::string opening_prefix_;
   std::unique_ptr<MonitoredBarrier> monitored_barrier_;  // null in a group of one

@@ -55,9 +55,32 @@ def doomed_pool(size, **kwargs):
         yield own
 
 
+def pass_on(tensor):
+    """To the next rank, from the one before."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    sent = dist.isend(tensor, (rank + 1) % size)
+    dist.recv(torch.empty_like(tensor), (rank - 1) % size)
+    sent.wait()
+
+
+def copies(tensor):
+    return [tensor.clone() for _ in range(dist.get_world_size())]
+
+
+#: What a rank may be in the midst of, by name: functions of a tensor.
+CALLS = {
+    "all_reduce": dist.all_reduce,
+    "broadcast": lambda tensor: dist.broadcast(tensor, 1),
+    "all_gather": lambda tensor: dist.all_gather(copies(tensor), tensor),
+    "scatter": lambda tensor: dist.scatter(tensor, copies(tensor) if dist.get_rank() == 1 else None, 1),
+    "all_to_all": lambda tensor: dist.all_to_all(copies(tensor), copies(tensor)),
+    "messages": pass_on,
+}
+
+
 def rank_calls(name="all_reduce", elements=50000):
     """Calls until one fails: its error, and how long it took."""
-    call = {"all_reduce": dist.all_reduce, "broadcast": lambda tensor: dist.broadcast(tensor, 1)}[name]
+    call = CALLS[name]
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         message, took = timed(call, torch.ones(elements))

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 import harness
 from failing import (
+    CALLS,
     FALLBACK,
     IN_TIME,
     LONG,
@@ -49,10 +50,21 @@ def rank_has_child():
     return pid
 
 
-@pytest.mark.parametrize("call", ("all_reduce", "broadcast"))
-@pytest.mark.parametrize("victim", (0, 2))
+DEATHS = (
+    (0, "all_reduce"),
+    (2, "all_reduce"),
+    (0, "broadcast"),
+    (1, "scatter"),
+    (2, "all_gather"),
+    (0, "all_to_all"),
+    (2, "all_to_all"),
+    (2, "messages"),
+)
+
+
+@pytest.mark.parametrize("victim, call", DEATHS)
 def test_a_killed_rank_is_named_by_the_others_long_before_the_timeout(victim, call):
-    """Rank 0 hosts the switch, the others do not; through the switch, and through the companion."""
+    """Rank 0 hosts the switch, the others do not. Whatever goes through the switch, through memory or through the companion."""
     with doomed_pool(3) as own:
         own.run(rank_warm_up)
         children = own.run(rank_has_child)
@@ -76,26 +88,27 @@ def rank_leave():
     dist.destroy_process_group()
 
 
-def test_a_rank_that_leaves_is_not_waited_for():
+@pytest.mark.parametrize("call", ("all_reduce", "all_gather", "all_to_all"))
+def test_a_rank_that_leaves_is_not_waited_for(call):
     with doomed_pool(3) as own:
         own.run(rank_warm_up)
         own.run(rank_leave, ranks=[2])
-        check_all(own.run(rank_calls, ranks=[0, 1]), "cannot complete", "rank 2 (left the session)")
+        check_all(own.run(rank_calls, call, ranks=[0, 1]), "cannot complete", "rank 2 (left the session)")
 
 
-def rank_one_call():
-    return timed(dist.all_reduce, torch.ones(100))
+def rank_one_call(name="all_reduce"):
+    return timed(CALLS[name], torch.ones(100))
 
 
 def rank_one_barrier():
     return timed(dist.barrier)
 
 
-@pytest.mark.parametrize("call", (rank_one_call, rank_one_barrier), ids=("all_reduce", "barrier"))
+@pytest.mark.parametrize("call", ("all_reduce", "broadcast", "all_gather", "all_to_all", "barrier"))
 def test_a_rank_that_never_calls_is_named(call):
     with doomed_pool(3, group_timeout=TIMEOUT) as own:
         own.run(rank_warm_up)
-        check_all(own.run(call, ranks=(0, 2)), "rank 1")
+        check_all(own.run(rank_one_barrier, ranks=(0, 2)) if call == "barrier" else own.run(rank_one_call, call, ranks=(0, 2)), "rank 1")
 
 
 # ---- monitored barriers ----

@@ -14,7 +14,7 @@
 namespace switchml {
 namespace {
 
-const GroupInfo kAlone{0, 1, "test"};
+std::shared_ptr<GroupCore> alone() { return std::make_shared<GroupCore>(GroupInfo{0, 1, "test"}); }
 
 /// What Gloo would return, without a Gloo.
 class Message final : public c10d::Work {
@@ -37,7 +37,7 @@ class Message final : public c10d::Work {
 };
 
 c10::intrusive_ptr<c10d::Work> start(const c10::intrusive_ptr<Message>& message) {
-  return MessageWork::start(GroupCore(kAlone), Call::kSend, c10d::OpType::SEND, {counting(2)}, [&] { return message; });
+  return MessageWork::start(alone(), Call::kSend, c10d::OpType::SEND, {counting(2)}, [&] { return message; });
 }
 
 TEST(MessageWork, IsTheMessageOfTheCompanion) {
@@ -64,11 +64,19 @@ TEST(MessageWork, EndsInTheErrorOfTheCompanion) {
   EXPECT_FALSE(work->isSuccess());
 }
 
+TEST(MessageWork, EndsInTheErrorOfTheGroupWhereThatHasFailed) {
+  const auto core = std::make_shared<GroupCore>(GroupInfo{0, 2, "test"});
+  const auto work = MessageWork::start(core, Call::kRecv, c10d::OpType::RECV, {counting(2)}, [] {
+    return c10::make_intrusive<Message>(std::make_exception_ptr(std::runtime_error("cut")));
+  });
+  core->call_failed(Status(Code::kUnavailable, "rank 1 is gone"));
+  EXPECT_TRUE(contains(thrown_by([&] { work->wait(); }), "rank 1 is gone"));
+}
+
 TEST(MessageWork, PassesOnWhatIsThrownAtTheCall) {
   const auto fails = []() -> c10::intrusive_ptr<c10d::Work> { throw std::runtime_error("no such rank"); };
-  EXPECT_EQ(
-      thrown_by([&] { MessageWork::start(GroupCore(kAlone), Call::kRecv, c10d::OpType::RECV, {counting(2)}, fails); }),
-      "no such rank");
+  EXPECT_EQ(thrown_by([&] { MessageWork::start(alone(), Call::kRecv, c10d::OpType::RECV, {counting(2)}, fails); }),
+            "no such rank");
 }
 
 std::vector<std::string> seen;
@@ -81,7 +89,7 @@ std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
 TEST(MessageWork, HasItsOwnNameInAProfile) {
   const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(note));
   seen.clear();
-  const auto work = MessageWork::start(GroupCore(kAlone), Call::kRecv, c10d::OpType::RECV, {counting(2)}, [] {
+  const auto work = MessageWork::start(alone(), Call::kRecv, c10d::OpType::RECV, {counting(2)}, [] {
     RECORD_USER_SCOPE("gloo:recv");
     return c10::make_intrusive<Message>();
   });

@@ -378,24 +378,28 @@ TEST(Hosts, ThatMoveDifferentlyAreTold) {
 
 // Of the sum a host gets what its ranks want.
 TEST(Hosts, AHostGetsThePartThatItsRanksWant) {
-  Cluster cluster("aabb");
-  ASSERT_TRUE(cluster.complete());
-  constexpr size_t kPart = 50000;
-  std::vector<Floats> values(4, Floats(4 * kPart)), parts(4, Floats(kPart));
-  std::vector<std::future<Status>> pending;
-  for (size_t rank = 0; rank < 4; ++rank) {
-    for (size_t i = 0; i < 4 * kPart; ++i) values[rank][i] = static_cast<float>(i % 1000 + rank);
-    Collective call = in_place(&values[rank], ElementType::kFloat32);
-    call.output = parts[rank].data();
-    call.output_begin = rank * kPart;
-    call.output_end = (rank + 1) * kPart;
-    call.ends = {kPart, 2 * kPart, 3 * kPart, 4 * kPart};
-    pending.push_back(submit(cluster[rank], std::move(call)));
-  }
-  expect_all_ok(&pending);
-  for (size_t rank = 0; rank < 4; ++rank) {
-    for (size_t i = 0; i < kPart; ++i) {
-      ASSERT_EQ(parts[rank][i], static_cast<float>((rank * kPart + i) % 1000 * 4 + 6)) << rank << ", " << i;
+  Config integers = with_two_streams();
+  integers.integers = true;
+  for (const Config& config : {preset_config(), integers}) {
+    Cluster cluster("aabb", config);
+    ASSERT_TRUE(cluster.complete());
+    constexpr size_t kPart = 50000;
+    std::vector<Floats> values(4, Floats(4 * kPart)), parts(4, Floats(kPart));
+    std::vector<std::future<Status>> pending;
+    for (size_t rank = 0; rank < 4; ++rank) {
+      for (size_t i = 0; i < 4 * kPart; ++i) values[rank][i] = static_cast<float>(i % 1000 + rank);
+      Collective call = in_place(&values[rank], ElementType::kFloat32);
+      call.output = parts[rank].data();
+      call.output_begin = rank * kPart;
+      call.output_end = (rank + 1) * kPart;
+      call.ends = {kPart, 2 * kPart, 3 * kPart, 4 * kPart};
+      pending.push_back(submit(cluster[rank], std::move(call)));
+    }
+    expect_all_ok(&pending);
+    for (size_t rank = 0; rank < 4; ++rank) {
+      for (size_t i = 0; i < kPart; ++i) {
+        ASSERT_EQ(parts[rank][i], static_cast<float>((rank * kPart + i) % 1000 * 4 + 6)) << rank << ", " << i;
+      }
     }
   }
 }
