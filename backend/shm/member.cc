@@ -232,7 +232,8 @@ void Member::arrange(const std::vector<uint64_t>& of_all) {
 size_t Member::elements_per_chunk(const Collective& collective) const {
   const ElementType type = collective.type;
   const size_t most = board_.shape().chunk_bytes / element_bytes(type);
-  if (has_piece_of_each(collective.movement)) return most / places_.pieces();
+  // A board of small chunks may have no room for all, and then nothing but announcements.
+  if (has_piece_of_each(collective.movement)) return std::max<size_t>(most / places_.pieces(), 1);
   if (board_.shape().owners == 0) return most;
   // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
   const size_t span = elements_per_span(type, uplink_.payload_bytes, uplink_.native);

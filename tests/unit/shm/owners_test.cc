@@ -311,6 +311,31 @@ TEST(MemberWithUplink, ChunksFillNativePackets) {
   EXPECT_EQ(first_count(ElementType::kInt64, 1408), 512U);  // two would leave a third of the room empty
 }
 
+// Of 65 ranks on one of 64 hosts.
+TEST(MemberWithUplink, WhatHasNoElementsNeedsNoRoomForAPieceOfEach) {
+  std::vector<std::vector<int>> ranks(64);
+  for (int rank = 0; rank < 65; ++rank) ranks[0].push_back(rank);
+  for (size_t host = 1; host < 64; ++host) ranks[host].push_back(static_cast<int>(64 + host));
+  BoardMemory memory({1, 4, 4096, 1});
+  const auto ignore = [](const Status&) {};
+  FakeUplink engine;
+  Member member(memory.board(), 0, ignore, {&engine, 1024, true, Places(ranks, 1)});
+  Collective gathering;
+  gathering.movement = Movement::kGather;
+  gathering.type = ElementType::kUInt8;
+  const Outcome empty = testing::record_into(&gathering);
+  member.submit(gathering);
+  gathering.count = 1000;
+  const Outcome announced = testing::record_into(&gathering);
+  member.announce(gathering);
+  for (int i = 0; i < 10; ++i) {
+    member.step(Time{seconds(1)});
+    if (!engine.chunks.empty()) engine.finish(0);
+  }
+  EXPECT_EQ(empty->size(), 1U);
+  EXPECT_EQ(announced->size(), 1U);
+}
+
 TEST(MemberWithUplink, WhatTheSwitchSaysIsToldToAll) {
   Host host(3, 1, 1024, 4);
   std::vector<Ints> tensors(3, Ints(5000, 1));
