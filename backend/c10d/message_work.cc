@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "c10d/completion.h"
 #include "c10d/flight_log.h"
+#include "c10d/work.h"
 
 namespace switchml {
 
@@ -43,11 +44,7 @@ std::exception_ptr MessageWork::explained(const std::exception_ptr& error) const
   const Status failure = core->failure();
   if (failure.ok()) return error;
   core->after_failure();
-  try {
-    throw_status(failure, core->context(call_));
-  } catch (...) {
-    return std::current_exception();
-  }
+  return status_exception(failure, core->context(call_));
 }
 
 }  // namespace switchml

@@ -57,7 +57,7 @@ BoardShape shape_on_host(int ranks, int most, int owners);
 struct ChunkCall {
   Reduction reduction;
   uint64_t agreed = 0;    // hash of whatever else must agree
-  uint32_t elements = 0;  // in the frame: 0 ... of the chunk; of a gathering and a scatter its ranks'th part, of each
+  uint32_t elements = 0;  // in the frame: 0 ... of the chunk; where each rank has a piece, of one (shm/places.h)
   Movement movement = Movement::kNone;
   int root = 0;  // of a broadcast or a scatter
 

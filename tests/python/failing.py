@@ -74,6 +74,7 @@ CALLS = {
     "all_gather": lambda tensor: dist.all_gather(copies(tensor), tensor),
     "scatter": lambda tensor: dist.scatter(tensor, copies(tensor) if dist.get_rank() == 1 else None, 1),
     "all_to_all": lambda tensor: dist.all_to_all(copies(tensor), copies(tensor)),
+    "barrier": lambda tensor: dist.barrier(),
     "messages": pass_on,
 }
 

@@ -281,12 +281,31 @@ Collective movement_of(Movement movement, size_t count, int root = -1) {
   return call;
 }
 
+Collective broadcast_of(Bytes* tensor, int rank, int root) {
+  Collective call = movement_of(Movement::kBroadcast, tensor->size(), root);
+  if (rank == root) {
+    call.input = tensor->data();
+  } else {
+    call.output = tensor->data();
+    call.output_end = call.count;
+  }
+  return call;
+}
+
 void expect_all_ok(std::vector<std::future<Status>>* pending) {
   for (auto& one : *pending) {
     const Status status = one.get();
     ASSERT_TRUE(status.ok()) << status.to_string();
   }
   pending->clear();
+}
+
+void expect_all_differ(std::vector<std::future<Status>>* pending) {
+  for (auto& one : *pending) {
+    ASSERT_TRUE(ends_within(one, seconds(10)));
+    const Status status = one.get();
+    EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+  }
 }
 
 /// Its results: `all_to` is the rank that wants them, or all where it is -1.
@@ -319,12 +338,8 @@ void expect_broadcast_and_scattered(Cluster& cluster, size_t count, int root) {
   std::vector<std::future<Status>> pending;
   for (size_t rank = 0; rank < ranks; ++rank) {
     const bool is_root = static_cast<int>(rank) == root;
-    Collective call = movement_of(Movement::kBroadcast, count, root);
-    if (is_root) call.input = got[rank].data();
-    if (!is_root) call.output = got[rank].data();
-    call.output_end = is_root ? 0 : count;
-    pending.push_back(submit(cluster[rank], std::move(call)));
-    call = movement_of(Movement::kScatter, count, root);
+    pending.push_back(submit(cluster[rank], broadcast_of(&got[rank], static_cast<int>(rank), root)));
+    Collective call = movement_of(Movement::kScatter, count, root);
     for (const Bytes& piece : pieces) {
       if (is_root) call.inputs.push_back(piece.data());
     }
@@ -360,19 +375,10 @@ TEST(Hosts, ThatMoveDifferentlyAreTold) {
     std::vector<Bytes> tensors(4, Bytes(5000));
     std::vector<std::future<Status>> pending;
     for (size_t rank = 0; rank < 4; ++rank) {
-      const int root = rank == odd ? 3 : 0;
-      Collective call = movement_of(Movement::kBroadcast, 5000, root);
-      const bool is_root = static_cast<int>(rank) == root;
-      if (is_root) call.input = tensors[rank].data();
-      if (!is_root) call.output = tensors[rank].data();
-      call.output_end = is_root ? 0 : 5000;
-      pending.push_back(submit(cluster[rank], std::move(call)));
+      pending.push_back(
+          submit(cluster[rank], broadcast_of(&tensors[rank], static_cast<int>(rank), rank == odd ? 3 : 0)));
     }
-    for (auto& one : pending) {
-      ASSERT_TRUE(ends_within(one, seconds(60)));
-      const Status status = one.get();
-      EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
-    }
+    expect_all_differ(&pending);
   }
 }
 
@@ -542,11 +548,7 @@ TEST(Hosts, TheSameDifferenceOnAllHostsIsFoundToo) {
     call.tag = rank % 2;
     pending.push_back(submit(cluster[rank], std::move(call)));
   }
-  for (auto& one : pending) {
-    ASSERT_TRUE(ends_within(one, seconds(10)));
-    const Status status = one.get();
-    EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
-  }
+  expect_all_differ(&pending);
 }
 
 TEST(Hosts, WhoLeavesEndsWhatAllOthersWaitFor) {
