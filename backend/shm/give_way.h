@@ -39,7 +39,7 @@ class GiveWay {
   static constexpr Duration kLongYield = milliseconds(2);
 
   int yields_;
-  SpinBudget budget_{Duration(1)};
+  SpinBudget budget_{Duration(1), Duration::max()};
   long long_yields_ = 0;
 };
 

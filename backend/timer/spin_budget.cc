@@ -9,7 +9,11 @@ void SpinBudget::report(bool paid, long preemptions, Time now) {
   preemptions_ = preemptions;
   ++waits_;
   if (paid) ++paid_;
-  if (preempted) return pause(now);
+  if (preempted) {
+    const bool again = now - preempted_ < apart_;
+    preempted_ = now;
+    if (again) return pause(now);
+  }
   if (waits_ < kTrial) return;
   if (4 * paid_ < kTrial) return pause(now);
   pause_ = kFirstPause;

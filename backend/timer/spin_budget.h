@@ -9,8 +9,10 @@ namespace switchml {
 
 class SpinBudget {
  public:
-  /// `most`: of one wait; 0: never.
-  explicit SpinBudget(Duration most) : most_(most) {}
+  /// Kernel threads take a processor now and then; whoever wants it for himself does so every few milliseconds.
+  static constexpr Duration kApart = milliseconds(20);
+  /// `most`: of one wait; 0: never. Preemptions further apart than `apart` do not count; Duration::max(): each does.
+  explicit SpinBudget(Duration most, Duration apart = kApart) : most_(most), apart_(apart) {}
 
   /// For a wait that begins now: how long it may look around; 0: it has to sleep at once.
   Duration allowance(Time now) const { return now < resumes_ ? Duration(0) : most_; }
@@ -28,10 +30,12 @@ class SpinBudget {
   void pause(Time now);
 
   Duration most_;
+  Duration apart_;
   Duration pause_ = kFirstPause;
   Time resumes_{};
   int waits_ = 0;  // of the present trial
   int paid_ = 0;
+  Time preempted_{};       // when
   long preemptions_ = -1;  // -1: not known yet
 };
 

@@ -13,10 +13,11 @@ import torch.distributed as dist
 TIMEOUT = datetime.timedelta(minutes=5)
 
 
-def join():
-    """Joins as RANK SIZE STORE of the command line say. The default group is Gloo and paces the benchmark."""
+def join(rank=None, size=None, store=None):
+    """Joins as it is told, else as RANK SIZE STORE of the command line say. The default group is Gloo and paces the benchmark."""
     torch.set_num_threads(1)
-    rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    if store is None:
+        rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=TIMEOUT)
 
 

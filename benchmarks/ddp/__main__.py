@@ -1,11 +1,14 @@
-"""Step time of DistributedDataParallel over switchml and over Gloo, by turns, on a network of rate-limited links (as root).
+"""Step time of DistributedDataParallel, or of fully_shard with --sharded, over switchml and over Gloo, by turns, on a network
+of rate-limited links (as root).
 
     python benchmarks/ddp --model bert --scale 0.1 --ranks 4 --rate 200 --balance --json out/ddp.json
 
 The model has the parameters of ResNet-50 (25.6 million) or BERT-base (109 million); its computing takes --compute seconds a step, a
 third of it forward, and is waiting: see model.py. --scale makes tensors and buckets smaller alike. "Exposed" is what a step takes
 longer than one without communication. --balance looks for the computing time at which Gloo exposes as much as the step computes:
-where half of its step is communication. Gradients are verified before and after; a time is that of the slowest rank.
+where half of its step is communication. With --sharded a block has the elements of a bucket (sharded.py). With --no-switch each host
+adds a part; without it switchml-switchd adds, whose link carries as much as all others. Gradients are verified before and after; a
+time is that of the slowest rank.
 """
 import argparse
 import pathlib
@@ -38,6 +41,8 @@ def parse():
     parser.add_argument("--mtu", type=options.link_mtu, default=1500, help="default: 1500")
     parser.add_argument("--compute", type=options.number(0, 600), default=0.5, help="seconds that a step computes; default: 0.5")
     parser.add_argument("--balance", action="store_true", help="find --compute such that Gloo spends half of the step communicating")
+    parser.add_argument("--sharded", action="store_true", help="fully_shard (FSDP2) in place of DistributedDataParallel")
+    parser.add_argument("--no-switch", action="store_true", help="no switch is named: each host embeds one for its part")
     parser.add_argument("--steps", type=options.number(1, 100000, int), default=7, help="timed steps of each kind; default: 7")
     parser.add_argument("--backends", type=options.list_of(options.backend), default=list(options.BACKENDS),
                         help="default: switchml,gloo; a ratio is that of the first two")
@@ -70,19 +75,20 @@ def balance(job):
 
 def run(model, ranks, rate, arguments):
     with places.network(ranks, rate, arguments.mtu) as place:
-        job = star.Job(place, program=HERE / "worker.py", OMP_NUM_THREADS="1")
-        opened = job.run(places.PATIENCE, "open", model, arguments.scale, arguments.backends)[0]
+        named = {"SWITCHML_SWITCH": ""} if arguments.no_switch else {}
+        job = star.Job(place, program=HERE / "worker.py", OMP_NUM_THREADS="1", **named)
+        opened = job.run(places.PATIENCE, "open", model, arguments.scale, arguments.backends, arguments.sharded)[0]
         compute = balance(job) if arguments.balance else arguments.compute
         seconds = steps(job, compute, [ALONE, *arguments.backends], arguments.steps, checked=True)
         job.end()
     alone = statistics.median(seconds[ALONE])
     exposed = {name: statistics.median(seconds[name]) - alone for name in arguments.backends}
-    return {"model": model, "scale": arguments.scale, "ranks": ranks, "rate": rate, "mtu": arguments.mtu, "compute": compute, **opened,
-            "seconds": seconds, "exposed_seconds": exposed}
+    return {"model": model, "scale": arguments.scale, "sharded": arguments.sharded, "no_switch": arguments.no_switch, "ranks": ranks,
+            "rate": rate, "mtu": arguments.mtu, "compute": compute, **opened, "seconds": seconds, "exposed_seconds": exposed}
 
 
 def print_run(run, backends):
-    print(f"\n{run['model']} at scale {run['scale']:g}: {run['tensors']} tensors, {run['elements']:,} elements "
+    print(f"\n{run['model']}{', sharded' if run['sharded'] else ''} at scale {run['scale']:g}: {run['tensors']} tensors, {run['elements']:,} elements "
           f"({report.format_bytes(run['elements'] * 4)}), {run['ranks']} ranks, links of {run['rate']} Mbit/s, torch {run['torch']}; "
           f"gradients verified")
     rows = []

@@ -39,13 +39,21 @@ class Bench:
     def __init__(self):
         self.clock = model.Clock()
 
-    def open(self, name, scale, backends):
+    def open(self, name, scale, backends, is_sharded):
         """The number of tensors and of elements, and the payload that switchml was granted."""
         size, wanted = dist.get_world_size(), shapes.scaled(name, scale)
         mine = tensors_of(dist.get_rank(), wanted)
         self.mean = torch.stack([pattern.table(rank) for rank in range(size)]).mean(dim=0)
         groups = {backend: member.new_group(backend) for backend in backends}
-        self.modules = {backend: distribute(model.Model(mine, self.clock), group, scale) for backend, group in groups.items()}
+        if is_sharded:
+            import sharded
+
+            block = max(1, int(scale * BUCKET_MIB * (1 << 20) / 4))
+            self.modules = {backend: sharded.Sharded(mine, self.clock, block, group) for backend, group in groups.items()}
+            self.alone = sharded.Sharded(mine, self.clock, block)
+        else:
+            self.modules = {backend: distribute(model.Model(mine, self.clock), group, scale) for backend, group in groups.items()}
+            self.alone = next(iter(self.modules.values()))
         self.signal = torch.zeros(1)
         for backend in backends:  # after the first step DDP orders its buckets anew
             self.step(backend)
@@ -59,7 +67,7 @@ class Bench:
 
     def step(self, kind):
         """Seconds of a step over a backend, or of one that leaves out communication."""
-        module = next(iter(self.modules.values())) if kind == ALONE else self.modules[kind]
+        module = self.alone if kind == ALONE else self.modules[kind]
         module.zero_grad(set_to_none=True)
         dist.barrier()
         begin = time.perf_counter()
@@ -71,7 +79,9 @@ class Bench:
     def verify(self, backend):
         """The gradients are the means over the ranks; sums are exact, the division may round."""
         self.step(backend)
-        flat = torch.cat([weight.grad.reshape(-1) for weight in self.modules[backend].parameters()])
+        module = self.modules[backend]
+        gradients = module.gradients() if hasattr(module, "blocks") else [weight.grad for weight in module.parameters()]
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
         for begin in range(0, flat.numel(), pattern.PERIOD):
             part = flat[begin : begin + pattern.PERIOD]
             wrong = (part - self.mean[: part.numel()]).abs() > pattern.LIMIT * 1e-6

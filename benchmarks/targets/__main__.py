@@ -1,6 +1,6 @@
 """Everything that the project's targets speak of, measured in one run, and the table of targets at its end.
 
-    python benchmarks/targets                        # 20 to 75 minutes on two cores; as root for what makes a network
+    python benchmarks/targets                        # 20 to 80 minutes on two cores; as root for what makes a network
     python benchmarks/targets --parts network,loss   # some of it; what earlier runs have left in --out counts as well
     python benchmarks/targets --parts none           # the table alone
 

@@ -27,13 +27,16 @@ class Part:
 
 PARTS = {
     "kernels": Part(1, {"kernels": ["micro"], "memory": ["memory"]}),
-    "small": Part(4, {"small": ["allreduce", "--ranks", "2,4,8", "--sizes", "4K,64K", "--iters", 2000]}),
+    "latency": Part(2, {"latency": ["latency", "--ranks", "2,4,8", "--sizes", "4K,64K,1M"]}),
     "small-network": Part(1, {"small-network": ["allreduce", "--network", "--no-switch", "--rate", 250, "--ranks", "2,4,8",
                                                 "--sizes", "4K,64K", "--iters", 300]}, network=True),
     "one-host": Part(3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"),
     "arena": Part(0.5, {"arena": ["allreduce", "--ranks", "2,4,8", "--sizes", "100M", "--backends", "switchml", "--arena"]}),
     "movements": Part(1, {"movements": ["movements", "--ranks", "2,4,8", "--sizes", "4K,1M,64M", "--seconds", 0.5, "--collectives",
                                         "broadcast,all_gather_into_tensor,all_to_all_single,reduce_scatter_tensor"]}),
+    "movements-network": Part(3, {"movements-network": ["movements", "--network", "--no-switch", "--rate", 250, "--ranks", "2,4,8", "--sizes",
+                                                        "4M", "--seconds", 3, "--collectives", "broadcast,all_gather_into_tensor,"
+                                                        "reduce_scatter_tensor,one_after_another,together"]}, network=True),
     "every-host": Part(6, {file: ["allreduce", *EVERY_HOST, "--ranks", "2,4,8", "--types", "float32,bfloat16,float64", "--sizes", size,
                                   "--iters", calls] for file, size, calls in (("every-host-1M", "1M", 15), ("every-host-16M", "16M", 3))},
                        network=True, picture="every-host"),
@@ -48,6 +51,8 @@ PARTS = {
     "cpu": Part(1, {"cpu": ["allreduce", "--network", "--no-switch", "--rate", "none", "--offload", "--ranks", "2,4,8", "--sizes", "16M",
                             "--iters", 20]}, network=True),
     "ddp": Part(4, {"ddp": ["ddp", "--model", "bert", "--scale", 0.03, "--ranks", 4, "--rate", 50, "--balance"]}, network=True),
+    "sharded": Part(4, {"sharded": ["ddp", "--sharded", "--no-switch", "--model", "bert", "--scale", 0.03, "--ranks", 4, "--rate", 50,
+                                    "--balance"]}, network=True),
     "switch": Part(1, {"switch": ["switch", "--payload", 8192]}, network=True),
 }
 

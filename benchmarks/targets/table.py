@@ -4,7 +4,6 @@ import statistics
 import report
 
 MIB, KIB = 1 << 20, 1 << 10
-TAILS = (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
 RANKS = (2, 4, 8)
 
 
@@ -84,20 +83,20 @@ def memory_seconds(results, ranks):
 
 
 def one_host():
-    def line(ranks, times):
+    def line(ranks):
         def measure(results):
             ours, gloo = (results.seconds("one-host", ranks, 100 * MIB, backend) for backend in ("switchml", "gloo"))
             memory = memory_seconds(results, ranks)
             bound = f"; memory allows {gloo / memory[0]:.2f}, {report.format_seconds(memory[0])}" if memory else ""
-            return at_least(times, gloo / ours, f"{gloo / ours:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)}{bound})")
+            return f"{gloo / ours:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)}{bound})", None
 
-        return f"one host, 100 MiB, {ranks} ranks: speed over Gloo's", f">= {times}", measure
+        return f"one host, 100 MiB, {ranks} ranks: speed over Gloo's", "-", measure
 
-    return [line(*pair) for pair in ((2, 6), (4, 7), (8, 8))]
+    return [line(ranks) for ranks in RANKS]
 
 
 def arena():
-    def line(ranks):
+    def over_memory(ranks):
         def measure(results):
             ours, memory = results.seconds("arena", ranks, 100 * MIB), memory_seconds(results, ranks)
             if not memory:
@@ -107,7 +106,14 @@ def arena():
 
         return f"one host, 100 MiB of the arena, {ranks} ranks: time over that of two passes over memory", "<= 1.25", measure
 
-    return [line(ranks) for ranks in RANKS]
+    def over_gloo(ranks):
+        def measure(results):
+            ours, gloo = results.seconds("arena", ranks, 100 * MIB), results.seconds("one-host", ranks, 100 * MIB, "gloo")
+            return at_least(7, gloo / ours, f"{gloo / ours:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)})")
+
+        return f"one host, 100 MiB of the arena, {ranks} ranks: speed over Gloo's with ordinary tensors", ">= 7", measure
+
+    return [line(ranks) for line in (over_memory, over_gloo) for ranks in RANKS]
 
 
 def movements():
@@ -127,21 +133,65 @@ def movements():
     return [line(name, ranks) for name in names for ranks in RANKS]
 
 
-def small():
-    def line(ranks, size, name, q):
-        times = 3 if ranks == 8 else 1
+def movements_network():
+    """Links of 250 Mbit/s, 4 MiB in all."""
+    def times(results, collective, ranks):
+        for run in results.file("movements-network")["runs"]:
+            for row in run["rows"]:
+                if (run["ranks"], row["collective"]) == (ranks, collective):
+                    return {backend: report.median(row, backend) for backend in ("switchml", "gloo")}
+        raise Missing(f"movements-network.json has no {collective} of {ranks} ranks")
 
+    def over_gloo(collective, ranks, most):
         def measure(results):
-            if q > 0.99 and results.row("small", ranks, size)["calls"] < report.P999_CALLS:
-                raise Missing(f"fewer than {report.P999_CALLS} calls")
-            ours, gloo = (results.seconds("small", ranks, size, backend, q=q) for backend in ("switchml", "gloo"))
-            text = f"{gloo / ours:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)})"
-            return (text, None) if q > 0.99 else (text, gloo / ours >= times if times > 1 else ours < gloo)
+            ours, gloo = times(results, collective, ranks).values()
+            text = f"{ours / gloo:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)})"
+            return at_most(most, ours / gloo, text) if most else (text, None)
 
-        target = "-" if q > 0.99 else f">= {times}" if times > 1 else "> 1"  # p99.9 is shown, and has no target
-        return f"one host, {report.format_bytes(size)}, {ranks} ranks: {name}, Gloo's over ours", target, measure
+        return f"between hosts, {collective}, 4 MiB, {ranks} ranks: time over Gloo's", f"<= {most}" if most else "-", measure
 
-    return [line(ranks, size, *tail) for size in (4 * KIB, 64 * KIB) for ranks in RANKS for tail in TAILS]
+    def both(results):
+        one, together = (times(results, name, 4)["switchml"] for name in ("one_after_another", "together"))
+        return at_most(0.65, together / one, f"{together / one:.2f} ({report.format_seconds(together)} / {report.format_seconds(one)})")
+
+    targets = {"all_gather_into_tensor": (1.05,) * 3, "reduce_scatter_tensor": (0.6,) * 3, "broadcast": (None, 0.65, 0.65)}
+    return [*(line for name, times_of in targets.items() for line in (over_gloo(name, *pair) for pair in zip(RANKS, times_of))),
+            ("between hosts, all_gather and reduce_scatter, 4 ranks: together over one after the other", "<= 0.65", both)]
+
+
+def latency():
+    """Calls one after the other, those of Open MPI beside them."""
+    def times(results, ranks, size):
+        for run in results.file("latency")["runs"]:
+            for row in run["rows"]:
+                if (run["ranks"], row["bytes"]) == (ranks, size):
+                    return row["seconds"]
+        raise Missing(f"latency.json has no {ranks} ranks with {report.format_bytes(size)}")
+
+    def tails(seconds):
+        return f"{report.format_seconds(statistics.median(seconds))}, p99 {report.format_seconds(report.quantile(seconds, 0.99))}"
+
+    def within(ranks, most):
+        def measure(results):
+            found = times(results, ranks, 4 * KIB)
+            ours = found["switchml"]
+            median, text = statistics.median(ours), f"{tails(ours)} (Gloo's {tails(found['gloo'])})"
+            return text, median <= most * 1e-6 and report.quantile(ours, 0.99) <= 10 * median
+
+        return f"one host, 4 KiB, {ranks} ranks: p50", f"<= {most} us, p99 <= 10 p50", measure
+
+    def over_openmpi(ranks, size, most):
+        def measure(results):
+            found = times(results, ranks, size)
+            if "openmpi" not in found:
+                raise Missing("Open MPI is not installed (benchmarks/latency says what it needs)")
+            ratio = statistics.median(found["switchml"]) / statistics.median(found["openmpi"])
+            return at_most(most, ratio, f"{ratio:.2f} ({tails(found['switchml'])} / {tails(found['openmpi'])})")
+
+        return f"one host, {report.format_bytes(size)}, {ranks} ranks: p50 over Open MPI's", f"<= {most}", measure
+
+    return [*(within(*pair) for pair in zip(RANKS, (10, 40, 100))),
+            *(over_openmpi(ranks, size, most) for size, most in ((4 * KIB, 2.5), (64 * KIB, 1), (MIB, 1)) for ranks in RANKS)]
 
 
 def small_network():
@@ -233,16 +283,20 @@ def network():
             ("a switch, 16 MiB, 8 ranks: speed over Gloo's", ">= 1.7", speed)]
 
 
-def ddp():
+def ddp(file="ddp", what="DDP step, BERT-shaped", most=0.5):
     def measure(results):
-        run = results.file("ddp")["runs"][0]
+        run = results.file(file)["runs"][0]
         ours, gloo = run["exposed_seconds"]["switchml"], run["exposed_seconds"]["gloo"]
         if gloo <= 0:
             raise Missing("Gloo exposes nothing")
         of_step = gloo / statistics.median(run["seconds"]["gloo"])
-        return at_most(0.5, ours / gloo, f"{ours / gloo:.2f} (Gloo's is {of_step:.0%} of its step)")
+        return at_most(most, ours / gloo, f"{ours / gloo:.2f} (Gloo's is {of_step:.0%} of its step)")
 
-    return [("DDP step, BERT-shaped: exposed communication over Gloo's", "<= 0.5", measure)]
+    return [(f"{what}: exposed communication over Gloo's", f"<= {most}", measure)]
+
+
+def sharded():
+    return ddp("sharded", "FSDP2 step, BERT-shaped, no switch named", 0.6)
 
 
 def kernels():
@@ -301,7 +355,9 @@ def cpu():
     return [line(ranks) for ranks in RANKS]
 
 
-LINES = [line for group in (one_host, arena, movements, small, small_network, every_host, loss, hosts, network, cpu, ddp, kernels, switch) for line in group()]
+GROUPS = (one_host, arena, movements, latency, movements_network, small_network, every_host, loss, hosts, network, cpu, ddp, sharded, kernels,
+          switch)
+LINES = [line for group in GROUPS for line in group()]
 
 
 def evaluate(results):

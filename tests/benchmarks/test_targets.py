@@ -36,22 +36,30 @@ def tail(median, last):
     return [median] * 1970 + [last] * 29 + [100.0]
 
 
+def latencies(most):
+    """{backend: times} by size: at most so many seconds for 4 KiB, and Open MPI just far enough."""
+    return [{"bytes": size, "seconds": {"switchml": tail(0.99 * most, 9.8 * most), "gloo": [10 * most] * 3, "openmpi": [most / times] * 3}}
+            for size, times in ((4 * KIB, 2.45), (64 * KIB, 0.985), (MIB, 0.985))]  # fmt: skip
+
+
 def files():
     """Everything just meets its target."""
-    small = [row(size, calls=2000, switchml=tail(0.001, 0.002), gloo=tail(0.0031, 0.0061)) for size in (4 * KIB, 64 * KIB)]
     wire = [row(size, kind=kind, switchml=seconds, gloo=2 * seconds, limit={"switchml": 0.98 * seconds, "gloo": seconds})
             for kind in ("float32", "bfloat16") for size, seconds in ((8 * MIB, 5.0), (16 * MIB, 10.0))]
     little = {2: (0.49, 1.1), 4: (0.29, 0.84), 8: (0.19, 0.59)}
     return {
-        "one-host": runs({2: [row(100 * MIB, switchml=0.01, gloo=0.061)], 4: [row(100 * MIB, switchml=0.01, gloo=0.071)],
-                          8: [row(100 * MIB, switchml=0.01, gloo=0.081)]}),
+        "one-host": runs({n: [row(100 * MIB, switchml=0.01, gloo=0.0445)] for n in (2, 4, 8)}),
         "movements": {"runs": [{"ranks": n, "rows": [
             {"collective": name, "bytes": size, "seconds": {"switchml": [0.001] * 3, "gloo": [0.0031] * 3}}
             for name in ("broadcast", "gather", "all_gather_into_tensor", "all_to_all_single", "reduce_scatter_tensor")
             for size in (4 * KIB, 64 * MIB)]} for n in (2, 4, 8)]},
         "memory": {"runs": [{"ranks": n, "seconds": [0.005, 0.005, 0.009]} for n in (2, 4, 8)]},
         "arena": runs({n: [row(100 * MIB, switchml=0.0062)] for n in (2, 4, 8)}),
-        "small": runs(dict.fromkeys((2, 4, 8), small)),
+        "latency": runs({n: latencies(most * 1e-6) for n, most in ((2, 10), (4, 40), (8, 100))}),
+        "movements-network": {"runs": [{"ranks": n, "rows": [
+            {"collective": name, "bytes": 4 * MIB, "seconds": {"switchml": [seconds] * 3, "gloo": [1.0] * 3}}
+            for name, seconds in (("broadcast", 0.64), ("all_gather_into_tensor", 1.04), ("reduce_scatter_tensor", 0.59),
+                                  ("one_after_another", 1.0), ("together", 0.64))]} for n in (2, 4, 8)]},
         "small-network": runs({n: [row(size, switchml=0.001 * ratio, gloo=0.001) for size, ratio in zip((4 * KIB, 64 * KIB), ratios)]
                                for n, ratios in little.items()}),
         "every-host-1M": runs(dict.fromkeys((2, 4, 8), every_host(MIB, 0.1))),
@@ -62,6 +70,7 @@ def files():
         "loss-tcp": runs({n: [row(4 * MIB, loss=loss, switchml=0.9, gloo=0.9) for loss in (0.001, 0.01)] for n in (2, 4, 8)}),
         "hosts": runs({8: [row(16 * MIB, switchml=2.1)]}),
         "ddp": {"runs": [{"exposed_seconds": {"switchml": 0.49, "gloo": 1.0}, "seconds": {"gloo": [2.0] * 7, "switchml": [1.5] * 7}}]},
+        "sharded": {"runs": [{"exposed_seconds": {"switchml": 0.59, "gloo": 1.0}, "seconds": {"gloo": [2.0] * 7, "switchml": [1.6] * 7}}]},
         "kernels": {"results": [{"table": "avx512", "kernel": "quantize f32", "route": "frame", "of_copy": 0.9},
                                 {"table": "avx512", "kernel": "quantize f32", "route": "memory", "of_copy": 0.81},
                                 {"table": "avx512", "kernel": "dequantize f32", "route": "frame", "of_copy": 0.85},
@@ -96,9 +105,10 @@ def test_all_that_is_measured_is_judged():
 def test_the_table_has_every_target():
     """As the project states them: what they are about, and how many figures each needs."""
     moved = dict.fromkeys((f"one host, {name}" for name in ("broadcast", "all_gather", "all_to_all", "reduce_scatter")), 3)
-    expected = {**moved, "one host, 100 MiB,": 3, "one host, 100 MiB of the arena": 3, "one host, 4 KiB": 9, "one host, 64 KiB": 9, "no switch named, links of 250": 6,
+    expected = {**moved, "one host, 100 MiB,": 3, "one host, 100 MiB of the arena": 6, "one host, 4 KiB,": 6, "one host, 64 KiB,": 3, "one host, 1 MiB,": 3,
+                "between hosts, all_gather": 4, "between hosts, reduce_scatter": 3, "between hosts, broadcast": 3, "no switch named, links of 250": 6,
                 "no switch named, 1 MiB": 6, "no switch named, 16 MiB": 6, "no switch named, 0.1% lost": 3, "no switch named, 1.0% lost": 3,
-                "no switch named, TCP": 6, "no switch named, 2 hosts": 1, "no switch named, links without a limit": 3, "a switch": 6, "DDP step": 1, "quantize": 1,
+                "no switch named, TCP": 6, "no switch named, 2 hosts": 1, "no switch named, links without a limit": 3, "a switch": 6, "DDP step": 1, "FSDP2 step": 1, "quantize": 1,
                 "dequantize": 1, "exact sums": 2, "software switch": 1}  # fmt: skip
     counts = {start: sum(what.startswith(start) for what, _, _ in table.LINES) for start in expected}
     assert counts == expected
@@ -110,8 +120,8 @@ def row_of(found, name, ranks=2, kind="float32", size=None):
     return next(row for row in rows if row["type"] == kind and row["bytes"] == (size or row["bytes"]))
 
 
-def worse_one_host(found):
-    row_of(found, "one-host", 8)["seconds"]["gloo"] = [0.079] * 3
+def worse_arena_of_gloo(found):
+    row_of(found, "one-host", 8)["seconds"]["gloo"] = [0.0433] * 3
 
 
 def worse_arena(found):
@@ -122,8 +132,25 @@ def worse_movement(found):
     found["movements"]["runs"][1]["rows"][1]["seconds"]["gloo"] = [0.0029] * 3
 
 
+def worse_movements_together(found):
+    found["movements-network"]["runs"][1]["rows"][4]["seconds"]["switchml"] = [0.66] * 3
+
+
+def worse_gather_between_hosts(found):
+    found["movements-network"]["runs"][2]["rows"][1]["seconds"]["switchml"] = [1.06] * 3
+
+
+def of_latency(found, ranks, size):
+    rows = next(run for run in found["latency"]["runs"] if run["ranks"] == ranks)["rows"]
+    return next(row for row in rows if row["bytes"] == size)["seconds"]
+
+
 def worse_p99(found):
-    row_of(found, "small", 8)["seconds"]["gloo"] = tail(0.0031, 0.0059)
+    of_latency(found, 8, 4 * KIB)["switchml"] = tail(0.99e-4, 1e-3)
+
+
+def worse_than_openmpi(found):
+    of_latency(found, 4, 64 * KIB)["openmpi"] = [39e-6] * 3
 
 
 def worse_small_network(found):
@@ -172,6 +199,10 @@ def worse_ddp(found):
     found["ddp"]["runs"][0]["exposed_seconds"]["switchml"] = 0.51
 
 
+def worse_sharded(found):
+    found["sharded"]["runs"][0]["exposed_seconds"]["switchml"] = 0.61
+
+
 def worse_kernel(found):
     found["kernels"]["results"][1]["of_copy"] = 0.79  # the slower of two routes counts
 
@@ -192,10 +223,13 @@ def worse_cpu(found):
 @pytest.mark.parametrize(
     "spoil, what",
     [
-        (worse_one_host, ["one host, 100 MiB, 8 ranks: speed over Gloo's"]),
+        (worse_arena_of_gloo, ["one host, 100 MiB of the arena, 8 ranks: speed over Gloo's with ordinary tensors"]),
         (worse_arena, ["one host, 100 MiB of the arena, 4 ranks: time over that of two passes over memory"]),
         (worse_movement, ["one host, broadcast, 4 ranks: speed over Gloo's"]),
-        (worse_p99, ["one host, 4 KiB, 8 ranks: p99, Gloo's over ours"]),
+        (worse_p99, ["one host, 4 KiB, 8 ranks: p50"]),
+        (worse_than_openmpi, ["one host, 64 KiB, 4 ranks: p50 over Open MPI's"]),
+        (worse_movements_together, ["between hosts, all_gather and reduce_scatter, 4 ranks: together over one after the other"]),
+        (worse_gather_between_hosts, ["between hosts, all_gather_into_tensor, 4 MiB, 8 ranks: time over Gloo's"]),
         (worse_small_network, ["no switch named, links of 250 Mbit/s, 64 KiB, 4 ranks: time over Gloo's"]),
         (worse_every_host, ["no switch named, 1 MiB, 8 ranks: time over Gloo's"]),
         (worse_ring, ["no switch named, 16 MiB, 4 ranks: of what a ring's bytes allow"]),
@@ -207,6 +241,7 @@ def worse_cpu(found):
         (worse_loss_over_tcp, ["no switch named, TCP, 0.1% lost, 8 ranks: time over Gloo's"]),
         (worse_hosts, ["no switch named, 2 hosts, 16 MiB: time of 4 ranks on each over that of 1"]),
         (worse_ddp, ["DDP step, BERT-shaped: exposed communication over Gloo's"]),
+        (worse_sharded, ["FSDP2 step, BERT-shaped, no switch named: exposed communication over Gloo's"]),
         (worse_kernel, ["quantize f32, from DRAM: of the copy bandwidth"]),
         (worse_exact_sums, ["exact sums of 2 terms, f32, from DRAM: of the same loop that adds floats"]),
         (worse_switch, ["software switch, one core, 8 KiB over veth: in and out"]),
@@ -237,13 +272,13 @@ def test_a_file_that_cannot_be_read_is_not_measured():
     assert unread == {"software switch, one core, 8 KiB over veth: in and out", "DDP step, BERT-shaped: exposed communication over Gloo's"}
 
 
-def test_few_calls_have_no_last_percentile():
+def test_without_open_mpi_its_lines_say_so():
     found = files()
-    for run in found["small"]["runs"]:
-        run["rows"] = [row(size, calls=500, switchml=0.001, gloo=0.0031) for size in (4 * KIB, 64 * KIB)]
-    lines = verdicts(found)
-    assert {verdict for what, (_, verdict) in lines.items() if "p99.9" in what} == {"not measured"}
-    assert {verdict for what, (_, verdict) in lines.items() if what.startswith("one host, 4 KiB") and "p99.9" not in what} == {"met"}
+    for run in found["latency"]["runs"]:
+        for each in run["rows"]:
+            del each["seconds"]["openmpi"]
+    missing = {what for what, (measured, verdict) in verdicts(found).items() if verdict == "not measured" and "not installed" in measured}
+    assert missing == {f"one host, {size}, {ranks} ranks: p50 over Open MPI's" for size in ("4 KiB", "64 KiB", "1 MiB") for ranks in (2, 4, 8)}
 
 
 def test_every_command_is_one_that_its_benchmark_takes(monkeypatch):
@@ -271,7 +306,7 @@ def test_parts_that_cannot_run_are_named_and_others_judged(tmp_path):
     assert "is no JSON" in rows["software switch, one core, 8 KiB over veth: in and out"]["measured"]
     assert "1 not measured" in done.stdout
     table_rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
-    assert len(table_rows) == 2 + len(rows) and "| one host, 100 MiB, 2 ranks: speed over Gloo's | >= 6 | 6.10 (10.00 ms / 61.00 ms; memory allows 12.20, 5.00 ms) |" in done.stdout
+    assert len(table_rows) == 2 + len(rows) and "| one host, 100 MiB, 2 ranks: speed over Gloo's | - | 4.45 (10.00 ms / 44.50 ms; memory allows 8.90, 5.00 ms) |" in done.stdout
 
 
 def test_a_part_that_fails_is_a_failure(tmp_path, monkeypatch):
@@ -322,9 +357,9 @@ def test_the_rate_leaves_the_processors_some_time():
 
 
 def test_the_whole_run_ends_as_soon_as_is_said():
-    """75 minutes, at the lowest of the rates too."""
+    """80 minutes, at the lowest of the rates too."""
     slower = parts.FULL_RATE / min(parts.TRIAL_RATES)
-    assert sum(part.minutes * (slower if parts.needs_rate(part) else 1) for part in parts.PARTS.values()) <= 75
+    assert sum(part.minutes * (slower if parts.needs_rate(part) else 1) for part in parts.PARTS.values()) <= 80
 
 
 def test_the_rate_is_tried_once_and_only_for_links(tmp_path, monkeypatch):
@@ -352,5 +387,5 @@ def test_only_parts_with_a_network_are_left_out_where_there_can_be_none(monkeypa
     monkeypatch.setattr(tool.lab, "missing", lambda: "not permitted")
     monkeypatch.setattr(parts, "program", lambda name: ["true"])
     why = {name: tool.why_not(part) for name, part in parts.PARTS.items()}
-    assert {name for name in why if why[name]} == {"small-network", "every-host", "network", "cpu", "loss", "hosts", "ddp", "switch"}
+    assert {name for name in why if why[name]} == {"small-network", "every-host", "network", "cpu", "loss", "hosts", "ddp", "switch", "movements-network", "sharded"}
     assert set(why.values()) == {"", "not permitted"}

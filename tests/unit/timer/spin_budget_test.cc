@@ -55,17 +55,38 @@ TEST(SpinBudget, PausesGrowUntilATrialSucceeds) {
   EXPECT_EQ(budget.allowance(now + SpinBudget::kFirstPause), kMost);
 }
 
-TEST(SpinBudget, YieldsToWhoeverTookTheProcessor) {
+TEST(SpinBudget, YieldsToWhoeverTakesTheProcessorAgainAndAgain) {
   SpinBudget budget(kMost);
   waits(&budget, 10, 1, at(Duration(0)), 7);  // what was before does not count
   EXPECT_EQ(budget.allowance(at(Duration(0))), kMost);
   waits(&budget, 1, 1, at(Duration(0)), 8);
+  EXPECT_EQ(budget.allowance(at(Duration(0))), kMost) << "once is nothing";
+  const Time second = at(SpinBudget::kApart - Duration(1));
+  waits(&budget, 1, 1, second, 9);
+  EXPECT_EQ(budget.allowance(second), Duration(0));
+  const Time resumes = second + SpinBudget::kFirstPause;
+  EXPECT_EQ(budget.allowance(resumes), kMost);
+  waits(&budget, 1, 1, resumes, 30);
+  EXPECT_EQ(budget.allowance(resumes), kMost) << "in the pause it did not look around";
+  waits(&budget, 1, 1, resumes, 31);
+  EXPECT_EQ(budget.allowance(resumes), Duration(0));
+}
+
+TEST(SpinBudget, PreemptionsFarApartAreNothing) {
+  SpinBudget budget(kMost);
+  Time now = at(Duration(0));
+  for (long preemptions = 0; preemptions < 100; ++preemptions, now += SpinBudget::kApart) {
+    waits(&budget, 1, 1, now, preemptions);
+    EXPECT_EQ(budget.allowance(now), kMost);
+  }
+}
+
+TEST(SpinBudget, MayBeToldThatEachCounts) {
+  SpinBudget budget(kMost, Duration::max());
+  waits(&budget, 2, 1, at(Duration(0)), 7);
+  EXPECT_EQ(budget.allowance(at(Duration(0))), kMost);
+  waits(&budget, 1, 1, at(Duration(0)), 8);
   EXPECT_EQ(budget.allowance(at(Duration(0))), Duration(0));
-  EXPECT_EQ(budget.allowance(at(SpinBudget::kFirstPause)), kMost);
-  waits(&budget, 1, 1, at(SpinBudget::kFirstPause), 30);
-  EXPECT_EQ(budget.allowance(at(SpinBudget::kFirstPause)), kMost) << "in the pause it did not look around";
-  waits(&budget, 1, 1, at(SpinBudget::kFirstPause), 31);
-  EXPECT_EQ(budget.allowance(at(SpinBudget::kFirstPause)), Duration(0));
 }
 
 // At worst, whatever happens, looking around takes this part of a processor in the long run.
