@@ -8,34 +8,48 @@ cd "$root"
 select_torch "${1:-pip}"
 shift || true
 
+begin=$SECONDS
 .ci/setup.sh "$torch"
 results=$build/results
 rm -rf "$results"
 mkdir -p "$results"
+# took NAME BEGIN: what is printed at the end.
+took() { printf '%-36s %5d s\n' "$1" $((SECONDS - $2)) >>"$results/seconds.txt"; }
+took "set-up and build" "$begin"
 
 say "gtest"
+begin=$SECONDS
 only=${SWITCHML_GTESTS:-} run_gtests "$build" || true
+took "gtests" "$begin"
 # run_pytest NAME ARGUMENTS...: results/NAME.xml
 run_pytest() {
-  local name=$1
+  local name=$1 begin=$SECONDS
   shift
   "$python" -m pytest -q -ra --junitxml="$results/$name.xml" "$@" </dev/null || true
+  took "pytest: $name" "$begin"
 }
 
 # What runs a second time, with the ranks as a user's are on one host; the other PyTorch runs all of it that way.
 in_memory=(asynchronous.py barriers.py coalesced.py disagreements.py groups.py ieee.py parallelism.py reductions.py)
 in_memory+=(training.py)
 
+# [idly=yes] beside NAME ARGUMENTS...: run_pytest at the same time as what follows.
+others=()
+beside() {
+  (if [ -n "${idly:-}" ]; then renice -n 19 "$BASHPID" >/dev/null; fi && run_pytest "$@") &>"$results/$1.txt" &
+  others+=("$!:$1")
+}
+
 # The models and the benchmarks' tools know nothing of PyTorch, and to the network all are alike: once is enough.
-suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks tests/setup) found=(--pytest "$results/pytest.xml") models= memory=
+suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks tests/setup) found=(--pytest "$results/pytest.xml") memory=
 if [ "$torch" != pip ] && [ $# -eq 0 ]; then
   # How sessions open and what a controller does is the same for every PyTorch.
   suites=(tests/python --transport auto --ignore-glob '*/test_controller.py' --ignore-glob '*/test_opening.py')
 elif [ "$torch" = pip ] && [ $# -eq 0 ]; then
-  # Searching the models is computing alone, and much of the rest is waiting.
-  (renice -n 19 "$BASHPID" >/dev/null && run_pytest models tests/model) &>"$results/models.txt" &
-  models=$! found+=(--pytest "$results/models.xml") memory=yes
-  suites+=(tests/netlab)
+  # Networks of slow links wait most of the time. Searching models is computing alone: for what processors have left.
+  beside netlab tests/netlab
+  idly=yes beside models tests/model
+  memory=yes
 elif [ "$torch" = pip ]; then
   suites+=(tests/model tests/netlab)
 fi
@@ -47,9 +61,12 @@ if [ -n "$memory" ]; then
   run_pytest memory "${in_memory[@]/#/tests/python/test_}" --transport auto
   found+=(--pytest "$results/memory.xml")
 fi
-if [ -n "$models" ]; then
-  wait "$models" || true
-  say "pytest, the models"
-  cat "$results/models.txt"
-fi
+for each in "${others[@]}"; do
+  wait "${each%%:*}" || true
+  say "pytest, ${each#*:}, beside the others"
+  cat "$results/${each#*:}.txt"
+  found+=(--pytest "$results/${each#*:}.xml")
+done
+say "what took how long (netlab and models run beside the others)"
+cat "$results/seconds.txt"
 "$python" .ci/summary.py --ctest "$results" "${found[@]}"
