@@ -37,7 +37,7 @@ MAY_INCLUDE_FILE = {
     "softswitch": {"transport/transport.h"},  # for the address type and frames, not for sending
     "controller": {"transport/transport.h", "transport/address.h"},  # to compare addresses, not for sending
     # to refuse a bad SWITCHML_KERNELS before anything starts; what ranks without their switch owe each other
-    "session": {"quant/kernels.h", "slots/catchup.h"},
+    "session": {"quant/kernels.h", "slots/resync_plan.h"},
     "shm": {"slots/chunk_plan.h"},  # to cut what goes on to a switch where its packets are cut
     # to name the kernels in stats(); to allocate tensors; to send and receive
     "c10d": {"quant/kernels.h", "shm/arena.h", "shm/messages.h"},

@@ -32,7 +32,7 @@ def tensors(rank):
 def run_ranks(lab, name, namespaces, settings, seconds=240):
     """Runs a rank in each namespace (None: the test's own) of a lab.Lab; [{"results": [tensor], "stats": dict}]."""
     store, outs = lab.folder / f"{name}.store", [lab.folder / f"{name}-{rank}.pt" for rank in range(len(namespaces))]
-    settings = {"GLOO_SOCKET_IFNAME": "lo", **settings}  # PyTorch before 2.3 connects the companion at once
+    settings = {"GLOO_SOCKET_IFNAME": "lo", **settings}  # PyTorch before 2.3 connects Gloo at once
     ranks = {
         f"{name}-{rank}": lab.start(
             f"{name}-{rank}", sys.executable, __file__, rank, len(namespaces), store, outs[rank], namespace=namespace, **settings

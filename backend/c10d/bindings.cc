@@ -63,9 +63,9 @@ std::shared_ptr<py::function> keep(py::function function) {
 }
 
 /// Called under the global lock too.
-class MakeCompanion {
+class MakeGloo {
  public:
-  explicit MakeCompanion(py::function function) : function_(keep(std::move(function))) {}
+  explicit MakeGloo(py::function function) : function_(keep(std::move(function))) {}
   BasePtr operator()(const StorePtr& store, int rank, int size, std::chrono::milliseconds timeout) const {
     const py::gil_scoped_acquire locked;
     return py::cast<BasePtr>((*function_)(store, rank, size, timeout));
@@ -157,8 +157,8 @@ Config configured(const OptionMap& options, const StorePtr& store, const GroupIn
 }
 
 BasePtr create(const StorePtr& store, int rank, int size, std::chrono::milliseconds timeout, const std::string& name,
-               const std::vector<uint64_t>& global_ranks, const OptionMap& options, py::function make_companion,
-               bool companion_at_once, py::function ask_controller, bool awaits_ranks) {
+               const std::vector<uint64_t>& global_ranks, const OptionMap& options, py::function make_gloo,
+               bool gloo_at_once, py::function ask_controller, bool awaits_ranks) {
   ProcessGroupSwitchML::Settings settings;
   settings.store = store;
   settings.rank = rank;
@@ -167,8 +167,8 @@ BasePtr create(const StorePtr& store, int rank, int size, std::chrono::milliseco
   settings.name = name;
   settings.global_ranks = global_ranks;
   settings.config = configured(options, store, {rank, size, name});
-  settings.make_companion = MakeCompanion(std::move(make_companion));
-  settings.companion_at_once = companion_at_once;
+  settings.make_gloo = MakeGloo(std::move(make_gloo));
+  settings.gloo_at_once = gloo_at_once;
   settings.awaits_ranks = awaits_ranks;
   settings.controller = std::make_shared<PythonController>(std::move(ask_controller), settings.config);
   const py::gil_scoped_release unlocked;
@@ -341,7 +341,7 @@ PYBIND11_MODULE(_C, module) {
   set_interruption_check(&run_signal_handlers);
   module.attr("torch_version") = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
   module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
-             py::arg("global_ranks"), py::arg("options"), py::arg("make_companion"), py::arg("companion_at_once"),
+             py::arg("global_ranks"), py::arg("options"), py::arg("make_gloo"), py::arg("gloo_at_once"),
              py::arg("ask_controller"), py::arg("awaits_ranks") = false);
   add_group_class(module, c10d_module);
   module.def("stats", &stats, py::arg("backend"));

@@ -36,7 +36,7 @@ const char* to_string(Call call) { return profiling_title(call) + kPrefix; }
 const char* to_string(Path path) {
   switch (path) {
     case Path::kSwitch: return "switch";
-    case Path::kCompanion: return "companion";
+    case Path::kGloo: return "gloo";
     case Path::kStore: return "store";
     case Path::kLocal: return "local";
   }

@@ -38,11 +38,11 @@ const char* to_string(Call call);
 /// "switchml:all_reduce", the name of a call in a profile. A string of static lifetime.
 const char* profiling_title(Call call);
 
-/// Through the switch, through the companion Gloo group, through the key-value store, or without any network (groups of
+/// Through the switch, through the Gloo group, through the key-value store, or without any network (groups of
 /// one).
-enum class Path : uint8_t { kSwitch, kCompanion, kStore, kLocal };
+enum class Path : uint8_t { kSwitch, kGloo, kStore, kLocal };
 inline constexpr size_t kPaths = 4;
-inline constexpr std::array<Path, kPaths> kAllPaths = {Path::kSwitch, Path::kCompanion, Path::kStore, Path::kLocal};
+inline constexpr std::array<Path, kPaths> kAllPaths = {Path::kSwitch, Path::kGloo, Path::kStore, Path::kLocal};
 const char* to_string(Path path);
 
 /// Thread-safe.

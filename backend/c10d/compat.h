@@ -139,8 +139,8 @@ inline at::Tensor premultiplied(const at::Tensor& tensor, const c10d::ReduceOp& 
   return result.layout() == at::kStrided ? result.contiguous() : result;
 }
 
-// ---- what the companion (Gloo) offers ----
-/// all_gather_into_tensor: Gloo refuses it in old versions; where it does, the companion composes it from all_gather.
+// ---- what Gloo (Gloo) offers ----
+/// all_gather_into_tensor: Gloo refuses it in old versions; where it does, Gloo composes it from all_gather.
 inline constexpr bool kGlooGathersIntoTensor = SWITCHML_TORCH >= 206;
 
 // ---- members that not every base class has ----

@@ -108,12 +108,12 @@ void GroupCore::give_up(const std::string& why) {
   if (const std::shared_ptr<Session> open = session()) open->give_up(why);
 }
 
-void GroupCore::took_off() {
+void GroupCore::begin_operation() {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++in_flight_;
 }
 
-void GroupCore::landed() {
+void GroupCore::end_operation() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (--in_flight_ == 0) landing_.notify_all();
 }
@@ -156,8 +156,8 @@ c10::intrusive_ptr<SwitchWork> begin_work(const std::shared_ptr<GroupCore>& core
                                           const char* title, uint64_t sequence,
                                           std::vector<std::vector<at::Tensor>> outputs,
                                           const std::vector<at::Tensor>& inputs, std::chrono::milliseconds timeout) {
-  const bool fence = title == nullptr;
-  const uint64_t flight = fence ? 0 : log_call(*core, call, sequence, inputs, outputs, timeout);
+  const bool precheck = title == nullptr;
+  const uint64_t flight = precheck ? 0 : log_call(*core, call, sequence, inputs, outputs, timeout);
   auto work = c10::make_intrusive<SwitchWork>(core->group().rank, type, title, core->context(call), sequence,
                                               std::move(outputs), inputs);
   work->let_signals_in([weak = std::weak_ptr<GroupCore>(core), call] {
@@ -165,7 +165,7 @@ c10::intrusive_ptr<SwitchWork> begin_work(const std::shared_ptr<GroupCore>& core
   });
   if (core->timed()) work->measure();
   work->log_as(flight);
-  if (!fence) take_up_extensions(core, work.get());
+  if (!precheck) take_up_extensions(core, work.get());
   return work;
 }
 

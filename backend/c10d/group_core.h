@@ -87,8 +87,8 @@ class GroupCore {
   void give_up(const std::string& why);
 
   /// Calls on their way through the switch: one begins, one has ended, wait for all (false: `limit` passed first).
-  void took_off();
-  void landed();
+  void begin_operation();
+  void end_operation();
   bool wait_until_landed(std::chrono::milliseconds limit);
 
   /// Gloo notices a dead rank at once and does not say which; who watches over the ranks says so in a moment. Waits for
@@ -124,8 +124,8 @@ class GroupCore {
 
 class SwitchWork;
 /// What a call of the group returns, which begins now: a wait for it lets signals in, it is timed where calls are, and
-/// it is in the flight log. It does not keep the core. `title`, null for a fence, `outputs`, `inputs`: see SwitchWork.
-/// `timeout`: 0 is none.
+/// it is in the flight log. It does not keep the core. `title`, null for a precheck, `outputs`, `inputs`: see
+/// SwitchWork. `timeout`: 0 is none.
 c10::intrusive_ptr<SwitchWork> begin_work(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
                                           const char* title, uint64_t sequence,
                                           std::vector<std::vector<at::Tensor>> outputs,

@@ -67,7 +67,7 @@ c10::intrusive_ptr<c10d::Work> InMemory::start(c10d::OpType type, const Tensors&
     message.to = view_->data();
   }
   core_->calls().add(call_, Path::kSwitch);
-  core_->took_off();
+  core_->begin_operation();
   tend([&] {
     try {
       call_ == Call::kSend ? memory_->send(std::move(message)) : memory_->receive(std::move(message));
@@ -113,7 +113,7 @@ void InMemory::complete() {
   view_.reset();
   const c10::intrusive_ptr<SwitchWork> completed = std::move(work_);
   if (source_ >= 0) completed->set_source(source_);
-  core_->landed();
+  core_->end_operation();
   if (error) core_->after_failure();
   completed->complete(error);
 }

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "c10d/companion_store.h"
 #include "c10d/flight_entries.h"
+#include "c10d/gloo_store.h"
 #include "c10d/shared_tensors.h"
 #include "c10d/store_rendezvous.h"
 #include "quant/kernels.h"
@@ -61,11 +61,11 @@ std::string new_handle(int rank) {
 c10::intrusive_ptr<compat::Base> make_gloo(const ProcessGroupSwitchML::Settings& settings,
                                            const std::shared_ptr<GroupCore>& core, const std::string& prefix,
                                            milliseconds timeout) {
-  const auto store = c10::make_intrusive<CompanionStore>(settings.store, prefix, settings.size, timeout, [core] {
-    core->let_signals_in("its companion Gloo group");
+  const auto store = c10::make_intrusive<GlooStore>(settings.store, prefix, settings.size, timeout, [core] {
+    core->let_signals_in("its Gloo group");
     return core->health();
   });
-  return settings.make_companion(store, settings.rank, settings.size, timeout);
+  return settings.make_gloo(store, settings.rank, settings.size, timeout);
 }
 
 Statistics read_statistics(const Session& session, Engine& engine) {
@@ -119,18 +119,18 @@ void ProcessGroupSwitchML::join_ranks(milliseconds timeout) {
   core_ =
       std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name}, settings_.global_ranks);
   monitored_barrier_.reset();
-  companion_ = std::make_unique<Companion>(
-      core_, [this] { return make_gloo(settings_, core_, opening_prefix_ + "companion/", timeout_.load()); });
+  delegate_ = std::make_unique<GlooDelegate>(
+      core_, [this] { return make_gloo(settings_, core_, opening_prefix_ + "gloo/", timeout_.load()); });
   if (settings_.awaits_ranks) {
     core_->close(Status(Code::kUnavailable, "the group has no ranks before its first reconfigure()"));
     return;
   }
   open_session(timeout);
-  if (!settings_.companion_at_once) return;
+  if (!settings_.gloo_at_once) return;
   try {
-    companion_->get();
+    delegate_->get();
   } catch (...) {
-    core_->give_up("it has no companion Gloo group: " + exception_text(std::current_exception()).value_or(""));
+    core_->give_up("it has no Gloo group: " + exception_text(std::current_exception()).value_or(""));
     shutdown();  // who keeps the exception may keep what it has seen of the session
     throw;
   }
@@ -154,10 +154,10 @@ void ProcessGroupSwitchML::open_session(milliseconds timeout) {
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());
   monitored_barrier_ = std::make_unique<MonitoredBarrier>(kept, rank_, size_);
   core_->set_session(std::shared_ptr<Session>(session.value().release(), [kept](Session* ended) { delete ended; }));
-  // What the companion has in hand would wait for a dead rank until its timeout.
+  // What Gloo has in hand would wait for a dead rank until its timeout.
   core_->session()->when_rank_is_lost([this](const Status& lost) {
     core_->call_failed(lost);
-    companion_->abort(lost);
+    delegate_->abort(lost);
     abort_messages();
     core_->pool().post([core = core_.get()] { core->after_failure(); });  // hooks may take their time
   });
@@ -218,7 +218,7 @@ void ProcessGroupSwitchML::setSequenceNumberForGroup() { core_->set_sequence(0);
 
 void ProcessGroupSwitchML::setTimeout(milliseconds timeout) {
   timeout_.store(timeout);
-  if (const auto group = companion_->existing()) compat::set_timeout(*group, timeout);
+  if (const auto group = delegate_->existing()) compat::set_timeout(*group, timeout);
 }
 
 c10::intrusive_ptr<compat::BaseOptions> ProcessGroupSwitchML::getBackendOptions() {
@@ -273,13 +273,13 @@ void ProcessGroupSwitchML::abort() {
     core_->abort_hooks().run();
     if (monitored_barrier_) monitored_barrier_->interrupt("the process group was aborted");
     if (const auto session = core_->session()) session->engine().abort("the process group was aborted");
-    companion_->abort(Status(Code::kAborted, "the process group was aborted"));
+    delegate_->abort(Status(Code::kAborted, "the process group was aborted"));
     abort_messages();
-    if (const auto group = companion_->existing()) compat::abort(*group);
+    if (const auto group = delegate_->existing()) compat::abort(*group);
   });
 }
 
-// Those of the companion, also between ranks that live: these do not go on either.
+// Those of Gloo, also between ranks that live: these do not go on either.
 void ProcessGroupSwitchML::abort_messages() {
   for (const Outstanding::WeakWork& weak : messages_.all()) {
     if (const WorkPtr message = weak.lock()) message->abort();
@@ -316,8 +316,8 @@ void ProcessGroupSwitchML::end_everything() {
   if (session) session->settle();
   if (session) session->engine().abort("the process group was shut down");
   if (session) session->when_rank_is_lost(nullptr);
-  companion_->abort(Status(Code::kAborted, "the process group was shut down"));
-  companion_->release(kShutdownGrace);
+  delegate_->abort(Status(Code::kAborted, "the process group was shut down"));
+  delegate_->release(kShutdownGrace);
   core_->wait_until_landed(kShutdownGrace);  // what was aborted ends on the pool's threads, not on the engine's
   core_->pool().join();
   session.reset();

@@ -1,5 +1,5 @@
 // ProcessGroupSwitchML: torch.distributed's collectives over a switch. What the switch can sum or compare goes through
-// it; the rest goes to a companion Gloo group, on the caller's thread so that all ranks issue it in the same order.
+// it; the rest goes to a Gloo group, on the caller's thread so that all ranks issue it in the same order.
 // docs/ has the table.
 #pragma once
 
@@ -14,8 +14,8 @@
 #include "base/config.h"
 #include "c10d/arguments.h"
 #include "c10d/coalescing.h"
-#include "c10d/companion.h"
 #include "c10d/compat.h"
+#include "c10d/gloo_delegate.h"
 #include "c10d/group_core.h"
 #include "c10d/monitored_barrier.h"
 #include "c10d/reduction.h"
@@ -44,8 +44,8 @@ class ProcessGroupSwitchML final : public compat::Base {
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
 
-  /// Makes the companion under the key prefix; see Companion::Factory.
-  using MakeCompanion = std::function<c10::intrusive_ptr<compat::Base>(
+  /// Makes Gloo under the key prefix; see GlooDelegate::Factory.
+  using MakeGloo = std::function<c10::intrusive_ptr<compat::Base>(
       const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout)>;
 
   struct Settings {
@@ -56,8 +56,8 @@ class ProcessGroupSwitchML final : public compat::Base {
     std::string name;                    // for messages
     std::vector<uint64_t> global_ranks;  // of its members; none: 0, 1, ...
     Config config;
-    MakeCompanion make_companion;
-    bool companion_at_once = false;                // Gloo connects all ranks in its constructor
+    MakeGloo make_gloo;
+    bool gloo_at_once = false;                     // Gloo connects all ranks in its constructor
     std::shared_ptr<ControllerClient> controller;  // asked where the configuration names one; may be null
     bool awaits_ranks = false;                     // opens no session: reconfigure() does
   };
@@ -78,7 +78,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// Ends every group of this process that still lives; for the end of the interpreter.
   static void shutdown_all();
 
-  // ---- through the switch, or the companion by type and operation ----
+  // ---- through the switch, or Gloo by type and operation ----
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts = {}) override;
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts = {}) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts = {}) override;
@@ -90,7 +90,7 @@ class ProcessGroupSwitchML final : public compat::Base {
                                           const c10d::ReduceScatterOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
   WorkPtr barrier(const c10d::BarrierOptions& opts = {}) override;
 
-  // ---- through memory of the host, or the companion ----
+  // ---- through memory of the host, or Gloo ----
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts = {}) SWITCHML_LATER_OVERRIDE;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts = {}) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts = {}) override;
@@ -128,7 +128,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   void setTimeout(std::chrono::milliseconds timeout) SWITCHML_LATER_OVERRIDE;
   bool supportsSplitting() const SWITCHML_LATER_OVERRIDE { return true; }
   c10::intrusive_ptr<compat::BaseOptions> getBackendOptions() SWITCHML_LATER_OVERRIDE;
-  /// Works of later calls tell their getDuration(); messages of the companion do not.
+  /// Works of later calls tell their getDuration(); messages of Gloo do not.
   void enableCollectivesTiming() SWITCHML_LATER_OVERRIDE { core_->time_calls(); }
   /// TIMEOUT after a call's deadline, REMOTE_ERROR where a rank or the switch is lost, COMM_ERROR of all else that ends
   /// the group, so after abort() and shutdown(). What Gloo alone has failed is not told.
@@ -203,40 +203,39 @@ class ProcessGroupSwitchML final : public compat::Base {
   WorkPtr passed_on(const WorkPtr& message);
   void abort_messages();
   std::vector<uint64_t> global_ranks() const;
-  /// Where messages go: through memory, if not null, or to the companion. Throws where the group is closed.
+  /// Where messages go: through memory, if not null, or to Gloo. Throws where the group is closed.
   std::shared_ptr<shm::Messages> memory_for_messages(Call call) const;
-  /// Counts a message that the companion takes, and gives it.
-  c10::intrusive_ptr<compat::Base> companion_for_message(Call call);
-  /// A collective that the companion takes, behind a fence. `what`: what ranks must agree about (Reduction::fence);
+  /// Counts a message that Gloo takes, and gives it.
+  c10::intrusive_ptr<compat::Base> gloo_for_message(Call call);
+  /// A collective that Gloo takes, behind a precheck. `what`: what ranks must agree about (Reduction::precheck);
   /// `inputs` are for a profile's eyes; `numbers`, if defined, are summed over the ranks before `issue` runs.
-  WorkPtr through_companion(Call call, c10d::OpType type, const Tensors& inputs, const std::vector<Tensors>& outputs,
-                            const std::string& what, std::chrono::milliseconds timeout, Companion::Issue issue,
-                            std::function<void()> finish, const at::Tensor& numbers = {});
+  WorkPtr through_gloo(Call call, c10d::OpType type, const Tensors& inputs, const std::vector<Tensors>& outputs,
+                       const std::string& what, std::chrono::milliseconds timeout, GlooDelegate::Issue issue,
+                       std::function<void()> finish, const at::Tensor& numbers = {});
   /// What Gloo's sum makes of AVG and PREMUL_SUM: `reduce` reduces the tensors in place with the operation it is given.
   using ReduceInPlace = std::function<WorkPtr(compat::Base& gloo, Tensors& tensors, const c10d::ReduceOp& op)>;
-  WorkPtr reduce_by_companion(Call call, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
-                              std::chrono::milliseconds timeout, bool writes, ReduceInPlace reduce,
-                              const std::string& detail = {});
-  WorkPtr reduce_scatter_by_companion(Call call, const Tensors& outputs, const Tensors& inputs,
-                                      std::optional<size_t> begin, const c10d::ReduceScatterOptions& opts,
-                                      const std::string& detail = {});
+  WorkPtr reduce_by_gloo(Call call, c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
+                         std::chrono::milliseconds timeout, bool writes, ReduceInPlace reduce,
+                         const std::string& detail = {});
+  WorkPtr reduce_scatter_by_gloo(Call call, const Tensors& outputs, const Tensors& inputs, std::optional<size_t> begin,
+                                 const c10d::ReduceScatterOptions& opts, const std::string& detail = {});
   /// Whether the group's engine reduces such a tensor, or all of a list, of one type.
   bool engine_takes(const at::Tensor& tensor, const c10d::ReduceOp& op) const;
   bool engine_takes(const Tensors& tensors, const c10d::ReduceOp& op) const;
   Arguments arguments(Call call) const { return {call, core_->group()}; }
 
-  Settings settings_;  // this, core_, monitored_barrier_ and companion_ are those of the last reconfigure()
+  Settings settings_;  // this, core_, monitored_barrier_ and delegate_ are those of the last reconfigure()
   const c10::intrusive_ptr<c10d::Store> store_;  // what the group was made with
   const std::string handle_;
   std::set<int64_t> reconfigured_by_;  // uuids
   std::shared_ptr<GroupCore> core_;
   std::atomic<std::chrono::milliseconds> timeout_;
   Outstanding outstanding_;
-  Outstanding messages_;  // the companion's
+  Outstanding messages_;  // Gloo's
   Coalescing coalescing_;
   std::string opening_prefix_;
   std::unique_ptr<MonitoredBarrier> monitored_barrier_;  // null in a group of one
-  std::unique_ptr<Companion> companion_;
+  std::unique_ptr<GlooDelegate> delegate_;
   mutable std::mutex shutdown_mutex_;
   std::condition_variable shutdown_ended_;
   bool shutdown_begun_ = false;

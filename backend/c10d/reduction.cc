@@ -76,7 +76,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
 
   /// `waits`: this thread does what it can of it.
   void launch(bool waits) {
-    core->took_off();
+    core->begin_operation();
     unfinished.store(parts.size() + 1);
     const std::shared_ptr<Session> session = core->session();
     if (session) {
@@ -173,7 +173,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     copies.clear();
     if (error) core->after_failure();
     const c10::intrusive_ptr<SwitchWork> signalled = std::move(work);
-    core->landed();
+    core->end_operation();
     signalled->complete(error);
   }
 
@@ -208,7 +208,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     if (!refused) core->call_failed(status);
     const std::string text = work->context() + " [" + describe() + "]";
     if (status.code() != Code::kMismatch || refused) throw_status(status, text);
-    // What the engine says of a fence is about the fence, not about the call that it accompanies.
+    // What the engine says of a precheck is about the precheck, not about the call that it accompanies.
     const std::string reason = what.empty() ? status.message() : "ranks called different collectives";
     const std::string comparison = core->compare_calls(describe());
     throw_status(Status(Code::kMismatch, reason + (comparison.empty() ? "" : "; " + comparison)), text);
@@ -426,14 +426,14 @@ void Reduction::barrier(std::vector<Outstanding::WeakWork> before) {
 }
 
 // A barrier whose announcement carries a digest: ranks that announce anything else find out by its witness.
-void Reduction::fence(const std::string& what) {
-  fence_ = true;
+void Reduction::precheck(const std::string& what) {
+  precheck_ = true;
   flight_->what = what;
   barrier({});
 }
 
-void Reduction::fence(const std::string& what, const at::Tensor& numbers) {
-  fence_ = true;
+void Reduction::precheck(const std::string& what, const at::Tensor& numbers) {
+  precheck_ = true;
   flight_->what = what;
   in_place(numbers);
 }
@@ -462,10 +462,10 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue_lists(std::vector<std::vector<at
     const Status started = core.pool().start();
     if (!started.ok()) throw_status(started, core.context(call_));
   }
-  // A fence accompanies a call that is counted already.
-  if (!fence_) core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
-  flight_->sequence = fence_ ? core.sequence() : core.next_sequence();
-  auto work = begin_work(flight_->core, call_, type_, fence_ ? nullptr : profiling_title(call_), flight_->sequence,
+  // A precheck accompanies a call that is counted already.
+  if (!precheck_) core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
+  flight_->sequence = precheck_ ? core.sequence() : core.next_sequence();
+  auto work = begin_work(flight_->core, call_, type_, precheck_ ? nullptr : profiling_title(call_), flight_->sequence,
                          std::move(lists), inputs_, time_until(deadline_));
   FlightLog::of_process().started(work->flight());
   flight_->work = work;

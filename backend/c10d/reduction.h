@@ -13,7 +13,7 @@
 namespace switchml {
 
 /// What the engine makes of a c10d operation on a type; nullopt where neither switch nor memory can, so that the
-/// companion has to. Which of both can: integer_can, native_can.
+/// gloo has to. Which of both can: integer_can, native_can.
 std::optional<ReduceOp> engine_operation(const c10d::ReduceOp& op, at::ScalarType type);
 /// "SUM", "AVG", ...
 const char* operation_name(const c10d::ReduceOp& op);
@@ -64,13 +64,13 @@ class Reduction {
   /// No elements: completes when every rank has called it, and `before` (of this rank) are complete as well.
   void barrier(std::vector<Outstanding::WeakWork> before);
 
-  /// No elements: fails on every rank with a mismatch unless all ranks make the same fence, of the same call, at this
-  /// point. For calls that go through the companion: it would hang, sum unlike things or move part of a tensor where
-  /// ranks disagree. `what`: "PRODUCT, float64, 100 elements".
-  void fence(const std::string& what);
-  /// A fence that sums `numbers` (int64, of the same size on all ranks) in place as well: what each rank has to tell
+  /// No elements: fails on every rank with a mismatch unless all ranks make the same precheck, of the same call, at
+  /// this point. For calls that go through Gloo: it would hang, sum unlike things or move part of a tensor where ranks
+  /// disagree. `what`: "PRODUCT, float64, 100 elements".
+  void precheck(const std::string& what);
+  /// A precheck that sums `numbers` (int64, of the same size on all ranks) in place as well: what each rank has to tell
   /// all.
-  void fence(const std::string& what, const at::Tensor& numbers);
+  void precheck(const std::string& what, const at::Tensor& numbers);
 
   /// `outputs` are the future's value; so are several lists of them.
   c10::intrusive_ptr<c10d::Work> issue(std::vector<at::Tensor> outputs);
@@ -93,7 +93,7 @@ class Reduction {
   std::vector<at::Tensor> inputs_;
   bool apart_ = false;
   bool waits_ = false;
-  bool fence_ = false;
+  bool precheck_ = false;
 };
 
 }  // namespace switchml

@@ -132,19 +132,19 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce(Tensors& tensors, 
     return remember(call.issue(tensors));
   }
   // Lists of several tensors are Gloo's (it sums across the list); so are sparse ones.
-  return reduce_by_companion(Call::kAllReduce, OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout, true,
-                             [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
-                               c10d::AllreduceOptions same = opts;
-                               same.reduceOp = op;
-                               return gloo.allreduce(list, same);
-                             });
+  return reduce_by_gloo(Call::kAllReduce, OpType::ALLREDUCE, tensors, opts.reduceOp, opts.timeout, true,
+                        [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
+                          c10d::AllreduceOptions same = opts;
+                          same.reduceOp = op;
+                          return gloo.allreduce(list, same);
+                        });
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_sparse(Tensors& tensors,
                                                                      const c10d::AllreduceOptions& opts) {
   arguments(Call::kAllReduceSparse).all_reduce(tensors, opts.reduceOp);
   // Gloo's allreduce knows sparse tensors; its allreduce_sparse is newer and calls the same.
-  return through_companion(
+  return through_gloo(
       Call::kAllReduceSparse, OpType::ALLREDUCE, tensors, {tensors},
       operation_name(opts.reduceOp) + (", " + tensors_text(tensors)), opts.timeout,
       [tensors, opts](compat::Base& gloo) mutable { return std::vector<WorkPtr>{gloo.allreduce(tensors, opts)}; },
@@ -161,12 +161,12 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::allreduce_coalesced(Tensors&
     for (const at::Tensor& part : parts) call.in_place(part);
     return remember(call.issue(tensors));
   }
-  return reduce_by_companion(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp,
-                             opts.timeout, true, [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
-                               c10d::AllreduceCoalescedOptions same = opts;
-                               same.reduceOp = op;
-                               return gloo.allreduce_coalesced(list, same);
-                             });
+  return reduce_by_gloo(Call::kAllReduceCoalesced, OpType::ALLREDUCE_COALESCED, tensors, opts.reduceOp, opts.timeout,
+                        true, [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
+                          c10d::AllreduceCoalescedOptions same = opts;
+                          same.reduceOp = op;
+                          return gloo.allreduce_coalesced(list, same);
+                        });
 }
 
 ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
@@ -178,7 +178,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, con
     call.to_root(parts[0], opts.rootRank == rank_);
     return remember(call.issue(tensors));
   }
-  return reduce_by_companion(
+  return reduce_by_gloo(
       Call::kReduce, OpType::REDUCE, tensors, opts.reduceOp, opts.timeout, opts.rootRank == rank_,
       [opts](compat::Base& gloo, Tensors& list, const c10d::ReduceOp& op) {
         c10d::ReduceOptions same = opts;
@@ -188,16 +188,16 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce(Tensors& tensors, con
       ", to rank " + std::to_string(opts.rootRank));
 }
 
-ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_companion(Call call, OpType type, const Tensors& tensors,
-                                                                        const c10d::ReduceOp& op, milliseconds timeout,
-                                                                        bool writes, ReduceInPlace reduce,
-                                                                        const std::string& detail) {
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_by_gloo(Call call, OpType type, const Tensors& tensors,
+                                                                   const c10d::ReduceOp& op, milliseconds timeout,
+                                                                   bool writes, ReduceInPlace reduce,
+                                                                   const std::string& detail) {
   arguments(call).reducible(tensors, op);
   GlooReduction gloo_does = gloo_reduction(tensors, op, size_, writes);
   auto issue = [given = std::move(gloo_does.tensors), gloo_op = gloo_does.op, reduce = std::move(reduce)](
                    compat::Base& gloo) mutable { return std::vector<WorkPtr>{reduce(gloo, given, gloo_op)}; };
-  return through_companion(call, type, tensors, {tensors}, operation_name(op) + (", " + tensors_text(tensors)) + detail,
-                           timeout, std::move(issue), std::move(gloo_does.finish));
+  return through_gloo(call, type, tensors, {tensors}, operation_name(op) + (", " + tensors_text(tensors)) + detail,
+                      timeout, std::move(issue), std::move(gloo_does.finish));
 }
 
 // ---- reduce_scatter ----
@@ -213,7 +213,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::_reduce_scatter_base(at::Ten
   arguments(Call::kReduceScatterTensor).reduce_scatter_tensors({output}, {input});
   const at::Tensor from = parts_of(input, opts.reduceOp), to = parts_of(output, opts.reduceOp);
   if (!engine_takes(from, opts.reduceOp) || to.scalar_type() != from.scalar_type()) {
-    return reduce_scatter_by_companion(Call::kReduceScatterTensor, {output}, {input}, std::nullopt, opts);
+    return reduce_scatter_by_gloo(Call::kReduceScatterTensor, {output}, {input}, std::nullopt, opts);
   }
   Reduction call = reduction(Call::kReduceScatterTensor, OpType::_REDUCE_SCATTER_BASE, opts.reduceOp, Terms::of(opts));
   call.slice(from, to, static_cast<size_t>(to.numel()) * static_cast<size_t>(rank_), equal_ends(to, size_));
@@ -229,7 +229,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_tensor_coales
     all = all && engine_takes(from[i], opts.reduceOp) && to[i].scalar_type() == from[i].scalar_type();
   }
   if (!all) {
-    return reduce_scatter_by_companion(Call::kReduceScatterTensorCoalesced, outputs, inputs, std::nullopt, opts);
+    return reduce_scatter_by_gloo(Call::kReduceScatterTensorCoalesced, outputs, inputs, std::nullopt, opts);
   }
   Reduction call =
       reduction(Call::kReduceScatterTensorCoalesced, OpType::REDUCE_SCATTER, opts.reduceOp, Terms::of(opts));
@@ -249,8 +249,8 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
   const size_t begin = elements_before(pieces, rank_);
   const bool join = total_bytes(pieces) <= kJoinBytes;
   if (!engine_takes(pieces, opts.reduceOp) || to.scalar_type() != pieces[0].scalar_type()) {
-    return reduce_scatter_by_companion(Call::kReduceScatter, outputs, {joined(inputs[0])},
-                                       elements_before(inputs[0], rank_), opts, ", pieces: " + tensors_text(inputs[0]));
+    return reduce_scatter_by_gloo(Call::kReduceScatter, outputs, {joined(inputs[0])}, elements_before(inputs[0], rank_),
+                                  opts, ", pieces: " + tensors_text(inputs[0]));
   }
   Reduction call = reduction(Call::kReduceScatter, OpType::REDUCE_SCATTER, opts.reduceOp, Terms::of(opts));
   call.detail("pieces: " + tensors_text(inputs[0]));
@@ -277,11 +277,11 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
 
 // Gloo's own reduce_scatter came late and in parts, so it is a sum of which each rank keeps its own part: at `begin`,
 // or at its share of equal parts.
-ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(Call call, const Tensors& outputs,
-                                                                                const Tensors& inputs,
-                                                                                std::optional<size_t> begin,
-                                                                                const c10d::ReduceScatterOptions& opts,
-                                                                                const std::string& detail) {
+ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_gloo(Call call, const Tensors& outputs,
+                                                                           const Tensors& inputs,
+                                                                           std::optional<size_t> begin,
+                                                                           const c10d::ReduceScatterOptions& opts,
+                                                                           const std::string& detail) {
   arguments(call).reducible(inputs, opts.reduceOp);
   Tensors sums;
   for (const at::Tensor& input : inputs) {
@@ -307,9 +307,9 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter_by_companion(
       outputs[i].copy_(sums[i].narrow(0, first, count).view(outputs[i].sizes()));
     }
   };
-  return through_companion(call, OpType::REDUCE_SCATTER, inputs, {outputs},
-                           operation_name(opts.reduceOp) + (", " + tensors_text(inputs)) + detail, opts.timeout,
-                           std::move(issue), std::move(finish));
+  return through_gloo(call, OpType::REDUCE_SCATTER, inputs, {outputs},
+                      operation_name(opts.reduceOp) + (", " + tensors_text(inputs)) + detail, opts.timeout,
+                      std::move(issue), std::move(finish));
 }
 
 // ---- barrier ----

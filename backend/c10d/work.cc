@@ -120,7 +120,7 @@ void SwitchWork::throw_late(std::chrono::milliseconds timeout) const {
                           " ms; the collective itself goes on");
   }
   compat::throw_timeout(context_ +
-                        ": timeout: the companion Gloo group did not finish the call in time: has a rank stopped, or "
+                        ": timeout: the Gloo group did not finish the call in time: has a rank stopped, or "
                         "refused its own arguments?");
 }
 

@@ -420,7 +420,7 @@ void Sessions::excuse_deafness(Time now) {
     const auto& nodes = session->tree.nodes;
     const bool deaf =
         std::any_of(nodes.begin(), nodes.end(), [this](const TreeNode& node) { return !state(node.at).connected(); });
-    if (slept || deaf) table_.excuse(job, now);
+    if (slept || deaf) table_.extend_lease(job, now);
   }
 }
 

@@ -6,9 +6,9 @@
 
 #include "base/assert.h"
 #include "base/thread.h"
-#include "engine/job.h"
 #include "engine/shard_thread.h"
 #include "engine/shares.h"
+#include "engine/task.h"
 
 namespace switchml {
 
@@ -83,8 +83,8 @@ class EngineImpl final : public Engine {
     return all;
   }
 
-  void wait_for(const std::string& what) override {
-    on_each_shard([&what](Shard& shard, Time) { shard.wait_for(what); });
+  void set_waiting_for(const std::string& what) override {
+    on_each_shard([&what](Shard& shard, Time) { shard.set_waiting_for(what); });
   }
 
   std::vector<uint8_t> last_result(int slot) override {

@@ -254,7 +254,7 @@ class Engine {
   /// slot of the session the sequence number of the last use whose result was accepted; 0: none.
   virtual std::vector<uint32_t> suspend() = 0;
   /// What a suspended engine waits for, for the message of a collective that times out meanwhile.
-  virtual void wait_for(const std::string& what) = 0;
+  virtual void set_waiting_for(const std::string& what) = 0;
   /// The frame with that result (EngineOptions::keep_results), or nothing.
   virtual std::vector<uint8_t> last_result(int slot) = 0;
   /// Takes results that other ranks have kept, as if they came from the switch: each is judged by its slot and witness.

@@ -12,11 +12,11 @@ GroupRing::GroupRing(size_t capacity, size_t max_blocks, size_t max_elements)
   }
 }
 
-GroupBuffer* GroupRing::take(uint64_t job, size_t group, ElementRange range) {
+GroupBuffer* GroupRing::take(uint64_t task, size_t group, ElementRange range) {
   SWITCHML_ASSERT(!full());
   const size_t index = (first_ + used_) % buffers_.size();
   GroupBuffer* buffer = &buffers_[index];
-  buffer->job = job;
+  buffer->task = task;
   buffer->group = group;
   buffer->range = range;
   buffer->ready = false;
@@ -29,10 +29,10 @@ GroupBuffer* GroupRing::take(uint64_t job, size_t group, ElementRange range) {
   return buffer;
 }
 
-GroupBuffer* GroupRing::find(uint64_t job, size_t group) {
+GroupBuffer* GroupRing::find(uint64_t task, size_t group) {
   for (size_t i = 0; i < used_; ++i) {
     GroupBuffer* buffer = &buffers_[(first_ + i) % buffers_.size()];
-    if (buffer->job == job && buffer->group == group) return buffer;
+    if (buffer->task == task && buffer->group == group) return buffer;
   }
   return nullptr;
 }

@@ -13,8 +13,8 @@
 namespace switchml {
 
 struct GroupBuffer {
-  uint64_t job = 0;    // serial number of the job
-  size_t group = 0;    // group of that job
+  uint64_t task = 0;   // serial number of the collective
+  size_t group = 0;    // group of that collective
   ElementRange range;  // of the group
   bool ready = false;  // exponents are known
   bool has_specials = false;
@@ -32,9 +32,9 @@ class GroupRing {
 
   bool full() const { return used_ == buffers_.size(); }
   /// Takes the next buffer. Precondition: !full().
-  GroupBuffer* take(uint64_t job, size_t group, ElementRange range);
-  /// The buffer of (job, group), or null.
-  GroupBuffer* find(uint64_t job, size_t group);
+  GroupBuffer* take(uint64_t task, size_t group, ElementRange range);
+  /// The buffer of (collective, group), or null.
+  GroupBuffer* find(uint64_t task, size_t group);
   /// The group's last chunk is done. Buffers become free again in order.
   void finish(GroupBuffer* buffer);
   size_t memory_bytes() const { return memory_bytes_; }

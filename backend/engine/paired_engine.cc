@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/fnv.h"
-#include "engine/job.h"
+#include "engine/task.h"
 
 namespace switchml {
 

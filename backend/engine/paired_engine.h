@@ -51,7 +51,7 @@ class PairedEngine final : public Engine {
   void fail(const Status& status) override;
 
   std::vector<uint32_t> suspend() override { return switched_.suspend(); }
-  void wait_for(const std::string& what) override { switched_.wait_for(what); }
+  void set_waiting_for(const std::string& what) override { switched_.set_waiting_for(what); }
   std::vector<uint8_t> last_result(int slot) override { return switched_.last_result(slot); }
   void supply(std::vector<std::vector<uint8_t>> frames) override { switched_.supply(std::move(frames)); }
   void resume(const Route& route, std::vector<std::unique_ptr<Transport>> transports) override {

@@ -71,16 +71,16 @@ void Shard::make_lanes(int first_slot) {
 void Shard::make_streams(const LaneSlots& shares) {
   const bool has_bulk = shares.has_bulk();
   if (session_.native) {
-    streams_.emplace_back(Job::Stream::kShort, 0, 0, GroupRing(0, 0, 0));
-    if (has_bulk) streams_.emplace_back(Job::Stream::kBulk, 1, 1, GroupRing(0, 0, 0));
+    streams_.emplace_back(Task::Stream::kShort, 0, 0, GroupRing(0, 0, 0));
+    if (has_bulk) streams_.emplace_back(Task::Stream::kBulk, 1, 1, GroupRing(0, 0, 0));
     return;
   }
   const size_t payload = session_.payload_bytes;
   const size_t blocks = ChunkPlan::max_group_blocks(payload);
   const size_t elements = ChunkPlan::max_group_elements(payload);
   const size_t few = std::min(elements, static_cast<size_t>(shares.data) * (payload / kWordBytes));
-  streams_.emplace_back(Job::Stream::kShort, 0, 1, GroupRing(kGroupBuffers, blocks, has_bulk ? few : elements));
-  if (has_bulk) streams_.emplace_back(Job::Stream::kBulk, 2, 3, GroupRing(kGroupBuffers, blocks, elements));
+  streams_.emplace_back(Task::Stream::kShort, 0, 1, GroupRing(kGroupBuffers, blocks, has_bulk ? few : elements));
+  if (has_bulk) streams_.emplace_back(Task::Stream::kBulk, 2, 3, GroupRing(kGroupBuffers, blocks, elements));
 }
 
 Lane& Shard::lane_of(uint16_t slot) {
@@ -135,23 +135,23 @@ bool Shard::step(Time now) {
 }
 
 // Only while a stream of many chunks flows, whose rest keeps the links busy, and nothing of few chunks is under way.
-Duration Shard::moderation(Time now) {
+Duration Shard::coalescing(Time now) {
   const uint64_t received = counters_.packets_received.get();
   const uint64_t gathered = received - moderated_at_;
   if (gathered == 0 || suspended_ || streams_.size() < 2) return Duration(0);
-  if (moderated_in_flight_ > 0) moderation_.report(gathered, static_cast<uint64_t>(moderated_in_flight_), now);
+  if (moderated_in_flight_ > 0) coalescing_.report(gathered, static_cast<uint64_t>(moderated_in_flight_), now);
   moderated_at_ = received;
   moderated_in_flight_ = 0;
   const int in_flight = data_of(streams_[1]).pool.in_flight();
   if (in_flight < kFlow || short_under_way_ > 0) {
-    moderation_.forget_pause();
+    coalescing_.forget_pause();
     return Duration(0);
   }
-  const Duration pause = std::min(moderation_.pause(now), next_wakeup() - now);
+  const Duration pause = std::min(coalescing_.pause(now), next_wakeup() - now);
   if (pause > Duration(0)) {
     moderated_in_flight_ = in_flight;
   } else {
-    moderation_.forget_pause();
+    coalescing_.forget_pause();
   }
   return pause;
 }
@@ -175,17 +175,17 @@ void Shard::take_submissions(Time now) {
       continue;
     }
     earliest_deadline_ = std::min(earliest_deadline_, submission.collective->collective().deadline);
-    const uint64_t serial = first_serial_ + jobs_.size();
-    jobs_.push_back(std::make_unique<Job>(serial, std::move(submission.collective), submission.part, session_,
-                                          submission.chunk_bytes));
-    if (!jobs_.back()->is_bulk()) ++short_under_way_;
+    const uint64_t serial = first_serial_ + tasks_.size();
+    tasks_.push_back(std::make_unique<Task>(serial, std::move(submission.collective), submission.part, session_,
+                                            submission.chunk_bytes));
+    if (!tasks_.back()->is_bulk()) ++short_under_way_;
   }
   if (!failure.ok()) fail(failure);
 }
 
-Job* Shard::job_at(uint64_t serial) {
-  if (serial < first_serial_ || serial - first_serial_ >= jobs_.size()) return nullptr;
-  return jobs_[serial - first_serial_].get();
+Task* Shard::task_at(uint64_t serial) {
+  if (serial < first_serial_ || serial - first_serial_ >= tasks_.size()) return nullptr;
+  return tasks_[serial - first_serial_].get();
 }
 
 InFlight* Shard::oldest(const Lane& lane) {
@@ -195,31 +195,31 @@ InFlight* Shard::oldest(const Lane& lane) {
 
 // A barrier completes after everything before it, unless the caller keeps the order of the streams' parts; all others
 // as soon as they can.
-void Shard::on_job_progress(Job& job) {
-  if (job.finished || !job.complete()) return;
-  if (!std::exchange(job.was_complete, true) && !job.is_bulk()) --short_under_way_;
-  if (job.collective().op != ReduceOp::kBarrier || job.collective().stream != StreamChoice::kByLength) {
-    job.finished = true;
-    job.shared->finish(Status());
+void Shard::on_task_progress(Task& task) {
+  if (task.finished || !task.complete()) return;
+  if (!std::exchange(task.was_complete, true) && !task.is_bulk()) --short_under_way_;
+  if (task.collective().op != ReduceOp::kBarrier || task.collective().stream != StreamChoice::kByLength) {
+    task.finished = true;
+    task.shared->finish(Status());
   }
   finish_jobs();
 }
 
 void Shard::finish_jobs() {
-  while (!jobs_.empty()) {
-    Job& front = *jobs_.front();
+  while (!tasks_.empty()) {
+    Task& front = *tasks_.front();
     if (!front.finished) {
       if (!front.complete()) break;
       front.shared->finish(Status());
     }
-    jobs_.pop_front();
+    tasks_.pop_front();
     ++first_serial_;
   }
   for (Stream& stream : streams_) {
     stream.call_cursor = std::max(stream.call_cursor, first_serial_);
     stream.data_cursor = std::max(stream.data_cursor, first_serial_);
   }
-  if (jobs_.empty()) earliest_deadline_ = kNever;
+  if (tasks_.empty()) earliest_deadline_ = kNever;
 }
 
 void Shard::fail(const Status& status) {
@@ -229,19 +229,19 @@ void Shard::fail(const Status& status) {
   if (status.code() != Code::kAborted) SWITCHML_LOG(kInfo) << "shard " << index_ << ": " << status.to_string();
   tx_.clear();
   for (int i = 0; i < static_cast<int>(in_flight_.size()); ++i) wheel_.cancel(i);
-  for (auto& job : jobs_) {
-    if (!job->finished) job->shared->finish(status);
+  for (auto& task : tasks_) {
+    if (!task->finished) task->shared->finish(status);
   }
-  jobs_.clear();
+  tasks_.clear();
   short_under_way_ = 0;
   on_failure_(status);
 }
 
 Time Shard::next_wakeup() const {
   if (!status_.ok()) return kNever;
-  if (suspended_) return jobs_.empty() ? kNever : earliest_deadline_;
+  if (suspended_) return tasks_.empty() ? kNever : earliest_deadline_;
   Time wakeup = std::min(next_keep_alive_, wheel_.next_deadline());
-  if (!jobs_.empty()) wakeup = std::min(wakeup, earliest_deadline_);
+  if (!tasks_.empty()) wakeup = std::min(wakeup, earliest_deadline_);
   if (any_in_flight()) wakeup = std::min(wakeup, next_probe_);
   return wakeup;
 }

@@ -27,10 +27,10 @@
 #include "base/counters.h"
 #include "engine/engine.h"
 #include "engine/group_ring.h"
-#include "engine/job.h"
+#include "engine/task.h"
 #include "quant/witness.h"
 #include "slots/slot_pool.h"
-#include "timer/moderation.h"
+#include "timer/receive_coalescing.h"
 #include "timer/rtt_estimator.h"
 #include "timer/timer_wheel.h"
 #include "transport/transport.h"
@@ -41,7 +41,7 @@ namespace switchml {
 
 /// A slot that waits for its result. Its frame keeps the very bytes that were sent, for as long as it is open.
 struct InFlight {
-  Job* job = nullptr;
+  Task* task = nullptr;
   Stage stage = Stage::kCall;
   size_t group = 0;
   ElementRange range;
@@ -73,13 +73,13 @@ struct Lane {
 
 /// Collectives in the order in which they were called, and what their chunks go through.
 struct Stream {
-  Stream(Job::Stream kind_in, size_t calls_in, size_t data_in, GroupRing groups_in)
+  Stream(Task::Stream kind_in, size_t calls_in, size_t data_in, GroupRing groups_in)
       : kind(kind_in), calls(calls_in), data(data_in), groups(std::move(groups_in)) {}
-  Job::Stream kind;
+  Task::Stream kind;
   size_t calls;  // its lanes
   size_t data;
   GroupRing groups;
-  uint64_t call_cursor = 0;  // job whose call chunks are being opened; those of other streams are passed over
+  uint64_t call_cursor = 0;  // collective whose call chunks are being opened; those of other streams are passed over
   uint64_t data_cursor = 0;
 };
 
@@ -102,7 +102,7 @@ class Shard {
   bool waits_for_results() const { return !suspended_ && any_in_flight(); }
   /// How long results may be left to gather before the next step; 0: not at all. Where it is not, and nothing has come
   /// by then, the next one is. Only the shard's thread.
-  Duration moderation(Time now);
+  Duration coalescing(Time now);
   /// Nothing happens before this time unless a frame or a submission arrives.
   Time next_wakeup() const;
 
@@ -111,7 +111,7 @@ class Shard {
 
   // ---- shard_move.cc: see Engine. Only the shard's thread ----
   void suspend();
-  void wait_for(const std::string& what) { waiting_for_ = what; }
+  void set_waiting_for(const std::string& what) { waiting_for_ = what; }
   std::vector<uint32_t> accepted() const;
   std::vector<uint8_t> last_result(int index) const;
   void supply(const std::vector<uint8_t>& frame, Time now);
@@ -141,14 +141,14 @@ class Shard {
   void take_submissions(Time now);
   void fail(const Status& status);
   void finish_jobs();
-  void on_job_progress(Job& job);
-  Job* job_at(uint64_t serial);
+  void on_task_progress(Task& task);
+  Task* task_at(uint64_t serial);
   void make_lanes(int first_slot);
   void make_streams(const LaneSlots& shares);
   Lane& lane_of(uint16_t slot);
   Lane& calls_of(const Stream& stream) { return lanes_[stream.calls]; }
   Lane& data_of(const Stream& stream) { return lanes_[stream.data]; }
-  GroupRing& groups_of(const Job& job) { return streams_[job.is_bulk() ? 1 : 0].groups; }
+  GroupRing& groups_of(const Task& task) { return streams_[task.is_bulk() ? 1 : 0].groups; }
   bool any_in_flight() const;
   InFlight* oldest(const Lane& lane);
   std::string missing_text(Time now) const;
@@ -157,12 +157,12 @@ class Shard {
 
   // ---- shard_tx.cc: from tensors to frames ----
   void pump(Time now);
-  void announce(Job& job, Time now);
+  void announce(Task& task, Time now);
   bool open_call(Stream& stream, Time now);
   bool open_data(Stream& stream, Time now);
   bool skip_to_data_job(Stream& stream);
-  void open_special(Job& job, GroupBuffer* group, Lane& lane, Time now);
-  InFlight& open_slot(Lane& lane, Job& job, Stage stage, size_t group, ElementRange range);
+  void open_special(Task& task, GroupBuffer* group, Lane& lane, Time now);
+  InFlight& open_slot(Lane& lane, Task& task, Stage stage, size_t group, ElementRange range);
   static uint8_t* words_of(const InFlight& flight) { return flight.frame + wire::kHeaderBytes; }
   uint32_t pad_of(const InFlight& flight, uint64_t exponents_hash) const;
   void seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now);
@@ -187,7 +187,7 @@ class Shard {
 
   // ---- shard_native.cc: elements as they are ----
   bool open_native(Stream& stream, Time now);
-  void announce_native(Job& job, Time now);
+  void announce_native(Task& task, Time now);
   void seal_native(InFlight& flight, size_t bytes, bool wants_result, Time now);
   void on_elements(const RxFrame& frame, Time now);
   void on_native_result(const wire::NativePacket& packet, Time now);
@@ -222,7 +222,7 @@ class Shard {
   std::function<void(const Status&)> on_failure_;
   quant::Witness witness_;
   RttEstimator rtt_;
-  Moderation moderation_;
+  ReceiveCoalescing coalescing_;
   uint64_t moderated_at_ = 0;    // packets received when results were left to gather last
   int moderated_in_flight_ = 0;  // chunks under way then
   TimerWheel wheel_;
@@ -232,9 +232,9 @@ class Shard {
   std::vector<Lane> lanes_;          // as in LaneSlots
   std::vector<Stream> streams_;      // the short one, the bulk one
   std::vector<InFlight> in_flight_;  // by slot of this shard
-  std::deque<std::unique_ptr<Job>> jobs_;
-  uint64_t first_serial_ = 0;   // of jobs_.front()
-  size_t short_under_way_ = 0;  // jobs of the short stream that lack chunks or results
+  std::deque<std::unique_ptr<Task>> tasks_;
+  uint64_t first_serial_ = 0;   // of tasks_.front()
+  size_t short_under_way_ = 0;  // collectives of the short stream that lack chunks or results
 
   std::vector<uint8_t> kept_;  // results, a stride each
   std::vector<uint32_t> kept_size_;
@@ -243,7 +243,7 @@ class Shard {
   size_t tx_bytes_ = 0;
 
   Time next_keep_alive_;
-  Time earliest_deadline_ = kNever;  // not after any job's deadline
+  Time earliest_deadline_ = kNever;  // not after any collective's deadline
   Time stuck_since_ = kNever;        // since when nothing has been accepted though something is in flight
   Time next_probe_ = kNever;
   Time next_complaint_{};        // when the link is asked whether the network complains

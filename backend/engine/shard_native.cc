@@ -15,38 +15,38 @@ static_assert(wire::kHeaderOffsetFlags == wire::kNativeHeaderOffsetFlags);  // w
 
 bool Shard::open_native(Stream& stream, Time now) {
   Lane& lane = data_of(stream);
-  Job* job = job_at(stream.data_cursor);
-  if (job == nullptr || !lane.pool.can_open()) return false;
-  if (stream.kind == Job::Stream::kShort && !job->announced) {
-    announce_native(*job, now);
+  Task* task = task_at(stream.data_cursor);
+  if (task == nullptr || !lane.pool.can_open()) return false;
+  if (stream.kind == Task::Stream::kShort && !task->announced) {
+    announce_native(*task, now);
     return true;
   }
-  const bool ours = job->stream == stream.kind;
-  if (!ours || job->all_data_opened()) {
+  const bool ours = task->stream == stream.kind;
+  if (!ours || task->all_data_opened()) {
     const uint64_t next = stream.data_cursor + 1;
-    if (ours) on_job_progress(*job);  // one without chunks may be complete
+    if (ours) on_task_progress(*task);  // one without chunks may be complete
     stream.data_cursor = std::max(stream.data_cursor, next);
     return true;
   }
-  const ElementRange range = job->plan.chunk(0, job->next_chunk);
-  if (++job->next_chunk == job->plan.chunks_of_group(0)) ++job->next_group;
-  InFlight& flight = open_slot(lane, *job, Stage::kData, 0, range);
+  const ElementRange range = task->plan.chunk(0, task->next_chunk);
+  if (++task->next_chunk == task->plan.chunks_of_group(0)) ++task->next_group;
+  InFlight& flight = open_slot(lane, *task, Stage::kData, 0, range);
   // Where results are kept, others may need them from here.
-  const bool wants_result = options_.keep_results || job->native_codec.wants(range);
-  flight.result_bytes = wants_result ? job->native_codec.bytes(range) : 0;
-  seal_native(flight, job->native_codec.encode(range, flight.frame + wire::kNativeHeaderBytes), wants_result, now);
+  const bool wants_result = options_.keep_results || task->native_codec.wants(range);
+  flight.result_bytes = wants_result ? task->native_codec.bytes(range) : 0;
+  seal_native(flight, task->native_codec.encode(range, flight.frame + wire::kNativeHeaderBytes), wants_result, now);
   return true;
 }
 
-void Shard::announce_native(Job& job, Time now) {
-  job.announced = true;
-  InFlight& flight = open_slot(lanes_[0], job, Stage::kAnnounced, 0, {});
+void Shard::announce_native(Task& task, Time now) {
+  task.announced = true;
+  InFlight& flight = open_slot(lanes_[0], task, Stage::kAnnounced, 0, {});
   flight.result_bytes = 0;
   seal_native(flight, 0, true, now);
 }
 
 void Shard::seal_native(InFlight& flight, size_t bytes, bool wants_result, Time now) {
-  const Collective& collective = flight.job->collective();
+  const Collective& collective = flight.task->collective();
   flight.pad = pad_of(flight, 0);
   flight.sent_bytes = bytes;
   wire::NativeHeader header;
@@ -59,7 +59,7 @@ void Shard::seal_native(InFlight& flight, size_t bytes, bool wants_result, Time 
   header.slot = flight.slot;
   header.type = static_cast<uint8_t>(collective.type);
   header.operation = static_cast<uint8_t>(collective.op);
-  header.divisor = flight.job->native_codec.divisor();
+  header.divisor = flight.task->native_codec.divisor();
   header.seq = flight.seq;
   header.call = flight.pad;
   wire::seal_native(header, session_.session_key, flight.frame, bytes);
@@ -91,18 +91,18 @@ void Shard::on_native_result(const wire::NativePacket& packet, Time now) {
     return;
   }
   accept(*flight, packet.elements - wire::kNativeHeaderBytes, wire::kNativeHeaderBytes + packet.bytes, now);
-  Job& job = *flight->job;
-  --job.in_flight;
-  flight->job = nullptr;
+  Task& task = *flight->task;
+  --task.in_flight;
+  flight->task = nullptr;
   if (flight->stage == Stage::kData) {
-    if (packet.bytes > 0) job.native_codec.decode(packet.elements, flight->range);
-    if (job.collective().movement == Movement::kNone) counters_.elements_summed_by_switch.add(flight->range.count);
+    if (packet.bytes > 0) task.native_codec.decode(packet.elements, flight->range);
+    if (task.collective().movement == Movement::kNone) counters_.elements_summed_by_switch.add(flight->range.count);
   }
-  on_job_progress(job);
+  on_task_progress(task);
 }
 
 void Shard::on_disagreement(const InFlight& flight) {
-  fail(Status(Code::kMismatch, "this rank called " + flight.job->describe() + ", and not all of the " +
+  fail(Status(Code::kMismatch, "this rank called " + flight.task->describe() + ", and not all of the " +
                                    std::to_string(session_.workers) +
                                    " contributions to it belong to that call (slot " + std::to_string(flight.slot) +
                                    ", sequence " + std::to_string(flight.seq) +

@@ -116,9 +116,9 @@ void Shard::on_probe_reply(const wire::Reply& reply, Time now) {
   left_request_ = reply.request_id;
   const Lane& lane = lane_of(probe_slot_);
   const InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + lane.pool.index_of(probe_slot_))];
-  const bool waiting = flight.job != nullptr && flight.seq == probe_seq_;
+  const bool waiting = flight.task != nullptr && flight.seq == probe_seq_;
   if (left_answers_ < 2 || !waiting) return;
-  fail(Status(Code::kUnavailable, flight.job->describe() + " cannot complete: " + missing_text(now)));
+  fail(Status(Code::kUnavailable, flight.task->describe() + " cannot complete: " + missing_text(now)));
 }
 
 void Shard::on_result(const wire::DataPacket& packet, Time now) {
@@ -152,7 +152,7 @@ void Shard::accept(InFlight& flight, const uint8_t* frame, size_t size, Time now
   wheel_.cancel(flight.index);
   if (flight.attempts == 1) {  // Karn: a repeated packet's round trip is ambiguous, and so is its order
     rtt_.sample(now - flight.last_sent);
-    moderation_.sample(now - flight.last_sent, now);
+    coalescing_.sample(now - flight.last_sent, now);
     lane.answered_order = std::max(lane.answered_order, flight.order);
   }
   stuck_since_ = now;
@@ -163,7 +163,7 @@ void Shard::accept(InFlight& flight, const uint8_t* frame, size_t size, Time now
 }
 
 bool Shard::witness_holds(const InFlight& flight, const wire::DataPacket& packet) const {
-  const wire::Operation operation = flight.job->codec.operation(flight.stage);
+  const wire::Operation operation = flight.task->codec.operation(flight.stage);
   if (packet.words * kWordBytes != flight.sent_bytes || packet.operation != operation) return false;
   const bool summed = operation == wire::Operation::kSum;
   if (!witness_.check(packet.header.witness, session_.workers, flight.pad, packet.payload, summed ? flight.words : 0)) {
@@ -171,8 +171,9 @@ bool Shard::witness_holds(const InFlight& flight, const wire::DataPacket& packet
   }
   if (summed) return true;
   if (!nowhere_below(packet.payload, flight.frame + wire::kHeaderBytes, flight.words)) return false;
-  return flight.stage != Stage::kCall || (witness_.intact(packet.payload, flight.words, flight.pad) &&
-                                          flight.job->codec.plausible_call(flight.group, packet.payload, flight.words));
+  return flight.stage != Stage::kCall ||
+         (witness_.intact(packet.payload, flight.words, flight.pad) &&
+          flight.task->codec.plausible_call(flight.group, packet.payload, flight.words));
 }
 
 // Ask again: the copy that came may have been damaged on its way. If the switch's own copy is wrong, give up.
@@ -183,7 +184,7 @@ void Shard::on_bad_witness(InFlight& flight, Time now) {
     transmit(flight, now);
     return;
   }
-  fail(Status(Code::kMismatch, "this rank called " + flight.job->describe() +
+  fail(Status(Code::kMismatch, "this rank called " + flight.task->describe() +
                                    ", and the switch's result is not the sum of " + std::to_string(session_.workers) +
                                    " contributions to that call (slot " + std::to_string(flight.slot) + ", sequence " +
                                    std::to_string(flight.seq) +
@@ -191,31 +192,31 @@ void Shard::on_bad_witness(InFlight& flight, Time now) {
 }
 
 void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
-  Job& job = *flight.job;
-  --job.in_flight;
-  flight.job = nullptr;
-  GroupBuffer* group = job.plan.with_exponents() ? groups_of(job).find(job.serial, flight.group) : nullptr;
+  Task& task = *flight.task;
+  --task.in_flight;
+  flight.task = nullptr;
+  GroupBuffer* group = task.plan.with_exponents() ? groups_of(task).find(task.serial, flight.group) : nullptr;
   switch (flight.stage) {
     case Stage::kAnnounced: break;
     case Stage::kCall:
       if (group == nullptr) break;
-      job.codec.decode_call(packet.payload, flight.words, group);
+      task.codec.decode_call(packet.payload, flight.words, group);
       if (group->has_specials) counters_.nonfinite_groups.add(1);
       break;
     case Stage::kSpecial:
       SWITCHML_ASSERT(group != nullptr);  // only sums of floats have special chunks
-      job.codec.decode_special(packet.payload, flight.range, group);
+      task.codec.decode_special(packet.payload, flight.range, group);
       ++group->specials_done;
       break;
     case Stage::kData:
-      job.codec.decode_data(packet.payload, flight.range, group);
+      task.codec.decode_data(packet.payload, flight.range, group);
       counters_.elements_summed_by_switch.add(flight.range.count);
-      if (group != nullptr && ++group->chunks_done == job.plan.chunks_of_group(group->group)) {
-        groups_of(job).finish(group);
+      if (group != nullptr && ++group->chunks_done == task.plan.chunks_of_group(group->group)) {
+        groups_of(task).finish(group);
       }
       break;
   }
-  on_job_progress(job);
+  on_task_progress(task);
 }
 
 // Every loss of a window at once, because the stream waits for the last of them. What was sent once was sent in the
@@ -227,7 +228,7 @@ void Shard::repair_gap(Lane& lane, Time now) {
   if (first < 0) return;
   for (int i = 0; i < size; ++i) {
     InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + (first + i) % size)];
-    if (flight.job == nullptr) continue;
+    if (flight.task == nullptr) continue;
     if (flight.order + kReorderWindow <= lane.answered_order) {
       transmit(flight, now);
     } else if (flight.attempts == 1) {

@@ -35,8 +35,8 @@ bool ShardThread::step() {
 }
 
 // Of several shards some have nothing to gather most of the time.
-Duration ShardThread::moderation() {
-  return shards_.size() == 1 ? shards_.front()->moderation(monotonic_now()) : Duration(0);
+Duration ShardThread::coalescing() {
+  return shards_.size() == 1 ? shards_.front()->coalescing(monotonic_now()) : Duration(0);
 }
 
 bool ShardThread::waits_for_results() const {
@@ -66,7 +66,7 @@ void ShardThread::run() {
   const auto stopped = [this] { return stop_.load(std::memory_order_acquire); };
   while (!stopped()) {
     if (step()) continue;
-    if (const Duration pause = moderation(); pause > Duration(0)) {
+    if (const Duration pause = coalescing(); pause > Duration(0)) {
       link().pause(pause);
       continue;
     }

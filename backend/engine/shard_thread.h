@@ -31,7 +31,7 @@ class ShardThread {
   void run();
   void settle_in() const;
   bool step();
-  Duration moderation();
+  Duration coalescing();
   bool waits_for_results() const;
   Duration patience() const;
   Transport& link() { return shards_.front()->transport(); }

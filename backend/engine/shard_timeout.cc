@@ -49,16 +49,16 @@ void Shard::on_timer(int index, Time now) {
 }
 
 void Shard::check_deadline(Time now) {
-  if (jobs_.empty() || now < earliest_deadline_) return;
+  if (tasks_.empty() || now < earliest_deadline_) return;
   earliest_deadline_ = kNever;
-  for (const auto& job : jobs_) {
-    if (job->finished) continue;
-    if (now >= job->collective().deadline) {
+  for (const auto& task : tasks_) {
+    if (task->finished) continue;
+    if (now >= task->collective().deadline) {
       fail(Status(Code::kTimeout,
-                  job->describe() + " did not complete before its timeout passed: " + missing_text(now)));
+                  task->describe() + " did not complete before its timeout passed: " + missing_text(now)));
       return;
     }
-    earliest_deadline_ = std::min(earliest_deadline_, job->collective().deadline);
+    earliest_deadline_ = std::min(earliest_deadline_, task->collective().deadline);
   }
 }
 
@@ -129,7 +129,7 @@ void Shard::repeat_in_turn(Time now) {
   for (size_t i = 0; i < in_flight_.size(); ++i) {
     turn_ = (turn_ + 1) % in_flight_.size();
     InFlight& flight = in_flight_[turn_];
-    if (flight.job == nullptr || &flight == oldest(lanes_[static_cast<size_t>(flight.lane)])) continue;
+    if (flight.task == nullptr || &flight == oldest(lanes_[static_cast<size_t>(flight.lane)])) continue;
     transmit(flight, now);
     flush();
     return;
@@ -141,7 +141,7 @@ void Shard::probe() {
   const InFlight* flight = nullptr;
   for (const Lane& lane : lanes_) {
     const InFlight* first = oldest(lane);
-    if (flight == nullptr || (first != nullptr && first->job->serial < flight->job->serial)) flight = first;
+    if (flight == nullptr || (first != nullptr && first->task->serial < flight->task->serial)) flight = first;
   }
   if (flight->slot != probe_slot_ || flight->seq != probe_seq_) left_answers_ = 0;
   probe_slot_ = flight->slot;

@@ -30,44 +30,44 @@ void Shard::pump(Time now) {
 }
 
 // To the short stream a collective of the bulk one is a place among its calls.
-void Shard::announce(Job& job, Time now) {
-  job.announced = true;
-  seal(open_slot(lanes_[0], job, Stage::kAnnounced, 0, {}), 0, 0, now);
+void Shard::announce(Task& task, Time now) {
+  task.announced = true;
+  seal(open_slot(lanes_[0], task, Stage::kAnnounced, 0, {}), 0, 0, now);
 }
 
 bool Shard::open_call(Stream& stream, Time now) {
   Lane& lane = calls_of(stream);
-  Job* job = job_at(stream.call_cursor);
-  if (job == nullptr || !lane.pool.can_open()) return false;
-  if (job->stream != stream.kind) {
-    if (stream.kind == Job::Stream::kShort && !job->announced) announce(*job, now);
+  Task* task = task_at(stream.call_cursor);
+  if (task == nullptr || !lane.pool.can_open()) return false;
+  if (task->stream != stream.kind) {
+    if (stream.kind == Task::Stream::kShort && !task->announced) announce(*task, now);
     ++stream.call_cursor;
     return true;
   }
-  if (job->all_calls_opened()) {
+  if (task->all_calls_opened()) {
     ++stream.call_cursor;
     return true;
   }
-  const size_t g = job->next_call;
-  if (job->plan.with_exponents()) {
+  const size_t g = task->next_call;
+  if (task->plan.with_exponents()) {
     if (stream.groups.full()) return false;
-    stream.groups.take(job->serial, g, job->plan.group(g));
+    stream.groups.take(task->serial, g, task->plan.group(g));
   }
-  if (stream.kind == Job::Stream::kShort) job->announced = true;
-  ++job->next_call;
-  InFlight& flight = open_slot(lane, *job, Stage::kCall, g, job->plan.group(g));
-  seal(flight, job->codec.encode_call(g, words_of(flight)), 0, now);
+  if (stream.kind == Task::Stream::kShort) task->announced = true;
+  ++task->next_call;
+  InFlight& flight = open_slot(lane, *task, Stage::kCall, g, task->plan.group(g));
+  seal(flight, task->codec.encode_call(g, words_of(flight)), 0, now);
   return true;
 }
 
 // Moves the data cursor past collectives that have no more data. False if there is none with data left.
 bool Shard::skip_to_data_job(Stream& stream) {
-  while (Job* job = job_at(stream.data_cursor)) {
+  while (Task* task = task_at(stream.data_cursor)) {
     const uint64_t serial = stream.data_cursor;
-    if (job->stream == stream.kind) {
-      while (!job->all_data_opened() && job->plan.chunks_of_group(job->next_group) == 0) ++job->next_group;
-      if (!job->all_data_opened()) return true;
-      on_job_progress(*job);  // may have waited for just this: a barrier, or a tensor without elements
+    if (task->stream == stream.kind) {
+      while (!task->all_data_opened() && task->plan.chunks_of_group(task->next_group) == 0) ++task->next_group;
+      if (!task->all_data_opened()) return true;
+      on_task_progress(*task);  // may have waited for just this: a barrier, or a tensor without elements
     }
     stream.data_cursor = std::max(stream.data_cursor, serial + 1);
   }
@@ -77,43 +77,43 @@ bool Shard::skip_to_data_job(Stream& stream) {
 bool Shard::open_data(Stream& stream, Time now) {
   Lane& lane = data_of(stream);
   if (!lane.pool.can_open() || !skip_to_data_job(stream)) return false;
-  Job& job = *job_at(stream.data_cursor);
-  const size_t g = job.next_group;
+  Task& task = *task_at(stream.data_cursor);
+  const size_t g = task.next_group;
   GroupBuffer* group = nullptr;
-  if (job.plan.with_exponents()) {
-    group = stream.groups.find(job.serial, g);
+  if (task.plan.with_exponents()) {
+    group = stream.groups.find(task.serial, g);
     if (group == nullptr || !group->ready) return false;  // its exponents are still on their way
     if (group->has_specials) {
       // The counts come first: once the first sums are written, an in-place input is gone.
-      const size_t chunks = job.plan.chunks_of_group(g);
+      const size_t chunks = task.plan.chunks_of_group(g);
       if (group->specials_sent < chunks) {
-        open_special(job, group, lane, now);
+        open_special(task, group, lane, now);
         return true;
       }
       if (group->specials_done < chunks) return false;
     }
   }
-  const ElementRange range = job.plan.chunk(g, job.next_chunk);
-  if (++job.next_chunk == job.plan.chunks_of_group(g)) {
-    ++job.next_group;
-    job.next_chunk = 0;
+  const ElementRange range = task.plan.chunk(g, task.next_chunk);
+  if (++task.next_chunk == task.plan.chunks_of_group(g)) {
+    ++task.next_group;
+    task.next_chunk = 0;
   }
-  InFlight& flight = open_slot(lane, job, Stage::kData, g, range);
-  const size_t words = job.codec.encode_data(range, group, words_of(flight));
-  seal(flight, words, job.codec.exponents_hash(range, group), now);
+  InFlight& flight = open_slot(lane, task, Stage::kData, g, range);
+  const size_t words = task.codec.encode_data(range, group, words_of(flight));
+  seal(flight, words, task.codec.exponents_hash(range, group), now);
   return true;
 }
 
-void Shard::open_special(Job& job, GroupBuffer* group, Lane& lane, Time now) {
-  const ElementRange range = job.plan.chunk(group->group, group->specials_sent++);
-  InFlight& flight = open_slot(lane, job, Stage::kSpecial, group->group, range);
-  seal(flight, job.codec.encode_special(range, words_of(flight)), 0, now);
+void Shard::open_special(Task& task, GroupBuffer* group, Lane& lane, Time now) {
+  const ElementRange range = task.plan.chunk(group->group, group->specials_sent++);
+  InFlight& flight = open_slot(lane, task, Stage::kSpecial, group->group, range);
+  seal(flight, task.codec.encode_special(range, words_of(flight)), 0, now);
 }
 
-InFlight& Shard::open_slot(Lane& lane, Job& job, Stage stage, size_t group, ElementRange range) {
+InFlight& Shard::open_slot(Lane& lane, Task& task, Stage stage, size_t group, ElementRange range) {
   const SlotPool::Opened opened = lane.pool.open();
   InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + opened.index)];
-  flight.job = &job;
+  flight.task = &task;
   flight.stage = stage;
   flight.group = group;
   flight.range = range;
@@ -122,13 +122,13 @@ InFlight& Shard::open_slot(Lane& lane, Job& job, Stage stage, size_t group, Elem
   flight.attempts = 0;
   flight.backoff = 0;
   flight.witness_failures = 0;
-  ++job.in_flight;
+  ++task.in_flight;
   return flight;
 }
 
 // What all contributions to a use must have in common, as a keyed hash.
 uint32_t Shard::pad_of(const InFlight& flight, uint64_t exponents_hash) const {
-  const Collective& collective = flight.job->collective();
+  const Collective& collective = flight.task->collective();
   quant::PadInput pad;
   pad.epoch = nonce_;
   pad.seq = flight.seq;
@@ -138,7 +138,7 @@ uint32_t Shard::pad_of(const InFlight& flight, uint64_t exponents_hash) const {
   pad.stage = static_cast<uint8_t>(flight.stage);
   pad.count = collective.count;
   pad.first = flight.range.begin;
-  pad.exponents_hash = exponents_hash ^ flight.job->covered;
+  pad.exponents_hash = exponents_hash ^ flight.task->covered;
   return witness_.pad(pad);
 }
 
@@ -150,7 +150,7 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
   flight.sent_bytes = words > 0 && session_.whole_chunks ? session_.payload_bytes : words * kWordBytes;
   std::memset(words_of(flight) + words * kWordBytes, 0, flight.sent_bytes - words * kWordBytes);
   if (flight.stage == Stage::kCall) witness_.guard(words_of(flight), words, flight.pad);
-  const wire::Operation operation = flight.job->codec.operation(flight.stage);
+  const wire::Operation operation = flight.task->codec.operation(flight.stage);
   wire::Header header;
   header.version = wire::kVersion;
   header.kind = static_cast<uint8_t>(wire::Kind::kContribution);

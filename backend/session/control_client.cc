@@ -69,7 +69,7 @@ Result<wire::Reply> ControlClient::exchange(wire::Request type, const uint8_t* f
       now = monotonic_now();
     }
     // Nobody listening is no reason to give up before the deadline: the switch may be about to start.
-    if (std::string error = transport_.take_error(); !error.empty()) complaint_ = std::move(error);
+    if (std::string error = transport_.take_error(); !error.empty()) socket_error_ = std::move(error);
     if (Status status = ended_ ? ended_() : Status(); !status.ok()) return status;
     patience = std::min(2 * patience, kMostPatience);
   } while (now < deadline);
@@ -96,7 +96,7 @@ bool ControlClient::receive_reply(wire::Request type, wire::Reply* reply) {
 
 Status ControlClient::no_answer() const {
   return {Code::kUnavailable, "switch " + name_ + " does not answer" +
-                                  (complaint_.empty() ? std::string() : " (" + complaint_ + ")") +
+                                  (socket_error_.empty() ? std::string() : " (" + socket_error_ + ")") +
                                   ": is switchml-switchd running there and is " +
                                   (switch_.carrier == Carrier::kPackets ? "UDP" : "TCP") + " let through?"};
 }

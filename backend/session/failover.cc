@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "session/handover.h"
+#include "session/state_transfer.h"
 
 namespace switchml {
 
@@ -48,7 +48,7 @@ Status cannot_go_without(const std::string& why, const Status& reason) {
 Failover::Failover(Engine& engine, Rendezvous& store, FailoverOptions options)
     : engine_(engine),
       options_(std::move(options)),
-      bulletin_(store, options_.group.rank, [this](int rank, Duration waited) { return may_wait(rank, waited); }),
+      channel_(store, options_.group.rank, [this](int rank, Duration waited) { return may_wait(rank, waited); }),
       session_(options_.session),
       pause_(kFirstPause) {}
 
@@ -200,7 +200,7 @@ Status Failover::go_without() {
   const Status status = hand_over("the switch was lost (" + why() + ")");
   if (!settle()) return {Code::kAborted, "the process group was shut down"};
   if (!status.ok()) return status;
-  standby_ = std::make_unique<Standby>(options_.config, options_.group, options_.hosts, session(), bulletin_, number);
+  standby_ = std::make_unique<Standby>(options_.config, options_.group, options_.hosts, session(), channel_, number);
   if (const Status started = standby_->start(); !started.ok()) return started;
   Route route = standby_->route();
   route.switch_name = "of the hosts, in the place of the one that was lost (" + why() + "),";
@@ -223,9 +223,9 @@ void Failover::postpone_return() {
 
 void Failover::offer() {
   const int attempt = taken_ + 1;
-  Comeback comeback(options_.config, options_.group, session(), bulletin_, options_.controller, options_.own);
+  Failback failback(options_.config, options_.group, session(), channel_, options_.controller, options_.own);
   const Duration patience = options_.session.controlled ? kControllerTime : kOfferTime;
-  const Status status = comeback.offer(attempt, monotonic_now() + patience);
+  const Status status = failback.offer(attempt, monotonic_now() + patience);
   next_offer_ = monotonic_now() + pause_;
   if (!status.ok()) {
     if (status.code() == Code::kMismatch) postpone_return();  // it is there, and will hardly be another one soon
@@ -238,8 +238,8 @@ void Failover::offer() {
 }
 
 void Failover::return_to_switch() {
-  Comeback comeback(options_.config, options_.group, session(), bulletin_, options_.controller, options_.own);
-  auto found = comeback.take(taken_);
+  Failback failback(options_.config, options_.group, session(), channel_, options_.controller, options_.own);
+  auto found = failback.take(taken_);
   if (!found.ok()) {
     SWITCHML_LOG(kInfo) << options_.group.name << ": no return to the switch yet: " << found.status().message();
     postpone_return();
@@ -259,7 +259,7 @@ void Failover::return_to_switch() {
   SWITCHML_LOG(kWarning) << options_.group.name << ": the switch " << name << " is back, and the ranks use it again";
 }
 
-void Failover::arrive(Comeback::Found found) {
+void Failover::arrive(Failback::Found found) {
   const Route route = found.session;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -279,7 +279,7 @@ void Failover::arrive(Comeback::Found found) {
 
 Status Failover::hand_over(const std::string& purpose) {
   purpose_ = purpose;
-  const Status status = Handover(engine_, bulletin_, options_.group, moves()).run();
+  const Status status = StateTransfer(engine_, channel_, options_.group, moves()).run();
   purpose_.clear();
   return status;
 }
@@ -302,7 +302,8 @@ Status Failover::may_wait(int rank, Duration waited) {
   if (Status status = engine_.status(); !status.ok()) return status;
   if (has_left(rank)) return {Code::kUnavailable, name + " (left the session) cannot go on with the others"};
   if (waited >= kPatience && !purpose_.empty()) {
-    engine_.wait_for(purpose_ + ", and " + name + " has not come to go on with the others: is that rank stopped?");
+    engine_.set_waiting_for(purpose_ + ", and " + name +
+                            " has not come to go on with the others: is that rank stopped?");
   }
   return {};
 }

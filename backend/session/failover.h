@@ -13,11 +13,11 @@
 #include <thread>
 
 #include "base/config.h"
-#include "session/bulletin.h"
-#include "session/comeback.h"
+#include "session/failback.h"
 #include "session/host_layout.h"
 #include "session/session.h"
 #include "session/standby.h"
+#include "session/store_channel.h"
 
 namespace switchml {
 
@@ -68,7 +68,7 @@ class Failover {
   Status go_without();
   void offer();
   void return_to_switch();
-  void arrive(Comeback::Found found);
+  void arrive(Failback::Found found);
   Status hand_over(const std::string& purpose);
   /// Others do not wait for this rank any more; whether it may go on.
   bool settle();
@@ -80,7 +80,7 @@ class Failover {
 
   Engine& engine_;
   const FailoverOptions options_;
-  Bulletin bulletin_;
+  StoreChannel channel_;
   std::atomic<bool> stopping_{false};
 
   mutable std::mutex mutex_;  // guards all below but what is said to be the thread's
@@ -98,7 +98,7 @@ class Failover {
   std::thread thread_;
 
   // ---- the thread's ----
-  std::string purpose_;  // of the handover that is under way, for messages
+  std::string purpose_;  // of the transfer that is under way, for messages
   int taken_ = 0;        // the last attempt that it went into
   std::unique_ptr<Standby> standby_;
   Time next_offer_{};

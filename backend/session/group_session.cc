@@ -16,7 +16,7 @@
 #include "session/failover.h"
 #include "session/opening_time.h"
 #include "session/peer_watch.h"
-#include "session/roll_call.h"
+#include "session/store_exchange.h"
 #include "shm/board.h"
 #include "shm/engine.h"
 
@@ -314,7 +314,7 @@ class GroupSession : public Session {
 };
 
 /// No rank has a session before all have: what one could not start is an error of all.
-Status await_all(RollCall& roll, const GroupInfo& group, Time deadline) {
+Status await_all(StoreExchange& roll, const GroupInfo& group, Time deadline) {
   if (Status status = roll.say("started", Blob()); !status.ok()) return status;
   if (group.rank != 0) return roll.hear("open", 0, "say that all ranks have started", deadline).status();
   const auto started = roll.hear_all("started", OpeningTime(Duration(0), deadline).gather_end());
@@ -325,7 +325,7 @@ Status await_all(RollCall& roll, const GroupInfo& group, Time deadline) {
 Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> session, const GroupInfo& group,
                                                 Rendezvous& store, Time deadline, const std::function<Status()>& ended,
                                                 const std::function<void(GroupSession&)>& start) {
-  RollCall roll(store, group);
+  StoreExchange roll(store, group);
   return telling_others(roll, [&]() -> Result<std::unique_ptr<Session>> {
     start(*session);
     roll.wait_while([&engine = session->engine(), &ended] {

@@ -36,7 +36,7 @@ Status HostMemory::fetch(const Blob& offered) {
 
 Result<std::string> HostMemory::missing(Time until) {
   const auto said = roll_.hear_all("memory", until);
-  offer_.handout.reset();
+  offer_.segment_server.reset();
   if (!said.ok()) return said.status();
   return first_without(said.value());
 }

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "session/host_layout.h"
-#include "session/roll_call.h"
 #include "session/session.h"
 #include "session/shared_memory.h"
+#include "session/store_exchange.h"
 
 namespace switchml {
 
@@ -17,7 +17,7 @@ class HostMemory {
  public:
   /// Borrows group and roll. What another rank offers is awaited until `deadline`; to fetch it takes `fetch_time` (2 s
   /// where that is less) at most.
-  HostMemory(const GroupInfo& group, RollCall& roll, Duration fetch_time, Time deadline)
+  HostMemory(const GroupInfo& group, StoreExchange& roll, Duration fetch_time, Time deadline)
       : group_(group), roll_(roll), fetch_time_(fetch_time), deadline_(deadline) {}
 
   // ---- a group on one host ----
@@ -50,7 +50,7 @@ class HostMemory {
   Status share_with(int leader, const shm::BoardShape& shape);
 
   const GroupInfo& group_;
-  RollCall& roll_;
+  StoreExchange& roll_;
   Duration fetch_time_;
   Time deadline_;
   MemoryOffer offer_;  // on a host's first rank

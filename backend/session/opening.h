@@ -10,7 +10,7 @@
 #include "session/agreement.h"
 #include "session/host_memory.h"
 #include "session/opening_time.h"
-#include "session/roll_call.h"
+#include "session/store_exchange.h"
 #include "session/switch_place.h"
 
 namespace switchml {
@@ -44,7 +44,7 @@ struct Opening {
 
   const Config& config;
   const GroupInfo& group;
-  RollCall roll;
+  StoreExchange roll;
   OpeningTime time;
   HostMemory memory;
   Agreed agreed;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "session/group_session.h"
-#include "session/roll_call.h"
+#include "session/store_exchange.h"
 
 namespace switchml {
 
@@ -39,7 +39,7 @@ class PairedSession : public Session {
   }
 
   Status open_native(const Config& config, const GroupInfo& group, Time deadline) {
-    RollCall first(first_store_, group);  // where a rank says that the first session has failed on it
+    StoreExchange first(first_store_, group);  // where a rank says that the first session has failed on it
     GroupSessionOptions options;
     options.ended = [this, &first] {
       const Status status = switched_->engine().status();

@@ -22,9 +22,9 @@ constexpr Duration kLeastTrainPatience = milliseconds(40);
 constexpr uint64_t kQueueOverhead = 2;  // as the switch reckons (softswitch/grant.cc)
 
 /// Packets that are under way together, each in a slot of its own: so many of each session.
-class Volley {
+class PacketTrain {
  public:
-  Volley(const std::vector<TimedLink>& links, size_t first_slot, size_t of_each, size_t payload)
+  PacketTrain(const std::vector<TimedLink>& links, size_t first_slot, size_t of_each, size_t payload)
       : links_(links), first_slot_(first_slot), of_each_(of_each), returned_(links.size() * of_each, false) {
     for (const TimedLink& link : links) {
       for (size_t i = 0; i < of_each; ++i) frames_.push_back(path_check_frame(*link.session, first_slot + i, payload));
@@ -97,7 +97,7 @@ class Volley {
     return count > 0;
   }
 
-  // Whether it is one that was missing: what an earlier volley had to repeat may come late.
+  // Whether it is one that was missing: what an earlier train had to repeat may come late.
   bool take(size_t link, const RxFrame& frame, Time now) {
     const auto slot = static_cast<size_t>(path_check_slot(*links_[link].session, frame));
     const size_t i = link * of_each_ + slot - first_slot_;
@@ -148,22 +148,22 @@ Result<PathSpeed> measure_paths(const std::vector<TimedLink>& links, Time deadli
   if (of_each * links.size() < kShortestTrain) return PathSpeed();
   Duration round_trip = Duration::max();
   for (size_t i = 0; i < kRoundTrips; ++i) {
-    Volley volley({links.front()}, slot++, 1, 0);
-    if (Status status = volley.run(kPatience, deadline); !status.ok()) return status;
-    if (volley.at_once() == 1) round_trip = std::min(round_trip, volley.time());
+    PacketTrain train({links.front()}, slot++, 1, 0);
+    if (Status status = train.run(kPatience, deadline); !status.ok()) return status;
+    if (train.at_once() == 1) round_trip = std::min(round_trip, train.time());
   }
-  Volley volley(links, slot, of_each, session.payload_bytes);
+  PacketTrain train(links, slot, of_each, session.payload_bytes);
   const Duration patience =
       round_trip < kPatience ? std::min(kLeastTrainPatience + 4 * round_trip, kPatience) : kPatience;
-  if (Status status = volley.run(patience, deadline); !status.ok()) return status;
+  if (Status status = train.run(patience, deadline); !status.ok()) return status;
   PathSpeed speed;
-  if (round_trip == Duration::max() || !volley.tells()) return speed;
+  if (round_trip == Duration::max() || !train.tells()) return speed;
   // On a busy machine a round trip may last as long as the train.
-  const double time = to_seconds(std::max({volley.time() - round_trip, volley.time() / 2, Duration(1)}));
-  const double share = static_cast<double>(volley.at_once()) / static_cast<double>(of_each * links.size());
+  const double time = to_seconds(std::max({train.time() - round_trip, train.time() / 2, Duration(1)}));
+  const double share = static_cast<double>(train.at_once()) / static_cast<double>(of_each * links.size());
   speed.rate = share * carried_bytes(links, of_each) * 8 / time / 1e6;
   if (links.size() == 1)
-    speed.chunks = chunks_on_path(std::max(round_trip, Duration(1)), volley.time(), volley.at_once());
+    speed.chunks = chunks_on_path(std::max(round_trip, Duration(1)), train.time(), train.at_once());
   return speed;
 }
 

@@ -53,9 +53,9 @@ std::string loss_text(int rank, const std::string& who, int error, Duration pati
 
 // ---- rank 0 ----
 
-class PeerWatch::Center {
+class PeerWatch::Server {
  public:
-  Center(PeerWatch& watch, Fd listener) : watch_(watch), options_(watch.options_), listener_(std::move(listener)) {}
+  Server(PeerWatch& watch, Fd listener) : watch_(watch), options_(watch.options_), listener_(std::move(listener)) {}
 
   void run() {
     while (!watch_.stopped()) {
@@ -193,9 +193,9 @@ class PeerWatch::Center {
 
 // ---- the others ----
 
-class PeerWatch::Point {
+class PeerWatch::Client {
  public:
-  Point(PeerWatch& watch, const Endpoint& center) : watch_(watch), options_(watch.options_), center_(center) {}
+  Client(PeerWatch& watch, const Endpoint& server) : watch_(watch), options_(watch.options_), server_(server) {}
 
   void run() {
     const Time end = monotonic_now() + kEntryTime;
@@ -214,7 +214,7 @@ class PeerWatch::Point {
  private:
   // Why rank 0 does not know this rank; 0 after it did.
   int enter() {
-    Fd socket = tcp_socket(family_of(center_));
+    Fd socket = tcp_socket(family_of(server_));
     if (const int error = connect(socket); error != 0) return error;
     PeerConnection connection(std::move(socket), options_.patience);
     connection.send({PeerWord::kGreeting, options_.rank, key_bytes(options_.key) + options_.who.substr(0, 200)});
@@ -224,7 +224,7 @@ class PeerWatch::Point {
 
   int connect(const Fd& socket) const {
     if (!socket.valid()) return errno;
-    if (::connect(socket.get(), as_sockaddr(center_), center_.size) == 0) return 0;
+    if (::connect(socket.get(), as_sockaddr(server_), server_.size) == 0) return 0;
     if (errno != EINPROGRESS) return errno;
     // What there is to tell waits; a farewell does not.
     int ready = 0;
@@ -252,7 +252,7 @@ class PeerWatch::Point {
     const LogLevel level = error == ECONNREFUSED || !options_.warn_unheard ? LogLevel::kInfo : LogLevel::kWarning;
     if (!log_enabled(level)) return;
     log_line(level, __FILE__, __LINE__,
-             "rank " + std::to_string(options_.rank) + " cannot reach rank 0 at TCP " + to_string(center_) + " (" +
+             "rank " + std::to_string(options_.rank) + " cannot reach rank 0 at TCP " + to_string(server_) + " (" +
                  std::strerror(error) + "): the death of a rank is noticed by timeouts only");
   }
 
@@ -298,7 +298,7 @@ class PeerWatch::Point {
 
   PeerWatch& watch_;
   const PeerWatchOptions& options_;
-  const Endpoint center_;
+  const Endpoint server_;
   std::vector<PeerMessage> untold_;  // what rank 0 was told before it had greeted
 };
 
@@ -315,14 +315,14 @@ Result<Fd> PeerWatch::listen(const Endpoint& at) {
 
 PeerWatch::PeerWatch(const PeerWatchOptions& options, Fd listener)
     : options_(options), owner_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  auto center = std::make_shared<Center>(*this, std::move(listener));
-  thread_ = make_thread("the watch over the ranks", [this, center] { run([&] { center->run(); }); });
+  auto server = std::make_shared<Server>(*this, std::move(listener));
+  thread_ = make_thread("the watch over the ranks", [this, server] { run([&] { server->run(); }); });
 }
 
 PeerWatch::PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0)
     : options_(options), owner_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  auto point = std::make_shared<Point>(*this, rank_0);
-  thread_ = make_thread("the watch over the ranks", [this, point] { run([&] { point->run(); }); });
+  auto client = std::make_shared<Client>(*this, rank_0);
+  thread_ = make_thread("the watch over the ranks", [this, client] { run([&] { client->run(); }); });
 }
 
 void PeerWatch::run(const std::function<void()>& body) {

@@ -62,8 +62,8 @@ class PeerWatch {
   int connected() const { return connected_.load(); }
 
  private:
-  class Center;
-  class Point;
+  class Server;
+  class Client;
   void run(const std::function<void()>& body);
   bool stopped() const { return stop_.load(); }
   /// What there is to tell since the last call; forgets that it was woken.

@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "session/group_session.h"
 #include "session/paired_session.h"
-#include "session/roll_call.h"
+#include "session/store_exchange.h"
 
 namespace switchml {
 

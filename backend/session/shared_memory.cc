@@ -50,13 +50,13 @@ Result<MemoryOffer> offer_memory(const shm::BoardShape& shape, size_t arena_byte
   char name[64];
   std::snprintf(name, sizeof name, "switchml-%016llx", static_cast<unsigned long long>(random_bits()));
   const uint64_t key = random_bits();
-  auto handout = shm::Handout::start(segment.value(), name, key);
-  if (!handout.ok()) return handout.status();
+  auto segment_server = shm::SegmentServer::start(segment.value(), name, key);
+  if (!segment_server.ok()) return segment_server.status();
   blob->set("memory", name);
   blob->set("memory_key", key);
   blob->set("memory_bytes", segment->size());
   blob->set("arena_bytes", arena_bytes);
-  return MemoryOffer{std::make_shared<shm::Segment>(std::move(segment.value())), std::move(handout.value())};
+  return MemoryOffer{std::make_shared<shm::Segment>(std::move(segment.value())), std::move(segment_server.value())};
 }
 
 Result<std::shared_ptr<shm::Segment>> fetch_memory(const Blob& blob, const shm::BoardShape& shape, Time deadline) {

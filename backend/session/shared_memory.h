@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "session/blob.h"
 #include "shm/board.h"
-#include "shm/handout.h"
+#include "shm/segment_server.h"
 
 namespace switchml {
 
@@ -20,7 +20,7 @@ Status check_hosts(const Config& config, const std::vector<std::string>& hosts);
 /// What the first rank holds until all have fetched it.
 struct MemoryOffer {
   std::shared_ptr<shm::Segment> segment;
-  std::unique_ptr<shm::Handout> handout;
+  std::unique_ptr<shm::SegmentServer> segment_server;
 };
 /// Bytes in which each of so many ranks of this host may allocate tensors, by its setting and the machine's memory; 0:
 /// none can be had.

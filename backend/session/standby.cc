@@ -20,8 +20,8 @@ constexpr Duration kLeaveTime = milliseconds(200);
 }  // namespace
 
 Standby::Standby(const Config& config, const GroupInfo& group, const HostLayout& hosts, const SessionParameters& lost,
-                 Bulletin& bulletin, int number)
-    : config_(config), group_(group), hosts_(hosts), session_(lost), bulletin_(bulletin), number_(number) {}
+                 StoreChannel& channel, int number)
+    : config_(config), group_(group), hosts_(hosts), session_(lost), channel_(channel), number_(number) {}
 
 Standby::~Standby() {
   transports_.clear();
@@ -47,7 +47,7 @@ Status Standby::start() {
   if (status.ok()) status = hear_places();
   if (status.ok()) status = share_session();
   if (status.ok()) status = join();
-  return bulletin_.agree(topic("joined"), group_.size, status);
+  return channel_.agree(topic("joined"), group_.size, status);
 }
 
 // ---- switches ----
@@ -149,7 +149,7 @@ Status Standby::join() {
 // ---- words ----
 
 Result<Blob> Standby::hear(const std::string& what, int rank) const {
-  auto text = bulletin_.hear(topic(what), rank);
+  auto text = channel_.hear(topic(what), rank);
   if (!text.ok()) return text.status();
   auto blob = Blob::parse(text.value());
   if (blob.ok() && !blob->carried().ok()) return blob->carried();
@@ -162,7 +162,7 @@ Status Standby::say(const std::string& what, const Result<Blob>& found) {
   const Blob blob =
       found.ok() ? found.value()
                  : Blob::failure(Status(why.code(), "rank " + std::to_string(group_.rank) + ": " + why.message()));
-  const Status said = bulletin_.say(topic(what), blob.encode());
+  const Status said = channel_.say(topic(what), blob.encode());
   return found.ok() ? said : found.status();
 }
 

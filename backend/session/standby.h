@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/config.h"
-#include "session/bulletin.h"
 #include "session/host_layout.h"
+#include "session/store_channel.h"
 #include "session/switch_entry.h"
 #include "switchd/server.h"
 
@@ -23,9 +23,9 @@ namespace switchml {
 class Standby {
  public:
   /// The `number`-th move of the group, from 0. `lost`: the session whose streams go on. Borrows configuration and
-  /// bulletin.
+  /// channel.
   Standby(const Config& config, const GroupInfo& group, const HostLayout& hosts, const SessionParameters& lost,
-          Bulletin& bulletin, int number);
+          StoreChannel& channel, int number);
   /// Leaves the session. A rank that runs a switch waits, at most 2 s, until the others have left it too.
   ~Standby();
   Standby(const Standby&) = delete;
@@ -53,7 +53,7 @@ class Standby {
   const GroupInfo group_;
   const HostLayout hosts_;
   SessionParameters session_;
-  Bulletin& bulletin_;
+  StoreChannel& channel_;
   const int number_;
   uint64_t client_key_ = 0;
   std::unique_ptr<SwitchServer> server_;  // of a host's first rank

@@ -281,7 +281,7 @@ size_t Board::targets_of(uint64_t seq, int source, Target* targets) const {
       continue;
     }
     targets[count++] = {memory_ + call.to + number * call.to_stride, call.begin, call.end,
-                        call.is_large ? Stores::kPastCaches : Stores::kCached};
+                        call.is_large ? Stores::kNonTemporal : Stores::kCached};
   }
   const uint32_t elements = call_of(0, seq).elements;
   if (by_board) targets[count++] = {result_memory(seq) + number * elements, 0, elements, stores()};
@@ -321,7 +321,7 @@ void Board::move_frames(const ChunkCall& call, uint64_t seq) const {
     const ChunkCall& its = call_of(rank, seq);
     const bool direct = its.to != 0;
     uint8_t* to = direct ? memory_ + its.to : result_memory(seq) + static_cast<size_t>(rank) * call.elements;
-    const Target target{to, 0, call.elements, direct && its.is_large ? Stores::kPastCaches : stores()};
+    const Target target{to, 0, call.elements, direct && its.is_large ? Stores::kNonTemporal : stores()};
     copy_chunk(elements_of(call.root, seq, rank), call.elements, &target, 1);
   }
 }

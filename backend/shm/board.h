@@ -95,7 +95,7 @@ class Board {
   /// A line that `rank` writes when it offers chunk `seq`, in the caches always, and that nobody reads until all have
   /// offered: to see how long what others write takes to come. Null where chunks have owners.
   const std::atomic<uint64_t>* mark(int rank, uint64_t seq) const;
-  /// The LineScore of all ranks. Another rank's write at the same time may be lost.
+  /// The LatencyScore of all ranks. Another rank's write at the same time may be lost.
   std::atomic<int32_t>& line_score() const;
 
   /// Where `rank` puts its part of chunk `seq` before it offers it: chunk_bytes of elements, 64-byte aligned.

@@ -7,8 +7,8 @@
 
 #include "base/assert.h"
 #include "base/fnv.h"
-#include "engine/job.h"
-#include "shm/member_thread.h"
+#include "engine/task.h"
+#include "shm/local_rank_thread.h"
 #include "slots/chunk_plan.h"
 
 namespace switchml::shm {
@@ -26,21 +26,21 @@ class MemoryEngine final : public Engine {
         native_(uplink.engine.session.native),
         pieces_(uplink.places ? uplink.places->pieces() : static_cast<size_t>(options_.shape.ranks)),
         up_(start_uplink(uplink)),
-        member_(board_, options_.rank, [this](const Status& status) { on_failure(status); },
-                {up_.get(), payload_bytes_, native_, uplink.places,
-                 short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
-    if (options_.shape.owners == 0) member_.time_lines(options_.line_timer);
-    if (options_.arena != nullptr) member_.share_tensors(*options_.arena);
-    std::vector<Member*> members = {&member_};
+        local_rank_(board_, options_.rank, [this](const Status& status) { on_failure(status); },
+                    {up_.get(), payload_bytes_, native_, uplink.places,
+                     short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
+    if (options_.shape.owners == 0) local_rank_.time_lines(options_.line_timer);
+    if (options_.arena != nullptr) local_rank_.share_tensors(*options_.arena);
+    std::vector<LocalRank*> local_ranks = {&local_rank_};
     if (short_board_) {
       short_.emplace(
           *short_board_, options_.rank, [this](const Status& status) { on_failure(status); },
-          MemberUplink{up_.get(), payload_bytes_, native_, uplink.places, StreamChoice::kShort});
-      member_.let_overtake(*short_);
-      members.insert(members.begin(), &*short_);
+          HostUplink{up_.get(), payload_bytes_, native_, uplink.places, StreamChoice::kShort});
+      local_rank_.let_overtake(*short_);
+      local_ranks.insert(local_ranks.begin(), &*short_);
     }
     const Duration spin = options_.shape.owners > 0 ? uplink.engine.spin : spin_time(options_.shape.ranks);
-    thread_ = std::make_unique<MemberThread>(std::move(members), spin);
+    thread_ = std::make_unique<LocalRankThread>(std::move(local_ranks), spin);
     if (options_.messages != nullptr) {
       options_.messages->when_failed([this](const Status& status) {
         const std::string text = "rank " + std::to_string(options_.rank) + " gave up: " + status.message();
@@ -84,7 +84,7 @@ class MemoryEngine final : public Engine {
     return 1 + (short_ ? 1 : 0) + (options_.messages != nullptr ? 1 : 0) + (up_ ? up_->shards() : 0);
   }
   const WorkerCounters& counters(int shard) const override {
-    if (shard-- == 0) return member_.counters();
+    if (shard-- == 0) return local_rank_.counters();
     if (short_ && shard-- == 0) return short_->counters();
     if (options_.messages != nullptr && shard-- == 0) return options_.messages->counters();
     return up_->counters(shard);
@@ -95,7 +95,7 @@ class MemoryEngine final : public Engine {
   }
 
   std::vector<uint32_t> suspend() override { return no_switch(), std::vector<uint32_t>(); }
-  void wait_for(const std::string& /*what*/) override { no_switch(); }
+  void set_waiting_for(const std::string& /*what*/) override { no_switch(); }
   std::vector<uint8_t> last_result(int /*slot*/) override { return no_switch(), std::vector<uint8_t>(); }
   void supply(std::vector<std::vector<uint8_t>> /*frames*/) override { no_switch(); }
   void resume(const Route& /*route*/, std::vector<std::unique_ptr<Transport>> /*transports*/) override { no_switch(); }
@@ -113,7 +113,7 @@ class MemoryEngine final : public Engine {
       short_->submit(std::move(collective));
       return;
     }
-    if (!short_) return member_.submit(std::move(collective));
+    if (!short_) return local_rank_.submit(std::move(collective));
     Collective announced = collective;
     announced.done = nullptr;
     if (options_.shape.owners > 0) {
@@ -123,7 +123,7 @@ class MemoryEngine final : public Engine {
       collective.done = announced.done = [both](const Status& status) { both->finish(status); };
     }
     short_->announce(std::move(announced));
-    member_.submit(std::move(collective));
+    local_rank_.submit(std::move(collective));
   }
   static void no_switch() { SWITCHML_ASSERT(!"memory has no switch that could be lost"); }
 
@@ -133,9 +133,9 @@ class MemoryEngine final : public Engine {
   }
   void request_failure(const Status& status) {
     if (short_) short_->request_failure(status);
-    member_.request_failure(status);
+    local_rank_.request_failure(status);
   }
-  // In the thread. What one member gives up for is the end of both.
+  // In the thread. What one local rank gives up for is the end of both.
   void on_failure(const Status& status) {
     remember(status);
     request_failure(status);
@@ -182,10 +182,10 @@ class MemoryEngine final : public Engine {
   uint64_t submitted_ = 0;
   mutable std::mutex mutex_;
   Status status_;
-  Member member_;
-  std::optional<Member> short_;
+  LocalRank local_rank_;
+  std::optional<LocalRank> short_;
   bool told_ = false;  // the thread's
-  std::unique_ptr<MemberThread> thread_;
+  std::unique_ptr<LocalRankThread> thread_;
 };
 
 }  // namespace

@@ -9,8 +9,8 @@
 #include "engine/engine.h"
 #include "shm/arena.h"
 #include "shm/board.h"
-#include "shm/line_timer.h"
-#include "shm/member.h"
+#include "shm/core_latency.h"
+#include "shm/local_rank.h"
 #include "shm/messages.h"
 #include "shm/places.h"
 #include "shm/segment.h"
@@ -23,8 +23,8 @@ struct MemoryEngineOptions {
   int rank = 0;  // among those of the board
   /// Told once when the engine gives up (timeout, mismatch, a rank that left), from its thread.
   std::function<void(const Status&)> on_failure;
-  /// How lines of other ranks are timed, on one host (Member::time_lines).
-  Member::LineTimer line_timer = &time_to_read;
+  /// How lines of other ranks are timed, on one host (LocalRank::time_lines).
+  LocalRank::LatencyTimer line_timer = &time_to_read;
   /// This rank's in the segment, or null; not with owners.
   std::shared_ptr<Arena> arena = nullptr;
   /// This rank's, or null: they fail with the engine, and the engine with them. The engine closes them.

@@ -149,7 +149,7 @@ Messages::Waits& Messages::waits_of_caller() {
 template <typename Found>
 void Messages::wait_a_moment(Waits& waits, Time end, const Found& found) {
   if (spin_ > Duration(0)) {
-    if (waits.look_around(found, [] { return false; })) return;
+    if (waits.busy_poll(found, [] { return false; })) return;
   } else if (waits.give_way(found)) {
     return;
   }

@@ -50,7 +50,7 @@ class Messages {
   using Lock = std::unique_lock<std::mutex>;
   /// How a caller waits before it sleeps: it looks around, or gives way, where that pays.
   struct Waits {
-    SpinWait look_around;
+    SpinWait busy_poll;
     GiveWay give_way;
   };
   Lock lock();

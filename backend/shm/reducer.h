@@ -13,7 +13,7 @@ using quant::Reduction;
 
 /// How frames and results are written: for readers that share a cache with the writer, or for those that do not. What
 /// is written is the same, and there for others once the writer has said so by a release.
-enum class Stores : uint32_t { kCached, kPastCaches };
+enum class Stores : uint32_t { kCached, kNonTemporal };
 
 /// Where elements [begin, end) of a result go. Without initialisers: of each chunk there is room for every rank's.
 struct Target {

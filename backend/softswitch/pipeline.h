@@ -22,7 +22,7 @@ struct alignas(64) Partition {
 };
 
 /// Where the stages put what they have to say about a packet.
-struct Exit {
+struct PacketContext {
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to);
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count);
   /// The use is about to change: the sink may still have its frame.
@@ -50,25 +50,29 @@ struct SoftSwitch::Impl {
 
   // ---- contributions (switch.cc) ----
   /// `alone`: nobody else uses the switch now. False: that is needed, and nothing was done.
-  bool data(const RxFrame& frame, Time now, bool alone, Exit& exit);
-  bool contribution(const RxFrame& frame, Time now, bool alone, Exit& exit);
-  bool other_than_integers(const RxFrame& frame, Time now, bool alone, Exit& exit);
-  bool native_contribution(const RxFrame& frame, Time now, bool alone, Exit& exit);
+  bool data(const RxFrame& frame, Time now, bool alone, PacketContext& context);
+  bool contribution(const RxFrame& frame, Time now, bool alone, PacketContext& context);
+  bool other_than_integers(const RxFrame& frame, Time now, bool alone, PacketContext& context);
+  bool native_contribution(const RxFrame& frame, Time now, bool alone, PacketContext& context);
   /// Session, SlotIndex: the member's session, or null (and the drop is counted).
   SessionEntry* admit(const Sender& sender, const Endpoint& from, SwitchCounters& counters);
   /// Whether answers to the member leave from where the frame came, from now on. False: that takes who is alone.
-  bool note_member(SessionEntry* session, const Sender& sender, const RxFrame& frame, Time now, bool alone, Exit& exit);
+  bool note_member(SessionEntry* session, const Sender& sender, const RxFrame& frame, Time now, bool alone,
+                   PacketContext& context);
   /// SequenceCheck, Bitmap, Aggregator, NextStep.
-  void aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& frame, Exit& exit);
+  void aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& frame,
+                 PacketContext& context);
   void aggregate_native(const SessionEntry& session, const wire::NativePacket& packet, const RxFrame& frame,
-                        Exit& exit);
-  void forward_native(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header, Exit& exit);
-  void duplicate_native(SlotUse* use, const wire::NativeHeader& header, const RxFrame& asking, Exit& exit);
-  void duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking, Exit& exit);
+                        PacketContext& context);
+  void forward_native(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
+                      PacketContext& context);
+  void duplicate_native(SlotUse* use, const wire::NativeHeader& header, const RxFrame& asking, PacketContext& context);
+  void duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking,
+                 PacketContext& context);
   /// NextStep of a complete use: the result to all members of the slot's shard, or the aggregate to the parent.
-  void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, Exit& exit);
+  void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, PacketContext& context);
   /// A result from the parent, for all members (only a leaf takes results).
-  void pass_down(const RxFrame& frame, Exit& exit);
+  void pass_down(const RxFrame& frame, PacketContext& context);
 
   // ---- control (control.cc) ----
   void request(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);

@@ -166,7 +166,7 @@ class SessionTable {
     if (entries_[job] && at > entries_[job]->last_heard) entries_[job]->last_heard = at;
   }
   /// As if a member had been heard: for a controller that could not have heard one.
-  void excuse(uint8_t job, Time now) {
+  void extend_lease(uint8_t job, Time now) {
     if (entries_[job]) entries_[job]->last_heard = now;
   }
 

@@ -31,25 +31,25 @@ SessionLimits session_limits(const SwitchOptions& options) {
 
 // ---- what leaves ----
 
-void Exit::unicast(const uint8_t* frame, size_t size, const Endpoint& to) {
+void PacketContext::unicast(const uint8_t* frame, size_t size, const Endpoint& to) {
   counters.packets_sent.add(1);
   counters.bytes_sent.add(size);
   out.unicast(frame, size, to);
 }
 
-void Exit::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
+void PacketContext::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
   counters.packets_sent.add(count);
   counters.bytes_sent.add(count * size);
   out.multicast(frame, size, to, count);
 }
 
-void Exit::reclaim(const SlotUse& use) {
+void PacketContext::reclaim(const SlotUse& use) {
   if (use.lent != part.burst) return;
   out.settle();
   ++part.burst;
 }
 
-void Exit::drop(wire::ParseError error) {
+void PacketContext::drop(wire::ParseError error) {
   switch (error) {
     case wire::ParseError::kNone: break;
     case wire::ParseError::kShort: return counters.dropped_short.add(1);
@@ -83,8 +83,8 @@ void SoftSwitch::begin_burst(int partition) { ++impl_->partitions[static_cast<si
 
 bool SoftSwitch::process_in(int partition, const RxFrame& frame, Time now, PacketSink& out) {
   Partition& part = impl_->partitions[static_cast<size_t>(partition)];
-  Exit exit{part, part.counters, out};
-  return impl_->data(frame, now, impl_->partitions.size() == 1, exit);
+  PacketContext context{part, part.counters, out};
+  return impl_->data(frame, now, impl_->partitions.size() == 1, context);
 }
 
 void SoftSwitch::process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out) {
@@ -96,8 +96,8 @@ void SoftSwitch::process(const uint8_t* frame, size_t size, const Endpoint& from
   }
   begin_burst(partition);
   Partition& part = impl_->partitions[static_cast<size_t>(partition)];
-  Exit exit{part, part.counters, out};
-  impl_->data({frame, static_cast<uint32_t>(size), from}, now, true, exit);
+  PacketContext context{part, part.counters, out};
+  impl_->data({frame, static_cast<uint32_t>(size), from}, now, true, context);
 }
 
 void SoftSwitch::invite(uint64_t client_key) {
@@ -120,49 +120,49 @@ SoftSwitch::Impl::Impl(const SwitchOptions& options)
       partitions(static_cast<size_t>(std::clamp(options.partitions, 1, kMaxSwitchThreads))),
       counters(partitions.front().counters) {}
 
-bool SoftSwitch::Impl::data(const RxFrame& frame, Time now, bool alone, Exit& exit) {
-  if (!contribution(frame, now, alone, exit)) return false;
-  exit.counters.packets_received.add(1);
-  exit.counters.bytes_received.add(frame.size);
+bool SoftSwitch::Impl::data(const RxFrame& frame, Time now, bool alone, PacketContext& context) {
+  if (!contribution(frame, now, alone, context)) return false;
+  context.counters.packets_received.add(1);
+  context.counters.bytes_received.add(frame.size);
   return true;
 }
 
-bool SoftSwitch::Impl::contribution(const RxFrame& frame, Time now, bool alone, Exit& exit) {
+bool SoftSwitch::Impl::contribution(const RxFrame& frame, Time now, bool alone, PacketContext& context) {
   wire::DataPacket packet;
   const wire::ParseError error = wire::parse_data(frame.data, frame.size, wire::Kind::kContribution, &packet);
-  if (error == wire::ParseError::kKind) return other_than_integers(frame, now, alone, exit);
+  if (error == wire::ParseError::kKind) return other_than_integers(frame, now, alone, context);
   if (error != wire::ParseError::kNone) {
-    exit.drop(error);
+    context.drop(error);
     return true;
   }
   const wire::Header& header = packet.header;
   const Sender sender{header.job, header.worker, header.epoch, header.slot, false, packet.words * kWordBytes};
-  SessionEntry* session = admit(sender, frame.from, exit.counters);
+  SessionEntry* session = admit(sender, frame.from, context.counters);
   if (session == nullptr) return true;
-  if (!note_member(session, sender, frame, now, alone, exit)) return false;
-  aggregate(*session, packet, frame, exit);
+  if (!note_member(session, sender, frame, now, alone, context)) return false;
+  aggregate(*session, packet, frame, context);
   return true;
 }
 
-bool SoftSwitch::Impl::other_than_integers(const RxFrame& frame, Time now, bool alone, Exit& exit) {
+bool SoftSwitch::Impl::other_than_integers(const RxFrame& frame, Time now, bool alone, PacketContext& context) {
   const auto kind = static_cast<wire::Kind>(wire::kind_of(frame.data));
-  if (kind == wire::Kind::kNativeContribution) return native_contribution(frame, now, alone, exit);
+  if (kind == wire::Kind::kNativeContribution) return native_contribution(frame, now, alone, context);
   if (kind == wire::Kind::kResult) {
-    pass_down(frame, exit);
+    pass_down(frame, context);
   } else {
-    exit.drop(wire::ParseError::kKind);  // whatever its length: it has no header that is known
+    context.drop(wire::ParseError::kKind);  // whatever its length: it has no header that is known
   }
   return true;
 }
 
 bool SoftSwitch::Impl::note_member(SessionEntry* session, const Sender& sender, const RxFrame& frame, Time now,
-                                   bool alone, Exit& exit) {
+                                   bool alone, PacketContext& context) {
   const int shard = session->shard_of(sender.slot);
   if (session->member(sender.worker, shard).via != frame.from.via) {
     if (!alone) return false;
     session->note_via(sender.worker, shard, frame.from.via);
   }
-  exit.part.heard[sender.job] = now;
+  context.part.heard[sender.job] = now;
   return true;
 }
 
@@ -186,7 +186,7 @@ SessionEntry* SoftSwitch::Impl::admit(const Sender& sender, const Endpoint& from
 }
 
 void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& asking,
-                                 Exit& exit) {
+                                 PacketContext& context) {
   const wire::Header& header = packet.header;
   SlotStore& store = *stores[header.job];
   SlotUse& use = store.use(header.slot, header.seq);
@@ -194,57 +194,58 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
   uint8_t* frame = store.payload(header.slot, header.seq) - wire::kHeaderBytes;
 
   switch (check_sequence(&use.pair, header.epoch, header.seq)) {
-    case Sequence::kStale: return exit.counters.dropped_stale.add(1);
+    case Sequence::kStale: return context.counters.dropped_stale.add(1);
     case Sequence::kNew:
-      exit.reclaim(use);
+      context.reclaim(use);
       take_over(&use, words, packet);
-      exit.counters.uses_started.add(1);
+      context.counters.uses_started.add(1);
       break;
     case Sequence::kSame:
-      if (use.complete || !use.contributed.insert(header.worker)) return duplicate(session, &use, frame, asking, exit);
+      if (use.complete || !use.contributed.insert(header.worker))
+        return duplicate(session, &use, frame, asking, context);
       merge(&use, words, packet);
       break;
   }
-  exit.counters.contributions_added.add(1);
-  exit.counters.elements_added.add(packet.words);
+  context.counters.contributions_added.add(1);
+  context.counters.elements_added.add(packet.words);
 
   if (!(use.contributed == session.expected())) return;
   Outcome outcome;
   if (session.uplink() != nullptr) outcome = {wire::Kind::kContribution, session.uplink()->worker};
   const size_t size = complete(&use, words, packet, outcome);
-  exit.counters.uses_completed.add(1);
-  use.lent = exit.part.burst;
-  forward(session, header.slot, frame, size, exit);
+  context.counters.uses_completed.add(1);
+  use.lent = context.part.burst;
+  forward(session, header.slot, frame, size, context);
 }
 
 void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size,
-                               Exit& exit) {
-  if (session.uplink() != nullptr) return exit.unicast(frame, size, session.uplink()->parent);
+                               PacketContext& context) {
+  if (session.uplink() != nullptr) return context.unicast(frame, size, session.uplink()->parent);
   const std::vector<const Endpoint*>& all = session.audience(session.shard_of(slot));
-  exit.multicast(frame, size, all.data(), all.size());
+  context.multicast(frame, size, all.data(), all.size());
 }
 
 // The answer is no longer than what asks for it. Correct workers repeat their own bytes, and get all words.
 void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking,
-                                 Exit& exit) {
-  if (!use->complete) return exit.counters.duplicates_dropped.add(1);
-  exit.counters.duplicates_answered.add(1);
+                                 PacketContext& context) {
+  if (!use->complete) return context.counters.duplicates_dropped.add(1);
+  context.counters.duplicates_answered.add(1);
   const bool leaf = session.uplink() != nullptr;
   if (leaf) {
     // A leaf has no result to give: the aggregate goes up again, and the parent's answer comes down to all.
-    exit.reclaim(*use);
+    context.reclaim(*use);
     mark_repeated(frame);
   }
-  use->lent = exit.part.burst;
+  use->lent = context.part.burst;
   const size_t size = std::min<size_t>(wire::kHeaderBytes + use->bytes, asking.size);
-  exit.unicast(frame, size, leaf ? session.uplink()->parent : asking.from);
+  context.unicast(frame, size, leaf ? session.uplink()->parent : asking.from);
 }
 
-void SoftSwitch::Impl::pass_down(const RxFrame& frame, Exit& exit) {
-  SwitchCounters& counts = exit.counters;
+void SoftSwitch::Impl::pass_down(const RxFrame& frame, PacketContext& context) {
+  SwitchCounters& counts = context.counters;
   wire::DataPacket packet;
   const wire::ParseError error = wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet);
-  if (error != wire::ParseError::kNone) return exit.drop(error);
+  if (error != wire::ParseError::kNone) return context.drop(error);
   const wire::Header& header = packet.header;
   SessionEntry* session = table.find(header.job, header.epoch);
   if (session == nullptr) return counts.dropped_session.add(1);
@@ -254,7 +255,7 @@ void SoftSwitch::Impl::pass_down(const RxFrame& frame, Exit& exit) {
   if (!session->takes(packet.words * kWordBytes)) return counts.dropped_length.add(1);
   counts.results_passed_down.add(1);
   const std::vector<const Endpoint*>& all = session->audience(session->shard_of(header.slot));
-  exit.multicast(frame.data, frame.size, all.data(), all.size());
+  context.multicast(frame.data, frame.size, all.data(), all.size());
 }
 
 void SoftSwitch::Impl::gather_signs_of_life() {

@@ -21,59 +21,59 @@ bool holds(const SlotUse& use, const wire::NativeHeader& header) {
 
 }  // namespace
 
-bool SoftSwitch::Impl::native_contribution(const RxFrame& frame, Time now, bool alone, Exit& exit) {
+bool SoftSwitch::Impl::native_contribution(const RxFrame& frame, Time now, bool alone, PacketContext& context) {
   wire::NativePacket packet;
   const wire::ParseError error = wire::parse_native(frame.data, frame.size, wire::Kind::kNativeContribution, &packet);
   if (error != wire::ParseError::kNone) {
-    exit.drop(error);
+    context.drop(error);
     return true;
   }
   const wire::NativeHeader& header = packet.header;
   const Sender sender{header.job, header.worker, header.epoch, header.slot, true, packet.bytes};
-  SessionEntry* session = admit(sender, frame.from, exit.counters);
+  SessionEntry* session = admit(sender, frame.from, context.counters);
   if (session == nullptr) return true;
   if (!wire::native_intact(frame.data, frame.size, session->granted().session_key)) {
-    exit.counters.dropped_checksum.add(1);
+    context.counters.dropped_checksum.add(1);
     return true;
   }
-  if (!note_member(session, sender, frame, now, alone, exit)) return false;
-  aggregate_native(*session, packet, frame, exit);
+  if (!note_member(session, sender, frame, now, alone, context)) return false;
+  aggregate_native(*session, packet, frame, context);
   return true;
 }
 
 void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire::NativePacket& packet,
-                                        const RxFrame& asking, Exit& exit) {
+                                        const RxFrame& asking, PacketContext& context) {
   const wire::NativeHeader& header = packet.header;
   SlotStore& store = *stores[header.job];
   SlotUse& use = store.use(header.slot, header.seq);
   const bool late = overtaken(store.use(header.slot, header.seq + 1), header);
-  if (late && !holds(use, header)) return exit.counters.dropped_stale.add(1);
+  if (late && !holds(use, header)) return context.counters.dropped_stale.add(1);
 
   switch (check_sequence(&use.pair, header.epoch, header.seq)) {
-    case Sequence::kStale: return exit.counters.dropped_stale.add(1);
+    case Sequence::kStale: return context.counters.dropped_stale.add(1);
     case Sequence::kNew:
-      exit.reclaim(use);
+      context.reclaim(use);
       begin_native(&use, packet);
-      exit.counters.uses_started.add(1);
+      context.counters.uses_started.add(1);
       break;
     case Sequence::kSame:
-      if (use.complete || use.contributed.test(header.worker)) return duplicate_native(&use, header, asking, exit);
-      if (late) return exit.counters.dropped_stale.add(1);
+      if (use.complete || use.contributed.test(header.worker)) return duplicate_native(&use, header, asking, context);
+      if (late) return context.counters.dropped_stale.add(1);
       break;
   }
   join_native(&use, packet);
-  exit.counters.contributions_added.add(1);
-  exit.counters.elements_added.add(packet.bytes / element_bytes(packet.type));
+  context.counters.contributions_added.add(1);
+  context.counters.elements_added.add(packet.bytes / element_bytes(packet.type));
 
   if (!(use.contributed == session.expected())) return keep(packet, store.kept(header.slot, header.worker));
   complete_native(&use, &store, packet, session.granted().session_key);
-  exit.counters.uses_completed.add(1);
-  use.lent = exit.part.burst;
-  forward_native(session, use, header, exit);
+  context.counters.uses_completed.add(1);
+  use.lent = context.part.burst;
+  forward_native(session, use, header, context);
 }
 
 void SoftSwitch::Impl::forward_native(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
-                                      Exit& exit) {
+                                      PacketContext& context) {
   uint8_t* payload = stores[header.job]->payload(header.slot, header.seq);
   std::array<const Endpoint*, kMaxWorkers> to;
   for (const bool whole : {true, false}) {
@@ -87,18 +87,18 @@ void SoftSwitch::Impl::forward_native(const SessionEntry& session, const SlotUse
     }
     if (count == 0) continue;
     const NativeFrame frame = result_for(use, payload, one);
-    exit.multicast(frame.data, frame.size, to.data(), count);
+    context.multicast(frame.data, frame.size, to.data(), count);
   }
 }
 
 // The whole of it, however short the duplicate is: its checksum shows that a member asks.
 void SoftSwitch::Impl::duplicate_native(SlotUse* use, const wire::NativeHeader& header, const RxFrame& asking,
-                                        Exit& exit) {
-  if (!use->complete) return exit.counters.duplicates_dropped.add(1);
-  exit.counters.duplicates_answered.add(1);
-  use->lent = exit.part.burst;
+                                        PacketContext& context) {
+  if (!use->complete) return context.counters.duplicates_dropped.add(1);
+  context.counters.duplicates_answered.add(1);
+  use->lent = context.part.burst;
   const NativeFrame frame = result_for(*use, stores[header.job]->payload(header.slot, header.seq), header.worker);
-  exit.unicast(frame.data, frame.size, asking.from);
+  context.unicast(frame.data, frame.size, asking.from);
 }
 
 }  // namespace switchml::softswitch

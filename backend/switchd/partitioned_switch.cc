@@ -36,7 +36,7 @@ void PartitionedSwitch::process(int home, const RxFrame* frames, size_t count, T
     sink.settle();
   }
   if (scratch->rest.empty()) return;
-  const Everybody excluded(this);
+  const AllPartitionsLock excluded(this);
   for (const int32_t i : scratch->rest) switch_.process(frames[i].data, frames[i].size, frames[i].from, now, sink);
   sink.settle();
 }

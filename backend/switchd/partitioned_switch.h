@@ -34,7 +34,7 @@ class PartitionedSwitch {
   /// f(SoftSwitch&) while no thread is in it.
   template <typename F>
   auto exclusively(F&& f) {
-    const Everybody excluded(this);
+    const AllPartitionsLock excluded(this);
     return f(switch_);
   }
 
@@ -46,17 +46,17 @@ class PartitionedSwitch {
   struct alignas(64) Lock {
     std::mutex mutex;
   };
-  class Everybody {
+  class AllPartitionsLock {
    public:
-    explicit Everybody(PartitionedSwitch* owner) : owner_(*owner) {
+    explicit AllPartitionsLock(PartitionedSwitch* owner) : owner_(*owner) {
       for (Lock& lock : owner_.locks_) lock.mutex.lock();
     }
-    ~Everybody() {
+    ~AllPartitionsLock() {
       owner_.slot_bytes_.store(owner_.switch_.slot_memory_in_use(), std::memory_order_relaxed);
       for (Lock& lock : owner_.locks_) lock.mutex.unlock();
     }
-    Everybody(const Everybody&) = delete;
-    Everybody& operator=(const Everybody&) = delete;
+    AllPartitionsLock(const AllPartitionsLock&) = delete;
+    AllPartitionsLock& operator=(const AllPartitionsLock&) = delete;
 
    private:
     PartitionedSwitch& owner_;

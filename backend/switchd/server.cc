@@ -63,11 +63,12 @@ class ThreadedServer : public SwitchServer {
       switch_.exclusively([control](softswitch::SoftSwitch& s) { s.hand_requests_to(control); });
     }
     const auto frames = links.udp.size() == 1 ? BatchingSink::Frames::kBorrow : BatchingSink::Frames::kCopy;
-    for (auto& link : links.udp) lanes_.push_back(std::make_unique<Lane>(lanes_.size(), std::move(link), frames));
+    for (auto& link : links.udp) workers_.push_back(std::make_unique<Worker>(workers_.size(), std::move(link), frames));
     // All connections are of one thread, for only their own transport can answer; slots of all partitions are its.
-    if (links.tcp) lanes_.push_back(std::make_unique<Lane>(std::move(links.tcp)));
+    if (links.tcp) workers_.push_back(std::make_unique<Worker>(std::move(links.tcp)));
     try {
-      for (auto& lane : lanes_) lane->thread = make_thread("a switch", [this, &lane = *lane] { run(lane); });
+      for (auto& worker : workers_)
+        worker->thread = make_thread("a switch", [this, &worker = *worker] { run(worker); });
     } catch (const NoThread&) {
       stop();
       throw;
@@ -76,12 +77,12 @@ class ThreadedServer : public SwitchServer {
 
   ~ThreadedServer() override { stop(); }
 
-  Endpoint local() const override { return lanes_.front()->transport->local(); }
+  Endpoint local() const override { return workers_.front()->transport->local(); }
   SwitchCounters counters() const override { return switch_.counters(); }
   const softswitch::SwitchOptions& limits() const override { return limits_; }
   size_t memory_bytes() const override {
     size_t total = switch_.slot_memory_in_use();
-    for (const auto& lane : lanes_) total += lane->transport->limits().held_bytes;
+    for (const auto& worker : workers_) total += worker->transport->limits().held_bytes;
     return total;
   }
 
@@ -111,15 +112,15 @@ class ThreadedServer : public SwitchServer {
       outbox_.push_back({std::move(frame), to});
       mail_.store(true, std::memory_order_release);
     }
-    lanes_.front()->transport->wake();
+    workers_.front()->transport->wake();
   }
 
  private:
   /// What one thread has for itself.
-  struct Lane {
-    Lane(size_t partition, std::unique_ptr<Transport> udp, BatchingSink::Frames frames_of)
+  struct Worker {
+    Worker(size_t partition, std::unique_ptr<Transport> udp, BatchingSink::Frames frames_of)
         : home(static_cast<int>(partition)), transport(std::move(udp)), sink(*transport, frames_of), frames(kFrames) {}
-    explicit Lane(std::unique_ptr<Transport> tcp)
+    explicit Worker(std::unique_ptr<Transport> tcp)
         : home(0),
           transport(std::move(tcp)),
           sink(*transport, BatchingSink::Frames::kBorrow, SIZE_MAX),
@@ -139,13 +140,13 @@ class ThreadedServer : public SwitchServer {
 
   void stop() {
     stop_.store(true, std::memory_order_release);
-    for (auto& lane : lanes_) lane->transport->wake();
-    for (auto& lane : lanes_) {
-      if (lane->thread.joinable()) lane->thread.join();
+    for (auto& worker : workers_) worker->transport->wake();
+    for (auto& worker : workers_) {
+      if (worker->thread.joinable()) worker->thread.join();
     }
   }
 
-  void send_mail(Lane& lane) {
+  void send_mail(Worker& worker) {
     if (!mail_.load(std::memory_order_acquire)) return;
     std::vector<Outgoing> outgoing;
     {
@@ -153,42 +154,42 @@ class ThreadedServer : public SwitchServer {
       outgoing.swap(outbox_);
       mail_.store(false, std::memory_order_release);
     }
-    for (const Outgoing& mail : outgoing) lane.sink.unicast(mail.frame.data(), mail.frame.size(), mail.to);
-    lane.sink.flush();
+    for (const Outgoing& mail : outgoing) worker.sink.unicast(mail.frame.data(), mail.frame.size(), mail.to);
+    worker.sink.flush();
   }
 
-  void run(Lane& lane) {
+  void run(Worker& worker) {
     pthread_setname_np(pthread_self(), "switchml-switch");
-    std::fesetenv(FE_DFL_ENV);                          // whatever the program that hosts this thread has set
-    const bool sweeps = &lane == lanes_.front().get();  // and sends what others hand in
+    std::fesetenv(FE_DFL_ENV);                              // whatever the program that hosts this thread has set
+    const bool sweeps = &worker == workers_.front().get();  // and sends what others hand in
     Time next_sweep = monotonic_now() + kSweepInterval;
     while (!stop_.load(std::memory_order_acquire)) {
-      if (sweeps) send_mail(lane);
-      const bool busy = burst(lane);
+      if (sweeps) send_mail(worker);
+      const bool busy = burst(worker);
       const Time now = monotonic_now();
       if (now >= next_sweep) {
         if (sweeps) {
           switch_.exclusively([now](softswitch::SoftSwitch& s) { s.sweep(now); });
         }
-        report_errors(lane);
+        report_errors(worker);
         next_sweep = now + kSweepInterval;
       }
-      if (!busy) lane.transport->wait(next_sweep - now);
+      if (!busy) worker.transport->wait(next_sweep - now);
     }
   }
 
   // Takes what has arrived and sends the answers. False: nothing had arrived.
-  bool burst(Lane& lane) {
-    const size_t count = lane.transport->receive(lane.frames.data(), lane.frames.size());
+  bool burst(Worker& worker) {
+    const size_t count = worker.transport->receive(worker.frames.data(), worker.frames.size());
     if (count == 0) return false;
-    switch_.process(lane.home, lane.frames.data(), count, monotonic_now(), lane.sink, &lane.scratch);
-    lane.transport->release();
-    lane.sink.flush();
+    switch_.process(worker.home, worker.frames.data(), count, monotonic_now(), worker.sink, &worker.scratch);
+    worker.transport->release();
+    worker.sink.flush();
     return true;
   }
 
-  void report_errors(Lane& lane) {
-    const std::string error = lane.transport->take_error();
+  void report_errors(Worker& worker) {
+    const std::string error = worker.transport->take_error();
     if (!error.empty()) SWITCHML_LOG(kDebug) << "switch " << to_string(local()) << ": " << error;
   }
 
@@ -198,7 +199,7 @@ class ThreadedServer : public SwitchServer {
   std::atomic<bool> mail_{false};
   PartitionedSwitch switch_;
   std::atomic<bool> stop_{false};
-  std::vector<std::unique_ptr<Lane>> lanes_;  // complete before the first thread starts
+  std::vector<std::unique_ptr<Worker>> workers_;  // complete before the first thread starts
 };
 
 Result<std::vector<std::unique_ptr<Transport>>> open_udp(const ServerOptions& options) {

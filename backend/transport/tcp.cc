@@ -22,7 +22,7 @@ class TcpTransport final : public Transport {
   TcpTransport(Fd listener, const TcpOptions& options)
       : max_frame_bytes_(options.max_frame_bytes),
         local_(listener.valid() ? with_carrier(local_endpoint(listener.get()), Carrier::kTcp) : Endpoint{}),
-        connections_(std::move(listener), options, &complaint_) {}
+        connections_(std::move(listener), options, &socket_error_) {}
 
   bool valid() const { return waker_.valid() && connections_.valid(); }
 
@@ -51,9 +51,9 @@ class TcpTransport final : public Transport {
 
   std::string take_error() override {
     if (current_ == nullptr) connections_.service();
-    return complaint_.take();
+    return socket_error_.take();
   }
-  bool take_refusal() override { return complaint_.take_refusal(); }
+  bool take_refusal() override { return socket_error_.take_refusal(); }
 
  private:
   bool can_go(const uint32_t size, const Endpoint* to);
@@ -63,7 +63,7 @@ class TcpTransport final : public Transport {
   const Endpoint local_;
   Waker waker_;
   FrameMemory memory_;
-  Complaint complaint_;
+  SocketError socket_error_;
   TcpConnections connections_;
   TcpConnection* current_ = nullptr;  // has frames that no receive() has lent, and its turn
   size_t turn_ = 0;                   // frames lent in it
@@ -73,7 +73,7 @@ class TcpTransport final : public Transport {
 
 /// False: trying again would not help.
 bool TcpTransport::can_go(const uint32_t size, const Endpoint* to) {
-  if (to != nullptr && size > max_frame_bytes_) complaint_.note_size(*to, size, max_frame_bytes_);
+  if (to != nullptr && size > max_frame_bytes_) socket_error_.note_size(*to, size, max_frame_bytes_);
   return to != nullptr && size != 0 && size <= max_frame_bytes_;
 }
 

@@ -35,7 +35,7 @@ void TcpConnections::accept_some() {
     if (error == EAGAIN || error == EWOULDBLOCK) return;
     if (!is_shortage(error)) continue;  // it is the trouble of who wanted to connect
     if (i > 0) return;                  // there may be nobody more: the shortage is said first
-    complaint_->note(with_carrier(local_endpoint(listener_.get()), Carrier::kTcp), error);
+    socket_error_->note(with_carrier(local_endpoint(listener_.get()), Carrier::kTcp), error);
     if (!evict(silence_.all())) rest_listener(true);
     return;
   }
@@ -67,14 +67,14 @@ bool TcpConnections::admit(Fd fd, const Endpoint& from) {
 bool TcpConnections::make_room_at(const Endpoint& host, const Endpoint& newcomer) {
   const SilenceOrder::List& neighbours = silence_.of(host);
   if (options_.max_from_address == 0 || neighbours.size() < options_.max_from_address || evict(neighbours)) return true;
-  complaint_->note(newcomer, "no connection, for there are " + std::to_string(neighbours.size()) + " from there");
+  socket_error_->note(newcomer, "no connection, for there are " + std::to_string(neighbours.size()) + " from there");
   return false;
 }
 
 /// Room for one more in the table.
 bool TcpConnections::make_room(const Endpoint& newcomer) {
   if (table_.size() < options_.max_connections || evict(silence_.all()) || forget_unreachable()) return true;
-  complaint_->note(newcomer, "no connection, for there are " + std::to_string(table_.size()) + " already");
+  socket_error_->note(newcomer, "no connection, for there are " + std::to_string(table_.size()) + " already");
   return false;
 }
 

@@ -41,9 +41,9 @@ TcpSender sender(const TcpOptions& options) {
 
 }  // namespace
 
-TcpConnections::TcpConnections(Fd listener, const TcpOptions& options, Complaint* complaint)
+TcpConnections::TcpConnections(Fd listener, const TcpOptions& options, SocketError* socket_error)
     : options_(options),
-      complaint_(complaint),
+      socket_error_(socket_error),
       counters_(options.counters ? options.counters : std::make_shared<TcpCounters>()),
       listener_(std::move(listener)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
@@ -86,7 +86,7 @@ void TcpConnections::connect(TcpConnection* connection) {
   int error = 0;
   connection->fd = connect_tcp(options_, connection->peer, &connection->source, &error);
   if (!connection->is_open()) {
-    complaint_->note(connection->peer, error);
+    socket_error_->note(connection->peer, error);
     return;
   }
   connection->connecting = true;
@@ -111,7 +111,7 @@ size_t TcpConnections::send(TcpConnection* connection, const TxFrame* frames) {
   if (!connection->is_open()) return refused;  // it had to make room for another one
   if (error != 0) {                            // reading finds what had come before, and then that nothing more comes
     sender_.discard(&connection->queue);
-    if (!connection->is_accepted()) complaint_->note(connection->peer, error);
+    if (!connection->is_accepted()) socket_error_->note(connection->peer, error);
   }
   note_unacked(connection);
   watch(connection);
@@ -142,7 +142,7 @@ void TcpConnections::service() {
     }
   }
   if (unacked_ != 0 && now - stalls_looked_ >= stall_interval_) look_for_stalls(now);
-  if (now - looked_ >= interval_) look_around(now);
+  if (now - looked_ >= interval_) check_all(now);
 }
 
 /// Something was sent, or is queued.
@@ -181,7 +181,7 @@ void TcpConnections::close_if_stalled(TcpConnection* connection, Time now) {
 }
 
 /// Whoever did not ask for so long does not know what has come meanwhile: that time is nobody's fault.
-void TcpConnections::look_around(Time now) {
+void TcpConnections::check_all(Time now) {
   const bool knows = ready_.empty() || std::exchange(was_asked_, false);
   const Duration passed = knows ? std::min(now - looked_, 2 * interval_) : Duration::zero();
   looked_ = now;
@@ -198,9 +198,9 @@ void TcpConnections::close_if_stuck(TcpConnection* connection, Duration passed) 
   const Duration writing = connection->writing.note(queue.size() != 0, queue.steps(), passed);
   if (std::max(reading, writing) < options_.patience) return;
   counters_->stuck.fetch_add(1, std::memory_order_relaxed);
-  complaint_->note(connection->peer, reading >= options_.patience
-                                         ? "did not complete a frame; its connection was closed"
-                                         : "takes no frames; its connection was closed");
+  socket_error_->note(connection->peer, reading >= options_.patience
+                                            ? "did not complete a frame; its connection was closed"
+                                            : "takes no frames; its connection was closed");
   close(connection, true);
 }
 
@@ -275,8 +275,8 @@ bool TcpConnections::read(TcpConnection* connection) {
 void TcpConnections::settle(TcpConnection* connection) {
   if (connection->in.broken()) {
     counters_->broken.fetch_add(1, std::memory_order_relaxed);
-    complaint_->note(connection->peer, "sent what is no frame of up to " + std::to_string(options_.max_frame_bytes) +
-                                           " bytes; its connection was closed");
+    socket_error_->note(connection->peer, "sent what is no frame of up to " + std::to_string(options_.max_frame_bytes) +
+                                              " bytes; its connection was closed");
     close(connection, true);
     return;
   }
@@ -305,9 +305,9 @@ void TcpConnections::drop_piece(TcpConnection* connection) {
 void TcpConnections::lose(TcpConnection* connection, int error) {
   if (!connection->is_accepted()) {
     if (error != 0) {
-      complaint_->note(connection->peer, error);
+      socket_error_->note(connection->peer, error);
     } else {
-      complaint_->note(connection->peer, "closed the connection");
+      socket_error_->note(connection->peer, "closed the connection");
     }
     const Time now = monotonic_now();
     if (now - connection->attempted > options_.max_backoff) {  // it held: begin anew

@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/complaint.h"
 #include "transport/fd.h"
+#include "transport/socket_error.h"
 #include "transport/tcp.h"
 #include "transport/tcp_pieces.h"
 #include "transport/tcp_silence.h"
@@ -63,7 +63,7 @@ struct TcpConnection {
 class TcpConnections {
  public:
   /// `listener` may be none. Borrows what it gets pointers to.
-  TcpConnections(Fd listener, const TcpOptions& options, Complaint* complaint);
+  TcpConnections(Fd listener, const TcpOptions& options, SocketError* socket_error);
   ~TcpConnections();
   /// False, and errno set: the system has no descriptor left.
   bool valid() const { return epoll_.valid(); }
@@ -116,7 +116,7 @@ class TcpConnections {
   void forget_unacked(TcpConnection* connection);
   void look_for_stalls(Time now);
   void close_if_stalled(TcpConnection* connection, Time now);
-  void look_around(Time now);
+  void check_all(Time now);
   void close_if_stuck(TcpConnection* connection, Duration passed);
   bool has_begun() const { return !silence_.all().empty() && watched_ + holding_ != 0; }
 
@@ -131,7 +131,7 @@ class TcpConnections {
 
   const TcpOptions options_;
   const pid_t owner_ = ::getpid();  // a forked child is another one
-  Complaint* complaint_;
+  SocketError* socket_error_;
   std::shared_ptr<TcpCounters> counters_;
   Fd listener_;
   Fd epoll_;

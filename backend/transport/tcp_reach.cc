@@ -17,7 +17,7 @@ namespace {
 
 constexpr Duration kSlice = milliseconds(50);  // between two looks for a signal
 
-std::string complaint(const Endpoint& peer, int error) {
+std::string socket_error(const Endpoint& peer, int error) {
   return to_string(with_carrier(peer, Carrier::kTcp)) + ": " + std::system_category().message(error);
 }
 
@@ -30,7 +30,7 @@ std::string why_no_tcp(const std::vector<Endpoint>& peers, Time deadline) {
     Endpoint source;
     int error = 0;
     connecting.push_back(connect_tcp({}, with_carrier(peer, Carrier::kTcp), &source, &error));
-    if (!connecting.back().valid()) return complaint(peer, error);
+    if (!connecting.back().valid()) return socket_error(peer, error);
     polled.push_back({connecting.back().get(), POLLOUT, 0});
   }
   for (size_t missing = peers.size(); missing > 0;) {
@@ -39,13 +39,13 @@ std::string why_no_tcp(const std::vector<Endpoint>& peers, Time deadline) {
     ::poll(polled.data(), polled.size(), static_cast<int>(std::max<milliseconds::rep>(left.count(), 0)));
     for (size_t i = 0; i < peers.size(); ++i) {
       if (polled[i].fd < 0 || polled[i].revents == 0) continue;
-      if (const int error = take_socket_error(polled[i].fd); error != 0) return complaint(peers[i], error);
+      if (const int error = take_socket_error(polled[i].fd); error != 0) return socket_error(peers[i], error);
       polled[i].fd = -1;  // poll() passes it over
       --missing;
     }
     if (missing == 0 || monotonic_now() < deadline) continue;
     const auto silent = std::find_if(polled.begin(), polled.end(), [](const pollfd& p) { return p.fd >= 0; });
-    return complaint(peers[static_cast<size_t>(silent - polled.begin())], ETIMEDOUT);
+    return socket_error(peers[static_cast<size_t>(silent - polled.begin())], ETIMEDOUT);
   }
   return "";
 }

@@ -20,8 +20,8 @@ class UdpTransport final : public Transport {
       : socket_(std::move(socket)),
         options_(options),
         locals_(options.local_addresses ? options.local_addresses : std::make_shared<LocalAddresses>()),
-        rx_(socket_, options, locals_.get(), &complaint_),
-        tx_(socket_, options, locals_.get(), &complaint_) {}
+        rx_(socket_, options, locals_.get(), &socket_error_),
+        tx_(socket_, options, locals_.get(), &socket_error_) {}
 
   bool valid() const { return waker_.valid(); }
 
@@ -61,18 +61,18 @@ class UdpTransport final : public Transport {
     int error = 0;
     socklen_t size = sizeof error;
     if (::getsockopt(socket_.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error != 0) {
-      complaint_.note(socket_.connected ? options_.peer : socket_.local, error);
+      socket_error_.note(socket_.connected ? options_.peer : socket_.local, error);
     }
-    return complaint_.take();
+    return socket_error_.take();
   }
-  bool take_refusal() override { return complaint_.take_refusal(); }
+  bool take_refusal() override { return socket_error_.take_refusal(); }
 
  private:
   UdpSocket socket_;
   UdpOptions options_;
   Waker waker_;
   FrameMemory memory_;
-  Complaint complaint_;
+  SocketError socket_error_;
   const std::shared_ptr<LocalAddresses> locals_;
   UdpReceiver rx_;
   UdpSender tx_;

@@ -46,13 +46,13 @@ bool was_fragmented(const msghdr& message) {
 }  // namespace
 
 UdpReceiver::UdpReceiver(const UdpSocket& socket, const UdpOptions& options, LocalAddresses* locals,
-                         Complaint* complaint)
+                         SocketError* socket_error)
     : socket_(socket),
       peer_(options.peer),
       max_frame_bytes_(options.max_frame_bytes),
       buffers_(options.receive_frames),
       locals_(locals),
-      complaint_(complaint),
+      socket_error_(socket_error),
       messages_(buffers_),
       vectors_(buffers_),
       controls_(buffers_),
@@ -107,7 +107,7 @@ void UdpReceiver::fill(size_t wanted) {
     got = ::recvmmsg(socket_.fd.get(), &messages_[filled_], static_cast<unsigned>(room), MSG_DONTWAIT, nullptr);
     if (got >= 0) break;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-    if (errno != EINTR) complaint_->note(socket_.connected ? peer_ : socket_.local, errno);
+    if (errno != EINTR) socket_error_->note(socket_.connected ? peer_ : socket_.local, errno);
   }
   if (got <= 0) return;
   const size_t begin = filled_;

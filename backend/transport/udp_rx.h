@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/complaint.h"
 #include "transport/frame_memory.h"
+#include "transport/socket_error.h"
 #include "transport/udp_local.h"
 #include "transport/udp_socket.h"
 
@@ -19,7 +19,7 @@ namespace switchml {
 /// released; a buffer is filled again only then. One thread.
 class UdpReceiver {
  public:
-  UdpReceiver(const UdpSocket& socket, const UdpOptions& options, LocalAddresses* locals, Complaint* complaint);
+  UdpReceiver(const UdpSocket& socket, const UdpOptions& options, LocalAddresses* locals, SocketError* socket_error);
 
   size_t receive(RxFrame* frames, size_t count);
   void release();
@@ -45,7 +45,7 @@ class UdpReceiver {
   const size_t max_frame_bytes_;
   const size_t buffers_;
   LocalAddresses* locals_;
-  Complaint* complaint_;
+  SocketError* socket_error_;
   FrameMemory memory_;
   std::vector<mmsghdr> messages_;
   std::vector<iovec> vectors_;

@@ -30,12 +30,12 @@ iovec vector_of(const uint8_t* data, size_t size) { return {const_cast<uint8_t*>
 }  // namespace
 
 UdpSender::UdpSender(const UdpSocket& socket, const UdpOptions& options, const LocalAddresses* locals,
-                     Complaint* complaint)
+                     SocketError* socket_error)
     : socket_(socket),
       peer_(options.peer),
       max_frame_bytes_(options.max_frame_bytes),
       locals_(locals),
-      complaint_(complaint),
+      socket_error_(socket_error),
       gso_(socket.gso) {
   static_assert(kMessages >= static_cast<size_t>(kMaxWorkers));
   static_assert(kFrames >= kMaxSegments);
@@ -209,7 +209,7 @@ bool UdpSender::send_apart(size_t index, size_t* taken) {
 }
 
 void UdpSender::refuse(const Endpoint* to, size_t bytes) {
-  complaint_->note_size(is_peer(to) ? peer_ : *to, bytes, max_frame_bytes_);
+  socket_error_->note_size(is_peer(to) ? peer_ : *to, bytes, max_frame_bytes_);
 }
 
 void UdpSender::complain(const msghdr& header, int error) {
@@ -218,7 +218,7 @@ void UdpSender::complain(const msghdr& header, int error) {
     std::memcpy(to.bytes, header.msg_name, header.msg_namelen);
     to.size = static_cast<uint8_t>(header.msg_namelen);
   }
-  complaint_->note(to, error);
+  socket_error_->note(to, error);
 }
 
 }  // namespace switchml

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "transport/complaint.h"
+#include "transport/socket_error.h"
 #include "transport/udp_local.h"
 #include "transport/udp_socket.h"
 
@@ -18,7 +18,8 @@ namespace switchml {
 /// Copies nothing: the kernel gathers frames from where they lie. One thread.
 class UdpSender {
  public:
-  UdpSender(const UdpSocket& socket, const UdpOptions& options, const LocalAddresses* locals, Complaint* complaint);
+  UdpSender(const UdpSocket& socket, const UdpOptions& options, const LocalAddresses* locals,
+            SocketError* socket_error);
 
   size_t send(const TxFrame* frames, size_t count);
   size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count);
@@ -52,7 +53,7 @@ class UdpSender {
   const Endpoint peer_;
   const size_t max_frame_bytes_;
   const LocalAddresses* locals_;
-  Complaint* complaint_;
+  SocketError* socket_error_;
   bool gso_;
   size_t peer_limit_ = 0;
   std::array<Route, kRoutes> routes_{};

@@ -1,6 +1,6 @@
 // Ranks that share memory (backend/shm).
 #include "path.h"
-#include "shm/member.h"
+#include "shm/local_rank.h"
 #include "shm/segment.h"
 
 namespace switchml::profile {
@@ -12,7 +12,7 @@ class MemoryPath final : public Path {
   MemoryPath(shm::Segment segment, const shm::BoardShape& shape)
       : segment_(std::move(segment)), board_(shape, segment_.data()) {
     for (int rank = 0; rank < shape.ranks; ++rank) {
-      members_.push_back(std::make_unique<shm::Member>(board_, rank, [](const Status&) {}));
+      members_.push_back(std::make_unique<shm::LocalRank>(board_, rank, [](const Status&) {}));
     }
   }
 
@@ -38,7 +38,7 @@ class MemoryPath final : public Path {
   shm::Segment segment_;
   const shm::Board board_;
   Time now_{seconds(1)};
-  std::vector<std::unique_ptr<shm::Member>> members_;
+  std::vector<std::unique_ptr<shm::LocalRank>> members_;
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ RULES_OF = [
     # the kernels, and what calls them for each block
     (r"shm::fill_frame", "", COPY),
     (r"quant::(Exact|FixedPoint)::|exact_sum|sum_exactly|reduce_(chunk|elements|words|frames|block)|quant::reduce$", "", REDUCE),
-    (r"(Simd|quant)::stream|Member::take_result", "", RESULT),
+    (r"(Simd|quant)::stream|LocalRank::take_result", "", RESULT),
     (r"(Simd|quant)::range|Codec::(encode|decode|plausible)_call", "", EXPONENTS),
     (r"(Simd|quant)::quantize|Codec::encode_", "", QUANTIZE),
     (r"(Simd|quant)::dequantize|Codec::decode_", "", DEQUANTIZE),
@@ -28,7 +28,7 @@ RULES_OF = [
     (r"switchml::softswitch::", "", RULES),
     (r"switchml::profile::|switchml_profile_", "", None),
     ("", r"backend/(engine|slots)/", STREAM),
-    (r"^switchml::(Shard|SlotPool|ChunkPlan|GroupRing|Codec|Job|SharedCollective)::", "", STREAM),
+    (r"^switchml::(Shard|SlotPool|ChunkPlan|GroupRing|Codec|Task|SharedCollective)::", "", STREAM),
 ]
 COMPILED = [(re.compile(name), re.compile(file), stage) for name, file, stage in RULES_OF]
 

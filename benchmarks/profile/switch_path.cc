@@ -1,6 +1,6 @@
 // Ranks and a software switch, over queues of this process or over UDP on the loopback interface.
-#include "engine/job.h"
 #include "engine/shard.h"
+#include "engine/task.h"
 #include "path.h"
 #include "softswitch/switch.h"
 #include "switchd/batching_sink.h"

@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import threading
+import warnings
 from collections.abc import Mapping
 
 import torch
@@ -96,7 +97,7 @@ def _values(options):
     )
 
 
-# ---- the companion Gloo group ----
+# ---- the Gloo group ----
 
 
 def _gloo_devices():
@@ -111,7 +112,7 @@ def _gloo_devices():
     return [gloo.create_device(interface=name, lazy_init=True) for name in interfaces.split(",")]
 
 
-def _companion(store, rank, size, timeout):
+def _gloo(store, rank, size, timeout):
     devices = _gloo_devices()
     if devices is None:
         return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
@@ -153,8 +154,8 @@ def _create(options, pg_options):
         name=options.group_id if options.global_ranks_in_group else "default",
         global_ranks=options.global_ranks_in_group,
         options=_values(pg_options),
-        make_companion=_companion,
-        companion_at_once=not _gloo_is_lazy(),
+        make_gloo=_gloo,
+        gloo_at_once=not _gloo_is_lazy(),
         ask_controller=_ask_controller,
         awaits_ranks=getattr(options, "enable_reconfigure", False),
     )
@@ -291,12 +292,27 @@ def _of_group(group, name, ask):
     )
 
 
+class _Stats(dict):
+    """Finds a counter by the name that it once had, too, with a warning."""
+
+    FORMER = {"calls_companion": "calls_gloo", "companion": "gloo"}
+
+    def __missing__(self, name):
+        now = self.FORMER.get(name)
+        if now is None or now not in self:
+            raise KeyError(name)
+        warnings.warn(f"switchml.stats(): {name!r} is {now!r} now", DeprecationWarning, stacklevel=2)
+        return self[now]
+
+
 def stats(group=None):
     """The counters of a group (default: the default group) on this rank, as a dict.
 
     Numbers at the top: packets_sent, bytes_sent, retransmissions, elements_summed_by_switch, witness_failures, ...;
-    calls_switch, calls_companion, calls_store and calls_local; memory_bytes; arena_bytes, which tensors of empty() take, of
-    arena_limit_bytes. Under "calls" the paths by collective, under
-    "session" what was negotiated, and on the rank that hosts the embedded switch its own counters under "switch".
+    calls_switch, calls_gloo, calls_store and calls_local; memory_bytes; arena_bytes, which tensors of empty() take, of
+    arena_limit_bytes. Under "calls" the paths by collective, under "session" what was negotiated, and on the rank that
+    hosts the embedded switch its own counters under "switch".
     """
-    return _of_group(group, "stats", _native().stats)
+    found = _Stats(_of_group(group, "stats", _native().stats))
+    found["calls"] = {name: _Stats(paths) for name, paths in found["calls"].items()}
+    return found

@@ -135,7 +135,7 @@ byte completed[SLOTS]; /* uses of the last session that were completed at node 0
 #define OVERTAKEN(n, m, e, s, q) (HELD(n, s, (q) + 1).epoch == e && NEWER(HELD(n, s, (q) + 1).seq, q) && \
   !(HELD(n, s, q).epoch == e && HELD(n, s, q).seq == q && (HELD(n, s, q).bits & (1 << (m)))))
 
-/* Member m has just contributed to use u: what it sent is kept, unless it is the last. Then all that is kept is reduced. */
+/* LocalRank m has just contributed to use u: what it sent is kept, unless it is the last. Then all that is kept is reduced. */
 inline keep_or_reduce(n, m, e, s, q, u) {
   if
   :: COMPLETE(n, s, q) ->

@@ -81,7 +81,7 @@ def soak(until, seed):
         if turn == 1:
             print("under way", flush=True)
     moved_by = differences(before)
-    assert not (moves and moved_by["calls_companion"]), moved_by
+    assert not (moves and moved_by["calls_gloo"]), moved_by
     return {"calls": calls, **moved_by}
 
 

@@ -62,7 +62,7 @@ def test_a_group_stays_broken_after_an_error_and_says_so():
     check_all([second for _, second in results])
 
 
-# ---- calls that go through the companion ----
+# ---- calls that go through Gloo ----
 
 
 def call_of(kind, odd):
@@ -121,7 +121,7 @@ def rank_disagree_beside_the_switch(kind, warm):
     return timed(call_of, kind, last)
 
 
-COMPANION_MISMATCHES = {
+GLOO_MISMATCHES = {
     "broadcast sizes": ("10 elements", "11 elements"),
     "broadcast roots": ("from rank 0", "from rank 1"),
     "broadcast types": ("float32", "int32"),
@@ -142,9 +142,9 @@ COMPANION_MISMATCHES = {
 }
 
 
-#: Where such calls go: to the companion, all or as many as no switch in software takes; and through memory.
+#: Where such calls go: to Gloo, all or as many as no switch in software takes; and through memory.
 BESIDE = {
-    "companion": {"SWITCHML_PRECISION": "integer", "SWITCHML_TRANSPORT": "udp"},
+    "gloo": {"SWITCHML_PRECISION": "integer", "SWITCHML_TRANSPORT": "udp"},
     "switch": {"SWITCHML_TRANSPORT": "udp"},
     "memory": {"SWITCHML_TRANSPORT": "shm"},
 }
@@ -152,11 +152,11 @@ BESIDE = {
 
 @pytest.mark.parametrize("way", BESIDE)
 @pytest.mark.parametrize("warm", (False, True), ids=("first call", "later call"))
-@pytest.mark.parametrize("kind", COMPANION_MISMATCHES)
+@pytest.mark.parametrize("kind", GLOO_MISMATCHES)
 def test_ranks_that_disagree_beside_the_switch_are_told(kind, warm, way):
     with doomed_pool(3, environment=BESIDE[way]) as own:
         outcomes = own.run(rank_disagree_beside_the_switch, kind, warm)
-    check_all(outcomes, *COMPANION_MISMATCHES[kind])
+    check_all(outcomes, *GLOO_MISMATCHES[kind])
 
 
 def rank_bad_list(kind):
@@ -182,30 +182,30 @@ def test_a_bad_list_on_one_rank_is_refused_and_the_others_are_told_in_time(kind)
     check_all(others, "rank 0")
 
 
-def rank_destroy_with_companion_calls_in_flight():
+def rank_destroy_with_gloo_calls_in_flight():
     tensors = [torch.full((1000,), float(dist.get_rank())) for _ in range(10)]
     works = [dist.broadcast(tensor, 1, async_op=True) for tensor in tensors]
     dist.destroy_process_group()
     return [harness.caught(work.wait) for work in works], [float(tensor.sum()) for tensor in tensors]
 
 
-def test_destroy_lets_companion_calls_end():
+def test_destroy_lets_gloo_calls_end():
     with doomed_pool(2) as own:
-        for errors, sums in own.run(rank_destroy_with_companion_calls_in_flight):
+        for errors, sums in own.run(rank_destroy_with_gloo_calls_in_flight):
             assert errors == [None] * 10, errors
             assert sums == [1000.0] * 10
 
 
-def rank_first_companion_call_alone():
+def rank_first_gloo_call_alone():
     outcome, took = timed(dist.broadcast, torch.ones(3), 1)
     message, ended = timed(dist.destroy_process_group)
     assert message is None and ended < IN_TIME, (message, ended)
     return outcome, took
 
 
-def test_a_rank_that_never_makes_the_first_companion_call_is_named():
+def test_a_rank_that_never_makes_the_first_gloo_call_is_named():
     with doomed_pool(2, group_timeout=TIMEOUT) as own:
-        ((message, took),) = own.run(rank_first_companion_call_alone, ranks=(0,))
+        ((message, took),) = own.run(rank_first_gloo_call_alone, ranks=(0,))
     assert "no contribution from rank 1" in message, message
     assert TIMEOUT / 2 < took < IN_TIME, took
 
@@ -222,14 +222,14 @@ def test_a_peer_that_never_connects_is_named():
         check_all(own.run(rank_receives_from_nobody, ranks=(0,)), text)
 
 
-def rank_abort_companion():
+def rank_abort_gloo():
     """Rank 0 waits for rank 1, which never comes."""
     return aborted_during(dist.broadcast, torch.ones(3), 1)
 
 
-def test_abort_ends_a_companion_call():
+def test_abort_ends_a_gloo_call():
     with doomed_pool(2) as own:
-        (outcome,) = own.run(rank_abort_companion, ranks=(0,))
+        (outcome,) = own.run(rank_abort_gloo, ranks=(0,))
         if outcome is None:
             pytest.skip("this PyTorch cannot abort a group from Python")
         check_all([outcome], "aborted")

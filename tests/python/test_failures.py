@@ -64,7 +64,7 @@ DEATHS = (
 
 @pytest.mark.parametrize("victim, call", DEATHS)
 def test_a_killed_rank_is_named_by_the_others_long_before_the_timeout(victim, call):
-    """Rank 0 hosts the switch, the others do not. Whatever goes through the switch, through memory or through the companion."""
+    """Rank 0 hosts the switch, the others do not. Whatever goes through the switch, through memory or through Gloo."""
     with doomed_pool(3) as own:
         own.run(rank_warm_up)
         children = own.run(rank_has_child)
@@ -381,7 +381,7 @@ def rank_sums_over_a_lost_switch(count, steps, seed, switch=None, last=None):
         check_reduction(mine, inputs, "MAX" if op == dist.ReduceOp.MAX else "SUM")
         digests.append(digest(mine))
     total = [torch.zeros(1) for _ in range(dist.get_world_size())]
-    dist.all_gather(total, torch.tensor([float(dist.get_rank())]))  # the companion behind a fence
+    dist.all_gather(total, torch.tensor([float(dist.get_rank())]))  # Gloo behind a precheck
     dist.barrier()
     assert [float(t) for t in total] == list(range(dist.get_world_size()))
     return digests, switchml.stats()["without_switch"]

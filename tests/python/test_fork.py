@@ -58,7 +58,7 @@ PARENT = """
 import os, sys, switchml, torch, torch.distributed as dist
 dist.init_process_group(sys.argv[1], init_method=sys.argv[2], rank=int(sys.argv[3]), world_size=2)
 dist.all_reduce(torch.ones(10))
-dist.broadcast(torch.ones(10), 0)  # the companion has threads, too
+dist.broadcast(torch.ones(10), 0)  # Gloo has threads, too
 ended = []
 for leave in (lambda: None, dist.destroy_process_group):
     child = os.fork()

@@ -1,4 +1,4 @@
-"""send, recv, recv from any rank, and batches of them: by the companion, and in memory."""
+"""send, recv, recv from any rank, and batches of them: by Gloo, and in memory."""
 
 import itertools
 import os
@@ -14,7 +14,7 @@ from cases import name_of
 from oracle import check_equal, values
 
 
-@pytest.fixture(scope="module", params=(None, "shm"), ids=("companion", "memory"))
+@pytest.fixture(scope="module", params=(None, "shm"), ids=("gloo", "memory"))
 def ranks(world, request):
     """A shared pool, whose SWITCHML_TRANSPORT may be another one than that of the tests."""
     if request.param and (harness.BACKEND == "gloo" or os.environ["SWITCHML_TRANSPORT"] == "auto"):

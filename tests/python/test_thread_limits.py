@@ -13,7 +13,7 @@ from test_opening import rank_sum
 
 pytestmark = [
     pytest.mark.skipif(harness.BACKEND == "gloo", reason="the words are ours"),
-    pytest.mark.skipif(harness.TORCH < (2, 3), reason="the companion is made at once, and Gloo has its own words for a thread too many"),
+    pytest.mark.skipif(harness.TORCH < (2, 3), reason="Gloo is made at once, and Gloo has its own words for a thread too many"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs a user of its own, whose threads are counted: run as root"),
 ]
 

@@ -25,7 +25,7 @@ TYPES = (
     "float32 float16 bfloat16 int8 uint8 int16 int32 int64 float64 bool complex64 complex128 "
     "uint16 uint32 uint64 float8_e4m3fn float8_e5m2"
 ).split()
-#: From here on Gloo takes all that the table gives the companion; an older one may refuse what it does not have.
+#: From here on Gloo takes all that the table gives Gloo; an older one may refuse what it does not have.
 COMPLETE_GLOO = (2, 13)
 #: Names that PyTorch gives calls that Python cannot make.
 ONLY_FROM_CPP = {"all_reduce_sparse"}
@@ -51,8 +51,8 @@ def test_the_table_is_complete():
     wanted = set(itertools.product(COUNTED_AS, OPERATIONS, TYPES))
     for table in (EXACTLY, AS_INTEGERS):
         assert set(ways_by_type(table)) == wanted
-        assert set(ways_by_type(table).values()) == {"switch", "companion", "refused"}
-    assert [row["way"] for row in WAYS] == ["switch", "companion", "store", "local"]
+        assert set(ways_by_type(table).values()) == {"switch", "gloo", "refused"}
+    assert [row["way"] for row in WAYS] == ["switch", "gloo", "store", "local"]
 
 
 def test_every_counter_is_in_a_table():
@@ -109,7 +109,7 @@ def check_reduction_of(collective, name, dtype, way):
     if way == "refused":
         assert error and ("local" not in str(seen)) and ("switch" not in str(seen)), what
     elif error:
-        assert way == "companion" and TORCH < COMPLETE_GLOO, what
+        assert way == "gloo" and TORCH < COMPLETE_GLOO, what
     else:
         assert seen == {(COUNTED_AS[collective], way)}, what
     if error:
@@ -228,7 +228,7 @@ def rank_notes():
         tensors = [ones(4, torch.float32), ones(4, other)]
         assert harness.caught(lambda: group.allreduce_coalesced(tensors).wait()), "tensors of two types"
     sparse = torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (4,))
-    assert counted(lambda: dist.all_reduce(sparse)) == ({("all_reduce", "companion")}, None)
+    assert counted(lambda: dist.all_reduce(sparse)) == ({("all_reduce", "gloo")}, None)
     for name, dtype in (("AVG", torch.int32), ("PREMUL_SUM", torch.float32)):
         if name == "AVG" or hasattr(dist, "_make_nccl_premul_sum"):
             assert harness.caught(lambda: dist.all_reduce(ones(4, dtype), operation(name), group=gloo())), f"Gloo has {name}"

@@ -311,7 +311,7 @@ void Rank::run(Socket& socket, Time now) {
   socket.transport->arrived = socket.transport->woken = false;
   while (in(socket, [now](Shard& shard) { return shard.step(now); }) && socket.transport->waiting() > 0) {
   }
-  const Duration gathering = in(socket, [now](Shard& shard) { return shard.moderation(now); });
+  const Duration gathering = in(socket, [now](Shard& shard) { return shard.coalescing(now); });
   socket.gathers_until = now + gathering;
   socket.wakeup = std::max(socket.shard->next_wakeup(), now + microseconds(1));
   if (gathering > Duration(0)) {

@@ -3,7 +3,7 @@
 // switch again, and the way between the ranks, a store, is taken to be safe.
 #include <algorithm>
 
-#include "slots/catchup.h"
+#include "slots/resync_plan.h"
 #include "tenant.h"
 
 namespace switchml::sim {
@@ -43,7 +43,7 @@ void Tenant::suspend_due(Time now) {
 }
 
 void Tenant::catch_up() {
-  const Catchup plan(accepted_);
+  const ResyncPlan plan(accepted_);
   if (!plan.possible()) return record_->broken(Rule::kStream, "ranks are more than one use of a slot apart");
   for (int holder = 0; holder < options_.workers; ++holder) {
     for (const int slot : plan.gives(holder)) {

@@ -1,4 +1,4 @@
-// A companion that does in memory what Gloo does over sockets, and remembers what it was asked for. It knows the types
+// Gloo that does in memory what Gloo does over sockets, and remembers what it was asked for. It knows the types
 // that Gloo knows and refuses the others, so a test sees whether a call would have reached Gloo in a form it accepts.
 #pragma once
 

@@ -96,15 +96,15 @@ TEST(GroupCore, HasFailedWhenItIsClosed) {
 TEST(GroupCore, HasLandedWhenEverythingHas) {
   GroupCore core(info());
   EXPECT_TRUE(core.wait_until_landed(milliseconds(0))) << "nothing was under way";
-  core.took_off();
-  core.took_off();
-  core.landed();
+  core.begin_operation();
+  core.begin_operation();
+  core.end_operation();
   const Time start = monotonic_now();
   EXPECT_FALSE(core.wait_until_landed(milliseconds(30)));
   EXPECT_GE(monotonic_now() - start, milliseconds(30));
   std::thread last([&] {
     std::this_thread::sleep_for(milliseconds(30));
-    core.landed();
+    core.end_operation();
   });
   EXPECT_TRUE(core.wait_until_landed(seconds(20)));
   EXPECT_LT(monotonic_now() - start, seconds(10));

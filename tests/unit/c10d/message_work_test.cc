@@ -40,7 +40,7 @@ c10::intrusive_ptr<c10d::Work> start(const c10::intrusive_ptr<Message>& message)
   return MessageWork::start(alone(), Call::kSend, c10d::OpType::SEND, {counting(2)}, [&] { return message; });
 }
 
-TEST(MessageWork, IsTheMessageOfTheCompanion) {
+TEST(MessageWork, IsTheMessageOfTheGloo) {
   const auto message = c10::make_intrusive<Message>();
   const auto work = start(message);
   EXPECT_FALSE(work->isCompleted());
@@ -58,7 +58,7 @@ TEST(MessageWork, SaysThatAMessageDidNotArrive) {
   EXPECT_FALSE(start(message)->wait());
 }
 
-TEST(MessageWork, EndsInTheErrorOfTheCompanion) {
+TEST(MessageWork, EndsInTheErrorOfTheGloo) {
   const auto work = start(c10::make_intrusive<Message>(std::make_exception_ptr(std::runtime_error("cut"))));
   EXPECT_EQ(thrown_by([&] { work->wait(); }), "cut");
   EXPECT_FALSE(work->isSuccess());

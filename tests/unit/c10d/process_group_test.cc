@@ -112,9 +112,9 @@ TEST(ProcessGroup, OpensAgainOnTheSameStore) {
   expect_sums(second);
 }
 
-// ---- the companion ----
+// ---- Gloo ----
 
-TEST(ProcessGroup, MakesTheCompanionWhenItIsNeededAndOnce) {
+TEST(ProcessGroup, MakesGlooWhenItIsNeededAndOnce) {
   const Cluster cluster(2, [](Group::Settings& settings) { settings.config.integers = true; });
   expect_sums(cluster);
   EXPECT_EQ(cluster.gloo->made_on(0), 0);
@@ -123,16 +123,16 @@ TEST(ProcessGroup, MakesTheCompanionWhenItIsNeededAndOnce) {
   EXPECT_EQ(cluster.gloo->made_on(1), 1);
 }
 
-TEST(ProcessGroup, MakesTheCompanionAtOnceWhereItMust) {
-  const Cluster cluster(2, [](Group::Settings& settings) { settings.companion_at_once = true; });
+TEST(ProcessGroup, MakesGlooAtOnceWhereItMust) {
+  const Cluster cluster(2, [](Group::Settings& settings) { settings.gloo_at_once = true; });
   EXPECT_EQ(cluster.gloo->made_on(0), 1);
   EXPECT_EQ(cluster.gloo->made_on(1), 1);
 }
 
-TEST(ProcessGroup, PassesOnWhyThereIsNoCompanion) {
+TEST(ProcessGroup, PassesOnWhyThereIsNoGloo) {
   const Cluster cluster(2, [](Group::Settings& settings) {
     settings.config.integers = true;
-    settings.make_companion = [](auto&&...) -> c10::intrusive_ptr<compat::Base> {
+    settings.make_gloo = [](auto&&...) -> c10::intrusive_ptr<compat::Base> {
       throw std::runtime_error("no network interface");
     };
   });
@@ -141,7 +141,7 @@ TEST(ProcessGroup, PassesOnWhyThereIsNoCompanion) {
   expect_sums(cluster);
 }
 
-TEST(ProcessGroup, LeavesNoSessionOpenWithoutItsCompanion) {
+TEST(ProcessGroup, LeavesNoSessionOpenWithoutGloo) {
   ServerOptions options;
   options.listen = resolve_address("127.0.0.1:0", "test").value();
   const auto server = SwitchServer::start(options);
@@ -151,13 +151,13 @@ TEST(ProcessGroup, LeavesNoSessionOpenWithoutItsCompanion) {
   on_each_rank(2, [&](int rank) {
     Group::Settings settings = none.settings(rank, 2);
     settings.config.switch_address = to_string(server.value()->local());
-    settings.companion_at_once = true;
-    if (rank == 0) settings.make_companion = [](auto&&...) -> FakePtr { throw std::runtime_error("no interface"); };
+    settings.gloo_at_once = true;
+    if (rank == 0) settings.make_gloo = [](auto&&...) -> FakePtr { throw std::runtime_error("no interface"); };
     try {
       const auto group = Group::create(std::move(settings));
       const std::string text = failure_of_all_reduce(*group);
       const bool left = contains(text, "rank 0 (left the session)");  // before this rank had met it
-      EXPECT_TRUE(left || contains(text, "gave up: it has no companion Gloo group: no interface")) << text;
+      EXPECT_TRUE(left || contains(text, "gave up: it has no Gloo group: no interface")) << text;
     } catch (const std::runtime_error&) {
       kept[static_cast<size_t>(rank)] = std::current_exception();
     }
@@ -577,7 +577,7 @@ TEST(ProcessGroup, DoesNotCountFencesAsUsersElements) {
       group.broadcast(tensors)->wait();
     });
     EXPECT_EQ(cluster[0].statistics().worker.at("elements_summed_by_switch"), 0U);
-    EXPECT_EQ(cluster.count(0, Call::kBroadcast, integers ? Path::kCompanion : Path::kSwitch), 1U);
+    EXPECT_EQ(cluster.count(0, Call::kBroadcast, integers ? Path::kGloo : Path::kSwitch), 1U);
   }
 }
 

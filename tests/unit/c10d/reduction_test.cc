@@ -53,9 +53,9 @@ Reduction on(const std::shared_ptr<GroupCore>& core, const c10d::ReduceOp& op = 
 }
 
 WorkPointer fenced(const std::shared_ptr<GroupCore>& core, const std::string& what, Call call = Call::kAllReduce) {
-  Reduction fence = on(core, c10d::ReduceOp::SUM, call);
-  fence.fence(what);
-  return fence.issue({});
+  Reduction precheck = on(core, c10d::ReduceOp::SUM, call);
+  precheck.precheck(what);
+  return precheck.issue({});
 }
 
 /// What waiting throws; empty if nothing.
@@ -96,7 +96,7 @@ TEST(EngineOperation, OfBoolsIsAnyAllOrDiffer) {
   EXPECT_EQ(engine_operation(c10d::ReduceOp::BXOR, at::kBool), ReduceOp::kXor);
 }
 
-TEST(EngineOperation, LeavesTheRestToTheCompanion) {
+TEST(EngineOperation, LeavesTheRestToGloo) {
   for (const auto op : {c10d::ReduceOp::BAND, c10d::ReduceOp::BOR, c10d::ReduceOp::BXOR}) {
     for (const at::ScalarType type : kFloats) EXPECT_EQ(engine_operation(op, type), std::nullopt) << operation_name(op);
   }
@@ -235,9 +235,9 @@ TEST(ReductionOfRanks, SlicesIntoAStridedOutput) {
   });
 }
 
-// ---- fences ----
+// ---- prechecks ----
 
-TEST(Fence, PassesWhenAllRanksMakeTheSame) {
+TEST(Precheck, PassesWhenAllRanksMakeTheSame) {
   const Cores cores(3);
   cores.on_each([](int, const auto& core) {
     core->next_sequence();  // of the call that it accompanies
@@ -245,11 +245,11 @@ TEST(Fence, PassesWhenAllRanksMakeTheSame) {
     EXPECT_EQ(failure_of(work), "");
     EXPECT_TRUE(work->result().empty());
     EXPECT_EQ(core->sequence(), 1U);
-    EXPECT_EQ(core->calls().total(Path::kSwitch), 0U) << "a fence is not a call";
+    EXPECT_EQ(core->calls().total(Path::kSwitch), 0U) << "a precheck is not a call";
   });
 }
 
-TEST(Fence, FailsOnEveryRankThatMakesAnother) {
+TEST(Precheck, FailsOnEveryRankThatMakesAnother) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const std::string mine = rank == 0 ? "PRODUCT, float64, 100 elements" : "PRODUCT, float64, 101 elements";
@@ -260,7 +260,7 @@ TEST(Fence, FailsOnEveryRankThatMakesAnother) {
   });
 }
 
-TEST(Fence, TellsCallsApart) {
+TEST(Precheck, TellsCallsApart) {
   const Cores cores(2);
   cores.on_each([](int rank, const auto& core) {
     const Call call = rank == 0 ? Call::kAllReduce : Call::kAllReduceCoalesced;
@@ -268,7 +268,7 @@ TEST(Fence, TellsCallsApart) {
   });
 }
 
-TEST(Fence, FailsAgainstARealCallAndABarrier) {
+TEST(Precheck, FailsAgainstARealCallAndABarrier) {
   for (const bool barrier : {true, false}) {
     const Cores cores(2);
     cores.on_each([&](int rank, const auto& core) {

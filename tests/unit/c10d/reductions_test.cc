@@ -1,5 +1,5 @@
 // The reductions of a process group: which way they go, and what comes out. Through a switch that takes elements as
-// they are, and through one that adds integers, beside which the companion has more to do.
+// they are, and through one that adds integers, beside which Gloo has more to do.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -64,7 +64,7 @@ class EachElements : public ::testing::TestWithParam<Elements> {
   /// So many calls went through the switch, which had them all natively, and of an integer one so many of float64 not.
   void expect_calls(const Cluster& cluster, Call call, uint64_t all, uint64_t doubles) const {
     EXPECT_EQ(cluster.count(0, call, Path::kSwitch), native() ? all : all - doubles);
-    EXPECT_EQ(cluster.count(0, call, Path::kCompanion), native() ? 0 : doubles);
+    EXPECT_EQ(cluster.count(0, call, Path::kGloo), native() ? 0 : doubles);
   }
   /// All-reduces every type with `op` and compares values and the way it went.
   void all_reduce_every_type(const Cluster& cluster, const Reduced& op, const std::vector<at::ScalarType>& types) {
@@ -72,7 +72,7 @@ class EachElements : public ::testing::TestWithParam<Elements> {
       SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
       const std::optional<ReduceOp> operation = engine_operation(op, type);
       const bool through_switch = operation && (native() || integer_can(*operation, *element_type(type)));
-      const Path path = through_switch ? Path::kSwitch : Path::kCompanion;
+      const Path path = through_switch ? Path::kSwitch : Path::kGloo;
       const uint64_t before = cluster.count(0, Call::kAllReduce, path);
       cluster.on_each([&](int rank, ReducingGroup& group) { all_reduce(rank, group, op, type); });
       EXPECT_EQ(cluster.count(0, Call::kAllReduce, path), before + 1);
@@ -121,10 +121,10 @@ TEST_P(AllReduceOf, MultipliesAndCombinesBits) {
   all_reduce_every_type(*cluster, Reduced::PRODUCT, multiplied);
   for (const auto op : {Reduced::BAND, Reduced::BOR, Reduced::BXOR}) all_reduce_every_type(*cluster, op, combined);
   const uint64_t calls = multiplied.size() + 3 * combined.size();
-  EXPECT_EQ(cluster->count(1, Call::kAllReduce, native() ? Path::kSwitch : Path::kCompanion), calls);
+  EXPECT_EQ(cluster->count(1, Call::kAllReduce, native() ? Path::kSwitch : Path::kGloo), calls);
 }
 
-TEST(AllReduce, AsksTheCompanionForSumsOnly) {
+TEST(AllReduce, AsksTheGlooForSumsOnly) {
   const Cluster cluster(2, integers);
   cluster.on_each([&](int rank, ReducingGroup& group) {
     TensorList tensors{at::full({3}, 6.0, at::kDouble)};
@@ -137,7 +137,7 @@ TEST(AllReduce, AsksTheCompanionForSumsOnly) {
 TEST_P(AllReduceOf, ViewsLeavesTheirNeighboursAlone) {
   const auto cluster = cluster_of(2);
   cluster->on_each([](int rank, ReducingGroup& group) {
-    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {  // of integers: the switch, the companion
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {  // of integers: the switch, Gloo
       const at::Tensor all = at::full({4, 6}, rank + 1, type);
       TensorList columns{all.slice(1, 1, 6, 2)};
       ASSERT_FALSE(columns[0].is_contiguous());
@@ -166,7 +166,7 @@ TEST(AllReduce, TakesScalarsAndNothing) {
   EXPECT_EQ(cluster.count(0, Call::kAllReduce, Path::kSwitch), 2U);
 }
 
-TEST(AllReduce, GivesListsOfSeveralTensorsToTheCompanion) {
+TEST(AllReduce, GivesListsOfSeveralTensorsToGloo) {
   const Cluster cluster(1);
   TensorList tensors{counting(3), counting(3)};
   cluster[0].allreduce(tensors)->wait();
@@ -184,16 +184,16 @@ TEST(AllReduce, AveragesListsOfIntegersTowardsZero) {
   });
 }
 
-TEST(AllReduce, GivesSparseTensorsToTheCompanion) {
+TEST(AllReduce, GivesSparseTensorsToGloo) {
   const Cluster cluster(1);
   const at::Tensor sparse = at::eye(3).to_sparse();
   TensorList tensors{sparse};
   cluster[0].allreduce(tensors)->wait();
-  EXPECT_EQ(cluster.count(0, Call::kAllReduce, Path::kCompanion), 1U);
+  EXPECT_EQ(cluster.count(0, Call::kAllReduce, Path::kGloo), 1U);
   EXPECT_EQ(cluster.gloo->last(0).inputs[0][0].layout(), at::kSparse);
   TensorList again{sparse};
   cluster[0].allreduce_sparse(again)->wait();
-  EXPECT_EQ(cluster.count(0, Call::kAllReduceSparse, Path::kCompanion), 1U);
+  EXPECT_EQ(cluster.count(0, Call::kAllReduceSparse, Path::kGloo), 1U);
   EXPECT_EQ(cluster.gloo->last(0).name, "allreduce");
 }
 
@@ -375,7 +375,7 @@ TEST_F(ReduceScatterChecks, OneOutputForEachInput) {
 
 TEST_F(ReduceScatterChecks, CountNoCallThatIsRefused) {
   EXPECT_NE(failure_of_tensors(counting(2), counting(3)), "nothing was thrown");
-  EXPECT_EQ(cluster_[0].calls().total(Path::kLocal) + cluster_[0].calls().total(Path::kCompanion), 0U);
+  EXPECT_EQ(cluster_[0].calls().total(Path::kLocal) + cluster_[0].calls().total(Path::kGloo), 0U);
   EXPECT_EQ(cluster_[0].getSequenceNumberForGroup(), 0U);
 }
 

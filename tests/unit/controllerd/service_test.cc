@@ -145,7 +145,7 @@ TEST_F(Service, OnlyTokensThatAreKnownAreServed) {
 
 TEST_F(Service, BadMessagesAreNamed) {
   start({});
-  const auto complaint = [&](void (*change)(v1::OpenRequest*), grpc::StatusCode code) {
+  const auto socket_error = [&](void (*change)(v1::OpenRequest*), grpc::StatusCode code) {
     v1::OpenRequest message = open_message(9);
     change(&message);
     v1::OpenReply reply;
@@ -154,11 +154,11 @@ TEST_F(Service, BadMessagesAreNamed) {
     return status.error_message();
   };
   const auto invalid = grpc::StatusCode::INVALID_ARGUMENT;
-  EXPECT_EQ(complaint([](v1::OpenRequest* m) { m->set_workers(70000); }, invalid),
+  EXPECT_EQ(socket_error([](v1::OpenRequest* m) { m->set_workers(70000); }, invalid),
             "workers 70000: allowed are 1 to 128");
-  EXPECT_EQ(complaint([](v1::OpenRequest* m) { m->set_group("a\nb\x1b[2Jc\x7f"); }, invalid),
+  EXPECT_EQ(socket_error([](v1::OpenRequest* m) { m->set_group("a\nb\x1b[2Jc\x7f"); }, invalid),
             "group \"a?b?[2Jc?\" has control characters (shown as ?): allowed are all others");
-  EXPECT_NE(complaint(
+  EXPECT_NE(socket_error(
                 [](v1::OpenRequest* m) {
                   m->set_group(
                       "\xc2\x9b"
@@ -167,21 +167,22 @@ TEST_F(Service, BadMessagesAreNamed) {
                 invalid)
                 .find("group"),
             std::string::npos);
-  EXPECT_EQ(complaint([](v1::OpenRequest* m) { m->mutable_ranks(1)->set_addresses(0, "host"); }, invalid).substr(0, 28),
-            "ranks[1].addresses: \"host\" i");
-  EXPECT_EQ(complaint([](v1::OpenRequest* m) { m->add_operations(static_cast<v1::Operation>(7)); }, invalid),
+  EXPECT_EQ(
+      socket_error([](v1::OpenRequest* m) { m->mutable_ranks(1)->set_addresses(0, "host"); }, invalid).substr(0, 28),
+      "ranks[1].addresses: \"host\" i");
+  EXPECT_EQ(socket_error([](v1::OpenRequest* m) { m->add_operations(static_cast<v1::Operation>(7)); }, invalid),
             "operations: 7 is none; allowed are 1 (SUM) and 2 (MAX)");
-  EXPECT_NE(complaint([](v1::OpenRequest* m) { m->mutable_ranks(0)->set_addresses(0, "10.9.9.9"); }, invalid)
+  EXPECT_NE(socket_error([](v1::OpenRequest* m) { m->mutable_ranks(0)->set_addresses(0, "10.9.9.9"); }, invalid)
                 .find("rank 0 with addresses (10.9.9.9:0)"),
             std::string::npos);
-  EXPECT_NE(complaint(
+  EXPECT_NE(socket_error(
                 [](v1::OpenRequest* m) {
                   while (m->ranks(0).addresses_size() < 17) m->mutable_ranks(0)->add_addresses("10.0.1.1");
                 },
                 invalid)
                 .find("17 of them; allowed are 0 to 16"),
             std::string::npos);
-  EXPECT_NE(complaint([](v1::OpenRequest* m) { m->set_protocol_version(2); }, grpc::StatusCode::FAILED_PRECONDITION)
+  EXPECT_NE(socket_error([](v1::OpenRequest* m) { m->set_protocol_version(2); }, grpc::StatusCode::FAILED_PRECONDITION)
                 .find("protocol_version 2"),
             std::string::npos);
   v1::SessionName name;

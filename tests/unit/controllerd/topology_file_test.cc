@@ -41,7 +41,7 @@ std::string with(std::string text, const std::string& old, const std::string& fr
 }
 
 /// "LINE: message"
-std::string complaint(const std::string& text) {
+std::string socket_error(const std::string& text) {
   const TemporaryFile file(text);
   const auto topology = read_topology(file.path());
   EXPECT_FALSE(topology.ok()) << text;
@@ -162,16 +162,17 @@ TEST(TopologyFile, MistakesAreNamedWithTheirLine) {
        "24: a worker has no key \"rack\"; allowed are name, addresses, switch, port, speed"},
   };
   for (const Mistake& mistake : mistakes)
-    EXPECT_EQ(complaint(with(kGood, mistake.old, mistake.fresh)), mistake.message);
+    EXPECT_EQ(socket_error(with(kGood, mistake.old, mistake.fresh)), mistake.message);
 }
 
 TEST(TopologyFile, SwitchesAndWorkersMustBeThere) {
-  EXPECT_EQ(complaint("switches: []\n"), "1: switches: there is none; at least one is needed");
-  EXPECT_EQ(complaint("workers: []\n"), "1: the topology needs the key \"switches\"");
+  EXPECT_EQ(socket_error("switches: []\n"), "1: switches: there is none; at least one is needed");
+  EXPECT_EQ(socket_error("workers: []\n"), "1: the topology needs the key \"switches\"");
   const std::string two =
       "switches:\n  - {name: a, agent: a:1, address: 10.0.0.1}\n  - {name: b, agent: b:1, address: 10.0.0.2}\n";
-  EXPECT_EQ(complaint(two), "1: workers: missing; with 2 switches the topology must say which worker is at which");
-  EXPECT_EQ(complaint(two + "workers: []\n"), "4: workers: there is none; leave the key out where any worker may come");
+  EXPECT_EQ(socket_error(two), "1: workers: missing; with 2 switches the topology must say which worker is at which");
+  EXPECT_EQ(socket_error(two + "workers: []\n"),
+            "4: workers: there is none; leave the key out where any worker may come");
 }
 
 TEST(TopologyFile, TokenFilesAreRead) {
@@ -182,7 +183,7 @@ TEST(TopologyFile, TokenFilesAreRead) {
   const std::string name = token.path().substr(token.path().rfind('/') + 1);
   const TemporaryFile relative(text + name + "\n");
   EXPECT_EQ(read_topology(relative.path()).value().switches[0].agent_token, "sesame") << "beside the topology";
-  EXPECT_EQ(complaint(text + "/nonexistent\n"),
+  EXPECT_EQ(socket_error(text + "/nonexistent\n"),
             "5: switch \"s\": agent_token_file: /nonexistent: cannot be read, or is empty");
 }
 

@@ -8,7 +8,7 @@ namespace switchml {
 namespace {
 
 /// The message of what `use` finds wrong with `text`, from the line number on.
-std::string complaint(const std::string& text, const std::function<void(const YAML::Node&)>& use) {
+std::string socket_error(const std::string& text, const std::function<void(const YAML::Node&)>& use) {
   const TemporaryFile file(text);
   const Status status = load_yaml(file.path(), use);
   EXPECT_FALSE(status.ok()) << text;
@@ -17,7 +17,7 @@ std::string complaint(const std::string& text, const std::function<void(const YA
 }
 
 TEST(YamlChecks, MistakesOfYamlItselfAreAtTheirLine) {
-  EXPECT_EQ(complaint("a: 1\nb: [1, 2\nc: 3\n", [](const YAML::Node&) {}).substr(0, 2), "3:");
+  EXPECT_EQ(socket_error("a: 1\nb: [1, 2\nc: 3\n", [](const YAML::Node&) {}).substr(0, 2), "3:");
 }
 
 TEST(YamlChecks, AFileThatIsNotThereIsNamed) {
@@ -28,30 +28,31 @@ TEST(YamlChecks, AFileThatIsNotThereIsNamed) {
 
 TEST(YamlChecks, KeysAreKnownAndComeOnce) {
   const auto keys = [](const YAML::Node& n) { yaml::check_keys(n, "it", {"a", "b"}); };
-  EXPECT_EQ(complaint("a: 1\nc: 2\n", keys), "2: it has no key \"c\"; allowed are a, b");
-  EXPECT_EQ(complaint("a: 1\nb: 2\na: 3\n", keys), "3: it has the key \"a\" twice");
-  EXPECT_EQ(complaint("- a\n", keys), "1: it must have keys; allowed are a, b");
-  EXPECT_EQ(complaint("", keys), "1: it must have keys; allowed are a, b");
-  EXPECT_EQ(complaint("\nb: 1\n", [](const YAML::Node& n) { yaml::required(n, "it", "a"); }),
+  EXPECT_EQ(socket_error("a: 1\nc: 2\n", keys), "2: it has no key \"c\"; allowed are a, b");
+  EXPECT_EQ(socket_error("a: 1\nb: 2\na: 3\n", keys), "3: it has the key \"a\" twice");
+  EXPECT_EQ(socket_error("- a\n", keys), "1: it must have keys; allowed are a, b");
+  EXPECT_EQ(socket_error("", keys), "1: it must have keys; allowed are a, b");
+  EXPECT_EQ(socket_error("\nb: 1\n", [](const YAML::Node& n) { yaml::required(n, "it", "a"); }),
             "2: it needs the key \"a\"");
 }
 
 TEST(YamlChecks, ValuesAreOfTheirKind) {
   const auto number = [](const YAML::Node& n) { yaml::number(n["a"], "a", 1, 9); };
   for (const char* const bad : {"0", "10", "x", "-1", "1.5", "99999999999999999999", "''"}) {
-    EXPECT_NE(complaint(std::string("a: ") + bad, number).find("allowed are 1 to 9"), std::string::npos) << bad;
+    EXPECT_NE(socket_error(std::string("a: ") + bad, number).find("allowed are 1 to 9"), std::string::npos) << bad;
   }
-  EXPECT_EQ(complaint("a: [1]", number), "1: a \"\": allowed are 1 to 9");
+  EXPECT_EQ(socket_error("a: [1]", number), "1: a \"\": allowed are 1 to 9");
   const auto text = [](const YAML::Node& n) { yaml::text(n["a"], "a"); };
-  EXPECT_EQ(complaint("a: ''", text), "1: a must be a text that is not empty");
-  EXPECT_EQ(complaint("a: {b: 1}", text), "1: a must be a text that is not empty");
-  EXPECT_EQ(complaint("a: 1", [](const YAML::Node& n) { yaml::check_list(n["a"], "a"); }), "1: a must be a list");
+  EXPECT_EQ(socket_error("a: ''", text), "1: a must be a text that is not empty");
+  EXPECT_EQ(socket_error("a: {b: 1}", text), "1: a must be a text that is not empty");
+  EXPECT_EQ(socket_error("a: 1", [](const YAML::Node& n) { yaml::check_list(n["a"], "a"); }), "1: a must be a list");
 }
 
 TEST(YamlChecks, Speeds) {
   for (const char* const bad : {"100", "G", ".5G", "100g", "100GG", "fast"}) {
-    EXPECT_NE(complaint(std::string("a: ") + bad, [](const YAML::Node& n) { yaml::speed(n["a"]); }).find("as in 100G"),
-              std::string::npos)
+    EXPECT_NE(
+        socket_error(std::string("a: ") + bad, [](const YAML::Node& n) { yaml::speed(n["a"]); }).find("as in 100G"),
+        std::string::npos)
         << bad;
   }
   const TemporaryFile file("a: 2.5G\n");
@@ -61,7 +62,7 @@ TEST(YamlChecks, Speeds) {
 TEST(YamlChecks, Macs) {
   for (const char* const bad : {"02:00:00:00:00", "02:00:00:00:00:01:02", "02:00:00:00:00:0g", "2:0:0:0:0:1",
                                 "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "'x'"}) {
-    EXPECT_NE(complaint(std::string("a: ") + bad, [](const YAML::Node& n) { yaml::mac(n["a"], "a"); })
+    EXPECT_NE(socket_error(std::string("a: ") + bad, [](const YAML::Node& n) { yaml::mac(n["a"], "a"); })
                   .find("allowed is the MAC address of one host"),
               std::string::npos)
         << bad;

@@ -23,7 +23,7 @@ class NotingEngine final : public Engine {
     if (on_failure) on_failure(status);
   }
   std::vector<uint32_t> suspend() override { return {7}; }
-  void wait_for(const std::string& what) override { awaited = what; }
+  void set_waiting_for(const std::string& what) override { awaited = what; }
   std::vector<uint8_t> last_result(int slot) override { return {static_cast<uint8_t>(slot)}; }
   void supply(std::vector<std::vector<uint8_t>> frames) override { supplied = frames.size(); }
   void resume(const Route& route, std::vector<std::unique_ptr<Transport>>) override { epoch = route.epoch; }

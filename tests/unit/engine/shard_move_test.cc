@@ -4,7 +4,7 @@
 #include "cluster.h"
 #include "engine/shard.h"
 #include "lone_shard.h"
-#include "slots/catchup.h"
+#include "slots/resync_plan.h"
 #include "tensors.h"
 
 namespace switchml::testing {
@@ -32,7 +32,7 @@ struct Mover {
 
  private:
   void catch_up(int s, const std::vector<std::vector<uint32_t>>& accepted) {
-    const Catchup plan(accepted);
+    const ResyncPlan plan(accepted);
     EXPECT_TRUE(plan.possible());
     for (int holder = 0; holder < workers; ++holder) {
       for (const int slot : plan.gives(holder)) {

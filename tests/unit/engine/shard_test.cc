@@ -270,7 +270,7 @@ struct Flow {
     tensor.assign(1000 * 256, 1);
     outcome = lone->submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
     sent = lone->step();
-    EXPECT_EQ(lone->shard->moderation(lone->now), Duration(0)) << "nothing has come";
+    EXPECT_EQ(lone->shard->coalescing(lone->now), Duration(0)) << "nothing has come";
     answer(1, milliseconds(1));
     for (int i = 0; i < 60; ++i) answer(1, milliseconds(1));
   }
@@ -283,7 +283,7 @@ struct Flow {
       if ((header_of(frame).flags & wire::kFlagRepeat) == 0) sent.push_back(std::move(frame));
     }
   }
-  Duration pause() { return lone->shard->moderation(lone->now); }
+  Duration pause() { return lone->shard->coalescing(lone->now); }
 
   std::vector<int32_t> tensor;
   std::unique_ptr<LoneShard> lone;
@@ -294,11 +294,11 @@ struct Flow {
 TEST(Shard, ResultsOfALongStreamMayGather) {
   Flow flow;
   const Duration pause = flow.pause();
-  EXPECT_GE(pause, Moderation::kLeastPause);
-  EXPECT_LE(pause, Moderation::kMostPause);
+  EXPECT_GE(pause, ReceiveCoalescing::kLeastPause);
+  EXPECT_LE(pause, ReceiveCoalescing::kMostPause);
   EXPECT_EQ(flow.pause(), Duration(0)) << "nothing has come since";
   flow.answer(5, pause);
-  EXPECT_GE(flow.pause(), Moderation::kLeastPause);
+  EXPECT_GE(flow.pause(), ReceiveCoalescing::kLeastPause);
   flow.answer(30, milliseconds(1));
   EXPECT_EQ(flow.pause(), Duration(0)) << "most had come: it was too long";
 }

@@ -387,7 +387,7 @@ TEST(ShardTimeout, AnOldAnswerSaysNothingAboutThePresent) {
   EXPECT_NE(outcome->front().message().find("has not answered"), std::string::npos) << outcome->front().message();
 }
 
-// ---- probes, complaints, leases ----
+// ---- probes, socket_errors, leases ----
 
 TEST(ShardTimeout, ProbesAfterASilenceAndThenEverySecond) {
   LoneShard lone(one_of(2));

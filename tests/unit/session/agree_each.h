@@ -12,7 +12,7 @@
 
 #include "fixture.h"
 #include "session/agreement.h"
-#include "session/roll_call.h"
+#include "session/store_exchange.h"
 
 namespace switchml {
 

@@ -9,7 +9,7 @@
 
 #include "fake_controller.h"
 #include "fixture.h"
-#include "session/roll_call.h"
+#include "session/store_exchange.h"
 
 namespace switchml {
 namespace {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "session/blob.h"
-#include "session/bulletin.h"
-#include "session/roll_call.h"
 #include "session/session.h"
+#include "session/store_channel.h"
+#include "session/store_exchange.h"
 #include "transport/address.h"
 
 namespace switchml {
@@ -121,7 +121,7 @@ inline std::unique_ptr<SwitchServer> start_for_all(Config* config) {
 inline Endpoint closed_port() { return start_switch()->local(); }
 
 /// Waits for a rank that long.
-inline Bulletin::MayWait for_seconds(int n) {
+inline StoreChannel::MayWait for_seconds(int n) {
   return [n](int, Duration waited) { return waited < seconds(n) ? Status() : Status(Code::kTimeout, "nobody comes"); };
 }
 

@@ -9,22 +9,22 @@ namespace switchml {
 namespace {
 
 /// One rank of a group, with its part in finding memory.
-struct Member {
-  Member(MapStore& store, int rank, int size, Duration patience = seconds(5))
+struct LocalRank {
+  LocalRank(MapStore& store, int rank, int size, Duration patience = seconds(5))
       : group{rank, size, "group g"},
         roll(store, group),
         memory(group, roll, patience / 2, monotonic_now() + patience) {}
   GroupInfo group;
-  RollCall roll;
+  StoreExchange roll;
   HostMemory memory;
 };
 
 TEST(HostMemory, RanksOfOneHostHaveTheSame) {
   MapStore store;
-  Member first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
+  LocalRank first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
   Blob offered;
   ASSERT_TRUE(first.memory.offer(0, &offered).ok());
-  for (Member* member : {&first, &second, &third}) ASSERT_TRUE(member->memory.fetch(offered).ok());
+  for (LocalRank* member : {&first, &second, &third}) ASSERT_TRUE(member->memory.fetch(offered).ok());
   const auto missing = first.memory.missing(monotonic_now() + seconds(5));
   ASSERT_TRUE(missing.ok()) << missing.status().to_string();
   EXPECT_EQ(missing.value(), "");
@@ -40,7 +40,7 @@ TEST(HostMemory, RanksOfOneHostHaveTheSame) {
 
 TEST(HostMemory, TheRankThatHasNoneIsNamed) {
   MapStore store;
-  Member first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
+  LocalRank first(store, 0, 3), second(store, 1, 3), third(store, 2, 3);
   Blob offered;
   ASSERT_TRUE(first.memory.offer(0, &offered).ok());
   ASSERT_TRUE(first.memory.fetch(offered).ok());
@@ -57,7 +57,7 @@ TEST(HostMemory, TheRankThatHasNoneIsNamed) {
 
 TEST(HostMemory, ARankThatSaysNothingIsAwaitedForSoLong) {
   MapStore store;
-  Member first(store, 0, 2);
+  LocalRank first(store, 0, 2);
   Blob offered;
   ASSERT_TRUE(first.memory.offer(0, &offered).ok());
   ASSERT_TRUE(first.memory.fetch(offered).ok());
@@ -69,7 +69,7 @@ TEST(HostMemory, ARankThatSaysNothingIsAwaitedForSoLong) {
 
 TEST(HostMemory, NobodyFetchesWhatHasBeenTaken) {
   MapStore store;
-  Member first(store, 0, 2), second(store, 1, 2);
+  LocalRank first(store, 0, 2), second(store, 1, 2);
   Blob offered;
   ASSERT_TRUE(first.memory.offer(0, &offered).ok());
   ASSERT_TRUE(first.memory.fetch(offered).ok());
@@ -84,7 +84,7 @@ TEST(HostMemory, EachHostHasItsOwn) {
   const HostLayout hosts = HostLayout::of({"a", "b", "b", "a"});
   std::vector<std::shared_ptr<shm::Segment>> taken(4);
   each_rank(4, [&](int rank) {
-    Member member(store, rank, 4);
+    LocalRank member(store, rank, 4);
     member.memory.share(hosts);
     EXPECT_EQ(member.memory.why_none(), "");
     // As in a group: everybody says that it has fetched before the first one closes the door.
@@ -103,7 +103,7 @@ TEST(HostMemory, EachHostHasItsOwn) {
 TEST(HostMemory, WhatTheHostsFirstRankLacksTheOthersLack) {
   MapStore store;
   const HostLayout hosts = HostLayout::of({"a", "b", "b"});
-  Member leader(store, 1, 3), other(store, 2, 3);
+  LocalRank leader(store, 1, 3), other(store, 2, 3);
   Blob blob;
   blob.set("why", "no memory left");
   ASSERT_TRUE(leader.roll.say("host", blob).ok());
@@ -115,7 +115,7 @@ TEST(HostMemory, WhatTheHostsFirstRankLacksTheOthersLack) {
 TEST(HostMemory, AFirstRankThatDoesNotComeIsNamed) {
   MapStore store;
   const HostLayout hosts = HostLayout::of({"a", "b", "b"});
-  Member other(store, 2, 3, milliseconds(50));
+  LocalRank other(store, 2, 3, milliseconds(50));
   other.memory.share(hosts);
   EXPECT_NE(other.memory.why_none().find("rank 1 of group g did not share memory of its host"), std::string::npos)
       << other.memory.why_none();
@@ -126,11 +126,11 @@ TEST(HostMemory, AFirstRankThatComesLateIsAwaited) {
   MapStore store;
   const HostLayout hosts = HostLayout::of({"b", "b"});
   const GroupInfo group{1, 2, "group g"};
-  RollCall roll(store, group);
+  StoreExchange roll(store, group);
   HostMemory waits(group, roll, milliseconds(1), monotonic_now() + seconds(60));
   std::thread late([&] {
     std::this_thread::sleep_for(milliseconds(2500));
-    Member(store, 0, 2).memory.share(hosts);
+    LocalRank(store, 0, 2).memory.share(hosts);
   });
   waits.share(hosts);
   late.join();

@@ -86,13 +86,13 @@ class PeerWatchTest : public ::testing::Test {
 TEST_F(PeerWatchTest, WhoGivesUpIsTakenForLostOnce) {
   for (const int victim : {0, 2}) {
     SetUp();
-    PeerWatch center(options_of(0, 3, &zero), std::move(listener));
-    PeerWatch point(options_of(1, 3, &one), address);
+    PeerWatch server(options_of(0, 3, &zero), std::move(listener));
+    PeerWatch client(options_of(1, 3, &one), address);
     auto other = std::make_unique<PeerWatch>(options_of(2, 3, &two), address);
     ASSERT_TRUE(
-        comes_true([&] { return center.connected() == 2 && point.connected() == 1 && other->connected() == 1; }));
+        comes_true([&] { return server.connected() == 2 && client.connected() == 1 && other->connected() == 1; }));
     const std::string text = "rank " + std::to_string(victim) + " gave up";
-    (victim == 0 ? center : *other).give_up(text);
+    (victim == 0 ? server : *other).give_up(text);
     if (victim == 2) other.reset();  // its farewell, or end, is no second loss
     for (Losses* losses : {victim == 0 ? &two : &zero, &one}) {
       EXPECT_EQ(losses->soon(), std::vector<std::string>{text});
@@ -102,31 +102,31 @@ TEST_F(PeerWatchTest, WhoGivesUpIsTakenForLostOnce) {
 }
 
 TEST_F(PeerWatchTest, ALossIsHeardByThoseWhoComeLater) {
-  PeerWatch center(options_of(0, 3, &zero), std::move(listener));
-  center.give_up("rank 0 gave up");
-  PeerWatch point(options_of(1, 3, &one), address);
+  PeerWatch server(options_of(0, 3, &zero), std::move(listener));
+  server.give_up("rank 0 gave up");
+  PeerWatch client(options_of(1, 3, &one), address);
   EXPECT_EQ(one.soon(), std::vector<std::string>{"rank 0 gave up"});
-  point.give_up("rank 1 gave up");
+  client.give_up("rank 1 gave up");
   ASSERT_EQ(zero.soon(), std::vector<std::string>{"rank 1 gave up"});
   const PeerWatch late(options_of(2, 3, &two), address);
   EXPECT_TRUE(comes_true([&] { return two.now() == std::vector<std::string>{"rank 0 gave up", "rank 1 gave up"}; }));
 }
 
 TEST_F(PeerWatchTest, WhatIsSaidLastIsHeard) {
-  PeerWatch point(options_of(1, 2, &one), address);
+  PeerWatch client(options_of(1, 2, &one), address);
   {
-    PeerWatch center(options_of(0, 2, &zero), std::move(listener));
-    ASSERT_TRUE(comes_true([&] { return center.connected() == 1 && point.connected() == 1; }));
-    center.give_up("rank 0 gave up");
+    PeerWatch server(options_of(0, 2, &zero), std::move(listener));
+    ASSERT_TRUE(comes_true([&] { return server.connected() == 1 && client.connected() == 1; }));
+    server.give_up("rank 0 gave up");
   }
   EXPECT_EQ(one.soon(), std::vector<std::string>{"rank 0 gave up"});
 }
 
 TEST_F(PeerWatchTest, AKilledProcessIsTold) {
   const pid_t victim = process(2, 3);
-  PeerWatch center(options_of(0, 3, &zero), std::move(listener));
-  PeerWatch point(options_of(1, 3, &one), address);
-  ASSERT_TRUE(comes_true([&] { return center.connected() == 2; }));
+  PeerWatch server(options_of(0, 3, &zero), std::move(listener));
+  PeerWatch client(options_of(1, 3, &one), address);
+  ASSERT_TRUE(comes_true([&] { return server.connected() == 2; }));
   std::this_thread::sleep_for(milliseconds(100));  // for the grandchild
   ::kill(victim, SIGKILL);
   const std::vector<std::string> said = {
@@ -138,8 +138,8 @@ TEST_F(PeerWatchTest, AKilledProcessIsTold) {
 
 TEST_F(PeerWatchTest, AStoppedProcessIsNotTold) {
   const pid_t victim = process(1, 2);
-  PeerWatch center(options_of(0, 2, &zero), std::move(listener));
-  ASSERT_TRUE(comes_true([&] { return center.connected() == 1; }));
+  PeerWatch server(options_of(0, 2, &zero), std::move(listener));
+  ASSERT_TRUE(comes_true([&] { return server.connected() == 1; }));
   ::kill(victim, SIGSTOP);
   std::this_thread::sleep_for(milliseconds(500));
   EXPECT_TRUE(zero.now().empty());
@@ -152,7 +152,7 @@ TEST_F(PeerWatchTest, TheDeathOfRankZeroIsTold) {
   const pid_t victim = ::fork();
   if (victim == 0) {
     Losses losses;
-    const PeerWatch center(options_of(0, 3, &losses), std::move(listener));
+    const PeerWatch server(options_of(0, 3, &losses), std::move(listener));
     while (true) ::pause();
   }
   listener = Fd();
@@ -172,15 +172,15 @@ TEST_F(PeerWatchTest, WhoLeavesInAnyOrderIsNotTold) {
     auto socket = PeerWatch::listen(endpoint_of("127.0.0.1:0"));
     ASSERT_TRUE(socket.ok());
     const Endpoint at = local_endpoint(socket->get());
-    auto center = std::make_unique<PeerWatch>(options_of(0, 3, &zero), std::move(socket.value()));
+    auto server = std::make_unique<PeerWatch>(options_of(0, 3, &zero), std::move(socket.value()));
     auto first = std::make_unique<PeerWatch>(options_of(1, 3, &one), at);
     auto second = std::make_unique<PeerWatch>(options_of(2, 3, &two), at);
-    ASSERT_TRUE(comes_true([&] { return center->connected() == 2; }));
-    if (center_first) center.reset();
+    ASSERT_TRUE(comes_true([&] { return server->connected() == 2; }));
+    if (center_first) server.reset();
     first.reset();
     std::this_thread::sleep_for(milliseconds(50));
     second.reset();
-    center.reset();
+    server.reset();
   }
   EXPECT_TRUE(zero.now().empty() && one.now().empty() && two.now().empty());
 }
@@ -206,7 +206,7 @@ TEST_F(PeerWatchTest, WhoComesWhileRankZeroLeavesIsNotTold) {
 }
 
 TEST_F(PeerWatchTest, AStrangerIsNobody) {
-  PeerWatch center(options_of(0, 3, &zero), std::move(listener));
+  PeerWatch server(options_of(0, 3, &zero), std::move(listener));
   PeerWatchOptions wrong = options_of(2, 3, &two);
   wrong.key = 4712;
   {
@@ -217,12 +217,12 @@ TEST_F(PeerWatchTest, AStrangerIsNobody) {
     EXPECT_EQ(stranger.connected(), 0) << "turned away";
     EXPECT_EQ(other.connected(), 0) << "turned away";
   }
-  EXPECT_EQ(center.connected(), 0);
+  EXPECT_EQ(server.connected(), 0);
   PeerWatch right(options_of(2, 3, &two), address);
-  EXPECT_TRUE(comes_true([&] { return center.connected() == 1; }));
+  EXPECT_TRUE(comes_true([&] { return server.connected() == 1; }));
   PeerWatch again(options_of(2, 3, &two), address);  // the rank is taken
   std::this_thread::sleep_for(milliseconds(50));
-  EXPECT_EQ(center.connected(), 1);
+  EXPECT_EQ(server.connected(), 1);
   EXPECT_TRUE(comes_true([&] { return right.connected() == 1; }));
   EXPECT_EQ(again.connected(), 0);
   EXPECT_TRUE(zero.now().empty() && one.now().empty() && two.now().empty());
@@ -264,7 +264,7 @@ class Flood {
 // Several times as many as rank 0 keeps.
 TEST_F(PeerWatchTest, AFloodOfStrangersKeepsNobodyOut) {
   constexpr int kSize = 4;
-  PeerWatch center(options_of(0, kSize, &zero), std::move(listener));
+  PeerWatch server(options_of(0, kSize, &zero), std::move(listener));
   const Flood first(address, 60), second(address, 60);
   ASSERT_TRUE(comes_true([&] { return first.made() > 120 && second.made() > 120; }));
   std::vector<std::unique_ptr<PeerWatch>> ranks;
@@ -273,11 +273,11 @@ TEST_F(PeerWatchTest, AFloodOfStrangersKeepsNobodyOut) {
   }
   const Time end = monotonic_now() + seconds(60);
   const auto all_in = [&] {
-    return center.connected() == kSize - 1 &&
+    return server.connected() == kSize - 1 &&
            std::all_of(ranks.begin(), ranks.end(), [](const auto& rank) { return rank->connected() == 1; });
   };
   while (!all_in() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_TRUE(all_in()) << center.connected();
+  EXPECT_TRUE(all_in()) << server.connected();
   EXPECT_TRUE(zero.now().empty() && one.now().empty());
 }
 
@@ -305,8 +305,8 @@ TEST_F(PeerWatchTest, WhoHadToGiveWayComesAgain) {
     const std::lock_guard<std::mutex> lock(mutex);
     news.push_back(std::to_string(from) + " " + text);
   };
-  PeerWatch center(options, std::move(listener));
-  EXPECT_TRUE(comes_true([&] { return center.connected() == 1 && rank.connected() == 1; }));
+  PeerWatch server(options, std::move(listener));
+  EXPECT_TRUE(comes_true([&] { return server.connected() == 1 && rank.connected() == 1; }));
   EXPECT_TRUE(comes_true([&] {
     const std::lock_guard<std::mutex> lock(mutex);
     return news == std::vector<std::string>{"1 hear me"};
@@ -331,9 +331,9 @@ TEST_F(PeerWatchTest, WhereNobodyListensNothingIsWatched) {
 }
 
 TEST_F(PeerWatchTest, AForkedChildSaysNoFarewell) {
-  PeerWatch center(options_of(0, 2, &zero), std::move(listener));
+  PeerWatch server(options_of(0, 2, &zero), std::move(listener));
   auto watch = std::make_unique<PeerWatch>(options_of(1, 2, &one), address);
-  ASSERT_TRUE(comes_true([&] { return center.connected() == 1; }));
+  ASSERT_TRUE(comes_true([&] { return server.connected() == 1; }));
   const pid_t child = ::fork();
   if (child == 0) {
     watch.reset();
@@ -343,7 +343,7 @@ TEST_F(PeerWatchTest, AForkedChildSaysNoFarewell) {
   EXPECT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(WEXITSTATUS(status), 7);
   std::this_thread::sleep_for(milliseconds(50));
-  EXPECT_EQ(center.connected(), 1);
+  EXPECT_EQ(server.connected(), 1);
   EXPECT_TRUE(zero.now().empty() && one.now().empty());
 }
 

@@ -304,7 +304,7 @@ TEST(AgreementOnMemory, ARankZeroThatDiesOverItIsNamedByTheDeadline) {
     Blob blob;
     auto offer = offer_memory(shm::shape_for(3), 0, &blob);
     ASSERT_TRUE(offer.ok()) << offer.status().to_string();
-    if (!hands_out) offer->handout.reset();
+    if (!hands_out) offer->segment_server.reset();
     ASSERT_TRUE(store.set(rank_key("switch", 0), blob.encode()).ok());
     const Time begin = monotonic_now();
     const auto outcome = agree_all(

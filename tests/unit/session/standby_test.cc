@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "fixture.h"
-#include "session/roll_call.h"
+#include "session/store_exchange.h"
 #include "transport/sockaddr.h"
 #include "wire/control.h"
 
@@ -32,11 +32,11 @@ struct Group {
     all.resize(static_cast<size_t>(size));
     each_rank(size, [&](int rank) {
       AlteredStore seen(store, rank == reader ? key : "", change);
-      Bulletin bulletin(seen, rank, for_seconds(10));
+      StoreChannel channel(seen, rank, for_seconds(10));
       SessionParameters mine = lost;
       mine.worker = rank;
       auto& standby = all[static_cast<size_t>(rank)];
-      standby = std::make_unique<Standby>(config, GroupInfo{rank, size, "g"}, layout, mine, bulletin, 4);
+      standby = std::make_unique<Standby>(config, GroupInfo{rank, size, "g"}, layout, mine, channel, 4);
       outcomes[static_cast<size_t>(rank)] = standby->start();
     });
     return outcomes;

@@ -57,8 +57,8 @@ TEST(Board, HowAllAreToWriteIsSeenByAll) {
   BoardMemory memory({2, 2, 64});
   const Board other(memory.board().shape(), memory.data());
   EXPECT_EQ(other.stores(), Stores::kCached);
-  memory.board().set_stores(Stores::kPastCaches);
-  EXPECT_EQ(other.stores(), Stores::kPastCaches);
+  memory.board().set_stores(Stores::kNonTemporal);
+  EXPECT_EQ(other.stores(), Stores::kNonTemporal);
   offer(other, 0, 1, {1, 2, 3});
   offer(memory.board(), 1, 1, {10, 20, 30});
   ASSERT_EQ(other.claim(0), 1U);

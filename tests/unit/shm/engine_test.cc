@@ -12,7 +12,7 @@
 #include "engine/cluster.h"
 #include "engine/in_place.h"
 #include "integers.h"
-#include "shm/member.h"
+#include "shm/local_rank.h"
 #include "words_path.h"
 
 namespace switchml::shm {
@@ -31,7 +31,7 @@ using testing::sum_of;
 /// Engines of all ranks over one segment.
 class Group {
  public:
-  explicit Group(const BoardShape& shape, Member::LineTimer line_timer = &time_to_read) : shape_(shape) {
+  explicit Group(const BoardShape& shape, LocalRank::LatencyTimer line_timer = &time_to_read) : shape_(shape) {
     auto segment = Segment::create(shape.bytes());
     EXPECT_TRUE(segment.ok());
     segment_ = std::make_shared<Segment>(std::move(segment.value()));
@@ -287,7 +287,7 @@ TEST(MemoryEngine, LargeTensorsThatLookAlikeAreNotTakenForEachOther) {
   const auto memory = std::make_shared<Segment>(std::move(segment.value()));
   const Board board(shape, memory->data());
   const auto engine = start_memory_engine({memory, shape, 0, nullptr});
-  Member other(board, 1, [](const Status&) {});
+  LocalRank other(board, 1, [](const Status&) {});
 
   // The engine's next call, which the other rank takes for its call number `number`.
   const auto reduce = [&](Ints* mine, uint64_t number) {

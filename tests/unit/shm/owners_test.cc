@@ -1,4 +1,4 @@
-// Boards with owners, and members that hand chunks up: one host's part where the ranks run on several.
+// Boards with owners, and local ranks that hand chunks up: one host's part where the ranks run on several.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,7 +113,7 @@ TEST(BoardWithOwners, IsDesertedWhenAllHaveLeft) {
   EXPECT_TRUE(memory.board().is_deserted());
 }
 
-// ---- members ----
+// ---- local ranks ----
 
 /// Ends what it is given when it is told to, as if there were another host whose ranks add `theirs` to each element.
 class FakeUplink final : public Engine {
@@ -126,7 +126,7 @@ class FakeUplink final : public Engine {
   const WorkerCounters& counters(int) const override { return counters_; }
   size_t memory_bytes() const override { return 0; }
   std::vector<uint32_t> suspend() override { return {}; }
-  void wait_for(const std::string&) override {}
+  void set_waiting_for(const std::string&) override {}
   std::vector<uint8_t> last_result(int) override { return {}; }
   void supply(std::vector<std::vector<uint8_t>>) override {}
   void resume(const Route&, std::vector<std::unique_ptr<Transport>>) override {}
@@ -163,14 +163,14 @@ class Host {
     }
     for (int rank = 0; rank < ranks; ++rank) {
       const auto r = static_cast<size_t>(rank);
-      MemberUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, native, Places(names, 1)};
-      members.push_back(std::make_unique<Member>(
+      HostUplink uplink{rank < owners ? &uplinks[r] : nullptr, payload, native, Places(names, 1)};
+      local_ranks.push_back(std::make_unique<LocalRank>(
           memory_.board(), rank, [this, r](const Status& status) { failures[r].push_back(status); }, uplink));
     }
   }
   Outcome submit(size_t rank, Collective collective) {
     outcomes_.push_back(testing::record_into(&collective));
-    members[rank]->submit(std::move(collective));
+    local_ranks[rank]->submit(std::move(collective));
     return outcomes_.back();
   }
   /// A sum of every rank.
@@ -184,10 +184,10 @@ class Host {
   bool all_done() const {
     return std::all_of(outcomes_.begin(), outcomes_.end(), [](const Outcome& one) { return !one->empty(); });
   }
-  /// Members in any order; chunks end in any order, too.
+  /// Local ranks in any order; chunks end in any order, too.
   bool run(bool chunks_end = true) {
     for (int i = 0; i < 100000 && !all_done(); ++i) {
-      members[random_() % members.size()]->step(now);
+      local_ranks[random_() % local_ranks.size()]->step(now);
       FakeUplink& uplink = uplinks[random_() % uplinks.size()];
       if (chunks_end && !uplink.chunks.empty()) uplink.finish(random_() % uplink.chunks.size());
     }
@@ -204,7 +204,7 @@ class Host {
   Time now{seconds(1000)};
   std::vector<FakeUplink> uplinks;
   std::vector<std::vector<Status>> failures;
-  std::vector<std::unique_ptr<Member>> members;
+  std::vector<std::unique_ptr<LocalRank>> local_ranks;
 };
 
 TEST(MemberWithUplink, AddsWhatTheOtherHostsHave) {
@@ -319,17 +319,17 @@ TEST(MemberWithUplink, WhatHasNoElementsNeedsNoRoomForAPieceOfEach) {
   BoardMemory memory({1, 4, 4096, 1});
   const auto ignore = [](const Status&) {};
   FakeUplink engine;
-  Member member(memory.board(), 0, ignore, {&engine, 1024, true, Places(ranks, 1)});
+  LocalRank local_rank(memory.board(), 0, ignore, {&engine, 1024, true, Places(ranks, 1)});
   Collective gathering;
   gathering.movement = Movement::kGather;
   gathering.type = ElementType::kUInt8;
   const Outcome empty = testing::record_into(&gathering);
-  member.submit(gathering);
+  local_rank.submit(gathering);
   gathering.count = 1000;
   const Outcome announced = testing::record_into(&gathering);
-  member.announce(gathering);
+  local_rank.announce(gathering);
   for (int i = 0; i < 10; ++i) {
-    member.step(Time{seconds(1)});
+    local_rank.step(Time{seconds(1)});
     if (!engine.chunks.empty()) engine.finish(0);
   }
   EXPECT_EQ(empty->size(), 1U);
@@ -357,15 +357,15 @@ TEST(MemberWithUplink, ARankThatIsShutDownTellsItsEngineAndNobodyElse) {
   std::vector<Ints> tensors(2, Ints(5000, 1));
   const std::vector<Outcome> outcomes = host.submit_all(tensors);
   EXPECT_FALSE(host.run(false));
-  host.members[0]->request_failure(Status(Code::kAborted, "shut down"));
-  host.members[0]->step(host.now);
+  host.local_ranks[0]->request_failure(Status(Code::kAborted, "shut down"));
+  host.local_ranks[0]->step(host.now);
   EXPECT_EQ(outcomes[0]->at(0).code(), Code::kAborted);
   ASSERT_EQ(host.uplinks[0].failures.size(), 1U);
   while (!host.uplinks[0].chunks.empty()) host.uplinks[0].finish(0, Status(Code::kAborted, "shut down"));
-  host.members[1]->step(host.now);
+  host.local_ranks[1]->step(host.now);
   EXPECT_TRUE(outcomes[1]->empty());
   host.board().leave(0);
-  host.members[1]->step(host.now);
+  host.local_ranks[1]->step(host.now);
   ASSERT_EQ(outcomes[1]->size(), 1U);
   EXPECT_THAT(outcomes[1]->at(0).message(), HasSubstr("no contribution from rank 3 (left the session)"));
 }
@@ -401,10 +401,10 @@ TEST(MemberWithUplink, ARankThatGivesUpTakesItsHostAlong) {
   }
   EXPECT_FALSE(host.run(false));
   host.now += seconds(2);
-  host.members[1]->step(host.now);
+  host.local_ranks[1]->step(host.now);
   ASSERT_EQ(outcomes[1]->size(), 1U);
-  EXPECT_TRUE(host.members[0]->has_work());
-  host.members[0]->step(host.now);
+  EXPECT_TRUE(host.local_ranks[0]->has_work());
+  host.local_ranks[0]->step(host.now);
   ASSERT_EQ(outcomes[0]->size(), 1U);
   EXPECT_EQ(outcomes[0]->at(0).message(), outcomes[1]->at(0).message());
   EXPECT_THAT(outcomes[0]->at(0).message(), HasSubstr("no contribution from rank 7"));
@@ -422,12 +422,12 @@ TEST(MemberWithUplink, ATimeoutSaysWhatIsLacking) {
     }
     EXPECT_FALSE(host.run(false));
     host.now += seconds(1);
-    for (const auto& member : host.members) member->step(host.now);
+    for (const auto& local_rank : host.local_ranks) local_rank->step(host.now);
     if (all_here) {
       EXPECT_TRUE(outcomes[0]->empty()) << "the engine's own message comes first";
-      EXPECT_GT(host.members[0]->next_wakeup(), host.now);
-      host.now = host.members[0]->next_wakeup();
-      for (const auto& member : host.members) member->step(host.now);
+      EXPECT_GT(host.local_ranks[0]->next_wakeup(), host.now);
+      host.now = host.local_ranks[0]->next_wakeup();
+      for (const auto& local_rank : host.local_ranks) local_rank->step(host.now);
     }
     ASSERT_EQ(outcomes[0]->size(), 1U);
     EXPECT_EQ(outcomes[0]->at(0).code(), Code::kTimeout);

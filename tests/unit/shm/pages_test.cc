@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "integers.h"
-#include "shm/member.h"
+#include "shm/local_rank.h"
 #include "shm/segment.h"
 #include "team.h"
 
@@ -101,8 +101,8 @@ TEST(Pages, ARankThatFindsNoneTellsTheOthers) {
   const Scarce memory(shape.bytes(), 4 * kPage);
   const Board board(shape, memory.data());
   std::vector<Status> failures[2];
-  Member ranks[2] = {{board, 0, [&](const Status& status) { failures[0].push_back(status); }},
-                     {board, 1, [&](const Status& status) { failures[1].push_back(status); }}};
+  LocalRank ranks[2] = {{board, 0, [&](const Status& status) { failures[0].push_back(status); }},
+                        {board, 1, [&](const Status& status) { failures[1].push_back(status); }}};
   Ints tensor(1000, 1);
   Outcome outcomes[2];
   for (const int rank : {0, 1}) {
@@ -128,10 +128,10 @@ TEST(Pages, OfChunksWithoutElementsAreNotTaken) {
   const BoardShape shape{2, 8, 64 * 1024, 0};
   const Scarce memory(shape.bytes(), 4 * kPage);
   const Board board(shape, memory.data());
-  std::vector<std::unique_ptr<Member>> ranks;
+  std::vector<std::unique_ptr<LocalRank>> ranks;
   for (const int rank : {0, 1}) {
     ranks.push_back(
-        std::make_unique<Member>(board, rank, [](const Status& status) { ADD_FAILURE() << status.message(); }));
+        std::make_unique<LocalRank>(board, rank, [](const Status& status) { ADD_FAILURE() << status.message(); }));
   }
   std::vector<Outcome> outcomes;
   for (auto& rank : ranks) {

@@ -20,7 +20,7 @@ using testing::Random;
 
 constexpr size_t kLongest = 1300;
 
-constexpr Stores kStores[] = {Stores::kCached, Stores::kPastCaches};
+constexpr Stores kStores[] = {Stores::kCached, Stores::kNonTemporal};
 
 /// Frames of all ranks, with guards around each.
 class Frames {
@@ -330,7 +330,7 @@ TEST(ReduceChunk, WritesToEachTargetWhatItWants) {
   std::vector<int32_t> part(6000 - 17);
   const std::vector<Target> targets = {
       {reinterpret_cast<uint8_t*>(inputs[1].data()), 0, kElements, Stores::kCached},  // in place
-      {reinterpret_cast<uint8_t*>(whole.data()), 0, kElements, Stores::kPastCaches},
+      {reinterpret_cast<uint8_t*>(whole.data()), 0, kElements, Stores::kNonTemporal},
       {reinterpret_cast<uint8_t*>(part.data()), 17, 6000, Stores::kCached},
   };
   reduce_chunk({ReduceOp::kSum, ElementType::kInt32}, frames.data(), 3, kElements, targets.data(), targets.size());
@@ -355,7 +355,7 @@ TEST(CopyChunk, WritesToEachTargetWhatItWants) {
   std::vector<uint8_t> whole(from.size());
   std::vector<uint8_t> part(20000);
   const std::vector<Target> targets = {{from.data(), 0, from.size(), Stores::kCached},  // it is there already
-                                       {whole.data(), 0, from.size(), Stores::kPastCaches},
+                                       {whole.data(), 0, from.size(), Stores::kNonTemporal},
                                        {part.data(), 5, 20005, Stores::kCached}};
   const std::vector<uint8_t> before = from;
   copy_chunk(from.data(), from.size(), targets.data(), targets.size());

@@ -1,4 +1,4 @@
-// The members of a board in one thread, stepped in a seeded order on a virtual clock.
+// The local ranks of a board in one thread, stepped in a seeded order on a virtual clock.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "board_memory.h"
-#include "shm/member.h"
+#include "shm/local_rank.h"
 
 namespace switchml::shm::testing {
 
@@ -27,9 +27,9 @@ class Team {
   explicit Team(const BoardShape& shape, uint64_t seed = 1) : memory_(shape), random_(seed) {
     failures_.resize(static_cast<size_t>(shape.ranks));
     for (size_t rank = 0; rank < failures_.size(); ++rank) {
-      members_.push_back(
-          std::make_unique<Member>(memory_.board(), static_cast<int>(rank),
-                                   [this, rank](const Status& status) { failures_[rank].push_back(status); }));
+      local_ranks_.push_back(
+          std::make_unique<LocalRank>(memory_.board(), static_cast<int>(rank),
+                                      [this, rank](const Status& status) { failures_[rank].push_back(status); }));
     }
   }
   ~Team() {
@@ -41,12 +41,12 @@ class Team {
 
   Outcome submit(int rank, Collective collective) {
     outcomes_.push_back(record_into(&collective));
-    member(rank).submit(std::move(collective));
+    local_rank(rank).submit(std::move(collective));
     return outcomes_.back();
   }
-  bool step(int rank) { return member(rank).step(now); }
-  int any_rank() { return static_cast<int>(random_() % members_.size()); }
-  /// Steps members in any order until all that was submitted has an outcome; false if that does not come.
+  bool step(int rank) { return local_rank(rank).step(now); }
+  int any_rank() { return static_cast<int>(random_() % local_ranks_.size()); }
+  /// Steps local ranks in any order until all that was submitted has an outcome; false if that does not come.
   bool run() {
     for (int i = 0; i < 100000; ++i) {
       if (all_done()) return true;
@@ -61,10 +61,10 @@ class Team {
     return true;
   }
 
-  Member& member(int rank) { return *members_[static_cast<size_t>(rank)]; }
+  LocalRank& local_rank(int rank) { return *local_ranks_[static_cast<size_t>(rank)]; }
   const Board& board() const { return memory_.board(); }
   uint8_t* memory() { return memory_.data(); }
-  int ranks() const { return static_cast<int>(members_.size()); }
+  int ranks() const { return static_cast<int>(local_ranks_.size()); }
   /// What on_failure of a rank was told.
   const std::vector<Status>& failures(int rank) const { return failures_[static_cast<size_t>(rank)]; }
 
@@ -74,7 +74,7 @@ class Team {
   BoardMemory memory_;
   std::mt19937_64 random_;
   std::vector<std::vector<Status>> failures_;
-  std::vector<std::unique_ptr<Member>> members_;
+  std::vector<std::unique_ptr<LocalRank>> local_ranks_;
   std::vector<Outcome> outcomes_;
 };
 

@@ -291,8 +291,8 @@ TEST(TcpAccept, WithoutDescriptorsItRestsAndGoesOnLater) {
     EXPECT_LT(turns, 30);
     RxFrame frame;
     EXPECT_EQ(tcp->receive(&frame, 1), 0U);
-    const std::string complaint = tcp->take_error();
-    EXPECT_NE(complaint.find("open files"), std::string::npos) << complaint;
+    const std::string socket_error = tcp->take_error();
+    EXPECT_NE(socket_error.find("open files"), std::string::npos) << socket_error;
   }
   EXPECT_EQ(receive_one(*tcp).bytes, pattern(1, 10));
 }

@@ -14,13 +14,13 @@ namespace {
 Endpoint deserted() { return with_carrier(open_tcp(listening())->local(), Carrier::kTcp); }
 
 struct Bench {
-  explicit Bench(const TcpOptions& options = {}) : connections(Fd(), options, &complaint) {}
+  explicit Bench(const TcpOptions& options = {}) : connections(Fd(), options, &socket_error) {}
   /// Lets what has happened take effect: refusals, ends of connections.
   void turn() {
     connections.service();
     while (TcpConnection* const next = connections.next_ready()) connections.read(next);
   }
-  Complaint complaint;
+  SocketError socket_error;
   TcpConnections connections;
 };
 
@@ -30,7 +30,7 @@ struct Accepting {
     Result<Fd> opened = listen_tcp(options);
     EXPECT_TRUE(opened.ok());
     at = local_endpoint(opened.value().get());
-    connections = std::make_unique<TcpConnections>(std::move(opened.value()), options, &complaint);
+    connections = std::make_unique<TcpConnections>(std::move(opened.value()), options, &socket_error);
   }
   /// The next one that can be read; a minute at most.
   TcpConnection* next() {
@@ -41,7 +41,7 @@ struct Accepting {
     });
     return ready;
   }
-  Complaint complaint;
+  SocketError socket_error;
   Endpoint at;
   std::unique_ptr<TcpConnections> connections;
 };
@@ -58,7 +58,7 @@ TEST(TcpConnections, OnlyATcpAddressCanBeReached) {
   EXPECT_TRUE(connection->is_open());
   EXPECT_EQ(bench.connections.reach(listener.at()), connection) << "there is one to an endpoint";
   EXPECT_TRUE(listener.accept().connected());
-  EXPECT_TRUE(bench.complaint.empty());
+  EXPECT_TRUE(bench.socket_error.empty());
 }
 
 // Attempts at times 0, 10, 30, 70 ms and so on: however long it takes, there are no more than that.
@@ -72,11 +72,11 @@ TEST(TcpConnections, AttemptsBecomeRare) {
   while (refusals < 5 && monotonic_now() - begin < seconds(60)) {
     bench.connections.reach(to);
     bench.turn();
-    if (bench.complaint.take_refusal()) ++refusals;
+    if (bench.socket_error.take_refusal()) ++refusals;
   }
   EXPECT_EQ(refusals, 5);
   EXPECT_GE(monotonic_now() - begin, milliseconds(10 + 20 + 40 + 80));
-  EXPECT_EQ(bench.complaint.take(), to_string(to) + ": Connection refused");
+  EXPECT_EQ(bench.socket_error.take(), to_string(to) + ": Connection refused");
 }
 
 TEST(TcpConnections, TheBackoffIsBounded) {
@@ -87,7 +87,7 @@ TEST(TcpConnections, TheBackoffIsBounded) {
   for (int i = 0; i < 40; ++i) {
     EXPECT_NE(bench.connections.reach(to), nullptr);
     const Time end = monotonic_now() + seconds(60);
-    while (!bench.complaint.take_refusal() && monotonic_now() < end) bench.turn();
+    while (!bench.socket_error.take_refusal() && monotonic_now() < end) bench.turn();
   }
   EXPECT_LT(bench.connections.reach(to)->backoff, milliseconds(1));
 }
@@ -235,9 +235,9 @@ TEST_F(TcpReconnects, AnEndIsNoticedAndTheNextAttemptComesFromTheSamePort) {
     const Time end = monotonic_now() + seconds(60);
     while (connection->is_open() && monotonic_now() < end) bench.turn();
     ASSERT_FALSE(connection->is_open());
-    const std::string complaint = bench.complaint.take();
-    EXPECT_EQ(complaint.find(to_string(listener.at()) + ": "), 0U) << complaint;
-    EXPECT_NE(complaint.find(reset ? "reset" : "closed"), std::string::npos) << complaint;
+    const std::string socket_error = bench.socket_error.take();
+    EXPECT_EQ(socket_error.find(to_string(listener.at()) + ": "), 0U) << socket_error;
+    EXPECT_NE(socket_error.find(reset ? "reset" : "closed"), std::string::npos) << socket_error;
     EXPECT_EQ(bench.connections.reach(listener.at()), connection);
     EXPECT_TRUE(connection->is_open());
     same += connection->source == std::exchange(source, connection->source) ? 1 : 0;
@@ -316,14 +316,14 @@ TEST(TcpConnections, AStalledOneIsMadeAgainFromTheSamePort) {
   const Endpoint from = before.peer();
   before.set_deaf(true);
   ASSERT_TRUE(send_surely(*tcp, pattern(2, 20), listener.at()));
-  std::string complaint;
+  std::string socket_error;
   const Time end = monotonic_now() + seconds(60);
-  while (complaint.empty() && monotonic_now() < end) {  // nothing else wakes it
+  while (socket_error.empty() && monotonic_now() < end) {  // nothing else wakes it
     tcp->wait(seconds(60));
-    complaint = tcp->take_error();
+    socket_error = tcp->take_error();
   }
   EXPECT_LT(monotonic_now(), end);
-  EXPECT_EQ(complaint, to_string(listener.at()) + ": Connection timed out");
+  EXPECT_EQ(socket_error, to_string(listener.at()) + ": Connection timed out");
   before.set_deaf(false);
   ASSERT_TRUE(send_surely(*tcp, pattern(3, 30), listener.at()));
   RawTcp again = listener.accept();
@@ -358,7 +358,7 @@ TEST(TcpConnections, NobodyLooksForAStallWhereAllIsAcknowledged) {
     return bench.connections.patience(hour) == hour;
   }));
   EXPECT_TRUE(connection->is_open());
-  EXPECT_TRUE(bench.complaint.empty());
+  EXPECT_TRUE(bench.socket_error.empty());
 }
 
 // Its owner has made it again after an outage, in which the end of the first one was lost. What the kernel says to it

@@ -94,9 +94,9 @@ TEST(Tcp, WhatIsNoFrameEndsItsConnectionAndNoOther) {
       return raw.is_over();
     }));
     EXPECT_EQ(options.counters->broken.load(), ++broken);
-    const std::string complaint = tcp->take_error();
-    EXPECT_EQ(complaint.find(to_string(with_carrier(raw.local(), Carrier::kTcp)) + ": "), 0U) << complaint;
-    EXPECT_NE(complaint.find("no frame"), std::string::npos) << complaint;
+    const std::string socket_error = tcp->take_error();
+    EXPECT_EQ(socket_error.find(to_string(with_carrier(raw.local(), Carrier::kTcp)) + ": "), 0U) << socket_error;
+    EXPECT_NE(socket_error.find("no frame"), std::string::npos) << socket_error;
     EXPECT_FALSE(tcp->take_refusal());
   }
   ASSERT_TRUE(good.send(on_the_wire(pattern(2, 20))));

@@ -124,8 +124,8 @@ TEST(UdpTxErrors, FramesStillGoWhereTheKernelRefusesSegmentation) {
   const int on = 1;
   ASSERT_EQ(::setsockopt(socket->fd.get(), SOL_SOCKET, SO_NO_CHECK, &on, sizeof on), 0);
   LocalAddresses locals;
-  Complaint complaint;
-  UdpSender sender(socket.value(), options, &locals, &complaint);
+  SocketError socket_error;
+  UdpSender sender(socket.value(), options, &locals, &socket_error);
   const Endpoint to = raw.local();
   std::vector<Bytes> bytes;
   std::vector<TxFrame> frames;
@@ -135,7 +135,7 @@ TEST(UdpTxErrors, FramesStillGoWhereTheKernelRefusesSegmentation) {
     EXPECT_EQ(sender.send(frames.data(), frames.size()), 5U);
     for (const Bytes& frame : bytes) EXPECT_TRUE(raw.receive().bytes == frame);
   }
-  EXPECT_EQ(complaint.take(), "");
+  EXPECT_EQ(socket_error.take(), "");
 }
 
 }  // namespace

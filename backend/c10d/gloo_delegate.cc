@@ -1,0 +1,304 @@
+#include "c10d/gloo_delegate.h"
+
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "c10d/flight_entries.h"
+#include "c10d/work.h"
+
+namespace switchml {
+
+namespace {
+
+/// Destroys the group, whose destructor waits for its operations; after `limit` a thread of its own goes on waiting,
+/// and false is returned.
+bool destroy_within(c10::intrusive_ptr<compat::Base> group, std::chrono::milliseconds limit) {
+  auto gone = std::make_shared<std::promise<void>>();
+  std::future<void> future = gone->get_future();
+  auto* held = new c10::intrusive_ptr<compat::Base>(std::move(group));  // where no thread can be made it stays for ever
+  std::thread destroyer;
+  try {
+    destroyer = make_thread("the end of a Gloo group", [held, gone] {
+      delete held;
+      gone->set_value();
+    });
+  } catch (const NoThread&) {
+    return false;
+  }
+  const bool in_time = future.wait_for(limit) == std::future_status::ready;
+  if (in_time) {
+    destroyer.join();
+  } else {
+    destroyer.detach();
+  }
+  return in_time;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<compat::Base> GlooDelegate::get() {
+  Factory factory;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    made_.wait(lock, [this] { return !making_; });
+    if (group_) return group_;
+    if (!factory_) throw_status(core_->closed(), "switchml: Gloo group of " + core_->group().name);
+    making_ = true;
+    factory = factory_;
+  }
+  // Without the lock: the factory may wait for Python's, whose holder may want ours.
+  c10::intrusive_ptr<compat::Base> group;
+  std::exception_ptr error;
+  try {
+    group = factory();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  making_ = false;
+  made_.notify_all();
+  if (error) std::rethrow_exception(error);
+  if (!factory_) throw_status(core_->closed(), "switchml: Gloo group of " + core_->group().name);
+  group_ = group;
+  return group;
+}
+
+c10::intrusive_ptr<compat::Base> GlooDelegate::existing() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return group_;
+}
+
+void GlooDelegate::release(std::chrono::milliseconds limit) {
+  c10::intrusive_ptr<compat::Base> group;
+  Factory factory;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    group.swap(group_);
+    factory.swap(factory_);
+  }
+  if (!group) return;
+  if (destroy_within(std::move(group), limit)) return;
+  SWITCHML_LOG(kWarning) << "group " << core_->group().name
+                         << ": operations of its Gloo group still wait for other ranks; they are left behind";
+}
+
+namespace {
+
+/// What went wrong in Gloo, with the call that it went wrong in.
+std::exception_ptr with_context(const std::exception_ptr& error, const std::string& context) {
+  const auto text = exception_text(error);
+  if (!text) return error;
+  try {
+    compat::throw_backend_error(context + ": the Gloo group: " + *text);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+}  // namespace
+
+/// One started call. Its work is completed exactly once, by whoever comes first: the precheck's failure, the group's
+/// works or abort().
+class GlooDelegate::Operation : public std::enable_shared_from_this<GlooDelegate::Operation> {
+ public:
+  Operation(std::shared_ptr<GroupCore> core, c10::intrusive_ptr<compat::Base> group, milliseconds timeout, Issue issue,
+            std::function<void()> finish, c10::intrusive_ptr<SwitchWork> work)
+      : core_(std::move(core)),
+        group_(std::move(group)),
+        timeout_(timeout),
+        issue_(std::move(issue)),
+        finish_(std::move(finish)),
+        work_(std::move(work)) {
+    core_->begin_operation();
+  }
+  ~Operation() {
+    if (work_) core_->end_operation();  // was never completed
+  }
+
+  /// The precheck has passed. Under the queue's lock.
+  bool ready = false;
+
+  /// Hands the call to the group. Once, unless end() came first. `may_throw`: what the group refuses goes to the
+  /// caller.
+  void issue(bool may_throw) {
+    std::vector<WorkPtr> works;
+    try {
+      const at::ThreadLocalStateGuard guard(thread_state_);
+      const Issue issue = std::exchange(issue_, nullptr);
+      const c10::intrusive_ptr<compat::Base> group = std::exchange(group_, {});
+      if (ended_.load()) return;
+      issued_at_ = monotonic_now();
+      if (timeout_.count() > 0) limit_waits();
+      // A profiler that looks at this thread would see the call a second time.
+      const at::RecordFunctionGuard unseen(false);
+      FlightLog::of_process().started(flight_);
+      works = issue(*group);
+    } catch (...) {
+      if (may_throw) throw;
+      return end(std::current_exception());
+    }
+    watch(std::move(works));
+  }
+
+  /// Completes the work, with an error or, `error` null, after the finish.
+  void end(const std::exception_ptr& error) {
+    if (ended_.exchange(true)) return;
+    core_->pool().post([self = shared_from_this(), error] { self->complete(error); }, level_);
+  }
+
+  const std::string& context() const { return context_; }
+  bool ended() const { return ended_.load(); }
+
+ private:
+  void watch(std::vector<WorkPtr> works) {
+    unfinished_.store(works.size() + 1);
+    for (const WorkPtr& part : works) {
+      part->getFuture()->addCallback([self = shared_from_this()](c10::ivalue::Future& future) {
+        if (!future.hasError()) return self->one_less();
+        self->broke(with_context(future.exception_ptr(), self->context_));
+      });
+    }
+    one_less();
+  }
+
+  /// The group failed the call. Its reason counts unless abort() has a better one in time.
+  void broke(const std::exception_ptr& error) {
+    if (timeout_.count() > 0 && monotonic_now() >= issued_at_ + timeout_) return end(error);
+    const auto wait_and_end = [self = shared_from_this(), error] {
+      {
+        const CompletionPool::Wait wait;
+        self->core_->await_verdict([&] { return self->ended(); });
+      }
+      self->end(error);
+    };
+    core_->pool().post(wait_and_end, level_);
+  }
+
+  void one_less() {
+    if (unfinished_.fetch_sub(1) == 1) end(nullptr);
+  }
+
+  void limit_waits() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (work_) work_->end_waits_at(issued_at_ + timeout_ + kPatience);
+  }
+
+  c10::intrusive_ptr<SwitchWork> take_work() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return std::move(work_);
+  }
+
+  /// On a completion thread.
+  void complete(std::exception_ptr error) {
+    const at::ThreadLocalStateGuard guard(thread_state_);
+    const c10::intrusive_ptr<SwitchWork> work = take_work();
+    try {
+      // Gone before the signal: whoever is signalled may end the interpreter, which the last reference to a tensor
+      // needs.
+      const std::function<void()> finish = std::exchange(finish_, nullptr);
+      const at::AutoDispatchBelowADInplaceOrView below_autograd;
+      if (!error && finish) finish();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    core_->end_operation();
+    if (error) core_->after_failure();
+    work->complete(error);
+  }
+
+  static constexpr milliseconds kPatience{1000};  // Gloo's own timeout comes first, where it works
+
+  const std::shared_ptr<GroupCore> core_;
+  c10::intrusive_ptr<compat::Base> group_;
+  const milliseconds timeout_;
+  const size_t level_ = CompletionPool::level_here();
+  Issue issue_;
+  std::function<void()> finish_;
+  std::mutex mutex_;
+  c10::intrusive_ptr<SwitchWork> work_;  // until it is completed
+  const std::string context_ = work_->context();
+  const uint64_t flight_ = work_->flight();
+  const at::ThreadLocalState thread_state_;
+  Time issued_at_{};  // written before any work of the group is watched
+  std::atomic<size_t> unfinished_{0};
+  std::atomic<bool> ended_{false};
+};
+
+GlooDelegate::WorkPtr GlooDelegate::start(Call call, c10d::OpType type, const WorkPtr& precheck,
+                                          std::chrono::milliseconds timeout, Issue issue,
+                                          const std::vector<at::Tensor>& inputs,
+                                          std::vector<std::vector<at::Tensor>> outputs, std::function<void()> finish) {
+  const Status started = core_->pool().start();
+  if (!started.ok()) throw_status(started, core_->context(call));
+  auto work =
+      begin_work(core_, call, type, profiling_title(call), core_->sequence(), std::move(outputs), inputs, timeout);
+  const auto operation = std::make_shared<Operation>(core_, get(), timeout, std::move(issue), std::move(finish), work);
+  if (!precheck) {
+    operation->issue(true);
+    remember(operation);
+    return work;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(queue_->mutex);
+    queue_->waiting.push_back(operation);
+  }
+  remember(operation);
+  precheck->getFuture()->addCallback([operation, queue = queue_](c10::ivalue::Future& future) {
+    if (future.hasError()) operation->end(future.exception_ptr());
+    {
+      const std::lock_guard<std::mutex> lock(queue->mutex);
+      operation->ready = true;
+    }
+    drain(*queue);
+  });
+  return work;
+}
+
+// By one thread at a time, so that the group gets the calls in their order whichever precheck is told first.
+void GlooDelegate::drain(Queue& queue) {
+  std::unique_lock<std::mutex> lock(queue.mutex);
+  if (queue.draining) return;
+  queue.draining = true;
+  while (!queue.waiting.empty() && queue.waiting.front()->ready) {
+    const std::shared_ptr<Operation> next = std::move(queue.waiting.front());
+    queue.waiting.pop_front();
+    lock.unlock();
+    next->issue(false);
+    lock.lock();
+  }
+  queue.draining = false;
+}
+
+void GlooDelegate::remember(const std::shared_ptr<Operation>& operation) {
+  const std::lock_guard<std::mutex> lock(queue_->mutex);
+  auto& started = queue_->started;
+  const auto over = [](const std::weak_ptr<Operation>& weak) {
+    const std::shared_ptr<Operation> strong = weak.lock();
+    return !strong || strong->ended();
+  };
+  started.erase(std::remove_if(started.begin(), started.end(), over), started.end());
+  started.push_back(operation);
+}
+
+void GlooDelegate::abort(const Status& reason) {
+  std::vector<std::weak_ptr<Operation>> started;
+  {
+    const std::lock_guard<std::mutex> lock(queue_->mutex);
+    started.swap(queue_->started);
+  }
+  for (const auto& weak : started) {
+    if (const std::shared_ptr<Operation> operation = weak.lock()) {
+      operation->end(status_exception(reason, operation->context()));
+    }
+  }
+}
+
+}  // namespace switchml

@@ -1,0 +1,658 @@
+#include "shm/local_rank.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "engine/in_place.h"
+#include "integers.h"
+#include "team.h"
+#include "words_path.h"
+
+namespace switchml::shm {
+namespace {
+
+using switchml::testing::in_place;
+using testing::Bytes;
+using ::testing::HasSubstr;
+using testing::Ints;
+using testing::kLong;
+using testing::kSoon;
+using testing::Outcome;
+using testing::sum_of;
+using testing::Team;
+
+Collective barrier() {
+  Collective c;
+  c.op = ReduceOp::kBarrier;
+  c.title = "barrier";
+  return c;
+}
+
+// ---- results ----
+
+/// One rank's side of a sum: its tensor, and the part of the result that it wants, between two guards.
+struct Side {
+  Ints input;
+  Ints output;
+  size_t begin = 0;
+  Collective call;
+};
+
+constexpr int32_t kGuard = 0x5a5a5a5a;
+
+Side random_side(size_t count, std::mt19937_64& random) {
+  Side side;
+  side.input.resize(count);
+  for (int32_t& x : side.input) x = static_cast<int32_t>(random());
+  side.begin = random() % (count + 1);
+  const size_t end = side.begin + random() % (count - side.begin + 1);
+  side.output.assign(end - side.begin + 2, kGuard);
+  side.call.type = ElementType::kInt32;
+  side.call.count = count;
+  side.call.output_begin = side.begin;
+  side.call.output_end = end;
+  return side;
+}
+
+/// Collectives of all ranks, each of which calls them in their order, but when it likes.
+class Program {
+ public:
+  Program(Team& team, uint64_t seed) : team_(team), random_(seed), called_(static_cast<size_t>(team.ranks())) {
+    calls_.resize(1 + random_() % 4);
+    for (auto& call : calls_) {
+      const size_t count = random_() % 3 == 0 ? random_() % 3 : random_() % 200;
+      for (int rank = 0; rank < team.ranks(); ++rank) call.push_back(random_side(count, random_));
+    }
+  }
+
+  bool run() {
+    for (int i = 0; i < 100000; ++i) {
+      const int rank = team_.any_rank();
+      if (random_() % 8 == 0) call_next(rank);
+      team_.step(rank);
+      const bool all_called = std::all_of(called_.begin(), called_.end(), [&](size_t n) { return n == calls_.size(); });
+      if (all_called && team_.all_done()) return true;
+    }
+    return false;
+  }
+
+  void expect_sums() const {
+    for (const auto& call : calls_) {
+      Ints sums(call[0].input.size());
+      for (const Side& side : call) {
+        for (size_t i = 0; i < sums.size(); ++i) {
+          sums[i] = static_cast<int32_t>(static_cast<uint32_t>(sums[i]) + static_cast<uint32_t>(side.input[i]));
+        }
+      }
+      for (const Side& side : call) {
+        ASSERT_EQ(side.output.front(), kGuard);
+        ASSERT_EQ(side.output.back(), kGuard);
+        for (size_t i = 1; i + 1 < side.output.size(); ++i) ASSERT_EQ(side.output[i], sums[side.begin + i - 1]) << i;
+      }
+    }
+  }
+
+ private:
+  void call_next(int rank) {
+    size_t& called = called_[static_cast<size_t>(rank)];
+    if (called == calls_.size()) return;
+    Side& side = calls_[called++][static_cast<size_t>(rank)];
+    side.call.input = side.input.data();
+    side.call.output = side.output.data() + 1;
+    team_.submit(rank, side.call);
+  }
+
+  Team& team_;
+  std::mt19937_64 random_;
+  std::vector<size_t> called_;
+  std::vector<std::vector<Side>> calls_;
+};
+
+TEST(LocalRank, SumsAreExactInWhateverOrderMembersStep) {
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    std::mt19937_64 random(seed);
+    const BoardShape shape{1 + static_cast<int>(random() % 5), 1 + static_cast<int>(random() % 5),
+                           64 * (1 + random() % 3)};
+    Team team(shape, seed);
+    Program program(team, seed);
+    ASSERT_TRUE(program.run()) << "seed " << seed;
+    program.expect_sums();
+    if (HasFatalFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+TEST(LocalRank, ASumInPlace) {
+  Team team({3, 2, 64}, 5);
+  std::vector<Ints> tensors = {Ints(100, 1), Ints(100, 20), Ints(100, 300)};
+  for (int rank = 0; rank < 3; ++rank) team.submit(rank, sum_of(tensors[static_cast<size_t>(rank)]));
+  ASSERT_TRUE(team.run());
+  for (const Ints& tensor : tensors) EXPECT_EQ(tensor, Ints(100, 321));
+  EXPECT_EQ(team.local_rank(1).counters().chunks_completed.get(), 7U);
+}
+
+TEST(LocalRank, EveryOperationOfEveryTypeHasTheBitsOfTheSwitch) {
+  constexpr size_t n = 1500;
+  testing::Random random(41);
+  for (const ReduceOp op : testing::kReductions) {
+    for (int t = 0; t < kElementTypes; ++t) {
+      const auto type = static_cast<ElementType>(t);
+      if (!integer_can(op, type)) continue;
+      for (int flavour = 0; flavour < testing::kFlavours; ++flavour) {
+        Team team({3, 4, 2048}, static_cast<uint64_t>(flavour) + 1);
+        auto tensors = testing::random_tensors(type, 3, n, flavour, random);
+        const Bytes expected = testing::by_definition({op, type, 3}, tensors, n);
+        for (int rank = 0; rank < 3; ++rank) {
+          Collective c = in_place(op, type, tensors[static_cast<size_t>(rank)]);
+          c.count = c.output_end = n;
+          c.divisor = 3;
+          team.submit(rank, c);
+        }
+        ASSERT_TRUE(team.run());
+        for (const Bytes& tensor : tensors) {
+          ASSERT_EQ(testing::difference(type, expected.data(), tensor.data(), n), "")
+              << to_string(op) << " of " << to_string(type) << ", flavour " << flavour;
+        }
+      }
+    }
+  }
+}
+
+// Such an output is written past the caches, to an address that no vector is aligned to.
+TEST(LocalRank, ALargePartOfAResult) {
+  constexpr size_t n = 400000;
+  Team team({2, 4, 65536});
+  std::vector<Ints> inputs(2, Ints(n));
+  for (size_t i = 0; i < n; ++i) {
+    inputs[0][i] = static_cast<int32_t>(i * 7);
+    inputs[1][i] = static_cast<int32_t>(i * 1000003);
+  }
+  std::vector<Ints> outputs(2, Ints(n, kGuard));
+  std::vector<Outcome> outcomes;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    Collective c = sum_of(inputs[rank]);
+    c.output = outputs[rank].data() + 1 + rank;
+    c.output_begin = 1000;
+    c.output_end = n - 3;
+    outcomes.push_back(team.submit(static_cast<int>(rank), c));
+  }
+  ASSERT_TRUE(team.run());
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const size_t wanted = n - 3 - 1000;
+    for (size_t i = 0; i < wanted; ++i) {
+      ASSERT_EQ(outputs[rank][1 + rank + i], static_cast<int32_t>((1000 + i) * 1000010)) << i;
+    }
+    EXPECT_EQ(outputs[rank][rank], kGuard);
+    EXPECT_EQ(outputs[rank][1 + rank + wanted], kGuard);
+  }
+}
+
+// ---- past the caches ----
+
+/// How long a line takes in the tests below.
+Duration line_takes;
+/// By whom which lines were timed.
+std::vector<std::pair<int, const std::atomic<uint64_t>*>> lines_read;
+int stepped = 0;
+Duration timed_line(const std::atomic<uint64_t>& word) {
+  lines_read.emplace_back(stepped, &word);
+  return line_takes;
+}
+
+class PastTheCaches : public ::testing::Test {
+ protected:
+  static constexpr size_t kChunks = NonTemporalTrial::kBetween / 2;
+  PastTheCaches() {
+    line_takes = microseconds(1);
+    lines_read.clear();
+    for (int rank = 0; rank < 3; ++rank) {
+      team_.local_rank(rank).time_lines(&timed_line);
+      ends_.push_back(team_.submit(rank, sum_of(tensors_[static_cast<size_t>(rank)])));
+    }
+  }
+  /// Steps of all, of which each takes as long as is said of what is written so.
+  void run(size_t steps, Duration cached, Duration bypassing) {
+    for (size_t i = 0; i < steps && ends_[0]->empty(); ++i) {
+      for (const int rank : {2, 0, 1}) {
+        stepped = rank;
+        team_.step(rank);
+      }
+      team_.now += team_.board().stores() == Stores::kCached ? cached : bypassing;
+      bypasses_ += team_.board().stores() == Stores::kNonTemporal ? 1 : 0;
+    }
+  }
+  void expect_sums() {
+    EXPECT_TRUE(team_.run());
+    EXPECT_EQ(tensors_, std::vector<Ints>(3, Ints(16 * kChunks, 15)));
+  }
+
+  Team team_{{3, 8, 64}};
+  std::vector<Ints> tensors_ = std::vector<Ints>(3, Ints(16 * kChunks, 5));
+  std::vector<Outcome> ends_;
+  size_t bypasses_ = 0;
+};
+
+TEST_F(PastTheCaches, WhereThatIsFasterAndLinesAreSlow) {
+  run(256, microseconds(900), microseconds(400));
+  EXPECT_EQ(team_.board().stores(), Stores::kNonTemporal);
+  ASSERT_TRUE(ends_[0]->empty());
+  line_takes = nanoseconds(50);
+  run(16, microseconds(900), microseconds(400));
+  EXPECT_EQ(team_.board().stores(), Stores::kCached) << "lines are fast again";
+  expect_sums();
+}
+
+TEST_F(PastTheCaches, NotWhereThatIsSlower) {
+  run(256, microseconds(200), microseconds(400));
+  EXPECT_GT(bypasses_, 0U) << "it tries";
+  EXPECT_EQ(team_.board().stores(), Stores::kCached);
+  expect_sums();
+}
+
+TEST_F(PastTheCaches, NotWhereLinesAreFast) {
+  line_takes = nanoseconds(50);
+  run(SIZE_MAX, microseconds(900), microseconds(400));
+  EXPECT_EQ(bypasses_, 0U);
+  expect_sums();
+}
+
+TEST_F(PastTheCaches, OneLineOfAnotherRankIsTimedForEachChunk) {
+  run(SIZE_MAX, Duration(0), Duration(0));
+  expect_sums();
+  EXPECT_EQ(lines_read.size(), kChunks);
+  std::set<const std::atomic<uint64_t>*> marks;
+  for (const auto& [reader, line] : lines_read) {
+    marks.insert(line);
+    for (uint64_t seq = 1; seq <= 8; ++seq) ASSERT_NE(line, team_.board().mark(reader, seq)) << "its own";
+  }
+  EXPECT_EQ(marks.size(), 3U * 8) << "of all ranks and slots";
+}
+
+TEST(LocalRank, BarriersCompleteInTheirOrderAndWhenAllHaveCalled) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    Team team({3, 2, 64}, seed);
+    Ints tensors[3] = {Ints(40, 1), Ints(40, 1), Ints(40, 1)};
+    std::vector<std::vector<int>> ended(3);
+    std::vector<Collective> calls[3];
+    for (size_t rank = 0; rank < 3; ++rank) {
+      calls[rank] = {barrier(), sum_of(tensors[rank]), barrier(), barrier()};
+      for (size_t i = 0; i < 4; ++i) {
+        calls[rank][i].done = [&ended, rank, i](const Status& status) {
+          ended[rank].push_back(status.ok() ? static_cast<int>(i) : -1);
+        };
+      }
+    }
+    for (size_t rank = 0; rank < 3; ++rank) {
+      for (int i = 0; i < 200; ++i) team.step(team.any_rank());
+      for (const auto& order : ended) ASSERT_TRUE(order.empty()) << "before all have called";
+      for (const Collective& call : calls[rank]) team.local_rank(static_cast<int>(rank)).submit(call);
+    }
+    for (int i = 0; i < 1000; ++i) team.step(team.any_rank());
+    for (const auto& order : ended) ASSERT_EQ(order, (std::vector<int>{0, 1, 2, 3})) << "seed " << seed;
+  }
+}
+
+TEST(LocalRank, ACollectiveMayBeSubmittedWhereAnotherEnds) {
+  Team team({2, 1, 64});
+  std::vector<Ints> tensors(2, Ints(20, 3));
+  std::vector<Outcome> second(2);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    Collective first = sum_of(tensors[rank]);
+    first.done = [&, rank](const Status&) {
+      second[rank] = team.submit(static_cast<int>(rank), sum_of(tensors[rank]));
+    };
+    team.local_rank(static_cast<int>(rank)).submit(first);
+  }
+  for (int i = 0; i < 1000; ++i) team.step(team.any_rank());
+  for (size_t rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(second[rank]);
+    ASSERT_EQ(second[rank]->size(), 1U);
+    EXPECT_TRUE(second[rank]->front().ok());
+    EXPECT_EQ(tensors[rank], Ints(20, 12));
+  }
+}
+
+TEST(LocalRank, SaysWhetherThereIsSomethingToDo) {
+  Team team({2, 2, 64});
+  Ints a(1, 1);
+  Ints b(1, 2);
+  EXPECT_FALSE(team.local_rank(0).has_work());
+  EXPECT_FALSE(team.local_rank(0).waits_for_others());
+  EXPECT_EQ(team.local_rank(0).next_wakeup(), kNever);
+  team.submit(0, sum_of(a));
+  EXPECT_TRUE(team.local_rank(0).has_work());
+  EXPECT_TRUE(team.step(0)) << "it has offered";
+  EXPECT_FALSE(team.local_rank(0).has_work());
+  EXPECT_FALSE(team.step(0));
+  EXPECT_TRUE(team.local_rank(0).waits_for_others());
+  EXPECT_FALSE(team.local_rank(0).has_full_window());
+  team.submit(1, sum_of(b));
+  EXPECT_TRUE(team.step(1));
+  EXPECT_TRUE(team.local_rank(0).has_work()) << "a result is there";
+  EXPECT_TRUE(team.step(0));
+  EXPECT_FALSE(team.local_rank(0).waits_for_others());
+  EXPECT_EQ(a[0], 3);
+}
+
+TEST(LocalRank, OffersAsFarAsItsWindowGoes) {
+  for (const int slots : {1, 2, 5}) {
+    Team team({2, slots, 64});
+    std::vector<Ints> tensors(10, Ints(20, 1));  // two chunks each
+    for (Ints& tensor : tensors) team.submit(0, sum_of(tensor));
+    team.step(0);
+    const auto window = static_cast<uint64_t>(slots);
+    for (uint64_t seq = 1; seq <= window; ++seq) EXPECT_TRUE(team.board().has_offered(0, seq)) << seq;
+    EXPECT_FALSE(team.board().has_offered(0, window + 1));
+    EXPECT_TRUE(team.local_rank(0).has_full_window());
+    team.local_rank(0).request_failure(Status(Code::kAborted, "test"));
+    team.step(0);
+  }
+}
+
+// ---- disagreement ----
+
+TEST(LocalRank, WhatRanksDisagreeAboutIsFoundOnAllOfThem) {
+  const std::vector<std::function<void(Collective*)>> differences = {
+      [](Collective* c) { c->op = ReduceOp::kMax; },
+      [](Collective* c) { c->op = ReduceOp::kMin; },
+      [](Collective* c) { c->type = ElementType::kFloat32; },
+      [](Collective* c) {
+        c->type = ElementType::kInt64;
+        c->count = c->output_end = 250;
+      },
+      [](Collective* c) { c->count = c->output_end = 499; },
+      [](Collective* c) { c->count = c->output_end = 320; },  // whole chunks, which are all the same
+      [](Collective* c) { c->count = c->output_end = 1; },
+      [](Collective* c) { c->title = "reduce"; },
+      [](Collective* c) { c->tag = 1; },
+      [](Collective* c) { c->divisor = 3; },
+      [](Collective* c) { *c = barrier(); },
+  };
+  for (size_t d = 0; d < differences.size(); ++d) {
+    for (int odd = 0; odd < 3; ++odd) {
+      Team team({3, 2, 64}, d + 1);
+      std::vector<Ints> tensors(3, Ints(500, 1));
+      std::vector<Outcome> outcomes;
+      std::vector<std::string> texts;
+      for (int rank = 0; rank < 3; ++rank) {
+        Collective c = sum_of(tensors[static_cast<size_t>(rank)]);
+        if (rank == odd) differences[d](&c);
+        texts.push_back(describe(c));
+        outcomes.push_back(team.submit(rank, c));
+      }
+      ASSERT_TRUE(team.run()) << "difference " << d;
+      for (size_t rank = 0; rank < 3; ++rank) {
+        ASSERT_EQ(outcomes[rank]->front().code(), Code::kMismatch) << "difference " << d << ", rank " << rank;
+        EXPECT_THAT(outcomes[rank]->front().message(), HasSubstr("called " + texts[rank] + ","));
+        EXPECT_EQ(team.failures(static_cast<int>(rank)).size(), 1U);
+        EXPECT_EQ(team.local_rank(static_cast<int>(rank)).counters().witness_failures.get(), 1U);
+      }
+    }
+  }
+}
+
+// ---- those who do not come ----
+
+TEST(LocalRank, ADeadlineNamesTheRanksThatAreMissing) {
+  Team team({4, 2, 64});
+  Ints tensors[2] = {Ints(100, 1), Ints(100, 1)};
+  Outcome outcomes[2];
+  const Time deadline = team.now + seconds(30);
+  for (const int rank : {0, 2}) {
+    Collective c = sum_of(tensors[rank / 2]);
+    c.deadline = deadline;
+    outcomes[rank / 2] = team.submit(rank, c);
+  }
+  for (int i = 0; i < 100; ++i) team.step(team.any_rank());
+  EXPECT_EQ(team.local_rank(0).next_wakeup(), deadline);
+  team.now = deadline - nanoseconds(1);
+  for (int i = 0; i < 100; ++i) team.step(team.any_rank());
+  EXPECT_FALSE(team.all_done());
+  team.now = deadline;
+  for (int i = 0; i < 100; ++i) team.step(team.any_rank());
+  for (const Outcome& outcome : outcomes) {
+    ASSERT_EQ(outcome->size(), 1U);
+    EXPECT_EQ(outcome->front().code(), Code::kTimeout);
+    EXPECT_THAT(outcome->front().message(), HasSubstr("all_reduce(SUM, int32, 100 elements) did not complete"));
+    EXPECT_THAT(outcome->front().message(), HasSubstr("no contribution from rank 1, 3 for 30 s"));
+  }
+  EXPECT_EQ(team.failures(0).size(), 1U);
+  EXPECT_TRUE(team.failures(1).empty()) << "it has called nothing";
+}
+
+TEST(LocalRank, TheEarliestDeadlineCountsWhereverItStands) {
+  Team team({2, 2, 64});
+  Ints a(10, 1);
+  Ints b(20, 1);
+  Collective first = sum_of(a);
+  first.deadline = team.now + seconds(60);
+  Collective second = sum_of(b);
+  second.deadline = team.now + seconds(5);
+  const Outcome outcomes[] = {team.submit(0, first), team.submit(0, second)};
+  team.step(0);
+  EXPECT_EQ(team.local_rank(0).next_wakeup(), second.deadline);
+  team.now = second.deadline;
+  team.step(0);
+  for (const Outcome& outcome : outcomes) {
+    ASSERT_EQ(outcome->size(), 1U);
+    EXPECT_THAT(outcome->front().message(), HasSubstr("20 elements) did not complete"));
+  }
+}
+
+TEST(LocalRank, ADeadlineThatWasMetIsForgotten) {
+  Team team({1, 2, 64});
+  Ints a(10, 1);
+  Ints b(10, 1);
+  Collective first = sum_of(a);
+  first.deadline = team.now + seconds(1);
+  team.submit(0, first);
+  ASSERT_TRUE(team.run());
+  team.now += seconds(2);
+  const Outcome later = team.submit(0, sum_of(b));
+  ASSERT_TRUE(team.run());
+  EXPECT_TRUE(later->front().ok()) << later->front().to_string();
+}
+
+TEST(LocalRank, ADeadlineNamesTheRankThatStoppedWhileItAdded) {
+  Team team({2, 2, 64});
+  Ints a(10, 1);
+  Collective c = sum_of(a);
+  c.deadline = team.now + seconds(7);
+  const Outcome outcome = team.submit(0, c);
+  team.step(0);
+  team.board().offer(1, 1, {});
+  ASSERT_EQ(team.board().claim(1), 1U);
+  team.step(0);
+  team.now = c.deadline;
+  team.step(0);
+  ASSERT_EQ(outcome->size(), 1U);
+  EXPECT_THAT(outcome->front().message(),
+              HasSubstr("all ranks have contributed, and rank 1 has been adding them for 7 s"));
+}
+
+TEST(LocalRank, ADeadlineNamesNobodyWhereARankEndedBetweenItsOfferAndTheList) {
+  Team team({2, 2, 64});
+  // The first word of a board counts the places taken on the list of ready chunks: one is never filled.
+  reinterpret_cast<std::atomic<uint64_t>*>(team.memory())->fetch_add(1);
+  Ints tensors[2] = {Ints(10, 1), Ints(10, 1)};
+  Outcome outcomes[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    Collective c = sum_of(tensors[rank]);
+    c.deadline = team.now + seconds(7);
+    outcomes[rank] = team.submit(rank, c);
+    team.step(rank);
+  }
+  team.now += seconds(7);
+  for (int rank = 0; rank < 2; ++rank) {
+    team.step(rank);
+    ASSERT_EQ(outcomes[rank]->size(), 1U);
+    EXPECT_THAT(outcomes[rank]->front().message(),
+                HasSubstr("all ranks have contributed, and none has added them for 7 s"));
+  }
+}
+
+TEST(LocalRank, WhoHasLeftIsNotWaitedFor) {
+  Team team({3, 2, 64});
+  std::vector<Ints> tensors(3, Ints(10, 1));
+  std::vector<Outcome> outcomes;
+  for (int rank = 0; rank < 3; ++rank)
+    outcomes.push_back(team.submit(rank, sum_of(tensors[static_cast<size_t>(rank)])));
+  team.step(1);
+  team.board().leave(1);
+  ASSERT_TRUE(team.run()) << "it had contributed before";
+  for (const Outcome& outcome : outcomes) EXPECT_TRUE(outcome->front().ok());
+  for (const int rank : {0, 2}) {
+    const Outcome next = team.submit(rank, sum_of(tensors[static_cast<size_t>(rank)]));
+    for (int i = 0; i < 3; ++i) team.step(rank);
+    ASSERT_EQ(next->size(), 1U);
+    EXPECT_EQ(next->front().code(), Code::kUnavailable);
+    EXPECT_THAT(next->front().message(), HasSubstr("all_reduce(SUM, int32, 10 elements) cannot complete"));
+    EXPECT_THAT(next->front().message(), HasSubstr("1 (left the session)"));
+    EXPECT_EQ(team.failures(rank).size(), 1U);
+  }
+}
+
+// ---- failure ----
+
+TEST(LocalRank, AFailureEndsEverythingOnceAndForAll) {
+  Team team({2, 2, 64});
+  std::vector<Ints> tensors(4, Ints(200, 1));
+  const Outcome before[] = {team.submit(0, sum_of(tensors[0])), team.submit(0, sum_of(tensors[1]))};
+  for (int i = 0; i < 5; ++i) team.step(0);
+  const Outcome with = team.submit(0, sum_of(tensors[2]));
+  team.local_rank(0).request_failure(Status(Code::kAborted, "first"));
+  team.local_rank(0).request_failure(Status(Code::kUnavailable, "second"));
+  EXPECT_TRUE(team.local_rank(0).has_work());
+  team.step(0);
+  const Outcome after = team.submit(0, sum_of(tensors[3]));
+  for (int i = 0; i < 5; ++i) team.step(0);
+  for (const Outcome& outcome : {before[0], before[1], with, after}) {
+    ASSERT_EQ(outcome->size(), 1U);
+    EXPECT_EQ(outcome->front().to_string(), Status(Code::kAborted, "first").to_string());
+  }
+  ASSERT_EQ(team.failures(0).size(), 1U);
+  EXPECT_EQ(team.failures(0)[0].message(), "first");
+  EXPECT_FALSE(team.local_rank(0).waits_for_others());
+  EXPECT_EQ(team.local_rank(0).next_wakeup(), kNever);
+}
+
+// A failure at any point, on any rank: everything ends, and nothing ends twice.
+TEST(LocalRank, AFailureAtAnyMoment) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    Team team({3, 2, 64}, seed);
+    std::vector<Ints> tensors(6, Ints(60, 1));
+    for (size_t i = 0; i < tensors.size(); ++i) team.submit(static_cast<int>(i % 3), sum_of(tensors[i]));
+    for (uint64_t i = 0; i < seed % 40; ++i) team.step(team.any_rank());
+    const int failing = team.any_rank();
+    team.local_rank(failing).request_failure(Status(Code::kAborted, "test"));
+    team.step(failing);
+    team.board().leave(failing);
+    ASSERT_TRUE(team.run()) << "seed " << seed;
+  }
+}
+
+// ---- sleep ----
+
+TEST(LocalRank, ASubmissionEndsASleepThatIsToCome) {
+  Team team({2, 2, 64});
+  Ints a(1, 1);
+  const Time begin = monotonic_now();
+  team.submit(0, sum_of(a));
+  team.local_rank(0).sleep(kLong);
+  EXPECT_LT(monotonic_now() - begin, kSoon);
+  team.step(0);
+  team.local_rank(0).request_failure(Status(Code::kAborted, "test"));
+  team.local_rank(0).sleep(kLong);
+  EXPECT_LT(monotonic_now() - begin, kSoon);
+}
+
+TEST(LocalRank, WhoLeavesEndsASleepThatIsToCome) {
+  Team team({2, 2, 64});
+  Ints a(1, 1);
+  const Outcome outcome = team.submit(0, sum_of(a));
+  team.step(0);
+  team.board().leave(1);
+  const Time begin = monotonic_now();
+  team.local_rank(0).sleep(kLong);
+  EXPECT_LT(monotonic_now() - begin, kSoon);
+  team.step(0);
+  ASSERT_EQ(outcome->size(), 1U);
+  EXPECT_THAT(outcome->front().message(), HasSubstr("(left the session)"));
+}
+
+TEST(LocalRank, TimeEndsASleep) {
+  Team team({2, 2, 64});
+  Ints a(1, 1);
+  team.submit(0, sum_of(a));
+  team.step(0);
+  team.step(0);
+  const Time begin = monotonic_now();
+  team.local_rank(0).sleep(milliseconds(20));
+  EXPECT_GE(monotonic_now() - begin, milliseconds(15));
+}
+
+/// Steps `local rank` from a thread of its own until `collectives` have ended, and sleeps where there is nothing to do.
+std::thread run_until_ended(LocalRank& local_rank, const std::atomic<int>& ended, int collectives) {
+  return std::thread([&local_rank, &ended, collectives] {
+    while (ended.load() < collectives) {
+      if (!local_rank.step(monotonic_now()) && ended.load() < collectives) local_rank.sleep(kLong);
+    }
+  });
+}
+
+// Nobody looks for work, so a wake that is lost would cost half a minute.
+TEST(LocalRank, NoWakeIsLost) {
+  constexpr int kCollectives = 60;
+  for (const int slots : {1, 2, 3, 8}) {
+    Team team({4, slots, 64});
+    std::vector<std::vector<Ints>> tensors(4, std::vector<Ints>(kCollectives, Ints(160, 1)));
+    std::atomic<int> ended[4] = {};
+    std::vector<std::thread> threads;
+    const Time begin = monotonic_now();
+    for (int rank = 0; rank < 4; ++rank) {
+      threads.push_back(run_until_ended(team.local_rank(rank), ended[rank], kCollectives));
+    }
+    for (int i = 0; i < kCollectives; ++i) {
+      for (int rank = 0; rank < 4; ++rank) {
+        Collective c = sum_of(tensors[static_cast<size_t>(rank)][static_cast<size_t>(i)]);
+        c.done = [&, rank](const Status& status) { ended[rank] += status.ok() ? 1 : 1000; };
+        team.local_rank(rank).submit(c);
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_LT(monotonic_now() - begin, kSoon) << slots << " slots";
+    for (const auto& of_rank : tensors) {
+      for (const Ints& tensor : of_rank) ASSERT_EQ(tensor, Ints(160, 4));
+    }
+    for (const auto& count : ended) EXPECT_EQ(count, kCollectives) << "all have succeeded";
+  }
+}
+
+// A rank that has called ahead sleeps until half of its window is there, but no collective may wait for the next one.
+TEST(LocalRank, ASleeperIsWokenForTheEndOfACollectiveThoughTheNextIsNotCalled) {
+  Team team({2, 8, 64});
+  std::vector<Ints> tensors(3, Ints(16, 1));
+  std::atomic<int> ended{0};
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    Collective c = sum_of(tensors[i]);
+    c.done = [&](const Status&) { ++ended; };
+    team.local_rank(0).submit(c);
+  }
+  std::thread thread = run_until_ended(team.local_rank(0), ended, 1);
+  std::this_thread::sleep_for(milliseconds(50));  // it has offered both and sleeps
+  const Time begin = monotonic_now();
+  team.submit(1, sum_of(tensors[2]));
+  while (!team.all_done()) team.step(1);
+  thread.join();
+  EXPECT_LT(monotonic_now() - begin, kSoon);
+  EXPECT_EQ(tensors[0], Ints(16, 2));
+  team.local_rank(0).request_failure(Status(Code::kAborted, "test"));
+  team.step(0);
+}
+
+}  // namespace
+}  // namespace switchml::shm
