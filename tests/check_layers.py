@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Checks the direction of includes in backend/, the other rules that keep the layers apart, and that tests mirror code.
 
-The order is the one written in backend/CMakeLists.txt: c10d -> session -> {engine, shm, switchd}; shm -> engine;
-engine -> {quant, slots, timer, transport} -> wire -> base; switchd -> {softswitch, transport};
-controllerd -> {controller, api}; controller -> softswitch.
+MAY_INCLUDE is the one table of dependencies. docs/architecture.md has it between two comments: --write puts it there, and it is a problem
+where that is not the same.
 """
 import argparse
 import pathlib
@@ -14,34 +13,27 @@ import tempfile
 BACKEND = pathlib.Path(__file__).resolve().parent.parent / "backend"
 UNIT_TESTS = pathlib.Path(__file__).resolve().parent / "unit"
 
-# Which folders a folder may include, besides itself.
+# Which folders a folder may include, besides itself; each after all that it may include.
 MAY_INCLUDE = {
     "base": set(),
     "wire": {"base"},
+    "socket": {"base", "wire"},
     "quant": {"base"},
     "slots": {"base", "wire"},
     "timer": {"base", "wire"},
-    "transport": {"base", "wire"},
-    "engine": {"base", "wire", "quant", "slots", "timer", "transport"},
-    "shm": {"base", "quant", "transport", "engine"},
-    "softswitch": {"base", "wire", "quant"},
-    "controller": {"base", "wire", "softswitch"},
-    "switchd": {"base", "wire", "softswitch", "transport", "api"},
-    "controllerd": {"base", "wire", "controller", "transport", "api"},
+    "transport": {"base", "wire", "socket"},
+    "engine": {"base", "wire", "socket", "quant", "slots", "timer", "transport"},
+    "shm": {"base", "socket", "quant", "slots", "transport", "engine"},
+    "softswitch": {"base", "wire", "socket", "quant"},
+    "controller": {"base", "wire", "socket", "softswitch"},
     "api": set(),  # what protoc generates
-    "session": {"base", "wire", "transport", "engine", "shm", "switchd"},
-    "c10d": {"base", "wire", "transport", "engine", "switchd", "session"},
+    "switchd": {"base", "wire", "socket", "softswitch", "transport", "api"},
+    "controllerd": {"base", "wire", "socket", "controller", "transport", "api"},
+    "session": {"base", "wire", "socket", "quant", "slots", "transport", "engine", "shm", "switchd"},
+    "c10d": {"base", "wire", "socket", "quant", "transport", "engine", "shm", "switchd", "session"},
 }
-# Single headers of another folder that a folder may include all the same.
-MAY_INCLUDE_FILE = {
-    "softswitch": {"transport/transport.h"},  # for the address type and frames, not for sending
-    "controller": {"transport/transport.h", "transport/address.h"},  # to compare addresses, not for sending
-    # to refuse a bad SWITCHML_KERNELS before anything starts; what ranks without their switch owe each other
-    "session": {"quant/kernels.h", "slots/resync_plan.h"},
-    "shm": {"slots/chunk_plan.h"},  # to cut what goes on to a switch where its packets are cut
-    # to name the kernels in stats(); to allocate tensors; to send and receive
-    "c10d": {"quant/kernels.h", "shm/arena.h", "shm/messages.h"},
-}
+ARCHITECTURE = BACKEND.parent / "docs" / "architecture.md"
+BEGIN, END = "<!-- layers: written by tests/check_layers.py --write -->", "<!-- end of layers -->"
 # State machines: what time it is and what arrived are arguments.
 PURE = {"base", "wire", "quant", "slots", "timer", "softswitch", "controller"}
 MAY_READ_THE_CLOCK = {"base/clock.h", "base/clock.cc"}
@@ -86,7 +78,7 @@ def check_include(name, kind, target):
         return f"includes <{target}>: write it with quotes" if "/" in target and other in MAY_INCLUDE else None
     if "/" not in target or other not in MAY_INCLUDE:
         return f'includes "{target}": write it as "folder/file.h", relative to backend/'
-    if other == folder or other in MAY_INCLUDE[folder] or target in MAY_INCLUDE_FILE.get(folder, ()):
+    if other == folder or other in MAY_INCLUDE[folder]:
         return None
     return f'includes "{target}": {folder} may include {", ".join(sorted(MAY_INCLUDE[folder])) or "nothing"}'
 
@@ -135,6 +127,34 @@ def check_mirror(backend, unit_tests):
     return problems
 
 
+def table():
+    """Of MAY_INCLUDE, in Markdown."""
+    rows = [f"| `{folder}` | {', '.join(each for each in MAY_INCLUDE if each in allowed) or 'nothing'} |" for folder, allowed in MAY_INCLUDE.items()]
+    return "\n".join([BEGIN, "| folder | may include |", "|---|---|", *rows, END])
+
+
+def documented(text):
+    """The table as the text has it; None where it has none."""
+    begin, end = text.find(BEGIN), text.find(END)
+    return text[begin : end + len(END)] if 0 <= begin < end else None
+
+
+def check_table(path):
+    found = documented(path.read_text())
+    if found == table():
+        return []
+    what = "has no table of layers" if found is None else "has another table of layers"
+    return [f"docs/{path.name}:1: {what}: tests/check_layers.py --write"]
+
+
+def write_table(path):
+    text = path.read_text()
+    found = documented(text)
+    if found is None:
+        sys.exit(f"{path}: has no line {BEGIN}, and {END} behind it")
+    path.write_text(text.replace(found, table()))
+
+
 # Each line breaks one rule (or, with None, breaks none although it looks like it).
 SELF_TESTS = [
     ("base/status.h", '#include "wire/packet.h"', "base may include nothing"),
@@ -143,7 +163,7 @@ SELF_TESTS = [
     ("quant/kernels.cc", '#include "slots/pool.h"', "quant may include base"),
     ("slots/pool.h", '#include "timer/wheel.h"', "slots may include base, wire"),
     ("timer/wheel.h", '#include "transport/transport.h"', "timer may include base, wire"),
-    ("transport/udp.cc", '#include "engine/engine.h"', "transport may include base, wire"),
+    ("transport/udp.cc", '#include "engine/engine.h"', "transport may include base, socket, wire"),
     ("engine/engine.h", '#include "switchd/server.h"', "engine may include"),
     ("softswitch/switch.h", '#include "transport/udp.h"', "softswitch may include"),
     ("switchd/server.h", '#include "engine/engine.h"', "switchd may include"),
@@ -164,7 +184,8 @@ SELF_TESTS = [
     ("c10d/work.cc", "#if TORCH_VERSION_MAJOR >= 2", "only c10d/compat.h may"),
     ("engine/shard.cc", "#ifdef SWITCHML_TORCH_1", "only c10d/compat.h may"),
     ("extra/file.h", "int x;", "has no place in the layers"),
-    ("softswitch/switch.h", '#include "transport/transport.h"', None),
+    ("softswitch/switch.h", '#include "transport/transport.h"', "softswitch may include"),
+    ("softswitch/switch.h", '#include "socket/endpoint.h"', None),
     ("base/clock.cc", "return std::chrono::steady_clock::now();", None),
     ("base/log.cc", "#include <glog/logging.h>", None),
     ("c10d/compat.h", "#if TORCH_VERSION_MAJOR >= 2", None),
@@ -224,10 +245,14 @@ def self_test():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--self-test", action="store_true", help="plant violations in a temporary folder and find each")
-    if parser.parse_args().self_test:
+    parser.add_argument("--write", action="store_true", help="put the table of layers into docs/architecture.md")
+    arguments = parser.parse_args()
+    if arguments.self_test:
         return 1 if self_test() else 0
+    if arguments.write:
+        write_table(ARCHITECTURE)
     problems, files = check(BACKEND)
-    problems += check_mirror(BACKEND, UNIT_TESTS)
+    problems += check_mirror(BACKEND, UNIT_TESTS) + check_table(ARCHITECTURE)
     print("\n".join(problems), end="\n" if problems else "")
     print(f"check_layers: {files} files, {len(problems)} problems")
     return 1 if problems or files == 0 else 0

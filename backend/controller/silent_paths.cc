@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/limits.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml::controller {
 

@@ -1,6 +1,6 @@
 #include "controller/topology.h"
 
-#include "transport/address.h"
+#include "socket/address.h"
 #include "wire/layout.h"
 
 namespace switchml::controller {

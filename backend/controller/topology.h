@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "transport/transport.h"
+#include "socket/endpoint.h"
 
 namespace switchml::controller {
 

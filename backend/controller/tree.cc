@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml::controller {
 

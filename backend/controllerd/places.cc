@@ -1,6 +1,6 @@
 #include "controllerd/places.h"
 
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 

@@ -3,7 +3,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "controllerd/places.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 

@@ -8,8 +8,8 @@
 
 #include "base/secret.h"
 #include "controllerd/yaml_checks.h"
-#include "transport/address.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
 #include "wire/layout.h"
 
 namespace switchml {

@@ -17,7 +17,7 @@
 #include "session/place_agreement.h"
 #include "session/random.h"
 #include "session/switch_place.h"
-#include "transport/address.h"
+#include "socket/address.h"
 #include "transport/tcp_reach.h"
 #include "transport/udp_path.h"
 

@@ -38,7 +38,7 @@
 #include "session/store_exchange.h"
 #include "session/switch_entry.h"
 #include "shm/segment.h"
-#include "transport/fd.h"
+#include "socket/fd.h"
 
 namespace switchml {
 

@@ -1,6 +1,6 @@
 #include "session/controller_entry.h"
 
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 

@@ -5,8 +5,8 @@
 #include "quant/kernels.h"
 #include "session/placement.h"
 #include "session/shared_memory.h"
-#include "transport/address.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
 #include "wire/control.h"
 
 namespace switchml {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "transport/fd.h"
+#include "socket/fd.h"
 
 namespace switchml {
 

@@ -17,8 +17,8 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "session/close_on_fork.h"
-#include "transport/address.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
 
 namespace switchml {
 

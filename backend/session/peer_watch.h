@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "session/peer_connection.h"
-#include "transport/fd.h"
+#include "socket/fd.h"
 #include "transport/transport.h"
 
 namespace switchml {

@@ -12,8 +12,8 @@
 #include "session/shared_memory.h"
 #include "session/switch_place.h"
 #include "shm/board.h"
-#include "transport/address.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
 
 namespace switchml {
 

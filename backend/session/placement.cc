@@ -8,7 +8,7 @@
 #include "base/parse.h"
 #include "base/processors.h"
 #include "engine/spin_wait.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 

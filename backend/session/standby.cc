@@ -5,8 +5,8 @@
 #include "session/control_client.h"
 #include "session/random.h"
 #include "session/switch_place.h"
-#include "transport/address.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
 #include "transport/spread_link.h"
 
 namespace switchml {

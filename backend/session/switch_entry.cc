@@ -10,7 +10,7 @@
 #include "session/control_client.h"
 #include "transport/faulty.h"
 #include "transport/shared_link.h"
-#include "transport/sockaddr.h"
+#include "socket/sockaddr.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
 

@@ -7,8 +7,8 @@
 #include "base/parse.h"
 #include "engine/engine.h"
 #include "session/random.h"
-#include "transport/address.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
 
 namespace switchml {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "transport/fd.h"
+#include "socket/fd.h"
 
 namespace switchml::shm {
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "shm/segment.h"
-#include "transport/fd.h"
+#include "socket/fd.h"
 
 namespace switchml::shm {
 

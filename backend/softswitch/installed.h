@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "softswitch/bitmap.h"
-#include "transport/transport.h"
+#include "socket/endpoint.h"
 
 namespace switchml::softswitch {
 

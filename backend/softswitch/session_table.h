@@ -24,7 +24,7 @@
 #include "softswitch/bitmap.h"
 #include "softswitch/grant.h"
 #include "softswitch/installed.h"
-#include "transport/transport.h"
+#include "socket/endpoint.h"
 #include "wire/packet.h"
 
 namespace switchml::softswitch {

@@ -12,7 +12,7 @@
 #include "base/counters.h"
 #include "base/status.h"
 #include "softswitch/installed.h"
-#include "transport/transport.h"
+#include "socket/endpoint.h"
 
 namespace switchml::softswitch {
 

@@ -14,7 +14,7 @@
 #include "base/limits.h"
 #include "base/secret.h"
 #include "softswitch/installed.h"
-#include "transport/address.h"
+#include "socket/address.h"
 #include "wire/layout.h"
 
 namespace switchml {

@@ -10,7 +10,7 @@
 #include "switchd/agent.h"
 #include "switchd/options.h"
 #include "switchd/server.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 namespace {

@@ -16,7 +16,7 @@
 #include "base/thread.h"
 #include "switchd/batching_sink.h"
 #include "switchd/partitioned_switch.h"
-#include "transport/address.h"
+#include "socket/address.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
 #include "transport/udp_local.h"

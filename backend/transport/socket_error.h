@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "transport/frame_memory.h"
-#include "transport/sockaddr.h"
+#include "socket/sockaddr.h"
 #include "transport/tcp_connections.h"
 #include "transport/tcp_socket.h"
 #include "transport/waker.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "transport/address.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
 #include "transport/tcp_connections.h"
 #include "transport/tcp_socket.h"
 

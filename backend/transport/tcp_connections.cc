@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "transport/sockaddr.h"
+#include "socket/sockaddr.h"
 #include "transport/tcp_socket.h"
 
 namespace switchml {

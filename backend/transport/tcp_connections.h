@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/fd.h"
+#include "socket/fd.h"
 #include "transport/socket_error.h"
 #include "transport/tcp.h"
 #include "transport/tcp_pieces.h"

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "base/interruption.h"
-#include "transport/address.h"
+#include "socket/address.h"
 #include "transport/tcp_socket.h"
 
 namespace switchml {

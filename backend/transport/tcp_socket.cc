@@ -8,8 +8,8 @@
 #include <system_error>
 #include <utility>
 
-#include "transport/address.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
 
 namespace switchml {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/status.h"
-#include "transport/fd.h"
+#include "socket/fd.h"
 #include "transport/tcp.h"
 
 namespace switchml {

@@ -7,52 +7,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "socket/endpoint.h"
 
 namespace switchml {
-
-/// What carries frames to an endpoint.
-enum class Carrier : uint8_t {
-  kPackets,      // packets: each frame by itself
-  kTcp,          // a TCP connection, which whoever has a frame for the endpoint makes
-  kTcpAccepted,  // a TCP connection that the endpoint has made to us: none can be made to there
-};
-
-/// Where a frame goes or comes from. Plain bytes to the engine and the switch; a transport knows what they mean.
-struct Endpoint {
-  static constexpr size_t kBytes = 28;  // a sockaddr_in6
-  uint8_t bytes[kBytes] = {};
-  uint8_t size = 0;  // 0: no endpoint
-  /// The transport's own note on a received frame's sender: at which of its local addresses the frame arrived, so that
-  /// an answer leaves from there. Not part of the identity: == ignores it.
-  uint8_t via = 0;
-  Carrier carrier = Carrier::kPackets;
-
-  friend bool operator==(const Endpoint& a, const Endpoint& b) {
-    return a.size == b.size && a.carrier == b.carrier && std::memcmp(a.bytes, b.bytes, a.size) == 0;
-  }
-  friend bool operator!=(const Endpoint& a, const Endpoint& b) { return !(a == b); }
-};
-
-/// A frame to send. `data` lies in memory of allocate() or anywhere that stays unchanged until send() returns.
-struct TxFrame {
-  const uint8_t* data = nullptr;
-  uint32_t size = 0;
-  const Endpoint* to = nullptr;
-};
-
-/// A received frame, lent by the transport until release().
-struct RxFrame {
-  const uint8_t* data = nullptr;
-  uint32_t size = 0;
-  Endpoint from;
-};
 
 /// What a transport can do, known once it is open.
 struct TransportLimits {

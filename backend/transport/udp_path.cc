@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "transport/address.h"
-#include "transport/fd.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/fd.h"
+#include "socket/sockaddr.h"
 
 namespace switchml {
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "transport/sockaddr.h"
+#include "socket/sockaddr.h"
 #include "wire/packet.h"
 
 namespace switchml {

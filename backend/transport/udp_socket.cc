@@ -9,8 +9,8 @@
 #include <climits>
 #include <system_error>
 
-#include "transport/address.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
 #include "transport/udp_steering.h"
 
 namespace switchml {

@@ -8,7 +8,7 @@
 
 #include "base/fnv.h"
 #include "base/limits.h"
-#include "transport/sockaddr.h"
+#include "socket/sockaddr.h"
 #include "transport/udp_path.h"
 
 namespace switchml {

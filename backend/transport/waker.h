@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "base/clock.h"
-#include "transport/fd.h"
+#include "socket/fd.h"
 
 namespace switchml {
 

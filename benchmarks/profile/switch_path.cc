@@ -4,7 +4,7 @@
 #include "path.h"
 #include "softswitch/switch.h"
 #include "switchd/batching_sink.h"
-#include "transport/address.h"
+#include "socket/address.h"
 #include "transport/inproc.h"
 #include "transport/udp.h"
 #include "wire/control.h"

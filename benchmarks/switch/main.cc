@@ -10,7 +10,7 @@
 #include "base/payload_size.h"
 #include "process_time.h"
 #include "reflector.h"
-#include "transport/address.h"
+#include "socket/address.h"
 #include "worker.h"
 
 namespace switchml::bench {

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <vector>
 
-#include "transport/address.h"
+#include "socket/address.h"
 #include "transport/frame_memory.h"
-#include "transport/sockaddr.h"
+#include "socket/sockaddr.h"
 #include "transport/udp_socket.h"
 
 namespace switchml::bench {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "transport/address.h"
+#include "socket/address.h"
 #include "transport/udp.h"
 #include "wire/control.h"
 

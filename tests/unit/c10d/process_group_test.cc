@@ -13,7 +13,7 @@
 #include "base/interruption.h"
 #include "fixture.h"
 #include "switchd/server.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 

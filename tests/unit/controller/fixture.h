@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "controller/sessions.h"
-#include "transport/address.h"
+#include "socket/address.h"
 #include "wire/control.h"
 
 namespace switchml::controller {

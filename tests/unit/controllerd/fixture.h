@@ -9,7 +9,7 @@
 
 #include "controllerd/dispatcher.h"
 #include "fake_agent.h"
-#include "transport/address.h"
+#include "socket/address.h"
 #include "wire/control.h"
 
 namespace switchml {

@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 
 #include "fixture.h"
-#include "transport/fd.h"
-#include "transport/sockaddr.h"
+#include "socket/fd.h"
+#include "socket/sockaddr.h"
 
 namespace switchml {
 namespace {

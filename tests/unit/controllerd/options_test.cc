@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "temporary_file.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 namespace {

@@ -11,7 +11,7 @@
 #include "controllerd/state_text.h"
 #include "fixture.h"
 #include "temporary_file.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 namespace {

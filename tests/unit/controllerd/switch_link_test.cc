@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "fake_agent.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 namespace {

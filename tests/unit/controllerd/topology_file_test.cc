@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "temporary_file.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 namespace {

@@ -8,7 +8,7 @@
 #include "session/control_client.h"
 #include "session/controller_client.h"
 #include "session/switch_entry.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 

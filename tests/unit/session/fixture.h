@@ -17,7 +17,7 @@
 #include "session/session.h"
 #include "session/store_channel.h"
 #include "session/store_exchange.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 

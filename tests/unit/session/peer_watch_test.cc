@@ -12,7 +12,7 @@
 
 #include "fixture.h"
 #include "session/peer_connection.h"
-#include "transport/sockaddr.h"
+#include "socket/sockaddr.h"
 
 namespace switchml {
 namespace {

@@ -8,7 +8,7 @@
 #include "session/shared_memory.h"
 #include "session/switch_entry.h"
 #include "shm/board.h"
-#include "transport/sockaddr.h"
+#include "socket/sockaddr.h"
 
 namespace switchml {
 namespace {

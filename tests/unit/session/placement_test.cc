@@ -4,7 +4,7 @@
 
 #include "base/processors.h"
 #include "temporary_tree.h"
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "fixture.h"
 #include "session/store_exchange.h"
-#include "transport/sockaddr.h"
+#include "socket/sockaddr.h"
 #include "wire/control.h"
 
 namespace switchml {

@@ -10,8 +10,8 @@
 #include "base/limits.h"
 #include "session/control_client.h"
 #include "session/switch_entry.h"
-#include "transport/address.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
 
 namespace switchml {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "api/switchml_control.grpc.pb.h"
-#include "transport/address.h"
+#include "socket/address.h"
 #include "transport/raw_socket.h"
 #include "wire/control.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "transport/address.h"
+#include "socket/address.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
 #include "wire/control.h"

@@ -1,4 +1,4 @@
-#include "transport/fd.h"
+#include "socket/fd.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/address.h"
+#include "socket/address.h"
 #include "transport/faulty.h"
 #include "transport/inproc.h"
 #include "transport/shared_link.h"

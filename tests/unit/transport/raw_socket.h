@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "transport/address.h"
-#include "transport/fd.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/fd.h"
+#include "socket/sockaddr.h"
 
 namespace switchml {
 

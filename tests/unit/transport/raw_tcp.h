@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "transport/address.h"
-#include "transport/fd.h"
-#include "transport/sockaddr.h"
+#include "socket/address.h"
+#include "socket/fd.h"
+#include "socket/sockaddr.h"
 #include "transport/stream_frames.h"
 
 namespace switchml {

@@ -1,9 +1,9 @@
-#include "transport/sockaddr.h"
+#include "socket/sockaddr.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
-#include "transport/fd.h"
+#include "socket/fd.h"
 
 namespace switchml {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "transport/address.h"
+#include "socket/address.h"
 
 namespace switchml {
 namespace {

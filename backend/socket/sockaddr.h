@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "transport/transport.h"
+#include "socket/endpoint.h"
 
 namespace switchml {
 

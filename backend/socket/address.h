@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "transport/transport.h"
+#include "socket/endpoint.h"
 
 namespace switchml {
 

@@ -1,4 +1,4 @@
-#include "transport/address.h"
+#include "socket/address.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -14,8 +14,8 @@
 #include <set>
 #include <vector>
 
-#include "transport/fd.h"
-#include "transport/sockaddr.h"
+#include "socket/fd.h"
+#include "socket/sockaddr.h"
 #include "wire/layout.h"
 
 namespace switchml {

@@ -1,4 +1,4 @@
-#include "transport/address.h"
+#include "socket/address.h"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

@@ -1,0 +1,30 @@
+"""python -m switchml info | doctor | bench: what is installed, whether hosts can work together, and how fast they are."""
+
+import argparse
+import sys
+
+from switchml import _bench, _doctor, _info
+
+COMMANDS = {"info": _info, "doctor": _doctor, "bench": _bench}
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m switchml", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        summary = module.__doc__.splitlines()[0]
+        module.add_options(
+            commands.add_parser(
+                name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+            )
+        )
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    return COMMANDS[options.command].run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

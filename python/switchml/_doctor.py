@@ -1,0 +1,293 @@
+"""Whether this host, or all hosts of a job, can do what switchml needs; each finding with its remedy.
+
+    python -m switchml doctor                                            # this host alone
+    torchrun --nnodes 2 --nproc-per-node 1 --master-addr HOST --node-rank N --no-python python -m switchml doctor
+
+Under a launcher (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment) each rank looks at its host, all try
+packets and connections to each other, and then open a group and add. Rank 0 prints what all have found. The status is 1
+if something fails.
+"""
+
+import contextlib
+import datetime
+import fcntl
+import json
+import os
+import pathlib
+import resource
+import socket
+import struct
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+import switchml
+from switchml import _info
+
+OK, WARN, FAIL = "ok", "warn", "FAIL"
+SOCKET_BYTES = 32 << 20  # what the socket of an embedded switch asks for
+PATIENCE = 60.0  # seconds that ranks wait for each other
+TRIES, ANSWER = 5, 0.4  # probes of a path, and seconds for an answer to each
+SIZES = (8972, 1472, 1372, 548)  # bytes of UDP payload that an MTU of 9000, 1500, 1400 and 576 carries
+SKEW = 1.0  # seconds between clocks that make logs hard to compare
+
+
+def add_options(parser):
+    parser.add_argument("--timeout", type=float, default=PATIENCE, help=f"seconds to wait for other ranks; default: {PATIENCE:.0f}")
+
+
+def finding(level, what, remedy=""):
+    return {"level": level, "what": what, "remedy": remedy}
+
+
+# ---- this host ----
+
+
+def check_build():
+    try:
+        _info.session_of_one()
+    except Exception as error:  # noqa: BLE001  whatever it is, it is the finding
+        return finding(FAIL, f"a group of one does not open: {error}", "install switchml for this PyTorch again")
+    return finding(OK, f"switchml {switchml.__version__} for PyTorch {switchml._BUILT_FOR}")
+
+
+def check_settings():
+    try:
+        switchml.Options()
+    except ValueError as error:
+        return finding(FAIL, str(error), "correct the variable")
+    named = [variable for variable, _, source, _ in _info.settings_in_force() if source == "environment"]
+    return finding(OK, "settings: " + (", ".join(named) if named else "all defaults"))
+
+
+def check_memory():
+    """Ranks of a host share sealed memory without a name."""
+    try:
+        handle = os.memfd_create("switchml-doctor", os.MFD_ALLOW_SEALING)
+    except OSError as error:
+        return finding(FAIL, f"memfd_create: {error}", "allow it (seccomp profile of the container); or SWITCHML_TRANSPORT=udp")
+    with contextlib.closing(os.fdopen(handle, "wb")) as file:
+        try:
+            file.truncate(1 << 20)
+            fcntl.fcntl(handle, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        except OSError as error:
+            return finding(FAIL, f"sealing memory: {error}", "use a kernel with memfd seals; or SWITCHML_TRANSPORT=udp")
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        return finding(WARN, f"memory of a process is limited to {limit >> 20} MiB", "ulimit -v unlimited, or SWITCHML_ARENA=0")
+    return finding(OK, "ranks of this host can share memory")
+
+
+def check_sockets():
+    limit = pathlib.Path("/proc/sys/net/core/rmem_max")
+    if not limit.exists():
+        return finding(WARN, "/proc/sys/net/core/rmem_max cannot be read", "")
+    allowed = int(limit.read_text())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        with contextlib.suppress(OSError):
+            made.setsockopt(socket.SOL_SOCKET, 33, SOCKET_BYTES)  # SO_RCVBUFFORCE, with CAP_NET_ADMIN
+        granted = max(allowed, made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2)
+    if granted < SOCKET_BYTES:
+        return finding(WARN, f"sockets queue {granted >> 10} KiB at most, of {SOCKET_BYTES >> 10} KiB that a switch here asks for",
+                       f"sysctl net.core.rmem_max={SOCKET_BYTES} (or CAP_NET_ADMIN): more slots, more throughput")  # fmt: skip
+    return finding(OK, f"sockets queue {granted >> 20} MiB")
+
+
+def check_processors():
+    here, ranks = len(os.sched_getaffinity(0)), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if ranks > here:
+        return finding(WARN, f"{ranks} ranks on {here} processors: waiting ranks sleep instead of busy-polling",
+                       "fewer ranks on this host, or more processors for the job")  # fmt: skip
+    return finding(OK, f"{here} processors for {ranks} ranks of this host")
+
+
+LOCAL = (check_build, check_settings, check_memory, check_sockets, check_processors)
+
+
+# ---- all hosts ----
+
+
+class Job:
+    """The ranks, and the store through which they tell each other what they have found."""
+
+    def __init__(self, patience):
+        self.rank, self.size, self.patience = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), patience
+        # torchrun serves the store at this address itself, and says so.
+        served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), self.size,
+                              self.rank == 0 and not served, datetime.timedelta(seconds=patience))  # fmt: skip
+        self.store = dist.PrefixStore("switchml-doctor", store)
+
+    def share(self, topic, value):
+        """What each rank says on a topic, by rank."""
+        self.store.set(f"{topic}/{self.rank}", json.dumps(value))
+        return [json.loads(self.store.get(f"{topic}/{rank}")) for rank in range(self.size)]
+
+    def part(self):
+        """The store ends with rank 0's process, so that one is the last."""
+        self.store.set(f"end/{self.rank}", "")
+        if self.rank == 0:
+            for rank in range(self.size):
+                self.store.get(f"end/{rank}")
+
+
+def address_of(interface):
+    """The IPv4 address of an interface, or of the one that routes to the master."""
+    if interface:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            packed = fcntl.ioctl(asked, 0x8915, struct.pack("256s", interface.encode()[:15]))  # SIOCGIFADDR
+        return socket.inet_ntoa(packed[20:24])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as routed:
+        routed.connect((os.environ["MASTER_ADDR"], 9))
+        return routed.getsockname()[0]
+
+
+class Responder:
+    """Sends back every datagram, and takes connections, until all ranks are done."""
+
+    def __init__(self, address):
+        self.datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.datagrams.bind((address, 0))
+        self.connections = socket.create_server((address, 0))
+        self.place = [address, self.datagrams.getsockname()[1], self.connections.getsockname()[1]]
+
+    def serve(self, is_over):
+        self.datagrams.settimeout(0.05)
+        while not is_over():
+            with contextlib.suppress(OSError):
+                packet, peer = self.datagrams.recvfrom(1 << 16)
+                self.datagrams.sendto(packet, peer)
+
+    def close(self):
+        self.datagrams.close()
+        self.connections.close()
+
+
+def largest_datagram(address, port):
+    """The largest of SIZES that goes there and back unfragmented; 0: none does."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER: never cut up
+        probe.settimeout(ANSWER)
+        probe.connect((address, port))
+        for size in SIZES:
+            for _ in range(TRIES):
+                try:
+                    probe.send(bytes(size))
+                    if len(probe.recv(1 << 16)) == size:
+                        return size
+                except TimeoutError:
+                    continue
+                except OSError:  # larger than this host's link, or refused
+                    break
+    return 0
+
+
+def takes_connections(address, port):
+    try:
+        socket.create_connection((address, port), timeout=TRIES * ANSWER).close()
+        return True
+    except OSError:
+        return False
+
+
+def check_path(rank, place):
+    address, datagrams, connections = place
+    size, connected = largest_datagram(address, datagrams), takes_connections(address, connections)
+    to = f"rank {rank} at {address}"
+    if size == 0 and not connected:
+        return finding(FAIL, f"{to}: neither UDP nor TCP arrives",
+                       "open the hosts' ephemeral ports to each other; name the interface: SWITCHML_INTERFACE, GLOO_SOCKET_IFNAME")  # fmt: skip
+    if size == 0:
+        return finding(FAIL, f"{to}: TCP arrives, UDP does not", "open UDP between the hosts, or SWITCHML_TRANSPORT=tcp")
+    if not connected:
+        return finding(FAIL, f"{to}: UDP arrives, TCP does not", "open the hosts' ephemeral TCP ports to each other")
+    if size < SIZES[1]:
+        return finding(WARN, f"{to}: datagrams of {size} bytes at most arrive unfragmented", "raise the path's MTU to 1500 or more")
+    return finding(OK, f"{to}: UDP of {size} bytes, and TCP")
+
+
+def check_paths(job):
+    """To one rank of each other host; ranks of one host share memory."""
+    try:
+        address = address_of(os.environ.get("SWITCHML_INTERFACE", ""))
+    except OSError as error:
+        return [finding(FAIL, f"this host's address: {error}", "SWITCHML_INTERFACE must name an interface with an address")]
+    responder = Responder(address)
+    over = threading.Event()
+    thread = threading.Thread(target=responder.serve, args=(over.is_set,), daemon=True)
+    thread.start()
+    try:
+        places = job.share("place", responder.place)
+        firsts = {place[0]: rank for rank, place in reversed(list(enumerate(places)))}
+        found = [check_path(rank, places[rank]) for host, rank in sorted(firsts.items(), key=lambda item: item[1]) if host != address]
+        job.share("tried", True)
+        return found
+    finally:
+        over.set()
+        thread.join()
+        responder.close()
+
+
+def check_clocks(job):
+    job.share("clock/ready", True)
+    times = job.share("clock", time.time())
+    skew = max(times) - min(times)
+    if skew > SKEW:
+        return finding(WARN, f"clocks of the hosts differ by up to {skew:.1f} s", "NTP or PTP, so that logs can be compared")
+    return finding(OK, f"clocks of all ranks within {skew:.2f} s")
+
+
+def check_versions(job):
+    versions = job.share("version", [switchml.__version__, torch.__version__])
+    if len(set(map(tuple, versions))) > 1:
+        return finding(FAIL, f"versions differ, by rank: {versions}", "install the same versions on all hosts")
+    return finding(OK, f"all ranks have switchml {switchml.__version__} and PyTorch {torch.__version__}")
+
+
+def check_group(job):
+    try:
+        dist.init_process_group("switchml", store=dist.PrefixStore("group", job.store), rank=job.rank, world_size=job.size,
+                                timeout=datetime.timedelta(seconds=job.patience))  # fmt: skip
+        tensor = torch.full((1 << 18,), float(job.rank + 1))
+        dist.all_reduce(tensor)
+        session = switchml.stats()["session"]
+        dist.destroy_process_group()
+    except Exception as error:  # noqa: BLE001  whatever it is, it is the finding
+        return finding(FAIL, f"a group of all ranks: {error}", "the message names rank and reason; docs/operations.md, Troubleshooting")
+    if not bool((tensor == job.size * (job.size + 1) / 2).all()):
+        return finding(FAIL, "a sum of all ranks is wrong", "report this, with SWITCHML_LOG_LEVEL=info")
+    where = session["switch"] or "no switch"
+    return finding(OK, f"a group of all ranks adds: transport {session['transport']}, precision {session['precision']}, {where}")
+
+
+def of_all_hosts(patience):
+    job = Job(patience)
+    return job, [check_versions(job), check_clocks(job), *check_paths(job), check_group(job)]
+
+
+# ---- the report ----
+
+
+def show(who, findings):
+    for each in findings:
+        print(f"{each['level']:<5} {who}{each['what']}")
+        if each["remedy"]:
+            print(f"      -> {each['remedy']}")
+
+
+def run(options):
+    findings = [check() for check in LOCAL]
+    if "RANK" not in os.environ:
+        show("", findings)
+        return int(any(each["level"] == FAIL for each in findings))
+    job, more = of_all_hosts(options.timeout)
+    everything = job.share("findings", findings + more)
+    if job.rank == 0:
+        name = socket.gethostname()
+        print(f"{job.size} ranks, rank 0 on {name}")
+        for rank, found in enumerate(everything):
+            show(f"rank {rank}: ", found)
+    job.part()
+    return int(any(each["level"] == FAIL for found in everything for each in found))
