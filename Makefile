@@ -47,11 +47,12 @@ wheel: setup-package ## a wheel for the chosen PyTorch, in dist/
 	@PATH=/usr/bin:/bin $(PYTHON) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 	@ls -l dist
 
-lint: ## formatting, clang-tidy, layers, Python syntax
+lint: ## formatting, clang-tidy, layers, ruff, the documentation's sentences and links
 	@.ci/lint.sh
 
-format: ## format the C++ files in place
+format: ## format C++ and Python in place (after a make lint, which installs ruff)
 	@find backend tests benchmarks -name '*.h' -o -name '*.cc' | xargs -r clang-format-14 -i
+	@.venv-lint/bin/ruff format --quiet .
 
 soak: setup ## 100,000 seeds of the simulator, the sanitizers, the fuzzers (FUZZ_SECONDS, 600, each), 10 minutes of lossy networks (ARGS="--netlab-minutes 600")
 	@$(BUILD)/tests/sim/switchml_sim --seeds 1:100000
@@ -66,4 +67,4 @@ fuzz: ## the fuzzers of tests/fuzz, FUZZ_SECONDS (60) each (ARGS="switch packet"
 	@.ci/fuzz.sh $(ARGS)
 
 clean: ## remove everything that these commands made, the virtual environments included
-	rm -rf build build-debian build-asan build-tsan build-lint .venv .venv-debian out dist
+	rm -rf build build-debian build-asan build-tsan build-lint .venv .venv-debian .venv-lint out dist

@@ -3,6 +3,7 @@
 
 Usage: entry_points.py pyproject.toml FOLDER.dist-info
 """
+
 import pathlib
 import sys
 import tomllib

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Formatting, static analysis of the torch-free core, direction of includes, Python syntax. Reports all before it fails.
+# Formatting, static analysis of the torch-free core, direction of includes, Python, documentation. Reports all before it fails.
 # Usage: .ci/lint.sh [packages]   (the last step to do; all of them without)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 clean_environment
 cd "$root"
-install_packages g++ cmake ninja-build ccache git python3 clang-14 clang-format-14 clang-tidy-14 libgoogle-glog-dev libxxhash-dev \
+install_packages g++ cmake ninja-build ccache git python3 python3-venv clang-14 clang-format-14 clang-tidy-14 libgoogle-glog-dev libxxhash-dev \
   libgtest-dev libgmock-dev libibverbs-dev pkg-config libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc \
   libyaml-cpp-dev prometheus-cpp-dev
 if [ "${1:-}" = packages ]; then exit; fi
@@ -31,15 +31,18 @@ tidy() {
     xargs -0 -r -n 4 -P "$(nproc)" clang-tidy-14 -p build-lint --quiet --extra-arg=-Wno-unknown-warning-option 2> >(grep -v 'warnings generated\|^$' >&2 || true)
 }
 
-# Not compileall: it would leave __pycache__ folders behind.
-python_syntax() {
-  local files
-  mapfile -d '' files < <(find .ci backend benchmarks examples python tests setup.py -name '*.py' -print0)
-  python3 -c 'import pathlib, sys
-for name in sys.argv[1:]:
-    compile(pathlib.Path(name).read_text(), name, "exec", dont_inherit=True)
-print(len(sys.argv) - 1, "files")' "${files[@]}"
+# Debian 12 has neither.
+tools=.venv-lint/bin
+tool_versions=(ruff==0.17.6 mkdocs-material==9.8.2)
+python_tools() {
+  local stamp=.venv-lint/.made-for
+  if [ "$(cat "$stamp" 2>/dev/null)" = "${tool_versions[*]}" ]; then return; fi
+  rm -rf .venv-lint
+  python3 -m venv .venv-lint && "$tools/pip" install --quiet "${tool_versions[@]}" && printf '%s\n' "${tool_versions[*]}" >"$stamp"
 }
+markdown() { python3 .ci/check_docs.py README.md docs/*.md examples/*.md .github/*.md; }
+# mkdocs-material advertises on standard error.
+site() { NO_MKDOCS_2_WARNING=1 "$tools/mkdocs" build --quiet --config-file .ci/site.yml; }
 
 # pytest imports two files of one name as one module, and then runs neither folder.
 test_names() {
@@ -51,7 +54,11 @@ test_names() {
 check "clang-format" formatting
 check "layers" python3 tests/check_layers.py
 check "layers, self-test" python3 tests/check_layers.py --self-test
-check "Python syntax" python_syntax
+check "tools for Python and Markdown" python_tools
+check "ruff" "$tools/ruff" check --quiet .
+check "ruff format" "$tools/ruff" format --quiet --check --diff .
+check "documentation" markdown
+check "documentation, the site" site
 check "names of test files" test_names
 check "clang-tidy" tidy
 if [ ${#failed[@]} -gt 0 ]; then die "lint: $(printf '%s; ' "${failed[@]}")"; fi

@@ -3,14 +3,15 @@
 
 Exit status 1 if anything failed, if a result file is missing, or if nothing ran.
 """
+
 import argparse
 import collections
 import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
 
-# Tests of ctest whose output is worth reading when they pass: what the simulator's seeds had to bear, and how each planted
-# bug was noticed.
+# Tests of ctest whose output is worth reading when they pass: what the simulator's seeds had to bear, and how each
+# planted bug was noticed.
 TOLD = ("sim_seeds", "sim_mutants")
 
 
@@ -18,7 +19,11 @@ def outcome(case):
     """Of one <testcase> as ctest, gtest and pytest write it."""
     if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
         return "failed"
-    if case.find("skipped") is not None or case.get("status") in ("notrun", "disabled") or case.get("result") == "skipped":
+    if (
+        case.find("skipped") is not None
+        or case.get("status") in ("notrun", "disabled")
+        or case.get("result") == "skipped"
+    ):
         return "skipped"
     return "passed"
 

@@ -3,6 +3,7 @@
 For Gloo, the one word to change is the backend's name. PyTorch 2.5 and later find an installed switchml by that name;
 before, add `import switchml`.
 """
+
 import torch
 
 torch.distributed.init_process_group(backend="switchml")

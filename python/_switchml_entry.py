@@ -8,7 +8,7 @@ def autoload():
     """
     try:
         import switchml  # noqa: F401  importing registers
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         import warnings
 
         warnings.warn(f"the backend 'switchml' is installed but cannot be loaded: {error}", stacklevel=2)

@@ -14,10 +14,7 @@ import sys
 PER_STAGE = {"SRAM": 80, "map RAM": 48, "TCAM": 24, "stateful ALUs": 4}
 STAGES = {"tofino": 12, "tofino2": 20}
 # Bits of header vector by kind of container.
-VECTOR_BITS = {
-    "tofino": {"normal": 4096, "tagalong": 2048},
-    "tofino2": {"normal": 3072, "mocha": 1024, "dark": 1024},
-}
+VECTOR_BITS = {"tofino": {"normal": 4096, "tagalong": 2048}, "tofino2": {"normal": 3072, "mocha": 1024, "dark": 1024}}
 
 
 class ReportError(Exception):
@@ -58,7 +55,7 @@ def allocations(part):
             if "spare_bank_memory_unit" in part and part["memory_type"] == "sram":
                 units.add(part["spare_bank_memory_unit"])
             yield part["memory_type"], units
-        for key, value in part.items():
+        for value in part.values():
             if not (isinstance(value, dict) and "stage_number" in value):
                 yield from allocations(value)
     elif isinstance(part, list):

@@ -3,10 +3,10 @@
 
     python3 switch_p4/sizing.py [--rtt-us 15] [--payloads 256,1024] [--rates 10,25,100,400]
 
-A slot carries one packet per round trip, so a job needs the bandwidth-delay product: rate x round trip / bytes that a packet
-takes on the wire. Some slots are for calls and for short collectives (docs/protocol.md, The stream), and idle while data streams; so
-there are more. Slots are granted in pages. Each pipe has the slots of sizes.p4, for 256 B each: one of 1024 B takes four, in one pipe or
-in several.
+A slot carries one packet per round trip, so a job needs the bandwidth-delay product: rate x round trip / bytes that a
+packet takes on the wire. Some slots are for calls and for short collectives (docs/protocol.md, The stream), and idle
+while data streams; so there are more. Slots are granted in pages. Each pipe has the slots of sizes.p4, for 256 B each:
+one of 1024 B takes four, in one pipe or in several.
 """
 
 import argparse
@@ -41,14 +41,14 @@ def slots_needed(gigabits, rtt_us, payload):
 
 
 def slot_bytes(segments):
-    """Register bytes of a slot: two versions, each with 256 B of words, epoch and seq, bitmap, witness, exponent and count
-    per segment."""
+    """Register bytes of a slot: two versions, each with 256 B of words, epoch and seq, bitmap, witness, exponent and
+    count per segment."""
     return segments * 2 * (256 + 8 + 8 + 4 + 2 + 1)
 
 
 def jobs_on(pipes, pages_of_pipe, slots, pages, segments):
-    """Jobs that fit: their segments are spread over the pipes. A page is the same job's in every pipe, so that the job may lie where
-    its workers are: more pipes than segments hold no more."""
+    """Jobs that fit: their segments are spread over the pipes. A page is the same job's in every pipe, so that the job
+    may lie where its workers are: more pipes than segments hold no more."""
     if slots > MAX_SLOTS:
         return 0
     return min(MAX_JOBS, min(pipes, segments) * pages_of_pipe // segments // pages)
@@ -76,7 +76,11 @@ def main():
             pages = math.ceil(slots / chip["PAGE_SLOTS"])
             segments = max(1, payload // 256)
             jobs = [jobs_on(pipes, chip["PAGES"], slots, pages, segments) for pipes in (1, 2, 4)]
-            print(f"| {rate} | {payload} | {slots} | {pages} | {slots * slot_bytes(segments):,} | " + " | ".join(map(str, jobs)) + " |")
+            print(
+                f"| {rate} | {payload} | {slots} | {pages} | {slots * slot_bytes(segments):,} | "
+                + " | ".join(map(str, jobs))
+                + " |"
+            )
 
 
 if __name__ == "__main__":

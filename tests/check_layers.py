@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Checks the direction of includes in backend/, the other rules that keep the layers apart, and that tests mirror code.
 
-MAY_INCLUDE is the one table of dependencies. docs/architecture.md has it between two comments: --write puts it there, and it is a problem
-where that is not the same.
+MAY_INCLUDE is the one table of dependencies. docs/architecture.md has it between two comments: --write puts it there,
+and it is a problem where that is not the same.
 """
+
 import argparse
 import pathlib
 import re
@@ -48,13 +49,17 @@ TESTED_ELSEWHERE = {
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b(.*)")
 TORCH_MACRO = re.compile(r"\b(TORCH_VERSION|TORCH_MAJOR|TORCH_MINOR|C10D_BACKEND_HAS|SWITCHML_TORCH)\w*")
-CLOCK = re.compile(r"\b(monotonic_now|clock_gettime|gettimeofday|timespec_get|(?:steady|system|high_resolution)_clock)\b")
+CLOCK = re.compile(
+    r"\b(monotonic_now|clock_gettime|gettimeofday|timespec_get|(?:steady|system|high_resolution)_clock)\b"
+)
 SOCKET_HEADER = re.compile(r"^(sys/socket|sys/un|sys/epoll|netinet/.*|arpa/.*|net/.*|netdb|poll|linux/.*)(\.h)?$")
 
 
 def without_comments(text):
     """The text with comments and the insides of string literals blanked, line structure kept."""
-    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|(?P<include>^[ \t]*#[ \t]*include[^\n]*)|"(?:\\.|[^"\\\n])*"', re.S | re.M)
+    pattern = re.compile(
+        r'//[^\n]*|/\*.*?\*/|(?P<include>^[ \t]*#[ \t]*include[^\n]*)|"(?:\\.|[^"\\\n])*"', re.S | re.M
+    )
 
     def blank(match):
         if match.group("include"):
@@ -129,7 +134,10 @@ def check_mirror(backend, unit_tests):
 
 def table():
     """Of MAY_INCLUDE, in Markdown."""
-    rows = [f"| `{folder}` | {', '.join(each for each in MAY_INCLUDE if each in allowed) or 'nothing'} |" for folder, allowed in MAY_INCLUDE.items()]
+    rows = [
+        f"| `{folder}` | {', '.join(each for each in MAY_INCLUDE if each in allowed) or 'nothing'} |"
+        for folder, allowed in MAY_INCLUDE.items()
+    ]
     return "\n".join([BEGIN, "| folder | may include |", "|---|---|", *rows, END])
 
 

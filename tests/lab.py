@@ -1,4 +1,5 @@
-"""Network namespaces, links between them and processes in them, for tests; `close` ends all of it. `missing` says where that cannot be."""
+"""Network namespaces, links between them and processes in them, for tests; `close` ends all of it. `missing` says where
+that cannot be."""
 
 import contextlib
 import ctypes
@@ -27,8 +28,8 @@ def missing(*tools):
 
 @functools.cache
 def refusal():
-    """What this machine says when a network is made, by trial, once in a process; empty if it makes it. To be root is not enough (a
-    container takes capabilities away and write-protects /proc/sys), and may not be needed."""
+    """What this machine says when a network is made, by trial, once in a process; empty if it makes it. To be root is
+    not enough (a container takes capabilities away and write-protects /proc/sys), and may not be needed."""
     try:
         with Lab(None) as trial:
             here, there = trial.namespace("trial-a"), trial.namespace("trial-b")
@@ -40,7 +41,8 @@ def refusal():
 
 
 def program(name):
-    """A binary of the build folder that belongs to this Python (or SWITCHML_TEST_BUILD), or of PATH; None if there is none."""
+    """A binary of the build folder that belongs to this Python (or SWITCHML_TEST_BUILD), or of PATH; None if there is
+    none."""
     debian = pathlib.Path(sys.prefix).name.endswith("-debian")
     build = os.environ.get("SWITCHML_TEST_BUILD") or str(ROOT / ("build-debian" if debian else "build"))
     folders = [f"{build}/backend/{folder}" for folder in ("controllerd", "switchd")]
@@ -73,7 +75,8 @@ def inside(namespace):
 
 
 class Lab:
-    """`folder` gets the logs. Namespaces have names of this process' own; `home` is None: the one that the test runs in."""
+    """`folder` gets the logs. Namespaces have names of this process' own; `home` is None: the one that the test runs
+    in."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -121,7 +124,8 @@ class Lab:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def await_line(self, name, process, text, after=0):
-        """Waits until the process has said `text`, behind so many characters of its log; returns what follows it on that line."""
+        """Waits until the process has said `text`, behind so many characters of its log; returns what follows it on
+        that line."""
         end = time.monotonic() + PATIENCE
         while text not in self.log(name)[after:]:
             if process.poll() is not None or time.monotonic() > end:
@@ -145,7 +149,10 @@ class Lab:
                 process.kill()
                 process.wait(PATIENCE)
             if process.returncode != 0:
-                logs = "".join(f"\n---- {log.name}:\n{log.read_text(errors='replace')[-2500:]}" for log in self.folder.glob("*.log"))
+                logs = "".join(
+                    f"\n---- {log.name}:\n{log.read_text(errors='replace')[-2500:]}"
+                    for log in self.folder.glob("*.log")
+                )
                 raise LabError(f"{name} ended with status {process.returncode}{logs}")
 
     def close(self):

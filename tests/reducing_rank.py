@@ -1,5 +1,5 @@
-"""One rank of a test of a whole network: python reducing_rank.py RANK SIZE STORE OUT. All-reduces what `tensors` makes and
-saves the results; `run_ranks` and `assert_same` are for the test."""
+"""One rank of a test of a whole network: python reducing_rank.py RANK SIZE STORE OUT. All-reduces what `tensors` makes
+and saves the results; `run_ranks` and `assert_same` are for the test."""
 
 import datetime
 import sys
@@ -7,7 +7,8 @@ import sys
 import torch
 import torch.distributed as dist
 
-#: Elements up to which a sum goes natively beside a switch of integers (kFewElements in backend/engine/paired_engine.h).
+#: Elements up to which a sum goes natively beside a switch of integers (kFewElements in
+# backend/engine/paired_engine.h).
 FEW = 8192
 
 
@@ -35,7 +36,15 @@ def run_ranks(lab, name, namespaces, settings, seconds=240):
     settings = {"GLOO_SOCKET_IFNAME": "lo", **settings}  # PyTorch before 2.3 connects Gloo at once
     ranks = {
         f"{name}-{rank}": lab.start(
-            f"{name}-{rank}", sys.executable, __file__, rank, len(namespaces), store, outs[rank], namespace=namespace, **settings
+            f"{name}-{rank}",
+            sys.executable,
+            __file__,
+            rank,
+            len(namespaces),
+            store,
+            outs[rank],
+            namespace=namespace,
+            **settings,
         )
         for rank, namespace in enumerate(namespaces)
     }
@@ -55,12 +64,16 @@ def assert_same(got, expected):
 
 
 def mixed(of_integers, exact):
-    """What ranks must get that send large tensors to a switch of integers, and add small ones themselves: of two results of
-    run_ranks, that of such a switch alone, and that of ranks alone."""
+    """What ranks must get that send large tensors to a switch of integers, and add small ones themselves: of two
+    results of run_ranks, that of such a switch alone, and that of ranks alone."""
     large = [tensor.numel() > FEW for tensor in exact[0]["results"]]
     assert 0 < sum(large) < len(large)
     return [
-        {"results": [a if is_large else b for a, b, is_large in zip(theirs["results"], ours["results"], large, strict=True)]}
+        {
+            "results": [
+                a if is_large else b for a, b, is_large in zip(theirs["results"], ours["results"], large, strict=True)
+            ]
+        }
         for theirs, ours in zip(of_integers, exact, strict=True)
     ]
 

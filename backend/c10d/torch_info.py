@@ -1,4 +1,5 @@
 """Prints what CMake needs to know of the PyTorch that this Python has, one KEY=VALUE per line."""
+
 import os
 import sysconfig
 

@@ -4,9 +4,9 @@
 usage: generate.py protocol.toml layout.h
        generate.py protocol.toml wire.p4 WORDS
 
-C++ (.h), for every message: its size, a plain struct, and `read_NAME` / `write_NAME`, which are the only code that touches
-bytes. P4_16 (.p4): the data header, the constants, and a header of WORDS payload words with a macro that goes over them.
-Fails with the name of the field when a field does not end on a byte boundary that its reader can handle.
+C++ (.h), for every message: its size, a plain struct, and `read_NAME` / `write_NAME`, which are the only code that
+touches bytes. P4_16 (.p4): the data header, the constants, and a header of WORDS payload words with a macro that goes
+over them. Fails with the name of the field when a field does not end on a byte boundary that its reader can handle.
 """
 
 import sys

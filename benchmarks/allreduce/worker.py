@@ -1,15 +1,17 @@
-"""One rank of the all-reduce benchmark: worker.py RANK SIZE STORE. It does what __main__.py tells it: the methods of Bench in CALLS."""
+"""One rank of the all-reduce benchmark: worker.py RANK SIZE STORE. It does what __main__.py tells it: the methods of
+Bench in CALLS."""
+
 import ctypes
 import pathlib
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
-import member  # noqa: E402
-import pattern  # noqa: E402
-import told  # noqa: E402
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
+import member
+import pattern
+import told
+import torch
+import torch.distributed as dist
 
 MIN_CALLS, MAX_CALLS, WARM_UP_CALLS = 5, 500, 2
 LONG = 0.1  # seconds of a call that needs no more warming up than one before it
@@ -27,8 +29,12 @@ def resident_bytes():
 
 def session_of(stats):
     """What a row says of it: embedded is the number of hosts that embed a switch."""
-    return {"payload": stats["payload_bytes"], "precision": stats["precision"], "transport": stats["transport"],
-            "embedded": stats["switch"].count("embedded in rank")}
+    return {
+        "payload": stats["payload_bytes"],
+        "precision": stats["precision"],
+        "transport": stats["transport"],
+        "embedded": stats["switch"].count("embedded in rank"),
+    }
 
 
 class Bench:
@@ -56,8 +62,8 @@ class Bench:
         return {"torch": torch.__version__, "sessions": granted}
 
     def call(self, backend, tensor, totals):
-        """Seconds of one all-reduce. The input is made, the ranks wait for each other, and the one that it is behind begins, outside of
-        the time."""
+        """Seconds of one all-reduce. The input is made, the ranks wait for each other, and the one that it is behind
+        begins, outside of the time."""
         pattern.fill(tensor, self.mine)
         pattern.fill(self.ahead, self.mine)
         group = self.gloo if backend == "gloo" else self.switchml
@@ -77,8 +83,10 @@ class Bench:
         for checked in (tensor, self.ahead):
             at = pattern.first_difference(checked, self.sum)
             if at is not None:
-                raise ValueError(f"{backend}, {checked.numel()} elements: element {at} is {checked[at].item()!r}, "
-                                 f"should be {self.sum[at % pattern.PERIOD].item()!r}")
+                raise ValueError(
+                    f"{backend}, {checked.numel()} elements: element {at} is {checked[at].item()!r}, "
+                    f"should be {self.sum[at % pattern.PERIOD].item()!r}"
+                )
         return seconds
 
     def number_of_calls(self, tensor, probes, seconds, iters):
@@ -86,7 +94,9 @@ class Bench:
         if iters:
             return iters
         if min(probes) < LONG:
-            probes = member.slowest([min(self.call(name, tensor, {}) for _ in range(WARM_UP_CALLS)) for name in self.backends])
+            probes = member.slowest(
+                [min(self.call(name, tensor, {}) for _ in range(WARM_UP_CALLS)) for name in self.backends]
+            )
         return int(min(MAX_CALLS, max(MIN_CALLS, seconds / max(probes))))
 
     def turn(self, call, tensor, times, totals):
@@ -102,9 +112,9 @@ class Bench:
         return switchml.empty(count, dtype=self.mine.dtype, group=self.switchml)
 
     def measure(self, size, kind, payload, seconds, iters, behind, arena):
-        """Times of one size on every backend by turns, the first call and the last one of each verified, and what moved meanwhile. The
-        first one counts only where it is so long that warming up does not matter. Each call comes right after one of `behind` bytes. With
-        `arena` the tensors are those of switchml.empty()."""
+        """Times of one size on every backend by turns, the first call and the last one of each verified, and what moved
+        meanwhile. The first one counts only where it is so long that warming up does not matter. Each call comes right
+        after one of `behind` bytes. With `arena` the tensors are those of switchml.empty()."""
         self.mine, self.sum = self.patterns[kind]
         self.switchml = self.groups.get(payload)
         tensor, self.ahead = (self.tensor(count // self.mine.element_size(), arena) for count in (size, behind))
@@ -126,8 +136,8 @@ class Bench:
         return member.switch_counters(self.switchml) if self.switchml else {}, times, totals
 
     def memory(self):
-        """Bytes: what switchml says it holds (engine, and the switch where it is embedded), and growth of the process since the groups
-        were made."""
+        """Bytes: what switchml says it holds (engine, and the switch where it is embedded), and growth of the process
+        since the groups were made."""
         held = 0
         if self.switchml:
             import switchml

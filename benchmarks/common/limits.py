@@ -1,4 +1,6 @@
-"""What links allow at best: bytes on the wire over the link's rate. Headers are those that tbf counts, from Ethernet's on."""
+"""What links allow at best: bytes on the wire over the link's rate. Headers are those that tbf counts, from Ethernet's
+on."""
+
 import math
 
 ETHERNET, IP, UDP, TCP = 14, 20, 8, 32  # TCP with timestamps
@@ -7,20 +9,22 @@ WORD = 4  # bytes of an integer that stands for an element
 
 
 def packets_bytes(size, per_packet, headers, mtu):
-    """headers: those behind IP's. A packet that is larger than the MTU travels as fragments, each of whole 8 bytes but the last."""
+    """headers: those behind IP's. A packet that is larger than the MTU travels as fragments, each of whole 8 bytes but
+    the last."""
     packets, fragment = math.ceil(size / per_packet), (mtu - IP) // 8 * 8
     in_each = 1 if per_packet + headers + IP <= mtu else math.ceil((per_packet + headers) / fragment)
     return size + packets * (headers + in_each * (ETHERNET + IP))
 
 
 def link_bytes(size, hosts, embedded):
-    """What the fullest link carries of a tensor, each way, where so many of the hosts embed a switch (0: it has a link of its own), each
-    for as large a part. What a host sends to the switch that it embeds does not leave it."""
+    """What the fullest link carries of a tensor, each way, where so many of the hosts embed a switch (0: it has a link
+    of its own), each for as large a part. What a host sends to the switch that it embeds does not leave it."""
     return (hosts + embedded - 2) / embedded * size if embedded else size
 
 
 def switch_seconds(size, hosts, rate, mtu, session):
-    """Both ways at a time. size: bytes of the elements as they travel. rate: Mbit/s. session: what the worker says of it."""
+    """Both ways at a time. size: bytes of the elements as they travel. rate: Mbit/s. session: what the worker says of
+    it."""
     carried = link_bytes(size, hosts, session["embedded"])
     if session["transport"].endswith("tcp"):
         return packets_bytes(carried, mtu - IP - TCP, TCP, mtu) * 8 / (rate * 1e6)
@@ -33,7 +37,8 @@ def ring_seconds(size, ranks, rate, mtu):
 
 
 def seconds(backend, size, item, ranks, hosts, rate, mtu, session):
-    """item: bytes of an element. Elements that no integer can stand for travel by Gloo where a session adds integers."""
+    """item: bytes of an element. Elements that no integer can stand for travel by Gloo where a session adds
+    integers."""
     if backend == "switchml" and session["precision"] == "exact":
         return switch_seconds(size, hosts, rate, mtu, session)
     if backend == "switchml" and item <= WORD:

@@ -1,4 +1,5 @@
 """What the ranks of a benchmark have in common: joining, groups, counters."""
+
 import datetime
 import os
 import pathlib
@@ -14,7 +15,8 @@ TIMEOUT = datetime.timedelta(minutes=5)
 
 
 def join(rank=None, size=None, store=None):
-    """Joins as it is told, else as RANK SIZE STORE of the command line say. The default group is Gloo and paces the benchmark."""
+    """Joins as it is told, else as RANK SIZE STORE of the command line say. The default group is Gloo and paces the
+    benchmark."""
     torch.set_num_threads(1)
     if store is None:
         rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -32,14 +34,18 @@ def new_group(backend, payload=None):
 
 
 class Pace:
-    """Called by all ranks, returns to all at once: through a file. A barrier over a network that loses segments would let some of them go
-    a TCP timeout later than others, and the others would take that for time of their call."""
+    """Called by all ranks, returns to all at once: through a file. A barrier over a network that loses segments would
+    let some of them go a TCP timeout later than others, and the others would take that for time of their call."""
 
     def __init__(self):
         path, size = sys.argv[3] + ".pace", dist.get_world_size()
         with open(path, "ab") as file:
             file.truncate(8 * size)
-        self.turns, self.rank, self.turn = torch.from_file(path, shared=True, size=size, dtype=torch.int64), dist.get_rank(), 0
+        self.turns, self.rank, self.turn = (
+            torch.from_file(path, shared=True, size=size, dtype=torch.int64),
+            dist.get_rank(),
+            0,
+        )
 
     def __call__(self):
         self.turn += 1
@@ -47,7 +53,9 @@ class Pace:
         end = time.monotonic() + TIMEOUT.total_seconds()
         while int(self.turns.min()) < self.turn:
             if time.monotonic() > end:
-                raise TimeoutError(f"not all ranks have come to call {self.turn} within {TIMEOUT.total_seconds():.0f} s: {self.turns.tolist()}")
+                raise TimeoutError(
+                    f"not all ranks have come to call {self.turn} within {TIMEOUT.total_seconds():.0f} s: {self.turns.tolist()}"
+                )
             time.sleep(5e-5)
 
 
@@ -67,17 +75,30 @@ def cpu_seconds():
 def switch_counters(group):
     import switchml
 
-    return {name: value for name, value in switchml.stats(group).items() if isinstance(value, int) and name not in ("rank", "size")}
+    return {
+        name: value
+        for name, value in switchml.stats(group).items()
+        if isinstance(value, int) and name not in ("rank", "size")
+    }
 
 
 def surroundings():
-    """Counters beside this process: ticks of all cores (niced ones are seldom a benchmark's own), and segments that TCP repeated in this
-    network namespace."""
-    user, nice, system, idle, wait, irq, softirq, steal = map(int, pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
+    """Counters beside this process: ticks of all cores (niced ones are seldom a benchmark's own), and segments that TCP
+    repeated in this network namespace."""
+    user, nice, system, idle, wait, irq, softirq, steal = map(
+        int, pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    )
     busy = user + nice + system + irq + softirq + steal
-    tcp = [line.split() for line in pathlib.Path("/proc/self/net/snmp").read_text().splitlines() if line.startswith("Tcp:")]
-    return {"ticks": busy + idle + wait, "busy": busy, "nice": nice, "softirq": softirq,
-            "tcp_repeats": int(dict(zip(*tcp))["RetransSegs"])}
+    tcp = [
+        line.split() for line in pathlib.Path("/proc/self/net/snmp").read_text().splitlines() if line.startswith("Tcp:")
+    ]
+    return {
+        "ticks": busy + idle + wait,
+        "busy": busy,
+        "nice": nice,
+        "softirq": softirq,
+        "tcp_repeats": int(dict(zip(*tcp))["RetransSegs"]),
+    }
 
 
 def moved(before, after):

@@ -1,4 +1,5 @@
 """Values of command-line options: what is not allowed is refused with the value and what is."""
+
 import argparse
 
 UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -13,9 +14,9 @@ def refuse(text, allowed):
 def byte_size(text):
     upper = text.strip().upper().removesuffix("IB")
     digits = upper.rstrip("BKMG")
-    if not digits.isdigit() or upper[len(digits):] not in UNITS:
+    if not digits.isdigit() or upper[len(digits) :] not in UNITS:
         refuse(text, "a number with K, M or G behind it, like 64K")
-    size = int(digits) * UNITS[upper[len(digits):]]
+    size = int(digits) * UNITS[upper[len(digits) :]]
     if size == 0 or size % 4:
         refuse(text, "a multiple of 4 bytes")
     return size

@@ -1,8 +1,10 @@
 """Inputs whose sum over all ranks is known beforehand and exact in their type, whatever the order of additions.
 
-Element i of rank r is an integer below 2^16 in magnitude, or below what the type allows, from a table of a prime number of entries: a
-result whose chunks are in the wrong place, or missing a rank, or counting one twice, cannot equal the expectation.
+Element i of rank r is an integer below 2^16 in magnitude, or below what the type allows, from a table of a prime number
+of entries: a result whose chunks are in the wrong place, or missing a rank, or counting one twice, cannot equal the
+expectation.
 """
+
 import torch
 
 PERIOD = 65521

@@ -1,4 +1,5 @@
 """Where ranks run: as processes of this host, or on hosts of a network that is made for it (tests/netlab/star.py)."""
+
 import contextlib
 import pathlib
 import signal
@@ -27,7 +28,7 @@ def check_network(mtu, lossy=False):
     why = lab.missing("tc") or (faults.missing() if lossy else "")
     if not why and lab.program("switchml-switchd") is None:
         why = "switchml-switchd is not built: make setup (SWITCHML_TEST_BUILD may name the build folder)"
-    if not why and star.BURST < mtu + 14:
+    if not why and mtu + 14 > star.BURST:
         why = f"--mtu {mtu} is not allowed: use 576 to {star.BURST - 14}, what a link lets through at once"
     if why:
         sys.exit(f"error: no network: {why}")
@@ -41,8 +42,9 @@ def one_host(ranks):
 
 @contextlib.contextmanager
 def network(hosts, rate, mtu, offload=False):
-    """rate 0: no limit. Limited links have the program that loses datagrams wherever it can be had: with it a veth pair receives in one queue,
-    without it in one for each core, and what is sent from several cores overtakes. Where the processor is the limit its copies cost too much."""
+    """rate 0: no limit. Limited links have the program that loses datagrams wherever it can be had: with it a veth pair
+    receives in one queue, without it in one for each core, and what is sent from several cores overtakes. Where the
+    processor is the limit its copies cost too much."""
     faults_of = None if faults.missing() or not rate else "all"
     with tempfile.TemporaryDirectory(prefix="switchml-bench-") as folder:
         with star.Star(pathlib.Path(folder), hosts, rate, mtu=mtu, faults_of=faults_of, offload=offload) as made:

@@ -1,4 +1,6 @@
-"""Figures and tables; a run is what benchmarks/allreduce has of one number of ranks on one network, a row what it has of one size there."""
+"""Figures and tables; a run is what benchmarks/allreduce has of one number of ranks on one network, a row what it has
+of one size there."""
+
 import json
 import math
 import pathlib
@@ -62,10 +64,13 @@ def print_run(run, backends):
     print(f"\nall-reduce, SUM, {run['ranks']} ranks{per_host}{where}{behind}, torch {run['torch']}")
     (print_network if rate else print_one_host)(run, backends)
     memory = [row["memory"] for row in run["rows"]]
-    print(f"memory of the heaviest rank after the first and the last size: switchml "
-          f"{format_bytes(memory[0]['switchml_bytes'])} and {format_bytes(memory[-1]['switchml_bytes'])}; "
-          f"process growth {format_bytes(memory[0]['process_growth_bytes'])} and "
-          f"{format_bytes(memory[-1]['process_growth_bytes'])}\n", flush=True)
+    print(
+        f"memory of the heaviest rank after the first and the last size: switchml "
+        f"{format_bytes(memory[0]['switchml_bytes'])} and {format_bytes(memory[-1]['switchml_bytes'])}; "
+        f"process growth {format_bytes(memory[0]['process_growth_bytes'])} and "
+        f"{format_bytes(memory[-1]['process_growth_bytes'])}\n",
+        flush=True,
+    )
 
 
 def print_one_host(run, backends):
@@ -94,19 +99,49 @@ def cpu_per_byte(run, row, backend):
 
 def print_network(run, backends):
     """A line per size and backend; "again" is what was sent more than once: packets of switchml, segments of TCP."""
-    headings = ["type", "size", "payload", "loss", "calls", "backend", "p50", "p99", "algbw Mbit/s", "busbw", "of limit", "time/gloo",
-                "CPU ns/B", "machine busy", "niced", "again"]
+    headings = [
+        "type",
+        "size",
+        "payload",
+        "loss",
+        "calls",
+        "backend",
+        "p50",
+        "p99",
+        "algbw Mbit/s",
+        "busbw",
+        "of limit",
+        "time/gloo",
+        "CPU ns/B",
+        "machine busy",
+        "niced",
+        "again",
+    ]
     rows = []
     for row in run["rows"]:
         for name in backends:
             seconds = median(row, name)
             algorithm = row["bytes"] * 8 / seconds
-            rows.append([row["type"], format_bytes(row["bytes"]), str(row["payload"] or "-"), f"{row['loss']:.2%}", str(row["calls"]), name,
-                         format_seconds(seconds), format_seconds(quantile(row["seconds"][name], 0.99)), format_rate(algorithm),
-                         format_rate(algorithm * 2 * (run["ranks"] - 1) / run["ranks"]),
-                         f"{row['limit_seconds'][name] / seconds:.3f}" if "limit_seconds" in row else "-",
-                         f"{seconds / median(row, 'gloo'):.2f}" if "gloo" in backends else "-", cpu_per_byte(run, row, name),
-                         f"{row['machine'][name]['busy']:.0%}", f"{row['machine'][name]['nice']:.0%}", str(row["again"][name])])
+            rows.append(
+                [
+                    row["type"],
+                    format_bytes(row["bytes"]),
+                    str(row["payload"] or "-"),
+                    f"{row['loss']:.2%}",
+                    str(row["calls"]),
+                    name,
+                    format_seconds(seconds),
+                    format_seconds(quantile(row["seconds"][name], 0.99)),
+                    format_rate(algorithm),
+                    format_rate(algorithm * 2 * (run["ranks"] - 1) / run["ranks"]),
+                    f"{row['limit_seconds'][name] / seconds:.3f}" if "limit_seconds" in row else "-",
+                    f"{seconds / median(row, 'gloo'):.2f}" if "gloo" in backends else "-",
+                    cpu_per_byte(run, row, name),
+                    f"{row['machine'][name]['busy']:.0%}",
+                    f"{row['machine'][name]['nice']:.0%}",
+                    str(row["again"][name]),
+                ]
+            )
     print_columns(headings, rows)
 
 
@@ -134,8 +169,17 @@ def link_rate(run):
 
 def key(run, row, backend):
     """Files of older versions lack some of it."""
-    return Key(run["ranks"], run.get("per_host") or 1, link_rate(run), bool(run.get("no_switch")), row.get("type") or "float32",
-               row.get("payload") or 0, row.get("loss") or 0.0, row["bytes"], backend)
+    return Key(
+        run["ranks"],
+        run.get("per_host") or 1,
+        link_rate(run),
+        bool(run.get("no_switch")),
+        row.get("type") or "float32",
+        row.get("payload") or 0,
+        row.get("loss") or 0.0,
+        row["bytes"],
+        backend,
+    )
 
 
 KEY_HEADINGS = ["ranks", "per host", "Mbit/s", "switch", "type", "payload", "loss", "size", "backend"]
@@ -143,8 +187,17 @@ KEY_HEADINGS = ["ranks", "per host", "Mbit/s", "switch", "type", "payload", "los
 
 def key_cells(key):
     rate = "no limit" if key.rate == math.inf else str(key.rate or "-")
-    return [str(key.ranks), str(key.per_host), rate, "none" if key.no_switch else "-", key.type, str(key.payload or "-"), f"{key.loss:.2%}",
-            format_bytes(key.bytes), key.backend]
+    return [
+        str(key.ranks),
+        str(key.per_host),
+        rate,
+        "none" if key.no_switch else "-",
+        key.type,
+        str(key.payload or "-"),
+        f"{key.loss:.2%}",
+        format_bytes(key.bytes),
+        key.backend,
+    ]
 
 
 def rows_of(path):

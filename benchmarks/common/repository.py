@@ -1,4 +1,5 @@
 """Where the rest of the repository is: importing this lets benchmarks import tests/lab.py and tests/netlab."""
+
 import datetime
 import json
 import os
@@ -19,21 +20,40 @@ def built(path):
 
 def commit():
     """The commit of the working tree, with "-dirty" where it has changes; None outside of git."""
-    done = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True
+    )
     return done.stdout.strip() or None
 
 
 def machine():
-    model = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-                  if line.startswith("model name")), platform.processor())
-    return {"processor": model, "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
 
 
 def circumstances(benchmark):
     """What every JSON file begins with."""
     settings = {name: value for name, value in sorted(os.environ.items()) if name.startswith(("SWITCHML_", "GLOO_"))}
-    return {"benchmark": benchmark, "date": datetime.datetime.now().isoformat(timespec="seconds"), "commit": commit(),
-            "machine": machine(), "command": sys.argv[1:], "environment": settings}
+    return {
+        "benchmark": benchmark,
+        "date": datetime.datetime.now().isoformat(timespec="seconds"),
+        "commit": commit(),
+        "machine": machine(),
+        "command": sys.argv[1:],
+        "environment": settings,
+    }
 
 
 def write(path, content):

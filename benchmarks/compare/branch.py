@@ -1,4 +1,5 @@
 """A branch against its base, by turns in one run."""
+
 import json
 import os
 import pathlib
@@ -15,15 +16,33 @@ import trees
 SUBJECTS = ("core", "allreduce")
 PATIENCE = 600  # seconds for one program
 # Of bench_profile: what it takes, and how often a call is repeated so that a turn takes some tenths of a second.
-CORE = [(path, ranks, payload, size, max(1, (96 << 20) // (ranks * size)))
-        for path, ranks, payload in (("memory", 2, 0), ("memory", 8, 0), ("udp", 2, 1024), ("udp", 4, 8192), ("inproc", 2, 1024))
-        for size in (64 << 10, 4 << 20)]
+CORE = [
+    (path, ranks, payload, size, max(1, (96 << 20) // (ranks * size)))
+    for path, ranks, payload in (
+        ("memory", 2, 0),
+        ("memory", 8, 0),
+        ("udp", 2, 1024),
+        ("udp", 4, 8192),
+        ("inproc", 2, 1024),
+    )
+    for size in (64 << 10, 4 << 20)
+]
 COUNTED = [case[:4] + (1,) for case in CORE if case[3] > 1 << 20]  # by callgrind, where it is
 
 
 def core_arguments(case):
     path, ranks, payload, size, calls = case
-    return ["--path", path, "--ranks", ranks, "--bytes", size, "--calls", calls, *(["--payload", payload] if payload else [])]
+    return [
+        "--path",
+        path,
+        "--ranks",
+        ranks,
+        "--bytes",
+        size,
+        "--calls",
+        calls,
+        *(["--payload", payload] if payload else []),
+    ]
 
 
 def core_name(case):
@@ -32,11 +51,12 @@ def core_name(case):
 
 
 def answer_of(command, who, **environment):
-    """The JSON object that a program says last. A program that fails is the branch's fault, or the base's, whose results nobody needs."""
+    """The JSON object that a program says last. A program that fails is the branch's fault, or the base's, whose
+    results nobody needs."""
     status, output = trees.run(command, PATIENCE, env={**os.environ, **environment})
     if status == 0:
         return json.loads(output.strip().splitlines()[-1])
-    problem = f"{who}: {' '.join(map(str, command))}: {'takes too long' if status is None else f'status {status}'}\n{output[-trees.TAIL:]}"
+    problem = f"{who}: {' '.join(map(str, command))}: {'takes too long' if status is None else f'status {status}'}\n{output[-trees.TAIL :]}"
     raise (trees.Broken if who == "branch" else trees.NothingToCompare)(problem)
 
 
@@ -44,8 +64,8 @@ def answer_of(command, who, **environment):
 
 
 def in_turns(groups, measure, rounds, limit):
-    """[{case: (base, branch)}], one per round. measure(side, group) is {case: seconds}; side 0 is the base. Sides alternate group by group, and who
-    comes first round by round."""
+    """[{case: (base, branch)}], one per round. measure(side, group) is {case: seconds}; side 0 is the base. Sides
+    alternate group by group, and who comes first round by round."""
     found, begin = [], time.monotonic()
     for number in range(rounds):
         if number and time.monotonic() - begin > limit:
@@ -73,8 +93,17 @@ def print_summary(rounds, name, instructions):
     rows = []
     for case, (base, branch, ratio, lowest, highest) in summary(rounds).items():
         counted = instructions.get(name(case))
-        rows.append([name(case), report.format_seconds(base), report.format_seconds(branch), f"{ratio:.3f}", f"{lowest:.3f}", f"{highest:.3f}",
-                     f"{counted:.4f}" if counted else "-"])
+        rows.append(
+            [
+                name(case),
+                report.format_seconds(base),
+                report.format_seconds(branch),
+                f"{ratio:.3f}",
+                f"{lowest:.3f}",
+                f"{highest:.3f}",
+                f"{counted:.4f}" if counted else "-",
+            ]
+        )
     report.print_columns(["what", "base p50", "branch p50", "branch/base", "lowest", "highest", "instructions"], rows)
     sys.stdout.flush()
 
@@ -90,12 +119,15 @@ def compare_core(programs, arguments):
         return {case: (spent["user_seconds"] + spent["system_seconds"]) / spent["calls"]}
 
     rounds = in_turns(CORE, measure, arguments.rounds, arguments.limit)
-    print(f"CPU time of an all-reduce, all ranks and the switch in one thread, medians of {len(rounds)} rounds; results verified")
+    print(
+        f"CPU time of an all-reduce, all ranks and the switch in one thread, medians of {len(rounds)} rounds; results verified"
+    )
     print_summary(rounds, core_name, instruction_ratios(programs))
 
 
 def instruction_ratios(programs):
-    """{name: branch's instructions over the base's}: the same in every run, whatever else the machine does. Empty without valgrind."""
+    """{name: branch's instructions over the base's}: the same in every run, whatever else the machine does. Empty
+    without valgrind."""
     if shutil.which("valgrind") is None:
         print("instructions are not compared: valgrind is not on PATH")
         return {}
@@ -105,8 +137,19 @@ def instruction_ratios(programs):
             counts = []
             for program, who in zip(programs, ("base", "branch")):
                 out = pathlib.Path(folder) / "out"
-                answer_of(["valgrind", "--tool=callgrind", "-q", f"--callgrind-out-file={out}", "--toggle-collect=switchml_profile_ranks",
-                           "--toggle-collect=switchml_profile_switch", program, *core_arguments(case)], who)
+                answer_of(
+                    [
+                        "valgrind",
+                        "--tool=callgrind",
+                        "-q",
+                        f"--callgrind-out-file={out}",
+                        "--toggle-collect=switchml_profile_ranks",
+                        "--toggle-collect=switchml_profile_switch",
+                        program,
+                        *core_arguments(case),
+                    ],
+                    who,
+                )
                 totals = next(line for line in out.read_text().splitlines() if line.startswith(("summary:", "totals:")))
                 counts.append(int(totals.split()[1]))
             ratios[core_name(case)] = counts[1] / counts[0]
@@ -119,12 +162,28 @@ def compare_allreduce(sides, arguments):
         out = pathlib.Path(folder) / "out.json"
 
         def measure(side, _):
-            command = [sys.executable, repository.ROOT / "benchmarks" / "allreduce", "--backends", "switchml", "--seconds", "0.5", "--json", out,
-                       "--ranks", ",".join(map(str, arguments.ranks)), "--sizes", ",".join(map(str, arguments.sizes))]
+            command = [
+                sys.executable,
+                repository.ROOT / "benchmarks" / "allreduce",
+                "--backends",
+                "switchml",
+                "--seconds",
+                "0.5",
+                "--json",
+                out,
+                "--ranks",
+                ",".join(map(str, arguments.ranks)),
+                "--sizes",
+                ",".join(map(str, arguments.sizes)),
+            ]
             status, output = trees.run(command, PATIENCE, env={**os.environ, **trees.python_path(*sides[side])})
             if status != 0:
-                raise (trees.Broken if side else trees.NothingToCompare)(f"{('base', 'branch')[side]}: {output[-trees.TAIL:]}")
-            return {(run["ranks"], row["bytes"]): report.median(row, backend) for run, row, backend in report.rows_of(out)}
+                raise (trees.Broken if side else trees.NothingToCompare)(
+                    f"{('base', 'branch')[side]}: {output[-trees.TAIL :]}"
+                )
+            return {
+                (run["ranks"], row["bytes"]): report.median(row, backend) for run, row, backend in report.rows_of(out)
+            }
 
         rounds = in_turns([None], measure, arguments.rounds, arguments.limit)
     print(f"all-reduce over PyTorch, medians of {len(rounds)} rounds; results verified")
@@ -133,10 +192,16 @@ def compare_allreduce(sides, arguments):
 
 def check_module(tree, build_folder, who):
     """That Python takes the module of this tree and no other."""
-    status, output = trees.run([sys.executable, "-c", "import switchml; print(switchml.__file__)"], 120, cwd="/",
-                               env={**os.environ, **trees.python_path(tree, build_folder)})
+    status, output = trees.run(
+        [sys.executable, "-c", "import switchml; print(switchml.__file__)"],
+        120,
+        cwd="/",
+        env={**os.environ, **trees.python_path(tree, build_folder)},
+    )
     if status != 0 or not output.strip().splitlines()[-1].startswith(str(build_folder)):
-        raise (trees.Broken if who == "branch" else trees.NothingToCompare)(f"{who}: its module is not in {build_folder}:\n{output[-trees.TAIL:]}")
+        raise (trees.Broken if who == "branch" else trees.NothingToCompare)(
+            f"{who}: its module is not in {build_folder}:\n{output[-trees.TAIL :]}"
+        )
 
 
 # ---- both sides ----
@@ -163,7 +228,9 @@ def prepare_base(arguments, folder):
         tree = pathlib.Path(arguments.base).resolve()
         if with_torch or (tree / "build" / trees.PROGRAM).exists():
             return tree, tree / "build", str(tree)
-        raise trees.NothingToCompare(f"--base {arguments.base}: {tree / 'build' / trees.PROGRAM} is not there: build it")
+        raise trees.NothingToCompare(
+            f"--base {arguments.base}: {tree / 'build' / trees.PROGRAM} is not there: build it"
+        )
     revision = trees.merge_base() if arguments.base == "auto" else arguments.base
     tree = folder / "base"
     commit = trees.unpack(revision, tree)

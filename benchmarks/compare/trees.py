@@ -1,4 +1,5 @@
 """A tree of this project beside the one that this file belongs to: the base of a branch, and how it is built."""
+
 import os
 import pathlib
 import shutil
@@ -46,8 +47,15 @@ def merge_base(root=ROOT):
 
 def run(command, seconds, **options):
     """(status, output); the status is None if it took too long. Nothing of it survives."""
-    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
-                               start_new_session=True, **options)
+    process = subprocess.Popen(
+        list(map(str, command)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
     try:
         output, _ = process.communicate(timeout=seconds)
         return process.returncode, output
@@ -78,8 +86,16 @@ def unpack(revision, folder, root=ROOT):
 def settings(with_torch, python):
     """As `make setup` builds, without what is not compared, so that the compiler's cache knows most of it."""
     compiler = ["-DCMAKE_CXX_COMPILER=/usr/bin/g++"] if pathlib.Path("/usr/bin/g++").exists() else []
-    return ["-G", "Ninja", *compiler, "-DCMAKE_BUILD_TYPE=RelWithDebInfo", f"-DPython3_EXECUTABLE={python}", "-DSWITCHML_BUILD_TESTS=OFF",
-            f"-DSWITCHML_BUILD_TORCH={'ON' if with_torch else 'OFF'}", "-DSWITCHML_CONTROLLER=OFF"]
+    return [
+        "-G",
+        "Ninja",
+        *compiler,
+        "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+        f"-DPython3_EXECUTABLE={python}",
+        "-DSWITCHML_BUILD_TESTS=OFF",
+        f"-DSWITCHML_BUILD_TORCH={'ON' if with_torch else 'OFF'}",
+        "-DSWITCHML_CONTROLLER=OFF",
+    ]
 
 
 def build(tree, folder, targets, end, with_torch, python):
@@ -97,7 +113,8 @@ def build(tree, folder, targets, end, with_torch, python):
 
 
 def build_base(tree, targets, end, with_torch, python):
-    """The build folder. Measured is by the branch's program where that compiles with the base's code, else by the base's own."""
+    """The build folder. Measured is by the branch's program where that compiles with the base's code, else by the
+    base's own."""
     theirs, ours, kept = tree / "benchmarks" / "profile", ROOT / "benchmarks" / "profile", tree / "profile.kept"
     if not with_torch:
         lists, cmake = tree / "benchmarks" / "CMakeLists.txt", (tree / "benchmarks" / "CMakeLists.txt").read_text()
@@ -110,7 +127,9 @@ def build_base(tree, targets, end, with_torch, python):
         if said is None:
             return tree / "build"
         if not kept.exists():
-            raise NothingToCompare(f"the base cannot be built with this branch's program, and has none of its own:\n{said}")
+            raise NothingToCompare(
+                f"the base cannot be built with this branch's program, and has none of its own:\n{said}"
+            )
         shutil.rmtree(theirs)
         kept.rename(theirs)
     said = build(tree, tree / "build", targets, end, with_torch, python)
@@ -120,7 +139,10 @@ def build_base(tree, targets, end, with_torch, python):
 
 
 def python_path(tree, build_folder):
-    return {"PYTHONPATH": os.pathsep.join([str(build_folder / "python"), str(tree / "python")]), "SWITCHML_TEST_BUILD": str(build_folder)}
+    return {
+        "PYTHONPATH": os.pathsep.join([str(build_folder / "python"), str(tree / "python")]),
+        "SWITCHML_TEST_BUILD": str(build_folder),
+    }
 
 
 def is_tree(text):

@@ -1,9 +1,10 @@
 """A module with given parameters whose gradients are given too and whose computing is waiting.
 
-Waiting stands for an accelerator that computes while this host's cores are free for communication. Multiplying matrices instead
-would make all ranks, which share one machine here, compete for its cores: the time to hide communication behind would depend
-on how many ranks there are and on what communication itself takes.
+Waiting stands for an accelerator that computes while this host's cores are free for communication. Multiplying matrices
+instead would make all ranks, which share one machine here, compete for its cores: the time to hide communication behind
+would depend on how many ranks there are and on what communication itself takes.
 """
+
 import time
 
 import torch
@@ -40,8 +41,8 @@ class Layer(torch.autograd.Function):
 
 
 class Model(torch.nn.Module):
-    """`tensors` are parameters and gradients both: nothing is trained. Each takes a part of the backward as large as its part of all
-    elements."""
+    """`tensors` are parameters and gradients both: nothing is trained. Each takes a part of the backward as large as
+    its part of all elements."""
 
     def __init__(self, tensors, clock):
         super().__init__()

@@ -3,6 +3,7 @@
 resnet50  ResNet-50 for 1000 classes (torchvision's): 161 tensors, 25,557,032 elements
 bert      BERT-base, uncased, with its pooler: 199 tensors, 109,482,240 elements
 """
+
 import math
 
 

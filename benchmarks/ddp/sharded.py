@@ -1,8 +1,10 @@
-"""FullyShardedDataParallel (fully_shard) over the model of model.py: parameters are gathered block by block, gradients scattered.
+"""FullyShardedDataParallel (fully_shard) over the model of model.py: parameters are gathered block by block, gradients
+scattered.
 
-On CPUs fully_shard waits for each of its collectives: there are no streams. So a block computes only after its parameters have come, and
-all communication is exposed, whatever the backend.
+On CPUs fully_shard waits for each of its collectives: there are no streams. So a block computes only after its
+parameters have come, and all communication is exposed, whatever the backend.
 """
+
 import contextlib
 import time
 
@@ -58,8 +60,12 @@ class Sharded(torch.nn.Module):
     def __init__(self, tensors, clock, elements, group=None):
         super().__init__()
         total = sum(tensor.numel() for tensor in tensors)
-        self.blocks = torch.nn.Sequential(*(Block(part, clock, sum(tensor.numel() for tensor in part) / total)
-                                            for part in blocks_of(tensors, elements)))
+        self.blocks = torch.nn.Sequential(
+            *(
+                Block(part, clock, sum(tensor.numel() for tensor in part) / total)
+                for part in blocks_of(tensors, elements)
+            )
+        )
         if group is not None:
             from torch.distributed.device_mesh import DeviceMesh
             from torch.distributed.fsdp import fully_shard

@@ -1,4 +1,6 @@
-"""One rank of the DDP benchmark: worker.py RANK SIZE STORE. It does what __main__.py tells it: the methods of Bench in `serve`."""
+"""One rank of the DDP benchmark: worker.py RANK SIZE STORE. It does what __main__.py tells it: the methods of Bench in
+`serve`."""
+
 import contextlib
 import inspect
 import pathlib
@@ -6,14 +8,14 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
-import member  # noqa: E402
-import model  # noqa: E402
-import pattern  # noqa: E402
-import shapes  # noqa: E402
-import told  # noqa: E402
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+import member
+import model
+import pattern
+import shapes
+import told
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 BUCKET_MIB = 25  # DDP's own
 ALONE = "compute"  # a step without communication
@@ -23,12 +25,15 @@ def tensors_of(rank, model_shapes):
     """The rank's values, a table of `pattern` repeated, cut into the shapes."""
     flat = torch.empty(shapes.elements(model_shapes))
     pattern.fill(flat, pattern.table(rank))
-    return [part.view(shape) for part, shape in zip(flat.split([torch.Size(shape).numel() for shape in model_shapes]), model_shapes)]
+    return [
+        part.view(shape)
+        for part, shape in zip(flat.split([torch.Size(shape).numel() for shape in model_shapes]), model_shapes)
+    ]
 
 
 def distribute(module, group, scale):
-    """DDP as a user has it, but with buckets scaled like the tensors. Parameters are equal where they count, so that they are not sent at
-    the start where this PyTorch can leave that out."""
+    """DDP as a user has it, but with buckets scaled like the tensors. Parameters are equal where they count, so that
+    they are not sent at the start where this PyTorch can leave that out."""
     extra = {"bucket_cap_mb": BUCKET_MIB * scale} if scale != 1 else {}
     if "init_sync" in inspect.signature(DistributedDataParallel.__init__).parameters:
         extra["init_sync"] = False
@@ -49,10 +54,14 @@ class Bench:
             import sharded
 
             block = max(1, int(scale * BUCKET_MIB * (1 << 20) / 4))
-            self.modules = {backend: sharded.Sharded(mine, self.clock, block, group) for backend, group in groups.items()}
+            self.modules = {
+                backend: sharded.Sharded(mine, self.clock, block, group) for backend, group in groups.items()
+            }
             self.alone = sharded.Sharded(mine, self.clock, block)
         else:
-            self.modules = {backend: distribute(model.Model(mine, self.clock), group, scale) for backend, group in groups.items()}
+            self.modules = {
+                backend: distribute(model.Model(mine, self.clock), group, scale) for backend, group in groups.items()
+            }
             self.alone = next(iter(self.modules.values()))
         self.signal = torch.zeros(1)
         for backend in backends:  # after the first step DDP orders its buckets anew
@@ -63,7 +72,12 @@ class Bench:
             import switchml
 
             payload = switchml.stats(groups["switchml"])["session"]["payload_bytes"]
-        return {"tensors": len(wanted), "elements": shapes.elements(wanted), "payload": payload, "torch": torch.__version__}
+        return {
+            "tensors": len(wanted),
+            "elements": shapes.elements(wanted),
+            "payload": payload,
+            "torch": torch.__version__,
+        }
 
     def step(self, kind):
         """Seconds of a step over a backend, or of one that leaves out communication."""
@@ -87,7 +101,9 @@ class Bench:
             wrong = (part - self.mean[: part.numel()]).abs() > pattern.LIMIT * 1e-6
             if wrong.any():
                 at = int(wrong.nonzero()[0])
-                raise ValueError(f"{backend}: element {begin + at} of the gradients is {part[at].item()!r}, should be {self.mean[at].item()!r}")
+                raise ValueError(
+                    f"{backend}: element {begin + at} of the gradients is {part[at].item()!r}, should be {self.mean[at].item()!r}"
+                )
 
     def steps(self, compute_seconds, kinds, count, checked):
         """Times of steps of every kind by turns."""

@@ -1,11 +1,14 @@
-"""Small all-reduces on one host, one after the other: switchml, Gloo, and Open MPI where it is installed, in the same processes.
+"""Small all-reduces on one host, one after the other: switchml, Gloo, and Open MPI where it is installed, in the same
+processes.
 
     python benchmarks/latency --ranks 2,4,8 --sizes 4K,64K,1M --json out/latency.json
 
-Calls follow each other, with a copy of the input between them, as those of a program do that waits for each. So a time is what a rank
-spends in a call, waiting for later ranks included; figures are those of all calls of all ranks. Each block is verified at its end.
-Open MPI needs mpirun, and mpi4py in the Python that runs this (apt-get install openmpi-bin, pip install mpi4py).
+Calls follow each other, with a copy of the input between them, as those of a program do that waits for each. So a time
+is what a rank spends in a call, waiting for later ranks included; figures are those of all calls of all ranks. Each
+block is verified at its end. Open MPI needs mpirun, and mpi4py in the Python that runs this (apt-get install
+openmpi-bin, pip install mpi4py).
 """
+
 import argparse
 import importlib.util
 import json
@@ -34,18 +37,37 @@ def backend(text):
 
 def no_openmpi():
     """Why there is none; empty where there is."""
-    lacking = [name for name, found in (("mpirun", shutil.which("mpirun")), ("mpi4py", importlib.util.find_spec("mpi4py"))) if not found]
+    lacking = [
+        name
+        for name, found in (("mpirun", shutil.which("mpirun")), ("mpi4py", importlib.util.find_spec("mpi4py")))
+        if not found
+    ]
     return f"without Open MPI: {' and '.join(lacking)} not found" if lacking else ""
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="benchmarks/latency", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="benchmarks/latency", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ranks", type=options.list_of(options.rank_count), default=[2, 4, 8], help="default: 2,4,8")
-    parser.add_argument("--sizes", type=options.list_of(options.byte_size), default=[4 << 10, 64 << 10, 1 << 20], help="default: 4K,64K,1M")
-    parser.add_argument("--backends", type=options.list_of(backend), help="default: switchml,gloo, and openmpi where it is installed")
-    parser.add_argument("--calls", type=options.number(20, 1000000, int), default=10000, help="at most, of a backend; default: 10000")
-    parser.add_argument("--seconds", type=options.number(0.01, 3600), default=2.0, help="at most, about, of a backend; default: 2")
-    parser.add_argument("--rounds", type=options.number(1, 1000, int), default=5, help="of the backends by turns; default: 5")
+    parser.add_argument(
+        "--sizes",
+        type=options.list_of(options.byte_size),
+        default=[4 << 10, 64 << 10, 1 << 20],
+        help="default: 4K,64K,1M",
+    )
+    parser.add_argument(
+        "--backends", type=options.list_of(backend), help="default: switchml,gloo, and openmpi where it is installed"
+    )
+    parser.add_argument(
+        "--calls", type=options.number(20, 1000000, int), default=10000, help="at most, of a backend; default: 10000"
+    )
+    parser.add_argument(
+        "--seconds", type=options.number(0.01, 3600), default=2.0, help="at most, about, of a backend; default: 2"
+    )
+    parser.add_argument(
+        "--rounds", type=options.number(1, 1000, int), default=5, help="of the backends by turns; default: 5"
+    )
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     arguments = parser.parse_args()
     if arguments.backends is None:
@@ -66,9 +88,20 @@ def launcher(ranks, openmpi):
 def run(ranks, arguments):
     what = {name: getattr(arguments, name) for name in ("sizes", "backends", "calls", "seconds", "rounds")}
     with tempfile.TemporaryDirectory(prefix="switchml-bench-") as folder:
-        command = [*launcher(ranks, "openmpi" in arguments.backends), HERE / "worker.py", pathlib.Path(folder) / "store", json.dumps(what)]
-        done = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=PATIENCE,
-                              env={**os.environ, "OMP_NUM_THREADS": "1"})
+        command = [
+            *launcher(ranks, "openmpi" in arguments.backends),
+            HERE / "worker.py",
+            pathlib.Path(folder) / "store",
+            json.dumps(what),
+        ]
+        done = subprocess.run(
+            list(map(str, command)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
     if done.returncode:
         raise OSError(f"{ranks} ranks ended with status {done.returncode}: what they say is above")
     return {"ranks": ranks, **json.loads(done.stdout.strip().splitlines()[-1])}
@@ -76,9 +109,17 @@ def run(ranks, arguments):
 
 def show(measured, backends):
     print(f"\n{measured['ranks']} ranks of one host, torch {measured['torch']}")
-    rows = [[report.format_bytes(row["bytes"]), name, str(len(row["seconds"][name]) // measured["ranks"]),
-             report.format_seconds(statistics.median(row["seconds"][name])), report.format_seconds(report.quantile(row["seconds"][name], 0.99))]
-            for row in measured["rows"] for name in backends]
+    rows = [
+        [
+            report.format_bytes(row["bytes"]),
+            name,
+            str(len(row["seconds"][name]) // measured["ranks"]),
+            report.format_seconds(statistics.median(row["seconds"][name])),
+            report.format_seconds(report.quantile(row["seconds"][name], 0.99)),
+        ]
+        for row in measured["rows"]
+        for name in backends
+    ]
     report.print_columns(["size", "backend", "calls", "p50", "p99"], rows)
     sys.stdout.flush()
 

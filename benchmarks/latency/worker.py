@@ -1,4 +1,6 @@
-"""One rank of the benchmark of latencies, under mpirun or torchrun: worker.py STORE WHAT, as JSON (see __main__.py). Rank 0 prints the result."""
+"""One rank of the benchmark of latencies, under mpirun or torchrun: worker.py STORE WHAT, as JSON (see __main__.py).
+Rank 0 prints the result."""
+
 import json
 import os
 import pathlib
@@ -6,17 +8,21 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
-import member  # noqa: E402
-import pattern  # noqa: E402
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
+import member
+import pattern
+import torch
+import torch.distributed as dist
 
 MIN_CALLS, PROBES = 20, 5
 
 
 def place_of():
     """(rank, size) as the launcher says."""
-    names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE") if "OMPI_COMM_WORLD_RANK" in os.environ else ("RANK", "WORLD_SIZE")
+    names = (
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")
+        if "OMPI_COMM_WORLD_RANK" in os.environ
+        else ("RANK", "WORLD_SIZE")
+    )
     return tuple(int(os.environ[name]) for name in names)
 
 
@@ -51,7 +57,9 @@ class Bench:
             times.append(time.perf_counter() - begin)
         at = pattern.first_difference(tensor, self.sum)
         if at is not None:
-            raise ValueError(f"{name}, {count} elements: element {at} is {tensor[at].item()!r}, should be {self.sum[at % pattern.PERIOD].item()!r}")
+            raise ValueError(
+                f"{name}, {count} elements: element {at} is {tensor[at].item()!r}, should be {self.sum[at % pattern.PERIOD].item()!r}"
+            )
         return times
 
     def measure(self, size):

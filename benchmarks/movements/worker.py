@@ -1,20 +1,23 @@
-"""One rank of the benchmark of movements: worker.py RANK SIZE STORE. It does what __main__.py tells it: the methods of Bench."""
+"""One rank of the benchmark of movements: worker.py RANK SIZE STORE. It does what __main__.py tells it: the methods of
+Bench."""
+
 import pathlib
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
-import member  # noqa: E402
-import pattern  # noqa: E402
-import told  # noqa: E402
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
+import member
+import pattern
+import told
+import torch
+import torch.distributed as dist
 
 MIN_CALLS, MAX_CALLS, PROBES = 5, 2000, 3
 
 
 class Movement:
-    """One collective of `size` bytes in all: what the root has, or what a rank gathers. `fill` makes its input, `check` its result."""
+    """One collective of `size` bytes in all: what the root has, or what a rank gathers. `fill` makes its input, `check`
+    its result."""
 
     def __init__(self, collective, size):
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
@@ -68,7 +71,11 @@ class Movement:
         if self.collective == "broadcast":
             return [(self.whole, made(self.tables[0], self.whole.numel()))]
         gathered = [(piece, made(table, count)) for piece, table in zip(self.pieces, self.tables)]
-        if self.collective in ("all_gather", "all_gather_into_tensor") or self.collective == "gather" and self.rank == 0:
+        if (
+            self.collective in ("all_gather", "all_gather_into_tensor")
+            or self.collective == "gather"
+            and self.rank == 0
+        ):
             return gathered
         if self.collective == "gather":
             return []
@@ -84,7 +91,9 @@ class Movement:
         for number, (tensor, expected) in enumerate(self.results()):
             if not torch.equal(tensor, expected):
                 at = int((tensor != expected).nonzero()[0])
-                raise ValueError(f"{backend}, {self.collective}, tensor {number}: element {at} is {tensor[at]}, should be {expected[at]}")
+                raise ValueError(
+                    f"{backend}, {self.collective}, tensor {number}: element {at} is {tensor[at]}, should be {expected[at]}"
+                )
 
 
 class Bench:
@@ -95,7 +104,10 @@ class Bench:
         for group in self.groups.values():
             dist.barrier(group=group)
         self.pace = member.Pace() if network else dist.barrier
-        return {"torch": torch.__version__, "transport": switchml.stats(self.groups["switchml"])["session"]["transport"]}
+        return {
+            "torch": torch.__version__,
+            "transport": switchml.stats(self.groups["switchml"])["session"]["transport"],
+        }
 
     def measure(self, collective, size, seconds):
         """{backend: seconds of each call}, by turns; the first and the last call of each are verified."""

@@ -1,11 +1,14 @@
-"""Draws what benchmarks/allreduce measured: bus bandwidth against size, and against the number of ranks at the largest size.
+"""Draws what benchmarks/allreduce measured: bus bandwidth against size, and against the number of ranks at the largest
+size.
 
     python benchmarks/plot out/network.json [more.json ...] --png out/network.png
 
-A row of the picture for each network, type, payload and loss (for this host each type); dotted: what the links allow at best, and on one host,
-with --memory, what memory allows threads that do nothing but read a tensor and write a result of that size. Bus bandwidth is that of
-NCCL's tests, 2 (n-1)/n bytes over the time: what a ring's links carry. A switch needs less of its links for the same.
+A row of the picture for each network, type, payload and loss (for this host each type); dotted: what the links allow at
+best, and on one host, with --memory, what memory allows threads that do nothing but read a tensor and write a result of
+that size. Bus bandwidth is that of NCCL's tests, 2 (n-1)/n bytes over the time: what a ring's links carry. A switch
+needs less of its links for the same.
 """
+
 import argparse
 import json
 import pathlib
@@ -13,10 +16,13 @@ import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
-import limits  # noqa: E402
-import report  # noqa: E402
+import limits
+import report
 
-COLOURS = {"switchml": ("#08519c", "#3182bd", "#6baed6", "#9ecae1"), "gloo": ("#a63603", "#e6550d", "#fd8d3c", "#fdbe85")}
+COLOURS = {
+    "switchml": ("#08519c", "#3182bd", "#6baed6", "#9ecae1"),
+    "gloo": ("#a63603", "#e6550d", "#fd8d3c", "#fdbe85"),
+}
 MARKERS = "osD^v<>p"
 
 
@@ -24,7 +30,9 @@ def need_matplotlib():
     try:
         import matplotlib
     except ImportError as error:
-        sys.exit(f"error: {error}: {sys.executable} -m pip install matplotlib, or for Debian's Python apt-get install python3-matplotlib")
+        sys.exit(
+            f"error: {error}: {sys.executable} -m pip install matplotlib, or for Debian's Python apt-get install python3-matplotlib"
+        )
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
@@ -44,7 +52,8 @@ def memory_limits(path):
 
 
 def points(paths, memory):
-    """{(report.Key with ranks 1, bytes 0 and no backend, MTU): {(backend, ranks): {size: (bus bits/s, limit in bus bits/s or None)}}}"""
+    """{(report.Key with ranks 1, bytes 0 and no backend, MTU): {(backend, ranks): {size: (bus bits/s, limit in bus
+    bits/s or None)}}}"""
     found = {}
     for path in paths:
         for run, row, backend in report.rows_of(path):
@@ -54,14 +63,25 @@ def points(paths, memory):
             if not key.rate:
                 limit = memory.get((key.ranks, key.bytes))
             lines = found.setdefault((key._replace(ranks=1, bytes=0, backend=""), run.get("mtu") or 0), {})
-            lines.setdefault((backend, key.ranks), {})[key.bytes] = (per_second / report.median(row, backend), limit and per_second / limit)
+            lines.setdefault((backend, key.ranks), {})[key.bytes] = (
+                per_second / report.median(row, backend),
+                limit and per_second / limit,
+            )
     return found
 
 
 def title(key, mtu):
     where = f"{report.links(key.rate)}, MTU {mtu}" if key.rate else "one host"
-    return ", ".join([where, *([f"{key.per_host} ranks per host"] if key.per_host > 1 else []), *(["no switch named"] if key.no_switch else []),
-                      key.type, *([f"payload {key.payload} B"] if key.payload else []), *([f"{key.loss:.2%} lost"] if key.loss else [])])
+    return ", ".join(
+        [
+            where,
+            *([f"{key.per_host} ranks per host"] if key.per_host > 1 else []),
+            *(["no switch named"] if key.no_switch else []),
+            key.type,
+            *([f"payload {key.payload} B"] if key.payload else []),
+            *([f"{key.loss:.2%} lost"] if key.loss else []),
+        ]
+    )
 
 
 def draw(axes, lines, unit, what):
@@ -70,7 +90,13 @@ def draw(axes, lines, unit, what):
         x = sorted(values)
         axes.plot(x, [values[at][0] / unit for at in x], color=colour, marker=marker, markersize=4, label=label)
         limited = [at for at in x if values[at][1]]
-        axes.plot(limited, [values[at][1] / unit for at in limited], color=colour, linestyle=":", marker="_" if len(limited) == 1 else "")
+        axes.plot(
+            limited,
+            [values[at][1] / unit for at in limited],
+            color=colour,
+            linestyle=":",
+            marker="_" if len(limited) == 1 else "",
+        )
     pairs = [pair for _, _, values in lines.values() for pair in values.values()]
     if any(limit for _, limit in pairs):
         axes.plot([], [], color="grey", linestyle=":", label="limit of links or memory")
@@ -90,14 +116,37 @@ def draw_row(left, right, heading, lines):
     ranks = sorted({count for _, count in lines})
     highest = max(value for values in lines.values() for pair in values.values() for value in pair if value)
     name, unit = ("Gbit/s", 1e9) if highest >= 1e9 else ("Mbit/s", 1e6)
-    draw(left, {f"{backend}, {count} ranks": (colour(backend, ranks.index(count)), MARKERS[ranks.index(count) % len(MARKERS)], values)
-                for (backend, count), values in sorted(lines.items())}, unit, "size of the tensor (bytes)")
+    draw(
+        left,
+        {
+            f"{backend}, {count} ranks": (
+                colour(backend, ranks.index(count)),
+                MARKERS[ranks.index(count) % len(MARKERS)],
+                values,
+            )
+            for (backend, count), values in sorted(lines.items())
+        },
+        unit,
+        "size of the tensor (bytes)",
+    )
     left.set_xscale("log", base=2)
     common = set.intersection(*(set(values) for values in lines.values()))
     largest = max(common) if common else None
-    workers = {backend: (colour(backend, 0), "o", {count: values[largest] for (own, count), values in lines.items() if own == backend})
-               for backend in COLOURS if largest and any(own == backend for own, _ in lines)}
-    draw(right, workers, unit, f"ranks (each with {report.format_bytes(largest)})" if largest else "ranks (no size that all have)")
+    workers = {
+        backend: (
+            colour(backend, 0),
+            "o",
+            {count: values[largest] for (own, count), values in lines.items() if own == backend},
+        )
+        for backend in COLOURS
+        if largest and any(own == backend for own, _ in lines)
+    }
+    draw(
+        right,
+        workers,
+        unit,
+        f"ranks (each with {report.format_bytes(largest)})" if largest else "ranks (no size that all have)",
+    )
     right.set_xticks(ranks)
     for axes in (left, right):
         axes.set_ylabel(f"bus bandwidth ({name})")
@@ -105,7 +154,9 @@ def draw_row(left, right, heading, lines):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="benchmarks/plot", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="benchmarks/plot", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("results", nargs="+", type=pathlib.Path, help="JSON files of benchmarks/allreduce")
     parser.add_argument("--memory", type=pathlib.Path, help="JSON file of bench_memory: the limit of one host")
     parser.add_argument("--png", type=pathlib.Path, required=True, help="the picture to write")

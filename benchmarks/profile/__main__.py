@@ -2,18 +2,21 @@
 
     python benchmarks/profile --json out/profile.json
 
-Ranks and switch run in one thread of one program (main.cc), so that counts are those of the code and not of chance: two runs differ by
-less than 1 %, of the in-process and the memory path by nothing. What ranks and what the switch execute is counted in runs of their own.
+Ranks and switch run in one thread of one program (main.cc), so that counts are those of the code and not of chance: two
+runs differ by less than 1 %, of the in-process and the memory path by nothing. What ranks and what the switch execute
+is counted in runs of their own.
 
     inproc   engine and software switch, frames through queues of the process
-    udp      the same over UDP on the loopback interface; with the system calls, whose insides are not in the counts, and, from a run
+    udp      the same over UDP on the loopback interface; with the system calls, whose insides are not in the counts,
+    and, from a run
              without callgrind, the part of CPU time that they take
     memory   ranks that share memory
 
-Cycles are estimated from a simulation of caches (32 KiB each, 8 ways; behind them 1 MiB, 16 ways) and of branches: instructions, and 10 for
-each miss of the first cache and each wrong guess, and 100 for each miss of the last. What a processor fetches ahead costs it less.
-callgrind knows AVX2 but not AVX-512.
+Cycles are estimated from a simulation of caches (32 KiB each, 8 ways; behind them 1 MiB, 16 ways) and of branches:
+instructions, and 10 for each miss of the first cache and each wrong guess, and 100 for each miss of the last. What a
+processor fetches ahead costs it less. callgrind knows AVX2 but not AVX-512.
 """
+
 import argparse
 import json
 import os
@@ -37,16 +40,25 @@ SIDES = {"inproc": ("ranks", "switch"), "udp": ("ranks", "switch"), "memory": ("
 SIMULATION = ["--cache-sim=yes", "--branch-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,16,64"]
 FIRST_MISSES, LAST_MISSES, WRONG_GUESSES = ("I1mr", "D1mr", "D1mw"), ("ILmr", "DLmr", "DLmw"), ("Bcm", "Bim")
 NOTHING = dict.fromkeys(("Ir", *FIRST_MISSES, *LAST_MISSES, *WRONG_GUESSES), 0.0)
-NATIVE_BYTES, NATIVE_RUNS = 1 << 27, 5  # that ranks reduce in a run without callgrind, half a second or so; how many of those
+NATIVE_BYTES, NATIVE_RUNS = (
+    1 << 27,
+    5,
+)  # that ranks reduce in a run without callgrind, half a second or so; how many of those
 PATIENCE = 900  # seconds for one run
 
 
 def cycles(events):
-    return events["Ir"] + 10 * sum(events[name] for name in FIRST_MISSES + WRONG_GUESSES) + 100 * sum(events[name] for name in LAST_MISSES)
+    return (
+        events["Ir"]
+        + 10 * sum(events[name] for name in FIRST_MISSES + WRONG_GUESSES)
+        + 100 * sum(events[name] for name in LAST_MISSES)
+    )
 
 
 def execute(command, environment):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **environment})
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **environment}
+    )
     if done.returncode != 0:
         sys.exit(f"error: {' '.join(map(str, command))}: status {done.returncode}\n{done.stderr.strip()[-3000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -56,8 +68,19 @@ def count(program, side, arguments, environment):
     """What bench_profile says of itself, and {stage: {event: count}} of one side."""
     with tempfile.TemporaryDirectory(prefix="switchml-profile-") as folder:
         out = pathlib.Path(folder) / "callgrind.out"
-        measured = execute(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--collect-systime=yes",
-                            f"--toggle-collect=switchml_profile_{side}", *SIMULATION, program, *arguments], environment)
+        measured = execute(
+            [
+                "valgrind",
+                "--tool=callgrind",
+                f"--callgrind-out-file={out}",
+                "--collect-systime=yes",
+                f"--toggle-collect=switchml_profile_{side}",
+                *SIMULATION,
+                program,
+                *arguments,
+            ],
+            environment,
+        )
         try:
             profile = callgrind.read(out.read_text())
         except callgrind.FormatError as error:
@@ -73,12 +96,18 @@ def profile(program, path, ranks, payload, size, environment):
     measured = found["ranks"][0]
     if any(one["retransmissions"] for one, _ in found.values()):
         sys.exit(f"error: {path}, {ranks} ranks, payload {payload}: packets were lost and sent again: {measured}")
-    run = {name: measured[name] for name in ("path", "ranks", "chunk_bytes", "slots", "bytes", "calls", "kernels", "chunks", "packets")}
+    run = {
+        name: measured[name]
+        for name in ("path", "ranks", "chunk_bytes", "slots", "bytes", "calls", "kernels", "chunks", "packets")
+    }
     run["stages"] = {side: counted for side, (_, counted) in found.items()}
     if path == "udp":
         calls = max(1, NATIVE_BYTES // (size * ranks))
         native = [execute([program, *arguments, "--calls", calls], environment) for _ in range(NATIVE_RUNS)]
-        run["native"] = [{name: one[name] for name in ("calls", "user_seconds", "system_seconds", "retransmissions")} for one in native]
+        run["native"] = [
+            {name: one[name] for name in ("calls", "user_seconds", "system_seconds", "retransmissions")}
+            for one in native
+        ]
     return run
 
 
@@ -100,8 +129,18 @@ def side_rows(run, side):
         if cycles(events) < 0.0005 * cycles(whole):
             continue
         spent = cycles(events)
-        rows.append([side, name, f"{events['Ir'] / run['chunks']:.0f}", f"{events['Ir'] / rank_bytes:.3f}", f"{spent / run['chunks']:.0f}",
-                     f"{spent / rank_bytes:.3f}", f"{spent / cycles(whole):.1%}", f"{events['sysCount'] / run['chunks']:.3f}"])
+        rows.append(
+            [
+                side,
+                name,
+                f"{events['Ir'] / run['chunks']:.0f}",
+                f"{events['Ir'] / rank_bytes:.3f}",
+                f"{spent / run['chunks']:.0f}",
+                f"{spent / rank_bytes:.3f}",
+                f"{spent / cycles(whole):.1%}",
+                f"{events['sysCount'] / run['chunks']:.3f}",
+            ]
+        )
     return rows
 
 
@@ -110,14 +149,18 @@ HEADINGS = ["of", "stage", "instructions/chunk", "/byte", "cycles/chunk", "/byte
 
 def print_run(run):
     payload = f"chunks of {report.format_bytes(run['chunk_bytes'])}"
-    print(f"\n{run['path']}: {run['ranks']} ranks, {report.format_bytes(run['bytes'])} each, {payload}, {run['slots']} slots, kernels "
-          f"{run['kernels']}; {run['chunks'] // run['ranks']} chunks per rank")
+    print(
+        f"\n{run['path']}: {run['ranks']} ranks, {report.format_bytes(run['bytes'])} each, {payload}, {run['slots']} slots, kernels "
+        f"{run['kernels']}; {run['chunks'] // run['ranks']} chunks per rank"
+    )
     report.print_columns(HEADINGS, [row for side in run["stages"] for row in side_rows(run, side)])
     print("next bottleneck: " + "; ".join(f"{side}: {bottleneck(counted)}" for side, counted in run["stages"].items()))
     if "native" in run:
         parts = sorted(one["system_seconds"] / (one["user_seconds"] + one["system_seconds"]) for one in run["native"])
-        print(f"without callgrind, {len(parts)} times {run['native'][0]['calls']} calls: system calls take {statistics.median(parts):.0%} of the "
-              f"CPU time ({parts[0]:.0%} to {parts[-1]:.0%})")
+        print(
+            f"without callgrind, {len(parts)} times {run['native'][0]['calls']} calls: system calls take {statistics.median(parts):.0%} of the "
+            f"CPU time ({parts[0]:.0%} to {parts[-1]:.0%})"
+        )
     sys.stdout.flush()
 
 
@@ -128,18 +171,31 @@ def print_markdown(runs):
         if not those:
             continue
         tables = [{row[1]: row for row in side_rows(run, side)} for run in those]
-        names = sorted(set().union(*tables), key=lambda name: (name == "together", -cycles(those[-1]["stages"][side].get(name, NOTHING))))
-        print(f"\n| {side} | " + " | ".join(f"{run['path']}, {run['ranks']} ranks, {run['chunk_bytes']} B: instructions | cycles | /byte" for run in those) + " |")
+        names = sorted(
+            set().union(*tables),
+            key=lambda name: (name == "together", -cycles(those[-1]["stages"][side].get(name, NOTHING))),
+        )
+        print(
+            f"\n| {side} | "
+            + " | ".join(
+                f"{run['path']}, {run['ranks']} ranks, {run['chunk_bytes']} B: instructions | cycles | /byte"
+                for run in those
+            )
+            + " |"
+        )
         print("|---" * (1 + 3 * len(those)) + "|")
         for name in names:
-            cells = [f"{int(row[2]):,} | {int(row[4]):,} | {float(row[5]):.2f}" if row else " | | " for row in (found.get(name) for found in tables)]
+            cells = [
+                f"{int(row[2]):,} | {int(row[4]):,} | {float(row[5]):.2f}" if row else " | | "
+                for row in (found.get(name) for found in tables)
+            ]
             print(f"| {name} | " + " | ".join(cells) + " |")
 
 
 def largest_difference(first, second):
     """Of two runs of the same: the largest relative difference of a side's instructions or cycles."""
     worst = 0.0
-    for side, counted in first["stages"].items():
+    for side in first["stages"]:
         for measure in (cycles, lambda events: events["Ir"]):
             one, other = (sum(map(measure, run["stages"][side].values())) for run in (first, second))
             worst = max(worst, abs(one - other) / one)
@@ -154,18 +210,37 @@ def path_name(text):
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="benchmarks/profile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--paths", type=options.list_of(path_name), default=list(PATHS), help="default: inproc,udp,memory")
+    parser = argparse.ArgumentParser(
+        prog="benchmarks/profile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--paths", type=options.list_of(path_name), default=list(PATHS), help="default: inproc,udp,memory"
+    )
     parser.add_argument("--ranks", type=options.list_of(options.number(1, 16, int)), default=[2], help="default: 2")
-    parser.add_argument("--payload", type=options.list_of(options.payload), default=[1024, 8192],
-                        help="bytes of a packet's payload, not of memory; default: 1024,8192")
+    parser.add_argument(
+        "--payload",
+        type=options.list_of(options.payload),
+        default=[1024, 8192],
+        help="bytes of a packet's payload, not of memory; default: 1024,8192",
+    )
     parser.add_argument("--bytes", type=options.byte_size, default=4 << 20, help="of a rank's tensor; default: 4M")
-    parser.add_argument("--kernels", default="avx2" if os.uname().machine == "x86_64" else "auto",
-                        help="SWITCHML_KERNELS; default: avx2 on x86-64, else auto")
-    parser.add_argument("--twice", action="store_true", help="count everything twice, and print by how much that differs")
-    parser.add_argument("--markdown", action="store_true", help="print the tables once more, as docs/performance.md has them")
-    parser.add_argument("--program", type=pathlib.Path, default=repository.built("benchmarks/profile/bench_profile"),
-                        help="bench_profile; default: that of the build folder")
+    parser.add_argument(
+        "--kernels",
+        default="avx2" if os.uname().machine == "x86_64" else "auto",
+        help="SWITCHML_KERNELS; default: avx2 on x86-64, else auto",
+    )
+    parser.add_argument(
+        "--twice", action="store_true", help="count everything twice, and print by how much that differs"
+    )
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the tables once more, as docs/performance.md has them"
+    )
+    parser.add_argument(
+        "--program",
+        type=pathlib.Path,
+        default=repository.built("benchmarks/profile/bench_profile"),
+        help="bench_profile; default: that of the build folder",
+    )
     parser.add_argument("--json", type=pathlib.Path, help="write all counts here")
     arguments = parser.parse_args()
     if "auto" in arguments.payload:
@@ -192,7 +267,9 @@ def main():
                 content["runs"].append(profile(*shape))
                 print_run(content["runs"][-1])
                 if arguments.twice:
-                    print(f"a second time: {largest_difference(content['runs'][-1], profile(*shape)):.4%} of difference")
+                    print(
+                        f"a second time: {largest_difference(content['runs'][-1], profile(*shape)):.4%} of difference"
+                    )
     if arguments.markdown:
         print_markdown(content["runs"])
     if arguments.json:

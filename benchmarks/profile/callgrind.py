@@ -1,4 +1,5 @@
 """Reads what callgrind writes (the format is in valgrind's manual) and gives the cost of each function to a stage."""
+
 import collections
 import dataclasses
 import re
@@ -21,8 +22,9 @@ class Function:
 
 
 class Profile:
-    """events: names in the order of the costs. own: {Function: costs of its own instructions}. calls: {callee: {caller: costs of the callee
-    and all below it, for this caller}}. files: {Function: the file that defines it}; those of code that is inlined do not count."""
+    """events: names in the order of the costs. own: {Function: costs of its own instructions}. calls: {callee: {caller:
+    costs of the callee and all below it, for this caller}}. files: {Function: the file that defines it}; those of code
+    that is inlined do not count."""
 
     def __init__(self, events):
         self.events, self.files = events, {}
@@ -80,7 +82,9 @@ class Reader:
         elif line.startswith("events:"):
             self.profile = Profile(line.split()[1:])
         elif line.startswith("calls="):
-            self.called = Function(self.at["cfn"], self.at["cob"] or self.at["ob"])  # of the caller's object, unless it says otherwise
+            self.called = Function(
+                self.at["cfn"], self.at["cob"] or self.at["ob"]
+            )  # of the caller's object, unless it says otherwise
             self.at["cob"] = None
         elif line[:1].isdigit() or line[:1] in ("+", "-", "*"):
             self.cost([float(value) for value in line.split()[1:]])
@@ -108,8 +112,8 @@ def read(text):
 
 
 def attribute(profile, stage_of):
-    """{stage: costs}. stage_of(name, file) is a stage, or None for what serves many (memcpy, malloc): its cost goes to those that call it, in
-    proportion to what they called it for. What nobody takes is OTHER's."""
+    """{stage: costs}. stage_of(name, file) is a stage, or None for what serves many (memcpy, malloc): its cost goes to
+    those that call it, in proportion to what they called it for. What nobody takes is OTHER's."""
     stages = collections.defaultdict(profile.zero)
     left = {}
     stage_by = {None: OTHER, **{function: stage_of(function.name, file) for function, file in profile.files.items()}}
@@ -138,5 +142,13 @@ def shares(profile, function):
         return [(None, [1.0] * len(profile.events))]
     whole = sums(callers.values(), profile.zero())
     # An event that no call had is shared like the first one, which is instructions.
-    return [(caller, [cost[i] / whole[i] if whole[i] else cost[0] / whole[0] if whole[0] else 1 / len(callers) for i in range(len(whole))])
-            for caller, cost in callers.items()]
+    return [
+        (
+            caller,
+            [
+                cost[i] / whole[i] if whole[i] else cost[0] / whole[0] if whole[0] else 1 / len(callers)
+                for i in range(len(whole))
+            ],
+        )
+        for caller, cost in callers.items()
+    ]

@@ -1,4 +1,5 @@
 """Which stage of an all-reduce a function belongs to. The first rule that fits decides."""
+
 import re
 
 EXPONENTS, QUANTIZE, WITNESS, PACKET = "exponents", "quantize", "witness", "header, parsing"
@@ -7,17 +8,30 @@ SEND, RECEIVE = "transport, send", "transport, receive"
 ADD, RULES = "switch: add words", "switch: session, slot, sequence"
 COPY, REDUCE, RESULT, BOARD = "copy into the frame", "reduce", "copy of results", "board, futex"
 
-# (the function's name without parameters and templates, its file): each a pattern, empty: any. None: its callers' stage.
+# (the function's name without parameters and templates, its file): each a pattern, empty: any. None: its callers'
+# stage.
 RULES_OF = [
-    (r"_scale$|magnitude_bits|(float|integer)_row|::kernels$|(scalar|avx2|avx512|neon)_kernels|element_bytes|operator$|_FUN$", "", None),
+    (
+        r"_scale$|magnitude_bits|(float|integer)_row|::kernels$|(scalar|avx2|avx512|neon)_kernels|element_bytes|operator$|_FUN$",
+        "",
+        None,
+    ),
     # the kernels, and what calls them for each block
     (r"shm::fill_frame", "", COPY),
-    (r"quant::(Exact|FixedPoint)::|exact_sum|sum_exactly|reduce_(chunk|elements|words|frames|block)|quant::reduce$", "", REDUCE),
+    (
+        r"quant::(Exact|FixedPoint)::|exact_sum|sum_exactly|reduce_(chunk|elements|words|frames|block)|quant::reduce$",
+        "",
+        REDUCE,
+    ),
     (r"(Simd|quant)::stream|LocalRank::take_result", "", RESULT),
     (r"(Simd|quant)::range|Codec::(encode|decode|plausible)_call", "", EXPONENTS),
     (r"(Simd|quant)::quantize|Codec::encode_", "", QUANTIZE),
     (r"(Simd|quant)::dequantize|Codec::decode_", "", DEQUANTIZE),
-    (r"(Simd|quant)::dot|siphash|quant::Witness|exponents_hash|witness_holds|nowhere_below|on_bad_witness", "", WITNESS),
+    (
+        r"(Simd|quant)::dot|siphash|quant::Witness|exponents_hash|witness_holds|nowhere_below|on_bad_witness",
+        "",
+        WITNESS,
+    ),
     (r"(Simd|quant)::(add|store|load|max)|softswitch::(take_over|merge|complete|(add|max)_words)", "", ADD),
     # a chunk's way
     (r"Shard::(seal|on_frame)|switchml::wire::", "", PACKET),

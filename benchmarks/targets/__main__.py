@@ -4,9 +4,10 @@
     python benchmarks/targets --parts network,loss   # some of it; what earlier runs have left in --out counts as well
     python benchmarks/targets --parts none           # the table alone
 
-What cannot run here is named in the table as not measured. A target that is missed is no failure: the status is 1 only where a part fails,
-by a wrong result, say.
+What cannot run here is named in the table as not measured. A target that is missed is no failure: the status is 1 only
+where a part fails, by a wrong result, say.
 """
+
 import argparse
 import json
 import os
@@ -32,18 +33,37 @@ CLEARING = 60  # seconds in which a part that is ended must have removed its net
 
 
 def part_names(text):
-    return [] if text == "none" else options.list_of(
-        lambda name: name if name in parts.PARTS else options.refuse(name, f"none, or some of {', '.join(parts.PARTS)}"))(text)
+    return (
+        []
+        if text == "none"
+        else options.list_of(
+            lambda name: (
+                name if name in parts.PARTS else options.refuse(name, f"none, or some of {', '.join(parts.PARTS)}")
+            )
+        )(text)
+    )
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="benchmarks/targets", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="benchmarks/targets", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--parts", type=part_names, default=list(parts.PARTS), help=f"default: {','.join(parts.PARTS)}")
-    parser.add_argument("--rate", type=options.link_rate,
-                        help=f"Mbit/s of the links; default: of {', '.join(map(str, parts.TRIAL_RATES))} the highest at which a trial with 8 "
-                             f"ranks keeps the processors busy for {100 * parts.TRIAL_BUSY:.0f} percent of the time at most")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out"), help="folder of the JSON files and pictures; default: out")
-    parser.add_argument("--markdown", action="store_true", help="print the table once more, as docs/performance.md has it")
+    parser.add_argument(
+        "--rate",
+        type=options.link_rate,
+        help=f"Mbit/s of the links; default: of {', '.join(map(str, parts.TRIAL_RATES))} the highest at which a trial with 8 "
+        f"ranks keeps the processors busy for {100 * parts.TRIAL_BUSY:.0f} percent of the time at most",
+    )
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        default=pathlib.Path("out"),
+        help="folder of the JSON files and pictures; default: out",
+    )
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the table once more, as docs/performance.md has it"
+    )
     return parser.parse_args()
 
 
@@ -79,7 +99,12 @@ def try_rates(out):
     print(f"\n==== rate: {' '.join(command)}", flush=True)
     status = run(command, SLACK * 120)
     if status != 0:
-        return None, f"the trial of rates took longer than {SLACK * 2} minutes" if status is None else f"the trial of rates failed with status {status}"
+        return (
+            None,
+            f"the trial of rates took longer than {SLACK * 2} minutes"
+            if status is None
+            else f"the trial of rates failed with status {status}",
+        )
     rate = parts.rate_of_trial(json.loads(file.read_text()))
     print(f"==== rate: {rate} Mbit/s", flush=True)
     return rate, ""
@@ -98,7 +123,9 @@ def run_part(name, out, rate):
     if part.picture:
         files = [str(out / f"{file}.json") for file in part.commands]
         memory = ["--memory", out / "memory.json"] if (out / "memory.json").exists() else []
-        run([sys.executable, HERE.parent / "plot", *files, *memory, "--png", out / f"{part.picture}.png"], 120)  # without matplotlib it says so
+        run(
+            [sys.executable, HERE.parent / "plot", *files, *memory, "--png", out / f"{part.picture}.png"], 120
+        )  # without matplotlib it says so
     return ""
 
 
@@ -152,7 +179,10 @@ def main():
     results = collect(arguments.out, absent)
     rows = table.evaluate(results)
     print(f"\n==== targets, {repository.machine()['processor']}, {os.cpu_count()} cores, commit {repository.commit()}")
-    others = sorted({content.get("commit", "unknown") or "unknown" for content in results.files.values() if "commit" in content} - {repository.commit()})
+    others = sorted(
+        {content.get("commit", "unknown") or "unknown" for content in results.files.values() if "commit" in content}
+        - {repository.commit()}
+    )
     if others:
         print(f"some files are of other commits: {', '.join(others)}")
     report.print_columns(HEADINGS, rows)
@@ -160,8 +190,14 @@ def main():
         print_markdown(rows)
     counts = {verdict: sum(row[3] == verdict for row in rows) for verdict in ("met", "not met", "not measured")}
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-    repository.write(arguments.out / "targets.json", {**repository.circumstances("targets"), "failed": failed,
-                                                      "rows": [dict(zip(("what", "target", "measured", "verdict"), row)) for row in rows]})
+    repository.write(
+        arguments.out / "targets.json",
+        {
+            **repository.circumstances("targets"),
+            "failed": failed,
+            "rows": [dict(zip(("what", "target", "measured", "verdict"), row)) for row in rows],
+        },
+    )
     return 1 if failed else 0
 
 

@@ -1,4 +1,6 @@
-"""What `make bench` runs: parts, each of commands that write a JSON file each. Sizes and rates are those of the targets (table.py)."""
+"""What `make bench` runs: parts, each of commands that write a JSON file each. Sizes and rates are those of the targets
+(table.py)."""
+
 import dataclasses
 import pathlib
 import sys
@@ -10,10 +12,23 @@ RATE = "rate"  # in a command: Mbit/s of a link at which this machine is not the
 FULL_RATE = 50  # where minutes are counted
 NETWORK = ["--network", "--rate", RATE]
 EVERY_HOST = [*NETWORK, "--no-switch"]
-# The rate is the highest of these at which so much of the processors' time is used at most; the last one, if there is none.
+# The rate is the highest of these at which so much of the processors' time is used at most; the last one, if there is
+# none.
 TRIAL_RATES = (250, 100, 50, 35, 25, 18, 12)
 TRIAL_BUSY = 0.65
-TRIAL = ["allreduce", "--network", "--no-switch", "--rate", ",".join(map(str, TRIAL_RATES)), "--ranks", 8, "--sizes", "4M", "--iters", 2]
+TRIAL = [
+    "allreduce",
+    "--network",
+    "--no-switch",
+    "--rate",
+    ",".join(map(str, TRIAL_RATES)),
+    "--ranks",
+    8,
+    "--sizes",
+    "4M",
+    "--iters",
+    2,
+]
 BUILT = ("micro", "memory")  # programs; the others are packages
 
 
@@ -28,31 +43,204 @@ class Part:
 PARTS = {
     "kernels": Part(1, {"kernels": ["micro"], "memory": ["memory"]}),
     "latency": Part(2, {"latency": ["latency", "--ranks", "2,4,8", "--sizes", "4K,64K,1M"]}),
-    "small-network": Part(1, {"small-network": ["allreduce", "--network", "--no-switch", "--rate", 250, "--ranks", "2,4,8",
-                                                "--sizes", "4K,64K", "--iters", 300]}, network=True),
-    "one-host": Part(3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"),
-    "arena": Part(0.5, {"arena": ["allreduce", "--ranks", "2,4,8", "--sizes", "100M", "--backends", "switchml", "--arena"]}),
-    "movements": Part(1, {"movements": ["movements", "--ranks", "2,4,8", "--sizes", "4K,1M,64M", "--seconds", 0.5, "--collectives",
-                                        "broadcast,all_gather_into_tensor,all_to_all_single,reduce_scatter_tensor"]}),
-    "movements-network": Part(3, {"movements-network": ["movements", "--network", "--no-switch", "--rate", 250, "--ranks", "2,4,8", "--sizes",
-                                                        "4M", "--seconds", 3, "--collectives", "broadcast,all_gather_into_tensor,"
-                                                        "reduce_scatter_tensor,one_after_another,together"]}, network=True),
-    "every-host": Part(6, {file: ["allreduce", *EVERY_HOST, "--ranks", "2,4,8", "--types", "float32,bfloat16,float64", "--sizes", size,
-                                  "--iters", calls] for file, size, calls in (("every-host-1M", "1M", 15), ("every-host-16M", "16M", 3))},
-                       network=True, picture="every-host"),
-    "loss": Part(3, {"loss": ["allreduce", *EVERY_HOST, "--ranks", "2,4,8", "--sizes", "16M", "--loss", "0.001,0.01", "--iters", 3,
-                              "--backends", "switchml"],
-                     "loss-tcp": ["allreduce", *EVERY_HOST, "--ranks", "2,4,8", "--sizes", "4M", "--loss", "0.001,0.01", "--iters", 3,
-                                  "--transport", "tcp"]}, network=True),
-    "hosts": Part(1, {"hosts": ["allreduce", *EVERY_HOST, "--ranks", 8, "--per-host", 4, "--sizes", "16M", "--iters", 5,
-                                "--backends", "switchml"]}, network=True),
-    "network": Part(4, {"network": ["allreduce", *NETWORK, "--ranks", "2,4,8", "--sizes", "8M,16M", "--types", "float32,bfloat16",
-                                    "--iters", 3]}, network=True, picture="network"),
-    "cpu": Part(1, {"cpu": ["allreduce", "--network", "--no-switch", "--rate", "none", "--offload", "--ranks", "2,4,8", "--sizes", "16M",
-                            "--iters", 20]}, network=True),
-    "ddp": Part(4, {"ddp": ["ddp", "--model", "bert", "--scale", 0.03, "--ranks", 4, "--rate", 50, "--balance"]}, network=True),
-    "sharded": Part(4, {"sharded": ["ddp", "--sharded", "--no-switch", "--model", "bert", "--scale", 0.03, "--ranks", 4, "--rate", 50,
-                                    "--balance"]}, network=True),
+    "small-network": Part(
+        1,
+        {
+            "small-network": [
+                "allreduce",
+                "--network",
+                "--no-switch",
+                "--rate",
+                250,
+                "--ranks",
+                "2,4,8",
+                "--sizes",
+                "4K,64K",
+                "--iters",
+                300,
+            ]
+        },
+        network=True,
+    ),
+    "one-host": Part(
+        3, {"one-host": ["allreduce", "--ranks", "2,4,8", "--sizes", "1M,16M,100M", "--seconds", 2]}, picture="one-host"
+    ),
+    "arena": Part(
+        0.5, {"arena": ["allreduce", "--ranks", "2,4,8", "--sizes", "100M", "--backends", "switchml", "--arena"]}
+    ),
+    "movements": Part(
+        1,
+        {
+            "movements": [
+                "movements",
+                "--ranks",
+                "2,4,8",
+                "--sizes",
+                "4K,1M,64M",
+                "--seconds",
+                0.5,
+                "--collectives",
+                "broadcast,all_gather_into_tensor,all_to_all_single,reduce_scatter_tensor",
+            ]
+        },
+    ),
+    "movements-network": Part(
+        3,
+        {
+            "movements-network": [
+                "movements",
+                "--network",
+                "--no-switch",
+                "--rate",
+                250,
+                "--ranks",
+                "2,4,8",
+                "--sizes",
+                "4M",
+                "--seconds",
+                3,
+                "--collectives",
+                "broadcast,all_gather_into_tensor,reduce_scatter_tensor,one_after_another,together",
+            ]
+        },
+        network=True,
+    ),
+    "every-host": Part(
+        6,
+        {
+            file: [
+                "allreduce",
+                *EVERY_HOST,
+                "--ranks",
+                "2,4,8",
+                "--types",
+                "float32,bfloat16,float64",
+                "--sizes",
+                size,
+                "--iters",
+                calls,
+            ]
+            for file, size, calls in (("every-host-1M", "1M", 15), ("every-host-16M", "16M", 3))
+        },
+        network=True,
+        picture="every-host",
+    ),
+    "loss": Part(
+        3,
+        {
+            "loss": [
+                "allreduce",
+                *EVERY_HOST,
+                "--ranks",
+                "2,4,8",
+                "--sizes",
+                "16M",
+                "--loss",
+                "0.001,0.01",
+                "--iters",
+                3,
+                "--backends",
+                "switchml",
+            ],
+            "loss-tcp": [
+                "allreduce",
+                *EVERY_HOST,
+                "--ranks",
+                "2,4,8",
+                "--sizes",
+                "4M",
+                "--loss",
+                "0.001,0.01",
+                "--iters",
+                3,
+                "--transport",
+                "tcp",
+            ],
+        },
+        network=True,
+    ),
+    "hosts": Part(
+        1,
+        {
+            "hosts": [
+                "allreduce",
+                *EVERY_HOST,
+                "--ranks",
+                8,
+                "--per-host",
+                4,
+                "--sizes",
+                "16M",
+                "--iters",
+                5,
+                "--backends",
+                "switchml",
+            ]
+        },
+        network=True,
+    ),
+    "network": Part(
+        4,
+        {
+            "network": [
+                "allreduce",
+                *NETWORK,
+                "--ranks",
+                "2,4,8",
+                "--sizes",
+                "8M,16M",
+                "--types",
+                "float32,bfloat16",
+                "--iters",
+                3,
+            ]
+        },
+        network=True,
+        picture="network",
+    ),
+    "cpu": Part(
+        1,
+        {
+            "cpu": [
+                "allreduce",
+                "--network",
+                "--no-switch",
+                "--rate",
+                "none",
+                "--offload",
+                "--ranks",
+                "2,4,8",
+                "--sizes",
+                "16M",
+                "--iters",
+                20,
+            ]
+        },
+        network=True,
+    ),
+    "ddp": Part(
+        4, {"ddp": ["ddp", "--model", "bert", "--scale", 0.03, "--ranks", 4, "--rate", 50, "--balance"]}, network=True
+    ),
+    "sharded": Part(
+        4,
+        {
+            "sharded": [
+                "ddp",
+                "--sharded",
+                "--no-switch",
+                "--model",
+                "bert",
+                "--scale",
+                0.03,
+                "--ranks",
+                4,
+                "--rate",
+                50,
+                "--balance",
+            ]
+        },
+        network=True,
+    ),
     "switch": Part(1, {"switch": ["switch", "--payload", 8192]}, network=True),
 }
 

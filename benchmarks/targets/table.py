@@ -1,4 +1,5 @@
 """The targets, and whether what was measured meets them. Results are those of parts.py, by the names of their files."""
+
 import statistics
 
 import report
@@ -28,7 +29,9 @@ class Results:
             for row in run["rows"]:
                 if (run["ranks"], row["bytes"], row["type"], row["loss"]) == (ranks, size, kind, loss):
                     return row
-        raise Missing(f"{name}.json has no {ranks} ranks with {report.format_bytes(size)} of {kind} and a loss of {loss:.2%}")
+        raise Missing(
+            f"{name}.json has no {ranks} ranks with {report.format_bytes(size)} of {kind} and a loss of {loss:.2%}"
+        )
 
     def seconds(self, name, ranks, size, backend="switchml", kind="float32", q=0.5, loss=0.0):
         row = self.row(name, ranks, size, kind, loss)
@@ -50,7 +53,9 @@ def require_one_rate(results, *names):
     """Times are compared of links of one rate."""
     rates = {name: run.get("rate") for name in names for run in results.file(name)["runs"]}
     if len(set(rates.values())) > 1:
-        raise Missing("links of different rates: " + ", ".join(f"{name}.json {rate} Mbit/s" for name, rate in rates.items()))
+        raise Missing(
+            "links of different rates: " + ", ".join(f"{name}.json {rate} Mbit/s" for name, rate in rates.items())
+        )
 
 
 # Each gives [(what, target, measure)]; measure(results) is (text, met), or raises Missing.
@@ -79,7 +84,11 @@ def each_at_most(high, values):
 
 def memory_seconds(results, ranks):
     """What two passes over memory take, as a list of at most one."""
-    return [statistics.median(run["seconds"]) for run in results.files.get("memory", {}).get("runs", ()) if run["ranks"] == ranks]
+    return [
+        statistics.median(run["seconds"])
+        for run in results.files.get("memory", {}).get("runs", ())
+        if run["ranks"] == ranks
+    ]
 
 
 def one_host():
@@ -104,27 +113,49 @@ def arena():
             text = f"{ours / memory[0]:.2f} ({report.format_seconds(ours)} / {report.format_seconds(memory[0])})"
             return at_most(1.25, ours / memory[0], text)
 
-        return f"one host, 100 MiB of the arena, {ranks} ranks: time over that of two passes over memory", "<= 1.25", measure
+        return (
+            f"one host, 100 MiB of the arena, {ranks} ranks: time over that of two passes over memory",
+            "<= 1.25",
+            measure,
+        )
 
     def over_gloo(ranks):
         def measure(results):
-            ours, gloo = results.seconds("arena", ranks, 100 * MIB), results.seconds("one-host", ranks, 100 * MIB, "gloo")
-            return at_least(7, gloo / ours, f"{gloo / ours:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)})")
+            ours, gloo = (
+                results.seconds("arena", ranks, 100 * MIB),
+                results.seconds("one-host", ranks, 100 * MIB, "gloo"),
+            )
+            return at_least(
+                7, gloo / ours, f"{gloo / ours:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)})"
+            )
 
-        return f"one host, 100 MiB of the arena, {ranks} ranks: speed over Gloo's with ordinary tensors", ">= 7", measure
+        return (
+            f"one host, 100 MiB of the arena, {ranks} ranks: speed over Gloo's with ordinary tensors",
+            ">= 7",
+            measure,
+        )
 
     return [line(ranks) for line in (over_memory, over_gloo) for ranks in RANKS]
 
 
 def movements():
     """Times over all sizes."""
+
     def line(collective, ranks):
         def measure(results):
-            rows = [row for run in results.file("movements")["runs"] if run["ranks"] == ranks
-                    for row in run["rows"] if row["collective"] == collective]
+            rows = [
+                row
+                for run in results.file("movements")["runs"]
+                if run["ranks"] == ranks
+                for row in run["rows"]
+                if row["collective"] == collective
+            ]
             if not rows:
                 raise Missing(f"movements.json has no {collective} of {ranks} ranks")
-            speeds = {report.format_bytes(row["bytes"]): report.median(row, "gloo") / report.median(row, "switchml") for row in rows}
+            speeds = {
+                report.format_bytes(row["bytes"]): report.median(row, "gloo") / report.median(row, "switchml")
+                for row in rows
+            }
             return at_least(3, min(speeds.values()), ", ".join(f"{size} {speed:.2f}" for size, speed in speeds.items()))
 
         return f"one host, {collective}, {ranks} ranks: speed over Gloo's", ">= 3", measure
@@ -135,6 +166,7 @@ def movements():
 
 def movements_network():
     """Links of 250 Mbit/s, 4 MiB in all."""
+
     def times(results, collective, ranks):
         for run in results.file("movements-network")["runs"]:
             for row in run["rows"]:
@@ -148,19 +180,38 @@ def movements_network():
             text = f"{ours / gloo:.2f} ({report.format_seconds(ours)} / {report.format_seconds(gloo)})"
             return at_most(most, ours / gloo, text) if most else (text, None)
 
-        return f"between hosts, {collective}, 4 MiB, {ranks} ranks: time over Gloo's", f"<= {most}" if most else "-", measure
+        return (
+            f"between hosts, {collective}, 4 MiB, {ranks} ranks: time over Gloo's",
+            f"<= {most}" if most else "-",
+            measure,
+        )
 
     def both(results):
         one, together = (times(results, name, 4)["switchml"] for name in ("one_after_another", "together"))
-        return at_most(0.65, together / one, f"{together / one:.2f} ({report.format_seconds(together)} / {report.format_seconds(one)})")
+        return at_most(
+            0.65,
+            together / one,
+            f"{together / one:.2f} ({report.format_seconds(together)} / {report.format_seconds(one)})",
+        )
 
-    targets = {"all_gather_into_tensor": (1.05,) * 3, "reduce_scatter_tensor": (0.6,) * 3, "broadcast": (None, 0.65, 0.65)}
-    return [*(line for name, times_of in targets.items() for line in (over_gloo(name, *pair) for pair in zip(RANKS, times_of))),
-            ("between hosts, all_gather and reduce_scatter, 4 ranks: together over one after the other", "<= 0.65", both)]
+    targets = {
+        "all_gather_into_tensor": (1.05,) * 3,
+        "reduce_scatter_tensor": (0.6,) * 3,
+        "broadcast": (None, 0.65, 0.65),
+    }
+    return [
+        *(
+            line
+            for name, times_of in targets.items()
+            for line in (over_gloo(name, *pair) for pair in zip(RANKS, times_of))
+        ),
+        ("between hosts, all_gather and reduce_scatter, 4 ranks: together over one after the other", "<= 0.65", both),
+    ]
 
 
 def latency():
     """Calls one after the other, those of Open MPI beside them."""
+
     def times(results, ranks, size):
         for run in results.file("latency")["runs"]:
             for row in run["rows"]:
@@ -190,8 +241,14 @@ def latency():
 
         return f"one host, {report.format_bytes(size)}, {ranks} ranks: p50 over Open MPI's", f"<= {most}", measure
 
-    return [*(within(*pair) for pair in zip(RANKS, (10, 40, 100))),
-            *(over_openmpi(ranks, size, most) for size, most in ((4 * KIB, 2.5), (64 * KIB, 1), (MIB, 1)) for ranks in RANKS)]
+    return [
+        *(within(*pair) for pair in zip(RANKS, (10, 40, 100))),
+        *(
+            over_openmpi(ranks, size, most)
+            for size, most in ((4 * KIB, 2.5), (64 * KIB, 1), (MIB, 1))
+            for ranks in RANKS
+        ),
+    ]
 
 
 def small_network():
@@ -214,7 +271,9 @@ def every_host():
 
     def over_gloo(size, ranks):
         def measure(results):
-            return each_at_most(1.05, {kind: results.over_gloo(files[size], ranks, size, kind=kind)[0] for kind in kinds})
+            return each_at_most(
+                1.05, {kind: results.over_gloo(files[size], ranks, size, kind=kind)[0] for kind in kinds}
+            )
 
         return f"no switch named, {report.format_bytes(size)}, {ranks} ranks: time over Gloo's", "<= 1.05", measure
 
@@ -222,7 +281,11 @@ def every_host():
         def measure(results):
             return each_at_least(0.93, {kind: results.of_limit(files[size], ranks, size, kind) for kind in kinds})
 
-        return f"no switch named, {report.format_bytes(size)}, {ranks} ranks: of what a ring's bytes allow", ">= 0.93", measure
+        return (
+            f"no switch named, {report.format_bytes(size)}, {ranks} ranks: of what a ring's bytes allow",
+            ">= 0.93",
+            measure,
+        )
 
     return [line(size, ranks) for line in (over_gloo, of_ring) for size in files for ranks in RANKS]
 
@@ -231,7 +294,9 @@ def loss():
     def line(ranks, lost, low):
         def measure(results):
             require_one_rate(results, "every-host-16M", "loss")
-            part = results.seconds("every-host-16M", ranks, 16 * MIB) / results.seconds("loss", ranks, 16 * MIB, loss=lost)
+            part = results.seconds("every-host-16M", ranks, 16 * MIB) / results.seconds(
+                "loss", ranks, 16 * MIB, loss=lost
+            )
             return at_least(low, part, f"{part:.3f}")
 
         return f"no switch named, {lost:.1%} lost, {ranks} ranks: of lossless", f">= {low}", measure
@@ -244,14 +309,18 @@ def loss():
         return f"no switch named, TCP, {lost:.1%} lost, {ranks} ranks: time over Gloo's", "<= 1", measure
 
     losses = ((0.001, 0.95), (0.01, 0.85))
-    return [line(ranks, *pair) for pair in losses for ranks in RANKS] + [tcp(ranks, lost) for lost, _ in losses for ranks in RANKS]
+    return [line(ranks, *pair) for pair in losses for ranks in RANKS] + [
+        tcp(ranks, lost) for lost, _ in losses for ranks in RANKS
+    ]
 
 
 def hosts():
     def measure(results):
         require_one_rate(results, "every-host-16M", "hosts")
         one, four = results.seconds("every-host-16M", 2, 16 * MIB), results.seconds("hosts", 8, 16 * MIB)
-        return at_most(1.05, four / one, f"{four / one:.3f} ({report.format_seconds(four)} / {report.format_seconds(one)})")
+        return at_most(
+            1.05, four / one, f"{four / one:.3f} ({report.format_seconds(four)} / {report.format_seconds(one)})"
+        )
 
     return [("no switch named, 2 hosts, 16 MiB: time of 4 ranks on each over that of 1", "<= 1.05", measure)]
 
@@ -271,16 +340,22 @@ def network():
         return each_at_most(1.03, {kind: max(values) / min(values) for kind, values in times.items()})
 
     def half(results):
-        ratios = {ranks: results.seconds("network", ranks, 8 * MIB, kind="bfloat16") / results.seconds("network", ranks, 16 * MIB)
-                  for ranks in RANKS}
+        ratios = {
+            ranks: results.seconds("network", ranks, 8 * MIB, kind="bfloat16")
+            / results.seconds("network", ranks, 16 * MIB)
+            for ranks in RANKS
+        }
         return at_most(0.515, max(ratios.values()), ", ".join(f"{ratio:.3f}" for ratio in ratios.values()))
 
     def speed(results):
         return each_at_least(1.7, {kind: 1 / results.over_gloo("network", 8, 16 * MIB, kind=kind)[0] for kind in kinds})
 
-    return [*map(of_limit, RANKS), ("a switch, 16 MiB, 2, 4 and 8 ranks: longest time over shortest", "<= 1.03", spread),
-            ("a switch, 4 Mi elements, 2, 4 and 8 ranks: bfloat16's time over float32's", "<= 0.515", half),
-            ("a switch, 16 MiB, 8 ranks: speed over Gloo's", ">= 1.7", speed)]
+    return [
+        *map(of_limit, RANKS),
+        ("a switch, 16 MiB, 2, 4 and 8 ranks: longest time over shortest", "<= 1.03", spread),
+        ("a switch, 4 Mi elements, 2, 4 and 8 ranks: bfloat16's time over float32's", "<= 0.515", half),
+        ("a switch, 16 MiB, 8 ranks: speed over Gloo's", ">= 1.7", speed),
+    ]
 
 
 def ddp(file="ddp", what="DDP step, BERT-shaped", most=0.5):
@@ -309,8 +384,16 @@ def kernels():
                 raise Missing(f"kernels.json has no {kernel}")
             lowest = min(rows, key=lambda row: row["of_copy"])
             others = [f"{row['route']} {row['of_copy']:.2f}" for row in rows if row is not lowest]
-            others += [f"{row['kernel']} {row['of_copy']:.2f}" for row in found if row["table"] == best and row["kernel"] == "copy by blocks"]
-            return at_least(0.8, lowest["of_copy"], f"{lowest['of_copy']:.2f} ({'; '.join([f'{best}, ' + lowest['route'], *others])})")
+            others += [
+                f"{row['kernel']} {row['of_copy']:.2f}"
+                for row in found
+                if row["table"] == best and row["kernel"] == "copy by blocks"
+            ]
+            return at_least(
+                0.8,
+                lowest["of_copy"],
+                f"{lowest['of_copy']:.2f} ({'; '.join([f'{best}, ' + lowest['route'], *others])})",
+            )
 
         return f"{kernel}, from DRAM: of the copy bandwidth", ">= 0.8", measure
 
@@ -321,8 +404,13 @@ def kernels():
             tables = [table for table, kernel in rates if kernel == "floats added, 2" and table != "scalar"]
             if not tables:
                 raise Missing("kernels.json has no exact sums")
-            shares = {table: rates[table, f"exact sum of {count} f32"] / rates[table, f"floats added, {count}"] for table in tables}
-            return at_least(0.8, min(shares.values()), "; ".join(f"{table} {share:.2f}" for table, share in shares.items()))
+            shares = {
+                table: rates[table, f"exact sum of {count} f32"] / rates[table, f"floats added, {count}"]
+                for table in tables
+            }
+            return at_least(
+                0.8, min(shares.values()), "; ".join(f"{table} {share:.2f}" for table, share in shares.items())
+            )
 
         return f"exact sums of {count} terms, f32, from DRAM: of the same loop that adds floats", ">= 0.8", measure
 
@@ -344,24 +432,48 @@ def switch():
 
 def cpu():
     """Ranks with what they embed. The links take bursts as one, as most cards do."""
+
     def line(ranks):
         def measure(results):
             row = results.row("cpu", ranks, 16 * MIB)
-            ours, gloo = (row["cpu_seconds"][backend] / row["calls"] / ranks / row["bytes"] * 1e9 for backend in ("switchml", "gloo"))
+            ours, gloo = (
+                row["cpu_seconds"][backend] / row["calls"] / ranks / row["bytes"] * 1e9
+                for backend in ("switchml", "gloo")
+            )
             return at_most(1, ours / gloo, f"{ours / gloo:.2f} ({ours:.2f} / {gloo:.2f} ns)")
 
-        return f"no switch named, links without a limit, 16 MiB, {ranks} ranks: CPU time per byte over Gloo's", "<= 1", measure
+        return (
+            f"no switch named, links without a limit, 16 MiB, {ranks} ranks: CPU time per byte over Gloo's",
+            "<= 1",
+            measure,
+        )
 
     return [line(ranks) for ranks in RANKS]
 
 
-GROUPS = (one_host, arena, movements, latency, movements_network, small_network, every_host, loss, hosts, network, cpu, ddp, sharded, kernels,
-          switch)
+GROUPS = (
+    one_host,
+    arena,
+    movements,
+    latency,
+    movements_network,
+    small_network,
+    every_host,
+    loss,
+    hosts,
+    network,
+    cpu,
+    ddp,
+    sharded,
+    kernels,
+    switch,
+)
 LINES = [line for group in GROUPS for line in group()]
 
 
 def evaluate(results):
-    """[(what, target, measured, verdict)]: a line for each target; verdict is "met", "not met", "" or "not measured"."""
+    """[(what, target, measured, verdict)]: a line for each target; verdict is "met", "not met", "" or "not
+    measured"."""
     rows = []
     for what, target, measure in LINES:
         try:
@@ -370,5 +482,7 @@ def evaluate(results):
         except Missing as why:
             rows.append((what, target, str(why), "not measured"))
         except (KeyError, TypeError, IndexError, ValueError, ZeroDivisionError) as error:
-            rows.append((what, target, f"not a result that can be read ({type(error).__name__}: {error})", "not measured"))
+            rows.append(
+                (what, target, f"not a result that can be read ({type(error).__name__}: {error})", "not measured")
+            )
     return rows

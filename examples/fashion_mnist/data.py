@@ -1,4 +1,5 @@
 """Fashion-MNIST from Debian's package dataset-fashion-mnist: gzipped IDX files of bytes."""
+
 import gzip
 import pathlib
 

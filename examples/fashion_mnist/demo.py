@@ -1,9 +1,14 @@
-"""Trains the same network from the same seed over switchml and over Gloo, and puts the results side by side.
+"""Trains one network from one seed over switchml, through a switch, and over Gloo, and puts the results side by side.
 
-Fails (exit status 1) if a run fails, or if the accuracies differ by more than --tolerance points.
+"switch" is switchml with a switchml-switchd between the ranks: UDP on the loopback interface, where one packet in a
+thousand is lost, so that there is something to repeat. Fails (exit status 1) if a run fails, or if the accuracies
+differ by more than --tolerance points.
 """
+
 import argparse
+import contextlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
@@ -11,15 +16,27 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 FLOAT_BYTES = 4
+SWITCH = "switch"  # among --backends
+LOSS = "seed=1,send_loss=0.0005,receive_loss=0.0005"  # of each rank's packets
+PATIENCE = 30  # seconds until the switch listens
 
 
 def torchrun(ranks):
     """The command that starts `ranks` processes on this machine, up to the script's name."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nnodes", "1",
-               "--nproc_per_node", str(ranks)]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nnodes",
+        "1",
+        "--nproc_per_node",
+        str(ranks),
+    ]
     if importlib.metadata.version("torch").startswith("1.") and sys.version_info >= (3, 11):
         # That torchrun cannot parse its own default "0" there (enumerations leave out the zero member since Python
         # 3.11). The same said of a rank that does not exist leaves all others at the default.
@@ -27,25 +44,63 @@ def torchrun(ranks):
     return command
 
 
-def run(backend, arguments, folder):
+@contextlib.contextmanager
+def switch(folder):
+    """The address of a switchml-switchd on the loopback interface."""
+    program = pathlib.Path(importlib.util.find_spec("switchml").origin).parent / "bin" / "switchml-switchd"
+    log = pathlib.Path(folder) / "switchd.log"
+    with open(log, "wb") as file:
+        process = subprocess.Popen(
+            [program, "--listen", "127.0.0.1:0"], stdin=subprocess.DEVNULL, stdout=file, stderr=file
+        )
+    try:
+        end = time.monotonic() + PATIENCE
+        while "listening on " not in log.read_text():
+            if process.poll() is not None or time.monotonic() > end:
+                sys.exit(f"error: switchml-switchd does not listen:\n{log.read_text()}")
+            time.sleep(0.05)
+        yield log.read_text().split("listening on ", 1)[1].split()[0].rstrip(",")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def run(name, arguments, folder):
     """Runs train.py on all ranks and returns what rank 0 measured."""
-    print(f"training on {arguments.ranks} ranks over {backend}", flush=True)
-    result = pathlib.Path(folder) / f"{backend}.json"
-    command = torchrun(arguments.ranks) + [
-        str(HERE / "train.py"), "--backend", backend, "--epochs", str(arguments.epochs),
-        "--images", str(arguments.images), "--seed", str(arguments.seed), "--result", str(result)]
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    with contextlib.ExitStack() as stack:
+        environment = {"OMP_NUM_THREADS": "1", **os.environ}
+        if name == SWITCH:
+            environment |= {"SWITCHML_SWITCH": stack.enter_context(switch(folder)), "SWITCHML_FAULTS": LOSS}
+        return train(name, "switchml" if name == SWITCH else name, environment, arguments, folder)
+
+
+def train(name, backend, environment, arguments, folder):
+    print(
+        f"training on {arguments.ranks} ranks over {'a switch that switchml uses' if name == SWITCH else name}",
+        flush=True,
+    )
+    result = pathlib.Path(folder) / f"{name}.json"
+    options = {
+        "backend": backend,
+        "epochs": arguments.epochs,
+        "images": arguments.images,
+        "seed": arguments.seed,
+        "result": result,
+    }
+    command = torchrun(arguments.ranks) + [str(HERE / "train.py")]
+    for option, value in options.items():
+        command += [f"--{option}", str(value)]
     status = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL).returncode
     if status != 0:
-        sys.exit(f"error: the run over {backend} failed with status {status}")
-    return json.loads(result.read_text())
+        sys.exit(f"error: the run over {name} failed with status {status}")
+    return {**json.loads(result.read_text()), "backend": name, "ranks": arguments.ranks}
 
 
 def table_rows(result):
     counters = result["counters"]
 
     def counter(*names, scale=1):
-        return f"{sum(counters[name] for name in names) * scale:,}" if counters else "-"
+        return f"{round(sum(counters[name] for name in names) * scale):,}" if counters else "-"
 
     return {
         "test accuracy": f"{result['accuracy']:.2f} %",
@@ -56,6 +111,7 @@ def table_rows(result):
         "bytes aggregated": counter("elements_summed_by_switch", "elements_summed_in_memory", scale=FLOAT_BYTES),
         "packets sent": counter("packets_sent"),
         "retransmissions": counter("retransmissions"),
+        "bytes sent on each rank's link": counter("bytes_sent", scale=1 / result["ranks"]),
     }
 
 
@@ -66,7 +122,7 @@ def print_table(results):
     print(f"\n{'':{label_width}}" + "".join(f"  {r['backend']:>{w}}" for r, w in zip(results, widths)))
     for label in columns[0]:
         print(f"{label:{label_width}}" + "".join(f"  {c[label]:>{w}}" for c, w in zip(columns, widths)))
-    print("(bytes, packets and retransmissions are summed over all ranks)")
+    print("(aggregated bytes, packets and retransmissions are summed over all ranks)")
 
 
 def path_taken(session):
@@ -74,10 +130,11 @@ def path_taken(session):
     if not session["transport"]:
         return "one rank alone: its gradients went nowhere"
     if session["transport"] == "shm":
-        return ("the gradients were added in memory that the ranks share, all being on one host; no packet was sent for "
-                "them (SWITCHML_TRANSPORT=udp sends them through the switch in rank 0)")
+        return "the gradients were added in memory that the ranks share, all being on one host; no packet was sent for them"
     if session["transport"] == "shm+udp":
-        return f"each host's ranks added in memory, and the hosts' sums met in packets, at the switch {session['switch']}"
+        return (
+            f"each host's ranks added in memory, and the hosts' sums met in packets, at the switch {session['switch']}"
+        )
     return f"the gradients went in UDP packets through the switch {session['switch']}"
 
 
@@ -86,16 +143,20 @@ def gain(one, other):
     ours, theirs = (statistics.median(result["seconds"]) for result in (one, other))
     word = "faster" if ours <= theirs else "slower"
     times = max(ours, theirs) / min(ours, theirs)
-    return (f"steps over {one['backend']} were {times:.2f} x {word} than over {other['backend']} in the median: "
-            f"{ours * 1000:.1f} ms, {theirs * 1000:.1f} ms")
+    return (
+        f"steps over {one['backend']} were {times:.2f} x {word} than over {other['backend']} in the median: "
+        f"{ours * 1000:.1f} ms, {theirs * 1000:.1f} ms"
+    )
 
 
 def print_path(results):
     for result in results:
         if result["session"]:
             print(f"{result['backend']}: {path_taken(result['session'])}")
-    if len(results) == 2:
-        print(gain(*results))
+    gloo = [result for result in results if result["backend"] == "gloo"]
+    for result in results:
+        if gloo and result["backend"] == "switchml":
+            print(gain(result, gloo[0]))
 
 
 def smoothed(values, window=20):
@@ -103,33 +164,44 @@ def smoothed(values, window=20):
 
 
 def plot(results, path):
+    """Losses, which lie one upon the other, and the time per step beside them."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(8, 4.5))
-    styles = [{"color": "tab:blue", "linewidth": 3.5, "alpha": 0.5}, {"color": "tab:orange", "linewidth": 1.2}]
-    for result, style in zip(results, styles):
+    figure, (losses, times) = pyplot.subplots(1, 2, figsize=(11, 4.5), width_ratios=(2, 1))
+    for i, result in enumerate(results):
         label = f"{result['backend']}: {result['accuracy']:.2f} % on the test images"
-        axes.plot(smoothed(result["losses"]), label=label, **style)
-    axes.set(xlabel="step", ylabel="training loss (mean of 20 steps)", title="Fashion-MNIST, DistributedDataParallel")
-    axes.grid(alpha=0.3)
-    axes.legend()
+        losses.plot(smoothed(result["losses"]), label=label, linewidth=4.5 - 1.5 * i, alpha=0.5 + 0.2 * i)
+    losses.set(xlabel="step", ylabel="training loss (mean of 20 steps)", title="Fashion-MNIST, DistributedDataParallel")
+    losses.legend()
+    names = [result["backend"] for result in results]
+    bars = times.bar(
+        names,
+        [statistics.median(result["seconds"]) * 1000 for result in results],
+        color=["C0", "C1", "C2"][: len(names)],
+    )
+    times.bar_label(bars, fmt="%.1f")
+    times.set(ylabel="ms", title="time per step, median")
+    for axes in (losses, times):
+        axes.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
-    print(f"loss curves: {path}")
+    print(f"losses and times: {path}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backends", default="switchml,gloo", help="two names, separated by a comma")
+    parser.add_argument(
+        "--backends", default=f"switchml,{SWITCH},gloo", help="names, separated by commas; default: %(default)s"
+    )
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--images", type=int, default=60000, help="train on the first so many images (default: all)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tolerance", type=float, default=0.5, help="allowed difference of the accuracies, in points")
-    parser.add_argument("--plot", default="out/fashion_mnist.png", help="PNG file with both loss curves")
+    parser.add_argument("--plot", default="out/fashion_mnist.png", help="PNG file with loss curves and times")
     arguments = parser.parse_args()
     if 256 % arguments.ranks != 0:
         parser.error(f"--ranks {arguments.ranks}: must divide the global batch of 256")
@@ -143,8 +215,10 @@ def main():
     accuracies = [result["accuracy"] for result in results]
     difference = max(accuracies) - min(accuracies)
     within = difference <= arguments.tolerance
-    print(f"accuracies differ by {difference:.2f} points: {'within' if within else 'MORE THAN'} the allowed "
-          f"{arguments.tolerance} points")
+    print(
+        f"accuracies differ by {difference:.2f} points: {'within' if within else 'MORE THAN'} the allowed "
+        f"{arguments.tolerance} points"
+    )
     return 0 if within else 1
 
 

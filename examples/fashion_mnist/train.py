@@ -3,6 +3,7 @@
 Everything that is random comes from --seed, so two runs differ only in how gradients are summed. Rank 0 writes what it
 measured to --result as JSON.
 """
+
 import argparse
 import json
 import math
@@ -20,9 +21,17 @@ GLOBAL_BATCH = 256
 
 def make_network():
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, 10))
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * 7 * 7, 128),
+        nn.ReLU(),
+        nn.Linear(128, 10),
+    )
 
 
 def learning_rate(step, steps, peak=0.08):
@@ -61,9 +70,12 @@ def train(model, images, labels, arguments):
             losses.append(loss.detach())
             seconds.append(time.perf_counter() - begin)
             if rank == 0 and len(losses) % 50 == 0:
-                print(f"  {arguments.backend:<8}  epoch {epoch + 1}/{arguments.epochs}  step {len(losses):>4}/{steps}  "
-                      f"loss {torch.stack(losses[-50:]).mean():.4f}  "
-                      f"{sum(seconds[-50:]) / 50 * 1000:.1f} ms/step", flush=True)
+                print(
+                    f"  {arguments.backend:<8}  epoch {epoch + 1}/{arguments.epochs}  step {len(losses):>4}/{steps}  "
+                    f"loss {torch.stack(losses[-50:]).mean():.4f}  "
+                    f"{sum(seconds[-50:]) / 50 * 1000:.1f} ms/step",
+                    flush=True,
+                )
     mean_losses = torch.stack(losses)
     dist.all_reduce(mean_losses)
     return (mean_losses / ranks).tolist(), seconds
@@ -111,8 +123,12 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--images", type=int, default=60000, help="train on the first so many images (default: all)")
     parser.add_argument("--result", required=True, help="JSON file that rank 0 writes")
-    parser.add_argument("--perturb", type=float, default=0.0,
-                        help="relative change of the initial weights, to see how far rounding alone carries")
+    parser.add_argument(
+        "--perturb",
+        type=float,
+        default=0.0,
+        help="relative change of the initial weights, to see how far rounding alone carries",
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
@@ -131,8 +147,18 @@ def main():
     accuracy, loss = evaluate(network, dist.get_world_size(), dist.get_rank())
     if dist.get_rank() == 0:
         with open(arguments.result, "w") as file:
-            json.dump({"backend": arguments.backend, "accuracy": accuracy, "test_loss": loss, "losses": losses,
-                       "seconds": seconds, "counters": counters, "session": session}, file)
+            json.dump(
+                {
+                    "backend": arguments.backend,
+                    "accuracy": accuracy,
+                    "test_loss": loss,
+                    "losses": losses,
+                    "seconds": seconds,
+                    "counters": counters,
+                    "session": session,
+                },
+                file,
+            )
     dist.destroy_process_group()
 
 

@@ -1,4 +1,5 @@
-"""python -m switchml info | doctor | bench: what is installed, whether hosts can work together, and how fast they are."""
+"""python -m switchml info | doctor | bench: what is installed, whether hosts can work together, and how fast they
+are."""
 
 import argparse
 import sys

@@ -22,9 +22,16 @@ TURNS = 5  # at least, of each size
 
 
 def add_options(parser):
-    parser.add_argument("--ranks", type=int, default=min(4, os.cpu_count() or 1), help="processes of this host, where no launcher made them")
+    parser.add_argument(
+        "--ranks",
+        type=int,
+        default=min(4, os.cpu_count() or 1),
+        help="processes of this host, where no launcher made them",
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="about, for all sizes together; default: 60")
-    parser.add_argument("--png", default="switchml-bench.png", help="where the picture goes; default: switchml-bench.png; '' for none")
+    parser.add_argument(
+        "--png", default="switchml-bench.png", help="where the picture goes; default: switchml-bench.png; '' for none"
+    )
 
 
 def words_of(size):
@@ -35,8 +42,21 @@ def launch(options):
     """The same command in so many processes."""
     if options.ranks < 2:
         sys.exit(f"error: --ranks {options.ranks} is not allowed: use 2 or more")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(options.ranks), "-m", "switchml", "bench",
-               "--seconds", str(options.seconds), "--png", options.png]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        str(options.ranks),
+        "-m",
+        "switchml",
+        "bench",
+        "--seconds",
+        str(options.seconds),
+        "--png",
+        options.png,
+    ]
     return subprocess.run(command, env={"OMP_NUM_THREADS": "1", **os.environ}).returncode
 
 
@@ -94,7 +114,12 @@ def draw(rows, ranks, path):
         return
     figure, axes = pyplot.subplots(figsize=(7, 4.5))
     for name in BACKENDS:
-        axes.plot([size for size, _ in rows], [bus_bandwidth(size, ranks, found[name]) for size, found in rows], marker="o", label=name)
+        axes.plot(
+            [size for size, _ in rows],
+            [bus_bandwidth(size, ranks, found[name]) for size, found in rows],
+            marker="o",
+            label=name,
+        )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks([size for size, _ in rows], [words_of(size) for size, _ in rows])

@@ -8,8 +8,9 @@ DEFAULT_PORT = 48880  # where switchml-controller listens when no port is given
 
 
 def ask(call, question):
-    """`call` is "locate" or "open"; `question` a dict of the values and of how to reach the controller. ValueError where it
-    can never be had, RuntimeError where it cannot be had now; the text names the controller and says what to do."""
+    """`call` is "locate" or "open"; `question` a dict of the values and of how to reach the controller. ValueError
+    where it can never be had, RuntimeError where it cannot be had now; the text names the controller and says what to
+    do."""
     try:
         import grpc
         from switchml_agent import api
@@ -136,7 +137,14 @@ def _advice(question):
     if not question["ca_file"]:
         ask += ["does it speak TLS (then SWITCHML_CONTROLLER_CA must be set)"]
     else:
-        ask += ["does it speak TLS", f'has SWITCHML_CONTROLLER_CA="{question["ca_file"]}" signed its certificate for this name']
+        ask += [
+            "does it speak TLS",
+            f'has SWITCHML_CONTROLLER_CA="{question["ca_file"]}" signed its certificate for this name',
+        ]
         shown = f'has its --tls-client-ca signed SWITCHML_CONTROLLER_CERT="{question["cert_file"]}"'
-        ask += [shown if question["cert_file"] else "does it ask for a certificate (SWITCHML_CONTROLLER_CERT and _KEY are not set)"]
+        ask += [
+            shown
+            if question["cert_file"]
+            else "does it ask for a certificate (SWITCHML_CONTROLLER_CERT and _KEY are not set)"
+        ]
     return ", ".join(ask) + "?"

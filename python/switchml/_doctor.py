@@ -35,7 +35,9 @@ SKEW = 1.0  # seconds between clocks that make logs hard to compare
 
 
 def add_options(parser):
-    parser.add_argument("--timeout", type=float, default=PATIENCE, help=f"seconds to wait for other ranks; default: {PATIENCE:.0f}")
+    parser.add_argument(
+        "--timeout", type=float, default=PATIENCE, help=f"seconds to wait for other ranks; default: {PATIENCE:.0f}"
+    )
 
 
 def finding(level, what, remedy=""):
@@ -48,7 +50,7 @@ def finding(level, what, remedy=""):
 def check_build():
     try:
         _info.session_of_one()
-    except Exception as error:  # noqa: BLE001  whatever it is, it is the finding
+    except Exception as error:
         return finding(FAIL, f"a group of one does not open: {error}", "install switchml for this PyTorch again")
     return finding(OK, f"switchml {switchml.__version__} for PyTorch {switchml._BUILT_FOR}")
 
@@ -67,7 +69,9 @@ def check_memory():
     try:
         handle = os.memfd_create("switchml-doctor", os.MFD_ALLOW_SEALING)
     except OSError as error:
-        return finding(FAIL, f"memfd_create: {error}", "allow it (seccomp profile of the container); or SWITCHML_TRANSPORT=udp")
+        return finding(
+            FAIL, f"memfd_create: {error}", "allow it (seccomp profile of the container); or SWITCHML_TRANSPORT=udp"
+        )
     with contextlib.closing(os.fdopen(handle, "wb")) as file:
         try:
             file.truncate(1 << 20)
@@ -76,7 +80,9 @@ def check_memory():
             return finding(FAIL, f"sealing memory: {error}", "use a kernel with memfd seals; or SWITCHML_TRANSPORT=udp")
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY:
-        return finding(WARN, f"memory of a process is limited to {limit >> 20} MiB", "ulimit -v unlimited, or SWITCHML_ARENA=0")
+        return finding(
+            WARN, f"memory of a process is limited to {limit >> 20} MiB", "ulimit -v unlimited, or SWITCHML_ARENA=0"
+        )
     return finding(OK, "ranks of this host can share memory")
 
 
@@ -90,8 +96,11 @@ def check_sockets():
             made.setsockopt(socket.SOL_SOCKET, 33, SOCKET_BYTES)  # SO_RCVBUFFORCE, with CAP_NET_ADMIN
         granted = max(allowed, made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2)
     if granted < SOCKET_BYTES:
-        return finding(WARN, f"sockets queue {granted >> 10} KiB at most, of {SOCKET_BYTES >> 10} KiB that a switch here asks for",
-                       f"sysctl net.core.rmem_max={SOCKET_BYTES} (or CAP_NET_ADMIN): more slots, more throughput")  # fmt: skip
+        return finding(
+            WARN,
+            f"sockets queue {granted >> 10} KiB at most, of {SOCKET_BYTES >> 10} KiB that a switch here asks for",
+            f"sysctl net.core.rmem_max={SOCKET_BYTES} (or CAP_NET_ADMIN): more slots, more throughput",
+        )
     return finding(OK, f"sockets queue {granted >> 20} MiB")
 
 
@@ -197,14 +206,21 @@ def check_path(rank, place):
     size, connected = largest_datagram(address, datagrams), takes_connections(address, connections)
     to = f"rank {rank} at {address}"
     if size == 0 and not connected:
-        return finding(FAIL, f"{to}: neither UDP nor TCP arrives",
-                       "open the hosts' ephemeral ports to each other; name the interface: SWITCHML_INTERFACE, GLOO_SOCKET_IFNAME")  # fmt: skip
+        return finding(
+            FAIL,
+            f"{to}: neither UDP nor TCP arrives",
+            "open the hosts' ephemeral ports to each other; name the interface: SWITCHML_INTERFACE, GLOO_SOCKET_IFNAME",
+        )
     if size == 0:
-        return finding(FAIL, f"{to}: TCP arrives, UDP does not", "open UDP between the hosts, or SWITCHML_TRANSPORT=tcp")
+        return finding(
+            FAIL, f"{to}: TCP arrives, UDP does not", "open UDP between the hosts, or SWITCHML_TRANSPORT=tcp"
+        )
     if not connected:
         return finding(FAIL, f"{to}: UDP arrives, TCP does not", "open the hosts' ephemeral TCP ports to each other")
     if size < SIZES[1]:
-        return finding(WARN, f"{to}: datagrams of {size} bytes at most arrive unfragmented", "raise the path's MTU to 1500 or more")
+        return finding(
+            WARN, f"{to}: datagrams of {size} bytes at most arrive unfragmented", "raise the path's MTU to 1500 or more"
+        )
     return finding(OK, f"{to}: UDP of {size} bytes, and TCP")
 
 
@@ -213,7 +229,9 @@ def check_paths(job):
     try:
         address = address_of(os.environ.get("SWITCHML_INTERFACE", ""))
     except OSError as error:
-        return [finding(FAIL, f"this host's address: {error}", "SWITCHML_INTERFACE must name an interface with an address")]
+        return [
+            finding(FAIL, f"this host's address: {error}", "SWITCHML_INTERFACE must name an interface with an address")
+        ]
     responder = Responder(address)
     over = threading.Event()
     thread = threading.Thread(target=responder.serve, args=(over.is_set,), daemon=True)
@@ -221,7 +239,11 @@ def check_paths(job):
     try:
         places = job.share("place", responder.place)
         firsts = {place[0]: rank for rank, place in reversed(list(enumerate(places)))}
-        found = [check_path(rank, places[rank]) for host, rank in sorted(firsts.items(), key=lambda item: item[1]) if host != address]
+        found = [
+            check_path(rank, places[rank])
+            for host, rank in sorted(firsts.items(), key=lambda item: item[1])
+            if host != address
+        ]
         job.share("tried", True)
         return found
     finally:
@@ -235,7 +257,9 @@ def check_clocks(job):
     times = job.share("clock", time.time())
     skew = max(times) - min(times)
     if skew > SKEW:
-        return finding(WARN, f"clocks of the hosts differ by up to {skew:.1f} s", "NTP or PTP, so that logs can be compared")
+        return finding(
+            WARN, f"clocks of the hosts differ by up to {skew:.1f} s", "NTP or PTP, so that logs can be compared"
+        )
     return finding(OK, f"clocks of all ranks within {skew:.2f} s")
 
 
@@ -248,18 +272,29 @@ def check_versions(job):
 
 def check_group(job):
     try:
-        dist.init_process_group("switchml", store=dist.PrefixStore("group", job.store), rank=job.rank, world_size=job.size,
-                                timeout=datetime.timedelta(seconds=job.patience))  # fmt: skip
+        dist.init_process_group(
+            "switchml",
+            store=dist.PrefixStore("group", job.store),
+            rank=job.rank,
+            world_size=job.size,
+            timeout=datetime.timedelta(seconds=job.patience),
+        )
         tensor = torch.full((1 << 18,), float(job.rank + 1))
         dist.all_reduce(tensor)
         session = switchml.stats()["session"]
         dist.destroy_process_group()
-    except Exception as error:  # noqa: BLE001  whatever it is, it is the finding
-        return finding(FAIL, f"a group of all ranks: {error}", "the message names rank and reason; docs/operations.md, Troubleshooting")
+    except Exception as error:
+        return finding(
+            FAIL,
+            f"a group of all ranks: {error}",
+            "the message names rank and reason; docs/operations.md, Troubleshooting",
+        )
     if not bool((tensor == job.size * (job.size + 1) / 2).all()):
         return finding(FAIL, "a sum of all ranks is wrong", "report this, with SWITCHML_LOG_LEVEL=info")
     where = session["switch"] or "no switch"
-    return finding(OK, f"a group of all ranks adds: transport {session['transport']}, precision {session['precision']}, {where}")
+    return finding(
+        OK, f"a group of all ranks adds: transport {session['transport']}, precision {session['precision']}, {where}"
+    )
 
 
 def of_all_hosts(patience):

@@ -1,5 +1,5 @@
-"""Calls of this backend in the dumps of PyTorch's flight recorder, which keeps those of PyTorch's own backends alone. What it
-writes by itself, when NCCL times out or its debugging server is asked, goes past this."""
+"""Calls of this backend in the dumps of PyTorch's flight recorder, which keeps those of PyTorch's own backends alone.
+What it writes by itself, when NCCL times out or its debugging server is asked, goes past this."""
 
 import functools
 import json
@@ -47,7 +47,11 @@ def _joined(dump, ours, wanted):
             "last_completed_collective": group["last_completed"] or -1,
         }
     if wanted["includeCollectives"]:
-        rows = [_row(entry, wanted) for entry in ours["entries"] if not (wanted["onlyActive"] and entry["state"] == "completed")]
+        rows = [
+            _row(entry, wanted)
+            for entry in ours["entries"]
+            if not (wanted["onlyActive"] and entry["state"] == "completed")
+        ]
         merged = sorted([*dump.get("entries", []), *rows], key=lambda entry: entry["time_created_ns"])
         dump["entries"] = [entry | {"record_id": number} for number, entry in enumerate(merged)]
     return dump
@@ -64,5 +68,7 @@ def _as_json(dump):
         entry.pop("frames", None)
         for key in ("time_discovered_started_ns", "time_discovered_completed_ns"):
             entry[key] = entry[key] or 0
-    dump["pg_status"] = {number: {key: str(value) for key, value in status.items()} for number, status in dump["pg_status"].items()}
+    dump["pg_status"] = {
+        number: {key: str(value) for key, value in status.items()} for number, status in dump["pg_status"].items()
+    }
     return dump

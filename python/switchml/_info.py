@@ -21,7 +21,9 @@ def session_of_one():
     """What a group of this process alone says of its session; it opens no socket."""
     own = not dist.is_initialized()
     if own:
-        dist.init_process_group("switchml", store=dist.HashStore(), rank=0, world_size=1, timeout=datetime.timedelta(seconds=30))
+        dist.init_process_group(
+            "switchml", store=dist.HashStore(), rank=0, world_size=1, timeout=datetime.timedelta(seconds=30)
+        )
     found = switchml.stats()["session"]
     if own:
         dist.destroy_process_group()

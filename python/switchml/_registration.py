@@ -53,14 +53,15 @@ def _native():
 
 
 def settings():
-    """The settings as a list of dicts: name, allowed, default, help. SWITCHML_<NAME> in the environment sets one for the
-    process, Options(<name>=...) for a group."""
+    """The settings as a list of dicts: name, allowed, default, help. SWITCHML_<NAME> in the environment sets one for
+    the process, Options(<name>=...) for a group."""
     return _native().settings()
 
 
 class Options:
-    """Settings of a process group, for pg_options: Options(payload=8192, slots=64). The names are those of the SWITCHML_*
-    variables in lower case; a plain dict does as well. A bad name or value raises ValueError with what is allowed."""
+    """Settings of a process group, for pg_options: Options(payload=8192, slots=64). The names are those of the
+    SWITCHML_* variables in lower case; a plain dict does as well. A bad name or value raises ValueError with what is
+    allowed."""
 
     def __init__(self, **values):
         self.values = {name: _text(value) for name, value in values.items()}
@@ -90,7 +91,9 @@ def _values(options):
     if isinstance(options, Mapping):
         return {str(name): _text(value) for name, value in options.items()}
     # In new_group() and split_group() PyTorch may hand the parent's options on: only a timeout, which comes by itself.
-    if type(options).__name__ in ("Options", "_Options") and type(options).__module__.startswith(("torch.", "switchml._C")):
+    if type(options).__name__ in ("Options", "_Options") and type(options).__module__.startswith(
+        ("torch.", "switchml._C")
+    ):
         return {}
     raise TypeError(
         f"pg_options of the backend switchml is a {type(options).__name__}; allowed: switchml.Options, a dict, or None"
@@ -101,8 +104,8 @@ def _values(options):
 
 
 def _gloo_devices():
-    """Gloo's devices, as ProcessGroupGloo chooses them, but connecting lazily; None where this PyTorch's Gloo cannot: then
-    its constructor connects all ranks."""
+    """Gloo's devices, as ProcessGroupGloo chooses them, but connecting lazily; None where this PyTorch's Gloo cannot:
+    then its constructor connects all ranks."""
     gloo = dist.ProcessGroupGloo
     if "lazy_init" not in (gloo.create_device.__doc__ or ""):
         return None
@@ -181,8 +184,8 @@ def _register():
 
 
 def _offer_monitored_barrier():
-    """torch.distributed.monitored_barrier refuses every group that is not named "gloo" before it asks the group. Ours can, so
-    the function is wrapped for them."""
+    """torch.distributed.monitored_barrier refuses every group that is not named "gloo" before it asks the group. Ours
+    can, so the function is wrapped for them."""
     original = dist.monitored_barrier
 
     @functools.wraps(original)
@@ -201,8 +204,8 @@ def _offer_monitored_barrier():
 
 
 def _name_groups():
-    """Since 2.0 a group whose backend PyTorch does not know calls itself "custom" and denies that it counts its calls. Groups of
-    ours answer what the backend does."""
+    """Since 2.0 a group whose backend PyTorch does not know calls itself "custom" and denies that it counts its calls.
+    Groups of ours answer what the backend does."""
     if hasattr(dist.ProcessGroup, "_get_backend"):
         for method in ("name", "_get_sequence_number_for_group", "_set_sequence_number_for_group"):
             if hasattr(dist.ProcessGroup, method):  # 2.14 sets no sequence numbers
@@ -265,10 +268,10 @@ def _ours(group):
 
 
 def empty(*size, dtype=None, group=None):
-    """An uninitialised tensor on the CPU that all ranks of this host see, if the group (default: the default group) shares
-    memory: its collectives then read and write it where it is. An ordinary tensor where there is no such memory, or no more
-    (stats()["arena_limit_bytes"] has how much there is). Sizes are integers, or one torch.Size or tuple. A forked child has the same
-    memory, not a copy.
+    """An uninitialised tensor on the CPU that all ranks of this host see, if the group (default: the default group)
+    shares memory: its collectives then read and write it where it is. An ordinary tensor where there is no such memory,
+    or no more (stats()["arena_limit_bytes"] has how much there is). Sizes are integers, or one torch.Size or tuple. A
+    forked child has the same memory, not a copy.
     """
     size = torch.Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
     dtype = dtype or torch.get_default_dtype()

@@ -6,7 +6,8 @@
     server.add_generic_rpc_handlers((api.handler("DataPlane", implementation),))
 
 Works with every grpcio and protobuf since Debian 12's (1.51, 3.21): what protoc made of the file at build time is its
-description, not code. Where switchml was built without protoc, or runs from its source folder, grpcio-tools reads the file now.
+description, not code. Where switchml was built without protoc, or runs from its source folder, grpcio-tools reads the
+file now.
 """
 
 import pathlib
@@ -37,7 +38,9 @@ def _load():
 def _described_now():
     source = next((path for path in SOURCES if path.exists()), None)
     if source is None:
-        raise ImportError(f"switchml_control.proto is in none of {', '.join(map(str, SOURCES))}: install switchml again")
+        raise ImportError(
+            f"switchml_control.proto is in none of {', '.join(map(str, SOURCES))}: install switchml again"
+        )
     try:
         from grpc_tools import protoc
     except ImportError:
@@ -91,7 +94,11 @@ class Stub:
     def __init__(self, service, channel):
         for path, name, takes, gives, streams in _methods(service):
             make = channel.unary_stream if streams else channel.unary_unary
-            setattr(self, name, make(path, request_serializer=takes.SerializeToString, response_deserializer=gives.FromString))
+            setattr(
+                self,
+                name,
+                make(path, request_serializer=takes.SerializeToString, response_deserializer=gives.FromString),
+            )
 
 
 def handler(service, implementation):
@@ -100,7 +107,9 @@ def handler(service, implementation):
     for _, name, takes, gives, streams in _methods(service):
         make = grpc.unary_stream_rpc_method_handler if streams else grpc.unary_unary_rpc_method_handler
         made[name] = make(
-            getattr(implementation, name), request_deserializer=takes.FromString, response_serializer=gives.SerializeToString
+            getattr(implementation, name),
+            request_deserializer=takes.FromString,
+            response_serializer=gives.SerializeToString,
         )
     return grpc.method_handlers_generic_handler(f"{FILE.package}.{service}", made)
 

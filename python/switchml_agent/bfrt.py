@@ -49,7 +49,9 @@ class Bfrt(Driver):
         self.program = self._read_program()
         self.ports = self._read_ports()
         if not self.ports:
-            raise Refused("the switch has no ports but the agent's: add and enable them, as with `pm port-add` of bfshell")
+            raise Refused(
+                "the switch has no ports but the agent's: add and enable them, as with `pm port-add` of bfshell"
+            )
         self.neighbours = sessions.Neighbours(self.ports, self._settings.stations)
         self._nodes = 0  # numbers given so far
         self._homes = {}  # {job: (pipe of its first segment, what takes the ways there out again)}
@@ -76,7 +78,8 @@ class Bfrt(Driver):
         raise Refused(f"device {self._settings.device}: it is no Tofino 1 or 2")
 
     def _read_ports(self):
-        """Those that members can be at. Ports are set up by whoever runs the switch: they have speeds and transceivers."""
+        """Those that members can be at. Ports are set up by whoever runs the switch: they have speeds and
+        transceivers."""
         inside = {*self.program.loop_ports, self._settings.control_port}
         return tuple(sorted(set(self._runtime.keys(names.PORTS)) - inside))
 
@@ -95,7 +98,9 @@ class Bfrt(Driver):
             self._follow_ports()
         except Refused as error:
             self.ports = ()  # what is flooded is not known: all of it is tried again next time
-            logging.getLogger(__name__).warning("the ports that frames are flooded to could not be set, once more soon: %s", error)
+            logging.getLogger(__name__).warning(
+                "the ports that frames are flooded to could not be set, once more soon: %s", error
+            )
 
     def _set_up(self):
         runtime, settings = self._runtime, self._settings
@@ -152,7 +157,9 @@ class Bfrt(Driver):
         """One copy to each port, all with the same replica number."""
         self._nodes += 1
         key = {"$MULTICAST_NODE_ID": self._nodes}
-        self._runtime.add(names.NODES, key, {"$MULTICAST_RID": replica, "$MULTICAST_LAG_ID": [], "$DEV_PORT": list(ports)})
+        self._runtime.add(
+            names.NODES, key, {"$MULTICAST_RID": replica, "$MULTICAST_LAG_ID": [], "$DEV_PORT": list(ports)}
+        )
         undo.append((self._runtime.remove, names.NODES, key))
         member = {
             "$MULTICAST_NODE_ID": [self._nodes],
@@ -173,8 +180,9 @@ class Bfrt(Driver):
         del self._homes[job]
 
     def _before_member(self, installed, worker, place):
-        """Packets of members at other pipes than the home go around once more, so that is where most of them are. While one is
-        not there yet no use can be complete, and what has begun in another pipe is begun anew by its repetitions."""
+        """Packets of members at other pipes than the home go around once more, so that is where most of them are. While
+        one is not there yet no use can be complete, and what has begun in another pipe is begun anew by its
+        repetitions."""
         ports = {number: held.port for (number, _), (held, _) in installed.members.items()}
         if worker in ports:
             return
@@ -195,7 +203,8 @@ class Bfrt(Driver):
     # ---- where hosts are ----
 
     def _add_station(self, mac, port, undo):
-        """What goes to a member is not flooded. Several members may be at one address; the last one says where that is."""
+        """What goes to a member is not flooded. Several members may be at one address; the last one says where that
+        is."""
         if mac in self._settings.stations:
             return
         held = self._stations.setdefault(mac, [None, 0])

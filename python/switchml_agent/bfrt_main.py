@@ -1,4 +1,5 @@
-"""switchml-tofino-agent, and `python -m switchml_agent bfrt`: serves the controller for a Tofino, by its BFRuntime server."""
+"""switchml-tofino-agent, and `python -m switchml_agent bfrt`: serves the controller for a Tofino, by its BFRuntime
+server."""
 
 import argparse
 import sys

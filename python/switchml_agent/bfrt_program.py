@@ -1,4 +1,5 @@
-"""What switch_p4/tna in a running Tofino can hold: from the tables that BFRuntime describes, and the chip's own figures."""
+"""What switch_p4/tna in a running Tofino can hold: from the tables that BFRuntime describes, and the chip's own
+figures."""
 
 import dataclasses
 
@@ -58,16 +59,25 @@ class Program(Sizes):
             )
         segments = 4 if any(action.endswith(".consume") for action in info[STEPS].action_name_list_get()) else 1
         words = 2 * sum(name.startswith("pipe.SwitchIngress.aggregator.pair") for name in info)
-        bits = [info[WORKERS].data_field_size_get(half, "SwitchIngress.session.member")[1] for half in ("lower", "upper")]
+        bits = [
+            info[WORKERS].data_field_size_get(half, "SwitchIngress.session.member")[1] for half in ("lower", "upper")
+        ]
         slots = info[PAIRS].size_get() // 2
         return cls(
-            payload=4 * words * segments, members=sum(bits), sessions=min(info[SESSIONS].size_get(), JOBS - 1),
-            pages=slots // PAGE_SLOTS * min(pipes, segments) // segments, page_slots=PAGE_SLOTS,
-            reasons=info[REASONS].size_get() // JOBS, places=info[MEMBERS].size_get(), segments=segments, pipes=pipes, loop_ports=tuple(sorted(loop_ports)),
-        )  # fmt: skip
+            payload=4 * words * segments,
+            members=sum(bits),
+            sessions=min(info[SESSIONS].size_get(), JOBS - 1),
+            pages=slots // PAGE_SLOTS * min(pipes, segments) // segments,
+            page_slots=PAGE_SLOTS,
+            reasons=info[REASONS].size_get() // JOBS,
+            places=info[MEMBERS].size_get(),
+            segments=segments,
+            pipes=pipes,
+            loop_ports=tuple(sorted(loop_ports)),
+        )
 
-    # A page is a job's in every pipe, so its home, the pipe of its first segment, may be any: until its members are known another
-    # for each job, then that by which most of them come.
+    # A page is a job's in every pipe, so its home, the pipe of its first segment, may be any: until its members are
+    # known another for each job, then that by which most of them come.
 
     @property
     def _segment_pipes(self):

@@ -53,7 +53,8 @@ def _told(call):
                 raise Gone(text) from error
             raise Refused(_about(arguments) + text, full) from error
         except (LookupError, ValueError, TypeError, AssertionError, RuntimeError) as error:
-            # The client's own: a name that the program has not, a value that does not fit, an answer that it cannot read.
+            # The client's own: a name that the program has not, a value that does not fit, an answer that it cannot
+            # read.
             raise Refused(_about(arguments) + _text(error)[0]) from error
 
     return wrapped
@@ -73,7 +74,8 @@ class _Stub:
 
 
 class Runtime:
-    """A connection, bound to a program. Not thread-safe. Methods raise Refused and Gone; after the latter it is of no use."""
+    """A connection, bound to a program. Not thread-safe. Methods raise Refused and Gone; after the latter it is of no
+    use."""
 
     def __init__(self, address, device, program, client_id):
         self.client = import_client()
@@ -94,7 +96,9 @@ class Runtime:
         # Not by the constructor: what it leaves behind when that fails would wait for the stream's end for ever.
         interface.set_up_stream()
         if not interface.subscribe(timeout=_TRY, num_tries=_TRIES):
-            raise Refused(f"device {self._device}: the server took no subscription: another client with the same number?")
+            raise Refused(
+                f"device {self._device}: the server took no subscription: another client with the same number?"
+            )
         self.info = interface.bfrt_info_get()
         if self.info.p4_name_get() != program:
             self.info = self._other(program, self.info.p4_name_get())
@@ -210,4 +214,3 @@ class Runtime:
             interface.stream_out_q.put(None)
             interface.is_independent = True  # or its end would wait for the stream's
         interface.channel.close()
-

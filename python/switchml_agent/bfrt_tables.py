@@ -36,7 +36,8 @@ def mac(text):
 
 
 def slot_patterns(first, count):
-    """[(value, mask)] of `count` slots from `first` on, which is a multiple of a power of two that is not below count."""
+    """[(value, mask)] of `count` slots from `first` on, which is a multiple of a power of two that is not below
+    count."""
     made = []
     for power in range(_SLOT_BITS, -1, -1):
         if count & 1 << power:
@@ -61,7 +62,9 @@ class Known:
 
 
 def station(address, port):
-    return Entry(names.STATIONS, {"headers.ethernet.destination": mac(address)}, "SwitchIngress.layer2.forward", {"port": port})
+    return Entry(
+        names.STATIONS, {"headers.ethernet.destination": mac(address)}, "SwitchIngress.layer2.forward", {"port": port}
+    )
 
 
 def session_entries(session, program):
@@ -91,7 +94,9 @@ def way_entries(session, program, home):
     for pipe, (i, port) in itertools.product(range(program.pipes), enumerate(ports)):
         if pipe != home:
             came_by = pipe << names.PIPE_BITS | i << _LANE_BITS, _PIPE_MASK | len(ports) - 1 << _LANE_BITS
-            yield Entry(names.HOMES, job | {"intrinsic.ingress_port": came_by}, "SwitchIngress.slot_index.away", {"port": port})
+            yield Entry(
+                names.HOMES, job | {"intrinsic.ingress_port": came_by}, "SwitchIngress.slot_index.away", {"port": port}
+            )
 
 
 def _page(session, program, i, page):
@@ -99,7 +104,11 @@ def _page(session, program, i, page):
     shard = first // (session.slots // session.shards)
     for segment in range(program.segments):
         for pattern in slot_patterns(first, min(program.page_slots, session.slots - first)):
-            keys = {"headers.switchml.job": session.job, "headers.bridge.segment": segment, "headers.switchml.slot": pattern}
+            keys = {
+                "headers.switchml.job": session.job,
+                "headers.bridge.segment": segment,
+                "headers.switchml.slot": pattern,
+            }
             values = {"number": program.page(page, segment), "shard": shard, "audience": session.group(shard)}
             yield Entry(names.PAGES, keys | _PRIORITY, "SwitchIngress.slot_index.page", values)
 

@@ -1,4 +1,5 @@
-"""What the agents' command lines have in common: options of the control port and of the gRPC server, and the running of both."""
+"""What the agents' command lines have in common: options of the control port and of the gRPC server, and the running of
+both."""
 
 import argparse
 import ipaddress
@@ -50,13 +51,35 @@ def parser(program, description):
     """With the options that every agent has; each adds those that say which switch it is."""
     made = argparse.ArgumentParser(prog=program, description=description, allow_abbrev=False)
     add = made.add_argument
-    add("--listen", required=True, metavar="ADDRESS:PORT", help="where the controller calls; unix:PATH for a local socket")
-    add("--control-interface", required=True, metavar="IFACE", help="the interface whose other end is the switch's control port")
+    add(
+        "--listen",
+        required=True,
+        metavar="ADDRESS:PORT",
+        help="where the controller calls; unix:PATH for a local socket",
+    )
+    add(
+        "--control-interface",
+        required=True,
+        metavar="IFACE",
+        help="the interface whose other end is the switch's control port",
+    )
     add("--control-port", required=True, type=port, metavar="N", help="the number of that port of the switch")
     add("--address", required=True, type=ip, metavar="IP", help="the switch's own IPv4 address, which workers send to")
     add("--mac", required=True, type=mac, metavar="MAC", help="the switch's own Ethernet address")
-    add("--station", action="append", type=station, default=[], metavar="MAC=PORT", help="a host behind a port; repeatable")
-    add("--token-file", type=pathlib.Path, metavar="FILE", help="the token that the controller has to show, on its first line")
+    add(
+        "--station",
+        action="append",
+        type=station,
+        default=[],
+        metavar="MAC=PORT",
+        help="a host behind a port; repeatable",
+    )
+    add(
+        "--token-file",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="the token that the controller has to show, on its first line",
+    )
     add("--insecure-no-token", action="store_true", help="serve everybody who can reach --listen")
     add("--tls-cert", type=pathlib.Path, metavar="FILE", help="certificate chain, PEM")
     add("--tls-key", type=pathlib.Path, metavar="FILE", help="its key, PEM")
@@ -109,7 +132,10 @@ def run(program, options, make_driver):
     try:
         from switchml_agent import api  # noqa: F401
     except ImportError as error:
-        print(f"{program}: {error}; needed are grpcio and protobuf (apt: python3-grpcio python3-protobuf)", file=sys.stderr)
+        print(
+            f"{program}: {error}; needed are grpcio and protobuf (apt: python3-grpcio python3-protobuf)",
+            file=sys.stderr,
+        )
         return 1
 
     stop = threading.Event()

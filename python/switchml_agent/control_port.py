@@ -27,7 +27,8 @@ def _open(interface):
 
 
 class ControlPort:
-    """Calls `receive(place, payload)` for each control packet, on a thread of its own. send() may be called by any thread."""
+    """Calls `receive(place, payload)` for each control packet, on a thread of its own. send() may be called by any
+    thread."""
 
     def __init__(self, interface, own_ip, own_mac, receive):
         self._own = (own_ip, own_mac)

@@ -6,7 +6,17 @@ import threading
 from switchml_agent import program as programs
 from switchml_agent import sessions
 from switchml_agent.api import messages
-from switchml_agent.errors import Refusal, cancelled, check_range, exhausted, internal, invalid, not_found, precondition, unavailable
+from switchml_agent.errors import (
+    Refusal,
+    cancelled,
+    check_range,
+    exhausted,
+    internal,
+    invalid,
+    not_found,
+    precondition,
+    unavailable,
+)
 
 PROTOCOL_VERSION = 3
 _READS = 8  # of registers that a packet may change meanwhile
@@ -39,13 +49,13 @@ class _Installed:
 
 
 class Driver:
-    """Thread-safe; calls take turns. Methods raise Refusal; those that change the switch ask `wanted()` when their turn has
-    come, whether anybody still waits for it. A switch that was started anew is set up again, without
-    sessions and with another `instance`.
+    """Thread-safe; calls take turns. Methods raise Refusal; those that change the switch ask `wanted()` when their turn
+    has come, whether anybody still waits for it. A switch that was started anew is set up again, without sessions and
+    with another `instance`.
 
-    A subclass speaks to the switch: in _open, _shut, _alive, _session_entries, _worker_entries, _member_entries, _add, _undo,
-    _read_use and _count, which raise Refused and Gone. `_open` sets `program`, `ports` and `neighbours`. _add puts an entry in
-    and appends what takes it out again to a list, the elements of which _undo understands.
+    A subclass speaks to the switch: in _open, _shut, _alive, _session_entries, _worker_entries, _member_entries, _add,
+    _undo, _read_use and _count, which raise Refused and Gone. `_open` sets `program`, `ports` and `neighbours`. _add
+    puts an entry in and appends what takes it out again to a list, the elements of which _undo understands.
     """
 
     kind = name = ""  # as in Capabilities; for messages
@@ -84,8 +94,8 @@ class Driver:
             self._installed.clear()
 
     def _with_switch(self, work, wanted=_always):
-        """work(), with the switch's failures as refusals of the call. What is not wanted any more is left out: its caller
-        may have asked for the opposite since."""
+        """work(), with the switch's failures as refusals of the call. What is not wanted any more is left out: its
+        caller may have asked for the opposite since."""
         with self._lock:
             if not wanted():
                 raise cancelled("the caller has given up")
@@ -134,13 +144,17 @@ class Driver:
         if present:
             if present.session == session:
                 return
-            raise precondition(f"job {session.job}: it is in use by another session, with epoch {present.session.epoch:#x}")
+            raise precondition(
+                f"job {session.job}: it is in use by another session, with epoch {present.session.epoch:#x}"
+            )
         for other in self._installed.values():
             taken = set(other.session.pages) & set(session.pages)
             if taken:
                 raise precondition(f"page {min(taken)}: it belongs to job {other.session.job}")
         if len(self._installed) >= self.program.sessions:
-            raise exhausted(f"job {session.job}: {len(self._installed)} sessions are installed, the most that there can be")
+            raise exhausted(
+                f"job {session.job}: {len(self._installed)} sessions are installed, the most that there can be"
+            )
         new = _Installed(session)
         self._add_all(self._session_entries(session), new.undo)
         self._installed[session.job] = new
@@ -185,8 +199,8 @@ class Driver:
             self._take_out(request.job)
 
     def _take_out(self, job):
-        """The session first, so that what is left is found by no packet. What the switch refuses to give back stays with the
-        session, for the next attempt."""
+        """The session first, so that what is left is found by no packet. What the switch refuses to give back stays
+        with the session, for the next attempt."""
         installed = self._installed[job]
         self._undo_all(installed.undo, keep=len(installed.undo) - 1)
         for _, undo in installed.members.values():
@@ -292,7 +306,9 @@ def _check_source(installed, worker, shard, place):
     for (number, other), (held, _) in installed.members.items():
         same = (held.ip, held.udp_port) == (place.ip, place.udp_port)
         if number == worker and same and not _overlap(other, shard):
-            raise invalid(f"worker {worker}, shard {shard}: {place.ip}:{place.udp_port} speaks for shard {other} already")
+            raise invalid(
+                f"worker {worker}, shard {shard}: {place.ip}:{place.udp_port} speaks for shard {other} already"
+            )
 
 
 def _overlap(shard, other):

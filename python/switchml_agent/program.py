@@ -2,8 +2,8 @@
 
 import dataclasses
 
-# What happened to a packet, by its counter: docs/switch.md. A reason that stands for several counters of docs/operations.md
-# names them; the others are counters themselves.
+# What happened to a packet, by its counter: docs/switch.md. A reason that stands for several counters of
+# docs/operations.md names them; the others are counters themselves.
 REASONS = (
     "none", "contributions_added", "uses_started", "uses_completed", "started_and_completed", "duplicates_answered",
     "duplicates_dropped", "dropped_stale", "dropped_short", "dropped_version", "dropped_kind", "dropped_length",
@@ -16,7 +16,18 @@ SEVERAL = {
     "uses_completed": ("contributions_added", "uses_completed"),
     "started_and_completed": ("contributions_added", "uses_started", "uses_completed"),
 }
-_TABLES = ("addresses", "mac", "stations", "control_port", "sessions", "uplinks", "workers", "sources", "pages", "members")
+_TABLES = (
+    "addresses",
+    "mac",
+    "stations",
+    "control_port",
+    "sessions",
+    "uplinks",
+    "workers",
+    "sources",
+    "pages",
+    "members",
+)
 JOBS = 256  # numbers, job 0 for packets of no session included
 
 

@@ -137,7 +137,8 @@ def _unauthenticated(request, context):
 
 
 def serve(service, listen, token=None, tls=None):
-    """A started grpc.Server, and the port that it listens on. `tls`: (certificate, key), as PEM. OSError if it cannot."""
+    """A started grpc.Server, and the port that it listens on. `tls`: (certificate, key), as PEM. OSError if it
+    cannot."""
     server = grpc.server(
         concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="rpc"),
         interceptors=[Tokens(token)] if token else [],

@@ -1,4 +1,5 @@
-"""A session in the tables of switch_p4/v1model: what may be asked for, and which entries it takes. Speaks to no switch."""
+"""A session in the tables of switch_p4/v1model: what may be asked for, and which entries it takes. Speaks to no
+switch."""
 
 import dataclasses
 import ipaddress
@@ -162,8 +163,8 @@ def address_of(text, name):
 
 
 class Neighbours:
-    """Finds what a SwitchPlace leaves out: the MAC address and the port from which a control packet of that address came,
-    or that were configured."""
+    """Finds what a SwitchPlace leaves out: the MAC address and the port from which a control packet of that address
+    came, or that were configured."""
 
     REMEMBERED = 4096
 

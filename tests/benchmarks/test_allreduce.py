@@ -3,7 +3,7 @@
 import argparse
 import copy
 
-from benchmark_tools import main_of  # noqa: I001  the path to the next ones
+from benchmark_tools import main_of
 
 import limits
 import pattern
@@ -59,7 +59,12 @@ def seconds(size, session, item=4, hosts=4, ranks=4):
 
 def test_a_switch_with_a_link_of_its_own_takes_each_byte_once():
     expected = 1000 * PACKET * 8 / 100e6
-    assert seconds(WHOLE, NAMED) == seconds(WHOLE, NAMED, hosts=8) == seconds(WHOLE, NAMED, item=2) == pytest.approx(expected)
+    assert (
+        seconds(WHOLE, NAMED)
+        == seconds(WHOLE, NAMED, hosts=8)
+        == seconds(WHOLE, NAMED, item=2)
+        == pytest.approx(expected)
+    )
 
 
 @pytest.mark.parametrize("hosts", (2, 4, 8))
@@ -67,7 +72,9 @@ def test_hosts_that_embed_a_switch_each_carry_what_a_ring_does(hosts):
     every = {**NAMED, "embedded": hosts}
     assert limits.link_bytes(MIB, hosts, hosts) == limits.bus_bytes(MIB, hosts)
     assert seconds(WHOLE, every, hosts=hosts) == pytest.approx(2 * (hosts - 1) / hosts * seconds(WHOLE, NAMED))
-    assert seconds(WHOLE, every, hosts=hosts, ranks=4 * hosts) == seconds(WHOLE, every, hosts=hosts)  # several ranks are one worker
+    assert seconds(WHOLE, every, hosts=hosts, ranks=4 * hosts) == seconds(
+        WHOLE, every, hosts=hosts
+    )  # several ranks are one worker
     one = {**NAMED, "embedded": 1}
     assert seconds(WHOLE, one, hosts=hosts) == pytest.approx((hosts - 1) * seconds(WHOLE, NAMED))
 
@@ -88,9 +95,19 @@ def test_integers_take_four_bytes_an_element():
 
 
 def row(kind, **limit):
-    return {"bytes": MIB, "type": kind, "payload": 1408, "loss": 0.0, "calls": 5, "seconds": {"switchml": [0.1] * 5, "gloo": [0.2] * 5}, **limit,
-            "cpu_seconds": {"switchml": 1.0, "gloo": 1.0}, "machine": dict.fromkeys(("switchml", "gloo"), {"busy": 0.5, "nice": 0.0}),
-            "again": {"switchml": 0, "gloo": 0}, "memory": {"switchml_bytes": 1, "process_growth_bytes": 1}}  # fmt: skip
+    return {
+        "bytes": MIB,
+        "type": kind,
+        "payload": 1408,
+        "loss": 0.0,
+        "calls": 5,
+        "seconds": {"switchml": [0.1] * 5, "gloo": [0.2] * 5},
+        **limit,
+        "cpu_seconds": {"switchml": 1.0, "gloo": 1.0},
+        "machine": dict.fromkeys(("switchml", "gloo"), {"busy": 0.5, "nice": 0.0}),
+        "again": {"switchml": 0, "gloo": 0},
+        "memory": {"switchml_bytes": 1, "process_growth_bytes": 1},
+    }
 
 
 def printed(capsys, rows, **what):
@@ -101,7 +118,11 @@ def printed(capsys, rows, **what):
 
 def test_every_row_says_its_type_and_every_run_where(capsys):
     here = printed(capsys, [row("float32"), row("bfloat16")])
-    assert "SUM, 2 ranks, torch" in here and here.count("bfloat16") == here.count("float32") == 1 and "of limit" not in here
+    assert (
+        "SUM, 2 ranks, torch" in here
+        and here.count("bfloat16") == here.count("float32") == 1
+        and "of limit" not in here
+    )
     limited = printed(capsys, [row("float64", limit_seconds={"switchml": 0.05, "gloo": 0.05})], rate=100, mtu=1500)
     assert "links of 100 Mbit/s, MTU 1500, torch" in limited and limited.count("float64") == 2 and "0.500" in limited
     unlimited = printed(capsys, [row("float16")], mtu=1500, no_switch=True)
@@ -110,8 +131,12 @@ def test_every_row_says_its_type_and_every_run_where(capsys):
 
 def test_times_of_different_types_and_networks_are_different_times():
     run = {"ranks": 2, "rows": []}
-    runs = [{**run, "rate": 100, "mtu": 1500}, {**run, "rate": 100, "mtu": 1500, "no_switch": True}, {**run, "rate": 0, "mtu": 1500},
-            {**run, "rate": 0, "mtu": 0}]  # fmt: skip
+    runs = [
+        {**run, "rate": 100, "mtu": 1500},
+        {**run, "rate": 100, "mtu": 1500, "no_switch": True},
+        {**run, "rate": 0, "mtu": 1500},
+        {**run, "rate": 0, "mtu": 0},
+    ]
     keys = [report.key(run, row(kind), "gloo") for run in runs for kind in ("float32", "bfloat16")]
     assert len(set(keys)) == len(sorted(keys)) == 8
     assert all(len(report.key_cells(key)) == len(report.KEY_HEADINGS) for key in keys)

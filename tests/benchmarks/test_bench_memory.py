@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-from benchmark_tools import BENCHMARKS  # noqa: F401, I001  the path to the next one
+from benchmark_tools import BENCHMARKS  # noqa: F401  the path to the next one
 
 import pytest
 import repository
@@ -43,7 +43,10 @@ def test_a_single_processor_hands_nothing_over(tmp_path):
     assert "hand_over" not in json.loads((tmp_path / "memory.json").read_text())
 
 
-@pytest.mark.parametrize("option, value", [("--ranks", "2,65"), ("--ranks", "2,"), ("--mib", "0"), ("--rounds", "many"), ("--json", "/nowhere/x.json")])
+@pytest.mark.parametrize(
+    "option, value",
+    [("--ranks", "2,65"), ("--ranks", "2,"), ("--mib", "0"), ("--rounds", "many"), ("--json", "/nowhere/x.json")],
+)
 def test_what_cannot_be_is_refused_by_name(option, value):
     done = bench_memory(*(("--mib", "1", "--rounds", "1", "--ranks", "1") if option == "--json" else ()), option, value)
     assert done.returncode != 0 and option in done.stderr

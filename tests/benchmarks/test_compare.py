@@ -1,4 +1,5 @@
-"""benchmarks/compare: which base it takes, how it takes turns, and what it does where there is nothing to compare with."""
+"""benchmarks/compare: which base it takes, how it takes turns, and what it does where there is nothing to compare
+with."""
 
 import json
 import pathlib
@@ -6,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from benchmark_tools import BENCHMARKS  # noqa: I001  the path to the next ones
+from benchmark_tools import BENCHMARKS
 
 import branch
 import pytest
@@ -72,7 +73,18 @@ def test_a_shallow_clone_without_the_common_commit_has_no_base(published, tmp_pa
     commit(clone, "mine")
     git(clone, "push", "-q", "origin", "branch")
     commit(origin, "theirs")
-    git(tmp_path, "clone", "-q", "--depth", "1", "--no-single-branch", "--branch", "branch", f"file://{origin}", "shallow")
+    git(
+        tmp_path,
+        "clone",
+        "-q",
+        "--depth",
+        "1",
+        "--no-single-branch",
+        "--branch",
+        "branch",
+        f"file://{origin}",
+        "shallow",
+    )
     with pytest.raises(trees.NothingToCompare, match="shallow"):
         trees.merge_base(tmp_path / "shallow")
 
@@ -96,7 +108,12 @@ def test_a_revision_that_does_not_exist_is_nothing_to_compare_with(published, tm
 
 
 def test_the_program_says_so_and_ends_well():
-    done = subprocess.run([sys.executable, BENCHMARKS / "compare", "--base", "no-such-revision"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "compare", "--base", "no-such-revision"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0 and "nothing is compared: --base no-such-revision" in done.stdout
 
 
@@ -121,7 +138,9 @@ def test_a_base_with_other_interfaces_is_measured_by_its_own_program(tmp_path, m
     tree = fake_tree(tmp_path / "base")
     (tree / "benchmarks" / "profile").mkdir()
     (tree / "benchmarks" / "profile" / "main.cc").write_text("its own")
-    compiles = lambda tree, *_: None if (tree / "benchmarks" / "profile" / "main.cc").read_text() == "its own" else "error"  # noqa: E731
+    compiles = lambda tree, *_: (
+        None if (tree / "benchmarks" / "profile" / "main.cc").read_text() == "its own" else "error"
+    )
     monkeypatch.setattr(trees, "build", compiles)
     assert trees.build_base(tree, ["bench_profile"], 1, False, sys.executable) == tree / "build"
 
@@ -141,7 +160,10 @@ def test_a_build_has_one_end_for_all_its_steps(tmp_path, monkeypatch):
         return (0, "") if command[0] == "cmake" else (None, "")
 
     monkeypatch.setattr(trees, "run", run)
-    assert trees.build(tmp_path, tmp_path / "build", ["all"], time.monotonic() - 1, False, sys.executable) == "it takes too long"
+    assert (
+        trees.build(tmp_path, tmp_path / "build", ["all"], time.monotonic() - 1, False, sys.executable)
+        == "it takes too long"
+    )
     assert given == [("cmake", 0.0), ("ninja", 0.0)]
 
 
@@ -234,6 +256,13 @@ def result(path, seconds):
 
 @pytest.mark.parametrize("worse, status", [("1.2", 0), ("1.05", 1)])
 def test_two_files(tmp_path, worse, status):
-    command = [sys.executable, BENCHMARKS / "compare", result(tmp_path / "old", 0.010), result(tmp_path / "new", 0.011), "--worse", worse]
+    command = [
+        sys.executable,
+        BENCHMARKS / "compare",
+        result(tmp_path / "old", 0.010),
+        result(tmp_path / "new", 0.011),
+        "--worse",
+        worse,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == status and "1.10" in done.stdout

@@ -12,8 +12,22 @@ import repository
 
 def test_every_backend_and_size_is_timed_by_every_rank(tmp_path):
     out = tmp_path / "latency.json"
-    command = [sys.executable, BENCHMARKS / "latency", "--ranks", 2, "--sizes", "4K,64K", "--backends", "switchml,gloo", "--calls", 20,
-               "--rounds", 2, "--json", out]  # fmt: skip
+    command = [
+        sys.executable,
+        BENCHMARKS / "latency",
+        "--ranks",
+        2,
+        "--sizes",
+        "4K,64K",
+        "--backends",
+        "switchml,gloo",
+        "--calls",
+        20,
+        "--rounds",
+        2,
+        "--json",
+        out,
+    ]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = json.loads(out.read_text())["runs"]

@@ -14,13 +14,17 @@ def write(path, content):
 
 
 def one_host(path, sizes):
-    rows = [{"bytes": size, "payload": 131072, "loss": 0.0, "seconds": {"switchml": [0.5], "gloo": [1.0]}} for size in sizes]
+    rows = [
+        {"bytes": size, "payload": 131072, "loss": 0.0, "seconds": {"switchml": [0.5], "gloo": [1.0]}} for size in sizes
+    ]
     return write(path, {"runs": [{"ranks": ranks, "per_host": 1, "rate": None, "rows": rows} for ranks in (2, 4)]})
 
 
 def test_memory_is_the_limit_of_one_host(tmp_path):
     tool = main_of("plot")
-    memory = tool.memory_limits(write(tmp_path / "memory.json", {"mib": 100, "runs": [{"ranks": 2, "seconds": [0.3, 0.1, 0.2]}]}))
+    memory = tool.memory_limits(
+        write(tmp_path / "memory.json", {"mib": 100, "runs": [{"ranks": 2, "seconds": [0.3, 0.1, 0.2]}]})
+    )
     assert memory == {(2, 100 * MIB): 0.2}
     ((where, lines),) = tool.points([one_host(tmp_path / "one.json", (MIB, 100 * MIB))], memory).items()
     assert tool.title(*where) == "one host, float32, payload 131072 B"
@@ -31,16 +35,30 @@ def test_memory_is_the_limit_of_one_host(tmp_path):
 
 def test_links_have_limits_of_their_own(tmp_path):
     tool = main_of("plot")
-    row = {"bytes": 100 * MIB, "payload": 1024, "loss": 0.0, "seconds": {"switchml": [10.0]}, "limit_seconds": {"switchml": 8.0}}
-    file = write(tmp_path / "network.json", {"runs": [{"ranks": 2, "per_host": 1, "rate": 100, "mtu": 1500, "rows": [row]}]})
+    row = {
+        "bytes": 100 * MIB,
+        "payload": 1024,
+        "loss": 0.0,
+        "seconds": {"switchml": [10.0]},
+        "limit_seconds": {"switchml": 8.0},
+    }
+    file = write(
+        tmp_path / "network.json", {"runs": [{"ranks": 2, "per_host": 1, "rate": 100, "mtu": 1500, "rows": [row]}]}
+    )
     ((_, lines),) = tool.points([file], {(2, 100 * MIB): 0.2}).items()
     assert lines == {("switchml", 2): {100 * MIB: (80 * MIB, 100 * MIB)}}
 
 
 def test_networks_and_types_have_pictures_of_their_own(tmp_path):
     tool = main_of("plot")
-    rows = [{"bytes": MIB, "payload": 1408, "loss": 0.0, "type": kind, "seconds": {"switchml": [1.0]}} for kind in ("float32", "bfloat16")]
-    runs = [{"ranks": 2, "per_host": 1, "rate": rate, "mtu": 1500, "no_switch": none, "rows": rows} for rate, none in ((100, False), (0, True))]
+    rows = [
+        {"bytes": MIB, "payload": 1408, "loss": 0.0, "type": kind, "seconds": {"switchml": [1.0]}}
+        for kind in ("float32", "bfloat16")
+    ]
+    runs = [
+        {"ranks": 2, "per_host": 1, "rate": rate, "mtu": 1500, "no_switch": none, "rows": rows}
+        for rate, none in ((100, False), (0, True))
+    ]
     found = tool.points([write(tmp_path / "all.json", {"runs": runs})], {(2, MIB): 0.2})
     assert [tool.title(*where) for where in found] == [
         "links of 100 Mbit/s, MTU 1500, float32, payload 1408 B",
@@ -48,7 +66,9 @@ def test_networks_and_types_have_pictures_of_their_own(tmp_path):
         "links without a limit, MTU 1500, no switch named, float32, payload 1408 B",
         "links without a limit, MTU 1500, no switch named, bfloat16, payload 1408 B",
     ]
-    assert {tuple(lines["switchml", 2].items()) for lines in found.values()} == {((MIB, (8 * MIB, None)),)}  # memory is no limit of links
+    assert {tuple(lines["switchml", 2].items()) for lines in found.values()} == {
+        ((MIB, (8 * MIB, None)),)
+    }  # memory is no limit of links
 
 
 def test_what_is_no_measurement_of_memory_is_named(tmp_path):
@@ -62,9 +82,13 @@ def test_what_is_no_measurement_of_memory_is_named(tmp_path):
 def test_a_picture_with_and_without_limits(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     tool = main_of("plot")
-    memory = write(tmp_path / "memory.json", {"mib": 100, "runs": [{"ranks": ranks, "seconds": [0.2]} for ranks in (2, 4)]})
+    memory = write(
+        tmp_path / "memory.json", {"mib": 100, "runs": [{"ranks": ranks, "seconds": [0.2]} for ranks in (2, 4)]}
+    )
     for more in ([], ["--memory", str(memory)]):
         picture = tmp_path / f"{len(more)}.png"
-        monkeypatch.setattr("sys.argv", ["plot", str(one_host(tmp_path / "one.json", (MIB, 100 * MIB))), *more, "--png", str(picture)])
+        monkeypatch.setattr(
+            "sys.argv", ["plot", str(one_host(tmp_path / "one.json", (MIB, 100 * MIB))), *more, "--png", str(picture)]
+        )
         assert tool.main() == 0
         assert picture.read_bytes().startswith(b"\x89PNG")

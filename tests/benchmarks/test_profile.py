@@ -4,15 +4,15 @@ import shutil
 import subprocess
 import sys
 
-from benchmark_tools import BENCHMARKS, main_of  # noqa: I001  the path to the next ones
+from benchmark_tools import BENCHMARKS, main_of
 
 import callgrind
 import pytest
 import repository
 import stages
 
-# Two callers of memcpy, which costs 30 for one and 10 for the other, and wrong guesses the other way round; a helper in the program, of whose calls
-# no object is said; names written once and then referred to; a file of inlined code.
+# Two callers of memcpy, which costs 30 for one and 10 for the other, and wrong guesses the other way round; a helper in
+# the program, of whose calls no object is said; names written once and then referred to; a file of inlined code.
 SMALL = """# callgrind format
 version: 1
 positions: line
@@ -21,15 +21,9 @@ summary: 197 9
 
 ob=(1) /program
 fl=(1) backend/quant/kernels_simd.h
-fn=(1) switchml::quant::(anonymous namespace)::Simd<switchml::quant::(anonymous namespace)::Avx2>::quantize<float>(void const*)
-10 90 1
-fi=(2) /usr/include/c++/12/bits/stl_vector.h
-+3 10
-fe=(1)
-cob=(2) /libc.so
-cfi=(3) memcpy.S
-cfn=(2) memcpy
-calls=3 0
+fn=(1) switchml::quant::(anonymous namespace)::Simd<switchml::quant::(anonymous namespace)::Avx2>::quantize<float>(void
+const*) 10 90 1 fi=(2) /usr/include/c++/12/bits/stl_vector.h +3 10 fe=(1) cob=(2) /libc.so cfi=(3) memcpy.S cfn=(2)
+memcpy calls=3 0
 * 30 2
 cfn=(4) switchml::quant::quantize_scale(int, int)
 calls=1 0
@@ -78,7 +72,7 @@ def test_costs_go_up_through_helpers_of_helpers():
 
 
 def test_recursion_without_a_stage_ends_and_is_nobodys():
-    text = ("events: Ir\nfn=(1) a\n1 10\ncfn=(2) b\ncalls=1 0\n1 20\nfn=(2) b\n1 10\ncfn=(1)\ncalls=1 0\n1 20\n")  # fmt: skip
+    text = "events: Ir\nfn=(1) a\n1 10\ncfn=(2) b\ncalls=1 0\n1 20\nfn=(2) b\n1 10\ncfn=(1)\ncalls=1 0\n1 20\n"
     assert stage_costs(text) == {callgrind.OTHER: [20.0]}
 
 
@@ -92,7 +86,11 @@ def test_what_is_no_file_of_callgrinds_is_an_error(text, why):
 @pytest.mark.parametrize(
     "name, file, stage",
     [
-        ("switchml::quant::BlockRange switchml::quant::(anonymous namespace)::Simd<a<b>>::range<c::d>(void const*, unsigned long)", "", stages.EXPONENTS),
+        (
+            "switchml::quant::BlockRange switchml::quant::(anonymous namespace)::Simd<a<b>>::range<c::d>(void const*, unsigned long)",
+            "",
+            stages.EXPONENTS,
+        ),
         ("switchml::quant::(anonymous namespace)::dot(unsigned char const*)", "", stages.WITNESS),
         ("switchml::quant::siphash24(switchml::quant::SipKey const&)", "", stages.WITNESS),
         ("switchml::Codec::decode_data(unsigned char const*) const", "x/backend/engine/codec.cc", stages.DEQUANTIZE),
@@ -101,7 +99,11 @@ def test_what_is_no_file_of_callgrinds_is_an_error(text, why):
         ("switchml::Shard::open_data(long)", "x/backend/engine/shard_tx.cc", stages.STREAM),
         ("switchml::SlotPool::accept(int)", "/usr/include/c++/12/bits/stl_vector.h", stages.STREAM),
         ("switchml::TimerWheel::cancel(int)", "/usr/include/c++/12/bits/stl_vector.h", stages.TIMERS),
-        ("switchml::(anonymous namespace)::Hub::deliver(int) [clone .constprop.0]", "x/backend/transport/inproc.cc", stages.SEND),
+        (
+            "switchml::(anonymous namespace)::Hub::deliver(int) [clone .constprop.0]",
+            "x/backend/transport/inproc.cc",
+            stages.SEND,
+        ),
         ("switchml::UdpReceiver::lend(int)", "x/backend/transport/udp_rx.cc", stages.RECEIVE),
         ("switchml::softswitch::merge(int)", "x/backend/softswitch/aggregator.cc", stages.ADD),
         ("switchml::softswitch::SoftSwitch::Impl::admit(int)", "x/backend/softswitch/switch.cc", stages.RULES),
@@ -109,7 +111,11 @@ def test_what_is_no_file_of_callgrinds_is_an_error(text, why):
         ("switchml::shm::fill_frame(int)", "x/backend/shm/reducer.cc", stages.COPY),
         ("switchml::quant::quantize_scale(int, int)", "x/backend/quant/block_exponent.cc", None),
         ("memcpy", "", None),
-        ("void std::__insertion_sort<switchml::TxFrame*>(switchml::TxFrame*)", "/usr/include/c++/12/bits/stl_algo.h", None),
+        (
+            "void std::__insertion_sort<switchml::TxFrame*>(switchml::TxFrame*)",
+            "/usr/include/c++/12/bits/stl_algo.h",
+            None,
+        ),
     ],
 )
 def test_stages(name, file, stage):
@@ -119,8 +125,17 @@ def test_stages(name, file, stage):
 def run_of(**cycles):
     """Of one chunk of 1000 bytes; instructions alone, so that they are the cycles."""
     zero = dict.fromkeys(("Ir", "I1mr", "D1mr", "D1mw", "ILmr", "DLmr", "DLmw", "Bcm", "Bim", "sysCount"), 0.0)
-    return {"path": "inproc", "ranks": 1, "bytes": 1000, "calls": 1, "chunks": 1, "chunk_bytes": 1000, "slots": 4, "kernels": "scalar",
-            "stages": {"ranks": {name: {**zero, "Ir": float(value)} for name, value in cycles.items()}}}  # fmt: skip
+    return {
+        "path": "inproc",
+        "ranks": 1,
+        "bytes": 1000,
+        "calls": 1,
+        "chunks": 1,
+        "chunk_bytes": 1000,
+        "slots": 4,
+        "kernels": "scalar",
+        "stages": {"ranks": {name: {**zero, "Ir": float(value)} for name, value in cycles.items()}},
+    }
 
 
 def test_the_bottleneck_is_the_stage_with_the_most_cycles(capsys):
@@ -138,8 +153,12 @@ def test_tables_for_the_documentation(capsys):
     main_of("profile").print_markdown([run_of(quantize=3000, timers=10), run_of(quantize=20, witness=3000)])
     lines = capsys.readouterr().out.strip().splitlines()
     assert len({line.count("|") for line in lines}) == 1
-    assert lines[2:] == ["| witness |  | |  | 3,000 | 3,000 | 3.00 |", "| quantize | 3,000 | 3,000 | 3.00 | 20 | 20 | 0.02 |",
-                         "| timers | 10 | 10 | 0.01 |  | |  |", "| together | 3,010 | 3,010 | 3.01 | 3,020 | 3,020 | 3.02 |"]  # fmt: skip
+    assert lines[2:] == [
+        "| witness |  | |  | 3,000 | 3,000 | 3.00 |",
+        "| quantize | 3,000 | 3,000 | 3.00 | 20 | 20 | 0.02 |",
+        "| timers | 10 | 10 | 0.01 |  | |  |",
+        "| together | 3,010 | 3,010 | 3.01 | 3,020 | 3,020 | 3.02 |",
+    ]
 
 
 def test_differences_of_two_runs():
@@ -158,7 +177,9 @@ needs_program = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is n
 @pytest.mark.parametrize("path", ["inproc", "udp", "memory"])
 def test_the_program_verifies_what_it_reduces(path):
     tool = main_of("profile")
-    answer = tool.execute([PROGRAM, "--path", path, "--ranks", 3, "--payload", 8192, "--bytes", 300004, "--calls", 2], {})
+    answer = tool.execute(
+        [PROGRAM, "--path", path, "--ranks", 3, "--payload", 8192, "--bytes", 300004, "--calls", 2], {}
+    )
     assert answer["path"] == path and answer["calls"] == 2 and answer["retransmissions"] == 0
     chunk = answer["chunk_bytes"]
     data = -(-300004 // chunk)
@@ -191,5 +212,11 @@ def test_all_that_runs_has_a_stage_and_two_counts_are_equal():
 
 
 def test_a_machine_without_valgrind_is_told_so(tmp_path):
-    done = subprocess.run([sys.executable, BENCHMARKS / "profile"], capture_output=True, text=True, env={"PATH": str(tmp_path)}, timeout=60)
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "profile"],
+        capture_output=True,
+        text=True,
+        env={"PATH": str(tmp_path)},
+        timeout=60,
+    )
     assert done.returncode == 1 and "valgrind is not on PATH: apt-get install valgrind" in done.stderr

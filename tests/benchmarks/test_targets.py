@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 
-from benchmark_tools import BENCHMARKS, main_of  # noqa: I001  the path to the next ones
+from benchmark_tools import BENCHMARKS, main_of
 
 import parts
 import pytest
@@ -22,13 +22,17 @@ def row(size, loss=0.0, calls=3, limit=None, cpu=None, kind="float32", **seconds
 
 
 def runs(rows_by_ranks):
-    return {"runs": [{"ranks": ranks, "per_host": 1, "rows": copy.deepcopy(rows)} for ranks, rows in rows_by_ranks.items()]}
+    return {
+        "runs": [{"ranks": ranks, "per_host": 1, "rows": copy.deepcopy(rows)} for ranks, rows in rows_by_ranks.items()]
+    }
 
 
 def every_host(size, seconds):
     """Of each type; the limit is just far enough."""
-    return [row(size, kind=kind, limit={"switchml": 0.935 * seconds}, switchml=seconds, gloo=seconds / 1.04)
-            for kind in ("float32", "bfloat16", "float64")]
+    return [
+        row(size, kind=kind, limit={"switchml": 0.935 * seconds}, switchml=seconds, gloo=seconds / 1.04)
+        for kind in ("float32", "bfloat16", "float64")
+    ]
 
 
 def tail(median, last):
@@ -38,55 +42,150 @@ def tail(median, last):
 
 def latencies(most):
     """{backend: times} by size: at most so many seconds for 4 KiB, and Open MPI just far enough."""
-    return [{"bytes": size, "seconds": {"switchml": tail(0.99 * most, 9.8 * most), "gloo": [10 * most] * 3, "openmpi": [most / times] * 3}}
-            for size, times in ((4 * KIB, 2.45), (64 * KIB, 0.985), (MIB, 0.985))]  # fmt: skip
+    return [
+        {
+            "bytes": size,
+            "seconds": {
+                "switchml": tail(0.99 * most, 9.8 * most),
+                "gloo": [10 * most] * 3,
+                "openmpi": [most / times] * 3,
+            },
+        }
+        for size, times in ((4 * KIB, 2.45), (64 * KIB, 0.985), (MIB, 0.985))
+    ]
 
 
 def files():
     """Everything just meets its target."""
-    wire = [row(size, kind=kind, switchml=seconds, gloo=2 * seconds, limit={"switchml": 0.98 * seconds, "gloo": seconds})
-            for kind in ("float32", "bfloat16") for size, seconds in ((8 * MIB, 5.0), (16 * MIB, 10.0))]
+    wire = [
+        row(size, kind=kind, switchml=seconds, gloo=2 * seconds, limit={"switchml": 0.98 * seconds, "gloo": seconds})
+        for kind in ("float32", "bfloat16")
+        for size, seconds in ((8 * MIB, 5.0), (16 * MIB, 10.0))
+    ]
     little = {2: (0.49, 1.1), 4: (0.29, 0.84), 8: (0.19, 0.59)}
     return {
         "one-host": runs({n: [row(100 * MIB, switchml=0.01, gloo=0.0445)] for n in (2, 4, 8)}),
-        "movements": {"runs": [{"ranks": n, "rows": [
-            {"collective": name, "bytes": size, "seconds": {"switchml": [0.001] * 3, "gloo": [0.0031] * 3}}
-            for name in ("broadcast", "gather", "all_gather_into_tensor", "all_to_all_single", "reduce_scatter_tensor")
-            for size in (4 * KIB, 64 * MIB)]} for n in (2, 4, 8)]},
+        "movements": {
+            "runs": [
+                {
+                    "ranks": n,
+                    "rows": [
+                        {"collective": name, "bytes": size, "seconds": {"switchml": [0.001] * 3, "gloo": [0.0031] * 3}}
+                        for name in (
+                            "broadcast",
+                            "gather",
+                            "all_gather_into_tensor",
+                            "all_to_all_single",
+                            "reduce_scatter_tensor",
+                        )
+                        for size in (4 * KIB, 64 * MIB)
+                    ],
+                }
+                for n in (2, 4, 8)
+            ]
+        },
         "memory": {"runs": [{"ranks": n, "seconds": [0.005, 0.005, 0.009]} for n in (2, 4, 8)]},
         "arena": runs({n: [row(100 * MIB, switchml=0.0062)] for n in (2, 4, 8)}),
         "latency": runs({n: latencies(most * 1e-6) for n, most in ((2, 10), (4, 40), (8, 100))}),
-        "movements-network": {"runs": [{"ranks": n, "rows": [
-            {"collective": name, "bytes": 4 * MIB, "seconds": {"switchml": [seconds] * 3, "gloo": [1.0] * 3}}
-            for name, seconds in (("broadcast", 0.64), ("all_gather_into_tensor", 1.04), ("reduce_scatter_tensor", 0.59),
-                                  ("one_after_another", 1.0), ("together", 0.64))]} for n in (2, 4, 8)]},
-        "small-network": runs({n: [row(size, switchml=0.001 * ratio, gloo=0.001) for size, ratio in zip((4 * KIB, 64 * KIB), ratios)]
-                               for n, ratios in little.items()}),
+        "movements-network": {
+            "runs": [
+                {
+                    "ranks": n,
+                    "rows": [
+                        {
+                            "collective": name,
+                            "bytes": 4 * MIB,
+                            "seconds": {"switchml": [seconds] * 3, "gloo": [1.0] * 3},
+                        }
+                        for name, seconds in (
+                            ("broadcast", 0.64),
+                            ("all_gather_into_tensor", 1.04),
+                            ("reduce_scatter_tensor", 0.59),
+                            ("one_after_another", 1.0),
+                            ("together", 0.64),
+                        )
+                    ],
+                }
+                for n in (2, 4, 8)
+            ]
+        },
+        "small-network": runs(
+            {
+                n: [row(size, switchml=0.001 * ratio, gloo=0.001) for size, ratio in zip((4 * KIB, 64 * KIB), ratios)]
+                for n, ratios in little.items()
+            }
+        ),
         "every-host-1M": runs(dict.fromkeys((2, 4, 8), every_host(MIB, 0.1))),
         "every-host-16M": runs(dict.fromkeys((2, 4, 8), every_host(16 * MIB, 2.0))),
         "network": runs(dict.fromkeys((2, 4, 8), wire)),
-        "cpu": runs({n: [row(16 * MIB, switchml=2.5, gloo=5.0, cpu={"switchml": 1.0, "gloo": 1.1})] for n in (2, 4, 8)}),
-        "loss": runs({n: [row(16 * MIB, loss=0.001, switchml=2.1), row(16 * MIB, loss=0.01, switchml=2.34)] for n in (2, 4, 8)}),
-        "loss-tcp": runs({n: [row(4 * MIB, loss=loss, switchml=0.9, gloo=0.9) for loss in (0.001, 0.01)] for n in (2, 4, 8)}),
+        "cpu": runs(
+            {n: [row(16 * MIB, switchml=2.5, gloo=5.0, cpu={"switchml": 1.0, "gloo": 1.1})] for n in (2, 4, 8)}
+        ),
+        "loss": runs(
+            {n: [row(16 * MIB, loss=0.001, switchml=2.1), row(16 * MIB, loss=0.01, switchml=2.34)] for n in (2, 4, 8)}
+        ),
+        "loss-tcp": runs(
+            {n: [row(4 * MIB, loss=loss, switchml=0.9, gloo=0.9) for loss in (0.001, 0.01)] for n in (2, 4, 8)}
+        ),
         "hosts": runs({8: [row(16 * MIB, switchml=2.1)]}),
-        "ddp": {"runs": [{"exposed_seconds": {"switchml": 0.49, "gloo": 1.0}, "seconds": {"gloo": [2.0] * 7, "switchml": [1.5] * 7}}]},
-        "sharded": {"runs": [{"exposed_seconds": {"switchml": 0.59, "gloo": 1.0}, "seconds": {"gloo": [2.0] * 7, "switchml": [1.6] * 7}}]},
-        "kernels": {"results": [{"table": "avx512", "kernel": "quantize f32", "route": "frame", "of_copy": 0.9},
-                                {"table": "avx512", "kernel": "quantize f32", "route": "memory", "of_copy": 0.81},
-                                {"table": "avx512", "kernel": "dequantize f32", "route": "frame", "of_copy": 0.85},
-                                {"table": "scalar", "kernel": "quantize f32", "route": "frame", "of_copy": 0.1},
-                                *({"table": name, "kernel": kernel, "route": "memory", "of_copy": share}
-                                  for name, kernel, share in (("avx512", "exact sum of 2 f32", 0.9), ("avx512", "floats added, 2", 1.0),
-                                                              ("avx2", "exact sum of 2 f32", 0.81), ("avx2", "floats added, 2", 1.0),
-                                                              ("avx512", "exact sum of 8 f32", 1.1), ("avx512", "floats added, 8", 1.0),
-                                                              ("avx2", "exact sum of 8 f32", 0.9), ("avx2", "floats added, 8", 1.0)))]},
-        "switch": {"rows": [{"what": "reflector", "payload": 8192, "runs": [{"bytes_in": 1, "bytes_out": 1, "cpu_seconds": 1.0, "wall_seconds": 2.0}]},
-                            {"what": "switch", "payload": 8192, "runs": [{"bytes_in": 1.3e9, "bytes_out": 1.3e9, "cpu_seconds": 1.0, "wall_seconds": 4.0}] * 3}]},
-    }  # fmt: skip
+        "ddp": {
+            "runs": [
+                {
+                    "exposed_seconds": {"switchml": 0.49, "gloo": 1.0},
+                    "seconds": {"gloo": [2.0] * 7, "switchml": [1.5] * 7},
+                }
+            ]
+        },
+        "sharded": {
+            "runs": [
+                {
+                    "exposed_seconds": {"switchml": 0.59, "gloo": 1.0},
+                    "seconds": {"gloo": [2.0] * 7, "switchml": [1.6] * 7},
+                }
+            ]
+        },
+        "kernels": {
+            "results": [
+                {"table": "avx512", "kernel": "quantize f32", "route": "frame", "of_copy": 0.9},
+                {"table": "avx512", "kernel": "quantize f32", "route": "memory", "of_copy": 0.81},
+                {"table": "avx512", "kernel": "dequantize f32", "route": "frame", "of_copy": 0.85},
+                {"table": "scalar", "kernel": "quantize f32", "route": "frame", "of_copy": 0.1},
+                *(
+                    {"table": name, "kernel": kernel, "route": "memory", "of_copy": share}
+                    for name, kernel, share in (
+                        ("avx512", "exact sum of 2 f32", 0.9),
+                        ("avx512", "floats added, 2", 1.0),
+                        ("avx2", "exact sum of 2 f32", 0.81),
+                        ("avx2", "floats added, 2", 1.0),
+                        ("avx512", "exact sum of 8 f32", 1.1),
+                        ("avx512", "floats added, 8", 1.0),
+                        ("avx2", "exact sum of 8 f32", 0.9),
+                        ("avx2", "floats added, 8", 1.0),
+                    )
+                ),
+            ]
+        },
+        "switch": {
+            "rows": [
+                {
+                    "what": "reflector",
+                    "payload": 8192,
+                    "runs": [{"bytes_in": 1, "bytes_out": 1, "cpu_seconds": 1.0, "wall_seconds": 2.0}],
+                },
+                {
+                    "what": "switch",
+                    "payload": 8192,
+                    "runs": [{"bytes_in": 1.3e9, "bytes_out": 1.3e9, "cpu_seconds": 1.0, "wall_seconds": 4.0}] * 3,
+                },
+            ]
+        },
+    }
 
 
 def verdicts(found, absent=None):
-    return {what: (measured, verdict) for what, _, measured, verdict in table.evaluate(table.Results(found, absent or {}))}
+    return {
+        what: (measured, verdict) for what, _, measured, verdict in table.evaluate(table.Results(found, absent or {}))
+    }
 
 
 def test_all_that_is_measured_is_judged():
@@ -95,21 +194,54 @@ def test_all_that_is_measured_is_judged():
     assert {verdict for _, target, _, verdict in rows if target == "-"} == {""}
     found = verdicts(files())
     assert len(found) == len(rows) == len(table.LINES)
-    assert (found["no switch named, links of 250 Mbit/s, 4 KiB, 8 ranks: time over Gloo's"][0]
-            == "0.19 (190.0 us / 1.00 ms); p99 0.19 (190.0 us / 1.00 ms)")
-    assert found["no switch named, 16 MiB, 4 ranks: of what a ring's bytes allow"][0] == "float32 0.935, bfloat16 0.935, float64 0.935"
-    assert found["a switch, 4 Mi elements, 2, 4 and 8 ranks: bfloat16's time over float32's"][0] == "0.500, 0.500, 0.500"
-    assert found["software switch, one core, 8 KiB over veth: in and out"][0] == "20.8 Gbit/s of CPU time (busy for 25% of the wall's)"
+    assert (
+        found["no switch named, links of 250 Mbit/s, 4 KiB, 8 ranks: time over Gloo's"][0]
+        == "0.19 (190.0 us / 1.00 ms); p99 0.19 (190.0 us / 1.00 ms)"
+    )
+    assert (
+        found["no switch named, 16 MiB, 4 ranks: of what a ring's bytes allow"][0]
+        == "float32 0.935, bfloat16 0.935, float64 0.935"
+    )
+    assert (
+        found["a switch, 4 Mi elements, 2, 4 and 8 ranks: bfloat16's time over float32's"][0] == "0.500, 0.500, 0.500"
+    )
+    assert (
+        found["software switch, one core, 8 KiB over veth: in and out"][0]
+        == "20.8 Gbit/s of CPU time (busy for 25% of the wall's)"
+    )
 
 
 def test_the_table_has_every_target():
     """As the project states them: what they are about, and how many figures each needs."""
-    moved = dict.fromkeys((f"one host, {name}" for name in ("broadcast", "all_gather", "all_to_all", "reduce_scatter")), 3)
-    expected = {**moved, "one host, 100 MiB,": 3, "one host, 100 MiB of the arena": 6, "one host, 4 KiB,": 6, "one host, 64 KiB,": 3, "one host, 1 MiB,": 3,
-                "between hosts, all_gather": 4, "between hosts, reduce_scatter": 3, "between hosts, broadcast": 3, "no switch named, links of 250": 6,
-                "no switch named, 1 MiB": 6, "no switch named, 16 MiB": 6, "no switch named, 0.1% lost": 3, "no switch named, 1.0% lost": 3,
-                "no switch named, TCP": 6, "no switch named, 2 hosts": 1, "no switch named, links without a limit": 3, "a switch": 6, "DDP step": 1, "FSDP2 step": 1, "quantize": 1,
-                "dequantize": 1, "exact sums": 2, "software switch": 1}  # fmt: skip
+    moved = dict.fromkeys(
+        (f"one host, {name}" for name in ("broadcast", "all_gather", "all_to_all", "reduce_scatter")), 3
+    )
+    expected = {
+        **moved,
+        "one host, 100 MiB,": 3,
+        "one host, 100 MiB of the arena": 6,
+        "one host, 4 KiB,": 6,
+        "one host, 64 KiB,": 3,
+        "one host, 1 MiB,": 3,
+        "between hosts, all_gather": 4,
+        "between hosts, reduce_scatter": 3,
+        "between hosts, broadcast": 3,
+        "no switch named, links of 250": 6,
+        "no switch named, 1 MiB": 6,
+        "no switch named, 16 MiB": 6,
+        "no switch named, 0.1% lost": 3,
+        "no switch named, 1.0% lost": 3,
+        "no switch named, TCP": 6,
+        "no switch named, 2 hosts": 1,
+        "no switch named, links without a limit": 3,
+        "a switch": 6,
+        "DDP step": 1,
+        "FSDP2 step": 1,
+        "quantize": 1,
+        "dequantize": 1,
+        "exact sums": 2,
+        "software switch": 1,
+    }
     counts = {start: sum(what.startswith(start) for what, _, _ in table.LINES) for start in expected}
     assert counts == expected
     assert sum(counts.values()) == len(table.LINES)
@@ -208,7 +340,9 @@ def worse_kernel(found):
 
 
 def worse_exact_sums(found):
-    next(row for row in found["kernels"]["results"] if row["kernel"] == "exact sum of 2 f32" and row["table"] == "avx2")["of_copy"] = 0.79
+    next(
+        row for row in found["kernels"]["results"] if row["kernel"] == "exact sum of 2 f32" and row["table"] == "avx2"
+    )["of_copy"] = 0.79
 
 
 def worse_switch(found):
@@ -228,7 +362,10 @@ def worse_cpu(found):
         (worse_movement, ["one host, broadcast, 4 ranks: speed over Gloo's"]),
         (worse_p99, ["one host, 4 KiB, 8 ranks: p50"]),
         (worse_than_openmpi, ["one host, 64 KiB, 4 ranks: p50 over Open MPI's"]),
-        (worse_movements_together, ["between hosts, all_gather and reduce_scatter, 4 ranks: together over one after the other"]),
+        (
+            worse_movements_together,
+            ["between hosts, all_gather and reduce_scatter, 4 ranks: together over one after the other"],
+        ),
         (worse_gather_between_hosts, ["between hosts, all_gather_into_tensor, 4 MiB, 8 ranks: time over Gloo's"]),
         (worse_small_network, ["no switch named, links of 250 Mbit/s, 64 KiB, 4 ranks: time over Gloo's"]),
         (worse_every_host, ["no switch named, 1 MiB, 8 ranks: time over Gloo's"]),
@@ -268,8 +405,15 @@ def test_a_file_that_cannot_be_read_is_not_measured():
     found = files()
     found["switch"] = {"rows": [{"what": "switch"}]}
     found["ddp"] = {"runs": []}
-    unread = {what for what, (measured, verdict) in verdicts(found).items() if verdict == "not measured" and "not a result" in measured}
-    assert unread == {"software switch, one core, 8 KiB over veth: in and out", "DDP step, BERT-shaped: exposed communication over Gloo's"}
+    unread = {
+        what
+        for what, (measured, verdict) in verdicts(found).items()
+        if verdict == "not measured" and "not a result" in measured
+    }
+    assert unread == {
+        "software switch, one core, 8 KiB over veth: in and out",
+        "DDP step, BERT-shaped: exposed communication over Gloo's",
+    }
 
 
 def test_without_open_mpi_its_lines_say_so():
@@ -277,8 +421,16 @@ def test_without_open_mpi_its_lines_say_so():
     for run in found["latency"]["runs"]:
         for each in run["rows"]:
             del each["seconds"]["openmpi"]
-    missing = {what for what, (measured, verdict) in verdicts(found).items() if verdict == "not measured" and "not installed" in measured}
-    assert missing == {f"one host, {size}, {ranks} ranks: p50 over Open MPI's" for size in ("4 KiB", "64 KiB", "1 MiB") for ranks in (2, 4, 8)}
+    missing = {
+        what
+        for what, (measured, verdict) in verdicts(found).items()
+        if verdict == "not measured" and "not installed" in measured
+    }
+    assert missing == {
+        f"one host, {size}, {ranks} ranks: p50 over Open MPI's"
+        for size in ("4 KiB", "64 KiB", "1 MiB")
+        for ranks in (2, 4, 8)
+    }
 
 
 def test_every_command_is_one_that_its_benchmark_takes(monkeypatch):
@@ -298,15 +450,23 @@ def test_parts_that_cannot_run_are_named_and_others_judged(tmp_path):
     for name, content in files().items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     (tmp_path / "switch.json").write_text("{")
-    done = subprocess.run([sys.executable, BENCHMARKS / "targets", "--parts", "none", "--markdown", "--out", tmp_path],
-                          capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "targets", "--parts", "none", "--markdown", "--out", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     rows = {row["what"]: row for row in json.loads((tmp_path / "targets.json").read_text())["rows"]}
     assert rows["DDP step, BERT-shaped: exposed communication over Gloo's"]["verdict"] == "met"
     assert "is no JSON" in rows["software switch, one core, 8 KiB over veth: in and out"]["measured"]
     assert "1 not measured" in done.stdout
     table_rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
-    assert len(table_rows) == 2 + len(rows) and "| one host, 100 MiB, 2 ranks: speed over Gloo's | - | 4.45 (10.00 ms / 44.50 ms; memory allows 8.90, 5.00 ms) |" in done.stdout
+    assert (
+        len(table_rows) == 2 + len(rows)
+        and "| one host, 100 MiB, 2 ranks: speed over Gloo's | - | 4.45 (10.00 ms / 44.50 ms; memory allows 8.90, 5.00 ms) |"
+        in done.stdout
+    )
 
 
 def test_a_part_that_fails_is_a_failure(tmp_path, monkeypatch):
@@ -337,7 +497,10 @@ def test_links_of_different_rates_are_not_compared():
             run["rate"] = rate
     lines = verdicts(found)
     assert {lines[what][1] for what in lines if "lost" in what and "TCP" not in what} == {"not measured"}
-    assert "every-host-16M.json 50 Mbit/s, loss.json 35 Mbit/s" in lines["no switch named, 0.1% lost, 2 ranks: of lossless"][0]
+    assert (
+        "every-host-16M.json 50 Mbit/s, loss.json 35 Mbit/s"
+        in lines["no switch named, 0.1% lost, 2 ranks: of lossless"][0]
+    )
     assert lines["no switch named, 2 hosts, 16 MiB: time of 4 ranks on each over that of 1"][1] == "met"
 
 
@@ -369,8 +532,15 @@ def test_the_rate_is_tried_once_and_only_for_links(tmp_path, monkeypatch):
     monkeypatch.setattr(tool, "run", lambda command, seconds: told.append(command) or status[0])
     monkeypatch.setattr(tool, "why_not", lambda part: "")
     monkeypatch.setattr(parts, "program", lambda name: [name])
-    monkeypatch.setattr(parts, "PARTS", {"still": parts.Part(1, {"a": ["x"]}), "one": parts.Part(1, {"b": ["x", *parts.NETWORK]}),
-                                         "two": parts.Part(1, {"c": ["x", *parts.NETWORK]})})  # fmt: skip
+    monkeypatch.setattr(
+        parts,
+        "PARTS",
+        {
+            "still": parts.Part(1, {"a": ["x"]}),
+            "one": parts.Part(1, {"b": ["x", *parts.NETWORK]}),
+            "two": parts.Part(1, {"c": ["x", *parts.NETWORK]}),
+        },
+    )
     assert tool.run_parts(["still", "one", "two"], tmp_path, None) == ({}, [])
     assert [command[0] for command in told] == ["x", "allreduce", "x", "x"]
     assert [command[command.index("--rate") + 1] for command in told[2:]] == ["35", "35"]
@@ -387,5 +557,16 @@ def test_only_parts_with_a_network_are_left_out_where_there_can_be_none(monkeypa
     monkeypatch.setattr(tool.lab, "missing", lambda: "not permitted")
     monkeypatch.setattr(parts, "program", lambda name: ["true"])
     why = {name: tool.why_not(part) for name, part in parts.PARTS.items()}
-    assert {name for name in why if why[name]} == {"small-network", "every-host", "network", "cpu", "loss", "hosts", "ddp", "switch", "movements-network", "sharded"}
+    assert {name for name in why if why[name]} == {
+        "small-network",
+        "every-host",
+        "network",
+        "cpu",
+        "loss",
+        "hosts",
+        "ddp",
+        "switch",
+        "movements-network",
+        "sharded",
+    }
     assert set(why.values()) == {"", "not permitted"}

@@ -33,7 +33,9 @@ def missing():
 
 def run(command, folder, seconds):
     try:
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL
+        )
     except subprocess.TimeoutExpired as error:
         raise SpinError(f"{' '.join(command)}: not done within {seconds} s") from error
 
@@ -45,7 +47,8 @@ def checked(command, folder, seconds):
 
 
 class Verifier:
-    """One model with one choice of its parameters, compiled in `folder`; checks its properties, several at a time if asked to."""
+    """One model with one choice of its parameters, compiled in `folder`; checks its properties, several at a time if
+    asked to."""
 
     def __init__(self, folder, model, parameters, cycles):
         """`cycles`: for properties that say that something happens in the end, under weak fairness."""
@@ -80,6 +83,7 @@ def read(done):
 
 
 def unreached(text):
-    """Where statements are that were never executed, but for the ends of processes that go on for ever, and of claims."""
+    """Where statements are that were never executed, but for the ends of processes that go on for ever, and of
+    claims."""
     here = re.compile(r"^\s+(\S+\.pml):(\d+), state \d+, \"(.*)\"$", re.MULTILINE)
     return {f"{pathlib.Path(path).name}:{line}" for path, line, what in here.findall(text) if what != "-end-"}

@@ -1,4 +1,5 @@
-"""The slot protocol, searched exhaustively by Spin: every property holds, and a protocol that is wrong in one thing breaks one."""
+"""The slot protocol, searched exhaustively by Spin: every property holds, and a protocol that is wrong in one thing
+breaks one."""
 
 import os
 import pathlib
@@ -10,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import spin  # noqa: E402
+import spin
 
-pytestmark = pytest.mark.skipif(bool(spin.missing()), reason=f"needs {', '.join(spin.missing())} (apt-get install spin gcc)")
+pytestmark = pytest.mark.skipif(
+    bool(spin.missing()), reason=f"needs {', '.join(spin.missing())} (apt-get install spin gcc)"
+)
 
 SAFETY = ("exact", "once", "isolated", "answerable")
 
@@ -21,24 +24,56 @@ MODELS = {
     "2 workers": ("any_order.pml", SAFETY, {"WORKERS": 2}, 48),
     "2 workers from the first number on": ("any_order.pml", SAFETY, {"WORKERS": 2, "FIRST": 1}, 48),
     "3 workers, 2 slots": ("any_order.pml", SAFETY, {"WORKERS": 3, "SLOTS": 2}, 20000),
-    "2 workers, 2 slots, 2 sessions": ("any_order.pml", SAFETY, {"WORKERS": 2, "SLOTS": 2, "SESSIONS": 2, "USES": 3, "FIRST": 14}, 10000),
+    "2 workers, 2 slots, 2 sessions": (
+        "any_order.pml",
+        SAFETY,
+        {"WORKERS": 2, "SLOTS": 2, "SESSIONS": 2, "USES": 3, "FIRST": 14},
+        10000,
+    ),
     "3 workers, 2 sessions": ("any_order.pml", SAFETY, {"WORKERS": 3, "SESSIONS": 2}, 8000),
     "tree, 2 workers, 2 slots": ("any_order.pml", SAFETY, {"WORKERS": 2, "SLOTS": 2, "TREE": 1}, 7000),
     "tree, 4 workers": ("any_order.pml", SAFETY, {"WORKERS": 4, "TREE": 1}, 500),
     "tree, 2 workers, 2 sessions": ("any_order.pml", SAFETY, {"WORKERS": 2, "SESSIONS": 2, "TREE": 1}, 1000),
     "native, 3 workers": ("any_order.pml", SAFETY, {"WORKERS": 3, "NATIVE": 1}, 1000),
     "native, a trial, 3 workers": ("any_order.pml", SAFETY, {"WORKERS": 3, "NATIVE": 1, "TRIAL": 1}, 9000),
-    "native, a trial, 2 sessions": ("any_order.pml", SAFETY,
-                                    {"WORKERS": 2, "NATIVE": 1, "TRIAL": 1, "SESSIONS": 2, "USES": 3, "FIRST": 14}, 30000),
-    "native, what is late is kept, no trial": ("any_order.pml", SAFETY, {"WORKERS": 3, "NATIVE": 1, "BUG_OVERTAKEN_KEPT": 1}, 1000),
+    "native, a trial, 2 sessions": (
+        "any_order.pml",
+        SAFETY,
+        {"WORKERS": 2, "NATIVE": 1, "TRIAL": 1, "SESSIONS": 2, "USES": 3, "FIRST": 14},
+        30000,
+    ),
+    "native, what is late is kept, no trial": (
+        "any_order.pml",
+        SAFETY,
+        {"WORKERS": 3, "NATIVE": 1, "BUG_OVERTAKEN_KEPT": 1},
+        1000,
+    ),
     "a trial, 2 workers": ("any_order.pml", SAFETY, {"WORKERS": 2, "TRIAL": 1}, 200),
-    "channels, native": ("channels.pml", ("finishes", "exact"),
-                         {"WORKERS": 2, "NATIVE": 1, "USES": 4, "FIRST": 14, "LOSSES": 1, "COPIES": 0}, 100000),
+    "channels, native": (
+        "channels.pml",
+        ("finishes", "exact"),
+        {"WORKERS": 2, "NATIVE": 1, "USES": 4, "FIRST": 14, "LOSSES": 1, "COPIES": 0},
+        100000,
+    ),
     "channels, 2 losses": ("channels.pml", ("finishes", "exact"), {"WORKERS": 2, "LOSSES": 2, "COPIES": 0}, 100000),
-    "channels, copies": ("channels.pml", ("finishes", "exact"), {"WORKERS": 2, "USES": 4, "FIRST": 14, "LOSSES": 1}, 50000),
-    "channels, 3 workers": ("channels.pml", ("finishes",), {"WORKERS": 3, "USES": 2, "LOSSES": 1, "COPIES": 0, "SWAPS": 0}, 100000),
-    "channels, tree": ("channels.pml", ("finishes",),
-                       {"WORKERS": 2, "USES": 2, "LOSSES": 1, "COPIES": 0, "SWAPS": 0, "ROOM": 1, "TREE": 1}, 100000),
+    "channels, copies": (
+        "channels.pml",
+        ("finishes", "exact"),
+        {"WORKERS": 2, "USES": 4, "FIRST": 14, "LOSSES": 1},
+        50000,
+    ),
+    "channels, 3 workers": (
+        "channels.pml",
+        ("finishes",),
+        {"WORKERS": 3, "USES": 2, "LOSSES": 1, "COPIES": 0, "SWAPS": 0},
+        100000,
+    ),
+    "channels, tree": (
+        "channels.pml",
+        ("finishes",),
+        {"WORKERS": 2, "USES": 2, "LOSSES": 1, "COPIES": 0, "SWAPS": 0, "ROOM": 1, "TREE": 1},
+        100000,
+    ),
 }
 
 TWO, THREE, RESTARTED, TREE = {"WORKERS": 2}, {"WORKERS": 3}, {"WORKERS": 2, "SESSIONS": 2}, {"WORKERS": 4, "TREE": 1}
@@ -77,7 +112,8 @@ BUGS = [
 
 @pytest.fixture(scope="module")
 def check(tmp_path_factory):
-    """Searches for a property; what was compiled or found before serves again. Threads may search for several at a time."""
+    """Searches for a property; what was compiled or found before serves again. Threads may search for several at a
+    time."""
     made, found, compiling = {}, {}, threading.Lock()
 
     def search(model, parameters, wanted):

@@ -1,6 +1,7 @@
 """Options of these tests, and what they find beside them.
 
-    --netlab-minutes N   all-reduces under loss for N minutes, and goodput of 64 MiB (make soak); without it a short form of both
+--netlab-minutes N   all-reduces under loss for N minutes, and goodput of 64 MiB (make soak); without it a short form of
+both
 """
 
 import argparse
@@ -27,7 +28,9 @@ def minutes(text):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--netlab-minutes", type=minutes, metavar="N", help="a soak of N minutes (more than 0, up to 10080)")
+    parser.addoption(
+        "--netlab-minutes", type=minutes, metavar="N", help="a soak of N minutes (more than 0, up to 10080)"
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

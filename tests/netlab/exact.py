@@ -1,7 +1,8 @@
-"""What the switch must give, to the bit, as docs/protocol.md states it, in double precision; shares nothing with what ships: the exact
-sums, rounded once, and of a session of integers the sums in block floating point.
+"""What the switch must give, to the bit, as docs/protocol.md states it, in double precision; shares nothing with what
+ships: the exact sums, rounded once, and of a session of integers the sums in block floating point.
 
-A case is used again and again under changes that cost little (`Case.changed`), so that no result is that of the call before.
+A case is used again and again under changes that cost little (`Case.changed`), so that no result is that of the call
+before.
 """
 
 import sys
@@ -10,14 +11,25 @@ from pathlib import Path
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
-from oracle import BLOCK, FLOATS, rounded_sum, values  # noqa: E402
+from oracle import BLOCK, FLOATS, rounded_sum, values
 
 # Around a block, a chunk and a group; several windows of slots.
 SHAPES = (
-    (torch.float32, 1), (torch.int64, 777), (torch.float32, 257), (torch.float16, 3), (torch.int32, 64), (torch.float32, 600_001),
-    (torch.int32, 1), (torch.float16, 5000), (torch.int64, 60_001), (torch.int64, 1), (torch.float16, 300_001), (torch.int32, 100_003),
-    (torch.float32, 40_000), (torch.bfloat16, 1000),
-)  # fmt: skip
+    (torch.float32, 1),
+    (torch.int64, 777),
+    (torch.float32, 257),
+    (torch.float16, 3),
+    (torch.int32, 64),
+    (torch.float32, 600_001),
+    (torch.int32, 1),
+    (torch.float16, 5000),
+    (torch.int64, 60_001),
+    (torch.int64, 1),
+    (torch.float16, 300_001),
+    (torch.int32, 100_003),
+    (torch.float32, 40_000),
+    (torch.bfloat16, 1000),
+)
 
 
 def exponent_bits(workers):
@@ -27,7 +39,8 @@ def exponent_bits(workers):
 
 
 def sum_of_floats(inputs, block=BLOCK):
-    """Words of b bits under the block's largest exponent, added as integers: in fp64, which holds all of that exactly."""
+    """Words of b bits under the block's largest exponent, added as integers: in fp64, which holds all of that
+    exactly."""
     count, bits = inputs[0].numel(), exponent_bits(len(inputs))
     wide = torch.stack([torch.nn.functional.pad(x.double(), (0, -count % block)).reshape(-1, block) for x in inputs])
     largest = wide.abs().amax((0, 2))
@@ -57,7 +70,8 @@ class Case:
         self.sum = added(inputs) if dtype in FLOATS else torch.stack(inputs).sum(0, dtype=dtype)
 
     def changed(self, turn):
-        """This rank's input in the turn's version, and the sum: floats times 1, 2 or 4 and either sign, integers plus the turn."""
+        """This rank's input in the turn's version, and the sum: floats times 1, 2 or 4 and either sign, integers plus
+        the turn."""
         if self.mine.dtype not in FLOATS:
             return self.mine + turn, self.sum + turn * self.size
         factor = (1.0, -2.0, 4.0, -1.0, 2.0, -4.0)[turn % 6]
@@ -69,7 +83,8 @@ def cases(rank, size, seed, added):
 
 
 def difference(got, expected):
-    """Where two tensors of a type differ in a bit; empty if nowhere. -0 and 0 are one: integers have no sign of zero to carry."""
+    """Where two tensors of a type differ in a bit; empty if nowhere. -0 and 0 are one: integers have no sign of zero to
+    carry."""
     wrong = (got != expected).nonzero()
     if not len(wrong):
         return ""

@@ -27,7 +27,11 @@ def missing():
         return lab.missing(*TOOLS)
     if not clang():
         return "no clang on PATH (apt-get install clang)"
-    return "" if pathlib.Path("/usr/include/bpf/bpf_helpers.h").exists() else "no bpf/bpf_helpers.h (apt-get install libbpf-dev)"
+    return (
+        ""
+        if pathlib.Path("/usr/include/bpf/bpf_helpers.h").exists()
+        else "no bpf/bpf_helpers.h (apt-get install libbpf-dev)"
+    )
 
 
 def compile_program(folder):
@@ -76,7 +80,9 @@ class Faults:
         self.set()
         lab.run("ip", "-n", host, "link", "set", "dev", device, "xdpdrv", "pinned", self.pins / "lose")
         lab.run("tc", "-n", bridge, "qdisc", "add", "dev", port, "clsact")
-        lab.run("tc", "-n", bridge, "filter", "add", "dev", port, "egress", "bpf", "da", "pinned", self.pins / "disturb")
+        lab.run(
+            "tc", "-n", bridge, "filter", "add", "dev", port, "egress", "bpf", "da", "pinned", self.pins / "disturb"
+        )
 
     def set(self, lose=0.0, copy=0.0, hold_back=0.0):
         """Chances per datagram."""
@@ -86,5 +92,8 @@ class Faults:
                 "value", "hex", *(f"{byte:02x}" for byte in value))  # fmt: skip
 
     def counts(self):
-        """{"received": datagrams that reached the host, "lost": of these, ...}: struct counts, since the link was made."""
-        return json.loads(lab.run("bpftool", "-j", "map", "dump", "pinned", self.pins / "counts"))[0]["formatted"]["value"]
+        """{"received": datagrams that reached the host, "lost": of these, ...}: struct counts, since the link was
+        made."""
+        return json.loads(lab.run("bpftool", "-j", "map", "dump", "pinned", self.pins / "counts"))[0]["formatted"][
+            "value"
+        ]

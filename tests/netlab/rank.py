@@ -64,12 +64,14 @@ def moved(case, turn):
 
 
 def soak(until, seed):
-    """All-reduces of every shape, and what moves natively, round after round, each checked to the bit: once at least, and
-    so many seconds, or until there is a file of that name."""
+    """All-reduces of every shape, and what moves natively, round after round, each checked to the bit: once at least,
+    and so many seconds, or until there is a file of that name."""
     shapes, moves = cases(seed), moves_natively()
     dist.barrier()
     begin, calls, turn, before = time.monotonic(), 0, 0, counters()
-    while turn == 0 or not any_rank_says(os.path.exists(until) if isinstance(until, str) else time.monotonic() > begin + until):
+    while turn == 0 or not any_rank_says(
+        os.path.exists(until) if isinstance(until, str) else time.monotonic() > begin + until
+    ):
         for case in shapes:
             tensor, expected = case.changed(turn)
             dist.all_reduce(tensor)
@@ -99,7 +101,8 @@ def timed(elements, times):
 
 
 def until_error(seconds):
-    """Checked all-reduces until one fails: what it says and when, by the clock that all processes of this machine share."""
+    """Checked all-reduces until one fails: what it says and when, by the clock that all processes of this machine
+    share."""
     shapes, moves, end, calls = cases(1)[:6], moves_natively(), time.monotonic() + seconds, 0
     try:
         while not any_rank_says(time.monotonic() > end):

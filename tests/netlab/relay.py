@@ -1,5 +1,5 @@
-"""A long way to the switch: python relay.py ADDRESS PORT SWITCH_PORT SECONDS. What comes to the one port goes to the other that much later, and
-back, as if from one client each."""
+"""A long way to the switch: python relay.py ADDRESS PORT SWITCH_PORT SECONDS. What comes to the one port goes to the
+other that much later, and back, as if from one client each."""
 
 import collections
 import select
@@ -30,7 +30,11 @@ def drain(source):
 
 def main():
     address, port, switch, delay = sys.argv[1], int(sys.argv[2]), (sys.argv[1], int(sys.argv[3])), float(sys.argv[4])
-    front, backs, held = bound(address, port), {}, collections.deque()  # all are held as long: the first in are the first out
+    front, backs, held = (
+        bound(address, port),
+        {},
+        collections.deque(),
+    )  # all are held as long: the first in are the first out
     clients = {}
     print("relaying", flush=True)
     while True:

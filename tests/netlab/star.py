@@ -1,8 +1,9 @@
-"""Hosts around a bridge, each behind a link of limited rate, with switchml-switchd on one of them and a rank on each of the others.
+"""Hosts around a bridge, each behind a link of limited rate, with switchml-switchd on one of them and a rank on each of
+the others.
 
-    rank 0: data --- r0 |
-    rank 1: data --- r1 | bridge | switch --- data: switchml-switchd
-    ...                 |        | stranger --- data: nobody of the job
+rank 0: data --- r0 |
+rank 1: data --- r1 | bridge | switch --- data: switchml-switchd
+...                 |        | stranger --- data: nobody of the job
 """
 
 import json
@@ -29,12 +30,16 @@ def rank_address(rank):
 
 
 class Star(lab.Lab):
-    """rate: megabits per second of a rank's link, each way; the switch's carries as much as all ranks' together; 0: no limit, and nothing
-    can be held back. faults_of: whose datagrams
-    the links may lose: "switch", those to and from its port; "all"; None: no program is attached to them. offload: a host hands its link
-    bursts of segments as one, as to a card that cuts them itself, which takes less of its processor; a program cannot lose one of them."""
+    """rate: megabits per second of a rank's link, each way; the switch's carries as much as all ranks' together; 0: no
+    limit, and nothing can be held back. faults_of: whose datagrams the links may lose: "switch", those to and from its
+    port; "all"; None: no program is attached to them. offload: a host hands its link bursts of segments as one, as to a
+    card that cuts them itself, which takes less of its processor; a program cannot lose one of them."""
 
-    settings = {"GLOO_SOCKET_IFNAME": "data", "SWITCHML_INTERFACE": "data", "SWITCHML_SWITCH": f"{SWITCH}:{PORT}"}  # of a rank
+    settings = {
+        "GLOO_SOCKET_IFNAME": "data",
+        "SWITCHML_INTERFACE": "data",
+        "SWITCHML_SWITCH": f"{SWITCH}:{PORT}",
+    }  # of a rank
 
     def __init__(self, folder, ranks=4, rate=100, stranger=False, mtu=1500, faults_of="switch", offload=False):
         super().__init__(folder)
@@ -51,8 +56,17 @@ class Star(lab.Lab):
             self.switch = self.plug("switch", SWITCH, rate * (ranks + 1), program)
             self.hosts = [self.plug(f"r{rank}", rank_address(rank), rate, program) for rank in range(ranks)]
             self.stranger = self.plug("stranger", STRANGER, rate) if stranger else None
-            self.switchd = self.start("switchd", lab.program("switchml-switchd"), "--listen", f"{SWITCH}:{PORT}",
-                                      "--stats-interval", "1", "--log-level", "info", namespace=self.switch)  # fmt: skip
+            self.switchd = self.start(
+                "switchd",
+                lab.program("switchml-switchd"),
+                "--listen",
+                f"{SWITCH}:{PORT}",
+                "--stats-interval",
+                "1",
+                "--log-level",
+                "info",
+                namespace=self.switch,
+            )
             self.await_line("switchd", self.switchd, "listening on ")
         except BaseException:
             self.close()
@@ -61,7 +75,9 @@ class Star(lab.Lab):
     def plug(self, port, address, rate, program=None):
         host = self.namespace(port)
         self.link(self.bridge, port, host, "data", self.mtu)
-        if not self.offload:  # what a program hands over as one burst leaves as the datagrams that it is, each with a fate of its own
+        if (
+            not self.offload
+        ):  # what a program hands over as one burst leaves as the datagrams that it is, each with a fate of its own
             self.do(host, "ip", "link", "set", "data", "gso_max_segs", 1)
         self.do(self.bridge, "ip", "link", "set", port, "master", "bridge")
         self.address(host, "data", f"{address}/24")
@@ -69,7 +85,9 @@ class Star(lab.Lab):
             self.limit(host, "data", rate)
             self.limit(self.bridge, port, rate)
         if program:
-            self.links[port] = faults.Faults(self.pins, program, self.faulty_port, len(self.links), self.bridge, port, host, "data")
+            self.links[port] = faults.Faults(
+                self.pins, program, self.faulty_port, len(self.links), self.bridge, port, host, "data"
+            )
         return host
 
     def limit(self, namespace, device, rate):
@@ -116,18 +134,28 @@ class Star(lab.Lab):
 
 
 class Job:
-    """A rank on every host of a star (or of anything that has what is used of one here), or on the first so many, which do what they are
-    told, all the same."""
+    """A rank on every host of a star (or of anything that has what is used of one here), or on the first so many, which
+    do what they are told, all the same."""
 
     def __init__(self, star, name="rank", program=RANK, per_host=1, hosts=None, **settings):
         self.star, self.name, self.told = star, name, 0
         store = star.folder / f"{name}.store"
         hosts = [host for host in star.hosts[:hosts] for _ in range(per_host)]
         self.ranks = [
-            star.start(f"{name}{rank}", sys.executable, program, rank, len(hosts), store, namespace=host, stdin=subprocess.PIPE,
-                       RANKS_OF_A_HOST=str(per_host), **{**star.settings, **settings})
+            star.start(
+                f"{name}{rank}",
+                sys.executable,
+                program,
+                rank,
+                len(hosts),
+                store,
+                namespace=host,
+                stdin=subprocess.PIPE,
+                RANKS_OF_A_HOST=str(per_host),
+                **{**star.settings, **settings},
+            )
             for rank, host in enumerate(hosts)
-        ]  # fmt: skip
+        ]
         self.collect(lab.PATIENCE)
 
     def tell(self, call, *arguments):
@@ -138,13 +166,17 @@ class Job:
             rank.stdin.flush()
 
     def collect(self, seconds):
-        """What every rank answered to what it was told last. A rank's error or death is an error here, which the others have little time to
-        add theirs to."""
+        """What every rank answered to what it was told last. A rank's error or death is an error here, which the others
+        have little time to add theirs to."""
         end, answers, gone = time.monotonic() + seconds, {}, set()
         while len(answers) < len(self.ranks) and time.monotonic() < end:
             time.sleep(0.02)
-            ended = {rank for rank, process in enumerate(self.ranks) if process.poll() is not None}  # before last words are read
-            answers |= {rank: answer for rank in range(len(self.ranks)) if rank not in answers and (answer := self.answer(rank))}
+            ended = {
+                rank for rank, process in enumerate(self.ranks) if process.poll() is not None
+            }  # before last words are read
+            answers |= {
+                rank: answer for rank in range(len(self.ranks)) if rank not in answers and (answer := self.answer(rank))
+            }
             gone = ended - set(answers)
             if gone or any("error" in answer for answer in answers.values()):
                 end = min(end, time.monotonic() + OTHERS)

@@ -1,6 +1,8 @@
-"""Packets of a host that is no part of the job: noise, and copies of what it may know of the protocol with the rest guessed.
+"""Packets of a host that is no part of the job: noise, and copies of what it may know of the protocol with the rest
+guessed.
 
-It knows every address and port, the version, and what job, worker, slot and sequence numbers may be. It does not know epochs and keys.
+It knows every address and port, the version, and what job, worker, slot and sequence numbers may be. It does not know
+epochs and keys.
 """
 
 import random
@@ -20,26 +22,42 @@ class Forger:
         return self.random.randbytes(self.random.choice((0, 1, 7, 19, 20, 21, 64, 276, 1044, 1400)))
 
     def data(self, kind):
-        """A header with a likely job, worker, slot and number, for words or for elements; the epoch is a guess, and so are call and
-        checksum."""
+        """A header with a likely job, worker, slot and number, for words or for elements; the epoch is a guess, and so
+        are call and checksum."""
         return self.elements(kind) if self.random.randrange(2) else self.words(kind)
 
     def elements(self, kind):
         draw = self.random
         header = struct.pack(
-            ">BBBBIHBBIII", VERSION << 4 | kind + NATIVE, draw.choice((0, 0, 4, 8)), draw.choice((1, 1, 1, 2, 255)),
-            255 if kind == RESULT else draw.randrange(5), draw.getrandbits(32), draw.randrange(140), draw.choice((0, 0x20, 0x70, 0xF9)),
-            draw.choice((1, 1, 4, 0)), draw.randrange(1, 3000), draw.getrandbits(32), draw.getrandbits(32),
-        )  # fmt: skip
+            ">BBBBIHBBIII",
+            VERSION << 4 | kind + NATIVE,
+            draw.choice((0, 0, 4, 8)),
+            draw.choice((1, 1, 1, 2, 255)),
+            255 if kind == RESULT else draw.randrange(5),
+            draw.getrandbits(32),
+            draw.randrange(140),
+            draw.choice((0, 0x20, 0x70, 0xF9)),
+            draw.choice((1, 1, 4, 0)),
+            draw.randrange(1, 3000),
+            draw.getrandbits(32),
+            draw.getrandbits(32),
+        )
         return header + draw.randbytes(draw.choice((0, 8, 1024, 1408, 1408, 1407, 1416)))
 
     def words(self, kind):
         draw = self.random
         header = struct.pack(
-            ">BBBBIHHII", VERSION << 4 | kind, draw.choice((0, 1, 4, 5)), draw.choice((1, 1, 1, 2, 255)),
-            255 if kind == RESULT else draw.randrange(5), draw.getrandbits(32), draw.randrange(140), 0, draw.randrange(1, 3000),
+            ">BBBBIHHII",
+            VERSION << 4 | kind,
+            draw.choice((0, 1, 4, 5)),
+            draw.choice((1, 1, 1, 2, 255)),
+            255 if kind == RESULT else draw.randrange(5),
             draw.getrandbits(32),
-        )  # fmt: skip
+            draw.randrange(140),
+            0,
+            draw.randrange(1, 3000),
+            draw.getrandbits(32),
+        )
         return header + draw.randbytes(draw.choice((0, 4, 1024, 1024, 1024, 1023, 1028)))
 
     def control(self, kind):
@@ -48,7 +66,9 @@ class Forger:
         body = draw.randbytes(draw.choice((0, 3, 16, 20, 24, 40)))
         call = draw.choice((1, 2, 2, 3, 3, 4, 4, 9))
         if call == 1:  # so many workers are no group; a proper open would be granted
-            body = struct.pack(">QHHHHII", draw.getrandbits(64), draw.choice((0, 129, 65535)), 1, draw.getrandbits(16), 0, 1024, 0)
+            body = struct.pack(
+                ">QHHHHII", draw.getrandbits(64), draw.choice((0, 129, 65535)), 1, draw.getrandbits(16), 0, 1024, 0
+            )
         return struct.pack(">BBHI", VERSION << 4 | kind, call, 0, draw.getrandbits(32)) + body
 
     def mutated(self, packet):
@@ -65,20 +85,29 @@ class Forger:
         return make()
 
     def for_worker(self):
-        make = self.random.choice((self.noise, lambda: self.data(RESULT), lambda: self.data(RESULT), lambda: self.control(REPLY),
-                                   lambda: self.mutated(self.data(RESULT))))  # fmt: skip
+        make = self.random.choice(
+            (
+                self.noise,
+                lambda: self.data(RESULT),
+                lambda: self.data(RESULT),
+                lambda: self.control(REPLY),
+                lambda: self.mutated(self.data(RESULT)),
+            )
+        )
         return make()
 
 
 def datagram(source, destination, payload):
-    """IPv4 and UDP as SOCK_RAW with IP_HDRINCL takes them; source and destination: (address, port). UDP without a checksum."""
+    """IPv4 and UDP as SOCK_RAW with IP_HDRINCL takes them; source and destination: (address, port). UDP without a
+    checksum."""
     udp = struct.pack(">HHHH", source[1], destination[1], 8 + len(payload), 0) + payload
     ends = socket.inet_aton(source[0]) + socket.inet_aton(destination[0])
     return struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, socket.IPPROTO_UDP, 0) + ends + udp
 
 
 def unreachable(reporter, source, destination):
-    """ICMP "port unreachable", as `destination` would send it about a datagram of `source`'s: it needs no more than the ports."""
+    """ICMP "port unreachable", as `destination` would send it about a datagram of `source`'s: it needs no more than the
+    ports."""
     about = datagram(source, destination, b"")
     body = struct.pack(">BBHI", 3, 3, 0, 0) + about
     body = body[:2] + struct.pack(">H", checksum(body)) + body[4:]

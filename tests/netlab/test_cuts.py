@@ -1,4 +1,5 @@
-"""Links that go down and come back: shorter than SWITCHML_FAILURE_TIMEOUT costs time only, longer is an error that names who is gone."""
+"""Links that go down and come back: shorter than SWITCHML_FAILURE_TIMEOUT costs time only, longer is an error that
+names who is gone."""
 
 import time
 
@@ -18,8 +19,12 @@ def network(tmp_path):
 
 def end_of(network, who):
     """What to take down: a host's own device, so that it has no route either, or the bridge's end of its link."""
-    return {"rank 2": (network.hosts[2], "data"), "rank 0": (network.bridge, "r0"), "the switch": (network.bridge, "switch"),
-            "the switch's device": (network.switch, "data")}[who]  # fmt: skip
+    return {
+        "rank 2": (network.hosts[2], "data"),
+        "rank 0": (network.bridge, "r0"),
+        "the switch": (network.bridge, "switch"),
+        "the switch's device": (network.switch, "data"),
+    }[who]
 
 
 def await_datagrams(network, count):
@@ -31,7 +36,8 @@ def await_datagrams(network, count):
 
 
 def test_short_cuts_cost_only_time(network):
-    """In the middle of all-reduces one after the other is out for a while; every sum before, then and after is right."""
+    """In the middle of all-reduces one after the other is out for a while; every sum before, then and after is
+    right."""
     job = star.Job(network, SWITCHML_FAILURE_TIMEOUT=str(GENEROUS))
     for who in ("rank 2", "rank 0", "the switch"):
         over = network.folder / f"over {who}"
@@ -69,7 +75,8 @@ def test_long_cuts_end_in_errors_that_name_who_is_gone(network, who):
 
 
 def test_with_fallback_the_ranks_go_on_and_come_back(network):
-    """The switch's link, then its own device, is down until all go on over Gloo; it still knows the session that was lost."""
+    """The switch's link, then its own device, is down until all go on over Gloo; it still knows the session that was
+    lost."""
     job = star.Job(network, SWITCHML_FAILURE_TIMEOUT="3", SWITCHML_ON_SWITCH_FAILURE="fallback")
     for who in ("the switch", "the switch's device"):
         end = end_of(network, who)

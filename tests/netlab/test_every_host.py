@@ -49,8 +49,14 @@ def test_every_bit_is_right(network, transport, hosts, per_host, weather):
 def test_every_sum_is_rounded_once_where_that_is_asked_for(network):
     job = job_on(network, "exact", 2, 3, SWITCHML_PRECISION="exact")
     session = job.run(GENEROUS, "session")[0]
-    assert (session["precision"], session["transport"], session["switch"].count("embedded in rank")) == ("exact", "udp", 2), session
-    assert all(rank["calls"] > 10 for rank in job.run(GENEROUS, "soak", SECONDS, 3))  # as of ranks that have a host each
+    assert (session["precision"], session["transport"], session["switch"].count("embedded in rank")) == (
+        "exact",
+        "udp",
+        2,
+    ), session
+    assert all(
+        rank["calls"] > 10 for rank in job.run(GENEROUS, "soak", SECONDS, 3)
+    )  # as of ranks that have a host each
     job.end()
 
 
@@ -64,7 +70,9 @@ def test_a_link_carries_what_a_ring_would_have_it_carry(network, transport, host
     after = [sent_bytes(host) for host in network.hosts[:hosts]]
     ring = 2 * (hosts - 1) / hosts * 4 * elements * times
     for host, (first, last) in enumerate(zip(before, after)):
-        assert 1.0 < (last - first) / ring < (1.12 if transport == "udp" else 1.2), f"host {host}: {last - first} bytes, a ring's are {ring}"
+        assert 1.0 < (last - first) / ring < (1.12 if transport == "udp" else 1.2), (
+            f"host {host}: {last - first} bytes, a ring's are {ring}"
+        )
     job.end()
 
 

@@ -30,7 +30,8 @@ V4, V6 = Family(4, "10.80.", 24, 28), Family(6, "fd00:80:0:", 64, 48)
 
 
 class Hops(lab.Lab):
-    """middle: bytes that the link in the middle carries; silent: its routers tell nobody; only_back: it is narrow for results alone."""
+    """middle: bytes that the link in the middle carries; silent: its routers tell nobody; only_back: it is narrow for
+    results alone."""
 
     def __init__(self, folder, family, middle=JUMBO, silent=False, only_back=False):
         super().__init__(folder)
@@ -44,8 +45,13 @@ class Hops(lab.Lab):
                 self.silence()
             self.settings = {"GLOO_SOCKET_IFNAME": "data", "SWITCHML_INTERFACE": "data",
                              "SWITCHML_SWITCH": family.at_port(family.address(9, 2))}  # fmt: skip
-            self.switchd = self.start("switchd", lab.program("switchml-switchd"), "--listen", self.settings["SWITCHML_SWITCH"],
-                                      namespace=self.switch)  # fmt: skip
+            self.switchd = self.start(
+                "switchd",
+                lab.program("switchml-switchd"),
+                "--listen",
+                self.settings["SWITCHML_SWITCH"],
+                namespace=self.switch,
+            )
             self.await_line("switchd", self.switchd, "listening on ")
         except BaseException:
             self.close()
@@ -53,19 +59,32 @@ class Hops(lab.Lab):
 
     def namespace(self, name):
         whole = super().namespace(name)
-        self.do(whole, "sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=0", "net.ipv6.conf.default.disable_ipv6=0",
-                "net.ipv6.conf.default.accept_dad=0", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")  # fmt: skip
+        self.do(
+            whole,
+            "sysctl",
+            "-q",
+            "-w",
+            "net.ipv6.conf.all.disable_ipv6=0",
+            "net.ipv6.conf.default.disable_ipv6=0",
+            "net.ipv6.conf.default.accept_dad=0",
+            "net.ipv4.ip_forward=1",
+            "net.ipv6.conf.all.forwarding=1",
+        )
         return whole
 
     def addresses(self, namespace, device, net, host, families=(V4, V6)):
         for family in families:
             extra = ["nodad"] if family is V6 else []
-            self.do(namespace, "ip", "address", "add", f"{family.address(net, host)}/{family.bits}", "dev", device, *extra)
+            self.do(
+                namespace, "ip", "address", "add", f"{family.address(net, host)}/{family.bits}", "dev", device, *extra
+            )
 
     def route(self, namespace, to, via, *more, families=(V4, V6)):
         for family in families:
             target = f"{family.address(to, 0)}/{family.bits}" if to is not None else "default"
-            self.do(namespace, "ip", f"-{family.version}", "route", "replace", target, "via", family.address(*via), *more)
+            self.do(
+                namespace, "ip", f"-{family.version}", "route", "replace", target, "via", family.address(*via), *more
+            )
 
     def host(self, name, router, net):
         host = self.namespace(name)
@@ -87,9 +106,13 @@ class Hops(lab.Lab):
 
     def silence(self):
         for router in (self.near, self.far):
-            self.do(router, "nft", "add table inet quiet; add chain inet quiet out { type filter hook output priority 0; }; "
-                    "add rule inet quiet out icmp type destination-unreachable drop; "
-                    "add rule inet quiet out icmpv6 type packet-too-big drop")  # fmt: skip
+            self.do(
+                router,
+                "nft",
+                "add table inet quiet; add chain inet quiet out { type filter hook output priority 0; }; "
+                "add rule inet quiet out icmp type destination-unreachable drop; "
+                "add rule inet quiet out icmpv6 type packet-too-big drop",
+            )
 
     def fragments(self):
         """Made anywhere."""
@@ -98,7 +121,11 @@ class Hops(lab.Lab):
     def counter(self, namespace):
         lines = self.do(namespace, "cat", "/proc/net/snmp").splitlines()
         names, values = (line.split() for line in lines if line.startswith("Ip:"))
-        six = dict(line.split() for line in self.do(namespace, "cat", "/proc/net/snmp6").splitlines() if line.startswith("Ip6Frag"))
+        six = dict(
+            line.split()
+            for line in self.do(namespace, "cat", "/proc/net/snmp6").splitlines()
+            if line.startswith("Ip6Frag")
+        )
         return int(values[names.index("FragCreates")]) + int(six["Ip6FragCreates"])
 
 
@@ -142,7 +169,7 @@ def test_the_payload_is_what_passes_in_one_packet(hops, family, network, payload
     before = network.fragments()
     assert before == 0 or payload < 8192  # only what was tried and did not pass
     ranks = job.run(GENEROUS, "soak", 0.0, 3)
-    assert all( rank["witness_failures"] == 0 for rank in ranks), ranks
+    assert all(rank["witness_failures"] == 0 for rank in ranks), ranks
     assert network.fragments() == before
     job.end()
 

@@ -1,4 +1,5 @@
-"""All-reduces over a network that loses, repeats and reorders datagrams: every bit as in exact.py, and the goodput that is left."""
+"""All-reduces over a network that loses, repeats and reorders datagrams: every bit as in exact.py, and the goodput that
+is left."""
 
 import collections
 import statistics
@@ -44,9 +45,13 @@ def soak(job, weather, seconds, seed):
 
 
 def check_faults(weather, faults, ranks):
-    """What was to happen has happened, as often as it should: the numbers that are lost are the same in each run, how many are
-    sent is not."""
-    for cause, count, out_of in (("lose", "lost", "received"), ("copy", "copied", "sent"), ("hold_back", "held_back", "sent")):
+    """What was to happen has happened, as often as it should: the numbers that are lost are the same in each run, how
+    many are sent is not."""
+    for cause, count, out_of in (
+        ("lose", "lost", "received"),
+        ("copy", "copied", "sent"),
+        ("hold_back", "held_back", "sent"),
+    ):
         expected = weather.get(cause, 0) * (faults[out_of] - faults["copied"])
         assert abs(faults[count] - expected) <= 3 + 6 * expected**0.5, f"{count}: {faults}, expected {expected:.0f}"
     if "hold_back" in weather:
@@ -59,7 +64,11 @@ def check_faults(weather, faults, ranks):
 
 
 def test_every_bit_is_right_whatever_the_network_does(job, soak_minutes, capsys):
-    end, turn, totals = time.monotonic() + 60 * (soak_minutes or 0) / len(PRECISIONS), 0, {name: collections.Counter() for name in WEATHERS}
+    end, turn, totals = (
+        time.monotonic() + 60 * (soak_minutes or 0) / len(PRECISIONS),
+        0,
+        {name: collections.Counter() for name in WEATHERS},
+    )
     while turn == 0 or time.monotonic() < end:
         for name, weather in WEATHERS.items():
             turn += 1
@@ -69,8 +78,11 @@ def test_every_bit_is_right_whatever_the_network_does(job, soak_minutes, capsys)
             totals[name].update(faults, calls=calls, again=ranks["retransmissions"])
     with capsys.disabled():
         for name, total in totals.items():
-            print(f"\n{name}: {total['calls']} all-reduces, every bit right on every rank; of {total['received']} datagrams {total['lost']} "
-                  f"lost, {total['copied']} repeated, {total['held_back']} late; {total['again']} sent again", end="")  # fmt: skip
+            print(
+                f"\n{name}: {total['calls']} all-reduces, every bit right on every rank; of {total['received']} datagrams {total['lost']} "
+                f"lost, {total['copied']} repeated, {total['held_back']} late; {total['again']} sent again",
+                end="",
+            )
 
 
 # ---- goodput ----
@@ -106,6 +118,10 @@ def test_goodput_under_loss(job, soak_minutes, capsys):
             break
     rate = mebibytes * 2**20 * 8 / 1e6 / medians["lossless"]
     with capsys.disabled():
-        print(f"\n{mebibytes} MiB of float32, {job.star.size} ranks, links of {RATE} Mbit/s: lossless {rate:.1f} Mbit/s, "
-              + ", ".join(f"{name}: {ratio:.3f} of it" for name, ratio in ratios.items()) + f" (medians of {rounds})", end="")  # fmt: skip
+        print(
+            f"\n{mebibytes} MiB of float32, {job.star.size} ranks, links of {RATE} Mbit/s: lossless {rate:.1f} Mbit/s, "
+            + ", ".join(f"{name}: {ratio:.3f} of it" for name, ratio in ratios.items())
+            + f" (medians of {rounds})",
+            end="",
+        )
     assert all(ratios[name] >= target - slack for name, target in TARGETS.items()), f"{ratios}, seconds: {times}"

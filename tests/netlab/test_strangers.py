@@ -1,4 +1,5 @@
-"""A host of the same network that is no part of the job sends noise and forgeries to the switch and the ranks: the sums stay right."""
+"""A host of the same network that is no part of the job sends noise and forgeries to the switch and the ranks: the sums
+stay right."""
 
 import random
 import re

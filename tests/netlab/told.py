@@ -1,4 +1,5 @@
-"""A rank's end of star.Job: reads lines [number, call, [argument, ...]] from standard input and answers each with a line "answer NUMBER {...}"."""
+"""A rank's end of star.Job: reads lines [number, call, [argument, ...]] from standard input and answers each with a
+line "answer NUMBER {...}"."""
 
 import json
 import sys
@@ -9,7 +10,8 @@ def say(number, answer):
 
 
 def serve(calls):
-    """Says that it is ready, then calls the functions of `calls`, by name, until told to leave or nobody is there to tell it."""
+    """Says that it is ready, then calls the functions of `calls`, by name, until told to leave or nobody is there to
+    tell it."""
     say(0, {"answer": None})
     for line in sys.stdin:
         number, call, arguments = json.loads(line)
@@ -17,6 +19,6 @@ def serve(calls):
             return
         try:
             answer = {"answer": calls[call](*arguments)}
-        except Exception as error:  # noqa: BLE001  the other end is told
+        except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         say(number, answer)

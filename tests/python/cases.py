@@ -26,7 +26,8 @@ def inputs_of_all(shape, dtype, seed=0, small=False, group=None):
 def tensors_of_all(shapes):
     """[rank][i]: a tensor of shapes[i]."""
     return [
-        [values(shape, torch.float32, rank, seed) for seed, shape in enumerate(shapes)] for rank in range(dist.get_world_size())
+        [values(shape, torch.float32, rank, seed) for seed, shape in enumerate(shapes)]
+        for rank in range(dist.get_world_size())
     ]
 
 
@@ -61,8 +62,9 @@ def gloo_result(function, *tensors):
 
 
 class AliasedParts:
-    """The tensors of one rank in a call of several parts: views of one memory, overlapping at random. Sizes and steps are the
-    same on all ranks (a function of the seed), where the views lie is not. Small whole numbers: sums are exact in any type."""
+    """The tensors of one rank in a call of several parts: views of one memory, overlapping at random. Sizes and steps
+    are the same on all ranks (a function of the seed), where the views lie is not. Small whole numbers: sums are exact
+    in any type."""
 
     def __init__(self, seed, rank, ranks, dtype, longest, sizes):
         """sizes(lengths of the parts, ranks): elements of each input, and of each output or None: in place."""
@@ -72,7 +74,9 @@ class AliasedParts:
         inputs, outputs = sizes(lengths, ranks)
         steps = [1 if outputs else common.choice((1, 1, 2)) for _ in inputs]
         # A room hardly larger than the largest view: most views overlap.
-        room = max(n * step for n, step in zip(inputs + (outputs or []), steps + [1] * len(outputs or []))) + common.randint(0, 9)
+        room = max(
+            n * step for n, step in zip(inputs + (outputs or []), steps + [1] * len(outputs or []))
+        ) + common.randint(0, 9)
         generator = torch.Generator().manual_seed(seed * 1000 + rank)
         self.memory = torch.randint(-60, 60, (room,), generator=generator).to(dtype)
         self._inputs = [self._place(own, room, n, step) for n, step in zip(inputs, steps)]

@@ -2,12 +2,13 @@
 
     -k text                only tests whose name holds the text
     --large                also tests marked `large` (tensors past 2**31 elements, up to 11 GiB of memory)
-    --transport=udp|tcp|auto   how the ranks of these tests, all on one host, reach each other where a test names no switch: through
+    --transport=udp|tcp|auto   how the ranks of these tests, all on one host, reach each other where a test names no
+    switch: through
                            one in rank 0 (udp is the preset), or as a user's would: through memory that they share
     --torch-suite=ci|all   the selection of PyTorch's own tests that CI runs (torch_suite_ci.txt), or all of them
 
-SWITCHML_TEST_BACKEND=gloo runs the tests over Gloo, to tell a wrong test from a wrong backend; tests of what Gloo does not do
-fail then. harness.py says how ranks are run, torch_suite_runner.py how PyTorch's own tests are.
+SWITCHML_TEST_BACKEND=gloo runs the tests over Gloo, to tell a wrong test from a wrong backend; tests of what Gloo does
+not do fail then. harness.py says how ranks are run, torch_suite_runner.py how PyTorch's own tests are.
 """
 
 import os
@@ -27,8 +28,12 @@ import harness  # noqa: E402
 
 def pytest_addoption(parser):
     parser.addoption("--large", action="store_true", help="run tests marked large: tensors past 2**31 elements")
-    parser.addoption("--transport", choices=("udp", "tcp", "auto"), default="udp", help="of ranks whose test names no switch")
-    parser.addoption("--torch-suite", choices=("ci", "all"), default="ci", help="how much of PyTorch's own tests to run")
+    parser.addoption(
+        "--transport", choices=("udp", "tcp", "auto"), default="udp", help="of ranks whose test names no switch"
+    )
+    parser.addoption(
+        "--torch-suite", choices=("ci", "all"), default="ci", help="how much of PyTorch's own tests to run"
+    )
 
 
 def pytest_configure(config):

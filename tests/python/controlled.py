@@ -7,7 +7,11 @@ import tempfile
 import lab
 
 #: Why there is none here, or nothing.
-MISSING = "" if lab.program("switchml-controller") else "switchml-controller is not built: docs/controller.md says what it needs"
+MISSING = (
+    ""
+    if lab.program("switchml-controller")
+    else "switchml-controller is not built: docs/controller.md says what it needs"
+)
 #: One that may have a single job at a time, and one without a limit.
 TOKENS = "tokens:\n  - name: team\n    token: open-sesame-of-the-team\n    max_jobs: 1\n  - name: other\n    token: let-the-others-in-too\n"
 
@@ -26,8 +30,18 @@ class Controlled(lab.Lab):
     def controller(self, topology, listen="127.0.0.1:0", namespace=None, tokens=TOKENS, *options):
         (self.folder / "topology.yaml").write_text(topology)
         (self.folder / "tokens.yaml").write_text(tokens)
-        process = self.start("controller", lab.program("switchml-controller"), "--topology", self.folder / "topology.yaml",
-                             "--tokens", self.folder / "tokens.yaml", "--listen", listen, *options, namespace=namespace)  # fmt: skip
+        process = self.start(
+            "controller",
+            lab.program("switchml-controller"),
+            "--topology",
+            self.folder / "topology.yaml",
+            "--tokens",
+            self.folder / "tokens.yaml",
+            "--listen",
+            listen,
+            *options,
+            namespace=namespace,
+        )
         return self.await_line("controller", process, "listening on ")
 
 
@@ -46,4 +60,6 @@ def one_switch(**more):
     """The settings of ranks that use it."""
     with tempfile.TemporaryDirectory(prefix="switchml-test-") as folder, Controlled(pathlib.Path(folder)) as network:
         agent, address = network.switch("solo")
-        yield settings(network.controller("switches:\n" + described("solo", agent, address)), "let-the-others-in-too", **more)
+        yield settings(
+            network.controller("switches:\n" + described("solo", agent, address)), "let-the-others-in-too", **more
+        )

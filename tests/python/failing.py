@@ -102,7 +102,9 @@ def rank_sums_until(without, seed):
     import switchml
 
     for step in range(100000):
-        inputs = [values((50000 + step % 7,), torch.float32, rank, seed + step) for rank in range(dist.get_world_size())]
+        inputs = [
+            values((50000 + step % 7,), torch.float32, rank, seed + step) for rank in range(dist.get_world_size())
+        ]
         mine = inputs[dist.get_rank()].clone()
         dist.all_reduce(mine)
         check_reduction(mine, inputs, "SUM")
@@ -114,8 +116,8 @@ def rank_sums_until(without, seed):
 
 
 def rank_sums_through_a_stop(least, patience=PATIENCE):
-    """Sums until a call of some rank took at least so many seconds, which nothing but the test's own stop makes it do, and a few
-    more; whether this rank ended without the switch."""
+    """Sums until a call of some rank took at least so many seconds, which nothing but the test's own stop makes it do,
+    and a few more; whether this rank ended without the switch."""
     import switchml
 
     longest, after, end = 0.0, 0, time.monotonic() + patience
@@ -134,8 +136,8 @@ def rank_sums_through_a_stop(least, patience=PATIENCE):
 
 
 def aborted_during(function, *args, **kwargs):
-    """What `function` raises when another thread aborts the group half a second later, and after how long; None where this
-    PyTorch cannot abort a group from Python."""
+    """What `function` raises when another thread aborts the group half a second later, and after how long; None where
+    this PyTorch cannot abort a group from Python."""
     group = dist.distributed_c10d._get_default_group()
     backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
     if not hasattr(backend, "abort"):

@@ -1,12 +1,12 @@
 """Ranks for tests: pools of persistent processes that run functions in step, bounded in time.
 
-A `Pool` forks its ranks from the pytest process, which has imported torch already but never starts one of its threads or
-groups; that makes a fresh pool a matter of a tenth of a second instead of seconds. Each rank has the group under test as
-its default group and, as `gloo()`, a Gloo group to compare with. Test modules pass module-level functions; what they return
-comes back as a list indexed by rank.
+A `Pool` forks its ranks from the pytest process, which has imported torch already but never starts one of its threads
+or groups; that makes a fresh pool a matter of a tenth of a second instead of seconds. Each rank has the group under
+test as its default group and, as `gloo()`, a Gloo group to compare with. Test modules pass module-level functions; what
+they return comes back as a list indexed by rank.
 
-A rank that raises, dies or overruns ends the pool: the others are killed by pid, and the error carries the traceback and
-the end of the rank's stderr. `pool(size)` then makes a new one.
+A rank that raises, dies or overruns ends the pool: the others are killed by pid, and the error carries the traceback
+and the end of the rank's stderr. `pool(size)` then makes a new one.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ def caught(function, *args, **kwargs):
         result = function(*args, **kwargs)
         if isinstance(result, dist.Work if hasattr(dist, "Work") else ()):
             result.wait()
-    except Exception as error:  # noqa: BLE001  any exception is what is looked for
+    except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
 
@@ -124,11 +124,11 @@ class RankMain:
     def serve_one(self, function):
         try:
             answer = (True, function())
-        except BaseException:  # noqa: BLE001  it travels to the parent as text
+        except BaseException:
             answer = (False, traceback.format_exc())
         try:
             payload = pickle.dumps(answer)
-        except Exception:  # noqa: BLE001
+        except Exception:
             payload = pickle.dumps((False, traceback.format_exc()))
         self.connection.send_bytes(payload)
 
@@ -143,7 +143,9 @@ class PoolError(AssertionError):
 class Pool:
     """`size` ranks. environment: what each rank sets first; join_group=False leaves the group to the function."""
 
-    def __init__(self, size, environment=None, group_timeout=GROUP_TIMEOUT, with_gloo=True, join_group=True, backend=None):
+    def __init__(
+        self, size, environment=None, group_timeout=GROUP_TIMEOUT, with_gloo=True, join_group=True, backend=None
+    ):
         self.size = size
         self.backend = backend or BACKEND
         self.environment = {"GLOO_SOCKET_IFNAME": "lo", "SWITCHML_INTERFACE": "lo", **(environment or {})}
@@ -154,7 +156,10 @@ class Pool:
         self._folder = tempfile.TemporaryDirectory(prefix="switchml-test-")
         self.folder = self._folder.name
         self.ranks = []
-        self.progress, self._begun = _context.RawArray("Q", size), [0] * size  # steps of each rank, and how many before its last call
+        self.progress, self._begun = (
+            _context.RawArray("Q", size),
+            [0] * size,
+        )  # steps of each rank, and how many before its last call
         load_backend()
         for rank in range(size):
             ours, theirs = _context.Pipe()
@@ -289,8 +294,8 @@ _pools = {}
 
 
 def pool(size, precision="auto", transport=None):
-    """The shared pool of that size whose ranks have that SWITCHML_PRECISION, made on first use and again after a failure. transport:
-    SWITCHML_TRANSPORT, if not that of the tests."""
+    """The shared pool of that size whose ranks have that SWITCHML_PRECISION, made on first use and again after a
+    failure. transport: SWITCHML_TRANSPORT, if not that of the tests."""
     key = size, precision, transport
     if key not in _pools or not _pools[key].alive:
         named = {"SWITCHML_TRANSPORT": transport} if transport else {}
@@ -315,7 +320,8 @@ def fresh_pool(size, **kwargs):
 
 
 def free_port(kind=socket.SOCK_DGRAM):
-    """A port of 127.0.0.1 on which nothing listens; of datagrams, which a switch serves, one that is free for connections too."""
+    """A port of 127.0.0.1 on which nothing listens; of datagrams, which a switch serves, one that is free for
+    connections too."""
     for _ in range(100):
         with socket.socket(socket.AF_INET, kind) as probe, socket.socket(socket.AF_INET, socket.SOCK_STREAM) as other:
             probe.bind(("127.0.0.1", 0))
@@ -328,10 +334,26 @@ def free_port(kind=socket.SOCK_DGRAM):
 
 
 def make_certificate(folder, name="", *more):
-    """A key and a certificate for this host that vouches for itself, as NAMEkey.pem and NAMEcert.pem; (key, certificate). `more`:
-    options of openssl in place of -nodes."""
+    """A key and a certificate for this host that vouches for itself, as NAMEkey.pem and NAMEcert.pem; (key,
+    certificate). `more`: options of openssl in place of -nodes."""
     files = folder / f"{name}key.pem", folder / f"{name}cert.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", *(more or ["-nodes"]), "-days", "2", "-subj", "/CN=localhost",
-               "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", files[0], "-out", files[1]]  # fmt: skip
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        *(more or ["-nodes"]),
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-keyout",
+        files[0],
+        "-out",
+        files[1],
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return files[0].read_bytes(), files[1].read_bytes()

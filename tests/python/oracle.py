@@ -1,7 +1,8 @@
 """What collectives must give, computed from all ranks' inputs in one process.
 
-Inputs are a function of (seed, rank), so that each rank can compute every other's. Floating sums are the exact ones, rounded once
-(`rounded_sum`); where integers are added they are held to what block floating point promises (`sum_tolerance`).
+Inputs are a function of (seed, rank), so that each rank can compute every other's. Floating sums are the exact ones,
+rounded once (`rounded_sum`); where integers are added they are held to what block floating point promises
+(`sum_tolerance`).
 """
 
 import hashlib
@@ -34,7 +35,9 @@ def values(shape, dtype, rank, seed=0, small=False):
         return torch.randint(1, 4, shape, generator=generator).to(dtype)
     if dtype in INTEGERS:
         info = torch.iinfo(dtype)
-        drawn = torch.randint(max(info.min, -(2**62)), min(info.max, 2**62), shape, generator=generator, dtype=torch.int64)
+        drawn = torch.randint(
+            max(info.min, -(2**62)), min(info.max, 2**62), shape, generator=generator, dtype=torch.int64
+        )
         return drawn.to(dtype)
     magnitude = torch.randint(-10, 8, shape, generator=generator).double().exp2()
     return (torch.randn(shape, generator=generator, dtype=torch.float64) * magnitude).to(dtype)
@@ -63,11 +66,14 @@ def reduce_exactly(inputs, name):
 
 
 def sums_exactly():
-    """Whether the default group adds floats exactly: in memory, and through a switch that keeps contributions as they are."""
+    """Whether the default group adds floats exactly: in memory, and through a switch that keeps contributions as they
+    are."""
     if dist.get_backend() != "switchml":
         return False
     session = sys.modules["switchml"].stats()["session"]
-    return session["precision"] == "exact" and session["transport"] != "shm+udp"  # hosts of several ranks round once more
+    return (
+        session["precision"] == "exact" and session["transport"] != "shm+udp"
+    )  # hosts of several ranks round once more
 
 
 def two_sum(a, b):
@@ -97,7 +103,8 @@ def rounded_sum(inputs, divisor, dtype):
     assert torch.finfo(dtype).bits <= 32
     flat = [x.detach().reshape(-1).double() for x in inputs]
     high, low = exact_sum(flat)
-    # 40 bits of the quotient, and in the last one, which is far behind the type's, whether it is more or less than they say.
+    # 40 bits of the quotient, and in the last one, which is far behind the type's, whether it is more or less than they
+    # say.
     quotient = ((high / divisor).view(torch.int64) & ~0x1FFF).view(torch.float64)
     rest = (high - quotient * divisor) + low
     away = torch.nextafter(quotient, rest.sign() * math.inf)
@@ -115,8 +122,9 @@ def magnitude_bits(workers):
 
 
 def sum_tolerance(inputs, result):
-    """Largest error of an fp32, fp16 or bf16 sum, element by element: n/2 quanta of the block's maximum over all workers,
-    and the rounding of the result to its type (twice half a unit: to fp32 first, where the type is narrower)."""
+    """Largest error of an fp32, fp16 or bf16 sum, element by element: n/2 quanta of the block's maximum over all
+    workers, and the rounding of the result to its type (twice half a unit: to fp32 first, where the type is
+    narrower)."""
     dtype, workers = inputs[0].dtype, len(inputs)
     highest = torch.stack([x.detach().reshape(-1).double().abs() for x in inputs]).amax(0)
     padded = torch.nn.functional.pad(highest, (0, -len(highest) % BLOCK)).reshape(-1, BLOCK)
@@ -133,11 +141,14 @@ def smallest_subnormal(dtype):
 
 
 def check_sum(actual, inputs, name, part=...):
-    """Raises unless a SUM, AVG or PREMUL_SUM of finite floats is the exact one, rounded once, or where integers are added as close to
-    it as promised. part: the slice of the first dimension that `actual` is; blocks are those of the whole."""
+    """Raises unless a SUM, AVG or PREMUL_SUM of finite floats is the exact one, rounded once, or where integers are
+    added as close to it as promised. part: the slice of the first dimension that `actual` is; blocks are those of the
+    whole."""
     if sums_exactly():
         terms = [x[part] * PREMUL_FACTOR if name == "PREMUL_SUM" else x[part] for x in inputs]
-        check_equal(actual, rounded_sum(terms, len(terms) if name == "AVG" else 1, actual.dtype), f"{name} {actual.dtype}")
+        check_equal(
+            actual, rounded_sum(terms, len(terms) if name == "AVG" else 1, actual.dtype), f"{name} {actual.dtype}"
+        )
         return
     wanted = reduce_exactly(inputs, name)[part]
     error = (actual.double() - wanted).abs()
@@ -163,12 +174,18 @@ def check_reduction(actual, inputs, name, part=...):
     wanted = reduce_exactly(inputs, name)
     if dtype == torch.float64 and name == "SUM" and sums_exactly():
         columns = zip(*(x.reshape(-1).tolist() for x in inputs))
-        check_equal(actual, torch.tensor([math.fsum(column) for column in columns], dtype=dtype).reshape(actual.shape), "SUM float64")
+        check_equal(
+            actual,
+            torch.tensor([math.fsum(column) for column in columns], dtype=dtype).reshape(actual.shape),
+            "SUM float64",
+        )
         return
     if dtype.is_floating_point and name not in ("MIN", "MAX"):
         relative = len(inputs) * torch.finfo(dtype).eps
         scale = torch.stack([x.double().abs() for x in inputs]).sum(0) if name != "PRODUCT" else wanted.abs()
-        assert bool(((actual.double() - wanted).abs() <= relative * scale).all()), f"{name} {dtype}: {actual} for {wanted}"
+        assert bool(((actual.double() - wanted).abs() <= relative * scale).all()), (
+            f"{name} {dtype}: {actual} for {wanted}"
+        )
         return
     check_equal(actual, wanted.to(dtype), f"{name} {dtype}")
 

@@ -1,4 +1,5 @@
-"""Tensors in memory that the ranks of a host share (switchml.empty, DDP's buckets): collectives read and write them where they are."""
+"""Tensors in memory that the ranks of a host share (switchml.empty, DDP's buckets): collectives read and write them
+where they are."""
 
 import os
 import signal
@@ -88,7 +89,12 @@ def rank_allocates(most):
     import switchml
 
     before = used()
-    tensors = [switchml.empty(2, 3), switchml.empty((4,), dtype=torch.int8), switchml.empty(torch.Size((0, 5))), switchml.empty()]
+    tensors = [
+        switchml.empty(2, 3),
+        switchml.empty((4,), dtype=torch.int8),
+        switchml.empty(torch.Size((0, 5))),
+        switchml.empty(),
+    ]
     assert [tuple(each.shape) for each in tensors] == [(2, 3), (4,), (0, 5), ()]
     assert [each.dtype for each in tensors] == [torch.float32, torch.int8, torch.float32, torch.float32]
     assert all(each.is_contiguous() for each in tensors)
@@ -128,7 +134,9 @@ def rank_has_none():
     return switchml.stats()["arena_limit_bytes"], in_place()
 
 
-@pytest.mark.parametrize("environment", ({"SWITCHML_TRANSPORT": "shm", "SWITCHML_ARENA": "0"}, {"SWITCHML_TRANSPORT": "udp"}))
+@pytest.mark.parametrize(
+    "environment", ({"SWITCHML_TRANSPORT": "shm", "SWITCHML_ARENA": "0"}, {"SWITCHML_TRANSPORT": "udp"})
+)
 def test_without_it_tensors_are_ordinary(environment):
     with harness.fresh_pool(2, environment=environment, with_gloo=False) as own:
         assert own.run(rank_has_none) == [(0, 0)] * 2
@@ -138,7 +146,9 @@ def rank_trains(seed):
     """Digest of the gradients of a model behind DDP, and bytes written in place meanwhile."""
     torch.manual_seed(seed)
     layers = [torch.nn.Linear(300, 300) for _ in range(6)]
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=1, gradient_as_bucket_view=True)
+    model = torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Sequential(*layers), bucket_cap_mb=1, gradient_as_bucket_view=True
+    )
     before = in_place()
     for step in range(3):
         model(values((8, 300), torch.float32, dist.get_rank(), step)).square().mean().backward()
@@ -201,8 +211,8 @@ def test_tensors_outlive_their_group():
 
 
 def rank_sums_in_place(elements, watch=0.0):
-    """Sums of one tensor until one fails: its error, and how long it took. The tensor can be used then, and nobody else writes to it
-    for so many seconds."""
+    """Sums of one tensor until one fails: its error, and how long it took. The tensor can be used then, and nobody else
+    writes to it for so many seconds."""
     import switchml
 
     tensor, message = switchml.empty(elements), None

@@ -26,8 +26,8 @@ def rank_many_in_flight():
 
 
 def rank_mixed_in_flight():
-    """Calls through the switch and Gloo, interleaved: their order among ranks is the order of the calls. Products are the
-    gloo's beside a switch that adds integers."""
+    """Calls through the switch and Gloo, interleaved: their order among ranks is the order of the calls. Products are
+    the gloo's beside a switch that adds integers."""
     size, rank = dist.get_world_size(), dist.get_rank()
     works, sums, roots, products = [], [], [], []
     for i in range(15):
@@ -59,7 +59,9 @@ def rank_future_chain():
         dist.all_reduce(last)
         return [last]
 
-    for i in range(5):  # one after the other: callbacks of several works would call in an order that differs between ranks
+    for i in range(
+        5
+    ):  # one after the other: callbacks of several works would call in an order that differs between ranks
         future = dist.all_reduce(torch.full((100,), float(i)), async_op=True).get_future().then(nested)
         assert future.wait()[0].tolist() == [float((i * size * size + 1) * size)] * 100
     value = dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()
@@ -75,8 +77,8 @@ def rank_dropped_work():
 
 
 def rank_waited_among_others():
-    """Calls that their callers wait for at once, between others that they do not, on two groups; when a rank makes its next call, and
-    what it waits for before, is its own affair."""
+    """Calls that their callers wait for at once, between others that they do not, on two groups; when a rank makes its
+    next call, and what it waits for before, is its own affair."""
     size, rank = dist.get_world_size(), dist.get_rank()
     groups = dist.group.WORLD, dist.new_group()
     shared, own = random.Random(size), random.Random(rank)
@@ -161,7 +163,7 @@ def rank_threads_with_groups():
         rank_groups_in_any_order,
         rank_threads_with_groups,
     ),
-    ids=lambda f: f.__name__[5:]
+    ids=lambda f: f.__name__[5:],
 )
 def test_asynchronous(ranks, function):
     ranks.run(function)

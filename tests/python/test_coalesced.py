@@ -103,11 +103,12 @@ def all_to_all_single(parts, group, op):
     dist.all_to_all_single(parts.outputs()[0], parts.inputs()[0], group=group)
 
 
-#: Elements of a piece, from which on the pieces of a reduce_scatter are collectives of their own, for any type and two ranks.
+#: Elements of a piece, from which on the pieces of a reduce_scatter are collectives of their own, for any type and two
+# ranks.
 NOT_JOINED = 280_000
 
-#: Call: (sizes of inputs and outputs, for parts of n elements and `size` ranks; results of all ranks' inputs; whether Gloo's
-#: results are these where memory is shared).
+#: Call: (sizes of inputs and outputs, for parts of n elements and `size` ranks; results of all ranks' inputs; whether
+# Gloo's : results are these where memory is shared).
 ALIASED = {
     all_reduces: (lambda n, size: (n, None), lambda each, op, rank: [reduce_exactly(x, op) for x in zip(*each)], True),
     reduce_scatters: (
@@ -115,7 +116,11 @@ ALIASED = {
         lambda each, op, rank: [reduce_exactly(x, op).chunk(len(each))[rank] for x in zip(*each)],
         True,
     ),
-    all_gathers: (lambda n, size: (n, [x * size for x in n]), lambda each, op, rank: [torch.cat(x) for x in zip(*each)], False),
+    all_gathers: (
+        lambda n, size: (n, [x * size for x in n]),
+        lambda each, op, rank: [torch.cat(x) for x in zip(*each)],
+        False,
+    ),
     reduce_scatter: (
         lambda n, size: (n[:1] * size, n[:1]),
         lambda each, op, rank: [reduce_exactly([inputs[rank] for inputs in each], op)],

@@ -111,7 +111,11 @@ def test_refusals_reach_every_rank(tmp_path):
         for name, values, part in (
             ("stranger", settings(at, "guess"), "refuses"),
             ("nobody", settings("127.0.0.1:1"), "controller 127.0.0.1:1 does not answer"),
-            ("direct", {"SWITCHML_SWITCH": address, "SWITCHML_TRANSPORT": "udp"}, f"switch {address} is run by a controller: set SWITCHML_CONTROLLER"),
+            (
+                "direct",
+                {"SWITCHML_SWITCH": address, "SWITCHML_TRANSPORT": "udp"},
+                f"switch {address} is run by a controller: set SWITCHML_CONTROLLER",
+            ),
         ):
             check_refused(network, name, values, part)
         with holding(settings(at)):  # the session of a team that may have one
@@ -129,7 +133,9 @@ def test_a_controller_that_wants_certificates(tmp_path):
                tmp_path / "worker-cert.pem")  # fmt: skip
         at = network.controller("switches:\n" + described("solo", agent, address), "127.0.0.1:0", None, TOKENS, *tls)
         ca = {"SWITCHML_CONTROLLER_CA": str(tmp_path / "server-cert.pem")}
-        shown = {f"SWITCHML_CONTROLLER_{name}": str(tmp_path / f"worker-{name.lower()}.pem") for name in ("CERT", "KEY")}
+        shown = {
+            f"SWITCHML_CONTROLLER_{name}": str(tmp_path / f"worker-{name.lower()}.pem") for name in ("CERT", "KEY")
+        }
         with holding(settings(at, **ca, **shown)) as switch:
             assert switch == f"{address} (of controller {at})"
         missing = "does it ask for a certificate (SWITCHML_CONTROLLER_CERT and _KEY are not set)?"
@@ -148,7 +154,9 @@ def rank_sums_of_all_sizes():
         if name == "PREMUL_SUM" or name.startswith("B" if dtype in FLOATS else "AVG"):
             continue
         for length in (0, 1, reducing_rank.FEW, reducing_rank.FEW + 1, 30000):
-            inputs = [values((length,), dtype, rank, length, small=name == "PRODUCT") for rank in range(dist.get_world_size())]
+            inputs = [
+                values((length,), dtype, rank, length, small=name == "PRODUCT") for rank in range(dist.get_world_size())
+            ]
             mine = inputs[dist.get_rank()].clone()
             dist.all_reduce(mine, operation(name))
             check_reduction(mine, inputs, name)
@@ -198,7 +206,10 @@ def rank_sums_until_it_fails(length):
 @pytest.mark.parametrize("length", (100, 100000))
 @pytest.mark.parametrize("transport", ("auto", "udp"))
 def test_a_killed_rank_is_named_beside_a_switch_of_integers(length, transport):
-    with one_switch(SWITCHML_PRECISION="auto", SWITCHML_TRANSPORT=transport) as mixed, doomed_pool(3, environment=mixed) as own:
+    with (
+        one_switch(SWITCHML_PRECISION="auto", SWITCHML_TRANSPORT=transport) as mixed,
+        doomed_pool(3, environment=mixed) as own,
+    ):
         own.start(rank_sums_until_it_fails, length)
         own.await_progress(5)
         own.kill(2)
@@ -282,7 +293,11 @@ class Tree(Controlled):
     def dropped(self):
         """By rule."""
         rules = self.do(self.core, "nft", "list", "table", "ip", "loss")
-        return [int(line.split("counter packets ")[1].split()[0]) for line in rules.splitlines() if "counter packets" in line]
+        return [
+            int(line.split("counter packets ")[1].split()[0])
+            for line in rules.splitlines()
+            if "counter packets" in line
+        ]
 
     def state(self):
         token = write(self.folder / "token", "open-sesame-of-the-team")
@@ -354,7 +369,8 @@ def test_ranks_below_a_broken_path_are_named(tmp_path):
 STUCK = """
 import datetime, os, pathlib, sys, time, torch, torch.distributed as dist, switchml
 pathlib.Path(sys.argv[1] + sys.argv[2]).touch()
-while not all(os.path.exists(sys.argv[1] + str(rank)) for rank in range(4)):  # they take seconds to begin, all of them others
+while not all(os.path.exists(sys.argv[1] + str(rank)) for rank in range(4)):  # they take seconds to begin, all of them
+others
     time.sleep(0.01)
 dist.init_process_group("switchml", init_method="file://" + sys.argv[1], rank=int(sys.argv[2]), world_size=4,
                         timeout=datetime.timedelta(seconds=6))

@@ -1,5 +1,5 @@
-"""What a worker asks of a controller, and what it says when that goes wrong. The controllers here are fakes that answer as a
-test wants; the real one is in test_controller.py. gRPC stays out of the process that ranks are forked from."""
+"""What a worker asks of a controller, and what it says when that goes wrong. The controllers here are fakes that answer
+as a test wants; the real one is in test_controller.py. gRPC stays out of the process that ranks are forked from."""
 
 import concurrent.futures
 import contextlib
@@ -20,7 +20,9 @@ def controller(fake, credentials=None):
 
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers((api.handler("Controller", fake),))
-    port = server.add_secure_port("localhost:0", credentials) if credentials else server.add_insecure_port("127.0.0.1:0")
+    port = (
+        server.add_secure_port("localhost:0", credentials) if credentials else server.add_insecure_port("127.0.0.1:0")
+    )
     server.start()
     try:
         yield f"{'localhost' if credentials else '127.0.0.1'}:{port}"
@@ -46,13 +48,13 @@ class Fake:
         if self.error:
             context.abort(*self.error)
 
-    def Locate(self, request, context):  # noqa: N802
+    def Locate(self, request, context):
         from switchml_agent import api
 
         self._note(request, context)
         return api.messages.LocateReply(switch_addresses=[f"10.0.0.{i}:4800" for i, _ in enumerate(request.ranks)])
 
-    def Open(self, request, context):  # noqa: N802
+    def Open(self, request, context):
         from switchml_agent import api
 
         self._note(request, context)
@@ -108,7 +110,13 @@ def refusal(code, text, values):
 
 
 REFUSALS = [
-    ("INVALID_ARGUMENT", "payload 3 is not allowed", {}, "ValueError", "controller C refuses: payload 3 is not allowed"),
+    (
+        "INVALID_ARGUMENT",
+        "payload 3 is not allowed",
+        {},
+        "ValueError",
+        "controller C refuses: payload 3 is not allowed",
+    ),
     ("RESOURCE_EXHAUSTED", "no slots left", {}, "RuntimeError", "controller C refuses: no slots left"),
     ("UNAVAILABLE", "switch s1 does not answer", {}, "RuntimeError", "controller C refuses: switch s1 does not answer"),
     ("UNAUTHENTICATED", "no token", {"token": ""}, "ValueError", "SWITCHML_CONTROLLER_TOKEN"),
@@ -119,7 +127,9 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("code", "text", "values", "kind", "part"), REFUSALS, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("code", "text", "values", "kind", "part"), REFUSALS, ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_a_refusal_says_why(code, text, values, kind, part):
     got, message = in_a_process(refusal, code, text, values)
     assert got == kind
@@ -178,7 +188,8 @@ def test_tls_by_a_certificate_authority(tmp_path):
 
 
 def with_certificates(key, certificate, client_ca, questions):
-    """For each question the number of answers, or what is wrong; the controller takes callers with a certificate only."""
+    """For each question the number of answers, or what is wrong; the controller takes callers with a certificate
+    only."""
     from switchml import _controller
 
     credentials = grpc.ssl_server_credentials([(key, certificate)], client_ca, require_client_auth=True)
@@ -196,7 +207,9 @@ def test_a_certificate_is_shown_where_the_controller_wants_one(tmp_path):
     server = harness.make_certificate(tmp_path)
     _, worker = harness.make_certificate(tmp_path, "worker-")
     harness.make_certificate(tmp_path, "other-")
-    files = {name: str(tmp_path / f"{name}.pem") for name in ("cert", "worker-cert", "worker-key", "other-cert", "other-key")}
+    files = {
+        name: str(tmp_path / f"{name}.pem") for name in ("cert", "worker-cert", "worker-key", "other-cert", "other-key")
+    }
     ca = {"ca_file": files["cert"]}
     shown, missing, other, wrong_authority = in_a_process(with_certificates, *server, worker, [
         {**ca, "cert_file": files["worker-cert"], "key_file": files["worker-key"], "patience": 20.0},
@@ -220,7 +233,10 @@ def test_certificates_that_are_none(tmp_path):
         ({"ca_file": "text.pem"}, 'SWITCHML_CONTROLLER_CA="{ca_file}" is no file of certificates in PEM format'),
         ({"cert_file": "none.pem"}, 'SWITCHML_CONTROLLER_CERT="{cert_file}" cannot be read'),
         ({"key_file": "none.pem"}, 'SWITCHML_CONTROLLER_KEY="{key_file}" cannot be read'),
-        ({"cert_file": "text.pem"}, 'SWITCHML_CONTROLLER_CERT="{cert_file}" and SWITCHML_CONTROLLER_KEY="{key_file}" must be'),
+        (
+            {"cert_file": "text.pem"},
+            'SWITCHML_CONTROLLER_CERT="{cert_file}" and SWITCHML_CONTROLLER_KEY="{key_file}" must be',
+        ),
         ({"key_file": "other-key.pem"}, "must be a certificate and its key, unencrypted, in PEM format"),
         ({"cert_file": "locked-cert.pem", "key_file": "locked-key.pem"}, "unencrypted"),
     )

@@ -25,7 +25,9 @@ def rank_disagree(kind, warm):
     if kind == "type":
         return timed(dist.all_reduce, torch.ones(1000, dtype=torch.int32 if last else torch.float32))
     if kind == "integer average":  # to any switch a sum like any other: the division comes after it
-        return timed(dist.all_reduce, torch.ones(1000, dtype=torch.int32), dist.ReduceOp.AVG if last else dist.ReduceOp.SUM)
+        return timed(
+            dist.all_reduce, torch.ones(1000, dtype=torch.int32), dist.ReduceOp.AVG if last else dist.ReduceOp.SUM
+        )
     if kind == "root":
         return timed(dist.reduce, torch.ones(1000), 1 if last else 0)
     return timed(dist.all_reduce, torch.ones(1000), dist.ReduceOp.MAX if last else dist.ReduceOp.SUM)
@@ -178,7 +180,10 @@ def test_a_bad_list_on_one_rank_is_refused_and_the_others_are_told_in_time(kind)
     with doomed_pool(3, group_timeout=TIMEOUT) as own:
         (mine, took), *others = own.run(rank_bad_list, kind)
     # torch itself refuses a list of several types.
-    assert ("allowed" in mine or "expected (4)" in mine or "different dtypes" in mine) and took < TIMEOUT / 2, (mine, took)
+    assert ("allowed" in mine or "expected (4)" in mine or "different dtypes" in mine) and took < TIMEOUT / 2, (
+        mine,
+        took,
+    )
     check_all(others, "rank 0")
 
 

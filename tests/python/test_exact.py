@@ -1,5 +1,5 @@
-"""Sums of floats, in memory and through a switch in software, are the exact sums, rounded once: bit for bit those of rational
-arithmetic."""
+"""Sums of floats, in memory and through a switch in software, are the exact sums, rounded once: bit for bit those of
+rational arithmetic."""
 
 import contextlib
 import functools
@@ -77,7 +77,8 @@ def expected(columns, divisor, dtype):
 
 
 def terms(dtype, rank, length, seed):
-    """Finite patterns: exponents near each other or anywhere, few bits or all, some that cancel between two ranks, zeros."""
+    """Finite patterns: exponents near each other or anywhere, few bits or all, some that cancel between two ranks,
+    zeros."""
     precision, _, width = FORMATS[dtype]
     fields = 2 ** (8 * size_of(dtype) - precision) - 1
     shared = torch.Generator().manual_seed(seed)
@@ -146,7 +147,9 @@ def test_every_type_and_length(size, place):
     for (dtype, name, length), wanted in wanted_sums(size, seed).items():
         bits = outcomes[0][0][dtype, name, length]
         wrong = [i for i in range(length) if bits[i] != wanted[i]]
-        assert not wrong, f"{name} of {length} {dtype}, element {wrong[0]}: {bits[wrong[0]]:#x} for {wanted[wrong[0]]:#x}"
+        assert not wrong, (
+            f"{name} of {length} {dtype}, element {wrong[0]}: {bits[wrong[0]]:#x} for {wanted[wrong[0]]:#x}"
+        )
 
 
 def rank_metrics():

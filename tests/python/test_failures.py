@@ -1,4 +1,5 @@
-"""Bad input and failing peers: an exception on every live rank, in time, that says what is wrong; no hang, no wrong sum."""
+"""Bad input and failing peers: an exception on every live rank, in time, that says what is wrong; no hang, no wrong
+sum."""
 
 import contextlib
 import os
@@ -116,7 +117,8 @@ def rank_monitored(timeout, wait_all_ranks=False):
 
 
 def monitored(own, timeout, wait_all_ranks, living):
-    """What each of the living meets, of which rank 0 waits so long for those that do not come, and begins when the others are there."""
+    """What each of the living meets, of which rank 0 waits so long for those that do not come, and begins when the
+    others are there."""
     own.start(rank_monitored, IN_TIME, wait_all_ranks, ranks=living[1:])
     own.await_progress(ranks=living[1:])
     own.start(rank_monitored, timeout, wait_all_ranks, ranks=living[:1])
@@ -151,7 +153,9 @@ def test_a_monitored_barrier_names_who_is_missing_and_the_group_goes_on(missing,
 def test_a_monitored_barrier_without_rank_0_says_so():
     with doomed_pool(3) as own:
         check_all(own.run(rank_monitored, 0.5, ranks=(1, 2)), "Rank 0 did not come in 500 ms")
-        check_all(own.run(rank_monitored, 60, True, ranks=(0,)), "Ranks 1, 2 failed to pass monitoredBarrier", "given up")
+        check_all(
+            own.run(rank_monitored, 60, True, ranks=(0,)), "Ranks 1, 2 failed to pass monitoredBarrier", "given up"
+        )
         own.run(rank_pass_monitored)
         own.close()
 
@@ -365,7 +369,8 @@ def test_a_restarted_switch_knows_no_session():
 
 
 def rank_sums_over_a_lost_switch(count, steps, seed, switch=None, last=None):
-    """(digests of all results, whether this rank ended without the switch). Rank 0 kills that process in the middle of call `last`."""
+    """(digests of all results, whether this rank ended without the switch). Rank 0 kills that process in the middle of
+    call `last`."""
     import switchml
 
     digests = []
@@ -387,15 +392,22 @@ def rank_sums_over_a_lost_switch(count, steps, seed, switch=None, last=None):
     return digests, switchml.stats()["without_switch"]
 
 
-@pytest.mark.parametrize("size, shards, precision", ((2, "1", "auto"), (2, "2", "integer"), (4, "1", "integer"), (4, "2", "auto")))
+@pytest.mark.parametrize(
+    "size, shards, precision", ((2, "1", "auto"), (2, "2", "integer"), (4, "1", "integer"), (4, "2", "auto"))
+)
 def test_a_killed_switch_costs_a_moment_with_fallback(size, shards, precision):
-    """What is under way is completed, on every rank and to the bit, and so is what follows. Nobody waits for a timeout: none is shorter
-    than what a call of the pool may take."""
+    """What is under way is completed, on every rank and to the bit, and so is what follows. Nobody waits for a timeout:
+    none is shorter than what a call of the pool may take."""
     count, steps = 300000, 12
     with doomed_pool(size, environment={**EMBEDDED, "SWITCHML_PRECISION": precision}) as own:
         expected = own.run(rank_sums_over_a_lost_switch, count, steps, 5)
     assert not any(moved for _, moved in expected)
-    settings = {**FALLBACK, "SWITCHML_SHARDS": shards, "SWITCHML_PRECISION": precision, "SWITCHML_FAILURE_TIMEOUT": "600"}
+    settings = {
+        **FALLBACK,
+        "SWITCHML_SHARDS": shards,
+        "SWITCHML_PRECISION": precision,
+        "SWITCHML_FAILURE_TIMEOUT": "600",
+    }
     for last in (1, 5):
         with ranks_and_switch(size, settings) as (own, switch, _):
             outcomes = own.run(rank_sums_over_a_lost_switch, count, steps, 5, switch.pid, last)
@@ -478,7 +490,9 @@ def test_a_stopped_rank_delays_the_fallback_only():
 
 def test_a_missing_switch_is_named(tmp_path):
     address = f"127.0.0.1:{free_port()}"
-    check_all(open_on_each(tmp_path, 2, [{**with_switch(address), "SWITCHML_CONNECT_TIMEOUT": str(TIMEOUT)}] * 2), address)
+    check_all(
+        open_on_each(tmp_path, 2, [{**with_switch(address), "SWITCHML_CONNECT_TIMEOUT": str(TIMEOUT)}] * 2), address
+    )
 
 
 @pytest.mark.parametrize("address", ("here", "127.0.0.1:", "127.0.0.1:70000", ":", "[::1:5"))
@@ -655,7 +669,9 @@ def rank_bad_arguments():
         "broadcast from a rank that does not exist": harness.caught(dist.broadcast, torch.ones(3), 7),
         "gather lists of a wrong length": harness.caught(dist.all_gather, [torch.ones(3)], torch.ones(3)),
         "outputs of a wrong shape": harness.caught(dist.all_gather, [torch.ones(2), torch.ones(3)], torch.ones(3)),
-        "an operation that bits have and floats lack": harness.caught(dist.all_reduce, torch.ones(3), dist.ReduceOp.BXOR),
+        "an operation that bits have and floats lack": harness.caught(
+            dist.all_reduce, torch.ones(3), dist.ReduceOp.BXOR
+        ),
     }
     dist.barrier()
     rank_warm_up()  # the group still works

@@ -10,7 +10,9 @@ import torch.distributed as dist
 import harness
 
 c10d = torch._C._distributed_c10d
-pytestmark = pytest.mark.skipif(not hasattr(c10d, "_dump_fr_trace"), reason="this PyTorch has no flight recorder for the CPU")
+pytestmark = pytest.mark.skipif(
+    not hasattr(c10d, "_dump_fr_trace"), reason="this PyTorch has no flight recorder for the CPU"
+)
 
 
 def dumped(**wanted):
@@ -23,7 +25,9 @@ def calls(dump):
 
 def rank_calls():
     """The entries of some calls, those of earlier tests left out."""
-    before = max((entry["time_created_ns"] for entry in calls(dumped())), default=0)  # the log forgets: positions say nothing
+    before = max(
+        (entry["time_created_ns"] for entry in calls(dumped())), default=0
+    )  # the log forgets: positions say nothing
     rank, size = dist.get_rank(), dist.get_world_size()
     dist.all_reduce(torch.ones(3, 5))
     outputs = [torch.empty(2, dtype=torch.int64) for _ in range(size)]
@@ -52,7 +56,9 @@ def test_calls_are_there_with_their_sizes():
         for entry in entries:
             assert entry["state"] == "completed", entry
             assert entry["retired"]
-            assert entry["time_created_ns"] <= entry["time_discovered_started_ns"] <= entry["time_discovered_completed_ns"]
+            assert (
+                entry["time_created_ns"] <= entry["time_discovered_started_ns"] <= entry["time_discovered_completed_ns"]
+            )
             assert tuple(entry["process_group"]) == ("0", "default_pg")
             assert entry["is_p2p"] == (entry["profiling_name"] in ("switchml:send", "switchml:recv"))
         numbers = [entry["collective_seq_id"] for entry in entries if not entry["is_p2p"]]
@@ -77,7 +83,9 @@ def rank_looks_at_a_call_under_way():
 def test_a_call_that_waits_for_another_rank_is_under_way():
     with harness.fresh_pool(2) as own:
         during, active, after = own.run(rank_looks_at_a_call_under_way)[0]
-    assert [(entry["state"], entry["retired"], entry["input_sizes"]) for entry in during] == [("started", False, [[11]])]
+    assert [(entry["state"], entry["retired"], entry["input_sizes"]) for entry in during] == [
+        ("started", False, [[11]])
+    ]
     assert active == []
     assert [(entry["state"], entry["retired"]) for entry in after] == [("completed", True)]
 
@@ -104,7 +112,11 @@ def rank_dumps_json():
 def test_the_other_forms_of_a_dump_have_them_too():
     for dump, without, pickled in harness.pool(2).run(rank_dumps_json):
         last = calls(dump)[-1]
-        assert (last["profiling_name"], last["state"], last["input_sizes"]) == ("switchml:all_reduce", "completed", [[2]])
+        assert (last["profiling_name"], last["state"], last["input_sizes"]) == (
+            "switchml:all_reduce",
+            "completed",
+            [[2]],
+        )
         assert dump["pg_status"][str(last["pg_id"])]["last_completed_collective"] == str(last["collective_seq_id"])
         assert [entry["record_id"] for entry in dump["entries"]] == list(range(len(dump["entries"])))
         assert not without.get("entries") and not pickled.get("entries")
@@ -114,7 +126,9 @@ def rank_of_a_part():
     half = [dist.new_group(ranks) for ranks in ([0, 2], [1])][dist.get_rank() % 2]
     dist.all_reduce(torch.ones(13), group=half)
     dump = dumped()
-    return dump["pg_config"][half.group_name]["ranks"], [entry["process_group"] for entry in calls(dump)][-1][0] == half.group_name
+    return dump["pg_config"][half.group_name]["ranks"], [entry["process_group"] for entry in calls(dump)][-1][
+        0
+    ] == half.group_name
 
 
 def test_a_group_of_some_ranks_says_which():

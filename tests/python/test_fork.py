@@ -26,7 +26,7 @@ def start_child(body):
         return child
     try:
         body()
-    except BaseException:  # noqa: BLE001
+    except BaseException:
         traceback.print_exc()
         os._exit(99)
     os._exit(0)
@@ -74,11 +74,14 @@ dist.destroy_process_group()
 
 
 def test_children_leave_and_their_parents_go_on():
-    """By sys.exit, through all that an interpreter does at its end: as they are, and after they have destroyed the group."""
+    """By sys.exit, through all that an interpreter does at its end: as they are, and after they have destroyed the
+    group."""
     where = f"tcp://127.0.0.1:{harness.free_port(socket.SOCK_STREAM)}"
     command = [sys.executable, "-c", PARENT, harness.BACKEND, where]
     ranks = [
-        subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        subprocess.Popen(
+            [*command, str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
         for rank in range(2)
     ]
     try:
@@ -109,7 +112,8 @@ def test_a_call_in_a_forked_child_is_an_error_at_once():
 
 
 def rank_has_waiting_child():
-    """Rank 1 makes the call that rank 0 waits for when it has heard how a child of rank 0 fared that waited for it, too."""
+    """Rank 1 makes the call that rank 0 waits for when it has heard how a child of rank 0 fared that waited for it,
+    too."""
     rank_warm_up()
     if dist.get_rank() == 1:
         dist.recv(torch.zeros(1), 0)
@@ -149,7 +153,8 @@ def join_over_tcp(rank, size, port):
 
 
 def rank_forks_after_its_group():
-    """A group of one is made and destroyed; then two children make a group of theirs. All over tcp, as PyTorch's tests do."""
+    """A group of one is made and destroyed; then two children make a group of theirs. All over tcp, as PyTorch's tests
+    do."""
     join_over_tcp(0, 1, harness.free_port(socket.SOCK_STREAM))
     dist.destroy_process_group()
     port = harness.free_port(socket.SOCK_STREAM)

@@ -1,4 +1,5 @@
-"""What a group does for PyTorch beside collectives: calls taken together, more time, hooks, a gather into one tensor."""
+"""What a group does for PyTorch beside collectives: calls taken together, more time, hooks, a gather into one
+tensor."""
 
 import time
 

@@ -15,7 +15,9 @@ def rank_groups():
     """Overlapping groups of several sizes, used in turns, made and destroyed and made again."""
     rank, size = dist.get_rank(), dist.get_world_size()
     for _ in range(2):
-        subsets = [members for count in range(1, size + 1) for members in itertools.combinations(range(size), count)][:11]
+        subsets = [members for count in range(1, size + 1) for members in itertools.combinations(range(size), count)][
+            :11
+        ]
         groups = [(members, dist.new_group(list(members))) for members in subsets]
         for members, group in groups + groups[::-1]:
             if rank not in members:
@@ -57,7 +59,8 @@ def test_groups_at_the_same_time():
 
 
 def rank_split_group(rank, port):
-    """The group's own method: torch.distributed.split_group insists on an accelerator. It does not end on a FileStore."""
+    """The group's own method: torch.distributed.split_group insists on an accelerator. It does not end on a
+    FileStore."""
     dist.init_process_group(
         harness.BACKEND,
         init_method=f"tcp://127.0.0.1:{port}",
@@ -77,7 +80,8 @@ def rank_split_group(rank, port):
 
 
 @pytest.mark.skipif(
-    not hasattr(dist.ProcessGroup, "split_group"), reason="this torch splits NCCL groups only, and only through the accelerator"
+    not hasattr(dist.ProcessGroup, "split_group"),
+    reason="this torch splits NCCL groups only, and only through the accelerator",
 )
 def test_split_group():
     port = harness.free_port(socket.SOCK_STREAM)

@@ -1,4 +1,5 @@
-"""What a user sees is IEEE: non-finite values, subnormals and the ends of the range come out as a floating sum has them."""
+"""What a user sees is IEEE: non-finite values, subnormals and the ends of the range come out as a floating sum has
+them."""
 
 import pytest
 import torch
@@ -46,7 +47,9 @@ CASES = {
     "Inf and -Inf meet": specials((0, 256, INF), (1, 256, -INF)),
     "Inf on every rank": specials((None, 511, INF)),
     "NaN on every rank": specials((None, 0, NAN)),
-    "all three, side by side": specials((0, 10, NAN), (1, 11, INF), (0, 12, -INF), (1, 13, NAN), (1, 14, INF), (0, 14, INF)),
+    "all three, side by side": specials(
+        (0, 10, NAN), (1, 11, INF), (0, 12, -INF), (1, 13, NAN), (1, 14, INF), (0, 14, INF)
+    ),
     "first and last element": specials((0, 0, INF), (1, COUNT - 1, NAN)),
     "Inf on one rank, NaN on the other": specials((0, 77, INF), (1, 77, NAN)),
     "nothing but NaN": everywhere(lambda rank, index: torch.full_like(index, NAN)),
@@ -135,7 +138,9 @@ def rank_overflow(dtype, value):
 
 
 @pytest.mark.parametrize(
-    "dtype, value", ((torch.float32, 3e38), (torch.float16, 60000.0), (torch.bfloat16, 3e38)), ids=("fp32", "fp16", "bf16")
+    "dtype, value",
+    ((torch.float32, 3e38), (torch.float16, 60000.0), (torch.bfloat16, 3e38)),
+    ids=("fp32", "fp16", "bf16"),
 )
 def test_overflow_gives_infinity(ranks, dtype, value):
     ranks.run(rank_overflow, dtype, value)
@@ -210,7 +215,9 @@ def rank_scaler():
         return any(not torch.equal(old, new) for old, new in zip(before, model.parameters()))
 
     assert step(1.0)
-    assert not step(3e38 if dist.get_rank() == 1 else 1.0), "the step was taken although one rank's gradients overflowed"
+    assert not step(3e38 if dist.get_rank() == 1 else 1.0), (
+        "the step was taken although one rank's gradients overflowed"
+    )
     assert scaler.get_scale() == 2.0
     assert step(1.0)
     return digest(*model.parameters())

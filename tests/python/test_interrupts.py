@@ -23,7 +23,8 @@ CALLS = {
 
 
 def raise_within_a_call(number):
-    """A handler that raises KeyboardInterrupt when it runs a second time at one instruction: that one's call has begun."""
+    """A handler that raises KeyboardInterrupt when it runs a second time at one instruction: that one's call has
+    begun."""
     seen = []
 
     def handler(_, frame):
@@ -54,7 +55,9 @@ def rank_interrupted(call):
 
 
 def rank_waits(call):
-    return timed(CALLS["all_reduce" if call == "monitored_barrier" else call])  # which goes through the store, with rank 0
+    return timed(
+        CALLS["all_reduce" if call == "monitored_barrier" else call]
+    )  # which goes through the store, with rank 0
 
 
 def rank_calls_until_told(call):

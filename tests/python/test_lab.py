@@ -13,7 +13,9 @@ TESTS = pathlib.Path(lab.__file__).parent
 
 def run_without(capabilities, *arguments):
     """Python, as a container runs root that has not been given these; (status, output)."""
-    limited = [] if lab.refusal() else ["setpriv", "--bounding-set", capabilities]  # who can make none has nothing to lose
+    limited = (
+        [] if lab.refusal() else ["setpriv", "--bounding-set", capabilities]
+    )  # who can make none has nothing to lose
     done = subprocess.run([*limited, sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "PYTHONPATH": str(TESTS)})  # fmt: skip
     return done.returncode, done.stdout + done.stderr
@@ -39,8 +41,17 @@ def test_the_reason_is_what_the_machine_says(capabilities):
 
 def test_networks_are_skipped_where_none_can_be_made():
     status, said = run_without(
-        "-net_admin,-sys_admin", "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", TESTS / "netlab" / "test_cuts.py",
-        TESTS / "python" / "test_controller.py", "-k", "cuts or tree or between or broken_path",
-    )  # fmt: skip
+        "-net_admin,-sys_admin",
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "-p",
+        "no:cacheprovider",
+        TESTS / "netlab" / "test_cuts.py",
+        TESTS / "python" / "test_controller.py",
+        "-k",
+        "cuts or tree or between or broken_path",
+    )
     assert status == 0, said
     assert "skipped" in said and "passed" not in said and "no network namespaces" in said, said

@@ -1,5 +1,5 @@
-"""Tensors of more than 2**31 elements, for indices that do not fit 32 bits. Run with --large: two ranks on this machine, which
-check what they get piece by piece, so that memory holds the tensors and little else."""
+"""Tensors of more than 2**31 elements, for indices that do not fit 32 bits. Run with --large: two ranks on this
+machine, which check what they get piece by piece, so that memory holds the tensors and little else."""
 
 import contextlib
 

@@ -1,4 +1,5 @@
-"""Groups that are made of others' ranks while the program runs: without a rank that died, and of two groups together."""
+"""Groups that are made of others' ranks while the program runs: without a rank that died, and of two groups
+together."""
 
 import datetime
 
@@ -163,7 +164,11 @@ def rank_leaves_and_comes_back():
     handles.reverse()
     dist._reconfigure(201, handles).wait()
     sizes.append((dist.get_world_size(), dist.get_rank(), total()))
-    return sizes, harness.caught(dist._reconfigure, 201, handles), harness.caught(dist._reconfigure, 202, handles[:1] * 2)
+    return (
+        sizes,
+        harness.caught(dist._reconfigure, 201, handles),
+        harness.caught(dist._reconfigure, 202, handles[:1] * 2),
+    )
 
 
 @needs_reconfigure

@@ -1,5 +1,5 @@
-"""Ranks of one host reduce in memory that they share: with the bits of a switch in software, and but for sums of floats those of one
-that adds integers; and when ranks die or stop."""
+"""Ranks of one host reduce in memory that they share: with the bits of a switch in software, and but for sums of floats
+those of one that adds integers; and when ranks die or stop."""
 
 import os
 import pathlib
@@ -35,7 +35,8 @@ def integers_are_exact(kind, name):
 
 
 def rank_reduces(seed, all_of_them):
-    """Digests of the bits of every type, size and operation: of those that a switch of integers does exactly, and of the others."""
+    """Digests of the bits of every type, size and operation: of those that a switch of integers does exactly, and of
+    the others."""
     results = {True: [], False: []}
     for number, kind in enumerate((*TYPES, torch.float64)):
         for size in SIZES:

@@ -260,7 +260,7 @@ def rank_destroys_while_it_waits():
 
 def test_destroying_a_group_ends_what_waits():
     with doomed_pool(2, environment=MEMORY) as own:
-        (texts, took), = own.run(rank_destroys_while_it_waits, ranks=[0])
+        ((texts, took),) = own.run(rank_destroys_while_it_waits, ranks=[0])
         assert took < IN_TIME and all("the process group was shut down" in (text or "") for text in texts), texts
         check_all(own.run(rank_waits, "recv", 0, ranks=[1]), "rank 0 left the session")
 

@@ -127,8 +127,16 @@ def rank_layouts(dtype):
         calls = {
             "broadcast": (broadcast, results()[:1], [wanted[last]]),
             "all_gather": (lambda to: dist.all_gather(to, inputs[rank]), results(), wanted),
-            "gather": (lambda to: dist.gather(inputs[rank], to or None, last), results() if rank == last else [], wanted),
-            "scatter": (lambda to: dist.scatter(to[0], inputs if rank == last else None, last), results()[:1], [wanted[rank]]),
+            "gather": (
+                lambda to: dist.gather(inputs[rank], to or None, last),
+                results() if rank == last else [],
+                wanted,
+            ),
+            "scatter": (
+                lambda to: dist.scatter(to[0], inputs if rank == last else None, last),
+                results()[:1],
+                [wanted[rank]],
+            ),
             "all_to_all": (lambda to: dist.all_to_all(to, [inputs[rank]] * size), results(), wanted),
         }
         for call, (issue, to, right) in calls.items():
@@ -240,7 +248,9 @@ def rank_futures():
     value, result = both(lambda g: g.allgather([outputs(2 * size), outputs(2 * size)], [mine, mine + 1]))
     assert [len(tensors) for tensors in value] == [2 * size] * 2 and "list of lists" in result
     both(lambda g: g.allgather([outputs(size)], [mine]))
-    both(lambda g: g.allgather_coalesced([[torch.zeros(2), torch.zeros(1)] for _ in range(size)], [mine, torch.ones(1)]))
+    both(
+        lambda g: g.allgather_coalesced([[torch.zeros(2), torch.zeros(1)] for _ in range(size)], [mine, torch.ones(1)])
+    )
     both(lambda g: g.broadcast([mine.clone(), mine.clone()], dist.BroadcastOptions()))
     both(lambda g: g.allreduce([mine.clone(), mine.clone()], dist.AllreduceOptions()))
     both(lambda g: g.gather([outputs(size)] if rank == 0 else [], [mine], dist.GatherOptions()))

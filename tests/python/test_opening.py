@@ -31,7 +31,11 @@ def await_hellos(folder, count):
 
 def rank_open(rank, size, folder, timeout):
     dist.init_process_group(
-        harness.BACKEND, init_method=f"file://{folder}/store", rank=rank, world_size=size, timeout=harness.seconds(timeout)
+        harness.BACKEND,
+        init_method=f"file://{folder}/store",
+        rank=rank,
+        world_size=size,
+        timeout=harness.seconds(timeout),
     )
     return rank_sum(None)
 

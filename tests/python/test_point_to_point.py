@@ -105,9 +105,7 @@ def test_batch_isend_irecv(ranks):
     ranks.run(rank_batch)
 
 
-NAMES = (
-    "float32 float16 bfloat16 float64 int8 uint8 int16 int32 int64 bool complex64 complex128 uint16 float8_e4m3fn"
-)
+NAMES = "float32 float16 bfloat16 float64 int8 uint8 int16 int32 int64 bool complex64 complex128 uint16 float8_e4m3fn"
 TYPES = [getattr(torch, name) for name in NAMES.split() if hasattr(torch, name)]
 
 

@@ -8,14 +8,26 @@ import torch.distributed as dist
 
 import harness
 from cases import FEW_SIZES, MOVED_TYPES, SIZES, beside, gloo_result, inputs_of_all, layouts, name_of
-from oracle import FLOATS, INTEGERS, OPERATIONS, check_equal, check_reduction, digest, operation, reduce_exactly, sums_exactly, values
+from oracle import (
+    FLOATS,
+    INTEGERS,
+    OPERATIONS,
+    check_equal,
+    check_reduction,
+    digest,
+    operation,
+    reduce_exactly,
+    sums_exactly,
+    values,
+)
 
 TYPES = FLOATS + (torch.float64,) + INTEGERS
 BITWISE = ("BAND", "BOR", "BXOR")
 
 
 def works_everywhere(dtype, op):
-    """What a switch takes that adds integers: these may not be refused. Nothing may where elements are reduced as they are."""
+    """What a switch takes that adds integers: these may not be refused. Nothing may where elements are reduced as they
+    are."""
     if op in ("MIN", "MAX", "SUM"):
         return dtype != torch.float64
     return op in ("AVG", "PREMUL_SUM") and dtype in FLOATS or sums_exactly()
@@ -31,13 +43,17 @@ def rank_all_reduce(dtype, op, sizes):
         except (RuntimeError, ValueError, NotImplementedError) as error:
             if works_everywhere(dtype, op):
                 raise
-            theirs = gloo_result(lambda g, x: dist.all_reduce(x, operation(op), group=g), inputs[dist.get_rank()].clone())
+            theirs = gloo_result(
+                lambda g, x: dist.all_reduce(x, operation(op), group=g), inputs[dist.get_rank()].clone()
+            )
             assert theirs is None, f"Gloo does {op} of {dtype}, this backend refuses: {error}"
             return None
         check_reduction(mine, inputs, op)
         digests.append(digest(mine))
         if not dtype.is_floating_point or op in ("MIN", "MAX"):
-            theirs = gloo_result(lambda g, x: dist.all_reduce(x, operation(op), group=g), inputs[dist.get_rank()].clone())
+            theirs = gloo_result(
+                lambda g, x: dist.all_reduce(x, operation(op), group=g), inputs[dist.get_rank()].clone()
+            )
             if theirs is not None:
                 check_equal(mine, theirs[0], f"{op} of {dtype} against Gloo")
     return digests
@@ -108,7 +124,8 @@ def test_all_reduce_of_complex_numbers(precision):
 def rank_sparse():
     size = dist.get_world_size()
     everyone = [
-        torch.sparse_coo_tensor([[rank, rank + 1]], values((2, 3), torch.float32, rank), (size + 1, 3)) for rank in range(size)
+        torch.sparse_coo_tensor([[rank, rank + 1]], values((2, 3), torch.float32, rank), (size + 1, 3))
+        for rank in range(size)
     ]
     mine = everyone[dist.get_rank()].clone()
     dist.all_reduce(mine)
@@ -152,7 +169,9 @@ def rank_reduce_scatter_tensor(dtype):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", MOVED_TYPES, ids=name_of)
-@pytest.mark.parametrize("function", (rank_reduce, rank_reduce_scatter, rank_reduce_scatter_tensor), ids=lambda f: f.__name__[5:])
+@pytest.mark.parametrize(
+    "function", (rank_reduce, rank_reduce_scatter, rank_reduce_scatter_tensor), ids=lambda f: f.__name__[5:]
+)
 def test_collective(ranks, function, dtype):
     ranks.run(function, dtype)
 
@@ -180,7 +199,9 @@ def rank_layouts(dtype, op):
                 check_reduction(mine.contiguous(), wanted, op)
 
 
-@pytest.mark.parametrize("dtype, op", ((torch.float32, "SUM"), (torch.float32, "PRODUCT"), (torch.float64, "AVG"), (torch.int16, "MAX")))
+@pytest.mark.parametrize(
+    "dtype, op", ((torch.float32, "SUM"), (torch.float32, "PRODUCT"), (torch.float64, "AVG"), (torch.int16, "MAX"))
+)
 def test_layouts(ranks, dtype, op):
     ranks.run(rank_layouts, dtype, op)
 

@@ -1,4 +1,5 @@
-"""A job that dies with all its processes and is started again at once, on the same switch, which still holds what the dead had."""
+"""A job that dies with all its processes and is started again at once, on the same switch, which still holds what the
+dead had."""
 
 import importlib.util
 import os
@@ -21,8 +22,8 @@ from oracle import check_reduction, values
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo has no switch")
 
 RANKS, RESTARTS = 3, 4
-# Slots of a session: the dead ones' and the living ones' together are far from every limit. Who waited for a dead one's lease, which is
-# longer, would not connect in time.
+# Slots of a session: the dead ones' and the living ones' together are far from every limit. Who waited for a dead one's
+# lease, which is longer, would not connect in time.
 SETTINGS = {"SWITCHML_SLOTS": "32", "SWITCHML_CONNECT_TIMEOUT": "20"}
 _mine = []  # in a rank: its groups and their members
 
@@ -137,13 +138,21 @@ def test_an_elastic_restart_ends_well_on_the_same_switch(tmp_path):
     done.mkdir()
     tests = str(pathlib.Path(__file__).parent)
     script.write_text(ELASTIC_SCRIPT.format(backend=harness.BACKEND, tests=tests, folder=str(done)))
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "SWITCHML_INTERFACE": "lo", "OMP_NUM_THREADS": "1",
-                   **with_switch(f"127.0.0.1:{port}"), **SETTINGS,
-                   "SWITCHML_CONNECT_TIMEOUT": "120"}  # fmt: skip  # ranks that import torch anew are seconds apart on a busy machine
+    environment = {
+        **os.environ,
+        "GLOO_SOCKET_IFNAME": "lo",
+        "SWITCHML_INTERFACE": "lo",
+        "OMP_NUM_THREADS": "1",
+        **with_switch(f"127.0.0.1:{port}"),
+        **SETTINGS,
+        "SWITCHML_CONNECT_TIMEOUT": "120",
+    }  # ranks that import torch anew are seconds apart on a busy machine
     # PyTorch 1.13 on Python 3.11 takes neither "nothing" nor "both" for these two.
     options = ("--standalone", f"--nproc_per_node={RANKS}", "--max_restarts=1", "--monitor_interval=0.5",
                "--redirects=1", "--tee=1", f"--log_dir={tmp_path / 'logs'}")  # fmt: skip
     with standalone_switch(port):
-        output, status = run_bounded([sys.executable, "-m", "torch.distributed.run", *options, str(script)], environment, 240)
+        output, status = run_bounded(
+            [sys.executable, "-m", "torch.distributed.run", *options, str(script)], environment, 240
+        )
     assert status == 0, output[-5000:]
     assert sorted(os.listdir(done)) == [f"attempt 1, rank {rank}" for rank in range(RANKS)], output[-5000:]

@@ -84,7 +84,11 @@ def test_a_job_that_is_stopped_in_a_call_goes_on_in_it():
 
 def test_of_two_suspended_jobs_the_longer_silent_makes_room_for_a_third():
     port = free_port()
-    with standalone_switch(port, "--silence", str(SILENCE), "--client-jobs", "2") as _, job(port) as first, job(port) as second:
+    with (
+        standalone_switch(port, "--silence", str(SILENCE), "--client-jobs", "2") as _,
+        job(port) as first,
+        job(port) as second,
+    ):
         suspend(first)
         assert sums(second, 4) == [None] * RANKS, "it is heard after the first"
         suspend(second)

@@ -1,4 +1,5 @@
-"""A rank for which the system makes no more threads: an error in our words on all ranks, never the end of the process."""
+"""A rank for which the system makes no more threads: an error in our words on all ranks, never the end of the
+process."""
 
 import ctypes
 import os
@@ -13,7 +14,9 @@ from test_opening import rank_sum
 
 pytestmark = [
     pytest.mark.skipif(harness.BACKEND == "gloo", reason="the words are ours"),
-    pytest.mark.skipif(harness.TORCH < (2, 3), reason="Gloo is made at once, and Gloo has its own words for a thread too many"),
+    pytest.mark.skipif(
+        harness.TORCH < (2, 3), reason="Gloo is made at once, and Gloo has its own words for a thread too many"
+    ),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs a user of its own, whose threads are counted: run as root"),
 ]
 
@@ -37,8 +40,8 @@ class Capabilities(ctypes.Structure):
 
 
 def limit_threads(more):
-    """From now on this process gets so many threads more. It stays root, for files and for the others' memory, but is no more
-    exempt, and the kernel counts its threads for a user that nobody else is."""
+    """From now on this process gets so many threads more. It stays root, for files and for the others' memory, but is
+    no more exempt, and the kernel counts its threads for a user that nobody else is."""
     os.setresuid(USER, 0, 0)
     mine = Capabilities(version=0x20080522, pid=0)
     mine.call("capget")
@@ -80,4 +83,6 @@ def test_a_thread_that_cannot_be_made_when_a_group_opens_is_an_error_of_all(tran
             break
     assert GLOO_AT_ONCE or [total for *_, total in outcomes] == [RANKS] * RANKS, outcomes
     assert refused >= {"the completion of calls", "the watch over the ranks"}, refused
-    assert "an engine" in refused or transport == "auto", refused  # which takes the place of the one that hands memory out
+    assert "an engine" in refused or transport == "auto", (
+        refused
+    )  # which takes the place of the one that hands memory out

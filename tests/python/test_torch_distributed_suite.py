@@ -22,7 +22,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 RUNNER = os.path.join(HERE, "torch_suite_runner.py")
 MODES = ("switchml-as-gloo", "switchml", "switchml-as-mpi") if harness.BACKEND != "gloo" else ("gloo",)
 ANSWER_SECONDS = 150  # above the runner's own limit per test, and above what importing torch takes
-#: Tests of the selection that must really run when switchml stands in for Gloo; with Gloo 115 (torch 2.13) or 114 (1.13) do.
+#: Tests of the selection that must really run when switchml stands in for Gloo; with Gloo 115 (torch 2.13) or 114
+# (1.13) do.
 LEAST_TO_PASS = 100
 #: For MPI, PyTorch has no test of its own but those of all_to_all.
 IN_PLACE_OF_MPI = ("all_to_all",)

@@ -1,4 +1,5 @@
-"""Training over this backend ends with the parameters that it ends with over Gloo, and with the same bits on all ranks."""
+"""Training over this backend ends with the parameters that it ends with over Gloo, and with the same bits on all
+ranks."""
 
 import copy
 import importlib.util
@@ -91,7 +92,9 @@ def accumulation(group):
     optimizer = sgd(model)
     for step in range(STEPS):
         with model.no_sync():
-            nn.functional.cross_entropy(model(batch(dist.get_rank(), step)[0]), batch(dist.get_rank(), step)[1]).backward()
+            nn.functional.cross_entropy(
+                model(batch(dist.get_rank(), step)[0]), batch(dist.get_rank(), step)[1]
+            ).backward()
         x, y = batch(dist.get_rank(), step + 50)
         nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
@@ -109,7 +112,11 @@ def join(group):
 def zero_redundancy(group):
     model = wrap(group)
     optimizer = ZeroRedundancyOptimizer(
-        model.parameters(), optimizer_class=torch.optim.Adam, process_group=group, parameters_as_bucket_view=True, lr=0.01
+        model.parameters(),
+        optimizer_class=torch.optim.Adam,
+        process_group=group,
+        parameters_as_bucket_view=True,
+        lr=0.01,
     )
     parameters = train(model, optimizer)
     optimizer.consolidate_state_dict(to=0)
@@ -119,7 +126,9 @@ def zero_redundancy(group):
 
 def zero_redundancy_join(group):
     model = wrap(group, broadcast_buffers=False)
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.SGD, process_group=group, lr=0.05)
+    optimizer = ZeroRedundancyOptimizer(
+        model.parameters(), optimizer_class=torch.optim.SGD, process_group=group, lr=0.05
+    )
     with Join([model, optimizer]):
         return train(model, optimizer, steps=STEPS + dist.get_rank())
 
@@ -153,8 +162,8 @@ def power_sgd(group, hook, **options):
 
 
 def power_sgd_hook(group):
-    """In one bucket: with several, the callbacks call collectives in an order that may differ between ranks (and use up Gloo's
-    threads)."""
+    """In one bucket: with several, the callbacks call collectives in an order that may differ between ranks (and use up
+    Gloo's threads)."""
     return power_sgd(group, powerSGD_hook.powerSGD_hook, bucket_cap_mb=25)
 
 

@@ -21,10 +21,25 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-TYPES = (
-    "float32 float16 bfloat16 int8 uint8 int16 int32 int64 float64 bool complex64 complex128 "
-    "uint16 uint32 uint64 float8_e4m3fn float8_e5m2"
-).split()
+TYPES = [
+    "float32",
+    "float16",
+    "bfloat16",
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "int64",
+    "float64",
+    "bool",
+    "complex64",
+    "complex128",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+]
 #: From here on Gloo takes all that the table gives Gloo; an older one may refuse what it does not have.
 COMPLETE_GLOO = (2, 13)
 #: Names that PyTorch gives calls that Python cannot make.
@@ -168,12 +183,16 @@ def other_calls():
         "`broadcast_object_list`": [lambda dtype: dist.broadcast_object_list([str(dtype)], 0)],
         "`all_gather`": [lambda dtype: dist.all_gather(many(dtype), ones(4, dtype))],
         "`all_gather_object`": [lambda dtype: dist.all_gather_object([None] * size, str(dtype))],
-        "`all_gather_coalesced`": [lambda dtype: dist.all_gather_coalesced([[x] for x in many(dtype)], [ones(4, dtype)])],
+        "`all_gather_coalesced`": [
+            lambda dtype: dist.all_gather_coalesced([[x] for x in many(dtype)], [ones(4, dtype)])
+        ],
         "`all_gather_into_tensor`": [lambda dtype: dist.all_gather_into_tensor(ones(4 * size, dtype), ones(4, dtype))],
         "`gather`": [lambda dtype: dist.gather(ones(4, dtype), many(dtype) if root else None, 0)],
         "`gather_object`": [lambda dtype: dist.gather_object(str(dtype), [None] * size if root else None, 0)],
         "`scatter`": [lambda dtype: dist.scatter(ones(4, dtype), many(dtype) if root else None, 0)],
-        "`scatter_object_list`": [lambda dtype: dist.scatter_object_list([None], [str(dtype)] * size if root else None, 0)],
+        "`scatter_object_list`": [
+            lambda dtype: dist.scatter_object_list([None], [str(dtype)] * size if root else None, 0)
+        ],
         "`all_to_all`": [lambda dtype: dist.all_to_all(many(dtype), many(dtype))],
         "`all_to_all_single`": [lambda dtype: dist.all_to_all_single(ones(4 * size, dtype), ones(4 * size, dtype))],
     }
@@ -182,7 +201,9 @@ def other_calls():
             lambda dtype: through_manager(dist.all_gather_into_tensor, ones(4 * size, dtype), ones(4, dtype))
         ]
     if hasattr(dist, "gather_single"):
-        result[GATHER_SINGLE] = [lambda dtype: dist.gather_single(ones(4, dtype), ones(4 * size, dtype) if root else None, dst=0)]
+        result[GATHER_SINGLE] = [
+            lambda dtype: dist.gather_single(ones(4, dtype), ones(4 * size, dtype) if root else None, dst=0)
+        ]
     if size > 1:
         from_rank_0 = [p2p(dist.send, dist.recv, src=0), p2p(dist.isend, dist.irecv, src=0)]
         result.update({"`send`, `isend`": from_rank_0, "`recv`, `irecv`": from_rank_0, "`batch_isend_irecv`": [batch]})
@@ -231,7 +252,9 @@ def rank_notes():
     assert counted(lambda: dist.all_reduce(sparse)) == ({("all_reduce", "gloo")}, None)
     for name, dtype in (("AVG", torch.int32), ("PREMUL_SUM", torch.float32)):
         if name == "AVG" or hasattr(dist, "_make_nccl_premul_sum"):
-            assert harness.caught(lambda: dist.all_reduce(ones(4, dtype), operation(name), group=gloo())), f"Gloo has {name}"
+            assert harness.caught(lambda: dist.all_reduce(ones(4, dtype), operation(name), group=gloo())), (
+                f"Gloo has {name}"
+            )
     average = torch.tensor([-3, 3]) if dist.get_rank() == 0 else torch.tensor([0, 0])
     dist.all_reduce(average, dist.ReduceOp.AVG)
     assert average.tolist() == [-1, 1]

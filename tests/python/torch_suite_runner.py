@@ -3,15 +3,15 @@
     python torch_suite_runner.py gloo|switchml|switchml-as-gloo|switchml-as-mpi
 
 reads one test name per line from stdin and answers each with one line of JSON on stdout:
-{"name": str, "outcome": "passed" | "failed" | "skipped", "seconds": float, "detail": str}. The name "?" is answered with
-{"names": [...]}: every test that this PyTorch has.
+{"name": str, "outcome": "passed" | "failed" | "skipped", "seconds": float, "detail": str}. The name "?" is answered
+with {"names": [...]}: every test that this PyTorch has.
 
 torch is imported once, here; the ranks of each test are forked from this process, which never makes a group or starts a
 thread of torch's: a test costs a second and not the import of torch in four processes.
 
-`switchml-as-gloo` makes every group that asks for "gloo" a switchml one and leaves the name "gloo" on it: PyTorch runs a third
-of its tests for backends that it knows by name only. `switchml-as-mpi` chooses the tests meant for MPI, the only ones of
-all_to_all with CPU tensors, and runs them on switchml.
+`switchml-as-gloo` makes every group that asks for "gloo" a switchml one and leaves the name "gloo" on it: PyTorch runs
+a third of its tests for backends that it knows by name only. `switchml-as-mpi` chooses the tests meant for MPI, the
+only ones of all_to_all with CPU tensors, and runs them on switchml.
 """
 
 import json
@@ -89,8 +89,8 @@ def rename_group(c10d, group):
 
 
 def accept_both_titles(distributed_test):
-    """A profile names calls by the backend that ran them and by what was called: "switchml:all_reduce_coalesced", where torch
-    1.13 looks for "gloo:all_reduce". Tests get the events by the name that they know."""
+    """A profile names calls by the backend that ran them and by what was called: "switchml:all_reduce_coalesced", where
+    torch 1.13 looks for "gloo:all_reduce". Tests get the events by the name that they know."""
     original = distributed_test.get_profiling_event
 
     def get_profiling_event(name, *args, **kwargs):

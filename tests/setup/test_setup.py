@@ -1,4 +1,5 @@
-"""The commands of a fresh machine: what they ask for, what they say where something is missing, folders with odd names."""
+"""The commands of a fresh machine: what they ask for, what they say where something is missing, folders with odd
+names."""
 
 import importlib.util
 import os
@@ -66,8 +67,19 @@ case "$1" in
 esac
 """)
     python.chmod(0o755)
-    status, text = run("cmake", "-S", ROOT, "-B", tmp_path / "build", "-G", "Ninja", f"-DPython3_EXECUTABLE={python}",
-                       "-DSWITCHML_BUILD_TORCH=ON", "-DSWITCHML_BUILD_TESTS=OFF", "-DSWITCHML_CONTROLLER=OFF")  # fmt: skip
+    status, text = run(
+        "cmake",
+        "-S",
+        ROOT,
+        "-B",
+        tmp_path / "build",
+        "-G",
+        "Ninja",
+        f"-DPython3_EXECUTABLE={python}",
+        "-DSWITCHML_BUILD_TORCH=ON",
+        "-DSWITCHML_BUILD_TESTS=OFF",
+        "-DSWITCHML_CONTROLLER=OFF",
+    )
     text = " ".join(text.split())
     assert status != 0 and f"no Python.h in {tmp_path}/include" in text and "python3-dev" in text, text
 
@@ -75,7 +87,9 @@ esac
 def test_a_path_with_a_blank_and_parentheses(tmp_path):
     """All that is generated, and the set-up's own functions, in such a folder."""
     tree = tmp_path / "a b (c)"
-    made = shutil.ignore_patterns(".git", ".venv*", "build", "build-*", "out", "dist", "__pycache__", ".pytest_cache", "pytest-cache-files-*")
+    made = shutil.ignore_patterns(
+        ".git", ".venv*", "build", "build-*", "out", "dist", "__pycache__", ".pytest_cache", "pytest-cache-files-*"
+    )
     shutil.copytree(ROOT, tree, ignore=made, ignore_dangling_symlinks=True)
     generated = ["switchml_layout", "switchml_sim_commit"]
     if shutil.which("grpc_cpp_plugin") and shutil.which("protoc") and shutil.which("pkg-config"):

@@ -1,4 +1,5 @@
-"""switchml-bmv2-agent as a process in a switch's namespace, with a client. Importing this is an ImportError without gRPC."""
+"""switchml-bmv2-agent as a process in a switch's namespace, with a client. Importing this is an ImportError without
+gRPC."""
 
 import os
 import pathlib
@@ -36,7 +37,9 @@ class Agent:
             "--control-port", str(CONTROL), "--address", ip, "--mac", mac,
             "--station", f"{bmv2.MARKER_MAC}={CONTROL}", "--token-file", str(token), "--log-level", "warning", *more,
         ]  # fmt: skip
-        self.process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT)
         line = self.process.stdout.readline() if ready else ""
         if line != f"listening on {self.listen}\n":

@@ -1,5 +1,5 @@
-"""The driver for BFRuntime and the compiled program on the Tofino model: what the driver writes into the tables is written
-into the model, and the vectors' packets go through. No SDE is between them."""
+"""The driver for BFRuntime and the compiled program on the Tofino model: what the driver writes into the tables is
+written into the model, and the vectors' packets go through. No SDE is between them."""
 
 import itertools
 import re
@@ -115,9 +115,14 @@ class BfrtTarget(tofino.TofinoTarget):
     def open_session(self, spec, job=None):
         jobs = {asked.job for asked in self._open.values()}
         asked = m.InstallRequest(
-            job=job or next(number for number in range(1, 256) if number not in jobs), epoch=next(self._epochs), shards=spec.shards,
-            slots=spec.slots, payload_bytes=self.capabilities.payload, members=spec.members, pages=self._free_pages(spec.slots),
-        )  # fmt: skip
+            job=job or next(number for number in range(1, 256) if number not in jobs),
+            epoch=next(self._epochs),
+            shards=spec.shards,
+            slots=spec.slots,
+            payload_bytes=self.capabilities.payload,
+            members=spec.members,
+            pages=self._free_pages(spec.slots),
+        )
         if spec.uplink is not None:
             asked.uplink.worker = spec.uplink
             asked.uplink.parent.CopyFrom(self._asked_place(spec.parent))
@@ -155,7 +160,11 @@ class BfrtTarget(tofino.TofinoTarget):
     def contributors(self, name, slot, seq):
         """Worker numbers."""
         asked = self._open[name]
-        return list(self._driver.contributors(m.ContributorsRequest(job=asked.job, epoch=asked.epoch, slot=slot, seq=seq)).members)
+        return list(
+            self._driver.contributors(
+                m.ContributorsRequest(job=asked.job, epoch=asked.epoch, slot=slot, seq=seq)
+            ).members
+        )
 
     def all_counters(self):
         """{job: {name: value}}"""

@@ -1,5 +1,6 @@
-"""A BFRuntime server without driver and chip, over bfrt_switch.Switch: what the SDE's own Python client says is taken apart,
-by the numbers of tables and fields that it was told, and held to the tables' checks. Needs that client, bfrt_grpc."""
+"""A BFRuntime server without driver and chip, over bfrt_switch.Switch: what the SDE's own Python client says is taken
+apart, by the numbers of tables and fields that it was told, and held to the tables' checks. Needs that client,
+bfrt_grpc."""
 
 import concurrent.futures
 import json
@@ -24,9 +25,16 @@ def _type(table, bits, flags=()):
 
 def _field(number, name, kind, flags=(), annotations=()):
     return {
-        "mandatory": "optional" not in flags, "read_only": False,
-        "singleton": {"id": number, "name": name, "repeated": "list" in flags, "annotations": list(annotations), "type": kind},
-    }  # fmt: skip
+        "mandatory": "optional" not in flags,
+        "read_only": False,
+        "singleton": {
+            "id": number,
+            "name": name,
+            "repeated": "list" in flags,
+            "annotations": list(annotations),
+            "type": kind,
+        },
+    }
 
 
 def _described(number, table):

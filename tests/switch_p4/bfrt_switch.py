@@ -1,4 +1,5 @@
-"""A switch without chip: the tables of a program under BFRuntime's names, with the checks that BFRuntime makes of every write.
+"""A switch without chip: the tables of a program under BFRuntime's names, with the checks that BFRuntime makes of every
+write.
 
 `Switch` has the interface of switchml_agent.bfrt_runtime.Runtime. The tables are those of a text, a line each:
 
@@ -51,7 +52,7 @@ def from_text(text):
     """{name: Table}"""
     tables = {}
     for line in text.splitlines():
-        kind, name, *rest = line.split() or ("",)*2
+        kind, name, *rest = line.split() or ("",) * 2
         if kind == "table":
             table = tables[name] = Table(name, int(rest[0]))
         elif kind == "key":
@@ -120,10 +121,32 @@ def compiled(segments):
     """What the compiler writes for BFRuntime, of the program for payloads of so many segments."""
     with tempfile.TemporaryDirectory(prefix="switchml-bfrt-") as name:
         folder = pathlib.Path(name)
-        wire = (sys.executable, ROOT / "backend/wire/generate.py", ROOT / "backend/wire/protocol.toml", folder / "wire.p4", 64)
-        compiler = ("p4c-barefoot", "--std", "p4-16", "--target", "tofino", "--arch", "tna", f"-DSEGMENTS={segments}",
-                    "-I", folder, "-I", ROOT / "switch_p4", "--bf-rt-schema", folder / "bf-rt.json", "-o", folder / "out",
-                    ROOT / "switch_p4/tna/switchml.p4")  # fmt: skip
+        wire = (
+            sys.executable,
+            ROOT / "backend/wire/generate.py",
+            ROOT / "backend/wire/protocol.toml",
+            folder / "wire.p4",
+            64,
+        )
+        compiler = (
+            "p4c-barefoot",
+            "--std",
+            "p4-16",
+            "--target",
+            "tofino",
+            "--arch",
+            "tna",
+            f"-DSEGMENTS={segments}",
+            "-I",
+            folder,
+            "-I",
+            ROOT / "switch_p4",
+            "--bf-rt-schema",
+            folder / "bf-rt.json",
+            "-o",
+            folder / "out",
+            ROOT / "switch_p4/tna/switchml.p4",
+        )
         for command in (wire, compiler):
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
             assert done.returncode == 0, done.stderr[-3000:]
@@ -313,7 +336,9 @@ class Switch:
 
     def members(self):
         """{multicast group: its nodes}"""
-        return {key[0][1]: values.get("$MULTICAST_NODE_ID", []) for key, (_, values) in self.entries["$pre.mgid"].items()}
+        return {
+            key[0][1]: values.get("$MULTICAST_NODE_ID", []) for key, (_, values) in self.entries["$pre.mgid"].items()
+        }
 
     def copies(self, group):
         """[(replica number, port)] of a multicast group."""

@@ -1,4 +1,5 @@
-"""The agent for bmv2 against a running simple_switch: driven over gRPC as the controller does, with workers at the ports."""
+"""The agent for bmv2 against a running simple_switch: driven over gRPC as the controller does, with workers at the
+ports."""
 
 import contextlib
 import itertools
@@ -15,7 +16,10 @@ try:
     import grpc
     from agent_process import CONTROL, TIMEOUT, TOKEN, Agent
 except ImportError as error:
-    pytest.skip(f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)", allow_module_level=True)
+    pytest.skip(
+        f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)",
+        allow_module_level=True,
+    )
 
 from switchml_agent import api, frames  # noqa: E402
 
@@ -68,14 +72,18 @@ class Worker:
 
     def contribute(self, switch, session, slot, words, seq=1, **fields):
         """All that the switch sends because of it."""
-        packet = wire.Packet(job=session.job, epoch=session.epoch, worker=self.number, slot=slot, seq=seq, words=words, **fields)
+        packet = wire.Packet(
+            job=session.job, epoch=session.epoch, worker=self.number, slot=slot, seq=seq, words=words, **fields
+        )
         self.inject(switch, packet.encode())
         return outputs(switch, self.port)
 
     def frame(self, packet):
         """What the switch has to send to bring this worker a packet."""
         datagram = bmv2.udp(frames.UDP_PORT, self.udp_port, packet.encode())
-        return self.port, bmv2.ethernet(self.mac, bmv2.SWITCH_MAC, 0x0800, bmv2.ipv4(bmv2.SWITCH_IP, self.ip, 17, datagram))
+        return self.port, bmv2.ethernet(
+            self.mac, bmv2.SWITCH_MAC, 0x0800, bmv2.ipv4(bmv2.SWITCH_IP, self.ip, 17, datagram)
+        )
 
 
 ALICE, BOB = Worker(0, 1), Worker(1, 2)
@@ -88,7 +96,13 @@ def session(**changes):
 
 
 def member(installed, worker, shard=0, **changes):
-    fields = {"job": installed.job, "epoch": installed.epoch, "worker": worker.number, "shard": shard, "place": worker.place}
+    fields = {
+        "job": installed.job,
+        "epoch": installed.epoch,
+        "worker": worker.number,
+        "shard": shard,
+        "place": worker.place,
+    }
     return m.SetMemberRequest(**{**fields, **changes})
 
 
@@ -128,9 +142,19 @@ def test_capabilities(agent):
     assert found.instance != 0
     found.instance = 0
     assert found == m.Capabilities(
-        kind="bmv2", protocol_version=wire.VERSION, payload_bytes=[PAYLOAD], whole_chunks=True, members=64, jobs=255,
-        operations=[m.Operation.SUM, m.Operation.MAX], trees=True, pages=80, page_slots=128, places=4096, mac=bmv2.SWITCH_MAC,
-    )  # fmt: skip
+        kind="bmv2",
+        protocol_version=wire.VERSION,
+        payload_bytes=[PAYLOAD],
+        whole_chunks=True,
+        members=64,
+        jobs=255,
+        operations=[m.Operation.SUM, m.Operation.MAX],
+        trees=True,
+        pages=80,
+        page_slots=128,
+        places=4096,
+        mac=bmv2.SWITCH_MAC,
+    )
 
 
 @pytest.mark.parametrize("token", ("", "another", TOKEN + "x"))
@@ -179,7 +203,9 @@ def test_counters_of_jobs_and_of_none(agent):
     BOB.contribute(agent.switch, installed, 1, (1,) * 64)
     ALICE.contribute(agent.switch, m.InstallRequest(job=6, epoch=1), 1, (1,) * 64)
     now = counters(agent, 5), counters(agent, 0)
-    moved = [{name: after[name] - was[name] for name in after if after[name] != was[name]} for was, after in zip(before, now)]
+    moved = [
+        {name: after[name] - was[name] for name in after if after[name] != was[name]} for was, after in zip(before, now)
+    ]
     added = {"contributions_added": 2, "uses_started": 1, "uses_completed": 1}
     assert moved == [{**added, "duplicates_dropped": 1, "duplicates_answered": 1}, {"dropped_session": 1}]
 
@@ -196,7 +222,9 @@ def test_shards_have_addresses_of_their_own(agent):
     for number, slot in ((0, 127), (1, 128)):
         receivers = [(ALICE, BOB), tuple(second.values())][number]
         answer = result(installed, slot, (5,) * 64)
-        assert receivers[1].contribute(agent.switch, installed, slot, (4,) * 64) == sorted(r.frame(answer) for r in receivers)
+        assert receivers[1].contribute(agent.switch, installed, slot, (4,) * 64) == sorted(
+            r.frame(answer) for r in receivers
+        )
     assert ALICE.contribute(agent.switch, installed, 128, (1,) * 64) == []
     code, text = agent.status("SetMember", member(installed, ALICE, shard=1))
     assert (code, text) == ("INVALID_ARGUMENT", "worker 0, shard 1: 10.77.0.1:5000 speaks for shard 0 already")
@@ -289,22 +317,52 @@ def test_a_page_belongs_to_one_session(agent):
 
 
 WRONG = [
-    ("Install", session(payload_bytes=1024), "INVALID_ARGUMENT", "payload_bytes 1024: the program in this switch takes 256 only"),
-    ("Install", session(uplink=m.Uplink(worker=0, parent=m.SwitchPlace(address="10.1.1.1:48879"))), "INVALID_ARGUMENT",
-     "uplink parent 10.1.1.1:48879: it needs mac, because nothing has come from that address yet"),
-    ("Install", session(uplink=m.Uplink(worker=0, parent=Worker(9, 1, 4000).place)), "INVALID_ARGUMENT",
-     "uplink parent 10.77.0.10:4000: the UDP port of a parent must be 48879"),
+    (
+        "Install",
+        session(payload_bytes=1024),
+        "INVALID_ARGUMENT",
+        "payload_bytes 1024: the program in this switch takes 256 only",
+    ),
+    (
+        "Install",
+        session(uplink=m.Uplink(worker=0, parent=m.SwitchPlace(address="10.1.1.1:48879"))),
+        "INVALID_ARGUMENT",
+        "uplink parent 10.1.1.1:48879: it needs mac, because nothing has come from that address yet",
+    ),
+    (
+        "Install",
+        session(uplink=m.Uplink(worker=0, parent=Worker(9, 1, 4000).place)),
+        "INVALID_ARGUMENT",
+        "uplink parent 10.77.0.10:4000: the UDP port of a parent must be 48879",
+    ),
     ("SetMember", member(session(), Worker(2, 1)), "INVALID_ARGUMENT", "worker 2: job 5 has the members 0, 1"),
     ("SetMember", member(session(), ALICE, shard=1), "INVALID_ARGUMENT", "shard 1: allowed are -1 to 0"),
     ("SetMember", member(session(), ALICE, epoch=8), "NOT_FOUND", "job 5 with epoch 0x8: it is not installed"),
-    ("SetMember", member(session(), Worker(0, CONTROL)), "INVALID_ARGUMENT",
-     "worker 0 10.77.0.1:5000: port 3: allowed are 0, 1, 2"),
-    ("Contributors", m.ContributorsRequest(job=7, epoch=8, slot=0, seq=1), "NOT_FOUND",
-     "job 7 with epoch 0x8: it is not installed"),
-    ("Contributors", m.ContributorsRequest(job=5, epoch=0xF0000001, slot=200, seq=1), "INVALID_ARGUMENT",
-     "slot 200: allowed are 0 to 199"),
-    ("Contributors", m.ContributorsRequest(job=5, epoch=0xF0000001), "INVALID_ARGUMENT", "seq 0: allowed are 1 to 4294967295"),
-]  # fmt: skip
+    (
+        "SetMember",
+        member(session(), Worker(0, CONTROL)),
+        "INVALID_ARGUMENT",
+        "worker 0 10.77.0.1:5000: port 3: allowed are 0, 1, 2",
+    ),
+    (
+        "Contributors",
+        m.ContributorsRequest(job=7, epoch=8, slot=0, seq=1),
+        "NOT_FOUND",
+        "job 7 with epoch 0x8: it is not installed",
+    ),
+    (
+        "Contributors",
+        m.ContributorsRequest(job=5, epoch=0xF0000001, slot=200, seq=1),
+        "INVALID_ARGUMENT",
+        "slot 200: allowed are 0 to 199",
+    ),
+    (
+        "Contributors",
+        m.ContributorsRequest(job=5, epoch=0xF0000001),
+        "INVALID_ARGUMENT",
+        "seq 0: allowed are 1 to 4294967295",
+    ),
+]
 
 
 @pytest.mark.parametrize("name, request_, code, text", WRONG, ids=[f"{name}-{text}" for name, _, _, text in WRONG])
@@ -319,7 +377,9 @@ def test_as_many_jobs_as_there_are_pages(agent):
     opened = [open_session(agent, ALICE, job=job, slots=128, pages=[job - 1]) for job in range(1, 81)]
     for job in (1, 80):
         installed = opened[job - 1]
-        assert ALICE.contribute(agent.switch, installed, 5, (job,) * 64) == [ALICE.frame(result(installed, 5, (job,) * 64))]
+        assert ALICE.contribute(agent.switch, installed, 5, (job,) * 64) == [
+            ALICE.frame(result(installed, 5, (job,) * 64))
+        ]
     assert len(agent.call("Counters", m.CountersRequest()).jobs) >= 81
 
 

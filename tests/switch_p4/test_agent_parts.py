@@ -14,11 +14,14 @@ try:
     import grpc
     from switchml_agent import api
 except ImportError as error:
-    pytest.skip(f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)", allow_module_level=True)
+    pytest.skip(
+        f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)",
+        allow_module_level=True,
+    )
 
-from switchml_agent import frames, program, service, sessions  # noqa: E402
-from switchml_agent.errors import Refusal  # noqa: E402
-from vectors.wire import ROOT  # noqa: E402
+from switchml_agent import frames, program, service, sessions
+from switchml_agent.errors import Refusal
+from vectors.wire import ROOT
 
 WORKER = frames.Place("10.0.0.1", 4711, "02:00:00:00:00:0a", 258)
 PROGRAM = program.Program(payload=256, members=64, sessions=255, pages=80, page_slots=128, reasons=32, places=4096)
@@ -129,7 +132,12 @@ def test_entries_of_a_leaf():
 
 def test_pages_belong_to_shards():
     made = session(shards=2, slots=512, pages=[1, 2, 3, 4]).entries(PROGRAM)[:4]
-    assert [entry.parameters for entry in made] == [(128, 128, 0, 48), (256, 128, 0, 48), (384, 128, 1, 49), (512, 128, 1, 49)]
+    assert [entry.parameters for entry in made] == [
+        (128, 128, 0, 48),
+        (256, 128, 0, 48),
+        (384, 128, 1, 49),
+        (512, 128, 1, 49),
+    ]
 
 
 def test_a_worker_receives_and_sends_for_its_shard():
@@ -196,7 +204,9 @@ def test_what_a_place_leaves_out_is_found():
     assert place(neighbours, "10.0.0.1:9", port=1) == frames.Place("10.0.0.1", 9, WORKER.mac, 1)
     assert place(neighbours, "10.0.0.1:9", "02:00:00:00:00:05") == frames.Place("10.0.0.1", 9, "02:00:00:00:00:05", 2)
     assert place(neighbours, "10.0.0.3:9", "02:00:00:00:00:05") == frames.Place("10.0.0.3", 9, "02:00:00:00:00:05", 2)
-    assert place(neighbours, "10.0.0.3:9", "02:00:00:00:00:0F", 1) == frames.Place("10.0.0.3", 9, "02:00:00:00:00:0f", 1)
+    assert place(neighbours, "10.0.0.3:9", "02:00:00:00:00:0F", 1) == frames.Place(
+        "10.0.0.3", 9, "02:00:00:00:00:0f", 1
+    )
 
 
 @pytest.mark.parametrize("address, mac, port, text", (
@@ -331,7 +341,9 @@ def test_tls(served, tmp_path):
     trusted = grpc.ssl_channel_credentials(certificate.read_bytes())
     assert ask(grpc.secure_channel(f"127.0.0.1:{port}", trusted), token="t").instance == 5
     assert status(grpc.insecure_channel(f"127.0.0.1:{port}"), token="t")[0] == "UNAVAILABLE"
-    assert status(grpc.secure_channel(f"127.0.0.1:{port}", grpc.ssl_channel_credentials()), token="t")[0] == "UNAVAILABLE"
+    assert (
+        status(grpc.secure_channel(f"127.0.0.1:{port}", grpc.ssl_channel_credentials()), token="t")[0] == "UNAVAILABLE"
+    )
 
 
 def test_refusals_are_statuses(served):
@@ -382,8 +394,13 @@ NEEDED = ["--listen", "127.0.0.1:0", "--control-interface", "lo", "--control-por
 
 
 def command(*arguments):
-    done = subprocess.run([sys.executable, "-m", "switchml_agent", *arguments], capture_output=True, text=True, timeout=60,
-                          cwd=pathlib.Path(frames.__file__).parents[1])  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "switchml_agent", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=pathlib.Path(frames.__file__).parents[1],
+    )
     return done.returncode, done.stdout + done.stderr
 
 

@@ -10,14 +10,17 @@ import pytest
 try:
     from switchml_agent import api
 except ImportError as error:
-    pytest.skip(f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)", allow_module_level=True)
+    pytest.skip(
+        f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)",
+        allow_module_level=True,
+    )
 
 
-import bfrt_switch  # noqa: E402
-from switchml_agent import bfrt, bfrt_main, bfrt_program, bfrt_tables, frames, sessions  # noqa: E402
-from switchml_agent.errors import Refusal  # noqa: E402
-from vectors import wire  # noqa: E402
-from vectors.wire import ROOT  # noqa: E402
+import bfrt_switch
+from switchml_agent import bfrt, bfrt_main, bfrt_program, bfrt_tables, frames, sessions
+from switchml_agent.errors import Refusal
+from vectors import wire
+from vectors.wire import ROOT
 
 m = api.messages
 SETTINGS = bfrt.Settings(
@@ -66,7 +69,9 @@ def test_page_slots_are_those_of_the_program():
 def test_passes_are_those_of_the_program():
     """By the steps of passes.p4: those that take words in, and from which half each other one reads."""
     source = (ROOT / "switch_p4/tna/passes.p4").read_text(encoding="utf-8")
-    steps = [int(step) for step in re.findall(r"\(_, \d+, \w+\): (?:consume|consume_then_read|give_\w+)\((\d+)\)", source)]
+    steps = [
+        int(step) for step in re.findall(r"\(_, \d+, \w+\): (?:consume|consume_then_read|give_\w+)\((\d+)\)", source)
+    ]
     assert sorted(set(steps)) == list(range(1, len(bfrt_program.LATER_PASSES[4]) + 1))
 
 
@@ -95,7 +100,9 @@ def test_jobs_are_spread_over_pipes_and_their_loop_ports():
 # ---- a session in the tables ----
 
 
-@pytest.mark.parametrize("first, count", [(128 * page, count) for page in (0, 3, 79) for count in (1, 2, 127, 128)] + [(0, 77)])
+@pytest.mark.parametrize(
+    "first, count", [(128 * page, count) for page in (0, 3, 79) for count in (1, 2, 127, 128)] + [(0, 77)]
+)
 def test_patterns_match_these_slots_once(first, count):
     patterns = bfrt_tables.slot_patterns(first, count)
     hits = [slot for slot in range(2**14) for value, mask in patterns if slot & mask == value]
@@ -120,7 +127,9 @@ def all_entries(session, made):
 
 
 def of(entries, table):
-    return [(entry.keys, entry.values) for entry in entries if isinstance(entry, bfrt_tables.Entry) and entry.table == table]
+    return [
+        (entry.keys, entry.values) for entry in entries if isinstance(entry, bfrt_tables.Entry) and entry.table == table
+    ]
 
 
 def test_entries_of_a_session():
@@ -144,12 +153,27 @@ def test_entries_of_a_session():
 def test_entries_of_a_leaf_of_four_segments():
     uplink = m.Uplink(worker=2, parent=m.SwitchPlace(address="10.0.0.2:48879"))
     made = session(segments=4, pipes=2, slots=256, shards=2, uplink=uplink)
-    ways = [(keys["headers.bridge.step"][0], values["segment"], values["port"]) for keys, values in of(made, bfrt_program.LOOPS)]
+    ways = [
+        (keys["headers.bridge.step"][0], values["segment"], values["port"])
+        for keys, values in of(made, bfrt_program.LOOPS)
+    ]
     # Job 3 begins in pipe 1, so even segments are there.
     assert ways == [
-        (1, 1, 68), (2, 2, 196), (3, 3, 68), (4, 3, 68), (5, 2, 196), (6, 2, 196), (7, 1, 68), (8, 1, 68), (9, 0, 196), (10, 0, 196),
-    ]  # fmt: skip
-    pages = [(keys["headers.bridge.segment"], values["number"], values["shard"]) for keys, values in of(made, bfrt_program.PAGES)]
+        (1, 1, 68),
+        (2, 2, 196),
+        (3, 3, 68),
+        (4, 3, 68),
+        (5, 2, 196),
+        (6, 2, 196),
+        (7, 1, 68),
+        (8, 1, 68),
+        (9, 0, 196),
+        (10, 0, 196),
+    ]
+    pages = [
+        (keys["headers.bridge.segment"], values["number"], values["shard"])
+        for keys, values in of(made, bfrt_program.PAGES)
+    ]
     assert pages == [(0, 18, 0), (1, 18, 0), (2, 19, 0), (3, 19, 0), (0, 8, 1), (1, 8, 1), (2, 9, 1), (3, 9, 1)]
     leaf = {"worker": 2, "mac": 0x020000000002, "ip": 0x0A000002, "port": 4}
     assert of(made, bfrt_program.UPLINKS) == [({"headers.switchml.job": 3}, leaf)]
@@ -167,7 +191,12 @@ def test_several_ways_share_by_slot_and_by_port():
 def test_bits_of_64_members():
     made = sessions.Session(3, 7, 1, 1, tuple(range(10, 74)), (0,))
     values = [next(bfrt_tables.worker_entries(made, worker)).values for worker in (10, 41, 42, 73)]
-    assert values == [{"lower": 1, "upper": 0}, {"lower": 2**31, "upper": 0}, {"lower": 0, "upper": 1}, {"lower": 0, "upper": 2**31}]
+    assert values == [
+        {"lower": 1, "upper": 0},
+        {"lower": 2**31, "upper": 0},
+        {"lower": 0, "upper": 1},
+        {"lower": 0, "upper": 2**31},
+    ]
 
 
 # ---- the driver ----
@@ -193,7 +222,9 @@ def install(driver, **changes):
 
 def member(driver, worker=2, shard=0, port=4, udp_port=4711, **changes):
     place = m.SwitchPlace(address=f"10.0.0.{worker}:{udp_port}", mac=f"02:00:00:00:00:{worker:02x}", port=port)
-    driver.set_member(m.SetMemberRequest(**{"job": 3, "epoch": 7, "worker": worker, "shard": shard, "place": place, **changes}))
+    driver.set_member(
+        m.SetMemberRequest(**{"job": 3, "epoch": 7, "worker": worker, "shard": shard, "place": place, **changes})
+    )
 
 
 def test_what_a_switch_is_told_at_first(switch, driver):
@@ -210,9 +241,20 @@ def test_what_a_switch_is_told_at_first(switch, driver):
 
 def test_capabilities(driver):
     assert driver.capabilities() == m.Capabilities(
-        kind="tofino", instance=driver.instance, protocol_version=wire.VERSION, payload_bytes=[256], whole_chunks=True, members=64, jobs=255,
-        operations=[m.Operation.SUM, m.Operation.MAX], trees=True, pages=80, page_slots=128, places=4096, mac=SETTINGS.mac,
-    )  # fmt: skip
+        kind="tofino",
+        instance=driver.instance,
+        protocol_version=wire.VERSION,
+        payload_bytes=[256],
+        whole_chunks=True,
+        members=64,
+        jobs=255,
+        operations=[m.Operation.SUM, m.Operation.MAX],
+        trees=True,
+        pages=80,
+        page_slots=128,
+        places=4096,
+        mac=SETTINGS.mac,
+    )
 
 
 def test_what_was_there_before_is_removed(switch, driver):
@@ -400,8 +442,16 @@ LINE = ["--listen", "127.0.0.1:0", "--control-interface", "lo", "--control-port"
 
 def test_options_and_their_defaults():
     given = bfrt_main.options("agent", LINE)
-    assert (given.grpc, given.device, given.program, given.client, given.loop_port) == (("127.0.0.1", 50052), 0, "switchml", 0, [])
-    given = bfrt_main.options("agent", [*LINE, "--loop-port", "132", "--loop-port", "260", "--station", "02:00:00:00:00:05=4"])
+    assert (given.grpc, given.device, given.program, given.client, given.loop_port) == (
+        ("127.0.0.1", 50052),
+        0,
+        "switchml",
+        0,
+        [],
+    )
+    given = bfrt_main.options(
+        "agent", [*LINE, "--loop-port", "132", "--loop-port", "260", "--station", "02:00:00:00:00:05=4"]
+    )
     assert (given.loop_port, given.station) == ([132, 260], [("02:00:00:00:00:05", 4)])
 
 
@@ -439,14 +489,23 @@ def test_the_tables_of_these_tests_are_the_compiled_ones(compiled):
             continue  # of every program
         compiled_one = tables[name]
         assert table.size == compiled_one.size, name
-        for ours, theirs in ((table.keys, compiled_one.keys), (table.actions, compiled_one.actions), (table.data, compiled_one.data)):
+        for ours, theirs in (
+            (table.keys, compiled_one.keys),
+            (table.actions, compiled_one.actions),
+            (table.data, compiled_one.data),
+        ):
             assert {each: theirs.get(each) for each in ours} == ours, name
 
 
 def test_the_driver_speaks_to_the_compiled_program(compiled, monkeypatch):
-    """Everything that it ever writes or reads, with the checks of the compiled tables: all keys, all parameters, all widths."""
+    """Everything that it ever writes or reads, with the checks of the compiled tables: all keys, all parameters, all
+    widths."""
     segments, tables = compiled
-    fixed = {name: table for name, table in bfrt_switch.program_tables().items() if name.startswith("$") or name in OTHER_CHIPS}
+    fixed = {
+        name: table
+        for name, table in bfrt_switch.program_tables().items()
+        if name.startswith("$") or name in OTHER_CHIPS
+    }
     switch = bfrt_switch.Switch({**tables, **fixed})
     monkeypatch.setattr(bfrt, "Runtime", lambda *arguments: switch)
     driver = bfrt.Bfrt(SETTINGS)
@@ -455,7 +514,16 @@ def test_the_driver_speaks_to_the_compiled_program(compiled, monkeypatch):
     assert (payload, driver.program) == (256 * segments, program(segments, loop_ports=(68, 132, 196, 324, 452)))
     before = switch.content()
     uplink = m.Uplink(worker=2, parent=m.SwitchPlace(address="10.0.0.9:48879", mac="02:00:00:00:00:09", port=4))
-    install(driver, payload_bytes=payload, job=255, slots=10240, shards=16, pages=range(80), members=range(64, 128), uplink=uplink)
+    install(
+        driver,
+        payload_bytes=payload,
+        job=255,
+        slots=10240,
+        shards=16,
+        pages=range(80),
+        members=range(64, 128),
+        uplink=uplink,
+    )
     for worker in (64, 127):
         member(driver, worker, shard=-1, job=255)
     driver.contributors(m.ContributorsRequest(job=255, epoch=7, slot=10239, seq=1))

@@ -1,4 +1,5 @@
-"""Sessions that the driver for BFRuntime installs carry the vectors' packets through the compiled program, on the Tofino model."""
+"""Sessions that the driver for BFRuntime installs carry the vectors' packets through the compiled program, on the
+Tofino model."""
 
 import dataclasses
 
@@ -14,14 +15,28 @@ try:
     import bfrt_model
     from switchml_agent import frames
 except ImportError as error:
-    pytest.skip(f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)", allow_module_level=True)
+    pytest.skip(
+        f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)",
+        allow_module_level=True,
+    )
 
 # Those for which it matters what is in the tables: all of them, in every role, and that they are gone in time.
 VECTORS = {
-    1: ("jobs_interleaved", "reopened_many_times", "slot_out_of_range", "stale_epoch", "tree_leaf", "tree_result_from_parent_only",
-        "tree_root_with_workers", "unknown_job", "workers_33", "wrong_source", "wrong_worker"),
+    1: (
+        "jobs_interleaved",
+        "reopened_many_times",
+        "slot_out_of_range",
+        "stale_epoch",
+        "tree_leaf",
+        "tree_result_from_parent_only",
+        "tree_root_with_workers",
+        "unknown_job",
+        "workers_33",
+        "wrong_source",
+        "wrong_worker",
+    ),
     4: ("payload_1024",),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module", params=VECTORS, ids=lambda segments: f"segments{segments}")
@@ -65,7 +80,9 @@ def test_contributors_are_read_from_the_registers(target):
     _, made = target
     made.reset()
     members = range(40)
-    spec = next(step for step in parse.load(ROOT / "tests/vectors/slots_interleaved.txt").steps if isinstance(step, vector.Open))
+    spec = next(
+        step for step in parse.load(ROOT / "tests/vectors/slots_interleaved.txt").steps if isinstance(step, vector.Open)
+    )
     made.open_session(dataclasses.replace(spec, name="other", members=(0,), slots=100))
     opened = made.open_session(dataclasses.replace(spec, name="A", members=tuple(members), slots=200))
     words = (1,) * (made.capabilities.payload // wire.WORD_BYTES)
@@ -76,5 +93,8 @@ def test_contributors_are_read_from_the_registers(target):
 
     for worker, slot, seq in ((3, 199, 7), (39, 199, 7), (31, 199, 8), (32, 5, 7)):
         assert send(worker, slot, seq) == []
-    asked = {(slot, seq): made.contributors("A", slot, seq) for slot, seq in ((199, 7), (199, 8), (5, 7), (5, 8), (199, 5), (199, 9))}
+    asked = {
+        (slot, seq): made.contributors("A", slot, seq)
+        for slot, seq in ((199, 7), (199, 8), (5, 7), (5, 8), (199, 5), (199, 9))
+    }
     assert asked == {(199, 7): [3, 39], (199, 8): [31], (5, 7): [32], (5, 8): [], (199, 5): list(members), (199, 9): []}

@@ -1,12 +1,13 @@
-"""What the driver for BFRuntime makes of where members are: stations, ports that come and go, and the pipe that a job lies in."""
+"""What the driver for BFRuntime makes of where members are: stations, ports that come and go, and the pipe that a job
+lies in."""
 
 import pytest
 
 pytest.importorskip("grpc", reason="needs grpcio: pip install grpcio protobuf")
 
-import bfrt_switch  # noqa: E402
-from switchml_agent import bfrt_program  # noqa: E402
-from test_bfrt import driver, install, m, member, refused, switch  # noqa: E402, F401  fixtures among them
+import bfrt_switch
+from switchml_agent import bfrt_program
+from test_bfrt import driver, install, m, member, refused, switch  # noqa: F401  fixtures among them
 
 STATION = "headers.ethernet.destination"
 
@@ -113,8 +114,11 @@ def test_answers_leave_by_a_port_that_appears_later(switch, driver):  # noqa: F8
 
 def home(switch, job=3):  # noqa: F811
     """The pipe to which the ways of a job lead: of its passes, and from all others."""
-    ways = {dict(key)["intrinsic.ingress_port"][0] >> 7: values["port"] >> 7
-            for key, (_, values) in switch.entries[bfrt_program.HOMES].items() if dict(key)["headers.switchml.job"] == job}  # fmt: skip
+    ways = {
+        dict(key)["intrinsic.ingress_port"][0] >> 7: values["port"] >> 7
+        for key, (_, values) in switch.entries[bfrt_program.HOMES].items()
+        if dict(key)["headers.switchml.job"] == job
+    }
     (pipe,) = set(ways.values())
     assert sorted({*ways, pipe}) == list(range(bfrt_switch.Switch.PIPES)) and pipe not in ways
     passes = [values["port"] >> 7 for key, (_, values) in switch.entries[bfrt_program.LOOPS].items()

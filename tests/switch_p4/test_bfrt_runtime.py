@@ -19,12 +19,13 @@ try:
     import bfrt_server
 except ImportError as error:
     pytest.skip(
-        f"{error}: the Python client of the P4 SDE (open-p4studio) must be on PYTHONPATH (docs/switch.md)", allow_module_level=True
+        f"{error}: the Python client of the P4 SDE (open-p4studio) must be on PYTHONPATH (docs/switch.md)",
+        allow_module_level=True,
     )
 
-import bfrt_switch  # noqa: E402
-from switchml_agent import api, bfrt, bfrt_program, bfrt_runtime  # noqa: E402
-from test_bfrt import SETTINGS, install, member, refused  # noqa: E402
+import bfrt_switch
+from switchml_agent import api, bfrt, bfrt_program, bfrt_runtime
+from test_bfrt import SETTINGS, install, member, refused
 
 m = api.messages
 TIMEOUT = 60
@@ -157,7 +158,9 @@ def test_another_program_is_named(bench):
 def test_nobody_there(bench, monkeypatch):
     monkeypatch.setattr(bfrt_runtime, "PATIENCE", 0.5)
     bench.server.stop(0).wait()
-    with refused("UNAVAILABLE", f"BFRuntime at 127.0.0.1:{bench.port}: nothing answers at 127.0.0.1:{bench.port} within 0.5 s"):
+    with refused(
+        "UNAVAILABLE", f"BFRuntime at 127.0.0.1:{bench.port}: nothing answers at 127.0.0.1:{bench.port} within 0.5 s"
+    ):
         bench.driver.connect()
 
 

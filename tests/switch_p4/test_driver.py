@@ -9,10 +9,13 @@ try:
     import grpc
     from switchml_agent import api
 except ImportError as error:
-    pytest.skip(f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)", allow_module_level=True)
+    pytest.skip(
+        f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)",
+        allow_module_level=True,
+    )
 
-from switchml_agent import driver, program, service, sessions  # noqa: E402
-from switchml_agent.errors import Refusal  # noqa: E402
+from switchml_agent import driver, program, service, sessions
+from switchml_agent.errors import Refusal
 
 m = api.messages
 PROGRAM = program.Program(payload=256, members=64, sessions=255, pages=80, page_slots=128, reasons=32, places=4096)
@@ -31,7 +34,10 @@ class Listed(driver.Driver):
         super().__init__("02:00:00:00:00:fe")
         self.entries = []
         self.use, self.counts = ((0, 0), 0), {}  # what was read of a slot; counters by job and reason
-        self.in_line, self.turns = threading.Semaphore(0), threading.Semaphore(0)  # calls that came; that had their turn
+        self.in_line, self.turns = (
+            threading.Semaphore(0),
+            threading.Semaphore(0),
+        )  # calls that came; that had their turn
 
     def _open(self):
         self.program, self.ports = PROGRAM, (1,)
@@ -137,7 +143,12 @@ def test_who_asks_for_contributors_is_told_what_was_dropped_for_its_length(switc
     switch.use = (7, 9), 0b10
     request = m.ContributorsRequest(job=3, epoch=7, slot=5, seq=9)
     assert stub.Contributors(request, timeout=60) == m.ContributorsReply(members=[1])
-    switch.counts = {(3, "dropped_length"): 4, (0, "dropped_length"): 2**20, (3, "dropped_short"): 8, (4, "dropped_length"): 16}
+    switch.counts = {
+        (3, "dropped_length"): 4,
+        (0, "dropped_length"): 2**20,
+        (3, "dropped_short"): 8,
+        (4, "dropped_length"): 16,
+    }
     told = m.ContributorsReply(members=[1], dropped_length=2**20 + 4)
     assert stub.Contributors(request, timeout=60) == told, "of the job, and of no session"
     request.seq = 11  # nobody has come so far

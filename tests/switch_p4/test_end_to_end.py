@@ -1,5 +1,5 @@
-"""PyTorch over the P4 program: two ranks in network namespaces of their own, with nothing between them but simple_switch,
-find it through a switchml-controller, and get the bits that the software switch gives.
+"""PyTorch over the P4 program: two ranks in network namespaces of their own, with nothing between them but
+simple_switch, find it through a switchml-controller, and get the bits that the software switch gives.
 
     namespace of rank 0 --- port 0 |               |  control port --- switchml_agent
     namespace of rank 1 --- port 1 | simple_switch |
@@ -28,15 +28,19 @@ TOKEN = "secret-of-the-job"
 def missing():
     if bmv2.missing() or lab.missing("ethtool"):
         return bmv2.missing() or lab.missing("ethtool")
-    return "" if lab.program("switchml-controller") else "switchml-controller is not built: docs/controller.md says what it needs"
+    return (
+        ""
+        if lab.program("switchml-controller")
+        else "switchml-controller is not built: docs/controller.md says what it needs"
+    )
 
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
 class SwitchLab(lab.Lab):
-    """The switch, its agent, a controller and as many worker namespaces as there are ranks. Ports: the workers', those of
-    other switches, the control port."""
+    """The switch, its agent, a controller and as many worker namespaces as there are ranks. Ports: the workers', those
+    of other switches, the control port."""
 
     def __init__(self, folder, words, ranks=2, switches=0):
         super().__init__(folder)
@@ -62,13 +66,15 @@ class SwitchLab(lab.Lab):
         self.address(self.workers[0], "manage", "10.78.0.1/24")
 
     def plug(self, port, host, address):
-        """The data network: one port of the switch each. With offloads a burst would come to the switch as one long packet, which
-        it drops by its length, and checksums unfinished."""
+        """The data network: one port of the switch each. With offloads a burst would come to the switch as one long
+        packet, which it drops by its length, and checksums unfinished."""
         self.link(self.home, f"s{port}", host, "data", mtu=4000)
         self.address(host, "data", f"{address}/24")
         self.do(host, "ethtool", "-K", "data", "tx", "off")
         if "tx-checksumming: off" not in self.do(host, "ethtool", "-k", "data"):
-            raise lab.LabError(f"ethtool -K data tx off has done nothing in {host}: simple_switch would be sent bursts as one packet")
+            raise lab.LabError(
+                f"ethtool -K data tx off has done nothing in {host}: simple_switch would be sent bursts as one packet"
+            )
 
     def start_switch(self):
         loaded = bmv2.compile_program(self.folder, self.words)
@@ -87,11 +93,28 @@ class SwitchLab(lab.Lab):
     def start_agent(self):
         (self.folder / "agent.token").write_text("token-of-the-agent\n")
         agent = self.start(
-            "agent", sys.executable, "-m", "switchml_agent", "bmv2", "--thrift", "127.0.0.1:9090", "--listen", "127.0.0.1:50052",
-            "--control-interface", "cpu", "--control-port", self.control_port, "--address", SWITCH_IP, "--mac", SWITCH_MAC,
-            "--token-file", self.folder / "agent.token", namespace=self.home,
+            "agent",
+            sys.executable,
+            "-m",
+            "switchml_agent",
+            "bmv2",
+            "--thrift",
+            "127.0.0.1:9090",
+            "--listen",
+            "127.0.0.1:50052",
+            "--control-interface",
+            "cpu",
+            "--control-port",
+            self.control_port,
+            "--address",
+            SWITCH_IP,
+            "--mac",
+            SWITCH_MAC,
+            "--token-file",
+            self.folder / "agent.token",
+            namespace=self.home,
             PYTHONPATH=agent_process.environment()["PYTHONPATH"],
-        )  # fmt: skip
+        )
         self.await_line("agent", agent, "listening on")
 
     def start_controller(self):
@@ -116,20 +139,30 @@ class SwitchLab(lab.Lab):
 
     def reduce(self, name, **settings):
         """What every rank got."""
-        preset = {"SWITCHML_CONTROLLER": "10.78.0.254:50051", "SWITCHML_CONTROLLER_TOKEN": TOKEN, "SWITCHML_PRECISION": "integer",
-                  "SWITCHML_RTO_MIN": "200", "SWITCHML_RTO_MAX": "2000", "GLOO_SOCKET_IFNAME": "data"}  # fmt: skip
+        preset = {
+            "SWITCHML_CONTROLLER": "10.78.0.254:50051",
+            "SWITCHML_CONTROLLER_TOKEN": TOKEN,
+            "SWITCHML_PRECISION": "integer",
+            "SWITCHML_RTO_MIN": "200",
+            "SWITCHML_RTO_MAX": "2000",
+            "GLOO_SOCKET_IFNAME": "data",
+        }
         return reducing_rank.run_ranks(self, name, self.workers, {**preset, **settings})
 
-
     def reduce_both_ways(self):
-        """What every rank got with one shard, and with two; and what it gets from a software switch of the same payload, which
-        adds integers too."""
+        """What every rank got with one shard, and with two; and what it gets from a software switch of the same
+        payload, which adds integers too."""
         got = self.reduce("one-shard"), self.reduce("two-shards", SWITCHML_SHARDS="2", SWITCHML_SLOTS="256")
         return got, self.embedded("reference", SWITCHML_PRECISION="integer")
 
     def embedded(self, name, **more):
         """What as many ranks get from a switch in one of them."""
-        settings = {"SWITCHML_PAYLOAD": str(4 * self.words), "SWITCHML_INTERFACE": "lo", "SWITCHML_TRANSPORT": "udp", **more}
+        settings = {
+            "SWITCHML_PAYLOAD": str(4 * self.words),
+            "SWITCHML_INTERFACE": "lo",
+            "SWITCHML_TRANSPORT": "udp",
+            **more,
+        }
         return reducing_rank.run_ranks(self, name, [None] * len(self.workers), settings)
 
 

@@ -1,7 +1,7 @@
 """Software switches above and below the P4 program: four ranks in one tree get the bits of a single software switch.
 
-    rank 0 --- port 0 |               | port 2 --- software switch "root", rank 3
-    rank 1 --- port 1 | simple_switch | port 3 --- software switch "leaf", rank 2
+rank 0 --- port 0 |               | port 2 --- software switch "root", rank 3
+rank 1 --- port 1 | simple_switch | port 3 --- software switch "leaf", rank 2
 """
 
 import lab
@@ -41,9 +41,17 @@ class MixedLab(SwitchLab):
     def start_controller(self):
         for port, host in self.hosts.items():
             (self.folder / f"{port}.token").write_text(f"token-of-the-agent-{port}\n")
-            switch = self.start(f"switchd-{port}", lab.program("switchml-switchd"), "--listen", f"{self.ip(port)}:48879",
-                                "--agent", f"10.78.{port}.1:50052", "--agent-token-file", self.folder / f"{port}.token",
-                                namespace=host)  # fmt: skip
+            switch = self.start(
+                f"switchd-{port}",
+                lab.program("switchml-switchd"),
+                "--listen",
+                f"{self.ip(port)}:48879",
+                "--agent",
+                f"10.78.{port}.1:50052",
+                "--agent-token-file",
+                self.folder / f"{port}.token",
+                namespace=host,
+            )
             self.await_line(f"switchd-{port}", switch, "agent on ")
         super().start_controller()
 

@@ -1,5 +1,5 @@
-"""The program with other constants than it is shipped with: payloads of 1024 bytes, and pages so small that a few slots can
-be several shards. Also random sequences, which the shipped one has to get right as well."""
+"""The program with other constants than it is shipped with: payloads of 1024 bytes, and pages so small that a few slots
+can be several shards. Also random sequences, which the shipped one has to get right as well."""
 
 import random
 

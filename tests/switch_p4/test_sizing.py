@@ -38,7 +38,11 @@ def test_it_counts_the_pages_that_the_agent_offers(pipes, segments):
 
 
 def test_slots_hold_the_bandwidth_delay_product():
-    row = next(line for line in sizing("--rtt-us", "20", "--rates", "100", "--payloads", "1024").stdout.splitlines() if "| 100 |" in line)
+    row = next(
+        line
+        for line in sizing("--rtt-us", "20", "--rates", "100", "--payloads", "1024").stdout.splitlines()
+        if "| 100 |" in line
+    )
     slots = int(row.split("|")[3])
     # 100 Gbit/s for 20 us are 250,000 bytes: 226 packets of 1024 + 86 bytes, and 5 * 16 slots of 306 are for others.
     assert slots == 306

@@ -57,15 +57,32 @@ def test_resources_says_what_is_missing(tmp_path):
         resources.load(tmp_path)
 
 
-@pytest.fixture(scope="module", params=[(chip, n) for chip in CHIPS for n in (1, 4)], ids=lambda p: f"{p[0]}-{256 * p[1]}B")
+@pytest.fixture(
+    scope="module", params=[(chip, n) for chip in CHIPS for n in (1, 4)], ids=lambda p: f"{p[0]}-{256 * p[1]}B"
+)
 def context(request, tmp_path_factory):
     if LACKING:
         pytest.skip(NO_COMPILER)
     chip, segments = request.param
     folder = tmp_path_factory.mktemp(chip)
     wire_p4(folder)
-    run("p4c-barefoot", "--std", "p4-16", "--target", chip, "--arch", CHIPS[chip], f"-DSEGMENTS={segments}",
-        "-I", ROOT / "switch_p4", "-I", folder, "-o", folder / "out", ROOT / "switch_p4/tna/switchml.p4")
+    run(
+        "p4c-barefoot",
+        "--std",
+        "p4-16",
+        "--target",
+        chip,
+        "--arch",
+        CHIPS[chip],
+        f"-DSEGMENTS={segments}",
+        "-I",
+        ROOT / "switch_p4",
+        "-I",
+        folder,
+        "-o",
+        folder / "out",
+        ROOT / "switch_p4/tna/switchml.p4",
+    )
     run("bfas", "switchml.bfa", cwd=folder / "out/pipe")
     assert (folder / f"out/pipe/{chip}.bin").exists()
     return resources.load(folder)
@@ -92,8 +109,15 @@ def test_every_register_holds_two_versions_of_10000_slots(context):
 
 
 def test_tables_are_as_large_as_they_are_said_to_be(context):
-    for name, wanted in (("sessions", "SESSIONS"), ("workers", "MEMBERS"), ("sources", "MEMBERS"), ("members", "MEMBERS"),
-                         ("stations", "L2_ENTRIES"), ("homes", "HOMES"), ("reasons", "JOB_REASONS")):
+    for name, wanted in (
+        ("sessions", "SESSIONS"),
+        ("workers", "MEMBERS"),
+        ("sources", "MEMBERS"),
+        ("members", "MEMBERS"),
+        ("stations", "L2_ENTRIES"),
+        ("homes", "HOMES"),
+        ("reasons", "JOB_REASONS"),
+    ):
         assert resources.entries(context, name) >= size(wanted), name
     with pytest.raises(resources.ReportError, match="no table or register named nothing"):
         resources.entries(context, "nothing")

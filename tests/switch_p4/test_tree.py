@@ -1,5 +1,5 @@
-"""A leaf and a root of a tree, frame by frame: what a leaf's packets to its parent look like below the protocol, and what a
-root says to a child. The vectors have the protocol's side."""
+"""A leaf and a root of a tree, frame by frame: what a leaf's packets to its parent look like below the protocol, and
+what a root says to a child. The vectors have the protocol's side."""
 
 import pytest
 
@@ -106,7 +106,9 @@ def test_a_parents_result_is_passed_down_as_it_is(leaf):
     assert passed_down(leaf) == before + 1
 
 
-@pytest.mark.parametrize("ip, udp_port", ((PARENT_IP, UDP_PORT - 1), ("10.88.0.2", UDP_PORT), (WORKERS[4][0], WORKERS[4][2])))
+@pytest.mark.parametrize(
+    "ip, udp_port", ((PARENT_IP, UDP_PORT - 1), ("10.88.0.2", UDP_PORT), (WORKERS[4][0], WORKERS[4][2]))
+)
 def test_a_result_from_elsewhere_is_dropped(leaf, ip, udp_port):
     before = passed_down(leaf, DROPPED_SOURCE)
     assert send(leaf, 3, PARENT_MAC, ip, udp_port, result(2)) == []

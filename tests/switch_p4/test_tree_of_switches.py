@@ -1,4 +1,5 @@
-"""Three simple_switch processes wired to a tree, each with its agent: four workers get the sum, whatever is lost between them.
+"""Three simple_switch processes wired to a tree, each with its agent: four workers get the sum, whatever is lost
+between them.
 
     worker 0, worker 1 --- leaf A \\
                                    root
@@ -19,7 +20,10 @@ pytestmark = pytest.mark.skipif(bool(bmv2.missing()), reason=bmv2.missing())
 try:
     from agent_process import CONTROL, Agent
 except ImportError as error:
-    pytest.skip(f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)", allow_module_level=True)
+    pytest.skip(
+        f"{error} (pip install grpcio protobuf, or apt install python3-grpcio python3-protobuf)",
+        allow_module_level=True,
+    )
 
 from switchml_agent import api, frames  # noqa: E402
 
@@ -122,7 +126,9 @@ class Tree:
             first = RANKS[leaf][0]
             self.set_member("R", first, -1, switch_place(leaf, port))
             uplink = m.Uplink(worker=first, parent=switch_place("R", UPLINK))
-            self.agents[leaf].call("Install", m.InstallRequest(**session, members=RANKS[leaf], pages=[port], uplink=uplink))
+            self.agents[leaf].call(
+                "Install", m.InstallRequest(**session, members=RANKS[leaf], pages=[port], uplink=uplink)
+            )
             for at, number in enumerate(RANKS[leaf]):
                 self.ranks.append(Rank(number, leaf, at, self.switches[leaf].ports[at]))
                 self.set_member(leaf, number, 0, self.ranks[-1].place)

@@ -9,13 +9,13 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vectors import parse, runner, targets  # noqa: E402
+from vectors import parse, runner, targets
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 
 
 def run_one(path, target, trace):
-    """"ok", "skip" or "FAIL", and why."""
+    """ "ok", "skip" or "FAIL", and why."""
     try:
         vector = parse.load(path)
         reason = target.capabilities.lacks(vector.needs)
@@ -33,7 +33,9 @@ def main():
     parser = argparse.ArgumentParser(prog="python tests/vectors", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", type=pathlib.Path, help="vector files (default: all)")
     parser.add_argument("--target", default="softswitch", choices=targets.TARGET_NAMES)
-    parser.add_argument("--softswitch-target", type=pathlib.Path, metavar="PATH", help="the driver in another build folder")
+    parser.add_argument(
+        "--softswitch-target", type=pathlib.Path, metavar="PATH", help="the driver in another build folder"
+    )
     parser.add_argument("--trace", action="store_true", help="print every packet")
     arguments = parser.parse_args()
     reason = targets.unavailable(arguments.target)
@@ -54,7 +56,9 @@ def main():
     finally:
         if target:
             target.close()
-    print(f"{target.name}: {results.count('ok')} passed, {results.count('FAIL')} failed, {results.count('skip')} skipped")
+    print(
+        f"{target.name}: {results.count('ok')} passed, {results.count('FAIL')} failed, {results.count('skip')} skipped"
+    )
     return 1 if "FAIL" in results else 0
 
 

@@ -1,7 +1,7 @@
 """The vectors and their tools under pytest. Needs no PyTorch.
 
-    --vector-target NAME       the data plane to run all vectors on; may be repeated (default: those that need nothing else)
-    --softswitch-target PATH   the driver of the software switch (default: the one in the build folder)
+--vector-target NAME       the data plane to run all vectors on; may be repeated (default: those that need nothing else)
+--softswitch-target PATH   the driver of the software switch (default: the one in the build folder)
 """
 
 import pathlib
@@ -12,7 +12,9 @@ from vectors import targets
 
 
 def pytest_addoption(parser):
-    parser.addoption("--vector-target", action="append", choices=targets.TARGET_NAMES, help="data plane to run vectors on")
+    parser.addoption(
+        "--vector-target", action="append", choices=targets.TARGET_NAMES, help="data plane to run vectors on"
+    )
     parser.addoption("--softswitch-target", type=pathlib.Path, help="path of softswitch_target")
 
 

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vectors import elements, parse, wire  # noqa: E402
-from vectors.targets.model import ModelTarget  # noqa: E402
+from vectors import elements, parse, wire
+from vectors.targets.model import ModelTarget
 
 COUNT_EVERY = 20  # packets
 NATIVE = [
@@ -58,7 +58,10 @@ class Generator:
             self.step()
             if self.made - self.made_at_count >= COUNT_EVERY or self.made >= self.packets:
                 self.count()
-        head = [f"# A random sequence ({command}): any difference between a data plane and the", "# model of the protocol."]
+        head = [
+            f"# A random sequence ({command}): any difference between a data plane and the",
+            "# model of the protocol.",
+        ]
         for what, (value, _) in self.parser.required.items():
             head.append(f"needs {what}" + ("" if value is True else f" {value}"))
         return "\n".join(head + self.lines) + "\n"
@@ -227,7 +230,9 @@ class Generator:
         if operation != "none" and self.random.random() < 0.85:
             given = ",".join(self.element(element) for _ in range(length))
         wants = self.random.choice(("", "", "", " wants-none"))
-        return f"slot={slot} seq={seq} type={kind} op={operation} divisor={divisor} call={call:#x} elements={given}{wants}"
+        return (
+            f"slot={slot} seq={seq} type={kind} op={operation} divisor={divisor} call={call:#x} elements={given}{wants}"
+        )
 
     def element(self, element):
         """The bits of one: often near 1, or what is special."""

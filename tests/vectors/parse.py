@@ -1,4 +1,5 @@
-"""Reads vector files. docs/testing.md describes the language; every error names file, line, the value, what is allowed."""
+"""Reads vector files. docs/testing.md describes the language; every error names file, line, the value, what is
+allowed."""
 
 import pathlib
 import re
@@ -140,10 +141,14 @@ class Parser:
         if ("workers" in given) == bool(lists["members"]):
             self.fail("session: one of workers=NUMBER and members=NUMBER,NUMBER,... is needed")
         if not set(lists["children"]) <= set(members):
-            self.fail(f"children={','.join(map(str, lists['children']))}: allowed are members: {', '.join(map(str, members))}")
+            self.fail(
+                f"children={','.join(map(str, lists['children']))}: allowed are members: {', '.join(map(str, members))}"
+            )
         step = 1024 if given["payload"] > 2048 else 128
         if given["payload"] not in (256, 512) and (given["payload"] < 1024 or given["payload"] % step):
-            self.fail(f"payload={given['payload']}: allowed are 256, 512, multiples of 128 from 1024 to 2048, and of 1024")
+            self.fail(
+                f"payload={given['payload']}: allowed are 256, 512, multiples of 128 from 1024 to 2048, and of 1024"
+            )
         if given["slots"] % given["shards"]:
             self.fail(f"slots={given['slots']}: a multiple of shards={given['shards']} is needed")
 
@@ -254,9 +259,17 @@ class Parser:
             if session.uplink is None or match["shard"]:
                 self.fail(f"{text}: allowed only where the session has an uplink=, without a shard")
             return [(session.parent, session.name, session.uplink)]
-        first, _, last = f"0-{session.workers - 1}".partition("-") if match["who"] == "*" else match["who"].partition("-")
+        first, _, last = (
+            f"0-{session.workers - 1}".partition("-") if match["who"] == "*" else match["who"].partition("-")
+        )
         chosen = [w for w in session.members if int(first) <= w <= int(last or first)]
-        if not chosen or chosen[0] != int(first) and match["who"] != "*" or int(last or first) > chosen[-1] or shard >= session.shards:
+        if (
+            not chosen
+            or chosen[0] != int(first)
+            and match["who"] != "*"
+            or int(last or first) > chosen[-1]
+            or shard >= session.shards
+        ):
             members = ", ".join(map(str, session.members))
             self.fail(f"{text}: session {session.name} has members {members}, shards 0 to {session.shards - 1}")
         return [(session.address(w, shard), session.name, w) for w in chosen]

@@ -38,7 +38,9 @@ class Runner:
         opened = self.target.open_session(step, former.job if former else None)
         self.trace(f"{step.line}: session {step.name}: job {opened.job}, epoch {opened.epoch:#x}")
         if opened.epoch == 0 or not 1 <= opened.job <= 255:
-            self.fail(step.line, f"session {step.name} got job {opened.job} (1 to 255) and epoch {opened.epoch} (not 0)")
+            self.fail(
+                step.line, f"session {step.name} got job {opened.job} (1 to 255) and epoch {opened.epoch} (not 0)"
+            )
         if former and opened.job != former.job:
             self.fail(step.line, f"session {step.name} got job {opened.job} instead of {former.job}")
         if former and opened.epoch == former.epoch:
@@ -65,7 +67,7 @@ class Runner:
         now = self.target.counters()
         moved = {name: value - self.counted[name] for name, value in now.items()}
         self.counted = now
-        self.trace(f"{step.line}: counted {({name: by for name, by in moved.items() if by})}")
+        self.trace(f"{step.line}: counted { ({name: by for name, by in moved.items() if by}) }")
         wrong = [
             f"{name} moved by {by}, expected {step.changes.get(name, 0)}"
             for name, by in moved.items()

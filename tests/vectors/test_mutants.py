@@ -36,13 +36,15 @@ class NewAdds(model.ReferenceSwitch):
         held = self.uses.get(place)
         if held and held.epoch == packet.epoch and self.newer(packet.seq, held.seq):
             old = list(held.packets.values())
-            packet = dataclasses.replace(packet, words=tuple(self.combine(SUM, c) for c in self.columns(old + [packet])))
+            packet = dataclasses.replace(
+                packet, words=tuple(self.combine(SUM, c) for c in self.columns(old + [packet]))
+            )
         return super().aggregate(packet, sender)
 
 
 class NewWithoutWordsKeepsThem(model.ReferenceSwitch):
-    """Words are registers: a first contribution without words does not write them, and the next one adds to what they held,
-    whichever session that was of."""
+    """Words are registers: a first contribution without words does not write them, and the next one adds to what they
+    held, whichever session that was of."""
 
     def __init__(self):
         super().__init__()
@@ -57,7 +59,9 @@ class NewWithoutWordsKeepsThem(model.ReferenceSwitch):
             self.registers[place] = packet.words
         out = super().aggregate(packet, sender)
         if fresh and not packet.words:
-            self.uses[(packet.job, *place)].packets["registers"] = dataclasses.replace(packet, witness=0, exponent=0, words=old)
+            self.uses[(packet.job, *place)].packets["registers"] = dataclasses.replace(
+                packet, witness=0, exponent=0, words=old
+            )
         return out
 
     def complete(self, session, held):
@@ -122,7 +126,9 @@ class MaskOf64(model.ReferenceSwitch):
 
 class UnsignedMax(model.ReferenceSwitch):
     def combine(self, operation, column):
-        return wire.wrap(max(word % 2**32 for word in column)) if operation == MAX else super().combine(operation, column)
+        return (
+            wire.wrap(max(word % 2**32 for word in column)) if operation == MAX else super().combine(operation, column)
+        )
 
 
 class SubtractingMax(model.ReferenceSwitch):
@@ -151,7 +157,7 @@ class LastExponent(model.ReferenceSwitch):
 class SignedExponent(model.ReferenceSwitch):
     def result(self, held, worker=None):
         packet = wire.Packet.decode(super().result(held, worker))
-        signed = max((p.exponent ^ 0x8000 for p in held.packets.values())) ^ 0x8000
+        signed = max(p.exponent ^ 0x8000 for p in held.packets.values()) ^ 0x8000
         return dataclasses.replace(packet, exponent=signed).encode()
 
 

@@ -14,7 +14,9 @@ FILES = sorted(pathlib.Path(__file__).resolve().parent.glob("*.txt"))
 RANDOM = [((1, 1), 1, 400, 8), ((1, 1), 2, 400, 33), ((4, 1), 3, 120, 8), ((4, 2), 4, 120, 5), ((4, 4), 5, 120, 33)]
 
 
-@pytest.fixture(scope="module", params=sorted({shape for shape, *_ in RANDOM}), ids=lambda s: f"segments{s[0]}-pipes{s[1]}")
+@pytest.fixture(
+    scope="module", params=sorted({shape for shape, *_ in RANDOM}), ids=lambda s: f"segments{s[0]}-pipes{s[1]}"
+)
 def shaped(request):
     if "tofino" not in (request.config.getoption("--vector-target") or ()):
         pytest.skip("takes minutes: only with --vector-target tofino")
@@ -77,7 +79,9 @@ def sent(switch, port, frame):
 
 def to_switch(payload):
     datagram = packets.udp(4000, 48879, payload)
-    return packets.ethernet(packets.SWITCH_MAC, HOST_MAC, 0x0800, packets.ipv4(HOST_IP, packets.SWITCH_IP, 17, datagram))
+    return packets.ethernet(
+        packets.SWITCH_MAC, HOST_MAC, 0x0800, packets.ipv4(HOST_IP, packets.SWITCH_IP, 17, datagram)
+    )
 
 
 def test_control_packets_go_both_ways(shaped):

@@ -28,7 +28,11 @@ BAD_LINES = [
     (2, "session a workers=2", "x.txt:2: session a: a new name that begins with a capital letter"),
     (2, "session A", "x.txt:2: session: one of workers=NUMBER and members=NUMBER,NUMBER,... is needed"),
     (2, "session A workers=129", "x.txt:2: workers=129: allowed are numbers from 1 to 128"),
-    (2, "session A workers=2 payload=300", "x.txt:2: payload=300: allowed are 256, 512, multiples of 128 from 1024 to 2048, and of 1024"),
+    (
+        2,
+        "session A workers=2 payload=300",
+        "x.txt:2: payload=300: allowed are 256, 512, multiples of 128 from 1024 to 2048, and of 1024",
+    ),
     (2, "session A workers=2 slots=9 shards=2", "x.txt:2: slots=9: a multiple of shards=2"),
     (2, "session A workers=2 job=B", "x.txt:2: job=B: a session is needed that was closed above"),
     (2, "session A workers=2 payload=1024", "x.txt:2: the file must say: needs payload 1024"),
@@ -132,7 +136,9 @@ WRONG_ANSWERS = {
     "a word too few": (lambda out: [(to, frame[:-4]) for to, frame in out], r"words\(63\)"),
     "part of a word": (lambda out: [(to, frame[:-1]) for to, frame in out], "not expected: to A.0: hex 32"),
     "an answer to an open use": (lambda out: out or [("A.0", b"")], "x.txt:3: .*line 3"),
-    **{f"byte {at}": (lambda out, at=at: [(to, flip(frame, at)) for to, frame in out], "x.txt:5: ") for at in range(20)},
+    **{
+        f"byte {at}": (lambda out, at=at: [(to, flip(frame, at)) for to, frame in out], "x.txt:5: ") for at in range(20)
+    },
 }
 
 
@@ -160,11 +166,25 @@ def test_a_native_session_must_be_granted_where_it_has_to_be(softswitch):
 
 # By the xxhash module of PyPI (4.1.0): a text of each of the lengths that the algorithm treats in ways of their own.
 HASHES = {
-    0: 0xCC1CA35A1B089C5C, 1: 0xFA04F0E2621BCC23, 3: 0x6174298C86E7040D, 4: 0x1672EA86470577D2,
-    8: 0x6A6BD4A711F78D8A, 9: 0x9863DC0DDA1A4468, 16: 0xAF54D11A43A78036, 17: 0x2D8679ABCF68E8BB,
-    33: 0xFC06BEB930FDC36A, 65: 0xC0E976D5D2B331E2, 97: 0x79539D02F86B427A, 128: 0xA40C5F87DDA0A045,
-    129: 0x0F2558E3A3D42811, 200: 0xECB2254D2AC162E1, 240: 0x1B4ED5223C8FFA57, 241: 0x889EA88F951BD31E,
-    1024: 0x616F1714830767A5, 1025: 0xC52F300551486864, 2100: 0xFADF27464A5FC995,
+    0: 0xCC1CA35A1B089C5C,
+    1: 0xFA04F0E2621BCC23,
+    3: 0x6174298C86E7040D,
+    4: 0x1672EA86470577D2,
+    8: 0x6A6BD4A711F78D8A,
+    9: 0x9863DC0DDA1A4468,
+    16: 0xAF54D11A43A78036,
+    17: 0x2D8679ABCF68E8BB,
+    33: 0xFC06BEB930FDC36A,
+    65: 0xC0E976D5D2B331E2,
+    97: 0x79539D02F86B427A,
+    128: 0xA40C5F87DDA0A045,
+    129: 0x0F2558E3A3D42811,
+    200: 0xECB2254D2AC162E1,
+    240: 0x1B4ED5223C8FFA57,
+    241: 0x889EA88F951BD31E,
+    1024: 0x616F1714830767A5,
+    1025: 0xC52F300551486864,
+    2100: 0xFADF27464A5FC995,
 }
 
 
@@ -252,7 +272,11 @@ def test_a_driver_that_is_missing_or_ends_is_an_error(tmp_path):
 
 
 def test_the_driver_refuses_what_it_does_not_know(softswitch):
-    for command, message in (("fly", "command 'fly'"), ("frame A.0 1g", "frame '1g'"), ("frame " + "x" * 29, "endpoint 'xx")):
+    for command, message in (
+        ("fly", "command 'fly'"),
+        ("frame A.0 1g", "frame '1g'"),
+        ("frame " + "x" * 29, "endpoint 'xx"),
+    ):
         with pytest.raises(targets.TargetError, match=message):
             softswitch.driver.ask(command)
     softswitch.reset()

@@ -22,7 +22,9 @@ def test_vector(path, target):
 RANDOM = [(seed, 300, (2, 8, 33, 128)[seed % 4], (256, 1024, 2048)[seed % 3], seed % 5 == 0) for seed in range(1, 31)]
 
 
-@pytest.mark.parametrize("options", RANDOM, ids=lambda o: f"seed{o[0]}-packets{o[1]}-workers{o[2]}-payload{o[3]}-full{o[4]:d}")
+@pytest.mark.parametrize(
+    "options", RANDOM, ids=lambda o: f"seed{o[0]}-packets{o[1]}-workers{o[2]}-payload{o[3]}-full{o[4]:d}"
+)
 def test_random_sequence(options, softswitches, tmp_path):
     path = tmp_path / "random.txt"
     path.write_text(generate.Generator(*options).text("repeat it with generate.py"), encoding="utf-8")

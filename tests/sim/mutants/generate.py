@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Copies sources of backend/ with the planted bugs of mutants.toml in them, each behind a condition, and lists the bugs.
+"""Copies sources of backend/ with the planted bugs of mutants.toml in them, each behind a condition, and lists the
+bugs.
 
 The text that a bug replaces must occur exactly once in the file as it stands with the bugs before it.
 """
+
 import argparse
 import json
 import pathlib
@@ -21,7 +23,9 @@ def plant(texts, backend, number, mutant):
         find, replace = edit["find"].lstrip("\n"), edit["replace"].lstrip("\n")
         count = texts[name].count(find)
         if count != 1:
-            sys.exit(f"mutants.toml: {mutant['name']}: the text to find in {name} occurs {count} times, not once: {find!r}")
+            sys.exit(
+                f"mutants.toml: {mutant['name']}: the text to find in {name} occurs {count} times, not once: {find!r}"
+            )
         texts[name] = texts[name].replace(find, replace.replace("MUTANT", f"::switchml::sim::mutant_is({number})"))
 
 

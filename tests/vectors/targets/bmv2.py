@@ -1,5 +1,5 @@
-"""The v1model program as a data plane. Sessions are table entries, the same that the agent for bmv2 makes; the counters are
-the program's."""
+"""The v1model program as a data plane. Sessions are table entries, the same that the agent for bmv2 makes; the counters
+are the program's."""
 
 import socket
 
@@ -19,7 +19,13 @@ class Bmv2Target(ProgrammedTarget):
         """`words` of a payload; `sizes`: constants of sizes.p4 that are to have another value."""
         known = sizes_of(sizes)
         self._program = Program(
-            4 * words, known["MAX_WORKERS"], known["SESSIONS"], known["PAGES"], known["PAGE_SLOTS"], known["REASONS"], known["MEMBERS"],
+            4 * words,
+            known["MAX_WORKERS"],
+            known["SESSIONS"],
+            known["PAGES"],
+            known["PAGE_SLOTS"],
+            known["REASONS"],
+            known["MEMBERS"],
         )
         self.capabilities = Capabilities(
             payload=4 * words, workers=known["MAX_WORKERS"], whole=True, tree=True, shards=known["PAGE_SLOTS"] <= 4

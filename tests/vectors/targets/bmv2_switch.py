@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import lab
@@ -108,7 +107,9 @@ class Console:
 
     def __init__(self, namespace, thrift_port):
         command = ["ip", "netns", "exec", namespace, "simple_switch_CLI", "--thrift-port", str(thrift_port)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         self._read()
 
     def _read(self):
@@ -176,7 +177,14 @@ class Bmv2Switch:
         self._program = self._compiled(words, sizes)
         in_namespace = ("ip", "netns", "exec", self.namespace)
         run("ip", "netns", "add", self.namespace)
-        run(*in_namespace, "sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+        run(
+            *in_namespace,
+            "sysctl",
+            "-q",
+            "-w",
+            "net.ipv6.conf.all.disable_ipv6=1",
+            "net.ipv6.conf.default.disable_ipv6=1",
+        )
         run(*in_namespace, "ip", "link", "set", "lo", "up")
         for i in range(PORTS):
             run(*in_namespace, "ip", "link", "add", f"s{i}", "type", "veth", "peer", "name", f"h{i}")

@@ -1,5 +1,5 @@
-"""What the P4 programs have in common as data planes: sessions are table entries, the same that their agents make; who stands
-behind an endpoint's name; counters by job and reason."""
+"""What the P4 programs have in common as data planes: sessions are table entries, the same that their agents make; who
+stands behind an endpoint's name; counters by job and reason."""
 
 import pathlib
 import random
@@ -22,7 +22,8 @@ def sizes_of(changed):
 
 
 class ProgrammedTarget(Target):
-    """`ports` of the switch are given to the stations in turn; a session takes some of `pages` pages of `page_slots`."""
+    """`ports` of the switch are given to the stations in turn; a session takes some of `pages` pages of
+    `page_slots`."""
 
     def __init__(self, ports, pages, page_slots):
         self._ports, self._all_pages, self._page_slots = tuple(ports), pages, page_slots
@@ -68,7 +69,10 @@ class ProgrammedTarget(Target):
             high, low = divmod(n + 1, 250)
             udp_port = frames.UDP_PORT if name.endswith(".parent") else 20000 + n
             self._stations[name] = frames.Place(
-                f"10.77.{high}.{low + 1}", udp_port, f"02:77:00:01:{high:02x}:{low:02x}", self._ports[n % len(self._ports)]
+                f"10.77.{high}.{low + 1}",
+                udp_port,
+                f"02:77:00:01:{high:02x}:{low:02x}",
+                self._ports[n % len(self._ports)],
             )
         return self._stations[name]
 

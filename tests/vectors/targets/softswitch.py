@@ -111,7 +111,9 @@ class SoftSwitchTarget(Target):
         reply = self.open(spec)
         granted = (reply["slots"], reply["payload"])
         if granted != (spec.slots, spec.payload):
-            raise TargetError(f"session {spec.name}: asked for {spec.slots} slots of {spec.payload} B, granted {granted}")
+            raise TargetError(
+                f"session {spec.name}: asked for {spec.slots} slots of {spec.payload} B, granted {granted}"
+            )
         if bool(reply["flags"] & wire.OPEN_NATIVE) != spec.native:
             raise TargetError(f"session {spec.name}: {'no ' * spec.native}native session granted")
         # A number that was freed comes again after all others had their turn.
@@ -135,7 +137,9 @@ class SoftSwitchTarget(Target):
         """A part of a tree, as a controller tells a switch of it."""
         self.opened += 1
         taken = {reply["job"] if isinstance(reply, dict) else reply.job for _, reply in self.sessions.values()}
-        chosen = Session(job or next(number for number in range(255, 0, -1) if number not in taken), 0xC0DE0000 + self.opened)
+        chosen = Session(
+            job or next(number for number in range(255, 0, -1) if number not in taken), 0xC0DE0000 + self.opened
+        )
         uplink = f"{spec.uplink} {spec.parent}" if spec.uplink is not None else "- -"
         members = ",".join(map(str, spec.members))
         named = f"{chosen.job} {chosen.epoch}"

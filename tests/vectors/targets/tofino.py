@@ -1,4 +1,5 @@
-"""The TNA program as a data plane, on the open Tofino model. Sessions are table entries; the counters are the program's."""
+"""The TNA program as a data plane, on the open Tofino model. Sessions are table entries; the counters are the
+program's."""
 
 import functools
 import itertools
@@ -84,8 +85,12 @@ class TofinoTarget(ProgrammedTarget):
         entries = []
         self._open[spec.name] = session, entries
         for entry in itertools.chain(
-            self._ways(session), self._pages(session), self._uplink(session), self._workers(session),
-            self._members(session, spec), self._live(session),
+            self._ways(session),
+            self._pages(session),
+            self._uplink(session),
+            self._workers(session),
+            self._members(session, spec),
+            self._live(session),
         ):
             entries.append(self.switch.add(*entry))
         for shard in range(spec.shards):
@@ -99,7 +104,12 @@ class TofinoTarget(ProgrammedTarget):
     def _ways(self, session):
         job = {"headers.switchml.job": session.job}
         for step, segment in enumerate(LATER_PASSES[self._segments], 1):
-            yield "loops", job | {"headers.bridge.step": f"0b****{step:04b}"}, "go", {"port": self._loop(segment), "segment": segment}
+            yield (
+                "loops",
+                job | {"headers.bridge.step": f"0b****{step:04b}"},
+                "go",
+                {"port": self._loop(segment), "segment": segment},
+            )
         for pipe in sorted({port >> 7 for port in PORTS} - {self._loop(0) >> 7}):
             yield "homes", job | {"intrinsic.ingress_port": f"0b{pipe:02b}*******"}, "away", {"port": self._loop(0)}
 
@@ -111,7 +121,11 @@ class TofinoTarget(ProgrammedTarget):
             number = page * in_pipe + segment // self._pipes
             parameters = {"number": number, "shard": shard, "audience": session.group(shard)}
             for slots in patterns(first, min(page_slots, session.slots - first), 16):
-                keys = {"headers.switchml.job": session.job, "headers.bridge.segment": segment, "headers.switchml.slot": slots}
+                keys = {
+                    "headers.switchml.job": session.job,
+                    "headers.bridge.segment": segment,
+                    "headers.switchml.slot": slots,
+                }
                 yield "pages", keys, "page", parameters
 
     def _uplink(self, session):
@@ -131,7 +145,12 @@ class TofinoTarget(ProgrammedTarget):
             for shard in range(spec.shards):
                 place = self._station(spec.address(worker, shard))
                 keys = {"headers.bridge.audience": session.group(shard), "intrinsic.egress_rid": worker + 1}
-                yield "members", keys, "copies.member", {"mac": mac_of(place.mac), "ip": ip_of(place), "port": place.udp_port}
+                yield (
+                    "members",
+                    keys,
+                    "copies.member",
+                    {"mac": mac_of(place.mac), "ip": ip_of(place), "port": place.udp_port},
+                )
             for shard in (sessions.ANY_SHARD,) if worker in spec.children else range(spec.shards):
                 place = self._station(spec.address(worker, shard))
                 keys = {"headers.switchml.job": session.job, "headers.switchml.worker": worker}

@@ -1,8 +1,9 @@
-"""The TNA program on the open Tofino model: a process of the model's own test harness, told what to do by lines of text.
+"""The TNA program on the open Tofino model: a process of the model's own test harness, told what to do by lines of
+text.
 
 The harness adds table entries by the compiler's context.json, injects frames and reads counters. What it has no command
-for (multicast groups, recirculation, taking an entry out) is written into the chip's registers and memories by images in
-the format of tofino.bin, which it can load at any time.
+for (multicast groups, recirculation, taking an entry out) is written into the chip's registers and memories by images
+in the format of tofino.bin, which it can load at any time.
 
 Needs p4c-barefoot, bfas and tofino_test_harness on PATH.
 """
@@ -28,8 +29,8 @@ TOOLS = ("p4c-barefoot", "bfas", "tofino_test_harness")
 PIPES = 4
 PATIENCE = 60.0  # seconds for anything that must come
 COMPILING = 900.0  # seconds for the compiler: one that fits takes half a minute to three
-# Stations that frames of this module are sent to: the loop of each pipe, and back. What is before the latter's address is,
-# after the loop, read as the header of packets that go around: the first pass, nothing else to do.
+# Stations that frames of this module are sent to: the loop of each pipe, and back. What is before the latter's address
+# is, after the loop, read as the header of packets that go around: the first pass, nothing else to do.
 _TO_LOOP, _BACK, _TYPE = "00:00:00:00:00:a%x", "02:88:b5:88:b5:88", 0x88B5
 _NUMBERS = itertools.count(1)
 
@@ -46,7 +47,9 @@ def missing():
 
 def run(*command, cwd=None):
     try:
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=cwd, timeout=COMPILING)
+        done = subprocess.run(
+            [str(word) for word in command], capture_output=True, text=True, cwd=cwd, timeout=COMPILING
+        )
     except subprocess.TimeoutExpired as error:
         raise SwitchError(f"{command[0]} has not ended after {COMPILING:g} s") from error
     if done.returncode != 0:
@@ -56,9 +59,30 @@ def run(*command, cwd=None):
 def compile_program(folder, words, segments):
     """Compiles and assembles the program, for payloads of so many segments of so many words each, into the folder."""
     source = ROOT / "switch_p4"
-    run(sys.executable, ROOT / "backend/wire/generate.py", ROOT / "backend/wire/protocol.toml", folder / "wire.p4", words)
-    run("p4c-barefoot", "--std", "p4-16", "--target", "tofino", "--arch", "tna", f"-DSEGMENTS={segments}",
-        "-I", folder, "-I", source, "-o", folder, source / "tna/switchml.p4")
+    run(
+        sys.executable,
+        ROOT / "backend/wire/generate.py",
+        ROOT / "backend/wire/protocol.toml",
+        folder / "wire.p4",
+        words,
+    )
+    run(
+        "p4c-barefoot",
+        "--std",
+        "p4-16",
+        "--target",
+        "tofino",
+        "--arch",
+        "tna",
+        f"-DSEGMENTS={segments}",
+        "-I",
+        folder,
+        "-I",
+        source,
+        "-o",
+        folder,
+        source / "tna/switchml.p4",
+    )
     run("bfas", "--singlepipe", "switchml.bfa", cwd=folder / "pipe")
     if not (folder / "pipe/tofino.bin").exists():
         raise SwitchError("bfas wrote no tofino.bin: the program does not fit")
@@ -196,7 +220,10 @@ class Harness:
         words = ("--observation-log", folder / "frames.txt", "-T", "table:4", "-l", program, "-r", "-")
         self._process = subprocess.Popen(
             ["tofino_test_harness", *map(str, words)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
         )
         self.ask()
 

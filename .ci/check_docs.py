@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Whether prose in Markdown is short: 120 columns, sentences of 40 words (25 as a rule), links that lead somewhere.
+
+Usage: check_docs.py FILE...
+Tables, code and links may be longer than a line.
+"""
+
+import pathlib
+import re
+import sys
+
+COLUMNS, WORDS, RULE = 120, 40, 25
+FENCE = re.compile(r"^\s*```")
+ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+END = re.compile(r"(?<=[.!?:;])\s+")
+
+
+def prose_lines(text):
+    """[(number, line)] without code; a blank line stands for what separates paragraphs."""
+    lines, inside = [], False
+    for number, line in enumerate(text.splitlines(), 1):
+        if FENCE.match(line):
+            inside = not inside
+            line = ""
+        lines.append((number, "" if inside or line.startswith(("|", "#", "<!--", "    ")) else line))
+    return lines
+
+
+def paragraphs(lines):
+    """[(number of the first line, text)]"""
+    found, words, first = [], [], 0
+    for number, line in [*lines, (0, "")]:
+        if words and (not line.strip() or ITEM.match(line)):
+            found.append((first, " ".join(words)))
+            words = []
+        if line.strip():
+            first = first if words else number
+            words.append(ITEM.sub("", line).strip())
+    return found
+
+
+def sentences(paragraph):
+    """Code and links count as one word."""
+    plain = LINK.sub("link", re.sub(r"`[^`]*`", "code", paragraph))
+    return [sentence.split() for sentence in END.split(plain) if sentence.split()]
+
+
+def anchors(text):
+    """Of headings, as GitHub makes them."""
+    found = set()
+    for heading in re.findall(r"^#+\s+(.*?)\s*$", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), re.M):
+        plain = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        found.add(slug if slug not in found else f"{slug}-1")
+    return found | set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
+
+
+def check_link(path, target):
+    if re.match(r"[a-z]+:", target):
+        return ""
+    file, _, anchor = target.partition("#")
+    there = path.parent / file if file else path
+    if not there.exists():
+        return f"there is no {file}"
+    if anchor and there.suffix == ".md" and anchor not in anchors(there.read_text()):
+        return f"{there.name} has no heading #{anchor}"
+    return ""
+
+
+def check(path):
+    """(problems, lengths of the sentences)"""
+    text, problems, lengths = path.read_text(), [], []
+    lines = prose_lines(text)
+    for number, line in lines:
+        if len(LINK.sub("link", line)) > COLUMNS:
+            problems.append((number, f"{len(line)} columns; {COLUMNS} are allowed"))
+    for number, paragraph in paragraphs(lines):
+        for sentence in sentences(paragraph):
+            lengths.append(len(sentence))
+            if len(sentence) > WORDS:
+                problems.append(
+                    (number, f"a sentence of {len(sentence)} words ({' '.join(sentence[:6])} ...); {WORDS} are allowed")
+                )
+    for number, line in enumerate(text.splitlines(), 1):
+        for target in LINK.findall(line):
+            why = check_link(path, target)
+            problems += [(number, f"{target}: {why}")] if why else []
+    return problems, lengths
+
+
+def main():
+    total, lengths = 0, []
+    for name in sys.argv[1:]:
+        problems, found = check(pathlib.Path(name))
+        lengths += found
+        total += len(problems)
+        for number, problem in sorted(problems):
+            print(f"{name}:{number}: {problem}")
+    long = sum(length > RULE for length in lengths)
+    print(
+        f"{len(sys.argv) - 1} files, {len(lengths)} sentences of {sum(lengths) / max(1, len(lengths)):.1f} words in the mean, "
+        f"{long / max(1, len(lengths)):.0%} longer than {RULE}; {total} problems"
+    )
+    return 1 if total else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
