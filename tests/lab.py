@@ -40,12 +40,19 @@ def refusal():
     return ""
 
 
+def build_folder():
+    """SWITCHML_TEST_BUILD, or what belongs to this Python: build-debian to .venv-debian, and so on."""
+    named, environment = os.environ.get("SWITCHML_TEST_BUILD"), pathlib.Path(sys.prefix).name
+    return (
+        pathlib.Path(named)
+        if named
+        else ROOT / f"build{environment.removeprefix('.venv') if '.venv-' in environment else ''}"
+    )
+
+
 def program(name):
-    """A binary of the build folder that belongs to this Python (or SWITCHML_TEST_BUILD), or of PATH; None if there is
-    none."""
-    debian = pathlib.Path(sys.prefix).name.endswith("-debian")
-    build = os.environ.get("SWITCHML_TEST_BUILD") or str(ROOT / ("build-debian" if debian else "build"))
-    folders = [f"{build}/backend/{folder}" for folder in ("controllerd", "switchd")]
+    """A binary of the build folder, or of PATH; None if there is none."""
+    folders = [f"{build_folder()}/backend/{folder}" for folder in ("controllerd", "switchd")]
     return shutil.which(name, path=os.pathsep.join([*folders, os.environ["PATH"]]))
 
 

@@ -1,6 +1,5 @@
-// ProcessGroupSwitchML: torch.distributed's collectives over a switch. What the switch can sum or compare goes through
-// it; the rest goes to a Gloo group, on the caller's thread so that all ranks issue it in the same order.
-// docs/ has the table.
+// ProcessGroupSwitchML: torch.distributed's collectives over memory, hosts and switches; the rest goes to a Gloo group,
+// after a check that all ranks call the same. docs/collectives.md has the table.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
 // The one place where a tensor becomes memory that the engine can read and write. Host tensors now; device tensors will
-// enter here (a pinned copy on a side stream in the constructor, the way back in release()).
+// enter here (a pinned copy on a side stream in the constructor, the way back in write_back()).
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class HostView {
  public:
   enum class Use {
     kRead,      // copied in
-    kWrite,     // copied out by release()
+    kWrite,     // copied out by write_back()
     kReadWrite  // both
   };
   /// Whether a dense tensor's memory has its elements, one after the other, as they are.

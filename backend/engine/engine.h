@@ -190,7 +190,7 @@ struct EngineOptions {
   int first_shard = 0;
   Duration rto_min = milliseconds(5);
   Duration rto_max = milliseconds(200);
-  /// Where the numbers of each slot's uses begin, the same on all ranks: docs/protocol.md says 1. Tests begin near the
+  /// Where the numbers of each slot's uses begin, the same on all ranks: 1, by docs/protocol.md. Tests begin near the
   /// end of the 32 bits.
   uint32_t first_seq = kFirstSeq;
   /// A switch that is asked and says nothing for so long is taken for dead.

@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "base/payload_size.h"
 #include "session/control_client.h"
+#include "socket/sockaddr.h"
 #include "transport/faulty.h"
 #include "transport/shared_link.h"
-#include "socket/sockaddr.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
 

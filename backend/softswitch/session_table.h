@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "socket/endpoint.h"
 #include "softswitch/bitmap.h"
 #include "softswitch/grant.h"
 #include "softswitch/installed.h"
-#include "socket/endpoint.h"
 #include "wire/packet.h"
 
 namespace switchml::softswitch {

@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/status.h"
-#include "softswitch/installed.h"
 #include "socket/endpoint.h"
+#include "softswitch/installed.h"
 
 namespace switchml::softswitch {
 

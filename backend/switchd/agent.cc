@@ -13,8 +13,8 @@
 #include "api/switchml_control.grpc.pb.h"
 #include "base/limits.h"
 #include "base/secret.h"
-#include "softswitch/installed.h"
 #include "socket/address.h"
+#include "softswitch/installed.h"
 #include "wire/layout.h"
 
 namespace switchml {

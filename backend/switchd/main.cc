@@ -7,10 +7,10 @@
 #include "base/parse.h"
 #include "base/secret.h"
 #include "base/signals.h"
+#include "socket/address.h"
 #include "switchd/agent.h"
 #include "switchd/options.h"
 #include "switchd/server.h"
-#include "socket/address.h"
 
 namespace switchml {
 namespace {

@@ -5,8 +5,8 @@
 #include <system_error>
 #include <utility>
 
-#include "transport/frame_memory.h"
 #include "socket/sockaddr.h"
+#include "transport/frame_memory.h"
 #include "transport/tcp_connections.h"
 #include "transport/tcp_socket.h"
 #include "transport/waker.h"

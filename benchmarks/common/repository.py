@@ -11,11 +11,12 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "netlab"), str(ROOT / "tests")]
 
+import lab  # noqa: E402
+
 
 def built(path):
-    """A file of the build folder that belongs to this Python (or SWITCHML_TEST_BUILD), whether it is there or not."""
-    debian = pathlib.Path(sys.prefix).name.endswith("-debian")
-    return pathlib.Path(os.environ.get("SWITCHML_TEST_BUILD") or ROOT / ("build-debian" if debian else "build")) / path
+    """A file of the build folder, whether it is there or not."""
+    return lab.build_folder() / path
 
 
 def commit():

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "socket/address.h"
-#include "transport/frame_memory.h"
 #include "socket/sockaddr.h"
+#include "transport/frame_memory.h"
 #include "transport/udp_socket.h"
 
 namespace switchml::bench {

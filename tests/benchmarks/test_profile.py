@@ -21,9 +21,15 @@ summary: 197 9
 
 ob=(1) /program
 fl=(1) backend/quant/kernels_simd.h
-fn=(1) switchml::quant::(anonymous namespace)::Simd<switchml::quant::(anonymous namespace)::Avx2>::quantize<float>(void
-const*) 10 90 1 fi=(2) /usr/include/c++/12/bits/stl_vector.h +3 10 fe=(1) cob=(2) /libc.so cfi=(3) memcpy.S cfn=(2)
-memcpy calls=3 0
+fn=(1) switchml::quant::(anonymous namespace)::Simd<switchml::quant::(anonymous namespace)::Avx2>::quantize<float>(void const*)
+10 90 1
+fi=(2) /usr/include/c++/12/bits/stl_vector.h
++3 10
+fe=(1)
+cob=(2) /libc.so
+cfi=(3) memcpy.S
+cfn=(2) memcpy
+calls=3 0
 * 30 2
 cfn=(4) switchml::quant::quantize_scale(int, int)
 calls=1 0
@@ -72,7 +78,7 @@ def test_costs_go_up_through_helpers_of_helpers():
 
 
 def test_recursion_without_a_stage_ends_and_is_nobodys():
-    text = "events: Ir\nfn=(1) a\n1 10\ncfn=(2) b\ncalls=1 0\n1 20\nfn=(2) b\n1 10\ncfn=(1)\ncalls=1 0\n1 20\n"
+    text = ("events: Ir\nfn=(1) a\n1 10\ncfn=(2) b\ncalls=1 0\n1 20\nfn=(2) b\n1 10\ncfn=(1)\ncalls=1 0\n1 20\n")  # fmt: skip
     assert stage_costs(text) == {callgrind.OTHER: [20.0]}
 
 
@@ -125,17 +131,8 @@ def test_stages(name, file, stage):
 def run_of(**cycles):
     """Of one chunk of 1000 bytes; instructions alone, so that they are the cycles."""
     zero = dict.fromkeys(("Ir", "I1mr", "D1mr", "D1mw", "ILmr", "DLmr", "DLmw", "Bcm", "Bim", "sysCount"), 0.0)
-    return {
-        "path": "inproc",
-        "ranks": 1,
-        "bytes": 1000,
-        "calls": 1,
-        "chunks": 1,
-        "chunk_bytes": 1000,
-        "slots": 4,
-        "kernels": "scalar",
-        "stages": {"ranks": {name: {**zero, "Ir": float(value)} for name, value in cycles.items()}},
-    }
+    return {"path": "inproc", "ranks": 1, "bytes": 1000, "calls": 1, "chunks": 1, "chunk_bytes": 1000, "slots": 4, "kernels": "scalar",
+            "stages": {"ranks": {name: {**zero, "Ir": float(value)} for name, value in cycles.items()}}}  # fmt: skip
 
 
 def test_the_bottleneck_is_the_stage_with_the_most_cycles(capsys):
@@ -153,12 +150,8 @@ def test_tables_for_the_documentation(capsys):
     main_of("profile").print_markdown([run_of(quantize=3000, timers=10), run_of(quantize=20, witness=3000)])
     lines = capsys.readouterr().out.strip().splitlines()
     assert len({line.count("|") for line in lines}) == 1
-    assert lines[2:] == [
-        "| witness |  | |  | 3,000 | 3,000 | 3.00 |",
-        "| quantize | 3,000 | 3,000 | 3.00 | 20 | 20 | 0.02 |",
-        "| timers | 10 | 10 | 0.01 |  | |  |",
-        "| together | 3,010 | 3,010 | 3.01 | 3,020 | 3,020 | 3.02 |",
-    ]
+    assert lines[2:] == ["| witness |  | |  | 3,000 | 3,000 | 3.00 |", "| quantize | 3,000 | 3,000 | 3.00 | 20 | 20 | 0.02 |",
+                         "| timers | 10 | 10 | 0.01 |  | |  |", "| together | 3,010 | 3,010 | 3.01 | 3,020 | 3,020 | 3.02 |"]  # fmt: skip
 
 
 def test_differences_of_two_runs():

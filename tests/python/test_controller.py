@@ -369,8 +369,7 @@ def test_ranks_below_a_broken_path_are_named(tmp_path):
 STUCK = """
 import datetime, os, pathlib, sys, time, torch, torch.distributed as dist, switchml
 pathlib.Path(sys.argv[1] + sys.argv[2]).touch()
-while not all(os.path.exists(sys.argv[1] + str(rank)) for rank in range(4)):  # they take seconds to begin, all of them
-others
+while not all(os.path.exists(sys.argv[1] + str(rank)) for rank in range(4)):  # others take seconds to begin
     time.sleep(0.01)
 dist.init_process_group("switchml", init_method="file://" + sys.argv[1], rank=int(sys.argv[2]), world_size=4,
                         timeout=datetime.timedelta(seconds=6))

@@ -34,14 +34,14 @@ void expect_untouched(const Strided& strided) {
 bool is_bytes(const at::Tensor& tensor) { return tensor.scalar_type() == at::kByte && tensor.is_contiguous(); }
 
 /// A switch that adds integers moves nothing.
-void by_gloo(Cluster::Settings& settings) { settings.config.integers = true; }
+void with_integers(Cluster::Settings& settings) { settings.config.integers = true; }
 
 /// By Gloo, and in memory.
 class EachWay : public ::testing::TestWithParam<Path> {
  protected:
   static bool by_gloo() { return GetParam() == Path::kGloo; }
   static std::function<void(Cluster::Settings&)> way() {
-    if (by_gloo()) return by_gloo;
+    if (by_gloo()) return with_integers;
     return [](Cluster::Settings& settings) { settings.config.transport = "shm"; };
   }
 };
@@ -72,7 +72,7 @@ TEST_P(EachWay, BroadcastMovesEveryTypeAndLayout) {
 }
 
 TEST(Broadcast, GivesGlooTheTensorItselfOrItsBytes) {
-  const Cluster cluster(2, by_gloo);
+  const Cluster cluster(2, with_integers);
   cluster.on_each([&](int rank, MovingGroup& group) {
     TensorList known{counting(3)};
     group.broadcast(known)->wait();
@@ -133,7 +133,7 @@ TEST_P(EachWay, AllGatherMovesEveryTypeAndLayout) {
 }
 
 TEST(AllGather, StandsInForEmptyTensors) {
-  const Cluster cluster(2, by_gloo);
+  const Cluster cluster(2, with_integers);
   cluster.on_each([](int, MovingGroup& group) {
     std::vector<TensorList> outputs{{at::empty({0}), at::empty({0})}};
     TensorList inputs{at::empty({0})};

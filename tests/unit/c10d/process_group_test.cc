@@ -12,8 +12,8 @@
 
 #include "base/interruption.h"
 #include "fixture.h"
-#include "switchd/server.h"
 #include "socket/address.h"
+#include "switchd/server.h"
 
 namespace switchml {
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "temporary_file.h"
 #include "socket/address.h"
+#include "temporary_file.h"
 
 namespace switchml {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "controllerd/state_text.h"
 #include "fixture.h"
-#include "temporary_file.h"
 #include "socket/address.h"
+#include "temporary_file.h"
 
 namespace switchml {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "temporary_file.h"
 #include "socket/address.h"
+#include "temporary_file.h"
 
 namespace switchml {
 namespace {

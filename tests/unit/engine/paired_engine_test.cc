@@ -153,7 +153,7 @@ TEST_F(Pair, IsBothTogether) {
 TEST_F(Pair, WhatMovesIsTheSwitchedOne) {
   EXPECT_EQ(pair.suspend(), std::vector<uint32_t>{7});
   EXPECT_EQ(pair.last_result(5), std::vector<uint8_t>{5});
-  pair.wait_for("a switch");
+  pair.set_waiting_for("a switch");
   pair.supply({{1}, {2}});
   Route route;
   route.epoch = 9;

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/processors.h"
-#include "temporary_tree.h"
 #include "socket/address.h"
+#include "temporary_tree.h"
 
 namespace switchml {
 namespace {

@@ -20,8 +20,9 @@ OPENER = "opener"  # the address that opens and closes
 
 def default_executable():
     """In the build folder that belongs to the Python that runs."""
-    debian = pathlib.Path(sys.prefix).name.endswith("-debian")
-    return wire.ROOT / ("build-debian" if debian else "build") / "tests/vectors/softswitch_target"
+    environment = pathlib.Path(sys.prefix).name
+    folder = f"build{environment.removeprefix('.venv') if '.venv-' in environment else ''}"
+    return wire.ROOT / folder / "tests/vectors/softswitch_target"
 
 
 class Driver:
