@@ -11,7 +11,7 @@ inline constexpr uint64_t kFnv1aStart = 0xcbf29ce484222325U;
 
 /// The hash of `size` bytes at `data` (which may be null if there are none). Handing in the hash of what came before
 /// continues it: the hash of "ab" is fnv1a("b", 1, fnv1a("a", 1)).
-inline uint64_t fnv1a(const void* data, size_t size, uint64_t hash = kFnv1aStart) {
+inline uint64_t fnv1a(const void* data, size_t size, uint64_t hash = kFnv1aStart) {  // [WIT-9]
   const auto* bytes = static_cast<const uint8_t*>(data);
   for (size_t i = 0; i < size; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3U;
   return hash;

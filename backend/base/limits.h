@@ -9,13 +9,13 @@ namespace switchml {
 // ---- who takes part ----
 /// Workers of one job. The worker field has 8 bits and 255 addresses all of them; non-finite values are counted in
 /// 10-bit fields (1,023), which is more.
-inline constexpr int kMaxWorkers = 128;
-inline constexpr uint8_t kAllWorkers = 0xff;
+inline constexpr int kMaxWorkers = 128;       // [BASE-3]
+inline constexpr uint8_t kAllWorkers = 0xff;  // [PKT-7]
 static_assert(kMaxWorkers < kAllWorkers);
 /// Jobs of one switch: the job field has 8 bits, 0 is no job.
-inline constexpr int kMaxJobs = 255;
+inline constexpr int kMaxJobs = 255;  // [PKT-6]
 /// Engine threads of one worker, each with its own socket and slot range.
-inline constexpr int kMaxShards = 16;
+inline constexpr int kMaxShards = 16;  // [OPEN-3]
 /// Threads of one software switch, each with its own socket on the same port.
 inline constexpr int kMaxSwitchThreads = 64;
 
@@ -29,7 +29,7 @@ inline constexpr size_t kMaxPayloadBytes = 63 * 1024;
 inline constexpr size_t kLoopbackPayloadBytes = kMaxPayloadBytes;
 static_assert(kLoopbackPayloadBytes % 1024 == 0 && kLoopbackPayloadBytes <= kMaxPayloadBytes);
 /// Elements that share one exponent, where the payload holds as many (else the whole payload is one block).
-inline constexpr size_t kMaxBlockElements = 256;
+inline constexpr size_t kMaxBlockElements = 256;  // [CALL-4]
 
 // ---- memory that ranks share ----
 /// In which a rank allocates tensors, in MiB: 128 ranks' parts are a sixteenth of a process' address space.
@@ -38,18 +38,18 @@ inline constexpr long kMaxArenaMib = 65536;
 // ---- slots ----
 /// Slots of one job: two lanes need at least one each; a page of a Tofino holds 128.
 inline constexpr int kMinSlots = 4;
-inline constexpr int kMaxSlots = 4096;
+inline constexpr int kMaxSlots = 4096;  // [OPEN-3]
 /// Sequence numbers: 0 is forbidden on the wire, see docs/protocol.md.
-inline constexpr uint32_t kFirstSeq = 1;
+inline constexpr uint32_t kFirstSeq = 1;  // [SLOT-1]
 
 /// Bytes that are queued for a TCP connection at most: what all slots of a shard send or receive fits.
-inline constexpr size_t kStreamQueueBytes = 16 << 20;
+inline constexpr size_t kStreamQueueBytes = 16 << 20;  // [OPEN-6]
 
 // ---- exponents ----
 /// Blocks whose exponents travel together in one chunk of the call lane (1 MiB of fp32 at 256 elements a block).
-inline constexpr size_t kMaxGroupBlocks = 1024;
+inline constexpr size_t kMaxGroupBlocks = 1024;  // [CALL-5]
 /// Blocks that share one flag word saying "there is a NaN or Inf in here".
-inline constexpr size_t kBlocksPerFlag = 16;
+inline constexpr size_t kBlocksPerFlag = 16;  // [CALL-6]
 
 // ---- bursts ----
 /// Frames handed to or taken from a transport in one call.

@@ -7,7 +7,7 @@
 
 namespace switchml {
 
-size_t allowed_payload(size_t bytes) {
+size_t allowed_payload(size_t bytes) {  // [PKT-14]
   if (bytes >= 2048) return std::min(bytes / 1024 * 1024, kMaxPayloadBytes);
   if (bytes >= 1024) return bytes / 128 * 128;
   if (bytes >= 512) return 512;

@@ -8,7 +8,7 @@
 namespace switchml {
 
 /// Values are part of what ranks compare with each other and, up to 15, of native packets: never renumber.
-enum class ReduceOp : uint8_t {
+enum class ReduceOp : uint8_t {  // [NATIVE-7]
   kSum = 0,
   kMin = 1,
   kMax = 2,

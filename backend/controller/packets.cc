@@ -53,13 +53,13 @@ void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const Place&
   const bool other_version = error == wire::ParseError::kOtherVersion;
   const bool whole = error == wire::ParseError::kNone && packet.body_bytes != 0 &&
                      packet.body_bytes == wire::request_body_bytes(packet.control.type);
-  if (!other_version && !whole) {
+  if (!other_version && !whole) {  // [CTL-4]
     ++counters_.requests_malformed;
     return;
   }
   uint8_t body[wire::kMaxControlBytes] = {};
   const Request request{at, packet.control, packet.body, from, now};
-  const auto status = other_version ? ReplyStatus::kBadVersion : answer_request(request, body, out);
+  const auto status = other_version ? ReplyStatus::kBadVersion : answer_request(request, body, out);  // [CTL-3]
   if (status) send(at, reply_to(packet.control, *status, body, from), out);
 }
 
@@ -159,7 +159,7 @@ std::optional<ReplyStatus> Sessions::probe(const Request& request, Effects* out)
   if (session == nullptr) return ReplyStatus::kUnknownSession;
   softswitch::SessionEntry& entry = *table_.find(asked.job, asked.epoch);
   if (asked.worker >= entry.workers() || !entry.speaks_for(asked.worker, request.from.endpoint)) {
-    return ReplyStatus::kNotMember;
+    return ReplyStatus::kNotMember;  // [PROBE-1]
   }
   if (asked.slot >= entry.slots() || asked.seq == 0) return ReplyStatus::kBadRequest;
   entry.last_heard = request.now;
@@ -193,7 +193,7 @@ void Sessions::probed(const Pending& pending, const std::vector<CommandResult>& 
   for (size_t node = 0; node < results.size() && node < session->tree.nodes.size(); ++node) {
     if (!results[node].ok) continue;
     use.answered(node, results[node].members);
-    dropped_length += results[node].dropped_length;
+    dropped_length += results[node].dropped_length;  // [PROBE-4]
   }
   look_for_silence(pending, use, session);
   const softswitch::WorkerSet contributed = use.contributed();

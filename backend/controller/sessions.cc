@@ -142,7 +142,7 @@ std::optional<uint8_t> Sessions::to_make_room(const Refusal& refusal, Time now) 
              return state(node.at).name() == refusal.switch_;
            });
   };
-  for (const uint8_t job : table_.silent(now)) {
+  for (const uint8_t job : table_.silent(now)) {  // [LEASE-4]
     if (has_some(*sessions_.at(job))) return job;
   }
   return std::nullopt;
@@ -308,7 +308,7 @@ void Sessions::install(Session* session, Effects* out) {
   begin(std::move(pending), out);
 }
 
-Install Sessions::install_at(const Session& session, const TreeNode& node) {
+Install Sessions::install_at(const Session& session, const TreeNode& node) {  // [TREE-1]
   const softswitch::SessionEntry& entry = *table_.find(session.id.job);
   Install install;
   install.id = session.id;
@@ -337,7 +337,7 @@ SetMember Sessions::child_of(const Session& session, const TreeNode& child) cons
   SetMember member;
   member.id = session.id;
   member.worker = static_cast<uint32_t>(child.number);
-  member.shard = -1;
+  member.shard = -1;  // [TREE-9]
   member.place = {spec(child).address, mac_of(child), spec(child).port_at_parent};
   return member;
 }

@@ -49,6 +49,7 @@ std::vector<size_t> UseInTree::held_up() const {
   return nodes;
 }
 
+// [TREE-10]
 softswitch::WorkerSet UseInTree::contributed() const {
   std::vector<bool> stuck(tree_.nodes.size(), false);  // here or above
   softswitch::WorkerSet set;

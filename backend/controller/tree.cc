@@ -68,7 +68,7 @@ void add_rank(const Topology& topology, int rank, int attached, Tree* tree) {
   for (const int at : path_down(topology, tree->nodes.front().at, attached)) {
     node = node_at(tree, at, node);
     TreeNode& entry = tree->nodes[static_cast<size_t>(node)];
-    if (entry.number == kNone) entry.number = rank;
+    if (entry.number == kNone) entry.number = rank;  // [TREE-2]
   }
   tree->nodes[static_cast<size_t>(node)].ranks.push_back(rank);
   tree->node_of_rank.push_back(node);

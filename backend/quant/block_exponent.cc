@@ -13,7 +13,7 @@ namespace {
 // All |x| of the block are below 2^this.
 int value_bound(int max_exponent) {
   SWITCHML_ASSERT(max_exponent >= 0 && max_exponent <= 254);
-  return std::max(max_exponent, 1) - 126;
+  return std::max(max_exponent, 1) - 126;  // [WORD-7]
 }
 
 // 2^exponent by its bits: this runs once per block on the packet path. Precondition: the result is a normal float.
@@ -30,7 +30,7 @@ int magnitude_bits(int workers) {
   SWITCHML_ASSERT(workers >= 1 && workers <= kMaxWorkers);
   int bits = 30;
   // |x| < 2^e has 24 significant bits, so rint() reaches 2^b only where b < 24; 2^b * n must fit in either case.
-  while ((int64_t{workers} << bits) > (bits >= 24 ? int64_t{1} << 31 : (int64_t{1} << 31) - 1)) --bits;
+  while ((int64_t{workers} << bits) > (bits >= 24 ? int64_t{1} << 31 : (int64_t{1} << 31) - 1)) --bits;  // [WORD-8]
   return bits;
 }
 
@@ -41,8 +41,9 @@ Scale power_of_two(int exponent) {
   return {normal_power(half), normal_power(exponent - half)};
 }
 
-Scale quantize_scale(int max_exponent, int bits) { return power_of_two(bits - value_bound(max_exponent)); }
+Scale quantize_scale(int max_exponent, int bits) { return power_of_two(bits - value_bound(max_exponent)); }  // [WORD-1]
 
+// [WORD-9]
 Scale dequantize_scale(int max_exponent, int bits) { return power_of_two(value_bound(max_exponent) - bits); }
 
 }  // namespace switchml::quant

@@ -30,7 +30,7 @@ double number_of(uint64_t bits, const FloatFormat& format);
 /// Of `count` numbers, each exactly the value of an element: the bits, in `format`, of their sum divided by `divisor`,
 /// rounded to nearest even once. 1 <= count, divisor <= kMaxSources.
 /// A NaN, or infinities of both signs, give the format's quiet NaN; infinities of one sign give that. A sum of zeros is
-/// -0 if all are, else +0; any other sum that is zero is +0.
+/// -0 if all are, else +0; any other sum that is zero is +0. [OP-1, OP-2, OP-3, OP-8]
 uint64_t exact_sum(const double* numbers, size_t count, uint32_t divisor, const FloatFormat& format);
 
 }  // namespace switchml::quant

@@ -46,42 +46,43 @@ struct Kernels {
   /// Range of n elements.
   BlockRange (*range[3])(const void* src, size_t n);
   /// words[i] = be32(int32(rint(float(src[i]) * scale.first * scale.second))); a non-finite element gives 0.
-  /// The caller's scale keeps every product within +-2^30; a product that is no int32 gives INT32_MIN.
+  /// The caller's scale keeps every product within +-2^30; a product that is no int32 gives INT32_MIN. [WORD-1]
   void (*quantize[3])(const void* src, uint8_t* words, size_t n, Scale scale);
   /// dst[i] = T((float(int32(be32(words[i]))) * scale.first * scale.second) / divisor); divisor 1 divides nothing.
   /// Scale factors and divisor are finite and not 0.
-  /// Conversion to fp16/bf16 rounds to nearest even; beyond the largest finite value it gives infinity.
+  /// Conversion to fp16/bf16 rounds to nearest even; beyond the largest finite value it gives infinity. [WORD-9]
   void (*dequantize[3])(const uint8_t* words, void* dst, size_t n, Scale scale, float divisor);
   /// dst[i] = the exact sum of element i of `count` sources, divided by `divisor`, rounded to nearest even once, as
   /// exact_sum() has it (exact_sum.h). Rows 0 to 2, and float64 as row 3. 1 <= count, divisor <= kMaxSources. dst
   /// overlaps no source.
   void (*exact_sum[4])(const void* const* sources, size_t count, void* dst, size_t n, uint32_t divisor);
-  /// words[i] = be32(kCountNan | kCountPosInf | kCountNegInf | 0) by the class of src[i].
+  /// words[i] = be32(kCountNan | kCountPosInf | kCountNegInf | 0) by the class of src[i]. [CALL-9]
   void (*classify[3])(const void* src, uint8_t* words, size_t n);
 
   // ---- order-preserving maps: max; min is max of the complement ----
   /// Floats: int32 whose order is that of the values, -Inf < ... < -0 < +0 < ... < +Inf < any NaN. With `minimum` the
   /// map is complemented so that the maximum of the words is the minimum of the values, NaN again above all.
+  /// [WORD-2, WORD-3]
   void (*order[3])(const void* src, uint8_t* words, size_t n, bool minimum);
   /// The inverse. NaN comes out as the quiet NaN 0x7fc00000 (fp16 0x7e00, bf16 0x7fc0).
   void (*unorder[3])(const uint8_t* words, void* dst, size_t n, bool minimum);
 
   // ---- integers: words hold the sign- or zero-extended value, complemented with `complement` ----
-  /// int32, int8, uint8, int16 (one word per element), indexed by integer_row().
+  /// int32, int8, uint8, int16 (one word per element), indexed by integer_row(). [WORD-4, WORD-5]
   void (*widen[4])(const void* src, uint8_t* words, size_t n, bool complement);
-  /// The low bits of each word (so sums are exact modulo the type's width).
+  /// The low bits of each word (so sums are exact modulo the type's width). [WORD-11]
   void (*narrow[4])(const uint8_t* words, void* dst, size_t n, bool complement);
   /// int64 as kInt64Words (base/element_type.h) unsigned limbs of 22, 22 and 20 bits per element, least significant
-  /// first; n in elements.
+  /// first; n in elements. [WORD-6]
   void (*split64)(const void* src, uint8_t* words, size_t n);
-  void (*join64)(const uint8_t* words, void* dst, size_t n);
+  void (*join64)(const uint8_t* words, void* dst, size_t n);  // [WORD-11]
 
   // ---- words ----
   /// Sum modulo 2^32 of coefficient[i] * word[i].
   uint32_t (*dot)(const uint8_t* words, const uint32_t* coefficients, size_t n);
   /// Accumulators are host-order int32 (64-byte aligned); words as in a packet. For the software switch.
   void (*store)(int32_t* accumulators, const uint8_t* words, size_t n);
-  void (*add)(int32_t* accumulators, const uint8_t* words, size_t n);  // wraps modulo 2^32
+  void (*add)(int32_t* accumulators, const uint8_t* words, size_t n);  // wraps modulo 2^32 [PKT-13]
   void (*max)(int32_t* accumulators, const uint8_t* words, size_t n);
   /// words[i] = be32(accumulators[i]).
   void (*load)(const int32_t* accumulators, uint8_t* words, size_t n);

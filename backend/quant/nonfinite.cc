@@ -22,7 +22,7 @@ void write(void* out, const uint8_t* specials, size_t n, Bits nan, Bits inf, Bit
 }  // namespace
 
 // Counts are 10 bits each: NaN, +Inf, -Inf (quant/kernels.h).
-Special special_of(uint32_t counts) {
+Special special_of(uint32_t counts) {  // [WORD-10]
   const bool nan = (counts & 0x3ffU) != 0;
   const bool positive = ((counts >> 10) & 0x3ffU) != 0;
   const bool negative = ((counts >> 20) & 0x3ffU) != 0;

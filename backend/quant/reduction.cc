@@ -58,7 +58,7 @@ void fold(const Block& block, uint8_t* out, const Combine& combine) {
 
 /// T: unsigned; the low bits are those of the signed type.
 template <typename T>
-void multiply(const Block& block, uint8_t* out) {
+void multiply(const Block& block, uint8_t* out) {  // [OP-4]
   fold<T>(block, out, [](T a, T b) { return static_cast<T>(static_cast<uint64_t>(a) * b); });
 }
 
@@ -72,7 +72,7 @@ void multiply_integers(size_t size, const Block& block, uint8_t* out) {
 }
 
 /// A bool is true where its byte is not 0, whichever it is; a result is 1, though one rank alone has elements.
-void combine_bools(ReduceOp op, const Block& block, uint8_t* out) {
+void combine_bools(ReduceOp op, const Block& block, uint8_t* out) {  // [OP-7]
   const auto each = [&](const auto& combine) {
     fold<uint8_t>(
         block, out, [](uint8_t first) { return static_cast<uint8_t>(first != 0); },
@@ -83,7 +83,7 @@ void combine_bools(ReduceOp op, const Block& block, uint8_t* out) {
   each([](bool a, bool b) { return a != b; });
 }
 
-void combine_bits(ReduceOp op, const Block& bytes, uint8_t* out) {
+void combine_bits(ReduceOp op, const Block& bytes, uint8_t* out) {  // [OP-7]
   const auto each = [&](const auto& combine) { fold<uint8_t>(bytes, out, combine); };
   if (op == ReduceOp::kAnd) return each([](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a & b); });
   if (op == ReduceOp::kOr) return each([](uint8_t a, uint8_t b) { return static_cast<uint8_t>(a | b); });
@@ -95,7 +95,7 @@ void extremes_of_int64(bool minimum, const Block& block, uint8_t* out) {
 }
 
 /// -0 is below +0, and a NaN wins, as with the narrower types.
-void extremes_of_float64(bool minimum, const Block& block, uint8_t* out) {
+void extremes_of_float64(bool minimum, const Block& block, uint8_t* out) {  // [OP-6, OP-8]
   constexpr int64_t kInfinity = int64_t{0x7ff} << 52;
   constexpr int64_t kQuietNan = int64_t{0xfff} << 51;
   const auto key = [](int64_t bits) { return bits < 0 ? bits ^ INT64_MAX : bits; };
@@ -120,7 +120,7 @@ void multiply_floats(ElementType type, const Block& block, uint8_t* out) {
     for (size_t rank = 0; rank < block.ranks; ++rank) {
       uint64_t bits = 0;
       std::memcpy(&bits, static_cast<const uint8_t*>(block.sources[rank]) + i * size, size);
-      product *= number_of(bits, format);
+      product *= number_of(bits, format);  // [OP-5]
     }
     const uint64_t bits = exact_sum(&product, 1, 1, format);
     std::memcpy(out + i * size, &bits, size);
@@ -130,7 +130,7 @@ void multiply_floats(ElementType type, const Block& block, uint8_t* out) {
 // ---- words ----
 
 /// By way of words, one per element: minima, maxima, and sums of integers.
-void reduce_words(const Reduction& reduction, const Block& block, uint8_t* out) {
+void reduce_words(const Reduction& reduction, const Block& block, uint8_t* out) {  // [OP-4, OP-6]
   const Kernels& table = kernels();
   const bool minimum = reduction.op == ReduceOp::kMin;
   const bool floats = is_floating(reduction.type);
@@ -160,7 +160,7 @@ void reduce_block(const Reduction& reduction, const Block& block, uint8_t* out) 
   if (type == ElementType::kFloat64) return extremes_of_float64(minimum, block, out);
   if (type != ElementType::kInt64) return reduce_words(reduction, block, out);
   if (reduction.op != ReduceOp::kSum) return extremes_of_int64(minimum, block, out);
-  fold<uint64_t>(block, out, [](uint64_t a, uint64_t b) { return a + b; });
+  fold<uint64_t>(block, out, [](uint64_t a, uint64_t b) { return a + b; });  // [OP-4]
 }
 
 }  // namespace

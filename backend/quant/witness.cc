@@ -16,7 +16,7 @@ constexpr uint8_t kTagBlock = 'c';
 constexpr uint8_t kTagPad = 'p';
 constexpr uint8_t kTagWorker = 'w';
 
-// Fields one after the other, little-endian, without padding.
+// Fields one after the other, little-endian, without padding. [WIT-9]
 template <size_t kSize>
 class Packer {
  public:
@@ -36,7 +36,7 @@ class Packer {
   size_t size_ = 0;
 };
 
-std::vector<uint32_t> odd_coefficients(const SipKey& key, uint8_t tag, size_t n) {
+std::vector<uint32_t> odd_coefficients(const SipKey& key, uint8_t tag, size_t n) {  // [WIT-10]
   std::vector<uint32_t> result(n);
   for (size_t i = 0; i < n; ++i) {
     const uint64_t hash = Packer<9>().put(tag).put(static_cast<uint64_t>(i)).hash(key);
@@ -52,7 +52,7 @@ Witness::Witness(uint64_t secret_low, uint64_t secret_high, size_t max_words)
       max_words_(max_words),
       within_(odd_coefficients(key_, kTagWithin, kBlockWords)),
       block_(odd_coefficients(key_, kTagBlock, (max_words + kBlockWords - 1) / kBlockWords)),
-      factors_(odd_coefficients(key_, kTagWorker, kMaxWorkers)),
+      factors_(odd_coefficients(key_, kTagWorker, kMaxWorkers)),  // [WIT-2]
       factor_sums_(1, 0) {
   for (const uint32_t factor : factors_) factor_sums_.push_back(factor_sums_.back() + factor);
 }
@@ -63,12 +63,12 @@ uint32_t Witness::sum(const uint8_t* words, size_t n) const {
   uint32_t total = 0;
   for (size_t block = 0, first = 0; first < n; ++block, first += kBlockWords) {
     const size_t length = n - first < kBlockWords ? n - first : kBlockWords;
-    total += block_[block] * dot(words + 4 * first, within_.data(), length);
+    total += block_[block] * dot(words + 4 * first, within_.data(), length);  // [WIT-10]
   }
   return total;
 }
 
-uint32_t Witness::pad(const PadInput& input) const {
+uint32_t Witness::pad(const PadInput& input) const {  // [WIT-11, WIT-12]
   const uint64_t hash = Packer<38>()
                             .put(kTagPad)
                             .put(input.epoch)
@@ -84,7 +84,7 @@ uint32_t Witness::pad(const PadInput& input) const {
   return static_cast<uint32_t>(hash);
 }
 
-uint32_t Witness::guarded(uint32_t value, size_t position, uint32_t pad_value) const {
+uint32_t Witness::guarded(uint32_t value, size_t position, uint32_t pad_value) const {  // [MAX-2]
   const uint32_t coefficient = block_[position / kBlockWords] * within_[position % kBlockWords];
   const uint32_t check = coefficient * (2 * value + 1) + pad_value;
   return value << kCheckBits | check >> (32 - kCheckBits);

@@ -56,21 +56,21 @@ class Witness {
   /// The pad: 32 pseudo-random bits under the secret.
   uint32_t pad(const PadInput& input) const;
 
-  /// What worker `worker` sends beside its words. Precondition: 0 <= worker < kMaxWorkers.
+  /// What worker `worker` sends beside its words. Precondition: 0 <= worker < kMaxWorkers. [WIT-3]
   uint32_t contribution(int worker, uint32_t pad_value, const uint8_t* words, size_t n) const {
     return factors_[static_cast<size_t>(worker)] * pad_value + sum(words, n);
   }
 
-  /// Whether `received` is the witness of a sum of workers 0..workers-1 with this pad and these result words.
+  /// Whether `received` is the witness of a sum of workers 0..workers-1 with this pad and these result words. [WIT-5]
   bool check(uint32_t received, int workers, uint32_t pad_value, const uint8_t* words, size_t n) const {
     return received == factor_sums_[static_cast<size_t>(workers)] * pad_value + sum(words, n);
   }
 
   /// Makes n words, each a value from 0 to 255 in network byte order, into guarded ones: value * 2^23 + a keyed check
   /// of value, position and pad. They compare as their values do, and the maximum of guarded words is one of them. A
-  /// word that was altered passes intact() with a chance of about 2^-22. Precondition: n <= max_words.
+  /// word that was altered passes intact() with a chance of about 2^-22. Precondition: n <= max_words. [MAX-2]
   void guard(uint8_t* words, size_t n, uint32_t pad_value) const;
-  /// Whether each of n words is what guard() makes of some value, at its position and with this pad.
+  /// Whether each of n words is what guard() makes of some value, at its position and with this pad. [MAX-3]
   bool intact(const uint8_t* words, size_t n, uint32_t pad_value) const;
   static constexpr uint32_t guarded_value(uint32_t word) { return word >> kCheckBits; }
 

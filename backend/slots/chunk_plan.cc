@@ -15,20 +15,21 @@ size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 }  // namespace
 
 size_t elements_per_chunk(ElementType type, size_t payload_bytes, bool native) {
-  if (native) return payload_bytes / element_bytes(type);
+  if (native) return payload_bytes / element_bytes(type);  // [NLANE-2]
   return payload_bytes / kWordBytes / element_words(type);
 }
 
 size_t elements_per_span(ElementType type, size_t payload_bytes, bool native) {
   const size_t chunk = elements_per_chunk(type, payload_bytes, native);
+  // [SHARD-3]
   return is_floating(type) && !native ? std::lcm(chunk, ChunkPlan::block_elements_for(payload_bytes)) : chunk;
 }
 
 size_t ChunkPlan::block_elements_for(size_t payload_bytes) {
-  return std::min(payload_bytes / kWordBytes, kMaxBlockElements);
+  return std::min(payload_bytes / kWordBytes, kMaxBlockElements);  // [CALL-4]
 }
 
-size_t ChunkPlan::max_group_blocks(size_t payload_bytes) {
+size_t ChunkPlan::max_group_blocks(size_t payload_bytes) {  // [CALL-5]
   const size_t words = payload_bytes / kWordBytes;
   // blocks + ceil(blocks / kBlocksPerFlag) words must fit one payload.
   const size_t fitting = words * kBlocksPerFlag / (kBlocksPerFlag + 1);
@@ -49,7 +50,7 @@ ChunkPlan::ChunkPlan(ElementType type, bool with_exponents, ElementRange part, s
       words_per_element_(element_words(type)),
       elements_per_chunk_(switchml::elements_per_chunk(type, payload_bytes, native)),
       group_elements_(with_exponents ? max_group_elements(payload_bytes) : std::max<size_t>(part.count, 1)),
-      groups_(std::max<size_t>(1, divide_up(part.count, group_elements_))) {
+      groups_(std::max<size_t>(1, divide_up(part.count, group_elements_))) {  // [CALL-1]
   SWITCHML_ASSERT(payload_bytes >= kMinPayloadBytes && payload_bytes <= kMaxPayloadBytes);
   SWITCHML_ASSERT(!(with_exponents && native));
   SWITCHML_ASSERT(!with_exponents || group_elements_ % elements_per_span(type, payload_bytes) == 0);
@@ -64,6 +65,7 @@ size_t ChunkPlan::blocks_of_group(size_t g) const { return divide_up(group(g).co
 
 size_t ChunkPlan::flags_of_group(size_t g) const { return divide_up(blocks_of_group(g), kBlocksPerFlag); }
 
+// [CALL-2, CALL-3]
 size_t ChunkPlan::call_words(size_t g) const { return with_exponents_ ? blocks_of_group(g) + flags_of_group(g) : 0; }
 
 size_t ChunkPlan::chunks_of_group(size_t g) const { return divide_up(group(g).count, elements_per_chunk_); }
@@ -80,7 +82,7 @@ size_t ChunkPlan::total_chunks() const {
   return groups_ + divide_up(part_.count, elements_per_chunk_);
 }
 
-ElementRange shard_part(size_t count, size_t elements_per_span, int shard, int shards) {
+ElementRange shard_part(size_t count, size_t elements_per_span, int shard, int shards) {  // [SHARD-2]
   const size_t spans = divide_up(count, elements_per_span);
   const size_t n = static_cast<size_t>(shards);
   const size_t s = static_cast<size_t>(shard);

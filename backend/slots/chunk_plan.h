@@ -4,11 +4,9 @@
 // a row that hold whole blocks, may not: groups, and the parts of shards, are made of spans.
 //
 // Sums of floats go in groups. A group is up to kMaxGroupBlocks blocks; the exponents of all its blocks travel in one
-// chunk of the call lane, ahead of its data:
-//   words [0, blocks):              the largest biased exponent of each block (operation MAX)
-//   words [blocks, blocks + flags): 1 where one of kBlocksPerFlag blocks in a row holds a NaN or an infinity
-// Everything else has one group that covers the whole tensor, and a call chunk without words. So has everything in a
-// native session, whose chunks hold elements and not words: there are neither blocks nor calls ahead.
+// chunk of the call lane, ahead of its data [CALL-5, CALL-6]. Everything else has one group that covers the whole
+// tensor, and a call chunk without words [CALL-3]. So has everything in a native session, whose chunks hold elements
+// and not words: there are neither blocks nor calls ahead.
 #pragma once
 
 #include <cstddef>

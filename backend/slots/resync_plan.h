@@ -8,7 +8,7 @@
 
 namespace switchml {
 
-/// Which results must go from whom to whom.
+/// Which results must go from whom to whom. [MOVE-3]
 class ResyncPlan {
  public:
   /// accepted[r][s]: the number of the last use of slot s whose result rank r has accepted; 0: none. Precondition: all

@@ -15,9 +15,9 @@ SlotPool::Opened SlotPool::open() {
   SWITCHML_ASSERT(can_open());
   const int index = next_;
   Use& use = uses_[static_cast<size_t>(index)];
-  use.seq = use.seq == 0 ? first_seq_ : wire::next_seq(use.seq);
+  use.seq = use.seq == 0 ? first_seq_ : wire::next_seq(use.seq);  // [SLOT-1, SLOT-2]
   use.open = true;
-  next_ = next_ + 1 == size_ ? 0 : next_ + 1;
+  next_ = next_ + 1 == size_ ? 0 : next_ + 1;  // [LANE-2]
   ++in_flight_;
   return {index, static_cast<uint16_t>(first_ + index), use.seq};
 }
@@ -36,8 +36,8 @@ int SlotPool::oldest_open() const {
 SlotPool::Verdict SlotPool::judge(uint16_t slot, uint32_t seq) const {
   if (!contains(slot)) return Verdict::kForeign;
   const Use& use = uses_[static_cast<size_t>(index_of(slot))];
-  if (use.seq != seq) return Verdict::kStale;
-  return use.open ? Verdict::kAccepted : Verdict::kDuplicate;
+  if (use.seq != seq) return Verdict::kStale;                  // [SLOT-14]
+  return use.open ? Verdict::kAccepted : Verdict::kDuplicate;  // [SLOT-14]
 }
 
 SlotPool::Verdict SlotPool::accept(uint16_t slot, uint32_t seq) {

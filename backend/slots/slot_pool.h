@@ -1,14 +1,9 @@
 // A lane: a range of a session's slots through which chunks stream in order. Pure state machine: no I/O, no clock.
 //
-// The retransmission rules and the sequence-space argument. Chunks of a lane are numbered 0, 1, 2, ... over the whole
-// life of the session; chunk c lives in slot c mod S and carries the slot's sequence number, which goes up by one with
-// each use (0 is skipped) and never restarts. All ranks open the same chunks in the same order, so they agree on (slot,
-// seq) without talking. A slot is open from the moment its contribution is sent until its result is accepted; it is the
-// acceptance that allows the slot's next use (self-clocking). The low bit of seq selects one of two versions in the
-// switch: use k+2 overwrites use k. That is safe because a rank opens k+2 only after the result of k+1, which holds
-// everybody's contribution to k+1, and everybody sent that only after accepting the result of k. So nobody can still
-// need k, and no rank is ever more than one use ahead of another on a slot. A result is accepted only while its slot is
-// open and only with exactly the seq that the slot awaits.
+// All ranks open the same chunks in the same order [LANE-2, LANE-3], so they agree on (slot, seq) without talking. A
+// slot is open from the moment its contribution is sent until its result is accepted [SLOT-14]; it is the acceptance
+// that allows the slot's next use (self-clocking) [SLOT-13]. So no rank is ever more than one use ahead of another on a
+// slot.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +33,7 @@ class SlotPool {
   SlotPool(int first, int size, uint32_t first_seq = kFirstSeq);
 
   /// Whether the next chunk in order can be sent: its slot's previous result has been accepted.
-  bool can_open() const { return !uses_[static_cast<size_t>(next_)].open; }
+  bool can_open() const { return !uses_[static_cast<size_t>(next_)].open; }  // [SLOT-13]
   /// Opens the next chunk. Precondition: can_open().
   Opened open();
 

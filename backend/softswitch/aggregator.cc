@@ -9,6 +9,7 @@ namespace switchml::softswitch {
 
 namespace {
 
+// [LEN-1]
 void add_words(SlotUse* use, int32_t* words, const wire::DataPacket& packet, const quant::Kernels& kernels) {
   const size_t common = std::min<size_t>(use->bytes / kWordBytes, packet.words);
   kernels.add(words, packet.payload, common);
@@ -17,6 +18,7 @@ void add_words(SlotUse* use, int32_t* words, const wire::DataPacket& packet, con
   }
 }
 
+// [LEN-1]
 void max_words(SlotUse* use, int32_t* words, const wire::DataPacket& packet, const quant::Kernels& kernels) {
   const size_t known = use->bytes / kWordBytes;
   if (packet.words > known) std::memset(words + known, 0, (packet.words - known) * sizeof(int32_t));
@@ -26,7 +28,7 @@ void max_words(SlotUse* use, int32_t* words, const wire::DataPacket& packet, con
 
 }  // namespace
 
-void take_over(SlotUse* use, int32_t* words, const wire::DataPacket& packet) {
+void take_over(SlotUse* use, int32_t* words, const wire::DataPacket& packet) {  // [SLOT-5, SLOT-11]
   use->contributed = WorkerSet{};
   use->contributed.insert(packet.header.worker);
   use->complete = false;
@@ -36,23 +38,23 @@ void take_over(SlotUse* use, int32_t* words, const wire::DataPacket& packet) {
   quant::kernels().store(words, packet.payload, packet.words);
 }
 
-void merge(SlotUse* use, int32_t* words, const wire::DataPacket& packet) {
+void merge(SlotUse* use, int32_t* words, const wire::DataPacket& packet) {  // [SLOT-6, PKT-13]
   const quant::Kernels& kernels = quant::kernels();
   if (packet.operation == wire::Operation::kMax) {
     max_words(use, words, packet, kernels);
   } else {
     add_words(use, words, packet, kernels);
   }
-  use->exponent = std::max(use->exponent, packet.header.exponent);
-  use->witness += packet.header.witness;
-  use->bytes = std::max(use->bytes, static_cast<uint32_t>(packet.words * kWordBytes));
+  use->exponent = std::max(use->exponent, packet.header.exponent);                      // [PKT-10]
+  use->witness += packet.header.witness;                                                // [PKT-12]
+  use->bytes = std::max(use->bytes, static_cast<uint32_t>(packet.words * kWordBytes));  // [LEN-2]
 }
 
 size_t complete(SlotUse* use, int32_t* words, const wire::DataPacket& last, const Outcome& outcome) {
   wire::Header header = last.header;
   header.kind = static_cast<uint8_t>(outcome.kind);
-  header.worker = outcome.worker;
-  header.flags = last.header.flags & wire::kOperationMask;
+  header.worker = outcome.worker;                           // [PKT-7, TREE-5]
+  header.flags = last.header.flags & wire::kOperationMask;  // [PKT-4, PKT-5]
   header.exponent = use->exponent;
   header.witness = use->witness;
   auto* payload = reinterpret_cast<uint8_t*>(words);

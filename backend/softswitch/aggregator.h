@@ -1,7 +1,7 @@
 // Exponent, Witness, Aggregator: what one contribution does to the use of a slot.
 //
-// Contributions to one use may differ in length: words that a packet does not have count as 0, as on a switch whose
-// packets all have the full size and end in zeros.
+// Contributions to one use may differ in length [LEN-1], as on a switch whose packets all have the full size and end in
+// zeros.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,7 @@ namespace switchml::softswitch {
 /// First contribution of a use: overwrites whatever the version held, so that nothing ever needs clearing.
 void take_over(SlotUse* use, int32_t* words, const wire::DataPacket& packet);
 
-/// A further contribution. The operation is the packet's; sums wrap modulo 2^32; the witness is summed whatever the
-/// operation. Precondition: not complete.
+/// A further contribution, by the packet's operation. [SLOT-6, PKT-12, PKT-13] Precondition: not complete.
 void merge(SlotUse* use, int32_t* words, const wire::DataPacket& packet);
 
 /// What the aggregate of a complete use becomes: a result for the members, or, at a leaf of a tree, the contribution of

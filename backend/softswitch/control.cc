@@ -19,13 +19,13 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
   wire::ControlPacket packet;
   const wire::ParseError error = wire::parse_control(frame, size, wire::Kind::kRequest, &packet);
   const bool other_version = error == wire::ParseError::kOtherVersion;
-  if (error != wire::ParseError::kNone && !other_version) return counters.control_malformed.add(1);
+  if (error != wire::ParseError::kNone && !other_version) return counters.control_malformed.add(1);  // [CTL-4]
 
   uint8_t reply[wire::kMaxControlBytes] = {};
-  ReplyStatus status = ReplyStatus::kBadVersion;
+  ReplyStatus status = ReplyStatus::kBadVersion;  // [CTL-3]
   if (!other_version) {
     const size_t bytes = wire::request_body_bytes(packet.control.type);
-    if (bytes == 0 || packet.body_bytes != bytes) return counters.control_malformed.add(1);
+    if (bytes == 0 || packet.body_bytes != bytes) return counters.control_malformed.add(1);  // [CTL-4]
     uint8_t* body = reply + wire::kControlBytes;
     switch (static_cast<Request>(packet.control.type)) {
       case Request::kOpen: status = open(packet.body, from, now, body); break;
@@ -51,6 +51,7 @@ void SoftSwitch::Impl::expire(const std::vector<uint8_t>& jobs) {
 
 // Of those that are silent only as many end as have what is wanted: the others may be suspended, and go on later. What
 // a client may have is made free first, by its own sessions; then what there is, for as much as it may have now.
+// [LEASE-2]
 void SoftSwitch::Impl::make_room(const wire::Open& asked, const Endpoint& client, Time now) {
   if (!table.lacks_share(asked, client) && !table.lacks_room(asked, client)) return;
   gather_signs_of_life();
@@ -105,14 +106,15 @@ ReplyStatus SoftSwitch::Impl::probe(const uint8_t* body, const Endpoint& from, T
   const wire::Probe asked = wire::read_probe(body);
   SessionEntry* session = table.find(asked.job, asked.epoch);
   if (session == nullptr) return ReplyStatus::kUnknownSession;
+  // [PROBE-1]
   if (asked.worker >= session->workers() || !session->speaks_for(asked.worker, from)) return ReplyStatus::kNotMember;
-  if (asked.slot >= session->slots() || asked.seq == 0) return ReplyStatus::kBadRequest;
-  session->last_heard = now;
+  if (asked.slot >= session->slots() || asked.seq == 0) return ReplyStatus::kBadRequest;  // [PROBE-1]
+  session->last_heard = now;                                                              // [LEASE-1]
 
   const WorkerSet contributed = contributors(*session, asked.slot, asked.seq);
   const WorkerSet joined = session->joined_workers();
   uint64_t dropped_length = 0;
-  for (const Partition& part : partitions) dropped_length += part.counters.dropped_length.get();
+  for (const Partition& part : partitions) dropped_length += part.counters.dropped_length.get();  // [PROBE-3, PROBE-4]
   wire::ProbeReply answer;
   answer.slot = asked.slot;
   answer.dropped_length = wire::capped(dropped_length);
@@ -125,7 +127,7 @@ ReplyStatus SoftSwitch::Impl::probe(const uint8_t* body, const Endpoint& from, T
   return ReplyStatus::kOk;
 }
 
-// A use that another one has replaced was complete, or nobody would have gone on.
+// A use that another one has replaced was complete, or nobody would have gone on. [PROBE-2]
 WorkerSet SoftSwitch::Impl::contributors(const SessionEntry& session, uint16_t slot, uint32_t seq) const {
   const SlotUse& use = stores[session.job()]->use(slot, seq);
   if (use.pair.epoch != session.epoch() || use.pair.seq == 0) return {};

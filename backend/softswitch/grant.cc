@@ -16,7 +16,7 @@ constexpr size_t kQueueOverhead = 2;
 constexpr size_t kStreamOverhead = 8;  // a frame's prefix
 
 size_t slots_that_queue(const GrantLimits& limits, const wire::Open& asked, size_t payload) {
-  if ((asked.flags & wire::kOpenStream) != 0) {
+  if ((asked.flags & wire::kOpenStream) != 0) {  // [OPEN-6]
     return asked.shards * (kStreamQueueBytes / (payload + wire::kNativeHeaderBytes + kStreamOverhead));
   }
   if (limits.receive_buffer_bytes == 0) return kMaxSlots;
@@ -52,7 +52,7 @@ Grant refuse(wire::ReplyStatus status, size_t by) {
 }
 
 /// The largest size up to the one asked for that all take; 0 and in `by` the first that takes none of them.
-size_t common_payload(size_t asked, const std::vector<GrantLimits>& switches, size_t* by) {
+size_t common_payload(size_t asked, const std::vector<GrantLimits>& switches, size_t* by) {  // [OPEN-4]
   std::vector<size_t> sizes;
   for (size_t size = allowed_payload(asked); size != 0; size = allowed_payload(size - 1)) {
     sizes.push_back(size);
@@ -75,28 +75,28 @@ size_t preset_slots(size_t payload_bytes) {
 
 Grant grant(const wire::Open& asked, const std::vector<GrantLimits>& switches) {
   Grant out;
-  if (asked.workers == 0 || asked.shards == 0 || asked.shards > kMaxShards || asked.slots > kMaxSlots) {
+  if (asked.workers == 0 || asked.shards == 0 || asked.shards > kMaxShards || asked.slots > kMaxSlots) {  // [OPEN-3]
     return refuse(wire::ReplyStatus::kBadRequest, 0);
   }
-  if (asked.workers > kMaxWorkers) return refuse(wire::ReplyStatus::kTooManyWorkers, 0);
+  if (asked.workers > kMaxWorkers) return refuse(wire::ReplyStatus::kTooManyWorkers, 0);  // [OPEN-3]
   for (size_t i = 0; i < switches.size(); ++i) {
     const size_t members = switches[i].members == 0 ? asked.workers : switches[i].members;
     if (members > switches[i].max_members) return refuse(wire::ReplyStatus::kTooManyWorkers, i);
     out.whole_chunks |= switches[i].whole_chunks;
   }
-  out.native = (asked.flags & wire::kOpenNative) != 0 && switches.size() == 1 && switches.front().native;
+  out.native = (asked.flags & wire::kOpenNative) != 0 && switches.size() == 1 && switches.front().native;  // [NATIVE-2]
   size_t by = 0;
   out.payload_bytes = common_payload(asked.payload, switches, &by);
   if (out.payload_bytes == 0) return refuse(wire::ReplyStatus::kPayloadUnsupported, by);
 
   const size_t unit = slot_unit(asked.shards, switches);
   SWITCHML_ASSERT(unit > 0);
-  const size_t least = (size_t{asked.shards} * kLeastSlotsPerShard + unit - 1) / unit * unit;
-  size_t slots = asked.slots == 0 ? preset_slots(out.payload_bytes) : asked.slots;
+  const size_t least = (size_t{asked.shards} * kLeastSlotsPerShard + unit - 1) / unit * unit;  // [OPEN-4]
+  size_t slots = asked.slots == 0 ? preset_slots(out.payload_bytes) : asked.slots;             // [OPEN-3]
   for (size_t i = 0; i < switches.size(); ++i) {
     const size_t fit = slots_that_fit(switches[i], out.payload_bytes, out.native ? asked.workers : 0);
     if (std::min<size_t>(fit, kMaxSlots) < least) return refuse(wire::ReplyStatus::kNoSlots, i);
-    slots = std::min({slots, fit, slots_that_queue(switches[i], asked, out.payload_bytes)});
+    slots = std::min({slots, fit, slots_that_queue(switches[i], asked, out.payload_bytes)});  // [OPEN-6]
   }
   out.slots = static_cast<int>(std::max(slots / unit * unit, least));
   return out;

@@ -13,7 +13,7 @@ namespace switchml::softswitch {
 
 /// Where a leaf hands its aggregates to, and as whom.
 struct Uplink {
-  uint8_t worker = 0;  // the leaf's number at its parent
+  uint8_t worker = 0;  // the leaf's number at its parent [TREE-5]
   Endpoint parent;     // also where results come from
 };
 

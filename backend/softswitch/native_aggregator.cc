@@ -32,7 +32,7 @@ struct Inputs {
 Inputs inputs_of(const SlotUse& use, SlotStore* store, const wire::NativePacket& last) {
   Inputs inputs;
   for (int worker = 0; worker <= use.contributed.highest(); ++worker) {
-    if (!use.with_elements.test(worker)) continue;
+    if (!use.with_elements.test(worker)) continue;  // [NATIVE-17]
     const auto number = static_cast<uint8_t>(worker);
     inputs.elements[static_cast<size_t>(inputs.count++)] =
         number == last.header.worker ? last.elements : store->kept(last.header.slot, number);
@@ -52,10 +52,10 @@ void begin_native(SlotUse* use, const wire::NativePacket& packet) {
 
 void join_native(SlotUse* use, const wire::NativePacket& packet) {
   use->contributed.insert(packet.header.worker);
-  if ((packet.header.flags & wire::kFlagNoElements) != 0) use->want_none.insert(packet.header.worker);
-  use->disagree |= packet.header.call != use->witness || kind_of(packet.header) != use->exponent;
+  if ((packet.header.flags & wire::kFlagNoElements) != 0) use->want_none.insert(packet.header.worker);  // [NATIVE-18]
+  use->disagree |= packet.header.call != use->witness || kind_of(packet.header) != use->exponent;       // [NATIVE-20]
   if (packet.bytes == 0) return;
-  use->disagree |= use->bytes != 0 && packet.bytes != use->bytes;
+  use->disagree |= use->bytes != 0 && packet.bytes != use->bytes;  // [NATIVE-20]
   use->bytes = std::max(use->bytes, static_cast<uint32_t>(packet.bytes));
   use->with_elements.insert(packet.header.worker);
 }
@@ -70,12 +70,13 @@ void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& l
   header.worker = kAllWorkers;
   header.flags = use->disagree ? wire::kFlagDisagree : uint8_t{0};
   header.call = use->witness;
-  set_kind(&header, use->exponent);
+  set_kind(&header, use->exponent);  // [NATIVE-19]
   if (use->disagree) use->bytes = 0;
   uint8_t* payload = store->payload(header.slot, header.seq);
   if (use->bytes > 0) {
     const Inputs inputs = inputs_of(*use, store, last);
     const quant::Reduction reduction{last.operation, last.type, header.divisor};
+    // [NATIVE-17]
     quant::reduce(reduction, inputs.elements.data(), inputs.count, use->bytes / element_bytes(last.type), payload);
   }
   wire::seal_native(header, session_key, payload - wire::kNativeHeaderBytes, use->bytes);
@@ -84,7 +85,7 @@ void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& l
 }
 
 NativeFrame result_for(const SlotUse& use, uint8_t* payload, uint8_t worker) {
-  if (use.want_none.test(worker)) return {payload - SlotStore::kHeadRoom, wire::kNativeHeaderBytes};
+  if (use.want_none.test(worker)) return {payload - SlotStore::kHeadRoom, wire::kNativeHeaderBytes};  // [NATIVE-18]
   return {payload - wire::kNativeHeaderBytes, wire::kNativeHeaderBytes + use.bytes};
 }
 

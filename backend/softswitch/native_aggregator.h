@@ -1,8 +1,5 @@
 // What one contribution does to the use of a slot of a native session: it is kept until the last one has come, then all
-// are reduced at once (quant/reduction.h). So sums of floats are exact, and rounded once.
-//
-// A contribution without elements takes no part in the reduction. All others of a use are of one call and one length,
-// or the result says that they disagree.
+// are reduced at once (quant/reduction.h) [NATIVE-17, NATIVE-20]. So sums of floats are exact, and rounded once.
 #pragma once
 
 #include <cstdint>

@@ -109,7 +109,7 @@ SessionTable::Use SessionTable::used_by(const Endpoint& client) const {
 
 SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vector<GrantLimits>& switches, Time now) {
   Opened out;
-  if (const SessionEntry* known = find_client(asked.client_key)) {
+  if (const SessionEntry* known = find_client(asked.client_key)) {  // [OPEN-2]
     const bool same = known->workers_ == asked.workers && known->shards_ == asked.shards;
     out.status = same ? ReplyStatus::kOk : ReplyStatus::kBadRequest;
     out.reply = known->reply_;
@@ -128,6 +128,7 @@ SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vect
   session.slots = granted.slots;
   session.payload_bytes = granted.payload_bytes;
   session.members = WorkerSet::first(asked.workers);
+  // [LEN-3, NATIVE-1, OPEN-5]
   const auto flags =
       static_cast<uint8_t>((granted.whole_chunks ? wire::kOpenWholeChunks : 0) |
                            (granted.native ? wire::kOpenNative : 0) | (limits_.stream ? wire::kOpenStream : 0));
@@ -138,7 +139,7 @@ SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vect
   const auto lease_ms = std::chrono::duration_cast<milliseconds>(limits_.lease).count();
   entry->reply_.lease_ms = static_cast<uint32_t>(std::min<int64_t>(lease_ms, UINT32_MAX));
 
-  out.reply = entry->reply_;
+  out.reply = entry->reply_;  // [OPEN-1]
   out.fresh = keep(std::move(entry));
   last_job_ = job;
   return out;
@@ -196,24 +197,25 @@ SessionTable::Joined SessionTable::join(const wire::Join& asked, const Endpoint&
     out.status = ReplyStatus::kUnknownSession;
     return out;
   }
+  // [JOIN-1, COOKIE-4]
   const bool allowed = asked.session_key == entry->reply_.session_key && asked.worker < entry->workers_ &&
-                       asked.shard < entry->shards_ && !entry->left_.test(asked.worker);
+                       asked.shard < entry->shards_ && !entry->left_.test(asked.worker);  // [JOIN-3]
   if (!allowed) {
     out.status = ReplyStatus::kNotMember;
     return out;
   }
-  if (entry->leased_ && entry->stream_ != (from.carrier != Carrier::kPackets)) {
+  if (entry->leased_ && entry->stream_ != (from.carrier != Carrier::kPackets)) {  // [JOIN-2, TCP-9]
     out.status = ReplyStatus::kBadRequest;  // results would not reach those who came the other way
     return out;
   }
   out.reply.cookie = cookie_of(asked, from);
-  if (asked.cookie != out.reply.cookie) {
+  if (asked.cookie != out.reply.cookie) {  // [COOKIE-2]
     out.status = ReplyStatus::kProveAddress;
     out.reply.joined = static_cast<uint16_t>(entry->joined_pairs_);
     return out;
   }
   entry->last_heard = now;
-  if (entry->member(asked.worker, asked.shard) != from) entry->set_member(asked.worker, asked.shard, from);
+  if (entry->member(asked.worker, asked.shard) != from) entry->set_member(asked.worker, asked.shard, from);  // [JOIN-4]
   out.reply.joined = static_cast<uint16_t>(entry->joined_pairs_);
   return out;
 }
@@ -225,14 +227,14 @@ SessionTable::Closed SessionTable::close(const wire::Close& asked, Time now) {
     out.status = ReplyStatus::kUnknownSession;
     return out;
   }
-  if (asked.session_key != entry->reply_.session_key || asked.worker >= entry->workers_) {
+  if (asked.session_key != entry->reply_.session_key || asked.worker >= entry->workers_) {  // [CLOSE-1]
     out.status = ReplyStatus::kNotMember;
     return out;
   }
   entry->last_heard = now;
   entry->left_.insert(asked.worker);
-  for (int shard = 0; shard < entry->shards_; ++shard) entry->set_member(asked.worker, shard, Endpoint{});
-  out.last = !entry->anybody_joined();
+  for (int shard = 0; shard < entry->shards_; ++shard) entry->set_member(asked.worker, shard, Endpoint{});  // [CLOSE-1]
+  out.last = !entry->anybody_joined();                                                                      // [CLOSE-2]
   return out;
 }
 
@@ -246,8 +248,9 @@ bool SessionTable::renew(uint8_t job, uint32_t epoch, uint64_t session_key, Time
 std::vector<uint8_t> SessionTable::unheard(Time now, Duration limit) const {
   std::vector<uint8_t> jobs;
   for (const auto& entry : entries_) {
-    if (entry && entry->leased_ && now - entry->last_heard > limit) jobs.push_back(entry->job());
+    if (entry && entry->leased_ && now - entry->last_heard > limit) jobs.push_back(entry->job());  // [LEASE-1]
   }
+  // [LEASE-2]
   std::stable_sort(jobs.begin(), jobs.end(),
                    [this](uint8_t a, uint8_t b) { return entries_[a]->last_heard < entries_[b]->last_heard; });
   return jobs;
@@ -268,7 +271,7 @@ const SessionEntry* SessionTable::find_client(uint64_t client_key) const {
 }
 
 // The free number after the last one given, so that a number rests as long as possible. 0: none.
-uint8_t SessionTable::free_job() const {
+uint8_t SessionTable::free_job() const {  // [PKT-6]
   const int jobs = std::clamp(limits_.max_jobs, 1, kMaxJobs);
   for (int i = 0; i < jobs; ++i) {
     const int job = (last_job_ + i) % jobs + 1;
@@ -283,7 +286,7 @@ uint64_t SessionTable::next_random() {
   return quant::siphash24({limits_.seed, ~limits_.seed}, &random_calls_, sizeof random_calls_);
 }
 
-// Nothing is kept of those who have not joined. Another key than that of epochs and session keys.
+// Nothing is kept of those who have not joined. Another key than that of epochs and session keys. [COOKIE-1]
 uint64_t SessionTable::cookie_of(const wire::Join& asked, const Endpoint& from) const {
   uint8_t text[wire::kJoinBytes + Endpoint::kBytes] = {};
   wire::Join place;
@@ -298,7 +301,7 @@ uint64_t SessionTable::cookie_of(const wire::Join& asked, const Endpoint& from) 
 
 uint32_t SessionTable::next_epoch(uint8_t job) {
   uint32_t epoch = 0;
-  while (epoch == 0 || epoch == last_epoch_[job]) epoch = static_cast<uint32_t>(next_random());
+  while (epoch == 0 || epoch == last_epoch_[job]) epoch = static_cast<uint32_t>(next_random());  // [PKT-8]
   last_epoch_[job] = epoch;
   return epoch;
 }

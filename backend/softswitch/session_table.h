@@ -1,16 +1,6 @@
-// The rules of sessions: who may open one, who is a member, when it ends. Free of I/O, of clocks and of the data path,
-// so that the controller of a hardware switch can obey the very same rules.
-//
-//   open   client_key names the session to be: a repeated open finds the one it made, so the request may be
-//   retransmitted.
-//          The reply carries a job number, an epoch (random, never 0, never the one that the job number had before) and
-//          a key.
-//   join   makes the sender's address the place where results of (worker, shard) go, and renews the lease, if it shows
-//          the key and the address's cookie: a keyed hash, told to whoever has the key, so that nobody joins in the
-//          name of an address where it does not receive. A member that comes from a new address (a restarted socket)
-//          replaces its old one. Idempotent.
-//   close  a worker has left, with all its shards, for good. When no joined worker is left the session ends at once.
-//   lease  any sign of life of any member renews it for the session; without one the session ends.
+// The rules of sessions: who may open one [OPEN-1, OPEN-2], who is a member [JOIN-1, JOIN-4, COOKIE-1], when it ends
+// [CLOSE-2, LEASE-1]. Every request is idempotent [CTL-5]. Free of I/O, of clocks and of the data path, so that the
+// controller of a hardware switch can obey the very same rules.
 #pragma once
 
 #include <algorithm>
@@ -51,9 +41,9 @@ class SessionEntry {
   size_t kept() const { return native() ? static_cast<size_t>(workers_) : 0; }
   /// Whether a packet may have so many bytes behind its header.
   bool takes(size_t bytes) const {
-    return bytes == payload_bytes() || bytes == 0 || (bytes < payload_bytes() && !whole_chunks());
+    return bytes == payload_bytes() || bytes == 0 || (bytes < payload_bytes() && !whole_chunks());  // [LEN-3]
   }
-  int shard_of(uint16_t slot) const { return slot / slots_per_shard_; }
+  int shard_of(uint16_t slot) const { return slot / slots_per_shard_; }  // [SHARD-1]
 
   /// Who opened it; empty: not known.
   const Endpoint& client() const { return client_; }
@@ -171,9 +161,9 @@ class SessionTable {
   }
 
   /// Job numbers whose lease has run out, for the caller to end().
-  std::vector<uint8_t> expired(Time now) const { return unheard(now, limits_.lease); }
+  std::vector<uint8_t> expired(Time now) const { return unheard(now, limits_.lease); }  // [LEASE-1]
   /// Job numbers that may be ended where what they hold is wanted: unheard for the limit of silence, or half of the
-  /// lease. The longest silent first.
+  /// lease. The longest silent first. [LEASE-3]
   std::vector<uint8_t> silent(Time now) const { return unheard(now, std::min(limits_.lease / 2, limits_.silence)); }
   /// Whether what its client may have besides is less than an open asks for, and could be granted at most.
   bool lacks_share(const wire::Open& asked, const Endpoint& client) const;

@@ -59,7 +59,7 @@ class SlotStore {
 
  private:
   SlotStore(std::unique_ptr<SlotUse[]> uses, uint8_t* memory, size_t payload_bytes, size_t kept);
-  static size_t index(uint16_t slot, uint32_t seq) { return size_t{slot} * 2 + (seq & 1U); }
+  static size_t index(uint16_t slot, uint32_t seq) { return size_t{slot} * 2 + (seq & 1U); }  // [SLOT-3]
 
   std::unique_ptr<SlotUse[]> uses_;
   uint8_t* memory_;

@@ -52,12 +52,12 @@ void PacketContext::reclaim(const SlotUse& use) {
 void PacketContext::drop(wire::ParseError error) {
   switch (error) {
     case wire::ParseError::kNone: break;
-    case wire::ParseError::kShort: return counters.dropped_short.add(1);
-    case wire::ParseError::kOtherVersion: return counters.dropped_version.add(1);
-    case wire::ParseError::kKind: return counters.dropped_kind.add(1);
-    case wire::ParseError::kLength: return counters.dropped_length.add(1);
-    case wire::ParseError::kOperation: return counters.dropped_operation.add(1);
-    case wire::ParseError::kSeq: return counters.dropped_seq.add(1);
+    case wire::ParseError::kShort: return counters.dropped_short.add(1);           // [DROP-1]
+    case wire::ParseError::kOtherVersion: return counters.dropped_version.add(1);  // [DROP-2]
+    case wire::ParseError::kKind: return counters.dropped_kind.add(1);             // [DROP-3]
+    case wire::ParseError::kLength: return counters.dropped_length.add(1);         // [DROP-4]
+    case wire::ParseError::kOperation: return counters.dropped_operation.add(1);   // [DROP-5]
+    case wire::ParseError::kSeq: return counters.dropped_seq.add(1);               // [DROP-6]
   }
 }
 
@@ -138,7 +138,7 @@ bool SoftSwitch::Impl::contribution(const RxFrame& frame, Time now, bool alone, 
   const wire::Header& header = packet.header;
   const Sender sender{header.job, header.worker, header.epoch, header.slot, false, packet.words * kWordBytes};
   SessionEntry* session = admit(sender, frame.from, context.counters);
-  if (session == nullptr) return true;
+  if (session == nullptr) return true;  // [DROP-11]
   if (!note_member(session, sender, frame, now, alone, context)) return false;
   aggregate(*session, packet, frame, context);
   return true;
@@ -172,17 +172,18 @@ SessionEntry* SoftSwitch::Impl::admit(const Sender& sender, const Endpoint& from
     return nullptr;
   };
   SessionEntry* session = table.find(sender.job, sender.epoch);
-  if (session == nullptr) return drop(counts.dropped_session);
-  if (session->native() != sender.native) return drop(counts.dropped_kind);
-  if (sender.worker >= session->workers()) return drop(counts.dropped_worker);
-  if (sender.slot >= session->slots()) return drop(counts.dropped_slot);
+  if (session == nullptr) return drop(counts.dropped_session);                  // [DROP-7]
+  if (session->native() != sender.native) return drop(counts.dropped_kind);     // [NATIVE-3]
+  if (sender.worker >= session->workers()) return drop(counts.dropped_worker);  // [DROP-9]
+  if (sender.slot >= session->slots()) return drop(counts.dropped_slot);        // [BASE-4, PKT-9, DROP-8]
   const Endpoint& member = session->member(sender.worker, session->shard_of(sender.slot));
-  if (member.size == 0) return drop(counts.dropped_worker);
+  if (member.size == 0) return drop(counts.dropped_worker);  // [DROP-10]
   if (member != from) {
     // The right worker through the wrong one of its sockets is a slot of another shard; anybody else is a stranger.
+    // [DROP-10]
     return drop(session->speaks_for(sender.worker, from) ? counts.dropped_slot : counts.dropped_source);
   }
-  return session->takes(sender.bytes) ? session : drop(counts.dropped_length);
+  return session->takes(sender.bytes) ? session : drop(counts.dropped_length);  // [DROP-4]
 }
 
 void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& asking,
@@ -194,22 +195,22 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
   uint8_t* frame = store.payload(header.slot, header.seq) - wire::kHeaderBytes;
 
   switch (check_sequence(&use.pair, header.epoch, header.seq)) {
-    case Sequence::kStale: return context.counters.dropped_stale.add(1);
-    case Sequence::kNew:
+    case Sequence::kStale: return context.counters.dropped_stale.add(1);  // [SLOT-9]
+    case Sequence::kNew:                                                  // [SLOT-5]
       context.reclaim(use);
       take_over(&use, words, packet);
       context.counters.uses_started.add(1);
       break;
     case Sequence::kSame:
       if (use.complete || !use.contributed.insert(header.worker))
-        return duplicate(session, &use, frame, asking, context);
-      merge(&use, words, packet);
+        return duplicate(session, &use, frame, asking, context);  // [SLOT-7, SLOT-8]
+      merge(&use, words, packet);                                 // [SLOT-6]
       break;
   }
   context.counters.contributions_added.add(1);
   context.counters.elements_added.add(packet.words);
 
-  if (!(use.contributed == session.expected())) return;
+  if (!(use.contributed == session.expected())) return;  // [SLOT-12]
   Outcome outcome;
   if (session.uplink() != nullptr) outcome = {wire::Kind::kContribution, session.uplink()->worker};
   const size_t size = complete(&use, words, packet, outcome);
@@ -220,19 +221,18 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
 
 void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size,
                                PacketContext& context) {
-  if (session.uplink() != nullptr) return context.unicast(frame, size, session.uplink()->parent);
+  if (session.uplink() != nullptr) return context.unicast(frame, size, session.uplink()->parent);  // [TREE-4]
   const std::vector<const Endpoint*>& all = session.audience(session.shard_of(slot));
-  context.multicast(frame, size, all.data(), all.size());
+  context.multicast(frame, size, all.data(), all.size());  // [SLOT-12, TREE-3]
 }
 
-// The answer is no longer than what asks for it. Correct workers repeat their own bytes, and get all words.
+// [LOSS-2, LOSS-3]
 void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking,
                                  PacketContext& context) {
-  if (!use->complete) return context.counters.duplicates_dropped.add(1);
+  if (!use->complete) return context.counters.duplicates_dropped.add(1);  // [SLOT-7]
   context.counters.duplicates_answered.add(1);
   const bool leaf = session.uplink() != nullptr;
-  if (leaf) {
-    // A leaf has no result to give: the aggregate goes up again, and the parent's answer comes down to all.
+  if (leaf) {  // [TREE-6]
     context.reclaim(*use);
     mark_repeated(frame);
   }
@@ -249,13 +249,13 @@ void SoftSwitch::Impl::pass_down(const RxFrame& frame, PacketContext& context) {
   const wire::Header& header = packet.header;
   SessionEntry* session = table.find(header.job, header.epoch);
   if (session == nullptr) return counts.dropped_session.add(1);
-  if (session->uplink() == nullptr) return counts.dropped_kind.add(1);
-  if (session->uplink()->parent != frame.from) return counts.dropped_source.add(1);
+  if (session->uplink() == nullptr) return counts.dropped_kind.add(1);               // [TREE-8]
+  if (session->uplink()->parent != frame.from) return counts.dropped_source.add(1);  // [TREE-8]
   if (header.slot >= session->slots()) return counts.dropped_slot.add(1);
   if (!session->takes(packet.words * kWordBytes)) return counts.dropped_length.add(1);
   counts.results_passed_down.add(1);
   const std::vector<const Endpoint*>& all = session->audience(session->shard_of(header.slot));
-  context.multicast(frame.data, frame.size, all.data(), all.size());
+  context.multicast(frame.data, frame.size, all.data(), all.size());  // [TREE-7]
 }
 
 void SoftSwitch::Impl::gather_signs_of_life() {

@@ -1,4 +1,4 @@
-// Contributions of native sessions. Sessions, sequence numbers and duplicates are what they are for integers.
+// Contributions of native sessions. [NATIVE-12]
 #include <array>
 
 #include "softswitch/native_aggregator.h"
@@ -12,7 +12,7 @@ namespace {
 /// Both versions of a slot share the room where contributions are kept: what is added to the older use, which nobody
 /// waits for any more, would lie in the newer one's place.
 bool overtaken(const SlotUse& other, const wire::NativeHeader& header) {
-  return other.pair.epoch == header.epoch && wire::newer_seq(other.pair.seq, header.seq);
+  return other.pair.epoch == header.epoch && wire::newer_seq(other.pair.seq, header.seq);  // [NATIVE-16]
 }
 
 bool holds(const SlotUse& use, const wire::NativeHeader& header) {
@@ -32,7 +32,7 @@ bool SoftSwitch::Impl::native_contribution(const RxFrame& frame, Time now, bool 
   const Sender sender{header.job, header.worker, header.epoch, header.slot, true, packet.bytes};
   SessionEntry* session = admit(sender, frame.from, context.counters);
   if (session == nullptr) return true;
-  if (!wire::native_intact(frame.data, frame.size, session->granted().session_key)) {
+  if (!wire::native_intact(frame.data, frame.size, session->granted().session_key)) {  // [NATIVE-15]
     context.counters.dropped_checksum.add(1);
     return true;
   }
@@ -47,7 +47,7 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
   SlotStore& store = *stores[header.job];
   SlotUse& use = store.use(header.slot, header.seq);
   const bool late = overtaken(store.use(header.slot, header.seq + 1), header);
-  if (late && !holds(use, header)) return context.counters.dropped_stale.add(1);
+  if (late && !holds(use, header)) return context.counters.dropped_stale.add(1);  // [NATIVE-16]
 
   switch (check_sequence(&use.pair, header.epoch, header.seq)) {
     case Sequence::kStale: return context.counters.dropped_stale.add(1);
@@ -58,7 +58,7 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
       break;
     case Sequence::kSame:
       if (use.complete || use.contributed.test(header.worker)) return duplicate_native(&use, header, asking, context);
-      if (late) return context.counters.dropped_stale.add(1);
+      if (late) return context.counters.dropped_stale.add(1);  // [NATIVE-16]
       break;
   }
   join_native(&use, packet);
@@ -72,6 +72,7 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
   forward_native(session, use, header, context);
 }
 
+// [NATIVE-18]
 void SoftSwitch::Impl::forward_native(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
                                       PacketContext& context) {
   uint8_t* payload = stores[header.job]->payload(header.slot, header.seq);
@@ -91,7 +92,7 @@ void SoftSwitch::Impl::forward_native(const SessionEntry& session, const SlotUse
   }
 }
 
-// The whole of it, however short the duplicate is: its checksum shows that a member asks.
+// [NATIVE-13]
 void SoftSwitch::Impl::duplicate_native(SlotUse* use, const wire::NativeHeader& header, const RxFrame& asking,
                                         PacketContext& context) {
   if (!use->complete) return context.counters.duplicates_dropped.add(1);

@@ -73,7 +73,7 @@ class SpreadLink final : public Transport {
     }
     const std::optional<uint16_t> slot = slot_of(frame);
     if (slot) {
-      frame.to = &switches_[*slot % switches_.size()];
+      frame.to = &switches_[*slot % switches_.size()];  // [MOVE-6]
       outgoing_.push_back(frame);
       return;
     }

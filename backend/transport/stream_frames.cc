@@ -11,7 +11,7 @@ constexpr uint8_t kStreamVersion = 1;
 
 }  // namespace
 
-void write_stream_prefix(uint32_t frame_bytes, uint8_t* prefix) {
+void write_stream_prefix(uint32_t frame_bytes, uint8_t* prefix) {  // [TCP-1]
   prefix[0] = kMagic;
   prefix[1] = kStreamVersion;
   prefix[2] = 0;
@@ -26,7 +26,7 @@ size_t StreamFrames::whole() const {
   uint32_t bytes = 0;
   for (int i = 4; i < 8; ++i) bytes = bytes << 8 | prefix[i];
   const bool known = prefix[0] == kMagic && prefix[1] == kStreamVersion && prefix[2] == 0 && prefix[3] == 0;
-  return known && bytes >= 1 && bytes <= max_frame_bytes_ ? kStreamPrefixBytes + bytes : kBroken;
+  return known && bytes >= 1 && bytes <= max_frame_bytes_ ? kStreamPrefixBytes + bytes : kBroken;  // [TCP-2]
 }
 
 /// What whole() will say, as far as one can tell.

@@ -1,5 +1,5 @@
-// Frames in a stream of bytes: each follows a prefix of 8 bytes that says how long it is (docs/protocol.md, "Frames
-// over TCP"). Knows no sockets: whoever reads the stream puts its bytes where this says.
+// Frames in a stream of bytes: each follows a prefix of 8 bytes that says how long it is [TCP-1]. Knows no sockets:
+// whoever reads the stream puts its bytes where this says.
 #pragma once
 
 #include <cstddef>

@@ -31,7 +31,7 @@ struct TcpOptions {
   Endpoint listen;
   /// Largest frame that is ever sent or received, 1 to 2^24; longer ones are dropped, see take_error() for those sent.
   /// Who sends longer ones is cut off.
-  size_t max_frame_bytes = (64 << 10) + 128;
+  size_t max_frame_bytes = (64 << 10) + 128;  // [TCP-2]
   /// Connections open at a time, 1 to 65536. One more takes the place of the accepted one that has been silent longest:
   /// since its last frame, or since it was accepted. Those that have something to be read stay, and so do those that we
   /// made: if there are no others, the new one is closed.

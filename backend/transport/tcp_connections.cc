@@ -66,7 +66,7 @@ TcpConnections::~TcpConnections() {
   }
 }
 
-TcpConnection* TcpConnections::reach(const Endpoint& to) {
+TcpConnection* TcpConnections::reach(const Endpoint& to) {  // [TCP-4]
   auto found = table_.find(to);
   if (found == table_.end()) {
     if (to.carrier != Carrier::kTcp || family_of(to) == AF_UNSPEC || !make_room(to)) return nullptr;
@@ -273,7 +273,7 @@ bool TcpConnections::read(TcpConnection* connection) {
 }
 
 void TcpConnections::settle(TcpConnection* connection) {
-  if (connection->in.broken()) {
+  if (connection->in.broken()) {  // [TCP-3]
     counters_->broken.fetch_add(1, std::memory_order_relaxed);
     socket_error_->note(connection->peer, "sent what is no frame of up to " + std::to_string(options_.max_frame_bytes) +
                                               " bytes; its connection was closed");

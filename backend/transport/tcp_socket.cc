@@ -102,7 +102,7 @@ Fd connect_tcp(const TcpOptions& options, const Endpoint& to, Endpoint* source, 
   // it is somebody's all the same, another one will do.
   set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   const Endpoint any = any_endpoint(family_of(to));
-  if (before.size == 0 || ::bind(fd.get(), as_sockaddr(before), before.size) != 0) {
+  if (before.size == 0 || ::bind(fd.get(), as_sockaddr(before), before.size) != 0) {  // [TCP-6]
     [[maybe_unused]] const int bound = ::bind(fd.get(), as_sockaddr(any), any.size);
   }
   if (::connect(fd.get(), as_sockaddr(to), to.size) != 0 && errno != EINPROGRESS) {
@@ -125,7 +125,7 @@ Fd accept_tcp(int listener, Endpoint* from) {
   Fd fd(::accept4(listener, reinterpret_cast<sockaddr*>(&address), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd.valid()) return fd;
   set_features(fd.get());
-  *from = with_carrier(endpoint_of(reinterpret_cast<const sockaddr*>(&address)), Carrier::kTcpAccepted);
+  *from = with_carrier(endpoint_of(reinterpret_cast<const sockaddr*>(&address)), Carrier::kTcpAccepted);  // [TCP-5]
   return fd;
 }
 

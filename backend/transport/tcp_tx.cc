@@ -81,7 +81,7 @@ size_t TcpSender::consume(size_t sent, SendQueue* queue, const TxFrame* frames, 
     const size_t body = std::min<size_t>(sent - prefix, frame.size);
     if (prefix + body < kStreamPrefixBytes + frame.size) {
       queue->append(prefixes_[begun] + prefix, kStreamPrefixBytes - prefix);
-      queue->append(frame.data + body, frame.size - body);
+      queue->append(frame.data + body, frame.size - body);  // [TCP-8]
     }
     sent -= prefix + body;
     ++begun;
@@ -94,7 +94,7 @@ size_t TcpSender::enqueue(SendQueue* queue, const TxFrame* frames, const uint32_
   for (; taken < count; ++taken) {
     const TxFrame& frame = frames[burst[taken]];
     const size_t filled = queue->size() + kStreamPrefixBytes + frame.size;
-    if (filled > (queued_ + filled > all_bytes_ ? least_bytes_ : queue_bytes_)) break;
+    if (filled > (queued_ + filled > all_bytes_ ? least_bytes_ : queue_bytes_)) break;  // [TCP-8]
     uint8_t prefix[kStreamPrefixBytes];
     write_stream_prefix(frame.size, prefix);
     queue->append(prefix, sizeof prefix);

@@ -9,7 +9,7 @@ namespace switchml::wire {
 
 namespace {
 
-uint32_t checksum(NativeHeader header, uint64_t session_key, const uint8_t* elements, size_t bytes) {
+uint32_t checksum(NativeHeader header, uint64_t session_key, const uint8_t* elements, size_t bytes) {  // [NATIVE-10]
   header.checksum = 0;
   header.flags = static_cast<uint8_t>(header.flags & ~kFlagRepeat);
   uint8_t head[kNativeHeaderBytes];

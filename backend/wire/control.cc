@@ -80,7 +80,7 @@ size_t request_body_bytes(uint8_t type) {
 size_t write_reply_start(const Control& asked, ReplyStatus status, uint8_t* out) {
   Control control;
   control.version = kVersion;
-  control.kind = static_cast<uint8_t>(Kind::kReply);
+  control.kind = static_cast<uint8_t>(Kind::kReply);  // [CTL-2]
   control.type = asked.type;
   control.status = static_cast<uint16_t>(status);
   control.request_id = asked.request_id;

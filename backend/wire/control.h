@@ -33,10 +33,10 @@ size_t build_probe(const Membership& member, uint16_t slot, uint32_t seq, uint32
 
 // ---- the side that answers ----
 
-/// A count as a probe's answer has it.
+/// A count as a probe's answer has it. [PROBE-3]
 inline uint16_t capped(uint64_t count) { return static_cast<uint16_t>(std::min<uint64_t>(count, UINT16_MAX)); }
 
-/// Whether a reply of this status has its type's body.
+/// Whether a reply of this status has its type's body. [CTL-6]
 inline bool has_body(ReplyStatus status) { return status == ReplyStatus::kOk || status == ReplyStatus::kProveAddress; }
 /// Bytes that the body of a request of this type has; 0 for a type that does not exist.
 size_t request_body_bytes(uint8_t type);

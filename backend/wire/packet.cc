@@ -16,15 +16,15 @@ const char* to_string(ParseError error) {
 }
 
 ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPacket* out) {
-  if (size < kHeaderBytes) return ParseError::kShort;
-  if (version_of(frame) != kVersion) return ParseError::kOtherVersion;
-  if (kind_of(frame) != static_cast<uint8_t>(expected)) return ParseError::kKind;
-  const size_t payload = size - kHeaderBytes;
-  if (payload % kWordBytes != 0 || payload > kMaxPayloadBytes) return ParseError::kLength;
+  if (size < kHeaderBytes) return ParseError::kShort;                                       // [DROP-1]
+  if (version_of(frame) != kVersion) return ParseError::kOtherVersion;                      // [DROP-2]
+  if (kind_of(frame) != static_cast<uint8_t>(expected)) return ParseError::kKind;           // [DROP-3]
+  const size_t payload = size - kHeaderBytes;                                               // [BASE-2]
+  if (payload % kWordBytes != 0 || payload > kMaxPayloadBytes) return ParseError::kLength;  // [DROP-4]
   const Header header = read_header(frame);
   const uint8_t operation = header.flags & kOperationMask;
-  if (operation > static_cast<uint8_t>(Operation::kMax)) return ParseError::kOperation;
-  if (header.seq == 0) return ParseError::kSeq;
+  if (operation > static_cast<uint8_t>(Operation::kMax)) return ParseError::kOperation;  // [PKT-3, DROP-5]
+  if (header.seq == 0) return ParseError::kSeq;                                          // [PKT-11, DROP-6]
   out->header = header;
   out->operation = static_cast<Operation>(operation);
   out->payload = frame + kHeaderBytes;
@@ -39,7 +39,7 @@ bool is_operation(const NativeHeader& header) {
   const auto operation = static_cast<ReduceOp>(header.operation);
   const auto type = static_cast<ElementType>(header.type);
   const int most = sums_floats(operation, type) ? kMaxWorkers : 1;
-  return native_can(operation, type) && header.divisor >= 1 && header.divisor <= most;
+  return native_can(operation, type) && header.divisor >= 1 && header.divisor <= most;  // [NATIVE-7, NATIVE-8]
 }
 
 }  // namespace
@@ -49,13 +49,13 @@ ParseError parse_native(const uint8_t* frame, size_t size, Kind expected, Native
   if (version_of(frame) != kVersion) return ParseError::kOtherVersion;
   if (kind_of(frame) != static_cast<uint8_t>(expected)) return ParseError::kKind;
   const NativeHeader header = read_native_header(frame);
-  if (!is_operation(header)) return ParseError::kOperation;
+  if (!is_operation(header)) return ParseError::kOperation;  // [NATIVE-14]
   if (header.seq == 0) return ParseError::kSeq;
   const auto operation = static_cast<ReduceOp>(header.operation);
   const auto type = static_cast<ElementType>(header.type);
   const size_t bytes = size - kNativeHeaderBytes;
   const size_t most = operation == ReduceOp::kBarrier ? 0 : kMaxPayloadBytes;
-  if (bytes % element_bytes(type) != 0 || bytes > most) return ParseError::kLength;
+  if (bytes % element_bytes(type) != 0 || bytes > most) return ParseError::kLength;  // [NATIVE-11]
   out->header = header;
   out->operation = operation;
   out->type = type;
@@ -67,6 +67,7 @@ ParseError parse_native(const uint8_t* frame, size_t size, Kind expected, Native
 ParseError parse_control(const uint8_t* frame, size_t size, Kind expected, ControlPacket* out) {
   if (size < kControlBytes) return ParseError::kShort;
   if (kind_of(frame) != static_cast<uint8_t>(expected)) return ParseError::kKind;
+  // [CTL-3]
   out->control = read_control(frame);  // the fixed part is the same in every version, so that a mismatch can be told
   out->body = frame + kControlBytes;
   out->body_bytes = size - kControlBytes;

@@ -60,8 +60,8 @@ struct ControlPacket {
 ParseError parse_control(const uint8_t* frame, size_t size, Kind expected, ControlPacket* out);
 
 /// The sequence number after `seq`: +1, and from 0xffffffff to 2 (0 is forbidden, parity is kept).
-inline uint32_t next_seq(uint32_t seq) { return seq == 0xffffffffU ? 2U : seq + 1U; }
+inline uint32_t next_seq(uint32_t seq) { return seq == 0xffffffffU ? 2U : seq + 1U; }  // [SLOT-1]
 /// Serial comparison: a is newer than b.
-inline bool newer_seq(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }
+inline bool newer_seq(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }  // [SLOT-10]
 
 }  // namespace switchml::wire
