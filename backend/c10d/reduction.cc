@@ -330,7 +330,7 @@ void Reduction::agree_about(const std::string& what) { flight_->what = what; }
 Collective Reduction::moved(Movement movement, size_t bytes) const {
   Collective part;
   part.movement = movement;
-  part.type = ElementType::kUInt8;
+  part.type = ElementType::kUInt8;  // [MOVED-1]
   part.count = bytes;
   part.deadline = deadline_;
   part.title = to_string(call_);

@@ -96,7 +96,7 @@ struct Board::Layout {
 
 // Large chunks cost few wakes; with too many of them in use, frames would fall out of the caches before they are added.
 BoardShape shape_for(int ranks) {
-  BoardShape shape{ranks, 8, 128 * 1024, 0, 16 * 1024};
+  BoardShape shape{ranks, 8, 128 * 1024, 0, 16 * 1024};  // [HOST-7, HOST-8]
   while (Board::bytes(shape) > kMaxBoardBytes) shape.chunk_bytes /= 2;
   while (Board::bytes(shape.short_shape()) > kMaxShortBoardBytes) shape.short_chunk_bytes /= 2;
   return shape;
@@ -104,7 +104,7 @@ BoardShape shape_for(int ranks) {
 
 // Chunks must be the same on all hosts. Each takes a round trip for its exponents, so that smaller ones cost packets.
 BoardShape shape_on_host(int ranks, int most, int owners) {
-  BoardShape shape = shape_for(most);
+  BoardShape shape = shape_for(most);  // [HOST-8]
   shape.ranks = ranks;
   shape.owners = owners;
   return shape;

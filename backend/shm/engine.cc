@@ -113,16 +113,17 @@ class MemoryEngine final : public Engine {
       short_->submit(std::move(collective));
       return;
     }
-    if (!short_) return local_rank_.submit(std::move(collective));
+    if (!short_) return local_rank_.submit(std::move(collective));  // [HOST-3]
     Collective announced = collective;
     announced.done = nullptr;
     if (options_.shape.owners > 0) {
       // Other hosts wait for this one's part of both: who has all of the tensor must not leave before that is sent.
+      // [HOST-10]
       const auto both = std::make_shared<SharedCollective>(std::move(collective), 2);
       collective = both->collective();
       collective.done = announced.done = [both](const Status& status) { both->finish(status); };
     }
-    short_->announce(std::move(announced));
+    short_->announce(std::move(announced));  // [HOST-5]
     local_rank_.submit(std::move(collective));
   }
   static void no_switch() { SWITCHML_ASSERT(!"memory has no switch that could be lost"); }
@@ -145,7 +146,7 @@ class MemoryEngine final : public Engine {
 
   // The same on all ranks. A barrier ends after all that was called before it.
   bool is_short(const Collective& collective) const {
-    if (!short_ || collective.op == ReduceOp::kBarrier || collective.arrange) return false;
+    if (!short_ || collective.op == ReduceOp::kBarrier || collective.arrange) return false;  // [HOST-4]
     const size_t pieces = has_piece_of_each(collective.movement) ? pieces_ : 1;
     if (collective.count > options_.shape.short_chunk_bytes / element_bytes(collective.type) / pieces) return false;
     return options_.shape.owners == 0 ||

@@ -57,7 +57,7 @@ void gather(const Board& board, uint64_t seq, const Places& places, bool is_want
   uint8_t* own = result + static_cast<size_t>(places.host()) * part->count;
   part->input = own;
   for (int rank = 0; rank < board.shape().ranks; ++rank, own += bytes) std::memcpy(own, board.frame(rank, seq), bytes);
-  std::memset(own, 0, part->count - static_cast<size_t>(board.shape().ranks) * bytes);  // nobody's
+  std::memset(own, 0, part->count - static_cast<size_t>(board.shape().ranks) * bytes);  // nobody's [MOVED-8]
   for (int host = 0; is_wanted && host < places.hosts(); ++host, result += part->count) {
     part->pieces.push_back({result, 0, part->count});
   }
@@ -71,13 +71,13 @@ Collective part_of_host(const Board& board, uint64_t seq, const Collective& whol
   part.op = whole.op;
   part.type = whole.type;
   part.movement = whole.movement;
-  part.root = whole.root < 0 ? -1 : places.host_of(whole.root);
+  part.root = whole.root < 0 ? -1 : places.host_of(whole.root);  // [MOVED-8]
   part.count = elements;
   part.divisor = whole.divisor;
   part.deadline = whole.deadline;
   part.title = whole.title;
   part.part_of = whole.count;
-  const ElementRange wanted = wanted_here(board, seq, elements);
+  const ElementRange wanted = wanted_here(board, seq, elements);  // [MOVED-5]
   if (whole.movement == Movement::kNone) {
     reduce(board, seq, wanted, &part);
   } else if (elements > 0 && whole.movement == Movement::kBroadcast) {

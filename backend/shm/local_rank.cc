@@ -21,7 +21,7 @@ constexpr int kRoundsPerStep = 8;  // so that a step looks at the time, at deadl
 constexpr size_t kStreamedBytes = 1024 * 1024;
 
 uint64_t agreed_by(const Collective& collective) {
-  return fnv1a(&collective.count, sizeof collective.count, agreement_hash(collective));
+  return fnv1a(&collective.count, sizeof collective.count, agreement_hash(collective));  // [HOST-11]
 }
 
 }  // namespace
@@ -36,6 +36,7 @@ LocalRank::LocalRank(const Board& board, int rank, std::function<void(const Stat
   const int owners = board.shape().owners;
   SWITCHML_ASSERT((uplink_.engine != nullptr) == (rank < owners));
   SWITCHML_ASSERT(places_.ranks_here().size() == static_cast<size_t>(board.shape().ranks));
+  // [HOST-9]
   if (uplink_.engine != nullptr) mine_ = static_cast<uint64_t>(rank == 0 ? owners : rank);  // chunks begin with 1
 }
 
@@ -95,7 +96,7 @@ void LocalRank::accept(Submission submission) {
 void LocalRank::plan(Task* task) const {
   task->agreed = agreed_by(task->collective);
   task->elements_per_chunk = elements_per_chunk(task->collective);
-  const size_t elements = task->is_announcement ? 0 : task->collective.count;
+  const size_t elements = task->is_announcement ? 0 : task->collective.count;  // [HOST-6]
   task->chunks = std::max<size_t>(1, (elements + task->elements_per_chunk - 1) / task->elements_per_chunk);
   if (arena_ == nullptr || elements == 0) return;
   task->from = place_of_input(task->collective);
@@ -233,12 +234,12 @@ size_t LocalRank::elements_per_chunk(const Collective& collective) const {
   const ElementType type = collective.type;
   const size_t most = board_.shape().chunk_bytes / element_bytes(type);
   // A board of small chunks may have no room for all, and then nothing but announcements.
-  if (has_piece_of_each(collective.movement)) return std::max<size_t>(most / places_.pieces(), 1);
+  if (has_piece_of_each(collective.movement)) return std::max<size_t>(most / places_.pieces(), 1);  // [MOVED-9]
   if (board_.shape().owners == 0) return most;
   // All packets full but the last, and whole blocks; but too little of a chunk must not stay empty for that.
   const size_t span = elements_per_span(type, uplink_.payload_bytes, uplink_.native);
   const size_t whole = most / span * span;
-  return most - whole > most / 4 ? most : whole;
+  return most - whole > most / 4 ? most : whole;  // [HOST-7]
 }
 
 bool LocalRank::step(Time now) {
@@ -370,8 +371,8 @@ bool LocalRank::hand_one_up() {
   const auto task = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& one) {
     return one.offered > 0 && seq >= one.first_seq && seq - one.first_seq < one.chunks;
   });
-  SWITCHML_ASSERT(task != tasks_.end());  // what is not published is not finished
-  mine_ += static_cast<uint64_t>(board_.shape().owners);
+  SWITCHML_ASSERT(task != tasks_.end());                  // what is not published is not finished
+  mine_ += static_cast<uint64_t>(board_.shape().owners);  // [HOST-9]
   uplink_.engine->submit(chunk_for_all(*task, seq));
   return true;
 }
@@ -384,8 +385,8 @@ Collective LocalRank::chunk_for_all(const Task& task, uint64_t seq) const {
   const size_t first = static_cast<size_t>(seq - task.first_seq) * task.elements_per_chunk;
   const size_t left = task.is_announcement ? 0 : whole.count - std::min(first, whole.count);
   Collective chunk = part_of_host(board_, seq, whole, std::min(task.elements_per_chunk, left), places_);
-  chunk.tag = agreed ? task.agreed : ~task.agreed;
-  chunk.stream = uplink_.stream;
+  chunk.tag = agreed ? task.agreed : ~task.agreed;  // [HOST-11]
+  chunk.stream = uplink_.stream;                    // [NLANE-6]
   chunk.done = [&board = board_, seq, agreed](const Status& status) {
     if (status.ok()) {
       board.publish(seq, agreed ? Verdict::kReduced : Verdict::kMismatch);

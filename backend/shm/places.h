@@ -7,7 +7,7 @@
 namespace switchml::shm {
 
 /// A result that has a piece of each rank has them in the order of hosts, as many of each as the fullest has ranks:
-/// where a host has fewer, its last pieces are nobody's.
+/// where a host has fewer, its last pieces are nobody's. [MOVED-8]
 class Places {
  public:
   /// `ranks`: of each host, in order, all together 0, 1, 2 ... once each. `host`: this one.

@@ -82,7 +82,7 @@ class Session:
 
     def member_entries(self, worker, shard, place):
         """Where a member sends from, and where it receives: for one shard or for all."""
-        own = ANY_SHARD if shard == ALL_SHARDS else shard
+        own = ANY_SHARD if shard == ALL_SHARDS else shard  # [TREE-9]
         made = [Add("sources", "speaks", (self.job, worker, place.ip, place.udp_port), (own,))]
         for each in range(self.shards) if shard == ALL_SHARDS else (shard,):
             receives = (place.mac, place.ip, place.udp_port)
@@ -93,13 +93,13 @@ class Session:
     def register_index(self, program, slot, seq):
         """Of a use of a slot in the registers."""
         page, within = divmod(slot, program.page_slots)
-        return (self.pages[page] * program.page_slots + within) << 1 | seq & 1
+        return (self.pages[page] * program.page_slots + within) << 1 | seq & 1  # [SLOT-3]
 
 
 def session_of(request, program, place):
     """The Session that an InstallRequest asks for; Refusal if there cannot be one. `place` turns a SwitchPlace into
     a Place."""
-    check_range("job", request.job, 1, MAX_JOB)
+    check_range("job", request.job, 1, MAX_JOB)  # [PKT-6]
     check_range("epoch", request.epoch, 1, 2**32 - 1)
     check_range("shards", request.shards, 1, MAX_SHARDS)
     if request.payload_bytes != program.payload:

@@ -17,24 +17,25 @@ control Checks(in headers_t headers, inout metadata_t meta) {
         }
         actions = { is; }
         const entries = {
-            (FORM_SHORT, _, _, _, _, _, _): is(REASON_DROPPED_SHORT);
+            (FORM_SHORT, _, _, _, _, _, _): is(REASON_DROPPED_SHORT);  // [DROP-1]
             (_, 1, _, _, _, _, _): is(REASON_DROPPED_SHORT);
             (FORM_REQUEST, _, _, _, _, _, _): is(IS_REQUEST);
-            (FORM_ODD, _, SWITCHML_VERSION, KIND_CONTRIBUTION, _, _, _): is(REASON_DROPPED_LENGTH);
+            (FORM_ODD, _, SWITCHML_VERSION, KIND_CONTRIBUTION, _, _, _): is(REASON_DROPPED_LENGTH);  // [DROP-4]
             (FORM_ODD, _, SWITCHML_VERSION, KIND_RESULT, _, ALL_WORKERS, _): is(REASON_DROPPED_LENGTH);
+            // [PKT-3, DROP-5]
             (_, _, SWITCHML_VERSION, KIND_CONTRIBUTION, 2 &&& 2, _, _): is(REASON_DROPPED_OPERATION);
             (_, _, SWITCHML_VERSION, KIND_RESULT, 2 &&& 2, ALL_WORKERS, _): is(REASON_DROPPED_OPERATION);
-            (_, _, SWITCHML_VERSION, KIND_CONTRIBUTION, _, _, 0): is(REASON_DROPPED_SEQ);
+            (_, _, SWITCHML_VERSION, KIND_CONTRIBUTION, _, _, 0): is(REASON_DROPPED_SEQ);  // [DROP-6]
             (_, _, SWITCHML_VERSION, KIND_RESULT, _, ALL_WORKERS, 0): is(REASON_DROPPED_SEQ);
             (_, _, SWITCHML_VERSION, KIND_CONTRIBUTION, _, _, _): is(IS_CONTRIBUTION);
-            (_, _, SWITCHML_VERSION, KIND_RESULT, _, ALL_WORKERS, _): is(IS_RESULT);
-            (_, _, SWITCHML_VERSION, _, _, _, _): is(REASON_DROPPED_KIND);
+            (_, _, SWITCHML_VERSION, KIND_RESULT, _, ALL_WORKERS, _): is(IS_RESULT);  // [PKT-7]
+            (_, _, SWITCHML_VERSION, _, _, _, _): is(REASON_DROPPED_KIND);  // [PKT-2, DROP-3]
         }
-        const default_action = is(REASON_DROPPED_VERSION);
+        const default_action = is(REASON_DROPPED_VERSION);  // [DROP-2]
         size = 16;
     }
 
-    // A datagram is as long as UDP says; IPv4 must agree.
+    // A datagram is as long as UDP says; IPv4 must agree. [BASE-2]
     action agree() { meta.consistent = 1; }
     table lengths {
         key = {
@@ -103,7 +104,7 @@ control Session(in headers_t headers, inout metadata_t meta) {
         size = MEMBERS;
     }
 
-    // The address from which a worker's shard joined; a child switch has ANY_SHARD.
+    // The address from which a worker's shard joined; a child switch has ANY_SHARD. [TREE-9]
     action speaks(bit<8> shard) {
         meta.speaker = 1;
         meta.member_shard = shard;
@@ -126,12 +127,12 @@ control Session(in headers_t headers, inout metadata_t meta) {
         workers.apply();
         sources.apply();
         if (headers.udp.source == SWITCHML_PORT) {
-            if (headers.ipv4.source == meta.parent_ip) meta.from_parent = 1;
+            if (headers.ipv4.source == meta.parent_ip) meta.from_parent = 1;  // [TREE-8]
         }
     }
 }
 
-// From the job's slot number to a page of the registers of a segment: a job cannot name what is not its own.
+// From the job's slot number to a page of the registers of a segment: a job cannot name what is not its own. [BASE-4]
 control SlotIndex(inout headers_t headers, inout metadata_t meta, in ingress_intrinsic_metadata_t intrinsic) {
     action page(bit<8> number, bit<8> shard, bit<16> audience) {
         meta.mapped = 1;
@@ -197,21 +198,22 @@ control Bitmap(in headers_t headers, inout metadata_t meta) {
         if (meta.seen == 0) {
             begin_contributed_low();
             begin_contributed_high();
-            meta.sequence = SEQUENCE_NEW;
+            meta.sequence = SEQUENCE_NEW;  // [SLOT-5]
         } else if (meta.seen == headers.switchml.seq) {
             join_contributed_low();
             join_contributed_high();
-            meta.sequence = SEQUENCE_SAME;
+            meta.sequence = SEQUENCE_SAME;  // [SLOT-6]
         }
     }
 }
 
-// NEW, SAME or STALE: the sequence number against the one that the version holds.
+// NEW, SAME or STALE: the sequence number against the one that the version holds. [SLOT-4]
 control SequenceCheck(in headers_t headers, inout metadata_t meta) {
     Register<pair_t, index_t>(SLOT_VERSIONS) pairs;  // seq, epoch
     // The seq that is held, or 0 if the packet is of another epoch or newer, in which case it takes over.
     RegisterAction<pair_t, index_t, bit<32>>(pairs) compare = {
         void apply(inout pair_t held, out bit<32> seen) {
+            // [SLOT-10]
             if (held.upper == headers.switchml.epoch && (int<32>)(headers.switchml.seq - held.lower) <= 0) {
                 seen = held.lower;
             } else {
@@ -234,7 +236,7 @@ control SequenceCheck(in headers_t headers, inout metadata_t meta) {
             meta.elsewhere: exact;
         }
         actions = { check; NoAction; }
-        const entries = { (IS_CONTRIBUTION, 1, 1, 1, 1, 1, 1, 0): check(); }
+        const entries = { (IS_CONTRIBUTION, 1, 1, 1, 1, 1, 1, 0): check(); }  // [DROP-11]
         const default_action = NoAction();
         size = 1;
     }
@@ -263,7 +265,7 @@ control SequenceCheck(in headers_t headers, inout metadata_t meta) {
     const default_action = NoAction();                 \
     size = 3;
 
-control Exponent(inout headers_t headers, in metadata_t meta) {
+control Exponent(inout headers_t headers, in metadata_t meta) {  // [PKT-10]
     Register<bit<16>, index_t>(SLOT_VERSIONS) largest;
     RegisterAction<bit<16>, index_t, bit<16>>(largest) begin_largest = {
         void apply(inout bit<16> held, out bit<16> now) {
@@ -291,7 +293,7 @@ control Exponent(inout headers_t headers, in metadata_t meta) {
     apply { exponents.apply(); }
 }
 
-control Witness(inout headers_t headers, in metadata_t meta) {
+control Witness(inout headers_t headers, in metadata_t meta) {  // [PKT-12]
     Register<bit<32>, index_t>(SLOT_VERSIONS) sums;
     RegisterAction<bit<32>, index_t, bit<32>>(sums) begin_sum = {
         void apply(inout bit<32> held, out bit<32> now) {
@@ -320,6 +322,7 @@ control Witness(inout headers_t headers, in metadata_t meta) {
 }
 
 // A use is complete when it has as many contributions as the session has workers: one compare instead of 64 bits against 64.
+// [SLOT-12]
 control Completion(in headers_t headers, inout metadata_t meta) {
     Register<bit<8>, index_t>(SLOT_VERSIONS) counts;
     RegisterAction<bit<8>, index_t, bit<8>>(counts) begin_count = {

@@ -88,8 +88,8 @@ control Answers(inout headers_t headers, inout metadata_t meta, inout ingress_in
     action is_result(bit<8> flags) {
         headers.udp.checksum = 0;
         headers.switchml.kind = KIND_RESULT;
-        headers.switchml.worker = ALL_WORKERS;
-        headers.switchml.flags = flags;
+        headers.switchml.worker = ALL_WORKERS;  // [PKT-7]
+        headers.switchml.flags = flags;  // [PKT-4, PKT-5]
     }
 
     action result_to_sender(bit<8> flags) {
@@ -116,13 +116,13 @@ control Answers(inout headers_t headers, inout metadata_t meta, inout ingress_in
         is_result(flags);
     }
 
-    // The parent's result, as it is.
+    // [TREE-7]
     action pass_down() {
         to_members();
         headers.udp.checksum = 0;
     }
 
-    // A leaf's aggregate is a contribution to its parent, a repeated one if it completed before.
+    // [TREE-4, TREE-5, TREE-6]
     action to_parent(bit<8> flags) {
         headers.ethernet.destination = meta.parent_mac;
         headers.ethernet.source = meta.own_mac;

@@ -96,14 +96,14 @@ parser SwitchIngressParser(packet_in packet, out headers_t headers, out metadata
             (SWITCHML_PORT, 0 &&& 0xfff0): parse_short;
             (SWITCHML_PORT, 16 &&& 0xfff8): parse_kind_of_short;
             (SWITCHML_PORT, 24 &&& 0xfffc): parse_kind_of_short;
-            (SWITCHML_PORT, BARE_BYTES): parse_kind_of_bare;
+            (SWITCHML_PORT, BARE_BYTES): parse_kind_of_bare;  // [LEN-3]
             (SWITCHML_PORT, WHOLE_BYTES): parse_kind_of_whole;
             (SWITCHML_PORT, _): parse_kind;
             default: accept;
         }
     }
 
-    // A request may be shorter than a contribution's header. Its fixed part is the same in all versions.
+    // A request may be shorter than a contribution's header. Its fixed part is the same in all versions. [CTL-1]
 #define REQUEST_OR(other)                            \
     transition select(packet.lookahead<bit<8>>()) {  \
         3 &&& 0x0f: parse_request;                   \

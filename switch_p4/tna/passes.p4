@@ -36,22 +36,26 @@ control NextStep(inout headers_t headers, inout metadata_t meta) {
             (IS_REQUEST, _, _, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_KIND);
             (IS_CONTRIBUTION, _, 0, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SHORT);
             (IS_RESULT, _, 0, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SHORT);
-            (IS_CONTRIBUTION, _, _, 0, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SESSION);
+            (IS_CONTRIBUTION, _, _, 0, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SESSION);  // [DROP-7]
             (IS_RESULT, _, _, 0, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SESSION);
-            (IS_RESULT, _, _, _, 0, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_KIND);
-            (IS_RESULT, _, _, _, _, 0, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SOURCE);
+            (IS_RESULT, _, _, _, 0, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_KIND);  // [TREE-8]
+            (IS_RESULT, _, _, _, _, 0, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SOURCE);  // [TREE-8]
             (IS_RESULT, _, _, _, _, _, _, _, 0, _, _, _, _, _): drop_because(REASON_DROPPED_SLOT);
             (IS_RESULT, _, _, _, _, _, _, _, _, _, _, _, _, _): pass_on(REASON_RESULTS_PASSED_DOWN, NEXT_PASS_DOWN);
-            (IS_CONTRIBUTION, _, _, _, _, _, 0, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_WORKER);
-            (IS_CONTRIBUTION, _, _, _, _, _, _, 0, _, _, _, _, _, _): drop_because(REASON_DROPPED_SOURCE);
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, 0, _, _, _, _, _): drop_because(REASON_DROPPED_SLOT);
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, 0, _, _, _, _): drop_because(REASON_DROPPED_SLOT);
+            (IS_CONTRIBUTION, _, _, _, _, _, 0, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_WORKER);  // [DROP-9]
+            (IS_CONTRIBUTION, _, _, _, _, _, _, 0, _, _, _, _, _, _): drop_because(REASON_DROPPED_SOURCE);  // [DROP-10]
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, 0, _, _, _, _, _): drop_because(REASON_DROPPED_SLOT);  // [DROP-8]
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, 0, _, _, _, _): drop_because(REASON_DROPPED_SLOT);  // [DROP-10]
             (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, 1, _, _, _): pass_on(REASON_NONE, NEXT_ELSEWHERE);
+            // [SLOT-9]
             (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_STALE, _, _): drop_because(REASON_DROPPED_STALE);
+            // [SLOT-7]
             (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, 1, 0): drop_because(REASON_DUPLICATES_DROPPED);
+            // [SLOT-8]
             (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, 1, 1): accept(REASON_DUPLICATES_ANSWERED, THE_SENDER);
             (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_NEW, _, 1): accept(REASON_STARTED_AND_COMPLETED, ALL_MEMBERS);
             (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_NEW, _, _): accept(REASON_USES_STARTED, NOBODY);
+            // [SLOT-12]
             (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, _, 1): accept(REASON_USES_COMPLETED, ALL_MEMBERS);
             (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, _, _): accept(REASON_CONTRIBUTIONS_ADDED, NOBODY);
         }

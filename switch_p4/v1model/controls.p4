@@ -1,26 +1,26 @@
 // The stages of aggregation, under the names of the software switch's: Checks, Session, SlotIndex, SequenceCheck, Bitmap,
 // Exponent, Witness, Aggregator, NextStep; PassDown instead of the last six for a parent's result. Each reads what earlier
-// ones left in the metadata; a reason that is set ends the packet's way.
+// ones left in the metadata; a reason that is set ends the packet's way. [DROP-11]
 
 // A packet that is a contribution, or a parent's result, at all.
 control Checks(in headers_t headers, inout metadata_t meta, in standard_metadata_t standard) {
     apply {
-        meta.from_parent = headers.switchml.kind == KIND_RESULT && headers.switchml.worker == ALL_WORKERS;
+        meta.from_parent = headers.switchml.kind == KIND_RESULT && headers.switchml.worker == ALL_WORKERS;  // [PKT-7]
         // Shorter than a header, or than its own lengths say.
         if (meta.too_short == 1 || standard.parser_error != error.NoError) {
-            meta.reason = REASON_DROPPED_SHORT;
+            meta.reason = REASON_DROPPED_SHORT;  // [DROP-1]
         } else if (headers.switchml.version != SWITCHML_VERSION) {
-            meta.reason = REASON_DROPPED_VERSION;
+            meta.reason = REASON_DROPPED_VERSION;  // [DROP-2]
         } else if (headers.switchml.kind != KIND_CONTRIBUTION && !meta.from_parent) {
-            meta.reason = REASON_DROPPED_KIND;
+            meta.reason = REASON_DROPPED_KIND;  // [PKT-2, DROP-3]
         } else if (meta.odd_length == 1) {
-            meta.reason = REASON_DROPPED_LENGTH;
+            meta.reason = REASON_DROPPED_LENGTH;  // [DROP-4]
         } else if (headers.switchml.flags & OPERATION_MASK > OPERATION_MAX) {
-            meta.reason = REASON_DROPPED_OPERATION;
+            meta.reason = REASON_DROPPED_OPERATION;  // [DROP-5]
         } else if (headers.switchml.seq == 0) {
-            meta.reason = REASON_DROPPED_SEQ;
+            meta.reason = REASON_DROPPED_SEQ;  // [DROP-6]
         }
-        meta.operation = headers.switchml.flags & OPERATION_MASK;
+        meta.operation = headers.switchml.flags & OPERATION_MASK;  // [PKT-3]
     }
 }
 
@@ -30,7 +30,7 @@ control Session(in headers_t headers, inout metadata_t meta) {
         meta.all_workers = all_workers;
         meta.counted_job = headers.switchml.job;
     }
-    action unknown_session() { meta.reason = REASON_DROPPED_SESSION; }
+    action unknown_session() { meta.reason = REASON_DROPPED_SESSION; }  // [DROP-7]
     table sessions {
         key = {
             headers.switchml.job: exact;
@@ -57,7 +57,7 @@ control Session(in headers_t headers, inout metadata_t meta) {
     }
 
     action member(bit<MAX_WORKERS> worker_bit) { meta.worker_bit = worker_bit; }
-    action unknown_worker() { meta.reason = REASON_DROPPED_WORKER; }
+    action unknown_worker() { meta.reason = REASON_DROPPED_WORKER; }  // [DROP-9]
     table workers {
         key = {
             headers.switchml.job: exact;
@@ -68,9 +68,9 @@ control Session(in headers_t headers, inout metadata_t meta) {
         size = MEMBERS;
     }
 
-    // The address from which a worker's shard joined; a child switch has ANY_SHARD.
+    // The address from which a worker's shard joined; a child switch has ANY_SHARD. [TREE-9]
     action speaks(bit<8> shard) { meta.member_shard = shard; }
-    action stranger() { meta.reason = REASON_DROPPED_SOURCE; }
+    action stranger() { meta.reason = REASON_DROPPED_SOURCE; }  // [DROP-10]
     table sources {
         key = {
             headers.switchml.job: exact;
@@ -90,9 +90,9 @@ control Session(in headers_t headers, inout metadata_t meta) {
             if (meta.from_parent) {
                 meta.member_shard = ANY_SHARD;
                 if (!meta.leaf) {
-                    meta.reason = REASON_DROPPED_KIND;
+                    meta.reason = REASON_DROPPED_KIND;  // [TREE-8]
                 } else if (headers.ipv4.source != meta.parent_ip || headers.udp.source != SWITCHML_PORT) {
-                    meta.reason = REASON_DROPPED_SOURCE;
+                    meta.reason = REASON_DROPPED_SOURCE;  // [TREE-8]
                 }
             } else {
                 workers.apply();
@@ -102,7 +102,7 @@ control Session(in headers_t headers, inout metadata_t meta) {
     }
 }
 
-// From the job's slot number to the registers' index: a job cannot name what is not its own.
+// From the job's slot number to the registers' index: a job cannot name what is not its own. [BASE-4]
 control SlotIndex(in headers_t headers, inout metadata_t meta) {
     bit<32> page_begin = 0;
     bit<8> slots_in_page = 0;
@@ -113,7 +113,7 @@ control SlotIndex(in headers_t headers, inout metadata_t meta) {
         meta.shard = shard;
         meta.audience = audience;
     }
-    action outside() { meta.reason = REASON_DROPPED_SLOT; }
+    action outside() { meta.reason = REASON_DROPPED_SLOT; }  // [DROP-8]
     table pages {
         key = {
             headers.switchml.job: exact;
@@ -128,16 +128,16 @@ control SlotIndex(in headers_t headers, inout metadata_t meta) {
         pages.apply();
         if (meta.reason == REASON_NONE) {
             bit<8> within = (bit<8>)(headers.switchml.slot & (PAGE_SLOTS - 1));
-            bool foreign_shard = meta.member_shard != meta.shard && meta.member_shard != ANY_SHARD;
+            bool foreign_shard = meta.member_shard != meta.shard && meta.member_shard != ANY_SHARD;  // [DROP-10]
             if (within >= slots_in_page || foreign_shard) {
                 meta.reason = REASON_DROPPED_SLOT;
             }
-            meta.index = (page_begin + (bit<32>)within) << 1 | (bit<32>)headers.switchml.seq[0:0];
+            meta.index = (page_begin + (bit<32>)within) << 1 | (bit<32>)headers.switchml.seq[0:0];  // [SLOT-3]
         }
     }
 }
 
-// NEW, SAME or STALE: the sequence number against the one that the version holds.
+// NEW, SAME or STALE: the sequence number against the one that the version holds. [SLOT-4]
 control SequenceCheck(in headers_t headers, inout metadata_t meta) {
     register<bit<32>>(SLOT_VERSIONS) epochs;
     register<bit<32>>(SLOT_VERSIONS) seqs;
@@ -150,12 +150,12 @@ control SequenceCheck(in headers_t headers, inout metadata_t meta) {
         if (epoch != headers.switchml.epoch) seen = 0;
         bit<32> ahead = headers.switchml.seq - seen;
         if (seen == headers.switchml.seq) {
-            meta.sequence = SEQUENCE_SAME;
-        } else if (seen != 0 && ahead[31:31] == 1) {
+            meta.sequence = SEQUENCE_SAME;  // [SLOT-6]
+        } else if (seen != 0 && ahead[31:31] == 1) {  // [SLOT-10]
             meta.sequence = SEQUENCE_STALE;
-            meta.reason = REASON_DROPPED_STALE;
+            meta.reason = REASON_DROPPED_STALE;  // [SLOT-9]
         } else {
-            meta.sequence = SEQUENCE_NEW;
+            meta.sequence = SEQUENCE_NEW;  // [SLOT-5]
             epochs.write(meta.index, headers.switchml.epoch);
             seqs.write(meta.index, headers.switchml.seq);
         }
@@ -173,16 +173,16 @@ control Bitmap(inout metadata_t meta) {
         contributed_low.read(low, meta.index);
         contributed_high.read(high, meta.index);
         bit<MAX_WORKERS> bits = high ++ low;
-        if (meta.sequence == SEQUENCE_NEW) bits = 0;
+        if (meta.sequence == SEQUENCE_NEW) bits = 0;  // [SLOT-11]
         meta.duplicate = bits & meta.worker_bit != 0 ? 1w1 : 1w0;
         bits = bits | meta.worker_bit;
         contributed_low.write(meta.index, bits[31:0]);
         contributed_high.write(meta.index, bits[63:32]);
-        meta.complete = bits == meta.all_workers ? 1w1 : 1w0;
+        meta.complete = bits == meta.all_workers ? 1w1 : 1w0;  // [SLOT-12]
     }
 }
 
-control Exponent(inout headers_t headers, in metadata_t meta) {
+control Exponent(inout headers_t headers, in metadata_t meta) {  // [PKT-10]
     register<bit<16>>(SLOT_VERSIONS) largest;
 
     apply {
@@ -195,7 +195,7 @@ control Exponent(inout headers_t headers, in metadata_t meta) {
     }
 }
 
-control Witness(inout headers_t headers, in metadata_t meta) {
+control Witness(inout headers_t headers, in metadata_t meta) {  // [PKT-12]
     register<bit<32>>(SLOT_VERSIONS) sums;
 
     apply {
@@ -212,7 +212,7 @@ control Witness(inout headers_t headers, in metadata_t meta) {
 
 // One register per word. The packet leaves with the aggregate in it, whatever becomes of it. One operation for all words,
 // because bmv2 decides slowly and computes quickly. A packet without words counts as one of zeros and leaves without words: a
-// use that it begins must hold nothing of what was there before, which may be another job's.
+// use that it begins must hold nothing of what was there before, which may be another job's. [PKT-13, LEN-1, SLOT-11]
 control Aggregator(inout headers_t headers, in metadata_t meta) {
 #define WORD_REGISTER(i) register<bit<32>>(SLOT_VERSIONS) word##i;
     FOR_EACH_WORD(WORD_REGISTER)
@@ -249,7 +249,7 @@ control Aggregator(inout headers_t headers, in metadata_t meta) {
         else if (meta.sequence == SEQUENCE_NEW) take_over();
         else if (meta.operation == OPERATION_SUM) add();
         else maximum();
-        if (bare) headers.words.setInvalid();
+        if (bare) headers.words.setInvalid();  // [LEN-5, LOSS-2]
     }
 }
 
@@ -257,11 +257,11 @@ control Aggregator(inout headers_t headers, in metadata_t meta) {
 control NextStep(inout headers_t headers, inout metadata_t meta) {
     action is_result() {
         headers.switchml.kind = KIND_RESULT;
-        headers.switchml.worker = ALL_WORKERS;
-        headers.switchml.flags = meta.operation;
+        headers.switchml.worker = ALL_WORKERS;  // [PKT-7]
+        headers.switchml.flags = meta.operation;  // [PKT-4, PKT-5]
     }
 
-    // A leaf's aggregate is a contribution to its parent, a repeated one if it completed before.
+    // [TREE-4, TREE-5, TREE-6]
     action is_contribution() {
         meta.receiver = THE_PARENT;
         headers.switchml.worker = meta.own_number;
@@ -270,10 +270,10 @@ control NextStep(inout headers_t headers, inout metadata_t meta) {
 
     apply {
         if (meta.duplicate == 1) {
-            meta.receiver = meta.complete == 1 ? THE_SENDER : NOBODY;
+            meta.receiver = meta.complete == 1 ? THE_SENDER : NOBODY;  // [SLOT-7, SLOT-8]
             meta.reason = meta.complete == 1 ? REASON_DUPLICATES_ANSWERED : REASON_DUPLICATES_DROPPED;
         } else if (meta.complete == 1) {
-            meta.receiver = ALL_MEMBERS;
+            meta.receiver = ALL_MEMBERS;  // [SLOT-12]
             meta.reason = meta.sequence == SEQUENCE_NEW ? REASON_STARTED_AND_COMPLETED : REASON_USES_COMPLETED;
         } else {
             meta.reason = meta.sequence == SEQUENCE_NEW ? REASON_USES_STARTED : REASON_CONTRIBUTIONS_ADDED;
@@ -285,7 +285,7 @@ control NextStep(inout headers_t headers, inout metadata_t meta) {
     }
 }
 
-// A parent's result goes on to the members as it is. Nothing is kept of it.
+// [TREE-7]
 control PassDown(inout metadata_t meta) {
     apply {
         meta.receiver = ALL_MEMBERS;

@@ -62,7 +62,7 @@ parser SwitchParser(packet_in packet, out headers_t headers, inout metadata_t me
         }
     }
 
-    // A datagram is as long as UDP says; what Ethernet pads after it does not count.
+    // A datagram is as long as UDP says; what Ethernet pads after it does not count. [BASE-2]
     state parse_lengths {
         verify(headers.ipv4.bytes == headers.udp.bytes + IPV4_BYTES, error.HeaderTooShort);
         meta.too_short = headers.udp.bytes < UDP_BYTES + SWITCHML_HEADER_BYTES ? 1w1 : 1w0;
@@ -72,7 +72,7 @@ parser SwitchParser(packet_in packet, out headers_t headers, inout metadata_t me
         }
     }
 
-    // A request may be shorter than a contribution's header. Its fixed part is the same in all versions.
+    // A request may be shorter than a contribution's header. Its fixed part is the same in all versions. [CTL-1]
     state parse_kind {
         meta.request = packet.lookahead<bit<8>>()[3:0] == KIND_REQUEST;
         transition select(meta.too_short) {
@@ -85,7 +85,7 @@ parser SwitchParser(packet_in packet, out headers_t headers, inout metadata_t me
         packet.extract(headers.switchml);
         meta.odd_length = 1;
         transition select(headers.udp.bytes) {
-            UDP_BYTES + SWITCHML_HEADER_BYTES: parse_no_words;
+            UDP_BYTES + SWITCHML_HEADER_BYTES: parse_no_words;  // [LEN-3]
             UDP_BYTES + SWITCHML_HEADER_BYTES + 4 * SWITCHML_WORDS: parse_words;
             default: accept;
         }
