@@ -25,10 +25,10 @@
 #define FIRST 12 /* 12 13 14 15 2 3: the range ends in the middle */
 #endif
 /* NATIVE: contributions are kept, and reduced when the last one comes. Each worker has one place in a slot for them, which
- * both versions of it share.
+ * both versions of it share [NATIVE-16].
  *
  * TRIAL: the first use is one that workers may give up before it is complete: when they have all said so, not through the
- * switch, they wait for its result no more (docs/protocol.md, Checking the path).
+ * switch, they wait for its result no more [PATH-9].
  */
 #ifdef BUG_SMALL_MODULUS
 #define MODULUS 8

@@ -158,7 +158,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("family, network, payload", CASES, ids=lambda value: str(getattr(value, "version", value)))
-def test_the_payload_is_what_passes_in_one_packet(hops, family, network, payload):
+def test_the_payload_is_what_passes_in_one_packet(hops, family, network, payload):  # [PATH-2, PATH-10]
     network = hops(family, **network)
     # Where all passes that the hosts know of, links as fast as these are for TCP.
     transport = "udp" if payload == 8192 else "auto"
@@ -174,7 +174,7 @@ def test_the_payload_is_what_passes_in_one_packet(hops, family, network, payload
     job.end()
 
 
-def test_a_payload_that_the_user_names_may_be_cut_up(hops):
+def test_a_payload_that_the_user_names_may_be_cut_up(hops):  # [PATH-2]
     network = hops(V4, middle=1500)
     job = star.Job(network, SWITCHML_PAYLOAD="8192")
     assert [session["payload_bytes"] for session in job.run(GENEROUS, "session")] == [8192] * 2

@@ -57,7 +57,7 @@ def test_a_request_of_another_version_is_for_the_process_to_answer(switch):
     assert outputs(switch, 2, frame) == [(CONTROL, b"\0\2" + frame)]
 
 
-def test_less_than_the_fixed_part_is_no_request(switch):
+def test_less_than_the_fixed_part_is_no_request(switch):  # [CTL-1]
     before = counted(switch, "dropped_short")
     assert outputs(switch, 1, request(control()[:7])) == []
     assert counted(switch, "dropped_short") == before + 1

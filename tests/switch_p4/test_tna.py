@@ -227,7 +227,7 @@ def test_another_udp_port_of_the_switch_is_dropped(switch):
     assert outputs(switch, 0, datagram(b"\x11" * 276, udp_port=53)) == []
 
 
-def test_a_wrong_checksum_or_two_lengths_that_differ_count_as_short(switch):
+def test_a_wrong_checksum_or_two_lengths_that_differ_count_as_short(switch):  # [BASE-2]
     before = counted(switch, "dropped_short")
     header = wire.Packet(job=1, epoch=1, seq=1, worker=0, slot=0).encode()
     wrong = bytearray(datagram(header))

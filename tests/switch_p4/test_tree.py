@@ -115,7 +115,7 @@ def test_a_result_from_elsewhere_is_dropped(leaf, ip, udp_port):
     assert passed_down(leaf, DROPPED_SOURCE) == before + 1
 
 
-def test_only_a_result_for_all_workers_is_one(leaf):
+def test_only_a_result_for_all_workers_is_one(leaf):  # [PKT-7]
     before = dropped_kind(leaf)
     down = wire.Packet(kind=2, job=JOB, epoch=EPOCH, worker=4, slot=2, seq=1)
     assert send(leaf, 2, PARENT_MAC, PARENT_IP, UDP_PORT, down) == []

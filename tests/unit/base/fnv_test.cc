@@ -8,7 +8,7 @@
 namespace switchml {
 namespace {
 
-TEST(Fnv1a, GivesThePublishedValues) {
+TEST(Fnv1a, GivesThePublishedValues) {  // [WIT-9]
   EXPECT_EQ(fnv1a(nullptr, 0), 0xcbf29ce484222325U);
   EXPECT_EQ(fnv1a("a", 1), 0xaf63dc4c8601ec8cU);
   EXPECT_EQ(fnv1a("b", 1), 0xaf63df4c8601f1a5U);

@@ -140,7 +140,7 @@ TEST_F(Packets, AProbeUnitesWhatTheLeavesKnow) {
   EXPECT_EQ(reply->probe.joined_low, 0b1111U);
 }
 
-TEST_F(Packets, AProbeAddsUpWhatSwitchesDroppedForItsLength) {
+TEST_F(Packets, AProbeAddsUpWhatSwitchesDroppedForItsLength) {  // [PROBE-4]
   join_all();
   EXPECT_EQ(rack_.probe(1, granted_, 0, place(0))->probe.dropped_length, 0);
   rack_.switches[0].dropped_length = 3;
@@ -171,7 +171,7 @@ TEST_F(Packets, AProbeIsAnsweredWithoutASwitchThatIsDead) {
   EXPECT_EQ(rack_.probe(1, granted_, 0, place(0))->probe.contributed_low, 0b11U);
 }
 
-TEST_F(Packets, RanksBelowASilentPathHaveNotContributed) {
+TEST_F(Packets, RanksBelowASilentPathHaveNotContributed) {  // [TREE-10]
   join_all();
   rack_.switches[0].contributed[granted_.job] = {0};
   rack_.switches[1].contributed[granted_.job] = {0, 1};

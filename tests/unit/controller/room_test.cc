@@ -79,7 +79,7 @@ TEST(Room, SilenceDoesNotCountWhileTheControllerItselfWasStopped) {
   EXPECT_EQ(rack.core.sessions(rack.now).size(), 1U);
 }
 
-TEST(Room, OfSilentSessionsTheLongestSilentEndsAlone) {
+TEST(Room, OfSilentSessionsTheLongestSilentEndsAlone) {  // [LEASE-2, LEASE-4]
   Rack rack(lone_switch(), few_jobs(3));
   std::vector<wire::OpenReply> opened;
   for (uint64_t key = 1; key <= 3; ++key) {
@@ -98,7 +98,7 @@ TEST(Room, OfSilentSessionsTheLongestSilentEndsAlone) {
   EXPECT_EQ(rack.core.counters().sessions_expired, 1U);
 }
 
-TEST(Room, WhereThereIsRoomNobodyEnds) {
+TEST(Room, WhereThereIsRoomNobodyEnds) {  // [LEASE-4]
   Rack rack(lone_switch(), few_jobs(2));
   const wire::OpenReply silent = rack.open(of("team", 1)).granted;
   rack.wait(600);

@@ -28,7 +28,7 @@ TEST(Sessions, OpenInstallsOnTheOnlySwitchAndAnswers) {
   EXPECT_EQ(rack.core.counters().sessions_opened, 1U);
 }
 
-TEST(Sessions, OpenBuildsTheTree) {
+TEST(Sessions, OpenBuildsTheTree) {  // [TREE-1, TREE-9]
   Rack rack(two_leaves(), chip());
   const OpenAnswer answer = rack.open(request({"10.0.1.2", "10.0.1.0", "10.0.1.3", "10.0.1.1"}));
   ASSERT_FALSE(answer.refusal.has_value()) << answer.refusal->message;

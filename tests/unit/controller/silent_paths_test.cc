@@ -48,7 +48,7 @@ class Silence : public ::testing::Test {
   SilentPaths paths_;
 };
 
-TEST_F(Silence, ARankCountsByItsSwitchUntilThatOneHasAll) {
+TEST_F(Silence, ARankCountsByItsSwitchUntilThatOneHasAll) {  // [TREE-10]
   const UseInTree found = use({{0, {}}, {1, {}}, {2, {1}}, {3, {}}, {4, {}}});
   EXPECT_EQ(found.contributed().low, 0b00010U) << "rank 0 is missing, so nothing has gone up";
   EXPECT_TRUE(held_up(found).empty());

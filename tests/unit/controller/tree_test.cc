@@ -54,7 +54,7 @@ TEST(Tree, TheRootIsTheNearestCommonSwitch) {
   EXPECT_EQ(tree.node_of_rank, (std::vector<int>{1, 2, 1}));
 }
 
-TEST(Tree, SwitchesBetweenAreMembersEvenWithOneChild) {
+TEST(Tree, SwitchesBetweenAreMembersEvenWithOneChild) {  // [TREE-2]
   const Tree tree = tree_over({5, 3, 4, 5});
   ASSERT_EQ(switches_of(tree), (std::vector<int>{0, 2, 5, 1, 3, 4}));
   EXPECT_EQ(tree.members(tree.nodes[0]), (std::vector<uint32_t>{0, 1})) << "pod2 as 0, pod1 as 1";

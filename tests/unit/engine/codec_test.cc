@@ -30,7 +30,7 @@ Collective of(ReduceOp op, ElementType type, const void* in, void* out, size_t c
   return c;
 }
 
-TEST(Codec, CallChunkHasExponentsThenFlags) {
+TEST(Codec, CallChunkHasExponentsThenFlags) {  // [CALL-6]
   std::vector<float> x(600, 0.0F);
   x[3] = 1.5F;                                      // block 0: biased exponent 127
   x[256] = -8.0F;                                   // block 1: 130
@@ -53,7 +53,7 @@ TEST(Codec, CallChunkHasExponentsThenFlags) {
   EXPECT_EQ(group.exponents[1], 130);
 }
 
-TEST(Codec, WhatIsNotAnExponentIsRefused) {
+TEST(Codec, WhatIsNotAnExponentIsRefused) {  // [MAX-3]
   std::vector<float> x(10, 1.0F);
   const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
@@ -189,7 +189,7 @@ void expect_the_switch_s_words(const Collective& c, const ChunkPlan& plan, wire:
   EXPECT_EQ(words, by_switch(c.inputs, c, plan, how, encode)) << to_string(c.op) << " of " << to_string(c.type);
 }
 
-TEST(Codec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {
+TEST(Codec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
   constexpr size_t kCount = 700;
   std::mt19937_64 random(5);
   for (const size_t ranks : {2U, 3U, 7U}) {

@@ -44,7 +44,7 @@ void plant(Cluster& cluster, const Damage& damage) {
 class ExponentDamage : public ::testing::TestWithParam<Damage> {};
 
 // 2000 elements of 1.0: 8 blocks with exponent 127 (0b01111111), then a flag word.
-TEST_P(ExponentDamage, NeverCostsPrecision) {
+TEST_P(ExponentDamage, NeverCostsPrecision) {  // [CALL-7]
   Cluster cluster({kWorkers, 1, 8, 1024, {}});
   plant(cluster, GetParam());
   std::vector<std::vector<float>> tensors(kWorkers, std::vector<float>(2000, 1.0F));
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(All, ExponentDamage,
                          name_of);
 
 // A maximum chooses one of the words; what came back below one's own was not chosen by it.
-TEST(MaximumDamage, AResultBelowOnesOwnIsAskedForAgain) {
+TEST(MaximumDamage, AResultBelowOnesOwnIsAskedForAgain) {  // [MAX-1]
   Cluster cluster({kWorkers, 1, 8, 1024, {}});
   plant(cluster, {true, 5, 0x40, 1});
   std::vector<std::vector<int32_t>> tensors(kWorkers, std::vector<int32_t>(100, 0x7f000000));

@@ -38,7 +38,7 @@ TEST(NativeCodec, OnlyASumOfFloatsIsDivided) {
 }
 
 // Rounded to their type, and not divided: the aggregator does that, once.
-TEST(NativeCodec, AHostSendsWhatItsRanksMakeTogether) {
+TEST(NativeCodec, AHostSendsWhatItsRanksMakeTogether) {  // [NLANE-7]
   const std::array<std::vector<float>, 3> ranks = {{{9, 1e8F, 1, 3}, {9, 1, 0x1p-30F, 3}, {9, -1e8F, 0, 3}}};
   Collective c;
   c.count = 4;
@@ -56,7 +56,7 @@ TEST(NativeCodec, AHostSendsWhatItsRanksMakeTogether) {
   EXPECT_EQ(sent(), (std::vector<float>{-1e16F, 0, 27}));
 }
 
-// The sum of three is beyond float16, the mean of all is not.
+// The sum of three is beyond float16, the mean of all is not. [NLANE-8]
 TEST(NativeCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   const uint16_t value = 0x7753;  // 30000 as float16
   Collective c;
@@ -109,7 +109,7 @@ std::vector<int> sent(const Collective& c, int worker, ElementRange range) {
   return {chunk.begin(), chunk.end()};
 }
 
-TEST(NativeCodec, TheRootOfABroadcastSendsAndTheOthersWant) {
+TEST(NativeCodec, TheRootOfABroadcastSendsAndTheOthersWant) {  // [MOVED-2]
   const std::vector<uint8_t> tensor = {1, 2, 3, 4, 5};
   std::vector<uint8_t> output(5);
   Collective c = moved(Movement::kBroadcast, 5, 1);
@@ -125,7 +125,7 @@ TEST(NativeCodec, TheRootOfABroadcastSendsAndTheOthersWant) {
 }
 
 // Pieces of 3: a chunk of 4 has some of two of them, and zeros where another's are.
-TEST(NativeCodec, AWorkerGathersItsPieceAmongZeros) {
+TEST(NativeCodec, AWorkerGathersItsPieceAmongZeros) {  // [MOVED-3, MOVED-6]
   const std::vector<uint8_t> tensor = {1, 2, 3};
   Collective c = moved(Movement::kGather, 3);
   c.input = tensor.data();
@@ -148,7 +148,7 @@ TEST(NativeCodec, AWorkerGathersItsPieceAmongZeros) {
   EXPECT_EQ(outputs, (std::vector<std::vector<uint8_t>>{{10, 11, 12}, {20, 21, 22}, {30, 31, 32}}));
 }
 
-TEST(NativeCodec, TheRootScattersAndEachTakesItsOwn) {
+TEST(NativeCodec, TheRootScattersAndEachTakesItsOwn) {  // [MOVED-4]
   const std::vector<std::vector<uint8_t>> pieces = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
   Collective c = moved(Movement::kScatter, 3, 0);
   std::vector<uint8_t> output(3);

@@ -72,7 +72,7 @@ class Pair : public ::testing::Test {
   std::vector<double> memory_ = std::vector<double>(kFewElements + 2);
 };
 
-TEST_F(Pair, FewElementsAndWhatTheSwitchCannotGoNatively) {
+TEST_F(Pair, FewElementsAndWhatTheSwitchCannotGoNatively) {  // [PAIR-1]
   submit(ReduceOp::kSum, ElementType::kFloat32, kFewElements);
   submit(ReduceOp::kSum, ElementType::kFloat64, kFewElements + 1);
   submit(ReduceOp::kProduct, ElementType::kFloat32, kFewElements + 1);
@@ -87,7 +87,7 @@ TEST_F(Pair, FewElementsAndWhatTheSwitchCannotGoNatively) {
   EXPECT_EQ(ends.size(), 1U);
 }
 
-TEST_F(Pair, LargeSumsGoThroughTheSwitchAndAreAnnouncedNatively) {
+TEST_F(Pair, LargeSumsGoThroughTheSwitchAndAreAnnouncedNatively) {  // [PAIR-2]
   for (const ElementType type : {ElementType::kFloat32, ElementType::kBFloat16, ElementType::kInt64}) {
     submit(ReduceOp::kSum, type, kFewElements + 1, 11);
     ASSERT_EQ(switched.calls.size(), 1U);

@@ -96,7 +96,7 @@ int sums_while_moving(uint64_t seed, int shards) {
   return mover.supplied;
 }
 
-TEST(ShardMove, StreamsGoOnWithAnotherSwitch) {
+TEST(ShardMove, StreamsGoOnWithAnotherSwitch) {  // [MOVE-1, MOVE-5]
   int supplied = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) supplied += sums_while_moving(seed, 1);
   EXPECT_GT(supplied, 100) << "no rank was ahead of another: the test tests little";
@@ -127,7 +127,7 @@ struct OneAhead {
   Tensors<int32_t> tensors;
 };
 
-TEST(ShardMove, WhatOneRankHasTheOthersGet) {
+TEST(ShardMove, WhatOneRankHasTheOthersGet) {  // [MOVE-3]
   OneAhead one;
   Mover mover{one.cluster, 3, 1};
   mover.move(true);
@@ -204,7 +204,7 @@ TEST(ShardMove, ResultsOfTheOldSwitchAreForeignAfterwards) {
   EXPECT_TRUE(outcome->front().ok());
 }
 
-TEST(ShardMove, ASuppliedResultIsJudgedLikeAnyOther) {
+TEST(ShardMove, ASuppliedResultIsJudgedLikeAnyOther) {  // [MOVE-4]
   LoneShard lone;
   std::vector<int32_t> tensor(10, 5);
   const auto outcome = lone.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));

@@ -67,7 +67,7 @@ struct NativeSent {
   std::vector<Bytes> frames;
 };
 
-TEST(LaneSlotsOfNative, AreOneLaneAStream) {
+TEST(LaneSlotsOfNative, AreOneLaneAStream) {  // [NLANE-1]
   for (int slots = 2; slots <= kMaxSlots; ++slots) {
     const LaneSlots lanes = LaneSlots::of(slots, true);
     EXPECT_EQ(lanes.calls + lanes.bulk_calls, 0);
@@ -107,7 +107,7 @@ TEST(ShardNative, IsThroughInOneRoundTrip) {
   EXPECT_EQ(lone.counters().elements_summed_by_switch.get(), tensor.size());
 }
 
-TEST(ShardNative, ChunksHoldBytesNotWords) {
+TEST(ShardNative, ChunksHoldBytesNotWords) {  // [NLANE-2]
   std::vector<int8_t> bytes(1025);
   std::vector<int64_t> longs(129);
   LoneShard lone(native_session());
@@ -116,7 +116,7 @@ TEST(ShardNative, ChunksHoldBytesNotWords) {
   EXPECT_EQ(bytes_of(lone.step()), (std::vector<size_t>{1024, 1, 1024, 8}));
 }
 
-TEST(ShardNative, OneTensorFollowsTheOther) {
+TEST(ShardNative, OneTensorFollowsTheOther) {  // [NLANE-4]
   std::vector<int32_t> first = counting(5 * kNativeChunk), second = counting(6 * kNativeChunk);
   LoneShard lone(native_session());
   const auto outcome = lone.submit(native_sum(first));
@@ -129,7 +129,7 @@ TEST(ShardNative, OneTensorFollowsTheOther) {
   EXPECT_EQ(outcome->size(), 1U);
 }
 
-TEST(ShardNative, WhatHasNoChunkInTheShortStreamHasAnEmptyOneThere) {
+TEST(ShardNative, WhatHasNoChunkInTheShortStreamHasAnEmptyOneThere) {  // [NLANE-5]
   LoneShard lone(native_session(kTwoStreams));
   std::vector<int32_t> two = counting(2 * kNativeChunk), none, many = counting(20 * kNativeChunk), one = counting(1);
   const auto brief = lone.submit(native_sum(two));
@@ -157,7 +157,7 @@ TEST(ShardNative, WhatHasNoChunkInTheShortStreamHasAnEmptyOneThere) {
   EXPECT_EQ(brief->size() + fence->size(), 2U);
 }
 
-TEST(ShardNative, WhatFitsTheShortLaneIsShort) {
+TEST(ShardNative, WhatFitsTheShortLaneIsShort) {  // [NLANE-3]
   for (const size_t beyond : {0, 1}) {
     LoneShard lone(native_session(kTwoStreams));
     std::vector<int32_t> tensor = counting(kShortSlots * kNativeChunk + beyond);
@@ -168,7 +168,7 @@ TEST(ShardNative, WhatFitsTheShortLaneIsShort) {
   }
 }
 
-TEST(ShardNative, ACallerThatChoosesAnnouncesItself) {
+TEST(ShardNative, ACallerThatChoosesAnnouncesItself) {  // [NLANE-6]
   LoneShard lone(native_session(kTwoStreams));
   std::vector<int32_t> tensor = counting(kNativeChunk);
   Collective bulk = native_sum(tensor);
@@ -193,7 +193,7 @@ TEST(ShardNative, AnAnnouncementWaitsForASlot) {
 
 // ---- results that are none ----
 
-TEST(ShardNative, AResultOfAnotherCallFailsTheCollective) {
+TEST(ShardNative, AResultOfAnotherCallFailsTheCollective) {  // [NRES-3]
   NativeSent sent;
   sent.lone.deliver({sent.altered([](wire::NativeHeader& header) { header.call ^= 1; })});
   ASSERT_EQ(sent.outcome->size(), 1U);
@@ -204,7 +204,7 @@ TEST(ShardNative, AResultOfAnotherCallFailsTheCollective) {
   EXPECT_EQ(sent.tensor, sent.input);
 }
 
-TEST(ShardNative, WhatTheSwitchFoundToDisagreeFailsTheCollective) {
+TEST(ShardNative, WhatTheSwitchFoundToDisagreeFailsTheCollective) {  // [NRES-3]
   NativeSent sent;
   wire::NativeHeader header = native_result_header(sent.frames[0]);
   header.flags = wire::kFlagDisagree;
@@ -214,7 +214,7 @@ TEST(ShardNative, WhatTheSwitchFoundToDisagreeFailsTheCollective) {
   EXPECT_NE(sent.outcome->front().message().find("all_reduce(SUM, int32, 256 elements)"), std::string::npos);
 }
 
-TEST(ShardNative, WhatIsDamagedIsDroppedAndRepeated) {
+TEST(ShardNative, WhatIsDamagedIsDroppedAndRepeated) {  // [NATIVE-15, NRES-2]
   NativeSent sent;
   const Bytes good = result_of(sent.frames[0]);
   for (const size_t at : {wire::kNativeHeaderBytes, good.size() - 1, size_t{wire::kNativeHeaderOffsetFlags}}) {
@@ -247,7 +247,7 @@ TEST(ShardNative, NoDamagedBitIsTaken) {
   sent.expect_unharmed();
 }
 
-TEST(ShardNative, MalformedFramesAreCountedAndDropped) {
+TEST(ShardNative, MalformedFramesAreCountedAndDropped) {  // [NATIVE-14, NRES-2]
   NativeSent sent;
   const Bytes good = result_of(sent.frames[0]);
   Bytes longer = elements_of(sent.frames[0]), shorter = longer, half = longer;
@@ -278,7 +278,7 @@ TEST(ShardNative, MalformedFramesAreCountedAndDropped) {
   sent.expect_unharmed();
 }
 
-TEST(ShardNative, ForeignStaleAndDuplicateResultsAreCountedAndDropped) {
+TEST(ShardNative, ForeignStaleAndDuplicateResultsAreCountedAndDropped) {  // [NRES-2]
   NativeSent sent;
   sent.lone.deliver(
       {sent.altered([](wire::NativeHeader& h) { ++h.job; }), sent.altered([](wire::NativeHeader& h) { ++h.epoch; }),
@@ -331,7 +331,7 @@ TEST(ShardNative, InPlaceTheFrameHasWhatARepeatNeeds) {
   EXPECT_EQ(sent.outcome->size(), 1U);
 }
 
-TEST(ShardNative, OnlyWhatIsAskedForIsWritten) {
+TEST(ShardNative, OnlyWhatIsAskedForIsWritten) {  // [MOVED-5, MOVED-7]
   LoneShard lone(native_session());
   const std::vector<int32_t> tensor = counting(3 * kNativeChunk);
   std::vector<int32_t> input = tensor, output(302, 99);
@@ -472,7 +472,7 @@ TEST(ShardNative, IntegersWrapAndFloatsAreRoundedOnce) {
   }
 }
 
-TEST(ShardNative, RanksThatDisagreeAllFindOut) {
+TEST(ShardNative, RanksThatDisagreeAllFindOut) {  // [NRES-1]
   using Change = std::function<void(Collective&)>;
   const std::vector<Change> changes = {
       [](Collective& c) { c.op = ReduceOp::kMax; },

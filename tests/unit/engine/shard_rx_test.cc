@@ -41,7 +41,7 @@ class Sent {
   std::vector<Bytes> frames;
 };
 
-TEST(ShardRx, MalformedFramesAreCountedAndDropped) {
+TEST(ShardRx, MalformedFramesAreCountedAndDropped) {  // [PKT-7]
   Sent sent;
   const Bytes good = result_of(sent.frames[1]);
   Bytes odd = good;
@@ -71,7 +71,7 @@ TEST(ShardRx, MalformedFramesAreCountedAndDropped) {
   sent.expect_unharmed();
 }
 
-TEST(ShardRx, FramesOfAnotherSessionOrSlotAreForeign) {
+TEST(ShardRx, FramesOfAnotherSessionOrSlotAreForeign) {  // [SLOT-14]
   Sent sent;
   const std::vector<Bytes> foreign = {
       sent.altered(1, [](wire::Header& header) { ++header.job; }),
@@ -86,7 +86,7 @@ TEST(ShardRx, FramesOfAnotherSessionOrSlotAreForeign) {
   sent.expect_unharmed();
 }
 
-TEST(ShardRx, OtherSequenceNumbersAreStale) {
+TEST(ShardRx, OtherSequenceNumbersAreStale) {  // [SLOT-14]
   Sent sent;
   const std::vector<Bytes> stale = {
       sent.altered(1, [](wire::Header& header) { ++header.seq; }),
@@ -127,7 +127,7 @@ TEST(ShardRx, ResultsInAnyOrderGoToTheirPlaces) {
 
 // ---- the witness ----
 
-TEST(ShardRx, ADamagedResultIsAskedForAgain) {
+TEST(ShardRx, ADamagedResultIsAskedForAgain) {  // [WIT-7]
   Sent sent;
   Bytes damaged = result_of(sent.frames[1]);
   damaged.back() ^= 1;
@@ -152,7 +152,7 @@ TEST(ShardRx, AWholeCopyRightBehindADamagedOneIsTaken) {
   EXPECT_EQ(without_repeat_flag(again[0]), sent.frames[1]) << "its slot has not been used again meanwhile";
 }
 
-TEST(ShardRx, WordsWitnessLengthAndOperationAreAllChecked) {
+TEST(ShardRx, WordsWitnessLengthAndOperationAreAllChecked) {  // [WIT-6]
   Sent sent;
   Bytes shorter = result_of(sent.frames[1]);
   shorter.resize(shorter.size() - 4);
@@ -173,7 +173,7 @@ TEST(ShardRx, WordsWitnessLengthAndOperationAreAllChecked) {
   other.expect_unharmed();
 }
 
-TEST(ShardRx, AMaximumBelowOnesOwnValueIsRefused) {
+TEST(ShardRx, AMaximumBelowOnesOwnValueIsRefused) {  // [MAX-1]
   Sent sent(1, ReduceOp::kMax);
   Bytes lower = result_of(sent.frames[1]);
   lower.back() ^= 1;  // the last element is 255: odd
@@ -182,7 +182,7 @@ TEST(ShardRx, AMaximumBelowOnesOwnValueIsRefused) {
   sent.expect_unharmed();
 }
 
-TEST(ShardRx, ADamagedExponentIsAskedForAgain) {
+TEST(ShardRx, ADamagedExponentIsAskedForAgain) {  // [CALL-7, MAX-3]
   LoneShard lone;
   std::vector<float> tensor(600, 1.0F);
   const auto outcome = lone.submit(in_place(ReduceOp::kSum, ElementType::kFloat32, tensor));
@@ -202,7 +202,7 @@ TEST(ShardRx, ADamagedExponentIsAskedForAgain) {
   EXPECT_EQ(tensor, std::vector<float>(600, 1.0F));
 }
 
-TEST(ShardRx, TheThirdWrongResultEndsTheSession) {
+TEST(ShardRx, TheThirdWrongResultEndsTheSession) {  // [WIT-7]
   Sent sent;
   const auto second = sent.lone.submit(barrier());
   sent.lone.step();

@@ -44,7 +44,7 @@ std::vector<int> range(int first, int last) {
   return all;
 }
 
-TEST(LaneSlots, AreAllSlotsAndAtLeastOneEach) {
+TEST(LaneSlots, AreAllSlotsAndAtLeastOneEach) {  // [LANE-1, LANE-4]
   for (int slots = 2; slots <= 2048; ++slots) {
     const LaneSlots lanes = LaneSlots::of(slots);
     EXPECT_EQ(lanes.calls + lanes.data + lanes.bulk_calls + lanes.bulk_data, slots);
@@ -60,7 +60,7 @@ TEST(LaneSlots, AreAllSlotsAndAtLeastOneEach) {
   EXPECT_EQ(LaneSlots::of(512).bulk_data, 432);
 }
 
-TEST(ShardStreams, WhatFitsTheSlotsIsShort) {
+TEST(ShardStreams, WhatFitsTheSlotsIsShort) {  // [LANE-5, LANE-6]
   std::vector<int32_t> few(kMany - kChunk, 1);
   LoneShard brief(two_streams());
   brief.submit(sum_of_ints(few));
@@ -165,7 +165,7 @@ TEST(ShardStreams, ABarrierEndsAfterWhatWasCalledBeforeIt) {
   EXPECT_EQ(end->size(), 1U);
 }
 
-TEST(ShardStreams, WhatIsShortGoesFirst) {
+TEST(ShardStreams, WhatIsShortGoesFirst) {  // [LANE-8]
   LoneShard lone(two_streams());
   std::vector<int32_t> many(kMany, 3), few(kChunk, 5);
   lone.submit(sum_of_ints(many));
@@ -175,7 +175,7 @@ TEST(ShardStreams, WhatIsShortGoesFirst) {
   EXPECT_EQ(slots_of(lone.step()), expected);
 }
 
-TEST(ShardStreams, EachKeepsItsOrder) {
+TEST(ShardStreams, EachKeepsItsOrder) {  // [LANE-3]
   LoneShard lone(two_streams());
   std::vector<std::vector<int32_t>> tensors;
   for (int i = 0; i < 6; ++i) tensors.emplace_back(i % 2 == 0 ? 20 * kChunk : kChunk, i);
@@ -208,7 +208,7 @@ TEST(ShardStreams, ItIsOverWhenItsAnnouncementIs) {
 }
 
 // While announcements are open the calls behind them wait, but what is ahead of them goes on.
-TEST(ShardStreams, AnnouncementsTakeSlotsOfTheCallLane) {
+TEST(ShardStreams, AnnouncementsTakeSlotsOfTheCallLane) {  // [LANE-7]
   LoneShard lone(two_streams());
   std::vector<std::vector<int32_t>> tensors(13, std::vector<int32_t>(kMany, 1));
   for (auto& tensor : tensors) lone.submit(sum_of_ints(tensor));
@@ -314,7 +314,7 @@ TEST(ShardStreams, NoBitDependsOnTheOrderOfStreamsThatAreChosen) {
 }
 
 // The announcement stands where the other rank has its call.
-TEST(ShardStreams, RanksThatChoseDifferentStreamsFindOut) {
+TEST(ShardStreams, RanksThatChoseDifferentStreamsFindOut) {  // [LANE-7]
   for (const bool floats : {false, true}) {
     Cluster cluster(cluster_of(kSlots));
     const ElementType type = floats ? ElementType::kFloat32 : ElementType::kInt32;

@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(All, ShardSizes,
                                             ::testing::Values(1, 3)));
 
 // A switch whose parser knows no other lengths: the same bits, and nothing is dropped.
-TEST(Shard, WholeChunksGiveTheSameBits) {
+TEST(Shard, WholeChunksGiveTheSameBits) {  // [LEN-4]
   for (const size_t count : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{5000}, size_t{20000}}) {
     Tensors<float> inputs = random_floats(3, count, static_cast<uint32_t>(count));
     if (count > 70) inputs[1][70] = std::numeric_limits<float>::infinity();
@@ -139,7 +139,7 @@ TEST(Shard, IntegersAreExactModuloTheirWidth) {
   check(int64_t{}, ElementType::kInt64);
 }
 
-TEST(Shard, MinimumAndMaximumAreExact) {
+TEST(Shard, MinimumAndMaximumAreExact) {  // [CALL-11, WIT-4]
   Cluster cluster({3, 1, 8, 1024, {}});
   for (const bool minimum : {false, true}) {
     const Tensors<float> inputs = random_floats(3, 3000, 8);

@@ -61,7 +61,7 @@ TEST(ShardTimeout, BacksOffUpToTheLimit) {
   EXPECT_EQ(lone.counters().retransmissions.get(), times.size());
 }
 
-TEST(ShardTimeout, CallAndDataAreRepeatedWithTheVeryBytes) {
+TEST(ShardTimeout, CallAndDataAreRepeatedWithTheVeryBytes) {  // [LOSS-1]
   LoneShard lone(one_of(2));
   std::vector<int32_t> tensor(256, 5);
   lone.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
@@ -471,7 +471,7 @@ TEST(ShardTimeout, AnUnreachableNetworkIsNoRefusal) {
   EXPECT_NE(message.find("network is unreachable"), std::string::npos) << message;
 }
 
-TEST(ShardTimeout, RenewsItsLeaseFourTimesPerLease) {
+TEST(ShardTimeout, RenewsItsLeaseFourTimesPerLease) {  // [LEASE-5]
   LoneOptions options;
   options.lease = milliseconds(400);
   LoneShard lone(options);
@@ -489,7 +489,7 @@ TEST(ShardTimeout, RenewsItsLeaseFourTimesPerLease) {
   EXPECT_EQ(join.shard, 0);
 }
 
-TEST(ShardTimeout, IsHeardOftenHoweverLongTheLease) {
+TEST(ShardTimeout, IsHeardOftenHoweverLongTheLease) {  // [LEASE-5]
   Route route;
   route.lease = std::chrono::minutes(30);
   EXPECT_EQ(route.renewal(), seconds(450));
@@ -499,7 +499,7 @@ TEST(ShardTimeout, IsHeardOftenHoweverLongTheLease) {
   EXPECT_EQ(route.renewal(), seconds(1));
 }
 
-TEST(ShardTimeout, AKeepAliveShowsWhatItIsAskedForAtOnce) {
+TEST(ShardTimeout, AKeepAliveShowsWhatItIsAskedForAtOnce) {  // [COOKIE-3]
   LoneOptions options;
   options.lease = milliseconds(400);
   LoneShard lone(options);

@@ -17,7 +17,7 @@ wire::Operation operation_of(const Bytes& frame) {
   return static_cast<wire::Operation>(header_of(frame).flags & wire::kOperationMask);
 }
 
-TEST(ShardTx, TheCallChunkGoesFirstAndFloatsFollowItsResult) {
+TEST(ShardTx, TheCallChunkGoesFirstAndFloatsFollowItsResult) {  // [CALL-1, CALL-2, CALL-8]
   LoneShard lone;
   std::vector<float> tensor(1000, 1.5F);
   const auto outcome = lone.submit(in_place(ReduceOp::kSum, ElementType::kFloat32, tensor));
@@ -62,7 +62,7 @@ TEST(ShardTx, HeadersSayWhoSpeaksAndWhatItIs) {
   EXPECT_EQ(lone.counters().retransmissions.get(), 0U);
 }
 
-TEST(ShardTx, IntegersNeedNoExponentsAndDoNotWait) {
+TEST(ShardTx, IntegersNeedNoExponentsAndDoNotWait) {  // [CALL-3, CALL-8]
   LoneShard lone;
   std::vector<int32_t> tensor(1000);
   for (size_t i = 0; i < tensor.size(); ++i) tensor[i] = static_cast<int32_t>(i) - 500;
@@ -75,7 +75,7 @@ TEST(ShardTx, IntegersNeedNoExponentsAndDoNotWait) {
   EXPECT_EQ(word(frames[4], 231), 499U);
 }
 
-TEST(ShardTx, ThreeWordsPerInt64) {
+TEST(ShardTx, ThreeWordsPerInt64) {  // [WORD-6]
   LoneShard lone;
   std::vector<int64_t> tensor(100, -1);
   lone.submit(in_place(ReduceOp::kSum, ElementType::kInt64, tensor));
@@ -139,7 +139,7 @@ TEST(ShardTx, ExponentsRunFourGroupsAhead) {
   EXPECT_EQ(slots_of(next), (std::vector<int>{0})) << "a finished group makes room for the fifth call";
 }
 
-TEST(ShardTx, ABarrierOrAnEmptyTensorIsAnAnnouncementAlone) {
+TEST(ShardTx, ABarrierOrAnEmptyTensorIsAnAnnouncementAlone) {  // [CALL-3]
   LoneShard lone;
   std::vector<float> empty;
   const auto first = lone.submit(in_place(ReduceOp::kSum, ElementType::kFloat32, empty));
@@ -156,7 +156,7 @@ TEST(ShardTx, ABarrierOrAnEmptyTensorIsAnAnnouncementAlone) {
   EXPECT_TRUE(first->front().ok() && second->front().ok());
 }
 
-TEST(ShardTx, CountsOfNonFiniteElementsGoBeforeTheData) {
+TEST(ShardTx, CountsOfNonFiniteElementsGoBeforeTheData) {  // [CALL-9, CALL-10]
   LoneShard lone;
   std::vector<float> tensor(300, 2.0F);
   tensor[5] = std::numeric_limits<float>::quiet_NaN();
@@ -180,7 +180,7 @@ TEST(ShardTx, CountsOfNonFiniteElementsGoBeforeTheData) {
   EXPECT_EQ(tensor[6], 2.0F);
 }
 
-TEST(ShardTx, EachShardHasItsOwnSlotsAndPart) {
+TEST(ShardTx, EachShardHasItsOwnSlotsAndPart) {  // [SHARD-1]
   std::vector<int32_t> tensor(4 * 256, 1);
   for (int s = 0; s < 2; ++s) {
     LoneOptions options;
@@ -236,7 +236,7 @@ TEST(ShardTx, WhatTheTransportDoesNotTakeIsLostAndComesBack) {
 }
 
 // Same words in the same slot, but another call: the witness must differ, or ranks could not find out.
-TEST(ShardTx, TheWitnessCoversWhatRanksMustAgreeAbout) {
+TEST(ShardTx, TheWitnessCoversWhatRanksMustAgreeAbout) {  // [WIT-8]
   std::vector<int32_t> tensor(100, 5);
   const Collective plain = in_place(ReduceOp::kSum, ElementType::kInt32, tensor);
   const auto witnesses = [](const Collective& c) {

@@ -132,7 +132,7 @@ TEST(Shares, EveryChunkHasOneShardInProportionToTheWeights) {
   expect_shares(std::vector<uint32_t>(kMaxWorkers, 1000), 4, counts);
 }
 
-TEST(Shares, ByTheBookWhateverTheWeights) {
+TEST(Shares, ByTheBookWhateverTheWeights) {  // [SHARE-2, SHARE-3, SHARE-4]
   std::mt19937 random(7);
   for (int round = 0; round < 60; ++round) {
     std::vector<uint32_t> weights(1 + random() % (round % 10 == 0 ? kMaxWorkers : 6));
@@ -144,7 +144,7 @@ TEST(Shares, ByTheBookWhateverTheWeights) {
 }
 
 // The last place, and with it the last chunk, is the home's.
-TEST(Shares, AnExample) {
+TEST(Shares, AnExample) {  // [SHARE-3, SHARE-4]
   Shares shares(sessions_of({1, 3}), 1);
   const auto expect_parts = [&](size_t chunks, const std::vector<std::vector<size_t>>& expected) {
     std::vector<std::vector<size_t>> parts;
@@ -199,7 +199,7 @@ std::vector<SessionParameters> sessions_with_small_chunks(size_t count) {
   return sessions;
 }
 
-TEST(Shares, ChunksAreAsSmallAsMakesManyForEachShard) {
+TEST(Shares, ChunksAreAsSmallAsMakesManyForEachShard) {  // [NCHUNK-1, NCHUNK-2, NCHUNK-3, NCHUNK-4]
   const Shares shares(sessions_with_small_chunks(4), 2);
   EXPECT_EQ(shares.chunk_bytes(sum_of(0)), 256U);
   EXPECT_EQ(shares.chunk_bytes(sum_of(1000)), 256U);
@@ -228,7 +228,7 @@ TEST(Shares, PartsAreOfTheChunksThatTheyTravelIn) {
   }
 }
 
-TEST(Shares, SmallOnesGoToOneShardAfterTheOther) {
+TEST(Shares, SmallOnesGoToOneShardAfterTheOther) {  // [SHARE-5, SHARE-6]
   Shares shares(sessions_of({1, 1000, 1}), 2);
   for (size_t turn = 0; turn < 37;) {
     for (const size_t count : {size_t{0}, size_t{1}, kChunk}) {
@@ -237,7 +237,7 @@ TEST(Shares, SmallOnesGoToOneShardAfterTheOther) {
   }
 }
 
-TEST(Shares, ABarrierConcernsAllAndTakesItsTurn) {
+TEST(Shares, ABarrierConcernsAllAndTakesItsTurn) {  // [SHARE-5]
   Shares shares(sessions_of({1, 5, 1000}), 2);
   EXPECT_EQ(shards_of(shares.next(sum_of(1))), std::vector<size_t>{0});
   for (const ShardPart& part : shares.next(barrier())) EXPECT_EQ(part.range.count, 0U);
@@ -248,7 +248,7 @@ TEST(Shares, ABarrierConcernsAllAndTakesItsTurn) {
 }
 
 // Ranks agree about the order within what they chose, not between.
-TEST(Shares, WhatWasChosenHasTurnsOfItsOwn) {
+TEST(Shares, WhatWasChosenHasTurnsOfItsOwn) {  // [SHARE-7]
   constexpr StreamChoice kChoices[] = {StreamChoice::kByLength, StreamChoice::kShort, StreamChoice::kBulk};
   std::mt19937 random(3);
   Shares shares(sessions_of({1, 1, 1}), 1);
@@ -325,7 +325,7 @@ std::vector<std::vector<size_t>> numbers_of(const std::vector<ShardPart>& parts)
 }
 using Numbers = std::vector<std::vector<size_t>>;
 
-TEST(SharesOfHosts, APieceIsItsOwnersAggregators) {
+TEST(SharesOfHosts, APieceIsItsOwnersAggregators) {  // [SHARE-8]
   for (const Movement movement : {Movement::kGather, Movement::kScatter}) {
     Shares shares(sessions_of_hosts(3), 1);
     EXPECT_EQ(numbers_of(shares.next(moved(movement, 1000))),
@@ -347,7 +347,7 @@ TEST(SharesOfHosts, ThePartsOfAReductionToo) {
       << "whose turn it is";
 }
 
-TEST(SharesOfHosts, NotWhereOneHasMostOfItNorWhereThereAreFewChunks) {
+TEST(SharesOfHosts, NotWhereOneHasMostOfItNorWhereThereAreFewChunks) {  // [SHARE-8]
   Collective collective = sum_of(6 * kChunk);
   collective.ends = {0, 0, 6 * kChunk};
   Shares shares(sessions_of_hosts(3), 1);
@@ -357,7 +357,7 @@ TEST(SharesOfHosts, NotWhereOneHasMostOfItNorWhereThereAreFewChunks) {
       << "of 2 chunks";
 }
 
-TEST(SharesOfHosts, WhoAloneGivesOrGetsAggregatesNothing) {
+TEST(SharesOfHosts, WhoAloneGivesOrGetsAggregatesNothing) {  // [SHARE-9]
   Collective reduced = sum_of(6 * kChunk);
   reduced.root = 2;
   Shares shares(sessions_of_hosts(3), 1);

@@ -18,7 +18,7 @@ TEST(SharedCollective, TheLastShardTellsOnceAndTheFirstErrorCounts) {
   EXPECT_EQ(told[0].message(), "first");
 }
 
-TEST(Task, TheWitnessCoversWhatRanksMustAgreeAbout) {
+TEST(Task, TheWitnessCoversWhatRanksMustAgreeAbout) {  // [WIT-8]
   SessionParameters session;
   session.payload_bytes = 1024;
   const auto covered = [&](Collective c, uint64_t serial = 0) {

@@ -41,7 +41,7 @@ float largest_in_block(int max_exponent) {
   return std::ldexp(2.0F - 0x1p-23F, max_exponent - 127);
 }
 
-TEST(MagnitudeBits, NoSumOverflowsWhateverTheBlock) {
+TEST(MagnitudeBits, NoSumOverflowsWhateverTheBlock) {  // [WORD-8]
   for (int workers = 1; workers <= kMaxWorkers; ++workers) {
     const int bits = magnitude_bits(workers);
     for (int exponent = 0; exponent <= 254; ++exponent) {
@@ -56,7 +56,7 @@ TEST(MagnitudeBits, NoSumOverflowsWhateverTheBlock) {
   }
 }
 
-TEST(MagnitudeBits, OneMoreWouldOverflow) {
+TEST(MagnitudeBits, OneMoreWouldOverflow) {  // [WORD-8]
   for (int workers = 1; workers <= kMaxWorkers; ++workers) {
     const int bits = magnitude_bits(workers);
     ASSERT_GE(bits, 24) << "fp32's own precision for the largest element of a block";
@@ -86,7 +86,7 @@ TEST(Scales, AreInverse) {
   }
 }
 
-TEST(Scales, RoundTripIsWithinHalfAUnit) {
+TEST(Scales, RoundTripIsWithinHalfAUnit) {  // [WORD-1, WORD-7, WORD-9]
   for (int exponent = 0; exponent <= 254; ++exponent) {
     const int bits = magnitude_bits(kMaxWorkers);
     const double unit = std::ldexp(1.0, std::max(exponent, 1) - 126 - bits);

@@ -108,7 +108,7 @@ TEST_P(ScalarRow, RangeIsTheLargestFrexp) {
   }
 }
 
-TEST_P(ScalarRow, QuantizeRoundsToNearestEven) {
+TEST_P(ScalarRow, QuantizeRoundsToNearestEven) {  // [WORD-1]
   const int row = GetParam();
   Random random(22);
   for (int round = 0; round < 5000; ++round) {
@@ -143,7 +143,7 @@ TEST(Scalar, QuantizeOutsideInt32IsDefined) {
   EXPECT_EQ(word_at(words, 4), 2147483520);
 }
 
-TEST_P(ScalarRow, DequantizeRoundsToNearestEven) {
+TEST_P(ScalarRow, DequantizeRoundsToNearestEven) {  // [WORD-9]
   const int row = GetParam();
   Random random(23);
   for (int round = 0; round < 60000; ++round) {
@@ -213,7 +213,7 @@ TEST(Scalar, DequantizeToHalfOverflowsToInfinity) {
   EXPECT_EQ(found, expected);
 }
 
-TEST_P(ScalarRow, ClassifyCountsAddPerKind) {
+TEST_P(ScalarRow, ClassifyCountsAddPerKind) {  // [CALL-9]
   const int row = GetParam();
   Random random(24);
   const auto data = random_elements(row, 20000, 0, random);
@@ -229,7 +229,7 @@ TEST_P(ScalarRow, ClassifyCountsAddPerKind) {
   }
 }
 
-TEST_P(ScalarRow, OrderIsThatOfTheValues) {
+TEST_P(ScalarRow, OrderIsThatOfTheValues) {  // [WORD-2, WORD-3]
   const int row = GetParam();
   const Format& format = kFormats[row];
   Random random(25);
@@ -288,7 +288,7 @@ TEST(Scalar, UnorderNeverGivesANanWithAPayload) {
   }
 }
 
-TEST(Scalar, WidenExtendsTheSign) {
+TEST(Scalar, WidenExtendsTheSign) {  // [WORD-4]
   const std::vector<int8_t> bytes = {-128, -1, 0, 127};
   const std::vector<int16_t> halves = {-32768, -1, 0, 32767};
   std::vector<uint8_t> words(16);

@@ -34,7 +34,7 @@ TEST_P(EveryTable, FindsASingleNonFiniteAnywhere) {
   }
 }
 
-TEST_P(EveryTable, SumsInt64OverAllWorkersExactly) {
+TEST_P(EveryTable, SumsInt64OverAllWorkersExactly) {  // [WORD-6, WORD-11]
   constexpr size_t kElements = 67;
   const Kernels& k = *GetParam();
   for (const uint64_t seed : {0, 1, 2}) {
@@ -56,7 +56,7 @@ TEST_P(EveryTable, SumsInt64OverAllWorkersExactly) {
   }
 }
 
-TEST_P(EveryTable, SumsNarrowIntegersModuloTheirWidth) {
+TEST_P(EveryTable, SumsNarrowIntegersModuloTheirWidth) {  // [WORD-4, WORD-11]
   const Kernels& k = *GetParam();
   Random random(11);
   constexpr size_t kElements = 41;
@@ -78,7 +78,7 @@ TEST_P(EveryTable, SumsNarrowIntegersModuloTheirWidth) {
   EXPECT_EQ(sums, expected);
 }
 
-TEST_P(EveryTable, MaxOfComplementsIsTheMinimum) {
+TEST_P(EveryTable, MaxOfComplementsIsTheMinimum) {  // [WORD-3, WORD-5]
   const Kernels& k = *GetParam();
   const std::vector<int32_t> a = {INT32_MIN, -5, 0, 7, INT32_MAX, INT32_MIN, 3, 4, 9, -1, -2, 8, 100, -100, 55, 54, 53};
   const std::vector<int32_t> b = {INT32_MAX, 5, -1, 7, INT32_MIN, INT32_MIN, 4, 3, -9, 1, -3, 9, -100, 100, 54, 55, 52};

@@ -13,7 +13,7 @@
 namespace switchml::quant {
 namespace {
 
-TEST(Nonfinite, ASumIsWhatIeeeSaysOfItsTerms) {
+TEST(Nonfinite, ASumIsWhatIeeeSaysOfItsTerms) {  // [WORD-10]
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const uint32_t most = kMaxWorkers;

@@ -26,7 +26,7 @@ constexpr uint64_t kPublished[64] = {
     0x245731c13ca42499U, 0xb78dbfaf3a8d83bdU, 0xea1ad565322a1a0bU, 0x60e61c23a3795013U, 0x6606d7e446282b93U,
     0x6ca4ecb15c5f91e1U, 0x9f626da15c9625f3U, 0xe51b38608ef25f57U, 0x958a324ceb064572U};
 
-TEST(SipHash, MatchesThePublishedVectors) {
+TEST(SipHash, MatchesThePublishedVectors) {  // [WIT-9]
   std::vector<uint8_t> message;
   for (size_t size = 0; size < 64; ++size) {
     EXPECT_EQ(siphash24(kPublishedKey, message.data(), size), kPublished[size]) << "message of " << size << " bytes";

@@ -111,7 +111,7 @@ class WitnessTest : public ::testing::Test {
   bool passes(const Sum& sum) const { return passes(sum.witness(), sum.words()); }
 };
 
-TEST_F(WitnessTest, RightSumsPass) {
+TEST_F(WitnessTest, RightSumsPass) {  // [WIT-3, WIT-5]
   for (int i = 0; i < kCases; ++i) {
     new_case();
     ASSERT_TRUE(passes(sum_of_all()));
@@ -196,7 +196,7 @@ TEST_F(WitnessTest, OneWorkerInPlaceOfAnotherIsCaught) {
   EXPECT_GT(tried, kCases / 2);
 }
 
-TEST_F(WitnessTest, DisagreementAboutAnyFieldIsCaught) {
+TEST_F(WitnessTest, DisagreementAboutAnyFieldIsCaught) {  // [WIT-8]
   for (int i = 0; i < kCases; ++i) {
     new_case();
     PadInput other = input_;
@@ -218,7 +218,7 @@ TEST_F(WitnessTest, DisagreementAboutAnyFieldIsCaught) {
   }
 }
 
-TEST_F(WitnessTest, CoefficientsAreOddAndDistinct) {
+TEST_F(WitnessTest, CoefficientsAreOddAndDistinct) {  // [WIT-2]
   std::set<uint32_t> seen;
   for (size_t i = 0; i < kMaxWords; ++i) {
     std::vector<uint8_t> unit(4 * kMaxWords, 0);
@@ -289,7 +289,7 @@ class GuardTest : public ::testing::Test {
   Witness witness_{0x1122334455667788U, 0x99aabbccddeeff00U, kMaxWords};
 };
 
-TEST_F(GuardTest, TheMaximumOfGuardedWordsIsIntactAndOfTheLargestValue) {
+TEST_F(GuardTest, TheMaximumOfGuardedWordsIsIntactAndOfTheLargestValue) {  // [MAX-2]
   for (int round = 0; round < 200; ++round) {
     const auto pad = static_cast<uint32_t>(random_());
     std::vector<uint32_t> a(300), b(300);
@@ -306,7 +306,7 @@ TEST_F(GuardTest, TheMaximumOfGuardedWordsIsIntactAndOfTheLargestValue) {
   }
 }
 
-TEST_F(GuardTest, EveryFlippedBitIsSeen) {
+TEST_F(GuardTest, EveryFlippedBitIsSeen) {  // [MAX-3]
   for (uint32_t value = 0; value < 256; ++value) {
     for (size_t bit = 0; bit < 32; ++bit) {
       std::vector<uint8_t> words = guarded({7, value, 7}, 12345);

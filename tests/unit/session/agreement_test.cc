@@ -13,7 +13,7 @@
 namespace switchml {
 namespace {
 
-TEST(Agreement, RanksOfOneHostShareAnEmbeddedSwitch) {
+TEST(Agreement, RanksOfOneHostShareAnEmbeddedSwitch) {  // [WIT-1]
   MapStore store;
   Config config = quick_config();
   config.shards = 2;
@@ -222,7 +222,7 @@ Outcome agree_naming(const std::string& switches, Duration patience = seconds(20
       size, [&](int) { return config; }, store, {}, nullptr, seconds(60));
 }
 
-TEST(SeveralNamedSwitches, AreASessionEach) {
+TEST(SeveralNamedSwitches, AreASessionEach) {  // [SHARE-1]
   const SeveralSwitches switches(3);
   const Outcome outcome = agree_naming(switches.named(1, "*7"));
   for (const auto& rank : outcome.ranks) {
@@ -301,7 +301,7 @@ TEST(SeveralNamedSwitches, OneThatHasNoRoomIsNamed) {
 }
 
 // What the first grants, all must; then it does.
-TEST(SeveralNamedSwitches, OneThatGrantsAnotherPayloadIsNamed) {
+TEST(SeveralNamedSwitches, OneThatGrantsAnotherPayloadIsNamed) {  // [SHARE-1]
   ServerOptions short_ones;
   short_ones.softswitch.max_payload_bytes = 1024;
   const SeveralSwitches switches(2, short_ones);
@@ -349,7 +349,7 @@ TEST(SeveralNamedSwitches, FaultsDoNotHinderManyOfThem) {
 }
 
 /// Both ranks' paths lead off the host, as rank 0 hears it, and carry less than what the switches grant.
-TEST(SeveralNamedSwitches, AllAreLeftForAPayloadThatPasses) {
+TEST(SeveralNamedSwitches, AllAreLeftForAPayloadThatPasses) {  // [PATH-10]
   const SeveralSwitches switches(2);
   Config config = quick_config();
   config.switch_address = switches.named();
@@ -419,7 +419,7 @@ SessionParameters preset(bool native) {
   return session;
 }
 
-TEST(Agreement, PathsThatHoldMoreGetMoreSlots) {
+TEST(Agreement, PathsThatHoldMoreGetMoreSlots) {  // [RATE-1, RATE-6]
   for (const bool integers : {false, true}) {
     const FarRanks ranks(10000, 0, integers);
     if (ranks.server->limits().receive_buffer_bytes < 16 << 20) GTEST_SKIP() << "the kernel gives sockets small queues";
@@ -430,7 +430,7 @@ TEST(Agreement, PathsThatHoldMoreGetMoreSlots) {
   }
 }
 
-TEST(Agreement, TheSlotsThatThereAreAreNotGivenUpForFewer) {
+TEST(Agreement, TheSlotsThatThereAreAreNotGivenUpForFewer) {  // [RATE-6]
   for (const size_t more : {0, 2, 50, 128}) {
     const FarRanks ranks(128 + more);
     if (ranks.server->limits().receive_buffer_bytes < 16 << 20) GTEST_SKIP() << "the kernel gives sockets small queues";
@@ -439,7 +439,7 @@ TEST(Agreement, TheSlotsThatThereAreAreNotGivenUpForFewer) {
   }
 }
 
-TEST(Agreement, SlotsThatAreNamedStay) {
+TEST(Agreement, SlotsThatAreNamedStay) {  // [RATE-1]
   const FarRanks ranks(10000, 64);
   EXPECT_EQ(ranks.slots(), 64);
   EXPECT_EQ(ranks.opened(), 1U);

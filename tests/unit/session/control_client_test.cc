@@ -70,7 +70,7 @@ std::vector<uint8_t> reply_to(wire::Control control, ReplyStatus status, size_t 
 }
 
 Time soon() { return monotonic_now() + seconds(60); }
-TEST(ControlClient, AsksAgainUntilItIsAnswered) {
+TEST(ControlClient, AsksAgainUntilItIsAnswered) {  // [CTL-5]
   int seen = 0;
   FakeSwitch fake([&seen](const wire::Control& control) {
     std::vector<std::vector<uint8_t>> none;
@@ -103,7 +103,7 @@ TEST(ControlClient, OtherFramesAreNotTheAnswer) {
   EXPECT_EQ(joined->joined, 7);
 }
 
-TEST(ControlClient, AJoinShowsWhatItIsAskedFor) {
+TEST(ControlClient, AJoinShowsWhatItIsAskedFor) {  // [COOKIE-2]
   uint64_t cookie = 1000;
   std::vector<uint64_t> shown;
   FakeSwitch fake([&](const wire::Control& control, const uint8_t* body) {

@@ -80,7 +80,7 @@ TEST(Failback, IfOneCannotJoinNobodyGoes) {
   });
 }
 
-TEST(Failback, AnotherKindOfSwitchIsNotOffered) {
+TEST(Failback, AnotherKindOfSwitchIsNotOffered) {  // [MOVE-2]
   Switch there(true);
   StoreChannel channel(there.store, 0, for_seconds(1));
   Failback failback(there.config, {0, 2, "g"}, there.of(0), channel, there.controller);

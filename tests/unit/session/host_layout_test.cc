@@ -15,7 +15,7 @@ HostLayout layout_of(const std::string& hosts) {
   return HostLayout::of(identities);
 }
 
-TEST(HostLayout, NumbersHostsByTheirLowestRanks) {
+TEST(HostLayout, NumbersHostsByTheirLowestRanks) {  // [HOST-1]
   const HostLayout layout = layout_of("bbabac");
   EXPECT_EQ(layout.ranks(), 6);
   EXPECT_EQ(layout.hosts(), 3);
@@ -53,7 +53,7 @@ TEST(HostLayout, WhatIsNoneIsRefused) {
 }
 
 // Chunks and shards are the same on all hosts; the memory has room for the ranks that are there.
-TEST(HostLayout, AllHostsCutTensorsTheSameWay) {
+TEST(HostLayout, AllHostsCutTensorsTheSameWay) {  // [HOST-8]
   for (const int most : {2, 4, 9, 64, 127}) {
     const HostLayout layout = layout_of(std::string(static_cast<size_t>(most), 'a') + "bc" + "c");
     const shm::BoardShape first = layout.shape_for(0);

@@ -102,7 +102,7 @@ std::vector<Floats> uneven_of_all(size_t ranks, size_t count, bool finite = true
   return all;
 }
 
-TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {
+TEST(Hosts, HaveTheBitsOfRanksThatSendByThemselves) {  // [HOST-2, HOST-3]
   Config flat = quick_config();
   flat.integers = true;
   flat.payload_bytes = 1024;
@@ -352,7 +352,7 @@ void expect_broadcast_and_scattered(Cluster& cluster, size_t count, int root) {
   EXPECT_EQ(own, pieces) << count << " bytes from rank " << root;
 }
 
-TEST(Hosts, MoveWhatTheirRanksHave) {
+TEST(Hosts, MoveWhatTheirRanksHave) {  // [MOVED-1, MOVED-9]
   for (const char* hosts : {"aabb", "abab", "aaab", "abbca"}) {
     for (const Config& config : {preset_config(), with_two_streams()}) {
       Cluster cluster(hosts, config);
@@ -437,7 +437,7 @@ TEST(Hosts, DifferentCallsFailOnAllHosts) {
 }
 
 // The one through the board of small tensors, the other through that of large ones.
-TEST(Hosts, ALargeTensorAndASmallOneFailOnAllHosts) {
+TEST(Hosts, ALargeTensorAndASmallOneFailOnAllHosts) {  // [HOST-5]
   for (const size_t odd : {1U, 2U}) {
     for (const bool large : {true, false}) {
       Cluster cluster("aabb", with_two_streams());
@@ -491,7 +491,7 @@ TEST(Hosts, TensorsOfAllSizesInAQueue) {
   }
 }
 
-TEST(Hosts, ASmallTensorOvertakesALargeOne) {
+TEST(Hosts, ASmallTensorOvertakesALargeOne) {  // [HOST-4, HOST-5]
   Cluster cluster("aaaabbbb", with_two_streams());
   ASSERT_TRUE(cluster.complete());
   if (!cluster[0].parameters().lanes_per_shard().has_bulk()) {
@@ -538,7 +538,7 @@ TEST(Hosts, ABarrierDoesNotWaitForASmallTensorBehindIt) {
 }
 
 // Both hosts hold the same two different calls: their sums would match.
-TEST(Hosts, TheSameDifferenceOnAllHostsIsFoundToo) {
+TEST(Hosts, TheSameDifferenceOnAllHostsIsFoundToo) {  // [HOST-11]
   Cluster cluster("aabb");
   ASSERT_TRUE(cluster.complete());
   std::vector<Floats> values(4, Floats(100));
@@ -593,7 +593,7 @@ TEST(Hosts, OtherHostsSeeThatOneHasGivenUp) {
   }
 }
 
-TEST(Hosts, WhatIsCompleteStaysCompleteWhereOneLeaves) {
+TEST(Hosts, WhatIsCompleteStaysCompleteWhereOneLeaves) {  // [HOST-10]
   for (int round = 0; round < 10; ++round) {
     Cluster cluster("abbab");
     ASSERT_TRUE(cluster.complete());

@@ -147,7 +147,7 @@ class Ranks {
   SessionParameters session_;
 };
 
-TEST(PathCheckSizes, AllThatAFrameOfAJumboLinkMayHave) {
+TEST(PathCheckSizes, AllThatAFrameOfAJumboLinkMayHave) {  // [PATH-4]
   EXPECT_EQ(path_check_sizes(8192, 128, false),
             (std::vector<size_t>{8192, 7168, 6144, 5120, 4096, 3072, 2048, 1408, 1280, 1152, 1024, 512, 256}));
   EXPECT_EQ(path_check_sizes(1408, 128, false), (std::vector<size_t>{1408, 1280, 1152, 1024, 512, 256}));
@@ -158,7 +158,7 @@ TEST(PathCheckSizes, AllThatAFrameOfAJumboLinkMayHave) {
   EXPECT_EQ(long_ones.size(), 15U);
 }
 
-TEST(PathCheckSizes, LeaveOneSlotForAPacketWithoutWords) {
+TEST(PathCheckSizes, LeaveOneSlotForAPacketWithoutWords) {  // [PATH-4]
   for (int slots = 4; slots < 20; ++slots) {
     const auto sizes = path_check_sizes(kMaxPayloadBytes, slots, false);
     EXPECT_LT(sizes.size(), static_cast<size_t>(slots));
@@ -168,7 +168,7 @@ TEST(PathCheckSizes, LeaveOneSlotForAPacketWithoutWords) {
   EXPECT_EQ(path_check_sizes(1024, 128, true), (std::vector<size_t>{1024}));
 }
 
-TEST(PathCheck, AWidePathCarriesThePayload) {
+TEST(PathCheck, AWidePathCarriesThePayload) {  // [PATH-1, PATH-3]
   Ranks ranks(std::vector<Path>(3));
   ranks.expect(8192);
   for (const auto& link : ranks.links) {
@@ -198,7 +198,7 @@ TEST(PathCheck, TheWayBackCountsToo) {
 }
 
 // Where the payload passes to some ranks and not to others, the losses of the first must not cost the others.
-TEST(PathCheck, LossesOfOneRankDoNotNarrowThePathOfAnother) {
+TEST(PathCheck, LossesOfOneRankDoNotNarrowThePathOfAnother) {  // [PATH-7]
   Path lossy;
   lossy.losses = 3;
   Ranks ranks({lossy, {SIZE_MAX, 4200}, lossy});
@@ -209,14 +209,14 @@ TEST(PathCheck, LossesOfOneRankDoNotNarrowThePathOfAnother) {
   EXPECT_EQ(found[2].value(), 8192U);
 }
 
-TEST(PathCheck, PacketsMustNotPassInFragments) {
+TEST(PathCheck, PacketsMustNotPassInFragments) {  // [PATH-6]
   Path path{1472, 1472};
   path.fragments_pass = true;
   Ranks ranks({path, path});
   ranks.expect(1408);
 }
 
-TEST(PathCheck, ANativeSessionHasTheLongerHeader) {
+TEST(PathCheck, ANativeSessionHasTheLongerHeader) {  // [PATH-5]
   Ranks wide = Ranks::native(std::vector<Path>(3));
   wide.expect(8192);
   for (const auto& link : wide.links) EXPECT_EQ(link->longest, wire::kNativeHeaderBytes + 8192);
@@ -231,7 +231,7 @@ TEST(PathCheck, ANativeSessionHasTheLongerHeader) {
   Ranks::native({{1472, 1472}, {}}, 4).expect(1408);
 }
 
-TEST(PathCheck, LostPacketsDoNotMakeThePathNarrow) {
+TEST(PathCheck, LostPacketsDoNotMakeThePathNarrow) {  // [PATH-7, PATH-8]
   Path lossy;
   lossy.losses = 3;
   Ranks ranks({lossy, {}, lossy, lossy});
@@ -243,7 +243,7 @@ TEST(PathCheck, FewSlotsAreEnough) {
   ranks.expect(1408);
 }
 
-TEST(PathCheck, ASwitchOfWholeChunksIsAskedForThoseOnly) {
+TEST(PathCheck, ASwitchOfWholeChunksIsAskedForThoseOnly) {  // [PATH-4]
   ServerOptions options;
   options.softswitch.whole_chunks = true;
   Ranks wide(std::vector<Path>(2), 1024, options);

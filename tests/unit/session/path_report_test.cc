@@ -17,7 +17,7 @@ Blob with(Blob blob, const std::string& key, const std::string& value) {
   return sent(blob);
 }
 
-TEST(PathReport, TheLeastFrameCountsAndAnyPathThatLeavesTheHost) {
+TEST(PathReport, TheLeastFrameCountsAndAnyPathThatLeavesTheHost) {  // [PATH-2]
   const Blob near = sent(path_report(65507, false, ""));
   const Blob far = sent(path_report(1472, true, ""));
   const Blob jumbo = sent(path_report(8972, false, "no room"));
@@ -46,7 +46,7 @@ TEST(PathReport, APathWithoutASizeIsAMismatch) {
   }
 }
 
-TEST(PathReport, TheLeastPayloadCounts) {
+TEST(PathReport, TheLeastPayloadCounts) {  // [PATH-10]
   const Blob all = sent(payload_report(8192));
   const Blob less = sent(payload_report(1024));
   const Blob more = sent(payload_report(16384));
@@ -102,7 +102,7 @@ TEST(PathReport, TheLongestPathAndTheSmallestQueueCount) {
 }
 
 // A rank that began late, or that was kept from its processor, says too much or too little.
-TEST(PathReport, TheRateIsTheMedianOfThoseThatKnowIt) {
+TEST(PathReport, TheRateIsTheMedianOfThoseThatKnowIt) {  // [RATE-8]
   const auto rate = [](double mbit) { return sent(speed_report({0, mbit}, 1, "")); };
   EXPECT_EQ(needs_of_paths({rate(900), rate(1e30), rate(950)}).rate, 950U);
   EXPECT_EQ(needs_of_paths({rate(900), Blob(), rate(0)}).rate, 900U);

@@ -57,14 +57,14 @@ void expect_as_many_as_keep_the_path_full(bool native) {
   }
 }
 
-TEST(SlotsFor, AsManyAsKeepThePathFull) {
+TEST(SlotsFor, AsManyAsKeepThePathFull) {  // [RATE-5]
   expect_as_many_as_keep_the_path_full(false);
   expect_as_many_as_keep_the_path_full(true);
   EXPECT_LT(slots_for(500, UINT64_MAX, granted(128, 1, 1024, true)), slots_for(500, UINT64_MAX, granted(128, 1, 1024)))
       << "none are for calls";
 }
 
-TEST(SlotsFor, NoMoreThanAMegabyteHolds) {
+TEST(SlotsFor, NoMoreThanAMegabyteHolds) {  // [RATE-5]
   EXPECT_EQ(slots_for(kMostChunksOnPath, UINT64_MAX, granted(128, 1, 1024)), 1024);
   EXPECT_EQ(slots_for(kMostChunksOnPath, UINT64_MAX, granted(128, 1, 256)), 4096);
   EXPECT_EQ(slots_for(kMostChunksOnPath, UINT64_MAX, granted(128, 1, 8192)), 128);
@@ -73,7 +73,7 @@ TEST(SlotsFor, NoMoreThanAMegabyteHolds) {
   EXPECT_EQ(slots_for(0, UINT64_MAX, granted(128, 1, 1024)), 128) << "not known";
 }
 
-TEST(SlotsFor, NoMoreThanASocketQueues) {
+TEST(SlotsFor, NoMoreThanASocketQueues) {  // [RATE-5]
   const uint64_t result = 2 * (1024 + wire::kHeaderBytes);
   EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * result, granted(128, 1, 1024)), 300);
   EXPECT_EQ(slots_for(kMostChunksOnPath, 300 * result - 1, granted(128, 1, 1024)), 299);
@@ -219,7 +219,7 @@ TEST(PathSpeed, ALongPathThatIsSlowHasNot) {
   }
 }
 
-TEST(PathSpeed, TheRateIsWhatTheTrainTakes) {
+TEST(PathSpeed, TheRateIsWhatTheTrainTakes) {  // [RATE-2]
   // 96 frames of 1044 bytes, one every 2 ms: 4.2 Mbit/s, and twice that at most where the round trip seems long.
   for (const auto& speed : chunks_of(std::vector<Path>(2, {milliseconds(20), milliseconds(2), 0}))) {
     ASSERT_TRUE(speed.ok()) << speed.status().to_string();
@@ -228,7 +228,7 @@ TEST(PathSpeed, TheRateIsWhatTheTrainTakes) {
   }
 }
 
-TEST(PathSpeed, ATrainWithFewLossesTellsAsMuch) {
+TEST(PathSpeed, ATrainWithFewLossesTellsAsMuch) {  // [RATE-4]
   const auto found = chunks_of({{milliseconds(50), {}, 10}, {milliseconds(50), {}, 0}});
   for (const auto& chunks : found) ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
   EXPECT_GT(found[0]->chunks, 90U);
@@ -246,7 +246,7 @@ TEST(PathSpeed, WithManyLossesItIsNotKnown) {
   EXPECT_EQ(found[0]->chunks, 0U);
 }
 
-TEST(PathSpeed, FewSlotsTellNothing) {
+TEST(PathSpeed, FewSlotsTellNothing) {  // [RATE-3]
   for (const auto& chunks : chunks_of(std::vector<Path>(2), 16)) {
     ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
     EXPECT_EQ(chunks->chunks, 0U);

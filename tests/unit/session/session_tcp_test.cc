@@ -66,7 +66,7 @@ TEST(SessionOverTcp, AddsThroughSwitchesThatAreNamed) {
   EXPECT_GT(other->counters().uses_completed.get(), 0U);
 }
 
-TEST(SessionOverTcp, AddsOverFaults) {
+TEST(SessionOverTcp, AddsOverFaults) {  // [TCP-7]
   Config config = over_tcp();
   config.faults = "seed=3,send_loss=0.02,receive_loss=0.02,duplicate=0.02,delay=0.02";
   MapStore store;
@@ -150,7 +150,7 @@ void expect_carrier(const Outcome& outcome, Carrier carrier) {
   }
 }
 
-TEST(TcpIsChosen, WhereLinksAreFast) {
+TEST(TcpIsChosen, WhereLinksAreFast) {  // [RATE-7]
   expect_carrier(agree_on_paths("ab", over_tcp(), true), Carrier::kTcp);
   expect_carrier(agree_on_paths("ab", over_tcp(), false), Carrier::kPackets);
   const auto server = start_switch();
@@ -161,11 +161,11 @@ TEST(TcpIsChosen, WhereLinksAreFast) {
   EXPECT_EQ(server->counters().sessions_closed.get(), 1U);
 }
 
-TEST(TcpIsChosen, NotWhereItDoesNotPass) {
+TEST(TcpIsChosen, NotWhereItDoesNotPass) {  // [RATE-7]
   expect_carrier(agree_on_paths("ab", over_tcp(), true, "somewhere: Connection timed out"), Carrier::kPackets);
 }
 
-TEST(TcpIsChosen, NotForIntegersFaultsOrAPayloadThatIsNamed) {
+TEST(TcpIsChosen, NotForIntegersFaultsOrAPayloadThatIsNamed) {  // [RATE-1, RATE-7]
   Config integers = over_tcp();
   integers.integers = true;
   const auto outcome = agree_on_paths("ab", integers, true);

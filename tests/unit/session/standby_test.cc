@@ -64,7 +64,7 @@ struct Group {
   std::vector<std::unique_ptr<Standby>> all;
 };
 
-TEST(Standby, EachHostHasASwitchAndAllHaveTheSameSession) {
+TEST(Standby, EachHostHasASwitchAndAllHaveTheSameSession) {  // [MOVE-6]
   Group group("aabcc");
   for (const Status& status : group.start()) ASSERT_TRUE(status.ok()) << status.to_string();
   const auto places = group.places();

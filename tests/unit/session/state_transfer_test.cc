@@ -69,7 +69,7 @@ Outcome hand_over(const std::vector<std::vector<uint32_t>>& accepted, int refuse
   return outcome;
 }
 
-TEST(StateTransfer, EverybodyGetsWhatAnybodyHas) {
+TEST(StateTransfer, EverybodyGetsWhatAnybodyHas) {  // [MOVE-3]
   const Outcome outcome = hand_over({{7, 1, 0}, {6, 2, 0}, {6, 1, 1}});
   for (size_t rank = 0; rank < 3; ++rank) {
     EXPECT_TRUE(outcome.status[rank].ok()) << outcome.status[rank].to_string();

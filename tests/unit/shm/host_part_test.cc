@@ -50,7 +50,7 @@ class OfTwo : public ::testing::Test {
   const Places places_{{{0, 2}, {1, 3}}, 1};
 };
 
-TEST_F(OfTwo, AReductionIsOfAllAndAsksForWhatAnyWants) {
+TEST_F(OfTwo, AReductionIsOfAllAndAsksForWhatAnyWants) {  // [MOVED-5]
   offer("aaaaaaaa", "bbbbbbbb", call(8, 1, 3), call(8, 5, 7));
   const Collective sum = part(Movement::kNone, 8, 2);
   EXPECT_EQ(sum.inputs, (std::vector<const void*>{frame(0), frame(1)}));
@@ -115,7 +115,7 @@ TEST_F(OfTwo, AGatheringThatNobodyHereWantsHasNoResult) {
   EXPECT_TRUE(part(Movement::kGather, 2).pieces.empty());
 }
 
-TEST(PartOfAHost, WithFewerRanksThanTheFullestHasHasZerosInTheirPlace) {
+TEST(PartOfAHost, WithFewerRanksThanTheFullestHasHasZerosInTheirPlace) {  // [MOVED-8]
   BoardMemory memory({1, 2, 64, 1});
   const Board& board = memory.board();
   std::memset(board.result_memory(kSeq), 'x', 64);
@@ -132,7 +132,7 @@ TEST(PartOfAHost, WithFewerRanksThanTheFullestHasHasZerosInTheirPlace) {
   EXPECT_EQ(std::memcmp(gathered.input, "ab\0\0\0\0x", 7), 0);
 }
 
-TEST_F(OfTwo, AnAnnouncementHasNoElements) {
+TEST_F(OfTwo, AnAnnouncementHasNoElements) {  // [HOST-6]
   for (const Movement movement : {Movement::kBroadcast, Movement::kScatter, Movement::kGather}) {
     BoardMemory memory({2, 2, 64, 1});
     Collective whole;

@@ -233,7 +233,7 @@ TEST(MemberWithUplink, AddsWhatTheOtherHostsHave) {
 }
 
 // Each owner hands its own chunks up, in their order: that order is the stream of its shard, the same on all hosts.
-TEST(MemberWithUplink, OwnersTakeTurns) {
+TEST(MemberWithUplink, OwnersTakeTurns) {  // [HOST-9]
   Host host(3, 2, 1024, 9);
   constexpr size_t kPerChunk = 1024;
   std::vector<Ints> tensors(3, Ints(4 * kPerChunk + 1));
@@ -259,7 +259,7 @@ TEST(MemberWithUplink, OwnersTakeTurns) {
   EXPECT_TRUE(host.run());
 }
 
-TEST(MemberWithUplink, ChunksFillPackets) {
+TEST(MemberWithUplink, ChunksFillPackets) {  // [HOST-7]
   const auto first_count = [](size_t payload, size_t count) {
     Host host(1, 1, payload, 1);
     Ints tensor(count);
@@ -278,7 +278,7 @@ TEST(MemberWithUplink, ChunksFillPackets) {
 }
 
 // So that the next piece begins with a block, as it does on one host alone.
-TEST(MemberWithUplink, ChunksOfFloatsEndWithBlocks) {
+TEST(MemberWithUplink, ChunksOfFloatsEndWithBlocks) {  // [HOST-7]
   for (const auto& [payload, count] : {std::pair{1792, 1792}, {1280, 2048}, {1408, 2048}}) {
     Host host(1, 1, static_cast<size_t>(payload), 1);
     std::vector<uint16_t> tensor(5000);
@@ -290,7 +290,7 @@ TEST(MemberWithUplink, ChunksOfFloatsEndWithBlocks) {
 }
 
 // Native packets hold elements of their own size, and no blocks.
-TEST(MemberWithUplink, ChunksFillNativePackets) {
+TEST(MemberWithUplink, ChunksFillNativePackets) {  // [NLANE-6]
   const auto first_count = [](ElementType type, size_t payload) {
     Host host(2, 1, payload, 1, true);
     std::vector<std::vector<uint64_t>> tensors(2, std::vector<uint64_t>(5000));
@@ -370,7 +370,7 @@ TEST(MemberWithUplink, ARankThatIsShutDownTellsItsEngineAndNobodyElse) {
   EXPECT_THAT(outcomes[1]->at(0).message(), HasSubstr("no contribution from rank 3 (left the session)"));
 }
 
-TEST(MemberWithUplink, DifferentCallsReachNoOtherHostUnnoticed) {
+TEST(MemberWithUplink, DifferentCallsReachNoOtherHostUnnoticed) {  // [HOST-11]
   Host host(2, 1, 1024, 4);
   Ints one(10, 1), two(10, 1);
   Collective odd = in_place(ReduceOp::kSum, ElementType::kInt32, two);

@@ -17,7 +17,7 @@ TEST(Places, OfOneHostAreTheRanks) {
   }
 }
 
-TEST(Places, PiecesLieByHostAndAHostWithFewRanksLeavesSomeOut) {
+TEST(Places, PiecesLieByHostAndAHostWithFewRanksLeavesSomeOut) {  // [MOVED-8]
   const Places places({{0, 2, 4}, {1}, {3, 5}}, 2);
   EXPECT_EQ(places.hosts(), 3);
   EXPECT_EQ(places.host(), 2);

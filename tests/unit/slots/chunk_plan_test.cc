@@ -43,7 +43,7 @@ TEST(ChunkPlan, ChunksPartitionTheTensor) {
   }
 }
 
-TEST(ChunkPlan, ExponentsOfAGroupFitOnePayload) {
+TEST(ChunkPlan, ExponentsOfAGroupFitOnePayload) {  // [CALL-2, CALL-5]
   for (const size_t payload : kPayloads) {
     for (const size_t count : counts(payload)) {
       const ChunkPlan plan(ElementType::kFloat32, true, {0, count}, payload);
@@ -59,7 +59,7 @@ TEST(ChunkPlan, ExponentsOfAGroupFitOnePayload) {
 
 // From 1 KiB of payload on they are the same whatever the payload: so are the bits. Groups have whole ones, in whole
 // chunks.
-TEST(ChunkPlan, BlocksDependOnTheTensorAlone) {
+TEST(ChunkPlan, BlocksDependOnTheTensorAlone) {  // [CALL-4, CALL-5]
   for (const size_t payload : kPayloads) {
     const ChunkPlan plan(ElementType::kFloat32, true, {0, 1 << 20}, payload);
     EXPECT_EQ(plan.block_elements(), payload >= 1024 ? 256U : payload / 4);
@@ -71,7 +71,7 @@ TEST(ChunkPlan, BlocksDependOnTheTensorAlone) {
   EXPECT_EQ(ChunkPlan::max_group_blocks(1408), 330U);  // of 331 that would fit, 30 spans
 }
 
-TEST(ChunkPlan, ASpanIsTheFewestChunksWithWholeBlocks) {
+TEST(ChunkPlan, ASpanIsTheFewestChunksWithWholeBlocks) {  // [SHARD-3]
   EXPECT_EQ(elements_per_span(ElementType::kFloat32, 256), 64U);
   EXPECT_EQ(elements_per_span(ElementType::kFloat32, 1024), 256U);
   EXPECT_EQ(elements_per_span(ElementType::kFloat32, 1408), 2816U);  // 8 chunks, 11 blocks
@@ -81,7 +81,7 @@ TEST(ChunkPlan, ASpanIsTheFewestChunksWithWholeBlocks) {
   EXPECT_EQ(elements_per_span(ElementType::kFloat32, 63 * 1024), 63U * 256U);
 }
 
-TEST(ChunkPlan, WithoutExponentsThereIsOneEmptyCallChunk) {
+TEST(ChunkPlan, WithoutExponentsThereIsOneEmptyCallChunk) {  // [CALL-3]
   const ChunkPlan plan(ElementType::kInt32, false, {0, 1000000}, 1024);
   EXPECT_EQ(plan.groups(), 1U);
   EXPECT_EQ(plan.call_words(0), 0U);
@@ -103,7 +103,7 @@ TEST(ChunkPlan, IndicesBeyond32BitsAreExact) {
 
 // ---- native ----
 
-TEST(NativeChunkPlan, AChunkIsAPayloadOfElements) {
+TEST(NativeChunkPlan, AChunkIsAPayloadOfElements) {  // [NLANE-2]
   EXPECT_EQ(elements_per_chunk(ElementType::kInt8, 1408, true), 1408U);
   EXPECT_EQ(elements_per_chunk(ElementType::kBFloat16, 1408, true), 704U);
   EXPECT_EQ(elements_per_chunk(ElementType::kFloat32, 1408, true), 352U);
@@ -140,7 +140,7 @@ TEST(NativeChunkPlan, ChunksPartitionTheTensorAndAllButTheLastAreFull) {
   }
 }
 
-TEST(ShardPart, ShardsPartitionTheTensorAtChunkBoundaries) {
+TEST(ShardPart, ShardsPartitionTheTensorAtChunkBoundaries) {  // [SHARD-2]
   for (const size_t count : {size_t{0}, size_t{1}, size_t{256}, size_t{257}, size_t{10000}, (size_t{1} << 33) + 3}) {
     for (int shards = 1; shards <= kMaxShards; ++shards) {
       size_t next = 0;

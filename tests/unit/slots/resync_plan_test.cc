@@ -5,7 +5,7 @@
 namespace switchml {
 namespace {
 
-TEST(ResyncPlan, TheLowestRankThatHasAResultGivesIt) {
+TEST(ResyncPlan, TheLowestRankThatHasAResultGivesIt) {  // [MOVE-3]
   const ResyncPlan plan({{1, 4, 0, 7}, {2, 4, 1, 7}, {2, 3, 1, 7}});
   EXPECT_TRUE(plan.possible());
   EXPECT_EQ(plan.gives(0), (std::vector<int>{1}));

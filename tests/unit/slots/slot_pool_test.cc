@@ -9,7 +9,7 @@ namespace {
 
 using Verdict = SlotPool::Verdict;
 
-TEST(SlotPool, ChunkCLivesInSlotCModS) {
+TEST(SlotPool, ChunkCLivesInSlotCModS) {  // [LANE-2]
   SlotPool pool(10, 4);
   for (uint32_t c = 0; c < 40; ++c) {
     const SlotPool::Opened opened = pool.open();
@@ -20,7 +20,7 @@ TEST(SlotPool, ChunkCLivesInSlotCModS) {
   }
 }
 
-TEST(SlotPool, NumbersBeginWhereTheyAreToldAndSkipZero) {
+TEST(SlotPool, NumbersBeginWhereTheyAreToldAndSkipZero) {  // [SLOT-1]
   SlotPool pool(0, 1, 0xfffffffeU);
   for (const uint32_t seq : {0xfffffffeU, 0xffffffffU, 2U, 3U}) {
     const SlotPool::Opened opened = pool.open();
@@ -29,7 +29,7 @@ TEST(SlotPool, NumbersBeginWhereTheyAreToldAndSkipZero) {
   }
 }
 
-TEST(SlotPool, AResultIsWhatAllowsTheNextUse) {
+TEST(SlotPool, AResultIsWhatAllowsTheNextUse) {  // [SLOT-13]
   SlotPool pool(0, 2);
   const auto a = pool.open();
   const auto b = pool.open();
@@ -43,7 +43,7 @@ TEST(SlotPool, AResultIsWhatAllowsTheNextUse) {
   EXPECT_EQ(pool.oldest_open(), -1);
 }
 
-TEST(SlotPool, JudgesDuplicateStaleAndForeign) {
+TEST(SlotPool, JudgesDuplicateStaleAndForeign) {  // [SLOT-14]
   SlotPool pool(4, 2);
   EXPECT_EQ(pool.judge(4, 1), Verdict::kStale);  // nothing was opened yet
   const auto first = pool.open();

@@ -18,7 +18,7 @@ Contribution words_of_worker_0(std::vector<int32_t> words) {
   return c;
 }
 
-TEST(SwitchControl, OpenGrantsAndCountsOnce) {
+TEST(SwitchControl, OpenGrantsAndCountsOnce) {  // [OPEN-1]
   Bench bench;
   const auto first = bench.open(ask_for(2, 2, 9, 1500));
   EXPECT_EQ(first.type, Request::kOpen);
@@ -31,7 +31,7 @@ TEST(SwitchControl, OpenGrantsAndCountsOnce) {
   EXPECT_EQ(bench.sw.counters().control_requests.get(), 2U);
 }
 
-TEST(SwitchControl, RefusalsCarryTheirReasonAndNoBody) {
+TEST(SwitchControl, RefusalsCarryTheirReasonAndNoBody) {  // [OPEN-3, CTL-6]
   SwitchOptions options;
   options.max_jobs = 1;
   options.slot_memory_bytes = 1 << 16;
@@ -59,7 +59,7 @@ TEST(SwitchControl, AnotherVersionIsToldOurs) {
   EXPECT_EQ(bench.sw.sessions(), 0);
 }
 
-TEST(SwitchControl, NoAnswerToAStrangerIsLongerThanItsQuestion) {
+TEST(SwitchControl, NoAnswerToAStrangerIsLongerThanItsQuestion) {  // [CTL-7]
   Bench bench;
   Job job(bench, 2);
   uint8_t frame[wire::kMaxControlBytes];
@@ -88,7 +88,7 @@ TEST(SwitchControl, NoAnswerToAStrangerIsLongerThanItsQuestion) {
 
 // Who opens a session, joins in the name of another host and repeats what is answered: that host gets no more bytes
 // than were sent in its name.
-TEST(SwitchControl, ASessionMakesNobodyReflectMoreThanIsSent) {
+TEST(SwitchControl, ASessionMakesNobodyReflectMoreThanIsSent) {  // [LOSS-2]
   for (const bool guesses : {false, true}) {
     Bench bench;
     const auto granted = bench.open(ask_for(1, 1, 4, 64512)).open;
@@ -207,7 +207,7 @@ TEST(SwitchControl, CloseFreesAtTheLastMemberAndIsCounted) {
   EXPECT_EQ(bench.close(job.member(1)).status, ReplyStatus::kUnknownSession);
 }
 
-TEST(SwitchControl, WhereRoomIsWantedHalfOfTheLeaseIsSilenceEnough) {
+TEST(SwitchControl, WhereRoomIsWantedHalfOfTheLeaseIsSilenceEnough) {  // [LEASE-3]
   SwitchOptions options;
   options.lease = seconds(30);
   options.max_jobs = 3;
@@ -256,7 +256,7 @@ TEST(SwitchControl, ASuspendedJobGoesOnIfNobodyWantedItsSlots) {
   EXPECT_EQ(bench.sw.sessions(), 0) << "the lease bounds it";
 }
 
-TEST(SwitchControl, OnlySoManySilentJobsEndAsAreWanted) {
+TEST(SwitchControl, OnlySoManySilentJobsEndAsAreWanted) {  // [LEASE-2]
   SwitchOptions options;
   options.slot_memory_bytes = 3 * 8 * SlotStore::slot_bytes(1024);
   Bench bench(options);
@@ -276,7 +276,7 @@ TEST(SwitchControl, OnlySoManySilentJobsEndAsAreWanted) {
   EXPECT_EQ(third.put(c).size(), 1U);
 }
 
-TEST(SwitchControl, SilenceIsWhatTheOptionSays) {
+TEST(SwitchControl, SilenceIsWhatTheOptionSays) {  // [LEASE-3]
   SwitchOptions options;
   options.max_jobs = 1;
   options.silence = seconds(60);
@@ -306,7 +306,7 @@ TEST(SwitchControl, OthersSilentJobsEndForWhatAClientMayStillHave) {
   EXPECT_EQ(bench.sw.counters().sessions_expired.get(), 1U) << "the longest silent";
 }
 
-TEST(SwitchControl, SweepEndsSilentSessionsOnly) {
+TEST(SwitchControl, SweepEndsSilentSessionsOnly) {  // [LEASE-1]
   SwitchOptions options;
   options.lease = seconds(30);
   Bench bench(options);

@@ -24,7 +24,7 @@ GrantLimits chip() {
   return limits;
 }
 
-TEST(Grant, PayloadIsBoundedByTheSwitch) {
+TEST(Grant, PayloadIsBoundedByTheSwitch) {  // [OPEN-4]
   GrantLimits limits = wide();
   limits.max_payload_bytes = 3000;
   EXPECT_EQ(grant(ask_for(2, 1, 8, 8192), limits).payload_bytes, 2048U);
@@ -32,7 +32,7 @@ TEST(Grant, PayloadIsBoundedByTheSwitch) {
   EXPECT_EQ(grant(ask_for(2, 1, 8, 255), limits).status, ReplyStatus::kPayloadUnsupported);
 }
 
-TEST(Grant, SlotsArePresetMultiplesOfShardsWithALeastNumber) {
+TEST(Grant, SlotsArePresetMultiplesOfShardsWithALeastNumber) {  // [OPEN-3, OPEN-4]
   EXPECT_EQ(grant(ask_for(2, 1, 0, 1024), wide()).slots, 128);
   EXPECT_EQ(grant(ask_for(2, 1, 0, 8192), wide()).slots, 128);
   EXPECT_EQ(grant(ask_for(2, 1, 0, 32768), wide()).slots, 32);
@@ -42,7 +42,7 @@ TEST(Grant, SlotsArePresetMultiplesOfShardsWithALeastNumber) {
   EXPECT_EQ(grant(ask_for(2, 1, 4096), wide()).slots, 4096);
 }
 
-TEST(Grant, MemoryBoundsSlotsAndRefusesBelowTheLeast) {
+TEST(Grant, MemoryBoundsSlotsAndRefusesBelowTheLeast) {  // [OPEN-4]
   GrantLimits limits = wide();
   limits.free_slot_memory_bytes = 10 * SlotStore::slot_bytes(1024);
   EXPECT_EQ(grant(ask_for(2, 1, 64), limits).slots, 10);
@@ -52,7 +52,7 @@ TEST(Grant, MemoryBoundsSlotsAndRefusesBelowTheLeast) {
   EXPECT_EQ(grant(ask_for(2, 1, 4), limits).status, ReplyStatus::kNoSlots);
 }
 
-TEST(Grant, TheReceiveBufferBoundsButNeverRefuses) {
+TEST(Grant, TheReceiveBufferBoundsButNeverRefuses) {  // [OPEN-6]
   GrantLimits limits = wide();
   limits.receive_buffer_bytes = 20 * 2 * 2 * (1024 + wire::kNativeHeaderBytes);  // 2 workers, twice the bytes, 20 slots
   EXPECT_EQ(grant(ask_for(2, 1, 64), limits).slots, 20);
@@ -73,7 +73,7 @@ TEST(Grant, TheReceiveBufferBoundsButNeverRefuses) {
   EXPECT_EQ(grant(ask_for(2, 1, 64), limits).status, ReplyStatus::kOk);
 }
 
-TEST(Grant, ImpossibleRequestsAreRefusedByReason) {
+TEST(Grant, ImpossibleRequestsAreRefusedByReason) {  // [OPEN-3]
   EXPECT_EQ(grant(ask_for(0), wide()).status, ReplyStatus::kBadRequest);
   EXPECT_EQ(grant(ask_for(2, 0), wide()).status, ReplyStatus::kBadRequest);
   EXPECT_EQ(grant(ask_for(2, 17), wide()).status, ReplyStatus::kBadRequest);

@@ -48,7 +48,7 @@ TEST_F(NativeAggregator, SumsAreExactAndRoundedOnce) {
   EXPECT_TRUE(std::signbit(result.as<float>()[2]));
 }
 
-TEST_F(NativeAggregator, TheHeaderIsThatOfTheContributions) {
+TEST_F(NativeAggregator, TheHeaderIsThatOfTheContributions) {  // [NATIVE-19]
   NativePart a = floats(2, {3}, 6);
   NativePart b = floats(1, {4}, 6);
   a.divisor = b.divisor = 2;

@@ -39,7 +39,7 @@ class Sessions : public ::testing::Test {
   Time now_{};
 };
 
-TEST_F(Sessions, OpenIsIdempotentByClientKey) {
+TEST_F(Sessions, OpenIsIdempotentByClientKey) {  // [OPEN-2, CTL-5]
   const auto first = table_.open(ask_for(2), now_);
   ASSERT_EQ(first.status, ReplyStatus::kOk);
   ASSERT_NE(first.fresh, nullptr);
@@ -67,7 +67,7 @@ TEST_F(Sessions, NoClientKeyOpensWhatAControllerHasInstalled) {
   EXPECT_NE(opened.reply.job, 3);
 }
 
-TEST_F(Sessions, EpochsAreNeverZeroNorThoseOfTheSessionBefore) {
+TEST_F(Sessions, EpochsAreNeverZeroNorThoseOfTheSessionBefore) {  // [PKT-8]
   SessionLimits one = limits();
   one.max_jobs = 1;
   SessionTable table(one);
@@ -97,7 +97,7 @@ TEST_F(Sessions, AnotherSeedGivesOtherEpochs) {
   EXPECT_NE(table.open(ask_for(2), now_).reply.session_key, table_.open(ask_for(2), now_).reply.session_key);
 }
 
-TEST_F(Sessions, JobNumbersRunOutAndRestBeforeTheyComeBack) {
+TEST_F(Sessions, JobNumbersRunOutAndRestBeforeTheyComeBack) {  // [PKT-6]
   for (int job = 1; job <= kMaxJobs; ++job) {
     const auto opened = table_.open(ask_for(1, 1, 4, 256, static_cast<uint64_t>(job)), now_);
     ASSERT_EQ(opened.status, ReplyStatus::kOk);
@@ -168,7 +168,7 @@ TEST_F(Sessions, AClientHasSoMuchOfTheMemory) {
   EXPECT_EQ(open(2, 4, endpoint(1)).status, ReplyStatus::kOk);
 }
 
-TEST_F(Sessions, JoinCountsPairsAndIsIdempotent) {
+TEST_F(Sessions, JoinCountsPairsAndIsIdempotent) {  // [CTL-5]
   const auto r = table_.open(ask_for(2, 2), now_).reply;
   EXPECT_EQ(join(join_of(r, 0, 0), endpoint(0, 0), now_).reply.joined, 1);
   EXPECT_EQ(join(join_of(r, 0, 0), endpoint(0, 0), now_).reply.joined, 1);
@@ -181,7 +181,7 @@ TEST_F(Sessions, JoinCountsPairsAndIsIdempotent) {
   EXPECT_EQ(*table_.find(r.job, r.epoch)->audience(1)[1], endpoint(1, 1));
 }
 
-TEST_F(Sessions, JoinNeedsTheSessionItsKeyAndARealMember) {
+TEST_F(Sessions, JoinNeedsTheSessionItsKeyAndARealMember) {  // [JOIN-1]
   const auto r = table_.open(ask_for(2, 2), now_).reply;
   wire::Join asked = join_of(r, 0);
   asked.epoch ^= 1;
@@ -199,7 +199,7 @@ TEST_F(Sessions, JoinNeedsTheSessionItsKeyAndARealMember) {
   EXPECT_EQ(table_.find(r.job, r.epoch)->joined_pairs(), 0);
 }
 
-TEST_F(Sessions, AJoinMustShowWhatWasSentToItsAddress) {
+TEST_F(Sessions, AJoinMustShowWhatWasSentToItsAddress) {  // [COOKIE-1, COOKIE-2, COOKIE-4]
   const auto r = table_.open(ask_for(2, 2), now_).reply;
   const auto told = table_.join(join_of(r, 0), endpoint(0), now_ + seconds(29));
   EXPECT_EQ(told.status, ReplyStatus::kProveAddress);
@@ -234,7 +234,7 @@ TEST_F(Sessions, AJoinMustShowWhatWasSentToItsAddress) {
   EXPECT_EQ(table_.find(r.job, r.epoch)->member(0, 0), endpoint(0));
 }
 
-TEST_F(Sessions, NoSessionAndNoSwitchTakesTheCookieOfAnother) {
+TEST_F(Sessions, NoSessionAndNoSwitchTakesTheCookieOfAnother) {  // [COOKIE-1]
   SessionLimits other = limits();
   other.seed = 43;
   SessionTable table(other);
@@ -248,7 +248,7 @@ TEST_F(Sessions, NoSessionAndNoSwitchTakesTheCookieOfAnother) {
   EXPECT_EQ(cookies.size(), 3U);
 }
 
-TEST_F(Sessions, ARestartedSocketReplacesItsOldAddressWithTheKeyOnly) {
+TEST_F(Sessions, ARestartedSocketReplacesItsOldAddressWithTheKeyOnly) {  // [JOIN-4]
   const auto r = table_.open(ask_for(2), now_).reply;
   join(join_of(r, 0), endpoint(0), now_);
   wire::Join forged = join_of(r, 0);
@@ -261,7 +261,7 @@ TEST_F(Sessions, ARestartedSocketReplacesItsOldAddressWithTheKeyOnly) {
   EXPECT_EQ(*table_.find(r.job, r.epoch)->audience(0)[0], endpoint(5));
 }
 
-TEST_F(Sessions, TheLastToLeaveEndsTheSession) {
+TEST_F(Sessions, TheLastToLeaveEndsTheSession) {  // [JOIN-3, CLOSE-2]
   const auto r = table_.open(ask_for(2, 2), now_).reply;
   for (int w = 0; w < 2; ++w) {
     for (int s = 0; s < 2; ++s) join(join_of(r, w, s), endpoint(w, s), now_);
@@ -277,7 +277,7 @@ TEST_F(Sessions, TheLastToLeaveEndsTheSession) {
   EXPECT_EQ(table_.close(close_of(r, 0), now_).status, ReplyStatus::kUnknownSession);
 }
 
-TEST_F(Sessions, CloseNeedsTheKeyAndARealWorker) {
+TEST_F(Sessions, CloseNeedsTheKeyAndARealWorker) {  // [CLOSE-1]
   const auto r = table_.open(ask_for(2), now_).reply;
   join(join_of(r, 0), endpoint(0), now_);
   wire::Close close = close_of(r, 0);
@@ -287,7 +287,7 @@ TEST_F(Sessions, CloseNeedsTheKeyAndARealWorker) {
   EXPECT_EQ(table_.find(r.job, r.epoch)->joined_pairs(), 1);
 }
 
-TEST_F(Sessions, SignsOfLifeRenewTheLease) {
+TEST_F(Sessions, SignsOfLifeRenewTheLease) {  // [JOIN-1, LEASE-1]
   const auto r = table_.open(ask_for(2), now_).reply;
   EXPECT_TRUE(table_.expired(now_ + seconds(30)).empty());
   EXPECT_EQ(table_.expired(now_ + seconds(30) + nanoseconds(1)), std::vector<uint8_t>{r.job});

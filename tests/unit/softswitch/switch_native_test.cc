@@ -23,7 +23,7 @@ Contribution words(int worker) {
 
 // ---- who gets one ----
 
-TEST(NativeSession, IsGrantedToWhoAsks) {
+TEST(NativeSession, IsGrantedToWhoAsks) {  // [NATIVE-1]
   Bench bench;
   EXPECT_EQ(bench.open(ask_for(2)).open.flags, 0);
   EXPECT_EQ(bench.open(ask_native(ask_for(2, 1, 8, 1024, 2))).open.flags, wire::kOpenNative);
@@ -37,7 +37,7 @@ TEST(NativeSession, IsNotGrantedByASwitchOfWholeChunks) {
   EXPECT_EQ(bench.open(ask_native(ask_for(2))).open.flags, wire::kOpenWholeChunks);
 }
 
-TEST(NativeSession, IsNeverWhatAControllerInstalls) {
+TEST(NativeSession, IsNeverWhatAControllerInstalls) {  // [NATIVE-2]
   Bench bench;
   InstalledSession installed;
   installed.job = 4;
@@ -51,7 +51,7 @@ TEST(NativeSession, IsNeverWhatAControllerInstalls) {
   EXPECT_EQ(bench.sw.counters().dropped_kind.get(), 1U);
 }
 
-TEST(NativeSession, IsNotGrantedByOneOfSeveralSwitches) {
+TEST(NativeSession, IsNotGrantedByOneOfSeveralSwitches) {  // [NATIVE-2]
   GrantLimits limits;
   limits.free_slot_memory_bytes = 1 << 20;
   limits.max_payload_bytes = 1024;

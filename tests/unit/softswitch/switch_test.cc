@@ -198,7 +198,7 @@ TEST(Switch, AnEndedSessionsPacketsNeverReachTheNextOne) {
   EXPECT_EQ(result_of(fresh.put(part(1, {2}))[0].frame).words, (std::vector<int32_t>{3}));
 }
 
-TEST(Switch, AResultGoesToTheAddressJoinedLast) {
+TEST(Switch, AResultGoesToTheAddressJoinedLast) {  // [JOIN-4]
   Bench bench;
   Job job(bench, 2);
   job.put(part(0, {1}));
@@ -288,7 +288,7 @@ TEST(Switch, WholeChunksAreAllThatItTakesIfToldSo) {
   }
 }
 
-TEST(Switch, AMemberThatLeftOrHasNotJoinedIsNotHeard) {
+TEST(Switch, AMemberThatLeftOrHasNotJoinedIsNotHeard) {  // [CLOSE-1, DROP-10]
   Bench bench;
   const wire::Reply opened = bench.open(ask_for(2));
   wire::Membership zero{opened.open.job, opened.open.epoch, opened.open.session_key, 0};

@@ -94,7 +94,7 @@ TEST(Server, AddsOverTcpHoweverManyThreadsUdpHas) {
   exchange("127.0.0.1:0", 4, Carrier::kTcp);
 }
 
-TEST(Server, SaysWhetherTcpIsForIt) {
+TEST(Server, SaysWhetherTcpIsForIt) {  // [OPEN-5]
   for (const int threads : {1, 2}) {
     ServerOptions options;
     options.listen = loopback("127.0.0.1:0");
@@ -112,7 +112,7 @@ TEST(Server, SaysWhetherTcpIsForIt) {
   }
 }
 
-TEST(Server, AMemberComesTheWayThatTheSessionWasOpenedFor) {
+TEST(Server, AMemberComesTheWayThatTheSessionWasOpenedFor) {  // [JOIN-2, TCP-9]
   ServerOptions options;
   options.listen = loopback("127.0.0.1:0");
   auto server = SwitchServer::start(options);

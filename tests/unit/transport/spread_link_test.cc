@@ -53,7 +53,7 @@ class SpreadLink : public ::testing::Test {
   std::unique_ptr<Transport> spread_;
 };
 
-TEST_F(SpreadLink, ContributionsGoToTheSwitchOfTheirSlot) {
+TEST_F(SpreadLink, ContributionsGoToTheSwitchOfTheirSlot) {  // [MOVE-6]
   for (const wire::Kind kind : {wire::Kind::kContribution, wire::Kind::kNativeContribution}) {
     for (uint16_t slot = 0; slot < 300; ++slot) {
       send(contribution(slot, kind));
@@ -64,7 +64,7 @@ TEST_F(SpreadLink, ContributionsGoToTheSwitchOfTheirSlot) {
   }
 }
 
-TEST_F(SpreadLink, ProbesGoToTheSwitchOfTheirSlotAndJoinsToAll) {
+TEST_F(SpreadLink, ProbesGoToTheSwitchOfTheirSlotAndJoinsToAll) {  // [MOVE-6]
   wire::Membership member;
   uint8_t frame[wire::kMaxControlBytes];
   const auto as_bytes = [&frame](size_t size) { return Bytes(frame, frame + size); };

@@ -51,7 +51,7 @@ Bytes stream_of(const std::vector<Bytes>& frames) {
   return stream;
 }
 
-TEST(StreamFrames, ThePrefixIsTheOneOfTheProtocol) {
+TEST(StreamFrames, ThePrefixIsTheOneOfTheProtocol) {  // [TCP-1]
   uint8_t prefix[kStreamPrefixBytes];
   write_stream_prefix(0x01020304, prefix);
   const uint8_t expected[] = {0x53, 1, 0, 0, 1, 2, 3, 4};
@@ -125,7 +125,7 @@ TEST(StreamFrames, EqualFramesAreNotCut) {
   }
 }
 
-TEST(StreamFrames, WhatIsNoFrameBreaksTheStreamAndOnlyThen) {
+TEST(StreamFrames, WhatIsNoFrameBreaksTheStreamAndOnlyThen) {  // [TCP-2]
   const Bytes good = on_the_wire(pattern(1, 30));
   const std::vector<std::vector<uint8_t>> bad = {
       {0x53, 1, 0, 0, 0, 0, 0, 0},        // no bytes

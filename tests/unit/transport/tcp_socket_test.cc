@@ -107,7 +107,7 @@ TEST(TcpSocket, TellsHowLongNothingWasAcknowledged) {
   EXPECT_TRUE(drive_until({}, [&] { return unacknowledged_for(client.fd()) == Duration::zero(); }));
 }
 
-TEST(TcpSocket, ConnectsAgainFromWhereItWas) {
+TEST(TcpSocket, ConnectsAgainFromWhereItWas) {  // [TCP-6]
   const Result<Fd> listener = listen_tcp(listening("127.0.0.1:0"));
   ASSERT_TRUE(listener.ok());
   const Endpoint to = with_carrier(local_endpoint(listener.value().get()), Carrier::kTcp);

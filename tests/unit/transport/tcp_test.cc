@@ -73,7 +73,7 @@ TEST(Tcp, BytesThatTrickleInMakeFrames) {
   EXPECT_EQ(got, frames);
 }
 
-TEST(Tcp, WhatIsNoFrameEndsItsConnectionAndNoOther) {
+TEST(Tcp, WhatIsNoFrameEndsItsConnectionAndNoOther) {  // [TCP-3]
   TcpOptions options = listening();
   options.max_frame_bytes = 5000;
   const auto tcp = open_tcp(options);
@@ -422,7 +422,7 @@ TEST(Tcp, FramesThatAreLeftAreNotWaitedFor) {
   }
 }
 
-TEST(Tcp, ManyPeersAreToldApart) {
+TEST(Tcp, ManyPeersAreToldApart) {  // [TCP-4, TCP-5]
   const auto server = open_tcp(listening());
   std::vector<std::unique_ptr<Transport>> clients;
   std::vector<Transport*> all{server.get()};

@@ -98,7 +98,7 @@ TEST(TcpSender, MoreFramesThanOneCallTakesAreSentInOrder) {
 }
 
 // Whatever the kernel cuts, and wherever: what was taken comes whole and in order, and nothing else comes.
-TEST(TcpSender, WhatWasTakenComesWholeAndInOrder) {
+TEST(TcpSender, WhatWasTakenComesWholeAndInOrder) {  // [TCP-8]
   for (const size_t queue_bytes : {size_t{0}, size_t{3000}, size_t{200'000}}) {
     Pipe pipe;
     const auto sender = std::make_unique<TcpSender>(queue_bytes, queue_bytes, SIZE_MAX);

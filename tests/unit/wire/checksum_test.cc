@@ -41,7 +41,7 @@ Bytes sealed(size_t bytes, uint8_t flags = kFlagDisagree, uint64_t key = kKey) {
 
 bool intact(const Bytes& frame, uint64_t key = kKey) { return native_intact(frame.data(), frame.size(), key); }
 
-TEST(Checksum, IsWhatTheProtocolSays) {
+TEST(Checksum, IsWhatTheProtocolSays) {  // [NATIVE-10]
   // One for each of XXH3's ways with short, longer and long texts.
   const std::pair<size_t, uint32_t> known[] = {
       {0, 0xacc25c2b},   {1, 0xf8616a42},   {3, 0x5f869c8d},   {8, 0x373dc7ff},    {16, 0x39cd893d},   {24, 0x7c8b5f0c},
