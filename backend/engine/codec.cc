@@ -28,9 +28,9 @@ Codec::Codec(const Collective& collective, const ChunkPlan& plan, int ranks)
     : collective_(collective), plan_(plan), kernels_(quant::kernels()), bits_(quant::magnitude_bits(ranks)) {}
 
 wire::Operation Codec::operation(Stage stage) const {
-  if (stage == Stage::kCall || stage == Stage::kAnnounced) return wire::Operation::kMax;
+  if (stage == Stage::kCall || stage == Stage::kAnnounced) return wire::Operation::kMax;  // [CALL-1, LANE-7]
   const bool compares = collective_.op == ReduceOp::kMin || collective_.op == ReduceOp::kMax;
-  return compares ? wire::Operation::kMax : wire::Operation::kSum;
+  return compares ? wire::Operation::kMax : wire::Operation::kSum;  // [CALL-9, CALL-11]
 }
 
 const uint8_t* Codec::source(size_t input, size_t element) const {
@@ -55,8 +55,8 @@ size_t Codec::encode_call(size_t g, uint8_t* words) const {
     uint32_t exponent = 0;
     for (size_t input = 0; input < inputs(); ++input) {
       const quant::BlockRange found = kernels_.range[row(collective_.type)](source(input, range.begin + begin), n);
-      exponent = std::max<uint32_t>(exponent, found.max_exponent);
-      if (found.has_nonfinite) put_word(words, blocks + b / kBlocksPerFlag, 1);
+      exponent = std::max<uint32_t>(exponent, found.max_exponent);               // [CALL-6]
+      if (found.has_nonfinite) put_word(words, blocks + b / kBlocksPerFlag, 1);  // [CALL-6]
     }
     put_word(words, b, exponent);
   }
@@ -67,7 +67,7 @@ bool Codec::plausible_call(size_t g, const uint8_t* words, size_t n) const {
   if (n != plan_.call_words(g)) return false;
   const size_t blocks = plan_.blocks_of_group(g);
   for (size_t i = 0; i < n; ++i) {
-    const uint32_t highest = i < blocks ? 254 : 1;
+    const uint32_t highest = i < blocks ? 254 : 1;  // [MAX-3]
     if (quant::Witness::guarded_value(get_word(words, i)) > highest) return false;
   }
   return true;
@@ -98,7 +98,7 @@ size_t Codec::combine(ElementRange range, wire::Operation how, uint8_t* words, c
     for (size_t input = 0; input < inputs(); ++input) {
       n = encode(input, part, one.data());
       (input == 0                     ? kernels_.store
-       : how == wire::Operation::kSum ? kernels_.add
+       : how == wire::Operation::kSum ? kernels_.add  // [HOST-2]
                                       : kernels_.max)(total.data(), one.data(), n);
     }
     kernels_.load(total.data(), words + written * kWordBytes, n);
@@ -125,11 +125,11 @@ size_t Codec::encode_elements(size_t input, ElementRange range, const GroupBuffe
   if (plan_.with_exponents()) {
     encode_sum_of_floats(input, range, *group, words);
   } else if (is_floating(collective_.type)) {
-    kernels_.order[row(collective_.type)](from, words, range.count, minimum);
+    kernels_.order[row(collective_.type)](from, words, range.count, minimum);  // [WORD-2, WORD-3]
   } else if (collective_.type == ElementType::kInt64) {
-    kernels_.split64(from, words, range.count);
+    kernels_.split64(from, words, range.count);  // [WORD-6]
   } else {
-    kernels_.widen[int_row(collective_.type)](from, words, range.count, minimum);
+    kernels_.widen[int_row(collective_.type)](from, words, range.count, minimum);  // [WORD-4, WORD-5]
   }
   return range.count * plan_.words_per_element();
 }
@@ -150,7 +150,7 @@ void Codec::decode_data(const uint8_t* words, ElementRange range, const GroupBuf
     decode_sum_of_floats(words, wanted, *group);
     if (group->has_specials) {
       const uint8_t* specials = group->specials + (wanted.begin - group->range.begin);
-      quant::write_specials(collective_.type, target(wanted.begin), specials, wanted.count);
+      quant::write_specials(collective_.type, target(wanted.begin), specials, wanted.count);  // [WORD-10]
     }
   } else {
     decode_words(words, target(begin), wanted.count);
@@ -197,7 +197,7 @@ uint64_t Codec::exponents_hash(ElementRange range, const GroupBuffer* group) con
   if (group == nullptr) return 0;
   const size_t block = plan_.block_elements();
   const size_t offset = range.begin - group->range.begin;
-  const size_t first = offset / block;
+  const size_t first = offset / block;  // [WIT-12]
   const size_t last = (offset + range.count + block - 1) / block;
   return fnv1a(group->exponents.data() + first, last - first);  // only to differ: the witness' keyed hash goes over it
 }

@@ -14,7 +14,7 @@ std::string describe(const Collective& collective) {
          std::to_string(std::max(collective.count, collective.part_of)) + " elements)";
 }
 
-uint64_t agreement_hash(const Collective& collective) {
+uint64_t agreement_hash(const Collective& collective) {  // [WIT-12]
   uint64_t hash = fnv1a(collective.title.data(), collective.title.size());
   hash = fnv1a(&collective.tag, sizeof collective.tag, hash);
   const uint32_t numbers[] = {collective.divisor, static_cast<uint32_t>(collective.movement),

@@ -58,7 +58,7 @@ class EngineImpl final : public Engine {
       return;
     }
     // One order for all shards: ranks' streams must agree in each of them.
-    const std::lock_guard<std::mutex> lock(order_);
+    const std::lock_guard<std::mutex> lock(order_);  // [LANE-3]
     const std::vector<ShardPart> parts = shares_.next(collective);
     auto shared = std::make_shared<SharedCollective>(std::move(collective), static_cast<int>(parts.size()));
     for (const ShardPart& part : parts) shards_[part.shard]->submit(shared, part.range, part.chunk_bytes);

@@ -30,7 +30,7 @@ enum class StreamChoice : uint8_t {
 };
 
 /// What happens to elements, where it is not an operation.
-enum class Movement : uint8_t {
+enum class Movement : uint8_t {  // [WIT-13]
   kNone,
   kBroadcast,  // the result is the input of one worker, the root
   kScatter,    // the result is this worker's of the root's `inputs`
@@ -110,7 +110,7 @@ struct Route {
   uint64_t session_key = 0;  // lets a worker join; known to the switch
   Duration lease = seconds(30);
   Duration most_silence = Duration::max();  // the switch hears a member this often, however long the lease
-  Duration renewal() const { return std::min<Duration>(lease / 4, most_silence); }
+  Duration renewal() const { return std::min<Duration>(lease / 4, most_silence); }  // [LEASE-5]
   bool controlled = false;  // requests are answered by a controller, whose silence says nothing about the switch
   Endpoint switch_endpoint;
   std::string switch_name;  // for messages: "127.0.0.1:40000 (embedded in rank 0)"
@@ -127,18 +127,18 @@ struct LaneSlots {
   /// Of `slots` slots, at least 2. Where there are few, all collectives share two lanes.
   static LaneSlots of(int slots, bool native = false) {
     if (native) return of_native(slots);
-    if (slots < 8) return {1, slots - 1, 0, 0};
+    if (slots < 8) return {1, slots - 1, 0, 0};  // [LANE-1]
     if (slots < kLeastSlotsForBulk) return {slots / 4, slots - slots / 4, 0, 0};
     const int part = std::min(slots / 16, 16);
-    return {3 * part, part, part, slots - 5 * part};
+    return {3 * part, part, part, slots - 5 * part};  // [LANE-1]
   }
   static LaneSlots of_native(int slots) {
     if (slots < kLeastNativeForBulk) return {0, slots, 0, 0};
-    const int part = std::clamp(slots / 8, 4, 32);
+    const int part = std::clamp(slots / 8, 4, 32);  // [NLANE-1]
     return {0, part, 0, slots - part};
   }
   bool has_bulk() const { return bulk_data > 0; }
-  static constexpr int kLeastSlotsForBulk = 64;
+  static constexpr int kLeastSlotsForBulk = 64;  // [LANE-4]
   static constexpr int kLeastNativeForBulk = 16;
 };
 
@@ -160,10 +160,10 @@ struct SessionParameters : Route {
   bool whole_chunks = false;    // the switch takes no words or a whole payload: shorter chunks are filled with zeros
   uint64_t secret[2] = {0, 0};  // of the ranks alone: keys the witness
 
-  int slots_per_shard() const { return slots / shards; }
+  int slots_per_shard() const { return slots / shards; }  // [SHARD-1]
   LaneSlots lanes_per_shard() const { return LaneSlots::of(slots_per_shard(), native); }
   size_t header_bytes() const { return native ? wire::kNativeHeaderBytes : wire::kHeaderBytes; }
-  int contributing_ranks() const { return ranks == 0 ? workers : ranks; }
+  int contributing_ranks() const { return ranks == 0 ? workers : ranks; }  // [WORD-8]
   std::string name_of(int number) const {
     const auto i = static_cast<size_t>(number);
     return i < worker_names.size() ? worker_names[i] : std::to_string(number);

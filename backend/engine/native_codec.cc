@@ -21,6 +21,7 @@ ElementRange common(ElementRange a, ElementRange b) {
 }  // namespace
 
 bool NativeCodec::divides_parts() const {
+  // [NLANE-8]
   return collective_.type == ElementType::kFloat16 && collective_.op == ReduceOp::kSum && !collective_.inputs.empty();
 }
 
@@ -44,7 +45,7 @@ size_t NativeCodec::encode(ElementRange range, uint8_t* out) const {
     inputs[i] = static_cast<const uint8_t*>(collective_.inputs[i]) + range.begin * size;
   }
   const quant::Reduction reduction{collective_.op, collective_.type, divides_parts() ? collective_.divisor : 1};
-  quant::reduce(reduction, inputs.data(), static_cast<int>(collective_.inputs.size()), range.count, out);
+  quant::reduce(reduction, inputs.data(), static_cast<int>(collective_.inputs.size()), range.count, out);  // [NLANE-7]
   return bytes;
 }
 
@@ -81,8 +82,8 @@ size_t NativeCodec::encode_moved(ElementRange range, uint8_t* out) const {
     const ElementRange part = piece(worker, range);
     if (part.count == 0) break;
     const uint8_t* input = input_of(worker);
-    if (input == nullptr) continue;
-    if (!std::exchange(any, true) && part.count < range.count) std::memset(out, 0, range.count);
+    if (input == nullptr) continue;                                                               // [MOVED-6]
+    if (!std::exchange(any, true) && part.count < range.count) std::memset(out, 0, range.count);  // [MOVED-6]
     std::memcpy(out + (part.begin - range.begin), input + (part.begin - worker * collective_.count), part.count);
   }
   if (collective_.movement == Movement::kGather && is_own(range)) decode(out, range);
@@ -91,9 +92,9 @@ size_t NativeCodec::encode_moved(ElementRange range, uint8_t* out) const {
 
 bool NativeCodec::wants(ElementRange range) const {
   switch (collective_.movement) {
-    case Movement::kGather: return !collective_.pieces.empty() && !is_own(range);
-    case Movement::kScatter: return piece(worker_, range).count > 0;
-    default: return common(range, wanted()).count > 0;
+    case Movement::kGather: return !collective_.pieces.empty() && !is_own(range);  // [MOVED-3]
+    case Movement::kScatter: return piece(worker_, range).count > 0;               // [MOVED-4]
+    default: return common(range, wanted()).count > 0;                             // [MOVED-2, MOVED-5]
   }
 }
 

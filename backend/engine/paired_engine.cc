@@ -18,7 +18,7 @@ Collective announcement_of(const Collective& collective) {
   announced.divisor = collective.divisor;
   announced.deadline = collective.deadline;
   announced.title = collective.title;
-  announced.tag = fnv1a(&collective.count, sizeof collective.count, collective.tag);
+  announced.tag = fnv1a(&collective.count, sizeof collective.count, collective.tag);  // [PAIR-2]
   announced.part_of = std::max(collective.count, collective.part_of);
   return announced;
 }
@@ -62,7 +62,7 @@ void PairedEngine::submit(Collective collective) {
   Collective announced = announcement_of(collective);
   const auto both = std::make_shared<SharedCollective>(collective, 2);
   announced.done = collective.done = [both](const Status& outcome) { both->finish(outcome); };
-  native_.submit(std::move(announced));
+  native_.submit(std::move(announced));  // [PAIR-2]
   switched_.submit(std::move(collective));
 }
 

@@ -16,7 +16,7 @@ namespace switchml {
 
 /// Elements up to which a sum goes natively though the switch could add it. One of few is mostly a metric, a loss or a
 /// norm, whose elements differ so much in size that a block of integers would lose some of them.
-constexpr size_t kFewElements = 8192;
+constexpr size_t kFewElements = 8192;  // [PAIR-1]
 
 /// Whether the switch of a pair adds it. A function of what ranks agree about.
 bool goes_to_switch(const Collective& collective);

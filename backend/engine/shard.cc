@@ -25,7 +25,7 @@ size_t frame_stride(const SessionParameters& session) {
 Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport> transport, Time now,
              std::function<void(const Status&)> on_failure)
     : index_(index),
-      nonce_(options.session.epoch),
+      nonce_(options.session.epoch),  // [MOVE-1]
       options_(options),
       session_(options_.session),
       home_(std::move(transport)),
@@ -45,7 +45,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
     in_flight_[i].index = static_cast<int>(i);
     in_flight_[i].frame = frames + i * stride + (kAlignment - session_.header_bytes());
   }
-  make_lanes(slots * index);
+  make_lanes(slots * index);  // [SHARD-1]
   tx_.reserve(kBurst);
   if (options_.keep_results) {
     kept_.resize((session_.header_bytes() + session_.payload_bytes) * static_cast<size_t>(slots));
@@ -58,7 +58,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
 void Shard::make_lanes(int first_slot) {
   const LaneSlots shares = session_.lanes_per_shard();
   int first_index = 0;
-  for (const int size : {shares.calls, shares.data, shares.bulk_calls, shares.bulk_data}) {
+  for (const int size : {shares.calls, shares.data, shares.bulk_calls, shares.bulk_data}) {  // [LANE-1]
     if (size == 0) continue;
     const int number = static_cast<int>(lanes_.size());
     lanes_.emplace_back(number, first_slot + first_index, size, first_index, options_.first_seq);

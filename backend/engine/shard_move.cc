@@ -47,7 +47,7 @@ std::vector<uint8_t> Shard::last_result(int index) const {
 }
 
 // What another rank has kept came under the session that this one still has, or it would not lack it.
-void Shard::supply(const std::vector<uint8_t>& frame, Time now) {
+void Shard::supply(const std::vector<uint8_t>& frame, Time now) {  // [MOVE-4]
   if (session_.native) {
     if (status_.ok()) on_elements({frame.data(), static_cast<uint32_t>(frame.size()), {}}, now);
     return;
@@ -64,9 +64,9 @@ void Shard::supply(const std::vector<uint8_t>& frame, Time now) {
 void Shard::readdress(const InFlight& flight) const {
   if (session_.native) {
     wire::NativeHeader header = wire::read_native_header(flight.frame);
-    header.job = session_.job;
+    header.job = session_.job;  // [MOVE-5]
     header.epoch = session_.epoch;
-    wire::seal_native(header, session_.session_key, flight.frame, flight.sent_bytes);
+    wire::seal_native(header, session_.session_key, flight.frame, flight.sent_bytes);  // [MOVE-5]
     return;
   }
   wire::Header header = wire::read_header(flight.frame);
@@ -98,7 +98,7 @@ void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Tim
     for (int i = 0; i < lane.pool.size(); ++i) {
       if (!lane.pool.is_open(i)) continue;
       InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + i)];
-      readdress(flight);
+      readdress(flight);  // [MOVE-5]
       flight.backoff = 0;
       flight.witness_failures = 0;
       transmit(flight, now);

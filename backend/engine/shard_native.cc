@@ -17,7 +17,7 @@ bool Shard::open_native(Stream& stream, Time now) {
   Lane& lane = data_of(stream);
   Task* task = task_at(stream.data_cursor);
   if (task == nullptr || !lane.pool.can_open()) return false;
-  if (stream.kind == Task::Stream::kShort && !task->announced) {
+  if (stream.kind == Task::Stream::kShort && !task->announced) {  // [NLANE-5]
     announce_native(*task, now);
     return true;
   }
@@ -30,7 +30,7 @@ bool Shard::open_native(Stream& stream, Time now) {
   }
   const ElementRange range = task->plan.chunk(0, task->next_chunk);
   if (++task->next_chunk == task->plan.chunks_of_group(0)) ++task->next_group;
-  InFlight& flight = open_slot(lane, *task, Stage::kData, 0, range);
+  InFlight& flight = open_slot(lane, *task, Stage::kData, 0, range);  // [NLANE-4]
   // Where results are kept, others may need them from here.
   const bool wants_result = options_.keep_results || task->native_codec.wants(range);
   flight.result_bytes = wants_result ? task->native_codec.bytes(range) : 0;
@@ -47,12 +47,12 @@ void Shard::announce_native(Task& task, Time now) {
 
 void Shard::seal_native(InFlight& flight, size_t bytes, bool wants_result, Time now) {
   const Collective& collective = flight.task->collective();
-  flight.pad = pad_of(flight, 0);
+  flight.pad = pad_of(flight, 0);  // [NRES-1]
   flight.sent_bytes = bytes;
   wire::NativeHeader header;
   header.version = wire::kVersion;
   header.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
-  header.flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;
+  header.flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;  // [MOVED-7]
   header.job = session_.job;
   header.worker = static_cast<uint8_t>(session_.worker);
   header.epoch = session_.epoch;
@@ -69,11 +69,11 @@ void Shard::seal_native(InFlight& flight, size_t bytes, bool wants_result, Time 
 void Shard::on_elements(const RxFrame& frame, Time now) {
   wire::NativePacket packet;
   if (wire::parse_native(frame.data, frame.size, wire::Kind::kNativeResult, &packet) != wire::ParseError::kNone ||
-      packet.bytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {
+      packet.bytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {  // [NATIVE-14]
     counters_.results_malformed.add(1);
   } else if (packet.header.job != session_.job || packet.header.epoch != session_.epoch) {
     counters_.results_foreign.add(1);
-  } else if (!wire::native_intact(frame.data, frame.size, session_.session_key)) {
+  } else if (!wire::native_intact(frame.data, frame.size, session_.session_key)) {  // [NATIVE-15, NRES-2]
     counters_.results_damaged.add(1);
   } else {
     on_native_result(packet, now);
@@ -85,8 +85,8 @@ void Shard::on_native_result(const wire::NativePacket& packet, Time now) {
   InFlight* flight = awaited(header.slot, header.seq);
   if (flight == nullptr) return;
   const bool disagree = (header.flags & wire::kFlagDisagree) != 0 || header.call != flight->pad;
-  if (disagree) return on_disagreement(*flight);
-  if (packet.bytes != flight->result_bytes) {
+  if (disagree) return on_disagreement(*flight);  // [NRES-3]
+  if (packet.bytes != flight->result_bytes) {     // [NRES-2]
     counters_.results_malformed.add(1);
     return;
   }

@@ -13,7 +13,7 @@ namespace switchml {
 namespace {
 // Results of this many later transmissions of the lane say that a chunk was lost and not just overtaken.
 constexpr uint64_t kReorderWindow = 3;
-constexpr int kMaxWitnessFailures = 3;
+constexpr int kMaxWitnessFailures = 3;  // [WIT-7]
 
 // Whether none of n result words is below one's own: a maximum never is.
 bool nowhere_below(const uint8_t* result, const uint8_t* own, size_t n) {
@@ -21,7 +21,7 @@ bool nowhere_below(const uint8_t* result, const uint8_t* own, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     const auto theirs = static_cast<int32_t>(wire::detail::load<uint32_t>(result + i * kWordBytes));
     const auto mine = static_cast<int32_t>(wire::detail::load<uint32_t>(own + i * kWordBytes));
-    below |= theirs < mine;
+    below |= theirs < mine;  // [MAX-1]
   }
   return !below;
 }
@@ -60,9 +60,9 @@ void Shard::on_frame(const RxFrame& frame, Time now) {
 void Shard::on_words(const RxFrame& frame, Time now) {
   wire::DataPacket packet;
   if (wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet) != wire::ParseError::kNone ||
-      packet.words * kWordBytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {
+      packet.words * kWordBytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {  // [PKT-7]
     counters_.results_malformed.add(1);
-  } else if (packet.header.job != session_.job || packet.header.epoch != session_.epoch) {
+  } else if (packet.header.job != session_.job || packet.header.epoch != session_.epoch) {  // [SLOT-14]
     counters_.results_foreign.add(1);
   } else {
     on_result(packet, now);
@@ -77,7 +77,7 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
   }
   if (reply.type == wire::Request::kJoin && reply.request_id == keep_alive_request_) {
     heard();
-    if (reply.status == wire::ReplyStatus::kProveAddress) return prove_address(reply.join.cookie);
+    if (reply.status == wire::ReplyStatus::kProveAddress) return prove_address(reply.join.cookie);  // [COOKIE-3]
     if (reply.status != wire::ReplyStatus::kOk) lost_session(reply.status);
   }
   if (reply.type == wire::Request::kProbe && reply.request_id == probe_request_ && probe_seq_ != 0) {
@@ -137,7 +137,7 @@ InFlight* Shard::awaited(uint16_t slot, uint32_t seq) {
   const Lane& lane = lane_of(slot);
   switch (lane.pool.judge(slot, seq)) {
     case SlotPool::Verdict::kDuplicate: counters_.results_duplicate.add(1); return nullptr;
-    case SlotPool::Verdict::kStale: counters_.results_stale.add(1); return nullptr;
+    case SlotPool::Verdict::kStale: counters_.results_stale.add(1); return nullptr;  // [SLOT-14]
     case SlotPool::Verdict::kForeign: counters_.results_foreign.add(1); return nullptr;
     case SlotPool::Verdict::kAccepted: break;
   }
@@ -164,8 +164,9 @@ void Shard::accept(InFlight& flight, const uint8_t* frame, size_t size, Time now
 
 bool Shard::witness_holds(const InFlight& flight, const wire::DataPacket& packet) const {
   const wire::Operation operation = flight.task->codec.operation(flight.stage);
-  if (packet.words * kWordBytes != flight.sent_bytes || packet.operation != operation) return false;
+  if (packet.words * kWordBytes != flight.sent_bytes || packet.operation != operation) return false;  // [WIT-6]
   const bool summed = operation == wire::Operation::kSum;
+  // [WIT-5]
   if (!witness_.check(packet.header.witness, session_.workers, flight.pad, packet.payload, summed ? flight.words : 0)) {
     return false;
   }
@@ -173,7 +174,7 @@ bool Shard::witness_holds(const InFlight& flight, const wire::DataPacket& packet
   if (!nowhere_below(packet.payload, flight.frame + wire::kHeaderBytes, flight.words)) return false;
   return flight.stage != Stage::kCall ||
          (witness_.intact(packet.payload, flight.words, flight.pad) &&
-          flight.task->codec.plausible_call(flight.group, packet.payload, flight.words));
+          flight.task->codec.plausible_call(flight.group, packet.payload, flight.words));  // [MAX-3]
 }
 
 // Ask again: the copy that came may have been damaged on its way. If the switch's own copy is wrong, give up.
@@ -222,6 +223,7 @@ void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
 // Every loss of a window at once, because the stream waits for the last of them. What was sent once was sent in the
 // order of the stream, so the first of those that is too young ends the search; without loss that is the oldest.
 void Shard::repair_gap(Lane& lane, Time now) {
+  // [TCP-7]
   if (session_.switch_endpoint.carrier != Carrier::kPackets) return;  // nothing is lost there but with a connection
   const int size = lane.pool.size();
   const int first = lane.pool.oldest_open();

@@ -153,7 +153,7 @@ void Shard::probe() {
 }
 
 void Shard::keep_alive(Time now) {
-  next_keep_alive_ = now + session_.renewal();
+  next_keep_alive_ = now + session_.renewal();  // [LEASE-5]
   proven_ = false;
   send_join();
 }
@@ -161,7 +161,7 @@ void Shard::keep_alive(Time now) {
 void Shard::send_join() {
   keep_alive_request_ = next_request_++;
   wire::Membership member = session_.membership();
-  member.cookie = cookie_;
+  member.cookie = cookie_;  // [COOKIE-3]
   uint8_t frame[wire::kMaxControlBytes];
   send_control(frame, wire::build_join(member, index_, keep_alive_request_, frame));
 }

@@ -15,7 +15,7 @@ constexpr size_t kBurstBytes = 128 * 1024;
 
 void Shard::pump(Time now) {
   if (!status_.ok() || suspended_) return;
-  for (Stream& stream : streams_) {  // the short one first
+  for (Stream& stream : streams_) {  // the short one first [LANE-8]
     if (session_.native) {
       while (open_native(stream, now)) {
       }
@@ -32,7 +32,7 @@ void Shard::pump(Time now) {
 // To the short stream a collective of the bulk one is a place among its calls.
 void Shard::announce(Task& task, Time now) {
   task.announced = true;
-  seal(open_slot(lanes_[0], task, Stage::kAnnounced, 0, {}), 0, 0, now);
+  seal(open_slot(lanes_[0], task, Stage::kAnnounced, 0, {}), 0, 0, now);  // [LANE-7]
 }
 
 bool Shard::open_call(Stream& stream, Time now) {
@@ -56,7 +56,7 @@ bool Shard::open_call(Stream& stream, Time now) {
   if (stream.kind == Task::Stream::kShort) task->announced = true;
   ++task->next_call;
   InFlight& flight = open_slot(lane, *task, Stage::kCall, g, task->plan.group(g));
-  seal(flight, task->codec.encode_call(g, words_of(flight)), 0, now);
+  seal(flight, task->codec.encode_call(g, words_of(flight)), 0, now);  // [CALL-1]
   return true;
 }
 
@@ -82,15 +82,15 @@ bool Shard::open_data(Stream& stream, Time now) {
   GroupBuffer* group = nullptr;
   if (task.plan.with_exponents()) {
     group = stream.groups.find(task.serial, g);
-    if (group == nullptr || !group->ready) return false;  // its exponents are still on their way
+    if (group == nullptr || !group->ready) return false;  // its exponents are still on their way [CALL-8]
     if (group->has_specials) {
       // The counts come first: once the first sums are written, an in-place input is gone.
       const size_t chunks = task.plan.chunks_of_group(g);
       if (group->specials_sent < chunks) {
-        open_special(task, group, lane, now);
+        open_special(task, group, lane, now);  // [CALL-9]
         return true;
       }
-      if (group->specials_done < chunks) return false;
+      if (group->specials_done < chunks) return false;  // [CALL-10]
     }
   }
   const ElementRange range = task.plan.chunk(g, task.next_chunk);
@@ -127,7 +127,7 @@ InFlight& Shard::open_slot(Lane& lane, Task& task, Stage stage, size_t group, El
 }
 
 // What all contributions to a use must have in common, as a keyed hash.
-uint32_t Shard::pad_of(const InFlight& flight, uint64_t exponents_hash) const {
+uint32_t Shard::pad_of(const InFlight& flight, uint64_t exponents_hash) const {  // [WIT-8]
   const Collective& collective = flight.task->collective();
   quant::PadInput pad;
   pad.epoch = nonce_;
@@ -138,7 +138,7 @@ uint32_t Shard::pad_of(const InFlight& flight, uint64_t exponents_hash) const {
   pad.stage = static_cast<uint8_t>(flight.stage);
   pad.count = collective.count;
   pad.first = flight.range.begin;
-  pad.exponents_hash = exponents_hash ^ flight.task->covered;
+  pad.exponents_hash = exponents_hash ^ flight.task->covered;  // [WIT-12]
   return witness_.pad(pad);
 }
 
@@ -147,9 +147,9 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
   SWITCHML_ASSERT(words * kWordBytes <= session_.payload_bytes);
   flight.pad = pad_of(flight, exponents_hash);
   flight.words = words;
-  flight.sent_bytes = words > 0 && session_.whole_chunks ? session_.payload_bytes : words * kWordBytes;
+  flight.sent_bytes = words > 0 && session_.whole_chunks ? session_.payload_bytes : words * kWordBytes;  // [LEN-4]
   std::memset(words_of(flight) + words * kWordBytes, 0, flight.sent_bytes - words * kWordBytes);
-  if (flight.stage == Stage::kCall) witness_.guard(words_of(flight), words, flight.pad);
+  if (flight.stage == Stage::kCall) witness_.guard(words_of(flight), words, flight.pad);  // [CALL-7]
   const wire::Operation operation = flight.task->codec.operation(flight.stage);
   wire::Header header;
   header.version = wire::kVersion;
@@ -161,6 +161,7 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
   header.slot = flight.slot;
   header.seq = flight.seq;
   const bool summed = operation == wire::Operation::kSum;
+  // [WIT-3, WIT-4]
   header.witness = witness_.contribution(session_.worker, flight.pad, words_of(flight), summed ? words : 0);
   wire::write_header(header, flight.frame);
   transmit(flight, now);
@@ -170,7 +171,7 @@ void Shard::transmit(InFlight& flight, Time now) {
   Lane& lane = lanes_[static_cast<size_t>(flight.lane)];
   if (++flight.attempts > 1) {
     counters_.retransmissions.add(1);
-    flight.frame[wire::kHeaderOffsetFlags] |= wire::kFlagRepeat;
+    flight.frame[wire::kHeaderOffsetFlags] |= wire::kFlagRepeat;  // [LOSS-1, PKT-4]
   }
   flight.order = lane.next_order++;
   flight.last_sent = now;

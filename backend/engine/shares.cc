@@ -12,7 +12,7 @@ namespace {
 
 // With c chunks a shard, a link is idle for about one part in 2c: until the last chunk's result is back.
 constexpr size_t kChunksOfTensor = 32;
-constexpr size_t kChunksOfPiece = 4;  // others follow at once
+constexpr size_t kChunksOfPiece = 4;  // others follow at once [NCHUNK-3]
 constexpr size_t kGrain = 64;         // bytes: a cache line, and whole elements of each type
 
 }  // namespace
@@ -24,17 +24,20 @@ Shares::Shares(const std::vector<SessionParameters>& sessions, int shards)
       payload_bytes_(sessions.front().payload_bytes),
       least_chunk_bytes_(sessions.front().least_chunk_bytes) {
   for (const SessionParameters& session : sessions) {
+    // [SHARE-1]
     SWITCHML_ASSERT(session.native == native_ && session.payload_bytes == payload_bytes_ && session.weight > 0);
-    weights_.insert(weights_.end(), shards_, session.weight);
+    weights_.insert(weights_.end(), shards_, session.weight);  // [SHARE-2]
     beside_.insert(beside_.end(), shards_, session.beside);
   }
   SWITCHML_ASSERT(native_ || sessions.size() == 1);
 }
 
 size_t Shares::chunk_bytes(const Collective& collective) const {
+  // [NCHUNK-4]
   if (!native_ || least_chunk_bytes_ == 0 || collective.stream == StreamChoice::kShort) return payload_bytes_;
-  const size_t chunks = collective.stream == StreamChoice::kBulk ? kChunksOfPiece : kChunksOfTensor;
+  const size_t chunks = collective.stream == StreamChoice::kBulk ? kChunksOfPiece : kChunksOfTensor;  // [NCHUNK-2]
   const size_t bytes = total(collective) * element_bytes(collective.type) / (weights_.size() * chunks);
+  // [NCHUNK-1]
   return std::clamp(bytes / kGrain * kGrain, std::min(least_chunk_bytes_, payload_bytes_), payload_bytes_);
 }
 
@@ -49,9 +52,10 @@ std::vector<ShardPart> Shares::next(const Collective& collective) {
     }
     return parts;
   }
-  size_t& turn = turn_[static_cast<size_t>(collective.stream)];
-  const size_t home = std::exchange(turn, (turn + 1) % shards);
+  size_t& turn = turn_[static_cast<size_t>(collective.stream)];  // [SHARE-7]
+  const size_t home = std::exchange(turn, (turn + 1) % shards);  // [SHARE-6]
   const size_t chunks = (total(collective) + span - 1) / span;
+  // [SHARE-8]
   if (chunks >= shards && are_beside_all() && is_divided(collective)) return by_owner(collective, home, bytes);
   const std::vector<uint32_t> weights = weights_for(collective, chunks);
   const uint64_t all = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
@@ -59,10 +63,10 @@ std::vector<ShardPart> Shares::next(const Collective& collective) {
   size_t begin = 0;
   // The last place gets the last chunk, if there is any.
   for (size_t place = 1; place <= shards; ++place) {
-    const size_t shard = (home + place) % shards;
+    const size_t shard = (home + place) % shards;  // [SHARE-3]
     weight += weights[shard];
-    const size_t end = std::min(total(collective), chunks * weight / all * span);
-    if (end > begin || shard == home || collective.op == ReduceOp::kBarrier) {
+    const size_t end = std::min(total(collective), chunks * weight / all * span);  // [SHARE-4]
+    if (end > begin || shard == home || collective.op == ReduceOp::kBarrier) {     // [SHARE-5]
       parts.push_back({shard, {begin, end - begin}, bytes});
     }
     begin = end;
@@ -77,7 +81,7 @@ bool Shares::is_divided(const Collective& collective) const {
   size_t largest = 0;
   size_t begin = 0;
   for (const size_t end : collective.ends) largest = std::max(largest, end - std::exchange(begin, end));
-  return largest <= 2 * (total(collective) / static_cast<size_t>(workers_) + 1);
+  return largest <= 2 * (total(collective) / static_cast<size_t>(workers_) + 1);  // [SHARE-8]
 }
 
 bool Shares::are_beside_all() const {
@@ -93,7 +97,7 @@ std::vector<uint32_t> Shares::weights_for(const Collective& collective, size_t c
   std::vector<uint32_t> weights = weights_;
   if (!of_one || collective.root < 0 || chunks < 2) return weights;
   for (size_t i = 0; i < weights.size(); ++i) {
-    if (beside_[i] == collective.root) weights[i] = 0;
+    if (beside_[i] == collective.root) weights[i] = 0;  // [SHARE-9]
   }
   const bool any = std::any_of(weights.begin(), weights.end(), [](uint32_t weight) { return weight > 0; });
   return any ? weights : weights_;

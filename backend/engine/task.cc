@@ -9,20 +9,21 @@ namespace {
 
 // A shard without elements has no group whose exponents could be agreed on.
 bool uses_exponents(const Collective& collective, ElementRange part) {
-  return sums_floats(collective.op, collective.type) && part.count > 0;
+  return sums_floats(collective.op, collective.type) && part.count > 0;  // [CALL-2, CALL-3]
 }
 
 Task::Stream stream_of(const Collective& collective, const ChunkPlan& plan, const LaneSlots& lanes) {
   if (!lanes.has_bulk()) return Task::Stream::kShort;
   const bool fits = plan.total_chunks() - plan.groups() <= static_cast<size_t>(lanes.data);
   SWITCHML_ASSERT(fits || collective.stream != StreamChoice::kShort);
+  // [LANE-5, LANE-6, NLANE-3]
   return fits && collective.stream != StreamChoice::kBulk ? Task::Stream::kShort : Task::Stream::kBulk;
 }
 
 // Hash of title, tag and divisor, and of the number of the call where all have one order.
 uint64_t covered_by_witness(const Collective& collective, uint64_t serial) {
   const uint64_t agreed = agreement_hash(collective);
-  return collective.stream == StreamChoice::kByLength ? fnv1a(&serial, sizeof serial, agreed) : agreed;
+  return collective.stream == StreamChoice::kByLength ? fnv1a(&serial, sizeof serial, agreed) : agreed;  // [WIT-8]
 }
 
 }  // namespace
@@ -45,7 +46,7 @@ Task::Task(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_
       codec(collective(), plan, session.contributing_ranks()),
       native_codec(collective(), session.worker, session.workers),
       stream(stream_of(collective(), plan, session.lanes_per_shard())),
-      announced(is_bulk() && collective().stream == StreamChoice::kBulk),
+      announced(is_bulk() && collective().stream == StreamChoice::kBulk),  // [NLANE-6]
       covered(covered_by_witness(collective(), serial)) {
   // Blocks are the same ones whatever the payload and the number of shards.
   SWITCHML_ASSERT(!plan.with_exponents() || plan.group(0).begin % plan.block_elements() == 0);

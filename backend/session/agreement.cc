@@ -31,7 +31,7 @@ constexpr Duration kLeaveTime = milliseconds(200);
 constexpr Duration kTcpPatience = milliseconds(1500);
 // Mbit/s, of a rank with a processor to itself, from which on datagrams are limited by the processor and not by the
 // link (docs/performance.md).
-constexpr double kFastLink = 1500;
+constexpr double kFastLink = 1500;  // [RATE-7]
 
 class Agreement {
  public:
@@ -188,11 +188,11 @@ class Agreement {
     auto opened = open_sessions(wish(hosts, wanted, slots, over_tcp()), hosts, true);
     if (!opened.ok()) return opened.status();
     Blob plan = std::move(opened.value());
-    if (opening_.config.payload_bytes == 0 && opening_.config.controller.empty() && summary->leaves_host)
+    if (opening_.config.payload_bytes == 0 && opening_.config.controller.empty() && summary->leaves_host)  // [PATH-2]
       plan.set("check", 1);
     if (sessions_ > 0) return plan;
     // Later less passes than the hosts know of, and TCP might send segments that are lost without a word.
-    if (gains_by_tcp(plan)) plan.set("tcp", 1);
+    if (gains_by_tcp(plan)) plan.set("tcp", 1);  // [RATE-7]
     offer_watch(opening_, &plan);
     return plan;
   }
@@ -242,7 +242,7 @@ class Agreement {
       return {Code::kInvalidArgument,
               "switch " + place.name + " adds integers, and cannot be one of several: name it alone"};
     }
-    if (granted.back().payload == granted.front().payload) return {};
+    if (granted.back().payload == granted.front().payload) return {};  // [SHARE-1]
     return {Code::kInvalidArgument, "switch " + place.name + " grants " + std::to_string(granted.back().payload) +
                                         " bytes of payload, and switch " + opening_.places.front().name + " " +
                                         std::to_string(granted.front().payload) +
@@ -269,8 +269,8 @@ class Agreement {
     asked.shards = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.owners() : opening_.config.shards);
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
-    if (wants_native(opening_.config)) asked.flags |= wire::kOpenNative;
-    if (tcp) asked.flags |= wire::kOpenStream;
+    if (wants_native(opening_.config)) asked.flags |= wire::kOpenNative;  // [NATIVE-1]
+    if (tcp) asked.flags |= wire::kOpenStream;                            // [TCP-9]
     if (slots == 0 && tcp) {
       asked.slots = static_cast<uint16_t>(asked.shards * LaneSlots::kLeastNativeForBulk);
     } else if (slots == 0 && payload <= kMostPayloadForStreams) {
@@ -332,7 +332,7 @@ class Agreement {
       write_grant(granted[i], &one);
       plan.put("session/" + std::to_string(i), one);
     }
-    plan.set("secret0", random_bits());
+    plan.set("secret0", random_bits());  // [WIT-1]
     plan.set("secret1", random_bits());
     plan.set("hosts", hosts ? "workers" : "");
     for (int rank = 0; rank < opening_.group.size; ++rank) {
@@ -412,10 +412,11 @@ class Agreement {
   Status settle_payload() {
     for (;;) {
       const auto passes = compare_paths();
-      if (passes.ok() && passes.value() >= opening_.agreed.parameters.payload_bytes) return {};
+      if (passes.ok() && passes.value() >= opening_.agreed.parameters.payload_bytes) return {};  // [PATH-10]
       leave_all();
       if (!passes.ok()) return passes.status();
       ++sessions_;
+      // [PATH-10]
       if (Status entered = enter_session(passes.value(), opening_.config.slots); !entered.ok()) return entered;
     }
   }
@@ -427,7 +428,7 @@ class Agreement {
     if (opening_.group.rank == 0) {
       if (Status status = opening_.say(in_session("payload"), least_of(topic)); !status.ok()) return status;
     }
-    const auto said = opening_.hear(in_session("payload"), "say which payload passes on all paths");
+    const auto said = opening_.hear(in_session("payload"), "say which payload passes on all paths");  // [PATH-9]
     return said.ok() ? read_payload(said.value()) : said.status();
   }
 
@@ -465,7 +466,7 @@ class Agreement {
   }
 
   // Several switches have windows enough together.
-  bool may_want_slots() const { return opening_.config.slots == 0 && is_alone(); }
+  bool may_want_slots() const { return opening_.config.slots == 0 && is_alone(); }  // [RATE-1]
 
   // The plan of another session, or nothing.
   Result<Blob> compare_speeds() {
@@ -485,7 +486,7 @@ class Agreement {
     }
     auto speed = measure_paths(links, opening_.time.stage_end(0.98));
     if (!speed.ok()) return speed.status();
-    // Ranks that share a processor are at its limit at a lower rate.
+    // Ranks that share a processor are at its limit at a lower rate. [RATE-8]
     speed->rate *= std::max(1.0, static_cast<double>(opening_.agreed.local.count) / std::max(1, concurrent_threads()));
     // Also where its own links are slow: most of the others' may be fast.
     const std::string why = may_take_tcp_ ? why_no_tcp(endpoints(), monotonic_now() + kTcpPatience) : "";
@@ -518,7 +519,7 @@ class Agreement {
     Blob plan = another(p.payload_bytes, slots, false);
     SessionParameters offered = p;
     if (plan.text("more") != "1" || !read_grant(plan.inner("session/0"), &offered).ok()) return {};
-    if (offered.slots > p.slots && offered.payload_bytes == p.payload_bytes) return plan;
+    if (offered.slots > p.slots && offered.payload_bytes == p.payload_bytes) return plan;  // [RATE-6]
     leave({offered}, monotonic_now() + kLeaveTime);
     SWITCHML_LOG(kInfo) << opening_.group.name << ": the switch has no more slots";
     return {};

@@ -41,7 +41,7 @@ Result<wire::JoinReply> ControlClient::join(const wire::Membership& member, int 
     if (!reply.ok()) return reply.status();
     if (reply->status == wire::ReplyStatus::kOk) return reply->join;
     if (reply->status != wire::ReplyStatus::kProveAddress || proofs == kMostProofs) return refusal(reply.value());
-    shown.cookie = reply->join.cookie;
+    shown.cookie = reply->join.cookie;  // [COOKIE-2]
   }
 }
 
@@ -59,7 +59,7 @@ Result<wire::Reply> ControlClient::exchange(wire::Request type, const uint8_t* f
   Time now = monotonic_now();
   do {
     const TxFrame tx{frame, static_cast<uint32_t>(size), &switch_};
-    transport_.send(&tx, 1);
+    transport_.send(&tx, 1);  // [CTL-5]
     if (!leaves) check_interruption();
     const Time repeat = std::min(now + patience, deadline);
     while (now < repeat) {

@@ -58,7 +58,7 @@ Status Failback::read(const Blob& offer, SessionParameters* session) const {
   Status status = lost_.controlled ? read_place(offer, session) : Status();
   if (status.ok()) status = read_grant(offer, session);
   if (!status.ok()) return status;
-  if (session->slots == lost_.slots && session->payload_bytes == lost_.payload_bytes &&
+  if (session->slots == lost_.slots && session->payload_bytes == lost_.payload_bytes &&  // [MOVE-2]
       session->whole_chunks == lost_.whole_chunks && session->native == lost_.native) {
     return {};
   }

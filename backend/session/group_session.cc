@@ -30,7 +30,7 @@ constexpr Duration kCompareWait = milliseconds(700);
 constexpr Duration kGlance = milliseconds(10);
 constexpr Duration kLeaveTime = seconds(1);
 // Over TCP only a connection that breaks loses a frame.
-constexpr Duration kTcpRto = seconds(1);
+constexpr Duration kTcpRto = seconds(1);  // [TCP-7]
 constexpr size_t kMostNews = 255;
 
 std::string names_of(const SessionParameters& first, const std::vector<SessionParameters>& others) {

@@ -31,7 +31,7 @@ HostLayout HostLayout::of(const std::vector<std::string>& identities) {
   std::vector<int> host_of;
   host_of.reserve(identities.size());
   for (const std::string& identity : identities) {
-    host_of.push_back(numbers.emplace(identity, static_cast<int>(numbers.size())).first->second);
+    host_of.push_back(numbers.emplace(identity, static_cast<int>(numbers.size())).first->second);  // [HOST-1]
   }
   return numbered(std::move(host_of));
 }

@@ -13,7 +13,7 @@ namespace switchml {
 namespace {
 
 // Beyond any doubt: where a tenth of all round trips fails, one packet in a hundred million is lost so often.
-constexpr int kRounds = 8;
+constexpr int kRounds = 8;  // [PATH-8]
 constexpr Duration kFirstPatience = milliseconds(20);
 // Times kRounds: longer than a busy machine keeps another rank from its processor.
 constexpr Duration kLeastPatience = milliseconds(40);
@@ -34,7 +34,7 @@ class PathCheck {
       add(payload);
     }
     add(0);
-    transport_.allow_fragments(false);
+    transport_.allow_fragments(false);  // [PATH-6]
   }
   ~PathCheck() {
     transport_.allow_fragments(true);
@@ -73,7 +73,7 @@ class PathCheck {
   void add(size_t payload) {
     Trial trial;
     trial.payload = payload;
-    trial.frame = path_check_frame(session_, trials_.size(), payload);
+    trial.frame = path_check_frame(session_, trials_.size(), payload);  // [PATH-3]
     trials_.push_back(std::move(trial));
     ++missing_;
   }
@@ -85,11 +85,11 @@ class PathCheck {
   void send(bool first) {
     std::vector<TxFrame> burst;
     for (auto trial = trials_.rbegin(); trial != trials_.rend(); ++trial) {
-      if (!trial->returned) burst.push_back(frame_of(*trial));
+      if (!trial->returned) burst.push_back(frame_of(*trial));  // [PATH-7]
     }
     const size_t apart = first ? 1 : 0;
     transport_.send(burst.data() + apart, burst.size() - apart);
-    transport_.send(burst.data(), apart);
+    transport_.send(burst.data(), apart);  // [PATH-7]
   }
   TxFrame frame_of(const Trial& trial) const {
     return {trial.frame.data(), static_cast<uint32_t>(trial.frame.size()), &session_.switch_endpoint};
@@ -142,10 +142,10 @@ class PathCheck {
 
 std::vector<size_t> path_check_sizes(size_t payload, int slots, bool whole_chunks) {
   std::vector<size_t> sizes = {payload};
-  if (whole_chunks) return sizes;
+  if (whole_chunks) return sizes;  // [PATH-4]
   // In the order of what links carry most often, for sessions that have few slots.
   for (const size_t size : {1408, 256, 1024, 512, 8192, 1280, 3072, 2048, 4096, 1152, 16384, 7168, 6144, 5120, 32768}) {
-    if (size < payload && static_cast<int>(sizes.size()) + 1 < slots) sizes.push_back(size);
+    if (size < payload && static_cast<int>(sizes.size()) + 1 < slots) sizes.push_back(size);  // [PATH-4]
   }
   std::sort(sizes.rbegin(), sizes.rend());
   return sizes;
@@ -167,7 +167,7 @@ Header header_of(const SessionParameters& session, wire::Kind kind, size_t slot)
   return header;
 }
 
-std::vector<uint8_t> zeros_as_words(const SessionParameters& session, size_t slot, size_t payload) {
+std::vector<uint8_t> zeros_as_words(const SessionParameters& session, size_t slot, size_t payload) {  // [PATH-5]
   std::vector<uint8_t> frame(wire::kHeaderBytes + payload);
   auto header = header_of<wire::Header>(session, wire::Kind::kContribution, slot);
   header.flags = static_cast<uint8_t>(wire::Operation::kSum);
@@ -175,7 +175,7 @@ std::vector<uint8_t> zeros_as_words(const SessionParameters& session, size_t slo
   return frame;
 }
 
-std::vector<uint8_t> zeros_as_elements(const SessionParameters& session, size_t slot, size_t payload) {
+std::vector<uint8_t> zeros_as_elements(const SessionParameters& session, size_t slot, size_t payload) {  // [PATH-5]
   std::vector<uint8_t> frame(wire::kNativeHeaderBytes + payload);
   auto header = header_of<wire::NativeHeader>(session, wire::Kind::kNativeContribution, slot);
   header.type = static_cast<uint8_t>(ElementType::kUInt8);

@@ -17,7 +17,7 @@
 namespace switchml {
 
 /// Older than every number of the stream, which begins at 1 (docs/protocol.md, Checking the path).
-inline constexpr uint32_t kPathCheckSeq = 0xfffffffe;
+inline constexpr uint32_t kPathCheckSeq = 0xfffffffe;  // [PATH-1]
 
 /// The payloads to try, in bytes, largest first: `payload`, then smaller ones that are allowed, fewer than `slots`, of
 /// which one is left for a packet without words. Of a switch that wants whole chunks `payload` alone.

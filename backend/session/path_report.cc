@@ -91,7 +91,7 @@ PathNeeds needs_of_paths(const std::vector<Blob>& reports) {
     if (needs.why_no_tcp.empty() && !why.empty()) needs.why_no_tcp = "from rank " + std::to_string(rank) + " to " + why;
   }
   std::sort(rates.begin(), rates.end());
-  if (!rates.empty()) needs.rate = rates[(rates.size() - 1) / 2];
+  if (!rates.empty()) needs.rate = rates[(rates.size() - 1) / 2];  // [RATE-8]
   return needs;
 }
 

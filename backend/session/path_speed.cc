@@ -13,9 +13,9 @@ namespace switchml {
 
 namespace {
 
-constexpr size_t kRoundTrips = 4;
-constexpr size_t kLongestTrain = 96;
-constexpr size_t kShortestTrain = 16;              // a shorter one is over before the queues are full
+constexpr size_t kRoundTrips = 4;                  // [RATE-2]
+constexpr size_t kLongestTrain = 96;               // [RATE-2]
+constexpr size_t kShortestTrain = 16;              // a shorter one is over before the queues are full [RATE-3]
 constexpr Duration kPatience = milliseconds(200);  // longer round trips are not known
 constexpr Duration kMostPatience = milliseconds(800);
 constexpr Duration kLeastTrainPatience = milliseconds(40);
@@ -33,7 +33,7 @@ class PacketTrain {
 
   /// Repeats what is lost, when nothing has come for a while, until all has returned, or `deadline`: another rank may
   /// wait for it.
-  Status run(Duration patience, Time deadline) {
+  Status run(Duration patience, Time deadline) {  // [RATE-4]
     for (Time now = begin_ = monotonic_now(); missing() > 0; now = monotonic_now()) {
       if (now >= deadline) return no_answer();
       send();
@@ -143,7 +143,7 @@ Result<PathSpeed> measure_paths(const std::vector<TimedLink>& links, Time deadli
   const SessionParameters& session = *links.front().session;
   size_t slot = path_check_slots(session);
   const auto slots = static_cast<size_t>(session.slots_per_shard());
-  const size_t most = (kLongestTrain + links.size() - 1) / links.size();
+  const size_t most = (kLongestTrain + links.size() - 1) / links.size();  // [RATE-3]
   const size_t of_each = slots > slot + kRoundTrips ? std::min(most, slots - slot - kRoundTrips) : 0;
   if (of_each * links.size() < kShortestTrain) return PathSpeed();
   Duration round_trip = Duration::max();
@@ -175,7 +175,7 @@ size_t chunks_on_path(Duration round_trip, Duration time, size_t train) {
 }
 
 int slots_for(size_t chunks, uint64_t queue_bytes, const SessionParameters& granted) {
-  const size_t wanted = chunks + chunks / 4;
+  const size_t wanted = chunks + chunks / 4;  // [RATE-5]
   const auto shards = static_cast<size_t>(granted.shards);
   const uint64_t queue = queue_bytes / (kQueueOverhead * (granted.payload_bytes + granted.header_bytes()));
   const size_t most = std::min<uint64_t>({kMostPoolBytes / granted.payload_bytes, kMaxSlots, queue * shards});

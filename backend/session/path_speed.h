@@ -45,6 +45,6 @@ inline constexpr size_t kMostChunksOnPath = 1 << 16;
 /// reserve, and `granted.slots` at least. At most as many as hold kMostPoolBytes, and as many results as a socket can
 /// queue whose receive buffer has `queue_bytes` (or are granted already).
 int slots_for(size_t chunks, uint64_t queue_bytes, const SessionParameters& granted);
-inline constexpr size_t kMostPoolBytes = 1 << 20;
+inline constexpr size_t kMostPoolBytes = 1 << 20;  // [RATE-5]
 
 }  // namespace switchml

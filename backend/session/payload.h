@@ -10,6 +10,6 @@ namespace switchml {
 /// within a host carries. With Ethernet's 1500 bytes that is 1408.
 size_t auto_payload(size_t path_frame_bytes);
 /// Over TCP chunks of a smaller tensor are smaller (Shares::chunk_bytes), down to what fills a packet.
-inline constexpr size_t kLeastTcpChunk = 1408;
+inline constexpr size_t kLeastTcpChunk = 1408;  // [NCHUNK-1]
 
 }  // namespace switchml

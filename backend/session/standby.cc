@@ -105,7 +105,7 @@ Status Standby::share_session() {
   const bool whole_chunks = session_.whole_chunks;  // what is in flight is so
   const bool native = session_.native;
   if (Status status = read_grant(granted.value(), &session_); !status.ok()) return status;
-  session_.whole_chunks = whole_chunks;
+  session_.whole_chunks = whole_chunks;  // [MOVE-2]
   session_.controlled = false;
   session_.switch_endpoint = with_carrier({}, session_.switch_endpoint.carrier);  // the one of the slot
   if (session_.native == native) return {};
@@ -141,7 +141,7 @@ Status Standby::join() {
       there.switch_name = to_string(place);
       if (Status status = join_shard(*link.value(), there, shard, end); !status.ok()) return status;
     }
-    transports_.push_back(spread_link(std::move(link.value()), places_));
+    transports_.push_back(spread_link(std::move(link.value()), places_));  // [MOVE-6]
   }
   return {};
 }

@@ -73,7 +73,7 @@ Result<ResyncPlan> StateTransfer::plan() {
     if (states.back().size() == mine.size()) continue;
     return Status(Code::kMismatch, "rank " + std::to_string(rank) + " has another number of slots");
   }
-  ResyncPlan plan(states);
+  ResyncPlan plan(states);  // [MOVE-3]
   if (!plan.possible()) return Status(Code::kMismatch, "ranks are more than one use of a slot apart");
   return plan;
 }
@@ -89,7 +89,7 @@ Status StateTransfer::take_over(const ResyncPlan& plan) {
   for (const int holder : plan.takes_from(self)) {
     auto text = channel_.hear(topic("kept"), holder);
     if (!text.ok()) return text.status();
-    engine_.supply(split(text.value()));
+    engine_.supply(split(text.value()));  // [MOVE-4]
   }
   // Each was judged by slot and witness: what was refused is still missing.
   const std::vector<uint32_t> now = engine_.suspend();

@@ -114,7 +114,7 @@ void write_grant(const wire::OpenReply& granted, Blob* blob) {
 }
 
 // Three times in what a switch takes for silence where others need the room.
-constexpr Duration kMostSilence = seconds(5);
+constexpr Duration kMostSilence = seconds(5);  // [LEASE-5]
 
 Status read_grant(const Blob& blob, SessionParameters* session) {
   SessionParameters& p = *session;
