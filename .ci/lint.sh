@@ -54,6 +54,8 @@ test_names() {
 check "clang-format" formatting
 check "layers" python3 tests/check_layers.py
 check "layers, self-test" python3 tests/check_layers.py --self-test
+check "requirements" python3 tests/check_requirements.py
+check "requirements, self-test" python3 tests/check_requirements.py --self-test
 check "tools for Python and Markdown" python_tools
 check "ruff" "$tools/ruff" check --quiet .
 check "ruff format" "$tools/ruff" format --quiet --check --diff .

@@ -224,7 +224,7 @@ class Driver:
             reply.members.extend(m for i, m in enumerate(session.members) if ahead or bits >> i & 1)
         return reply
 
-    def _dropped_length(self, job):
+    def _dropped_length(self, job):  # [PROBE-4]
         """Of the job, and of no session."""
         return sum(self._count(number, [programs.REASONS.index("dropped_length")])[0] for number in (job, 0))
 

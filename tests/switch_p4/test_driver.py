@@ -138,7 +138,7 @@ def test_a_change_that_nobody_waits_for_is_left_out(switch, stub, name, how):
     assert (switch.entries, switch.instance) != (entries, instance)
 
 
-def test_who_asks_for_contributors_is_told_what_was_dropped_for_its_length(switch, stub):
+def test_who_asks_for_contributors_is_told_what_was_dropped_for_its_length(switch, stub):  # [PROBE-4]
     stub.Install(SESSION, timeout=60)
     switch.use = (7, 9), 0b10
     request = m.ContributorsRequest(job=3, epoch=7, slot=5, seq=9)
