@@ -28,7 +28,7 @@ namespace switchml {
   X(results_malformed, "packets", "frames that are not well-formed results")                                \
   X(results_damaged, "packets", "native results whose checksum does not hold")                              \
   X(witness_failures, "packets", "results that failed their witness")                                       \
-  X(nonfinite_groups, "groups", "exponent groups that held a NaN or an infinity")                           \
+  X(nonfinite_superblocks, "superblocks", "superblocks that held a NaN or an infinity")                     \
   X(send_errors, "events", "sends that the kernel refused")
 
 #define SWITCHML_SWITCH_COUNTERS(X)                                                        \

@@ -47,7 +47,7 @@ inline constexpr size_t kStreamQueueBytes = 16 << 20;  // [OPEN-6]
 
 // ---- exponents ----
 /// Blocks whose exponents travel together in one chunk of the call lane (1 MiB of fp32 at 256 elements a block).
-inline constexpr size_t kMaxGroupBlocks = 1024;  // [CALL-5]
+inline constexpr size_t kMaxSuperblockBlocks = 1024;  // [CALL-5]
 /// Blocks that share one flag word saying "there is a NaN or Inf in here".
 inline constexpr size_t kBlocksPerFlag = 16;  // [CALL-6]
 

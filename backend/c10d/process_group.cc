@@ -313,7 +313,7 @@ void ProcessGroupSwitchML::end_everything() {
     last_ = last;
   }
   std::shared_ptr<Session> session = core_->close(Status(Code::kAborted, "the process group was shut down"));
-  if (session) session->settle();
+  if (session) session->await_others();
   if (session) session->engine().abort("the process group was shut down");
   if (session) session->when_rank_is_lost(nullptr);
   delegate_->abort(Status(Code::kAborted, "the process group was shut down"));

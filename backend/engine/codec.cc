@@ -46,8 +46,8 @@ uint8_t* Codec::target(size_t element) const {
 size_t Codec::encode_call(size_t g, uint8_t* words) const {
   const size_t total = plan_.call_words(g);
   if (total == 0) return 0;
-  const ElementRange range = plan_.group(g);
-  const size_t blocks = plan_.blocks_of_group(g);
+  const ElementRange range = plan_.superblock(g);
+  const size_t blocks = plan_.blocks_of_superblock(g);
   std::memset(words + blocks * kWordBytes, 0, (total - blocks) * kWordBytes);
   for (size_t b = 0; b < blocks; ++b) {
     const size_t begin = b * plan_.block_elements();
@@ -65,7 +65,7 @@ size_t Codec::encode_call(size_t g, uint8_t* words) const {
 
 bool Codec::plausible_call(size_t g, const uint8_t* words, size_t n) const {
   if (n != plan_.call_words(g)) return false;
-  const size_t blocks = plan_.blocks_of_group(g);
+  const size_t blocks = plan_.blocks_of_superblock(g);
   for (size_t i = 0; i < n; ++i) {
     const uint32_t highest = i < blocks ? 254 : 1;  // [MAX-3]
     if (quant::Witness::guarded_value(get_word(words, i)) > highest) return false;
@@ -73,16 +73,16 @@ bool Codec::plausible_call(size_t g, const uint8_t* words, size_t n) const {
   return true;
 }
 
-void Codec::decode_call(const uint8_t* words, size_t n, GroupBuffer* group) const {
-  const size_t blocks = plan_.blocks_of_group(group->group);
-  SWITCHML_ASSERT(n == plan_.call_words(group->group));
+void Codec::decode_call(const uint8_t* words, size_t n, Superblock* superblock) const {
+  const size_t blocks = plan_.blocks_of_superblock(superblock->number);
+  SWITCHML_ASSERT(n == plan_.call_words(superblock->number));
   for (size_t b = 0; b < blocks; ++b) {
-    group->exponents[b] = static_cast<uint8_t>(quant::Witness::guarded_value(get_word(words, b)));
+    superblock->exponents[b] = static_cast<uint8_t>(quant::Witness::guarded_value(get_word(words, b)));
   }
   for (size_t f = blocks; f < n; ++f) {
-    group->has_specials |= quant::Witness::guarded_value(get_word(words, f)) != 0;
+    superblock->has_nonfinite |= quant::Witness::guarded_value(get_word(words, f)) != 0;
   }
-  group->ready = true;
+  superblock->ready = true;
 }
 
 // What all inputs' words are to the switch, a block at a time, which stays in the first cache.
@@ -107,23 +107,23 @@ size_t Codec::combine(ElementRange range, wire::Operation how, uint8_t* words, c
   return written;
 }
 
-void Codec::encode_sum_of_floats(size_t input, ElementRange range, const GroupBuffer& group, uint8_t* words) const {
+void Codec::encode_sum_of_floats(size_t input, ElementRange range, const Superblock& superblock, uint8_t* words) const {
   const size_t block = plan_.block_elements();
   const auto quantize = kernels_.quantize[row(collective_.type)];
   for (size_t done = 0; done < range.count;) {
-    const size_t offset = range.begin + done - group.range.begin;
+    const size_t offset = range.begin + done - superblock.range.begin;
     const size_t n = std::min(block - offset % block, range.count - done);  // a chunk may begin inside a block
-    const uint8_t exponent = group.exponents[offset / block];
+    const uint8_t exponent = superblock.exponents[offset / block];
     quantize(source(input, range.begin + done), words + done * kWordBytes, n, quant::quantize_scale(exponent, bits_));
     done += n;
   }
 }
 
-size_t Codec::encode_elements(size_t input, ElementRange range, const GroupBuffer* group, uint8_t* words) const {
+size_t Codec::encode_elements(size_t input, ElementRange range, const Superblock* superblock, uint8_t* words) const {
   const bool minimum = collective_.op == ReduceOp::kMin;
   const uint8_t* from = source(input, range.begin);
   if (plan_.with_exponents()) {
-    encode_sum_of_floats(input, range, *group, words);
+    encode_sum_of_floats(input, range, *superblock, words);
   } else if (is_floating(collective_.type)) {
     kernels_.order[row(collective_.type)](from, words, range.count, minimum);  // [WORD-2, WORD-3]
   } else if (collective_.type == ElementType::kInt64) {
@@ -134,36 +134,37 @@ size_t Codec::encode_elements(size_t input, ElementRange range, const GroupBuffe
   return range.count * plan_.words_per_element();
 }
 
-size_t Codec::encode_data(ElementRange range, const GroupBuffer* group, uint8_t* words) const {
-  return combine(range, operation(Stage::kData), words,
-                 [&](size_t input, ElementRange part, uint8_t* to) { return encode_elements(input, part, group, to); });
+size_t Codec::encode_data(ElementRange range, const Superblock* superblock, uint8_t* words) const {
+  return combine(range, operation(Stage::kData), words, [&](size_t input, ElementRange part, uint8_t* to) {
+    return encode_elements(input, part, superblock, to);
+  });
 }
 
 // The part of `range` that the caller wants, with the words moved along.
-void Codec::decode_data(const uint8_t* words, ElementRange range, const GroupBuffer* group) const {
+void Codec::decode_data(const uint8_t* words, ElementRange range, const Superblock* superblock) const {
   const size_t begin = std::max(range.begin, collective_.output_begin);
   const size_t end = std::min(range.begin + range.count, collective_.output_end);
   if (begin >= end) return;
   const ElementRange wanted{begin, end - begin};
   words += (begin - range.begin) * plan_.words_per_element() * kWordBytes;
   if (plan_.with_exponents()) {
-    decode_sum_of_floats(words, wanted, *group);
-    if (group->has_specials) {
-      const uint8_t* specials = group->specials + (wanted.begin - group->range.begin);
-      quant::write_specials(collective_.type, target(wanted.begin), specials, wanted.count);  // [WORD-10]
+    decode_sum_of_floats(words, wanted, *superblock);
+    if (superblock->has_nonfinite) {
+      const uint8_t* classes = superblock->classes + (wanted.begin - superblock->range.begin);
+      quant::write_nonfinite(collective_.type, target(wanted.begin), classes, wanted.count);  // [WORD-10]
     }
   } else {
     decode_words(words, target(begin), wanted.count);
   }
 }
 
-void Codec::decode_sum_of_floats(const uint8_t* words, ElementRange range, const GroupBuffer& group) const {
+void Codec::decode_sum_of_floats(const uint8_t* words, ElementRange range, const Superblock& superblock) const {
   const size_t block = plan_.block_elements();
   const auto dequantize = kernels_.dequantize[row(collective_.type)];
   for (size_t done = 0; done < range.count;) {
-    const size_t offset = range.begin + done - group.range.begin;
+    const size_t offset = range.begin + done - superblock.range.begin;
     const size_t n = std::min(block - offset % block, range.count - done);  // and so may a wanted part
-    const uint8_t exponent = group.exponents[offset / block];
+    const uint8_t exponent = superblock.exponents[offset / block];
     dequantize(words + done * kWordBytes, target(range.begin + done), n, quant::dequantize_scale(exponent, bits_),
                static_cast<float>(collective_.divisor));
     done += n;
@@ -181,25 +182,26 @@ void Codec::decode_words(const uint8_t* words, uint8_t* out, size_t n) const {
   }
 }
 
-size_t Codec::encode_special(ElementRange range, uint8_t* words) const {
+size_t Codec::encode_nonfinite(ElementRange range, uint8_t* words) const {
   return combine(range, wire::Operation::kSum, words, [&](size_t input, ElementRange part, uint8_t* to) {
     kernels_.classify[row(collective_.type)](source(input, part.begin), to, part.count);
     return part.count;
   });
 }
 
-void Codec::decode_special(const uint8_t* words, ElementRange range, GroupBuffer* group) const {
-  uint8_t* out = group->specials + (range.begin - group->range.begin);
-  for (size_t i = 0; i < range.count; ++i) out[i] = static_cast<uint8_t>(quant::special_of(get_word(words, i)));
+void Codec::decode_nonfinite(const uint8_t* words, ElementRange range, Superblock* superblock) const {
+  uint8_t* out = superblock->classes + (range.begin - superblock->range.begin);
+  for (size_t i = 0; i < range.count; ++i) out[i] = static_cast<uint8_t>(quant::nonfinite_class(get_word(words, i)));
 }
 
-uint64_t Codec::exponents_hash(ElementRange range, const GroupBuffer* group) const {
-  if (group == nullptr) return 0;
+uint64_t Codec::exponents_hash(ElementRange range, const Superblock* superblock) const {
+  if (superblock == nullptr) return 0;
   const size_t block = plan_.block_elements();
-  const size_t offset = range.begin - group->range.begin;
+  const size_t offset = range.begin - superblock->range.begin;
   const size_t first = offset / block;  // [WIT-12]
   const size_t last = (offset + range.count + block - 1) / block;
-  return fnv1a(group->exponents.data() + first, last - first);  // only to differ: the witness' keyed hash goes over it
+  return fnv1a(superblock->exponents.data() + first,
+               last - first);  // only to differ: the witness' keyed hash goes over it
 }
 
 }  // namespace switchml

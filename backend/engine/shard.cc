@@ -12,7 +12,7 @@ namespace {
 
 constexpr Duration kTimerTick = microseconds(500);
 constexpr int kTimerBuckets = 512;
-constexpr size_t kGroupBuffers = 4;
+constexpr size_t kSuperblocks = 4;
 
 // Frames are laid out so that the words, not the header, are aligned.
 constexpr size_t kAlignment = 64;
@@ -52,7 +52,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
     kept_size_.resize(static_cast<size_t>(slots));
   }
   memory_bytes_ = stride * static_cast<size_t>(slots) + home_->limits().held_bytes + kept_.size();
-  for (const Stream& stream : streams_) memory_bytes_ += stream.groups.memory_bytes();
+  for (const Stream& stream : streams_) memory_bytes_ += stream.ring.memory_bytes();
 }
 
 void Shard::make_lanes(int first_slot) {
@@ -71,16 +71,16 @@ void Shard::make_lanes(int first_slot) {
 void Shard::make_streams(const LaneSlots& shares) {
   const bool has_bulk = shares.has_bulk();
   if (session_.native) {
-    streams_.emplace_back(Task::Stream::kShort, 0, 0, GroupRing(0, 0, 0));
-    if (has_bulk) streams_.emplace_back(Task::Stream::kBulk, 1, 1, GroupRing(0, 0, 0));
+    streams_.emplace_back(Task::Stream::kShort, 0, 0, SuperblockRing(0, 0, 0));
+    if (has_bulk) streams_.emplace_back(Task::Stream::kBulk, 1, 1, SuperblockRing(0, 0, 0));
     return;
   }
   const size_t payload = session_.payload_bytes;
-  const size_t blocks = ChunkPlan::max_group_blocks(payload);
-  const size_t elements = ChunkPlan::max_group_elements(payload);
+  const size_t blocks = ChunkPlan::max_superblock_blocks(payload);
+  const size_t elements = ChunkPlan::max_superblock_elements(payload);
   const size_t few = std::min(elements, static_cast<size_t>(shares.data) * (payload / kWordBytes));
-  streams_.emplace_back(Task::Stream::kShort, 0, 1, GroupRing(kGroupBuffers, blocks, has_bulk ? few : elements));
-  if (has_bulk) streams_.emplace_back(Task::Stream::kBulk, 2, 3, GroupRing(kGroupBuffers, blocks, elements));
+  streams_.emplace_back(Task::Stream::kShort, 0, 1, SuperblockRing(kSuperblocks, blocks, has_bulk ? few : elements));
+  if (has_bulk) streams_.emplace_back(Task::Stream::kBulk, 2, 3, SuperblockRing(kSuperblocks, blocks, elements));
 }
 
 Lane& Shard::lane_of(uint16_t slot) {

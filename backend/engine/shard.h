@@ -2,9 +2,9 @@
 // without waiting. It reads no clock and starts no thread, so that a simulator drives the very same code
 // (shard_thread.h runs it).
 //
-// A stream has two lanes of slots. The call lane carries one chunk per group of every collective, ahead of the data: it
-// announces the collective (ranks that disagree find out by its witness) and agrees on exponents. The data lane carries
-// elements, tensor after tensor without a gap. All lanes have an order that is the same on all ranks.
+// A stream has two lanes of slots. The call lane carries one chunk per superblock of every collective, ahead of the
+// data: it announces the collective (ranks that disagree find out by its witness) and agrees on exponents. The data
+// lane carries elements, tensor after tensor without a gap. All lanes have an order that is the same on all ranks.
 //
 // There are two streams, so that a collective of few chunks is not stuck behind one of many: the short one, and the
 // bulk one, which has most of the slots. Each is in the order in which its collectives are called, and the short one's
@@ -26,7 +26,7 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "engine/engine.h"
-#include "engine/group_ring.h"
+#include "engine/superblock_ring.h"
 #include "engine/task.h"
 #include "quant/witness.h"
 #include "slots/slot_pool.h"
@@ -43,14 +43,14 @@ namespace switchml {
 struct InFlight {
   Task* task = nullptr;
   Stage stage = Stage::kCall;
-  size_t group = 0;
+  size_t superblock = 0;
   ElementRange range;
   size_t words = 0;         // that mean something; of integers
   size_t sent_bytes = 0;    // behind the header: these, and zeros behind them where the switch wants whole chunks
   size_t result_bytes = 0;  // native: of the result, behind the header
   uint16_t slot = 0;
   uint32_t seq = 0;
-  uint32_t pad = 0;  // native: the call
+  uint32_t mask = 0;  // native: the call
   int lane = 0;
   int index = 0;             // slot of this shard; also the number of its timer
   uint8_t* frame = nullptr;  // header, then words or elements
@@ -73,12 +73,12 @@ struct Lane {
 
 /// Collectives in the order in which they were called, and what their chunks go through.
 struct Stream {
-  Stream(Task::Stream kind_in, size_t calls_in, size_t data_in, GroupRing groups_in)
-      : kind(kind_in), calls(calls_in), data(data_in), groups(std::move(groups_in)) {}
+  Stream(Task::Stream kind_in, size_t calls_in, size_t data_in, SuperblockRing ring_in)
+      : kind(kind_in), calls(calls_in), data(data_in), ring(std::move(ring_in)) {}
   Task::Stream kind;
   size_t calls;  // its lanes
   size_t data;
-  GroupRing groups;
+  SuperblockRing ring;
   uint64_t call_cursor = 0;  // collective whose call chunks are being opened; those of other streams are passed over
   uint64_t data_cursor = 0;
 };
@@ -148,7 +148,7 @@ class Shard {
   Lane& lane_of(uint16_t slot);
   Lane& calls_of(const Stream& stream) { return lanes_[stream.calls]; }
   Lane& data_of(const Stream& stream) { return lanes_[stream.data]; }
-  GroupRing& groups_of(const Task& task) { return streams_[task.is_bulk() ? 1 : 0].groups; }
+  SuperblockRing& ring_of(const Task& task) { return streams_[task.is_bulk() ? 1 : 0].ring; }
   bool any_in_flight() const;
   InFlight* oldest(const Lane& lane);
   std::string missing_text(Time now) const;
@@ -161,10 +161,10 @@ class Shard {
   bool open_call(Stream& stream, Time now);
   bool open_data(Stream& stream, Time now);
   bool skip_to_data_job(Stream& stream);
-  void open_special(Task& task, GroupBuffer* group, Lane& lane, Time now);
-  InFlight& open_slot(Lane& lane, Task& task, Stage stage, size_t group, ElementRange range);
+  void open_nonfinite(Task& task, Superblock* superblock, Lane& lane, Time now);
+  InFlight& open_slot(Lane& lane, Task& task, Stage stage, size_t superblock, ElementRange range);
   static uint8_t* words_of(const InFlight& flight) { return flight.frame + wire::kHeaderBytes; }
-  uint32_t pad_of(const InFlight& flight, uint64_t exponents_hash) const;
+  uint32_t mask_of(const InFlight& flight, uint64_t exponents_hash) const;
   void seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now);
   void transmit(InFlight& flight, Time now);
   void flush();

@@ -29,7 +29,7 @@ bool Shard::open_native(Stream& stream, Time now) {
     return true;
   }
   const ElementRange range = task->plan.chunk(0, task->next_chunk);
-  if (++task->next_chunk == task->plan.chunks_of_group(0)) ++task->next_group;
+  if (++task->next_chunk == task->plan.chunks_of_superblock(0)) ++task->next_superblock;
   InFlight& flight = open_slot(lane, *task, Stage::kData, 0, range);  // [NLANE-4]
   // Where results are kept, others may need them from here.
   const bool wants_result = options_.keep_results || task->native_codec.wants(range);
@@ -47,7 +47,7 @@ void Shard::announce_native(Task& task, Time now) {
 
 void Shard::seal_native(InFlight& flight, size_t bytes, bool wants_result, Time now) {
   const Collective& collective = flight.task->collective();
-  flight.pad = pad_of(flight, 0);  // [NRES-1]
+  flight.mask = mask_of(flight, 0);  // [NRES-1]
   flight.sent_bytes = bytes;
   wire::NativeHeader header;
   header.version = wire::kVersion;
@@ -61,7 +61,7 @@ void Shard::seal_native(InFlight& flight, size_t bytes, bool wants_result, Time 
   header.operation = static_cast<uint8_t>(collective.op);
   header.divisor = flight.task->native_codec.divisor();
   header.seq = flight.seq;
-  header.call = flight.pad;
+  header.call = flight.mask;
   wire::seal_native(header, session_.session_key, flight.frame, bytes);
   transmit(flight, now);
 }
@@ -84,7 +84,7 @@ void Shard::on_native_result(const wire::NativePacket& packet, Time now) {
   const wire::NativeHeader& header = packet.header;
   InFlight* flight = awaited(header.slot, header.seq);
   if (flight == nullptr) return;
-  const bool disagree = (header.flags & wire::kFlagDisagree) != 0 || header.call != flight->pad;
+  const bool disagree = (header.flags & wire::kFlagDisagree) != 0 || header.call != flight->mask;
   if (disagree) return on_disagreement(*flight);  // [NRES-3]
   if (packet.bytes != flight->result_bytes) {     // [NRES-2]
     counters_.results_malformed.add(1);

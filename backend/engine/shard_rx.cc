@@ -167,14 +167,15 @@ bool Shard::witness_holds(const InFlight& flight, const wire::DataPacket& packet
   if (packet.words * kWordBytes != flight.sent_bytes || packet.operation != operation) return false;  // [WIT-6]
   const bool summed = operation == wire::Operation::kSum;
   // [WIT-5]
-  if (!witness_.check(packet.header.witness, session_.workers, flight.pad, packet.payload, summed ? flight.words : 0)) {
+  if (!witness_.check(packet.header.witness, session_.workers, flight.mask, packet.payload,
+                      summed ? flight.words : 0)) {
     return false;
   }
   if (summed) return true;
   if (!nowhere_below(packet.payload, flight.frame + wire::kHeaderBytes, flight.words)) return false;
   return flight.stage != Stage::kCall ||
-         (witness_.intact(packet.payload, flight.words, flight.pad) &&
-          flight.task->codec.plausible_call(flight.group, packet.payload, flight.words));  // [MAX-3]
+         (witness_.intact(packet.payload, flight.words, flight.mask) &&
+          flight.task->codec.plausible_call(flight.superblock, packet.payload, flight.words));  // [MAX-3]
 }
 
 // Ask again: the copy that came may have been damaged on its way. If the switch's own copy is wrong, give up.
@@ -196,24 +197,24 @@ void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
   Task& task = *flight.task;
   --task.in_flight;
   flight.task = nullptr;
-  GroupBuffer* group = task.plan.with_exponents() ? groups_of(task).find(task.serial, flight.group) : nullptr;
+  Superblock* superblock = task.plan.with_exponents() ? ring_of(task).find(task.serial, flight.superblock) : nullptr;
   switch (flight.stage) {
     case Stage::kAnnounced: break;
     case Stage::kCall:
-      if (group == nullptr) break;
-      task.codec.decode_call(packet.payload, flight.words, group);
-      if (group->has_specials) counters_.nonfinite_groups.add(1);
+      if (superblock == nullptr) break;
+      task.codec.decode_call(packet.payload, flight.words, superblock);
+      if (superblock->has_nonfinite) counters_.nonfinite_superblocks.add(1);
       break;
-    case Stage::kSpecial:
-      SWITCHML_ASSERT(group != nullptr);  // only sums of floats have special chunks
-      task.codec.decode_special(packet.payload, flight.range, group);
-      ++group->specials_done;
+    case Stage::kNonfinite:
+      SWITCHML_ASSERT(superblock != nullptr);  // only sums of floats have non-finite chunks
+      task.codec.decode_nonfinite(packet.payload, flight.range, superblock);
+      ++superblock->nonfinite_done;
       break;
     case Stage::kData:
-      task.codec.decode_data(packet.payload, flight.range, group);
+      task.codec.decode_data(packet.payload, flight.range, superblock);
       counters_.elements_summed_by_switch.add(flight.range.count);
-      if (group != nullptr && ++group->chunks_done == task.plan.chunks_of_group(group->group)) {
-        groups_of(task).finish(group);
+      if (superblock != nullptr && ++superblock->chunks_done == task.plan.chunks_of_superblock(superblock->number)) {
+        ring_of(task).finish(superblock);
       }
       break;
   }

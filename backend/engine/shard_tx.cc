@@ -50,12 +50,12 @@ bool Shard::open_call(Stream& stream, Time now) {
   }
   const size_t g = task->next_call;
   if (task->plan.with_exponents()) {
-    if (stream.groups.full()) return false;
-    stream.groups.take(task->serial, g, task->plan.group(g));
+    if (stream.ring.full()) return false;
+    stream.ring.take(task->serial, g, task->plan.superblock(g));
   }
   if (stream.kind == Task::Stream::kShort) task->announced = true;
   ++task->next_call;
-  InFlight& flight = open_slot(lane, *task, Stage::kCall, g, task->plan.group(g));
+  InFlight& flight = open_slot(lane, *task, Stage::kCall, g, task->plan.superblock(g));
   seal(flight, task->codec.encode_call(g, words_of(flight)), 0, now);  // [CALL-1]
   return true;
 }
@@ -65,7 +65,8 @@ bool Shard::skip_to_data_job(Stream& stream) {
   while (Task* task = task_at(stream.data_cursor)) {
     const uint64_t serial = stream.data_cursor;
     if (task->stream == stream.kind) {
-      while (!task->all_data_opened() && task->plan.chunks_of_group(task->next_group) == 0) ++task->next_group;
+      while (!task->all_data_opened() && task->plan.chunks_of_superblock(task->next_superblock) == 0)
+        ++task->next_superblock;
       if (!task->all_data_opened()) return true;
       on_task_progress(*task);  // may have waited for just this: a barrier, or a tensor without elements
     }
@@ -78,44 +79,44 @@ bool Shard::open_data(Stream& stream, Time now) {
   Lane& lane = data_of(stream);
   if (!lane.pool.can_open() || !skip_to_data_job(stream)) return false;
   Task& task = *task_at(stream.data_cursor);
-  const size_t g = task.next_group;
-  GroupBuffer* group = nullptr;
+  const size_t g = task.next_superblock;
+  Superblock* superblock = nullptr;
   if (task.plan.with_exponents()) {
-    group = stream.groups.find(task.serial, g);
-    if (group == nullptr || !group->ready) return false;  // its exponents are still on their way [CALL-8]
-    if (group->has_specials) {
+    superblock = stream.ring.find(task.serial, g);
+    if (superblock == nullptr || !superblock->ready) return false;  // its exponents are still on their way [CALL-8]
+    if (superblock->has_nonfinite) {
       // The counts come first: once the first sums are written, an in-place input is gone.
-      const size_t chunks = task.plan.chunks_of_group(g);
-      if (group->specials_sent < chunks) {
-        open_special(task, group, lane, now);  // [CALL-9]
+      const size_t chunks = task.plan.chunks_of_superblock(g);
+      if (superblock->nonfinite_sent < chunks) {
+        open_nonfinite(task, superblock, lane, now);  // [CALL-9]
         return true;
       }
-      if (group->specials_done < chunks) return false;  // [CALL-10]
+      if (superblock->nonfinite_done < chunks) return false;  // [CALL-10]
     }
   }
   const ElementRange range = task.plan.chunk(g, task.next_chunk);
-  if (++task.next_chunk == task.plan.chunks_of_group(g)) {
-    ++task.next_group;
+  if (++task.next_chunk == task.plan.chunks_of_superblock(g)) {
+    ++task.next_superblock;
     task.next_chunk = 0;
   }
   InFlight& flight = open_slot(lane, task, Stage::kData, g, range);
-  const size_t words = task.codec.encode_data(range, group, words_of(flight));
-  seal(flight, words, task.codec.exponents_hash(range, group), now);
+  const size_t words = task.codec.encode_data(range, superblock, words_of(flight));
+  seal(flight, words, task.codec.exponents_hash(range, superblock), now);
   return true;
 }
 
-void Shard::open_special(Task& task, GroupBuffer* group, Lane& lane, Time now) {
-  const ElementRange range = task.plan.chunk(group->group, group->specials_sent++);
-  InFlight& flight = open_slot(lane, task, Stage::kSpecial, group->group, range);
-  seal(flight, task.codec.encode_special(range, words_of(flight)), 0, now);
+void Shard::open_nonfinite(Task& task, Superblock* superblock, Lane& lane, Time now) {
+  const ElementRange range = task.plan.chunk(superblock->number, superblock->nonfinite_sent++);
+  InFlight& flight = open_slot(lane, task, Stage::kNonfinite, superblock->number, range);
+  seal(flight, task.codec.encode_nonfinite(range, words_of(flight)), 0, now);
 }
 
-InFlight& Shard::open_slot(Lane& lane, Task& task, Stage stage, size_t group, ElementRange range) {
+InFlight& Shard::open_slot(Lane& lane, Task& task, Stage stage, size_t superblock, ElementRange range) {
   const SlotPool::Opened opened = lane.pool.open();
   InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + opened.index)];
   flight.task = &task;
   flight.stage = stage;
-  flight.group = group;
+  flight.superblock = superblock;
   flight.range = range;
   flight.slot = opened.slot;
   flight.seq = opened.seq;
@@ -127,29 +128,29 @@ InFlight& Shard::open_slot(Lane& lane, Task& task, Stage stage, size_t group, El
 }
 
 // What all contributions to a use must have in common, as a keyed hash.
-uint32_t Shard::pad_of(const InFlight& flight, uint64_t exponents_hash) const {  // [WIT-8]
+uint32_t Shard::mask_of(const InFlight& flight, uint64_t exponents_hash) const {  // [WIT-8]
   const Collective& collective = flight.task->collective();
-  quant::PadInput pad;
-  pad.epoch = nonce_;
-  pad.seq = flight.seq;
-  pad.slot = flight.slot;
-  pad.op = static_cast<uint8_t>(collective.op);
-  pad.type = static_cast<uint8_t>(collective.type);
-  pad.stage = static_cast<uint8_t>(flight.stage);
-  pad.count = collective.count;
-  pad.first = flight.range.begin;
-  pad.exponents_hash = exponents_hash ^ flight.task->covered;  // [WIT-12]
-  return witness_.pad(pad);
+  quant::MaskInput mask;
+  mask.epoch = nonce_;
+  mask.seq = flight.seq;
+  mask.slot = flight.slot;
+  mask.op = static_cast<uint8_t>(collective.op);
+  mask.type = static_cast<uint8_t>(collective.type);
+  mask.stage = static_cast<uint8_t>(flight.stage);
+  mask.count = collective.count;
+  mask.first = flight.range.begin;
+  mask.exponents_hash = exponents_hash ^ flight.task->covered;  // [WIT-12]
+  return witness_.mask(mask);
 }
 
 // Header and witness around the words that are already in the frame, then off it goes.
 void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now) {
   SWITCHML_ASSERT(words * kWordBytes <= session_.payload_bytes);
-  flight.pad = pad_of(flight, exponents_hash);
+  flight.mask = mask_of(flight, exponents_hash);
   flight.words = words;
   flight.sent_bytes = words > 0 && session_.whole_chunks ? session_.payload_bytes : words * kWordBytes;  // [LEN-4]
   std::memset(words_of(flight) + words * kWordBytes, 0, flight.sent_bytes - words * kWordBytes);
-  if (flight.stage == Stage::kCall) witness_.guard(words_of(flight), words, flight.pad);  // [CALL-7]
+  if (flight.stage == Stage::kCall) witness_.guard(words_of(flight), words, flight.mask);  // [CALL-7]
   const wire::Operation operation = flight.task->codec.operation(flight.stage);
   wire::Header header;
   header.version = wire::kVersion;
@@ -162,7 +163,7 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
   header.seq = flight.seq;
   const bool summed = operation == wire::Operation::kSum;
   // [WIT-3, WIT-4]
-  header.witness = witness_.contribution(session_.worker, flight.pad, words_of(flight), summed ? words : 0);
+  header.witness = witness_.contribution(session_.worker, flight.mask, words_of(flight), summed ? words : 0);
   wire::write_header(header, flight.frame);
   transmit(flight, now);
 }

@@ -7,14 +7,14 @@ namespace switchml {
 
 namespace {
 
-// A shard without elements has no group whose exponents could be agreed on.
+// A shard without elements has no superblock whose exponents could be agreed on.
 bool uses_exponents(const Collective& collective, ElementRange part) {
   return sums_floats(collective.op, collective.type) && part.count > 0;  // [CALL-2, CALL-3]
 }
 
 Task::Stream stream_of(const Collective& collective, const ChunkPlan& plan, const LaneSlots& lanes) {
   if (!lanes.has_bulk()) return Task::Stream::kShort;
-  const bool fits = plan.total_chunks() - plan.groups() <= static_cast<size_t>(lanes.data);
+  const bool fits = plan.total_chunks() - plan.superblocks() <= static_cast<size_t>(lanes.data);
   SWITCHML_ASSERT(fits || collective.stream != StreamChoice::kShort);
   // [LANE-5, LANE-6, NLANE-3]
   return fits && collective.stream != StreamChoice::kBulk ? Task::Stream::kShort : Task::Stream::kBulk;
@@ -49,12 +49,12 @@ Task::Task(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_
       announced(is_bulk() && collective().stream == StreamChoice::kBulk),  // [NLANE-6]
       covered(covered_by_witness(collective(), serial)) {
   // Blocks are the same ones whatever the payload and the number of shards.
-  SWITCHML_ASSERT(!plan.with_exponents() || plan.group(0).begin % plan.block_elements() == 0);
-  SWITCHML_ASSERT(session.native || chunk_bytes == session.payload_bytes);  // which group buffers are made for
+  SWITCHML_ASSERT(!plan.with_exponents() || plan.superblock(0).begin % plan.block_elements() == 0);
+  SWITCHML_ASSERT(session.native || chunk_bytes == session.payload_bytes);  // which superblock buffers are made for
   if (!session.native) return;
-  const bool has_chunks = plan.chunks_of_group(0) > 0;
-  next_call = plan.groups();
-  next_group = has_chunks ? 0 : plan.groups();
+  const bool has_chunks = plan.chunks_of_superblock(0) > 0;
+  next_call = plan.superblocks();
+  next_superblock = has_chunks ? 0 : plan.superblocks();
   announced = announced || (has_chunks && !is_bulk());
 }
 

@@ -46,8 +46,8 @@ struct Task {
   const Collective& collective() const { return shared->collective(); }
   bool is_bulk() const { return stream == Stream::kBulk; }
 
-  bool all_calls_opened() const { return next_call == plan.groups(); }
-  bool all_data_opened() const { return next_group == plan.groups(); }
+  bool all_calls_opened() const { return next_call == plan.superblocks(); }
+  bool all_data_opened() const { return next_superblock == plan.superblocks(); }
   /// Everything was sent and answered.
   bool complete() const { return announced && all_calls_opened() && all_data_opened() && in_flight == 0; }
   /// "all_reduce(SUM, float32, 100 elements)"
@@ -59,14 +59,14 @@ struct Task {
   Codec codec;  // of integers
   NativeCodec native_codec;
   Stream stream;
-  bool announced = false;     // in the short stream; in a native session its chunks do that, if it has any there
-  bool was_complete = false;  // as on_job_progress() has seen it
-  size_t next_call = 0;       // group whose call chunk is opened next
-  size_t next_group = 0;      // group whose data is being opened
-  size_t next_chunk = 0;      // chunk of that group
-  size_t in_flight = 0;       // chunks opened and not answered, of all stages
-  bool finished = false;      // the caller has been told
-  uint64_t covered = 0;       // by the witness: a hash of what this call is (task.cc)
+  bool announced = false;      // in the short stream; in a native session its chunks do that, if it has any there
+  bool was_complete = false;   // as on_job_progress() has seen it
+  size_t next_call = 0;        // superblock whose call chunk is opened next
+  size_t next_superblock = 0;  // superblock whose data is being opened
+  size_t next_chunk = 0;       // chunk of that superblock
+  size_t in_flight = 0;        // chunks opened and not answered, of all stages
+  bool finished = false;       // the caller has been told
+  uint64_t covered = 0;        // by the witness: a hash of what this call is (task.cc)
 };
 
 }  // namespace switchml

@@ -31,7 +31,7 @@ struct BlockRange {
   bool has_nonfinite = false;
 };
 
-/// Classes of a non-finite element, as the count word of a special chunk has them (10 bits each, they add).
+/// Classes of a non-finite element, as the count word of a non-finite chunk has them (10 bits each, they add).
 inline constexpr uint32_t kCountNan = 1U;
 inline constexpr uint32_t kCountPosInf = 1U << 10;
 inline constexpr uint32_t kCountNegInf = 1U << 20;

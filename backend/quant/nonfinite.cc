@@ -9,12 +9,12 @@ namespace switchml::quant {
 namespace {
 
 template <typename Bits>
-void write(void* out, const uint8_t* specials, size_t n, Bits nan, Bits inf, Bits sign) {
+void write(void* out, const uint8_t* classes, size_t n, Bits nan, Bits inf, Bits sign) {
   for (size_t i = 0; i < n; ++i) {
-    const auto special = static_cast<Special>(specials[i]);
-    if (special == Special::kNone) continue;
+    const auto which = static_cast<Nonfinite>(classes[i]);
+    if (which == Nonfinite::kNone) continue;
     const Bits bits =
-        special == Special::kNan ? nan : static_cast<Bits>(special == Special::kPosInf ? inf : inf | sign);
+        which == Nonfinite::kNan ? nan : static_cast<Bits>(which == Nonfinite::kPosInf ? inf : inf | sign);
     std::memcpy(static_cast<uint8_t*>(out) + i * sizeof(Bits), &bits, sizeof(Bits));
   }
 }
@@ -22,23 +22,23 @@ void write(void* out, const uint8_t* specials, size_t n, Bits nan, Bits inf, Bit
 }  // namespace
 
 // Counts are 10 bits each: NaN, +Inf, -Inf (quant/kernels.h).
-Special special_of(uint32_t counts) {  // [WORD-10]
+Nonfinite nonfinite_class(uint32_t counts) {  // [WORD-10]
   const bool nan = (counts & 0x3ffU) != 0;
   const bool positive = ((counts >> 10) & 0x3ffU) != 0;
   const bool negative = ((counts >> 20) & 0x3ffU) != 0;
-  if (nan || (positive && negative)) return Special::kNan;
-  if (positive) return Special::kPosInf;
-  return negative ? Special::kNegInf : Special::kNone;
+  if (nan || (positive && negative)) return Nonfinite::kNan;
+  if (positive) return Nonfinite::kPosInf;
+  return negative ? Nonfinite::kNegInf : Nonfinite::kNone;
 }
 
-void write_specials(ElementType type, void* out, const uint8_t* specials, size_t n) {
+void write_nonfinite(ElementType type, void* out, const uint8_t* classes, size_t n) {
   SWITCHML_ASSERT(is_floating(type));
   if (type == ElementType::kFloat32) {
-    write<uint32_t>(out, specials, n, 0x7fc00000U, 0x7f800000U, 0x80000000U);
+    write<uint32_t>(out, classes, n, 0x7fc00000U, 0x7f800000U, 0x80000000U);
   } else if (type == ElementType::kFloat16) {
-    write<uint16_t>(out, specials, n, 0x7e00U, 0x7c00U, 0x8000U);
+    write<uint16_t>(out, classes, n, 0x7e00U, 0x7c00U, 0x8000U);
   } else {
-    write<uint16_t>(out, specials, n, 0x7fc0U, 0x7f80U, 0x8000U);
+    write<uint16_t>(out, classes, n, 0x7fc0U, 0x7f80U, 0x8000U);
   }
 }
 

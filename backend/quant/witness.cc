@@ -68,7 +68,7 @@ uint32_t Witness::sum(const uint8_t* words, size_t n) const {
   return total;
 }
 
-uint32_t Witness::pad(const PadInput& input) const {  // [WIT-11, WIT-12]
+uint32_t Witness::mask(const MaskInput& input) const {  // [WIT-11, WIT-12]
   const uint64_t hash = Packer<38>()
                             .put(kTagPad)
                             .put(input.epoch)
@@ -84,30 +84,30 @@ uint32_t Witness::pad(const PadInput& input) const {  // [WIT-11, WIT-12]
   return static_cast<uint32_t>(hash);
 }
 
-uint32_t Witness::guarded(uint32_t value, size_t position, uint32_t pad_value) const {  // [MAX-2]
+uint32_t Witness::guarded(uint32_t value, size_t position, uint32_t mask) const {  // [MAX-2]
   const uint32_t coefficient = block_[position / kBlockWords] * within_[position % kBlockWords];
-  const uint32_t check = coefficient * (2 * value + 1) + pad_value;
+  const uint32_t check = coefficient * (2 * value + 1) + mask;
   return value << kCheckBits | check >> (32 - kCheckBits);
 }
 
-void Witness::guard(uint8_t* words, size_t n, uint32_t pad_value) const {
+void Witness::guard(uint8_t* words, size_t n, uint32_t mask) const {
   SWITCHML_ASSERT(n <= max_words_);
   for (size_t i = 0; i < n; ++i) {
     uint32_t word = 0;
     std::memcpy(&word, words + i * kWordBytes, kWordBytes);
-    word = __builtin_bswap32(guarded(__builtin_bswap32(word), i, pad_value));
+    word = __builtin_bswap32(guarded(__builtin_bswap32(word), i, mask));
     std::memcpy(words + i * kWordBytes, &word, kWordBytes);
   }
 }
 
-bool Witness::intact(const uint8_t* words, size_t n, uint32_t pad_value) const {
+bool Witness::intact(const uint8_t* words, size_t n, uint32_t mask) const {
   SWITCHML_ASSERT(n <= max_words_);
   uint32_t difference = 0;
   for (size_t i = 0; i < n; ++i) {
     uint32_t word = 0;
     std::memcpy(&word, words + i * kWordBytes, kWordBytes);
     word = __builtin_bswap32(word);
-    difference |= word ^ guarded(guarded_value(word), i, pad_value);
+    difference |= word ^ guarded(guarded_value(word), i, mask);
   }
   return difference == 0;
 }

@@ -97,7 +97,7 @@ class GroupSession : public Session {
     linger();
   }
 
-  void settle() override {
+  void await_others() override {
     Failover* failover = nullptr;  // as long as this object lives
     {
       const std::lock_guard<std::mutex> lock(loss_mutex_);
@@ -187,7 +187,7 @@ class GroupSession : public Session {
       log(status);
       if (status.code() == Code::kUnavailable && !heard_.load()) give_up_for_host(status);
     };
-    shm::UplinkOptions uplink;
+    shm::HostUplinkOptions uplink;
     uplink.engine = options;
     uplink.transports = std::move(*transports);
     uplink.places = hosts_.places_for(group_.rank);

@@ -56,7 +56,7 @@ class PairedSession : public Session {
 
   Status switched_status() const { return switched_->engine().status(); }
 
-  void settle() override { switched_->settle(); }
+  void await_others() override { switched_->await_others(); }
   Engine& engine() override { return *engine_; }
   std::string precision() const override { return "mixed"; }
   bool can(ReduceOp op, ElementType type) const override { return native_->can(op, type); }

@@ -56,7 +56,7 @@ class Session {
   /// This rank has made its last call and is about to leave. With Config::fallback it stays until all others are as far
   /// (at most failure_timeout), because one that loses the switch now may need what this one knows; then nothing of the
   /// kind begins any more. Call it before the engine is aborted. Idempotent.
-  virtual void settle() = 0;
+  virtual void await_others() = 0;
 
   virtual Engine& engine() = 0;
   /// How floats are summed; the same on all ranks, as long as the session lasts. "exact": rounded once by each who

@@ -49,8 +49,8 @@ struct Board::Offer {
   ChunkCall call;
 };
 
-/// Lines are fetched in pairs: the next mark would come with this one.
-struct alignas(kLine) Board::Mark {
+/// Lines are fetched in pairs: the next line would come with this one.
+struct alignas(kLine) Board::ProbeLine {
   std::atomic<uint64_t> seq;
   std::array<uint8_t, 2 * kLine - sizeof seq> unused;
 };
@@ -65,9 +65,9 @@ struct Board::ReadyList {
 };
 
 struct alignas(kLine) Board::Presence {
-  std::atomic<uint32_t> bell;    // rung for a rank that sleeps
-  std::atomic<uint32_t> left;    // 1: it will not offer anything any more
-  std::atomic<uint64_t> wanted;  // it sleeps until so many chunks are published; 0: awake
+  std::atomic<uint32_t> doorbell;  // rung for a rank that sleeps
+  std::atomic<uint32_t> left;      // 1: it will not offer anything any more
+  std::atomic<uint64_t> wanted;    // it sleeps until so many chunks are published; 0: awake
 };
 
 struct alignas(kLine) Board::Reason {
@@ -87,11 +87,11 @@ struct Board::Layout {
     presence = entries + in_lines(slots * sizeof(std::atomic<uint64_t>));
     slot = presence + ranks * sizeof(Presence);
     offer = slot + slots * sizeof(Slot);
-    mark = offer + in_lines(ranks * slots * sizeof(Offer));
-    frames = mark + (shape.owners == 0 ? ranks * slots * sizeof(Mark) : 0);
+    probe_line = offer + in_lines(ranks * slots * sizeof(Offer));
+    frames = probe_line + (shape.owners == 0 ? ranks * slots * sizeof(ProbeLine) : 0);
     end = frames + slots * (ranks + 1) * shape.chunk_bytes;
   }
-  size_t reason, entries, presence, slot, offer, mark, frames, end;
+  size_t reason, entries, presence, slot, offer, probe_line, frames, end;
 };
 
 // Large chunks cost few wakes; with too many of them in use, frames would fall out of the caches before they are added.
@@ -125,14 +125,14 @@ Board::Board(const BoardShape& shape, uint8_t* memory, const Board* beside) : sh
   reason_ = reinterpret_cast<Reason*>(memory + at.reason);
   entries_ = reinterpret_cast<std::atomic<uint64_t>*>(memory + at.entries);
   presence_ = reinterpret_cast<Presence*>(memory + at.presence);
-  bells_ = presence_;
+  doorbells_ = presence_;
   if (beside != nullptr) {
     reason_ = beside->reason_;
-    bells_ = beside->bells_;
+    doorbells_ = beside->doorbells_;
   }
   slots_ = reinterpret_cast<Slot*>(memory + at.slot);
   offers_ = reinterpret_cast<Offer*>(memory + at.offer);
-  marks_ = reinterpret_cast<Mark*>(memory + at.mark);
+  probe_lines_ = reinterpret_cast<ProbeLine*>(memory + at.probe_line);
   frames_ = memory + at.frames;
 }
 
@@ -140,8 +140,8 @@ Board::Slot& Board::slot_of(uint64_t seq) const { return slots_[index(seq)]; }
 Board::Offer& Board::offer_of(int rank, uint64_t seq) const {
   return offers_[index(seq) * static_cast<size_t>(shape_.ranks) + static_cast<size_t>(rank)];
 }
-Board::Mark& Board::mark_of(int rank, uint64_t seq) const {
-  return marks_[static_cast<size_t>(rank) * static_cast<size_t>(shape_.slots) + index(seq)];
+Board::ProbeLine& Board::probe_line_of(int rank, uint64_t seq) const {
+  return probe_lines_[static_cast<size_t>(rank) * static_cast<size_t>(shape_.slots) + index(seq)];
 }
 // A slot's result, then the elements of each rank.
 size_t Board::slot_bytes() const { return (static_cast<size_t>(shape_.ranks) + 1) * shape_.chunk_bytes; }
@@ -162,9 +162,9 @@ void Board::set_stores(Stores stores) const {
 }
 Stores Board::stores() const { return ready_->stores.load(std::memory_order_relaxed); }
 
-const std::atomic<uint64_t>* Board::mark(int rank, uint64_t seq) const {
+const std::atomic<uint64_t>* Board::probe_line(int rank, uint64_t seq) const {
   if (shape_.owners > 0) return nullptr;
-  return &mark_of(rank, seq).seq;
+  return &probe_line_of(rank, seq).seq;
 }
 std::atomic<int32_t>& Board::line_score() const { return ready_->line_score; }
 
@@ -174,7 +174,7 @@ void Board::offer(int rank, uint64_t seq, const ChunkCall& call) const {
   Offer& mine = offer_of(rank, seq);
   mine.call = call;
   mine.seq.store(seq, std::memory_order_relaxed);
-  if (shape_.owners == 0) mark_of(rank, seq).seq.store(seq, std::memory_order_relaxed);
+  if (shape_.owners == 0) probe_line_of(rank, seq).seq.store(seq, std::memory_order_relaxed);
   // What all ranks have written before is seen by the one that counts last.
   const uint64_t offers = slot_of(seq).offers.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (offers % static_cast<uint64_t>(shape_.ranks) != 0) return;
@@ -390,14 +390,14 @@ bool Board::is_deserted() const {
 }
 
 uint32_t Board::fall_asleep(int rank, uint64_t until_published) const {
-  const uint32_t heard = bells_[rank].bell.load(std::memory_order_acquire);
+  const uint32_t heard = doorbells_[rank].doorbell.load(std::memory_order_acquire);
   presence_[rank].wanted.store(until_published, std::memory_order_relaxed);
   full_fence();
   return heard;
 }
 
 void Board::wait_for_bell(int rank, uint32_t heard, Duration timeout) const {
-  futex_wait(bells_[rank].bell, heard, timeout);
+  futex_wait(doorbells_[rank].doorbell, heard, timeout);
 }
 
 void Board::awake(int rank) const { presence_[rank].wanted.store(0, std::memory_order_relaxed); }
@@ -405,9 +405,9 @@ void Board::awake(int rank) const { presence_[rank].wanted.store(0, std::memory_
 void Board::wake(int rank) const {
   full_fence();
   if (presence_[rank].wanted.exchange(0, std::memory_order_relaxed) == 0) return;
-  std::atomic<uint32_t>& bell = bells_[rank].bell;
-  bell.fetch_add(1, std::memory_order_release);
-  futex_wake(bell);
+  std::atomic<uint32_t>& doorbell = doorbells_[rank].doorbell;
+  doorbell.fetch_add(1, std::memory_order_release);
+  futex_wake(doorbell);
 }
 
 }  // namespace switchml::shm

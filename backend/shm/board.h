@@ -81,8 +81,8 @@ enum class Verdict : uint32_t { kReduced = 0, kMismatch = 1 };
 class Board {
  public:
   /// `memory`: bytes(shape), 64-byte aligned, zero where no rank has begun. Borrowed. `beside`: another board of
-  /// the same ranks, with which it has its bells and its reason to fail in common: they ring for ranks that sleep until
-  /// something happens on either. Not used later.
+  /// the same ranks, with which it has its doorbells and its reason to fail in common: they ring for ranks that sleep
+  /// until something happens on either. Not used later.
   Board(const BoardShape& shape, uint8_t* memory, const Board* beside = nullptr);
 
   /// Gives memory to the frames and results of chunk `seq`, and of all that use its slot.
@@ -94,7 +94,7 @@ class Board {
 
   /// A line that `rank` writes when it offers chunk `seq`, in the caches always, and that nobody reads until all have
   /// offered: to see how long what others write takes to come. Null where chunks have owners.
-  const std::atomic<uint64_t>* mark(int rank, uint64_t seq) const;
+  const std::atomic<uint64_t>* probe_line(int rank, uint64_t seq) const;
   /// The LatencyScore of all ranks. Another rank's write at the same time may be lost.
   std::atomic<int32_t>& line_score() const;
 
@@ -153,7 +153,7 @@ class Board {
     if (!busy()) wait_for_bell(rank, heard, timeout);
     awake(rank);
   }
-  /// The parts of a sleep, for one on several boards that have the same bells: the first on all of them, then the
+  /// The parts of a sleep, for one on several boards that have the same doorbells: the first on all of them, then the
   /// second on one, with what the first of all has returned, then the third on all.
   uint32_t fall_asleep(int rank, uint64_t until_published) const;
   void wait_for_bell(int rank, uint32_t heard, Duration timeout) const;
@@ -170,7 +170,7 @@ class Board {
  private:
   struct Slot;
   struct Offer;
-  struct Mark;
+  struct ProbeLine;
   struct ReadyList;
   struct Presence;
   struct Reason;
@@ -178,7 +178,7 @@ class Board {
   size_t index(uint64_t seq) const { return static_cast<size_t>(seq % static_cast<uint64_t>(shape_.slots)); }
   Slot& slot_of(uint64_t seq) const;
   Offer& offer_of(int rank, uint64_t seq) const;
-  Mark& mark_of(int rank, uint64_t seq) const;
+  ProbeLine& probe_line_of(int rank, uint64_t seq) const;
   size_t slot_bytes() const;
   void push(uint64_t seq) const;
   Verdict reduce_frames(uint64_t seq) const;
@@ -193,10 +193,10 @@ class Board {
   Reason* reason_;
   std::atomic<uint64_t>* entries_;
   Presence* presence_;
-  Presence* bells_;
+  Presence* doorbells_;
   Slot* slots_;
   Offer* offers_;
-  Mark* marks_;
+  ProbeLine* probe_lines_;
   uint8_t* frames_;
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 class MemoryEngine final : public Engine {
  public:
-  MemoryEngine(const MemoryEngineOptions& options, UplinkOptions uplink)
+  MemoryEngine(const MemoryEngineOptions& options, HostUplinkOptions uplink)
       : options_(options),
         board_(options_.shape, options_.segment->data()),
         short_board_(short_board(uplink.engine.session)),
@@ -159,7 +159,7 @@ class MemoryEngine final : public Engine {
     return Board(shape.short_shape(), options_.segment->data() + Board::bytes(shape), &board_);
   }
 
-  std::unique_ptr<Engine> start_uplink(UplinkOptions& uplink) {
+  std::unique_ptr<Engine> start_uplink(HostUplinkOptions& uplink) {
     SWITCHML_ASSERT(uplink.transports.empty() == (options_.rank >= options_.shape.owners));
     if (uplink.transports.empty()) return nullptr;
     uplink.engine.first_shard = options_.rank;
@@ -192,10 +192,10 @@ class MemoryEngine final : public Engine {
 }  // namespace
 
 std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options) {
-  return std::make_unique<MemoryEngine>(options, UplinkOptions{});
+  return std::make_unique<MemoryEngine>(options, HostUplinkOptions{});
 }
 
-std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, UplinkOptions uplink) {
+std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, HostUplinkOptions uplink) {
   SWITCHML_ASSERT(options.shape.owners > 0);
   return std::make_unique<MemoryEngine>(options, std::move(uplink));
 }

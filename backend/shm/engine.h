@@ -32,7 +32,7 @@ struct MemoryEngineOptions {
 };
 
 /// How the ranks of a host reach the others.
-struct UplinkOptions {
+struct HostUplinkOptions {
   EngineOptions engine;  // of the session of hosts; its callbacks and first_shard are overwritten, and
                          // its spin is that of the rank's own thread too
   std::vector<std::unique_ptr<Transport>> transports;  // owners of chunks: one for each session, joined as shard number
@@ -43,6 +43,6 @@ struct UplinkOptions {
 /// Starts its thread. suspend() and what follows it must not be called: there is no going on with another switch.
 std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options);
 /// The same for a board with owners.
-std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, UplinkOptions uplink);
+std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, HostUplinkOptions uplink);
 
 }  // namespace switchml::shm

@@ -354,7 +354,7 @@ void LocalRank::time_a_line(uint64_t seq) {
   const int others = board_.shape().ranks - 1;
   if (latency_timer_ == nullptr || others == 0) return;
   const int other = (rank_ + 1 + static_cast<int>(seq % static_cast<uint64_t>(others))) % (others + 1);
-  const Duration took = latency_timer_(*board_.mark(other, seq));
+  const Duration took = latency_timer_(*board_.probe_line(other, seq));
   std::atomic<int32_t>& score = board_.line_score();
   const int32_t before = score.load(std::memory_order_relaxed);
   const int32_t after = LatencyScore::after(before, took);
@@ -494,8 +494,8 @@ void LocalRank::sleep(const std::vector<LocalRank*>& local_ranks, Duration timeo
   const LocalRank& first = *local_ranks.front();
   uint32_t heard = 0;
   for (const LocalRank* local_rank : local_ranks) {
-    const uint32_t bell = local_rank->board_.fall_asleep(local_rank->rank_, local_rank->awaited());
-    if (local_rank == &first) heard = bell;
+    const uint32_t doorbell = local_rank->board_.fall_asleep(local_rank->rank_, local_rank->awaited());
+    if (local_rank == &first) heard = doorbell;
   }
   const bool busy =
       std::any_of(local_ranks.begin(), local_ranks.end(), [](const LocalRank* one) { return one->is_roused(); });

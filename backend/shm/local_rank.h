@@ -78,7 +78,7 @@ class LocalRank {
   bool has_full_window() const { return offering_ < tasks_.size() && !can_offer(); }
   /// Until there is work, at most `timeout`; may return early. The thread of step().
   void sleep(Duration timeout) { sleep({this}, timeout); }
-  /// The same for local ranks of one rank on boards that have the same bells; at least one.
+  /// The same for local ranks of one rank on boards that have the same doorbells; at least one.
   static void sleep(const std::vector<LocalRank*>& local_ranks, Duration timeout);
   /// Ends a sleep that runs or is to come. Thread-safe.
   void wake() {

@@ -105,8 +105,8 @@ bool LocalRankThread::has_work() const {
   return std::any_of(local_ranks_.begin(), local_ranks_.end(), [](const LocalRank* one) { return one->has_work(); });
 }
 
-// While nothing is under way it sleeps where no other rank wakes it: the bells are for whoever takes a turn. What it
-// would be woken for then, that the board has failed, it finds out in a moment.
+// While nothing is under way it sleeps where no other rank wakes it: the doorbells are for whoever takes a turn. What
+// it would be woken for then, that the board has failed, it finds out in a moment.
 void LocalRankThread::run() {
   pthread_setname_np(pthread_self(), "switchml-shm");
   std::fesetenv(FE_DFL_ENV);  // a new thread inherits its parent's

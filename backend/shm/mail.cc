@@ -28,7 +28,7 @@ struct alignas(kBoxLine) Mail::Box {
   std::array<std::atomic<uint64_t>, kWords> signals;  // by who has signalled
   std::atomic<uint64_t> tickets;
   std::atomic<uint32_t> sleeper;
-  alignas(kBoxLine) std::array<std::atomic<uint32_t>, 2> bells;
+  alignas(kBoxLine) std::array<std::atomic<uint32_t>, 2> doorbells;
   alignas(kBoxLine) std::atomic<uint32_t> state;
   std::array<char, kMaxReason> reason;  // up to the first 0; written before the state
 };
@@ -87,11 +87,11 @@ RankSet Mail::take_signals(int rank) const {
 // ---- sleep ----
 
 namespace {
-size_t bell_of(Mail::Sleeper who) { return static_cast<size_t>(who) - 1; }
+size_t doorbell_of(Mail::Sleeper who) { return static_cast<size_t>(who) - 1; }
 }  // namespace
 
-uint32_t Mail::bell(int rank, Sleeper who) const {
-  return boxes_[rank].bells[bell_of(who)].load(std::memory_order_acquire);
+uint32_t Mail::doorbell(int rank, Sleeper who) const {
+  return boxes_[rank].doorbells[doorbell_of(who)].load(std::memory_order_acquire);
 }
 void Mail::fall_asleep(int rank, Sleeper who) const {
   boxes_[rank].sleeper.store(static_cast<uint32_t>(who), std::memory_order_seq_cst);
@@ -100,7 +100,7 @@ void Mail::awake(int rank) const {
   boxes_[rank].sleeper.store(static_cast<uint32_t>(Sleeper::kNobody), std::memory_order_relaxed);
 }
 void Mail::wait_for_bell(int rank, Sleeper who, uint32_t heard, Duration timeout) const {
-  futex_wait(boxes_[rank].bells[bell_of(who)], heard, timeout);
+  futex_wait(boxes_[rank].doorbells[doorbell_of(who)], heard, timeout);
 }
 void Mail::wake(int rank) const {
   std::atomic<uint32_t>& sleeper = boxes_[rank].sleeper;
@@ -109,9 +109,9 @@ void Mail::wake(int rank) const {
   if (who != Sleeper::kNobody) ring_for(rank, who);
 }
 void Mail::ring_for(int rank, Sleeper who) const {
-  std::atomic<uint32_t>& bell = boxes_[rank].bells[bell_of(who)];
-  bell.fetch_add(1, std::memory_order_release);
-  futex_wake(bell);
+  std::atomic<uint32_t>& doorbell = boxes_[rank].doorbells[doorbell_of(who)];
+  doorbell.fetch_add(1, std::memory_order_release);
+  futex_wake(doorbell);
 }
 
 // ---- who is gone ----

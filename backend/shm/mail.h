@@ -55,11 +55,11 @@ class Mail {
   /// Threads of a rank, of which one at a time looks after its messages.
   enum class Sleeper : uint32_t { kNobody = 0, kThread = 1, kCaller = 2 };
   /// What a sleep of that thread begins with.
-  uint32_t bell(int rank, Sleeper who) const;
+  uint32_t doorbell(int rank, Sleeper who) const;
   /// From now on a signal rings for `who`. Look once more whether there is something to do behind this.
   void fall_asleep(int rank, Sleeper who) const;
   void awake(int rank) const;
-  /// Until the bell rings that has been at `heard`, at most `timeout`; may return early.
+  /// Until the doorbell rings that has been at `heard`, at most `timeout`; may return early.
   void wait_for_bell(int rank, Sleeper who, uint32_t heard, Duration timeout) const;
   /// Rings for whoever signals would ring for.
   void wake(int rank) const;

@@ -153,7 +153,7 @@ void Messages::wait_a_moment(Waits& waits, Time end, const Found& found) {
   } else if (waits.give_way(found)) {
     return;
   }
-  const uint32_t heard = mail_.bell(rank_, Mail::Sleeper::kCaller);
+  const uint32_t heard = mail_.doorbell(rank_, Mail::Sleeper::kCaller);
   mail_.fall_asleep(rank_, Mail::Sleeper::kCaller);
   if (!found()) mail_.wait_for_bell(rank_, Mail::Sleeper::kCaller, heard, end - monotonic_now());
   mail_.awake(rank_);
@@ -176,7 +176,7 @@ void Messages::run() {
   pthread_setname_np(pthread_self(), "switchml-mail");
   Lock held = lock();
   while (!stop_) {
-    const uint32_t heard = mail_.bell(rank_, Mail::Sleeper::kThread);
+    const uint32_t heard = mail_.doorbell(rank_, Mail::Sleeper::kThread);
     const bool mine = !taken_ && messenger_.is_busy();
     if (mine) {
       mail_.awake(rank_);

@@ -29,18 +29,18 @@ size_t ChunkPlan::block_elements_for(size_t payload_bytes) {
   return std::min(payload_bytes / kWordBytes, kMaxBlockElements);  // [CALL-4]
 }
 
-size_t ChunkPlan::max_group_blocks(size_t payload_bytes) {  // [CALL-5]
+size_t ChunkPlan::max_superblock_blocks(size_t payload_bytes) {  // [CALL-5]
   const size_t words = payload_bytes / kWordBytes;
   // blocks + ceil(blocks / kBlocksPerFlag) words must fit one payload.
   const size_t fitting = words * kBlocksPerFlag / (kBlocksPerFlag + 1);
   // Of every type that needs blocks: each of them has one word per element.
   const size_t blocks_per_span =
       elements_per_span(ElementType::kFloat32, payload_bytes) / block_elements_for(payload_bytes);
-  return std::max<size_t>(1, std::min(fitting, kMaxGroupBlocks) / blocks_per_span) * blocks_per_span;
+  return std::max<size_t>(1, std::min(fitting, kMaxSuperblockBlocks) / blocks_per_span) * blocks_per_span;
 }
 
-size_t ChunkPlan::max_group_elements(size_t payload_bytes) {
-  return max_group_blocks(payload_bytes) * block_elements_for(payload_bytes);
+size_t ChunkPlan::max_superblock_elements(size_t payload_bytes) {
+  return max_superblock_blocks(payload_bytes) * block_elements_for(payload_bytes);
 }
 
 ChunkPlan::ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes, bool native)
@@ -49,37 +49,39 @@ ChunkPlan::ChunkPlan(ElementType type, bool with_exponents, ElementRange part, s
       block_elements_(block_elements_for(payload_bytes)),
       words_per_element_(element_words(type)),
       elements_per_chunk_(switchml::elements_per_chunk(type, payload_bytes, native)),
-      group_elements_(with_exponents ? max_group_elements(payload_bytes) : std::max<size_t>(part.count, 1)),
-      groups_(std::max<size_t>(1, divide_up(part.count, group_elements_))) {  // [CALL-1]
+      superblock_elements_(with_exponents ? max_superblock_elements(payload_bytes) : std::max<size_t>(part.count, 1)),
+      superblocks_(std::max<size_t>(1, divide_up(part.count, superblock_elements_))) {  // [CALL-1]
   SWITCHML_ASSERT(payload_bytes >= kMinPayloadBytes && payload_bytes <= kMaxPayloadBytes);
   SWITCHML_ASSERT(!(with_exponents && native));
-  SWITCHML_ASSERT(!with_exponents || group_elements_ % elements_per_span(type, payload_bytes) == 0);
+  SWITCHML_ASSERT(!with_exponents || superblock_elements_ % elements_per_span(type, payload_bytes) == 0);
 }
 
-ElementRange ChunkPlan::group(size_t g) const {
-  const size_t begin = g * group_elements_;
-  return {part_.begin + begin, std::min(group_elements_, part_.count - std::min(begin, part_.count))};
+ElementRange ChunkPlan::superblock(size_t g) const {
+  const size_t begin = g * superblock_elements_;
+  return {part_.begin + begin, std::min(superblock_elements_, part_.count - std::min(begin, part_.count))};
 }
 
-size_t ChunkPlan::blocks_of_group(size_t g) const { return divide_up(group(g).count, block_elements_); }
+size_t ChunkPlan::blocks_of_superblock(size_t g) const { return divide_up(superblock(g).count, block_elements_); }
 
-size_t ChunkPlan::flags_of_group(size_t g) const { return divide_up(blocks_of_group(g), kBlocksPerFlag); }
+size_t ChunkPlan::flags_of_superblock(size_t g) const { return divide_up(blocks_of_superblock(g), kBlocksPerFlag); }
 
 // [CALL-2, CALL-3]
-size_t ChunkPlan::call_words(size_t g) const { return with_exponents_ ? blocks_of_group(g) + flags_of_group(g) : 0; }
+size_t ChunkPlan::call_words(size_t g) const {
+  return with_exponents_ ? blocks_of_superblock(g) + flags_of_superblock(g) : 0;
+}
 
-size_t ChunkPlan::chunks_of_group(size_t g) const { return divide_up(group(g).count, elements_per_chunk_); }
+size_t ChunkPlan::chunks_of_superblock(size_t g) const { return divide_up(superblock(g).count, elements_per_chunk_); }
 
 ElementRange ChunkPlan::chunk(size_t g, size_t c) const {
-  const ElementRange range = group(g);
+  const ElementRange range = superblock(g);
   const size_t begin = c * elements_per_chunk_;
   SWITCHML_ASSERT(begin < range.count);
   return {range.begin + begin, std::min(elements_per_chunk_, range.count - begin)};
 }
 
 size_t ChunkPlan::total_chunks() const {
-  // Group sizes are whole chunks, so no chunk straddles a group.
-  return groups_ + divide_up(part_.count, elements_per_chunk_);
+  // Superblock sizes are whole chunks, so no chunk straddles a superblock.
+  return superblocks_ + divide_up(part_.count, elements_per_chunk_);
 }
 
 ElementRange shard_part(size_t count, size_t elements_per_span, int shard, int shards) {  // [SHARD-2]

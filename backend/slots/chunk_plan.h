@@ -1,12 +1,12 @@
 // From a tensor to chunks and back: pure arithmetic. A chunk is what one packet carries. Block and chunk boundaries are
 // a function of the element type, the count and the session's payload alone, never of timing or path, so that every
 // rank, run and data plane quantizes the same blocks. A block may lie in two chunks; but a *span*, the fewest chunks in
-// a row that hold whole blocks, may not: groups, and the parts of shards, are made of spans.
+// a row that hold whole blocks, may not: superblocks, and the parts of shards, are made of spans.
 //
-// Sums of floats go in groups. A group is up to kMaxGroupBlocks blocks; the exponents of all its blocks travel in one
-// chunk of the call lane, ahead of its data [CALL-5, CALL-6]. Everything else has one group that covers the whole
-// tensor, and a call chunk without words [CALL-3]. So has everything in a native session, whose chunks hold elements
-// and not words: there are neither blocks nor calls ahead.
+// Sums of floats go in superblocks. A superblock is up to kMaxSuperblockBlocks blocks; the exponents of all its blocks
+// travel in one chunk of the call lane, ahead of its data [CALL-5, CALL-6]. Everything else has one superblock that
+// covers the whole tensor, and a call chunk without words [CALL-3]. So has everything in a native session, whose chunks
+// hold elements and not words: there are neither blocks nor calls ahead.
 #pragma once
 
 #include <cstddef>
@@ -28,27 +28,27 @@ class ChunkPlan {
   /// tensor. `native`: chunks of elements; never together with exponents.
   ChunkPlan(ElementType type, bool with_exponents, ElementRange part, size_t payload_bytes, bool native = false);
 
-  /// Chunks that are sent in the call lane: one per group, at least one.
-  size_t groups() const { return groups_; }
+  /// Chunks that are sent in the call lane: one per superblock, at least one.
+  size_t superblocks() const { return superblocks_; }
   bool with_exponents() const { return with_exponents_; }
   size_t block_elements() const { return block_elements_; }
   size_t elements_per_chunk() const { return elements_per_chunk_; }
   size_t words_per_element() const { return words_per_element_; }
 
-  ElementRange group(size_t g) const;
-  size_t blocks_of_group(size_t g) const;
-  size_t flags_of_group(size_t g) const;
-  /// Words of group g's call chunk: blocks + flags, or 0.
+  ElementRange superblock(size_t g) const;
+  size_t blocks_of_superblock(size_t g) const;
+  size_t flags_of_superblock(size_t g) const;
+  /// Words of superblock g's call chunk: blocks + flags, or 0.
   size_t call_words(size_t g) const;
 
-  size_t chunks_of_group(size_t g) const;
-  /// Chunk c of group g, 0 <= c < chunks_of_group(g).
+  size_t chunks_of_superblock(size_t g) const;
+  /// Chunk c of superblock g, 0 <= c < chunks_of_superblock(g).
   ElementRange chunk(size_t g, size_t c) const;
   size_t total_chunks() const;
 
-  /// Largest number of blocks and elements a group of any plan with this payload has: for buffers.
-  static size_t max_group_blocks(size_t payload_bytes);
-  static size_t max_group_elements(size_t payload_bytes);
+  /// Largest number of blocks and elements a superblock of any plan with this payload has: for buffers.
+  static size_t max_superblock_blocks(size_t payload_bytes);
+  static size_t max_superblock_elements(size_t payload_bytes);
   static size_t block_elements_for(size_t payload_bytes);
 
  private:
@@ -57,8 +57,8 @@ class ChunkPlan {
   size_t block_elements_;
   size_t words_per_element_;
   size_t elements_per_chunk_;
-  size_t group_elements_;
-  size_t groups_;
+  size_t superblock_elements_;
+  size_t superblocks_;
 };
 
 /// Shard `shard` of `shards` takes this part of a tensor of `count` elements: whole spans, spread evenly.

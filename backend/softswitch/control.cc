@@ -15,7 +15,7 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
     counters.control_requests.add(1);
     return tap->request(frame, size, from);
   }
-  out.settle();  // a request may end a session, whose results a sink may still have
+  out.reclaim();  // a request may end a session, whose results a sink may still have
   wire::ControlPacket packet;
   const wire::ParseError error = wire::parse_control(frame, size, wire::Kind::kRequest, &packet);
   const bool other_version = error == wire::ParseError::kOtherVersion;
@@ -39,7 +39,7 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
   counters.packets_sent.add(1);
   counters.bytes_sent.add(reply_bytes);
   out.unicast(reply, reply_bytes, from);
-  out.settle();  // the reply lies on this function's stack
+  out.reclaim();  // the reply lies on this function's stack
 }
 
 void SoftSwitch::Impl::expire(const std::vector<uint8_t>& jobs) {

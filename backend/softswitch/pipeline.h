@@ -17,7 +17,7 @@ namespace switchml::softswitch {
 /// slot, which belongs to one partition, or changes only while every thread is excluded.
 struct alignas(64) Partition {
   SwitchCounters counters;
-  uint32_t burst = 1;                         // the present one: see SlotUse::lent
+  uint32_t burst = 1;                         // the present one: see SlotUse::borrowed_in
   std::array<Time, kMaxJobs + 1> heard = {};  // when a member of each job last was, as far as this partition knows
 };
 

@@ -19,14 +19,14 @@ namespace switchml::softswitch {
 struct SlotUse {
   SequencePair pair;
   WorkerSet contributed;
-  WorkerSet with_elements;  // native: of these, who sent any
-  WorkerSet want_none;      // native: of these, who takes the result without elements
-  uint32_t witness = 0;     // native: the call
-  uint32_t bytes = 0;       // of the longest contribution so far
-  uint16_t exponent = 0;    // maximum so far; native: type, operation and divisor
-  uint32_t lent = 0;        // the burst in which a sink was last given the frame; 0: never
-  bool complete = false;    // the bytes behind the header are a result's, and the header is in front
-  bool disagree = false;    // native: contributions to several calls
+  WorkerSet with_elements;   // native: of these, who sent any
+  WorkerSet want_none;       // native: of these, who takes the result without elements
+  uint32_t witness = 0;      // native: the call
+  uint32_t bytes = 0;        // of the longest contribution so far
+  uint16_t exponent = 0;     // maximum so far; native: type, operation and divisor
+  uint32_t borrowed_in = 0;  // the burst in which a sink was last given the frame; 0: never
+  bool complete = false;     // the bytes behind the header are a result's, and the header is in front
+  bool disagree = false;     // native: contributions to several calls
 };
 
 class SlotStore {

@@ -44,8 +44,8 @@ void PacketContext::multicast(const uint8_t* frame, size_t size, const Endpoint*
 }
 
 void PacketContext::reclaim(const SlotUse& use) {
-  if (use.lent != part.burst) return;
-  out.settle();
+  if (use.borrowed_in != part.burst) return;
+  out.reclaim();
   ++part.burst;
 }
 
@@ -215,7 +215,7 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
   if (session.uplink() != nullptr) outcome = {wire::Kind::kContribution, session.uplink()->worker};
   const size_t size = complete(&use, words, packet, outcome);
   context.counters.uses_completed.add(1);
-  use.lent = context.part.burst;
+  use.borrowed_in = context.part.burst;
   forward(session, header.slot, frame, size, context);
 }
 
@@ -236,7 +236,7 @@ void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint
     context.reclaim(*use);
     mark_repeated(frame);
   }
-  use->lent = context.part.burst;
+  use->borrowed_in = context.part.burst;
   const size_t size = std::min<size_t>(wire::kHeaderBytes + use->bytes, asking.size);
   context.unicast(frame, size, leaf ? session.uplink()->parent : asking.from);
 }

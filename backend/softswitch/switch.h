@@ -47,13 +47,13 @@ struct SwitchOptions {
   uint64_t seed = 0;
 };
 
-/// Where a switch puts what it sends. The bytes of a `frame` stay as they are until settle() is called, or the next
+/// Where a switch puts what it sends. The bytes of a `frame` stay as they are until reclaim() is called, or the next
 /// burst begins; endpoints are valid during the call only.
 class PacketSink {
  public:
   virtual ~PacketSink() = default;
   /// The switch needs the memory of frames that it has handed over: they must be sent, or copied, when this returns.
-  virtual void settle() {}
+  virtual void reclaim() {}
   virtual void unicast(const uint8_t* frame, size_t size, const Endpoint& to) = 0;
   /// The same frame to several endpoints.
   virtual void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) = 0;

@@ -68,7 +68,7 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
   if (!(use.contributed == session.expected())) return keep(packet, store.kept(header.slot, header.worker));
   complete_native(&use, &store, packet, session.granted().session_key);
   context.counters.uses_completed.add(1);
-  use.lent = context.part.burst;
+  use.borrowed_in = context.part.burst;
   forward_native(session, use, header, context);
 }
 
@@ -97,7 +97,7 @@ void SoftSwitch::Impl::duplicate_native(SlotUse* use, const wire::NativeHeader& 
                                         PacketContext& context) {
   if (!use->complete) return context.counters.duplicates_dropped.add(1);
   context.counters.duplicates_answered.add(1);
-  use->lent = context.part.burst;
+  use->borrowed_in = context.part.burst;
   const NativeFrame frame = result_for(*use, stores[header.job]->payload(header.slot, header.seq), header.worker);
   context.unicast(frame.data, frame.size, asking.from);
 }

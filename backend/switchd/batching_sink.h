@@ -20,8 +20,8 @@ class BatchingSink : public softswitch::PacketSink {
   static constexpr size_t kHeldBytes = 9216;
 
   enum class Frames {
-    kBorrow,  // they are sent from where they lie, by settle() at the latest
-    kCopy,    // settle() does nothing: only flush() sends. For threads that share a switch, whose locks it then spares
+    kBorrow,  // they are sent from where they lie, by reclaim() at the latest
+    kCopy,    // reclaim() does nothing: only flush() sends. For threads that share a switch, whose locks it then spares
   };
   /// Borrows the transport, which must outlive the sink. `held_bytes`: larger frames leave at once.
   BatchingSink(Transport& transport, Frames frames, size_t held_bytes = kHeldBytes)
@@ -29,7 +29,7 @@ class BatchingSink : public softswitch::PacketSink {
 
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override;
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override;
-  void settle() override {
+  void reclaim() override {
     if (!copies_) flush();
   }
   /// Sends what was held back. Frames that the transport does not take are lost, as on any network.

@@ -33,12 +33,12 @@ void PartitionedSwitch::process(int home, const RxFrame* frames, size_t count, T
     for (int32_t i = scratch->first[p]; i >= 0; i = scratch->next[static_cast<size_t>(i)]) {
       if (!switch_.process_in(static_cast<int>(p), frames[i], now, sink)) scratch->rest.push_back(i);
     }
-    sink.settle();
+    sink.reclaim();
   }
   if (scratch->rest.empty()) return;
   const AllPartitionsLock excluded(this);
   for (const int32_t i : scratch->rest) switch_.process(frames[i].data, frames[i].size, frames[i].from, now, sink);
-  sink.settle();
+  sink.reclaim();
 }
 
 }  // namespace switchml

@@ -27,8 +27,8 @@ class PartitionedSwitch {
     std::vector<int32_t> next;  // by frame: the next one of its partition
     std::vector<int32_t> rest;  // frames that take the whole switch
   };
-  /// Processes frames of any content, those of a slot in their order. The sink is told to settle() before the lock that
-  /// guards its frames is given back. `home`: the partition whose frames come first.
+  /// Processes frames of any content, those of a slot in their order. The sink is told to reclaim() before the lock
+  /// that guards its frames is given back. `home`: the partition whose frames come first.
   void process(int home, const RxFrame* frames, size_t count, Time now, softswitch::PacketSink& sink, Scratch* scratch);
 
   /// f(SoftSwitch&) while no thread is in it.

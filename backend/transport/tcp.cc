@@ -35,7 +35,7 @@ class TcpTransport final : public Transport {
   size_t send(const TxFrame* frames, size_t count) override;
   size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override;
   size_t receive(RxFrame* frames, size_t count) override;
-  void release() override { connections_.pieces().release(); }
+  void release() override { connections_.buffers().release(); }
 
   void wait(Duration timeout) override {
     if (current_ != nullptr) return;
@@ -135,11 +135,11 @@ size_t TcpTransport::lend(RxFrame* frames, size_t count) {
   }
   if (lent != 0) {
     connections_.heard(current_);
-    connections_.pieces().lend(current_->piece);
+    connections_.buffers().lend(current_->buffer);
   }
   turn_ += lent;
   if (!current_->in.has_next()) {
-    connections_.settle(std::exchange(current_, nullptr));
+    connections_.after_reading(std::exchange(current_, nullptr));
   } else if (turn_ == kTurnFrames) {
     connections_.note_ready(std::exchange(current_, nullptr));
     behind_ = true;

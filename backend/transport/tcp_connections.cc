@@ -19,13 +19,13 @@ constexpr size_t kEvents = 64;
 constexpr uint32_t kEnds = EPOLLRDHUP | EPOLLERR | EPOLLHUP;
 constexpr uint32_t kAlways = EPOLLIN | EPOLLRDHUP;
 constexpr size_t kFramesInPiece = 4;
-constexpr size_t kSparePieces = 8;
+constexpr size_t kSpareBuffers = 8;
 constexpr size_t kWorthWaitingFor = 2048;  // bytes: more than a packet of Ethernet
 constexpr Duration kLookInterval = seconds(1);
 constexpr Duration kStallInterval = milliseconds(250);
 constexpr Duration kFirstBackoff = milliseconds(10);
 
-size_t piece_bytes(const TcpOptions& options) {
+size_t buffer_bytes(const TcpOptions& options) {
   return kFramesInPiece * (options.max_frame_bytes + kStreamPrefixBytes);
 }
 
@@ -47,7 +47,7 @@ TcpConnections::TcpConnections(Fd listener, const TcpOptions& options, SocketErr
       counters_(options.counters ? options.counters : std::make_shared<TcpCounters>()),
       listener_(std::move(listener)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      pieces_(piece_bytes(options), options.max_connections + kSparePieces),
+      buffers_(buffer_bytes(options), options.max_connections + kSpareBuffers),
       sender_(sender(options)),
       interval_(look_interval(options)),
       stall_interval_(std::min(kStallInterval, options.stall / 4)) {
@@ -185,14 +185,14 @@ void TcpConnections::check_all(Time now) {
   const bool knows = ready_.empty() || std::exchange(was_asked_, false);
   const Duration passed = knows ? std::min(now - looked_, 2 * interval_) : Duration::zero();
   looked_ = now;
-  pieces_.trim();
+  buffers_.trim();
   if (options_.patience == Duration::zero() || !has_begun()) return;
   const SilenceOrder::List& accepted = silence_.all();
   for (auto next = accepted.begin(); next != accepted.end();) close_if_stuck(*next++, passed);
 }
 
 void TcpConnections::close_if_stuck(TcpConnection* connection, Duration passed) {
-  const bool cut = connection->piece != nullptr && !connection->in.has_next();
+  const bool cut = connection->buffer != nullptr && !connection->in.has_next();
   const Duration reading = connection->reading.note(cut, connection->frame_steps, passed);
   const SendQueue& queue = connection->queue;
   const Duration writing = connection->writing.note(queue.size() != 0, queue.steps(), passed);
@@ -207,7 +207,7 @@ void TcpConnections::close_if_stuck(TcpConnection* connection, Duration passed) 
 Duration TcpConnections::patience(Duration timeout) const {
   const Time now = monotonic_now();
   if (listener_rests_until_ != kNever) timeout = std::min(timeout, listener_rests_until_ - now);
-  if (has_begun() || pieces_.can_trim()) timeout = std::min(timeout, looked_ + interval_ - now);
+  if (has_begun() || buffers_.can_trim()) timeout = std::min(timeout, looked_ + interval_ - now);
   if (unacked_ != 0) timeout = std::min(timeout, stalls_looked_ + stall_interval_ - now);
   return std::max(timeout, Duration::zero());
 }
@@ -250,12 +250,12 @@ TcpConnection* TcpConnections::next_ready() {
 bool TcpConnections::read(TcpConnection* connection) {
   StreamFrames& in = connection->in;
   if (in.needs_room()) {
-    Piece* piece = pieces_.take();
-    if (piece == nullptr) return false;
-    in.use(piece->data, pieces_.piece_bytes());
-    if (connection->piece != nullptr) pieces_.give_back(connection->piece);
-    if (connection->piece == nullptr) ++holding_;
-    connection->piece = piece;
+    ReceiveBuffer* buffer = buffers_.take();
+    if (buffer == nullptr) return false;
+    in.use(buffer->data, buffers_.buffer_bytes());
+    if (connection->buffer != nullptr) buffers_.give_back(connection->buffer);
+    if (connection->buffer == nullptr) ++holding_;
+    connection->buffer = buffer;
   }
   const bool begins = in.is_empty();
   const ssize_t got = ::recv(connection->fd.get(), in.end(), in.worth_reading(), MSG_DONTWAIT);
@@ -267,12 +267,12 @@ bool TcpConnections::read(TcpConnection* connection) {
   if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
     lose(connection, got == 0 ? 0 : errno);
   } else {
-    settle(connection);
+    after_reading(connection);
   }
   return false;
 }
 
-void TcpConnections::settle(TcpConnection* connection) {
+void TcpConnections::after_reading(TcpConnection* connection) {
   if (connection->in.broken()) {  // [TCP-3]
     counters_->broken.fetch_add(1, std::memory_order_relaxed);
     socket_error_->note(connection->peer, "sent what is no frame of up to " + std::to_string(options_.max_frame_bytes) +
@@ -280,7 +280,7 @@ void TcpConnections::settle(TcpConnection* connection) {
     close(connection, true);
     return;
   }
-  if (connection->in.is_empty()) drop_piece(connection);
+  if (connection->in.is_empty()) drop_buffer(connection);
   await(connection, connection->in.missing());
 }
 
@@ -293,9 +293,9 @@ void TcpConnections::await(TcpConnection* connection, size_t bytes) {
   ::setsockopt(connection->fd.get(), SOL_SOCKET, SO_RCVLOWAT, &value, sizeof value);
 }
 
-void TcpConnections::drop_piece(TcpConnection* connection) {
-  if (connection->piece != nullptr) {
-    pieces_.give_back(std::exchange(connection->piece, nullptr));
+void TcpConnections::drop_buffer(TcpConnection* connection) {
+  if (connection->buffer != nullptr) {
+    buffers_.give_back(std::exchange(connection->buffer, nullptr));
     --holding_;
   }
   connection->in.drop_room();
@@ -323,7 +323,7 @@ void TcpConnections::close(TcpConnection* connection, bool reset) {
   if (connection->ready) ready_.erase(std::find(ready_.begin(), ready_.end(), connection));
   if (connection->watched) --watched_;
   forget_unacked(connection);
-  drop_piece(connection);
+  drop_buffer(connection);
   connection->in = StreamFrames(options_.max_frame_bytes);
   sender_.discard(&connection->queue);
   connection->ready = connection->watched = connection->connecting = false;

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "socket/fd.h"
+#include "transport/receive_buffers.h"
 #include "transport/socket_error.h"
 #include "transport/tcp.h"
-#include "transport/tcp_pieces.h"
 #include "transport/tcp_silence.h"
 #include "transport/tcp_tx.h"
 
@@ -46,7 +46,7 @@ struct TcpConnection {
   Endpoint source;          // where we connect from; size 0: not yet known
   Fd fd;
   StreamFrames in;
-  Piece* piece = nullptr;  // the room of `in`
+  ReceiveBuffer* buffer = nullptr;  // the room of `in`
   SendQueue queue;
   size_t awaited = 1;           // bytes from which on the kernel says that it can be read
   std::vector<uint32_t> burst;  // frames of the send() under way
@@ -69,8 +69,8 @@ class TcpConnections {
   bool valid() const { return epoll_.valid(); }
   /// Becomes readable when service() is due.
   int epoll() const { return epoll_.get(); }
-  size_t memory_bytes() const { return pieces_.memory_bytes(); }
-  PiecePool& pieces() { return pieces_; }
+  size_t memory_bytes() const { return buffers_.memory_bytes(); }
+  ReceiveBufferPool& buffers() { return buffers_; }
 
   /// The connection to `to`, which is made if need be, and may not be open yet; null: there can be none.
   TcpConnection* reach(const Endpoint& to);
@@ -93,7 +93,7 @@ class TcpConnections {
     if (connection->is_accepted()) silence_.heard(connection->place);
   }
   /// To be called when `connection->in` has no frame left.
-  void settle(TcpConnection* connection);
+  void after_reading(TcpConnection* connection);
   /// `timeout`, or how long service() may be put off if that is less.
   Duration patience(Duration timeout) const;
   /// service() has something to write, or to connect.
@@ -106,7 +106,7 @@ class TcpConnections {
   void enlist(TcpConnection* connection);
   void watch(TcpConnection* connection);
   void on_event(TcpConnection* connection, uint32_t events);
-  void drop_piece(TcpConnection* connection);
+  void drop_buffer(TcpConnection* connection);
   void await(TcpConnection* connection, size_t bytes);
   void lose(TcpConnection* connection, int error);
   void close(TcpConnection* connection, bool reset);
@@ -136,14 +136,14 @@ class TcpConnections {
   Fd listener_;
   Fd epoll_;
   Time listener_rests_until_ = kNever;  // kNever: it does not rest
-  PiecePool pieces_;
+  ReceiveBufferPool buffers_;
   TcpSender sender_;
   Table table_;
   SilenceOrder silence_;                              // of those that were accepted
   std::vector<std::unique_ptr<TcpConnection>> gone_;  // events that name them may be under way
   std::deque<TcpConnection*> ready_;
   size_t watched_ = 0;  // connections that are
-  size_t holding_ = 0;  // connections that have a piece
+  size_t holding_ = 0;  // connections that have a buffer
   const Duration interval_;
   Time looked_ = monotonic_now();  // around
   size_t unacked_ = 0;             // connections with an unacked_since

@@ -42,7 +42,7 @@ RULES_OF = [
     (r"switchml::softswitch::", "", RULES),
     (r"switchml::profile::|switchml_profile_", "", None),
     ("", r"backend/(engine|slots)/", STREAM),
-    (r"^switchml::(Shard|SlotPool|ChunkPlan|GroupRing|Codec|Task|SharedCollective)::", "", STREAM),
+    (r"^switchml::(Shard|SlotPool|ChunkPlan|SuperblockRing|Codec|Task|SharedCollective)::", "", STREAM),
 ]
 COMPILED = [(re.compile(name), re.compile(file), stage) for name, file, stage in RULES_OF]
 

@@ -298,7 +298,7 @@ def _of_group(group, name, ask):
 class _Stats(dict):
     """Finds a counter by the name that it once had, too, with a warning."""
 
-    FORMER = {"calls_companion": "calls_gloo", "companion": "gloo"}
+    FORMER = {"calls_companion": "calls_gloo", "companion": "gloo", "nonfinite_superblocks": "nonfinite_superblocks"}
 
     def __missing__(self, name):
         now = self.FORMER.get(name)
@@ -306,6 +306,12 @@ class _Stats(dict):
             raise KeyError(name)
         warnings.warn(f"switchml.stats(): {name!r} is {now!r} now", DeprecationWarning, stacklevel=2)
         return self[now]
+
+    def get(self, name, default=None):
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
 
 def stats(group=None):

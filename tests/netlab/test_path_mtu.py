@@ -105,6 +105,8 @@ class Hops(lab.Lab):
             self.route(self.far, net, (50, 1), *(["mtu", "lock", mtu] if only_back else []), **own)
 
     def silence(self):
+        if why := lab.missing("nft"):
+            pytest.skip(f"routers that say nothing: {why}")
         for router in (self.near, self.far):
             self.do(
                 router,

@@ -81,6 +81,9 @@ def test_former_names_of_counters_are_found_with_a_warning():
     counters = _registration._Stats({"calls_gloo": 3})
     with pytest.warns(DeprecationWarning, match="'calls_companion' is 'calls_gloo' now"):
         assert counters["calls_companion"] == 3
+    with pytest.warns(DeprecationWarning, match="'calls_companion' is 'calls_gloo' now"):
+        assert counters.get("calls_companion") == 3
     for name in ("calls_bridge", "companion"):  # never was one, and is not in this one
+        assert counters.get(name) is None
         with pytest.raises(KeyError):
             counters[name]

@@ -41,7 +41,7 @@ Rank::~Rank() {
   for (const Socket& socket : sockets_) {
     const WorkerCounters& counters = socket.shard->counters();
     record_->count(Fault::witness_failures, counters.witness_failures.get());
-    record_->count(Fault::nonfinite_groups, counters.nonfinite_groups.get());
+    record_->count(Fault::nonfinite_superblocks, counters.nonfinite_superblocks.get());
     record_->count(Fault::old_session, counters.results_foreign.get());
     record_->count(Fault::numbers_wrapped, socket.watch->wrapped() ? 1 : 0);
   }

@@ -41,7 +41,7 @@ namespace switchml::sim {
   X(opens_refused, "opens refused for lack of slots or jobs")                   \
   X(numbers_wrapped, "shards whose sequence numbers passed 2^32")               \
   X(witness_failures, "results that failed their witness (damage, mismatches)") \
-  X(nonfinite_groups, "groups with NaN or infinities")                          \
+  X(nonfinite_superblocks, "superblocks with NaN or infinities")                \
   X(gathered, "pauses in which a worker let results gather")                    \
   X(streams_chosen, "collectives that chose their stream")                      \
   X(sessions, "sessions opened")                                                \

@@ -20,7 +20,7 @@ class ComparingSession final : public Session {
   Engine& engine() override { throw std::logic_error("no engine here"); }
   SessionParameters parameters() const override { throw std::logic_error("no parameters here"); }
   const SwitchServer* embedded() const override { return nullptr; }
-  void settle() override {}
+  void await_others() override {}
   bool without_switch() const override { return false; }
   std::string precision() const override { return "integer"; }
   std::string switch_names() const override { return ""; }

@@ -45,12 +45,12 @@ TEST(Codec, CallChunkHasExponentsThenFlags) {  // [CALL-6]
   EXPECT_EQ(word(words, 2), 0U);
   EXPECT_EQ(word(words, 3), 1U);
   quant::Witness(1, 2, 256).guard(words.data(), 4, 99);
-  GroupBuffer group;
-  group.exponents.resize(16);
+  Superblock superblock;
+  superblock.exponents.resize(16);
   ASSERT_TRUE(codec.plausible_call(0, words.data(), 4));
-  codec.decode_call(words.data(), 4, &group);
-  EXPECT_TRUE(group.ready && group.has_specials);
-  EXPECT_EQ(group.exponents[1], 130);
+  codec.decode_call(words.data(), 4, &superblock);
+  EXPECT_TRUE(superblock.ready && superblock.has_nonfinite);
+  EXPECT_EQ(superblock.exponents[1], 130);
 }
 
 TEST(Codec, WhatIsNotAnExponentIsRefused) {  // [MAX-3]
@@ -80,12 +80,12 @@ TEST(Codec, RoundTripOfEveryPathWithAPartialOutput) {
     c.output_end = 350;
     const ChunkPlan plan(c.type, op == ReduceOp::kSum, {0, x.size()}, 4096);
     const Codec codec(c, plan, 1);
-    GroupBuffer group;
-    group.exponents.assign(16, 130);
-    group.range = plan.group(0);
+    Superblock superblock;
+    superblock.exponents.assign(16, 130);
+    superblock.range = plan.superblock(0);
     std::vector<uint8_t> words(4096);
-    ASSERT_EQ(codec.encode_data({0, 700}, &group, words.data()), 700U);
-    codec.decode_data(words.data(), {0, 700}, &group);
+    ASSERT_EQ(codec.encode_data({0, 700}, &superblock, words.data()), 700U);
+    codec.decode_data(words.data(), {0, 700}, &superblock);
     for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], x[250 + i]) << to_string(op);
   }
 }
@@ -97,20 +97,20 @@ TEST(Codec, SpecialCountsBecomeIeeeClasses) {
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
   const Codec codec(c, plan, 3);
   std::vector<uint8_t> words(16);
-  ASSERT_EQ(codec.encode_special({0, 4}, words.data()), 4U);
+  ASSERT_EQ(codec.encode_nonfinite({0, 4}, words.data()), 4U);
   EXPECT_EQ(word(words, 0), 0U);
   EXPECT_EQ(word(words, 1), 1U);
   EXPECT_EQ(word(words, 2), 1U << 10);
   EXPECT_EQ(word(words, 3), 1U << 20);
-  GroupBuffer group;
-  group.range = {0, 4};
-  std::vector<uint8_t> specials(4);
-  group.specials = specials.data();
-  codec.decode_special(words.data(), {0, 4}, &group);
-  EXPECT_EQ(specials, (std::vector<uint8_t>{0, 1, 2, 3}));
+  Superblock superblock;
+  superblock.range = {0, 4};
+  std::vector<uint8_t> classes(4);
+  superblock.classes = classes.data();
+  codec.decode_nonfinite(words.data(), {0, 4}, &superblock);
+  EXPECT_EQ(classes, (std::vector<uint8_t>{0, 1, 2, 3}));
   words = {0, 0x10, 0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};  // +Inf once and -Inf once
-  codec.decode_special(words.data(), {0, 4}, &group);
-  EXPECT_EQ(specials[0], static_cast<uint8_t>(quant::Special::kNan));
+  codec.decode_nonfinite(words.data(), {0, 4}, &superblock);
+  EXPECT_EQ(classes[0], static_cast<uint8_t>(quant::Nonfinite::kNan));
 }
 
 // Chunks of whole blocks, and such as begin and end inside of them.
@@ -120,17 +120,17 @@ TEST(Codec, TheHashSeesEveryExponentOfTheChunkAndNoOther) {
     const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
     const ChunkPlan plan(c.type, true, {0, x.size()}, payload);
     const Codec codec(c, plan, 2);
-    GroupBuffer group;
-    group.range = plan.group(0);
-    group.exponents.assign(11, 127);
-    for (size_t chunk = 0; chunk < plan.chunks_of_group(0); ++chunk) {
+    Superblock superblock;
+    superblock.range = plan.superblock(0);
+    superblock.exponents.assign(11, 127);
+    for (size_t chunk = 0; chunk < plan.chunks_of_superblock(0); ++chunk) {
       const ElementRange range = plan.chunk(0, chunk);
-      const uint64_t hash = codec.exponents_hash(range, &group);
+      const uint64_t hash = codec.exponents_hash(range, &superblock);
       for (size_t b = 0; b < 11; ++b) {
-        group.exponents[b] = 128;
+        superblock.exponents[b] = 128;
         const bool has = b * 256 < range.begin + range.count && (b + 1) * 256 > range.begin;
-        EXPECT_EQ(codec.exponents_hash(range, &group) != hash, has) << payload << " " << chunk << " " << b;
-        group.exponents[b] = 127;
+        EXPECT_EQ(codec.exponents_hash(range, &superblock) != hash, has) << payload << " " << chunk << " " << b;
+        superblock.exponents[b] = 127;
       }
     }
   }
@@ -144,13 +144,13 @@ TEST(Codec, BlocksThatLieInTwoChunksKeepTheirExponents) {
   const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), out.data(), x.size());
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1408);
   const Codec codec(c, plan, 1);
-  GroupBuffer group;
-  group.range = plan.group(0);
-  for (int b = 0; b < 11; ++b) group.exponents.push_back(static_cast<uint8_t>(127 + b * 8 - 40));
-  for (size_t chunk = 0; chunk < plan.chunks_of_group(0); ++chunk) {
+  Superblock superblock;
+  superblock.range = plan.superblock(0);
+  for (int b = 0; b < 11; ++b) superblock.exponents.push_back(static_cast<uint8_t>(127 + b * 8 - 40));
+  for (size_t chunk = 0; chunk < plan.chunks_of_superblock(0); ++chunk) {
     std::vector<uint8_t> words(1408);
-    ASSERT_EQ(codec.encode_data(plan.chunk(0, chunk), &group, words.data()), 352U);
-    codec.decode_data(words.data(), plan.chunk(0, chunk), &group);
+    ASSERT_EQ(codec.encode_data(plan.chunk(0, chunk), &superblock, words.data()), 352U);
+    codec.decode_data(words.data(), plan.chunk(0, chunk), &superblock);
   }
   EXPECT_EQ(out, x);
 }
@@ -205,18 +205,18 @@ TEST(Codec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
         }
         const bool with_exponents = op == ReduceOp::kSum && is_floating(element);
         const ChunkPlan plan(element, with_exponents, {0, kCount}, 4096);
-        GroupBuffer group;
-        group.range = plan.group(0);
-        for (size_t b = 0; b < 16; ++b) group.exponents.push_back(static_cast<uint8_t>(250 - b));
+        Superblock superblock;
+        superblock.range = plan.superblock(0);
+        for (size_t b = 0; b < 16; ++b) superblock.exponents.push_back(static_cast<uint8_t>(250 - b));
         const wire::Operation how = op == ReduceOp::kSum ? wire::Operation::kSum : wire::Operation::kMax;
         for (const ElementRange range : {ElementRange{0, kCount}, ElementRange{256, 300}, ElementRange{512, 1},
                                          ElementRange{100, 500}, ElementRange{352, 348}}) {
           expect_the_switch_s_words(c, plan, how, [&](const Codec& codec, uint8_t* words) {
-            return codec.encode_data(range, &group, words);
+            return codec.encode_data(range, &superblock, words);
           });
           if (!with_exponents) continue;
           expect_the_switch_s_words(c, plan, wire::Operation::kSum, [&](const Codec& codec, uint8_t* words) {
-            return codec.encode_special(range, words);
+            return codec.encode_nonfinite(range, words);
           });
         }
         expect_the_switch_s_words(c, plan, wire::Operation::kMax,

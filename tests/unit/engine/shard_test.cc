@@ -21,7 +21,7 @@ TEST_P(ShardSizes, SumsFloatsOfAnyLength) {
   Cluster cluster({workers, shards, 8 * shards, payload, {}});
   const size_t block = ChunkPlan::block_elements_for(payload);
   for (const size_t count : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{255}, size_t{257}, size_t{5000},
-                             ChunkPlan::max_group_elements(payload) + 3}) {
+                             ChunkPlan::max_superblock_elements(payload) + 3}) {
     const Tensors<float> inputs = random_floats(workers, count, static_cast<uint32_t>(count));
     Tensors<float> tensors = inputs;
     all_reduce(cluster, ReduceOp::kSum, ElementType::kFloat32, tensors);
@@ -176,7 +176,7 @@ TEST(Shard, NonFiniteElementsAreIeeeAndLeaveTheirNeighboursAlone) {
     EXPECT_TRUE(std::isnan(tensor[302]));
     EXPECT_EQ(tensor[65000], kInf);
   }
-  EXPECT_GT(cluster.shard(0).counters().nonfinite_groups.get(), 0U);
+  EXPECT_GT(cluster.shard(0).counters().nonfinite_superblocks.get(), 0U);
   std::vector<float> patched = tensors[0];
   Tensors<float> inputs = finite;
   for (const size_t i : {size_t{10}, size_t{300}, size_t{301}, size_t{302}, size_t{65000}}) {

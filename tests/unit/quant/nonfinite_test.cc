@@ -24,11 +24,12 @@ TEST(Nonfinite, ASumIsWhatIeeeSaysOfItsTerms) {  // [WORD-10]
         if (nans > 0) sum += nan;
         if (positive > 0) sum += inf;
         if (negative > 0) sum -= inf;
-        Special expected = Special::kNone;
-        if (std::isnan(sum)) expected = Special::kNan;
-        if (std::isinf(sum)) expected = sum > 0 ? Special::kPosInf : Special::kNegInf;
+        Nonfinite expected = Nonfinite::kNone;
+        if (std::isnan(sum)) expected = Nonfinite::kNan;
+        if (std::isinf(sum)) expected = sum > 0 ? Nonfinite::kPosInf : Nonfinite::kNegInf;
         const uint32_t counts = nans * kCountNan + positive * kCountPosInf + negative * kCountNegInf;
-        EXPECT_EQ(special_of(counts), expected) << nans << " NaN, " << positive << " +Inf, " << negative << " -Inf";
+        EXPECT_EQ(nonfinite_class(counts), expected)
+            << nans << " NaN, " << positive << " +Inf, " << negative << " -Inf";
       }
     }
   }
@@ -36,10 +37,10 @@ TEST(Nonfinite, ASumIsWhatIeeeSaysOfItsTerms) {  // [WORD-10]
 
 TEST(Nonfinite, CountsOfAllRanksDoNotRunIntoEachOther) {
   // As much as ten bits hold.
-  EXPECT_EQ(special_of(0x3ffU), Special::kNan);
-  EXPECT_EQ(special_of(0x3ffU << 10), Special::kPosInf);
-  EXPECT_EQ(special_of(0x3ffU << 20), Special::kNegInf);
-  EXPECT_EQ(special_of(0x3U << 30), Special::kNone) << "what is above belongs to nobody";
+  EXPECT_EQ(nonfinite_class(0x3ffU), Nonfinite::kNan);
+  EXPECT_EQ(nonfinite_class(0x3ffU << 10), Nonfinite::kPosInf);
+  EXPECT_EQ(nonfinite_class(0x3ffU << 20), Nonfinite::kNegInf);
+  EXPECT_EQ(nonfinite_class(0x3U << 30), Nonfinite::kNone) << "what is above belongs to nobody";
   EXPECT_LT(static_cast<uint32_t>(kMaxWorkers), 0x3ffU);
 }
 
@@ -56,13 +57,13 @@ TEST(Nonfinite, OnlyElementsThatAreOfAClassAreWritten) {
     for (size_t n = 0; n < 20; ++n) {
       const std::vector<uint8_t> before((n + 1) * size, 0x3a);
       std::vector<uint8_t> out = before;
-      std::vector<uint8_t> specials(n);
-      for (size_t i = 0; i < n; ++i) specials[i] = static_cast<uint8_t>((i + n) % 4);
-      write_specials(type, out.data(), specials.data(), n);
+      std::vector<uint8_t> classes(n);
+      for (size_t i = 0; i < n; ++i) classes[i] = static_cast<uint8_t>((i + n) % 4);
+      write_nonfinite(type, out.data(), classes.data(), n);
       std::vector<uint8_t> expected = before;
       for (size_t i = 0; i < n; ++i) {
-        if (specials[i] == 0) continue;
-        const uint32_t bits = patterns(type)[specials[i] - 1U];
+        if (classes[i] == 0) continue;
+        const uint32_t bits = patterns(type)[classes[i] - 1U];
         std::memcpy(expected.data() + i * size, &bits, size);
       }
       ASSERT_EQ(out, expected) << to_string(type) << ", " << n << " elements";
@@ -71,9 +72,9 @@ TEST(Nonfinite, OnlyElementsThatAreOfAClassAreWritten) {
 }
 
 TEST(NonfiniteDeathTest, IntegersHaveNoSuchValues) {
-  uint8_t specials[1] = {1};
+  uint8_t classes[1] = {1};
   int32_t out = 0;
-  EXPECT_DEATH(write_specials(ElementType::kInt32, &out, specials, 1), "is_floating");
+  EXPECT_DEATH(write_nonfinite(ElementType::kInt32, &out, classes, 1), "is_floating");
 }
 
 }  // namespace

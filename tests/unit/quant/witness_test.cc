@@ -56,13 +56,13 @@ class WitnessTest : public ::testing::Test {
  protected:
   Random random_{7};
   Witness witness_{0x1122334455667788U, 0x99aabbccddeeff00U, kMaxWords};
-  PadInput input_{};
+  MaskInput input_{};
   int workers_ = 0;
   size_t n_ = 0;
   std::vector<Contribution> contributions_;
 
-  PadInput random_input() {
-    PadInput input;
+  MaskInput random_input() {
+    MaskInput input;
     input.epoch = static_cast<uint32_t>(random_());
     input.seq = static_cast<uint32_t>(random_());
     input.slot = static_cast<uint16_t>(random_());
@@ -75,14 +75,14 @@ class WitnessTest : public ::testing::Test {
     return input;
   }
 
-  Contribution contribute(int worker, const PadInput& input, std::vector<uint8_t> words) const {
-    const uint32_t witness = witness_.contribution(worker, witness_.pad(input), words.data(), words.size() / 4);
+  Contribution contribute(int worker, const MaskInput& input, std::vector<uint8_t> words) const {
+    const uint32_t witness = witness_.contribution(worker, witness_.mask(input), words.data(), words.size() / 4);
     return {std::move(words), witness};
   }
 
   std::vector<uint8_t> random_words(size_t n) {
     std::vector<uint8_t> words(4 * n, 0);
-    if (random_() % 8 == 0) return words;  // all zero: only the pad tells
+    if (random_() % 8 == 0) return words;  // all zero: only the mask tells
     const auto shift = random_() % 24;
     for (size_t i = 0; i < n; ++i) put_word(words, i, static_cast<uint32_t>(static_cast<int32_t>(random_()) >> shift));
     return words;
@@ -106,7 +106,7 @@ class WitnessTest : public ::testing::Test {
   }
 
   bool passes(uint32_t received, const std::vector<uint8_t>& words) const {
-    return witness_.check(received, workers_, witness_.pad(input_), words.data(), n_);
+    return witness_.check(received, workers_, witness_.mask(input_), words.data(), n_);
   }
   bool passes(const Sum& sum) const { return passes(sum.witness(), sum.words()); }
 };
@@ -173,7 +173,7 @@ TEST_F(WitnessTest, MissingContributionIsCaught) {
 TEST_F(WitnessTest, StaleContributionIsCaught) {
   for (int i = 0; i < kCases; ++i) {
     new_case();
-    PadInput before = input_;
+    MaskInput before = input_;
     before.seq -= 2;
     // Half of the time the very same words: then the sum is right and only its history is not.
     const int worker = static_cast<int>(random_() % contributions_.size());
@@ -199,7 +199,7 @@ TEST_F(WitnessTest, OneWorkerInPlaceOfAnotherIsCaught) {
 TEST_F(WitnessTest, DisagreementAboutAnyFieldIsCaught) {  // [WIT-8]
   for (int i = 0; i < kCases; ++i) {
     new_case();
-    PadInput other = input_;
+    MaskInput other = input_;
     switch (i % 9) {
       case 0: other.epoch ^= 1U << (random_() % 32); break;
       case 1: other.seq ^= 1U << (random_() % 32); break;
@@ -251,9 +251,9 @@ TEST_F(WitnessTest, DependsOnTheSecretAlone) {
   const std::vector<uint8_t> words(4 * kMaxWords, 0x5a);
   input_ = random_input();
   EXPECT_EQ(same.sum(words.data(), kMaxWords), witness_.sum(words.data(), kMaxWords)) << "not on the largest chunk";
-  EXPECT_EQ(same.pad(input_), witness_.pad(input_));
+  EXPECT_EQ(same.mask(input_), witness_.mask(input_));
   EXPECT_NE(other.sum(words.data(), kMaxWords), witness_.sum(words.data(), kMaxWords));
-  EXPECT_NE(other.pad(input_), witness_.pad(input_));
+  EXPECT_NE(other.mask(input_), witness_.mask(input_));
 }
 
 // The documented blind spot of odd coefficients modulo 2^32.
@@ -279,10 +279,10 @@ TEST_F(WitnessTest, TooManyWordsAssert) {
 
 class GuardTest : public ::testing::Test {
  protected:
-  std::vector<uint8_t> guarded(const std::vector<uint32_t>& values, uint32_t pad) const {
+  std::vector<uint8_t> guarded(const std::vector<uint32_t>& values, uint32_t mask) const {
     std::vector<uint8_t> words(4 * values.size());
     for (size_t i = 0; i < values.size(); ++i) put_word(words, i, values[i]);
-    witness_.guard(words.data(), values.size(), pad);
+    witness_.guard(words.data(), values.size(), mask);
     return words;
   }
   Random random_{11};
@@ -291,18 +291,18 @@ class GuardTest : public ::testing::Test {
 
 TEST_F(GuardTest, TheMaximumOfGuardedWordsIsIntactAndOfTheLargestValue) {  // [MAX-2]
   for (int round = 0; round < 200; ++round) {
-    const auto pad = static_cast<uint32_t>(random_());
+    const auto mask = static_cast<uint32_t>(random_());
     std::vector<uint32_t> a(300), b(300);
     for (auto& v : a) v = random_() % 256;
     for (auto& v : b) v = random_() % 256;
-    const std::vector<uint8_t> x = guarded(a, pad), y = guarded(b, pad);
+    const std::vector<uint8_t> x = guarded(a, mask), y = guarded(b, mask);
     std::vector<uint8_t> largest(x.size());
     for (size_t i = 0; i < a.size(); ++i) {
       const auto left = static_cast<int32_t>(word_at(x, i)), right = static_cast<int32_t>(word_at(y, i));
       put_word(largest, i, static_cast<uint32_t>(std::max(left, right)));
       EXPECT_EQ(Witness::guarded_value(word_at(largest, i)), std::max(a[i], b[i]));
     }
-    EXPECT_TRUE(witness_.intact(largest.data(), a.size(), pad));
+    EXPECT_TRUE(witness_.intact(largest.data(), a.size(), mask));
   }
 }
 
@@ -321,12 +321,12 @@ TEST_F(GuardTest, WordsOfAnotherUsePositionOrJobAreSeen) {
   const Witness other(1, 2, kMaxWords);
   for (int i = 0; i < kCases; ++i) {
     const auto value = static_cast<uint32_t>(random_() % 255);
-    const auto pad = static_cast<uint32_t>(random_());
-    std::vector<uint8_t> words = guarded({value, value + 1}, pad);
+    const auto mask = static_cast<uint32_t>(random_());
+    std::vector<uint8_t> words = guarded({value, value + 1}, mask);
     missed += witness_.intact(words.data(), 2, static_cast<uint32_t>(random_())) ? 1 : 0;
-    missed += other.intact(words.data(), 2, pad) ? 1 : 0;
+    missed += other.intact(words.data(), 2, mask) ? 1 : 0;
     std::swap_ranges(words.begin(), words.begin() + 4, words.begin() + 4);
-    missed += witness_.intact(words.data(), 2, pad) ? 1 : 0;
+    missed += witness_.intact(words.data(), 2, mask) ? 1 : 0;
   }
   EXPECT_EQ(missed, 0);  // expected: kCases * 3 * 2^-44
 }

@@ -183,7 +183,7 @@ TEST(Failover, WhoHasEverythingStaysForThoseThatLackSomething) {
     EXPECT_TRUE(gone) << "rank 1 has got everything from the switch: the test tests nothing";
     const std::vector<float> mine = input_of(0, 1), theirs = input_of(1, 1);
     for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], mine[i] + theirs[i], 1e-5);
-    session.value()->settle();
+    session.value()->await_others();
   });
 }
 
@@ -195,7 +195,7 @@ TEST(Failover, WhoIsFirstAtTheEndWaitsForTheOthersButNotForEver) {
     if (rank == 1) std::this_thread::sleep_for(milliseconds(500));
     if (rank == 2) zero_is_gone.get_future().wait();  // which takes for ever where the first one waits for ever
     const Time begin = monotonic_now();
-    session.settle();
+    session.await_others();
     if (rank == 0) {
       EXPECT_GE(monotonic_now() - begin, milliseconds(1900)) << "rank 2 is busy";
       zero_is_gone.set_value();
@@ -207,8 +207,8 @@ TEST(Failover, AfterSettlingNothingOfTheKindBegins) {
   Losable losable;
   std::atomic<int> settled{0};
   losable.each(2, [&](int rank, Session& session) {
-    session.settle();
-    session.settle();
+    session.await_others();
+    session.await_others();
     ++settled;
     while (settled.load() < 2) std::this_thread::yield();
     if (rank == 0) losable.server.reset();

@@ -272,7 +272,7 @@ TEST(PairedSession, ASwitchThatIsLostTakesNothingWithIt) {
     EXPECT_EQ(few[0], std::vector<float>(3, 1.0F));
   }
   for (const auto& session : pair.sessions) EXPECT_TRUE(session->without_switch());
-  each_rank(2, [&](int rank) { pair.sessions[static_cast<size_t>(rank)]->settle(); });
+  each_rank(2, [&](int rank) { pair.sessions[static_cast<size_t>(rank)]->await_others(); });
 }
 
 }  // namespace

@@ -235,7 +235,7 @@ TEST_F(SessionInMemory, NeverFallsBack) {
   EXPECT_EQ(sessions[1]->transport(), "shm");
   expect_reduced<float>(sessions, ElementType::kFloat32, ReduceOp::kSum, 100000);
   const Time begin = monotonic_now();
-  for (int i = 0; i < 2; ++i) sessions[0]->settle();
+  for (int i = 0; i < 2; ++i) sessions[0]->await_others();
   EXPECT_LT(to_seconds(monotonic_now() - begin), 60.0) << "it waited for ranks that have not settled";
   expect_reduced<float>(sessions, ElementType::kFloat32, ReduceOp::kSum, 1000);
 

@@ -94,22 +94,22 @@ TEST(Board, EachRankMarksItsOffersOnLinesOfTheirOwn) {
   std::vector<uintptr_t> pairs;
   for (int rank = 0; rank < 3; ++rank) {
     for (const uint64_t seq : {1, 2}) {
-      EXPECT_EQ(*board.mark(rank, seq), 0U);
-      pairs.push_back(reinterpret_cast<uintptr_t>(board.mark(rank, seq)) / 128);
+      EXPECT_EQ(*board.probe_line(rank, seq), 0U);
+      pairs.push_back(reinterpret_cast<uintptr_t>(board.probe_line(rank, seq)) / 128);
     }
-    EXPECT_EQ(board.mark(rank, 3), board.mark(rank, 1)) << "of a slot";
+    EXPECT_EQ(board.probe_line(rank, 3), board.probe_line(rank, 1)) << "of a slot";
   }
   EXPECT_EQ(std::set<uintptr_t>(pairs.begin(), pairs.end()).size(), 6U);
   publish(board, 1);
   offer(board, 1, 2, {5});
-  EXPECT_EQ(*board.mark(1, 1), 1U);
-  EXPECT_EQ(*board.mark(1, 2), 2U);
-  EXPECT_EQ(*board.mark(2, 2), 0U);
+  EXPECT_EQ(*board.probe_line(1, 1), 1U);
+  EXPECT_EQ(*board.probe_line(1, 2), 2U);
+  EXPECT_EQ(*board.probe_line(2, 2), 0U);
 }
 
 TEST(Board, WithOwnersNothingIsMarked) {
   BoardMemory memory({2, 2, 64, 2});
-  EXPECT_EQ(memory.board().mark(0, 1), nullptr);
+  EXPECT_EQ(memory.board().probe_line(0, 1), nullptr);
   for (const uint64_t seq : {1, 2}) {
     offer_by_all(memory.board(), seq);
     EXPECT_EQ(result_of(memory.board(), seq, 16), std::vector<int32_t>(16)) << "marks would lie here";
@@ -323,7 +323,7 @@ TEST(Board, ASleepEndsAtItsCount) {
   EXPECT_LT(sleep_with(board, 3, kLong, [&] { publish(board, 4); }), kSoon) << "the count is past";
 }
 
-// Two boards with the same bells: what happens on either ends a sleep on both, whichever is waited on.
+// Two boards with the same doorbells: what happens on either ends a sleep on both, whichever is waited on.
 TEST(Board, ASleepOnTwoBoardsEndsByEither) {
   const BoardShape shape{1, 4, 64};
   BoardMemory first(shape);

@@ -29,7 +29,7 @@ struct Boards {
   Team short_board;
 };
 
-TEST(MemberOnTwoBoards, AShortCollectiveEndsBeforeALongOneThatWasCalledBefore) {
+TEST(LocalRankOnTwoBoards, AShortCollectiveEndsBeforeALongOneThatWasCalledBefore) {
   Boards boards(3);
   std::vector<Ints> large(3, Ints(1000, 1));
   std::vector<Ints> small(3, Ints(16, 2));
@@ -46,7 +46,7 @@ TEST(MemberOnTwoBoards, AShortCollectiveEndsBeforeALongOneThatWasCalledBefore) {
   EXPECT_EQ(large, std::vector<Ints>(3, Ints(1000, 3)));
 }
 
-TEST(MemberOnTwoBoards, AnAnnouncementMeetsAShortCollective) {
+TEST(LocalRankOnTwoBoards, AnAnnouncementMeetsAShortCollective) {
   Boards boards(2);
   Ints large(1000, 1);
   Ints small(16, 2);
@@ -66,7 +66,7 @@ TEST(MemberOnTwoBoards, AnAnnouncementMeetsAShortCollective) {
 }
 
 // What becomes of the collective is to be seen on its own board.
-TEST(MemberOnTwoBoards, NobodyWaitsForAnAnnouncement) {
+TEST(LocalRankOnTwoBoards, NobodyWaitsForAnAnnouncement) {
   Boards boards(2);
   Ints large(1000, 1);
   Collective announced = sum_of(large);
@@ -83,7 +83,7 @@ TEST(MemberOnTwoBoards, NobodyWaitsForAnAnnouncement) {
   EXPECT_EQ(local_rank.counters().chunks_completed.get(), 0U);
 }
 
-TEST(MemberOnTwoBoards, AnAnnouncementHasNoDeadlineThoughWhatIsBehindItHas) {
+TEST(LocalRankOnTwoBoards, AnAnnouncementHasNoDeadlineThoughWhatIsBehindItHas) {
   Boards boards(2);
   Ints large(1000, 1);
   Ints small(16, 2);
@@ -105,7 +105,7 @@ TEST(MemberOnTwoBoards, AnAnnouncementHasNoDeadlineThoughWhatIsBehindItHas) {
   EXPECT_THAT(end->front().message(), HasSubstr("16"));
 }
 
-TEST(MemberOnTwoBoards, WhoWantsToKnowWaitsForAnAnnouncement) {
+TEST(LocalRankOnTwoBoards, WhoWantsToKnowWaitsForAnAnnouncement) {
   Boards boards(2);
   Ints large(1000, 1);
   std::vector<Status> end;
@@ -135,7 +135,7 @@ TEST(MemberOnTwoBoards, WhoWantsToKnowWaitsForAnAnnouncement) {
   EXPECT_THAT(end[2].message(), HasSubstr("1000"));
 }
 
-TEST(MemberOnTwoBoards, ALongStepEndsWhereAShortCollectiveComes) {
+TEST(LocalRankOnTwoBoards, ALongStepEndsWhereAShortCollectiveComes) {
   Boards boards(1);
   Ints large(16 * 20, 1);
   Ints small(16, 2);
@@ -151,7 +151,7 @@ TEST(MemberOnTwoBoards, ALongStepEndsWhereAShortCollectiveComes) {
   EXPECT_EQ(end->size(), 1U);
 }
 
-TEST(MemberOnTwoBoards, ASubmissionToEitherEndsASleepThatIsToCome) {
+TEST(LocalRankOnTwoBoards, ASubmissionToEitherEndsASleepThatIsToCome) {
   const BoardShape shape{2, 2, 64};
   testing::BoardMemory first(shape);
   testing::BoardMemory memory(shape);

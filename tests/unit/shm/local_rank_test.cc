@@ -267,7 +267,7 @@ TEST_F(PastTheCaches, OneLineOfAnotherRankIsTimedForEachChunk) {
   std::set<const std::atomic<uint64_t>*> marks;
   for (const auto& [reader, line] : lines_read) {
     marks.insert(line);
-    for (uint64_t seq = 1; seq <= 8; ++seq) ASSERT_NE(line, team_.board().mark(reader, seq)) << "its own";
+    for (uint64_t seq = 1; seq <= 8; ++seq) ASSERT_NE(line, team_.board().probe_line(reader, seq)) << "its own";
   }
   EXPECT_EQ(marks.size(), 3U * 8) << "of all ranks and slots";
 }

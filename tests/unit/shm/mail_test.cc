@@ -58,20 +58,20 @@ TEST(Mail, RingsForWhoeverSleeps) {
   const Mail& mail = memory.mail();
   for (const Sleeper who : {Sleeper::kThread, Sleeper::kCaller}) {
     const Sleeper other = who == Sleeper::kThread ? Sleeper::kCaller : Sleeper::kThread;
-    const uint32_t heard = mail.bell(0, who);
+    const uint32_t heard = mail.doorbell(0, who);
     mail.signal(1, 0);
-    EXPECT_EQ(mail.bell(0, who), heard) << "nobody sleeps";
+    EXPECT_EQ(mail.doorbell(0, who), heard) << "nobody sleeps";
     mail.fall_asleep(0, who);
-    const uint32_t others = mail.bell(0, other);
+    const uint32_t others = mail.doorbell(0, other);
     mail.signal(1, 0);
     mail.signal(1, 0);
-    EXPECT_EQ(mail.bell(0, who), heard + 1) << "once for each sleep";
-    EXPECT_EQ(mail.bell(0, other), others);
+    EXPECT_EQ(mail.doorbell(0, who), heard + 1) << "once for each sleep";
+    EXPECT_EQ(mail.doorbell(0, other), others);
     mail.wait_for_bell(0, who, heard, kLong);  // at once
     mail.fall_asleep(0, who);
     mail.awake(0);
     mail.signal(1, 0);
-    EXPECT_EQ(mail.bell(0, who), heard + 1);
+    EXPECT_EQ(mail.doorbell(0, who), heard + 1);
   }
 }
 
@@ -80,7 +80,7 @@ TEST(Mail, EndsASleep) {
   const Mail& mail = memory.mail();
   std::thread sleeper([&] {
     while (!mail.any_signal(0)) {
-      const uint32_t heard = mail.bell(0, Sleeper::kCaller);
+      const uint32_t heard = mail.doorbell(0, Sleeper::kCaller);
       mail.fall_asleep(0, Sleeper::kCaller);
       if (!mail.any_signal(0)) mail.wait_for_bell(0, Sleeper::kCaller, heard, kLong);
     }

@@ -97,15 +97,15 @@ inline Bytes by_definition(const Reduction& reduction, const std::vector<Bytes>&
     call.count = call.output_end = n;
     codecs.emplace_back(call, plan, static_cast<int>(inputs.size()));
   }
-  for (size_t g = 0; n > 0 && g < plan.groups(); ++g) {
-    GroupBuffer group;
-    group.group = g;
-    group.range = plan.group(g);
-    for (size_t c = 0; c < plan.chunks_of_group(g); ++c) {
+  for (size_t g = 0; n > 0 && g < plan.superblocks(); ++g) {
+    Superblock superblock;
+    superblock.number = g;
+    superblock.range = plan.superblock(g);
+    for (size_t c = 0; c < plan.chunks_of_superblock(g); ++c) {
       const ElementRange range = plan.chunk(g, c);
       const Bytes words = combined_words(
-          codecs, !sum, [&](const Codec& codec, uint8_t* to) { return codec.encode_data(range, &group, to); });
-      codecs[0].decode_data(words.data(), range, &group);
+          codecs, !sum, [&](const Codec& codec, uint8_t* to) { return codec.encode_data(range, &superblock, to); });
+      codecs[0].decode_data(words.data(), range, &superblock);
     }
   }
   return out;

@@ -13,28 +13,43 @@ const std::vector<size_t> kPayloads = {256, 512, 1024, 1152, 1280, 1408, 1920, 2
 
 std::vector<size_t> counts(size_t payload) {
   const size_t words = payload / 4;
-  const size_t group = ChunkPlan::max_group_elements(payload);
-  return {0, 1, 63, 64, 65, 255, 256, 257, words - 1, words, words + 1, group - 1, group, group + 1, 5 * group + 77};
+  const size_t superblock = ChunkPlan::max_superblock_elements(payload);
+  return {0,
+          1,
+          63,
+          64,
+          65,
+          255,
+          256,
+          257,
+          words - 1,
+          words,
+          words + 1,
+          superblock - 1,
+          superblock,
+          superblock + 1,
+          5 * superblock + 77};
 }
 
-// Every element is in exactly one chunk, in order; no chunk is larger than a payload; chunks stay inside their group.
+// Every element is in exactly one chunk, in order; no chunk is larger than a payload; chunks stay inside their
+// superblock.
 TEST(ChunkPlan, ChunksPartitionTheTensor) {
   for (const ElementType type : {ElementType::kFloat32, ElementType::kInt64, ElementType::kInt8}) {
     for (const size_t payload : kPayloads) {
       for (const size_t count : counts(payload)) {
         const ChunkPlan plan(type, type == ElementType::kFloat32, {1000, count}, payload);
         size_t next = 1000;
-        size_t chunks = plan.groups();
-        for (size_t g = 0; g < plan.groups(); ++g) {
-          ASSERT_EQ(plan.group(g).begin, next);
-          for (size_t c = 0; c < plan.chunks_of_group(g); ++c, ++chunks) {
+        size_t chunks = plan.superblocks();
+        for (size_t g = 0; g < plan.superblocks(); ++g) {
+          ASSERT_EQ(plan.superblock(g).begin, next);
+          for (size_t c = 0; c < plan.chunks_of_superblock(g); ++c, ++chunks) {
             const ElementRange range = plan.chunk(g, c);
             ASSERT_EQ(range.begin, next);
             ASSERT_GT(range.count, 0U);
             ASSERT_LE(range.count * plan.words_per_element() * 4, payload);
             next += range.count;
           }
-          ASSERT_EQ(next, plan.group(g).begin + plan.group(g).count);
+          ASSERT_EQ(next, plan.superblock(g).begin + plan.superblock(g).count);
         }
         ASSERT_EQ(next, 1000 + count) << payload;
         ASSERT_EQ(chunks, plan.total_chunks());
@@ -47,28 +62,28 @@ TEST(ChunkPlan, ExponentsOfAGroupFitOnePayload) {  // [CALL-2, CALL-5]
   for (const size_t payload : kPayloads) {
     for (const size_t count : counts(payload)) {
       const ChunkPlan plan(ElementType::kFloat32, true, {0, count}, payload);
-      for (size_t g = 0; g < plan.groups(); ++g) {
+      for (size_t g = 0; g < plan.superblocks(); ++g) {
         ASSERT_LE(plan.call_words(g) * 4, payload);
-        ASSERT_LE(plan.blocks_of_group(g), ChunkPlan::max_group_blocks(payload));
-        ASSERT_GE(plan.flags_of_group(g) * kBlocksPerFlag, plan.blocks_of_group(g));
+        ASSERT_LE(plan.blocks_of_superblock(g), ChunkPlan::max_superblock_blocks(payload));
+        ASSERT_GE(plan.flags_of_superblock(g) * kBlocksPerFlag, plan.blocks_of_superblock(g));
       }
     }
-    ASSERT_LE(ChunkPlan::max_group_blocks(payload), kMaxGroupBlocks);
+    ASSERT_LE(ChunkPlan::max_superblock_blocks(payload), kMaxSuperblockBlocks);
   }
 }
 
-// From 1 KiB of payload on they are the same whatever the payload: so are the bits. Groups have whole ones, in whole
-// chunks.
+// From 1 KiB of payload on they are the same whatever the payload: so are the bits. Superblocks have whole ones, in
+// whole chunks.
 TEST(ChunkPlan, BlocksDependOnTheTensorAlone) {  // [CALL-4, CALL-5]
   for (const size_t payload : kPayloads) {
     const ChunkPlan plan(ElementType::kFloat32, true, {0, 1 << 20}, payload);
     EXPECT_EQ(plan.block_elements(), payload >= 1024 ? 256U : payload / 4);
-    EXPECT_EQ(ChunkPlan::max_group_elements(payload) % plan.block_elements(), 0U);
-    EXPECT_EQ(ChunkPlan::max_group_elements(payload) % plan.elements_per_chunk(), 0U);
-    EXPECT_EQ(ChunkPlan::max_group_elements(payload) % elements_per_span(ElementType::kFloat32, payload), 0U);
+    EXPECT_EQ(ChunkPlan::max_superblock_elements(payload) % plan.block_elements(), 0U);
+    EXPECT_EQ(ChunkPlan::max_superblock_elements(payload) % plan.elements_per_chunk(), 0U);
+    EXPECT_EQ(ChunkPlan::max_superblock_elements(payload) % elements_per_span(ElementType::kFloat32, payload), 0U);
   }
-  EXPECT_EQ(ChunkPlan::max_group_blocks(1024), 240U);
-  EXPECT_EQ(ChunkPlan::max_group_blocks(1408), 330U);  // of 331 that would fit, 30 spans
+  EXPECT_EQ(ChunkPlan::max_superblock_blocks(1024), 240U);
+  EXPECT_EQ(ChunkPlan::max_superblock_blocks(1408), 330U);  // of 331 that would fit, 30 spans
 }
 
 TEST(ChunkPlan, ASpanIsTheFewestChunksWithWholeBlocks) {  // [SHARD-3]
@@ -83,21 +98,21 @@ TEST(ChunkPlan, ASpanIsTheFewestChunksWithWholeBlocks) {  // [SHARD-3]
 
 TEST(ChunkPlan, WithoutExponentsThereIsOneEmptyCallChunk) {  // [CALL-3]
   const ChunkPlan plan(ElementType::kInt32, false, {0, 1000000}, 1024);
-  EXPECT_EQ(plan.groups(), 1U);
+  EXPECT_EQ(plan.superblocks(), 1U);
   EXPECT_EQ(plan.call_words(0), 0U);
-  EXPECT_EQ(plan.chunks_of_group(0), (1000000U + 255) / 256);
+  EXPECT_EQ(plan.chunks_of_superblock(0), (1000000U + 255) / 256);
 }
 
 TEST(ChunkPlan, AnEmptyTensorStillAnnouncesItself) {
   const ChunkPlan plan(ElementType::kFloat32, false, {0, 0}, 1024);
-  EXPECT_EQ(plan.groups(), 1U);
-  EXPECT_EQ(plan.chunks_of_group(0), 0U);
+  EXPECT_EQ(plan.superblocks(), 1U);
+  EXPECT_EQ(plan.chunks_of_superblock(0), 0U);
 }
 
 TEST(ChunkPlan, IndicesBeyond32BitsAreExact) {
   const size_t count = (size_t{1} << 33) + 5;
   const ChunkPlan plan(ElementType::kInt8, false, {0, count}, 1024);
-  const size_t last = plan.chunks_of_group(0) - 1;
+  const size_t last = plan.chunks_of_superblock(0) - 1;
   EXPECT_EQ(plan.chunk(0, last).begin + plan.chunk(0, last).count, count);
 }
 
@@ -124,13 +139,13 @@ TEST(NativeChunkPlan, ChunksPartitionTheTensorAndAllButTheLastAreFull) {
       const size_t full = elements_per_chunk(element, payload, true);
       for (const size_t count : {size_t{0}, size_t{1}, full - 1, full, full + 1, 7 * full + 3}) {
         const ChunkPlan plan(element, false, {1000, count}, payload, true);
-        ASSERT_EQ(plan.groups(), 1U);
-        ASSERT_EQ(plan.chunks_of_group(0), (count + full - 1) / full);
+        ASSERT_EQ(plan.superblocks(), 1U);
+        ASSERT_EQ(plan.chunks_of_superblock(0), (count + full - 1) / full);
         size_t next = 1000;
-        for (size_t c = 0; c < plan.chunks_of_group(0); ++c) {
+        for (size_t c = 0; c < plan.chunks_of_superblock(0); ++c) {
           const ElementRange range = plan.chunk(0, c);
           ASSERT_EQ(range.begin, next);
-          ASSERT_TRUE(range.count == full || c + 1 == plan.chunks_of_group(0));
+          ASSERT_TRUE(range.count == full || c + 1 == plan.chunks_of_superblock(0));
           ASSERT_LE(range.count * element_bytes(element), payload);
           next += range.count;
         }

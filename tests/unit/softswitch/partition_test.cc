@@ -34,8 +34,8 @@ class Borrower : public PacketSink {
  public:
   void unicast(const uint8_t* frame, size_t size, const Endpoint&) override { keep(frame, size); }
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const*, size_t) override { keep(frame, size); }
-  void settle() override {
-    ++settled;
+  void reclaim() override {
+    ++reclaimed;
     if (on_settle) on_settle();
     for (const auto& [frame, copy] : kept_) {
       EXPECT_EQ(std::vector<uint8_t>(frame, frame + copy.size()), copy) << "changed before it was claimed back";
@@ -43,7 +43,7 @@ class Borrower : public PacketSink {
     kept_.clear();
   }
   size_t kept() const { return kept_.size(); }
-  int settled = 0;
+  int reclaimed = 0;
   std::function<void()> on_settle;
 
  private:
@@ -151,8 +151,8 @@ TEST(Partition, FramesStayAsTheyAreUntilTheyAreClaimedBack) {
         contribution_frame(part(0, 0, seq, {static_cast<int32_t>(seq)}), job.granted.job, job.granted.epoch);
     ASSERT_TRUE(bench.sw.process_in(0, received(frame, job.at(0)), bench.now, sink));
   }
-  EXPECT_EQ(sink.settled, 2) << "once for each use after next";
-  sink.settle();
+  EXPECT_EQ(sink.reclaimed, 2) << "once for each use after next";
+  sink.reclaim();
 }
 
 TEST(Partition, AnAnswerToADuplicateIsClaimedBackToo) {
@@ -166,13 +166,13 @@ TEST(Partition, AnAnswerToADuplicateIsClaimedBackToo) {
   };
   bench.sw.begin_burst(0);
   put(1);
-  sink.settle();
+  sink.reclaim();
   bench.sw.begin_burst(0);
   put(1);  // again: answered from the slot
   EXPECT_EQ(sink.kept(), 1U);
   put(3);
-  EXPECT_EQ(sink.settled, 2);
-  sink.settle();
+  EXPECT_EQ(sink.reclaimed, 2);
+  sink.reclaim();
 }
 
 TEST(Partition, BurstsThatAreOverClaimNothingBack) {
@@ -183,9 +183,9 @@ TEST(Partition, BurstsThatAreOverClaimNothingBack) {
     const auto frame = contribution_frame(part(0, 0, seq, {1}), job.granted.job, job.granted.epoch);
     bench.sw.begin_burst(0);
     ASSERT_TRUE(bench.sw.process_in(0, received(frame, job.at(0)), bench.now, sink));
-    sink.settle();
+    sink.reclaim();
   }
-  EXPECT_EQ(sink.settled, 6) << "only those of this test";
+  EXPECT_EQ(sink.reclaimed, 6) << "only those of this test";
 }
 
 TEST(Partition, ALeafThatMarksItsAggregateClaimsItBack) {
@@ -203,7 +203,7 @@ TEST(Partition, ALeafThatMarksItsAggregateClaimsItBack) {
   const auto frame = contribution_frame(part(0, 0, 1, {1, 2}), 4, 77);
   bench.sw.begin_burst(0);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(bench.sw.process_in(0, received(frame, endpoint(0)), bench.now, sink));
-  sink.settle();
+  sink.reclaim();
 }
 
 TEST(Partition, ARequestClaimsEverythingBack) {
@@ -213,7 +213,7 @@ TEST(Partition, ARequestClaimsEverythingBack) {
   const auto frame = contribution_frame(part(0, 0, 1, {1}), job.granted.job, job.granted.epoch);
   bench.sw.begin_burst(0);
   ASSERT_TRUE(bench.sw.process_in(0, received(frame, job.at(0)), bench.now, sink));
-  std::vector<std::pair<int, size_t>> seen;  // at each settle(): sessions, frames held
+  std::vector<std::pair<int, size_t>> seen;  // at each reclaim(): sessions, frames held
   sink.on_settle = [&] { seen.push_back({bench.sw.sessions(), sink.kept()}); };
   uint8_t request[wire::kMaxControlBytes];
   const size_t size = wire::build_close(job.member(0), 9, request);

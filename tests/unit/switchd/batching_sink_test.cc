@@ -74,7 +74,7 @@ TEST(BatchingSink, SmallFramesLeaveTogetherDestinationByDestination) {
   sink.unicast(bytes(frame), frame.size(), b);
   sink.multicast(bytes(frame), frame.size(), both, 2);
   b = number(9);  // and its endpoints too
-  sink.settle();
+  sink.reclaim();
   EXPECT_EQ(transport.calls, 0) << "copies can wait for the end of the burst";
   sink.flush();
   EXPECT_EQ(transport.calls, 1);
@@ -96,12 +96,12 @@ TEST(BatchingSink, BorrowedFramesLeaveFromWhereTheyLieWhenTheyAreClaimedBack) {
   std::string frame = "first";
   sink.multicast(bytes(frame), frame.size(), one, 1);
   EXPECT_EQ(transport.calls, 0);
-  sink.settle();
+  sink.reclaim();
   frame = "later";
   sink.unicast(bytes(frame), frame.size(), a);
   sink.flush();
   EXPECT_EQ(at(transport, 1), (Strings{"first", "later"}));
-  sink.settle();
+  sink.reclaim();
   EXPECT_EQ(transport.calls, 2) << "nothing is sent twice";
 }
 

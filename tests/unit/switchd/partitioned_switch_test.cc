@@ -357,10 +357,10 @@ TEST(PartitionedSwitch, WhereAnAnswerLeavesFromIsLearntInABurst) {
   EXPECT_EQ(still.sw.counters().packets_received.get(), 1U);
 }
 
-/// Counts how often it is told to settle, and what it holds then.
+/// Counts how often it is told to reclaim, and what it holds then.
 class Settling : public Outbox {
  public:
-  void settle() override { held.push_back(sent.size()); }
+  void reclaim() override { held.push_back(sent.size()); }
   std::vector<size_t> held;
 };
 

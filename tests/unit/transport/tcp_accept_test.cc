@@ -220,9 +220,9 @@ TEST(TcpAccept, MemoryOfACrowdIsGivenBack) {
     EXPECT_EQ(tcp->receive(&frame, 1), 0U);
     return count(options.counters->stuck) == 40;
   }));
-  const size_t piece = 4 * (options.max_frame_bytes + kStreamPrefixBytes);
+  const size_t buffer = 4 * (options.max_frame_bytes + kStreamPrefixBytes);
   const Time end = monotonic_now() + seconds(60);
-  while (tcp->limits().held_bytes > 8 * piece && monotonic_now() < end) tcp->wait(seconds(60));
+  while (tcp->limits().held_bytes > 8 * buffer && monotonic_now() < end) tcp->wait(seconds(60));
   EXPECT_LT(monotonic_now(), end);
 }
 

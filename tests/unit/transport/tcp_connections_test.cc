@@ -117,7 +117,7 @@ TEST(TcpConnections, PatienceIsForWhatHasBegunOnly) {
   ASSERT_TRUE(peer.deliver({frame[0]}));
   ASSERT_EQ(bench.next(), connection);
   EXPECT_TRUE(bench.connections->read(connection));
-  bench.connections->settle(connection);
+  bench.connections->after_reading(connection);
   EXPECT_LE(bench.connections->patience(hour), seconds(1));
   ASSERT_TRUE(peer.deliver(Bytes(frame.begin() + 1, frame.end())));
   ASSERT_EQ(bench.next(), connection);
@@ -125,7 +125,7 @@ TEST(TcpConnections, PatienceIsForWhatHasBegunOnly) {
   uint32_t bytes = 0;
   while (!connection->in.has_next()) EXPECT_TRUE(bench.connections->read(connection));
   EXPECT_TRUE(connection->in.next(&found, &bytes));
-  bench.connections->settle(connection);
+  bench.connections->after_reading(connection);
   EXPECT_EQ(bench.connections->patience(hour), hour);
 }
 
@@ -155,7 +155,7 @@ TEST(TcpConnections, CanBeReadWhenAFrameIsWhole) {
   for (int i = 0; i < 3 && connection->in.missing() != stream.size() - 5000; ++i) {
     read();
     EXPECT_FALSE(connection->in.next(&found, &bytes));
-    bench.connections.settle(connection);
+    bench.connections.after_reading(connection);
   }
   EXPECT_EQ(connection->in.missing(), stream.size() - 5000);
   ASSERT_TRUE(peer.deliver(Bytes(stream.begin() + 5000, stream.end() - 1)));
@@ -164,12 +164,12 @@ TEST(TcpConnections, CanBeReadWhenAFrameIsWhole) {
   while (!connection->in.has_next()) read();
   ASSERT_TRUE(connection->in.next(&found, &bytes));
   EXPECT_EQ(Bytes(found, found + bytes), frame);
-  bench.connections.settle(connection);
+  bench.connections.after_reading(connection);
   // Less than a packet is not worth it.
   const Bytes small = on_the_wire(pattern(8, 1000));
   ASSERT_TRUE(peer.deliver(Bytes(small.begin(), small.begin() + 100)));
   read();
-  bench.connections.settle(connection);
+  bench.connections.after_reading(connection);
   EXPECT_EQ(connection->awaited, 1U);
 }
 

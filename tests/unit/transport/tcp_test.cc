@@ -455,7 +455,7 @@ TEST(Tcp, ManyPeersAreToldApart) {  // [TCP-4, TCP-5]
   }
 }
 
-// Pieces are bounded: who lends and never releases gets no more, and all of it after the release.
+// Buffers are bounded: who lends and never releases gets no more, and all of it after the release.
 TEST(Tcp, WithoutAReleaseMemoryIsBoundedAndNothingIsLost) {
   TcpOptions options = listening();
   options.max_connections = 1;

@@ -1,4 +1,4 @@
-#include "transport/tcp_pieces.h"
+#include "transport/receive_buffers.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -9,11 +9,11 @@
 namespace switchml {
 namespace {
 
-TEST(PiecePool, GivesUpToTheMostAndTheLastOneBackFirst) {
-  PiecePool pool(100, 2);
+TEST(ReceiveBufferPool, GivesUpToTheMostAndTheLastOneBackFirst) {
+  ReceiveBufferPool pool(100, 2);
   EXPECT_EQ(pool.memory_bytes(), 0U) << "none was needed yet";
-  Piece* const a = pool.take();
-  Piece* const b = pool.take();
+  ReceiveBuffer* const a = pool.take();
+  ReceiveBuffer* const b = pool.take();
   EXPECT_EQ(pool.memory_bytes(), 200U);
   ASSERT_TRUE(a != nullptr && b != nullptr && a->data != b->data);
   EXPECT_EQ(pool.take(), nullptr);
@@ -24,12 +24,12 @@ TEST(PiecePool, GivesUpToTheMostAndTheLastOneBackFirst) {
   EXPECT_EQ(pool.take(), nullptr);
 }
 
-TEST(PiecePool, WhatIsLentRestsUntilRelease) {
-  PiecePool pool(100, 2);
-  Piece* const a = pool.take();
+TEST(ReceiveBufferPool, WhatIsLentRestsUntilRelease) {
+  ReceiveBufferPool pool(100, 2);
+  ReceiveBuffer* const a = pool.take();
   pool.lend(a);
   pool.give_back(a);
-  Piece* const b = pool.take();
+  ReceiveBuffer* const b = pool.take();
   EXPECT_NE(b, a);
   EXPECT_EQ(pool.take(), nullptr);
   pool.release();
@@ -41,50 +41,50 @@ TEST(PiecePool, WhatIsLentRestsUntilRelease) {
   EXPECT_EQ(pool.take(), b);
 }
 
-bool has_pages(const Piece* piece) {
+bool has_pages(const ReceiveBuffer* buffer) {
   unsigned char resident = 0;
-  EXPECT_EQ(::mincore(piece->data, 1, &resident), 0);
+  EXPECT_EQ(::mincore(buffer->data, 1, &resident), 0);
   return (resident & 1) != 0;
 }
 
-TEST(PiecePool, WhatACrowdNeededGoesBackToTheSystem) {
+TEST(ReceiveBufferPool, WhatACrowdNeededGoesBackToTheSystem) {
   constexpr size_t kBytes = 10000;
   constexpr size_t kCrowd = 20;
-  PiecePool pool(kBytes, kCrowd);
-  std::vector<Piece*> crowd;
+  ReceiveBufferPool pool(kBytes, kCrowd);
+  std::vector<ReceiveBuffer*> crowd;
   for (size_t i = 0; i < kCrowd; ++i) {
     crowd.push_back(pool.take());
     crowd.back()->data[0] = crowd.back()->data[kBytes - 1] = 7;
   }
   pool.trim();
   EXPECT_FALSE(pool.can_trim()) << "all are in use";
-  for (Piece* const piece : crowd) pool.give_back(piece);
+  for (ReceiveBuffer* const buffer : crowd) pool.give_back(buffer);
   EXPECT_TRUE(pool.can_trim());
   pool.trim();
   EXPECT_EQ(pool.memory_bytes(), kCrowd * kBytes) << "they were needed since the last time";
   pool.trim();
-  EXPECT_EQ(pool.memory_bytes(), PiecePool::kKept * kBytes);
+  EXPECT_EQ(pool.memory_bytes(), ReceiveBufferPool::kKept * kBytes);
   EXPECT_FALSE(pool.can_trim());
   size_t with_pages = 0;
-  for (const Piece* const piece : crowd) with_pages += has_pages(piece) ? 1 : 0;
-  EXPECT_EQ(with_pages, PiecePool::kKept);
+  for (const ReceiveBuffer* const buffer : crowd) with_pages += has_pages(buffer) ? 1 : 0;
+  EXPECT_EQ(with_pages, ReceiveBufferPool::kKept);
   // They can be used again, the ones that have pages first.
   for (size_t i = 0; i < kCrowd; ++i) {
-    Piece* const piece = pool.take();
-    ASSERT_NE(piece, nullptr);
-    EXPECT_EQ(has_pages(piece), i < PiecePool::kKept);
-    piece->data[kBytes - 1] = 8;
-    EXPECT_EQ(pool.memory_bytes(), std::max(i + 1, PiecePool::kKept) * kBytes);
+    ReceiveBuffer* const buffer = pool.take();
+    ASSERT_NE(buffer, nullptr);
+    EXPECT_EQ(has_pages(buffer), i < ReceiveBufferPool::kKept);
+    buffer->data[kBytes - 1] = 8;
+    EXPECT_EQ(pool.memory_bytes(), std::max(i + 1, ReceiveBufferPool::kKept) * kBytes);
   }
   EXPECT_EQ(pool.take(), nullptr);
 }
 
-TEST(PiecePool, WhatIsNeededFromTimeToTimeStays) {
-  PiecePool pool(10000, 20);
+TEST(ReceiveBufferPool, WhatIsNeededFromTimeToTimeStays) {
+  ReceiveBufferPool pool(10000, 20);
   for (int round = 0; round < 5; ++round) {
-    std::vector<Piece*> burst;
+    std::vector<ReceiveBuffer*> burst;
     for (int i = 0; i < 20; ++i) burst.push_back(pool.take());
-    for (Piece* const piece : burst) pool.give_back(piece);
+    for (ReceiveBuffer* const buffer : burst) pool.give_back(buffer);
     pool.trim();
     EXPECT_EQ(pool.memory_bytes(), 20 * 10000U);
   }

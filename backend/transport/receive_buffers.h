@@ -15,38 +15,38 @@
 
 namespace switchml {
 
-struct Piece {
+struct ReceiveBuffer {
   uint8_t* data = nullptr;
   uint64_t lent_in = 0;  // the last round in which frames in it were lent
   bool counted = false;  // it may have pages
 };
 
-/// Frames lent in a round, which release() ends, keep their piece from being used again until then. One thread.
-class PiecePool {
+/// Frames lent in a round, which release() ends, keep their buffer from being used again until then. One thread.
+class ReceiveBufferPool {
  public:
   static constexpr size_t kKept = 8;
 
-  PiecePool(size_t piece_bytes, size_t most) : piece_bytes_(piece_bytes), most_(most) {}
+  ReceiveBufferPool(size_t buffer_bytes, size_t most) : buffer_bytes_(buffer_bytes), most_(most) {}
 
-  size_t piece_bytes() const { return piece_bytes_; }
+  size_t buffer_bytes() const { return buffer_bytes_; }
   /// Of those that have been needed and not given back to the system since. Any thread may ask.
-  size_t memory_bytes() const { return piece_bytes_ * counted_.load(std::memory_order_relaxed); }
+  size_t memory_bytes() const { return buffer_bytes_ * counted_.load(std::memory_order_relaxed); }
 
   /// Null: all are in use.
-  Piece* take() {
-    if (free_.empty() && pieces_.size() == most_) return nullptr;
+  ReceiveBuffer* take() {
+    if (free_.empty() && buffers_.size() == most_) return nullptr;
     if (free_.empty()) {
-      pieces_.push_back(std::make_unique<Piece>(Piece{memory_.allocate(piece_bytes_)}));
-      free_.push_back(pieces_.back().get());
+      buffers_.push_back(std::make_unique<ReceiveBuffer>(ReceiveBuffer{memory_.allocate(buffer_bytes_)}));
+      free_.push_back(buffers_.back().get());
     }
-    Piece* piece = free_.back();
+    ReceiveBuffer* buffer = free_.back();
     free_.pop_back();
     unused_ = std::min(unused_, free_.size());
-    count(piece, true);
-    return piece;
+    count(buffer, true);
+    return buffer;
   }
-  void lend(Piece* piece) { piece->lent_in = round_; }
-  void give_back(Piece* piece) { (piece->lent_in == round_ ? resting_ : free_).push_back(piece); }
+  void lend(ReceiveBuffer* buffer) { buffer->lent_in = round_; }
+  void give_back(ReceiveBuffer* buffer) { (buffer->lent_in == round_ ? resting_ : free_).push_back(buffer); }
   void release() {
     ++round_;
     free_.insert(free_.end(), resting_.rbegin(), resting_.rend());
@@ -56,9 +56,9 @@ class PiecePool {
   /// Gives the memory of those back to the system that nobody has taken since the last trim(), but for kKept.
   void trim() {
     for (size_t i = 0; i + kKept < unused_; ++i) {
-      Piece* piece = free_[i];
-      if (piece->counted) ::madvise(piece->data, piece_bytes_, MADV_DONTNEED);
-      count(piece, false);
+      ReceiveBuffer* buffer = free_[i];
+      if (buffer->counted) ::madvise(buffer->data, buffer_bytes_, MADV_DONTNEED);
+      count(buffer, false);
     }
     unused_ = free_.size();
   }
@@ -66,22 +66,22 @@ class PiecePool {
   bool can_trim() const { return free_.size() > kKept && free_[free_.size() - kKept - 1]->counted; }
 
  private:
-  void count(Piece* piece, bool counted) {
-    if (piece->counted == counted) return;
-    piece->counted = counted;
+  void count(ReceiveBuffer* buffer, bool counted) {
+    if (buffer->counted == counted) return;
+    buffer->counted = counted;
     counted_.store(counted_.load(std::memory_order_relaxed) + (counted ? size_t{1} : SIZE_MAX),
                    std::memory_order_relaxed);
   }
 
-  const size_t piece_bytes_;
+  const size_t buffer_bytes_;
   const size_t most_;
   uint64_t round_ = 1;
   FrameMemory memory_;
-  std::vector<std::unique_ptr<Piece>> pieces_;
+  std::vector<std::unique_ptr<ReceiveBuffer>> buffers_;
   std::atomic<size_t> counted_{0};
-  std::vector<Piece*> free_;     // those without pages come first, the one given back last is the last one
-  size_t unused_ = 0;            // of the first in `free_`: not taken since the last trim()
-  std::vector<Piece*> resting_;  // given back, with frames that are lent
+  std::vector<ReceiveBuffer*> free_;     // those without pages come first, the one given back last is the last one
+  size_t unused_ = 0;                    // of the first in `free_`: not taken since the last trim()
+  std::vector<ReceiveBuffer*> resting_;  // given back, with frames that are lent
 };
 
 }  // namespace switchml

@@ -1,0 +1,51 @@
+// Exponents of the superblocks between their call chunk and their last data chunk. A fixed ring: superblocks are taken
+// and given back in the order of the stream, so it bounds both memory and how far exponents run ahead of data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "slots/chunk_plan.h"
+#include "transport/frame_memory.h"
+
+namespace switchml {
+
+struct Superblock {
+  uint64_t task = 0;   // serial number of the collective
+  size_t number = 0;   // of that collective
+  ElementRange range;  // of the superblock
+  bool ready = false;  // exponents are known
+  bool has_nonfinite = false;
+  std::vector<uint8_t> exponents;  // one per block
+  uint8_t* classes = nullptr;  // the ring's; a quant::Nonfinite per element of the superblock, used where has_nonfinite
+  size_t nonfinite_sent = 0;   // chunks
+  size_t nonfinite_done = 0;
+  size_t chunks_done = 0;
+};
+
+class SuperblockRing {
+ public:
+  /// Buffers for `capacity` superblocks of up to max_blocks blocks and max_elements elements.
+  SuperblockRing(size_t capacity, size_t max_blocks, size_t max_elements);
+
+  bool full() const { return used_ == buffers_.size(); }
+  /// Takes the next buffer. Precondition: !full().
+  Superblock* take(uint64_t task, size_t superblock, ElementRange range);
+  /// The buffer of (collective, superblock), or null.
+  Superblock* find(uint64_t task, size_t superblock);
+  /// The superblock's last chunk is done. Buffers become free again in order.
+  void finish(Superblock* buffer);
+  size_t memory_bytes() const { return memory_bytes_; }
+
+ private:
+  FrameMemory memory_;  // few superblocks have such elements: what no superblock needs is not touched
+  size_t memory_bytes_;
+  std::vector<Superblock> buffers_;
+  std::vector<bool> finished_;
+  size_t first_ = 0;
+  size_t used_ = 0;
+};
+
+}  // namespace switchml
