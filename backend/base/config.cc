@@ -389,7 +389,7 @@ std::string describe(const Config& config) {
   for (const Setting& setting : table()) {
     const std::string value = setting.print(config);
     text += (text.empty() ? "" : " ") + std::string(setting.info.name) + "=" + (value.empty() ? "none" : value);
-    if (value != setting.info.preset) text += " (" + variable_of(setting) + ")";
+    if (value != setting.info.default_value) text += " (" + variable_of(setting) + ")";
   }
   return text;
 }

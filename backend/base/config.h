@@ -80,9 +80,9 @@ struct Config {
 
 /// One row of the table of settings, for documentation, messages and --help.
 struct SettingInfo {
-  const char* name;     // "slots": SWITCHML_SLOTS, pg option "slots"
-  const char* allowed;  // "auto, or 4 to 4096"
-  const char* preset;   // "auto"
+  const char* name;           // "slots": SWITCHML_SLOTS, pg option "slots"
+  const char* allowed;        // "auto, or 4 to 4096"
+  const char* default_value;  // "auto"
   const char* help;
 };
 const std::vector<SettingInfo>& settings();
@@ -105,7 +105,7 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& names
 std::vector<std::string> process_variables();
 
 /// "payload=8192 (SWITCHML_PAYLOAD) slots=auto ...": the effective configuration on one line; the variable is named
-/// where the value is not the preset one.
+/// where the value is not the default.
 std::string describe(const Config& config);
 
 }  // namespace switchml

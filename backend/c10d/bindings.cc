@@ -294,7 +294,7 @@ py::list setting_list() {
     py::dict row;
     row["name"] = info.name;
     row["allowed"] = info.allowed;
-    row["default"] = info.preset;
+    row["default"] = info.default_value;
     row["help"] = info.help;
     result.append(row);
   }

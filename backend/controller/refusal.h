@@ -16,7 +16,7 @@ enum class Why {
 struct Refusal {
   Why why = Why::kInvalid;
   std::string message;
-  // kExhausted: who holds what lacks. Both empty: every session holds some of it.
+  // kExhausted: who holds what is missing. Both empty: every session holds some of it.
   std::string owner{};    // its sessions: a quota
   std::string switch_{};  // sessions at this one, by its name
 };

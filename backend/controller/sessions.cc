@@ -132,7 +132,7 @@ void Sessions::open(const OpenRequest& request, uint64_t ticket, Time now, Effec
   out->answers.push_back(refusal_of(ticket, *refusal));
 }
 
-// The longest silent session that has some of what lacks. The others may be suspended, and go on later.
+// The longest silent session that has some of what is missing. The others may be suspended, and go on later.
 std::optional<uint8_t> Sessions::to_make_room(const Refusal& refusal, Time now) const {
   if (refusal.why != Why::kExhausted) return std::nullopt;
   const auto has_some = [&](const Session& session) {
@@ -236,8 +236,8 @@ size_t Sessions::slots_of(const std::string& owner) const {
   return slots;
 }
 
-// Of the owner's quota, where there is one, as if it were a switch that lacks nothing but slots; then of the tree's
-// switches in the order of its nodes; then of their uplinks (the root has none), which lack nothing but payload.
+// Of the owner's quota, where there is one, as if it were a switch that may be short of slots alone; then of the tree's
+// switches in the order of its nodes; then of their uplinks (the root has none), which may be short of payload alone.
 std::vector<softswitch::GrantLimits> Sessions::limits(const OpenRequest& request, const Tree& tree) const {
   std::vector<softswitch::GrantLimits> limits;
   softswitch::GrantLimits plenty;

@@ -85,7 +85,7 @@ void Codec::decode_call(const uint8_t* words, size_t n, Superblock* superblock) 
   superblock->ready = true;
 }
 
-// What all inputs' words are to the switch, a block at a time, which stays in the first cache.
+// What all inputs' words are to the switch, a block at a time, which stays in L1.
 template <typename Encode>
 size_t Codec::combine(ElementRange range, wire::Operation how, uint8_t* words, const Encode& encode) const {
   if (inputs() == 1) return encode(0, range, words);

@@ -124,7 +124,7 @@ void Shard::check_liveness(Time now) {
 }
 
 // The oldest may wait for a rank that failed over a later chunk, one whose result shows that ranks disagree: each must
-// get to see it. So with every probe one more chunk is repeated, by turns.
+// get to see it. So with every probe one more chunk is repeated, in rotation.
 void Shard::repeat_in_turn(Time now) {
   for (size_t i = 0; i < in_flight_.size(); ++i) {
     turn_ = (turn_ + 1) % in_flight_.size();

@@ -7,7 +7,7 @@
 
 namespace switchml {
 
-/// How long a wait may look around where `threads` threads that do so share this host with nobody they know of: 0
+/// How long a wait may busy-poll where `threads` threads that do so share this host with nobody they know of: 0
 /// unless each has a processor, by the process's affinity mask and its control groups' quota.
 Duration spin_time(int threads);
 

@@ -187,7 +187,7 @@ struct Exact {
   }
   // The lanes from element `first` on that `bad` names.
   template <typename E, typename I>
-  static void mend(const Call& call, uint8_t* to, size_t first, I bad) {
+  static void add_again(const Call& call, uint8_t* to, size_t first, I bad) {
     if (!any(bad)) return;
     for (size_t lane = 0; lane < sizeof(I) / sizeof(bad[0]); ++lane) {
       if (bad[lane] != 0) one_by_one<E>(call, to, first + lane, first + lane + 1);
@@ -336,7 +336,7 @@ struct Exact {
     store_doubles<E>(to + i * E::kBytes, shared_out<F64, I64, kByAny>(low.total_to_odd(), call.divisor),
                      shared_out<F64, I64, kByAny>(high.total_to_odd(), call.divisor));
     const int most_apart = 2 * 53 - E::kPrecision - 2 * call.log2;
-    mend<E>(call, to, i, span.bad(most_apart, kMantissaBits, kInfinityBits));
+    add_again<E>(call, to, i, span.bad(most_apart, kMantissaBits, kInfinityBits));
   }
 
   template <typename E, Division kDivision>
@@ -413,7 +413,7 @@ struct Exact {
     F64 sum = pair.total(&error);
     if (call.divisor != 1) sum = divided_pair(sum, error, call.divisor, &bad);
     __builtin_memcpy(to + i * 8, &sum, sizeof sum);
-    mend<Float64>(call, to, i, bad);
+    add_again<Float64>(call, to, i, bad);
   }
 
   // As add_two_terms().
@@ -427,7 +427,7 @@ struct Exact {
       sum = pick<F64>((as<I64>(sum) & INT64_MAX) > INT64_C(0x7ff) << 52, as<F64>(I64{} + (INT64_C(0xfff) << 51)), sum);
     }
     __builtin_memcpy(to + i * 8, &sum, sizeof sum);
-    mend<Float64>(call, to, i, bad);
+    add_again<Float64>(call, to, i, bad);
   }
 
   static void sum_float64_whole(const Call& call, uint8_t* to, size_t n) {

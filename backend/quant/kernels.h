@@ -88,8 +88,8 @@ struct Kernels {
   void (*load)(const int32_t* accumulators, uint8_t* words, size_t n);
 
   // ---- bytes ----
-  /// Copies, past the caches where the processor can. Like a plain copy it is there for whoever sees a later release.
-  /// `n` in bytes.
+  /// Copies with non-temporal stores where the processor has them. Like a plain copy it is there for whoever sees a
+  /// later release. `n` in bytes.
   void (*stream)(const void* src, void* dst, size_t n);
 };
 

@@ -9,7 +9,7 @@
 //   splat(int32_t|float), as_int, as_float, to_float and to_int (nearest even; outside int32: INT32_MIN);
 //   mul, div; add, mul (modulo 2^32), max (signed), both (and), differ (xor), sign (all ones where negative),
 //   shift_left_16, shift_right_16 (logical), pick_greater(a, b, yes, no) = a > b ? yes : no, signed;
-//   greatest, total (over the lanes); stream_i32 (to an aligned address, past the caches) and end_stream (behind them).
+//   greatest, total (over the lanes); stream_i32 (to an aligned address, non-temporal) and end_stream (behind them).
 #pragma once
 
 #include "quant/float_bits.h"

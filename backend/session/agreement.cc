@@ -294,7 +294,7 @@ class Agreement {
     if (!advice.empty()) SWITCHML_LOG(kWarning) << opening_.group.name << ": " << advice;
   }
 
-  // What lacks may be what a job that was killed a moment ago has not given back yet.
+  // What is missing may be what a job that was killed a moment ago has not given back yet.
   Result<wire::OpenReply> open_session(const SwitchPlace& place, const wire::Open& asked) {
     const Time end = opening_.time.stage_end(0.9);
     for (bool told = false;; told = true) {

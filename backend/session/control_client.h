@@ -43,7 +43,7 @@ class ControlClient {
   std::string name_;
   uint32_t request_id_;
   std::function<Status()> ended_;
-  std::string socket_error_;  // of the network, the last one
+  std::string socket_error_;  // the last one
   bool lacked_room_ = false;
 };
 

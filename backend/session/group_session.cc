@@ -89,7 +89,7 @@ class GroupSession : public Session {
     engine_.reset();
     if (farewell_.joinable()) farewell_.join();
     if (in_memory()) return;
-    if (memory_ != nullptr && !board().is_deserted()) {  // the host's last rank takes leave
+    if (memory_ != nullptr && !board().is_deserted()) {  // the host's last rank leaves
       linger();
       return;
     }

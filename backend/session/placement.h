@@ -1,4 +1,4 @@
-// Where engine threads run, and whether they may look around for results before they sleep. Decided from what the
+// Where engine threads run, and whether they may busy-poll for results before they sleep. Decided from what the
 // machine, the process's mask and the other ranks of the host are like; without gain nothing is decided, and a mask
 // that somebody has narrowed (taskset, a launcher's NUMA binding, a container's cpuset) is left as it is.
 #pragma once
@@ -50,7 +50,7 @@ struct PlacementInput {
 /// Auto: with several NUMA nodes, of which the interface's is known and has more processors than the machine's engine
 /// threads of this group, and the whole machine allowed: each rank an equal share of that node.
 std::vector<std::vector<int>> place_automatically(const PlacementInput& input);
-/// One processor of the list for each thread, by turns over the ranks of the machine and their shards. Pure.
+/// One processor of the list for each thread, in rotation over the ranks of the machine and their shards. Pure.
 std::vector<std::vector<int>> place_on(const std::vector<int>& list, const LocalRanks& local, int shards);
 
 /// Whether SWITCHML_AFFINITY names only processors that this process may use; else an error that says which one it may

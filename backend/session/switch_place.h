@@ -49,7 +49,7 @@ Result<SwitchPlace> embedded_switch(const Config& config, bool one_host, const s
 inline constexpr size_t kPresetSlots = 128;
 inline constexpr size_t kMostPayloadForStreams = 8192;
 
-/// Where an embedded switch has granted fewer slots than two streams take, or than half of the preset, because the
+/// Where an embedded switch has granted fewer slots than two streams take, or than half of the default, because the
 /// kernel has given its socket a receive buffer of only `queue_bytes`: what that costs and what helps. Else "".
 std::string advice_on_slots(const wire::Open& asked, const wire::OpenReply& granted, size_t queue_bytes);
 

@@ -17,7 +17,8 @@ namespace {
 
 constexpr Duration kGrace = milliseconds(300);
 constexpr int kRoundsPerStep = 8;  // so that a step looks at the time, at deadlines and at failures soon again
-/// From so many bytes on, results are written past the caches: the first of them would be gone before the last is read.
+/// From so many bytes on, results are written with non-temporal stores: the first of them would be gone before the last
+/// is read.
 constexpr size_t kStreamedBytes = 1024 * 1024;
 
 uint64_t agreed_by(const Collective& collective) {
@@ -324,15 +325,16 @@ void LocalRank::fill(const Task& task, size_t first, size_t elements) const {
   fill_frame(from, given * size, frame, stores);
 }
 
-// Where it lacks, no other rank can go on either: what is offered and reduced with others is populated by all of them.
+// Where it is missing, no other rank can go on either: what is offered and reduced with others is populated by all of
+// them.
 bool LocalRank::has_memory(uint64_t seq) {
   const size_t slot = static_cast<size_t>(seq % populated_.size());
   if (populated_[slot]) return true;
   const Status status = board_.populate(seq);
   if (status.ok()) return populated_[slot] = true;
-  const Status lacks(status.code(), "rank " + name_of(rank_) + ": " + status.message());
-  board_.fail(lacks);
-  fail(lacks);
+  const Status missing(status.code(), "rank " + name_of(rank_) + ": " + status.message());
+  board_.fail(missing);
+  fail(missing);
   return false;
 }
 
@@ -506,7 +508,7 @@ void LocalRank::sleep(const std::vector<LocalRank*>& local_ranks, Duration timeo
 void LocalRank::check_deadline(Time now) {
   if (called_ == 0 || now < earliest_deadline_) return;
   earliest_deadline_ = kNever;
-  // Where it is the other hosts' turn, the engine knows better what lacks.
+  // Where it is the other hosts' turn, the engine knows better what is missing.
   const bool up = board_.shape().owners > 0 && oldest_ != next_ && board_.is_complete(oldest_);
   for (const Task& task : tasks_) {
     if (!task.is_awaited()) continue;  // what becomes of it is to be seen on the other board

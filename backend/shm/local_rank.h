@@ -50,8 +50,9 @@ class LocalRank {
   void announce(Collective collective);
   /// How long the reading of a word takes.
   using LatencyTimer = Duration (*)(const std::atomic<uint64_t>& word);
-  /// Finds out so whether lines that ranks write for each other are slow, and has them written past the caches where
-  /// that is faster (non_temporal_trial.h). On all ranks of a board without owners, or on none, before the first step.
+  /// Finds out so whether lines that ranks write for each other are slow, and has them written with non-temporal stores
+  /// where that is faster (non_temporal_trial.h). On all ranks of a board without owners, or on none, before the first
+  /// step.
   void time_lines(LatencyTimer timer) { latency_timer_ = timer; }
   /// Other ranks then read and write tensors there where they are. Outlives it. Before the first step; not with owners.
   void share_tensors(Arena& arena) { arena_ = &arena; }

@@ -38,7 +38,7 @@ class LocalRankThread {
   void run();
   bool is_idle() const;
   bool has_work() const;
-  /// How one waits before it sleeps: it looks around, or gives way so many times, only in the middle of large tensors
+  /// How one waits before it sleeps: it busy-polls, or gives way so many times, only in the middle of large tensors
   /// perhaps, and only as long as that pays.
   struct Waits {
     SpinWait busy_poll;

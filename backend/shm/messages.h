@@ -48,7 +48,7 @@ class Messages {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  /// How a caller waits before it sleeps: it looks around, or gives way, where that pays.
+  /// How a caller waits before it sleeps: it busy-polls, or gives way, where that pays.
   struct Waits {
     SpinWait busy_poll;
     GiveWay give_way;

@@ -10,7 +10,7 @@ namespace switchml::shm {
 
 namespace {
 
-/// Messages of so many bytes are written past the caches: their first would be gone before the last one comes.
+/// Messages of so many bytes are written with non-temporal stores: their first would be gone before the last one comes.
 constexpr size_t kLargeMessage = 1024 * 1024;
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank); }

@@ -1,4 +1,4 @@
-// Whether what ranks write for each other had better go past the caches. Where cores share a cache, a frame is read
+// Whether what ranks write for each other had better bypass the caches. Where cores share a cache, a frame is read
 // from there; where they do not (other core complexes, other sockets), a line that one has just written may come to the
 // other several times slower than from memory. A virtual machine's cores may be moved from one to the other at any
 // time, and nobody says so. But ranks see how long such lines take: while they are slow, both ways are tried now and

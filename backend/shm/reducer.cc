@@ -11,7 +11,7 @@ namespace switchml::shm {
 
 namespace {
 
-/// What goes past the caches, or to several places, is made here first, in the first cache. Of any type a whole number
+/// What bypasses the caches, or goes to several places, is made here first, in L1. Of any type a whole number
 /// of blocks.
 constexpr size_t kStagedBytes = 16 * 1024;
 using Staged = std::array<uint8_t, kStagedBytes>;

@@ -87,7 +87,7 @@ Result<Segment> Segment::create(size_t bytes) {
   if (!fd.valid()) return failed("memfd_create", bytes);
   if (::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) return failed("fchmod", bytes);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate", bytes);
-  // Memory that lacks is to be an error, and no signal when it is touched: now, if it cannot be one later.
+  // Missing memory is to be an error, and no signal when it is touched: now, if it cannot be one later.
   if (!can_populate() && ::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) return failed("fallocate", bytes);
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing", bytes);
   return map(std::move(fd), bytes);

@@ -16,7 +16,7 @@ size_t page_bytes();
 size_t in_pages(size_t bytes);
 
 /// Gives these bytes of a mapping, and the rest of their pages, memory to write to: what is touched without that where
-/// memory lacks ends the process by a signal. Ok where the kernel cannot (before Linux 5.14): then nothing lacks.
+/// memory is missing ends the process by a signal. Ok where the kernel cannot (before Linux 5.14): then nothing is.
 Status populate(const void* data, size_t bytes);
 
 /// Whether the kernel can; else a segment has all of its memory from the beginning.

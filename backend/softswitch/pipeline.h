@@ -92,7 +92,7 @@ struct SoftSwitch::Impl {
   size_t max_payload_bytes;
   Endpoint (*client_of)(const Endpoint& from);
   bool by_invitation;
-  std::array<std::optional<uint64_t>, 16> invited;  // client keys, by turns
+  std::array<std::optional<uint64_t>, 16> invited;  // client keys, in rotation
   size_t invitations = 0;
   SessionTable table;
   std::unique_ptr<SlotStore> stores[256];  // by job number, of the sessions in `table`

@@ -1,4 +1,4 @@
-// How long a thread that waits may look around before it sleeps. Looking around saves the wake-up where the wait is
+// How long a thread that waits may busy-poll before it sleeps. Busy-polling saves the wake-up where the wait is
 // short, and takes a processor from others where it is not: so it is allowed only as long as it pays and nobody else
 // wants the processor. Pure: time and counts are arguments.
 #pragma once
@@ -14,7 +14,7 @@ class SpinBudget {
   /// `most`: of one wait; 0: never. Preemptions further apart than `apart` do not count; Duration::max(): each does.
   explicit SpinBudget(Duration most, Duration apart = kApart) : most_(most), apart_(apart) {}
 
-  /// For a wait that begins now: how long it may look around; 0: it has to sleep at once.
+  /// For a wait that begins now: how long it may busy-poll; 0: it has to sleep at once.
   Duration allowance(Time now) const { return now < resumes_ ? Duration(0) : most_; }
   /// How a wait with an allowance ended: `paid`: what was waited for came in that time. `preemptions`: how often the
   /// thread has lost its processor to another one so far; that never falls.

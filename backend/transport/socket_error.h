@@ -10,7 +10,7 @@
 
 namespace switchml {
 
-/// The first socket_error since the last take(); later ones repeat it as a rule, and cost nothing. One thread.
+/// The first error since the last take(); later ones repeat it as a rule, and cost nothing. One thread.
 class SocketError {
  public:
   void note(const Endpoint& peer, int error) {

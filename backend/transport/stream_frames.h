@@ -33,7 +33,7 @@ class StreamFrames {
 
   uint8_t* end() const { return room_ + end_; }
   size_t worth_reading() const;
-  /// Bytes that the frame lacks whose beginning is there; 1 if none has begun, or its prefix is not whole.
+  /// Bytes missing of the frame whose beginning is there; 1 if none has begun, or its prefix is not whole.
   size_t missing() const;
   void feed(size_t bytes) { end_ += bytes; }
 

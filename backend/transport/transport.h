@@ -65,11 +65,11 @@ class Transport {
   /// Ends a wait() or pause() that runs or is to come (a wake before it is not lost). From any thread.
   virtual void wake() = 0;
 
-  /// A standing socket_error of the network below ("connection refused" by a peer's host, say), empty when there is
+  /// A standing socket error of the network below ("connection refused" by a peer's host, say), empty when there is
   /// none; asking clears it.
   virtual std::string take_error() = 0;
   /// Whether a peer's host has said, as of the last take_error(), that nobody listens there; asking clears it. Other
-  /// socket_errors, of a network that cannot be reached, say nothing of the peer and may pass.
+  /// socket errors, of a network that cannot be reached, say nothing of the peer and may pass.
   virtual bool take_refusal() { return false; }
 };
 

@@ -164,7 +164,7 @@ bool UdpSender::flush(size_t* taken) {
     if (is_full(error)) return false;
     if ((error == ECONNREFUSED || error == EMSGSIZE) && refused != index) {
       // The ICMP error of an earlier frame, reported once: this message was not tried yet.
-      complain(messages_[index].msg_hdr, error);
+      note_error(messages_[index].msg_hdr, error);
       refused = index;
       continue;
     }
@@ -178,7 +178,7 @@ bool UdpSender::flush(size_t* taken) {
 bool UdpSender::after_error(size_t index, int error, size_t* taken) {
   const msghdr& header = messages_[index].msg_hdr;
   if (header.msg_iovlen > 1 && error != ECONNREFUSED) return send_apart(index, taken);
-  complain(header, error);
+  note_error(header, error);
   *taken += header.msg_iovlen;
   return true;
 }
@@ -201,7 +201,7 @@ bool UdpSender::send_apart(size_t index, size_t* taken) {
     } else if (is_full(errno)) {
       return false;
     } else {
-      complain(together, errno);
+      note_error(together, errno);
     }
     *taken += 1;
   }
@@ -212,7 +212,7 @@ void UdpSender::refuse(const Endpoint* to, size_t bytes) {
   socket_error_->note_size(is_peer(to) ? peer_ : *to, bytes, max_frame_bytes_);
 }
 
-void UdpSender::complain(const msghdr& header, int error) {
+void UdpSender::note_error(const msghdr& header, int error) {
   Endpoint to = peer_;
   if (header.msg_name != nullptr) {
     std::memcpy(to.bytes, header.msg_name, header.msg_namelen);

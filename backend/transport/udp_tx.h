@@ -47,7 +47,7 @@ class UdpSender {
   bool send_apart(size_t index, size_t* taken);
   bool is_peer(const Endpoint* to) const;
   void refuse(const Endpoint* to, size_t bytes);
-  void complain(const msghdr& header, int error);
+  void note_error(const msghdr& header, int error);
 
   const UdpSocket& socket_;
   const Endpoint peer_;

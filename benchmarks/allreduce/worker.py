@@ -112,9 +112,9 @@ class Bench:
         return switchml.empty(count, dtype=self.mine.dtype, group=self.switchml)
 
     def measure(self, size, kind, payload, seconds, iters, behind, arena):
-        """Times of one size on every backend by turns, the first call and the last one of each verified, and what moved
-        meanwhile. The first one counts only where it is so long that warming up does not matter. Each call comes right
-        after one of `behind` bytes. With `arena` the tensors are those of switchml.empty()."""
+        """Times of one size on every backend, interleaved, the first call and the last one of each verified, and what
+        moved meanwhile. The first one counts only where it is so long that warming up does not matter. Each call comes
+        right after one of `behind` bytes. With `arena` the tensors are those of switchml.empty()."""
         self.mine, self.sum = self.patterns[kind]
         self.switchml = self.groups.get(payload)
         tensor, self.ahead = (self.tensor(count // self.mine.element_size(), arena) for count in (size, behind))

@@ -1,13 +1,13 @@
 """Compares a branch with its base, or two JSON files of benchmarks/allreduce.
 
     python benchmarks/compare --base main                    # the C++ core: a minute or two
-    python benchmarks/compare --base main --what allreduce   # benchmarks/allreduce over PyTorch: builds the base's
-    module first python benchmarks/compare old.json new.json [--worse 1.2]
+    python benchmarks/compare --base main --what allreduce   # over PyTorch: builds the base's module first
+    python benchmarks/compare old.json new.json [--worse 1.2]
 
---base builds that revision in a temporary folder and runs base and branch by turns, so that whatever else the machine
-does hits both alike. It prints the medians of each round's ratios, branch over base: below 1 the branch is faster.
-Results are verified on both; times decide nothing: the status is 0 unless a result is wrong or a program of the branch
-fails. Where there is nothing to compare with it says so.
+--base builds that revision in a temporary folder and runs base and branch interleaved, so that whatever else the
+machine does hits both alike. It prints the medians of each round's ratios, branch over base: below 1 the branch is
+faster. Results are verified on both; times decide nothing: the status is 0 unless a result is wrong or a program of the
+branch fails. Where there is nothing to compare with it says so.
 
 Of two files it prints the ratio of medians, new over old, for whatever both have measured; with --worse, status 1 if a
 ratio is above it.
@@ -73,7 +73,7 @@ def parse():
     with_base = parser.add_argument_group("with --base")
     with_base.add_argument("--what", type=what, default="core", help="core (default) or allreduce")
     with_base.add_argument(
-        "--rounds", type=options.number(1, 1000, int), default=7, help="of base and branch by turns; default: 7"
+        "--rounds", type=options.number(1, 1000, int), default=7, help="of base and branch, interleaved; default: 7"
     )
     with_base.add_argument(
         "--limit",

@@ -1,4 +1,4 @@
-"""A branch against its base, by turns in one run."""
+"""A branch against its base, interleaved in one run."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""Step time of DistributedDataParallel, or of fully_shard with --sharded, over switchml and over Gloo, by turns, on a
-network of rate-limited links (as root).
+"""Step time of DistributedDataParallel, or of fully_shard with --sharded, over switchml and over Gloo, interleaved, on
+a network of rate-limited links (as root).
 
     python benchmarks/ddp --model bert --scale 0.1 --ranks 4 --rate 200 --balance --json out/ddp.json
 

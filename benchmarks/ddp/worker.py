@@ -106,7 +106,7 @@ class Bench:
                 )
 
     def steps(self, compute_seconds, kinds, count, checked):
-        """Times of steps of every kind by turns."""
+        """Times of steps of every kind, interleaved."""
         self.clock.seconds = compute_seconds
         backends = [kind for kind in kinds if kind != ALONE] if checked else []
         for backend in backends:

@@ -66,7 +66,7 @@ def parse():
         "--seconds", type=options.number(0.01, 3600), default=2.0, help="at most, about, of a backend; default: 2"
     )
     parser.add_argument(
-        "--rounds", type=options.number(1, 1000, int), default=5, help="of the backends by turns; default: 5"
+        "--rounds", type=options.number(1, 1000, int), default=5, help="of the backends, interleaved; default: 5"
     )
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
     arguments = parser.parse_args()

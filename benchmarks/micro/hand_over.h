@@ -8,7 +8,7 @@
 
 namespace switchml::bench {
 
-/// Several measurements of each, by turns, then sorted.
+/// Several measurements of each, interleaved, then sorted.
 struct HandOver {
   std::vector<double> round_trip_ns;   // of a line, to the other core and back
   std::vector<double> cached_us;       // to write 128 KiB in the caches, and for the other core to read it

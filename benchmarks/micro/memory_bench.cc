@@ -1,7 +1,7 @@
 // What memory allows an all-reduce inside one host: threads, one for each rank, that read a tensor and write a result
-// as large, and nothing else. A piece at a time goes through a buffer that stays in a cache, and past the caches from
-// there. No way through memory that leaves tensors where they are can be faster. Then what it costs to hand a chunk
-// over from one core to another.
+// as large, and nothing else. A piece at a time goes through a buffer that stays in a cache, and with non-temporal
+// stores from there. No way through memory that leaves tensors where they are can be faster. Then what it costs to hand
+// a chunk over from one core to another.
 #include <getopt.h>
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-"""Collectives that move tensors, and reduce_scatter: switchml and Gloo by turns, on the same processes and buffers.
+"""Collectives that move tensors, and reduce_scatter: switchml and Gloo interleaved, on the same processes and buffers.
 
     python benchmarks/movements --ranks 2,4,8 --json out/movements.json
     python benchmarks/movements --collectives broadcast,all_gather --sizes 4K,64M

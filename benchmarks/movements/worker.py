@@ -110,7 +110,7 @@ class Bench:
         }
 
     def measure(self, collective, size, seconds):
-        """{backend: seconds of each call}, by turns; the first and the last call of each are verified."""
+        """{backend: seconds of each call}, interleaved; the first and the last call of each are verified."""
         movement = Movement(collective, size)
         times = {name: [] for name in self.groups}
         for turn in range(PROBES):

@@ -13,7 +13,7 @@ is counted in runs of their own.
     memory   ranks that share memory
 
 Cycles are estimated from a simulation of caches (32 KiB each, 8 ways; behind them 1 MiB, 16 ways) and of branches:
-instructions, and 10 for each miss of the first cache and each wrong guess, and 100 for each miss of the last. What a
+instructions, and 10 for each miss of L1 and each wrong guess, and 100 for each miss of the last. What a
 processor fetches ahead costs it less. callgrind knows AVX2 but not AVX-512.
 """
 

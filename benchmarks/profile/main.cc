@@ -1,5 +1,5 @@
 // bench_profile: all-reduces whose instructions are the same in every run, for benchmarks/profile to count, and for
-// benchmarks/compare to time. One thread takes all ranks and the switch by turns (path.h). Every result is checked
+// benchmarks/compare to time. One thread takes all ranks and the switch in rotation (path.h). Every result is checked
 // bit for bit. The last line of output is a JSON object.
 #include <getopt.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-// Ways of reducing, each with all its ranks (and its switch) on one thread that takes them by turns: the code that
+// Ways of reducing, each with all its ranks (and its switch) on one thread that takes them in rotation: the code that
 // ships, without the chance of threads, so that two runs are the same instruction for instruction.
 #pragma once
 

@@ -89,7 +89,7 @@ def test_every_bit_is_right_whatever_the_network_does(job, soak_minutes, capsys)
 
 TARGETS = {"0.1% lost": 0.95, "1% lost": 0.85}
 SLACK = 0.1  # in the short form, whose machine does other things meanwhile: repairs by the timer alone leave half
-ROUNDS, LONG_ROUNDS = 5, 9  # of each weather, by turns; so many whatever they show
+ROUNDS, LONG_ROUNDS = 5, 9  # of each weather, interleaved; so many whatever they show
 TRIES = 4  # of all rounds, in the short form: what else the machine does may weigh on one weather more than on another
 
 

@@ -4,7 +4,7 @@
     --large                also tests marked `large` (tensors past 2**31 elements, up to 11 GiB of memory)
     --transport=udp|tcp|auto   how the ranks of these tests, all on one host, reach each other where a test names no
     switch: through
-                           one in rank 0 (udp is the preset), or as a user's would: through memory that they share
+                           one in rank 0 (udp is the default), or as a user's would: through memory that they share
     --torch-suite=ci|all   the selection of PyTorch's own tests that CI runs (torch_suite_ci.txt), or all of them
 
 SWITCHML_TEST_BACKEND=gloo runs the tests over Gloo, to tell a wrong test from a wrong backend; tests of what Gloo does

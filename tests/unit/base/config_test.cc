@@ -30,9 +30,9 @@ TEST(Config, DefaultsAreWhatTheTableSays) {
   EXPECT_EQ(config->shards, 1);
   EXPECT_EQ(config->transport, "auto");
   EXPECT_EQ(config->connect_timeout, seconds(30));
-  // Setting every preset explicitly gives the very same configuration.
+  // Setting every default explicitly gives the very same configuration.
   Map presets;
-  for (const SettingInfo& info : settings()) presets[info.name] = info.preset;
+  for (const SettingInfo& info : settings()) presets[info.name] = info.default_value;
   auto again = load({}, presets);
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   EXPECT_EQ(describe(*config.operator->()), describe(*again.operator->()));

@@ -137,7 +137,7 @@ TEST(ShardTimeout, OnlyUnambiguousRoundTripsChangeTheTimeout) {
     EXPECT_EQ(lone.step().size(), 1U);
     return departures(lone, milliseconds(60), is_contribution).at(0);
   };
-  EXPECT_GE(first_repeat(milliseconds(10)), milliseconds(8)) << "repeated after 8 ms, answered: still the preset";
+  EXPECT_GE(first_repeat(milliseconds(10)), milliseconds(8)) << "repeated after 8 ms, answered: still the default";
   EXPECT_LT(first_repeat(milliseconds(1)), milliseconds(5)) << "measured: 3 ms";
 }
 

@@ -101,7 +101,7 @@ void expect_fair(const std::vector<size_t>& owners, const std::vector<uint32_t>&
   }
 }
 
-/// As many collectives as it takes for every shard to be the home, of these counts by turns.
+/// As many collectives as it takes for every shard to be the home, of these counts in rotation.
 void expect_shares(const std::vector<uint32_t>& weights, int shards, const std::vector<size_t>& counts) {
   std::vector<uint32_t> by_shard;
   for (const uint32_t weight : weights) by_shard.insert(by_shard.end(), static_cast<size_t>(shards), weight);

@@ -195,7 +195,7 @@ struct SeveralSwitches {
     for (size_t i = 0; i < count; ++i) servers.push_back(start_switch(i + 1 < count ? ServerOptions() : last));
   }
   std::string address(size_t i) const { return to_string(servers[i]->local()); }
-  /// All, and an order from `first` on, by turns; with `weight` for the first one.
+  /// All, and an order from `first` on, in rotation; with `weight` for the first one.
   std::string named(size_t first = 0, const std::string& weight = "") const {
     std::string text;
     for (size_t i = 0; i < servers.size(); ++i) {

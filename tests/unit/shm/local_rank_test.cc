@@ -162,7 +162,7 @@ TEST(LocalRank, EveryOperationOfEveryTypeHasTheBitsOfTheSwitch) {
   }
 }
 
-// Such an output is written past the caches, to an address that no vector is aligned to.
+// Such an output is written with non-temporal stores, to an address that no vector is aligned to.
 TEST(LocalRank, ALargePartOfAResult) {
   constexpr size_t n = 400000;
   Team team({2, 4, 65536});
@@ -191,7 +191,7 @@ TEST(LocalRank, ALargePartOfAResult) {
   }
 }
 
-// ---- past the caches ----
+// ---- non-temporal stores ----
 
 /// How long a line takes in the tests below.
 Duration line_takes;

@@ -56,7 +56,7 @@ std::string compare(const Reduction& reduction, const std::vector<Bytes>& inputs
     reduce_to(reduction, frames.data(), static_cast<int>(inputs.size()), n, found.data(), stores);
     if (!frames.guards_intact() || !found.guards_intact()) return "it writes outside";
     const std::string difference = testing::difference(reduction.type, expected.data(), found.data(), n);
-    if (!difference.empty()) return difference + (stores == Stores::kCached ? "" : " (past the caches)");
+    if (!difference.empty()) return difference + (stores == Stores::kCached ? "" : " (non-temporal)");
   }
   return "";
 }

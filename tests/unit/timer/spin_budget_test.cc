@@ -67,7 +67,7 @@ TEST(SpinBudget, YieldsToWhoeverTakesTheProcessorAgainAndAgain) {
   const Time resumes = second + SpinBudget::kFirstPause;
   EXPECT_EQ(budget.allowance(resumes), kMost);
   waits(&budget, 1, 1, resumes, 30);
-  EXPECT_EQ(budget.allowance(resumes), kMost) << "in the pause it did not look around";
+  EXPECT_EQ(budget.allowance(resumes), kMost) << "in the pause it did not busy-poll";
   waits(&budget, 1, 1, resumes, 31);
   EXPECT_EQ(budget.allowance(resumes), Duration(0));
 }
