@@ -8,8 +8,7 @@ is counted in runs of their own.
 
     inproc   engine and software switch, frames through queues of the process
     udp      the same over UDP on the loopback interface; with the system calls, whose insides are not in the counts,
-    and, from a run
-             without callgrind, the part of CPU time that they take
+             and, from a run without callgrind, the part of CPU time that they take
     memory   ranks that share memory
 
 Cycles are estimated from a simulation of caches (32 KiB each, 8 ways; behind them 1 MiB, 16 ways) and of branches:

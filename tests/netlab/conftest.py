@@ -1,7 +1,7 @@
 """Options of these tests, and what they find beside them.
 
---netlab-minutes N   all-reduces under loss for N minutes, and goodput of 64 MiB (make soak); without it a short form of
-both
+--netlab-minutes N   all-reduces under loss for N minutes, and goodput of 64 MiB (make soak); without it
+                     a short form of both
 """
 
 import argparse

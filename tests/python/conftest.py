@@ -1,11 +1,10 @@
 """How to run: `make test`, or `python -m pytest tests/python` with a Python that can import torch and switchml.
 
-    -k text                only tests whose name holds the text
-    --large                also tests marked `large` (tensors past 2**31 elements, up to 11 GiB of memory)
-    --transport=udp|tcp|auto   how the ranks of these tests, all on one host, reach each other where a test names no
-    switch: through
-                           one in rank 0 (udp is the default), or as a user's would: through memory that they share
-    --torch-suite=ci|all   the selection of PyTorch's own tests that CI runs (torch_suite_ci.txt), or all of them
+    -k text                    only tests whose name holds the text
+    --large                    also tests marked `large` (tensors past 2**31 elements, up to 11 GiB of memory)
+    --transport=udp|tcp|auto   how ranks of one host reach each other where a test names no switch: through one in
+                               rank 0 (udp, the default), or as a user's would, through memory that they share
+    --torch-suite=ci|all       the selection of PyTorch's own tests that CI runs (torch_suite_ci.txt), or all of them
 
 SWITCHML_TEST_BACKEND=gloo runs the tests over Gloo, to tell a wrong test from a wrong backend; tests of what Gloo does
 not do fail then. harness.py says how ranks are run, torch_suite_runner.py how PyTorch's own tests are.
