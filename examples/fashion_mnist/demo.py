@@ -1,12 +1,12 @@
 """Trains one network from one seed over switchml, through a switch, and over Gloo, and puts the results side by side.
 
-"switch" is switchml with a switchml-switchd between the ranks: UDP on the loopback interface, where one packet in a
-thousand is lost, so that there is something to repeat. Fails (exit status 1) if a run fails, or if the accuracies
-differ by more than --tolerance points.
+"switch" is switchml with a switchml-switchd between the ranks, where one packet in a thousand is lost, so that there is
+something to repeat. Each rank and the switch have a host of their own then, a network namespace; where this process may
+not make any, they are on the loopback interface. Fails (exit status 1) if a run fails, or if the accuracies differ by
+more than --tolerance points.
 """
 
 import argparse
-import contextlib
 import importlib.metadata
 import importlib.util
 import json
@@ -19,10 +19,13 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "tests"))
+
+import lab  # noqa: E402
+
 FLOAT_BYTES = 4
 SWITCH = "switch"  # among --backends
 LOSS = "seed=1,send_loss=0.0005,receive_loss=0.0005"  # of each rank's packets
-PATIENCE = 30  # seconds until the switch listens
 
 
 def torchrun(ranks):
@@ -44,42 +47,96 @@ def torchrun(ranks):
     return command
 
 
-@contextlib.contextmanager
-def switch(folder):
-    """The address of a switchml-switchd on the loopback interface."""
+class Hosts(lab.Lab):
+    """A host for each rank and one for the switch, around a bridge."""
+
+    DEVICE = "eth0"
+
+    def __init__(self, folder, ranks):
+        super().__init__(folder)
+        try:
+            bridge = self.namespace("demo")
+            self.do(bridge, "ip", "link", "add", "bridge", "type", "bridge")
+            self.do(bridge, "ip", "link", "set", "bridge", "up")
+            self.hosts = [self.plug(bridge, f"h{number}", self.address_of(number)) for number in range(ranks + 1)]
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def address_of(number):
+        """Of a rank; of the switch, which comes after them."""
+        return f"10.79.1.{number + 1}"
+
+    def plug(self, bridge, port, address):
+        host = self.namespace(port)
+        self.link(bridge, port, host, self.DEVICE)
+        self.do(bridge, "ip", "link", "set", port, "master", "bridge")
+        self.address(host, self.DEVICE, f"{address}/24")
+        return host
+
+    def bytes_sent(self):
+        """By the ranks' hosts, whatever it was."""
+        path = f"/sys/class/net/{self.DEVICE}/statistics/tx_bytes"
+        return sum(int(self.do(host, "cat", path)) for host in self.hosts[:-1])
+
+
+def start_switch(place, namespace, address):
+    """The address and port at which a switchml-switchd listens."""
     program = pathlib.Path(importlib.util.find_spec("switchml").origin).parent / "bin" / "switchml-switchd"
-    log = pathlib.Path(folder) / "switchd.log"
-    with open(log, "wb") as file:
-        process = subprocess.Popen(
-            [program, "--listen", "127.0.0.1:0"], stdin=subprocess.DEVNULL, stdout=file, stderr=file
-        )
-    try:
-        end = time.monotonic() + PATIENCE
-        while "listening on " not in log.read_text():
-            if process.poll() is not None or time.monotonic() > end:
-                sys.exit(f"error: switchml-switchd does not listen:\n{log.read_text()}")
-            time.sleep(0.05)
-        yield log.read_text().split("listening on ", 1)[1].split()[0].rstrip(",")
-    finally:
-        process.terminate()
-        process.wait()
+    process = place.start("switchd", program, "--listen", f"{address}:0", namespace=namespace)
+    return place.await_line("switchd", process, "listening on ").split()[0].rstrip(",")
 
 
 def run(name, arguments, folder):
     """Runs train.py on all ranks and returns what rank 0 measured."""
-    with contextlib.ExitStack() as stack:
-        environment = {"OMP_NUM_THREADS": "1", **os.environ}
-        if name == SWITCH:
-            environment |= {"SWITCHML_SWITCH": stack.enter_context(switch(folder)), "SWITCHML_FAULTS": LOSS}
-        return train(name, "switchml" if name == SWITCH else name, environment, arguments, folder)
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    said = "a switch that switchml uses" if name == SWITCH else name
+    print(f"training on {arguments.ranks} ranks over {said}", flush=True)
+    if name != SWITCH:
+        return train(name, name, torchrun(arguments.ranks), environment, arguments, folder)
+    environment |= {"SWITCHML_FAULTS": LOSS}
+    if lab.missing():
+        with lab.Lab(folder) as place:
+            environment |= {"SWITCHML_SWITCH": start_switch(place, None, "127.0.0.1")}
+            return train(name, "switchml", torchrun(arguments.ranks), environment, arguments, folder)
+    with Hosts(folder, arguments.ranks) as place:
+        address = start_switch(place, place.hosts[-1], place.address_of(arguments.ranks))
+        environment |= {"SWITCHML_SWITCH": address, "SWITCHML_INTERFACE": place.DEVICE}
+        result = train(name, "switchml", place, environment, arguments, folder)
+        return {**result, "link_bytes": place.bytes_sent()}
 
 
-def train(name, backend, environment, arguments, folder):
-    print(
-        f"training on {arguments.ranks} ranks over {'a switch that switchml uses' if name == SWITCH else name}",
-        flush=True,
-    )
-    result = pathlib.Path(folder) / f"{name}.json"
+def commands(place, script, ranks):
+    """[(command, environment)] to start all ranks: those of one host by torchrun, others each for itself."""
+    if not isinstance(place, Hosts):
+        return [(place + script, {})]
+    common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": place.address_of(0), "MASTER_PORT": "29500", "LOCAL_RANK": "0"}
+    common["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # no name service is there, which the store warns of
+    enter = ["ip", "netns", "exec"]
+    return [
+        ([*enter, host, sys.executable, *script], {**common, "RANK": str(rank)})
+        for rank, host in enumerate(place.hosts[:-1])
+    ]
+
+
+def wait_for_all(processes):
+    """0, or the status of the first that failed; the others are ended then."""
+    while True:
+        statuses = [process.poll() for process in processes]
+        failed = next((status for status in statuses if status), 0)
+        if failed or None not in statuses:
+            break
+        time.sleep(0.1)
+    for process in processes:
+        process.terminate()
+        process.wait()
+    return failed
+
+
+def train(name, backend, place, environment, arguments, folder):
+    """`place`: what starts ranks on this host (torchrun), or Hosts."""
+    result = folder / f"{name}.json"
     options = {
         "backend": backend,
         "epochs": arguments.epochs,
@@ -87,10 +144,14 @@ def train(name, backend, environment, arguments, folder):
         "seed": arguments.seed,
         "result": result,
     }
-    command = torchrun(arguments.ranks) + [str(HERE / "train.py")]
+    script = [str(HERE / "train.py")]
     for option, value in options.items():
-        command += [f"--{option}", str(value)]
-    status = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL).returncode
+        script += [f"--{option}", str(value)]
+    processes = [
+        subprocess.Popen(command, env={**environment, **more}, stdin=subprocess.DEVNULL)
+        for command, more in commands(place, script, arguments.ranks)
+    ]
+    status = wait_for_all(processes)
     if status != 0:
         sys.exit(f"error: the run over {name} failed with status {status}")
     return {**json.loads(result.read_text()), "backend": name, "ranks": arguments.ranks}
@@ -111,7 +172,8 @@ def table_rows(result):
         "bytes aggregated": counter("elements_summed_by_switch", "elements_summed_in_memory", scale=FLOAT_BYTES),
         "packets sent": counter("packets_sent"),
         "retransmissions": counter("retransmissions"),
-        "bytes sent on each rank's link": counter("bytes_sent", scale=1 / result["ranks"]),
+        "bytes sent by each rank": counter("bytes_sent", scale=1 / result["ranks"]),
+        "bytes on each rank's link": f"{result['link_bytes'] // result['ranks']:,}" if "link_bytes" in result else "-",
     }
 
 
@@ -122,7 +184,7 @@ def print_table(results):
     print(f"\n{'':{label_width}}" + "".join(f"  {r['backend']:>{w}}" for r, w in zip(results, widths)))
     for label in columns[0]:
         print(f"{label:{label_width}}" + "".join(f"  {c[label]:>{w}}" for c, w in zip(columns, widths)))
-    print("(aggregated bytes, packets and retransmissions are summed over all ranks)")
+    print("(aggregated bytes, packets and retransmissions are summed over all ranks; a link also carries headers)")
 
 
 def path_taken(session):
@@ -208,7 +270,7 @@ def main():
     plot_path = pathlib.Path(arguments.plot)
     plot_path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        results = [run(backend, arguments, folder) for backend in arguments.backends.split(",")]
+        results = [run(backend, arguments, pathlib.Path(folder)) for backend in arguments.backends.split(",")]
     print_table(results)
     print_path(results)
     plot(results, plot_path)
