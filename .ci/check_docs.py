@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""Whether prose in Markdown is short: 120 columns, sentences of 40 words (25 as a rule), links that lead somewhere.
+"""Whether prose in Markdown is short: 120 columns, sentences of 40 words (25 as a rule); whether links lead somewhere,
+and `FILE.cc` and `FILE.cc: symbol` name what is there.
 
 Usage: check_docs.py FILE...
 Tables, code and links may be longer than a line.
 """
 
+import functools
 import pathlib
 import re
+import subprocess
 import sys
 
 COLUMNS, WORDS, RULE = 120, 40, 25
 FENCE = re.compile(r"^\s*```")
 ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+SOURCE = re.compile(r"`([\w./-]+\.(?:h|cc|py|p4|toml|sh|cmake|proto))(?:: ?([\w:~, ]+?)(?:\(\))?)?`")
+MADE = {"wire/layout.h", "wire.p4"}  # by the build
+PLACEHOLDER = re.compile(r"[A-Z]{4}|/X[._]|_\.\.\.")
 END = re.compile(r"(?<=[.!?:;])\s+")
 
 
@@ -68,6 +74,23 @@ def check_link(path, target):
     return ""
 
 
+@functools.cache
+def tracked():
+    return subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True).stdout.split()
+
+
+def check_source(name, symbols):
+    """A file by the end of its path; symbols of one of those."""
+    if name in MADE or PLACEHOLDER.search(name):
+        return ""
+    found = [file for file in tracked() if f"/{file}".endswith(f"/{name}")]
+    if not found:
+        return f"there is no {name}"
+    text = "".join(pathlib.Path(file).read_text() for file in found)
+    lost = [one for one in (symbols or "").split(", ") if one and not re.search(rf"\b{one.split('::')[-1]}\b", text)]
+    return f"{name} has no {lost[0]}" if lost else ""
+
+
 def check(path):
     """(problems, lengths of the sentences)"""
     text, problems, lengths = path.read_text(), [], []
@@ -86,6 +109,7 @@ def check(path):
         for target in LINK.findall(line):
             why = check_link(path, target)
             problems += [(number, f"{target}: {why}")] if why else []
+        problems += [(number, why) for match in SOURCE.findall(line) if (why := check_source(*match))]
     return problems, lengths
 
 
