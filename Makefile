@@ -37,7 +37,7 @@ profile: setup ## instructions and estimated cycles of each stage of an all-redu
 	@bash -c 'set -euo pipefail; source .ci/lib.sh; install_packages valgrind'
 	@$(PYTHON) benchmarks/profile --json out/profile.json $(ARGS)
 
-compare: setup ## this tree against BASE (auto: where it has left the published main), by turns (ARGS="--what allreduce ..."); never fails on time
+compare: setup ## this tree against BASE (auto: where it has left the published main), interleaved (ARGS="--what allreduce ..."); never fails on time
 	@$(PYTHON) benchmarks/compare --base $(or $(BASE),auto) $(ARGS)
 
 test-torch-suite: setup ## all of PyTorch's own distributed tests over this backend (long; "make test" runs a part)
