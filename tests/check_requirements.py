@@ -21,14 +21,7 @@ CITATION = re.compile(r"\[([A-Z]+-\d+(?:, [A-Z]+-\d+)*)\]")
 # Requirements that no code can cite, and why.
 WITHOUT_CODE = {"DROP-12": "a permission"}
 # Requirements that no test cites, and why.
-WITHOUT_TEST = {
-    "DROP-12": "a permission",
-    "LEN-5": "a permission",
-    "WIT-10": "not tested: all workers derive it by the same code",
-    "WIT-11": "not tested: as WIT-10",
-    "WIT-12": "not tested: that each field counts is, the layout is not",
-    "WIT-13": "not tested: as WIT-10",
-}
+WITHOUT_TEST = {"DROP-12": "a permission", "LEN-5": "a permission"}
 
 
 def citations(root, folders):

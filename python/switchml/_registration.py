@@ -298,7 +298,7 @@ def _of_group(group, name, ask):
 class _Stats(dict):
     """Finds a counter by the name that it once had, too, with a warning."""
 
-    FORMER = {"calls_companion": "calls_gloo", "companion": "gloo", "nonfinite_superblocks": "nonfinite_superblocks"}
+    FORMER = {"calls_companion": "calls_gloo", "companion": "gloo", "nonfinite_groups": "nonfinite_superblocks"}
 
     def __missing__(self, name):
         now = self.FORMER.get(name)

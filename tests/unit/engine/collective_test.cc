@@ -40,5 +40,14 @@ TEST(Collective, WhatRanksMustAgreeAboutIsInItsHash) {
   EXPECT_EQ(hashes.size(), 4U);
 }
 
+// Computed by a program of its own from the protocol's text and the definition of FNV-1a. [WIT-12, WIT-13]
+TEST(Collective, KnownHashes) {
+  Collective c;
+  EXPECT_EQ(agreement_hash(c), 0xf622671f8a83cbaeU) << "all_reduce, tag 0, divisor 1, no movement, no root";
+  c.title = "reduce", c.tag = 0x1234, c.divisor = 3, c.root = 2;
+  c.movement = Movement::kBroadcast;
+  EXPECT_EQ(agreement_hash(c), 0xfb3f4431c5d9b379U);
+}
+
 }  // namespace
 }  // namespace switchml

@@ -331,5 +331,26 @@ TEST_F(GuardTest, WordsOfAnotherUsePositionOrJobAreSeen) {
   EXPECT_EQ(missed, 0);  // expected: kCases * 3 * 2^-44
 }
 
+// Computed by a program of its own from the protocol's text and the definition of SipHash-2-4. [WIT-10, WIT-11, WIT-12]
+TEST(Witness, KnownAnswers) {
+  const Witness witness(0x0706050403020100U, 0x0f0e0d0c0b0a0908U, kMaxWords);
+  MaskInput input;
+  input.epoch = 0x01020304;
+  input.seq = 0x05060708;
+  input.slot = 0x090a;
+  input.op = 3;
+  input.type = 4;
+  input.stage = 2;
+  input.count = 0x1112131415161718U;
+  input.first = 0x2122232425262728U;
+  input.exponents_hash = 0x3132333435363738U;
+  EXPECT_EQ(witness.mask(input), 0x537e93efU);
+  std::vector<uint8_t> words(4 * 260);
+  put_word(words, 0, 5);
+  put_word(words, 1, 0xfffffffeU);
+  put_word(words, 256 + 3, 7);
+  EXPECT_EQ(witness.contribution(2, witness.mask(input), words.data(), 260), 0xb947360dU);
+}
+
 }  // namespace
 }  // namespace switchml::quant
