@@ -3,6 +3,9 @@ on."""
 
 import math
 
+import repository  # noqa: F401  the path to _figures
+from _figures import bus_bytes
+
 ETHERNET, IP, UDP, TCP = 14, 20, 8, 32  # TCP with timestamps
 SWITCHML = {"exact": 24, "mixed": 20, "integer": 20}  # by the precision of the session: docs/protocol.md
 WORD = 4  # bytes of an integer that stands for an element
@@ -44,8 +47,3 @@ def seconds(backend, size, item, ranks, hosts, rate, mtu, session):
     if backend == "switchml" and item <= WORD:
         return switch_seconds(size // item * WORD, hosts, rate, mtu, session)
     return ring_seconds(size, ranks, rate, mtu)
-
-
-def bus_bytes(size, ranks):
-    """What NCCL's tests divide by the time and call bus bandwidth: the bytes that a ring puts on each link."""
-    return 2 * (ranks - 1) / ranks * size

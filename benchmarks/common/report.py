@@ -8,6 +8,8 @@ import statistics
 import sys
 import typing
 
+import repository  # noqa: F401  the path to _figures
+from _figures import format_bytes
 
 P999_CALLS = 1000  # of fewer, the 99.9th percentile is the longest
 
@@ -19,13 +21,6 @@ def quantile(ordered, q):
 
 def median(row, backend):
     return statistics.median(row["seconds"][backend])
-
-
-def format_bytes(count):
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= scale:
-            return f"{count / scale:.4g} {unit}"
-    return f"{count} B"
 
 
 def format_seconds(seconds):

@@ -1,4 +1,5 @@
-"""Where the rest of the repository is: importing this lets benchmarks import tests/lab.py and tests/netlab."""
+"""Where the rest of the repository is: importing this lets benchmarks import tests/lab.py, tests/netlab, and
+python/switchml/_figures.py without the package."""
 
 import datetime
 import json
@@ -10,6 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "netlab"), str(ROOT / "tests")]
+sys.path.append(str(ROOT / "python" / "switchml"))
 
 import lab  # noqa: E402
 

@@ -1,12 +1,12 @@
 """Draws what benchmarks/allreduce measured: bus bandwidth against size, and against the number of ranks at the largest
-size.
+size that all have.
 
-    python benchmarks/plot out/network.json [more.json ...] --png out/network.png
+    python benchmarks/plot out/network.json [more.json ...] --out out/network.png
+    python benchmarks/plot out/one-host.json --memory out/memory.json --against size --out out/size.svg
 
-A row of the picture for each network, type, payload and loss (for this host each type); dotted: what the links allow at
-best, and on one host, with --memory, what memory allows threads that do nothing but read a tensor and write a result of
-that size. Bus bandwidth is that of NCCL's tests, 2 (n-1)/n bytes over the time: what a ring's links carry. A switch
-needs less of its links for the same.
+There is a picture for each network, type, payload and loss; of one host one for each type. Dotted: what links allow at
+best, and on one host, with --memory, two passes over memory, by threads that do nothing else. Bus bandwidth is that of
+NCCL's tests, 2 (n-1)/n bytes over the time: what a ring's links carry. A switch needs less of its links for the same.
 """
 
 import argparse
@@ -17,13 +17,17 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
 import limits
+import options
 import report
+from _figures import label_sizes
 
 COLOURS = {
     "switchml": ("#08519c", "#3182bd", "#6baed6", "#9ecae1"),
     "gloo": ("#a63603", "#e6550d", "#fd8d3c", "#fdbe85"),
 }
 MARKERS = "osD^v<>p"
+# A picture that is checked in changes only where its figures do.
+REPEATABLE = {"svg.hashsalt": "switchml", "svg.fonttype": "none", "font.size": 8}
 
 
 def need_matplotlib():
@@ -36,17 +40,18 @@ def need_matplotlib():
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    pyplot.rcParams.update(REPEATABLE)
     return pyplot
 
 
 def memory_limits(path):
-    """{(ranks, size): seconds} of what bench_memory measured."""
+    """{ranks: seconds for a byte} of what bench_memory measured, with tensors that no cache holds."""
     if path is None:
         return {}
     try:
         content = json.loads(path.read_text())
         size = content["mib"] << 20
-        return {(run["ranks"], size): statistics.median(run["seconds"]) for run in content["runs"]}
+        return {run["ranks"]: statistics.median(run["seconds"]) / size for run in content["runs"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.exit(f"error: --memory {path}: not a result of bench_memory ({type(error).__name__}: {error})")
 
@@ -61,13 +66,18 @@ def points(paths, memory):
             limit = row.get("limit_seconds", {}).get(backend)
             key = report.key(run, row, backend)
             if not key.rate:
-                limit = memory.get((key.ranks, key.bytes))
+                limit = memory.get(key.ranks, 0) * key.bytes
             lines = found.setdefault((key._replace(ranks=1, bytes=0, backend=""), run.get("mtu") or 0), {})
             lines.setdefault((backend, key.ranks), {})[key.bytes] = (
                 per_second / report.median(row, backend),
-                limit and per_second / limit,
+                per_second / limit if limit else None,
             )
-    return found
+    return {where: dict(sorted(lines.items(), key=order)) for where, lines in found.items()}
+
+
+def order(line):
+    (backend, ranks), _ = line
+    return options.BACKENDS.index(backend), ranks
 
 
 def title(key, mtu):
@@ -76,7 +86,7 @@ def title(key, mtu):
         [
             where,
             *([f"{key.per_host} ranks per host"] if key.per_host > 1 else []),
-            *(["no switch named"] if key.no_switch else []),
+            *(["no switch named" if key.no_switch else "a switch"] if key.rate else []),
             key.type,
             *([f"payload {key.payload} B"] if key.payload else []),
             *([f"{key.loss:.2%} lost"] if key.loss else []),
@@ -84,73 +94,78 @@ def title(key, mtu):
     )
 
 
-def draw(axes, lines, unit, what):
-    """lines: {label: (colour, marker, {x: (measured, limit)})}"""
+def draw(axes, lines, unit):
+    """lines: {label: (colour, marker, {x: (measured, limit)})}. Backends that have one limit, as memory is, share its
+    line."""
+    drawn = []
     for label, (colour, marker, values) in lines.items():
         x = sorted(values)
         axes.plot(x, [values[at][0] / unit for at in x], color=colour, marker=marker, markersize=4, label=label)
-        limited = [at for at in x if values[at][1]]
-        axes.plot(
-            limited,
-            [values[at][1] / unit for at in limited],
-            color=colour,
-            linestyle=":",
-            marker="_" if len(limited) == 1 else "",
-        )
-    pairs = [pair for _, _, values in lines.values() for pair in values.values()]
-    if any(limit for _, limit in pairs):
+        limited = {at: values[at][1] / unit for at in x if values[at][1]}
+        if limited and limited not in drawn:
+            drawn.append(limited)
+            axes.plot(
+                list(limited),
+                list(limited.values()),
+                color=colour,
+                linestyle=":",
+                marker="_" if len(limited) == 1 else "",
+            )
+    if drawn:
         axes.plot([], [], color="grey", linestyle=":", label="limit of links or memory")
-    axes.set_xlabel(what)
-    axes.set_ylim(0, 1.08 * max(value for pair in pairs for value in pair if value) / unit if pairs else 1)
     axes.grid(alpha=0.3)
-    if pairs:
-        axes.legend(fontsize=7)
+    axes.legend()
 
 
 def colour(backend, place):
     return COLOURS[backend][min(place, len(COLOURS[backend]) - 1)]
 
 
-def draw_row(left, right, heading, lines):
-    """Against size on the left, against ranks at the largest size that all have on the right."""
+def against_size(axes, lines, unit):
     ranks = sorted({count for _, count in lines})
+    shown = {which: values for which, values in lines.items() if len(values) > 1} or lines
+    drawn = {}
+    for (backend, count), values in shown.items():
+        place = ranks.index(count)
+        drawn[f"{backend}, {count} ranks"] = (colour(backend, place), MARKERS[place % len(MARKERS)], values)
+    draw(axes, drawn, unit)
+    label_sizes(axes, sorted(set().union(*shown.values())))
+
+
+def against_ranks(axes, lines, unit):
+    """At the largest size that all have."""
+    common = set.intersection(*(set(values) for values in lines.values()))
+    if not common:
+        axes.set_xlabel("ranks (no size that all have)")
+        return
+    largest = max(common)
+    drawn = {}
+    for (backend, count), values in lines.items():
+        drawn.setdefault(backend, (colour(backend, 0), "o", {}))[2][count] = values[largest]
+    draw(axes, drawn, unit)
+    axes.set_xscale("log", base=2)
+    ranks = sorted({count for _, count in lines})
+    axes.set_xticks(ranks, map(str, ranks))
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(f"ranks (each with {report.format_bytes(largest)})")
+
+
+AGAINST = {"size": against_size, "ranks": against_ranks}
+
+
+def draw_panel(axes, where, lines, against):
     highest = max(value for values in lines.values() for pair in values.values() for value in pair if value)
     name, unit = ("Gbit/s", 1e9) if highest >= 1e9 else ("Mbit/s", 1e6)
-    draw(
-        left,
-        {
-            f"{backend}, {count} ranks": (
-                colour(backend, ranks.index(count)),
-                MARKERS[ranks.index(count) % len(MARKERS)],
-                values,
-            )
-            for (backend, count), values in sorted(lines.items())
-        },
-        unit,
-        "size of the tensor (bytes)",
-    )
-    left.set_xscale("log", base=2)
-    common = set.intersection(*(set(values) for values in lines.values()))
-    largest = max(common) if common else None
-    workers = {
-        backend: (
-            colour(backend, 0),
-            "o",
-            {count: values[largest] for (own, count), values in lines.items() if own == backend},
-        )
-        for backend in COLOURS
-        if largest and any(own == backend for own, _ in lines)
-    }
-    draw(
-        right,
-        workers,
-        unit,
-        f"ranks (each with {report.format_bytes(largest)})" if largest else "ranks (no size that all have)",
-    )
-    right.set_xticks(ranks)
-    for axes in (left, right):
-        axes.set_ylabel(f"bus bandwidth ({name})")
-        axes.set_title(heading, fontsize=9)
+    AGAINST[against](axes, lines, unit)
+    axes.set_ylabel(f"bus bandwidth ({name})")
+    axes.set_title(title(*where), fontsize=9)
+
+
+def source(path):
+    """What was measured, and where."""
+    content = json.loads(path.read_text())
+    machine = content.get("machine", {})
+    return f"commit {content.get('commit')}, {machine.get('processor')}, {machine.get('cores')} cores"
 
 
 def main():
@@ -159,19 +174,31 @@ def main():
     )
     parser.add_argument("results", nargs="+", type=pathlib.Path, help="JSON files of benchmarks/allreduce")
     parser.add_argument("--memory", type=pathlib.Path, help="JSON file of bench_memory: the limit of one host")
-    parser.add_argument("--png", type=pathlib.Path, required=True, help="the picture to write")
+    parser.add_argument("--against", choices=AGAINST, help="default: both, one beside the other")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="the picture to write, .png or .svg")
     arguments = parser.parse_args()
-    if arguments.png.suffix != ".png":
-        parser.error(f"--png {arguments.png} is not allowed: use a name that ends in .png")
+    if arguments.out.suffix not in (".png", ".svg"):
+        parser.error(f"--out {arguments.out} is not allowed: use a name that ends in .png or .svg")
     found = points(arguments.results, memory_limits(arguments.memory))
     pyplot = need_matplotlib()
-    figure, axes = pyplot.subplots(len(found), 2, figsize=(13, 4.2 * len(found)), squeeze=False)
-    for pair, (where, lines) in zip(axes, found.items()):
-        draw_row(*pair, title(*where), lines)
+    panels = [
+        (where, lines, against)
+        for where, lines in found.items()
+        for against in ([arguments.against] if arguments.against else AGAINST)
+    ]
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axes = pyplot.subplots(rows, columns, figsize=(5.5 * columns, 3.8 * rows), squeeze=False)
+    for place, panel in zip(axes.flat, panels):
+        draw_panel(place, *panel)
+    for place in axes.flat[len(panels) :]:
+        place.axis("off")
+    figure.supxlabel(source(arguments.results[0]), fontsize=6, color="grey")
     figure.tight_layout()
-    arguments.png.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(arguments.png, dpi=110)
-    print(f"written: {arguments.png}")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    undated = {"Date": None, "Creator": None} if arguments.out.suffix == ".svg" else None
+    figure.savefig(arguments.out, dpi=110, metadata=undated)
+    print(f"written: {arguments.out}")
     return 0
 
 

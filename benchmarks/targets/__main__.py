@@ -1,8 +1,9 @@
 """Everything that the project's targets speak of, measured in one run, and the table of targets at its end.
 
     python benchmarks/targets                        # 20 to 80 minutes on two cores; as root for what makes a network
-    python benchmarks/targets --parts network,loss   # some of it; what earlier runs have left in --out counts as well
-    python benchmarks/targets --parts none           # the table alone
+    python benchmarks/targets --parts network,loss   # some of it, and its targets; other files of --out count as well
+    python benchmarks/targets --parts none           # no measurement: the targets of what is in --out
+    python benchmarks/targets --parts figures        # the figures of docs/figures, 5 minutes; only where it is named
 
 What cannot run here is named in the table as not measured. A target that is missed is no failure: the status is 1 only
 where a part fails, by a wrong result, say.
@@ -29,6 +30,7 @@ import lab  # noqa: E402
 
 SLACK = 4  # times what a part takes, and it is ended
 HEADINGS = ["what", "target", "measured", ""]
+FIGURES = repository.ROOT / "docs" / "figures"
 CLEARING = 60  # seconds in which a part that is ended must have removed its network
 
 
@@ -48,7 +50,7 @@ def parse():
     parser = argparse.ArgumentParser(
         prog="benchmarks/targets", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--parts", type=part_names, default=list(parts.PARTS), help=f"default: {','.join(parts.PARTS)}")
+    parser.add_argument("--parts", type=part_names, default=parts.DEFAULT, help=f"default: {','.join(parts.DEFAULT)}")
     parser.add_argument(
         "--rate",
         type=options.link_rate,
@@ -120,12 +122,19 @@ def run_part(name, out, rate):
         status = run(command, 60 * minutes)
         if status != 0:
             return f"took longer than {minutes:g} minutes" if status is None else f"failed with status {status}"
+    return draw(part, out)
+
+
+def draw(part, out):
+    """Empty, or what failed: a picture is no result, and without matplotlib it says so; figures are one."""
+    files = [out / f"{file}.json" for file in part.commands if file != part.memory]
+    memory = out / f"{part.memory}.json"
+    plot = [sys.executable, HERE.parent / "plot", *files, *(["--memory", memory] if memory.exists() else [])]
     if part.picture:
-        files = [str(out / f"{file}.json") for file in part.commands]
-        memory = ["--memory", out / "memory.json"] if (out / "memory.json").exists() else []
-        run(
-            [sys.executable, HERE.parent / "plot", *files, *memory, "--png", out / f"{part.picture}.png"], 120
-        )  # without matplotlib it says so
+        run([*plot, "--out", out / f"{part.picture}.png"], 120)
+    for against in part.figures:
+        if run([*plot, "--against", against, "--out", FIGURES / f"{against}.svg"], 120) != 0:
+            return f"the figure of bandwidth against {against} failed"
     return ""
 
 
@@ -167,6 +176,12 @@ def collect(out, absent):
     return table.Results(files, absent)
 
 
+def with_targets(chosen, results):
+    """Names of the parts whose targets are shown: those that were to run, or that have left files."""
+    files = results.files.keys() | results.absent.keys()
+    return chosen or [name for name, part in parts.PARTS.items() if files & part.commands.keys()]
+
+
 def print_markdown(rows):
     for row in [HEADINGS, ["---"] * len(HEADINGS), *rows]:
         print(f"| {' | '.join(row)} |")
@@ -177,7 +192,7 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     absent, failed = run_parts(arguments.parts, arguments.out, arguments.rate)
     results = collect(arguments.out, absent)
-    rows = table.evaluate(results)
+    rows = table.evaluate(results, with_targets(arguments.parts, results))
     print(f"\n==== targets, {repository.machine()['processor']}, {os.cpu_count()} cores, commit {repository.commit()}")
     others = sorted(
         {content.get("commit", "unknown") or "unknown" for content in results.files.values() if "commit" in content}
@@ -185,11 +200,16 @@ def main():
     )
     if others:
         print(f"some files are of other commits: {', '.join(others)}")
-    report.print_columns(HEADINGS, rows)
+    if rows:
+        report.print_columns(HEADINGS, rows)
     if arguments.markdown:
         print_markdown(rows)
     counts = {verdict: sum(row[3] == verdict for row in rows) for verdict in ("met", "not met", "not measured")}
-    print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    left_out = len(table.LINES) - len(rows)
+    print(
+        ", ".join(f"{count} {verdict}" for verdict, count in counts.items()),
+        *([f"({left_out} targets are of other parts)"] if left_out else []),
+    )
     repository.write(
         arguments.out / "targets.json",
         {

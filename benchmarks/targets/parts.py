@@ -38,6 +38,15 @@ class Part:
     commands: dict  # {name of the JSON file without its suffix: arguments, the benchmark first}
     network: bool = False  # makes one
     picture: str = ""  # of all its files
+    figures: tuple = ()  # of docs/figures, likewise: what benchmarks/plot draws bandwidth against
+    memory: str = "memory"  # the file that has the limit of one host, of this part or another
+    by_default: bool = True
+
+
+# The figures of the documentation: one host at two ranks, which have a core each; hosts around a switch, whose links
+# are slow enough for this machine to carry all of them. The other numbers of ranks at the largest size alone.
+FIGURES_ONE_HOST = ["allreduce", "--seconds", 3]
+FIGURES_SWITCH = ["allreduce", "--network", "--rate", 25, "--seconds", 2]
 
 
 PARTS = {
@@ -242,7 +251,23 @@ PARTS = {
         network=True,
     ),
     "switch": Part(1, {"switch": ["switch", "--payload", 8192]}, network=True),
+    "figures": Part(
+        5,
+        {
+            "figures-sizes": [*FIGURES_ONE_HOST, "--ranks", 2, "--sizes", "4K,16K,64K,256K,1M,4M,16M,64M"],
+            "figures-ranks": [*FIGURES_ONE_HOST, "--ranks", "4,8", "--sizes", "64M"],
+            "figures-switch-sizes": [*FIGURES_SWITCH, "--ranks", 8, "--sizes", "4K,16K,64K,256K,1M,4M"],
+            "figures-switch-ranks": [*FIGURES_SWITCH, "--ranks", "2,4", "--sizes", "4M"],
+            "figures-memory": ["memory", "--mib", 64],
+        },
+        network=True,
+        figures=("size", "ranks"),
+        memory="figures-memory",
+        by_default=False,
+    ),
 }
+
+DEFAULT = [name for name, part in PARTS.items() if part.by_default]
 
 
 def program(name):

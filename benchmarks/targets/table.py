@@ -20,7 +20,7 @@ class Results:
 
     def file(self, name):
         if name not in self.files:
-            raise Missing(self.absent.get(name, "not run"))
+            raise Missing(self.absent.get(name, f"{name}.json is missing: its part has not run"))
         return self.files[name]
 
     def row(self, name, ranks, size, kind="float32", loss=0.0):
@@ -468,14 +468,17 @@ GROUPS = (
     kernels,
     switch,
 )
-LINES = [line for group in GROUPS for line in group()]
+# A group has the name of the part that measures it.
+LINES = [(group.__name__.replace("_", "-"), *line) for group in GROUPS for line in group()]
 
 
-def evaluate(results):
-    """[(what, target, measured, verdict)]: a line for each target; verdict is "met", "not met", "" or "not
-    measured"."""
+def evaluate(results, parts=None):
+    """[(what, target, measured, verdict)]: a line for each target, or for those of these parts; verdict is "met", "not
+    met", "" or "not measured"."""
     rows = []
-    for what, target, measure in LINES:
+    for part, what, target, measure in LINES:
+        if parts is not None and part not in parts:
+            continue
         try:
             measured, met = measure(results)
             rows.append((what, target, measured, {True: "met", False: "not met", None: ""}[met]))

@@ -16,6 +16,8 @@ import time
 import torch
 import torch.distributed as dist
 
+from switchml import _figures
+
 BACKENDS = ("switchml", "gloo")
 SIZES = [1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 25]
 TURNS = 5  # at least, of each size
@@ -32,10 +34,6 @@ def add_options(parser):
     parser.add_argument(
         "--png", default="switchml-bench.png", help="where the picture goes; default: switchml-bench.png; '' for none"
     )
-
-
-def words_of(size):
-    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 def launch(options):
@@ -98,12 +96,12 @@ class Bench:
 
 def bus_bandwidth(size, ranks, seconds):
     """Gbit/s."""
-    return 2 * (ranks - 1) / ranks * size * 8 / seconds / 1e9
+    return _figures.bus_bytes(size, ranks) * 8 / seconds / 1e9
 
 
 def print_row(size, ranks, found):
     cells = [f"{found[name] * 1e3:9.3f} ms {bus_bandwidth(size, ranks, found[name]):8.3f}" for name in BACKENDS]
-    print(f"{words_of(size):>8}  {'  '.join(cells)}  {found['gloo'] / found['switchml']:6.2f}", flush=True)
+    print(f"{_figures.format_bytes(size):>8}  {'  '.join(cells)}  {found['gloo'] / found['switchml']:6.2f}", flush=True)
 
 
 def draw(rows, ranks, path):
@@ -120,10 +118,8 @@ def draw(rows, ranks, path):
             marker="o",
             label=name,
         )
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xticks([size for size, _ in rows], [words_of(size) for size, _ in rows])
-    axes.set(xlabel="tensor", ylabel="bus bandwidth, Gbit/s", title=f"all-reduce, {ranks} ranks")
+    _figures.label_sizes(axes, [size for size, _ in rows])
+    axes.set(ylabel="bus bandwidth (Gbit/s)", title=f"all-reduce, {ranks} ranks")
     axes.grid(True, alpha=0.3)
     axes.legend()
     figure.tight_layout()

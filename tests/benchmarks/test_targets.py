@@ -242,9 +242,13 @@ def test_the_table_has_every_target():
         "exact sums": 2,
         "software switch": 1,
     }
-    counts = {start: sum(what.startswith(start) for what, _, _ in table.LINES) for start in expected}
+    counts = {start: sum(what.startswith(start) for _, what, _, _ in table.LINES) for start in expected}
     assert counts == expected
     assert sum(counts.values()) == len(table.LINES)
+
+
+def test_a_group_of_targets_has_the_name_of_its_part():
+    assert {part for part, *_ in table.LINES} <= set(parts.PARTS)
 
 
 def row_of(found, name, ranks=2, kind="float32", size=None):
@@ -469,6 +473,38 @@ def test_parts_that_cannot_run_are_named_and_others_judged(tmp_path):
     )
 
 
+def test_only_the_targets_of_the_parts_that_ran_are_shown(tmp_path, monkeypatch, capsys):
+    tool, source = main_of("targets"), tmp_path / "measured"
+    source.write_text(json.dumps(files()["latency"]))
+    copying = f"import shutil, sys; shutil.copy({str(source)!r}, sys.argv[-1])"
+    monkeypatch.setattr(parts, "program", lambda name: [sys.executable, "-c", copying])
+    for chosen in ("latency", "none"):  # the second one shows what the first has left
+        monkeypatch.setattr(sys, "argv", ["targets", "--parts", chosen, "--out", str(tmp_path)])
+        assert tool.main() == 0
+        printed = capsys.readouterr().out
+        assert "one host, 1 MiB, 8 ranks: p50" in printed and "12 met, 0 not met, 0 not measured" in printed
+        assert f"({len(table.LINES) - 12} targets are of other parts)" in printed and "FSDP2" not in printed
+    assert {row["verdict"] for row in json.loads((tmp_path / "targets.json").read_text())["rows"]} == {"met"}
+    assert (
+        table.evaluate(table.Results({}, {}), ["hosts"])[0][2] == "every-host-16M.json is missing: its part has not run"
+    )
+
+
+def test_figures_are_drawn_where_their_part_is_named(tmp_path, monkeypatch):
+    tool, told = main_of("targets"), []
+    assert "figures" not in parts.DEFAULT
+    monkeypatch.setattr(tool, "run", lambda command, seconds: told.append(list(map(str, command))) or 0)
+    monkeypatch.setattr(tool, "why_not", lambda part: "")
+    monkeypatch.setattr(parts, "program", lambda name: [name])
+    (tmp_path / "figures-memory.json").write_text("{}")
+    monkeypatch.setattr(tool.pathlib.Path, "unlink", lambda self, missing_ok: None)
+    assert tool.run_parts(["figures"], tmp_path, None) == ({}, [])
+    drawn = [command for command in told if command[1].endswith("plot")]
+    assert [command[-1].rsplit("/", 3)[1:] for command in drawn] == [["docs", "figures", f"{name}.svg"] for name in ("size", "ranks")]  # fmt: skip
+    memory = str(tmp_path / "figures-memory.json")
+    assert all(command.count(memory) == 1 and command[command.index(memory) - 1] == "--memory" for command in drawn)
+
+
 def test_a_part_that_fails_is_a_failure(tmp_path, monkeypatch):
     tool = main_of("targets")
     programs = {"good": "import sys; open(sys.argv[-1], 'w').write('{}')", "bad": "raise SystemExit(3)"}
@@ -522,7 +558,8 @@ def test_the_rate_leaves_the_processors_some_time():
 def test_the_whole_run_ends_as_soon_as_is_said():
     """80 minutes, at the lowest of the rates too."""
     slower = parts.FULL_RATE / min(parts.TRIAL_RATES)
-    assert sum(part.minutes * (slower if parts.needs_rate(part) else 1) for part in parts.PARTS.values()) <= 80
+    usual = [parts.PARTS[name] for name in parts.DEFAULT]
+    assert sum(part.minutes * (slower if parts.needs_rate(part) else 1) for part in usual) <= 80
 
 
 def test_the_rate_is_tried_once_and_only_for_links(tmp_path, monkeypatch):
@@ -568,5 +605,6 @@ def test_only_parts_with_a_network_are_left_out_where_there_can_be_none(monkeypa
         "switch",
         "movements-network",
         "sharded",
+        "figures",
     }
     assert set(why.values()) == {"", "not permitted"}
