@@ -95,23 +95,19 @@ def title(key, mtu):
 
 
 def draw(axes, lines, unit):
-    """lines: {label: (colour, marker, {x: (measured, limit)})}. Backends that have one limit, as memory is, share its
-    line."""
-    drawn = []
+    """lines: {label: (colour, marker, {x: (measured, limit)})}. A limit of several lines, as memory is, is grey."""
+    limits_of = {
+        label: {at: limit / unit for at, (_, limit) in sorted(values.items()) if limit}
+        for label, (_, _, values) in lines.items()
+    }
+    every = list(limits_of.values())
     for label, (colour, marker, values) in lines.items():
-        x = sorted(values)
+        x, limited = sorted(values), limits_of[label]
         axes.plot(x, [values[at][0] / unit for at in x], color=colour, marker=marker, markersize=4, label=label)
-        limited = {at: values[at][1] / unit for at in x if values[at][1]}
-        if limited and limited not in drawn:
-            drawn.append(limited)
-            axes.plot(
-                list(limited),
-                list(limited.values()),
-                color=colour,
-                linestyle=":",
-                marker="_" if len(limited) == 1 else "",
-            )
-    if drawn:
+        shade = "grey" if every.count(limited) > 1 else colour
+        marker = "_" if len(limited) == 1 else ""
+        axes.plot(list(limited), list(limited.values()), color=shade, linestyle=":", marker=marker)
+    if any(every):
         axes.plot([], [], color="grey", linestyle=":", label="limit of links or memory")
     axes.grid(alpha=0.3)
     axes.legend()
@@ -122,8 +118,8 @@ def colour(backend, place):
 
 
 def against_size(axes, lines, unit):
-    ranks = sorted({count for _, count in lines})
     shown = {which: values for which, values in lines.items() if len(values) > 1} or lines
+    ranks = sorted({count for _, count in shown})
     drawn = {}
     for (backend, count), values in shown.items():
         place = ranks.index(count)
