@@ -35,7 +35,8 @@ def prose_lines(text):
 
 def paragraphs(lines):
     """[(number of the first line, text)]"""
-    found, words, first = [], [], 0
+    found, first = [], 0
+    words: list[str] = []
     for number, line in [*lines, (0, "")]:
         if words and (not line.strip() or ITEM.match(line)):
             found.append((first, " ".join(words)))

@@ -31,9 +31,9 @@ tidy() {
     xargs -0 -r -n 4 -P "$(nproc)" clang-tidy-14 -p build-lint --quiet --extra-arg=-Wno-unknown-warning-option 2> >(grep -v 'warnings generated\|^$' >&2 || true)
 }
 
-# Debian 12 has neither.
+# Debian 12 has none of these, or an old one.
 tools=.venv-lint/bin
-tool_versions=(ruff==0.17.6 mkdocs-material==9.8.2)
+tool_versions=(ruff==0.17.6 mypy==2.4.1 mkdocs-material==9.8.2)
 python_tools() {
   local stamp=.venv-lint/.made-for
   if [ "$(cat "$stamp" 2>/dev/null)" = "${tool_versions[*]}" ]; then return; fi
@@ -59,6 +59,7 @@ check "requirements, self-test" python3 tests/check_requirements.py --self-test
 check "tools for Python and Markdown" python_tools
 check "ruff" "$tools/ruff" check --quiet .
 check "ruff format" "$tools/ruff" format --quiet --check --diff .
+check "mypy" "$tools/mypy"
 check "documentation" markdown
 check "documentation, the site" site
 check "names of test files" test_names

@@ -44,7 +44,7 @@ def read_ctest(folder):
     except (OSError, ElementTree.ParseError) as error:
         print(f"no results in {folder}/ctest.xml: {error}")
         return collections.Counter(failed=1)
-    total = collections.Counter()
+    total: collections.Counter = collections.Counter()
     for executable in executables:
         name, result = executable.get("name"), outcome(executable)
         cases_file = folder / f"{name}.xml"
@@ -67,7 +67,7 @@ def main():
     parser.add_argument("--ctest", type=pathlib.Path, action="append", default=[], help="a build's results folder")
     parser.add_argument("--pytest", type=pathlib.Path, action="append", default=[], help="a JUnit file of pytest")
     arguments = parser.parse_args()
-    total = collections.Counter()
+    total: collections.Counter = collections.Counter()
     for kind, paths, read in (("gtest", arguments.ctest, read_ctest), ("pytest", arguments.pytest, read_cases)):
         for path in paths:
             count = read(path)

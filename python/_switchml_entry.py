@@ -21,7 +21,8 @@ def switchd():
     import sys
 
     package = importlib.util.find_spec("switchml")
-    program = os.path.join(os.path.dirname(package.origin), "bin", "switchml-switchd")
+    folder = os.path.dirname(package.origin if package and package.origin else "")
+    program = os.path.join(folder, "bin", "switchml-switchd")
     if not os.access(program, os.X_OK):
         sys.exit(f"switchml-switchd: the program is not at {program}; install switchml again")
     os.execv(program, [program, *sys.argv[1:]])

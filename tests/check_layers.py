@@ -95,8 +95,9 @@ def check_line(name, line):
         problem = check_include(name, *include.groups())
         return [problem] if problem else []
     problems = []
-    if name.split("/")[0] in PURE and name not in MAY_READ_THE_CLOCK and CLOCK.search(line):
-        problems.append(f"names {CLOCK.search(line).group()}: in {name.split('/')[0]} time is an argument")
+    clock = CLOCK.search(line)
+    if clock and name.split("/")[0] in PURE and name not in MAY_READ_THE_CLOCK:
+        problems.append(f"names {clock.group()}: in {name.split('/')[0]} time is an argument")
     condition = CONDITION.match(line)
     if condition and TORCH_MACRO.search(condition.group(2)) and name not in MAY_ASK_THE_TORCH_VERSION:
         problems.append("asks for the version of torch: only c10d/compat.h may")

@@ -4,6 +4,7 @@ import torch
 from torch.distributed import ProcessGroup
 
 __version__: str
+_BUILT_FOR: str
 
 class Options:
     values: dict[str, str]

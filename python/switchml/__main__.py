@@ -13,7 +13,7 @@ def parse(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m switchml", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
-        summary = module.__doc__.splitlines()[0]
+        summary = (module.__doc__ or "").partition("\n")[0]
         module.add_options(
             commands.add_parser(
                 name, help=summary, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -87,7 +87,7 @@ class Bench:
             self.call(name, tensor)
         once = sum(self.slowest([self.call(name, tensor) for name in BACKENDS]))
         turns = max(TURNS, min(1000, int(seconds / once)))
-        times = {name: [] for name in BACKENDS}
+        times: dict = {name: [] for name in BACKENDS}
         for _ in range(turns):
             for name in BACKENDS:
                 times[name].append(self.call(name, tensor))

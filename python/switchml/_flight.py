@@ -58,7 +58,7 @@ def _joined(dump, ours, wanted):
 
 
 def _row(entry, wanted):
-    frames = {"frames": []} if wanted["includeStackTraces"] else {}
+    frames: dict = {"frames": []} if wanted["includeStackTraces"] else {}
     return entry | {"pg_id": _FIRST_GROUP + entry["pg_id"], "thread_id": "", "thread_name": ""} | frames
 
 

@@ -73,7 +73,7 @@ class Options:
     def __eq__(self, other):
         return isinstance(other, Options) and self.values == other.values
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _text(value):
@@ -273,11 +273,11 @@ def empty(*size, dtype=None, group=None):
     or no more (stats()["arena_limit_bytes"] has how much there is). Sizes are integers, or one torch.Size or tuple. A
     forked child has the same memory, not a copy.
     """
-    size = torch.Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
+    shape = torch.Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
     dtype = dtype or torch.get_default_dtype()
-    count = size.numel() * torch.empty((), dtype=dtype).element_size()
+    count = shape.numel() * torch.empty((), dtype=dtype).element_size()
     memory = _of_group(group, "empty", lambda backend: _native().allocate(backend, count))
-    return memory.view(dtype).view(size)
+    return memory.view(dtype).view(shape)
 
 
 def _of_group(group, name, ask):

@@ -15,9 +15,9 @@ def _bmv2_options(program, arguments):
 def _bmv2_driver(options):
     from switchml_agent import bmv2  # here: --help needs no gRPC
 
-    return bmv2.Bmv2(
-        bmv2.Settings(*options.thrift, options.address, options.mac, options.control_port, dict(options.station))
-    )
+    host, port = options.thrift
+    stations = dict(options.station)
+    return bmv2.Bmv2(bmv2.Settings(host, port, options.address, options.mac, options.control_port, stations))
 
 
 def run(program, arguments):

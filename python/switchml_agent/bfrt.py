@@ -31,11 +31,12 @@ class Bfrt(Driver):
     """As Driver. Takes the device's multicast groups and the program's tables for its own."""
 
     kind = "tofino"
+    program: names.Program
+    _runtime: Runtime  # from _open to _shut
 
     def __init__(self, settings):
         super().__init__(settings.mac)
         self._settings = settings
-        self._runtime = None
         self.name = f"BFRuntime at {settings.address}"
 
     # ---- the connection ----
@@ -54,8 +55,8 @@ class Bfrt(Driver):
             )
         self.neighbours = sessions.Neighbours(self.ports, self._settings.stations)
         self._nodes = 0  # numbers given so far
-        self._homes = {}  # {job: (pipe of its first segment, what takes the ways there out again)}
-        self._stations = {}  # {MAC: [port or None, how many members are there]}
+        self._homes: dict = {}  # {job: (pipe of its first segment, what takes the ways there out again)}
+        self._stations: dict = {}  # {MAC: [port or None, how many members are there]}
         for name in (*names.ENTRIES, names.GROUPS, names.NODES):
             self._runtime.clear(name)
         self._set_up()
@@ -84,6 +85,7 @@ class Bfrt(Driver):
         return tuple(sorted(set(self._runtime.keys(names.PORTS)) - inside))
 
     def _follow_ports(self):
+        assert self.neighbours  # _open has set them
         found = self._read_ports()
         if not found or found == self.ports:
             return False
@@ -109,7 +111,7 @@ class Bfrt(Driver):
         for mac, port in settings.stations.items():
             self._add(tables.station(mac, port), [])
         self._add(sessions.Group(FLOOD_GROUP), [])
-        self._flooded = []  # what takes the copies of a flooded frame out again
+        self._flooded: list = []  # what takes the copies of a flooded frame out again
         self._add_copy(FLOOD_GROUP, 0, self.ports, self._flooded)
         kinds = dict.fromkeys(settings.loop_ports, tables.LOOP) | {settings.control_port: tables.CONTROL}
         for port, kind in kinds.items():
@@ -117,9 +119,9 @@ class Bfrt(Driver):
         runtime.set_default(names.CONTROL_PORT, {"port": settings.control_port}, "SwitchIngress.control_port.hand_over")
 
     def _shut(self):
-        if self._runtime:
+        if hasattr(self, "_runtime"):
             self._runtime.close()
-        self._runtime = None
+            del self._runtime
 
     def _alive(self):
         self._runtime.alive()

@@ -29,11 +29,11 @@ class Bmv2(Driver):
     """As Driver. Takes the switch's tables and multicast groups for its own."""
 
     kind = "bmv2"
+    _console: Console  # from _open to _shut
 
     def __init__(self, settings):
         super().__init__(settings.mac)
         self._settings = settings
-        self._console = None
         self.name = f"bmv2 at {settings.host}:{settings.port}"
 
     # ---- the connection ----
@@ -83,9 +83,9 @@ class Bmv2(Driver):
         ask("table_set_default", "control_port", "hand_over", settings.control_port)
 
     def _shut(self):
-        if self._console:
+        if hasattr(self, "_console"):
             self._console.close()
-        self._console = None
+            del self._console
 
     def _alive(self):
         self._console.ask("table_num_entries", "addresses")

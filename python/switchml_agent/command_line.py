@@ -8,6 +8,7 @@ import pathlib
 import signal
 import sys
 import threading
+import typing
 
 from switchml_agent import frames
 from switchml_agent.errors import Refusal
@@ -108,8 +109,9 @@ def _agent(options, driver, stop):
     from switchml_agent import control_port, service  # here: --help needs no gRPC
 
     driver.connect()
+    own_port: typing.Any = None  # it needs the plane, and the plane needs it
+    server = None
     plane = service.DataPlane(driver, lambda place, payload: own_port.send(place, payload))
-    own_port = server = None
     try:
         own_port = control_port.ControlPort(options.control_interface, options.address, options.mac, plane.receive)
         tls = (options.tls_cert.read_bytes(), options.tls_key.read_bytes()) if options.tls_cert else None

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import threading
 import time
+import typing
 
 from switchml_agent.driver import Gone, Refused
 
@@ -30,6 +31,8 @@ class Console:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,  # a terminal's Ctrl-C is for us alone
         )  # fmt: skip
+        self._commands = typing.cast(typing.IO[bytes], self._process.stdin)
+        self._answers = typing.cast(typing.IO[bytes], self._process.stdout)
         try:
             self._read()
         except Gone:
@@ -40,8 +43,8 @@ class Console:
         text = b""
         end = time.monotonic() + PATIENCE
         while not text.endswith(_PROMPT):
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0, end - time.monotonic()))
-            piece = os.read(self._process.stdout.fileno(), 65536) if ready else b""
+            ready, _, _ = select.select([self._answers], [], [], max(0, end - time.monotonic()))
+            piece = os.read(self._answers.fileno(), 65536) if ready else b""
             if not piece:
                 why = "ended" if ready else f"did not answer within {PATIENCE:g} s"
                 raise Gone(f"{PROGRAM} {why}: {_last_line(text)}")
@@ -53,8 +56,8 @@ class Console:
         line = " ".join(str(word) for word in words)
         with self._lock:
             try:
-                self._process.stdin.write(line.encode() + b"\n")
-                self._process.stdin.flush()
+                self._commands.write(line.encode() + b"\n")
+                self._commands.flush()
             except (OSError, ValueError) as error:
                 raise Gone(f"{PROGRAM} ended: {error}") from error
             answer = self._read()
@@ -78,7 +81,7 @@ class Console:
     def close(self):
         """Idempotent."""
         try:
-            self._process.stdin.close()
+            self._commands.close()
         except OSError:
             pass  # it is gone already
         try:
@@ -86,7 +89,7 @@ class Console:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._process.stdout.close()
+        self._answers.close()
 
 
 def _last_line(text):

@@ -1,5 +1,6 @@
 """What the drivers of P4 switches have in common: which sessions are in the switch, and what may be done to them."""
 
+import abc
 import secrets
 import threading
 
@@ -41,24 +42,23 @@ def _always():
 class _Installed:
     """A session in the switch, and what takes it out again."""
 
-    def __init__(self, session):
+    def __init__(self, session, undo):
         self.session = session
-        self.undo = []
+        self.undo = undo
         self.workers = {}  # {number: undo}
         self.members = {}  # {(number, shard): (Place, undo)}
 
 
-class Driver:
+class Driver(abc.ABC):
     """Thread-safe; calls take turns. Methods raise Refusal; those that change the switch ask `wanted()` when their turn
     has come, whether anybody still waits for it. A switch that was started anew is set up again, without sessions and
-    with another `instance`.
-
-    A subclass speaks to the switch: in _open, _shut, _alive, _session_entries, _worker_entries, _member_entries, _add,
-    _undo, _read_use and _count, which raise Refused and Gone. `_open` sets `program`, `ports` and `neighbours`. _add
-    puts an entry in and appends what takes it out again to a list, the elements of which _undo understands.
+    with another `instance`. A subclass speaks to the switch.
     """
 
     kind = name = ""  # as in Capabilities; for messages
+    program: programs.Sizes
+    ports: tuple[int, ...]
+    neighbours: sessions.Neighbours | None
 
     def __init__(self, own_mac):
         self._own_mac = own_mac
@@ -67,6 +67,45 @@ class Driver:
         self._installed = {}  # by job
         self._counted = set()  # jobs whose counters may have moved
         self.neighbours = None
+
+    # ---- what a subclass does; all raise Refused and Gone ----
+
+    @abc.abstractmethod
+    def _open(self):
+        """Reaches the switch, and sets `program`, `ports` and `neighbours`."""
+
+    @abc.abstractmethod
+    def _shut(self):
+        """Idempotent; also after an _open that failed."""
+
+    @abc.abstractmethod
+    def _alive(self):
+        """Returns if the switch answers."""
+
+    @abc.abstractmethod
+    def _session_entries(self, session):
+        """All but the members', in the order to add them."""
+
+    @abc.abstractmethod
+    def _worker_entries(self, session, worker): ...
+
+    @abc.abstractmethod
+    def _member_entries(self, session, worker, shard, place): ...
+
+    @abc.abstractmethod
+    def _add(self, entry, undo):
+        """Puts an entry in, and appends to `undo` what _undo takes it out by."""
+
+    @abc.abstractmethod
+    def _undo(self, step): ...
+
+    @abc.abstractmethod
+    def _read_use(self, session, slot, seq):
+        """((epoch, seq), bitmap) of the use that the slot holds."""
+
+    @abc.abstractmethod
+    def _count(self, job, reasons=range(len(programs.REASONS))):
+        """Packets of a job, by reason."""
 
     # ---- the connection ----
 
@@ -155,9 +194,7 @@ class Driver:
             raise exhausted(
                 f"job {session.job}: {len(self._installed)} sessions are installed, the most that there can be"
             )
-        new = _Installed(session)
-        self._add_all(self._session_entries(session), new.undo)
-        self._installed[session.job] = new
+        self._installed[session.job] = _Installed(session, self._added(self._session_entries(session)))
         self._counted.add(session.job)
 
     def set_member(self, request, wanted=_always):
@@ -177,12 +214,8 @@ class Driver:
         for key in [key for key in installed.members if key[0] == worker and _overlap(key[1], shard)]:
             self._undo_all(installed.members.pop(key)[1])
         if worker not in installed.workers:
-            undo = []
-            self._add_all(self._worker_entries(session, worker), undo)
-            installed.workers[worker] = undo
-        undo = []
-        self._add_all(self._member_entries(session, worker, shard, place), undo)
-        installed.members[worker, shard] = place, undo
+            installed.workers[worker] = self._added(self._worker_entries(session, worker))
+        installed.members[worker, shard] = place, self._added(self._member_entries(session, worker, shard, place))
 
     def _find(self, request):
         installed = self._installed.get(request.job)
@@ -269,6 +302,7 @@ class Driver:
 
     def _place(self, asked, name):
         """Where that is; at a port that has appeared meanwhile too."""
+        assert self.neighbours  # _open has set them
         try:
             return self.neighbours.place(asked, name)
         except Refusal:
@@ -285,8 +319,13 @@ class Driver:
 
     # ---- entries ----
 
+    def _added(self, entries):
+        """All of them or none; what takes them out again."""
+        undo: list = []
+        self._add_all(entries, undo)
+        return undo
+
     def _add_all(self, entries, undo):
-        """All of them or none."""
         try:
             for entry in entries:
                 self._add(entry, undo)

@@ -81,8 +81,8 @@ class DataPlane:
 
     def PacketsIn(self, request, context):
         """A second caller takes over from the first: there is one controller at a time."""
-        own, former = queue.Queue(_WAITING_PACKETS), self._listener
-        self._listener = own
+        own: queue.Queue = queue.Queue(_WAITING_PACKETS)
+        former, self._listener = self._listener, own
         if former:
             _put(former, None)
         context.send_initial_metadata(())  # the caller knows from here on that nothing is missed

@@ -83,7 +83,7 @@ class Session:
     def member_entries(self, worker, shard, place):
         """Where a member sends from, and where it receives: for one shard or for all."""
         own = ANY_SHARD if shard == ALL_SHARDS else shard  # [TREE-9]
-        made = [Add("sources", "speaks", (self.job, worker, place.ip, place.udp_port), (own,))]
+        made: list = [Add("sources", "speaks", (self.job, worker, place.ip, place.udp_port), (own,))]
         for each in range(self.shards) if shard == ALL_SHARDS else (shard,):
             receives = (place.mac, place.ip, place.udp_port)
             made.append(Add("members", "SwitchEgress.copies.member", (self.group(each), worker + 1), receives))

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -69,10 +70,43 @@ def test_bench_has_a_row_for_each_size(tmp_path):
     assert command("bench", "--ranks", 1).returncode == 1
 
 
+def stub_of(module):
+    return ast.parse((pathlib.Path(switchml.__file__).parent / f"{module}.pyi").read_text())
+
+
 def test_the_stub_has_every_setting():
-    stub = ast.parse((pathlib.Path(switchml.__file__).parent / "__init__.pyi").read_text())
+    stub = stub_of("__init__")
     init = next(node for node in ast.walk(stub) if isinstance(node, ast.FunctionDef) and node.name == "__init__")
     assert [argument.arg for argument in init.args.kwonlyargs] == [setting["name"] for setting in switchml.settings()]
+
+
+def parameters_of(function):
+    """Their names, from the first line that pybind11 writes; self is left out."""
+    return [name for name in re.findall(r"[(,] ?(\w+):", function.__doc__.splitlines()[0]) if name != "self"]
+
+
+def compare_functions(nodes, owner):
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list and not node.name.startswith("__"):
+            names = [argument.arg for argument in node.args.args if argument.arg != "self"]
+            assert names == parameters_of(getattr(owner, node.name)), node.name
+
+
+def test_the_stub_of_the_compiled_module_is_what_it_has():
+    from switchml import _C
+
+    nodes = [node for node in stub_of("_C").body if not isinstance(node, ast.ImportFrom)]
+    names = {node.target.id if isinstance(node, ast.AnnAssign) else node.name for node in nodes}
+    assert names == {name for name in vars(_C) if not name.startswith("__")}
+    compare_functions(nodes, _C)
+    (group,) = (node for node in nodes if isinstance(node, ast.ClassDef))
+    own = {
+        name for name in vars(_C.ProcessGroupSwitchML) if not name.startswith("_") or name == "_add_ephemeral_timeout"
+    }
+    described = {node.name: node for node in group.body}
+    assert own <= set(described)
+    assert set(described) - own <= set(dir(_C.ProcessGroupSwitchML)) | {"get_error"}  # of later versions of PyTorch
+    compare_functions([described[name] for name in own], _C.ProcessGroupSwitchML)
 
 
 def test_former_names_of_counters_are_found_with_a_warning():
