@@ -10,17 +10,15 @@ shift || true
 
 begin=$SECONDS
 .ci/setup.sh "$torch"
+built=$SECONDS
 results=$build/results
-rm -rf "$results"
-mkdir -p "$results"
-# took NAME BEGIN: what is printed at the end.
-took() { printf '%-36s %5d s\n' "$1" $((SECONDS - $2)) >>"$results/seconds.txt"; }
-took "set-up and build" "$begin"
+# took NAME BEGIN [END]: what is printed at the end.
+took() { printf '%-36s %5d s\n' "$1" $((${3:-SECONDS} - $2)) >>"$results/seconds.txt"; }
 
 say "gtest"
-begin=$SECONDS
-only=${SWITCHML_GTESTS:-} run_gtests "$build" || true
-took "gtests" "$begin"
+only=${SWITCHML_GTESTS:-} run_gtests "$build" || true  # makes the folder of results anew
+took "set-up and build" "$begin" "$built"
+took "gtests" "$built"
 # run_pytest NAME ARGUMENTS...: results/NAME.xml
 run_pytest() {
   local name=$1 begin=$SECONDS
