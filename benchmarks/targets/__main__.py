@@ -202,7 +202,7 @@ def main():
         print(f"some files are of other commits: {', '.join(others)}")
     if rows:
         report.print_columns(HEADINGS, rows)
-    if arguments.markdown:
+    if rows and arguments.markdown:
         print_markdown(rows)
     counts = {verdict: sum(row[3] == verdict for row in rows) for verdict in ("met", "not met", "not measured")}
     left_out = len(table.LINES) - len(rows)
