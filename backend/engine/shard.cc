@@ -34,8 +34,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
       witness_(session_.secret[0], session_.secret[1], session_.native ? 0 : session_.payload_bytes / kWordBytes),
       rtt_(options.rto_min, options.rto_max),
       wheel_(session_.slots_per_shard(), kTimerTick, kTimerBuckets, now),
-      next_keep_alive_(now + session_.renewal()),
-      next_request_(static_cast<uint32_t>(session_.secret[0] >> 32) ^ static_cast<uint32_t>(session_.secret[1])) {
+      liveness_(session_, index, options.switch_patience, options.on_switch_lost != nullptr, now) {
   const int slots = session_.slots_per_shard();
   SWITCHML_ASSERT(slots >= 2 && slots * session_.shards <= kMaxSlots);
   const size_t stride = frame_stride(session_);
@@ -168,7 +167,7 @@ void Shard::take_submissions(Time now) {
     attention_.store(false, std::memory_order_release);
   }
   for (const auto& task : tasks) task(now);
-  if (!any_in_flight()) stuck_since_ = now;
+  if (!any_in_flight()) liveness_.on_idle(now);
   for (Submission& submission : taken) {
     if (!status_.ok()) {
       submission.collective->finish(status_);
@@ -240,10 +239,8 @@ void Shard::fail(const Status& status) {
 Time Shard::next_wakeup() const {
   if (!status_.ok()) return kNever;
   if (suspended_) return tasks_.empty() ? kNever : earliest_deadline_;
-  Time wakeup = std::min(next_keep_alive_, wheel_.next_deadline());
-  if (!tasks_.empty()) wakeup = std::min(wakeup, earliest_deadline_);
-  if (any_in_flight()) wakeup = std::min(wakeup, next_probe_);
-  return wakeup;
+  const Time wakeup = std::min(liveness_.next_wakeup(any_in_flight()), wheel_.next_deadline());
+  return tasks_.empty() ? wakeup : std::min(wakeup, earliest_deadline_);
 }
 
 }  // namespace switchml

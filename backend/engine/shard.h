@@ -26,7 +26,8 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "engine/engine.h"
-#include "engine/superblock_ring.h"
+#include "engine/group_ring.h"
+#include "engine/switch_liveness.h"
 #include "engine/task.h"
 #include "quant/witness.h"
 #include "slots/slot_pool.h"
@@ -34,7 +35,6 @@
 #include "timer/rtt_estimator.h"
 #include "timer/timer_wheel.h"
 #include "transport/transport.h"
-#include "wire/control.h"
 #include "wire/packet.h"
 
 namespace switchml {
@@ -132,8 +132,6 @@ class Shard {
     ElementRange part;
     size_t chunk_bytes = 0;
   };
-  /// Without a result for so long, the switch is asked whom everybody waits for.
-  static constexpr Duration kFirstProbe = milliseconds(300);
   /// Chunks under way from which on a stream is one that results may gather for.
   static constexpr int kFlow = 32;
 
@@ -152,8 +150,6 @@ class Shard {
   bool any_in_flight() const;
   InFlight* oldest(const Lane& lane);
   std::string missing_text(Time now) const;
-  void heard();
-  void give_up_switch(const Status& status);
 
   // ---- shard_tx.cc: from tensors to frames ----
   void pump(Time now);
@@ -168,14 +164,13 @@ class Shard {
   void seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now);
   void transmit(InFlight& flight, Time now);
   void flush();
-  void send_control(const uint8_t* frame, size_t size);
+  void send(const SwitchLiveness::Request& request);
 
   // ---- shard_rx.cc: from frames to tensors ----
   bool receive(Time now);
   void on_frame(const RxFrame& frame, Time now);
   void on_reply(const RxFrame& frame, Time now);
-  void on_probe_reply(const wire::Reply& reply, Time now);
-  void lost_session(wire::ReplyStatus status);
+  void fail_asked(Time now);
   void on_words(const RxFrame& frame, Time now);
   void on_result(const wire::DataPacket& packet, Time now);
   InFlight* awaited(uint16_t slot, uint32_t seq);
@@ -194,6 +189,7 @@ class Shard {
   void on_disagreement(const InFlight& flight);
 
   // ---- shard_move.cc ----
+  void give_up_switch(const Status& status);
   void keep(const InFlight& flight, const uint8_t* frame, size_t size);
   void readdress(const InFlight& flight) const;
 
@@ -201,13 +197,9 @@ class Shard {
   void expire(Time now);
   void on_timer(int index, Time now);
   void check_deadline(Time now);
-  void hear_complaints(Time now);
   void check_liveness(Time now);
-  void probe();
+  SwitchLiveness::Use earliest_use();
   void repeat_in_turn(Time now);
-  void keep_alive(Time now);
-  void send_join();
-  void prove_address(uint64_t cookie);
 
   const int index_;
   const uint32_t nonce_;  // what the witness covers: the first epoch
@@ -242,28 +234,9 @@ class Shard {
   std::vector<TxFrame> tx_;
   size_t tx_bytes_ = 0;
 
-  Time next_keep_alive_;
   Time earliest_deadline_ = kNever;  // not after any collective's deadline
-  Time stuck_since_ = kNever;        // since when nothing has been accepted though something is in flight
-  Time next_probe_ = kNever;
-  Time next_complaint_{};        // when the link is asked whether the network complains
-  Time refused_since_ = kNever;  // since when the switch's host refuses our frames
-  std::string refusal_;
-  uint64_t probe_joined_[2] = {0, 0};
-  uint64_t probe_contributed_[2] = {0, 0};
-  Time probe_answered_at_ = kNever;
-  uint32_t probe_request_ = 0;
-  uint16_t probe_slot_ = 0;  // which use was asked about
-  uint16_t probe_dropped_length_ = 0;
-  uint32_t probe_seq_ = 0;
-  uint32_t left_request_ = 0;
-  int left_answers_ = 0;  // answers in a row that a rank has left without contributing to it
-  int unanswered_ = 0;    // probes since the switch was heard
-  size_t turn_ = 0;       // the chunk that was repeated last with a probe
-  uint32_t keep_alive_request_ = 0;
-  uint64_t cookie_ = 0;    // see wire::Membership
-  bool proven_ = false;    // shown a new one since the last keep-alive was due
-  uint32_t next_request_;  // begins where only members know: nobody else can answer in the switch's name
+  SwitchLiveness liveness_;
+  size_t turn_ = 0;  // the chunk that was repeated last with a probe
 
   Status status_;
   std::mutex mutex_;  // guards the three below, the only thread crossings into a shard

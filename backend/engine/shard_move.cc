@@ -87,13 +87,7 @@ void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Tim
   transport.reset();  // the link before this one
   suspended_ = false;
   waiting_for_.clear();
-  heard();
-  refused_since_ = kNever;
-  refusal_.clear();
-  stuck_since_ = now;
-  next_probe_ = kNever;
-  probe_answered_at_ = kNever;
-  next_keep_alive_ = now + session_.renewal();
+  liveness_.restart(now);
   for (Lane& lane : lanes_) {
     for (int i = 0; i < lane.pool.size(); ++i) {
       if (!lane.pool.is_open(i)) continue;

@@ -32,8 +32,7 @@ bool Shard::receive(Time now) {
   Transport& link = transport();
   const size_t count = link.receive(frames.data(), frames.size());
   if (count == 0) return false;
-  refused_since_ = kNever;
-  refusal_.clear();
+  liveness_.on_received();
   for (size_t i = 0; i < count && status_.ok() && !suspended_; ++i) on_frame(frames[i], now);
   link.release();
   if (suspended_) return true;
@@ -75,49 +74,18 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
     counters_.results_malformed.add(1);
     return;
   }
-  if (reply.type == wire::Request::kJoin && reply.request_id == keep_alive_request_) {
-    heard();
-    if (reply.status == wire::ReplyStatus::kProveAddress) return prove_address(reply.join.cookie);  // [COOKIE-3]
-    if (reply.status != wire::ReplyStatus::kOk) lost_session(reply.status);
-  }
-  if (reply.type == wire::Request::kProbe && reply.request_id == probe_request_ && probe_seq_ != 0) {
-    heard();
-    if (reply.status == wire::ReplyStatus::kOk) on_probe_reply(reply, now);
-    if (reply.status == wire::ReplyStatus::kUnknownSession) lost_session(reply.status);
-    if (reply.status == wire::ReplyStatus::kNotMember) keep_alive(now);  // we come from another address now
-  }
+  const SwitchLiveness::Consequence next = liveness_.on_reply(reply, now);
+  send(next.request);
+  if (!next.lost.ok()) give_up_switch(next.lost);
+  if (next.cannot_complete) fail_asked(now);
 }
 
-void Shard::heard() { unanswered_ = 0; }
-
-void Shard::lost_session(wire::ReplyStatus status) {
-  give_up_switch(
-      Status(Code::kUnavailable, "the switch " + session_.switch_name + " no longer knows this session (" +
-                                     wire::to_string(status) +
-                                     "): it was restarted, its lease ran out, or others needed its room while "
-                                     "nothing was heard from the group"));
-}
-
-// Who has left will not contribute any more. Two answers, because what it sent last may have been overtaken.
-void Shard::on_probe_reply(const wire::Reply& reply, Time now) {
-  probe_answered_at_ = now;
-  probe_joined_[0] = reply.probe.joined_low;
-  probe_joined_[1] = reply.probe.joined_high;
-  probe_contributed_[0] = reply.probe.contributed_low;
-  probe_contributed_[1] = reply.probe.contributed_high;
-  probe_dropped_length_ = reply.probe.dropped_length;
-  bool left = false;
-  for (int worker = 0; worker < session_.workers; ++worker) {
-    const uint64_t bit = uint64_t{1} << (worker % 64);
-    left = left || ((probe_joined_[worker / 64] | probe_contributed_[worker / 64]) & bit) == 0;
-  }
-  if (left && left_request_ != reply.request_id) ++left_answers_;
-  if (!left) left_answers_ = 0;
-  left_request_ = reply.request_id;
-  const Lane& lane = lane_of(probe_slot_);
-  const InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + lane.pool.index_of(probe_slot_))];
-  const bool waiting = flight.task != nullptr && flight.seq == probe_seq_;
-  if (left_answers_ < 2 || !waiting) return;
+// What waits for a rank that has left, if it still does.
+void Shard::fail_asked(Time now) {
+  const SwitchLiveness::Use& use = liveness_.asked();
+  const Lane& lane = lane_of(use.slot);
+  const InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + lane.pool.index_of(use.slot))];
+  if (flight.task == nullptr || flight.seq != use.seq) return;
   fail(Status(Code::kUnavailable, flight.task->describe() + " cannot complete: " + missing_text(now)));
 }
 
@@ -141,7 +109,7 @@ InFlight* Shard::awaited(uint16_t slot, uint32_t seq) {
     case SlotPool::Verdict::kForeign: counters_.results_foreign.add(1); return nullptr;
     case SlotPool::Verdict::kAccepted: break;
   }
-  heard();
+  liveness_.on_result();
   return &in_flight_[static_cast<size_t>(lane.first_index + lane.pool.index_of(slot))];
 }
 
@@ -155,9 +123,7 @@ void Shard::accept(InFlight& flight, const uint8_t* frame, size_t size, Time now
     coalescing_.sample(now - flight.last_sent, now);
     lane.answered_order = std::max(lane.answered_order, flight.order);
   }
-  stuck_since_ = now;
-  next_probe_ = any_in_flight() ? now + kFirstProbe : kNever;
-  probe_answered_at_ = kNever;
+  liveness_.on_accepted(any_in_flight(), now);
   counters_.chunks_completed.add(1);
   if (options_.keep_results) keep(flight, frame, size);
 }

@@ -177,7 +177,7 @@ void Shard::transmit(InFlight& flight, Time now) {
   flight.order = lane.next_order++;
   flight.last_sent = now;
   wheel_.arm(flight.index, now + rtt_.backed_off(flight.backoff));
-  if (next_probe_ == kNever) next_probe_ = now + kFirstProbe;
+  liveness_.on_sent(now);
   const auto size = static_cast<uint32_t>(session_.header_bytes() + flight.sent_bytes);
   tx_.push_back({flight.frame, size, &session_.switch_endpoint});
   tx_bytes_ += size;
@@ -195,9 +195,10 @@ void Shard::flush() {
   tx_bytes_ = 0;
 }
 
-void Shard::send_control(const uint8_t* frame, size_t size) {
-  const TxFrame tx{frame, static_cast<uint32_t>(size), &session_.switch_endpoint};
-  if (transport().send(&tx, 1) == 1) counters_.bytes_sent.add(size);
+void Shard::send(const SwitchLiveness::Request& request) {
+  if (request.size == 0) return;
+  const TxFrame frame{request.bytes.data(), static_cast<uint32_t>(request.size), &session_.switch_endpoint};
+  if (transport().send(&frame, 1) == 1) counters_.bytes_sent.add(request.size);
 }
 
 }  // namespace switchml

@@ -71,8 +71,6 @@ struct LoneOptions {
   int slots = 8;  // 2 for calls (0, 1), 6 for data (2 to 7)
   size_t payload = 1024;
   Duration lease = seconds(10000);
-  Duration switch_patience = seconds(10);
-  bool controlled = false;
   bool native = false;  // then all slots are one lane, or two from 64 on
 };
 
@@ -145,8 +143,6 @@ class LoneShard {
     engine.session.secret[1] = 2;
     engine.session.lease = options.lease;
     engine.session.switch_name = "test-switch";
-    engine.session.controlled = options.controlled;
-    engine.switch_patience = options.switch_patience;
     engine.rto_min = milliseconds(2);  // so the first timeout is 8 ms
     engine.rto_max = milliseconds(50);
     session = engine.session;
