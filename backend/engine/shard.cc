@@ -10,9 +10,7 @@ namespace switchml {
 
 namespace {
 
-constexpr Duration kTimerTick = microseconds(500);
-constexpr int kTimerBuckets = 512;
-constexpr size_t kSuperblocks = 4;
+constexpr size_t kGroupBuffers = 4;
 
 // Frames are laid out so that the words, not the header, are aligned.
 constexpr size_t kAlignment = 64;
@@ -32,8 +30,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
       link_(home_.get()),
       on_failure_(std::move(on_failure)),
       witness_(session_.secret[0], session_.secret[1], session_.native ? 0 : session_.payload_bytes / kWordBytes),
-      rtt_(options.rto_min, options.rto_max),
-      wheel_(session_.slots_per_shard(), kTimerTick, kTimerBuckets, now),
+      retransmitter_(session_.slots_per_shard(), options.rto_min, options.rto_max, now),
       liveness_(session_, index, options.switch_patience, options.on_switch_lost != nullptr, now) {
   const int slots = session_.slots_per_shard();
   SWITCHML_ASSERT(slots >= 2 && slots * session_.shards <= kMaxSlots);
@@ -64,6 +61,7 @@ void Shard::make_lanes(int first_slot) {
     for (int i = 0; i < size; ++i) in_flight_[static_cast<size_t>(first_index + i)].lane = number;
     first_index += size;
   }
+  for (const Lane& lane : lanes_) retransmitter_.add_lane(lane.pool);
   make_streams(shares);
 }
 
@@ -227,7 +225,7 @@ void Shard::fail(const Status& status) {
   status_ = status;
   if (status.code() != Code::kAborted) SWITCHML_LOG(kInfo) << "shard " << index_ << ": " << status.to_string();
   tx_.clear();
-  for (int i = 0; i < static_cast<int>(in_flight_.size()); ++i) wheel_.cancel(i);
+  retransmitter_.stop();
   for (auto& task : tasks_) {
     if (!task->finished) task->shared->finish(status);
   }
@@ -239,7 +237,7 @@ void Shard::fail(const Status& status) {
 Time Shard::next_wakeup() const {
   if (!status_.ok()) return kNever;
   if (suspended_) return tasks_.empty() ? kNever : earliest_deadline_;
-  const Time wakeup = std::min(liveness_.next_wakeup(any_in_flight()), wheel_.next_deadline());
+  const Time wakeup = std::min(liveness_.next_wakeup(any_in_flight()), retransmitter_.next_deadline());
   return tasks_.empty() ? wakeup : std::min(wakeup, earliest_deadline_);
 }
 

@@ -27,13 +27,12 @@
 #include "base/counters.h"
 #include "engine/engine.h"
 #include "engine/group_ring.h"
+#include "engine/retransmitter.h"
 #include "engine/switch_liveness.h"
 #include "engine/task.h"
 #include "quant/witness.h"
 #include "slots/slot_pool.h"
 #include "timer/receive_coalescing.h"
-#include "timer/rtt_estimator.h"
-#include "timer/timer_wheel.h"
 #include "transport/transport.h"
 #include "wire/packet.h"
 
@@ -52,12 +51,8 @@ struct InFlight {
   uint32_t seq = 0;
   uint32_t mask = 0;  // native: the call
   int lane = 0;
-  int index = 0;             // slot of this shard; also the number of its timer
+  int index = 0;             // slot of this shard
   uint8_t* frame = nullptr;  // header, then words or elements
-  Time last_sent{};
-  uint64_t order = 0;  // of the last transmission within its lane
-  int attempts = 0;    // transmissions so far
-  int backoff = 0;     // timer doublings
   int witness_failures = 0;
 };
 
@@ -67,8 +62,6 @@ struct Lane {
   int number;
   int first_index;  // of its first slot among the shard's
   SlotPool pool;
-  uint64_t next_order = 1;
-  uint64_t answered_order = 0;  // highest order of a first transmission that was answered
 };
 
 /// Collectives in the order in which they were called, and what their chunks go through.
@@ -163,6 +156,7 @@ class Shard {
   uint32_t mask_of(const InFlight& flight, uint64_t exponents_hash) const;
   void seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now);
   void transmit(InFlight& flight, Time now);
+  void repeat(int index, Time now) { transmit(in_flight_[static_cast<size_t>(index)], now); }
   void flush();
   void send(const SwitchLiveness::Request& request);
 
@@ -178,7 +172,6 @@ class Shard {
   bool witness_holds(const InFlight& flight, const wire::DataPacket& packet) const;
   void on_bad_witness(InFlight& flight, Time now);
   void consume(InFlight& flight, const wire::DataPacket& packet);
-  void repair_gap(Lane& lane, Time now);
 
   // ---- shard_native.cc: elements as they are ----
   bool open_native(Stream& stream, Time now);
@@ -195,11 +188,9 @@ class Shard {
 
   // ---- shard_timeout.cc ----
   void expire(Time now);
-  void on_timer(int index, Time now);
   void check_deadline(Time now);
   void check_liveness(Time now);
   SwitchLiveness::Use earliest_use();
-  void repeat_in_turn(Time now);
 
   const int index_;
   const uint32_t nonce_;  // what the witness covers: the first epoch
@@ -213,11 +204,9 @@ class Shard {
   std::string waiting_for_;  // while suspended, for messages
   std::function<void(const Status&)> on_failure_;
   quant::Witness witness_;
-  RttEstimator rtt_;
   ReceiveCoalescing coalescing_;
   uint64_t moderated_at_ = 0;    // packets received when results were left to gather last
   int moderated_in_flight_ = 0;  // chunks under way then
-  TimerWheel wheel_;
   WorkerCounters counters_;
   size_t memory_bytes_ = 0;
 
@@ -235,8 +224,8 @@ class Shard {
   size_t tx_bytes_ = 0;
 
   Time earliest_deadline_ = kNever;  // not after any collective's deadline
+  Retransmitter retransmitter_;
   SwitchLiveness liveness_;
-  size_t turn_ = 0;  // the chunk that was repeated last with a probe
 
   Status status_;
   std::mutex mutex_;  // guards the three below, the only thread crossings into a shard

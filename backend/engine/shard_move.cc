@@ -23,7 +23,7 @@ void Shard::suspend() {
   suspended_ = true;
   tx_.clear();
   tx_bytes_ = 0;
-  for (int i = 0; i < static_cast<int>(in_flight_.size()); ++i) wheel_.cancel(i);
+  retransmitter_.stop();
 }
 
 std::vector<uint32_t> Shard::accepted() const {
@@ -92,9 +92,9 @@ void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Tim
     for (int i = 0; i < lane.pool.size(); ++i) {
       if (!lane.pool.is_open(i)) continue;
       InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + i)];
-      readdress(flight);  // [MOVE-5]
-      flight.backoff = 0;
+      readdress(flight);
       flight.witness_failures = 0;
+      retransmitter_.on_moved(flight.index);
       transmit(flight, now);
     }
   }

@@ -1,6 +1,5 @@
 // From frames to tensors: judge each result by session, slot, sequence number and witness; dequantize straight out of
 // the frame.
-#include <algorithm>
 #include <array>
 
 #include "base/assert.h"
@@ -11,9 +10,7 @@
 namespace switchml {
 
 namespace {
-// Results of this many later transmissions of the lane say that a chunk was lost and not just overtaken.
-constexpr uint64_t kReorderWindow = 3;
-constexpr int kMaxWitnessFailures = 3;  // [WIT-7]
+constexpr int kMaxWitnessFailures = 3;
 
 // Whether none of n result words is below one's own: a maximum never is.
 bool nowhere_below(const uint8_t* result, const uint8_t* own, size_t n) {
@@ -37,7 +34,9 @@ bool Shard::receive(Time now) {
   link.release();
   if (suspended_) return true;
   if (!status_.ok()) return false;
-  for (Lane& lane : lanes_) repair_gap(lane, now);
+  if (session_.switch_endpoint.carrier == Carrier::kPackets) {  // else nothing is lost but with a connection
+    retransmitter_.repair_gaps([this, now](int index) { repeat(index, now); });
+  }
   flush();
   return true;
 }
@@ -115,14 +114,8 @@ InFlight* Shard::awaited(uint16_t slot, uint32_t seq) {
 
 // The slot is free for its next use.
 void Shard::accept(InFlight& flight, const uint8_t* frame, size_t size, Time now) {
-  Lane& lane = lanes_[static_cast<size_t>(flight.lane)];
-  lane.pool.accept(flight.slot, flight.seq);
-  wheel_.cancel(flight.index);
-  if (flight.attempts == 1) {  // Karn: a repeated packet's round trip is ambiguous, and so is its order
-    rtt_.sample(now - flight.last_sent);
-    coalescing_.sample(now - flight.last_sent, now);
-    lane.answered_order = std::max(lane.answered_order, flight.order);
-  }
+  lanes_[static_cast<size_t>(flight.lane)].pool.accept(flight.slot, flight.seq);
+  if (const auto round_trip = retransmitter_.on_answered(flight.index, now)) coalescing_.sample(*round_trip, now);
   liveness_.on_accepted(any_in_flight(), now);
   counters_.chunks_completed.add(1);
   if (options_.keep_results) keep(flight, frame, size);
@@ -149,6 +142,7 @@ void Shard::on_bad_witness(InFlight& flight, Time now) {
   counters_.witness_failures.add(1);
   if (++flight.witness_failures < kMaxWitnessFailures) {
     if (suspended_) return;  // resume() sends all that is open
+    retransmitter_.on_damaged(flight.index);
     transmit(flight, now);
     return;
   }
@@ -185,25 +179,6 @@ void Shard::consume(InFlight& flight, const wire::DataPacket& packet) {
       break;
   }
   on_task_progress(task);
-}
-
-// Every loss of a window at once, because the stream waits for the last of them. What was sent once was sent in the
-// order of the stream, so the first of those that is too young ends the search; without loss that is the oldest.
-void Shard::repair_gap(Lane& lane, Time now) {
-  // [TCP-7]
-  if (session_.switch_endpoint.carrier != Carrier::kPackets) return;  // nothing is lost there but with a connection
-  const int size = lane.pool.size();
-  const int first = lane.pool.oldest_open();
-  if (first < 0) return;
-  for (int i = 0; i < size; ++i) {
-    InFlight& flight = in_flight_[static_cast<size_t>(lane.first_index + (first + i) % size)];
-    if (flight.task == nullptr) continue;
-    if (flight.order + kReorderWindow <= lane.answered_order) {
-      transmit(flight, now);
-    } else if (flight.attempts == 1) {
-      return;
-    }
-  }
 }
 
 }  // namespace switchml

@@ -11,28 +11,14 @@ void Shard::expire(Time now) {
     check_deadline(now);
     return;
   }
-  wheel_.sweep(now, [this, now](int index) { on_timer(index, now); });
+  retransmitter_.sweep(now, [this, now](int index) {
+    counters_.timeouts.add(1);
+    if (retransmitter_.on_timeout(index, now)) repeat(index, now);
+  });
   flush();
   check_deadline(now);
   if (status_.ok()) check_liveness(now);
   if (status_.ok() && !suspended_ && liveness_.is_keep_alive_due(now)) send(liveness_.keep_alive(now));
-}
-
-// Waiting for a slow rank looks like loss. So on expiry only the oldest chunk of a lane is repeated; the others only if
-// something that was sent after them has been answered. A lane that waits for a straggler costs one packet per timeout.
-void Shard::on_timer(int index, Time now) {
-  InFlight& flight = in_flight_[static_cast<size_t>(index)];
-  Lane& lane = lanes_[static_cast<size_t>(flight.lane)];
-  counters_.timeouts.add(1);
-  // What failed its witness is complete at the switch, whatever the oldest waits for.
-  if (&flight == oldest(lane) || flight.witness_failures > 0) {
-    ++flight.backoff;
-    transmit(flight, now);
-  } else if (flight.order < lane.answered_order) {
-    transmit(flight, now);
-  } else {
-    wheel_.arm(index, now + rtt_.backed_off(flight.backoff));
-  }
 }
 
 void Shard::check_deadline(Time now) {
@@ -62,7 +48,10 @@ void Shard::check_liveness(Time now) {
   if (const Status lost = liveness_.verdict(now); !lost.ok()) return give_up_switch(lost);
   if (!liveness_.is_probe_due(now)) return;
   send(liveness_.probe(earliest_use(), now));
-  repeat_in_turn(now);
+  if (const int index = retransmitter_.next_in_turn(); index >= 0) {
+    repeat(index, now);
+    flush();
+  }
 }
 
 // What everybody waits for is the earliest collective; some lanes may be ahead of it.
@@ -73,19 +62,6 @@ SwitchLiveness::Use Shard::earliest_use() {
     if (flight == nullptr || (first != nullptr && first->task->serial < flight->task->serial)) flight = first;
   }
   return {flight->slot, flight->seq};
-}
-
-// The oldest may wait for a rank that failed over a later chunk, one whose result shows that ranks disagree: each must
-// get to see it. So with every probe one more chunk is repeated, in rotation.
-void Shard::repeat_in_turn(Time now) {
-  for (size_t i = 0; i < in_flight_.size(); ++i) {
-    turn_ = (turn_ + 1) % in_flight_.size();
-    InFlight& flight = in_flight_[turn_];
-    if (flight.task == nullptr || &flight == oldest(lanes_[static_cast<size_t>(flight.lane)])) continue;
-    transmit(flight, now);
-    flush();
-    return;
-  }
 }
 
 }  // namespace switchml

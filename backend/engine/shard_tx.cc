@@ -120,9 +120,8 @@ InFlight& Shard::open_slot(Lane& lane, Task& task, Stage stage, size_t superbloc
   flight.range = range;
   flight.slot = opened.slot;
   flight.seq = opened.seq;
-  flight.attempts = 0;
-  flight.backoff = 0;
   flight.witness_failures = 0;
+  retransmitter_.on_opened(flight.index);
   ++task.in_flight;
   return flight;
 }
@@ -169,14 +168,10 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
 }
 
 void Shard::transmit(InFlight& flight, Time now) {
-  Lane& lane = lanes_[static_cast<size_t>(flight.lane)];
-  if (++flight.attempts > 1) {
+  if (retransmitter_.on_sent(flight.index, now)) {
     counters_.retransmissions.add(1);
     flight.frame[wire::kHeaderOffsetFlags] |= wire::kFlagRepeat;  // [LOSS-1, PKT-4]
   }
-  flight.order = lane.next_order++;
-  flight.last_sent = now;
-  wheel_.arm(flight.index, now + rtt_.backed_off(flight.backoff));
   liveness_.on_sent(now);
   const auto size = static_cast<uint32_t>(session_.header_bytes() + flight.sent_bytes);
   tx_.push_back({flight.frame, size, &session_.switch_endpoint});

@@ -1,7 +1,7 @@
 #include "engine/switch_liveness.h"
 
-#include <algorithm>
 #include <sstream>
+#include <utility>
 
 namespace switchml {
 

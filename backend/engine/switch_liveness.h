@@ -11,7 +11,9 @@
 // thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
 
 #include "base/clock.h"

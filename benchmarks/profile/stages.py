@@ -35,7 +35,7 @@ RULES_OF = [
     (r"(Simd|quant)::(add|store|load|max)|softswitch::(take_over|merge|complete|(add|max)_words)", "", ADD),
     # a chunk's way
     (r"Shard::(seal|on_frame)|switchml::wire::", "", PACKET),
-    (r"Shard::(expire|on_timer|check_|repeat_in_turn|repair_gap)|SwitchLiveness|TimerWheel|RttEstimator", "", TIMERS),
+    (r"Shard::(expire|check_)|Retransmitter|SwitchLiveness|TimerWheel|RttEstimator", "", TIMERS),
     (r"Shard::(flush|transmit)|UdpSender|Hub::deliver|BatchingSink|Transport::(send|multicast)", "", SEND),
     (r"Shard::receive|UdpReceiver|Transport::(receive|release)|LocalAddresses", "", RECEIVE),
     (r"switchml::shm::", "", BOARD),

@@ -247,26 +247,6 @@ TEST(ShardRx, ThreeLaterResultsRepairAGapWithoutATimer) {
   EXPECT_EQ(sent.tensor, sent.input);
 }
 
-TEST(ShardRx, EveryGapOfAWindowIsRepairedAtOnceAndOnlyOnce) {
-  Sent sent(6);  // slots 2 to 7
-  // 2 and 4 are lost, 3 is not; 7 says so of both, and nothing of 5 and 6.
-  EXPECT_TRUE(sent.lone.deliver({result_of(sent.frames[2])}).empty());
-  EXPECT_EQ(slots_of(sent.lone.deliver({result_of(sent.frames[6])})), (std::vector<int>{2, 4}));
-  EXPECT_TRUE(sent.lone.deliver({result_of(sent.frames[4]), result_of(sent.frames[5])}).empty());
-  EXPECT_EQ(sent.lone.counters().retransmissions.get(), 2U);
-  sent.expect_unharmed();
-}
-
-TEST(ShardRx, AnAnswerToARepeatedChunkIsNoSignOfAGap) {
-  Sent sent(6);
-  // On its timeout the oldest chunk goes out again, behind all others: its answer says nothing about the order.
-  const auto repeats = by_slot(sent.lone.pass(milliseconds(9)));
-  ASSERT_EQ(slots_of(repeats), (std::vector<int>{0, 2}));
-  const auto sent_before = sent.lone.counters().retransmissions.get();
-  EXPECT_TRUE(sent.lone.deliver({result_of(repeats[1])}).empty());
-  EXPECT_EQ(sent.lone.counters().retransmissions.get(), sent_before);
-}
-
 // ---- replies ----
 
 TEST(ShardRx, ARefusedLeaseEndsTheSession) {

@@ -1,5 +1,5 @@
-// What happens when nothing happens: repetition, deadlines, and what a shard does about a switch that is silent, which
-// switch_liveness_test.cc has in detail.
+// What happens when nothing happens: repetition, deadlines, and a switch that is silent. retransmitter_test.cc and
+// switch_liveness_test.cc have the rules in detail.
 #include "engine/shard.h"
 #include "lone_shard.h"
 #include "tensors.h"
@@ -54,23 +54,7 @@ Bytes next_probe(LoneShard& lone) {
 
 // ---- repetition ----
 
-TEST(ShardTimeout, BacksOffUpToTheLimit) {
-  LoneShard lone(one_of(2));
-  lone.submit(barrier());
-  const auto first = lone.step();
-  ASSERT_EQ(first.size(), 1U);
-  const auto times = departures(lone, milliseconds(300), is_contribution);
-  const std::vector<int> expected = {8, 8 + 16, 8 + 16 + 32, 8 + 16 + 32 + 50, 8 + 16 + 32 + 50 + 50};
-  ASSERT_GE(times.size(), expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_GE(times[i], milliseconds(expected[i])) << i;
-    EXPECT_LE(times[i], milliseconds(expected[i]) + microseconds(1000 * (i + 1))) << i << ": a tick late each";
-  }
-  EXPECT_EQ(lone.counters().timeouts.get(), times.size());
-  EXPECT_EQ(lone.counters().retransmissions.get(), times.size());
-}
-
-TEST(ShardTimeout, CallAndDataAreRepeatedWithTheVeryBytes) {  // [LOSS-1]
+TEST(ShardTimeout, CallAndDataAreRepeatedWithTheVeryBytes) {
   LoneShard lone(one_of(2));
   std::vector<int32_t> tensor(256, 5);
   lone.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
@@ -120,34 +104,6 @@ TEST(ShardTimeout, WithEachProbeOneMoreChunkIsRepeatedByTurns) {
     if (is_contribution(frame) && !oldest) others.push_back(header_of(frame).slot);
   }
   EXPECT_EQ(others, (std::vector<int>{3, 4, 5, 6, 7, 3}));
-}
-
-TEST(ShardTimeout, WhatWasSentBeforeAnAnsweredChunkIsLost) {
-  LoneShard lone;
-  std::vector<int32_t> tensor(6 * 256, 5);
-  lone.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
-  const auto frames = lone.step();
-  // The last but one is answered: 2 and 3 (repaired at once), 4 and 5 were lost before it; of 7 nothing is known.
-  EXPECT_EQ(slots_of(lone.deliver({result_of(frames[5])})), (std::vector<int>{2, 3}));
-  auto repeated = slots_of(by_slot(lone.pass(milliseconds(9))));
-  repeated.erase(std::unique(repeated.begin(), repeated.end()), repeated.end());
-  EXPECT_EQ(repeated, (std::vector<int>{0, 2, 4, 5}));
-}
-
-// Karn: the answer to a repeated frame may belong to either copy, so it is no measurement.
-TEST(ShardTimeout, OnlyUnambiguousRoundTripsChangeTheTimeout) {
-  const auto first_repeat = [](Duration answered_after) {
-    LoneShard lone;
-    lone.submit(barrier());
-    const auto frames = lone.step();
-    lone.pass(answered_after);
-    lone.deliver({result_of(frames[0])});
-    lone.submit(barrier());
-    EXPECT_EQ(lone.step().size(), 1U);
-    return departures(lone, milliseconds(60), is_contribution).at(0);
-  };
-  EXPECT_GE(first_repeat(milliseconds(10)), milliseconds(8)) << "repeated after 8 ms, answered: still the default";
-  EXPECT_LT(first_repeat(milliseconds(1)), milliseconds(5)) << "measured: 3 ms";
 }
 
 // ---- deadlines ----
