@@ -1,6 +1,7 @@
 // What happens when nothing happens: retransmission, deadlines, probes, leases.
 #include <algorithm>
 
+#include "base/assert.h"
 #include "engine/shard.h"
 
 namespace switchml {
@@ -61,6 +62,7 @@ SwitchLiveness::Use Shard::earliest_use() {
     const InFlight* first = oldest(lane);
     if (flight == nullptr || (first != nullptr && first->task->serial < flight->task->serial)) flight = first;
   }
+  SWITCHML_ASSERT(flight != nullptr);
   return {flight->slot, flight->seq};
 }
 
