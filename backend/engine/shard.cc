@@ -10,7 +10,7 @@ namespace switchml {
 
 namespace {
 
-constexpr size_t kGroupBuffers = 4;
+constexpr size_t kSuperblocks = 4;
 
 // Frames are laid out so that the words, not the header, are aligned.
 constexpr size_t kAlignment = 64;

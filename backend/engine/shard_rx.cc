@@ -10,7 +10,7 @@
 namespace switchml {
 
 namespace {
-constexpr int kMaxWitnessFailures = 3;
+constexpr int kMaxWitnessFailures = 3;  // [WIT-7]
 
 // Whether none of n result words is below one's own: a maximum never is.
 bool nowhere_below(const uint8_t* result, const uint8_t* own, size_t n) {

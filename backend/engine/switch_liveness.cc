@@ -37,7 +37,7 @@ SwitchLiveness::Consequence SwitchLiveness::on_reply(const wire::Reply& reply, T
     unanswered_ = 0;
     if (reply.status == wire::ReplyStatus::kProveAddress) {
       // The first one of a session, or the switch sees another address. Once for each keep-alive.
-      cookie_ = reply.join.cookie;
+      cookie_ = reply.join.cookie;  // [COOKIE-3]
       if (!std::exchange(proven_, true)) out.request = join();
     } else if (reply.status != wire::ReplyStatus::kOk) {
       out.lost = lost(reply.status);
@@ -106,7 +106,7 @@ SwitchLiveness::Request SwitchLiveness::probe(const Use& use, Time now) {
 }
 
 SwitchLiveness::Request SwitchLiveness::keep_alive(Time now) {
-  next_keep_alive_ = now + session_.renewal();
+  next_keep_alive_ = now + session_.renewal();  // [LEASE-5]
   proven_ = false;
   return join();
 }
@@ -114,7 +114,7 @@ SwitchLiveness::Request SwitchLiveness::keep_alive(Time now) {
 SwitchLiveness::Request SwitchLiveness::join() {
   join_request_ = next_request_++;
   wire::Membership member = session_.membership();
-  member.cookie = cookie_;
+  member.cookie = cookie_;  // [COOKIE-3]
   Request out;
   out.size = wire::build_join(member, shard_, join_request_, out.bytes.data());
   return out;

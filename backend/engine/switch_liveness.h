@@ -2,8 +2,7 @@
 // worker for a member.
 //
 // - Probes: While a chunk waits and nothing is accepted, the switch is asked who has contributed to it. Its answers
-// tell
-//   which ranks are missing, and which have left. If it does not answer for long enough, it is given up.
+//   tell which ranks are missing, and which have left. If it does not answer for long enough, it is given up.
 // - Socket errors: A host that refuses frames for long enough has no switch any more.
 // - Keep-alives: Joins, repeated before the lease runs out. The switch may ask for its cookie again.
 //

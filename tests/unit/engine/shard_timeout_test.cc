@@ -54,7 +54,7 @@ Bytes next_probe(LoneShard& lone) {
 
 // ---- repetition ----
 
-TEST(ShardTimeout, CallAndDataAreRepeatedWithTheVeryBytes) {
+TEST(ShardTimeout, CallAndDataAreRepeatedWithTheVeryBytes) {  // [LOSS-1]
   LoneShard lone(one_of(2));
   std::vector<int32_t> tensor(256, 5);
   lone.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));

@@ -291,7 +291,7 @@ TEST_F(SwitchLivenessTest, AnUnreachableNetworkIsNoRefusal) {
 
 // ---- leases ----
 
-TEST_F(SwitchLivenessTest, RenewsItsLeaseFourTimesPerLease) {
+TEST_F(SwitchLivenessTest, RenewsItsLeaseFourTimesPerLease) {  // [LEASE-5]
   EXPECT_EQ(liveness.next_wakeup(false), begin + milliseconds(100));
   EXPECT_FALSE(liveness.is_keep_alive_due(begin + microseconds(99999)));
   EXPECT_TRUE(liveness.is_keep_alive_due(begin + milliseconds(100)));
@@ -304,7 +304,7 @@ TEST_F(SwitchLivenessTest, RenewsItsLeaseFourTimesPerLease) {
   EXPECT_EQ(join.shard, 1);
 }
 
-TEST_F(SwitchLivenessTest, IsHeardOftenHoweverLongTheLease) {
+TEST_F(SwitchLivenessTest, IsHeardOftenHoweverLongTheLease) {  // [LEASE-5]
   session.lease = std::chrono::minutes(30);
   EXPECT_EQ(session.renewal(), seconds(450));
   session.most_silence = seconds(5);
@@ -313,7 +313,7 @@ TEST_F(SwitchLivenessTest, IsHeardOftenHoweverLongTheLease) {
   EXPECT_EQ(session.renewal(), seconds(1));
 }
 
-TEST_F(SwitchLivenessTest, AKeepAliveShowsWhatItIsAskedForAtOnce) {
+TEST_F(SwitchLivenessTest, AKeepAliveShowsWhatItIsAskedForAtOnce) {  // [COOKIE-3]
   const auto asked_for = [this](const SwitchLiveness::Request& join, uint64_t cookie) {
     return reply(wire::Request::kJoin, wire::ReplyStatus::kProveAddress, id_of(join), cookie).request;
   };
