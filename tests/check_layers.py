@@ -30,8 +30,16 @@ MAY_INCLUDE = {
     "api": set(),  # what protoc generates
     "switchd": {"base", "wire", "socket", "softswitch", "transport", "api"},
     "controllerd": {"base", "wire", "socket", "controller", "transport", "api"},
-    "session": {"base", "wire", "socket", "quant", "slots", "transport", "engine", "shm", "switchd"},
-    "c10d": {"base", "wire", "socket", "quant", "transport", "engine", "shm", "switchd", "session"},
+    "store": {"base"},
+    "client": {"base", "wire", "socket", "transport", "engine", "switchd", "store"},
+    "path": {"base", "wire", "transport", "engine", "store"},
+    "watch": {"base", "socket"},
+    "failover": {"base", "wire", "socket", "slots", "transport", "engine", "switchd", "store", "client"},
+    "session": {
+        *{"base", "wire", "socket", "quant", "transport", "engine", "shm", "switchd"},
+        *{"store", "client", "path", "watch", "failover"},
+    },
+    "c10d": {"base", "socket", "quant", "engine", "shm", "store", "client", "session"},
 }
 ARCHITECTURE = BACKEND.parent / "docs" / "architecture.md"
 BEGIN, END = "<!-- layers: written by tests/check_layers.py --write -->", "<!-- end of layers -->"

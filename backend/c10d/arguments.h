@@ -6,7 +6,7 @@
 
 #include "c10d/call_table.h"
 #include "c10d/compat.h"
-#include "session/session.h"
+#include "store/rendezvous.h"
 
 namespace switchml {
 

@@ -13,7 +13,8 @@
 #include "c10d/flight_log.h"
 #include "c10d/process_group.h"
 #include "c10d/store_rendezvous.h"
-#include "session/controller_client.h"
+#include "client/controller_client.h"
+#include "store/store_exchange.h"
 
 namespace py = pybind11;
 

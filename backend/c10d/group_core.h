@@ -18,8 +18,8 @@
 #include "c10d/completion.h"
 #include "c10d/timeout_extensions.h"
 #include "c10d/work.h"
-#include "session/close_on_fork.h"
 #include "session/session.h"
+#include "socket/close_on_fork.h"
 
 namespace switchml {
 

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "session/session.h"
+#include "store/rendezvous.h"
 
 namespace switchml {
 

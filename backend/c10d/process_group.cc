@@ -15,6 +15,7 @@
 #include "c10d/shared_tensors.h"
 #include "c10d/store_rendezvous.h"
 #include "quant/kernels.h"
+#include "store/store_exchange.h"
 
 namespace switchml {
 namespace {

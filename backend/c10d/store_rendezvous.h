@@ -4,7 +4,7 @@
 #include <string>
 
 #include "c10d/compat.h"
-#include "session/session.h"
+#include "store/rendezvous.h"
 
 namespace switchml {
 

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "c10d/call_table.h"
 #include "c10d/compat.h"
-#include "session/close_on_fork.h"
+#include "socket/close_on_fork.h"
 
 namespace switchml {
 

@@ -226,7 +226,7 @@ class CallerTurn {
 
 class Engine {
  public:
-  /// One transport per session and shard, session after session, each already joined (session/control_client.h). Those
+  /// One transport per session and shard, session after session, each already joined (client/control_client.h). Those
   /// of one shard number must be usable from one thread, which waits on the first of them for all. Starts the threads,
   /// or throws NoThread. Moves from one switch to another are for engines with all shards of a single session.
   static std::unique_ptr<Engine> start(const EngineOptions& options,

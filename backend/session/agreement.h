@@ -31,14 +31,14 @@
 #include <memory>
 #include <vector>
 
-#include "session/controller_entry.h"
+#include "client/controller_entry.h"
+#include "client/switch_entry.h"
 #include "session/host_layout.h"
 #include "session/placement.h"
 #include "session/session.h"
-#include "session/store_exchange.h"
-#include "session/switch_entry.h"
 #include "shm/segment.h"
 #include "socket/fd.h"
+#include "store/store_exchange.h"
 
 namespace switchml {
 
@@ -55,7 +55,7 @@ struct Agreed {
   Fd watch_listener;                       // rank 0, where it can listen
   Endpoint watch_address;                  // the others, where rank 0 listens; else empty
   uint64_t watch_key = 0;
-  HostLayout standby;  // of a group that may lose its switch; else of no ranks
+  std::vector<int> standby;  // of a group that may lose its switch: the first rank of each host
 
   std::vector<SessionParameters> sessions() const { return with_others(parameters, others); }
 };

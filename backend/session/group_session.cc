@@ -11,14 +11,14 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "engine/spin_wait.h"
+#include "failover/failover.h"
 #include "session/agreement.h"
 #include "session/call_comparison.h"
-#include "session/failover.h"
 #include "session/opening_time.h"
-#include "session/peer_watch.h"
-#include "session/store_exchange.h"
 #include "shm/board.h"
 #include "shm/engine.h"
+#include "store/store_exchange.h"
+#include "watch/peer_watch.h"
 
 namespace switchml {
 
@@ -227,7 +227,7 @@ class GroupSession : public Session {
     options.group = group_;
     options.session = parameters_;
     options.controller = agreed.controller;
-    options.hosts = agreed.standby;
+    options.leaders = agreed.standby;
     options.own = embedded_.get();
     options.tell = [this](const std::string& text) { tell_others(text); };
     return options;

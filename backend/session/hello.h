@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/config.h"
-#include "session/blob.h"
-#include "session/session.h"
+#include "store/blob.h"
+#include "store/rendezvous.h"
 
 namespace switchml {
 

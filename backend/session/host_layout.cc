@@ -36,6 +36,12 @@ HostLayout HostLayout::of(const std::vector<std::string>& identities) {
   return numbered(std::move(host_of));
 }
 
+std::vector<int> HostLayout::leaders() const {
+  std::vector<int> leaders;
+  for (const std::vector<int>& ranks : ranks_of_) leaders.push_back(ranks.front());
+  return leaders;
+}
+
 std::string HostLayout::text() const {
   std::string text;
   for (const int host : host_of_) text += (text.empty() ? "" : " ") + std::to_string(host);

@@ -26,6 +26,7 @@ class HostLayout {
   int host_of(int rank) const { return host_of_[static_cast<size_t>(rank)]; }
   /// In order; the first one is the host's leader.
   const std::vector<int>& ranks_of(int host) const { return ranks_of_[static_cast<size_t>(host)]; }
+  std::vector<int> leaders() const;  // of the hosts, in order
   int leader_of(int rank) const { return ranks_of(host_of(rank)).front(); }
   /// Where a rank stands among those of its host.
   int place_of(int rank) const;

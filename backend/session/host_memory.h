@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "session/host_layout.h"
-#include "session/session.h"
 #include "session/shared_memory.h"
-#include "session/store_exchange.h"
+#include "store/rendezvous.h"
+#include "store/store_exchange.h"
 
 namespace switchml {
 

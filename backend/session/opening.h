@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/config.h"
+#include "client/switch_place.h"
 #include "session/agreement.h"
 #include "session/host_memory.h"
 #include "session/opening_time.h"
-#include "session/store_exchange.h"
-#include "session/switch_place.h"
+#include "store/store_exchange.h"
 
 namespace switchml {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "session/group_session.h"
-#include "session/store_exchange.h"
+#include "store/store_exchange.h"
 
 namespace switchml {
 

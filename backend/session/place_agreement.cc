@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/random.h"
+#include "client/switch_place.h"
 #include "session/hello.h"
-#include "session/peer_watch.h"
-#include "session/random.h"
 #include "session/shared_memory.h"
-#include "session/switch_place.h"
 #include "shm/board.h"
 #include "socket/address.h"
 #include "socket/sockaddr.h"
+#include "watch/peer_watch.h"
 
 namespace switchml {
 
@@ -108,7 +108,7 @@ class PlaceAgreement {
     if (text.empty()) return {};
     auto layout = HostLayout::parse(text, opening_.group.size);
     if (!layout.ok()) return layout.status();
-    opening_.agreed.standby = std::move(layout.value());
+    opening_.agreed.standby = layout->leaders();
     return {};
   }
 

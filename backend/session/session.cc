@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "session/group_session.h"
 #include "session/paired_session.h"
-#include "session/store_exchange.h"
+#include "store/store_exchange.h"
 
 namespace switchml {
 
@@ -22,16 +22,6 @@ Status check_group(const GroupInfo& group) {
 }
 
 }  // namespace
-
-Result<std::string> Rendezvous::get_while(const std::string& key, Time deadline, const std::function<Status()>& ended) {
-  constexpr Duration kSlice = milliseconds(50);
-  for (;;) {
-    const Time now = monotonic_now();
-    auto value = get(key, std::min(deadline, now + kSlice));
-    if (value.ok() || value.status().code() != Code::kTimeout || now + kSlice >= deadline) return value;
-    if (Status status = ended(); !status.ok()) return status;
-  }
-}
 
 Result<std::unique_ptr<Session>> Session::open(const Config& config, const GroupInfo& group, Rendezvous& store,
                                                Time deadline, std::shared_ptr<ControllerClient> controller) {

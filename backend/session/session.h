@@ -12,30 +12,10 @@
 #include "engine/engine.h"
 #include "shm/arena.h"
 #include "shm/messages.h"
+#include "store/rendezvous.h"
 #include "switchd/server.h"
 
 namespace switchml {
-
-/// A key-value store that all ranks of a group see (c10d's Store in production, a map in tests). Keys are private to
-/// the group. Thread-safe.
-class Rendezvous {
- public:
-  virtual ~Rendezvous() = default;
-  virtual Status set(const std::string& key, const std::string& value) = 0;
-  /// Waits until the key exists or `deadline` passes (kTimeout).
-  virtual Result<std::string> get(const std::string& key, Time deadline) = 0;
-  /// The same, while `ended`, which is asked a few times a second, is ok: its error ends the wait.
-  virtual Result<std::string> get_while(const std::string& key, Time deadline, const std::function<Status()>& ended);
-};
-
-struct GroupInfo {
-  int rank = 0;
-  int size = 1;
-  std::string name;  // for messages
-};
-
-/// For a rank that cannot take part in Session::open: the others' calls of it end with "rank N: " and `why`.
-void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& why);
 
 class ControllerClient;
 

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "base/log.h"
-#include "session/random.h"
+#include "base/random.h"
 #include "shm/arena.h"
 #include "shm/mail.h"
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/config.h"
-#include "session/blob.h"
 #include "shm/board.h"
 #include "shm/segment_server.h"
+#include "store/blob.h"
 
 namespace switchml {
 

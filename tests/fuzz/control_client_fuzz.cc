@@ -4,8 +4,8 @@
 
 #include "base/limits.h"
 #include "check.h"
+#include "client/control_client.h"
 #include "script.h"
-#include "session/control_client.h"
 
 namespace switchml {
 namespace {

@@ -17,7 +17,7 @@ Tenant::Tenant(const TenantOptions& options, uint64_t seed, Carrier* carrier, Re
   begin_session();
 }
 
-// ---- opening and joining, as session/control_client.h does it ----
+// ---- opening and joining, as client/control_client.h does it ----
 
 void Tenant::begin_session() {
   if (sessions_done_ == options_.sessions) {

@@ -1,6 +1,6 @@
 // The switch is lost, or is to be left: the ranks stop, hand each other the results that some have and others lack, and
-// go on in a new session where they stopped. As session/failover.h does it, with the same plan; the new session is on a
-// switch again, and the way between the ranks, a store, is taken to be safe.
+// go on in a new session where they stopped. As failover/failover.h does it, with the same plan; the new session is on
+// a switch again, and the way between the ranks, a store, is taken to be safe.
 #include <algorithm>
 
 #include "slots/resync_plan.h"

@@ -12,7 +12,7 @@
 
 #include "fixture.h"
 #include "session/agreement.h"
-#include "session/store_exchange.h"
+#include "store/store_exchange.h"
 
 namespace switchml {
 

@@ -6,8 +6,8 @@
 
 #include "agree_each.h"
 #include "base/limits.h"
-#include "fake_controller.h"
-#include "session/path_speed.h"
+#include "client/fake_controller.h"
+#include "path/path_speed.h"
 #include "softswitch/slot_store.h"
 
 namespace switchml {

@@ -28,6 +28,7 @@ TEST(HostLayout, NumbersHostsByTheirLowestRanks) {  // [HOST-1]
     EXPECT_EQ(layout.place_of(rank), places[static_cast<size_t>(rank)]);
     EXPECT_EQ(layout.leader_of(rank), leaders[static_cast<size_t>(rank)]);
   }
+  EXPECT_EQ(layout.leaders(), (Numbers{0, 2, 5}));
   EXPECT_EQ(layout.most(), 3);
   EXPECT_EQ(layout.least(), 1);
   EXPECT_EQ(layout.names(), (std::vector<std::string>{"0, 1 or 3 (one host)", "2 or 4 (one host)", "5"}));

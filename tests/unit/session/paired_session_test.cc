@@ -1,6 +1,6 @@
 #include "session/paired_session.h"
 
-#include "fake_controller.h"
+#include "client/fake_controller.h"
 #include "reduced.h"
 
 namespace switchml {

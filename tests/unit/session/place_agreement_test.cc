@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "agree_each.h"
-#include "fake_controller.h"
-#include "session/control_client.h"
+#include "client/control_client.h"
+#include "client/fake_controller.h"
+#include "client/switch_entry.h"
 #include "session/shared_memory.h"
-#include "session/switch_entry.h"
 #include "shm/board.h"
 #include "socket/sockaddr.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "agree_each.h"
-#include "session/path_report.h"
+#include "path/path_report.h"
 
 namespace switchml {
 namespace {

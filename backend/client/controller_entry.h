@@ -1,0 +1,26 @@
+// The way into a session that a controller grants: where each rank's switch is, and the session itself.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "client/controller_client.h"
+#include "engine/engine.h"
+#include "store/blob.h"
+
+namespace switchml {
+
+/// What rank 0 of a group knows of its controller.
+struct ControllerEntry {
+  std::shared_ptr<ControllerClient> client;  // null: the group has none, or this is another rank
+  std::string address;                       // of the controller, for messages
+  RankAddresses ranks;
+
+  /// For all ranks to read. Answers by `deadline`; a controller that counts ranks differently is kMismatch.
+  Result<Blob> places(Time deadline) const;
+};
+
+/// Where the switch of session->worker is, and its name.
+Status read_place(const Blob& places, SessionParameters* session);
+
+}  // namespace switchml

@@ -1,0 +1,186 @@
+#include "client/switch_entry.h"
+
+#include <map>
+#include <string>
+#include <thread>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/payload_size.h"
+#include "client/control_client.h"
+#include "socket/sockaddr.h"
+#include "transport/faulty.h"
+#include "transport/shared_link.h"
+#include "transport/tcp.h"
+#include "transport/udp.h"
+
+namespace switchml {
+
+namespace {
+
+Faults faults_of(const Config& config, int rank, int shard) {
+  const auto values = parse_faults(config.faults).value_or(std::map<std::string, double>{});
+  const auto value = [&values](const char* name, double preset) {
+    const auto it = values.find(name);
+    return it == values.end() ? preset : it->second;
+  };
+  Faults faults;
+  // Every socket has a fate of its own.
+  faults.seed = static_cast<uint64_t>(value("seed", 1)) * 1000003U + static_cast<uint64_t>(rank) * 31U +
+                static_cast<uint64_t>(shard);
+  faults.send_loss = value("send_loss", 0);
+  faults.receive_loss = value("receive_loss", 0);
+  faults.duplicate = value("duplicate", 0);
+  faults.delay = value("delay", 0);
+  faults.corrupt = value("corrupt", 0);
+  return faults;
+}
+
+}  // namespace
+
+namespace {
+
+// A fourth of what a switch may be silent for by default: after an outage there is time for a new connection.
+constexpr Duration kTcpStall = milliseconds(2500);
+
+Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches) {
+  if (switches.front().carrier == Carrier::kTcp) {
+    TcpOptions options;
+    options.max_connections = switches.size();
+    options.queue_bytes = kStreamQueueBytes;
+    options.all_queues_bytes = 0;  // our own slots bound it
+    options.stall = kTcpStall;
+    return make_tcp_transport(options);
+  }
+  UdpOptions options;
+  if (switches.size() == 1) {
+    options.peer = switches.front();
+  } else {
+    options.bind = any_endpoint(family_of(switches.front()));
+  }
+  return make_udp_transport(options);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to) { return connect({to}); }
+
+Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank, int shard,
+                                                 const std::vector<Endpoint>& switches) {
+  auto link = connect(switches);
+  if (!link.ok() || config.faults.empty()) return link;
+  return make_faulty_transport(std::move(link.value()), faults_of(config, rank, shard));
+}
+
+Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches) {
+  std::vector<Transports> by_shard;
+  for (int shard = 0; shard < config.shards; ++shard) {
+    auto link = connect_shard(config, rank, shard, switches);
+    if (!link.ok()) return link.status();
+    by_shard.emplace_back();
+    if (switches.size() > 1) {
+      by_shard.back() = share_link(std::move(link.value()), switches);
+    } else {
+      by_shard.back().push_back(std::move(link.value()));
+    }
+  }
+  Transports transports;
+  for (size_t i = 0; i < switches.size(); ++i) {
+    for (Transports& shard : by_shard) transports.push_back(std::move(shard[i]));
+  }
+  return transports;
+}
+
+wire::Open open_like(const SessionParameters& session, uint64_t client_key) {
+  wire::Open asked;
+  asked.client_key = client_key;
+  asked.workers = static_cast<uint16_t>(session.workers);
+  asked.shards = static_cast<uint16_t>(session.shards);
+  asked.slots = static_cast<uint16_t>(session.slots);
+  asked.payload = static_cast<uint32_t>(session.payload_bytes);
+  if (session.native) asked.flags |= wire::kOpenNative;
+  if (session.switch_endpoint.carrier == Carrier::kTcp) asked.flags |= wire::kOpenStream;
+  return asked;
+}
+
+void write_grant(const wire::OpenReply& granted, Blob* blob) {
+  blob->set("job", granted.job);
+  blob->set("epoch", granted.epoch);
+  blob->set("key", granted.session_key);
+  blob->set("slots", granted.slots);
+  blob->set("payload", granted.payload);
+  blob->set("flags", granted.flags);
+  blob->set("lease_ms", granted.lease_ms);
+}
+
+// Three times in what a switch takes for silence where others need the room.
+constexpr Duration kMostSilence = seconds(5);  // [LEASE-5]
+
+Status read_grant(const Blob& blob, SessionParameters* session) {
+  SessionParameters& p = *session;
+  uint64_t job = 0, epoch = 0, slots = 0, payload = 0, flags = 0, lease_ms = 0;
+  const bool read = blob.number("job", kMaxJobs, &job) && blob.number("epoch", UINT32_MAX, &epoch) &&
+                    blob.number("key", UINT64_MAX, &p.session_key) && blob.number("slots", kMaxSlots, &slots) &&
+                    blob.number("payload", kMaxPayloadBytes, &payload) && blob.number("flags", 255, &flags) &&
+                    blob.number("lease_ms", UINT32_MAX, &lease_ms);
+  const auto shards = static_cast<uint64_t>(p.shards);
+  const bool sane = read && job != 0 && epoch != 0 && slots >= shards * kMinSlots && slots % shards == 0 &&
+                    is_allowed_payload(payload) && lease_ms != 0;
+  if (!sane) {
+    return {Code::kMismatch, "switch " + p.switch_name + " granted a session that this version cannot use (slots " +
+                                 blob.text("slots") + ", payload " + blob.text("payload") +
+                                 "): install the same switchml on switch and ranks"};
+  }
+  p.job = static_cast<uint8_t>(job);
+  p.epoch = static_cast<uint32_t>(epoch);
+  p.slots = static_cast<int>(slots);
+  p.payload_bytes = payload;
+  p.native = (flags & wire::kOpenNative) != 0;
+  p.whole_chunks = (flags & wire::kOpenWholeChunks) != 0;
+  p.lease = milliseconds(lease_ms);
+  p.most_silence = kMostSilence;
+  return {};
+}
+
+Status join_shard(Transport& transport, const SessionParameters& session, int shard, Time deadline,
+                  std::function<Status()> ended) {
+  ControlClient client(transport, session.switch_endpoint, session.switch_name);
+  client.wait_while(std::move(ended));
+  return client.join(session.membership(), shard, deadline).status();
+}
+
+namespace {
+
+constexpr Duration kLingerTime = seconds(2);
+
+uint64_t open_sessions(const SwitchCounters& counters) {
+  return counters.sessions_opened.get() - counters.sessions_closed.get() - counters.sessions_expired.get();
+}
+
+void leave(const SessionParameters& session, Time deadline) {
+  auto transport = connect_to_switch(session.switch_endpoint);
+  if (!transport.ok()) return;
+  ControlClient client(*transport.value(), session.switch_endpoint, session.switch_name);
+  if (const Status status = client.close(session.membership(), deadline); !status.ok()) {
+    SWITCHML_LOG(kInfo) << "leaving job " << int{session.job} << ": " << status.message();
+  }
+}
+
+}  // namespace
+
+void leave(const std::vector<SessionParameters>& sessions, Time deadline) {
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    // One that is gone takes no more than its part of the time.
+    const Time now = monotonic_now();
+    leave(sessions[i], now + (deadline - now) / static_cast<Duration::rep>(sessions.size() - i));
+  }
+}
+
+void await_leavers(const SwitchServer& server) {
+  const Time end = monotonic_now() + kLingerTime;
+  while (open_sessions(server.counters()) != 0 && monotonic_now() < end) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+}  // namespace switchml

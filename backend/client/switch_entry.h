@@ -1,0 +1,46 @@
+// A rank's way into a session of a switch: when its group opens, and when it comes back to a switch that it had lost.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/config.h"
+#include "engine/engine.h"
+#include "store/blob.h"
+#include "switchd/server.h"
+#include "transport/transport.h"
+#include "wire/control.h"
+
+namespace switchml {
+
+using Transports = std::vector<std::unique_ptr<Transport>>;
+
+/// A link of its own, for control requests, over what carries frames to there.
+Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to);
+/// One shard's link to all these switches, which one carrier reaches, with the faults that the settings ask for.
+Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank, int shard,
+                                                 const std::vector<Endpoint>& switches);
+/// A transport per switch and shard, switch after switch, not joined yet. Those of one shard belong to one thread
+/// (transport/shared_link.h). At least one switch.
+Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches);
+
+/// Asks for a session in which the streams of that one can go on.
+wire::Open open_like(const SessionParameters& session, uint64_t client_key);
+/// What a switch has granted, as rank 0 tells the others.
+void write_grant(const wire::OpenReply& granted, Blob* blob);
+/// Reads it into `session`, whose shards and switch_name are set. kMismatch: no session that this version can use.
+Status read_grant(const Blob& blob, SessionParameters* session);
+
+/// Joins as that shard; returns by `deadline`, or soon after `ended`, if there is such, says why to.
+Status join_shard(Transport& transport, const SessionParameters& session, int shard, Time deadline,
+                  std::function<Status()> ended = nullptr);
+
+/// Tells the switches of sessions that this worker has left; waits for their answers until `deadline`. Needs no engine
+/// and no transport.
+void leave(const std::vector<SessionParameters>& sessions, Time deadline);
+/// Waits, at most 2 s, until a switch of this process has no session: others may still need answers to their last
+/// packets.
+void await_leavers(const SwitchServer& server);
+
+}  // namespace switchml

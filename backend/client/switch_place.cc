@@ -1,0 +1,155 @@
+#include "client/switch_place.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+#include "base/parse.h"
+#include "base/random.h"
+#include "engine/engine.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr long kMostWeight = 1000;
+
+Status bad_switch(const Config& config, const std::string& why) {
+  return {Code::kInvalidArgument, "SWITCHML_SWITCH=\"" + config.switch_address + "\" " + why};
+}
+
+// Also what is empty.
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> items(1);
+  for (const char c : text) {
+    if (c == ',') {
+      items.emplace_back();
+    } else {
+      items.back() += c;
+    }
+  }
+  return items;
+}
+
+Result<SwitchPlace> parse_switch(const Config& config, const std::string& item, bool one_host) {
+  SwitchPlace place;
+  place.name = item.substr(0, item.find('*'));
+  if (place.name.empty()) {
+    return bad_switch(config, "has \"" + item + "\" in place of a switch: allowed are ADDRESS:PORT or ADDRESS, and " +
+                                  "one comma between two of them");
+  }
+  if (place.name.size() < item.size()) {
+    const auto weight = parse_integer(item.substr(place.name.size() + 1), 1, kMostWeight);
+    if (!weight) {
+      return bad_switch(config, "has weight \"" + item.substr(place.name.size() + 1) + "\": allowed are 1 to " +
+                                    std::to_string(kMostWeight));
+    }
+    place.weight = static_cast<uint32_t>(*weight);
+  }
+  auto endpoint = resolve_address(place.name, "SWITCHML_SWITCH");
+  if (!endpoint.ok()) return endpoint.status();
+  place.endpoint = endpoint.value();
+  if (port_of(place.endpoint) == 0) {
+    return bad_switch(config,
+                      "has port 0, where nothing can listen; allowed: ADDRESS:PORT with a port from 1 to 65535");
+  }
+  if (!one_host && is_loopback(place.endpoint)) {
+    return bad_switch(config,
+                      "is a loopback address, but the ranks run on several hosts: give an address that all of them "
+                      "reach");
+  }
+  return place;
+}
+
+}  // namespace
+
+void write_place(const SwitchPlace& place, Blob* blob) {
+  blob->set("address", to_string(place.endpoint));
+  blob->set("name", place.name);
+  blob->set("weight", place.weight);
+  blob->set("client_key", place.client_key);
+}
+
+Result<SwitchPlace> read_switch_place(const Blob& blob) {
+  SwitchPlace place;
+  uint64_t weight = 0;
+  auto endpoint = literal_address(blob.text("address"), 0);
+  if (!endpoint.ok() || port_of(endpoint.value()) == 0 || !blob.number("weight", kMostWeight, &weight) || weight == 0 ||
+      !blob.number("client_key", UINT64_MAX, &place.client_key)) {
+    return Status(Code::kMismatch, "a rank announced no switch that this version understands (address \"" +
+                                       blob.text("address") + "\"): install the same switchml on all ranks");
+  }
+  place.endpoint = endpoint.value();
+  place.name = blob.text("name");
+  place.weight = static_cast<uint32_t>(weight);
+  return place;
+}
+
+bool wants_native(const Config& config) { return !config.integers && config.controller.empty(); }
+
+bool may_take_tcp(const Config& config) { return config.transport == "auto" && wants_native(config); }
+
+Result<Endpoint> address_of_rank_0(const Config& config, bool one_host) {
+  return one_host ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config.interface);
+}
+
+Result<std::vector<SwitchPlace>> named_switches(const Config& config, bool one_host) {
+  std::vector<SwitchPlace> places;
+  for (const std::string& item : split(config.switch_address)) {
+    auto place = parse_switch(config, item, one_host);
+    if (!place.ok()) return place.status();
+    const auto is_same = [&](const SwitchPlace& other) { return other.endpoint == place->endpoint; };
+    if (std::any_of(places.begin(), places.end(), is_same))
+      return bad_switch(config, "names " + place->name + " twice");
+    places.push_back(std::move(place.value()));
+  }
+  const auto is_other_family = [&](const SwitchPlace& p) {
+    return family_of(p.endpoint) != family_of(places.front().endpoint);
+  };
+  if (std::any_of(places.begin(), places.end(), is_other_family)) {
+    return bad_switch(config, "names addresses of IPv4 and of IPv6: allowed are those of one of them");
+  }
+  if (places.size() > kMaxWorkers) {
+    return bad_switch(config, "names " + std::to_string(places.size()) + " switches: allowed are up to " +
+                                  std::to_string(kMaxWorkers));
+  }
+  if (places.size() > 1 && (!wants_native(config) || config.fallback)) {
+    return bad_switch(config,
+                      "names several switches, which neither add integers nor are replaced when one is lost: name one, "
+                      "or leave SWITCHML_PRECISION and SWITCHML_ON_SWITCH_FAILURE as they are");
+  }
+  return places;
+}
+
+Result<SwitchPlace> embedded_switch(const Config& config, bool one_host, const std::string& group, int rank,
+                                    std::unique_ptr<SwitchServer>* server) {
+  auto listen = address_of_rank_0(config, one_host);
+  if (!listen.ok()) return listen.status();
+  ServerOptions options;
+  options.listen = with_port(listen.value(), 0);
+  options.softswitch.by_invitation = true;
+  auto started = SwitchServer::start(options);
+  if (!started.ok()) return started.status();
+  *server = std::move(started.value());
+  SwitchPlace place;
+  place.endpoint = (*server)->local();
+  place.name = to_string(place.endpoint) + " (embedded in rank " + std::to_string(rank) + " of " + group + ")";
+  place.client_key = random_bits() | 1U;  // not 0
+  for (uint64_t i = 0; i < kInvitations; ++i) (*server)->invite(place.client_key + i);
+  return place;
+}
+
+std::string advice_on_slots(const wire::Open& asked, const wire::OpenReply& granted, size_t queue_bytes) {
+  const size_t wanted = ServerOptions().receive_buffer_bytes;
+  const size_t enough = std::max<size_t>(kPresetSlots / 2, size_t{asked.shards} * LaneSlots::kLeastSlotsForBulk);
+  if (queue_bytes >= wanted || granted.payload > kMostPayloadForStreams || granted.slots >= enough) return "";
+  return "its switch, in rank 0, grants only " + std::to_string(granted.slots) +
+         " slots, because the kernel lets its socket queue no more than " + std::to_string(queue_bytes / 1024) +
+         " KiB, which makes large tensors slow, and small ones wait for them: raise the limit on that host (sysctl "
+         "net.core.rmem_max=" +
+         std::to_string(wanted) + "), or give the process CAP_NET_ADMIN";
+}
+
+}  // namespace switchml

@@ -1,0 +1,56 @@
+// Where rank 0 has its group find a switch: one that the user names, or one that it runs itself.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "store/blob.h"
+#include "switchd/server.h"
+#include "wire/control.h"
+
+namespace switchml {
+
+/// Where the other ranks reach rank 0, with port 0. `one_host`: all ranks are on this one.
+Result<Endpoint> address_of_rank_0(const Config& config, bool one_host);
+
+/// A switch, or an aggregator of some rank's host, as all ranks know it.
+struct SwitchPlace {
+  Endpoint endpoint;
+  std::string name;     // for messages
+  uint32_t weight = 1;  // of its share, where there are several
+  int host = -1;        // of the group's, that it runs on; -1: none, or not known
+  /// The first of kInvitations client keys that it takes an open with, in a row; 0: any key.
+  uint64_t client_key = 0;
+};
+inline constexpr uint64_t kInvitations = 16;
+
+void write_place(const SwitchPlace& place, Blob* blob);
+Result<SwitchPlace> read_switch_place(const Blob& blob);
+
+/// Whether sessions are to be native ones, where a switch can.
+bool wants_native(const Config& config);
+/// Whether the settings leave it to us to take TCP to other hosts. A chip, and so a controller, knows UDP alone.
+bool may_take_tcp(const Config& config);
+
+/// The switches of SWITCHML_SWITCH: ADDRESS:PORT, or several of them with commas between, each perhaps with *WEIGHT.
+/// Errors: no such address, no port, a loopback address for ranks on several hosts, one address twice, a weight that is
+/// none, several switches for integers.
+Result<std::vector<SwitchPlace>> named_switches(const Config& config, bool one_host);
+
+/// Starts a switch in this process, which runs as long as `*server`, and says where it is. It serves nobody but those
+/// whose opens are announced to it: by SwitchServer::invite, as the keys of the place are already. `group`, `rank`: how
+/// messages call it.
+Result<SwitchPlace> embedded_switch(const Config& config, bool one_host, const std::string& group, int rank,
+                                    std::unique_ptr<SwitchServer>* server);
+
+/// So many slots a switch gives a job that asks for no number, if it has them, for payloads up to that one.
+inline constexpr size_t kPresetSlots = 128;
+inline constexpr size_t kMostPayloadForStreams = 8192;
+
+/// Where an embedded switch has granted fewer slots than two streams take, or than half of the default, because the
+/// kernel has given its socket a receive buffer of only `queue_bytes`: what that costs and what helps. Else "".
+std::string advice_on_slots(const wire::Open& asked, const wire::OpenReply& granted, size_t queue_bytes);
+
+}  // namespace switchml

@@ -1,0 +1,109 @@
+// When the switch is lost: the ranks hand each other what some have and others lack, and go on without it where they
+// stopped; when it is back, they go back to it in the same way. No collective is repeated or lost.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/config.h"
+#include "failover/failback.h"
+#include "failover/standby.h"
+#include "store/rendezvous.h"
+#include "store/store_channel.h"
+
+namespace switchml {
+
+struct FailoverOptions {
+  Config config;
+  GroupInfo group;
+  SessionParameters session;
+  ControllerEntry controller;
+  std::vector<int> leaders;     // the first rank of each host, which runs a switch in its place
+  SwitchServer* own = nullptr;  // the group's switch if it runs in this process; borrowed
+  /// Tells the other ranks; they call heard() with the text. Up to 255 bytes.
+  std::function<void(const std::string& text)> tell;
+};
+
+/// Thread-safe; has a thread of its own from the first loss on.
+class Failover {
+ public:
+  /// All borrowed: they live longer.
+  Failover(Engine& engine, Rendezvous& store, FailoverOptions options);
+  /// stop().
+  ~Failover();
+
+  /// The switch is lost, as this rank has found. What counts is the first time, whoever finds it; returns at once.
+  /// Those that are in its place are lost with a host, which ends the group.
+  void begin(const std::string& why);
+  /// What another rank told all.
+  void heard(int rank, const std::string& text);
+  /// A rank has left the group: nobody waits for it any more.
+  void heard_leave(int rank);
+  /// Whether the streams go past the switch.
+  bool moved() const { return moves() % 2 != 0; }
+  /// The session that the group has, or had last.
+  SessionParameters session() const;
+  /// This rank has made its last call. Another one may lack a result of it, and lose the switch: so until all others
+  /// are as far, or have left, or Config::failure_timeout has passed, this one still goes along. Idempotent.
+  void await_others();
+  /// Nothing begins any more. What others wait for is said first (at most 2 s); then a move that is under way fails.
+  void stop();
+
+ private:
+  enum class Phase { kAtSwitch, kLost, kStandby, kBroken };
+  enum class Task { kStop, kLeaveSwitch, kOffer, kReturn };
+
+  void lose(const std::string& why);  // under mutex_
+  void run();
+  Task next_task();
+  void leave_switch();
+  Status go_without();
+  void offer();
+  void return_to_switch();
+  void arrive(Failback::Found found);
+  Status hand_over(const std::string& purpose);
+  /// Others do not wait for this rank any more; whether it may go on.
+  bool settle();
+  bool has_left(int rank) const;
+  Status may_wait(int rank, Duration waited);
+  void postpone_return();
+  int moves() const;
+  std::string why() const;
+
+  Engine& engine_;
+  const FailoverOptions options_;
+  StoreChannel channel_;
+  std::atomic<bool> stopping_{false};
+
+  mutable std::mutex mutex_;  // guards all below but what is said to be the thread's
+  std::condition_variable changed_;
+  Phase phase_ = Phase::kAtSwitch;
+  bool closing_ = false;
+  bool handing_over_ = false;         // others count on this rank, from the task on to settle()
+  int moves_ = 0;                     // that have ended: even ones at a switch, odd ones without
+  std::string why_;                   // the switch was lost
+  std::set<int> at_the_end_;          // other ranks that have made their last call, or have left
+  std::set<int> left_;                // other ranks that have left the group
+  std::map<int, std::string> later_;  // losses of switches that this rank has not come to yet, by moves_
+  SessionParameters session_;
+  int offered_ = 0;  // the last attempt that rank 0 told of
+  std::thread thread_;
+
+  // ---- the thread's ----
+  std::string purpose_;  // of the transfer that is under way, for messages
+  int taken_ = 0;        // the last attempt that it went into
+  std::unique_ptr<Standby> standby_;
+  Time next_offer_{};
+  Time returned_at_{};
+  Duration pause_;
+};
+
+}  // namespace switchml

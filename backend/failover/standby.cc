@@ -1,0 +1,175 @@
+#include "failover/standby.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/random.h"
+#include "client/control_client.h"
+#include "client/switch_place.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
+#include "transport/spread_link.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kOpenTime = seconds(2);
+constexpr Duration kJoinTime = seconds(5);
+constexpr Duration kLeaveTime = milliseconds(200);
+
+}  // namespace
+
+Standby::Standby(const Config& config, const GroupInfo& group, std::vector<int> leaders, const SessionParameters& lost,
+                 StoreChannel& channel, int number)
+    : config_(config),
+      group_(group),
+      leaders_(std::move(leaders)),
+      session_(lost),
+      channel_(channel),
+      number_(number) {}
+
+Standby::~Standby() {
+  transports_.clear();
+  if (joined_) {
+    std::vector<SessionParameters> all;
+    for (const Endpoint& place : places_) {
+      all.push_back(session_);
+      all.back().switch_endpoint = place;
+    }
+    leave(all, monotonic_now() + kLeaveTime);
+  }
+  if (server_ != nullptr) await_leavers(*server_);
+}
+
+Status Standby::start() {
+  if (group_.rank == 0) {
+    Blob keys;
+    keys.set("seed", random_bits() | 1U);  // 0 would be another one on each host
+    keys.set("client_key", random_bits());
+    if (Status status = say("keys", keys); !status.ok()) return status;
+  }
+  Status status = serve();
+  if (status.ok()) status = hear_places();
+  if (status.ok()) status = share_session();
+  if (status.ok()) status = join();
+  return channel_.agree(topic("joined"), group_.size, status);
+}
+
+// ---- switches ----
+
+Status Standby::serve() {
+  const auto keys = hear("keys", 0);
+  if (!keys.ok()) return keys.status();
+  if (std::find(leaders_.begin(), leaders_.end(), group_.rank) == leaders_.end()) return {};
+  const auto place = serve_with(keys.value());
+  if (!place.ok()) return say("place", place.status());
+  Blob blob;
+  blob.set("address", to_string(place.value()));
+  return say("place", blob);
+}
+
+// Epochs, keys and cookies follow from the seed: with the same one, and one open, sessions are alike. A socket that
+// queues little does not make slots fewer here: the streams go on in those that there are, and losses are repaired.
+Result<Endpoint> Standby::serve_with(const Blob& keys) {
+  ServerOptions options;
+  if (!keys.number("seed", UINT64_MAX, &options.softswitch.seed) ||
+      !keys.number("client_key", UINT64_MAX, &client_key_)) {
+    return Status(Code::kMismatch, "rank 0 sent no keys: install the same switchml on all ranks");
+  }
+  auto listen = address_of_rank_0(config_, is_loopback(session_.switch_endpoint));
+  if (!listen.ok()) return listen.status();
+  options.listen = with_port(listen.value(), 0);
+  options.softswitch.by_invitation = true;
+  options.softswitch.receive_buffer_bytes = SIZE_MAX;
+  auto started = SwitchServer::start(options);
+  if (!started.ok()) return started.status();
+  server_ = std::move(started.value());
+  server_->invite(client_key_);
+  return server_->local();
+}
+
+Status Standby::hear_places() {
+  for (const int leader : leaders_) {
+    const auto place = hear("place", leader);
+    if (!place.ok()) return place.status();
+    const auto address = literal_address(place->text("address"), 0);
+    if (!address.ok()) return address.status();
+    places_.push_back(with_carrier(address.value(), session_.switch_endpoint.carrier));
+  }
+  return {};
+}
+
+// ---- the session ----
+
+Status Standby::share_session() {
+  if (group_.rank == 0) {
+    if (Status status = say("session", open_all()); !status.ok()) return status;
+  }
+  const auto granted = hear("session", 0);
+  if (!granted.ok()) return granted.status();
+  const bool whole_chunks = session_.whole_chunks;  // what is in flight is so
+  const bool native = session_.native;
+  if (Status status = read_grant(granted.value(), &session_); !status.ok()) return status;
+  session_.whole_chunks = whole_chunks;  // [MOVE-2]
+  session_.controlled = false;
+  session_.switch_endpoint = with_carrier({}, session_.switch_endpoint.carrier);  // the one of the slot
+  if (session_.native == native) return {};
+  return {Code::kMismatch, "the ranks' own switches add otherwise: install the same switchml on all ranks"};
+}
+
+Result<Blob> Standby::open_all() {
+  const wire::Open asked = open_like(session_, client_key_);
+  Blob first;
+  for (const Endpoint& place : places_) {
+    auto link = connect_to_switch(place);
+    if (!link.ok()) return link.status();
+    auto granted = ControlClient(*link.value(), place, to_string(place)).open(asked, monotonic_now() + kOpenTime);
+    if (!granted.ok()) return granted.status();
+    Blob blob;
+    write_grant(granted.value(), &blob);
+    if (&place == &places_.front()) first = blob;
+    if (blob.encode() == first.encode() && granted->slots == asked.slots && granted->payload == asked.payload) continue;
+    return Status(Code::kMismatch, "the ranks' own switches grant different sessions");
+  }
+  return first;
+}
+
+Status Standby::join() {
+  const Time end = monotonic_now() + kJoinTime;
+  joined_ = true;
+  for (int shard = 0; shard < session_.shards; ++shard) {
+    auto link = connect_shard(config_, group_.rank, shard, places_);
+    if (!link.ok()) return link.status();
+    for (const Endpoint& place : places_) {
+      SessionParameters there = session_;
+      there.switch_endpoint = place;
+      there.switch_name = to_string(place);
+      if (Status status = join_shard(*link.value(), there, shard, end); !status.ok()) return status;
+    }
+    transports_.push_back(spread_link(std::move(link.value()), places_));  // [MOVE-6]
+  }
+  return {};
+}
+
+// ---- words ----
+
+Result<Blob> Standby::hear(const std::string& what, int rank) const {
+  auto text = channel_.hear(topic(what), rank);
+  if (!text.ok()) return text.status();
+  auto blob = Blob::parse(text.value());
+  if (blob.ok() && !blob->carried().ok()) return blob->carried();
+  return blob;
+}
+
+// What fails is an error of all that hear it.
+Status Standby::say(const std::string& what, const Result<Blob>& found) {
+  const Status& why = found.status();
+  const Blob blob =
+      found.ok() ? found.value()
+                 : Blob::failure(Status(why.code(), "rank " + std::to_string(group_.rank) + ": " + why.message()));
+  const Status said = channel_.say(topic(what), blob.encode());
+  return found.ok() ? said : found.status();
+}
+
+}  // namespace switchml

@@ -1,0 +1,64 @@
+// What takes a lost switch's place: the first rank of each host runs a switch, and all of these have the same session,
+// each for some of its slots (transport/spread_link.h). They add as a switch does, so results have the same bits.
+//
+//   rank 0                   standby/N/keys     what makes their sessions alike
+//   each host's first rank   standby/N/place    where its switch listens, or why there is none
+//   rank 0                   standby/N/session  what all of them have granted
+//   each rank                standby/N/joined   ok, or why it could not
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/config.h"
+#include "client/switch_entry.h"
+#include "store/store_channel.h"
+#include "switchd/server.h"
+
+namespace switchml {
+
+class Standby {
+ public:
+  /// The `number`-th move of the group, from 0. `leaders`: the first rank of each host. `lost`: the session whose
+  /// streams go on. Borrows configuration and channel.
+  Standby(const Config& config, const GroupInfo& group, std::vector<int> leaders, const SessionParameters& lost,
+          StoreChannel& channel, int number);
+  /// Leaves the session. A rank that runs a switch waits, at most 2 s, until the others have left it too.
+  ~Standby();
+  Standby(const Standby&) = delete;
+  Standby& operator=(const Standby&) = delete;
+
+  /// Every rank; an error is one on all ranks that can still talk.
+  Status start();
+  /// Of the session, once it has started; its name for messages is the caller's.
+  Route route() const { return session_; }
+  /// One for each shard, joined; once.
+  Transports take_transports() { return std::move(transports_); }
+
+ private:
+  std::string topic(const std::string& what) const { return "standby/" + std::to_string(number_) + "/" + what; }
+  Status serve();
+  Result<Endpoint> serve_with(const Blob& keys);
+  Status hear_places();
+  Status share_session();
+  Result<Blob> open_all();
+  Status join();
+  Result<Blob> hear(const std::string& what, int rank) const;
+  Status say(const std::string& what, const Result<Blob>& found);
+
+  const Config& config_;
+  const GroupInfo group_;
+  const std::vector<int> leaders_;
+  SessionParameters session_;
+  StoreChannel& channel_;
+  const int number_;
+  uint64_t client_key_ = 0;
+  std::unique_ptr<SwitchServer> server_;  // of a host's first rank
+  std::vector<Endpoint> places_;          // by host
+  Transports transports_;
+  bool joined_ = false;
+};
+
+}  // namespace switchml

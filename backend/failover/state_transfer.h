@@ -1,0 +1,37 @@
+// All ranks stop in the middle of their streams, find out how far each has come, and hand each other the results that
+// some have and others lack. After it every rank goes on from the same point. No collective is repeated or lost.
+//
+//   each rank, in the store                     what the others do with it
+//   move/N/state: last accepted use per slot    all read all: who is ahead, slot by slot
+//   move/N/kept: the results that it alone has  who lacks one takes it, and judges it like any other
+//   move/N/ready: ok, or what went wrong        nobody goes on before everybody has what it lacked
+#pragma once
+
+#include <string>
+
+#include "engine/engine.h"
+#include "slots/resync_plan.h"
+#include "store/store_channel.h"
+
+namespace switchml {
+
+class StateTransfer {
+ public:
+  /// The `number`-th of the group, from 0; borrows the engine (EngineOptions::keep_results) and the channel.
+  StateTransfer(Engine& engine, StoreChannel& channel, const GroupInfo& group, int number);
+  /// Suspends the engine. Ok: all ranks are suspended and level.
+  Status run();
+
+ private:
+  Status catch_up();
+  Result<ResyncPlan> plan();
+  Status take_over(const ResyncPlan& plan);
+  std::string topic(const std::string& what) const { return "move/" + std::to_string(number_) + "/" + what; }
+
+  Engine& engine_;
+  StoreChannel& channel_;
+  const GroupInfo group_;
+  const int number_;
+};
+
+}  // namespace switchml

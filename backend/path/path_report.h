@@ -1,0 +1,51 @@
+// What the ranks say of their paths to the switch while a group is opened (the topics "path", "passes" and "speed" of
+// agreement.h), and what rank 0 concludes from it. No I/O.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "path/path_speed.h"
+#include "store/blob.h"
+
+namespace switchml {
+
+// ---- "path": what a rank's host knows ----
+
+/// `frame_bytes`: the largest worthwhile frame. `why_no_memory`: empty if the rank shares memory with its host's, or is
+/// not asked to.
+Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory);
+struct PathSummary {
+  size_t frame_bytes = 0;    // the least; at most what the largest payload takes
+  bool leaves_host = false;  // some path
+};
+/// Of all ranks' reports. kMismatch: one says no size.
+Result<PathSummary> summarize_paths(const std::vector<Blob>& reports);
+
+// ---- "passes": which payload came back ----
+
+Blob payload_report(size_t payload);
+/// kMismatch: what a rank has said is no payload that can pass.
+Result<size_t> read_payload(const Blob& report);
+/// The least of all ranks', at most `payload`; those that carry less are logged with the group's name. kMismatch: a
+/// rank does not say.
+Result<size_t> least_payload(const std::vector<Blob>& reports, size_t payload, const std::string& group);
+
+// ---- "speed": how many chunks a path holds, and how fast it is ----
+
+/// `queue_bytes`: of the rank's socket. `why_no_tcp`: empty if TCP connects the rank with all switches, or is not
+/// to be taken.
+Blob speed_report(const PathSpeed& speed, size_t queue_bytes, const std::string& why_no_tcp);
+struct PathNeeds {
+  uint64_t chunks = 0;                // the most; 0: nobody knows
+  uint64_t rate = 0;                  // Mbit/s, the median of those that know it; 0: nobody does
+  uint64_t queue_bytes = UINT64_MAX;  // the least that a rank names
+  std::string why_no_tcp;             // of the first rank that says so
+};
+/// Of all ranks' reports; those that say nothing do not count.
+PathNeeds needs_of_paths(const std::vector<Blob>& reports);
+
+}  // namespace switchml

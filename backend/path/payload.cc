@@ -1,0 +1,16 @@
+#include "path/payload.h"
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "base/payload_size.h"
+#include "wire/layout.h"
+
+namespace switchml {
+
+size_t auto_payload(size_t path_frame_bytes) {
+  const size_t room = path_frame_bytes > wire::kNativeHeaderBytes ? path_frame_bytes - wire::kNativeHeaderBytes : 0;
+  return std::clamp(allowed_payload(room), kMinPayloadBytes, kLoopbackPayloadBytes);
+}
+
+}  // namespace switchml

@@ -1,0 +1,44 @@
+#include "store/store_channel.h"
+
+#include <utility>
+
+#include "store/store_exchange.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kGlance = milliseconds(100);
+const std::string kWell = "ok";
+
+}  // namespace
+
+StoreChannel::StoreChannel(Rendezvous& store, int rank, MayWait may_wait)
+    : store_(store), rank_(rank), may_wait_(std::move(may_wait)) {}
+
+Status StoreChannel::say(const std::string& topic, const std::string& text) {
+  return store_.set(rank_key(topic, rank_), text);
+}
+
+Result<std::string> StoreChannel::hear(const std::string& topic, int rank) const {
+  const Time begin = monotonic_now();
+  for (;;) {
+    auto text = store_.get(rank_key(topic, rank), monotonic_now() + kGlance);
+    if (text.ok() || text.status().code() != Code::kTimeout) return text;
+    if (Status status = may_wait_(rank, monotonic_now() - begin); !status.ok()) return status;
+  }
+}
+
+Status StoreChannel::agree(const std::string& topic, int ranks, const Status& mine) {
+  const std::string fared = mine.ok() ? kWell : "rank " + std::to_string(rank_) + ": " + mine.message();
+  if (Status status = say(topic, fared); !status.ok()) return status;
+  if (!mine.ok()) return mine;
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto theirs = hear(topic, rank);
+    if (!theirs.ok()) return theirs.status();
+    if (theirs.value() != kWell) return {Code::kUnavailable, theirs.value()};
+  }
+  return {};
+}
+
+}  // namespace switchml

@@ -1,0 +1,113 @@
+#include "store/store_exchange.h"
+
+#include <cstdio>
+
+namespace switchml {
+
+namespace {
+
+const char* const kGaveUp = "switchml/gave_up";
+
+std::string in_seconds(Duration d) {
+  char text[32];
+  std::snprintf(text, sizeof text, d < seconds(100) ? "%.3g s" : "%.0f s", to_seconds(d));
+  return text;
+}
+
+}  // namespace
+
+Status StoreExchange::say(const std::string& topic, const Blob& blob) {
+  known_ = known_ || !blob.carried().ok();
+  Status status = store_.set(rank_key(topic, group_.rank), blob.encode());
+  if (status.ok()) return status;
+  return {Code::kUnavailable, "the store of " + group_.name + " cannot be written: " + status.message()};
+}
+
+Result<std::vector<Blob>> StoreExchange::hear_all(const std::string& topic, Time deadline) {
+  const Time begin = monotonic_now();
+  std::vector<Blob> blobs;
+  std::vector<int> missing;
+  for (int rank = 0; rank < group_.size; ++rank) {
+    // After the deadline the others are asked once more, only to name everyone who did not come.
+    const Time until = missing.empty() ? deadline : monotonic_now();
+    auto text = read(topic, rank, until);
+    if (!text.ok()) {
+      if (text.status().code() != Code::kTimeout) return text.status();
+      missing.push_back(rank);
+      continue;
+    }
+    auto blob = Blob::parse(text.value());
+    if (!blob.ok()) return blob.status();
+    if (const Status error = blob->carried(); !error.ok()) {
+      known_ = true;
+      return Status(error.code(), "rank " + std::to_string(rank) + ": " + error.message());
+    }
+    blobs.push_back(std::move(blob.value()));
+  }
+  if (!missing.empty()) return Status(Code::kTimeout, missing_message(missing, monotonic_now() - begin));
+  return blobs;
+}
+
+Status StoreExchange::who_is_missing(const std::string& topic, Duration waited, const Status& otherwise) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < group_.size; ++rank) {
+    if (!read(topic, rank, monotonic_now()).ok()) missing.push_back(rank);
+  }
+  return missing.empty() ? otherwise : Status(Code::kTimeout, missing_message(missing, waited));
+}
+
+Result<Blob> StoreExchange::hear(const std::string& topic, int rank, const std::string& what, Time deadline) {
+  const Time begin = monotonic_now();
+  auto text = read(topic, rank, deadline);
+  if (!text.ok()) {
+    if (text.status().code() != Code::kTimeout) return text.status();
+    return Status(Code::kTimeout, "rank " + std::to_string(rank) + " of " + group_.name + " did not " + what +
+                                      " within " + in_seconds(monotonic_now() - begin) +
+                                      ": is it running, and does it make the same group?");
+  }
+  auto blob = Blob::parse(text.value());
+  if (!blob.ok()) return blob.status();
+  const Status error = blob->carried();
+  if (error.ok()) return blob;
+  known_ = true;
+  return error;
+}
+
+void StoreExchange::give_up(const Status& why) {
+  if (std::exchange(known_, true) || why.code() == Code::kTimeout) return;
+  const Status told(why.code(), "rank " + std::to_string(group_.rank) + ": " + why.message());
+  (void)store_.set(kGaveUp, Blob::failure(told).encode()).ok();  // without the store nobody hears anything
+}
+
+void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& why) {
+  StoreExchange(store, group).give_up(why);
+}
+
+Status StoreExchange::ended() {
+  if (failed_) {
+    if (Status status = failed_(); !status.ok()) return status;
+  }
+  const auto text = store_.get(kGaveUp, monotonic_now());
+  if (!text.ok()) return {};
+  const auto blob = Blob::parse(text.value());
+  if (!blob.ok()) return {};
+  known_ = true;
+  return blob->carried();
+}
+
+Result<std::string> StoreExchange::read(const std::string& topic, int rank, Time deadline) {
+  Status end;
+  auto text = store_.get_while(rank_key(topic, rank), deadline, [&] { return end = ended(); });
+  if (!end.ok()) return end;
+  if (text.ok() || text.status().code() == Code::kTimeout) return text;
+  return Status(Code::kUnavailable, "the store of " + group_.name + " cannot be read: " + text.status().message());
+}
+
+std::string StoreExchange::missing_message(const std::vector<int>& ranks, Duration waited) const {
+  std::string list = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) list += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return list + " of " + group_.name + " did not come within " + in_seconds(waited) +
+         ": is every rank running, and does each make the same group?";
+}
+
+}  // namespace switchml

@@ -1,0 +1,75 @@
+// Ranks speak to each other through the store: each leaves a blob under a topic, and reads those of others.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/thread.h"
+#include "store/blob.h"
+#include "store/rendezvous.h"
+
+namespace switchml {
+
+/// Where `rank` leaves what it says on a topic.
+inline std::string rank_key(const std::string& topic, int rank) {
+  return "switchml/" + topic + "/" + std::to_string(rank);
+}
+
+class StoreExchange {
+ public:
+  /// Borrows both.
+  StoreExchange(Rendezvous& store, const GroupInfo& group) : store_(store), group_(group) {}
+
+  /// Leaves this rank's blob.
+  Status say(const std::string& topic, const Blob& blob);
+  /// Everybody's blobs in the order of ranks. A rank whose blob carries an error ends it with "rank N: ..."; ranks that
+  /// have left none by the deadline are named, all of them.
+  Result<std::vector<Blob>> hear_all(const std::string& topic, Time deadline);
+  /// Names the ranks that have left none, at once; `otherwise` if all have. `waited`: how long, for the message.
+  Status who_is_missing(const std::string& topic, Duration waited, const Status& otherwise);
+  /// The blob of one rank; the error it carries is returned as it is. `what` says what it was to bring, for the
+  /// message.
+  Result<Blob> hear(const std::string& topic, int rank, const std::string& what, Time deadline);
+
+  /// Ends what any other rank waits for here, now or later, with "rank N: " and `why`. Not where the others know: from
+  /// a blob of this rank, or because they wait as long as it did (kTimeout).
+  void give_up(const Status& why);
+  /// An error of `failed` ends this rank's waits.
+  void wait_while(std::function<Status()> failed) { failed_ = std::move(failed); }
+  /// Why waiting is of no use any more, for who waits for something else than others' words; else ok.
+  Status ended();
+
+ private:
+  Result<std::string> read(const std::string& topic, int rank, Time deadline);
+  std::string missing_message(const std::vector<int>& ranks, Duration waited) const;
+
+  Rendezvous& store_;
+  const GroupInfo& group_;
+  std::function<Status()> failed_;
+  bool known_ = false;  // to the others: why this rank fails
+};
+
+/// For a rank that cannot take part in Session::open: the others' calls of it end with "rank N: " and `why`.
+void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& why);
+
+/// What `step` returns, or throws but for NoThread, which becomes an error. If that is one, the others are told.
+template <typename Step>
+auto telling_others(StoreExchange& roll, Step&& step) -> decltype(step()) {
+  try {
+    auto result = step();
+    if (!result.ok()) roll.give_up(result.status());
+    return result;
+  } catch (const NoThread& none) {
+    roll.give_up(none.status());
+    return none.status();
+  } catch (const std::exception& thrown) {
+    const std::string text = thrown.what();  // of Python's exceptions, the first line says all
+    roll.give_up(Status(Code::kAborted, "its process ended the wait: " + text.substr(0, text.find('\n'))));
+    throw;
+  }
+}
+
+}  // namespace switchml

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/control_client.h"
+#include "client/controller_client.h"
+#include "client/switch_entry.h"
+#include "socket/address.h"
+
+namespace switchml {
+
+/// A controller of one switch that has rules of its own. Sessions may ask it while a test moves the switch.
+class FakeController : public ControllerClient {
+ public:
+  Result<std::vector<std::string>> locate(const RankAddresses& ranks, Time) override {
+    located = ranks;
+    if (!refusal.ok()) return refusal;
+    return std::vector<std::string>(ranks.size() + extra, to_string(place()));
+  }
+  Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, const std::string& group,
+                               Time deadline) override {
+    opened = ranks;
+    name = group;
+    if (!refusal.ok()) return refusal;
+    const Endpoint at = place();
+    auto link = connect_to_switch(at);
+    if (!link.ok()) return link.status();
+    return ControlClient(*link.value(), at, "the switch").open(asked, deadline);
+  }
+
+  Endpoint place() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return at_;
+  }
+  void move_to(const Endpoint& at) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    at_ = at;
+  }
+
+  Status refusal;
+  size_t extra = 0;
+  RankAddresses located, opened;
+  std::string name;
+
+ private:
+  mutable std::mutex mutex_;
+  Endpoint at_;
+};
+
+/// For who wants to share it; the test keeps it.
+inline std::shared_ptr<ControllerClient> borrowed(ControllerClient& controller) {
+  return {std::shared_ptr<void>(), &controller};
+}
+
+}  // namespace switchml

@@ -1,0 +1,141 @@
+#include "store/store_exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <stdexcept>
+
+#include "store/map_store.h"
+
+namespace switchml {
+namespace {
+
+class Roll : public ::testing::Test {
+ protected:
+  GroupInfo info(int rank) const { return {rank, 4, "group g"}; }
+  void say(int rank, const std::string& topic, const Blob& blob) {
+    const GroupInfo group = info(rank);
+    EXPECT_TRUE(StoreExchange(store_, group).say(topic, blob).ok());
+  }
+  MapStore store_;
+  GroupInfo group_{0, 4, "group g"};
+  StoreExchange roll_{store_, group_};
+};
+
+TEST_F(Roll, EverybodyIsHeardInOrder) {
+  for (int rank = 3; rank >= 0; --rank) {
+    Blob blob;
+    blob.set("me", static_cast<uint64_t>(rank));
+    say(rank, "t", blob);
+  }
+  auto all = roll_.hear_all("t", monotonic_now() + seconds(5));
+  ASSERT_TRUE(all.ok());
+  for (size_t rank = 0; rank < 4; ++rank) EXPECT_EQ(all.value()[rank].text("me"), std::to_string(rank));
+}
+
+TEST_F(Roll, AllThatAreMissingAreNamed) {
+  say(0, "t", Blob());
+  say(2, "t", Blob());
+  auto all = roll_.hear_all("t", monotonic_now() + milliseconds(50));
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.status().code(), Code::kTimeout);
+  EXPECT_TRUE(contains(all.status(), "ranks 1, 3 of group g did not come within")) << all.status().message();
+}
+
+TEST_F(Roll, WhoIsMissingIsSaidAtOnce) {
+  const Status otherwise(Code::kTimeout, "all are here");
+  say(0, "t", Blob());
+  say(1, "t", Blob());
+  say(3, "t", Blob());
+  const Status missing = roll_.who_is_missing("t", seconds(1800), otherwise);
+  EXPECT_EQ(missing.code(), Code::kTimeout);
+  EXPECT_TRUE(contains(missing, "rank 2 of group g did not come within 1800 s")) << missing.message();
+  say(2, "t", Blob());
+  EXPECT_EQ(roll_.who_is_missing("t", seconds(1800), otherwise).message(), "all are here");
+}
+
+TEST_F(Roll, AnErrorNamesItsRank) {
+  say(0, "t", Blob());
+  say(1, "t", Blob::failure({Code::kInvalidArgument, "bad thing"}));
+  auto all = roll_.hear_all("t", monotonic_now() + seconds(5));
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(all.status().message(), "rank 1: bad thing");
+}
+
+TEST_F(Roll, OneRankIsAwaitedByName) {
+  auto one = roll_.hear("t", 2, "bring bread", monotonic_now() + milliseconds(20));
+  ASSERT_FALSE(one.ok());
+  EXPECT_EQ(one.status().code(), Code::kTimeout);
+  EXPECT_TRUE(contains(one.status(), "rank 2 of group g did not bring bread")) << one.status().message();
+  say(2, "t", Blob::failure({Code::kMismatch, "stale bread"}));
+  one = roll_.hear("t", 2, "bring bread", monotonic_now() + seconds(5));
+  ASSERT_FALSE(one.ok());
+  EXPECT_EQ(one.status().message(), "stale bread");
+}
+
+TEST_F(Roll, ABrokenStoreIsSaidSo) {
+  store_.broken = true;
+  const Status status = roll_.say("t", Blob());
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_TRUE(contains(status, "the map is torn"));
+}
+
+// ---- ranks that give up ----
+
+TEST_F(Roll, WhoGivesUpEndsEveryWait) {
+  const GroupInfo two = info(2);
+  StoreExchange(store_, two).give_up({Code::kInternal, "no thread"});
+  for (const Status& status : {roll_.hear_all("t", kNever).status(), roll_.hear("u", 1, "speak", kNever).status()}) {
+    EXPECT_EQ(status.code(), Code::kInternal);
+    EXPECT_EQ(status.message(), "rank 2: no thread");
+  }
+}
+
+TEST_F(Roll, WhatWasLeftBeforeIsHeardAllTheSame) {
+  Blob blob;
+  blob.set("me", uint64_t{1});
+  say(1, "t", blob);
+  give_up_opening(store_, info(2), {Code::kInternal, "no thread"});
+  EXPECT_TRUE(roll_.hear("t", 1, "speak", kNever).ok());
+}
+
+TEST_F(Roll, NobodyRepeatsWhatTheOthersKnow) {
+  const auto others_hear = [&] { return roll_.hear("t", 3, "speak", monotonic_now() + milliseconds(100)).status(); };
+  const GroupInfo one = info(1);
+  StoreExchange late(store_, one);
+  late.give_up({Code::kTimeout, "all have waited as long"});
+  StoreExchange said(store_, one);
+  EXPECT_TRUE(said.say("u", Blob::failure({Code::kInternal, "bad thing"})).ok());
+  said.give_up({Code::kInternal, "bad thing"});
+  StoreExchange heard(store_, one);
+  EXPECT_EQ(heard.hear("u", 1, "speak", kNever).status().message(), "bad thing");
+  heard.give_up({Code::kInternal, "bad thing"});
+  EXPECT_EQ(others_hear().code(), Code::kTimeout);
+}
+
+TEST_F(Roll, WhatElseFailsEndsAWait) {
+  roll_.wait_while([] { return Status(Code::kUnavailable, "rank 1 is gone"); });
+  EXPECT_EQ(roll_.hear_all("t", kNever).status().message(), "rank 1 is gone");
+}
+
+TEST_F(Roll, AStepThatFailsOrThrowsIsTold) {
+  using Outcome = Result<int>;
+  const auto told_of = [&](const std::function<Outcome()>& step) {
+    MapStore store;
+    const GroupInfo one = info(1);
+    StoreExchange roll(store, one);
+    try {
+      EXPECT_FALSE(telling_others(roll, step).ok());
+    } catch (const std::runtime_error&) {
+    }
+    return StoreExchange(store, group_).hear("t", 1, "speak", kNever).status().message();
+  };
+  EXPECT_EQ(told_of([]() -> Outcome { return Status(Code::kInternal, "bad"); }), "rank 1: bad");
+  EXPECT_EQ(told_of([]() -> Outcome { throw NoThread("a test"); }), "rank 1: " + NoThread("a test").status().message());
+  EXPECT_EQ(told_of([]() -> Outcome { throw std::runtime_error("Ctrl-C\nat line 1"); }),
+            "rank 1: its process ended the wait: Ctrl-C");
+}
+
+}  // namespace
+}  // namespace switchml
