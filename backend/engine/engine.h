@@ -1,6 +1,5 @@
-// The worker engine: takes collectives, streams their chunks through a switch, and completes them. Free of torch and of
-// sockets. Shards are threads; each has its own transport, slots, timers and counters, and takes its share of every
-// collective.
+// What takes a rank's collectives and completes them, and the session of those that go through a switch
+// (engine/switch_engine.h). Free of torch and of sockets.
 #pragma once
 
 #include <algorithm>
@@ -226,11 +225,6 @@ class CallerTurn {
 
 class Engine {
  public:
-  /// One transport per session and shard, session after session, each already joined (client/control_client.h). Those
-  /// of one shard number must be usable from one thread, which waits on the first of them for all. Starts the threads,
-  /// or throws NoThread. Moves from one switch to another are for engines with all shards of a single session.
-  static std::unique_ptr<Engine> start(const EngineOptions& options,
-                                       std::vector<std::unique_ptr<Transport>> transports);
   /// abort() and join.
   virtual ~Engine() = default;
 
@@ -248,20 +242,6 @@ class Engine {
   virtual void abort(const std::string& reason) = 0;
   /// The same with another reason: a rank is gone, say. The first reason counts.
   virtual void fail(const Status& status) = 0;
-
-  // ---- from one switch to another, in the middle of the streams; one thread at a time ----
-  /// Sends and receives nothing any more, on return. Collectives can still be submitted, and time out. Says for each
-  /// slot of the session the sequence number of the last use whose result was accepted; 0: none.
-  virtual std::vector<uint32_t> suspend() = 0;
-  /// What a suspended engine waits for, for the message of a collective that times out meanwhile.
-  virtual void set_waiting_for(const std::string& what) = 0;
-  /// The frame with that result (EngineOptions::keep_results), or nothing.
-  virtual std::vector<uint8_t> last_result(int slot) = 0;
-  /// Takes results that other ranks have kept, as if they came from the switch: each is judged by its slot and witness.
-  virtual void supply(std::vector<std::vector<uint8_t>> frames) = 0;
-  /// Goes on. All open chunks are sent again, under the route's job and epoch; sequence numbers go on. `transports`:
-  /// one per shard, or none for those that the engine was started with. The engine keeps them until the next move.
-  virtual void resume(const Route& route, std::vector<std::unique_ptr<Transport>> transports) = 0;
 
   /// Why the engine stopped, or ok. Thread-safe.
   virtual Status status() const = 0;

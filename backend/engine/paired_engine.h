@@ -40,8 +40,8 @@ class SharedFate {
   std::vector<Engine*> engines_;
 };
 
-/// The pair. Borrows both engines; `switched` adds integers, `native` takes everything. What moves from one switch to
-/// another is the switched one; its counters come first.
+/// The pair. Borrows both engines; `switched` adds integers, `native` takes everything. The counters of `switched` come
+/// first.
 class PairedEngine final : public Engine {
  public:
   PairedEngine(Engine& switched, Engine& native) : switched_(switched), native_(native) {}
@@ -49,14 +49,6 @@ class PairedEngine final : public Engine {
   void submit(Collective collective) override;
   void abort(const std::string& reason) override;
   void fail(const Status& status) override;
-
-  std::vector<uint32_t> suspend() override { return switched_.suspend(); }
-  void set_waiting_for(const std::string& what) override { switched_.set_waiting_for(what); }
-  std::vector<uint8_t> last_result(int slot) override { return switched_.last_result(slot); }
-  void supply(std::vector<std::vector<uint8_t>> frames) override { switched_.supply(std::move(frames)); }
-  void resume(const Route& route, std::vector<std::unique_ptr<Transport>> transports) override {
-    switched_.resume(route, std::move(transports));
-  }
 
   Status status() const override;
   int shards() const override { return switched_.shards() + native_.shards(); }

@@ -45,7 +45,7 @@ Status cannot_go_without(const std::string& why, const Status& reason) {
 
 }  // namespace
 
-Failover::Failover(Engine& engine, Rendezvous& store, FailoverOptions options)
+Failover::Failover(SwitchEngine& engine, Rendezvous& store, FailoverOptions options)
     : engine_(engine),
       options_(std::move(options)),
       channel_(store, options_.group.rank, [this](int rank, Duration waited) { return may_wait(rank, waited); }),

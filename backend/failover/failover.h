@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "engine/switch_engine.h"
 #include "failover/failback.h"
 #include "failover/standby.h"
 #include "store/rendezvous.h"
@@ -36,7 +37,7 @@ struct FailoverOptions {
 class Failover {
  public:
   /// All borrowed: they live longer.
-  Failover(Engine& engine, Rendezvous& store, FailoverOptions options);
+  Failover(SwitchEngine& engine, Rendezvous& store, FailoverOptions options);
   /// stop().
   ~Failover();
 
@@ -78,7 +79,7 @@ class Failover {
   int moves() const;
   std::string why() const;
 
-  Engine& engine_;
+  SwitchEngine& engine_;
   const FailoverOptions options_;
   StoreChannel channel_;
   std::atomic<bool> stopping_{false};

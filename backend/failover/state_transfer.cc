@@ -52,7 +52,7 @@ std::vector<std::vector<uint8_t>> split(const std::string& text) {
 
 }  // namespace
 
-StateTransfer::StateTransfer(Engine& engine, StoreChannel& channel, const GroupInfo& group, int number)
+StateTransfer::StateTransfer(Relocatable& engine, StoreChannel& channel, const GroupInfo& group, int number)
     : engine_(engine), channel_(channel), group_(group), number_(number) {}
 
 Status StateTransfer::run() { return channel_.agree(topic("ready"), group_.size, catch_up()); }

@@ -9,7 +9,7 @@
 
 #include <string>
 
-#include "engine/engine.h"
+#include "engine/relocatable.h"
 #include "slots/resync_plan.h"
 #include "store/store_channel.h"
 
@@ -18,7 +18,7 @@ namespace switchml {
 class StateTransfer {
  public:
   /// The `number`-th of the group, from 0; borrows the engine (EngineOptions::keep_results) and the channel.
-  StateTransfer(Engine& engine, StoreChannel& channel, const GroupInfo& group, int number);
+  StateTransfer(Relocatable& engine, StoreChannel& channel, const GroupInfo& group, int number);
   /// Suspends the engine. Ok: all ranks are suspended and level.
   Status run();
 
@@ -28,7 +28,7 @@ class StateTransfer {
   Status take_over(const ResyncPlan& plan);
   std::string topic(const std::string& what) const { return "move/" + std::to_string(number_) + "/" + what; }
 
-  Engine& engine_;
+  Relocatable& engine_;
   StoreChannel& channel_;
   const GroupInfo group_;
   const int number_;

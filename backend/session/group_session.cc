@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "engine/spin_wait.h"
+#include "engine/switch_engine.h"
 #include "failover/failover.h"
 #include "session/agreement.h"
 #include "session/call_comparison.h"
@@ -56,14 +57,7 @@ class GroupSession : public Session {
 
   /// Throws NoThread; what has been started until then ends with this object.
   void start(Agreed* agreed, EngineOptions options, const Config& config) {
-    // Where each host has a switch there is none to lose but with its host.
-    const bool fallback = config.fallback && memory_ == nullptr && others_.empty();
-    engine_ = memory_ != nullptr ? memory_engine(&agreed->transports, options)
-                                 : Engine::start(with_failover(&options, fallback), std::move(agreed->transports));
-    if (fallback) {
-      const std::lock_guard<std::mutex> lock(loss_mutex_);
-      failover_ = std::make_unique<Failover>(*engine_, store_, failover_options(config, *agreed));
-    }
+    engine_ = memory_ != nullptr ? memory_engine(&agreed->transports, options) : switch_engine(agreed, options, config);
     watch_ranks(agreed, options.switch_patience);
   }
 
@@ -212,13 +206,18 @@ class GroupSession : public Session {
     if (watch_) watch_->tell(text.substr(0, kMostNews));
   }
 
-  const EngineOptions& with_failover(EngineOptions* options, bool wanted) {
-    options->keep_results = wanted;
-    if (!wanted) return *options;
-    options->on_switch_lost = [this](const Status& status) {
+  std::unique_ptr<Engine> switch_engine(Agreed* agreed, EngineOptions options, const Config& config) {
+    // Where each host has a switch there is none to lose but with its host.
+    const bool fallback = config.fallback && others_.empty();
+    if (!fallback) return SwitchEngine::start(options, std::move(agreed->transports));
+    options.keep_results = true;
+    options.on_switch_lost = [this](const Status& status) {
       to_failover([&](Failover& failover) { failover.begin(status.message()); });
     };
-    return *options;
+    auto engine = SwitchEngine::start(options, std::move(agreed->transports));
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    failover_ = std::make_unique<Failover>(*engine, store_, failover_options(config, *agreed));
+    return engine;
   }
 
   FailoverOptions failover_options(const Config& config, const Agreed& agreed) {

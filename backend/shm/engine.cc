@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/fnv.h"
+#include "engine/switch_engine.h"
 #include "engine/task.h"
 #include "shm/local_rank_thread.h"
 #include "slots/chunk_plan.h"
@@ -94,12 +95,6 @@ class MemoryEngine final : public Engine {
     return options_.shape.bytes() + mail + (up_ ? up_->memory_bytes() : 0);
   }
 
-  std::vector<uint32_t> suspend() override { return no_switch(), std::vector<uint32_t>(); }
-  void set_waiting_for(const std::string& /*what*/) override { no_switch(); }
-  std::vector<uint8_t> last_result(int /*slot*/) override { return no_switch(), std::vector<uint8_t>(); }
-  void supply(std::vector<std::vector<uint8_t>> /*frames*/) override { no_switch(); }
-  void resume(const Route& /*route*/, std::vector<std::unique_ptr<Transport>> /*transports*/) override { no_switch(); }
-
  private:
   void give(Collective collective) {
     SWITCHML_ASSERT(native_can(collective.op, collective.type));
@@ -126,7 +121,6 @@ class MemoryEngine final : public Engine {
     short_->announce(std::move(announced));  // [HOST-5]
     local_rank_.submit(std::move(collective));
   }
-  static void no_switch() { SWITCHML_ASSERT(!"memory has no switch that could be lost"); }
 
   void remember(const Status& status) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -168,7 +162,7 @@ class MemoryEngine final : public Engine {
     uplink.engine.on_failure = [this](const Status& status) {
       if (status.code() != Code::kAborted) board_.fail(status);
     };
-    return Engine::start(uplink.engine, std::move(uplink.transports));
+    return SwitchEngine::start(uplink.engine, std::move(uplink.transports));
   }
 
   const MemoryEngineOptions options_;

@@ -40,7 +40,7 @@ struct HostUplinkOptions {
   std::optional<Places> places;                        // always
 };
 
-/// Starts its thread. suspend() and what follows it must not be called: there is no going on with another switch.
+/// Starts its thread.
 std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options);
 /// The same for a board with owners.
 std::unique_ptr<Engine> start_memory_engine(const MemoryEngineOptions& options, HostUplinkOptions uplink);

@@ -3,7 +3,7 @@
 find_package(GTest REQUIRED)
 fuzz_target(packet 800000 switchml_wire)
 fuzz_target(switch 200000 switchml_softswitch)
-fuzz_target(control_client 400000 switchml_session)
+fuzz_target(control_client 400000 switchml_client)
 fuzz_target(settings 200000 switchml_base)
 fuzz_target(stream 400000 switchml_transport)
 fuzz_target(controller 40000 switchml_controller switchml_transport GTest::gtest)

@@ -22,11 +22,6 @@ class NotingEngine final : public Engine {
     if (failed.ok()) failed = status;
     if (on_failure) on_failure(status);
   }
-  std::vector<uint32_t> suspend() override { return {7}; }
-  void set_waiting_for(const std::string& what) override { awaited = what; }
-  std::vector<uint8_t> last_result(int slot) override { return {static_cast<uint8_t>(slot)}; }
-  void supply(std::vector<std::vector<uint8_t>> frames) override { supplied = frames.size(); }
-  void resume(const Route& route, std::vector<std::unique_ptr<Transport>>) override { epoch = route.epoch; }
   Status status() const override { return failed; }
   int shards() const override { return static_cast<int>(own_counters.size()); }
   const WorkerCounters& counters(int shard) const override { return own_counters[static_cast<size_t>(shard)]; }
@@ -43,9 +38,6 @@ class NotingEngine final : public Engine {
   std::function<void(const Status&)> on_failure;
   Status failed;
   int failures = 0;
-  std::string awaited;
-  size_t supplied = 0;
-  uint32_t epoch = 0;
 };
 
 class Pair : public ::testing::Test {
@@ -148,20 +140,6 @@ TEST_F(Pair, IsBothTogether) {
   pair.fail(Status(Code::kUnavailable, "gone"));
   EXPECT_EQ(switched.failures, 2);
   EXPECT_EQ(native.failures, 2);
-}
-
-TEST_F(Pair, WhatMovesIsTheSwitchedOne) {
-  EXPECT_EQ(pair.suspend(), std::vector<uint32_t>{7});
-  EXPECT_EQ(pair.last_result(5), std::vector<uint8_t>{5});
-  pair.set_waiting_for("a switch");
-  pair.supply({{1}, {2}});
-  Route route;
-  route.epoch = 9;
-  pair.resume(route, {});
-  EXPECT_EQ(switched.awaited, "a switch");
-  EXPECT_EQ(switched.supplied, 2U);
-  EXPECT_EQ(switched.epoch, 9U);
-  EXPECT_EQ(native.supplied, 0U);
 }
 
 TEST_F(Pair, EnginesFailTogether) {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/switch_engine.h"
 #include "in_place.h"
 #include "switch_thread.h"
 #include "tensors.h"
@@ -106,7 +106,7 @@ class Parts {
     options.others.assign(sessions_.begin() + 1, sessions_.end());
     options.switch_patience = options_.patience;
     options.on_failure = failures_[static_cast<size_t>(worker)].add();
-    engines_.push_back(Engine::start(options, std::move(transports)));
+    engines_.push_back(SwitchEngine::start(options, std::move(transports)));
   }
 
   const PartsOptions options_;

@@ -10,12 +10,9 @@ namespace switchml {
 namespace {
 
 /// Of an engine, what a transfer asks.
-class StoppedEngine final : public Engine {
+class StoppedEngine final : public Relocatable {
  public:
   explicit StoppedEngine(std::vector<uint32_t> accepted) : accepted_(std::move(accepted)) {}
-  void submit(Collective) override {}
-  void abort(const std::string&) override {}
-  void fail(const Status&) override {}
   std::vector<uint32_t> suspend() override { return accepted_; }
   void set_waiting_for(const std::string&) override {}
   // Says which use it is of, no more.
@@ -35,15 +32,10 @@ class StoppedEngine final : public Engine {
     }
   }
   void resume(const Route&, std::vector<std::unique_ptr<Transport>>) override {}
-  Status status() const override { return {}; }
-  int shards() const override { return 1; }
-  const WorkerCounters& counters(int) const override { return counters_; }
-  size_t memory_bytes() const override { return 0; }
   bool refuses = false;
 
  private:
   std::vector<uint32_t> accepted_;
-  WorkerCounters counters_;
 };
 
 /// What each rank's transfer ended with, and where each is then.

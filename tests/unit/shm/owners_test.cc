@@ -125,11 +125,6 @@ class FakeUplink final : public Engine {
   int shards() const override { return 1; }
   const WorkerCounters& counters(int) const override { return counters_; }
   size_t memory_bytes() const override { return 0; }
-  std::vector<uint32_t> suspend() override { return {}; }
-  void set_waiting_for(const std::string&) override {}
-  std::vector<uint8_t> last_result(int) override { return {}; }
-  void supply(std::vector<std::vector<uint8_t>>) override {}
-  void resume(const Route&, std::vector<std::unique_ptr<Transport>>) override {}
 
   void finish(size_t i, const Status& status = {}) {
     const Collective chunk = std::move(chunks[i]);

@@ -1,5 +1,5 @@
 // Engines with their threads and the real clock, over the in-process transport.
-#include "engine/engine.h"
+#include "engine/switch_engine.h"
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ class EngineTest : public ::testing::TestWithParam<int> {
       for (int s = 0; s < shards; ++s) {
         testing::join(*transports[static_cast<size_t>(w)][static_cast<size_t>(s)], options.session, s);
       }
-      engines_.push_back(Engine::start(options, std::move(transports[static_cast<size_t>(w)])));
+      engines_.push_back(SwitchEngine::start(options, std::move(transports[static_cast<size_t>(w)])));
     }
   }
 
@@ -133,7 +133,7 @@ TEST(Engine, AGroupOfOneCopiesExactly) {
   auto hub = InprocHub::create({});
   std::vector<std::unique_ptr<Transport>> transports;
   transports.push_back(hub->attach());
-  const auto engine = Engine::start(options, std::move(transports));
+  const auto engine = SwitchEngine::start(options, std::move(transports));
   const std::vector<float> in = {0.1F, 1e-45F, 3e38F, 1e-20F};
   std::vector<float> out(2);
   Collective c;

@@ -1,4 +1,4 @@
-#include "engine/engine.h"
+#include "engine/switch_engine.h"
 
 #include <cstring>
 #include <future>
@@ -14,7 +14,7 @@ namespace switchml {
 
 namespace {
 
-class EngineImpl final : public Engine {
+class EngineImpl final : public SwitchEngine {
  public:
   EngineImpl(const EngineOptions& options, std::vector<std::unique_ptr<Transport>> transports)
       : options_(options),
@@ -190,8 +190,8 @@ class EngineImpl final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> Engine::start(const EngineOptions& options,
-                                      std::vector<std::unique_ptr<Transport>> transports) {
+std::unique_ptr<SwitchEngine> SwitchEngine::start(const EngineOptions& options,
+                                                  std::vector<std::unique_ptr<Transport>> transports) {
   return std::make_unique<EngineImpl>(options, std::move(transports));
 }
 
