@@ -5,10 +5,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +14,8 @@
 #include "base/config.h"
 #include "engine/switch_engine.h"
 #include "failover/failback.h"
+#include "failover/news.h"
+#include "failover/return_pace.h"
 #include "failover/standby.h"
 #include "store/rendezvous.h"
 #include "store/store_channel.h"
@@ -60,24 +60,22 @@ class Failover {
 
  private:
   enum class Phase { kAtSwitch, kLost, kStandby, kBroken };
-  enum class Task { kStop, kLeaveSwitch, kOffer, kReturn };
+  using Step = void (Failover::*)();
 
-  void lose(const std::string& why);  // under mutex_
+  void leave_if_lost();  // under mutex_
   void run();
-  Task next_task();
+  Step next_step();
   void leave_switch();
-  Status go_without();
+  Status go_without(const std::string& why);
   void offer();
+  void accept_offer();
   void return_to_switch();
   void arrive(Failback::Found found);
   Status hand_over(const std::string& purpose);
   /// Others do not wait for this rank any more; whether it may go on.
   bool settle();
-  bool has_left(int rank) const;
   Status may_wait(int rank, Duration waited);
-  void postpone_return();
   int moves() const;
-  std::string why() const;
 
   SwitchEngine& engine_;
   const FailoverOptions options_;
@@ -88,23 +86,17 @@ class Failover {
   std::condition_variable changed_;
   Phase phase_ = Phase::kAtSwitch;
   bool closing_ = false;
-  bool handing_over_ = false;         // others count on this rank, from the task on to settle()
-  int moves_ = 0;                     // that have ended: even ones at a switch, odd ones without
-  std::string why_;                   // the switch was lost
-  std::set<int> at_the_end_;          // other ranks that have made their last call, or have left
-  std::set<int> left_;                // other ranks that have left the group
-  std::map<int, std::string> later_;  // losses of switches that this rank has not come to yet, by moves_
+  bool handing_over_ = false;  // others count on this rank, from the step on to settle()
+  int moves_ = 0;              // that have ended: even ones at a switch, odd ones without
+  News news_;                  // this rank's own too
   SessionParameters session_;
-  int offered_ = 0;  // the last attempt that rank 0 told of
   std::thread thread_;
 
   // ---- the thread's ----
   std::string purpose_;  // of the transfer that is under way, for messages
   int taken_ = 0;        // the last attempt that it went into
   std::unique_ptr<Standby> standby_;
-  Time next_offer_{};
-  Time returned_at_{};
-  Duration pause_;
+  ReturnPace pace_;
 };
 
 }  // namespace switchml
