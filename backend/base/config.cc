@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/parse.h"
 #include "base/payload_size.h"
 #include "base/processors.h"
@@ -95,8 +96,11 @@ bool parse_kernels(const std::string& text, Config* config) {
 }
 
 bool parse_affinity(const std::string& text, Config* config) {
-  const bool known = text == "auto" || text == "off" || parse_processor_list(text).has_value();
-  return known && assign(&config->affinity, text);
+  if (text == "auto") {
+    SWITCHML_LOG(kWarning) << "SWITCHML_AFFINITY=auto is off now: name processors, or let the launcher place processes";
+    return assign(&config->affinity, "off");
+  }
+  return (text == "off" || parse_processor_list(text).has_value()) && assign(&config->affinity, text);
 }
 
 struct Setting {
@@ -165,9 +169,8 @@ const std::vector<Setting>& table() {
       {{"shards", "1 to 16", "1", "engine threads of a rank"},
        [](const std::string& t, Config* c) { return assign(&c->shards, parse_integer(t, 1, kMaxShards)); },
        [](const Config& c) { return std::to_string(c.shards); }},
-      {{"affinity", "auto, off, or a list of processors (0-3,8)", "auto",
-        "processors of the engine threads; auto: near the network interface, where that can gain and nobody has "
-        "chosen"},
+      {{"affinity", "off, or a list of processors (0-3,8)", "off",
+        "processors of the engine threads that send to a switch, one each; off: wherever the system puts them"},
        parse_affinity,
        [](const Config& c) { return c.affinity; }},
       {{"kernels", "auto, scalar, avx2, avx512 or neon", "auto", "instruction set of the quantizer"},

@@ -55,8 +55,8 @@ struct Config {
   int slots = 0;
   /// SWITCHML_SHARDS: engine threads of a rank; 1..16.
   int shards = 1;
-  /// SWITCHML_AFFINITY: processors of the engine threads: "auto", "off", or a list ("0-3,8"; numbers below 8192).
-  std::string affinity = "auto";
+  /// SWITCHML_AFFINITY: processors of the engine threads: "off", or a list ("0-3,8"; numbers below 8192).
+  std::string affinity = "off";
   /// SWITCHML_KERNELS: "auto", or the name of a kernel table ("scalar", "avx2", "avx512", "neon").
   std::string kernels = "auto";
   /// SWITCHML_CONNECT_TIMEOUT: seconds to find and join a switch, once all ranks are there (bounded by the group's

@@ -353,8 +353,8 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
   }
   options.switch_patience = config.failure_timeout;
   if (!agreed->transports.empty()) {
-    place_threads(config, agreed->local, agreed->transports.front()->local(),
-                  static_cast<int>(agreed->transports.size() / (1 + agreed->others.size())), &options);
+    place_threads(config, agreed->local, static_cast<int>(agreed->transports.size() / (1 + agreed->others.size())),
+                  &options);
   }
   if (agreed->hosts.ranks() > 0) {
     const shm::BoardShape shape = agreed->hosts.shape_for(group.rank);

@@ -1,58 +1,13 @@
 #include "session/placement.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <map>
 
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/processors.h"
 #include "engine/spin_wait.h"
-#include "socket/address.h"
 
 namespace switchml {
-
-namespace {
-
-std::string first_line(const std::string& path) {
-  const std::string text = read_text_file(path);
-  return text.substr(0, text.find('\n'));
-}
-
-std::vector<int> processors_in(const std::string& path) {
-  return parse_processor_list(first_line(path)).value_or(std::vector<int>{});
-}
-
-/// The first processor of the core that `processor` belongs to.
-int core_of(int processor, const std::string& root) {
-  const auto siblings = processors_in(root + "/sys/devices/system/cpu/cpu" + std::to_string(processor) +
-                                      "/topology/thread_siblings_list");
-  return siblings.empty() ? processor : siblings.front();
-}
-
-}  // namespace
-
-Machine read_machine(const std::string& root) {
-  Machine machine;
-  machine.online = processors_in(root + "/sys/devices/system/cpu/online");
-  std::map<int, int> cores;
-  for (const int processor : machine.online) cores[processor] = core_of(processor, root);
-  for (const int node : processors_in(root + "/sys/devices/system/node/online")) {
-    if (static_cast<size_t>(node) >= machine.nodes.size()) machine.nodes.resize(static_cast<size_t>(node) + 1);
-    std::vector<int>& processors = machine.nodes[static_cast<size_t>(node)];
-    for (const int p : processors_in(root + "/sys/devices/system/node/node" + std::to_string(node) + "/cpulist")) {
-      if (cores.count(p) != 0) processors.push_back(p);
-    }
-    std::stable_sort(processors.begin(), processors.end(), [&](int a, int b) { return cores[a] < cores[b]; });
-  }
-  return machine;
-}
-
-int node_of_interface(const std::string& interface, const std::string& root) {
-  if (interface.empty() || interface.find('/') != std::string::npos) return -1;
-  const auto node = parse_integer(first_line(root + "/sys/class/net/" + interface + "/device/numa_node"), 0, 4095);
-  return node ? static_cast<int>(*node) : -1;
-}
 
 LocalRanks local_ranks(const std::vector<std::string>& hosts, int rank, const std::vector<int>& switch_hosts) {
   const auto machine = [&](int r) {
@@ -90,24 +45,6 @@ LocalRanks read_local_ranks(const std::string& text) {
   return local;
 }
 
-std::vector<std::vector<int>> place_automatically(const PlacementInput& input) {
-  const auto known = std::count_if(input.machine.nodes.begin(), input.machine.nodes.end(),
-                                   [](const std::vector<int>& node) { return !node.empty(); });
-  if (known < 2 || input.node < 0 || static_cast<size_t>(input.node) >= input.machine.nodes.size()) return {};
-  const bool whole =
-      input.allowed == input.machine.online && static_cast<size_t>(input.concurrent) == input.machine.online.size();
-  const std::vector<int>& near = input.machine.nodes[static_cast<size_t>(input.node)];
-  const auto threads = static_cast<size_t>(input.local.engine_threads(input.shards));
-  if (!whole || near.size() <= threads) return {};
-  const auto count = static_cast<size_t>(input.local.count);
-  const auto begin = static_cast<size_t>(input.local.index) * near.size() / count;
-  const auto end = (static_cast<size_t>(input.local.index) + 1) * near.size() / count;
-  std::vector<int> share(near.begin() + static_cast<std::ptrdiff_t>(begin),
-                         near.begin() + static_cast<std::ptrdiff_t>(end));
-  std::sort(share.begin(), share.end());
-  return std::vector<std::vector<int>>(static_cast<size_t>(input.shards), share);
-}
-
 std::vector<std::vector<int>> place_on(const std::vector<int>& list, const LocalRanks& local, int shards) {
   std::vector<std::vector<int>> places;
   for (int shard = 0; shard < shards && !list.empty(); ++shard) {
@@ -118,33 +55,22 @@ std::vector<std::vector<int>> place_on(const std::vector<int>& list, const Local
 
 Status check_affinity(const Config& config) {
   const auto list = parse_processor_list(config.affinity);
-  if (!list) return {};  // auto, off
+  if (!list) return {};  // off
   const std::vector<int> allowed = allowed_processors();
   for (const int processor : *list) {
     if (allowed.empty() || std::binary_search(allowed.begin(), allowed.end(), processor)) continue;
     return {Code::kInvalidArgument,
             "SWITCHML_AFFINITY=\"" + config.affinity + "\" names processor " + std::to_string(processor) +
-                ", on which this process may not run: use some of " + to_processor_list(allowed) + ", auto or off"};
+                ", on which this process may not run: use some of " + to_processor_list(allowed) + ", or off"};
   }
   return {};
 }
 
-void place_threads(const Config& config, const LocalRanks& local, const Endpoint& local_address, int shards,
-                   EngineOptions* options) {
+void place_threads(const Config& config, const LocalRanks& local, int shards, EngineOptions* options) {
   options->spin = spin_time(local.engine_threads(shards));
-  if (config.affinity == "off") return;
-  if (const auto list = parse_processor_list(config.affinity)) {
-    options->processors = place_on(*list, local, shards);
-  } else {
-    PlacementInput input;
-    input.machine = read_machine();
-    input.node = node_of_interface(interface_of(local_address));
-    input.allowed = allowed_processors();
-    input.concurrent = concurrent_threads();
-    input.local = local;
-    input.shards = shards;
-    options->processors = place_automatically(input);
-  }
+  const auto list = parse_processor_list(config.affinity);
+  if (!list) return;
+  options->processors = place_on(*list, local, shards);
   for (size_t shard = 0; shard < options->processors.size(); ++shard) {
     SWITCHML_LOG(kInfo) << "engine thread " << shard << " of rank " << options->session.name_of(options->session.worker)
                         << " runs on processors " << to_processor_list(options->processors[shard]);

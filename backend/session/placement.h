@@ -1,26 +1,15 @@
-// Where engine threads run, and whether they may busy-poll for results before they sleep. Decided from what the
-// machine, the process's mask and the other ranks of the host are like; without gain nothing is decided, and a mask
-// that somebody has narrowed (taskset, a launcher's NUMA binding, a container's cpuset) is left as it is.
+// Where engine threads run, and whether they may busy-poll for results before they sleep. Decided from the setting, the
+// process's mask, and how many ranks the machine has.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "base/config.h"
+#include "base/status.h"
 #include "engine/engine.h"
-#include "transport/transport.h"
 
 namespace switchml {
-
-/// Processors of a machine.
-struct Machine {
-  std::vector<int> online;              // ascending
-  std::vector<std::vector<int>> nodes;  // by NUMA node: online ones, processors of one core next to each other
-};
-/// From /sys below `root` (empty but for tests); what is not there is left empty.
-Machine read_machine(const std::string& root = "");
-/// The NUMA node that the interface's device is attached to; -1: none, or not known.
-int node_of_interface(const std::string& interface, const std::string& root = "");
 
 /// Ranks of one group on one machine.
 struct LocalRanks {
@@ -38,18 +27,6 @@ LocalRanks local_ranks(const std::vector<std::string>& hosts, int rank, const st
 std::string to_text(const LocalRanks& local);
 LocalRanks read_local_ranks(const std::string& text);
 
-struct PlacementInput {
-  Machine machine;
-  int node = -1;             // of the interface that the packets go through
-  std::vector<int> allowed;  // the process's mask
-  int concurrent = 0;        // threads that mask and quota let run at the same time
-  LocalRanks local;
-  int shards = 1;
-};
-/// For each shard the processors that its thread is to run on; empty: no change. Pure.
-/// Auto: with several NUMA nodes, of which the interface's is known and has more processors than the machine's engine
-/// threads of this group, and the whole machine allowed: each rank an equal share of that node.
-std::vector<std::vector<int>> place_automatically(const PlacementInput& input);
 /// One processor of the list for each thread, in rotation over the ranks of the machine and their shards. Pure.
 std::vector<std::vector<int>> place_on(const std::vector<int>& list, const LocalRanks& local, int shards);
 
@@ -57,7 +34,6 @@ std::vector<std::vector<int>> place_on(const std::vector<int>& list, const Local
 /// not, and which it may.
 Status check_affinity(const Config& config);
 /// Sets EngineOptions::spin and ::processors. `shards`: those that this rank drives.
-void place_threads(const Config& config, const LocalRanks& local, const Endpoint& local_address, int shards,
-                   EngineOptions* options);
+void place_threads(const Config& config, const LocalRanks& local, int shards, EngineOptions* options);
 
 }  // namespace switchml

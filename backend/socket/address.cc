@@ -284,13 +284,6 @@ std::string to_literal(const Endpoint& endpoint) {
   return host.size() > 2 && host.front() == '[' ? host.substr(1, host.size() - 2) : host;
 }
 
-std::string interface_of(const Endpoint& address) {
-  for (const Network& network : networks()) {
-    if (same_address(network.address, address)) return network.interface;
-  }
-  return {};
-}
-
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;

@@ -40,9 +40,6 @@ std::vector<Endpoint> local_addresses(const std::string& interface);
 /// Without port and brackets: "10.0.0.1", "2001:db8::1".
 std::string to_literal(const Endpoint& endpoint);
 
-/// The network interface of this host that has the address, whatever the port; empty: none.
-std::string interface_of(const Endpoint& address);
-
 /// A text that is equal for two processes exactly if they share a network stack: boot id and network namespace.
 std::string host_identity();
 
