@@ -15,7 +15,7 @@
 namespace switchml {
 
 struct Config {
-  /// SWITCHML_SWITCH: ADDRESS:PORT of a switch, or several as named_switches() has them (client/switch_place.h);
+  /// SWITCHML_SWITCH: ADDRESS:PORT of a switch, or several as named_switches() has them (session/switch_place.h);
   /// empty: one host adds in memory, and of several hosts each adds a part.
   std::string switch_address;
   /// SWITCHML_CONTROLLER: ADDRESS:PORT of a switchml-controller, which says where the switches are; empty: none. Not
@@ -78,12 +78,12 @@ struct Config {
   std::string faults;
 };
 
-/// One row of the table of settings, for documentation, messages and --help.
+/// One row of the table of settings, for documentation and messages.
 struct SettingInfo {
-  const char* name;           // "slots": SWITCHML_SLOTS, pg option "slots"
-  const char* allowed;        // "auto, or 4 to 4096"
-  const char* default_value;  // "auto"
-  const char* help;
+  std::string name;           // "slots": SWITCHML_SLOTS, pg option "slots"
+  std::string allowed;        // "auto, or 4 to 4096"
+  std::string default_value;  // "auto"
+  std::string help;
 };
 const std::vector<SettingInfo>& settings();
 

@@ -1,5 +1,6 @@
 #include "base/parse.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -12,6 +13,20 @@ std::optional<long> parse_integer(const std::string& text, long low, long high) 
   const long value = std::strtol(text.c_str(), nullptr, 10);
   if (value < low || value > high) return std::nullopt;
   return value;
+}
+
+std::optional<double> parse_real(const std::string& text, double low, double high) {
+  if (text.empty() || text.find_first_not_of("0123456789.eE+-") != std::string::npos) return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (end != text.c_str() + text.size() || !std::isfinite(value) || value < low || value > high) return std::nullopt;
+  return value;
+}
+
+bool is_host_port(const std::string& text, long least_port) {
+  const size_t colon = text.rfind(':');
+  return colon != std::string::npos && colon > 0 &&
+         parse_integer(text.substr(colon + 1), least_port, 65535).has_value();
 }
 
 std::string read_text_file(const std::string& path) {

@@ -9,6 +9,11 @@ namespace switchml {
 /// A number of at most 18 digits, without sign, from `low` to `high`.
 std::optional<long> parse_integer(const std::string& text, long low, long high);
 
+/// A finite number in decimal digits, perhaps with a fraction or an exponent, from `low` to `high`.
+std::optional<double> parse_real(const std::string& text, double low, double high);
+/// Whether it is "HOST:PORT", where the host is any text that is not empty, and the port is not below `least_port`.
+bool is_host_port(const std::string& text, long least_port);
+
 /// The content of a file; empty too if it cannot be read.
 std::string read_text_file(const std::string& path);
 

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "base/limits.h"
+
 namespace switchml {
 
 /// `bytes` rounded down to a payload size that is allowed: 256, 512, a multiple of 128 from 1024 to 2048 (so that 1408
@@ -16,7 +18,7 @@ inline bool is_allowed_payload(size_t bytes) { return bytes != 0 && allowed_payl
 /// One of them, in digits.
 std::optional<size_t> parse_payload_size(const std::string& text);
 
-/// For messages.
-inline constexpr const char* kAllowedPayloads = "256, 512, a multiple of 128 from 1024 to 2048, or of 1024";
+/// For messages, where `most` is the largest.
+std::string allowed_payloads(size_t most = kMaxPayloadBytes);
 
 }  // namespace switchml

@@ -14,11 +14,11 @@ install(TARGETS switchml-switchd COMPONENT core RUNTIME DESTINATION ${CMAKE_INST
 if(TARGET switchml-controller)
   install(TARGETS switchml-controller COMPONENT core RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-# The headers of each library that is installed, but not of what is a part of a program (agent.h, of switchml-switchd).
+# The headers of each library that is installed, but not of what is a part of a program (of switchml-switchd).
 foreach(library IN LISTS libraries)
   string(REPLACE switchml_ "" folder ${library})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/backend/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/switchml COMPONENT core
-    FILES_MATCHING PATTERN "*.h" PATTERN agent.h EXCLUDE)
+    FILES_MATCHING PATTERN "*.h" PATTERN agent.h EXCLUDE PATTERN options.h EXCLUDE)
 endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/generated/wire/layout.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/switchml/wire
   COMPONENT core)

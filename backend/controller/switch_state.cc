@@ -49,9 +49,7 @@ size_t SwitchState::largest_payload() const {
 }
 
 std::string SwitchState::payload_text() const {
-  if (capabilities_->any_payload) {
-    return std::string(kAllowedPayloads) + " up to " + std::to_string(largest_payload());
-  }
+  if (capabilities_->any_payload) return allowed_payloads(largest_payload());
   std::string text;
   for (const size_t size : capabilities_->payloads) text += (text.empty() ? "" : ", ") + std::to_string(size);
   return text;

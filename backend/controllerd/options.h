@@ -22,7 +22,7 @@ struct ControllerCommand {
 };
 
 /// Parses, and reads the files that the options name; argv as main() gets it. An error is kInvalidArgument and names
-/// the option or the file's line, the value and what is allowed. Resets getopt's state first; not thread-safe.
+/// the option or the file's line, the value and what is allowed. Not thread-safe.
 Result<ControllerCommand> parse_controller_command(int argc, char* const* argv);
 
 std::string controller_help();

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "base/option.h"
+#include "base/parse.h"
 #include "base/secret.h"
 #include "controllerd/yaml_checks.h"
 #include "socket/address.h"
@@ -34,13 +36,7 @@ bool is_unicast(const Endpoint& address) {
 }
 
 /// "HOST:PORT", of which the host may be a name, or "unix:PATH": gRPC resolves both.
-bool is_agent(const std::string& text) {
-  if (text.rfind("unix:", 0) == 0) return text.size() > 5;
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == text.size() || text.size() - colon > 6) return false;
-  const std::string port = text.substr(colon + 1);
-  return port.find_first_not_of("0123456789") == std::string::npos && std::stoi(port) >= 1 && std::stoi(port) <= 65535;
-}
+bool is_agent(const std::string& text) { return text.rfind("unix:", 0) == 0 ? text.size() > 5 : is_host_port(text, 1); }
 
 class Reader {
  public:
@@ -257,10 +253,10 @@ Result<Topology> lone_switch(const std::string& text) {
   const std::string agent = text.substr(0, equals);
   const auto address = literal_address(equals == std::string::npos ? "" : text.substr(equals + 1), wire::kDefaultPort);
   if (!is_agent(agent) || !address.ok() || !is_unicast(address.value())) {
-    return Status(Code::kInvalidArgument,
-                  "--switch=\"" + text +
-                      "\" is not allowed: use AGENT=ADDRESS, the HOST:PORT of the switch's agent "
-                      "and the literal, unicast address that workers send to");
+    return not_allowed(
+        "--switch", text,
+        "AGENT=ADDRESS, the HOST:PORT of the switch's agent and the literal, unicast address that workers "
+        "send to");
   }
   Topology topology;
   SwitchSpec spec;

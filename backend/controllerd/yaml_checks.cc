@@ -7,6 +7,8 @@
 #include <regex>
 #include <set>
 
+#include "base/parse.h"
+
 namespace switchml {
 
 namespace {
@@ -67,12 +69,10 @@ std::string text(const YAML::Node& node, const std::string& what) {
 
 uint64_t number(const YAML::Node& node, const std::string& what, uint64_t low, uint64_t high) {
   const std::string word = node.IsScalar() ? node.Scalar() : "";
-  const bool digits = !word.empty() && word.size() <= 18 && word.find_first_not_of("0123456789") == std::string::npos;
-  const uint64_t value = digits ? std::stoull(word) : 0;
-  if (!digits || value < low || value > high) {
+  const auto value = parse_integer(word, static_cast<long>(low), static_cast<long>(high));
+  if (!value)
     fail(node, what + " \"" + word + "\": allowed are " + std::to_string(low) + " to " + std::to_string(high));
-  }
-  return value;
+  return static_cast<uint64_t>(*value);
 }
 
 std::string mac(const YAML::Node& node, const std::string& what) {

@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
+#include "base/parse.h"
 #include "socket/fd.h"
 #include "socket/sockaddr.h"
 #include "wire/layout.h"
@@ -57,16 +59,7 @@ std::string split(const std::string& text, HostPort* out) {
   return "";
 }
 
-/// -1 if `text` is not a number from 0 to 65535.
-int parse_port(const std::string& text) {
-  if (text.empty() || text.size() > 5) return -1;
-  int port = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return -1;
-    port = port * 10 + (c - '0');
-  }
-  return port <= 65535 ? port : -1;
-}
+std::optional<long> parse_port(const std::string& text) { return parse_integer(text, 0, 65535); }
 
 bool parse_literal(const std::string& host, Endpoint* out) {
   for (const int family : {AF_INET, AF_INET6}) {
@@ -145,8 +138,8 @@ Result<Endpoint> resolve_address(const std::string& text, const std::string& wha
   HostPort parts;
   const std::string wrong = split(text, &parts);
   if (!wrong.empty()) return bad_address(what, text, wrong);
-  const int port = parts.has_port ? parse_port(parts.port) : wire::kDefaultPort;
-  if (port < 0) return bad_address(what, text, "\"" + parts.port + "\" is not a port");
+  const auto port = parts.has_port ? parse_port(parts.port) : wire::kDefaultPort;
+  if (!port) return bad_address(what, text, "\"" + parts.port + "\" is not a port");
 
   addrinfo hints{};
   hints.ai_family = text[0] == '[' ? AF_INET6 : AF_UNSPEC;
@@ -164,7 +157,7 @@ Result<Endpoint> resolve_address(const std::string& text, const std::string& wha
     if (address.size != 0 && (best.size == 0 || rank_of(address) < rank_of(best))) best = address;
   }
   if (best.size == 0) return bad_address(what, text, "\"" + parts.host + "\" has no IPv4 or IPv6 address");
-  return with_port(best, static_cast<uint16_t>(port));
+  return with_port(best, static_cast<uint16_t>(*port));
 }
 
 Result<Endpoint> literal_address(const std::string& text, uint16_t default_port) {
@@ -172,10 +165,10 @@ Result<Endpoint> literal_address(const std::string& text, uint16_t default_port)
   if (parse_literal(text, &endpoint)) return with_port(endpoint, default_port);
   HostPort parts;
   const std::string wrong = split(text, &parts);
-  const int port = wrong.empty() && parts.has_port ? parse_port(parts.port) : -1;
+  const auto port = wrong.empty() && parts.has_port ? parse_port(parts.port) : std::nullopt;
   // Brackets are for IPv6, and only for it.
-  if (port >= 0 && parse_literal(parts.host, &endpoint) && (family_of(endpoint) == AF_INET6) == (text[0] == '[')) {
-    return with_port(endpoint, static_cast<uint16_t>(port));
+  if (port && parse_literal(parts.host, &endpoint) && (family_of(endpoint) == AF_INET6) == (text[0] == '[')) {
+    return with_port(endpoint, static_cast<uint16_t>(*port));
   }
   return Status(Code::kInvalidArgument, "\"" + text +
                                             "\" is not a literal IP address; allowed are 10.0.0.1, 10.0.0.1:48879, "

@@ -28,7 +28,7 @@ Status check(const InstalledSession& session, size_t max_payload_bytes) {
   }
   const size_t payload = session.payload_bytes;
   if (payload > max_payload_bytes || !is_allowed_payload(payload)) {
-    return bad("payload", payload, std::string(kAllowedPayloads) + " up to " + std::to_string(max_payload_bytes));
+    return bad("payload", payload, allowed_payloads(max_payload_bytes));
   }
   if (session.members.count() == 0) return bad("number of members", 0, "1 to " + std::to_string(kMaxWorkers));
   if (session.uplink && session.uplink->parent.size == 0)

@@ -2,10 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <tuple>
 
-#include "base/parse.h"
-#include "base/secret.h"
 #include "base/signals.h"
 #include "socket/address.h"
 #include "switchd/agent.h"
@@ -56,12 +53,13 @@ std::unique_ptr<Agent> make_agent(const AgentOptions& options) {
   return nullptr;
 }
 
-int serve(CommandLine line, const AgentOptions& agent_options) {
+int serve(const CommandLine& line) {
   set_log_level(line.log_level);
   const sigset_t signals = block_end_signals();
-  const std::unique_ptr<Agent> agent = make_agent(agent_options);
-  line.server.control = agent.get();
-  auto server = SwitchServer::start(line.server);
+  const std::unique_ptr<Agent> agent = make_agent(line.agent);
+  ServerOptions options = line.server;
+  options.control = agent.get();
+  auto server = SwitchServer::start(options);
   if (!server.ok()) return fail(server.status());
   if (agent) {
     if (Status status = agent->serve(*server.value()); !status.ok()) return fail(status);
@@ -79,34 +77,14 @@ int refuse(const std::string& message) {
   return 2;
 }
 
-Result<AgentOptions> agent_options(const AgentLine& line) {
-  AgentOptions options;
-  options.listen = line.listen;
-  if (!line.token_file.empty()) {
-    auto token = read_secret(line.token_file, "--agent-token-file=\"" + line.token_file + "\"");
-    if (!token.ok()) return token.status();
-    options.token = token.value();
-  }
-  const std::tuple<const char*, const std::string*, std::string*> files[] = {
-      {"--agent-cert", &line.certificate_file, &options.certificate}, {"--agent-key", &line.key_file, &options.key}};
-  for (const auto& [option, path, text] : files) {
-    if (path->empty()) continue;
-    *text = read_text_file(*path);
-    if (!text->empty()) continue;
-    return Status(Code::kInvalidArgument, std::string(option) + "=\"" + *path + "\": cannot be read, or is empty");
-  }
 #ifndef SWITCHML_HAS_AGENT
-  if (!line.listen.empty()) {
-    return Status(Code::kUnsupported,
-                  "--agent=\"" + line.listen +
-                      "\": this switchml-switchd was built without an agent, which needs gRPC; pip's always is. `make "
-                      "setup` in a source tree builds one: build/backend/switchd/switchml-switchd. By hand: apt-get "
-                      "install libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc pkg-config, then "
-                      "cmake -S . -B build && cmake --build build --target switchml-switchd");
-  }
+constexpr const char* kNoAgent =
+    ": this switchml-switchd was built without an agent, which needs gRPC; pip's always is. `make setup` in a source "
+    "tree "
+    "builds one: build/backend/switchd/switchml-switchd. By hand: apt-get install libgrpc++-dev libprotobuf-dev "
+    "protobuf-compiler protobuf-compiler-grpc pkg-config, then cmake -S . -B build && cmake --build build --target "
+    "switchml-switchd";
 #endif
-  return options;
-}
 
 int run(int argc, char** argv) {
   auto line = parse_command_line(argc, argv);
@@ -118,9 +96,10 @@ int run(int argc, char** argv) {
   auto address = resolve_address(line->listen, "--listen");
   if (!address.ok()) return refuse(address.status().message());
   line->server.listen = address.value();
-  const auto agent = agent_options(line->agent);
-  if (!agent.ok()) return refuse(agent.status().message());
-  return serve(line.value(), agent.value());
+#ifndef SWITCHML_HAS_AGENT
+  if (!line->agent.listen.empty()) return refuse("--agent=\"" + line->agent.listen + "\"" + kNoAgent);
+#endif
+  return serve(line.value());
 }
 
 }  // namespace

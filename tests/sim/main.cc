@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/command_line.h"
 #include "base/parse.h"
@@ -14,80 +15,40 @@
 namespace switchml::sim {
 namespace {
 
-constexpr char kHelp[] =
-    "switchml_sim: workers, switches and a hostile network in virtual time, from a seed (docs/testing.md)\n"
-    "  --seeds A:B    seeds A to B (default: 1:2000)\n"
-    "  --seed N       one seed, and its hash\n"
-    "  --trace        with --seed: prints every event\n"
-    "  --minutes M    seeds from A on for M minutes\n"
-    "  --forever      seeds from A on until stopped\n"
+constexpr char kUsage[] =
+    "switchml_sim: workers, switches and a hostile network in virtual time, from a seed (docs/testing.md).\n"
     "SIGINT and SIGTERM stop it after the present seed, with the table; a second one at once.\n";
+constexpr long kLastSeed = 999999999999999999L;
 
 struct Arguments {
   uint64_t first = 1;
   uint64_t last = 2000;
-  bool one = false;
+  std::optional<uint64_t> one;
   bool trace = false;
-  std::optional<double> minutes;
+  std::optional<long> minutes;
   bool forever = false;
-  bool help = false;
 };
 
-std::optional<uint64_t> whole(const std::string& text) {
-  const auto number = parse_integer(text, 0, 999999999999999999L);
-  if (!number) return std::nullopt;
-  return static_cast<uint64_t>(*number);
+OptionValue range(Arguments* out) {
+  const auto take = [out](const std::string& text) {
+    const size_t colon = text.find(':');
+    const auto first = parse_integer(text.substr(0, colon), 0, kLastSeed);
+    const auto last = colon == std::string::npos ? first : parse_integer(text.substr(colon + 1), 0, kLastSeed);
+    if (!first || !last || *first > *last) return false;
+    out->first = static_cast<uint64_t>(*first);
+    out->last = static_cast<uint64_t>(*last);
+    return true;
+  };
+  const auto print = [out] { return std::to_string(out->first) + ":" + std::to_string(out->last); };
+  return {"A:B", "A:B, whole numbers with A <= B", take, print, true};
 }
 
-Status bad(const std::string& option, const std::string& value, const std::string& allowed) {
-  return {Code::kInvalidArgument, option + " " + value + ": allowed are " + allowed};
-}
-
-Status take_range(const std::string& value, Arguments* out) {
-  const size_t colon = value.find(':');
-  const auto first = whole(value.substr(0, colon));
-  const auto last = colon == std::string::npos ? first : whole(value.substr(colon + 1));
-  if (!first || !last || *first > *last) return bad("--seeds", value, "A:B, whole numbers with A <= B");
-  out->first = *first;
-  out->last = *last;
-  return {};
-}
-
-Status take(int index, const std::string& value, Arguments* out) {
-  if (index == 0) return take_range(value, out);
-  const auto number = whole(value);
-  if (index == 1) {
-    if (!number) return bad("--seed", value, "whole numbers");
-    out->one = true;
-    out->first = out->last = *number;
-  } else if (index == 2) {
-    out->trace = true;
-  } else if (index == 3) {
-    if (!number || *number == 0) return bad("--minutes", value, "whole numbers above 0");
-    out->minutes = static_cast<double>(*number);
-  } else if (index == 4) {
-    out->forever = true;
-  } else {
-    out->help = true;
-  }
-  return {};
-}
-
-Result<Arguments> parse(int argc, char** argv) {
-  static const option kTable[] = {{"seeds", required_argument, nullptr, 0},
-                                  {"seed", required_argument, nullptr, 0},
-                                  {"trace", no_argument, nullptr, 0},
-                                  {"minutes", required_argument, nullptr, 0},
-                                  {"forever", no_argument, nullptr, 0},
-                                  {"help", no_argument, nullptr, 0},
-                                  {nullptr, 0, nullptr, 0}};
-  Arguments out;
-  const Status status = scan_options(argc, argv, kTable, [&out](int index, const std::string& value) {
-    return take(index < 0 ? 5 : index, value, &out);
-  });
-  if (!status.ok()) return status;
-  if (out.trace && !out.one) return bad("--trace", "without --seed", "--seed N --trace");
-  return out;
+std::vector<Option> table(Arguments* out) {
+  return {{"seeds", range(out), "seeds A to B"},
+          {"seed", value::whole(0, kLastSeed, &out->one), "one seed, and its hash"},
+          {"trace", value::flag(&out->trace), "with --seed: prints every event"},
+          {"minutes", value::whole(1, 1000000, &out->minutes), "seeds from A on for so many minutes"},
+          {"forever", value::flag(&out->forever), "seeds from A on until stopped"}};
 }
 
 class Clock {
@@ -98,12 +59,12 @@ class Clock {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-int run_one(const Arguments& arguments) {
-  Simulation simulation(arguments.first, {arguments.trace, false, 0});
+int run_one(uint64_t seed, bool trace) {
+  Simulation simulation(seed, {trace, false, 0});
   const bool passed = simulation.run();
-  std::printf("seed %llu hash %016llx\n", static_cast<unsigned long long>(arguments.first),
+  std::printf("seed %llu hash %016llx\n", static_cast<unsigned long long>(seed),
               static_cast<unsigned long long>(simulation.record().hash()));
-  if (!passed) std::fputs(failure_report(arguments.first, simulation.record()).c_str(), stdout);
+  if (!passed) std::fputs(failure_report(seed, simulation.record()).c_str(), stdout);
   return passed ? 0 : 1;
 }
 
@@ -128,12 +89,12 @@ int run(const Arguments& arguments) {
   stop_on_signals();
   const Clock clock;
   Tally tally;
-  const bool endless = arguments.forever || arguments.minutes.has_value();
+  const bool endless = arguments.forever || arguments.minutes;
   double told = 0;
   uint64_t seed = arguments.first;
   for (; endless || seed <= arguments.last; ++seed) {
     if (stop_signal() != 0) break;
-    if (arguments.minutes && clock.seconds() >= *arguments.minutes * 60) break;
+    if (arguments.minutes && clock.seconds() >= 60.0 * static_cast<double>(*arguments.minutes)) break;
     Simulation simulation(seed, {});
     const bool passed = simulation.run();
     tally.add(simulation.record());
@@ -154,14 +115,13 @@ int run(const Arguments& arguments) {
 }  // namespace switchml::sim
 
 int main(int argc, char** argv) {
-  const auto arguments = switchml::sim::parse(argc, argv);
-  if (!arguments.ok()) {
-    std::fprintf(stderr, "switchml_sim: %s\n", arguments.status().message().c_str());
-    return 2;
-  }
-  if (arguments.value().help) {
-    std::fputs(switchml::sim::kHelp, stdout);
-    return 0;
-  }
-  return arguments.value().one ? switchml::sim::run_one(arguments.value()) : switchml::sim::run(arguments.value());
+  using namespace switchml::sim;
+  Arguments arguments;
+  const auto check = [&arguments](const switchml::Given&) {
+    if (!arguments.trace || arguments.one) return switchml::Status();
+    return switchml::Status(switchml::Code::kInvalidArgument, "--trace goes with --seed N only");
+  };
+  const auto left = switchml::answer_command_line(argc, argv, kUsage, table(&arguments), check);
+  if (left) return *left;
+  return arguments.one ? run_one(*arguments.one, arguments.trace) : run(arguments);
 }

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/command_line.h"
-#include "base/parse.h"
 #include "mutant.h"
 #include "simulation.h"
 #include "tally.h"
@@ -158,28 +157,19 @@ struct Arguments {
   std::optional<uint64_t> seed;
   int seeds = 1000;
   bool table = false;
-  bool help = false;
   int only = -1;
 };
 
-Status take(int index, const std::string& value, Arguments* out) {
-  if (index == 0) {
-    const auto seeds = parse_integer(value, 1, 1000000);
-    if (!seeds) return {Code::kInvalidArgument, "--seeds " + value + ": allowed are 1 to 1000000"};
-    out->seeds = static_cast<int>(*seeds);
-  } else if (index == 1) {
-    out->table = true;
-  } else if (index == 2) {
-    out->only = number_of(value);
-    if (out->only < 0) return {Code::kInvalidArgument, "--only " + value + ": allowed are the names of mutants.toml"};
-  } else if (index == 3) {
-    const auto seed = parse_integer(value, 0, 999999999999999999L);
-    if (!seed) return {Code::kInvalidArgument, "--seed " + value + ": allowed are whole numbers"};
-    out->seed = static_cast<uint64_t>(*seed);
-  } else {
-    out->help = true;
-  }
-  return {};
+std::vector<Option> options(Arguments* out) {
+  const auto only = [out](const std::string& name) {
+    const int found = number_of(name);
+    if (found >= 0) out->only = found;
+    return found >= 0;
+  };
+  return {{"seeds", value::whole(1, 1000000, &out->seeds), "so many seeds for each at most"},
+          {"only", {"NAME", "one of mutants.toml", only, nullptr}, "this one alone"},
+          {"seed", value::whole(0, 999999999999999999L, &out->seed), "with --only: this seed, and what broke"},
+          {"table", value::flag(&out->table), "how many of the seeds notice, and by what"}};
 }
 
 int run(const Arguments& arguments) {
@@ -203,23 +193,9 @@ int run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   using namespace switchml::sim;
-  static const option kTable[] = {{"seeds", required_argument, nullptr, 0}, {"table", no_argument, nullptr, 0},
-                                  {"only", required_argument, nullptr, 0},  {"seed", required_argument, nullptr, 0},
-                                  {"help", no_argument, nullptr, 0},        {nullptr, 0, nullptr, 0}};
   Arguments arguments;
-  const auto status = switchml::scan_options(argc, argv, kTable, [&](int index, const std::string& value) {
-    return take(index < 0 ? 4 : index, value, &arguments);
-  });
-  if (!status.ok()) {
-    std::fprintf(stderr, "switchml_sim_mutants: %s\n", status.message().c_str());
-    return 2;
-  }
-  if (!arguments.help) return run(arguments);
-  std::puts(
-      "switchml_sim_mutants: planted bugs, and which seeds notice them (docs/testing.md)\n"
-      "  --seeds N     at most N seeds for each (default: 1000)\n"
-      "  --only NAME   this one alone\n"
-      "  --seed N      with --only: this seed, and what broke\n"
-      "  --table       how many of the seeds notice, and by what");
-  return 0;
+  const auto left = switchml::answer_command_line(
+      argc, argv, "switchml_sim_mutants: planted bugs, and which seeds notice them (docs/testing.md)\n",
+      options(&arguments));
+  return left ? *left : run(arguments);
 }

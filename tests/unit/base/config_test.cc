@@ -241,7 +241,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"transport", "carrier-pigeon", "auto, shm, udp or tcp"},
         BadValue{"transport", "SHM", "auto, shm, udp or tcp"},
         BadValue{"precision", "double", "auto, integer or exact"}, BadValue{"payload", "255", "or of 1024"},
-        BadValue{"payload", "257", "auto, 256, 512"}, BadValue{"payload", "1500", "of 128 from 1024 to 2048"},
+        BadValue{"payload", "257", "auto, or 256, 512"}, BadValue{"payload", "1500", "of 128 from 1024 to 2048"},
         BadValue{"payload", "65536", "up to 64512"}, BadValue{"payload", "8k", "a multiple of"},
         BadValue{"payload", "-256", "a multiple of"}, BadValue{"payload", "2176", "or of 1024"},
         BadValue{"payload", "0", "auto"}, BadValue{"payload", "99999999999999999999999", "64512"},

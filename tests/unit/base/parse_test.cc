@@ -16,6 +16,25 @@ TEST(Parse, IntegersAreWholeTextsWithinTheirBounds) {
   }
 }
 
+TEST(Parse, RealNumbersAreWholeTextsWithinTheirBounds) {
+  EXPECT_EQ(parse_real("0.5", 0, 1), 0.5);
+  EXPECT_EQ(parse_real("1e3", 0, 1000), 1000.0);
+  EXPECT_EQ(parse_real("-2", -2, 0), -2.0);
+  for (const char* const text : {"", "1.1", "-1", " 1", "1 ", "0x1", "nan", "inf", "1e999", "1e", "."}) {
+    EXPECT_FALSE(parse_real(text, 0, 1).has_value()) << text;
+  }
+}
+
+TEST(Parse, AHostAndAPortHaveAColonBetweenThem) {
+  for (const char* const text : {"h:1", "h:65535", "[::1]:7", "10.0.0.1:48879"}) {
+    EXPECT_TRUE(is_host_port(text, 1)) << text;
+  }
+  for (const char* const text : {"", "h", ":1", "h:", "h:0", "h:65536", "h:-1", "h:1x", "h:1 "}) {
+    EXPECT_FALSE(is_host_port(text, 1)) << text;
+  }
+  EXPECT_TRUE(is_host_port("h:0", 0));
+}
+
 TEST(Parse, FilesAreReadWhole) {
   const TemporaryFile file("two\nlines");
   EXPECT_EQ(read_text_file(file.path()), "two\nlines");

@@ -34,6 +34,11 @@ TEST(PayloadSize, OnlyAllowedSizesAreRead) {
   }
 }
 
+TEST(PayloadSize, MessagesNameTheLargest) {
+  EXPECT_EQ(allowed_payloads(2048), "256, 512, a multiple of 128 from 1024 to 2048, or of 1024 up to 2048");
+  EXPECT_EQ(allowed_payloads(), "256, 512, a multiple of 128 from 1024 to 2048, or of 1024 up to 64512");
+}
+
 TEST(PayloadSize, AllowedSizesStayAndNothingGrows) {
   size_t largest = 0;
   for (size_t bytes = 0; bytes < kMaxPayloadBytes + 2000; ++bytes) {

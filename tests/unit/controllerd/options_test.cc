@@ -85,6 +85,7 @@ TEST(ControllerOptions, StateMayShowACertificate) {
 }
 
 TEST(ControllerOptions, BadOnesNameOptionValueAndWhatIsAllowed) {
+  const TemporaryFile pem("PEM");
   const std::pair<std::vector<std::string>, std::vector<std::string>> cases[] = {
       {{}, {"--topology FILE", "--switch AGENT=ADDRESS"}},
       {{kSwitchOption, "--topology", "x"}, {"either"}},
@@ -99,19 +100,19 @@ TEST(ControllerOptions, BadOnesNameOptionValueAndWhatIsAllowed) {
       {{kSwitchOption, "--insecure-no-token", "--lease", "0"}, {"--lease=\"0\"", "1 to 86400"}},
       {{kSwitchOption, "--insecure-no-token", "--lease", "1e3"}, {"--lease=\"1e3\"", "1 to 86400"}},
       {{kSwitchOption, "--insecure-no-token", "--log-level", "loud"}, {"--log-level=\"loud\"", "debug, info"}},
-      {{kSwitchOption, "--insecure-no-token", "--tls-cert", "x"}, {"--tls-cert and --tls-key go together"}},
-      {{kSwitchOption, "--insecure-no-token", "--tls-client-ca", "x"}, {"--tls-client-ca needs --tls-cert"}},
+      {{kSwitchOption, "--insecure-no-token", "--tls-cert", pem.path()}, {"--tls-cert and --tls-key go together"}},
+      {{kSwitchOption, "--insecure-no-token", "--tls-client-ca", pem.path()}, {"--tls-client-ca needs --tls-cert"}},
       {{kSwitchOption, "--insecure-no-token", "--agent-ca", "/nonexistent"}, {"--agent-ca", "/nonexistent", "PEM"}},
-      {{kSwitchOption, "--insecure-no-token", "--token-file", "x"}, {"--token-file goes with --state only"}},
+      {{kSwitchOption, "--insecure-no-token", "--token-file", pem.path()}, {"--token-file goes with --state only"}},
       {{"--state", "h:1", "--metrics", "h:2"}, {"--metrics does not go with --state"}},
-      {{"--state", "h:1", "--tls-cert", "x", "--tls-key", "x"}, {"--tls-cert and --tls-key need --tls-ca"}},
-      {{"--state", "h:1", "--tls-ca", "x", "--tls-key", "x"}, {"--tls-cert and --tls-key go together"}},
+      {{"--state", "h:1", "--tls-cert", pem.path(), "--tls-key", pem.path()},
+       {"--tls-cert and --tls-key need --tls-ca"}},
+      {{"--state", "h:1", "--tls-ca", pem.path(), "--tls-key", pem.path()}, {"--tls-cert and --tls-key go together"}},
       {{"--state", "h:1", "--tls-ca", "/nonexistent"}, {"--tls-ca=\"/nonexistent\"", "PEM"}},
       {{"--state", "h"}, {"--state=\"h\"", "ADDRESS:PORT"}},
       {{"--state", "h:1", "--token-file", "/nonexistent"}, {"--token-file=\"/nonexistent\""}},
+      {{kSwitchOption, "--tokens="}, {"--tokens=\"\"", "FILE"}},
       {{"--nonsense"}, {"no option \"--nonsense\""}},
-      {{"--lease"}, {"--lease needs a value"}},
-      {{"word"}, {"\"word\" is no option"}},
   };
   for (const auto& [arguments, parts] : cases) {
     const auto command = parse(arguments);
@@ -119,16 +120,6 @@ TEST(ControllerOptions, BadOnesNameOptionValueAndWhatIsAllowed) {
     for (const std::string& part : parts) {
       EXPECT_NE(command.status().message().find(part), std::string::npos) << command.status().message();
     }
-  }
-}
-
-TEST(ControllerOptions, HelpNamesEveryOption) {
-  const std::string help = controller_help();
-  for (const char* const option :
-       {"--topology", "--switch", "--tokens", "--insecure-no-token", "--listen", "--tls-cert", "--tls-key",
-        "--tls-client-ca", "--agent-ca", "--metrics", "--lease", "--log-level", "--check", "--state", "--token-file",
-        "--tls-ca", "--version", "--help"}) {
-    EXPECT_NE(help.find(option), std::string::npos) << option;
   }
 }
 
