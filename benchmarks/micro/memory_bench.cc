@@ -2,7 +2,6 @@
 // as large, and nothing else. A piece at a time goes through a buffer that stays in a cache, and with non-temporal
 // stores from there. No way through memory that leaves tensors where they are can be faster. Then what it costs to hand
 // a chunk over from one core to another.
-#include <getopt.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -16,6 +15,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/command_line.h"
+#include "base/parse.h"
 #include "hand_over.h"
 #include "quant/kernels.h"
 
@@ -117,59 +118,36 @@ void print_range(const char* what, const std::vector<double>& sorted) {
   std::printf("  %-40s  %6.1f  %6.1f\n", what, sorted.front(), sorted.back());
 }
 
-[[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& allowed) {
-  std::fprintf(stderr, "bench_memory: %s %s: allowed are %s\n", option.c_str(), value.c_str(), allowed.c_str());
-  std::exit(2);
-}
-
-int number(const char* option, const std::string& text, long low, long high) {
-  char* end = nullptr;
-  const long value = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < low || value > high) {
-    refuse(option, text, std::to_string(low) + " to " + std::to_string(high));
-  }
-  return static_cast<int>(value);
-}
-
-std::vector<int> numbers(const char* option, const std::string& text, long low, long high) {
-  std::vector<int> all;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    all.push_back(number(option, text.substr(begin, end - begin), low, high));
-    begin = end + 1;
-  }
-  return all;
-}
-
-Options parse(int argc, char** argv) {
-  static const option kLong[] = {{"ranks", required_argument, nullptr, 'n'},  {"mib", required_argument, nullptr, 'm'},
-                                 {"rounds", required_argument, nullptr, 'r'}, {"json", required_argument, nullptr, 'j'},
-                                 {"help", no_argument, nullptr, 'h'},         {nullptr, 0, nullptr, 0}};
-  constexpr const char* kUsage =
-      "usage: bench_memory [--ranks N,...] [--mib N] [--rounds N] [--json FILE]\n"
-      "  --ranks N,...  threads, 1..64 (default 2,4,8)\n"
-      "  --mib N        size of a tensor in MiB, 1..1024 (default 100)\n"
-      "  --rounds N     timed rounds, the median is reported, 1..1000 (default 9)\n"
-      "  --json FILE    write the results to FILE as well\n";
-  Options options;
-  for (int c = 0; (c = getopt_long(argc, argv, "", kLong, nullptr)) != -1;) {
-    switch (c) {
-      case 'n': options.ranks = numbers("--ranks", optarg, 1, 64); break;
-      case 'm': options.mib = static_cast<size_t>(number("--mib", optarg, 1, 1024)); break;
-      case 'r': options.rounds = number("--rounds", optarg, 1, 1000); break;
-      case 'j': options.json = optarg; break;
-      case 'h': std::fputs(kUsage, stdout); std::exit(0);
-      default: std::fputs(kUsage, stderr); std::exit(2);
+switchml::OptionValue list(std::vector<int>* out, long low, long high) {
+  const auto take = [=](const std::string& text) {
+    std::vector<int> all;
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      const auto number = switchml::parse_integer(text.substr(begin, end - begin), low, high);
+      if (!number) return false;
+      all.push_back(static_cast<int>(*number));
+      begin = end + 1;
     }
-  }
-  if (optind < argc) refuse("argument", argv[optind], "options only");
-  return options;
+    *out = all;
+    return true;
+  };
+  return {"N,...", std::to_string(low) + " to " + std::to_string(high), take, nullptr};
+}
+
+std::vector<switchml::Option> table(Options* options) {
+  namespace value = switchml::value;
+  return {{"ranks", list(&options->ranks, 1, 64), "threads", "2,4,8"},
+          {"mib", value::whole(1, 1024, &options->mib), "size of a tensor in MiB"},
+          {"rounds", value::whole(1, 1000, &options->rounds), "timed rounds, the median is reported"},
+          {"json", value::word("FILE", &options->json), "write the results to FILE as well"}};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
+  Options options;
+  const auto left = switchml::answer_command_line(argc, argv, "usage: bench_memory [OPTION]...\n", table(&options));
+  if (left) return *left;
   std::vector<std::vector<double>> all;
   std::printf("%5s  %10s  %10s\n", "ranks", "median ms", "best ms");
   for (const int ranks : options.ranks) {

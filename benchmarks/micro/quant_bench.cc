@@ -4,7 +4,6 @@
 //
 // Routes: "frame" is how the engine works, a large tensor on one side and one reused frame on the other; "memory" has
 // large buffers on both sides; "cache" stays within frames (what the switch does with a slot that is in use).
-#include <getopt.h>
 #include <time.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/command_line.h"
 #include "quant/block_exponent.h"
 #include "quant/kernels.h"
 
@@ -363,51 +363,15 @@ bool targets_met(const std::vector<Measurement>& measurements, double require) {
 
 // ---- arguments ----
 
-void usage(std::FILE* to) {
-  std::fputs(
-      "usage: bench_micro [--table NAME] [--mib N] [--rounds N] [--require RATIO] [--json FILE]\n"
-      "  --table NAME     one table of kernels, or all (default: all that this processor runs)\n"
-      "  --mib N          size of the large buffers in MiB, 1..4096 (default 256; take 8 times the last cache)\n"
-      "  --rounds N       timed rounds, medians are reported, 1..1000 (default 9)\n"
-      "  --require RATIO  fail if fp32 quantize or dequantize of a vector table is below RATIO of copy, 0..10\n"
-      "  --json FILE      write the results to FILE as well\n",
-      to);
-}
-
-[[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& allowed) {
-  std::fprintf(stderr, "bench_micro: %s %s: allowed are %s\n", option.c_str(), value.c_str(), allowed.c_str());
-  std::exit(2);
-}
-
-double number(const char* option, const char* text, double low, double high, const char* allowed) {
-  char* end = nullptr;
-  const double value = std::strtod(text, &end);
-  if (end == text || *end != '\0' || !(value >= low && value <= high)) refuse(option, text, allowed);
-  return value;
-}
-
-Options parse(int argc, char** argv) {
-  static const option kLong[] = {{"table", required_argument, nullptr, 't'},
-                                 {"mib", required_argument, nullptr, 'm'},
-                                 {"rounds", required_argument, nullptr, 'r'},
-                                 {"require", required_argument, nullptr, 'q'},
-                                 {"json", required_argument, nullptr, 'j'},
-                                 {"help", no_argument, nullptr, 'h'},
-                                 {nullptr, 0, nullptr, 0}};
-  Options options;
-  for (int c = 0; (c = getopt_long(argc, argv, "", kLong, nullptr)) != -1;) {
-    switch (c) {
-      case 't': options.table = optarg; break;
-      case 'm': options.mib = static_cast<size_t>(number("--mib", optarg, 1, 4096, "1..4096")); break;
-      case 'r': options.rounds = static_cast<int>(number("--rounds", optarg, 1, 1000, "1..1000")); break;
-      case 'q': options.require = number("--require", optarg, 0, 10, "0..10"); break;
-      case 'j': options.json = optarg; break;
-      case 'h': usage(stdout); std::exit(0);
-      default: usage(stderr); std::exit(2);
-    }
-  }
-  if (optind < argc) refuse("argument", argv[optind], "options only");
-  return options;
+std::vector<switchml::Option> table(Options* options) {
+  namespace value = switchml::value;
+  return {
+      {"table", value::word("NAME", &options->table), "one table of kernels, or all that this processor runs"},
+      {"mib", value::whole(1, 4096, &options->mib), "size of the large buffers in MiB; take 8 times the last cache"},
+      {"rounds", value::whole(1, 1000, &options->rounds), "timed rounds, medians are reported"},
+      {"require", value::real(0, 10, &options->require),
+       "fail if fp32 quantize or dequantize of a vector table is below this part of copy"},
+      {"json", value::word("FILE", &options->json), "write the results to FILE as well"}};
 }
 
 std::vector<const Kernels*> tables_named(const std::string& name) {
@@ -421,7 +385,9 @@ std::vector<const Kernels*> tables_named(const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
+  Options options;
+  const auto left = switchml::answer_command_line(argc, argv, "usage: bench_micro [OPTION]...\n", table(&options));
+  if (left) return *left;
   std::vector<Measurement> measurements;
   for (const Kernels* table : tables_named(options.table)) {
     for (const Case& c : cases()) {

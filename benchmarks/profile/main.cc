@@ -1,17 +1,15 @@
 // bench_profile: all-reduces whose instructions are the same in every run, for benchmarks/profile to count, and for
 // benchmarks/compare to time. One thread takes all ranks and the switch in rotation (path.h). Every result is checked
 // bit for bit. The last line of output is a JSON object.
-#include <getopt.h>
 #include <sys/resource.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <string>
+#include <vector>
 
+#include "base/command_line.h"
 #include "base/limits.h"
-#include "base/payload_size.h"
 #include "path.h"
 #include "quant/kernels.h"
 
@@ -104,66 +102,20 @@ std::string reduce(Path& path, Tensors& tensors, bool counted, Spent* spent) {
   return path.status().ok() ? difference(tensors) : path.status().to_string();
 }
 
-void usage(std::FILE* to) {
-  std::fputs(
-      "usage: bench_profile --path NAME [--ranks N] [--payload BYTES] [--slots N] [--bytes N] [--calls N]\n"
-      "  --path NAME      inproc (a switch, queues of this process), udp (a switch, loopback sockets) or memory "
-      "(shared)\n"
-      "  --ranks N        1..16 (default 2)\n"
-      "  --payload BYTES  of a packet: 256, 512, a multiple of 128 from 1024 to 2048, or of 1024 up to 64512 (1024)\n"
-      "  --slots N        packets in flight per rank, 4..4096 (default 128)\n"
-      "  --bytes N        of a rank's tensor, 4..1073741824, a multiple of 4 (default 4194304)\n"
-      "  --calls N        all-reduces that count, behind one that does not, 1..1000000 (default 1)\n",
-      to);
-}
+constexpr const char* kUsage = "usage: bench_profile --path NAME [OPTION]...\n";
 
-[[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& allowed) {
-  std::fprintf(stderr, "bench_profile: %s %s is not allowed: use %s\n", option.c_str(), value.c_str(), allowed.c_str());
-  std::exit(2);
-}
-
-size_t number(const char* option, const char* text, size_t low, size_t high) {
-  char* end = nullptr;
-  errno = 0;
-  const unsigned long long parsed = std::strtoull(text, &end, 10);
-  if (*text < '0' || *text > '9' || *end != '\0' || errno != 0 || parsed < low || parsed > high) {
-    refuse(option, text, std::to_string(low) + " to " + std::to_string(high));
-  }
-  return static_cast<size_t>(parsed);
-}
-
-Options parse(int argc, char** argv) {
-  static const option kLong[] = {
-      {"path", required_argument, nullptr, 't'},    {"ranks", required_argument, nullptr, 'r'},
-      {"payload", required_argument, nullptr, 'p'}, {"slots", required_argument, nullptr, 's'},
-      {"bytes", required_argument, nullptr, 'b'},   {"calls", required_argument, nullptr, 'c'},
-      {"help", no_argument, nullptr, 'h'},          {nullptr, 0, nullptr, 0}};
-  Options options;
-  for (int c = 0; (c = getopt_long(argc, argv, "", kLong, nullptr)) != -1;) {
-    switch (c) {
-      case 't': options.path.name = optarg; break;
-      case 'r': options.path.ranks = static_cast<int>(number("--ranks", optarg, 1, kMostRanks)); break;
-      case 'p':
-        options.path.payload_bytes =
-            number("--payload", optarg, switchml::kMinPayloadBytes, switchml::kMaxPayloadBytes);
-        break;
-      case 's':
-        options.path.slots = static_cast<int>(number("--slots", optarg, switchml::kMinSlots, switchml::kMaxSlots));
-        break;
-      case 'b': options.bytes = number("--bytes", optarg, 4, size_t{1} << 30); break;
-      case 'c': options.calls = static_cast<int>(number("--calls", optarg, 1, 1000000)); break;
-      case 'h': usage(stdout); std::exit(0);
-      default: usage(stderr); std::exit(2);
-    }
-  }
-  if (optind < argc) refuse("argument", argv[optind], "options only");
-  if (options.path.name.empty()) refuse("--path", "(none)", "inproc, udp or memory");
-  const size_t payload = options.path.payload_bytes;
-  if (!switchml::is_allowed_payload(payload)) {
-    refuse("--payload", std::to_string(payload), std::string(switchml::kAllowedPayloads) + " up to 64512");
-  }
-  if (options.bytes % 4 != 0) refuse("--bytes", std::to_string(options.bytes), "a multiple of 4");
-  return options;
+std::vector<switchml::Option> table(Options* options) {
+  namespace value = switchml::value;
+  PathOptions& path = options->path;
+  switchml::OptionValue bytes = value::whole(4, 1 << 30, &options->bytes, ", a multiple of 4");
+  bytes.take = [take = bytes.take, options](const std::string& text) { return take(text) && options->bytes % 4 == 0; };
+  return {{"path", value::one_of({"inproc", "udp", "memory"}, &path.name),
+           "a switch and queues of this process; a switch and loopback sockets; or shared memory"},
+          {"ranks", value::whole(1, kMostRanks, &path.ranks), "of the all-reduce"},
+          {"payload", value::payload_size(&path.payload_bytes), "of a packet"},
+          {"slots", value::whole(switchml::kMinSlots, switchml::kMaxSlots, &path.slots), "packets in flight per rank"},
+          {"bytes", bytes, "of a rank's tensor"},
+          {"calls", value::whole(1, 1000000, &options->calls), "all-reduces that count, behind one that does not"}};
 }
 
 int fail(const std::string& what) {
@@ -174,7 +126,13 @@ int fail(const std::string& what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
+  Options options;
+  const auto check = [](const switchml::Given& given) {
+    return given.count("path") != 0 ? switchml::Status()
+                                    : switchml::Status(switchml::Code::kInvalidArgument, "--path NAME is needed");
+  };
+  const auto left = switchml::answer_command_line(argc, argv, kUsage, table(&options), check);
+  if (left) return *left;
   auto made = switchml::profile::make_path(options.path);
   if (!made.ok()) return fail(made.status().to_string());
   Path& path = *made.value();

@@ -17,9 +17,7 @@ void Path::submit(std::vector<std::vector<float>>& tensors) {
 }
 
 Result<std::unique_ptr<Path>> make_path(const PathOptions& options) {
-  if (options.name == "memory") return make_memory_path(options);
-  if (options.name == "inproc" || options.name == "udp") return make_switch_path(options);
-  return Status(Code::kInvalidArgument, "path " + options.name + " is not allowed: use inproc, udp or memory");
+  return options.name == "memory" ? make_memory_path(options) : make_switch_path(options);
 }
 
 }  // namespace switchml::profile

@@ -1,13 +1,11 @@
 // The fast parts of benchmarks/switch: `bench_switch load`, workers that keep a switch busy and check what it sums, and
 // `bench_switch reflect`, the ceiling. benchmarks/switch/__main__.py starts both; `load` prints one line of JSON.
-#include <getopt.h>
-
 #include <cstdio>
 #include <string>
 
+#include "base/command_line.h"
+#include "base/limits.h"
 #include "base/log.h"
-#include "base/parse.h"
-#include "base/payload_size.h"
 #include "process_time.h"
 #include "reflector.h"
 #include "socket/address.h"
@@ -121,63 +119,32 @@ int load(const Options& options) {
   return 0;
 }
 
-constexpr const char* kHelp =
+constexpr const char* kUsage =
     "usage: bench_switch load --to ADDRESS:PORT --pid PID [OPTION]...\n"
-    "       bench_switch reflect --to ADDRESS:PORT   (listens there and sends back what arrives)\n"
-    "  --workers N    1 to 128 (2)\n"
-    "  --payload B    bytes of payload: 256, 512, a multiple of 128 from 1024 to 2048, or of 1024 up to 64512 (8192)\n"
-    "  --slots N      in flight per worker: 4 to 4096, or 0 for what the switch grants (0)\n"
-    "  --seconds S    measured, 1 to 3600 (3)\n"
-    "  --reflect      there is a reflector in the place of a switch\n"
-    "  --pid PID      the process of the switch, whose CPU time is read\n";
+    "       bench_switch reflect --to ADDRESS:PORT   (listens there and sends back what arrives)\n";
 
-enum Option { kTo = 1, kPid, kWorkers, kPayload, kSlots, kSeconds, kReflect, kHelpOption };
-
-/// False: the value is not allowed.
-bool apply(int option, const char* text, Options* options) {
-  const std::string value = text == nullptr ? "" : text;
-  const auto whole = [&value](long low, long high, auto* out) {
-    const auto number = parse_integer(value, low, high);
-    if (number) *out = static_cast<std::decay_t<decltype(*out)>>(*number);
-    return number.has_value();
-  };
-  switch (option) {
-    case kTo: options->address = value; return true;
-    case kPid: return whole(1, INT32_MAX, &options->pid);
-    case kWorkers: return whole(1, kMaxWorkers, &options->load.workers);
-    case kPayload:
-      return whole(kMinPayloadBytes, kMaxPayloadBytes, &options->load.payload_bytes) &&
-             is_allowed_payload(options->load.payload_bytes);
-    case kSlots: return whole(0, kMaxSlots, &options->load.slots);
-    case kReflect: options->load.reflect = true; return true;
-    case kSeconds: return whole(1, 3600, &options->seconds);
-    default: return false;
-  }
+std::vector<Option> table(Options* options) {
+  Load& load = options->load;
+  return {
+      {"to", value::word("ADDRESS:PORT", &options->address), "where packets go, or the reflector listens"},
+      {"workers", value::whole(1, kMaxWorkers, &load.workers), "that send"},
+      {"payload", value::payload_size(&load.payload_bytes), "of a packet"},
+      {"slots", value::whole(0, kMaxSlots, &load.slots, ", 0 for what the switch grants"), "in flight per worker"},
+      {"seconds", value::whole(1, 3600, &options->seconds), "that are measured"},
+      {"reflect", value::flag(&load.reflect), "there is a reflector in the place of a switch"},
+      {"pid", value::whole(1, INT32_MAX, &options->pid), "the process of the switch, whose CPU time is read", "none"}};
 }
 
 int run(int argc, char** argv) {
-  constexpr option kOptions[] = {{"to", required_argument, nullptr, kTo},
-                                 {"pid", required_argument, nullptr, kPid},
-                                 {"workers", required_argument, nullptr, kWorkers},
-                                 {"payload", required_argument, nullptr, kPayload},
-                                 {"slots", required_argument, nullptr, kSlots},
-                                 {"seconds", required_argument, nullptr, kSeconds},
-                                 {"reflect", no_argument, nullptr, kReflect},
-                                 {"help", no_argument, nullptr, kHelpOption},
-                                 {nullptr, 0, nullptr, 0}};
   Options options;
-  int index = 0;
-  for (int found = 0; (found = getopt_long(argc, argv, "", kOptions, &index)) != -1;) {
-    if (found == kHelpOption) return std::fputs(kHelp, stdout) < 0;
-    if (found == '?') return fail(kHelp, 2);
-    if (!apply(found, optarg, &options)) {
-      return fail(std::string("--") + kOptions[index].name + "=" + (optarg ? optarg : "") + " is not allowed\n" + kHelp,
-                  2);
-    }
-  }
-  if (optind + 1 != argc) return fail(kHelp, 2);
-  const std::string mode = argv[optind];
-  if (mode != "load" && mode != "reflect") return fail("\"" + mode + "\": use load or reflect\n" + kHelp, 2);
+  const std::string mode = argc > 1 ? argv[1] : "";
+  const bool known = mode == "load" || mode == "reflect";
+  const auto check = [&](const Given&) {
+    return known ? Status() : Status(Code::kInvalidArgument, "the first argument must be load or reflect: see --help");
+  };
+  const int skipped = known ? 1 : 0;
+  const auto left = answer_command_line(argc - skipped, argv + skipped, kUsage, table(&options), check);
+  if (left) return *left;
   auto address = resolve_address(options.address, "--to");
   if (!address.ok()) return fail(address.status().message(), 2);
   if (mode == "reflect") return fail(reflect(address.value()).message());
