@@ -1,4 +1,4 @@
-"""The tables of docs/collectives.md, and what switchml.stats() counts of the calls that they speak of."""
+"""Tables of the documentation, and what switchml.stats() counts of the calls that docs/collectives.md speaks of."""
 
 import collections
 import os
@@ -10,10 +10,10 @@ import torch.distributed as dist
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
-def tables():
-    """[[{column: cell}]]: the tables of the page that say which way calls go, in order."""
+def tables(page):
+    """[[{column: cell}]]: the tables of a page, in order; those without rows are left out."""
     found, header = [], None
-    with open(os.path.join(ROOT, "docs", "collectives.md")) as stream:
+    with open(os.path.join(ROOT, page)) as stream:
         for line in stream:
             cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
             if not line.startswith("|"):
@@ -23,14 +23,16 @@ def tables():
                 found.append([])
             elif not set(line.strip()) <= set("|-"):
                 found[-1].append(dict(zip(header, cells)))
-    return [rows for rows in found if next(iter(rows[0])) in ("way", "types", "collective", "call")]
+    return [rows for rows in found if rows]
 
 
 def names_in(cell):
     return re.findall(r"`(\w+)`", cell)
 
 
-WAYS, EXACTLY, AS_INTEGERS, REDUCTIONS, OTHERS = tables()
+WAYS, EXACTLY, AS_INTEGERS, REDUCTIONS, OTHERS = (
+    rows for rows in tables("docs/collectives.md") if next(iter(rows[0])) in ("way", "types", "collective", "call")
+)
 COUNTED_AS = {names_in(row["collective"])[0]: names_in(row["counted as"])[0] for row in REDUCTIONS}
 
 
