@@ -56,7 +56,7 @@ class GroupSession : public Session {
   }
 
   /// Throws NoThread; what has been started until then ends with this object.
-  void start(Agreed* agreed, EngineOptions options, const Config& config) {
+  void start(Agreed* agreed, const EngineOptions& options, const Config& config) {
     engine_ = memory_ != nullptr ? memory_engine(&agreed->transports, options) : switch_engine(agreed, options, config);
     watch_ranks(agreed, options.switch_patience);
   }
