@@ -47,7 +47,7 @@ wheel: setup-package ## a wheel for the chosen PyTorch, in dist/
 	@PATH=/usr/bin:/bin $(PYTHON) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 	@ls -l dist
 
-lint: ## formatting, clang-tidy, layers, ruff, mypy, the documentation's sentences and links
+lint: ## formatting, clang-tidy, layers, cited requirements, ruff, mypy, the documentation's sentences and links
 	@.ci/lint.sh
 
 format: ## format C++ and Python in place (after a make lint, which installs ruff)

@@ -2,7 +2,7 @@
 """Whether prose in Markdown is short: 120 columns, sentences of 40 words (25 as a rule); whether links lead somewhere,
 and `FILE.cc` and `FILE.cc: symbol` name what is there.
 
-Usage: check_docs.py FILE...
+Usage: check_docs.py FILE..., or --self-test
 Tables, code and links may be longer than a line.
 """
 
@@ -11,12 +11,14 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 COLUMNS, WORDS, RULE = 120, 40, 25
 FENCE = re.compile(r"^\s*```")
 ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SOURCE = re.compile(r"`([\w./-]+\.(?:h|cc|py|p4|toml|sh|cmake|proto))(?:: ?([\w:~, ]+?)(?:\(\))?)?`")
+TRACE = re.compile(r"([\w/]+\.(?:h|cc)): (\w+(?:, \w+)*)")  # in a drawing
 MADE = {"wire/layout.h", "wire.p4"}  # by the build
 PLACEHOLDER = re.compile(r"[A-Z]{4}|/X[._]|_\.\.\.")
 END = re.compile(r"(?<=[.!?:;])\s+")
@@ -55,11 +57,12 @@ def sentences(paragraph):
 
 def anchors(text):
     """Of headings, as GitHub makes them."""
-    found = set()
+    found: set = set()
     for heading in re.findall(r"^#+\s+(.*?)\s*$", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), re.M):
         plain = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
         slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
-        found.add(slug if slug not in found else f"{slug}-1")
+        again = sum(one == slug or re.fullmatch(rf"{re.escape(slug)}-\d+", one) is not None for one in found)
+        found.add(f"{slug}-{again}" if again else slug)
     return found | set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
 
 
@@ -88,7 +91,11 @@ def check_source(name, symbols):
     if not found:
         return f"there is no {name}"
     text = "".join(pathlib.Path(file).read_text() for file in found)
-    lost = [one for one in (symbols or "").split(", ") if one and not re.search(rf"\b{one.split('::')[-1]}\b", text)]
+    lost = [
+        one
+        for one in (symbols or "").split(", ")
+        if one and not re.search(rf"\b{re.escape(one.split('::')[-1])}\b", text)
+    ]
     return f"{name} has no {lost[0]}" if lost else ""
 
 
@@ -106,15 +113,47 @@ def check(path):
                 problems.append(
                     (number, f"a sentence of {len(sentence)} words ({' '.join(sentence[:6])} ...); {WORDS} are allowed")
                 )
+    drawn = {number for number, line in lines if not line}  # code, among others
     for number, line in enumerate(text.splitlines(), 1):
         for target in LINK.findall(line):
             why = check_link(path, target)
             problems += [(number, f"{target}: {why}")] if why else []
-        problems += [(number, why) for match in SOURCE.findall(line) if (why := check_source(*match))]
+        named = SOURCE.findall(line) + (TRACE.findall(line) if number in drawn else [])
+        problems += [(number, why) for match in named if (why := check_source(*match))]
     return problems, lengths
 
 
+# A page, and a part of what is said of it; nothing: no problem.
+SELF_TESTS = (
+    ("# One\n\nA [link](#one), `wire/packet.h` and `packet.cc: read_header`.\n", ""),
+    ("word " * 25, "125 columns"),
+    ("word\n" * 41, "a sentence of 41 words"),
+    ("[link](nowhere.md)", "there is no nowhere.md"),
+    ("# One\n\n[link](#two)", "has no heading #two"),
+    ("# One\n# One\n# One\n\n[a](#one-1) [b](#one-2)", ""),
+    ("`wire/bucket.h`", "there is no wire/bucket.h"),
+    ("`wire/packet.h: no_such_thing`", "wire/packet.h has no no_such_thing"),
+    ("```\n1 first   wire/packet.cc: no_such_thing\n```", "wire/packet.cc has no no_such_thing"),
+)
+
+
+def self_test():
+    wrong = 0
+    for text, expected in SELF_TESTS:
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            page.write_text(text)
+            found = [problem for _, problem in check(page)[0]]
+        if not any(expected in problem for problem in found) if expected else found:
+            print(f"self-test: {text!r}: expected {expected!r}, found {found}")
+            wrong += 1
+    print(f"check_docs self-test: {len(SELF_TESTS) - wrong} of {len(SELF_TESTS)} as expected")
+    return 1 if wrong else 0
+
+
 def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
     total, lengths = 0, []
     for name in sys.argv[1:]:
         problems, found = check(pathlib.Path(name))

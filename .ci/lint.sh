@@ -61,6 +61,7 @@ check "ruff" "$tools/ruff" check --quiet .
 check "ruff format" "$tools/ruff" format --quiet --check --diff .
 check "mypy" "$tools/mypy"
 check "documentation" markdown
+check "documentation, self-test" python3 .ci/check_docs.py --self-test
 check "documentation, the site" site
 check "names of test files" test_names
 check "clang-tidy" tidy

@@ -26,7 +26,7 @@ WITHOUT_TEST = {"DROP-12": "a permission", "LEN-5": "a permission"}
 
 def citations(root, folders):
     """By identifier, the places that cite it: [(file, line)]."""
-    found = {}
+    found: dict = {}
     for folder in folders:
         for path in sorted((root / folder).rglob("*")):
             if path.suffix not in SUFFIXES or not path.is_file() or path.resolve() == pathlib.Path(__file__).resolve():

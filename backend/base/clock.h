@@ -1,5 +1,5 @@
-// Typed time. Everything below engine/ takes time as an argument of these types; only engine/, switchd/, transport/ and
-// the tests read a clock, through monotonic_now(). A simulator hands in a virtual time instead.
+// Typed time. Whoever reads a clock does so through monotonic_now(). State machines (PURE in tests/check_layers.py)
+// never do: they take time as an argument of these types, and a simulator hands in a virtual one.
 #pragma once
 
 #include <chrono>

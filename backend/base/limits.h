@@ -1,4 +1,4 @@
-// Every bound of the system, in one place; each relation between bounds is asserted where it matters.
+// The bounds that several folders share; each relation between bounds is asserted where it matters.
 #pragma once
 
 #include <cstddef>

@@ -20,8 +20,7 @@ namespace switchml {
 ///
 ///   opened      "N"                   by rank 0, when it comes to call N
 ///   arrived/R   "N" or "N gone"       by rank R, when it comes to call N, and when it gives up waiting for rank 0
-///   there verdict     "N P" or "N P why"    by rank 0, when it has decided call N; P is the last call that all ranks
-///   passed
+///   verdict     "N P" or "N P why"    by rank 0, when it has decided call N; P is the last that all ranks passed
 ///
 /// Rank 0 decides within its timeout. The others wait for it to open the call for their timeout, and as long again, and
 /// a second, for its verdict. A rank that gives up says so before it looks for rank 0 a last time, and rank 0 opens

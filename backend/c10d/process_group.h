@@ -27,7 +27,7 @@ struct Statistics {
   std::map<std::string, uint64_t> worker;    // WorkerCounters, summed over the shards
   std::map<std::string, uint64_t> embedded;  // SwitchCounters, on the rank that hosts the switch
   std::string switch_address;                // empty: none yet, or a group of one
-  std::string transport;                     // "shm", "udp", "shm+udp", or empty: none
+  std::string transport;                     // Session::transport(), or empty: none
   std::string precision;                     // Session::precision(), or empty: nobody sums
   uint64_t payload_bytes = 0;
   int slots = 0;

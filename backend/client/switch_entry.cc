@@ -36,10 +36,6 @@ Faults faults_of(const Config& config, int rank, int shard) {
   return faults;
 }
 
-}  // namespace
-
-namespace {
-
 // A fourth of what a switch may be silent for by default: after an outage there is time for a new connection.
 constexpr Duration kTcpStall = milliseconds(2500);
 

@@ -6,13 +6,11 @@
 //
 //   open       chooses the tree, grants the least of its switches, installs the session on all of them, makes child
 //              switches members of their parents, and answers when all have confirmed.
-//   join       in band, through the switch: tells the switch where the worker is, and answers when it has confirmed, so
-//   a
-//              worker that is answered is known to the data plane.
+//   join       in band, through the switch: tells the switch where the worker is, and answers when it has confirmed.
+//              So a worker that is answered is known to the data plane.
 //   probe      asks every switch of the session, and finds paths between them over which nothing comes.
-//   close      by the last worker, by call, by an expired lease or because a switch has forgotten the session: removes
-//   it
-//              from all its switches.
+//   close      by the last worker, by call, by an expired lease or because a switch has forgotten the session:
+//              removes it from all its switches.
 //
 // Not thread-safe.
 #pragma once

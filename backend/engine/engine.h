@@ -249,7 +249,7 @@ class Engine {
   /// Parts that work side by side, each with counters of its own: shards of the switch, boards in shared memory.
   virtual int shards() const = 0;
   virtual const WorkerCounters& counters(int shard) const = 0;
-  /// Bytes of frames (to send and to receive) and group buffers held, all shards: a constant of the session, whatever
+  /// Bytes of frames (to send and to receive) and superblocks held, all shards: a constant of the session, whatever
   /// the tensors' sizes.
   virtual size_t memory_bytes() const = 0;
 };

@@ -102,7 +102,7 @@ class Shard {
   /// Thread-safe: runs in the next step, before anything else.
   void post(std::function<void(Time now)> task);
 
-  // ---- shard_move.cc: see Engine. Only the shard's thread ----
+  // ---- shard_move.cc: see Relocatable. Only the shard's thread ----
   void suspend();
   void set_waiting_for(const std::string& what) { waiting_for_ = what; }
   std::vector<uint32_t> accepted() const;

@@ -60,7 +60,7 @@ struct Task {
   NativeCodec native_codec;
   Stream stream;
   bool announced = false;      // in the short stream; in a native session its chunks do that, if it has any there
-  bool was_complete = false;   // as on_job_progress() has seen it
+  bool was_complete = false;   // as on_task_progress() has seen it
   size_t next_call = 0;        // superblock whose call chunk is opened next
   size_t next_superblock = 0;  // superblock whose data is being opened
   size_t next_chunk = 0;       // chunk of that superblock

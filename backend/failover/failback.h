@@ -1,6 +1,6 @@
-// How a group that goes on without its switch gets to one again. Rank 0 asks its switch, or
-// the controller of its switches, for a session from time to time. What is
-// granted it offers to all, and every rank joins; only when all have joined do they leave what they have.
+// How a group that goes on without its switch gets to one again. Rank 0 asks its switch, or the controller of its
+// switches, for a session from time to time. What is granted it offers to all, and every rank joins; only when all have
+// joined do they leave what they have. One thread.
 //
 //   rank 0     back/N/offer    the session
 //   each rank  back/N/joined   ok, or why it could not

@@ -7,7 +7,7 @@
 //     or, on several hosts without any: then
 //   each host's first rank: its aggregator aggregator
 //     or, on one host, memory to share: then
-//   every rank: has it or why not          memory     says whether all have it, or a switch after all
+//   every rank: has it or why not          memory     says under "place" that all have it, or names a switch after all
 //     or, on hosts with several ranks, who is on which one beside the switch: then
 //   each host's first rank: memory         host
 //   every rank: what its path carries,     path       takes the least; opens the session, of hosts if all have memory

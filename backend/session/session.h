@@ -62,9 +62,9 @@ class Session {
   virtual bool without_switch() const = 0;
   /// The embedded switch, or null.
   virtual const SwitchServer* embedded() const = 0;
-  /// "udp": every rank speaks to the switch. "shm": the ranks, all on one host, reduce in memory that they share,
-  /// without any switch. "shm+udp": the ranks of each host share memory, and each host speaks to the switch as one
-  /// worker.
+  /// "udp", "tcp": every rank speaks to the switch. "shm": the ranks, all on one host, reduce in memory that they
+  /// share, without any switch. "shm+udp", "shm+tcp": the ranks of each host share memory, and each host speaks to the
+  /// switch as one worker.
   virtual std::string transport() const = 0;
 
   /// This rank does not go on with the others: the engine fails on all ranks, with "rank N (who) gave up: " and `why`.

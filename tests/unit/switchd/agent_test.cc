@@ -160,20 +160,19 @@ TEST_F(AgentTest, AnInstalledSessionAggregates) {
 
 TEST_F(AgentTest, BadRequestsAreNamed) {
   start();
-  const auto socket_error = [&](void (*change)(v1::InstallRequest*)) {
+  const auto refusal = [&](void (*change)(v1::InstallRequest*)) {
     v1::InstallRequest request = session();
     change(&request);
     const grpc::Status status = install(request);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
     return status.error_message();
   };
-  EXPECT_EQ(socket_error([](v1::InstallRequest* r) { r->set_job(256); }), "job 256: allowed are 1 to 255");
-  EXPECT_EQ(socket_error([](v1::InstallRequest* r) { r->add_members(128); }), "member 128: allowed are 0 to 127");
-  EXPECT_EQ(socket_error([](v1::InstallRequest* r) { r->set_shards(17); }), "shards 17: allowed are 1 to 16");
-  EXPECT_EQ(socket_error([](v1::InstallRequest* r) { r->set_slots(5000); }), "slots 5000: allowed are 1 to 4096");
-  EXPECT_NE(socket_error([](v1::InstallRequest* r) { r->set_payload_bytes(4096); }).find("up to 2048"),
-            std::string::npos);
-  EXPECT_NE(socket_error([](v1::InstallRequest* r) {
+  EXPECT_EQ(refusal([](v1::InstallRequest* r) { r->set_job(256); }), "job 256: allowed are 1 to 255");
+  EXPECT_EQ(refusal([](v1::InstallRequest* r) { r->add_members(128); }), "member 128: allowed are 0 to 127");
+  EXPECT_EQ(refusal([](v1::InstallRequest* r) { r->set_shards(17); }), "shards 17: allowed are 1 to 16");
+  EXPECT_EQ(refusal([](v1::InstallRequest* r) { r->set_slots(5000); }), "slots 5000: allowed are 1 to 4096");
+  EXPECT_NE(refusal([](v1::InstallRequest* r) { r->set_payload_bytes(4096); }).find("up to 2048"), std::string::npos);
+  EXPECT_NE(refusal([](v1::InstallRequest* r) {
               r->mutable_uplink()->mutable_parent()->set_address("up");
             }).find("address \"up\""),
             std::string::npos);
