@@ -116,6 +116,21 @@ class Lab:
     def address(self, namespace, device, address):
         self.do(namespace, "ip", "address", "add", address, "dev", device)
 
+    def make_bridge(self, name):
+        """A namespace with a bridge in it, for `make_host`."""
+        bridge = self.namespace(name)
+        self.do(bridge, "ip", "link", "add", "bridge", "type", "bridge")
+        self.do(bridge, "ip", "link", "set", "bridge", "up")
+        return bridge
+
+    def make_host(self, bridge, port, device, address, mtu=1500):
+        """A namespace whose `device` is on that bridge; `port` names the namespace, and the other end."""
+        host = self.namespace(port)
+        self.link(bridge, port, host, device, mtu)
+        self.do(bridge, "ip", "link", "set", port, "master", "bridge")
+        self.address(host, device, f"{address}/24")
+        return host
+
     def start(self, name, *command, namespace=None, stdin=subprocess.DEVNULL, **environment):
         """A process whose output goes to NAME.log."""
         prefix = ["ip", "netns", "exec", namespace] if namespace else []

@@ -55,10 +55,11 @@ class Hosts(lab.Lab):
     def __init__(self, folder, ranks):
         super().__init__(folder)
         try:
-            bridge = self.namespace("demo")
-            self.do(bridge, "ip", "link", "add", "bridge", "type", "bridge")
-            self.do(bridge, "ip", "link", "set", "bridge", "up")
-            self.hosts = [self.plug(bridge, f"h{number}", self.address_of(number)) for number in range(ranks + 1)]
+            bridge = self.make_bridge("demo")
+            self.hosts = [
+                self.make_host(bridge, f"h{number}", self.DEVICE, self.address_of(number))
+                for number in range(ranks + 1)
+            ]
         except BaseException:
             self.close()
             raise
@@ -67,13 +68,6 @@ class Hosts(lab.Lab):
     def address_of(number):
         """Of a rank; of the switch, which comes after them."""
         return f"10.79.1.{number + 1}"
-
-    def plug(self, bridge, port, address):
-        host = self.namespace(port)
-        self.link(bridge, port, host, self.DEVICE)
-        self.do(bridge, "ip", "link", "set", port, "master", "bridge")
-        self.address(host, self.DEVICE, f"{address}/24")
-        return host
 
     def bytes_sent(self):
         """By the ranks' hosts, whatever it was."""

@@ -46,9 +46,7 @@ class Star(lab.Lab):
         self.size, self.pins, self.links, self.mtu, self.offload = ranks, None, {}, mtu, offload
         self.faulty_port = {"switch": PORT, "all": faults.EVERY_PORT, None: None}[faults_of]
         try:
-            self.bridge = self.namespace("b")
-            self.do(self.bridge, "ip", "link", "add", "bridge", "type", "bridge")
-            self.do(self.bridge, "ip", "link", "set", "bridge", "up")
+            self.bridge = self.make_bridge("b")
             program = None
             if faults_of:
                 self.pins = faults.Pins(folder)
@@ -73,14 +71,11 @@ class Star(lab.Lab):
             raise
 
     def plug(self, port, address, rate, program=None):
-        host = self.namespace(port)
-        self.link(self.bridge, port, host, "data", self.mtu)
+        host = self.make_host(self.bridge, port, "data", address, self.mtu)
         if (
             not self.offload
         ):  # what a program hands over as one burst leaves as the datagrams that it is, each with a fate of its own
             self.do(host, "ip", "link", "set", "data", "gso_max_segs", 1)
-        self.do(self.bridge, "ip", "link", "set", port, "master", "bridge")
-        self.address(host, "data", f"{address}/24")
         if rate:
             self.limit(host, "data", rate)
             self.limit(self.bridge, port, rate)
