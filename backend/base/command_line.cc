@@ -43,7 +43,12 @@ Result<Given> parse_options(int argc, char* const* argv, const std::vector<Optio
     const int choice = getopt_long(argc, argv, "+:h", rows.data(), &index);
     if (choice == -1) break;
     const std::string written = argv[optind - 1];
-    if (choice == '?') return Status(Code::kInvalidArgument, "there is no option \"" + written + "\": see --help");
+    if (choice == '?') {
+      // Of "-xy" the first letter: getopt is still within the word.
+      const std::string unknown =
+          optopt != 0 && written.compare(0, 2, "--") != 0 ? std::string("-") + static_cast<char>(optopt) : written;
+      return Status(Code::kInvalidArgument, "there is no option \"" + unknown + "\": see --help");
+    }
     if (choice == ':') return Status(Code::kInvalidArgument, written + " needs a value: see --help");
     const auto is_help = [](const Option& each) { return each.name == "help"; };
     const auto found = choice == 'h' ? std::find_if(table.begin(), table.end(), is_help) : table.begin() + index;

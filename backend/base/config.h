@@ -15,7 +15,7 @@
 namespace switchml {
 
 struct Config {
-  /// SWITCHML_SWITCH: ADDRESS:PORT of a switch, or several as named_switches() has them (client/switch_place.h);
+  /// SWITCHML_SWITCH: ADDRESS:PORT of a switch, or several as named_switches() has them (client/switch_address.h);
   /// empty: one host adds in memory, and of several hosts each adds a part.
   std::string switch_address;
   /// SWITCHML_CONTROLLER: ADDRESS:PORT of a switchml-controller, which says where the switches are; empty: none. Not

@@ -13,8 +13,8 @@ namespace switchml {
 #define SWITCHML_WORKER_COUNTERS(X)                                                                         \
   X(packets_sent, "packets", "contributions sent to the switch, repeats included")                          \
   X(packets_received, "packets", "frames received from the switch, of any kind")                            \
-  X(bytes_sent, "bytes", "UDP payload bytes sent")                                                          \
-  X(bytes_received, "bytes", "UDP payload bytes received")                                                  \
+  X(bytes_sent, "bytes", "bytes of frames sent")                                                            \
+  X(bytes_received, "bytes", "bytes of frames received")                                                    \
   X(retransmissions, "packets", "contributions sent again")                                                 \
   X(timeouts, "events", "retransmission timers that expired")                                               \
   X(elements_summed_by_switch, "elements", "tensor elements whose result the switch computed")              \
@@ -34,8 +34,8 @@ namespace switchml {
 #define SWITCHML_SWITCH_COUNTERS(X)                                                        \
   X(packets_received, "packets", "frames received")                                        \
   X(packets_sent, "packets", "frames sent")                                                \
-  X(bytes_received, "bytes", "UDP payload bytes received")                                 \
-  X(bytes_sent, "bytes", "UDP payload bytes sent")                                         \
+  X(bytes_received, "bytes", "bytes of frames received")                                   \
+  X(bytes_sent, "bytes", "bytes of frames sent")                                           \
   X(contributions_added, "packets", "contributions added into a slot")                     \
   X(uses_started, "slots", "slots taken over by a new sequence number")                    \
   X(uses_completed, "slots", "slots that got every worker's contribution")                 \

@@ -181,7 +181,7 @@ py::dict calls_dict(const CallTable& calls) {
   for (size_t i = 0; i < kCalls; ++i) {
     const auto call = static_cast<Call>(i);
     py::dict row;
-    for (const Path path : kAllPaths) {
+    for (const Way path : kAllWays) {
       if (const uint64_t n = calls.get(call, path)) row[to_string(path)] = n;
     }
     if (!row.empty()) result[to_string(call)] = row;
@@ -204,7 +204,7 @@ py::object stats(const BasePtr& backend) {
   result["rank"] = group->group().rank;
   result["size"] = group->group().size;
   for (const auto& [name, value] : statistics.worker) result[py::str(name)] = value;
-  for (const Path path : kAllPaths) {
+  for (const Way path : kAllWays) {
     result[py::str(std::string("calls_") + to_string(path))] = group->calls().total(path);
   }
   result["calls"] = calls_dict(group->calls());

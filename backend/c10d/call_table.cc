@@ -33,17 +33,17 @@ static_assert(static_cast<size_t>(Call::kRecvAnySource) + 1 == kCalls);
 const char* profiling_title(Call call) { return kTitles[static_cast<size_t>(call)]; }
 const char* to_string(Call call) { return profiling_title(call) + kPrefix; }
 
-const char* to_string(Path path) {
+const char* to_string(Way path) {
   switch (path) {
-    case Path::kSwitch: return "switch";
-    case Path::kGloo: return "gloo";
-    case Path::kStore: return "store";
-    case Path::kLocal: return "local";
+    case Way::kSwitch: return "switch";
+    case Way::kGloo: return "gloo";
+    case Way::kStore: return "store";
+    case Way::kLocal: return "local";
   }
   return "?";
 }
 
-uint64_t CallTable::total(Path path) const {
+uint64_t CallTable::total(Way path) const {
   uint64_t sum = 0;
   for (size_t call = 0; call < kCalls; ++call) sum += get(static_cast<Call>(call), path);
   return sum;

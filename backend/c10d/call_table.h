@@ -40,25 +40,25 @@ const char* profiling_title(Call call);
 
 /// Through the switch, through the Gloo group, through the key-value store, or without any network (groups of
 /// one).
-enum class Path : uint8_t { kSwitch, kGloo, kStore, kLocal };
-inline constexpr size_t kPaths = 4;
-inline constexpr std::array<Path, kPaths> kAllPaths = {Path::kSwitch, Path::kGloo, Path::kStore, Path::kLocal};
-const char* to_string(Path path);
+enum class Way : uint8_t { kSwitch, kGloo, kStore, kLocal };
+inline constexpr size_t kWays = 4;
+inline constexpr std::array<Way, kWays> kAllWays = {Way::kSwitch, Way::kGloo, Way::kStore, Way::kLocal};
+const char* to_string(Way path);
 
 /// Thread-safe.
 class CallTable {
  public:
-  void add(Call call, Path path) { at(call, path).fetch_add(1, std::memory_order_relaxed); }
-  uint64_t get(Call call, Path path) const {
+  void add(Call call, Way path) { at(call, path).fetch_add(1, std::memory_order_relaxed); }
+  uint64_t get(Call call, Way path) const {
     return counts_[static_cast<size_t>(call)][static_cast<size_t>(path)].load(std::memory_order_relaxed);
   }
-  uint64_t total(Path path) const;
+  uint64_t total(Way path) const;
 
  private:
-  std::atomic<uint64_t>& at(Call call, Path path) {
+  std::atomic<uint64_t>& at(Call call, Way path) {
     return counts_[static_cast<size_t>(call)][static_cast<size_t>(path)];
   }
-  std::array<std::array<std::atomic<uint64_t>, kPaths>, kCalls> counts_{};
+  std::array<std::array<std::atomic<uint64_t>, kWays>, kCalls> counts_{};
 };
 
 }  // namespace switchml

@@ -225,7 +225,7 @@ std::shared_ptr<shm::Messages> ProcessGroupSwitchML::memory_for_messages(Call ca
 
 c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::gloo_for_message(Call call) {
   if (const Status failure = core_->failure(); !failure.ok()) throw_status(failure, core_->context(call));
-  core_->calls().add(call, Path::kGloo);
+  core_->calls().add(call, Way::kGloo);
   return delegate_->get();
 }
 
@@ -243,7 +243,7 @@ WorkPtr ProcessGroupSwitchML::through_gloo(Call call, OpType type, const Tensors
   arguments(call).own_elements(results);
   const Status closed = core_->closed();
   if (!closed.ok()) throw_status(closed, core_->context(call));
-  core_->calls().add(call, Path::kGloo);
+  core_->calls().add(call, Way::kGloo);
   core_->next_sequence();
   WorkPtr precheck;
   if (size_ > 1) {

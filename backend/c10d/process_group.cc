@@ -247,7 +247,7 @@ void ProcessGroupSwitchML::monitoredBarrier(const c10d::BarrierOptions& opts, bo
   const Status closed = core_->closed();
   if (!closed.ok()) throw_status(closed, context);
   core_->next_sequence();
-  core_->calls().add(Call::kMonitoredBarrier, monitored_barrier_ ? Path::kStore : Path::kLocal);
+  core_->calls().add(Call::kMonitoredBarrier, monitored_barrier_ ? Way::kStore : Way::kLocal);
   if (!monitored_barrier_) return;
   // Unlike elsewhere zero is a timeout: who has not come yet fails.
   const milliseconds timeout = opts.timeout.count() < 0 ? timeout_.load() : opts.timeout;

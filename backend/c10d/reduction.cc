@@ -70,9 +70,9 @@ const char* operation_name(const c10d::ReduceOp& op) {
 /// Shared by the engine's callbacks; the last of them hands it to the completion pool. It lets go of every tensor
 /// before it signals: whoever is signalled may end the interpreter, and the last reference to a tensor may need the
 /// interpreter.
-class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFlight> {
+class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pending> {
  public:
-  explicit InFlight(std::shared_ptr<GroupCore> core_) : core(std::move(core_)) {}
+  explicit Pending(std::shared_ptr<GroupCore> core_) : core(std::move(core_)) {}
 
   /// `waits`: this thread does what it can of it.
   void launch(bool waits) {
@@ -148,11 +148,11 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
     return unfinished.fetch_sub(1) == 1;
   }
   /// The same, for the engine. Takes the reference away from it: its thread must not be the last to have one.
-  static void release(std::shared_ptr<InFlight>& reference, const Status& outcome) {
-    std::shared_ptr<InFlight> self = std::move(reference);
+  static void release(std::shared_ptr<Pending>& reference, const Status& outcome) {
+    std::shared_ptr<Pending> self = std::move(reference);
     if (self->ended(outcome)) post(std::move(self));
   }
-  static void post(std::shared_ptr<InFlight> self) {
+  static void post(std::shared_ptr<Pending> self) {
     // `held` keeps the core, and with it the pool, for the duration of post().
     const std::shared_ptr<GroupCore> held = self->core;
     const size_t level = self->level;
@@ -239,7 +239,7 @@ class Reduction::InFlight : public std::enable_shared_from_this<Reduction::InFli
 
 Reduction::Reduction(std::shared_ptr<GroupCore> core, Call call, c10d::OpType type, const c10d::ReduceOp& op,
                      Time deadline)
-    : flight_(std::make_shared<InFlight>(std::move(core))), call_(call), type_(type), op_(op), deadline_(deadline) {
+    : flight_(std::make_shared<Pending>(std::move(core))), call_(call), type_(type), op_(op), deadline_(deadline) {
   flight_->operation = operation_name(op_);
 }
 
@@ -404,10 +404,10 @@ void Reduction::exchange(const at::Tensor& input, std::vector<uint64_t> numbers,
   part.input = given(input, false);
   part.input_end = part.part_of = input.nbytes();
   part.numbers = std::move(numbers);
-  part.arrange = [flight = std::weak_ptr<InFlight>(flight_), arrange = std::move(arrange)](
+  part.arrange = [flight = std::weak_ptr<Pending>(flight_), arrange = std::move(arrange)](
                      const std::vector<uint64_t>& of_all, Collective* arranged) {
     const Status status = arrange(of_all, arranged);
-    const std::shared_ptr<InFlight> held = flight.lock();
+    const std::shared_ptr<Pending> held = flight.lock();
     if (held && !status.ok()) held->refused = true;
     return status;
   };
@@ -463,7 +463,7 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue_lists(std::vector<std::vector<at
     if (!started.ok()) throw_status(started, core.context(call_));
   }
   // A precheck accompanies a call that is counted already.
-  if (!precheck_) core.calls().add(call_, core.group().size == 1 ? Path::kLocal : Path::kSwitch);
+  if (!precheck_) core.calls().add(call_, core.group().size == 1 ? Way::kLocal : Way::kSwitch);
   flight_->sequence = precheck_ ? core.sequence() : core.next_sequence();
   auto work = begin_work(flight_->core, call_, type_, precheck_ ? nullptr : profiling_title(call_), flight_->sequence,
                          std::move(lists), inputs_, time_until(deadline_));

@@ -77,7 +77,7 @@ class Reduction {
   c10::intrusive_ptr<c10d::Work> issue_lists(std::vector<std::vector<at::Tensor>> lists);
 
  private:
-  class InFlight;
+  class Pending;
   void add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
   at::Tensor prepared(const at::Tensor& tensor);
   at::Tensor target(const at::Tensor& output, bool apart);
@@ -85,7 +85,7 @@ class Reduction {
   const void* given(const at::Tensor& input, bool apart);
   void tag_parts();
 
-  std::shared_ptr<InFlight> flight_;
+  std::shared_ptr<Pending> flight_;
   const Call call_;
   const c10d::OpType type_;
   const c10d::ReduceOp op_;

@@ -100,10 +100,10 @@ void Shard::submit(std::shared_ptr<SharedCollective> collective, ElementRange pa
   wake();
 }
 
-void Shard::post(std::function<void(Time)> task) {
+void Shard::post(std::function<void(Time)> call) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    posted_.push_back(std::move(task));
+    posted_.push_back(std::move(call));
     attention_.store(true, std::memory_order_release);
   }
   wake();
@@ -134,11 +134,11 @@ bool Shard::step(Time now) {
 // Only while a stream of many chunks flows, whose rest keeps the links busy, and nothing of few chunks is under way.
 Duration Shard::coalescing(Time now) {
   const uint64_t received = counters_.packets_received.get();
-  const uint64_t gathered = received - moderated_at_;
+  const uint64_t gathered = received - gathered_at_;
   if (gathered == 0 || suspended_ || streams_.size() < 2) return Duration(0);
-  if (moderated_in_flight_ > 0) coalescing_.report(gathered, static_cast<uint64_t>(moderated_in_flight_), now);
-  moderated_at_ = received;
-  moderated_in_flight_ = 0;
+  if (gathered_in_flight_ > 0) coalescing_.report(gathered, static_cast<uint64_t>(gathered_in_flight_), now);
+  gathered_at_ = received;
+  gathered_in_flight_ = 0;
   const int in_flight = data_of(streams_[1]).pool.in_flight();
   if (in_flight < kFlow || short_under_way_ > 0) {
     coalescing_.forget_pause();
@@ -146,7 +146,7 @@ Duration Shard::coalescing(Time now) {
   }
   const Duration pause = std::min(coalescing_.pause(now), next_wakeup() - now);
   if (pause > Duration(0)) {
-    moderated_in_flight_ = in_flight;
+    gathered_in_flight_ = in_flight;
   } else {
     coalescing_.forget_pause();
   }
@@ -199,10 +199,10 @@ void Shard::on_task_progress(Task& task) {
     task.finished = true;
     task.shared->finish(Status());
   }
-  finish_jobs();
+  finish_tasks();
 }
 
-void Shard::finish_jobs() {
+void Shard::finish_tasks() {
   while (!tasks_.empty()) {
     Task& front = *tasks_.front();
     if (!front.finished) {

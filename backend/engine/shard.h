@@ -100,7 +100,7 @@ class Shard {
   Time next_wakeup() const;
 
   /// Thread-safe: runs in the next step, before anything else.
-  void post(std::function<void(Time now)> task);
+  void post(std::function<void(Time now)> call);
 
   // ---- shard_move.cc: see Relocatable. Only the shard's thread ----
   void suspend();
@@ -131,7 +131,7 @@ class Shard {
   // ---- shard.cc ----
   void take_submissions(Time now);
   void fail(const Status& status);
-  void finish_jobs();
+  void finish_tasks();
   void on_task_progress(Task& task);
   Task* task_at(uint64_t serial);
   void make_lanes(int first_slot);
@@ -149,7 +149,7 @@ class Shard {
   void announce(Task& task, Time now);
   bool open_call(Stream& stream, Time now);
   bool open_data(Stream& stream, Time now);
-  bool skip_to_data_job(Stream& stream);
+  bool skip_to_data_task(Stream& stream);
   void open_nonfinite(Task& task, Superblock* superblock, Lane& lane, Time now);
   InFlight& open_slot(Lane& lane, Task& task, Stage stage, size_t superblock, ElementRange range);
   static uint8_t* words_of(const InFlight& flight) { return flight.frame + wire::kHeaderBytes; }
@@ -205,8 +205,8 @@ class Shard {
   std::function<void(const Status&)> on_failure_;
   quant::Witness witness_;
   ReceiveCoalescing coalescing_;
-  uint64_t moderated_at_ = 0;    // packets received when results were left to gather last
-  int moderated_in_flight_ = 0;  // chunks under way then
+  uint64_t gathered_at_ = 0;    // packets received when results were left to gather last
+  int gathered_in_flight_ = 0;  // chunks under way then
   WorkerCounters counters_;
   size_t memory_bytes_ = 0;
 

@@ -14,7 +14,7 @@ namespace switchml {
 
 ShardThread::ShardThread(std::vector<std::shared_ptr<Shard>> shards, Duration spin, const std::vector<int>& processors)
     : shards_(std::move(shards)),
-      look_around_(spin),
+      busy_poll_(spin),
       processors_(processors),
       thread_(make_thread("an engine", [this] { run(); })) {}
 
@@ -70,7 +70,7 @@ void ShardThread::run() {
       link().pause(pause);
       continue;
     }
-    if (waits_for_results() && look_around_([this] { return step(); }, stopped)) continue;
+    if (waits_for_results() && busy_poll_([this] { return step(); }, stopped)) continue;
     if (const Duration time = patience(); time > Duration(0)) link().wait(time);
   }
 }

@@ -37,7 +37,7 @@ class ShardThread {
   Transport& link() { return shards_.front()->transport(); }
 
   const std::vector<std::shared_ptr<Shard>> shards_;
-  SpinWait look_around_;
+  SpinWait busy_poll_;
   const std::vector<int> processors_;
   std::atomic<bool> stop_{false};
   std::thread thread_;

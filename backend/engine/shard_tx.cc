@@ -61,7 +61,7 @@ bool Shard::open_call(Stream& stream, Time now) {
 }
 
 // Moves the data cursor past collectives that have no more data. False if there is none with data left.
-bool Shard::skip_to_data_job(Stream& stream) {
+bool Shard::skip_to_data_task(Stream& stream) {
   while (Task* task = task_at(stream.data_cursor)) {
     const uint64_t serial = stream.data_cursor;
     if (task->stream == stream.kind) {
@@ -77,7 +77,7 @@ bool Shard::skip_to_data_job(Stream& stream) {
 
 bool Shard::open_data(Stream& stream, Time now) {
   Lane& lane = data_of(stream);
-  if (!lane.pool.can_open() || !skip_to_data_job(stream)) return false;
+  if (!lane.pool.can_open() || !skip_to_data_task(stream)) return false;
   Task& task = *task_at(stream.data_cursor);
   const size_t g = task.next_superblock;
   Superblock* superblock = nullptr;

@@ -70,6 +70,7 @@ void SwitchLiveness::restart(Time now) {
   on_received();
   on_result();
   on_accepted(false, now);
+  left_answers_ = 0;
   next_keep_alive_ = now + session_.renewal();
 }
 

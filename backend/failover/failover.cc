@@ -50,7 +50,7 @@ void Failover::stop() {
     std::unique_lock<std::mutex> lock(mutex_);
     closing_ = true;
     changed_.notify_all();
-    changed_.wait_for(lock, kFarewell, [this] { return !handing_over_; });
+    changed_.wait_for(lock, kFarewell, [this] { return !transferring_; });
     stopping_ = true;
     running.swap(thread_);
   }
@@ -120,7 +120,7 @@ Failover::Step Failover::next_step() {
     if (closing_ || phase_ == Phase::kBroken || !engine_.status().ok()) return nullptr;
     const bool offered = phase_ == Phase::kStandby && news_.offered() > taken_;
     if (phase_ == Phase::kLost || offered) {
-      handing_over_ = true;
+      transferring_ = true;
       if (offered) taken_ = news_.offered();
       return offered ? &Failover::accept_offer : &Failover::leave_switch;
     }
@@ -155,8 +155,8 @@ void Failover::leave_switch() {
 
 Status Failover::go_without(const std::string& why) {
   const int number = moves();
-  const Status status = hand_over("the switch was lost (" + why + ")");
-  if (!settle()) return {Code::kAborted, "the process group was shut down"};
+  const Status status = transfer("the switch was lost (" + why + ")");
+  if (!end_transfer()) return {Code::kAborted, "the process group was shut down"};
   if (!status.ok()) return status;
   standby_ = std::make_unique<Standby>(options_.config, options_.group, options_.leaders, session(), channel_, number);
   if (const Status started = standby_->start(); !started.ok()) return started;
@@ -193,11 +193,11 @@ void Failover::offer() {
 }
 
 void Failover::accept_offer() {
-  return_to_switch();
-  settle();
+  fail_back();
+  end_transfer();
 }
 
-void Failover::return_to_switch() {
+void Failover::fail_back() {
   Failback failback(options_.config, options_.group, session(), channel_, options_.controller, options_.own);
   auto found = failback.take(taken_);
   if (!found.ok()) {
@@ -206,7 +206,7 @@ void Failover::return_to_switch() {
     return;
   }
   const std::string name = found->session.switch_name;
-  if (const Status status = hand_over("the group returns to the switch " + name); !status.ok()) {
+  if (const Status status = transfer("the group returns to the switch " + name); !status.ok()) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       phase_ = Phase::kBroken;
@@ -235,16 +235,16 @@ void Failover::arrive(Failback::Found found) {
 
 // ---- both ways ----
 
-Status Failover::hand_over(const std::string& purpose) {
+Status Failover::transfer(const std::string& purpose) {
   purpose_ = purpose;
   const Status status = StateTransfer(engine_, channel_, options_.group, moves()).run();
   purpose_.clear();
   return status;
 }
 
-bool Failover::settle() {
+bool Failover::end_transfer() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  handing_over_ = false;
+  transferring_ = false;
   changed_.notify_all();
   return !closing_;
 }

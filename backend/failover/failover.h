@@ -14,8 +14,8 @@
 #include "base/config.h"
 #include "engine/switch_engine.h"
 #include "failover/failback.h"
+#include "failover/failback_pace.h"
 #include "failover/news.h"
-#include "failover/return_pace.h"
 #include "failover/standby.h"
 #include "store/rendezvous.h"
 #include "store/store_channel.h"
@@ -69,11 +69,11 @@ class Failover {
   Status go_without(const std::string& why);
   void offer();
   void accept_offer();
-  void return_to_switch();
+  void fail_back();
   void arrive(Failback::Found found);
-  Status hand_over(const std::string& purpose);
+  Status transfer(const std::string& purpose);
   /// Others do not wait for this rank any more; whether it may go on.
-  bool settle();
+  bool end_transfer();
   Status may_wait(int rank, Duration waited);
   int moves() const;
 
@@ -86,7 +86,7 @@ class Failover {
   std::condition_variable changed_;
   Phase phase_ = Phase::kAtSwitch;
   bool closing_ = false;
-  bool handing_over_ = false;  // others count on this rank, from the step on to settle()
+  bool transferring_ = false;  // others count on this rank, from the step on to end_transfer()
   int moves_ = 0;              // that have ended: even ones at a switch, odd ones without
   News news_;                  // this rank's own too
   SessionParameters session_;
@@ -96,7 +96,7 @@ class Failover {
   std::string purpose_;  // of the transfer that is under way, for messages
   int taken_ = 0;        // the last attempt that it went into
   std::unique_ptr<Standby> standby_;
-  ReturnPace pace_;
+  FailbackPace pace_;
 };
 
 }  // namespace switchml

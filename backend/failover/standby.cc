@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "client/control_client.h"
-#include "client/switch_place.h"
+#include "client/switch_address.h"
 #include "socket/address.h"
 #include "socket/sockaddr.h"
 #include "transport/spread_link.h"
@@ -33,7 +33,7 @@ Standby::~Standby() {
   transports_.clear();
   if (joined_) {
     std::vector<SessionParameters> all;
-    for (const Endpoint& place : places_) {
+    for (const Endpoint& place : switches_) {
       all.push_back(session_);
       all.back().switch_endpoint = place;
     }
@@ -50,7 +50,7 @@ Status Standby::start() {
     if (Status status = say("keys", keys); !status.ok()) return status;
   }
   Status status = serve();
-  if (status.ok()) status = hear_places();
+  if (status.ok()) status = hear_switches();
   if (status.ok()) status = share_session();
   if (status.ok()) status = join();
   return channel_.agree(topic("joined"), group_.size, status);
@@ -77,7 +77,7 @@ Result<Endpoint> Standby::serve_with(const Blob& keys) {
       !keys.number("client_key", UINT64_MAX, &client_key_)) {
     return Status(Code::kMismatch, "rank 0 sent no keys: install the same switchml on all ranks");
   }
-  auto listen = address_of_rank_0(config_, is_loopback(session_.switch_endpoint));
+  auto listen = own_address(config_, is_loopback(session_.switch_endpoint));
   if (!listen.ok()) return listen.status();
   options.listen = with_port(listen.value(), 0);
   options.softswitch.by_invitation = true;
@@ -89,13 +89,13 @@ Result<Endpoint> Standby::serve_with(const Blob& keys) {
   return server_->local();
 }
 
-Status Standby::hear_places() {
+Status Standby::hear_switches() {
   for (const int leader : leaders_) {
     const auto place = hear("place", leader);
     if (!place.ok()) return place.status();
     const auto address = literal_address(place->text("address"), 0);
     if (!address.ok()) return address.status();
-    places_.push_back(with_carrier(address.value(), session_.switch_endpoint.carrier));
+    switches_.push_back(with_carrier(address.value(), session_.switch_endpoint.carrier));
   }
   return {};
 }
@@ -121,14 +121,14 @@ Status Standby::share_session() {
 Result<Blob> Standby::open_all() {
   const wire::Open asked = open_like(session_, client_key_);
   Blob first;
-  for (const Endpoint& place : places_) {
+  for (const Endpoint& place : switches_) {
     auto link = connect_to_switch(place);
     if (!link.ok()) return link.status();
     auto granted = ControlClient(*link.value(), place, to_string(place)).open(asked, monotonic_now() + kOpenTime);
     if (!granted.ok()) return granted.status();
     Blob blob;
     write_grant(granted.value(), &blob);
-    if (&place == &places_.front()) first = blob;
+    if (&place == &switches_.front()) first = blob;
     if (blob.encode() == first.encode() && granted->slots == asked.slots && granted->payload == asked.payload) continue;
     return Status(Code::kMismatch, "the ranks' own switches grant different sessions");
   }
@@ -139,15 +139,15 @@ Status Standby::join() {
   const Time end = monotonic_now() + kJoinTime;
   joined_ = true;
   for (int shard = 0; shard < session_.shards; ++shard) {
-    auto link = connect_shard(config_, group_.rank, shard, places_);
+    auto link = connect_shard(config_, group_.rank, shard, switches_);
     if (!link.ok()) return link.status();
-    for (const Endpoint& place : places_) {
+    for (const Endpoint& place : switches_) {
       SessionParameters there = session_;
       there.switch_endpoint = place;
       there.switch_name = to_string(place);
       if (Status status = join_shard(*link.value(), there, shard, end); !status.ok()) return status;
     }
-    transports_.push_back(spread_link(std::move(link.value()), places_));  // [MOVE-6]
+    transports_.push_back(spread_link(std::move(link.value()), switches_));  // [MOVE-6]
   }
   return {};
 }

@@ -41,7 +41,7 @@ class Standby {
   std::string topic(const std::string& what) const { return "standby/" + std::to_string(number_) + "/" + what; }
   Status serve();
   Result<Endpoint> serve_with(const Blob& keys);
-  Status hear_places();
+  Status hear_switches();
   Status share_session();
   Result<Blob> open_all();
   Status join();
@@ -56,7 +56,7 @@ class Standby {
   const int number_;
   uint64_t client_key_ = 0;
   std::unique_ptr<SwitchServer> server_;  // of a host's first rank
-  std::vector<Endpoint> places_;          // by host
+  std::vector<Endpoint> switches_;        // by host
   Transports transports_;
   bool joined_ = false;
 };

@@ -55,9 +55,9 @@ std::vector<std::vector<uint8_t>> split(const std::string& text) {
 StateTransfer::StateTransfer(Relocatable& engine, StoreChannel& channel, const GroupInfo& group, int number)
     : engine_(engine), channel_(channel), group_(group), number_(number) {}
 
-Status StateTransfer::run() { return channel_.agree(topic("ready"), group_.size, catch_up()); }
+Status StateTransfer::run() { return channel_.agree(topic("ready"), group_.size, exchange_results()); }
 
-Status StateTransfer::catch_up() {
+Status StateTransfer::exchange_results() {
   auto made = plan();
   return made.ok() ? take_over(made.value()) : made.status();
 }

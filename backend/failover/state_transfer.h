@@ -23,7 +23,7 @@ class StateTransfer {
   Status run();
 
  private:
-  Status catch_up();
+  Status exchange_results();
   Result<ResyncPlan> plan();
   Status take_over(const ResyncPlan& plan);
   std::string topic(const std::string& what) const { return "move/" + std::to_string(number_) + "/" + what; }

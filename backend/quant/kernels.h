@@ -90,7 +90,7 @@ struct Kernels {
   // ---- bytes ----
   /// Copies with non-temporal stores where the processor has them. Like a plain copy it is there for whoever sees a
   /// later release. `n` in bytes.
-  void (*stream)(const void* src, void* dst, size_t n);
+  void (*copy_non_temporal)(const void* src, void* dst, size_t n);
 };
 
 /// Row of a floating type in range/quantize/...: float32 0, float16 1, bfloat16 2; float64 3, which

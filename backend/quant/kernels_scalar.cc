@@ -310,7 +310,7 @@ void load(const int32_t* accumulators, uint8_t* words, size_t n) {
   for (size_t i = 0; i < n; ++i) put_word(words, i, load_at<uint32_t>(accumulators, i));
 }
 
-void stream(const void* src, void* dst, size_t n) {
+void copy_non_temporal(const void* src, void* dst, size_t n) {
   if (n != 0) std::memcpy(dst, src, n);
 }
 
@@ -332,7 +332,7 @@ constexpr Kernels kTable = {
     add,
     max,
     load,
-    stream,
+    copy_non_temporal,
 };
 
 }  // namespace

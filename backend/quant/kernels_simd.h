@@ -268,15 +268,15 @@ struct Simd {
 
   // ---- bytes ----
 
-  static void stream(const void* src, void* dst, size_t n) {
+  static void copy_non_temporal(const void* src, void* dst, size_t n) {
     constexpr size_t kVector = 4 * kLanes;
     const size_t before = (kVector - reinterpret_cast<uintptr_t>(dst) % kVector) % kVector;
-    if (n < 4 * kVector) return scalar_kernels()->stream(src, dst, n);
-    scalar_kernels()->stream(src, dst, before);
+    if (n < 4 * kVector) return scalar_kernels()->copy_non_temporal(src, dst, n);
+    scalar_kernels()->copy_non_temporal(src, dst, before);
     const size_t end = before + (n - before) / kVector * kVector;
     for (size_t i = before; i < end; i += kVector) V::stream_i32(bytes(dst) + i, V::load_i32(bytes(src) + i));
     V::end_stream();
-    scalar_kernels()->stream(bytes(src) + end, bytes(dst) + end, n - end);
+    scalar_kernels()->copy_non_temporal(bytes(src) + end, bytes(dst) + end, n - end);
   }
 
   // classify, split64 and join64 are rare and stay scalar; exact_sum is exact_simd.h's.
@@ -300,7 +300,7 @@ struct Simd {
         add,
         max,
         load,
-        stream,
+        copy_non_temporal,
     };
   }
 };

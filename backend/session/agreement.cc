@@ -9,7 +9,7 @@
 #include "base/processors.h"
 #include "base/random.h"
 #include "client/control_client.h"
-#include "client/switch_place.h"
+#include "client/switch_address.h"
 #include "path/path_check.h"
 #include "path/path_report.h"
 #include "path/path_speed.h"
@@ -40,12 +40,12 @@ class Agreement {
       : opening_(config, group, store, deadline, std::move(controller)) {
     if (!ended) return;
     opening_.watched = true;
-    opening_.roll.wait_while(ended);
+    opening_.exchange.wait_while(ended);
   }
 
   Result<Agreed> run() {
     try {
-      return telling_others(opening_.roll, [this] { return come_together(); });
+      return telling_others(opening_.exchange, [this] { return come_together(); });
     } catch (...) {
       if (joins_) leave_all();
       throw;
@@ -95,7 +95,7 @@ class Agreement {
   }
 
   // ---- sessions ----
-  bool is_alone() const { return opening_.places.size() == 1; }
+  bool is_alone() const { return opening_.switches.size() == 1; }
   const SessionParameters& session(size_t i) const {
     return i == 0 ? opening_.agreed.parameters : opening_.agreed.others[i - 1];
   }
@@ -103,11 +103,11 @@ class Agreement {
   Transport& link(size_t of_session, size_t shard) const {
     return *opening_.agreed.transports[of_session * own_shards() + shard];
   }
-  size_t own_shards() const { return opening_.agreed.transports.size() / opening_.places.size(); }
+  size_t own_shards() const { return opening_.agreed.transports.size() / opening_.switches.size(); }
   void leave_all() const { leave(opening_.agreed.sessions(), monotonic_now() + kLeaveTime); }
   std::string switch_names() const {
-    return is_alone() ? "switch " + opening_.places.front().name
-                      : std::to_string(opening_.places.size()) + " aggregators";
+    return is_alone() ? "switch " + opening_.switches.front().name
+                      : std::to_string(opening_.switches.size()) + " aggregators";
   }
 
   // ---- path ----
@@ -116,7 +116,7 @@ class Agreement {
     if (Status status = connect_over(Carrier::kPackets); !status.ok()) return status;
     size_t least = SIZE_MAX;
     bool leaves_host = false;
-    for (const SwitchPlace& place : opening_.places) {
+    for (const SwitchAddress& place : opening_.switches) {
       least = std::min(least, opening_.agreed.transports[0]->path_frame_bytes(place.endpoint));
       leaves_host = leaves_host || !udp_path(place.endpoint).on_host;
     }
@@ -129,7 +129,7 @@ class Agreement {
     std::string why = why_no_tcp(endpoints(), end);
     while (!why.empty() && monotonic_now() + kRefusalPause < end) {
       std::this_thread::sleep_for(kRefusalPause);
-      if (Status status = opening_.roll.ended(); !status.ok()) return status;
+      if (Status status = opening_.exchange.ended(); !status.ok()) return status;
       why = why_no_tcp(endpoints(), end);
     }
     if (!why.empty()) {
@@ -144,19 +144,19 @@ class Agreement {
 
   std::vector<Endpoint> endpoints() const {
     std::vector<Endpoint> switches;
-    for (const SwitchPlace& place : opening_.places) switches.push_back(place.endpoint);
+    for (const SwitchAddress& place : opening_.switches) switches.push_back(place.endpoint);
     return switches;
   }
 
   Status connect_over(Carrier carrier) {
-    for (SwitchPlace& place : opening_.places) place.endpoint = with_carrier(place.endpoint, carrier);
+    for (SwitchAddress& place : opening_.switches) place.endpoint = with_carrier(place.endpoint, carrier);
     if (sessions_ > 0 && opening_.agreed.transports.empty()) return {};  // others of its host send
     auto transports = connect_shards(opening_.config, opening_.group.rank, endpoints());
     if (!transports.ok()) return transports.status();
     opening_.agreed.transports = std::move(transports.value());
     return {};
   }
-  bool over_tcp() const { return opening_.places.front().endpoint.carrier == Carrier::kTcp; }
+  bool over_tcp() const { return opening_.switches.front().endpoint.carrier == Carrier::kTcp; }
 
   // ---- plan ----
   // `payload`: in bytes; 0: what the ranks' hosts know that their paths carry. `slots`: 0: as the switch likes.
@@ -200,7 +200,7 @@ class Agreement {
   // Sessions as granted. Losses are asked for where packets are.
   bool gains_by_tcp(const Blob& plan) const {
     if (!may_take_tcp(opening_.config) || opening_.faults) return false;
-    for (size_t i = 0; i < opening_.places.size(); ++i) {
+    for (size_t i = 0; i < opening_.switches.size(); ++i) {
       uint64_t flags = 0;
       if (!plan.inner("session/" + std::to_string(i)).number("flags", 255, &flags)) return false;
       if ((flags & wire::kOpenNative) == 0 || (flags & wire::kOpenStream) == 0) return false;
@@ -213,7 +213,7 @@ class Agreement {
   Result<Blob> open_sessions(wire::Open asked, bool hosts, bool insists) {
     std::vector<wire::OpenReply> granted;
     ++opens_;
-    for (const SwitchPlace& place : opening_.places) {
+    for (const SwitchAddress& place : opening_.switches) {
       asked.client_key = client_key(place);
       bool may_change = false;
       auto reply = insists ? open_session(place, asked)
@@ -227,11 +227,11 @@ class Agreement {
     return plan_of(granted, hosts);
   }
 
-  uint64_t client_key(const SwitchPlace& place) const {
+  uint64_t client_key(const SwitchAddress& place) const {
     return place.client_key == 0 ? random_bits() : place.client_key + opens_ % kInvitations;
   }
 
-  Status check_grant(const SwitchPlace& place, const std::vector<wire::OpenReply>& granted) const {
+  Status check_grant(const SwitchAddress& place, const std::vector<wire::OpenReply>& granted) const {
     const bool integers = (granted.back().flags & wire::kOpenNative) == 0;
     if (integers && opening_.config.exact) {
       return {Code::kInvalidArgument, "SWITCHML_PRECISION=\"exact\" cannot be had: switch " + place.name +
@@ -244,7 +244,7 @@ class Agreement {
     }
     if (granted.back().payload == granted.front().payload) return {};  // [SHARE-1]
     return {Code::kInvalidArgument, "switch " + place.name + " grants " + std::to_string(granted.back().payload) +
-                                        " bytes of payload, and switch " + opening_.places.front().name + " " +
+                                        " bytes of payload, and switch " + opening_.switches.front().name + " " +
                                         std::to_string(granted.front().payload) +
                                         ": set SWITCHML_PAYLOAD to what all of them take"};
   }
@@ -253,8 +253,8 @@ class Agreement {
   Status give_back(const std::vector<wire::OpenReply>& granted, const Status& why) const {
     for (size_t i = 0; i < granted.size(); ++i) {
       SessionParameters session;
-      session.switch_endpoint = opening_.places[i].endpoint;
-      session.switch_name = opening_.places[i].name;
+      session.switch_endpoint = opening_.switches[i].endpoint;
+      session.switch_name = opening_.switches[i].name;
       session.job = granted[i].job;
       session.epoch = granted[i].epoch;
       session.session_key = granted[i].session_key;
@@ -284,7 +284,7 @@ class Agreement {
   uint16_t preset_slots(bool hosts, size_t shards) const {
     constexpr auto kLeast = size_t{LaneSlots::kLeastSlotsForBulk};
     if (is_alone()) return static_cast<uint16_t>(hosts && shards * kLeast > kPresetSlots ? shards * kLeast : 0);
-    const size_t part = kPresetSlots / (opening_.places.size() * shards);
+    const size_t part = kPresetSlots / (opening_.switches.size() * shards);
     return static_cast<uint16_t>(shards * std::clamp(part, size_t{LaneSlots::kLeastNativeForBulk}, kLeast));
   }
 
@@ -295,7 +295,7 @@ class Agreement {
   }
 
   // What is missing may be what a job that was killed a moment ago has not given back yet.
-  Result<wire::OpenReply> open_session(const SwitchPlace& place, const wire::Open& asked) {
+  Result<wire::OpenReply> open_session(const SwitchAddress& place, const wire::Open& asked) {
     const Time end = opening_.time.stage_end(0.9);
     for (bool told = false;; told = true) {
       bool may_change = false;
@@ -310,7 +310,7 @@ class Agreement {
     }
   }
 
-  Result<wire::OpenReply> ask_for_session(const SwitchPlace& place, const wire::Open& asked, Time end,
+  Result<wire::OpenReply> ask_for_session(const SwitchAddress& place, const wire::Open& asked, Time end,
                                           bool* may_change) {
     const ControllerEntry& controller = opening_.agreed.controller;
     if (controller.client != nullptr) {
@@ -318,7 +318,7 @@ class Agreement {
       *may_change = granted.status().code() == Code::kUnavailable;
       return granted;
     }
-    const auto number = static_cast<size_t>(&place - opening_.places.data());
+    const auto number = static_cast<size_t>(&place - opening_.switches.data());
     ControlClient client(link(number, 0), place.endpoint, place.name);
     auto granted = client.open(asked, end);
     *may_change = client.lacked_room();
@@ -336,7 +336,7 @@ class Agreement {
     plan.set("secret1", random_bits());
     plan.set("hosts", hosts ? "workers" : "");
     for (int rank = 0; rank < opening_.group.size; ++rank) {
-      plan.set("local/" + std::to_string(rank), to_text(local_ranks(opening_.hosts, rank, opening_.switch_hosts)));
+      plan.set("local/" + std::to_string(rank), to_text(machine_ranks(opening_.hosts, rank, opening_.switch_ranks)));
     }
     return plan;
   }
@@ -356,7 +356,7 @@ class Agreement {
     if (Status status = read_sessions(plan); !status.ok()) return status;
     check_path_ = plan.text("check") == "1";
     may_take_tcp_ = plan.text("tcp") == "1";
-    opening_.agreed.local = read_local_ranks(plan.text("local/" + std::to_string(opening_.group.rank)));
+    opening_.agreed.local = read_machine_ranks(plan.text("local/" + std::to_string(opening_.group.rank)));
     if (sessions_ == 0) read_watch(opening_, plan);
     return {};
   }
@@ -364,12 +364,12 @@ class Agreement {
   // What they have in common is known.
   Status read_sessions(const Blob& plan) {
     std::vector<SessionParameters> sessions;
-    for (const SwitchPlace& place : opening_.places) {
+    for (const SwitchAddress& place : opening_.switches) {
       SessionParameters session = opening_.agreed.parameters;
       session.switch_endpoint = place.endpoint;
       session.switch_name = place.name;
       session.weight = place.weight;
-      if (static_cast<size_t>(session.workers) == opening_.places.size()) session.beside = place.host;
+      if (static_cast<size_t>(session.workers) == opening_.switches.size()) session.beside = place.host;
       const Blob grant = plan.inner("session/" + std::to_string(sessions.size()));
       if (Status status = read_grant(grant, &session); !status.ok()) return status;
       if (session.native && over_tcp()) session.least_chunk_bytes = kLeastTcpChunk;
@@ -383,11 +383,11 @@ class Agreement {
   // ---- joined ----
   Status join_sessions() {
     const Time end = opening_.time.stage_end(0.95);
-    for (size_t i = 0; i < opening_.places.size(); ++i) {
+    for (size_t i = 0; i < opening_.switches.size(); ++i) {
       for (size_t shard = 0; shard < own_shards(); ++shard) {
         const int number = first_shard() + static_cast<int>(shard);
         const Status status =
-            join_shard(link(i, shard), session(i), number, end, [this] { return opening_.roll.ended(); });
+            join_shard(link(i, shard), session(i), number, end, [this] { return opening_.exchange.ended(); });
         if (!status.ok()) return status;
       }
     }
@@ -436,7 +436,7 @@ class Agreement {
     if (first_shard() > 0)
       return payload_report(opening_.agreed.parameters.payload_bytes);  // another rank asks for the host
     size_t least = opening_.agreed.parameters.payload_bytes;
-    for (size_t i = 0; i < opening_.places.size(); ++i) {
+    for (size_t i = 0; i < opening_.switches.size(); ++i) {
       const auto passes = check_path(link(i, 0), session(i), opening_.time.stage_end(0.98));
       if (!passes.ok()) return passes.status();
       least = std::min(least, passes.value());
@@ -481,8 +481,8 @@ class Agreement {
   Result<Blob> measured_paths() {
     if (first_shard() > 0) return Blob();  // another rank says so for the host
     std::vector<TimedLink> links;
-    for (size_t i = 0; i < opening_.places.size(); ++i) {
-      links.push_back({&link(i, 0), &session(i), udp_path(opening_.places[i].endpoint).on_host});
+    for (size_t i = 0; i < opening_.switches.size(); ++i) {
+      links.push_back({&link(i, 0), &session(i), udp_path(opening_.switches[i].endpoint).on_host});
     }
     auto speed = measure_paths(links, opening_.time.stage_end(0.98));
     if (!speed.ok()) return speed.status();

@@ -49,13 +49,13 @@ struct Agreed {
   Transports transports;                   // session after session, one per shard that this rank drives, joined
   std::shared_ptr<shm::Segment> memory;    // of the ranks of this host, where they share some
   HostLayout hosts;                        // where hosts are the switch's workers; else of no ranks
-  LocalRanks local;                        // those that use a switch
+  MachineRanks local;                      // those that use a switch
   std::unique_ptr<SwitchServer> embedded;  // where no switch is named: of the first rank of each host
   ControllerEntry controller;              // rank 0 of a group that has one
   Fd watch_listener;                       // rank 0, where it can listen
   Endpoint watch_address;                  // the others, where rank 0 listens; else empty
   uint64_t watch_key = 0;
-  std::vector<int> standby;  // of a group that may lose its switch: the first rank of each host
+  std::vector<int> leaders;  // of a group that may lose its switch: the first rank of each host
 
   std::vector<SessionParameters> sessions() const { return with_others(parameters, others); }
 };

@@ -207,8 +207,8 @@ class GroupSession : public Session {
   }
 
   std::unique_ptr<Engine> switch_engine(Agreed* agreed, EngineOptions options, const Config& config) {
-    // Where each host has a switch there is none to lose but with its host.
-    const bool fallback = config.fallback && others_.empty();
+    // Where hosts have the switches there is none to lose but with its host.
+    const bool fallback = config.fallback && others_.empty() && !agreed->leaders.empty();
     if (!fallback) return SwitchEngine::start(options, std::move(agreed->transports));
     options.keep_results = true;
     options.on_switch_lost = [this](const Status& status) {
@@ -226,7 +226,7 @@ class GroupSession : public Session {
     options.group = group_;
     options.session = parameters_;
     options.controller = agreed.controller;
-    options.leaders = agreed.standby;
+    options.leaders = agreed.leaders;
     options.own = embedded_.get();
     options.tell = [this](const std::string& text) { tell_others(text); };
     return options;
@@ -313,25 +313,25 @@ class GroupSession : public Session {
 };
 
 /// No rank has a session before all have: what one could not start is an error of all.
-Status await_all(StoreExchange& roll, const GroupInfo& group, Time deadline) {
-  if (Status status = roll.say("started", Blob()); !status.ok()) return status;
-  if (group.rank != 0) return roll.hear("open", 0, "say that all ranks have started", deadline).status();
-  const auto started = roll.hear_all("started", OpeningTime(Duration(0), deadline).gather_end());
-  const Status said = roll.say("open", started.ok() ? Blob() : Blob::failure(started.status()));
+Status await_all(StoreExchange& exchange, const GroupInfo& group, Time deadline) {
+  if (Status status = exchange.say("started", Blob()); !status.ok()) return status;
+  if (group.rank != 0) return exchange.hear("open", 0, "say that all ranks have started", deadline).status();
+  const auto started = exchange.hear_all("started", OpeningTime(Duration(0), deadline).gather_end());
+  const Status said = exchange.say("open", started.ok() ? Blob() : Blob::failure(started.status()));
   return started.ok() ? said : started.status();
 }
 
 Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> session, const GroupInfo& group,
                                                 Rendezvous& store, Time deadline, const std::function<Status()>& ended,
                                                 const std::function<void(GroupSession&)>& start) {
-  StoreExchange roll(store, group);
-  return telling_others(roll, [&]() -> Result<std::unique_ptr<Session>> {
+  StoreExchange exchange(store, group);
+  return telling_others(exchange, [&]() -> Result<std::unique_ptr<Session>> {
     start(*session);
-    roll.wait_while([&engine = session->engine(), &ended] {
+    exchange.wait_while([&engine = session->engine(), &ended] {
       const Status status = engine.status();
       return status.ok() && ended ? ended() : status;
     });
-    if (Status status = await_all(roll, group, deadline); !status.ok()) return status;
+    if (Status status = await_all(exchange, group, deadline); !status.ok()) return status;
     return std::unique_ptr<Session>(std::move(session));
   });
 }

@@ -31,11 +31,11 @@ Status HostMemory::fetch(const Blob& offered) {
   } else {
     mine.set("why", memory.status().message());
   }
-  return roll_.say("memory", mine);
+  return exchange_.say("memory", mine);
 }
 
 Result<std::string> HostMemory::missing(Time until) {
-  const auto said = roll_.hear_all("memory", until);
+  const auto said = exchange_.hear_all("memory", until);
   offer_.segment_server.reset();
   if (!said.ok()) return said.status();
   return first_without(said.value());
@@ -51,13 +51,13 @@ Status HostMemory::share_with(int leader, const shm::BoardShape& shape) {
     Blob blob;
     auto offer = offer_memory(shape, 0, &blob);
     if (!offer.ok()) blob.set("why", offer.status().message());
-    if (Status status = roll_.say("host", blob); !status.ok()) return status;
+    if (Status status = exchange_.say("host", blob); !status.ok()) return status;
     if (!offer.ok()) return offer.status();
     offer_ = std::move(offer.value());
     memory_ = offer_.segment;
     return {};
   }
-  const auto blob = roll_.hear("host", leader, "share memory of its host", deadline_);
+  const auto blob = exchange_.hear("host", leader, "share memory of its host", deadline_);
   if (!blob.ok()) return blob.status();
   auto memory = fetch_memory(blob.value(), shape, fetch_end());
   if (!memory.ok()) return memory.status();

@@ -15,10 +15,10 @@ namespace switchml {
 
 class HostMemory {
  public:
-  /// Borrows group and roll. What another rank offers is awaited until `deadline`; to fetch it takes `fetch_time` (2 s
-  /// where that is less) at most.
-  HostMemory(const GroupInfo& group, StoreExchange& roll, Duration fetch_time, Time deadline)
-      : group_(group), roll_(roll), fetch_time_(fetch_time), deadline_(deadline) {}
+  /// Borrows group and exchange. What another rank offers is awaited until `deadline`; to fetch it takes `fetch_time`
+  /// (2 s where that is less) at most.
+  HostMemory(const GroupInfo& group, StoreExchange& exchange, Duration fetch_time, Time deadline)
+      : group_(group), exchange_(exchange), fetch_time_(fetch_time), deadline_(deadline) {}
 
   // ---- a group on one host ----
 
@@ -50,7 +50,7 @@ class HostMemory {
   Status share_with(int leader, const shm::BoardShape& shape);
 
   const GroupInfo& group_;
-  StoreExchange& roll_;
+  StoreExchange& exchange_;
   Duration fetch_time_;
   Time deadline_;
   MemoryOffer offer_;  // on a host's first rank

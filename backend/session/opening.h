@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/config.h"
-#include "client/switch_place.h"
+#include "client/switch_address.h"
 #include "session/agreement.h"
 #include "session/host_memory.h"
 #include "session/opening_time.h"
@@ -21,9 +21,9 @@ struct Opening {
           std::shared_ptr<ControllerClient> controller)
       : config(settings),
         group(ranks),
-        roll(store, ranks),
+        exchange(store, ranks),
         time(settings.connect_timeout, deadline),
-        memory(ranks, roll, settings.connect_timeout, time.gather_end()) {
+        memory(ranks, exchange, settings.connect_timeout, time.gather_end()) {
     if (ranks.rank == 0 && !settings.controller.empty())
       agreed.controller = {std::move(controller), settings.controller, {}};
     agreed.parameters.worker = ranks.rank;
@@ -32,28 +32,28 @@ struct Opening {
 
   /// What rank 0 was to bring.
   Result<Blob> hear(const std::string& topic, const std::string& what) {
-    return time.awaiting([&] { return roll.hear(topic, 0, what, time.deadline()); });
+    return time.awaiting([&] { return exchange.hear(topic, 0, what, time.deadline()); });
   }
   Result<std::vector<Blob>> hear_all(const std::string& topic) {
-    return time.awaiting([&] { return roll.hear_all(topic, time.gather_end()); });
+    return time.awaiting([&] { return exchange.hear_all(topic, time.gather_end()); });
   }
   /// Leaves what this rank found out, or why it could not.
   Status say(const std::string& topic, const Result<Blob>& found) {
-    return roll.say(topic, found.ok() ? found.value() : Blob::failure(found.status()));
+    return exchange.say(topic, found.ok() ? found.value() : Blob::failure(found.status()));
   }
 
   const Config& config;
   const GroupInfo& group;
-  StoreExchange roll;
+  StoreExchange exchange;
   OpeningTime time;
   HostMemory memory;
   Agreed agreed;
-  std::vector<SwitchPlace> places;  // where sessions are opened: at least one, once it is agreed
-  bool watched = false;             // by another session of the same ranks
-  bool one_host = false;            // on rank 0
-  bool faults = false;              // on rank 0: some rank is to have some
-  std::vector<std::string> hosts;   // by rank, on rank 0
-  std::vector<int> switch_hosts;    // ranks that host a switch, on rank 0
+  std::vector<SwitchAddress> switches;  // where sessions are opened: at least one, once it is agreed
+  bool watched = false;                 // by another session of the same ranks
+  bool one_host = false;                // on rank 0
+  bool faults = false;                  // on rank 0: some rank is to have some
+  std::vector<std::string> hosts;       // by rank, on rank 0
+  std::vector<int> switch_ranks;        // ranks that host a switch, on rank 0
 };
 
 }  // namespace switchml

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
-#include "client/switch_place.h"
+#include "client/switch_address.h"
 #include "session/hello.h"
 #include "session/shared_memory.h"
 #include "shm/board.h"
@@ -31,7 +31,7 @@ class PlaceAgreement {
     auto blob = opening_.hear("switch", "find a switch");
     const Time now = monotonic_now();
     if (!blob.ok() && now >= opening_.time.deadline())
-      return opening_.roll.who_is_missing("hello", now - begin, blob.status());
+      return opening_.exchange.who_is_missing("hello", now - begin, blob.status());
     if (!blob.ok()) return blob.status();
     if (!blob->text("memory").empty()) return share_memory(blob.value());
     const std::string each = blob->text("each_host");
@@ -46,34 +46,34 @@ class PlaceAgreement {
     SessionParameters& session = opening_.agreed.parameters;
     if (!opening_.config.controller.empty()) {
       if (Status status = read_place(blob, &session); !status.ok()) return status;
-      return take_place(SwitchPlace{session.switch_endpoint, session.switch_name});
+      return take_place(SwitchAddress{session.switch_endpoint, session.switch_name});
     }
     uint64_t count = 0;
     if (!blob.number("switches", kMaxWorkers, &count) || count == 0) {
       return {Code::kMismatch, "rank 0 announced no switch: install the same switchml on all ranks"};
     }
     for (uint64_t i = 0; i < count; ++i) {
-      if (Status status = take_place(read_switch_place(blob.inner("switch/" + std::to_string(i)))); !status.ok())
+      if (Status status = take_place(read_switch_address(blob.inner("switch/" + std::to_string(i)))); !status.ok())
         return status;
     }
     return {};
   }
 
   // One socket serves them all.
-  Status take_place(Result<SwitchPlace> place) {
+  Status take_place(Result<SwitchAddress> place) {
     if (!place.ok()) return place.status();
-    const auto& places = opening_.places;
-    if (!places.empty() && family_of(places.front().endpoint) != family_of(place->endpoint)) {
-      return {Code::kInvalidArgument, "switches " + places.front().name + " and " + place->name +
+    const auto& switches = opening_.switches;
+    if (!switches.empty() && family_of(switches.front().endpoint) != family_of(place->endpoint)) {
+      return {Code::kInvalidArgument, "switches " + switches.front().name + " and " + place->name +
                                           " have addresses of IPv4 and of IPv6: name interfaces that have addresses "
                                           "of one of them (SWITCHML_INTERFACE)"};
     }
-    if (places.empty()) {
+    if (switches.empty()) {
       opening_.agreed.parameters.switch_endpoint = place->endpoint;
       opening_.agreed.parameters.switch_name = place->name;
       opening_.agreed.parameters.weight = place->weight;
     }
-    opening_.places.push_back(std::move(place.value()));
+    opening_.switches.push_back(std::move(place.value()));
     return {};
   }
 
@@ -108,7 +108,7 @@ class PlaceAgreement {
     if (text.empty()) return {};
     auto layout = HostLayout::parse(text, opening_.group.size);
     if (!layout.ok()) return layout.status();
-    opening_.agreed.standby = layout->leaders();
+    opening_.agreed.leaders = layout->leaders();
     return {};
   }
 
@@ -186,29 +186,29 @@ class PlaceAgreement {
   }
 
   Result<Blob> name_switches() {
-    auto places = named_switches(opening_.config, opening_.one_host);
-    if (!places.ok()) return places.status();
-    return blob_of(places.value());
+    auto switches = named_switches(opening_.config, opening_.one_host);
+    if (!switches.ok()) return switches.status();
+    return blob_of(switches.value());
   }
 
   Result<Blob> host_switch() {
     auto place = start_switch(opening_.one_host);
     if (!place.ok()) return place.status();
-    opening_.switch_hosts = {0};
+    opening_.switch_ranks = {0};
     return blob_of({place.value()});
   }
 
-  Result<SwitchPlace> start_switch(bool one_host) {
+  Result<SwitchAddress> start_switch(bool one_host) {
     return embedded_switch(opening_.config, one_host, opening_.group.name, opening_.group.rank,
                            &opening_.agreed.embedded);
   }
 
-  static Blob blob_of(const std::vector<SwitchPlace>& places) {
+  static Blob blob_of(const std::vector<SwitchAddress>& switches) {
     Blob blob;
-    blob.set("switches", places.size());
-    for (size_t i = 0; i < places.size(); ++i) {
+    blob.set("switches", switches.size());
+    for (size_t i = 0; i < switches.size(); ++i) {
       Blob one;
-      write_place(places[i], &one);
+      write_switch_address(switches[i], &one);
       blob.put("switch/" + std::to_string(i), one);
     }
     return blob;
@@ -217,7 +217,7 @@ class PlaceAgreement {
   // ---- no switch is named: every host aggregates a part ----
 
   Result<Blob> each_host(const HostLayout& layout) {
-    for (int host = 0; host < layout.hosts(); ++host) opening_.switch_hosts.push_back(layout.ranks_of(host).front());
+    for (int host = 0; host < layout.hosts(); ++host) opening_.switch_ranks.push_back(layout.ranks_of(host).front());
     Blob blob;
     blob.set("each_host", layout.text());
     return blob;
@@ -231,7 +231,7 @@ class PlaceAgreement {
     }
     for (int host = 0; host < layout->hosts(); ++host) {
       if (Status status = hear_of_aggregator(layout->ranks_of(host).front()); !status.ok()) return status;
-      opening_.places.back().host = host;
+      opening_.switches.back().host = host;
     }
     return {};
   }
@@ -243,15 +243,16 @@ class PlaceAgreement {
                                                " cannot add a part for its host: " + place.status().message());
     }
     Blob blob;
-    write_place(place.value(), &blob);
+    write_switch_address(place.value(), &blob);
     return blob;
   }
 
   Status hear_of_aggregator(int rank) {
-    const auto said = opening_.time.awaiting(
-        [&] { return opening_.roll.hear("aggregator", rank, "add a part for its host", opening_.time.deadline()); });
+    const auto said = opening_.time.awaiting([&] {
+      return opening_.exchange.hear("aggregator", rank, "add a part for its host", opening_.time.deadline());
+    });
     if (!said.ok()) return said.status();
-    return take_place(read_switch_place(said.value()));
+    return take_place(read_switch_address(said.value()));
   }
 
   Opening& opening_;
@@ -264,7 +265,7 @@ Status agree_on_place(Opening& opening) { return PlaceAgreement(opening).run(); 
 void offer_watch(Opening& opening, Blob* blob) {
   if (opening.watched) return;
   opening.agreed.watch_key = random_bits();
-  auto address = address_of_rank_0(opening.config, opening.one_host);
+  auto address = own_address(opening.config, opening.one_host);
   auto listener = address.ok() ? PeerWatch::listen(with_port(address.value(), 0)) : Result<Fd>(address.status());
   if (!listener.ok()) {
     SWITCHML_LOG(kWarning) << opening.group.name

@@ -9,29 +9,29 @@
 
 namespace switchml {
 
-LocalRanks local_ranks(const std::vector<std::string>& hosts, int rank, const std::vector<int>& switch_hosts) {
+MachineRanks machine_ranks(const std::vector<std::string>& hosts, int rank, const std::vector<int>& switch_ranks) {
   const auto machine = [&](int r) {
     const std::string& host = hosts[static_cast<size_t>(r)];
     return host.substr(0, host.find('/'));
   };
   const auto is_near = [&](int other) { return machine(other) == machine(rank); };
-  LocalRanks local;
+  MachineRanks local;
   local.count = 0;
   for (int other = 0; other < static_cast<int>(hosts.size()); ++other) {
     if (!is_near(other)) continue;
     if (other == rank) local.index = local.count;
     ++local.count;
   }
-  local.switches = static_cast<int>(std::count_if(switch_hosts.begin(), switch_hosts.end(), is_near));
+  local.switches = static_cast<int>(std::count_if(switch_ranks.begin(), switch_ranks.end(), is_near));
   return local;
 }
 
-std::string to_text(const LocalRanks& local) {
+std::string to_text(const MachineRanks& local) {
   return std::to_string(local.index) + "/" + std::to_string(local.count) + "+" + std::to_string(local.switches);
 }
 
-LocalRanks read_local_ranks(const std::string& text) {
-  LocalRanks local;
+MachineRanks read_machine_ranks(const std::string& text) {
+  MachineRanks local;
   const size_t slash = text.find('/');
   const size_t plus = text.find('+');
   if (slash == std::string::npos || plus == std::string::npos || plus < slash) return {};
@@ -45,7 +45,7 @@ LocalRanks read_local_ranks(const std::string& text) {
   return local;
 }
 
-std::vector<std::vector<int>> place_on(const std::vector<int>& list, const LocalRanks& local, int shards) {
+std::vector<std::vector<int>> place_on(const std::vector<int>& list, const MachineRanks& local, int shards) {
   std::vector<std::vector<int>> places;
   for (int shard = 0; shard < shards && !list.empty(); ++shard) {
     places.push_back({list[static_cast<size_t>(local.index * shards + shard) % list.size()]});
@@ -66,7 +66,7 @@ Status check_affinity(const Config& config) {
   return {};
 }
 
-void place_threads(const Config& config, const LocalRanks& local, int shards, EngineOptions* options) {
+void place_threads(const Config& config, const MachineRanks& local, int shards, EngineOptions* options) {
   options->spin = spin_time(local.engine_threads(shards));
   const auto list = parse_processor_list(config.affinity);
   if (!list) return;

@@ -19,7 +19,7 @@ constexpr Duration kGrace = milliseconds(300);
 constexpr int kRoundsPerStep = 8;  // so that a step looks at the time, at deadlines and at failures soon again
 /// From so many bytes on, results are written with non-temporal stores: the first of them would be gone before the last
 /// is read.
-constexpr size_t kStreamedBytes = 1024 * 1024;
+constexpr size_t kNonTemporalBytes = 1024 * 1024;
 
 uint64_t agreed_by(const Collective& collective) {
   return fnv1a(&collective.count, sizeof collective.count, agreement_hash(collective));  // [HOST-11]
@@ -100,16 +100,16 @@ void LocalRank::plan(Task* task) const {
   const size_t elements = task->is_announcement ? 0 : task->collective.count;  // [HOST-6]
   task->chunks = std::max<size_t>(1, (elements + task->elements_per_chunk - 1) / task->elements_per_chunk);
   if (arena_ == nullptr || elements == 0) return;
-  task->from = place_of_input(task->collective);
-  task->to = place_of_result(task->collective);
+  task->from = range_of_input(task->collective);
+  task->to = range_of_result(task->collective);
 }
 
 // ---- tensors that other ranks see ----
 
 // Pieces of so many bytes, all as far apart.
-LocalRank::Placed LocalRank::placed(const std::vector<const void*>& pieces, size_t bytes) const {
+LocalRank::ArenaRange LocalRank::arena_range(const std::vector<const void*>& pieces, size_t bytes) const {
   if (pieces.empty()) return {};
-  Placed result;
+  ArenaRange result;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const uint64_t at = arena_->offset_of(pieces[i], bytes);
     if (at == 0) return {};
@@ -120,28 +120,28 @@ LocalRank::Placed LocalRank::placed(const std::vector<const void*>& pieces, size
   return result;
 }
 
-LocalRank::Placed LocalRank::place_of_input(const Collective& collective) const {
+LocalRank::ArenaRange LocalRank::range_of_input(const Collective& collective) const {
   const size_t bytes = collective.count * element_bytes(collective.type);
-  if (collective.movement == Movement::kScatter) return placed(collective.inputs, bytes);
+  if (collective.movement == Movement::kScatter) return arena_range(collective.inputs, bytes);
   if (collective.input == nullptr || collective.input_end < collective.count) return {};
-  return placed({collective.input}, bytes);
+  return arena_range({collective.input}, bytes);
 }
 
-LocalRank::Placed LocalRank::place_of_result(const Collective& collective) const {
+LocalRank::ArenaRange LocalRank::range_of_result(const Collective& collective) const {
   const size_t size = element_bytes(collective.type);
   if (collective.movement != Movement::kGather) {
-    return placed({collective.output}, (collective.output_end - collective.output_begin) * size);
+    return arena_range({collective.output}, (collective.output_end - collective.output_begin) * size);
   }
   std::vector<const void*> pieces;
   for (const Piece& piece : collective.pieces) {
     if (piece.begin != 0 || piece.end != collective.count) return {};
     pieces.push_back(piece.output);
   }
-  return placed(pieces, collective.count * size);
+  return arena_range(pieces, collective.count * size);
 }
 
 // What this rank has of a chunk, and what it takes of it.
-void LocalRank::say_places(const Task& task, ElementRange chunk, ChunkCall* call) const {
+void LocalRank::say_ranges(const Task& task, ElementRange chunk, ChunkCall* call) const {
   const Collective& collective = task.collective;
   const size_t size = element_bytes(collective.type);
   if (task.from.at != 0) call->from = task.from.at + chunk.begin * size;
@@ -155,7 +155,7 @@ void LocalRank::say_places(const Task& task, ElementRange chunk, ChunkCall* call
   if (begin >= end) return;
   call->begin = static_cast<uint32_t>(begin - chunk.begin);
   call->end = static_cast<uint32_t>(end - chunk.begin);
-  call->is_large = (whole_end - whole_begin) * size >= kStreamedBytes;
+  call->is_large = (whole_end - whole_begin) * size >= kNonTemporalBytes;
   if (task.to.at != 0) call->to = task.to.at + (begin - whole_begin) * size;
   call->to_stride = task.to.stride;
 }
@@ -292,7 +292,7 @@ bool LocalRank::offer_one() {
   ChunkCall call;
   call.reduction = {collective.op, collective.type, collective.divisor};
   if (elements > 0 && !has_memory(next_)) return false;
-  if (elements > 0) say_places(task, {first, elements}, &call);
+  if (elements > 0) say_ranges(task, {first, elements}, &call);
   if (elements > 0 && call.from == 0) fill(task, first, elements);
   call.agreed = task.agreed;
   call.elements = static_cast<uint32_t>(elements);
@@ -470,8 +470,8 @@ void LocalRank::write(ElementType type, const Piece& piece, ElementRange chunk, 
   const size_t size = element_bytes(type);
   uint8_t* to = static_cast<uint8_t*>(piece.output) + (begin - piece.begin) * size;
   const uint8_t* from = result + (begin - chunk.begin) * size;
-  if ((piece.end - piece.begin) * size >= kStreamedBytes) {
-    quant::kernels().stream(from, to, (end - begin) * size);
+  if ((piece.end - piece.begin) * size >= kNonTemporalBytes) {
+    quant::kernels().copy_non_temporal(from, to, (end - begin) * size);
   } else {
     std::memcpy(to, from, (end - begin) * size);
   }

@@ -91,7 +91,7 @@ class LocalRank {
 
  private:
   /// Where a tensor is in the segment, for all ranks, and how far it is from one piece to the next; 0: elsewhere.
-  struct Placed {
+  struct ArenaRange {
     uint64_t at = 0;
     uint64_t stride = 0;
   };
@@ -105,8 +105,8 @@ class LocalRank {
     size_t finished = 0;
     bool is_announcement = false;
     bool is_arranged = true;  // else its numbers come first, as a collective of their own
-    Placed from;              // its input
-    Placed to;                // its result
+    ArenaRange from;          // its input
+    ArenaRange to;            // its result
     Status refused;           // by `arrange`: there is nothing of it but its end
     /// Somebody waits for its end. Until `done` is taken from it.
     bool is_awaited() const { return !is_announcement || collective.done != nullptr; }
@@ -123,10 +123,10 @@ class LocalRank {
   Collective numbers_of(const Collective& collective);
   void arrange(const std::vector<uint64_t>& of_all);
   void plan(Task* task) const;
-  Placed placed(const std::vector<const void*>& pieces, size_t bytes) const;
-  Placed place_of_input(const Collective& collective) const;
-  Placed place_of_result(const Collective& collective) const;
-  void say_places(const Task& task, ElementRange chunk, ChunkCall* call) const;
+  ArenaRange arena_range(const std::vector<const void*>& pieces, size_t bytes) const;
+  ArenaRange range_of_input(const Collective& collective) const;
+  ArenaRange range_of_result(const Collective& collective) const;
+  void say_ranges(const Task& task, ElementRange chunk, ChunkCall* call) const;
   void withdraw_tensors(const Status& status);
   size_t pieces_of(const ChunkCall& call) const;
   static size_t bytes_of_piece(const ChunkCall& call);

@@ -36,7 +36,7 @@ bool is_among(const uint8_t* to, const uint8_t* const* inputs, int ranks) {
 
 void fill_frame(const void* from, size_t bytes, uint8_t* frame, Stores stores) {
   if (bytes == 0) return;
-  if (stores == Stores::kNonTemporal) return quant::kernels().stream(from, frame, bytes);
+  if (stores == Stores::kNonTemporal) return quant::kernels().copy_non_temporal(from, frame, bytes);
   std::memcpy(frame, from, bytes);
 }
 

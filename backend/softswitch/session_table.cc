@@ -131,10 +131,10 @@ SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vect
   // [LEN-3, NATIVE-1, OPEN-5]
   const auto flags =
       static_cast<uint8_t>((granted.whole_chunks ? wire::kOpenWholeChunks : 0) |
-                           (granted.native ? wire::kOpenNative : 0) | (limits_.stream ? wire::kOpenStream : 0));
+                           (granted.native ? wire::kOpenNative : 0) | (limits_.suits_tcp ? wire::kOpenStream : 0));
   auto entry = make_entry(session, flags, now);
   entry->client_key_ = asked.client_key;
-  entry->stream_ = (asked.flags & wire::kOpenStream) != 0;
+  entry->over_tcp_ = (asked.flags & wire::kOpenStream) != 0;
   entry->reply_.session_key = next_random();
   const auto lease_ms = std::chrono::duration_cast<milliseconds>(limits_.lease).count();
   entry->reply_.lease_ms = static_cast<uint32_t>(std::min<int64_t>(lease_ms, UINT32_MAX));
@@ -204,7 +204,7 @@ SessionTable::Joined SessionTable::join(const wire::Join& asked, const Endpoint&
     out.status = ReplyStatus::kNotMember;
     return out;
   }
-  if (entry->leased_ && entry->stream_ != (from.carrier != Carrier::kPackets)) {  // [JOIN-2, TCP-9]
+  if (entry->leased_ && entry->over_tcp_ != (from.carrier != Carrier::kPackets)) {  // [JOIN-2, TCP-9]
     out.status = ReplyStatus::kBadRequest;  // results would not reach those who came the other way
     return out;
   }

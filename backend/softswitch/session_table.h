@@ -85,15 +85,15 @@ class SessionEntry {
   std::vector<Endpoint> members_;
   std::vector<std::vector<const Endpoint*>> audiences_;  // by shard; into members_
   WorkerSet left_;
-  bool stream_ = false;  // members come over TCP
+  bool over_tcp_ = false;  // members come over TCP
 };
 
 struct SessionLimits {
   size_t slot_memory_bytes = 0;  // of all sessions together
   size_t max_payload_bytes = 0;
   bool whole_chunks = false;
-  bool native = false;  // sessions may be, where that is asked for
-  bool stream = false;  // replies say that TCP is for it
+  bool native = false;     // sessions may be, where that is asked for
+  bool suits_tcp = false;  // replies say that TCP is for it
   int max_jobs = kMaxJobs;
   // Of one client, where it is known who asks.
   int client_jobs = kMaxJobs;

@@ -19,7 +19,7 @@ SessionLimits session_limits(const SwitchOptions& options) {
   limits.client_memory_bytes = options.client_memory_bytes;
   limits.whole_chunks = options.whole_chunks;
   limits.native = !options.whole_chunks;
-  limits.stream = options.stream;
+  limits.suits_tcp = options.suits_tcp;
   limits.receive_buffer_bytes = options.receive_buffer_bytes;
   limits.lease = options.lease;
   limits.silence = options.silence;

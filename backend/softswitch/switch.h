@@ -32,7 +32,7 @@ struct SwitchOptions {
   /// Take packets without words or with a whole payload only, as a switch does whose parser knows no other lengths.
   bool whole_chunks = false;
   /// Say to whoever opens a session that members gain by TCP.
-  bool stream = false;
+  bool suits_tcp = false;
   /// What the receiving socket can queue (TransportLimits.receive_buffer_bytes); slots are granted so that all workers'
   /// outstanding frames fit in it. 0: no bound.
   size_t receive_buffer_bytes = 0;

@@ -71,6 +71,7 @@ Result<CommandLine> parse_command_line(int argc, char* const* argv) {
   CommandLine line = presets();
   const auto given = parse_options(argc, argv, table(&line));
   if (!given.ok()) return given.status();
+  if (line.help || line.version) return line;
   if (Status status = check_agent(line.agent, line.insecure_no_token); !status.ok()) return status;
   softswitch::SwitchOptions& limits = line.server.softswitch;
   if (limits.client_memory_bytes == 0) limits.client_memory_bytes = limits.slot_memory_bytes / 2;
@@ -80,7 +81,7 @@ Result<CommandLine> parse_command_line(int argc, char* const* argv) {
 std::string help_text() {
   CommandLine line = presets();
   return "usage: switchml-switchd [OPTION]...\n"
-         "Sums the gradients of switchml workers: a software switch on a UDP port.\n"
+         "Sums the gradients of switchml workers: a software switch, by UDP and TCP.\n"
          "Workers find it through SWITCHML_SWITCH=ADDRESS:PORT.\n"
          "\n" +
          options_text(table(&line)) +

@@ -279,7 +279,7 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   // A host.
   switch_options.client_of = [](const Endpoint& from) { return with_carrier(with_port(from, 0), Carrier::kPackets); };
   // One thread has all connections: where there are several, UDP has more processors.
-  switch_options.stream = links->tcp != nullptr && options.threads == 1;
+  switch_options.suits_tcp = links->tcp != nullptr && options.threads == 1;
   if (switch_options.seed == 0) switch_options.seed = system_random();
   try {
     return std::unique_ptr<SwitchServer>(new ThreadedServer(std::move(links.value()), switch_options, options.control));

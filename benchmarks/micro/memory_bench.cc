@@ -45,7 +45,7 @@ void pass(Rank& rank) {
   for (size_t i = 0; i < rank.tensor.size(); i += kPiece) {
     const size_t n = std::min(kPiece, rank.tensor.size() - i);
     std::memcpy(piece.data(), &rank.tensor[i], n);
-    switchml::quant::kernels().stream(piece.data(), &rank.result[i], n);
+    switchml::quant::kernels().copy_non_temporal(piece.data(), &rank.result[i], n);
   }
 }
 

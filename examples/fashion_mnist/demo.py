@@ -187,11 +187,12 @@ def path_taken(session):
         return "one rank alone: its gradients went nowhere"
     if session["transport"] == "shm":
         return "the gradients were added in memory that the ranks share, all being on one host; no packet was sent for them"
-    if session["transport"] == "shm+udp":
+    carrier = session["transport"].rpartition("+")[2].upper()
+    if session["transport"].startswith("shm+"):
         return (
-            f"each host's ranks added in memory, and the hosts' sums met in packets, at the switch {session['switch']}"
+            f"each host's ranks added in memory, and the hosts' sums met by {carrier} at the switch {session['switch']}"
         )
-    return f"the gradients went in UDP packets through the switch {session['switch']}"
+    return f"the gradients went by {carrier} through the switch {session['switch']}"
 
 
 def gain(one, other):
@@ -259,8 +260,10 @@ def main():
     parser.add_argument("--tolerance", type=float, default=0.5, help="allowed difference of the accuracies, in points")
     parser.add_argument("--plot", default="out/fashion_mnist.png", help="PNG file with loss curves and times")
     arguments = parser.parse_args()
-    if 256 % arguments.ranks != 0:
+    if arguments.ranks < 1 or 256 % arguments.ranks != 0:
         parser.error(f"--ranks {arguments.ranks}: must divide the global batch of 256")
+    if not 256 <= arguments.images <= 60000:
+        parser.error(f"--images {arguments.images}: allowed are 256 to 60000")
     plot_path = pathlib.Path(arguments.plot)
     plot_path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ def add_options(parser):
     parser.add_argument(
         "--ranks",
         type=int,
-        default=min(4, os.cpu_count() or 1),
+        default=max(2, min(4, os.cpu_count() or 1)),
         help="processes of this host, where no launcher made them",
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="about, for all sizes together; default: 60")

@@ -17,7 +17,7 @@ def ask(call, question):
     except ImportError as error:
         raise ValueError(
             f'SWITCHML_CONTROLLER="{question["address"]}" needs gRPC, which is missing here ({error}): '
-            "pip install grpcio protobuf"
+            "pip install grpcio protobuf, and grpcio-tools where switchml was built without protoc"
         ) from None
     to_explain = min(0.5, question["patience"] / 10)
     with _channel(grpc, question) as channel:

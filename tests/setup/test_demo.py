@@ -22,8 +22,8 @@ def result(backend, milliseconds, session=None):
 
 @pytest.mark.parametrize("transport, switch, said", (
     ("shm", "", ("memory", "no packet")),
-    ("udp", "127.0.0.1:9 (embedded in rank 0 of default)", ("UDP packets", "embedded in rank 0")),
-    ("shm+udp", "192.0.2.1:4800", ("memory", "packets", "192.0.2.1:4800")),
+    ("udp", "127.0.0.1:9 (embedded in rank 0 of default)", ("by UDP", "embedded in rank 0")),
+    ("shm+udp", "192.0.2.1:4800", ("memory", "by UDP", "192.0.2.1:4800")),
     ("", "", ("alone",)),
 ))  # fmt: skip
 def test_the_path_is_told(demo, capsys, transport, switch, said):

@@ -12,16 +12,16 @@ namespace {
 
 TEST(CallTable, CountsByCallAndPath) {
   CallTable table;
-  table.add(Call::kAllReduce, Path::kSwitch);
-  table.add(Call::kAllReduce, Path::kSwitch);
-  table.add(Call::kAllReduce, Path::kGloo);
-  table.add(Call::kBarrier, Path::kSwitch);
-  EXPECT_EQ(table.get(Call::kAllReduce, Path::kSwitch), 2U);
-  EXPECT_EQ(table.get(Call::kAllReduce, Path::kGloo), 1U);
-  EXPECT_EQ(table.get(Call::kAllReduce, Path::kLocal), 0U);
-  EXPECT_EQ(table.total(Path::kSwitch), 3U);
-  EXPECT_EQ(table.total(Path::kGloo), 1U);
-  EXPECT_EQ(table.total(Path::kLocal), 0U);
+  table.add(Call::kAllReduce, Way::kSwitch);
+  table.add(Call::kAllReduce, Way::kSwitch);
+  table.add(Call::kAllReduce, Way::kGloo);
+  table.add(Call::kBarrier, Way::kSwitch);
+  EXPECT_EQ(table.get(Call::kAllReduce, Way::kSwitch), 2U);
+  EXPECT_EQ(table.get(Call::kAllReduce, Way::kGloo), 1U);
+  EXPECT_EQ(table.get(Call::kAllReduce, Way::kLocal), 0U);
+  EXPECT_EQ(table.total(Way::kSwitch), 3U);
+  EXPECT_EQ(table.total(Way::kGloo), 1U);
+  EXPECT_EQ(table.total(Way::kLocal), 0U);
 }
 
 TEST(CallTable, EveryCallHasItsOwnNameAndTitle) {
@@ -38,7 +38,7 @@ TEST(CallTable, EveryCallHasItsOwnNameAndTitle) {
 
 TEST(CallTable, EveryPathHasItsOwnName) {
   std::set<std::string> names;
-  for (const Path path : kAllPaths) names.insert(to_string(path));
+  for (const Way path : kAllWays) names.insert(to_string(path));
   EXPECT_EQ(names, (std::set<std::string>{"switch", "gloo", "store", "local"}));
 }
 
@@ -47,11 +47,11 @@ TEST(CallTable, CountsFromManyThreads) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&table] {
-      for (int i = 0; i < 1000; ++i) table.add(Call::kSend, Path::kGloo);
+      for (int i = 0; i < 1000; ++i) table.add(Call::kSend, Way::kGloo);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(table.get(Call::kSend, Path::kGloo), 4000U);
+  EXPECT_EQ(table.get(Call::kSend, Way::kGloo), 4000U);
 }
 
 }  // namespace

@@ -39,14 +39,14 @@ void with_integers(Cluster::Settings& settings) { settings.config.integers = tru
 /// By Gloo, and in memory.
 class EachWay : public ::testing::TestWithParam<Path> {
  protected:
-  static bool by_gloo() { return GetParam() == Path::kGloo; }
+  static bool by_gloo() { return GetParam() == Way::kGloo; }
   static std::function<void(Cluster::Settings&)> way() {
     if (by_gloo()) return with_integers;
     return [](Cluster::Settings& settings) { settings.config.transport = "shm"; };
   }
 };
-INSTANTIATE_TEST_SUITE_P(Movements, EachWay, ::testing::Values(Path::kGloo, Path::kSwitch),
-                         [](const auto& way) { return way.param == Path::kSwitch ? "memory" : "gloo"; });
+INSTANTIATE_TEST_SUITE_P(Movements, EachWay, ::testing::Values(Way::kGloo, Way::kSwitch),
+                         [](const auto& way) { return way.param == Way::kSwitch ? "memory" : "gloo"; });
 
 // ---- broadcast ----
 
@@ -231,7 +231,7 @@ TEST(AllGatherIntoTensorCoalesced, RefusesListsOfDifferentLengths) {
   TensorList inputs{at::zeros({1})};
   EXPECT_TRUE(contains(refusal_of([&] { cluster[0].allgather_into_tensor_coalesced(outputs, inputs); }),
                        "2 outputs and 1 inputs; allowed: at least one, and one output for each input"));
-  EXPECT_EQ(cluster.count(0, Call::kAllGatherIntoTensorCoalesced, Path::kGloo), 0U);
+  EXPECT_EQ(cluster.count(0, Call::kAllGatherIntoTensorCoalesced, Way::kGloo), 0U);
 }
 
 // ---- gather, scatter ----
@@ -357,7 +357,7 @@ TEST(AllToAll, RefusesAnotherNumberOfPieces) {
   TensorList one{at::zeros({1})};
   EXPECT_TRUE(contains(refusal_of([&] { cluster[0].alltoall(one, two); }),
                        "switchml all_to_all: input tensor list size 2 does not match world size 1"));
-  EXPECT_EQ(cluster.count(0, Call::kAllToAll, Path::kGloo), 0U);
+  EXPECT_EQ(cluster.count(0, Call::kAllToAll, Way::kGloo), 0U);
 }
 
 TEST(AllToAll, ThatDoesNotFitFailsInMemoryOnEveryRankAndNothingElseDoes) {

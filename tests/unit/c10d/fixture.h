@@ -147,7 +147,7 @@ class Cluster {
     groups_.clear();
   }
   /// How often a rank's call went a way.
-  uint64_t count(int rank, Call call, Path path) const { return (*this)[rank].calls().get(call, path); }
+  uint64_t count(int rank, Call call, Way path) const { return (*this)[rank].calls().get(call, path); }
 
   const c10::intrusive_ptr<c10d::HashStore> store = c10::make_intrusive<c10d::HashStore>();
   const std::shared_ptr<GlooMeeting> gloo = std::make_shared<GlooMeeting>();

@@ -483,7 +483,7 @@ TEST(ProcessGroup, SplitKeepsTheTimeoutWithoutOptions) {
 TEST(ProcessGroup, MonitoredBarrierPassesWhenAllCome) {
   const Cluster cluster(3);
   cluster.on_each([](int, Group& group) { group.monitoredBarrier({}); });
-  EXPECT_EQ(cluster.count(2, Call::kMonitoredBarrier, Path::kStore), 1U);
+  EXPECT_EQ(cluster.count(2, Call::kMonitoredBarrier, Way::kStore), 1U);
 }
 
 TEST(ProcessGroup, MonitoredBarrierNamesWhoIsMissing) {
@@ -499,7 +499,7 @@ TEST(ProcessGroup, MonitoredBarrierNamesWhoIsMissing) {
 TEST(ProcessGroup, MonitoredBarrierOfOneIsLocal) {
   const Cluster cluster(1);
   cluster[0].monitoredBarrier({});
-  EXPECT_EQ(cluster.count(0, Call::kMonitoredBarrier, Path::kLocal), 1U);
+  EXPECT_EQ(cluster.count(0, Call::kMonitoredBarrier, Way::kLocal), 1U);
 }
 
 // ---- statistics ----
@@ -550,7 +550,7 @@ TEST(ProcessGroup, HasTheSameCountersAlone) {
   EXPECT_EQ(names(statistics.worker), names(pair[0].statistics().worker));
   for (const auto& [name, value] : statistics.worker) EXPECT_EQ(value, 0U) << name;
   EXPECT_EQ(statistics.switch_address, "");
-  EXPECT_EQ(alone.count(0, Call::kAllReduce, Path::kLocal), 1U);
+  EXPECT_EQ(alone.count(0, Call::kAllReduce, Way::kLocal), 1U);
 }
 
 TEST(ProcessGroup, TellsHowFloatsAreSummed) {
@@ -577,7 +577,7 @@ TEST(ProcessGroup, DoesNotCountFencesAsUsersElements) {
       group.broadcast(tensors)->wait();
     });
     EXPECT_EQ(cluster[0].statistics().worker.at("elements_summed_by_switch"), 0U);
-    EXPECT_EQ(cluster.count(0, Call::kBroadcast, integers ? Path::kGloo : Path::kSwitch), 1U);
+    EXPECT_EQ(cluster.count(0, Call::kBroadcast, integers ? Way::kGloo : Way::kSwitch), 1U);
   }
 }
 

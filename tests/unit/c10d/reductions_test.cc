@@ -63,8 +63,8 @@ class EachElements : public ::testing::TestWithParam<Elements> {
   }
   /// So many calls went through the switch, which had them all natively, and of an integer one so many of float64 not.
   void expect_calls(const Cluster& cluster, Call call, uint64_t all, uint64_t doubles) const {
-    EXPECT_EQ(cluster.count(0, call, Path::kSwitch), native() ? all : all - doubles);
-    EXPECT_EQ(cluster.count(0, call, Path::kGloo), native() ? 0 : doubles);
+    EXPECT_EQ(cluster.count(0, call, Way::kSwitch), native() ? all : all - doubles);
+    EXPECT_EQ(cluster.count(0, call, Way::kGloo), native() ? 0 : doubles);
   }
   /// All-reduces every type with `op` and compares values and the way it went.
   void all_reduce_every_type(const Cluster& cluster, const Reduced& op, const std::vector<at::ScalarType>& types) {
@@ -72,7 +72,7 @@ class EachElements : public ::testing::TestWithParam<Elements> {
       SCOPED_TRACE(std::string(operation_name(op)) + " of " + c10::toString(type));
       const std::optional<ReduceOp> operation = engine_operation(op, type);
       const bool through_switch = operation && (native() || integer_can(*operation, *element_type(type)));
-      const Path path = through_switch ? Path::kSwitch : Path::kGloo;
+      const Way path = through_switch ? Way::kSwitch : Way::kGloo;
       const uint64_t before = cluster.count(0, Call::kAllReduce, path);
       cluster.on_each([&](int rank, ReducingGroup& group) { all_reduce(rank, group, op, type); });
       EXPECT_EQ(cluster.count(0, Call::kAllReduce, path), before + 1);
@@ -121,7 +121,7 @@ TEST_P(AllReduceOf, MultipliesAndCombinesBits) {
   all_reduce_every_type(*cluster, Reduced::PRODUCT, multiplied);
   for (const auto op : {Reduced::BAND, Reduced::BOR, Reduced::BXOR}) all_reduce_every_type(*cluster, op, combined);
   const uint64_t calls = multiplied.size() + 3 * combined.size();
-  EXPECT_EQ(cluster->count(1, Call::kAllReduce, native() ? Path::kSwitch : Path::kGloo), calls);
+  EXPECT_EQ(cluster->count(1, Call::kAllReduce, native() ? Way::kSwitch : Way::kGloo), calls);
 }
 
 TEST(AllReduce, AsksTheGlooForSumsOnly) {
@@ -163,7 +163,7 @@ TEST(AllReduce, TakesScalarsAndNothing) {
     group.allreduce(empty)->wait();
     EXPECT_EQ(empty[0].numel(), 0);
   });
-  EXPECT_EQ(cluster.count(0, Call::kAllReduce, Path::kSwitch), 2U);
+  EXPECT_EQ(cluster.count(0, Call::kAllReduce, Way::kSwitch), 2U);
 }
 
 TEST(AllReduce, GivesListsOfSeveralTensorsToGloo) {
@@ -189,11 +189,11 @@ TEST(AllReduce, GivesSparseTensorsToGloo) {
   const at::Tensor sparse = at::eye(3).to_sparse();
   TensorList tensors{sparse};
   cluster[0].allreduce(tensors)->wait();
-  EXPECT_EQ(cluster.count(0, Call::kAllReduce, Path::kGloo), 1U);
+  EXPECT_EQ(cluster.count(0, Call::kAllReduce, Way::kGloo), 1U);
   EXPECT_EQ(cluster.gloo->last(0).inputs[0][0].layout(), at::kSparse);
   TensorList again{sparse};
   cluster[0].allreduce_sparse(again)->wait();
-  EXPECT_EQ(cluster.count(0, Call::kAllReduceSparse, Path::kGloo), 1U);
+  EXPECT_EQ(cluster.count(0, Call::kAllReduceSparse, Way::kGloo), 1U);
   EXPECT_EQ(cluster.gloo->last(0).name, "allreduce");
 }
 
@@ -375,7 +375,7 @@ TEST_F(ReduceScatterChecks, OneOutputForEachInput) {
 
 TEST_F(ReduceScatterChecks, CountNoCallThatIsRefused) {
   EXPECT_NE(failure_of_tensors(counting(2), counting(3)), "nothing was thrown");
-  EXPECT_EQ(cluster_[0].calls().total(Path::kLocal) + cluster_[0].calls().total(Path::kGloo), 0U);
+  EXPECT_EQ(cluster_[0].calls().total(Way::kLocal) + cluster_[0].calls().total(Way::kGloo), 0U);
   EXPECT_EQ(cluster_[0].getSequenceNumberForGroup(), 0U);
 }
 
@@ -394,13 +394,13 @@ TEST(Barrier, WaitsForTheCallsBeforeIt) {
     EXPECT_TRUE(broadcast->isCompleted());
     EXPECT_TRUE(same(sum, at::full({400000}, 3.F)));
   });
-  EXPECT_EQ(cluster.count(0, Call::kBarrier, Path::kSwitch), 1U);
+  EXPECT_EQ(cluster.count(0, Call::kBarrier, Way::kSwitch), 1U);
 }
 
 TEST(Barrier, OfOneIsLocal) {
   const Cluster cluster(1);
   EXPECT_TRUE(cluster[0].barrier()->wait());
-  EXPECT_EQ(cluster.count(0, Call::kBarrier, Path::kLocal), 1U);
+  EXPECT_EQ(cluster.count(0, Call::kBarrier, Way::kLocal), 1U);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ struct Outcome {
   std::vector<std::vector<uint32_t>> accepted;
 };
 
-Outcome hand_over(const std::vector<std::vector<uint32_t>>& accepted, int refuses = -1) {
+Outcome transfer(const std::vector<std::vector<uint32_t>>& accepted, int refuses = -1) {
   MapStore store;
   const auto size = static_cast<int>(accepted.size());
   Outcome outcome;
@@ -62,7 +62,7 @@ Outcome hand_over(const std::vector<std::vector<uint32_t>>& accepted, int refuse
 }
 
 TEST(StateTransfer, EverybodyGetsWhatAnybodyHas) {  // [MOVE-3]
-  const Outcome outcome = hand_over({{7, 1, 0}, {6, 2, 0}, {6, 1, 1}});
+  const Outcome outcome = transfer({{7, 1, 0}, {6, 2, 0}, {6, 1, 1}});
   for (size_t rank = 0; rank < 3; ++rank) {
     EXPECT_TRUE(outcome.status[rank].ok()) << outcome.status[rank].to_string();
     EXPECT_EQ(outcome.accepted[rank], (std::vector<uint32_t>{7, 2, 1})) << "rank " << rank;
@@ -70,19 +70,19 @@ TEST(StateTransfer, EverybodyGetsWhatAnybodyHas) {  // [MOVE-3]
 }
 
 TEST(StateTransfer, RanksThatAreTooFarApartAllStop) {
-  for (const Status& status : hand_over({{7}, {5}, {7}}).status) {
+  for (const Status& status : transfer({{7}, {5}, {7}}).status) {
     EXPECT_EQ(status.message(), "ranks are more than one use of a slot apart");
   }
 }
 
 TEST(StateTransfer, RanksOfOtherSizesAllStop) {
-  for (const Status& status : hand_over({{7}, {7, 7}}).status) {
+  for (const Status& status : transfer({{7}, {7, 7}}).status) {
     EXPECT_NE(status.message().find("has another number of slots"), std::string::npos) << status.message();
   }
 }
 
 TEST(StateTransfer, WhoRefusesAResultIsNamedEverywhere) {
-  const Outcome outcome = hand_over({{7}, {6}, {6}}, 2);
+  const Outcome outcome = transfer({{7}, {6}, {6}}, 2);
   for (const Status& status : outcome.status) {
     EXPECT_NE(status.message().find("rank 2 does not accept the result of slot 0"), std::string::npos)
         << status.message();

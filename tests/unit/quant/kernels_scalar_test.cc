@@ -198,7 +198,7 @@ TEST(Scalar, StreamCopies) {
     std::vector<uint8_t> data(n);
     for (uint8_t& byte : data) byte = static_cast<uint8_t>(random());
     std::vector<uint8_t> copied(n);
-    scalar().stream(data.data(), copied.data(), n);
+    scalar().copy_non_temporal(data.data(), copied.data(), n);
     ASSERT_EQ(copied, data);
   }
 }

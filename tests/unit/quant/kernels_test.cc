@@ -144,7 +144,7 @@ TEST_P(EveryTable, TouchesNothingBeyondItsArrays) {
       k.widen[row](integers[row], words.data(), n, false);
       k.narrow[row](words.data(), integers[row], n, false);
     }
-    k.stream(limbs.data(), wide.data(), 8 * n);
+    k.copy_non_temporal(limbs.data(), wide.data(), 8 * n);
     k.split64(wide.data(), limbs.data(), n);
     k.join64(limbs.data(), wide.data(), n);
     alignas(64) std::array<int32_t, 128> accumulators;  // must be aligned, so they cannot end where the memory does

@@ -210,7 +210,8 @@ class TableComparison {
     compare_integers(words, n);
     compare_words(words, n);
     const size_t bytes = 4 * n - (n > 0 ? random_() % 4 : 0);
-    compare("stream", bytes, bytes, [&](const Kernels& k, uint8_t* out) { k.stream(words.data(), out, bytes); });
+    compare("stream", bytes, bytes,
+            [&](const Kernels& k, uint8_t* out) { k.copy_non_temporal(words.data(), out, bytes); });
   }
 
   void compare_ranges(const BlockRange& expected, const BlockRange& found, const std::string& what, size_t n) {

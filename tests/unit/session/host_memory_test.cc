@@ -12,10 +12,10 @@ namespace {
 struct LocalRank {
   LocalRank(MapStore& store, int rank, int size, Duration patience = seconds(5))
       : group{rank, size, "group g"},
-        roll(store, group),
-        memory(group, roll, patience / 2, monotonic_now() + patience) {}
+        exchange(store, group),
+        memory(group, exchange, patience / 2, monotonic_now() + patience) {}
   GroupInfo group;
-  StoreExchange roll;
+  StoreExchange exchange;
   HostMemory memory;
 };
 
@@ -88,8 +88,8 @@ TEST(HostMemory, EachHostHasItsOwn) {
     member.memory.share(hosts);
     EXPECT_EQ(member.memory.why_none(), "");
     // As in a group: everybody says that it has fetched before the first one closes the door.
-    EXPECT_TRUE(member.roll.say("path", Blob()).ok());
-    EXPECT_TRUE(member.roll.hear_all("path", monotonic_now() + seconds(5)).ok());
+    EXPECT_TRUE(member.exchange.say("path", Blob()).ok());
+    EXPECT_TRUE(member.exchange.hear_all("path", monotonic_now() + seconds(5)).ok());
     taken[static_cast<size_t>(rank)] = member.memory.take();
   });
   for (const auto& segment : taken) ASSERT_NE(segment, nullptr);
@@ -106,7 +106,7 @@ TEST(HostMemory, WhatTheHostsFirstRankLacksTheOthersLack) {
   LocalRank leader(store, 1, 3), other(store, 2, 3);
   Blob blob;
   blob.set("why", "no memory left");
-  ASSERT_TRUE(leader.roll.say("host", blob).ok());
+  ASSERT_TRUE(leader.exchange.say("host", blob).ok());
   other.memory.share(hosts);
   EXPECT_EQ(other.memory.why_none(), "rank 1 has none: no memory left");
   EXPECT_EQ(other.memory.take(), nullptr);
@@ -126,8 +126,8 @@ TEST(HostMemory, AFirstRankThatComesLateIsAwaited) {
   MapStore store;
   const HostLayout hosts = HostLayout::of({"b", "b"});
   const GroupInfo group{1, 2, "group g"};
-  StoreExchange roll(store, group);
-  HostMemory waits(group, roll, milliseconds(1), monotonic_now() + seconds(60));
+  StoreExchange exchange(store, group);
+  HostMemory waits(group, exchange, milliseconds(1), monotonic_now() + seconds(60));
   std::thread late([&] {
     std::this_thread::sleep_for(milliseconds(2500));
     LocalRank(store, 0, 2).memory.share(hosts);

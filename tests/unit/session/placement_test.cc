@@ -10,36 +10,36 @@ namespace {
 using List = std::vector<int>;
 using Lists = std::vector<List>;
 
-LocalRanks rank_of(int index, int count, int switches = 0) {
-  LocalRanks local;
+MachineRanks rank_of(int index, int count, int switches = 0) {
+  MachineRanks local;
   local.index = index;
   local.count = count;
   local.switches = switches;
   return local;
 }
 
-TEST(LocalRanks, AreThoseOfOneMachineWhateverTheirNetwork) {
+TEST(MachineRanks, AreThoseOfOneMachineWhateverTheirNetwork) {
   const std::vector<std::string> hosts = {"a/1", "b/1", "a/2", "a/1", "b/1"};
-  EXPECT_EQ(to_text(local_ranks(hosts, 0, {0})), "0/3+1");
-  EXPECT_EQ(to_text(local_ranks(hosts, 1, {0})), "0/2+0");
-  EXPECT_EQ(to_text(local_ranks(hosts, 2, {0, 1, 2})), "1/3+2");
-  EXPECT_EQ(to_text(local_ranks(hosts, 3, {})), "2/3+0");
-  EXPECT_EQ(to_text(local_ranks(hosts, 4, {0, 1, 2})), "1/2+1");
+  EXPECT_EQ(to_text(machine_ranks(hosts, 0, {0})), "0/3+1");
+  EXPECT_EQ(to_text(machine_ranks(hosts, 1, {0})), "0/2+0");
+  EXPECT_EQ(to_text(machine_ranks(hosts, 2, {0, 1, 2})), "1/3+2");
+  EXPECT_EQ(to_text(machine_ranks(hosts, 3, {})), "2/3+0");
+  EXPECT_EQ(to_text(machine_ranks(hosts, 4, {0, 1, 2})), "1/2+1");
   EXPECT_EQ(rank_of(0, 3, 1).engine_threads(2), 7);
 }
 
-TEST(LocalRanks, ThatShareMemoryHaveMoreThreads) {
+TEST(MachineRanks, ThatShareMemoryHaveMoreThreads) {
   EXPECT_EQ(rank_of(0, 2).memory_threads(2, 2), 4);
   EXPECT_EQ(rank_of(0, 8, 1).memory_threads(8, 4), 13);
   EXPECT_EQ(rank_of(0, 6).memory_threads(3, 2), 10) << "two hosts of three ranks on one machine";
   EXPECT_EQ(rank_of(0, 5).memory_threads(3, 1), 7) << "and one of them has two";
 }
 
-TEST(LocalRanks, TravelAsText) {
-  for (const char* text : {"0/1+0", "2/3+1", "127/128+128"}) EXPECT_EQ(to_text(read_local_ranks(text)), text);
+TEST(MachineRanks, TravelAsText) {
+  for (const char* text : {"0/1+0", "2/3+1", "127/128+128"}) EXPECT_EQ(to_text(read_machine_ranks(text)), text);
   for (const char* bad :
        {"", "+", "3/3+0", "1", "/+", "0/0+0", "0/129+0", "x/2+0", "-1/2+0", "0/1++", "0/1", "0/1+129"}) {
-    EXPECT_EQ(to_text(read_local_ranks(bad)), "0/1+0") << bad;
+    EXPECT_EQ(to_text(read_machine_ranks(bad)), "0/1+0") << bad;
   }
 }
 

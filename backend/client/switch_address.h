@@ -12,11 +12,11 @@
 
 namespace switchml {
 
-/// Where the other ranks reach rank 0, with port 0. `one_host`: all ranks are on this one.
-Result<Endpoint> address_of_rank_0(const Config& config, bool one_host);
+/// Where other ranks reach this one, with port 0. `one_host`: all ranks are on this one.
+Result<Endpoint> own_address(const Config& config, bool one_host);
 
 /// A switch, or an aggregator of some rank's host, as all ranks know it.
-struct SwitchPlace {
+struct SwitchAddress {
   Endpoint endpoint;
   std::string name;     // for messages
   uint32_t weight = 1;  // of its share, where there are several
@@ -26,8 +26,8 @@ struct SwitchPlace {
 };
 inline constexpr uint64_t kInvitations = 16;
 
-void write_place(const SwitchPlace& place, Blob* blob);
-Result<SwitchPlace> read_switch_place(const Blob& blob);
+void write_switch_address(const SwitchAddress& place, Blob* blob);
+Result<SwitchAddress> read_switch_address(const Blob& blob);
 
 /// Whether sessions are to be native ones, where a switch can.
 bool wants_native(const Config& config);
@@ -37,13 +37,13 @@ bool may_take_tcp(const Config& config);
 /// The switches of SWITCHML_SWITCH: ADDRESS:PORT, or several of them with commas between, each perhaps with *WEIGHT.
 /// Errors: no such address, no port, a loopback address for ranks on several hosts, one address twice, a weight that is
 /// none, several switches for integers.
-Result<std::vector<SwitchPlace>> named_switches(const Config& config, bool one_host);
+Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one_host);
 
 /// Starts a switch in this process, which runs as long as `*server`, and says where it is. It serves nobody but those
 /// whose opens are announced to it: by SwitchServer::invite, as the keys of the place are already. `group`, `rank`: how
 /// messages call it.
-Result<SwitchPlace> embedded_switch(const Config& config, bool one_host, const std::string& group, int rank,
-                                    std::unique_ptr<SwitchServer>* server);
+Result<SwitchAddress> embedded_switch(const Config& config, bool one_host, const std::string& group, int rank,
+                                      std::unique_ptr<SwitchServer>* server);
 
 /// So many slots a switch gives a job that asks for no number, if it has them, for payloads up to that one.
 inline constexpr size_t kPresetSlots = 128;

@@ -5,7 +5,7 @@
 
 namespace switchml {
 
-class ReturnPace {
+class FailbackPace {
  public:
   /// The switch is lost. Sooner than kSteady after a return: attempts are as far apart as then, and twice that.
   void lost(Time now);

@@ -1,4 +1,4 @@
-#include "failover/return_pace.h"
+#include "failover/failback_pace.h"
 
 #include <gtest/gtest.h>
 
@@ -7,32 +7,32 @@ namespace {
 
 constexpr Time kNow = Time{} + seconds(1000);
 
-Duration pause_of(ReturnPace pace) {
+Duration pause_of(FailbackPace pace) {
   pace.wait(kNow);
   return pace.next() - kNow;
 }
 
-TEST(ReturnPace, AnAttemptASecondWhereNothingSpeaksAgainstIt) {
-  ReturnPace pace;
+TEST(FailbackPace, AnAttemptASecondWhereNothingSpeaksAgainstIt) {
+  FailbackPace pace;
   pace.lost(kNow);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(pause_of(pace), seconds(1));
 }
 
-TEST(ReturnPace, PausesGrowToAMinute) {
-  ReturnPace pace;
+TEST(FailbackPace, PausesGrowToAMinute) {
+  FailbackPace pace;
   for (const int expected : {2, 4, 8, 16, 32, 60, 60}) {
     pace.wait_longer(kNow);
     EXPECT_EQ(pace.next(), kNow + seconds(expected));
   }
 }
 
-TEST(ReturnPace, ASwitchThatIsSoonLostAgainIsReturnedToLater) {
-  ReturnPace pace;
+TEST(FailbackPace, ASwitchThatIsSoonLostAgainIsReturnedToLater) {
+  FailbackPace pace;
   pace.lost(kNow);
   pace.returned(kNow);
-  pace.lost(kNow + ReturnPace::kSteady - seconds(1));
+  pace.lost(kNow + FailbackPace::kSteady - seconds(1));
   EXPECT_EQ(pause_of(pace), seconds(2));
-  pace.lost(kNow + ReturnPace::kSteady);
+  pace.lost(kNow + FailbackPace::kSteady);
   EXPECT_EQ(pause_of(pace), seconds(1));
 }
 

@@ -1,4 +1,4 @@
-#include "client/switch_place.h"
+#include "client/switch_address.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ Config naming(const std::string& address) {
   return config;
 }
 
-TEST(SwitchPlace, ANamedSwitchIsWhereTheUserSays) {
+TEST(SwitchAddress, ANamedSwitchIsWhereTheUserSays) {
   const auto places = named_switches(naming("10.1.2.3:4567"), false);
   ASSERT_TRUE(places.ok()) << places.status().message();
   ASSERT_EQ(places->size(), 1U);
@@ -37,7 +37,7 @@ TEST(SwitchPlace, ANamedSwitchIsWhereTheUserSays) {
   EXPECT_EQ(places->front().client_key, 0U);
 }
 
-TEST(SwitchPlace, AnAddressWhereNothingCanListenIsRefused) {
+TEST(SwitchAddress, AnAddressWhereNothingCanListenIsRefused) {
   for (const char* address : {"10.1.2.3:0", "10.1.2.3:port"}) {
     const auto place = named_switches(naming(address), false);
     EXPECT_EQ(place.status().code(), Code::kInvalidArgument) << address;
@@ -45,7 +45,7 @@ TEST(SwitchPlace, AnAddressWhereNothingCanListenIsRefused) {
   }
 }
 
-TEST(SwitchPlace, LoopbackServesOneHostOnly) {
+TEST(SwitchAddress, LoopbackServesOneHostOnly) {
   EXPECT_TRUE(named_switches(naming("127.0.0.1:4567"), true).ok());
   const auto place = named_switches(naming("127.0.0.1:4567"), false);
   EXPECT_EQ(place.status().code(), Code::kInvalidArgument);
@@ -58,14 +58,14 @@ std::vector<std::string> places_of(const std::string& text) {
   const auto places = named_switches(naming(text), false);
   if (!places.ok()) return {places.status().to_string()};
   std::vector<std::string> said;
-  for (const SwitchPlace& place : *places.operator->()) {
+  for (const SwitchAddress& place : *places.operator->()) {
     EXPECT_EQ(place.client_key, 0U);
     said.push_back(to_string(place.endpoint) + " * " + std::to_string(place.weight) + " as " + place.name);
   }
   return said;
 }
 
-TEST(SwitchPlace, SeveralAreNamedWithCommasAndWeights) {
+TEST(SwitchAddress, SeveralAreNamedWithCommasAndWeights) {
   EXPECT_THAT(places_of("10.1.2.3:4567,10.1.2.4:4567*3"),
               ElementsAre("10.1.2.3:4567 * 1 as 10.1.2.3:4567", "10.1.2.4:4567 * 3 as 10.1.2.4:4567"));
   EXPECT_THAT(places_of("10.1.2.3:4567*1000"), ElementsAre("10.1.2.3:4567 * 1000 as 10.1.2.3:4567"));
@@ -83,7 +83,7 @@ void expect_refused(const Config& config, const std::string& part) {
               AllOf(StartsWith("SWITCHML_SWITCH=\"" + config.switch_address + "\" "), HasSubstr(part)));
 }
 
-TEST(SwitchPlace, AWeightIsANumberFrom1To1000) {
+TEST(SwitchAddress, AWeightIsANumberFrom1To1000) {
   for (const char* weight : {"0", "1001", "x", "", "-1", "1.5", " 2", "2*3", "99999999999999999999"}) {
     const std::string item = std::string("10.1.2.3:4567*") + weight;
     const std::string part = std::string("has weight \"") + weight + "\": allowed are 1 to 1000";
@@ -92,14 +92,14 @@ TEST(SwitchPlace, AWeightIsANumberFrom1To1000) {
   }
 }
 
-TEST(SwitchPlace, NothingBetweenCommasIsRefused) {
+TEST(SwitchAddress, NothingBetweenCommasIsRefused) {
   for (const char* address : {",", "10.1.2.3:1,", ",10.1.2.3:1", "10.1.2.3:1,,10.1.2.4:1", "10.1.2.3:1,10.1.2.4:1,"}) {
     expect_refused(naming(address), "has \"\" in place of a switch");
   }
   expect_refused(naming("10.1.2.3:1,*3"), "has \"*3\" in place of a switch");
 }
 
-TEST(SwitchPlace, WhatIsNoAddressIsNamedBesideOthersToo) {
+TEST(SwitchAddress, WhatIsNoAddressIsNamedBesideOthersToo) {
   for (const char* wrong : {"10.1.2.4:port", "[fe80::2:5", "10.1.2.4:65536"}) {
     const Status status = named_switches(naming(std::string("10.1.2.3:1,") + wrong), false).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << wrong;
@@ -109,13 +109,13 @@ TEST(SwitchPlace, WhatIsNoAddressIsNamedBesideOthersToo) {
   expect_refused(naming("10.1.2.3:1,127.0.0.1:1"), "is a loopback address");
 }
 
-TEST(SwitchPlace, OneAddressIsOneSwitch) {
+TEST(SwitchAddress, OneAddressIsOneSwitch) {
   expect_refused(naming("10.1.2.3:1,10.1.2.4:1,10.1.2.3:1*2"), "names 10.1.2.3:1 twice");
   expect_refused(naming("10.1.2.3:48879,10.1.2.3"), "names 10.1.2.3 twice");
   expect_refused(naming("[fe80::1]:5,[fe80:0:0::1]:5"), "names [fe80:0:0::1]:5 twice");
 }
 
-TEST(SwitchPlace, OneSocketCannotReachTwoFamilies) {
+TEST(SwitchAddress, OneSocketCannotReachTwoFamilies) {
   expect_refused(naming("10.1.2.3:1,[fe80::1]:1"), "IPv4 and of IPv6");
   expect_refused(naming("[fe80::1]:1,[fe80::2]:1,10.1.2.3:1"), "IPv4 and of IPv6");
 }
@@ -126,12 +126,12 @@ std::string so_many_switches(size_t count) {
   return text;
 }
 
-TEST(SwitchPlace, UpTo128AreTaken) {
+TEST(SwitchAddress, UpTo128AreTaken) {
   EXPECT_EQ(places_of(so_many_switches(128)).size(), 128U);
   expect_refused(naming(so_many_switches(129)), "names 129 switches: allowed are up to 128");
 }
 
-TEST(SwitchPlace, SeveralNeitherAddIntegersNorAreReplaced) {
+TEST(SwitchAddress, SeveralNeitherAddIntegersNorAreReplaced) {
   const std::vector<std::function<void(Config*)>> changes = {
       [](Config* config) { config->integers = true; },
       [](Config* config) { config->fallback = true; },
@@ -150,8 +150,8 @@ TEST(SwitchPlace, SeveralNeitherAddIntegersNorAreReplaced) {
 
 // ---- what ranks tell each other ----
 
-SwitchPlace a_place(const std::string& address) {
-  SwitchPlace place;
+SwitchAddress a_place(const std::string& address) {
+  SwitchAddress place;
   place.endpoint = literal_address(address, 0).value();
   place.name = "rack7:5 = \"mine\"";
   place.weight = 1000;
@@ -159,13 +159,13 @@ SwitchPlace a_place(const std::string& address) {
   return place;
 }
 
-TEST(SwitchPlace, OtherRanksReadWhatOneHasWritten) {
+TEST(SwitchAddress, OtherRanksReadWhatOneHasWritten) {
   for (const char* address : {"10.1.2.3:4567", "[fe80::1]:65535"}) {
-    const SwitchPlace place = a_place(address);
+    const SwitchAddress place = a_place(address);
     Blob one, all;
-    write_place(place, &one);
+    write_switch_address(place, &one);
     all.put("switch/0", one);
-    const auto read = read_switch_place(Blob::parse(all.encode()).value().inner("switch/0"));
+    const auto read = read_switch_address(Blob::parse(all.encode()).value().inner("switch/0"));
     ASSERT_TRUE(read.ok()) << read.status().message();
     EXPECT_EQ(read->endpoint, place.endpoint);
     EXPECT_EQ(read->name, place.name);
@@ -174,19 +174,19 @@ TEST(SwitchPlace, OtherRanksReadWhatOneHasWritten) {
   }
 }
 
-TEST(SwitchPlace, TheMostSwitchesWithTheLongestNamesFitABlob) {
+TEST(SwitchAddress, TheMostSwitchesWithTheLongestNamesFitABlob) {
   Blob all;
   for (int i = 0; i < kMaxWorkers; ++i) {
-    SwitchPlace place = a_place("[2001:db8:1111:2222:3333:4444:5555:6666]:65535");
+    SwitchAddress place = a_place("[2001:db8:1111:2222:3333:4444:5555:6666]:65535");
     place.name = std::string(253, 'x') + ":65535";
     Blob one;
-    write_place(place, &one);
+    write_switch_address(place, &one);
     all.put("switch/" + std::to_string(i), one);
   }
   EXPECT_TRUE(Blob::parse(all.encode()).ok());
 }
 
-TEST(SwitchPlace, WhatIsNoPlaceIsAMismatch) {
+TEST(SwitchAddress, WhatIsNoPlaceIsAMismatch) {
   struct Case {
     const char* key;
     std::vector<const char*> values;
@@ -199,17 +199,17 @@ TEST(SwitchPlace, WhatIsNoPlaceIsAMismatch) {
   for (const Case& c : cases) {
     for (const char* value : c.values) {
       Blob blob;
-      write_place(a_place("10.1.2.3:4567"), &blob);
+      write_switch_address(a_place("10.1.2.3:4567"), &blob);
       blob.set(c.key, value);
-      const auto place = read_switch_place(blob);
+      const auto place = read_switch_address(blob);
       EXPECT_EQ(place.status().code(), Code::kMismatch) << c.key << " " << value;
       EXPECT_THAT(place.status().message(), HasSubstr("same switchml on all ranks"));
     }
   }
-  EXPECT_EQ(read_switch_place(Blob()).status().code(), Code::kMismatch);
+  EXPECT_EQ(read_switch_address(Blob()).status().code(), Code::kMismatch);
 }
 
-TEST(SwitchPlace, AnEmbeddedSwitchServesNobodyButItsGroup) {
+TEST(SwitchAddress, AnEmbeddedSwitchServesNobodyButItsGroup) {
   std::unique_ptr<SwitchServer> server;
   ASSERT_TRUE(embedded_switch({}, true, "group g", 3, &server).ok());
   auto link = connect_to_switch(server->local());
@@ -238,7 +238,7 @@ TEST(SwitchPlace, AnEmbeddedSwitchServesNobodyButItsGroup) {
   EXPECT_FALSE(client.open(asked, monotonic_now() + seconds(20)).ok());
 }
 
-TEST(SwitchPlace, AnEmbeddedSwitchListensWhereItSays) {
+TEST(SwitchAddress, AnEmbeddedSwitchListensWhereItSays) {
   std::unique_ptr<SwitchServer> server;
   const auto place = embedded_switch({}, true, "group g", 3, &server);
   ASSERT_TRUE(place.ok()) << place.status().message();
@@ -248,7 +248,7 @@ TEST(SwitchPlace, AnEmbeddedSwitchListensWhereItSays) {
   EXPECT_NE(port_of(server->local()), 0);
 }
 
-TEST(SwitchPlace, AnInterfaceThatIsNotThereIsNamed) {
+TEST(SwitchAddress, AnInterfaceThatIsNotThereIsNamed) {
   Config config;
   config.interface = "no-such-interface0";
   std::unique_ptr<SwitchServer> server;
@@ -256,11 +256,11 @@ TEST(SwitchPlace, AnInterfaceThatIsNotThereIsNamed) {
   EXPECT_FALSE(place.ok());
   EXPECT_THAT(place.status().message(), HasSubstr("no-such-interface0"));
   EXPECT_EQ(server, nullptr);
-  EXPECT_FALSE(address_of_rank_0(config, false).ok());
-  EXPECT_TRUE(address_of_rank_0(config, true).ok());
+  EXPECT_FALSE(own_address(config, false).ok());
+  EXPECT_TRUE(own_address(config, true).ok());
 }
 
-TEST(SwitchPlace, FewSlotsHaveARemedy) {
+TEST(SwitchAddress, FewSlotsHaveARemedy) {
   const auto advice = [](uint16_t shards, uint16_t slots, uint32_t payload, size_t queue_bytes) {
     wire::Open asked;
     asked.shards = shards;

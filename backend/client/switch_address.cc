@@ -1,4 +1,4 @@
-#include "client/switch_place.h"
+#include "client/switch_address.h"
 
 #include <algorithm>
 #include <utility>
@@ -33,8 +33,8 @@ std::vector<std::string> split(const std::string& text) {
   return items;
 }
 
-Result<SwitchPlace> parse_switch(const Config& config, const std::string& item, bool one_host) {
-  SwitchPlace place;
+Result<SwitchAddress> parse_switch(const Config& config, const std::string& item, bool one_host) {
+  SwitchAddress place;
   place.name = item.substr(0, item.find('*'));
   if (place.name.empty()) {
     return bad_switch(config, "has \"" + item + "\" in place of a switch: allowed are ADDRESS:PORT or ADDRESS, and " +
@@ -65,15 +65,15 @@ Result<SwitchPlace> parse_switch(const Config& config, const std::string& item, 
 
 }  // namespace
 
-void write_place(const SwitchPlace& place, Blob* blob) {
+void write_switch_address(const SwitchAddress& place, Blob* blob) {
   blob->set("address", to_string(place.endpoint));
   blob->set("name", place.name);
   blob->set("weight", place.weight);
   blob->set("client_key", place.client_key);
 }
 
-Result<SwitchPlace> read_switch_place(const Blob& blob) {
-  SwitchPlace place;
+Result<SwitchAddress> read_switch_address(const Blob& blob) {
+  SwitchAddress place;
   uint64_t weight = 0;
   auto endpoint = literal_address(blob.text("address"), 0);
   if (!endpoint.ok() || port_of(endpoint.value()) == 0 || !blob.number("weight", kMostWeight, &weight) || weight == 0 ||
@@ -91,41 +91,41 @@ bool wants_native(const Config& config) { return !config.integers && config.cont
 
 bool may_take_tcp(const Config& config) { return config.transport == "auto" && wants_native(config); }
 
-Result<Endpoint> address_of_rank_0(const Config& config, bool one_host) {
+Result<Endpoint> own_address(const Config& config, bool one_host) {
   return one_host ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config.interface);
 }
 
-Result<std::vector<SwitchPlace>> named_switches(const Config& config, bool one_host) {
-  std::vector<SwitchPlace> places;
+Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one_host) {
+  std::vector<SwitchAddress> switches;
   for (const std::string& item : split(config.switch_address)) {
     auto place = parse_switch(config, item, one_host);
     if (!place.ok()) return place.status();
-    const auto is_same = [&](const SwitchPlace& other) { return other.endpoint == place->endpoint; };
-    if (std::any_of(places.begin(), places.end(), is_same))
+    const auto is_same = [&](const SwitchAddress& other) { return other.endpoint == place->endpoint; };
+    if (std::any_of(switches.begin(), switches.end(), is_same))
       return bad_switch(config, "names " + place->name + " twice");
-    places.push_back(std::move(place.value()));
+    switches.push_back(std::move(place.value()));
   }
-  const auto is_other_family = [&](const SwitchPlace& p) {
-    return family_of(p.endpoint) != family_of(places.front().endpoint);
+  const auto is_other_family = [&](const SwitchAddress& p) {
+    return family_of(p.endpoint) != family_of(switches.front().endpoint);
   };
-  if (std::any_of(places.begin(), places.end(), is_other_family)) {
+  if (std::any_of(switches.begin(), switches.end(), is_other_family)) {
     return bad_switch(config, "names addresses of IPv4 and of IPv6: allowed are those of one of them");
   }
-  if (places.size() > kMaxWorkers) {
-    return bad_switch(config, "names " + std::to_string(places.size()) + " switches: allowed are up to " +
+  if (switches.size() > kMaxWorkers) {
+    return bad_switch(config, "names " + std::to_string(switches.size()) + " switches: allowed are up to " +
                                   std::to_string(kMaxWorkers));
   }
-  if (places.size() > 1 && (!wants_native(config) || config.fallback)) {
+  if (switches.size() > 1 && (!wants_native(config) || config.fallback)) {
     return bad_switch(config,
                       "names several switches, which neither add integers nor are replaced when one is lost: name one, "
                       "or leave SWITCHML_PRECISION and SWITCHML_ON_SWITCH_FAILURE as they are");
   }
-  return places;
+  return switches;
 }
 
-Result<SwitchPlace> embedded_switch(const Config& config, bool one_host, const std::string& group, int rank,
-                                    std::unique_ptr<SwitchServer>* server) {
-  auto listen = address_of_rank_0(config, one_host);
+Result<SwitchAddress> embedded_switch(const Config& config, bool one_host, const std::string& group, int rank,
+                                      std::unique_ptr<SwitchServer>* server) {
+  auto listen = own_address(config, one_host);
   if (!listen.ok()) return listen.status();
   ServerOptions options;
   options.listen = with_port(listen.value(), 0);
@@ -133,7 +133,7 @@ Result<SwitchPlace> embedded_switch(const Config& config, bool one_host, const s
   auto started = SwitchServer::start(options);
   if (!started.ok()) return started.status();
   *server = std::move(started.value());
-  SwitchPlace place;
+  SwitchAddress place;
   place.endpoint = (*server)->local();
   place.name = to_string(place.endpoint) + " (embedded in rank " + std::to_string(rank) + " of " + group + ")";
   place.client_key = random_bits() | 1U;  // not 0

@@ -1,10 +1,10 @@
-#include "failover/return_pace.h"
+#include "failover/failback_pace.h"
 
 #include <algorithm>
 
 namespace switchml {
 
-void ReturnPace::lost(Time now) {
+void FailbackPace::lost(Time now) {
   if (returned_ != Time{} && now - returned_ < kSteady) {
     double_pause();
   } else {
@@ -12,11 +12,11 @@ void ReturnPace::lost(Time now) {
   }
 }
 
-void ReturnPace::wait_longer(Time now) {
+void FailbackPace::wait_longer(Time now) {
   double_pause();
   wait(now);
 }
 
-void ReturnPace::double_pause() { pause_ = std::min<Duration>(2 * pause_, kLongestPause); }
+void FailbackPace::double_pause() { pause_ = std::min<Duration>(2 * pause_, kLongestPause); }
 
 }  // namespace switchml
