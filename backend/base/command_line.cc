@@ -31,6 +31,20 @@ std::vector<::option> for_getopt(const std::vector<Option>& table) {
   return rows;
 }
 
+// What getopt stopped at. Of "-xy" that is the first letter: it is still within the word.
+Status not_an_option(const std::string& written, const std::vector<Option>& table) {
+  if (written.compare(0, 2, "--") != 0 && optopt != 0) {
+    return {Code::kInvalidArgument,
+            std::string("there is no option \"-") + static_cast<char>(optopt) + "\": see --help"};
+  }
+  const std::string name = written.substr(0, written.find('='));
+  const auto has_name = [&name](const Option& each) { return "--" + each.name == name; };
+  if (std::any_of(table.begin(), table.end(), has_name)) {
+    return {Code::kInvalidArgument, name + " takes no value: see --help"};
+  }
+  return {Code::kInvalidArgument, "there is no option \"" + written + "\": see --help"};
+}
+
 }  // namespace
 
 Result<Given> parse_options(int argc, char* const* argv, const std::vector<Option>& table) {
@@ -43,12 +57,7 @@ Result<Given> parse_options(int argc, char* const* argv, const std::vector<Optio
     const int choice = getopt_long(argc, argv, "+:h", rows.data(), &index);
     if (choice == -1) break;
     const std::string written = argv[optind - 1];
-    if (choice == '?') {
-      // Of "-xy" the first letter: getopt is still within the word.
-      const std::string unknown =
-          optopt != 0 && written.compare(0, 2, "--") != 0 ? std::string("-") + static_cast<char>(optopt) : written;
-      return Status(Code::kInvalidArgument, "there is no option \"" + unknown + "\": see --help");
-    }
+    if (choice == '?') return not_an_option(written, table);
     if (choice == ':') return Status(Code::kInvalidArgument, written + " needs a value: see --help");
     const auto is_help = [](const Option& each) { return each.name == "help"; };
     const auto found = choice == 'h' ? std::find_if(table.begin(), table.end(), is_help) : table.begin() + index;

@@ -57,7 +57,7 @@ OptionValue whole(long low, long high, std::optional<T>* out, const std::string&
 OptionValue mebibytes(long low, long high, size_t* bytes, const std::string& more);
 OptionValue whole_seconds(long low, long high, Duration* out);
 OptionValue real(double low, double high, double* out, const std::string& more = "");
-/// A number of `unit`, which may have a fraction.
+/// A number of `unit`, like `low` and `high`, which may have a fraction.
 OptionValue duration(double low, double high, Duration unit, Duration* out, const std::string& more);
 
 /// Anything, nothing too, or what is `good`.

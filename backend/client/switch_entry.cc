@@ -20,9 +20,9 @@ namespace {
 
 Faults faults_of(const Config& config, int rank, int shard) {
   const auto values = parse_faults(config.faults).value_or(std::map<std::string, double>{});
-  const auto value = [&values](const char* name, double preset) {
+  const auto value = [&values](const char* name, double otherwise) {
     const auto it = values.find(name);
-    return it == values.end() ? preset : it->second;
+    return it == values.end() ? otherwise : it->second;
   };
   Faults faults;
   // Every socket has a fate of its own.

@@ -12,7 +12,7 @@
 
 namespace switchml {
 
-/// One thread at a time.
+/// One thread at a time, and none of those that the streams run in: it waits for them.
 class Relocatable {
  public:
   virtual ~Relocatable() = default;

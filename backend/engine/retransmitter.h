@@ -22,6 +22,7 @@
 
 namespace switchml {
 
+/// One thread.
 class Retransmitter {
  public:
   /// Of a shard with so many slots; timeouts as in RttEstimator.

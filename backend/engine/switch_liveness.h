@@ -43,8 +43,8 @@ class SwitchLiveness {
   };
 
   /// Of shard `shard` of `session`, which outlives this and is changed only before restart(). A switch that says
-  /// nothing for `patience` is given up. Not one with a controller, whose silence says nothing of the switch, unless
-  /// `can_move`: there is somewhere else to go to, at no more than a loss of speed.
+  /// nothing for `patience`, more than 0, is given up. Not one with a controller, whose silence says nothing of the
+  /// switch, unless `can_move`: there is somewhere else to go to, at no more than a loss of speed.
   SwitchLiveness(const SessionParameters& session, int shard, Duration patience, bool can_move, Time now);
 
   // ---- what the shard does ----

@@ -5,6 +5,7 @@
 
 namespace switchml {
 
+/// One thread.
 class FailbackPace {
  public:
   /// The switch is lost. Sooner than kSteady after a return: attempts are as far apart as then, and twice that.

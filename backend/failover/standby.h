@@ -19,6 +19,7 @@
 
 namespace switchml {
 
+/// One thread.
 class Standby {
  public:
   /// The `number`-th move of the group, from 0. `leaders`: the first rank of each host. `lost`: the session whose

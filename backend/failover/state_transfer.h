@@ -15,6 +15,7 @@
 
 namespace switchml {
 
+/// One thread.
 class StateTransfer {
  public:
   /// The `number`-th of the group, from 0; borrows the engine (EngineOptions::keep_results) and the channel.

@@ -18,6 +18,7 @@ inline std::string rank_key(const std::string& topic, int rank) {
   return "switchml/" + topic + "/" + std::to_string(rank);
 }
 
+/// One thread.
 class StoreExchange {
  public:
   /// Borrows both.

@@ -80,8 +80,7 @@ int refuse(const std::string& message) {
 #ifndef SWITCHML_HAS_AGENT
 constexpr const char* kNoAgent =
     ": this switchml-switchd was built without an agent, which needs gRPC; pip's always is. `make setup` in a source "
-    "tree "
-    "builds one: build/backend/switchd/switchml-switchd. By hand: apt-get install libgrpc++-dev libprotobuf-dev "
+    "tree builds one: build/backend/switchd/switchml-switchd. By hand: apt-get install libgrpc++-dev libprotobuf-dev "
     "protobuf-compiler protobuf-compiler-grpc pkg-config, then cmake -S . -B build && cmake --build build --target "
     "switchml-switchd";
 #endif

@@ -60,6 +60,8 @@ TEST(CommandLine, MistakesAreNamed) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--nonsense"}, "there is no option \"--nonsense\": see --help"},
       {{"-x"}, "there is no option \"-x\": see --help"},
+      {{"-xh"}, "there is no option \"-x\": see --help"},
+      {{"--flag=3"}, "--flag takes no value: see --help"},
       {{"--word"}, "--word needs a value: see --help"},
       {{"--flag", "x"}, "\"x\" is no option: all arguments begin with --, see --help"},
       {{"--number", "10", "--nonsense"}, "--number=\"10\" is not allowed: use 1 to 9"},
