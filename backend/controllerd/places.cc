@@ -4,7 +4,7 @@
 
 namespace switchml {
 
-Result<controller::Place> place_of(const v1::SwitchAddress& message) {
+Result<controller::Place> place_of(const v1::SwitchPlace& message) {
   auto endpoint = literal_address(message.address(), 0);
   if (!endpoint.ok()) return endpoint.status();
   if (port_of(endpoint.value()) == 0) {
@@ -17,8 +17,8 @@ Result<controller::Place> place_of(const v1::SwitchAddress& message) {
   return place;
 }
 
-v1::SwitchAddress message_of(const controller::Place& place) {
-  v1::SwitchAddress message;
+v1::SwitchPlace message_of(const controller::Place& place) {
+  v1::SwitchPlace message;
   message.set_address(to_string(place.endpoint));
   message.set_mac(place.mac);
   message.set_port(place.port);

@@ -10,7 +10,7 @@
 namespace switchml {
 
 /// kInvalidArgument if the address is not literal or has no port.
-Result<controller::Place> place_of(const v1::SwitchAddress& message);
-v1::SwitchAddress message_of(const controller::Place& place);
+Result<controller::Place> place_of(const v1::SwitchPlace& message);
+v1::SwitchPlace message_of(const controller::Place& place);
 
 }  // namespace switchml

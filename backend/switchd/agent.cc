@@ -98,7 +98,7 @@ class Requests {
   std::map<std::string, Endpoint> senders_;
 };
 
-grpc::Status address_of(const v1::SwitchAddress& place, Endpoint* out) {
+grpc::Status address_of(const v1::SwitchPlace& place, Endpoint* out) {
   const auto address = literal_address(place.address(), 0);
   if (address.ok() && port_of(address.value()) != 0) {
     *out = address.value();

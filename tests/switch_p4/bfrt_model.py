@@ -147,7 +147,7 @@ class BfrtTarget(tofino.TofinoTarget):
 
     def _asked_place(self, name):
         place = self.place(name)
-        return m.SwitchAddress(address=f"{place.ip}:{place.udp_port}", mac=place.mac, port=place.port)
+        return m.SwitchPlace(address=f"{place.ip}:{place.udp_port}", mac=place.mac, port=place.port)
 
     def close_session(self, name):
         asked = self._open.pop(name)

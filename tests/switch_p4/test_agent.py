@@ -64,7 +64,7 @@ class Worker:
 
     @property
     def place(self):
-        return m.SwitchAddress(address=f"{self.ip}:{self.udp_port}", mac=self.mac, port=self.port)
+        return m.SwitchPlace(address=f"{self.ip}:{self.udp_port}", mac=self.mac, port=self.port)
 
     def inject(self, switch, payload):
         packet = bmv2.ipv4(self.ip, bmv2.SWITCH_IP, 17, bmv2.udp(self.udp_port, frames.UDP_PORT, payload))
@@ -325,7 +325,7 @@ WRONG = [
     ),
     (
         "Install",
-        session(uplink=m.Uplink(worker=0, parent=m.SwitchAddress(address="10.1.1.1:48879"))),
+        session(uplink=m.Uplink(worker=0, parent=m.SwitchPlace(address="10.1.1.1:48879"))),
         "INVALID_ARGUMENT",
         "uplink parent 10.1.1.1:48879: it needs mac, because nothing has come from that address yet",
     ),
@@ -448,7 +448,7 @@ def test_control_packets_go_both_ways(agent):
         agent.call("PacketOut", m.ControlPacket(payload=b"the answer", worker=packet.worker))
         assert outputs(agent.switch, ALICE.port) == [answer_to(ALICE, b"the answer")]
         # An address alone is enough for those that were heard.
-        agent.call("PacketOut", m.ControlPacket(payload=b"more", worker=m.SwitchAddress(address="10.77.0.1:5001")))
+        agent.call("PacketOut", m.ControlPacket(payload=b"more", worker=m.SwitchPlace(address="10.77.0.1:5001")))
         assert outputs(agent.switch, ALICE.port) == [answer_to(Worker(0, 1, 5001), b"more")]
     finally:
         stream.stop()
@@ -476,7 +476,7 @@ def test_a_member_is_set_with_what_its_request_told(agent):
     installed = session(members=[4], epoch=next(EPOCHS))
     agent.call("Install", installed)
     carol = Worker(4, 0)
-    code, text = agent.status("SetMember", member(installed, carol, place=m.SwitchAddress(address="10.77.0.5:5004")))
+    code, text = agent.status("SetMember", member(installed, carol, place=m.SwitchPlace(address="10.77.0.5:5004")))
     assert code == "INVALID_ARGUMENT" and "it needs mac" in text
     stream = Stream(agent)
     try:
@@ -484,7 +484,7 @@ def test_a_member_is_set_with_what_its_request_told(agent):
         stream.packets.get(timeout=TIMEOUT)
     finally:
         stream.stop()
-    agent.call("SetMember", member(installed, carol, place=m.SwitchAddress(address="10.77.0.5:5004")))
+    agent.call("SetMember", member(installed, carol, place=m.SwitchPlace(address="10.77.0.5:5004")))
     assert carol.contribute(agent.switch, installed, 0, (1,) * 64) == [carol.frame(result(installed, 0, (1,) * 64))]
 
 

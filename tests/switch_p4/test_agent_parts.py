@@ -123,7 +123,7 @@ def test_entries_of_a_session():
 
 
 def test_entries_of_a_leaf():
-    uplink = m.Uplink(worker=2, parent=m.SwitchAddress(address="10.0.0.2:48879"))
+    uplink = m.Uplink(worker=2, parent=m.SwitchPlace(address="10.0.0.2:48879"))
     assert session(uplink=uplink, slots=1, pages=[0]).entries(PROGRAM)[1:] == [
         sessions.Add("uplinks", "leaf", (3,), (2, PARENT.mac, PARENT.ip, 2)),
         sessions.Add("sessions", "found", (3, 7), (3,)),
@@ -194,7 +194,7 @@ def test_what_cannot_be_installed(changes, text):
 
 
 def place(neighbours, address, mac="", port=0):
-    return neighbours.place(m.SwitchAddress(address=address, mac=mac, port=port), "worker 1")
+    return neighbours.place(m.SwitchPlace(address=address, mac=mac, port=port), "worker 1")
 
 
 def test_what_a_place_leaves_out_is_found():
@@ -377,7 +377,7 @@ def test_packets_nobody_listens_to_and_too_many(served):
             plane.receive(WORKER, bytes([number]))
         came = [next(packets) for _ in range(5)]
         packets.cancel()
-    place = m.SwitchAddress(address="10.0.0.1:4711", mac=WORKER.mac, port=258)
+    place = m.SwitchPlace(address="10.0.0.1:4711", mac=WORKER.mac, port=258)
     assert came == [m.ControlPacket(payload=bytes([number]), worker=place) for number in range(5)]
     assert plane._driver.places == [WORKER] * 6
     full = queue.Queue(2)

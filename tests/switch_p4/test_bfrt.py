@@ -151,7 +151,7 @@ def test_entries_of_a_session():
 
 
 def test_entries_of_a_leaf_of_four_segments():
-    uplink = m.Uplink(worker=2, parent=m.SwitchAddress(address="10.0.0.2:48879"))
+    uplink = m.Uplink(worker=2, parent=m.SwitchPlace(address="10.0.0.2:48879"))
     made = session(segments=4, pipes=2, slots=256, shards=2, uplink=uplink)
     ways = [
         (keys["headers.bridge.step"][0], values["segment"], values["port"])
@@ -221,7 +221,7 @@ def install(driver, **changes):
 
 
 def member(driver, worker=2, shard=0, port=4, udp_port=4711, **changes):
-    place = m.SwitchAddress(address=f"10.0.0.{worker}:{udp_port}", mac=f"02:00:00:00:00:{worker:02x}", port=port)
+    place = m.SwitchPlace(address=f"10.0.0.{worker}:{udp_port}", mac=f"02:00:00:00:00:{worker:02x}", port=port)
     driver.set_member(
         m.SetMemberRequest(**{"job": 3, "epoch": 7, "worker": worker, "shard": shard, "place": place, **changes})
     )
@@ -513,7 +513,7 @@ def test_the_driver_speaks_to_the_compiled_program(compiled, monkeypatch):
     payload = driver.capabilities().payload_bytes[0]
     assert (payload, driver.program) == (256 * segments, program(segments, loop_ports=(68, 132, 196, 324, 452)))
     before = switch.content()
-    uplink = m.Uplink(worker=2, parent=m.SwitchAddress(address="10.0.0.9:48879", mac="02:00:00:00:00:09", port=4))
+    uplink = m.Uplink(worker=2, parent=m.SwitchPlace(address="10.0.0.9:48879", mac="02:00:00:00:00:09", port=4))
     install(
         driver,
         payload_bytes=payload,

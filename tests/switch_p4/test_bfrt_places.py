@@ -102,7 +102,7 @@ def test_ports_that_are_refused_end_no_session(switch, driver):  # noqa: F811
 
 
 def test_answers_leave_by_a_port_that_appears_later(switch, driver):  # noqa: F811
-    asked = m.SwitchAddress(address="10.0.0.9:4711", mac="02:00:00:00:00:09", port=12)
+    asked = m.SwitchPlace(address="10.0.0.9:4711", mac="02:00:00:00:00:09", port=12)
     with refused("INVALID_ARGUMENT", "worker 10.0.0.9:4711: port 12: allowed are 4, 8"):
         driver.place(asked)
     add_port(switch, 12)

@@ -20,7 +20,7 @@ from switchml_agent.errors import Refusal
 m = api.messages
 PROGRAM = program.Program(payload=256, members=64, sessions=255, pages=80, page_slots=128, reasons=32, places=4096)
 SESSION = m.InstallRequest(job=3, epoch=7, shards=1, slots=128, payload_bytes=256, members=[0, 1], pages=[4])
-PLACE = m.SwitchAddress(address="10.0.0.1:4711", mac="02:00:00:00:00:0a", port=1)
+PLACE = m.SwitchPlace(address="10.0.0.1:4711", mac="02:00:00:00:00:0a", port=1)
 MEMBER = m.SetMemberRequest(job=3, epoch=7, worker=1, place=PLACE)
 REMOVAL = m.RemoveRequest(job=3, epoch=7)
 

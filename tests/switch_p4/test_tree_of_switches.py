@@ -43,7 +43,7 @@ def mac_of(name):
 
 
 def switch_place(name, port):
-    return m.SwitchAddress(address=f"{ip_of(name)}:{frames.UDP_PORT}", mac=mac_of(name), port=port)
+    return m.SwitchPlace(address=f"{ip_of(name)}:{frames.UDP_PORT}", mac=mac_of(name), port=port)
 
 
 class Wire:
@@ -83,7 +83,7 @@ class Rank:
 
     @property
     def place(self):
-        return m.SwitchAddress(address=f"{self.ip}:{self.udp_port}", mac=self.mac, port=self.port)
+        return m.SwitchPlace(address=f"{self.ip}:{self.udp_port}", mac=self.mac, port=self.port)
 
     def contribute(self, packet):
         datagram = bmv2.udp(self.udp_port, frames.UDP_PORT, packet.encode())

@@ -149,7 +149,7 @@ TEST(DispatchMacs, SoftwareAndChipsInOneTreeKnowEachOther) {
   ASSERT_TRUE(all_connected(dispatcher));
   const OpenAnswer answer = dispatcher.open(Fabric::request());
   ASSERT_FALSE(answer.refusal.has_value()) << answer.refusal->message;
-  const v1::SwitchAddress parent = fabric.agents[1].installs()[0].uplink().parent();
+  const v1::SwitchPlace parent = fabric.agents[1].installs()[0].uplink().parent();
   EXPECT_EQ(parent.mac(), "02:00:00:00:aa:00") << "the software root's, from the topology";
   EXPECT_EQ(parent.address(), "10.0.0.1:48879");
   EXPECT_EQ(parent.port(), 9U);

@@ -8,7 +8,7 @@ namespace switchml {
 namespace {
 
 TEST(Places, GoThereAndBack) {
-  v1::SwitchAddress message;
+  v1::SwitchPlace message;
   message.set_address("10.0.0.1:4000");
   message.set_mac("02:00:00:00:00:07");
   message.set_port(9);
@@ -21,7 +21,7 @@ TEST(Places, GoThereAndBack) {
 }
 
 TEST(Places, NeedALiteralAddressWithAPort) {
-  v1::SwitchAddress message;
+  v1::SwitchPlace message;
   for (const char* const bad : {"", "somewhere:9", "10.0.0.1", "10.0.0.1:0"}) {
     message.set_address(bad);
     const auto place = place_of(message);
