@@ -37,7 +37,7 @@ bool is_bytes(const at::Tensor& tensor) { return tensor.scalar_type() == at::kBy
 void with_integers(Cluster::Settings& settings) { settings.config.integers = true; }
 
 /// By Gloo, and in memory.
-class EachWay : public ::testing::TestWithParam<Path> {
+class EachWay : public ::testing::TestWithParam<Way> {
  protected:
   static bool by_gloo() { return GetParam() == Way::kGloo; }
   static std::function<void(Cluster::Settings&)> way() {
