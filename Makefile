@@ -44,13 +44,15 @@ test-torch-suite: setup ## all of PyTorch's own distributed tests over this back
 	@$(PYTHON) -m pytest tests/python/test_torch_distributed_suite.py --torch-suite=all -q -ra $(ARGS)
 
 wheel: setup-package ## a wheel for the chosen PyTorch, in dist/
+	@echo "compiling once more, for the wheel"
 	@PATH=/usr/bin:/bin $(PYTHON) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 	@ls -l dist
 
-lint: ## formatting, clang-tidy, layers, cited requirements, ruff, mypy, the documentation's sentences and links
-	@.ci/lint.sh
+lint: ## formatting, layers, clang-tidy (not with ARGS=fast), cited requirements, ruff, mypy, the documentation's sentences and links
+	@.ci/lint.sh $(ARGS)
 
-format: ## format C++ and Python in place (after a make lint, which installs ruff)
+format: ## format C++ and Python in place
+	@.ci/lint.sh tools
 	@find backend tests benchmarks -name '*.h' -o -name '*.cc' | xargs -r clang-format-14 -i
 	@.venv-lint/bin/ruff format --quiet .
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Formatting, static analysis of the torch-free core, direction of includes, Python, documentation. Reports all before it fails.
-# Usage: .ci/lint.sh [packages]   (the last step to do; all of them without)
+# Usage: .ci/lint.sh [packages | tools | fast]   (only what it installs; all but clang-tidy; everything without)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 clean_environment
@@ -51,6 +51,12 @@ test_names() {
   if [ -n "$twice" ]; then echo "two test files of one name: $twice" >&2; return 1; fi
 }
 
+case "${1:-}" in
+  '' | fast) ;;
+  tools) python_tools; exit ;;
+  *) die "lint.sh: $1; allowed: packages, tools, fast" ;;
+esac
+
 check "clang-format" formatting
 check "layers" python3 tests/check_layers.py
 check "layers, self-test" python3 tests/check_layers.py --self-test
@@ -64,6 +70,6 @@ check "documentation" markdown
 check "documentation, self-test" python3 .ci/check_docs.py --self-test
 check "documentation, the site" site
 check "names of test files" test_names
-check "clang-tidy" tidy
+[ "${1:-}" = fast ] || check "clang-tidy" tidy
 if [ ${#failed[@]} -gt 0 ]; then die "lint: $(printf '%s; ' "${failed[@]}")"; fi
 say "lint: all clean"

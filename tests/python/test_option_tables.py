@@ -69,3 +69,13 @@ def test_settings_are_documented(page, kind):
         for each in differences(name, known[name], setting["default"], setting["allowed"])
     ]
     assert not wrong, f"{page}: {'; '.join(wrong)}"
+
+
+def test_counters_are_documented():
+    table = (lab.ROOT / "backend" / "base" / "counters.h").read_text()
+    found, known = (
+        set(re.findall(r"^  X\((\w+), ", table, re.M)),
+        documented("docs/operations.md", "counter", r"`(\w+)`"),
+    )
+    assert len(found) > 30, "the table has the form that this test reads"
+    assert found == set(known), "each counter has a row under Counters, and each row a counter"
