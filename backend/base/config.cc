@@ -58,7 +58,11 @@ OptionValue affinity(std::string* out) {
 // Who is asked where the switches are.
 std::vector<Option> controller_settings(Config* c) {
   return {
-      {"controller", value::text(&c->controller, "ADDRESS:PORT, or empty; not together with switch"),
+      {"controller",
+       value::text(&c->controller,
+                   "ADDRESS:PORT or ADDRESS, with a port from 1 to 65535 and an IPv6 address in brackets, or "
+                   "empty; not together with switch",
+                   [](const std::string& text) { return text.empty() || is_address(text); }),
        "a switchml-controller that says where the switches are"},
       {"controller_token", token(&c->controller_token), "says to the controller who is asking"},
       {"controller_token_file", value::text(&c->controller_token_file, "the name of a file, or empty"),

@@ -39,7 +39,7 @@ OptionValue fraction(double low, double high, std::function<void(double)> set, s
 }  // namespace
 
 Status not_allowed(const std::string& name, const std::string& value, const std::string& allowed) {
-  return {Code::kInvalidArgument, name + "=\"" + value + "\" is not allowed: use " + allowed};
+  return {Code::kInvalidArgument, name + "=" + quoted(value) + " is not allowed: use " + allowed};
 }
 
 namespace value {

@@ -1,6 +1,8 @@
 #include "base/parse.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -27,6 +29,27 @@ bool is_host_port(const std::string& text, long least_port) {
   const size_t colon = text.rfind(':');
   return colon != std::string::npos && colon > 0 &&
          parse_integer(text.substr(colon + 1), least_port, 65535).has_value();
+}
+
+bool is_address(const std::string& text) {
+  const bool bracketed = !text.empty() && text[0] == '[';
+  const size_t end = bracketed ? text.find(']') : std::min(text.find(':'), text.size());
+  if (end == std::string::npos || end == (bracketed ? 1 : 0)) return false;
+  const std::string rest = text.substr(bracketed ? end + 1 : end);
+  if (text.find_first_of(" \t\n/*,") != std::string::npos) return false;
+  return rest.empty() || (rest[0] == ':' && parse_integer(rest.substr(1), 1, 65535).has_value());
+}
+
+std::string quoted(const std::string& text) {
+  constexpr size_t kMost = 200;
+  std::string result = "\"";
+  for (const char c : text.substr(0, kMost)) {
+    char code[5];
+    const bool shown = c >= ' ' && c <= '~';
+    if (!shown) std::snprintf(code, sizeof code, "\\x%02x", static_cast<unsigned char>(c));
+    result += shown ? std::string(1, c) : code;
+  }
+  return result + (text.size() > kMost ? "...\" (" + std::to_string(text.size()) + " bytes)" : "\"");
 }
 
 std::string read_text_file(const std::string& path) {

@@ -13,6 +13,11 @@ std::optional<long> parse_integer(const std::string& text, long low, long high);
 std::optional<double> parse_real(const std::string& text, double low, double high);
 /// Whether it is "HOST:PORT", where the host is any text that is not empty, and the port is not below `least_port`.
 bool is_host_port(const std::string& text, long least_port);
+/// Whether it is "ADDRESS" or "ADDRESS:PORT" with a port from 1: a name, an IPv4 address, or an IPv6 one in brackets.
+bool is_address(const std::string& text);
+
+/// For messages: in quotation marks, at most 200 bytes of it, those that are no printable ASCII as \xNN.
+std::string quoted(const std::string& text);
 
 /// The content of a file; empty too if it cannot be read.
 std::string read_text_file(const std::string& path);

@@ -1,5 +1,6 @@
 // The collectives that a switch can do, in part or always.
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -44,8 +45,46 @@ at::Tensor copied(const at::Tensor& tensor) {
   return tensor.layout() == at::kStrided ? tensor.clone(at::MemoryFormat::Contiguous) : tensor.clone();
 }
 
+/// Integers in the order of the floats, as words are on the wire [WORD-2]. A NaN is above all of them.
+at::Tensor keys_of(const at::Tensor& floats) {
+  constexpr int64_t kNan = std::numeric_limits<int64_t>::max();
+  const at::Tensor bits = floats.view(at::kLong);
+  return at::where(bits.lt(0), bits.bitwise_xor(kNan), bits).masked_fill_(floats.isnan(), kNan);
+}
+
+at::Tensor floats_of(const at::Tensor& keys) {
+  return at::where(keys.lt(0), keys.bitwise_xor(std::numeric_limits<int64_t>::max()), keys).view(at::kDouble);
+}
+
+bool is_extreme_of_floats(const Tensors& tensors, const c10d::ReduceOp& op) {
+  if (op.op_ != c10d::ReduceOp::MIN && op.op_ != c10d::ReduceOp::MAX) return false;
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return tensor.layout() == at::kStrided && tensor.is_floating_point();
+  });
+}
+
+/// Gloo itself keeps a NaN only if rank 0 has it. The smallest is the largest of what is negated.
+GlooReduction extreme_of_floats(const Tensors& tensors, bool smallest, bool writes) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  Tensors keys;
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor wide = copied(tensor).to(at::kDouble);
+    keys.push_back(keys_of(smallest ? wide.neg_() : wide));
+  }
+  auto finish = [keys, tensors, smallest, writes] {
+    for (size_t i = 0; writes && i < tensors.size(); ++i) {
+      const at::Tensor wide = floats_of(keys[i]);
+      tensors[i].copy_(smallest ? wide.neg() : wide);
+    }
+  };
+  return {keys, c10d::ReduceOp(c10d::ReduceOp::MAX), finish};
+}
+
 /// `writes`: whether this rank gets the result.
 GlooReduction gloo_reduction(const Tensors& tensors, const c10d::ReduceOp& op, int ranks, bool writes) {
+  if (is_extreme_of_floats(tensors, op)) {
+    return extreme_of_floats(tensors, op.op_ == c10d::ReduceOp::MIN, writes);
+  }
   if (!derived(op) || tensors.empty()) return as_it_lies(tensors, op, writes);
   const bool premultiply = op.op_ == c10d::ReduceOp::PREMUL_SUM;
   Tensors sums;

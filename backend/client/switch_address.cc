@@ -17,7 +17,7 @@ namespace {
 constexpr long kMostWeight = 1000;
 
 Status bad_switch(const Config& config, const std::string& why) {
-  return {Code::kInvalidArgument, "SWITCHML_SWITCH=\"" + config.switch_address + "\" " + why};
+  return {Code::kInvalidArgument, "SWITCHML_SWITCH=" + quoted(config.switch_address) + " " + why};
 }
 
 // Also what is empty.

@@ -62,7 +62,8 @@ class GrpcControllerServer final : public ControllerServer {
     server_ = builder.BuildAndStart();
     if (!server_ || port == 0) {
       return {Code::kUnavailable, "cannot listen on " + options.listen +
-                                      (options.tls.certificate.empty() ? "" : ", or certificate and key do not fit")};
+                                      ": is the port taken, or the address not of this host?" +
+                                      (options.tls.certificate.empty() ? "" : " Or certificate and key do not fit")};
     }
     local_ = options.listen.substr(0, options.listen.rfind(':')) + ":" + std::to_string(port);
     if (!options.metrics.empty()) {

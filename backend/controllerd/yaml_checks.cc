@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -24,7 +26,9 @@ std::string listed(const std::vector<std::string>& words) {
 Status load_yaml(const std::string& path, const std::function<void(const YAML::Node&)>& use) {
   std::ifstream file(path);
   std::error_code ignored;
-  if (!file || std::filesystem::is_directory(path, ignored)) return {Code::kInvalidArgument, path + ": cannot be read"};
+  if (!file) return {Code::kInvalidArgument, path + ": cannot be read (" + std::strerror(errno) + ")"};
+  if (std::filesystem::is_directory(path, ignored))
+    return {Code::kInvalidArgument, path + ": cannot be read (it is a folder)"};
   try {
     use(YAML::Load(file));
   } catch (const YAML::Exception& error) {

@@ -29,7 +29,7 @@ constexpr const char* kForm =
     "and PORT is 0 to 65535";
 
 Status bad_address(const std::string& what, const std::string& text, const std::string& why) {
-  return Status(Code::kInvalidArgument, what + "=\"" + text + "\": " + why + "; " + kForm);
+  return Status(Code::kInvalidArgument, what + "=" + quoted(text) + ": " + why + "; " + kForm);
 }
 
 struct HostPort {

@@ -254,7 +254,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"connect_timeout", "nan", "seconds"}, BadValue{"connect_timeout", "1s", "seconds"},
         BadValue{"rto_min", "0", "0.1 to 60000"}, BadValue{"rto_min", "201", "at most rto_max, which is 200"},
         BadValue{"rto_max", "60001", "0.1 to 60000"}, BadValue{"rto_max", "1", "at least rto_min, which is 5"},
-        BadValue{"log_level", "loud", "debug, info"}, BadValue{"faults", "send_loss=1.5", "0 to 1"},
+        BadValue{"log_level", "loud", "debug, info"}, BadValue{"controller", "c:99999", "ADDRESS:PORT or ADDRESS"},
+        BadValue{"controller", "::1", "an IPv6 address in brackets"}, BadValue{"faults", "send_loss=1.5", "0 to 1"},
         BadValue{"faults", "loss=0.1", "send_loss"}, BadValue{"faults", "send_loss", "send_loss"},
         BadValue{"faults", "send_loss=0.1,send_loss=0.2", "NAME=VALUE"}, BadValue{"faults", "seed=-1", "seed"},
         BadValue{"faults", "seed=1,", "NAME=VALUE"}, BadValue{"faults", ",", "NAME=VALUE"}));

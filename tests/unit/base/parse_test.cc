@@ -35,6 +35,22 @@ TEST(Parse, AHostAndAPortHaveAColonBetweenThem) {
   EXPECT_TRUE(is_host_port("h:0", 0));
 }
 
+TEST(Parse, AnAddressMayHaveAPort) {
+  for (const char* const text : {"h", "h:1", "10.0.0.1:65535", "[::1]", "[fe80::1%eth0]:7", "a-b.example"}) {
+    EXPECT_TRUE(is_address(text)) << text;
+  }
+  for (const char* const text :
+       {"", " ", "::1", "[::1", "[]", "[::1]7", ":1", "h:", "h:0", "h:99999", "h:1*2", "a b", "a,b"}) {
+    EXPECT_FALSE(is_address(text)) << text;
+  }
+}
+
+TEST(Parse, WhatIsQuotedCanBePrinted) {
+  EXPECT_EQ(quoted("plain"), "\"plain\"");
+  EXPECT_EQ(quoted("a\xff\n"), "\"a\\xff\\x0a\"");
+  EXPECT_EQ(quoted(std::string(5000, 'x')), "\"" + std::string(200, 'x') + "...\" (5000 bytes)");
+}
+
 TEST(Parse, FilesAreReadWhole) {
   const TemporaryFile file("two\nlines");
   EXPECT_EQ(read_text_file(file.path()), "two\nlines");

@@ -22,8 +22,9 @@ TEST(YamlChecks, MistakesOfYamlItselfAreAtTheirLine) {
 
 TEST(YamlChecks, AFileThatIsNotThereIsNamed) {
   EXPECT_EQ(load_yaml("/nonexistent/x.yaml", [](const YAML::Node&) {}).message(),
-            "/nonexistent/x.yaml: cannot be read");
-  EXPECT_EQ(load_yaml("/tmp", [](const YAML::Node&) {}).message(), "/tmp: cannot be read") << "a folder";
+            "/nonexistent/x.yaml: cannot be read (No such file or directory)");
+  EXPECT_EQ(load_yaml("/tmp", [](const YAML::Node&) {}).message(), "/tmp: cannot be read (it is a folder)")
+      << "a folder";
 }
 
 TEST(YamlChecks, KeysAreKnownAndComeOnce) {
