@@ -10,6 +10,7 @@ import argparse
 import importlib.metadata
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -25,6 +26,7 @@ import lab  # noqa: E402
 
 FLOAT_BYTES = 4
 SWITCH = "switch"  # among --backends
+BACKENDS = ("switchml", SWITCH, "gloo")
 LOSS = "seed=1,send_loss=0.0005,receive_loss=0.0005"  # of each rank's packets
 
 
@@ -248,10 +250,26 @@ def plot(results, path):
     print(f"losses and times: {path}")
 
 
-def main():
+def refuse_others(parser, found):
+    """Than the values that are allowed, before anything is trained."""
+    names = found.backends.split(",")
+    for option, is_allowed, allowed in (
+        ("backends", sorted(names) == sorted(set(names) & set(BACKENDS)), f"{', '.join(BACKENDS)}, each once at most"),
+        ("ranks", found.ranks >= 1 and 256 % found.ranks == 0, "those that divide the global batch of 256"),
+        ("epochs", found.epochs >= 1, "1 or more"),
+        ("images", 256 <= found.images <= 60000, "256 to 60000"),
+        ("seed", 0 <= found.seed < 1 << 64, "0 to 2^64 - 1"),
+        ("tolerance", 0 <= found.tolerance < math.inf, "0 points or more"),
+        ("plot", not pathlib.Path(found.plot).is_dir(), "names of files"),
+    ):
+        if not is_allowed:
+            parser.error(f"--{option} {getattr(found, option)}: allowed are {allowed}")
+
+
+def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--backends", default=f"switchml,{SWITCH},gloo", help="names, separated by commas; default: %(default)s"
+        "--backends", default=",".join(BACKENDS), help="names, separated by commas; default: %(default)s"
     )
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=3)
@@ -259,11 +277,13 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tolerance", type=float, default=0.5, help="allowed difference of the accuracies, in points")
     parser.add_argument("--plot", default="out/fashion_mnist.png", help="PNG file with loss curves and times")
-    arguments = parser.parse_args()
-    if arguments.ranks < 1 or 256 % arguments.ranks != 0:
-        parser.error(f"--ranks {arguments.ranks}: must divide the global batch of 256")
-    if not 256 <= arguments.images <= 60000:
-        parser.error(f"--images {arguments.images}: allowed are 256 to 60000")
+    found = parser.parse_args(arguments)
+    refuse_others(parser, found)
+    return found
+
+
+def main():
+    arguments = parse()
     plot_path = pathlib.Path(arguments.plot)
     plot_path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

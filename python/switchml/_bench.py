@@ -16,7 +16,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from switchml import _figures
+from switchml import _arguments, _figures, _info
 
 BACKENDS = ("switchml", "gloo")
 SIZES = [1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 25]
@@ -26,20 +26,26 @@ TURNS = 5  # at least, of each size
 def add_options(parser):
     parser.add_argument(
         "--ranks",
-        type=int,
+        type=_arguments.ranks,
         default=max(2, min(4, os.cpu_count() or 1)),
-        help="processes of this host, where no launcher made them",
+        help="processes of this host (2 to 128), where no launcher made them",
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="about, for all sizes together; default: 60")
     parser.add_argument(
-        "--png", default="switchml-bench.png", help="where the picture goes; default: switchml-bench.png; '' for none"
+        "--seconds", type=_arguments.seconds, default=60.0, help="about, for all sizes together; default: 60"
+    )
+    parser.add_argument(
+        "--png",
+        type=_arguments.picture,
+        default="switchml-bench.png",
+        help="where the picture goes; default: switchml-bench.png; '' for none",
     )
 
 
 def launch(options):
     """The same command in so many processes."""
-    if options.ranks < 2:
-        sys.exit(f"error: --ranks {options.ranks} is not allowed: use 2 or more")
+    wrong = _info.silent_switch()
+    if wrong:
+        sys.exit(f"error: {wrong}")
     command = [
         sys.executable,
         "-m",
@@ -62,7 +68,10 @@ class Bench:
     def __init__(self):
         dist.init_process_group("gloo")
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.groups = {name: dist.new_group(backend=name) for name in BACKENDS}
+        try:
+            self.groups = {name: dist.new_group(backend=name) for name in BACKENDS}
+        except Exception as error:  # the launcher's own report is long enough
+            sys.exit(f"error: rank {self.rank}: {error}")
 
     def call(self, name, tensor):
         """Seconds on this rank."""
@@ -123,11 +132,14 @@ def draw(rows, ranks, path):
     axes.grid(True, alpha=0.3)
     axes.legend()
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, format="png")  # so that no suffix is added to the name
     print(f"written: {path}")
 
 
 def run(options):
+    wrong = _info.wrong_setting()
+    if wrong:
+        sys.exit(f"error: {wrong}")
     if "RANK" not in os.environ:
         return launch(options)
     bench, rows = Bench(), []

@@ -17,6 +17,7 @@ import pathlib
 import resource
 import socket
 import struct
+import sys
 import threading
 import time
 
@@ -24,7 +25,7 @@ import torch
 import torch.distributed as dist
 
 import switchml
-from switchml import _info
+from switchml import _arguments, _info
 
 OK, WARN, FAIL = "ok", "warn", "FAIL"
 SOCKET_BYTES = 32 << 20  # what the socket of an embedded switch asks for
@@ -36,7 +37,10 @@ SKEW = 1.0  # seconds between clocks that make logs hard to compare
 
 def add_options(parser):
     parser.add_argument(
-        "--timeout", type=float, default=PATIENCE, help=f"seconds to wait for other ranks; default: {PATIENCE:.0f}"
+        "--timeout",
+        type=_arguments.seconds,
+        default=PATIENCE,
+        help=f"seconds to wait for other ranks; default: {PATIENCE:.0f}",
     )
 
 
@@ -48,20 +52,28 @@ def finding(level, what, remedy=""):
 
 
 def check_build():
+    """Of the build and the settings, which no group opens without."""
     try:
+        wrong = _info.wrong_setting()
+        if wrong:
+            return [finding(FAIL, wrong, "correct the variable")]
         _info.session_of_one()
     except Exception as error:
-        return finding(FAIL, f"a group of one does not open: {error}", "install switchml for this PyTorch again")
-    return finding(OK, f"switchml {switchml.__version__} for PyTorch {switchml._BUILT_FOR}")
-
-
-def check_settings():
-    try:
-        switchml.Options()
-    except ValueError as error:
-        return finding(FAIL, str(error), "correct the variable")
+        return [finding(FAIL, f"a group of one does not open: {error}", "install switchml for this PyTorch again")]
     named = [variable for variable, _, source, _ in _info.settings_in_force() if source == "environment"]
-    return finding(OK, "settings: " + (", ".join(named) if named else "all defaults"))
+    return [
+        finding(OK, f"switchml {switchml.__version__} for PyTorch {switchml._BUILT_FOR}"),
+        finding(OK, "settings: " + (", ".join(named) if named else "all defaults")),
+    ]
+
+
+def check_switch():
+    """Where no other ranks are there to ask the switch with."""
+    wrong = _info.silent_switch()
+    if wrong:
+        return [finding(FAIL, wrong, "correct SWITCHML_SWITCH, or start switchml-switchd there and let UDP through")]
+    named = os.environ.get("SWITCHML_SWITCH")
+    return [finding(OK, f"the switch {named} adds for two ranks here")] if named else []
 
 
 def check_memory():
@@ -112,10 +124,19 @@ def check_processors():
     return finding(OK, f"{here} processors for {ranks} ranks of this host")
 
 
-LOCAL = (check_build, check_settings, check_memory, check_sockets, check_processors)
+def of_this_host(alone):
+    found = check_build()
+    if alone and found[-1]["level"] == OK:
+        found += check_switch()
+    return [*found, check_memory(), check_sockets(), check_processors()]
 
 
 # ---- all hosts ----
+
+
+def lost(what, error):
+    reason = str(error).partition("\n")[0]
+    return finding(FAIL, f"{what}: {reason}", "is that rank there? If so, the store's TCP stalls: check the path's MTU")
 
 
 class Job:
@@ -128,18 +149,43 @@ class Job:
         store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), self.size,
                               self.rank == 0 and not served, datetime.timedelta(seconds=patience))  # fmt: skip
         self.store = dist.PrefixStore("switchml-doctor", store)
+        self.missed = []  # ranks whose findings did not come
 
     def share(self, topic, value):
         """What each rank says on a topic, by rank."""
         self.store.set(f"{topic}/{self.rank}", json.dumps(value))
         return [json.loads(self.store.get(f"{topic}/{rank}")) for rank in range(self.size)]
 
+    def findings_of_all(self, own):
+        """By rank. Those that do not come are a finding themselves; this rank's own need no store."""
+        everything, patience = [], self.patience
+        with contextlib.suppress(RuntimeError):  # a store that fails here fails below, too
+            self.store.set(f"findings/{self.rank}", json.dumps(own))
+        for rank in range(self.size):
+            try:
+                everything.append(own if rank == self.rank else self.findings_of(rank, patience))
+            except RuntimeError as error:
+                everything.append([lost(f"the findings of rank {rank} did not come", error)])
+                patience = min(1.0, patience)  # the others had the same time
+                self.missed.append(rank)
+        return everything
+
+    def told(self):
+        """The ranks whose findings this one prints: it may be the only one that has its own."""
+        if self.rank == 0:
+            return range(self.size)
+        return sorted([self.rank, *self.missed]) if self.missed else []
+
+    def findings_of(self, rank, patience):
+        self.store.wait([f"findings/{rank}"], datetime.timedelta(seconds=patience))
+        return json.loads(self.store.get(f"findings/{rank}"))
+
     def part(self):
         """The store ends with rank 0's process, so that one is the last."""
-        self.store.set(f"end/{self.rank}", "")
-        if self.rank == 0:
-            for rank in range(self.size):
-                self.store.get(f"end/{rank}")
+        with contextlib.suppress(RuntimeError):  # all is said: who does not answer now is not waited for
+            self.store.set(f"end/{self.rank}", "")
+            if self.rank == 0:
+                self.store.wait([f"end/{rank}" for rank in range(self.size) if rank not in self.missed])
 
 
 def address_of(interface):
@@ -297,9 +343,17 @@ def check_group(job):
     )
 
 
-def of_all_hosts(patience):
-    job = Job(patience)
-    return job, [check_versions(job), check_clocks(job), *check_paths(job), check_group(job)]
+def of_all_hosts(job):
+    """As far as the store lets the ranks talk."""
+    found = []
+    try:
+        found.append(check_versions(job))
+        found.append(check_clocks(job))
+        found += check_paths(job)
+        found.append(check_group(job))
+    except RuntimeError as error:
+        found.append(lost("what another rank says did not come", error))
+    return found
 
 
 # ---- the report ----
@@ -312,17 +366,30 @@ def show(who, findings):
             print(f"      -> {each['remedy']}")
 
 
-def run(options):
-    findings = [check() for check in LOCAL]
-    if "RANK" not in os.environ:
-        show("", findings)
-        return int(any(each["level"] == FAIL for each in findings))
-    job, more = of_all_hosts(options.timeout)
-    everything = job.share("findings", findings + more)
+def has_failed(findings):
+    return any(each["level"] == FAIL for each in findings)
+
+
+def run_on_all(options, findings):
+    try:
+        job = Job(options.timeout)
+    except RuntimeError as error:
+        show("", [*findings, lost("this rank does not reach the store of rank 0", error)])
+        return 1
+    everything = job.findings_of_all(findings + of_all_hosts(job))
     if job.rank == 0:
-        name = socket.gethostname()
-        print(f"{job.size} ranks, rank 0 on {name}")
-        for rank, found in enumerate(everything):
-            show(f"rank {rank}: ", found)
+        print(f"{job.size} ranks, rank 0 on {socket.gethostname()}")
+    for rank in job.told():
+        show(f"rank {rank}: ", everything[rank])
+    sys.stdout.flush()  # before others are waited for
     job.part()
-    return int(any(each["level"] == FAIL for found in everything for each in found))
+    return int(any(map(has_failed, everything)))
+
+
+def run(options):
+    alone = "RANK" not in os.environ
+    findings = of_this_host(alone)
+    if not alone:
+        return run_on_all(options, findings)
+    show("", findings)
+    return int(has_failed(findings))

@@ -1,16 +1,21 @@
 """Versions, build, kernels, and the settings in force."""
 
+import concurrent.futures
 import datetime
 import json
 import os
 import platform
+import re
+import types
 
 import torch
 import torch.distributed as dist
 
 import switchml
+from switchml import _registration
 
 SECRETS = {"SWITCHML_CONTROLLER_TOKEN"}
+SWITCH_SECONDS = 10.0  # to wait for a switch that is named
 
 
 def add_options(parser):
@@ -30,6 +35,36 @@ def session_of_one():
     return found
 
 
+def wrong_setting():
+    """What the environment has that is not allowed, in words; empty where there is nothing."""
+    try:
+        switchml.Options()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def add_on(store, rank):
+    """One rank of two in this process: opens a group, and adds. No error, or what went wrong."""
+    asked = types.SimpleNamespace(store=store, group_rank=rank, group_size=2, global_ranks_in_group=[], group_id="",
+                                  timeout=datetime.timedelta(seconds=SWITCH_SECONDS))  # fmt: skip
+    try:
+        _registration._create(asked, None).allreduce([torch.ones(1024)]).wait()
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+def silent_switch():
+    """What SWITCHML_SWITCH has that does not work, in words; empty where it does, or is not set. A group of one asks no
+    switch, so two threads are the ranks."""
+    if not os.environ.get("SWITCHML_SWITCH"):
+        return ""
+    store = dist.HashStore()
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        return next(filter(None, threads.map(lambda rank: add_on(store, rank), range(2))), "")
+
+
 def settings_in_force():
     """[(variable, value, where it comes from, allowed)]; a setting has one name in the environment."""
     rows = []
@@ -44,6 +79,7 @@ def settings_in_force():
 def collect():
     import switchml._C as native
 
+    wrong = wrong_setting()
     return {
         "switchml": switchml.__version__,
         "torch": torch.__version__,
@@ -52,9 +88,17 @@ def collect():
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processors": len(os.sched_getaffinity(0)),
         "extension": native.__file__,
-        "kernels": session_of_one()["kernels"],
+        "kernels": "(not known)" if wrong else session_of_one()["kernels"],
         "settings": [dict(zip(("variable", "value", "from", "allowed"), row)) for row in settings_in_force()],
+        "wrong": wrong,
     }
+
+
+def marked(row, wrong):
+    """The cells of a setting, with what is wrong with it in place of what is allowed."""
+    variable, value, source, allowed = row.values()
+    is_wrong = source == "environment" and re.search(rf"\b{variable}\b", wrong)
+    return variable, value, source, f"WRONG: {wrong}" if is_wrong else allowed
 
 
 def columns(rows):
@@ -67,10 +111,10 @@ def run(options):
     found = collect()
     if options.json:
         print(json.dumps(found, indent=1))
-        return 0
-    settings = found.pop("settings")
+        return int(bool(found["wrong"]))
+    settings, wrong = found.pop("settings"), found.pop("wrong")
     print("\n".join(columns([(name, str(value)) for name, value in found.items()])))
     print()
     heading = ("setting", "value", "from", "allowed")
-    print("\n".join(columns([heading, *(tuple(row.values()) for row in settings)])))
-    return 0
+    print("\n".join(columns([heading, *(marked(row, wrong) for row in settings)])))
+    return int(bool(wrong))

@@ -11,14 +11,16 @@ import sys
 import harness
 import pytest
 import switchml
+import torch.distributed as dist
+from switchml import __main__, _doctor
 
 PATIENCE = 300
 
 
-def command(*arguments, launcher=(), **environment):
+def command(*arguments, launcher=(), stdout=subprocess.PIPE, **environment):
     made = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run([sys.executable, *launcher, "-m", "switchml", *map(str, arguments)], capture_output=True, text=True,
-                          timeout=PATIENCE, env=made)  # fmt: skip
+    return subprocess.run([sys.executable, *launcher, "-m", "switchml", *map(str, arguments)], stdout=stdout, text=True,
+                          stderr=subprocess.PIPE, timeout=PATIENCE, env=made)  # fmt: skip
 
 
 def on_two_ranks():
@@ -37,6 +39,15 @@ def test_info_has_versions_and_settings_in_force():
     assert "kernels" in text and "SWITCHML_SLOTS" in text
 
 
+def test_info_marks_a_bad_setting():
+    done = command("info", SWITCHML_SLOTS="99999")
+    assert done.returncode == 1 and done.stderr == ""
+    (line,) = (line for line in done.stdout.splitlines() if "WRONG" in line)
+    assert line.startswith("SWITCHML_SLOTS ") and "4 to 4096" in line and switchml.__version__ in done.stdout
+    done = command("info", "--json", SWITCHML_SLOTS="99999")
+    assert done.returncode == 1 and "SWITCHML_SLOTS" in json.loads(done.stdout)["wrong"]
+
+
 def test_a_command_that_there_is_not_is_refused():
     done = command("repair")
     assert done.returncode == 2 and "info, doctor, bench" in done.stderr.replace("'", "")
@@ -48,9 +59,55 @@ def test_doctor_of_this_host():
     assert "ranks of this host can share memory" in done.stdout and "FAIL" not in done.stdout
 
 
-def test_doctor_names_a_bad_setting_and_a_remedy():
-    done = command("doctor", SWITCHML_SLOTS="many")
-    assert done.returncode == 1 and "FAIL" in done.stdout and "SWITCHML_SLOTS" in done.stdout and "-> " in done.stdout
+@pytest.mark.parametrize("value", ("many", "99999"))
+def test_doctor_names_a_bad_setting_and_a_remedy(value):
+    done = command("doctor", SWITCHML_SLOTS=value)
+    assert done.returncode == 1 and done.stdout.count("FAIL") == 1
+    assert f'SWITCHML_SLOTS="{value}"' in done.stdout and "-> correct the variable" in done.stdout
+
+
+@pytest.mark.parametrize("address, reason", (("127.0.0.1:99999", "allowed: ADDRESS:PORT"), ("127.0.0.1:9", "answer")))
+def test_doctor_of_one_asks_the_switch(address, reason):
+    done = command("doctor", SWITCHML_SWITCH=address)
+    assert done.returncode == 1 and done.stdout.count("FAIL") == 1, done.stdout + done.stderr
+    assert address in done.stdout and reason in done.stdout and "-> correct SWITCHML_SWITCH" in done.stdout
+
+
+@pytest.mark.parametrize("value", ("nan", "0", "-3", "1e9"))
+def test_doctor_refuses_a_timeout(capsys, value):
+    with pytest.raises(SystemExit) as refused:
+        __main__.parse(["doctor", "--timeout", value])
+    assert refused.value.code == 2 and repr(value) in capsys.readouterr().err
+
+
+class Stalling(dist.HashStore):
+    """What this rank says goes out; nothing comes."""
+
+    def wait(self, keys, *patience):
+        raise RuntimeError("Connection timed out\nframe #0: of C++")
+
+
+@pytest.mark.parametrize("rank, told", ((0, "2 ranks"), (1, "FAIL  rank 0")))
+def test_doctor_prints_its_findings_if_no_others_come(capsys, monkeypatch, rank, told):
+    for name, value in {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 1}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(dist, "TCPStore", lambda *_: Stalling())
+    monkeypatch.setattr(dist, "PrefixStore", lambda _, store: store)
+    monkeypatch.setattr(_doctor, "of_all_hosts", lambda _: [_doctor.finding(_doctor.OK, "what else was found")])
+    assert __main__.main(["doctor"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(told) and f"ok    rank {rank}: what else was found" in lines
+    other = f"FAIL  rank {1 - rank}: the findings of rank {1 - rank} did not come: Connection timed out"
+    assert other in lines and "MTU" in lines[lines.index(other) + 1]
+
+
+def test_doctor_goes_on_where_the_store_fails(monkeypatch):
+    class Silent:
+        def share(self, topic, value):
+            raise RuntimeError("Connection timed out")
+
+    (found,) = _doctor.of_all_hosts(Silent())
+    assert found["level"] == _doctor.FAIL and "Connection timed out" in found["what"]
 
 
 @pytest.mark.skipif(harness.TORCH < (2, 0), reason="this torchrun has no -m with --standalone here")
@@ -67,7 +124,49 @@ def test_bench_has_a_row_for_each_size(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line for line in done.stdout.splitlines() if " KiB " in line or " MiB " in line]
     assert len(rows) == 6 and picture.exists()
-    assert command("bench", "--ranks", 1).returncode == 1
+
+
+@pytest.mark.parametrize("option, values, allowed", (
+    ("--ranks", ("1", "129", "2.5", "many"), "2 to 128"),
+    ("--seconds", ("0", "-1", "nan", "inf", "long"), "above 0"),
+    ("--png", ("/", "/no/such/folder/bench.png", "/proc/bench.png", "/dev/null/bench.png"), "can be written"),
+))  # fmt: skip
+def test_bench_refuses_before_it_measures(capsys, monkeypatch, option, values, allowed):
+    monkeypatch.delenv("RANK", raising=False)
+    for value in values:
+        with pytest.raises(SystemExit) as refused:
+            __main__.parse(["bench", option, value])
+        said = capsys.readouterr().err
+        assert refused.value.code == 2 and option in said and repr(value) in said and allowed in said
+
+
+def test_a_picture_is_tried_out_and_leaves_nothing(tmp_path):
+    path = tmp_path / "bench"  # no suffix: the name is as it is given
+    assert __main__.parse(["bench", "--png", str(path)]).png == str(path) and not path.exists()
+
+
+@pytest.mark.parametrize("name, value", (("SLOTS", "99999"), ("SWITCH", "127.0.0.1:99999")))
+def test_bench_says_what_is_wrong_with_a_setting_and_nothing_else(name, value):
+    done = command("bench", "--png", "", **{f"SWITCHML_{name}": value})
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert f"SWITCHML_{name}" in done.stderr and value in done.stderr
+
+
+def test_a_closed_pipe_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        for name in ("info", "doctor"):
+            done = command(name, stdout=pipe)
+            assert done.returncode == 141 and done.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", (("info",), ("doctor",), ("--help",)))
+def test_a_full_disk_is_one_line(arguments):
+    with open("/dev/full", "wb") as full:
+        done = command(*arguments, stdout=full)
+    assert done.returncode == 1 and done.stderr == "error: the output cannot be written: No space left on device\n"
 
 
 def stub_of(module):

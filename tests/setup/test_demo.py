@@ -36,5 +36,25 @@ def test_the_path_is_told(demo, capsys, transport, switch, said):
     assert "1.35 x faster than over gloo" in lines[1]
 
 
+@pytest.mark.parametrize("option, value, allowed", (
+    ("backends", "switchml,nccl", "switchml, switch, gloo"),
+    ("backends", "", "switchml, switch, gloo"),
+    ("backends", "gloo,gloo", "each once"),
+    ("epochs", "0", "1 or more"),
+    ("seed", "-1", "0 to"),
+    ("tolerance", "nan", "0 points or more"),
+    ("tolerance", "inf", "0 points or more"),
+    ("tolerance", "-0.1", "0 points or more"),
+    ("ranks", "3", "256"),
+    ("images", "1", "256 to 60000"),
+    ("plot", "/", "names of files"),
+))  # fmt: skip
+def test_what_is_not_allowed_is_refused(demo, capsys, option, value, allowed):
+    with pytest.raises(SystemExit) as refused:
+        demo.parse([f"--{option}={value}"])
+    said = capsys.readouterr().err
+    assert refused.value.code == 2 and f"--{option} {value}" in said and allowed in said
+
+
 def test_who_is_slower_is_told_so(demo):
     assert "1.50 x slower than over gloo" in demo.gain(result("switchml", [15]), result("gloo", [10]))

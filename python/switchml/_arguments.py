@@ -1,0 +1,43 @@
+"""Values of the commands' options: one that is not allowed is refused with what is, and status 2."""
+
+import argparse
+import os
+import pathlib
+
+MOST_SECONDS = 1e6
+
+
+def refuse(text, allowed):
+    raise argparse.ArgumentTypeError(f"{text!r} is not allowed: use {allowed}")
+
+
+def number(text, kind, is_allowed, allowed):
+    """The number of this kind that the text has; what is no number is not allowed either."""
+    try:
+        value = kind(text)
+    except ValueError:
+        value = None
+    return value if value is not None and is_allowed(value) else refuse(text, allowed)
+
+
+def seconds(text):
+    allowed = f"a number of seconds above 0, up to {MOST_SECONDS:.0f}"
+    return number(text, float, lambda value: 0 < value <= MOST_SECONDS, allowed)
+
+
+def ranks(text):
+    return number(text, int, lambda value: 2 <= value <= 128, "a whole number from 2 to 128")
+
+
+def picture(text):
+    """Where rank 0 is to write a file, or '' for nowhere; other ranks may have other folders."""
+    if text and os.environ.get("RANK", "0") == "0":
+        path = pathlib.Path(text)
+        is_new = not path.exists()
+        try:
+            path.open("ab").close()
+        except OSError as error:
+            refuse(text, f"the name of a file that can be written, or '' for none ({error.strerror})")
+        if is_new:
+            path.unlink()
+    return text
