@@ -337,7 +337,9 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& names
   std::vector<std::string> unknown;
   for (const std::string& name : names) {
     if (!begins_with(name, kPrefix) || !setting_of(name).empty()) continue;
-    if (name == "SWITCHML_BUILD_DIR" || begins_with(name, "SWITCHML_TEST_")) continue;
+    // Of setup.py and of tests.
+    if (begins_with(name, "SWITCHML_BUILD_") || begins_with(name, "SWITCHML_TEST_") || name == "SWITCHML_GTESTS")
+      continue;
     unknown.push_back(name);
   }
   return unknown;

@@ -1,4 +1,4 @@
-"""FullyShardedDataParallel (fully_shard) over the model of model.py: parameters are gathered block by block, gradients
+"""fully_shard (FSDP2) over the model of model.py: parameters are gathered block by block, gradients
 scattered.
 
 On CPUs fully_shard waits for each of its collectives: there are no streams. So a block computes only after its

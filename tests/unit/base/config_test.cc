@@ -280,7 +280,7 @@ TEST(Config, TheProcessEnvironmentIsRead) {
 TEST(UnknownVariables, AreTheOnesThatNobodyReads) {
   const std::vector<std::string> unknown =
       unknown_variables({"PATH", "SWITCHML_SLOT", "SWITCHML_SLOTS", "SWITCHML_", "SWITCHML_TEST_BACKEND",
-                         "SWITCHML_BUILD_DIR", "XSWITCHML_SLOT", "SWITCHML_payload"});
+                         "SWITCHML_BUILD_DIR", "SWITCHML_GTESTS", "XSWITCHML_SLOT", "SWITCHML_payload"});
   EXPECT_EQ(unknown, (std::vector<std::string>{"SWITCHML_SLOT", "SWITCHML_", "SWITCHML_payload"}));
 }
 
