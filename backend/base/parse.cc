@@ -31,17 +31,34 @@ bool is_host_port(const std::string& text, long least_port) {
          parse_integer(text.substr(colon + 1), least_port, 65535).has_value();
 }
 
+std::string split_address(const std::string& text, HostPort* out) {
+  size_t rest = 0;  // where ":PORT" begins
+  if (!text.empty() && text[0] == '[') {
+    const size_t close = text.find(']');
+    if (close == std::string::npos) return "the bracket is not closed";
+    out->host = text.substr(1, close - 1);
+    rest = close + 1;
+    if (rest < text.size() && text[rest] != ':') return "only :PORT may follow the bracket";
+  } else {
+    rest = std::min(text.find(':'), text.size());
+    out->host = text.substr(0, rest);
+    if (text.find(':', rest + 1) != std::string::npos) return "an IPv6 address must be in brackets";
+  }
+  if (out->host.empty()) return "the address is missing";
+  if (out->host.find('\0') != std::string::npos) return "the address holds a zero byte";
+  out->has_port = rest < text.size();
+  if (out->has_port) out->port = text.substr(rest + 1);
+  return "";
+}
+
 bool is_address(const std::string& text) {
-  const bool bracketed = !text.empty() && text[0] == '[';
-  const size_t end = bracketed ? text.find(']') : std::min(text.find(':'), text.size());
-  if (end == std::string::npos || end == (bracketed ? 1 : 0)) return false;
-  const std::string rest = text.substr(bracketed ? end + 1 : end);
-  if (text.find_first_of(" \t\n/*,") != std::string::npos) return false;
-  return rest.empty() || (rest[0] == ':' && parse_integer(rest.substr(1), 1, 65535).has_value());
+  HostPort parts;
+  if (!split_address(text, &parts).empty() || text.find_first_of(" \t\n/*,") != std::string::npos) return false;
+  return !parts.has_port || parse_integer(parts.port, 1, 65535).has_value();
 }
 
 std::string quoted(const std::string& text) {
-  constexpr size_t kMost = 200;
+  constexpr size_t kMost = 2048;  // 128 switches are not cut off
   std::string result = "\"";
   for (const char c : text.substr(0, kMost)) {
     char code[5];

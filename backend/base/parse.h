@@ -13,10 +13,19 @@ std::optional<long> parse_integer(const std::string& text, long low, long high);
 std::optional<double> parse_real(const std::string& text, double low, double high);
 /// Whether it is "HOST:PORT", where the host is any text that is not empty, and the port is not below `least_port`.
 bool is_host_port(const std::string& text, long least_port);
-/// Whether it is "ADDRESS" or "ADDRESS:PORT" with a port from 1: a name, an IPv4 address, or an IPv6 one in brackets.
+
+struct HostPort {
+  std::string host;  // without brackets
+  std::string port;  // any text
+  bool has_port = false;
+};
+/// "ADDRESS" or "ADDRESS:PORT", where ADDRESS is a name, an IPv4 address, or an IPv6 one in brackets. Empty on success,
+/// else what is wrong.
+std::string split_address(const std::string& text, HostPort* out);
+/// Whether it has that form, a port from 1 to 65535 if any, and nothing that no address has.
 bool is_address(const std::string& text);
 
-/// For messages: in quotation marks, at most 200 bytes of it, those that are no printable ASCII as \xNN.
+/// For messages: in quotation marks, at most 2048 bytes of it, those that are no printable ASCII as \xNN.
 std::string quoted(const std::string& text);
 
 /// The content of a file; empty too if it cannot be read.

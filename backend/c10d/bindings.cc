@@ -181,8 +181,8 @@ py::dict calls_dict(const CallTable& calls) {
   for (size_t i = 0; i < kCalls; ++i) {
     const auto call = static_cast<Call>(i);
     py::dict row;
-    for (const Way path : kAllWays) {
-      if (const uint64_t n = calls.get(call, path)) row[to_string(path)] = n;
+    for (const Way way : kAllWays) {
+      if (const uint64_t n = calls.get(call, way)) row[to_string(way)] = n;
     }
     if (!row.empty()) result[to_string(call)] = row;
   }
@@ -204,8 +204,8 @@ py::object stats(const BasePtr& backend) {
   result["rank"] = group->group().rank;
   result["size"] = group->group().size;
   for (const auto& [name, value] : statistics.worker) result[py::str(name)] = value;
-  for (const Way path : kAllWays) {
-    result[py::str(std::string("calls_") + to_string(path))] = group->calls().total(path);
+  for (const Way way : kAllWays) {
+    result[py::str(std::string("calls_") + to_string(way))] = group->calls().total(way);
   }
   result["calls"] = calls_dict(group->calls());
   py::dict session;

@@ -33,8 +33,8 @@ static_assert(static_cast<size_t>(Call::kRecvAnySource) + 1 == kCalls);
 const char* profiling_title(Call call) { return kTitles[static_cast<size_t>(call)]; }
 const char* to_string(Call call) { return profiling_title(call) + kPrefix; }
 
-const char* to_string(Way path) {
-  switch (path) {
+const char* to_string(Way way) {
+  switch (way) {
     case Way::kSwitch: return "switch";
     case Way::kGloo: return "gloo";
     case Way::kStore: return "store";
@@ -43,9 +43,9 @@ const char* to_string(Way path) {
   return "?";
 }
 
-uint64_t CallTable::total(Way path) const {
+uint64_t CallTable::total(Way way) const {
   uint64_t sum = 0;
-  for (size_t call = 0; call < kCalls; ++call) sum += get(static_cast<Call>(call), path);
+  for (size_t call = 0; call < kCalls; ++call) sum += get(static_cast<Call>(call), way);
   return sum;
 }
 

@@ -43,21 +43,19 @@ const char* profiling_title(Call call);
 enum class Way : uint8_t { kSwitch, kGloo, kStore, kLocal };
 inline constexpr size_t kWays = 4;
 inline constexpr std::array<Way, kWays> kAllWays = {Way::kSwitch, Way::kGloo, Way::kStore, Way::kLocal};
-const char* to_string(Way path);
+const char* to_string(Way way);
 
 /// Thread-safe.
 class CallTable {
  public:
-  void add(Call call, Way path) { at(call, path).fetch_add(1, std::memory_order_relaxed); }
-  uint64_t get(Call call, Way path) const {
-    return counts_[static_cast<size_t>(call)][static_cast<size_t>(path)].load(std::memory_order_relaxed);
+  void add(Call call, Way way) { at(call, way).fetch_add(1, std::memory_order_relaxed); }
+  uint64_t get(Call call, Way way) const {
+    return counts_[static_cast<size_t>(call)][static_cast<size_t>(way)].load(std::memory_order_relaxed);
   }
-  uint64_t total(Way path) const;
+  uint64_t total(Way way) const;
 
  private:
-  std::atomic<uint64_t>& at(Call call, Way path) {
-    return counts_[static_cast<size_t>(call)][static_cast<size_t>(path)];
-  }
+  std::atomic<uint64_t>& at(Call call, Way way) { return counts_[static_cast<size_t>(call)][static_cast<size_t>(way)]; }
   std::array<std::array<std::atomic<uint64_t>, kWays>, kCalls> counts_{};
 };
 

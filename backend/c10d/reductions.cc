@@ -68,7 +68,7 @@ GlooReduction extreme_of_floats(const Tensors& tensors, bool smallest, bool writ
   const at::AutoDispatchBelowADInplaceOrView guard;
   Tensors keys;
   for (const at::Tensor& tensor : tensors) {
-    const at::Tensor wide = copied(tensor).to(at::kDouble);
+    const at::Tensor wide = tensor.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true, at::MemoryFormat::Contiguous);
     keys.push_back(keys_of(smallest ? wide.neg_() : wide));
   }
   auto finish = [keys, tensors, smallest, writes] {

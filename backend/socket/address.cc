@@ -32,33 +32,6 @@ Status bad_address(const std::string& what, const std::string& text, const std::
   return Status(Code::kInvalidArgument, what + "=" + quoted(text) + ": " + why + "; " + kForm);
 }
 
-struct HostPort {
-  std::string host;
-  std::string port;
-  bool has_port = false;
-};
-
-/// Empty on success, else what is wrong.
-std::string split(const std::string& text, HostPort* out) {
-  size_t rest = 0;  // where ":PORT" begins
-  if (!text.empty() && text[0] == '[') {
-    const size_t close = text.find(']');
-    if (close == std::string::npos) return "the bracket is not closed";
-    out->host = text.substr(1, close - 1);
-    rest = close + 1;
-    if (rest < text.size() && text[rest] != ':') return "only :PORT may follow the bracket";
-  } else {
-    rest = std::min(text.find(':'), text.size());
-    out->host = text.substr(0, rest);
-    if (text.find(':', rest + 1) != std::string::npos) return "an IPv6 address must be in brackets";
-  }
-  if (out->host.empty()) return "the address is missing";
-  if (out->host.find('\0') != std::string::npos) return "the address holds a zero byte";
-  out->has_port = rest < text.size();
-  if (out->has_port) out->port = text.substr(rest + 1);
-  return "";
-}
-
 std::optional<long> parse_port(const std::string& text) { return parse_integer(text, 0, 65535); }
 
 bool parse_literal(const std::string& host, Endpoint* out) {
@@ -128,15 +101,15 @@ Result<Endpoint> address_of_interface(const std::string& interface) {
   if (best != nullptr) return with_port(best->address, 0);
   std::string allowed;
   for (const std::string& name : names) allowed += (allowed.empty() ? "" : ", ") + name;
-  return Status(Code::kInvalidArgument, "SWITCHML_INTERFACE=\"" + interface +
-                                            "\": no such network interface is up with an address; allowed: " + allowed);
+  return Status(Code::kInvalidArgument, "SWITCHML_INTERFACE=" + quoted(interface) +
+                                            ": no such network interface is up with an address; allowed: " + allowed);
 }
 
 }  // namespace
 
 Result<Endpoint> resolve_address(const std::string& text, const std::string& what) {
   HostPort parts;
-  const std::string wrong = split(text, &parts);
+  const std::string wrong = split_address(text, &parts);
   if (!wrong.empty()) return bad_address(what, text, wrong);
   const auto port = parts.has_port ? parse_port(parts.port) : wire::kDefaultPort;
   if (!port) return bad_address(what, text, "\"" + parts.port + "\" is not a port");
@@ -147,8 +120,8 @@ Result<Endpoint> resolve_address(const std::string& text, const std::string& wha
   addrinfo* head = nullptr;
   const int error = ::getaddrinfo(parts.host.c_str(), nullptr, &hints, &head);
   if (error != 0) {
-    return Status(Code::kUnavailable, what + "=\"" + text + "\": no address found for \"" + parts.host + "\" (" +
-                                          ::gai_strerror(error) + "); " + kForm);
+    return Status(Code::kUnavailable, what + "=" + quoted(text) + ": no address found for " + quoted(parts.host) +
+                                          " (" + ::gai_strerror(error) + "); " + kForm);
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(head, &::freeaddrinfo);
   Endpoint best;
@@ -164,7 +137,7 @@ Result<Endpoint> literal_address(const std::string& text, uint16_t default_port)
   Endpoint endpoint;
   if (parse_literal(text, &endpoint)) return with_port(endpoint, default_port);
   HostPort parts;
-  const std::string wrong = split(text, &parts);
+  const std::string wrong = split_address(text, &parts);
   const auto port = wrong.empty() && parts.has_port ? parse_port(parts.port) : std::nullopt;
   // Brackets are for IPv6, and only for it.
   if (port && parse_literal(parts.host, &endpoint) && (family_of(endpoint) == AF_INET6) == (text[0] == '[')) {

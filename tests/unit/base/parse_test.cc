@@ -48,7 +48,7 @@ TEST(Parse, AnAddressMayHaveAPort) {
 TEST(Parse, WhatIsQuotedCanBePrinted) {
   EXPECT_EQ(quoted("plain"), "\"plain\"");
   EXPECT_EQ(quoted("a\xff\n"), "\"a\\xff\\x0a\"");
-  EXPECT_EQ(quoted(std::string(5000, 'x')), "\"" + std::string(200, 'x') + "...\" (5000 bytes)");
+  EXPECT_EQ(quoted(std::string(5000, 'x')), "\"" + std::string(2048, 'x') + "...\" (5000 bytes)");
 }
 
 TEST(Parse, FilesAreReadWhole) {

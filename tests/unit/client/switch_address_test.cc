@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/limits.h"
-#include "base/parse.h"
 #include "client/control_client.h"
 #include "client/switch_entry.h"
 #include "socket/address.h"
@@ -76,12 +75,12 @@ TEST(SwitchAddress, SeveralAreNamedWithCommasAndWeights) {
               ElementsAre("[fe80::1]:5 * 7 as [fe80::1]:5", "[fe80::2]:5 * 1 as [fe80::2]:5"));
 }
 
-/// Its message quotes the setting, and has this part.
+/// Its message quotes the whole setting, and has this part.
 void expect_refused(const Config& config, const std::string& part) {
   const Status status = named_switches(config, false).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument) << config.switch_address;
   EXPECT_THAT(status.message(),
-              AllOf(StartsWith("SWITCHML_SWITCH=" + quoted(config.switch_address) + " "), HasSubstr(part)));
+              AllOf(StartsWith("SWITCHML_SWITCH=\"" + config.switch_address + "\" "), HasSubstr(part)));
 }
 
 TEST(SwitchAddress, AWeightIsANumberFrom1To1000) {
