@@ -36,13 +36,30 @@ Result<wire::OpenReply> ControlClient::open(const wire::Open& asked, Time deadli
 Result<wire::JoinReply> ControlClient::join(const wire::Membership& member, int shard, Time deadline) {
   wire::Membership shown = member;
   for (int proofs = 0;; ++proofs) {
-    uint8_t frame[wire::kMaxControlBytes];
-    auto reply = exchange(wire::Request::kJoin, frame, wire::build_join(shown, shard, ++request_id_, frame), deadline);
+    auto reply =
+        switch_.carrier == Carrier::kRdma ? ask_to_meet(shown, shard, deadline) : ask_to_join(shown, shard, deadline);
     if (!reply.ok()) return reply.status();
     if (reply->status == wire::ReplyStatus::kOk) return reply->join;
     if (reply->status != wire::ReplyStatus::kProveAddress || proofs == kMostProofs) return refusal(reply.value());
     shown.cookie = reply->join.cookie;  // [COOKIE-2]
   }
+}
+
+Result<wire::Reply> ControlClient::ask_to_join(const wire::Membership& member, int shard, Time deadline) {
+  uint8_t frame[wire::kMaxControlBytes];
+  return exchange(wire::Request::kJoin, frame, wire::build_join(member, shard, ++request_id_, frame), deadline);
+}
+
+// A join that goes both ways: each transport learns what it must know of the other.
+Result<wire::Reply> ControlClient::ask_to_meet(const wire::Membership& member, int shard, Time deadline) {
+  const auto own = transport_.introduce(switch_);
+  if (!own.ok()) return own.status();
+  uint8_t frame[wire::kMaxControlBytes];
+  const size_t size = wire::build_meet(member, shard, own.value(), ++request_id_, frame);
+  auto reply = exchange(wire::Request::kMeet, frame, size, deadline);
+  if (!reply.ok() || reply->status != wire::ReplyStatus::kOk) return reply;
+  const Status met = transport_.meet(switch_, reply->introduction);
+  return met.ok() ? reply : met;
 }
 
 Status ControlClient::close(const wire::Membership& member, Time deadline) {
@@ -133,6 +150,10 @@ Status ControlClient::refusal(const wire::Reply& reply) const {
                                       "translation of addresses (NAT) between them?"};
     case ReplyStatus::kNotInvited:
       return {Code::kInvalidArgument, who + "serves another group, in whose rank 0 it runs: name a switchml-switchd"};
+    case ReplyStatus::kNoCard:
+      return {Code::kUnavailable, who +
+                                      "has no card for RDMA, or one that gives no queue pair: see its log, or set "
+                                      "SWITCHML_TRANSPORT to udp or tcp"};
     case ReplyStatus::kControlled:
       return {Code::kInvalidArgument,
               who + "is run by a controller: set SWITCHML_CONTROLLER to that one's address, and no SWITCHML_SWITCH"};

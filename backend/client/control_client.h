@@ -33,6 +33,8 @@ class ControlClient {
   Status close(const wire::Membership& member, Time deadline);
 
  private:
+  Result<wire::Reply> ask_to_join(const wire::Membership& member, int shard, Time deadline);
+  Result<wire::Reply> ask_to_meet(const wire::Membership& member, int shard, Time deadline);
   Result<wire::Reply> exchange(wire::Request type, const uint8_t* frame, size_t size, Time deadline);
   bool receive_reply(wire::Request type, wire::Reply* reply);
   Status refusal(const wire::Reply& reply) const;

@@ -51,7 +51,8 @@ void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const Place&
   wire::ControlPacket packet;
   const wire::ParseError error = wire::parse_control(frame, size, wire::Kind::kRequest, &packet);
   const bool other_version = error == wire::ParseError::kOtherVersion;
-  const bool whole = error == wire::ParseError::kNone && packet.body_bytes != 0 &&
+  const bool meets = packet.control.type == static_cast<uint8_t>(wire::Request::kMeet);  // [MEET-3]
+  const bool whole = error == wire::ParseError::kNone && packet.body_bytes != 0 && !meets &&
                      packet.body_bytes == wire::request_body_bytes(packet.control.type);
   if (!other_version && !whole) {  // [CTL-4]
     ++counters_.requests_malformed;
@@ -70,6 +71,7 @@ std::optional<ReplyStatus> Sessions::answer_request(const Request& request, uint
     case wire::Request::kJoin: return join(request, body, out);
     case wire::Request::kClose: return close(request, out);
     case wire::Request::kProbe: return probe(request, out);
+    case wire::Request::kMeet: break;
   }
   return ReplyStatus::kBadRequest;
 }

@@ -25,13 +25,23 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
   ReplyStatus status = ReplyStatus::kBadVersion;  // [CTL-3]
   if (!other_version) {
     const size_t bytes = wire::request_body_bytes(packet.control.type);
-    if (bytes == 0 || packet.body_bytes != bytes) return counters.control_malformed.add(1);  // [CTL-4]
+    const bool meets = static_cast<Request>(packet.control.type) == Request::kMeet;
+    // [CTL-4, MEET-3]
+    if (bytes == 0 || packet.body_bytes != bytes || (meets && meet_tap == nullptr)) {
+      return counters.control_malformed.add(1);
+    }
+    if (meets) {
+      counters.control_requests.add(1);
+      const wire::Introduction its = wire::read_introduction(packet.body + wire::kJoinBytes);
+      return meet_tap->meet(wire::read_join(packet.body), its, packet.control.request_id, from);
+    }
     uint8_t* body = reply + wire::kControlBytes;
     switch (static_cast<Request>(packet.control.type)) {
       case Request::kOpen: status = open(packet.body, from, now, body); break;
       case Request::kJoin: status = join(packet.body, from, now, body); break;
       case Request::kClose: status = close(packet.body, now); break;
       case Request::kProbe: status = probe(packet.body, from, now, body); break;
+      case Request::kMeet: break;
     }
   }
   counters.control_requests.add(1);

@@ -16,7 +16,7 @@ constexpr size_t kQueueOverhead = 2;
 constexpr size_t kStreamOverhead = 8;  // a frame's prefix
 
 size_t slots_that_queue(const GrantLimits& limits, const wire::Open& asked, size_t payload) {
-  if ((asked.flags & wire::kOpenStream) != 0) {  // [OPEN-6]
+  if ((asked.flags & (wire::kOpenStream | wire::kOpenRdma)) != 0) {  // [OPEN-6]
     return asked.shards * (kStreamQueueBytes / (payload + wire::kNativeHeaderBytes + kStreamOverhead));
   }
   if (limits.receive_buffer_bytes == 0) return kMaxSlots;

@@ -88,6 +88,7 @@ struct SoftSwitch::Impl {
   void gather_signs_of_life();
 
   ControlTap* tap = nullptr;
+  MeetTap* meet_tap = nullptr;
   size_t slot_memory_bytes;
   size_t max_payload_bytes;
   Endpoint (*client_of)(const Endpoint& from);

@@ -115,6 +115,11 @@ SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vect
     out.reply = known->reply_;
     return out;
   }
+  const bool by_card = (asked.flags & wire::kOpenRdma) != 0;
+  if (by_card && (!limits_.has_card || (asked.flags & wire::kOpenStream) != 0)) {  // [OPEN-7]
+    out.status = limits_.has_card ? ReplyStatus::kBadRequest : ReplyStatus::kNoCard;
+    return out;
+  }
   const Grant granted = grant(asked, switches);
   const uint8_t job = free_job();
   out.status = granted.status == ReplyStatus::kOk && job == 0 ? ReplyStatus::kNoJobs : granted.status;
@@ -129,12 +134,13 @@ SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vect
   session.payload_bytes = granted.payload_bytes;
   session.members = WorkerSet::first(asked.workers);
   // [LEN-3, NATIVE-1, OPEN-5]
-  const auto flags =
-      static_cast<uint8_t>((granted.whole_chunks ? wire::kOpenWholeChunks : 0) |
-                           (granted.native ? wire::kOpenNative : 0) | (limits_.suits_tcp ? wire::kOpenStream : 0));
+  const auto flags = static_cast<uint8_t>(
+      (granted.whole_chunks ? wire::kOpenWholeChunks : 0) | (granted.native ? wire::kOpenNative : 0) |
+      (limits_.suits_tcp ? wire::kOpenStream : 0) | (limits_.has_card ? wire::kOpenRdma : 0));
   auto entry = make_entry(session, flags, now);
   entry->client_key_ = asked.client_key;
-  entry->over_tcp_ = (asked.flags & wire::kOpenStream) != 0;
+  const bool by_tcp = (asked.flags & wire::kOpenStream) != 0;
+  entry->carrier_ = by_card ? Carrier::kRdma : by_tcp ? Carrier::kTcp : Carrier::kPackets;
   entry->reply_.session_key = next_random();
   const auto lease_ms = std::chrono::duration_cast<milliseconds>(limits_.lease).count();
   entry->reply_.lease_ms = static_cast<uint32_t>(std::min<int64_t>(lease_ms, UINT32_MAX));
@@ -204,8 +210,9 @@ SessionTable::Joined SessionTable::join(const wire::Join& asked, const Endpoint&
     out.status = ReplyStatus::kNotMember;
     return out;
   }
-  if (entry->leased_ && entry->over_tcp_ != (from.carrier != Carrier::kPackets)) {  // [JOIN-2, TCP-9]
-    out.status = ReplyStatus::kBadRequest;  // results would not reach those who came the other way
+  const Carrier came = from.carrier == Carrier::kTcpAccepted ? Carrier::kTcp : from.carrier;
+  if (entry->leased_ && entry->carrier_ != came) {  // [JOIN-2, TCP-9]
+    out.status = ReplyStatus::kBadRequest;          // results would not reach those who came the other way
     return out;
   }
   out.reply.cookie = cookie_of(asked, from);

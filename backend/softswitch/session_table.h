@@ -85,7 +85,7 @@ class SessionEntry {
   std::vector<Endpoint> members_;
   std::vector<std::vector<const Endpoint*>> audiences_;  // by shard; into members_
   WorkerSet left_;
-  bool over_tcp_ = false;  // members come over TCP
+  Carrier carrier_ = Carrier::kPackets;  // by which members come; kTcp also for connections that they make
 };
 
 struct SessionLimits {
@@ -94,6 +94,7 @@ struct SessionLimits {
   bool whole_chunks = false;
   bool native = false;     // sessions may be, where that is asked for
   bool suits_tcp = false;  // replies say that TCP is for it
+  bool has_card = false;   // members may come by RDMA
   int max_jobs = kMaxJobs;
   // Of one client, where it is known who asks.
   int client_jobs = kMaxJobs;

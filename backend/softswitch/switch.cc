@@ -20,6 +20,7 @@ SessionLimits session_limits(const SwitchOptions& options) {
   limits.whole_chunks = options.whole_chunks;
   limits.native = !options.whole_chunks;
   limits.suits_tcp = options.suits_tcp;
+  limits.has_card = options.has_card;
   limits.receive_buffer_bytes = options.receive_buffer_bytes;
   limits.lease = options.lease;
   limits.silence = options.silence;
@@ -110,6 +111,11 @@ void SoftSwitch::sweep(Time now) {
 }
 
 void SoftSwitch::hand_requests_to(ControlTap* tap) { impl_->tap = tap; }
+void SoftSwitch::answer_meets_by(MeetTap* tap) { impl_->meet_tap = tap; }
+SoftSwitch::Joined SoftSwitch::join(const wire::Join& asked, const Endpoint& from, Time now) {
+  const SessionTable::Joined joined = impl_->table.join(asked, from, now);
+  return {joined.status, joined.reply};
+}
 
 SoftSwitch::Impl::Impl(const SwitchOptions& options)
     : slot_memory_bytes(options.slot_memory_bytes),

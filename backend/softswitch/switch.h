@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "socket/endpoint.h"
 #include "softswitch/installed.h"
+#include "wire/layout.h"
 
 namespace switchml::softswitch {
 
@@ -33,6 +34,8 @@ struct SwitchOptions {
   bool whole_chunks = false;
   /// Say to whoever opens a session that members gain by TCP.
   bool suits_tcp = false;
+  /// Members may come by RDMA: answer_meets_by() is called before the first request.
+  bool has_card = false;
   /// What the receiving socket can queue (TransportLimits.receive_buffer_bytes); slots are granted so that all workers'
   /// outstanding frames fit in it. 0: no bound.
   size_t receive_buffer_bytes = 0;
@@ -67,6 +70,15 @@ class ControlTap {
   virtual void request(const uint8_t* frame, size_t size, const Endpoint& from) = 0;
 };
 
+/// Makes queue pairs for those who come by RDMA.
+class MeetTap {
+ public:
+  virtual ~MeetTap() = default;
+  /// Is to answer: SoftSwitch::join() decides. Must not block, nor call the switch.
+  virtual void meet(const wire::Join& asked, const wire::Introduction& its, uint32_t request_id,
+                    const Endpoint& from) = 0;
+};
+
 /// One thread drives a switch, or one for each partition: calls of begin_burst() and process_in() for different
 /// partitions may run at the same time. All other calls exclude each other and those; counters() may be called any
 /// time. Sinks must be done with the frames of a burst (PacketSink) before anything but process_in() is called.
@@ -94,6 +106,16 @@ class SoftSwitch {
 
   /// Ends sessions whose lease ran out. Call about once a second.
   void sweep(Time now);
+
+  // ---- with a card ----
+  /// Requests to meet go to `tap` (borrowed) from now on. Without it there is no such request.
+  void answer_meets_by(MeetTap* tap);
+  struct Joined {
+    wire::ReplyStatus status = wire::ReplyStatus::kOk;
+    wire::JoinReply reply;  // where wire::has_body(status)
+  };
+  /// What a join from `from` comes to. [MEET-1]
+  Joined join(const wire::Join& asked, const Endpoint& from, Time now);
 
   // ---- under a controller ----
   /// From now on requests go to `tap` (borrowed) instead of to this switch's own rules.

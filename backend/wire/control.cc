@@ -20,12 +20,24 @@ size_t body_bytes_of(Request type) {
     case Request::kJoin: return kJoinReplyBytes;
     case Request::kClose: return 0;
     case Request::kProbe: return kProbeReplyBytes;
+    case Request::kMeet: return kMeetReplyBytes;
   }
   return 0;
 }
 
-bool known(uint8_t type) { return type >= 1 && type <= static_cast<uint8_t>(Request::kProbe); }
-bool known_status(uint16_t status) { return status <= static_cast<uint16_t>(ReplyStatus::kNotInvited); }
+bool known(uint8_t type) { return type >= 1 && type <= static_cast<uint8_t>(Request::kMeet); }
+bool known_status(uint16_t status) { return status <= static_cast<uint16_t>(ReplyStatus::kNoCard); }
+
+Join join_of(const Membership& member, int shard) {
+  Join join;
+  join.session_key = member.session_key;
+  join.epoch = member.epoch;
+  join.job = member.job;
+  join.worker = member.worker;
+  join.shard = static_cast<uint16_t>(shard);
+  join.cookie = member.cookie;
+  return join;
+}
 
 }  // namespace
 
@@ -35,15 +47,15 @@ size_t build_open(const Open& open, uint32_t request_id, uint8_t* out) {
 }
 
 size_t build_join(const Membership& member, int shard, uint32_t request_id, uint8_t* out) {
-  Join join;
-  join.session_key = member.session_key;
-  join.epoch = member.epoch;
-  join.job = member.job;
-  join.worker = member.worker;
-  join.shard = static_cast<uint16_t>(shard);
-  join.cookie = member.cookie;
-  write_join(join, write_start(Request::kJoin, request_id, out));
+  write_join(join_of(member, shard), write_start(Request::kJoin, request_id, out));
   return kControlBytes + kJoinBytes;
+}
+
+size_t build_meet(const Membership& member, int shard, const Introduction& own, uint32_t request_id, uint8_t* out) {
+  uint8_t* const body = write_start(Request::kMeet, request_id, out);
+  write_join(join_of(member, shard), body);
+  write_introduction(own, body + kJoinBytes);
+  return kControlBytes + kMeetBytes;
 }
 
 size_t build_close(const Membership& member, uint32_t request_id, uint8_t* out) {
@@ -73,6 +85,7 @@ size_t request_body_bytes(uint8_t type) {
     case Request::kJoin: return kJoinBytes;
     case Request::kClose: return kCloseBytes;
     case Request::kProbe: return kProbeBytes;
+    case Request::kMeet: return kMeetBytes;
   }
   return 0;
 }
@@ -100,11 +113,13 @@ ParseError parse_reply(const uint8_t* frame, size_t size, Reply* out) {
   reply.version = control.version;
   reply.request_id = control.request_id;
   if (error == ParseError::kOtherVersion && reply.status != ReplyStatus::kBadVersion) return error;
-  if (reply.status == ReplyStatus::kProveAddress && reply.type != Request::kJoin) return ParseError::kKind;
+  const bool joins = reply.type == Request::kJoin || reply.type == Request::kMeet;
+  if (reply.status == ReplyStatus::kProveAddress && !joins) return ParseError::kKind;
   if (has_body(reply.status)) {
     if (packet.body_bytes != body_bytes_of(reply.type)) return ParseError::kLength;
     if (reply.type == Request::kOpen) reply.open = read_open_reply(packet.body);
-    if (reply.type == Request::kJoin) reply.join = read_join_reply(packet.body);
+    if (joins) reply.join = read_join_reply(packet.body);
+    if (reply.type == Request::kMeet) reply.introduction = read_introduction(packet.body + kJoinReplyBytes);
     if (reply.type == Request::kProbe) reply.probe = read_probe_reply(packet.body);
   }
   *out = reply;
@@ -126,6 +141,7 @@ const char* to_string(ReplyStatus status) {
     case ReplyStatus::kQuota: return "the client's quota is used up";
     case ReplyStatus::kProveAddress: return "the address is not proven";
     case ReplyStatus::kNotInvited: return "the switch serves one group alone";
+    case ReplyStatus::kNoCard: return "the switch's card gives no queue pair";
   }
   return "?";
 }
@@ -136,6 +152,7 @@ const char* to_string(Request type) {
     case Request::kJoin: return "join";
     case Request::kClose: return "close";
     case Request::kProbe: return "probe";
+    case Request::kMeet: return "meet";
   }
   return "?";
 }

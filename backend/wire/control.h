@@ -24,10 +24,14 @@ struct Membership {
 /// Room for any control request or reply.
 inline constexpr size_t kMaxControlBytes = 64;
 static_assert(kControlBytes + kProbeReplyBytes <= kMaxControlBytes);
+inline constexpr size_t kMeetBytes = kJoinBytes + kIntroductionBytes;
+inline constexpr size_t kMeetReplyBytes = kJoinReplyBytes + kIntroductionBytes;
+static_assert(kControlBytes + kMeetBytes <= kMaxControlBytes);
 
 // Each writes one request to `out` (at least kMaxControlBytes) and returns its size. The reply echoes `request_id`.
 size_t build_open(const Open& open, uint32_t request_id, uint8_t* out);
 size_t build_join(const Membership& member, int shard, uint32_t request_id, uint8_t* out);
+size_t build_meet(const Membership& member, int shard, const Introduction& own, uint32_t request_id, uint8_t* out);
 size_t build_close(const Membership& member, uint32_t request_id, uint8_t* out);
 size_t build_probe(const Membership& member, uint16_t slot, uint32_t seq, uint32_t request_id, uint8_t* out);
 
@@ -52,7 +56,8 @@ struct Reply {
   uint8_t version = kVersion;  // of the switch that answered
   uint32_t request_id = 0;
   OpenReply open;
-  JoinReply join;
+  JoinReply join;  // of a meet, too
+  Introduction introduction;
   ProbeReply probe;
 };
 

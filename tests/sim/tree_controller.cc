@@ -38,6 +38,7 @@ ReplyStatus TreeController::answer(int at, const wire::ControlPacket& packet, in
     case Request::kJoin: return join(at, wire::read_join(packet.body), from, body);
     case Request::kClose: return close(wire::read_close(packet.body));
     case Request::kProbe: return probe(wire::read_probe(packet.body), from, body);
+    case Request::kMeet: break;  // nobody comes by RDMA
   }
   return ReplyStatus::kBadRequest;
 }

@@ -44,6 +44,77 @@ TEST(SwitchControl, RefusalsCarryTheirReasonAndNoBody) {  // [OPEN-3, CTL-6]
   EXPECT_EQ(bench.open(ask_for(2, 1, 4, 256, 2)).status, ReplyStatus::kNoJobs);
 }
 
+wire::Open by_card(uint16_t more = 0) {
+  wire::Open open = ask_for(2);
+  open.flags = static_cast<uint16_t>(wire::kOpenRdma | more);
+  open.client_key = 700U + more;
+  return open;
+}
+
+TEST(SwitchControl, OnlyASwitchWithACardTakesMembersThatComeByRdma) {  // [OPEN-7]
+  Bench without;
+  EXPECT_EQ(without.open(by_card()).status, ReplyStatus::kNoCard);
+  EXPECT_EQ(without.open(ask_for(2)).open.flags & wire::kOpenRdma, 0);
+  SwitchOptions options;
+  options.has_card = true;
+  Bench with(options);
+  EXPECT_NE(with.open(ask_for(2)).open.flags & wire::kOpenRdma, 0) << "it says so to everybody";
+  EXPECT_EQ(with.open(by_card(wire::kOpenStream)).status, ReplyStatus::kBadRequest);
+  EXPECT_EQ(with.open(by_card()).status, ReplyStatus::kOk);
+}
+
+TEST(SwitchControl, JoinsComeAsTheOpenSaid) {  // [JOIN-2, RDMA-2]
+  SwitchOptions options;
+  options.has_card = true;
+  Bench bench(options);
+  const wire::OpenReply granted = bench.open(by_card()).open;
+  wire::Join join;
+  join.session_key = granted.session_key;
+  join.epoch = granted.epoch;
+  join.job = granted.job;
+  const Endpoint by_packets = endpoint(1);
+  Endpoint by_rdma = by_packets;
+  by_rdma.carrier = Carrier::kRdma;
+  EXPECT_EQ(bench.sw.join(join, by_packets, Time{}).status, ReplyStatus::kBadRequest);
+  const auto asked = bench.sw.join(join, by_rdma, Time{});
+  EXPECT_EQ(asked.status, ReplyStatus::kProveAddress);
+  join.cookie = asked.reply.cookie;
+  EXPECT_EQ(bench.sw.join(join, by_rdma, Time{}).status, ReplyStatus::kOk);
+}
+
+/// Keeps what it is asked.
+struct AskedToMeet : MeetTap {
+  void meet(const wire::Join& asked, const wire::Introduction& its, uint32_t request_id,
+            const Endpoint& from) override {
+    worker = asked.worker;
+    pair = its.queue_pair;
+    id = request_id;
+    asker = from;
+  }
+  int worker = -1;
+  uint32_t pair = 0, id = 0;
+  Endpoint asker;
+};
+
+TEST(SwitchControl, MeetsAreForWhoeverHasTheCard) {  // [MEET-3]
+  wire::Membership member;
+  member.worker = 1;
+  wire::Introduction its;
+  its.queue_pair = 5;
+  uint8_t frame[wire::kMaxControlBytes];
+  const size_t size = wire::build_meet(member, 0, its, 77, frame);
+  Bench bench;
+  EXPECT_TRUE(bench.put({frame, frame + size}, endpoint(1)).empty());
+  EXPECT_EQ(bench.sw.counters().control_malformed.get(), 1U) << "no such type";
+  AskedToMeet tap;
+  bench.sw.answer_meets_by(&tap);
+  EXPECT_TRUE(bench.put({frame, frame + size}, endpoint(1)).empty()) << "it is answered later";
+  EXPECT_EQ(tap.worker, 1);
+  EXPECT_EQ(tap.pair, 5U);
+  EXPECT_EQ(tap.id, 77U);
+  EXPECT_EQ(tap.asker, endpoint(1));
+}
+
 TEST(SwitchControl, AnotherVersionIsToldOurs) {
   Bench bench;
   uint8_t frame[wire::kMaxControlBytes];

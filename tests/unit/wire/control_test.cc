@@ -80,6 +80,35 @@ TEST(Control, JoinCloseAndProbeCarryTheMember) {
   EXPECT_EQ(probe.seq, 0xfffffffe);
 }
 
+TEST(Control, AMeetIsAJoinAndAnIntroduction) {
+  Introduction own;
+  own.queue_pair = 0x123456;
+  own.first_psn = 7;
+  own.gid_high = 1;
+  own.gid_low = 2;
+  own.mtu = 5;
+  uint8_t frame[kMaxControlBytes];
+  const auto packet = parsed_request(frame, build_meet(kMember, 3, own, 1, frame));
+  EXPECT_EQ(packet.control.type, static_cast<uint8_t>(Request::kMeet));
+  ASSERT_EQ(packet.body_bytes, kMeetBytes);
+  EXPECT_EQ(read_join(packet.body).shard, 3);
+  EXPECT_EQ(read_join(packet.body).cookie, kMember.cookie);
+  const Introduction read = read_introduction(packet.body + kJoinBytes);
+  EXPECT_EQ(read.queue_pair, 0x123456U);
+  EXPECT_EQ(read.first_psn, 7U);
+  EXPECT_EQ(read.gid_high, 1U);
+  EXPECT_EQ(read.gid_low, 2U);
+  EXPECT_EQ(read.mtu, 5);
+
+  Reply out;
+  auto answer = reply(Request::kMeet, ReplyStatus::kProveAddress, kMeetReplyBytes);
+  answer[kControlBytes + 1] = 9;
+  write_introduction(own, answer.data() + kControlBytes + kJoinReplyBytes);
+  ASSERT_EQ(parse_reply(answer.data(), answer.size(), &out), ParseError::kNone);
+  EXPECT_EQ(out.join.joined, 9);
+  EXPECT_EQ(out.introduction.queue_pair, 0x123456U);
+}
+
 TEST(Control, RepliesGiveTheirBody) {
   Reply out;
   auto frame = reply(Request::kOpen, ReplyStatus::kOk, kOpenReplyBytes);
@@ -116,7 +145,8 @@ TEST(Control, EveryWrongLengthOfAReplyIsRefused) {
   const std::pair<Request, size_t> bodies[] = {{Request::kOpen, kOpenReplyBytes},
                                                {Request::kJoin, kJoinReplyBytes},
                                                {Request::kClose, 0},
-                                               {Request::kProbe, kProbeReplyBytes}};
+                                               {Request::kProbe, kProbeReplyBytes},
+                                               {Request::kMeet, kMeetReplyBytes}};
   for (const auto& [type, bytes] : bodies) {
     for (size_t body = 0; body <= kProbeReplyBytes + 4; ++body) {
       const auto frame = reply(type, ReplyStatus::kOk, body);
@@ -134,11 +164,11 @@ TEST(Control, EveryWrongLengthOfAReplyIsRefused) {
 
 TEST(Control, UnknownTypesStatusesAndKindsAreRefused) {
   Reply out;
-  for (int type : {0, 5, 255}) {
+  for (int type : {0, 6, 255}) {
     const auto frame = reply(static_cast<Request>(type), ReplyStatus::kBadRequest, 0);
     EXPECT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kKind) << type;
   }
-  auto frame = reply(Request::kJoin, static_cast<ReplyStatus>(13), 0);
+  auto frame = reply(Request::kJoin, static_cast<ReplyStatus>(14), 0);
   EXPECT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kKind);
   uint8_t request[kMaxControlBytes];
   const size_t size = build_join(kMember, 0, 1, request);
@@ -156,7 +186,7 @@ TEST(Control, AnotherVersionIsReadOnlyForItsNumber) {
 }
 
 TEST(Control, EveryStatusHasAText) {
-  for (uint16_t status = 0; status <= static_cast<uint16_t>(ReplyStatus::kNotInvited); ++status) {
+  for (uint16_t status = 0; status <= static_cast<uint16_t>(ReplyStatus::kNoCard); ++status) {
     EXPECT_STRNE(to_string(static_cast<ReplyStatus>(status)), "?") << status;
   }
 }
@@ -197,7 +227,8 @@ TEST(Control, BodySizesOfRequests) {
   EXPECT_EQ(request_body_bytes(static_cast<uint8_t>(Request::kClose)), kCloseBytes);
   EXPECT_EQ(request_body_bytes(static_cast<uint8_t>(Request::kProbe)), kProbeBytes);
   EXPECT_EQ(request_body_bytes(0), 0U);
-  EXPECT_EQ(request_body_bytes(5), 0U);
+  EXPECT_EQ(request_body_bytes(static_cast<uint8_t>(Request::kMeet)), kMeetBytes);
+  EXPECT_EQ(request_body_bytes(6), 0U);
   EXPECT_EQ(request_body_bytes(255), 0U);
 }
 
