@@ -51,6 +51,7 @@ MAY_ASK_THE_TORCH_VERSION = {"c10d/compat.h"}
 # Sources without a unit test of their own name, and where they are tested instead.
 TESTED_ELSEWHERE = {
     "c10d/bindings.cc": "what Python sees needs Python: tests/python",
+    "transport/rdma/none.cc": "one function, which refuses",
     "session/group_session.cc": "through Session::open: session_test.cc and others",
 }
 

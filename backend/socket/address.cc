@@ -151,7 +151,9 @@ Result<Endpoint> literal_address(const std::string& text, uint16_t default_port)
 std::string to_string(const Endpoint& endpoint) {
   if (endpoint.size == 0) return "none";
   char text[INET6_ADDRSTRLEN] = "";
-  const char* carrier = endpoint.carrier == Carrier::kPackets ? "" : "/tcp";
+  const char* carrier = endpoint.carrier == Carrier::kPackets ? ""
+                        : endpoint.carrier == Carrier::kRdma  ? "/rdma"
+                                                              : "/tcp";
   const std::string port = ":" + std::to_string(port_of(endpoint)) + carrier;
   if (family_of(endpoint) == AF_INET) {
     const auto address = load_sockaddr<sockaddr_in>(endpoint);

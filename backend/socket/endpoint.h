@@ -11,6 +11,7 @@ namespace switchml {
 enum class Carrier : uint8_t {
   kPackets,      // packets: each frame by itself
   kTcp,          // a TCP connection, which whoever has a frame for the endpoint makes
+  kRdma,         // a queue pair, of transports that have met (transport/transport.h)
   kTcpAccepted,  // a TCP connection that the endpoint has made to us: none can be made to there
 };
 

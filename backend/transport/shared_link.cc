@@ -127,6 +127,11 @@ class PeerTransport final : public Transport {
   void wait(Duration timeout) override {
     if (!link_->has_waiting()) real().wait(timeout);
   }
+  Result<wire::Introduction> introduce(const Endpoint& peer) override { return real().introduce(peer); }
+  Status meet(const Endpoint& peer, const wire::Introduction& introduction) override {
+    return real().meet(peer, introduction);
+  }
+  bool knows(const Endpoint& peer) const override { return real().knows(peer); }
   void pause(Duration timeout) override { real().pause(timeout); }
   void wake() override { real().wake(); }
   std::string take_error() override { return real().take_error(); }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "socket/endpoint.h"
+#include "wire/layout.h"
 
 namespace switchml {
 
@@ -57,6 +58,14 @@ class Transport {
   virtual size_t receive(RxFrame* frames, size_t count) = 0;
   /// Gives all frames lent so far back.
   virtual void release() = 0;
+
+  /// What `peer` must be told, and then meets, before frames go between this transport and it. Queue pair 0: nothing,
+  /// it needs to know no more than an address. Anew after frames to it have stopped going: see knows().
+  virtual Result<wire::Introduction> introduce(const Endpoint& /*peer*/) { return wire::Introduction(); }
+  /// What a peer has told of itself. The same once more changes nothing, something else replaces what was known.
+  virtual Status meet(const Endpoint& /*peer*/, const wire::Introduction& /*introduction*/) { return {}; }
+  /// Whether frames can go to it, as far as this side knows. To strangers they are lost.
+  virtual bool knows(const Endpoint& /*peer*/) const { return true; }
 
   /// Sleeps until frames are there, wake() was called, or `timeout` has passed. A spurious return is allowed.
   virtual void wait(Duration timeout) = 0;

@@ -16,7 +16,18 @@ constexpr size_t kUdpHeader = 8;
 constexpr size_t kIpv4Header = 20;
 constexpr size_t kIpv6Header = 40;
 constexpr size_t kUsualMtu = 1280;  // the least that IPv6 asks of every link
+
+// Port 0 would not connect; which port it is does not matter to a route.
+Endpoint routable(const Endpoint& to) { return port_of(to) == 0 ? with_port(to, 9) : to; }
 }  // namespace
+
+Endpoint local_address_towards(const Endpoint& to) {
+  if (family_of(to) == AF_UNSPEC) return {};
+  const Fd fd(::socket(family_of(to), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Endpoint target = routable(to);
+  if (!fd.valid() || ::connect(fd.get(), as_sockaddr(target), target.size) != 0) return {};
+  return with_port(local_endpoint(fd.get()), 0);
+}
 
 UdpPath udp_path(const Endpoint& to) {
   UdpPath path;
@@ -25,8 +36,7 @@ UdpPath udp_path(const Endpoint& to) {
   const bool v6 = family == AF_INET6;
   const Fd fd(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return path;
-  // Port 0 would not connect; which port it is does not matter to a route.
-  const Endpoint target = port_of(to) == 0 ? with_port(to, 9) : to;
+  const Endpoint target = routable(to);
   const int discover = v6 ? IPV6_PMTUDISC_DO : IP_PMTUDISC_DO;
   const int level = v6 ? IPPROTO_IPV6 : IPPROTO_IP;
   ::setsockopt(fd.get(), level, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER, &discover, sizeof discover);

@@ -16,6 +16,9 @@ struct UdpPath {
 /// Asks the kernel with a throwaway connected socket; nothing is sent. A few microseconds.
 UdpPath udp_path(const Endpoint& to);
 
+/// The address of this host from which packets to `to` leave, port 0; empty without a route.
+Endpoint local_address_towards(const Endpoint& to);
+
 /// IP and UDP headers in front of a frame to `to`.
 size_t udp_header_bytes(const Endpoint& to);
 

@@ -15,6 +15,9 @@
 #include "transport/shared_link.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
+#ifdef SWITCHML_FAKE_VERBS
+#include "transport/rdma/introduced.h"
+#endif
 
 namespace switchml {
 
@@ -138,16 +141,33 @@ inline std::vector<Kind> kinds() {
       };
     };
   };
-  return {{"inproc", inproc},
-          {"faultless", faultless},
-          {"udp4", udp("127.0.0.1:0", true)},
-          {"udp6", udp("[::1]:0", true)},
-          {"udp4_plain", udp("127.0.0.1:0", false)},
-          {"tcp4", tcp("127.0.0.1:0", 0), false},
-          {"tcp6", tcp("[::1]:0", 0), false},
-          {"tcp4_narrow", tcp("127.0.0.1:0", 16 << 10), false},
-          {"shared_inproc", shared(inproc)},
-          {"shared_udp4", shared(udp("127.0.0.1:0", true))}};
+  std::vector<Kind> all = {{"inproc", inproc},
+                           {"faultless", faultless},
+                           {"udp4", udp("127.0.0.1:0", true)},
+                           {"udp6", udp("[::1]:0", true)},
+                           {"udp4_plain", udp("127.0.0.1:0", false)},
+                           {"tcp4", tcp("127.0.0.1:0", 0), false},
+                           {"tcp6", tcp("[::1]:0", 0), false},
+                           {"tcp4_narrow", tcp("127.0.0.1:0", 16 << 10), false},
+                           {"shared_inproc", shared(inproc)},
+                           {"shared_udp4", shared(udp("127.0.0.1:0", true))}};
+#ifdef SWITCHML_FAKE_VERBS
+  const auto rdma = [](double late) {
+    return [late](size_t max_frame_bytes, size_t queue_bytes) {
+      fake_verbs::Behaviour behaviour;
+      behaviour.late = late;
+      RdmaOptions options;
+      options.max_frame_bytes = max_frame_bytes;
+      options.receive_frames = static_cast<int>(queue_bytes / 65536 + 1);
+      options.send_frames = options.frames_under_way = 256;
+      const auto network = std::make_shared<RdmaNetwork>(behaviour, options);
+      return [network]() -> std::unique_ptr<Transport> { return network->make(); };
+    };
+  };
+  all.push_back({"rdma", rdma(0)});
+  all.push_back({"rdma_late", rdma(0.5)});
+#endif
+  return all;
 }
 
 using Bytes = std::vector<uint8_t>;

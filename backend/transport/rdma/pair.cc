@@ -1,0 +1,225 @@
+#include "transport/rdma/pair.h"
+
+#include <endian.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+#include "base/random.h"
+
+namespace switchml::rdma {
+
+namespace {
+
+constexpr uint32_t kMost24Bits = 0xffffff;
+// 4.096 us * 2^14 = 67 ms, repeated seven times: a peer is given up after about half a second to two.
+constexpr uint8_t kTimeout = 14;
+constexpr uint8_t kRetries = 7;
+constexpr uint8_t kWaitForReceives = 7;  // without end: the send queue is the bound
+constexpr uint8_t kReceiveTimer = 12;    // 0.64 ms
+constexpr uint8_t kHops = 64;
+constexpr int kPolled = 16;
+
+uint64_t half(const ibv_gid& gid, size_t begin) {
+  uint64_t big = 0;
+  std::memcpy(&big, gid.raw + begin, sizeof big);
+  return be64toh(big);
+}
+
+void set_half(uint64_t value, size_t begin, ibv_gid* gid) {
+  const uint64_t big = htobe64(value);
+  std::memcpy(gid->raw + begin, &big, sizeof big);
+}
+
+}  // namespace
+
+wire::Introduction PairInfo::introduction() const {
+  wire::Introduction result;
+  result.queue_pair = number;
+  result.first_psn = first_psn;
+  result.gid_high = half(gid, 0);
+  result.gid_low = half(gid, sizeof(uint64_t));
+  result.mtu = static_cast<uint8_t>(mtu);
+  return result;
+}
+
+std::optional<PairInfo> PairInfo::read(const wire::Introduction& introduction) {
+  const bool sane = introduction.queue_pair != 0 && introduction.queue_pair <= kMost24Bits &&
+                    introduction.first_psn <= kMost24Bits && introduction.mtu >= IBV_MTU_256 &&
+                    introduction.mtu <= IBV_MTU_4096;
+  if (!sane) return std::nullopt;
+  PairInfo info;
+  info.number = introduction.queue_pair;
+  info.first_psn = introduction.first_psn;
+  set_half(introduction.gid_high, 0, &info.gid);
+  set_half(introduction.gid_low, sizeof(uint64_t), &info.gid);
+  info.mtu = static_cast<ibv_mtu>(introduction.mtu);
+  return info;
+}
+
+bool operator==(const PairInfo& a, const PairInfo& b) {
+  return a.number == b.number && a.first_psn == b.first_psn && a.mtu == b.mtu &&
+         std::memcmp(a.gid.raw, b.gid.raw, sizeof a.gid.raw) == 0;
+}
+
+SendBuffers::SendBuffers(uint8_t* memory, size_t stride, int count)
+    : memory_(memory), stride_(stride), users_(static_cast<size_t>(count)) {
+  for (int i = count; i > 0; --i) free_.push_back(i - 1);
+}
+
+int SendBuffers::take() {
+  if (free_.empty()) return -1;
+  const int index = free_.back();
+  free_.pop_back();
+  users_[static_cast<size_t>(index)] = 1;
+  return index;
+}
+
+void SendBuffers::release(int index) {
+  if (--users_[static_cast<size_t>(index)] == 0) free_.push_back(index);
+}
+
+Result<std::unique_ptr<Pair>> Pair::create(const Parts& parts) {
+  std::unique_ptr<Pair> pair(new Pair(parts));
+  if (Status status = pair->open(); !status.ok()) return status;
+  return pair;
+}
+
+Status Pair::open() {
+  // Every message of a pair that breaks says so.
+  auto sent = parts_.verbs->completion_queue(parts_.port->context.get(), parts_.depth, nullptr);
+  if (!sent.ok()) return sent.status();
+  sent_ = std::move(sent.value());
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = sent_.get();
+  wanted.recv_cq = parts_.received;
+  wanted.srq = parts_.receives;
+  wanted.qp_type = IBV_QPT_RC;
+  wanted.cap.max_send_wr = static_cast<uint32_t>(parts_.depth);
+  wanted.cap.max_send_sge = 1;
+  wanted.cap.max_inline_data = parts_.max_inline;
+  auto pair = parts_.verbs->queue_pair(parts_.domain, wanted);
+  if (!pair.ok()) return pair.status();
+  pair_ = std::move(pair.value());
+  info_ = {pair_->qp_num, static_cast<uint32_t>(random_bits()) & kMost24Bits, parts_.port->gid, parts_.port->mtu};
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = parts_.port->number;
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+  return parts_.verbs->modify(pair_.get(), attributes,
+                              IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "to INIT");
+}
+
+Pair::~Pair() {
+  for (const int buffer : under_way_) {
+    if (buffer >= 0) parts_.buffers->release(buffer);
+  }
+}
+
+Status Pair::connect(const PairInfo& peer) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = std::min(peer.mtu, info_.mtu);
+  attributes.dest_qp_num = peer.number;
+  attributes.rq_psn = peer.first_psn;
+  attributes.max_dest_rd_atomic = 1;
+  attributes.min_rnr_timer = kReceiveTimer;
+  attributes.ah_attr.is_global = 1;
+  attributes.ah_attr.port_num = parts_.port->number;
+  attributes.ah_attr.grh.dgid = peer.gid;
+  attributes.ah_attr.grh.sgid_index = parts_.port->gid_index;
+  attributes.ah_attr.grh.hop_limit = kHops;
+  Status status = parts_.verbs->modify(pair_.get(), attributes,
+                                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                                       "to RTR");
+  if (!status.ok()) return status;
+  attributes = {};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.sq_psn = info_.first_psn;
+  attributes.timeout = kTimeout;
+  attributes.retry_cnt = kRetries;
+  attributes.rnr_retry = kWaitForReceives;
+  attributes.max_rd_atomic = 1;
+  status = parts_.verbs->modify(
+      pair_.get(), attributes,
+      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
+      "to RTS");
+  if (!status.ok()) return status;
+  peer_ = peer;
+  connected_ = true;
+  return {};
+}
+
+void Pair::set_broken(const std::string& why) {
+  if (!broken_.empty()) return;
+  broken_ = why;
+  added_ = 0;
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;  // it may be there already
+  const Status ignored = parts_.verbs->modify(pair_.get(), attributes, IBV_QP_STATE, "to ERR");
+  static_cast<void>(ignored);
+  finish(under_way_.size());
+}
+
+// Places in the send queue are free again only when a later message says that it is complete.
+bool Pair::wants_signal(int buffer) const {
+  return unsignaled_ + 1 >= parts_.depth / 4 || (buffer >= 0 && parts_.buffers->is_scarce());
+}
+
+bool Pair::add(const uint8_t* data, uint32_t size, uint32_t key, int buffer) {
+  if (under_way_.size() >= static_cast<size_t>(parts_.depth)) poll();
+  if (!broken_.empty() || under_way_.size() >= static_cast<size_t>(parts_.depth)) return false;
+  if (added_ == kChain) post();
+  ibv_sge& piece = pieces_[added_];
+  piece = {reinterpret_cast<uint64_t>(data), size, key};
+  ibv_send_wr& request = chain_[added_];
+  request = {};
+  request.wr_id = first_ + under_way_.size();
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;  // [RDMA-1]
+  const bool is_inline = size <= parts_.max_inline;
+  if (is_inline) request.send_flags |= IBV_SEND_INLINE;
+  const bool signals = wants_signal(buffer);
+  if (signals) request.send_flags |= IBV_SEND_SIGNALED;
+  unsignaled_ = signals ? 0 : unsignaled_ + 1;
+  if (added_ > 0) chain_[added_ - 1].next = &request;
+  ++added_;
+  under_way_.push_back(buffer);
+  return true;
+}
+
+void Pair::post() {
+  if (added_ == 0) return;
+  ibv_send_wr* bad = nullptr;
+  const int error = ::ibv_post_send(pair_.get(), chain_.data(), &bad);
+  added_ = 0;
+  if (error != 0) set_broken("ibv_post_send: " + std::system_category().message(error));
+}
+
+void Pair::poll() {
+  std::array<ibv_wc, kPolled> completions;
+  for (;;) {
+    const int count = ::ibv_poll_cq(sent_.get(), kPolled, completions.data());
+    if (count < 0) return set_broken("ibv_poll_cq failed");
+    for (int i = 0; i < count; ++i) {
+      const ibv_wc& completion = completions[static_cast<size_t>(i)];
+      if (completion.status != IBV_WC_SUCCESS) return set_broken(parts_.verbs->text_of(completion.status));
+      finish(completion.wr_id + 1 - first_);
+    }
+    if (count < kPolled) return;
+  }
+}
+
+void Pair::finish(size_t count) {
+  first_ += count;
+  for (; count > 0; --count) {
+    if (under_way_.front() >= 0) parts_.buffers->release(under_way_.front());
+    under_way_.pop_front();
+  }
+}
+
+}  // namespace switchml::rdma

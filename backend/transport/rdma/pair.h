@@ -1,0 +1,108 @@
+// A queue pair: its way from nothing to a connection, and what it has under way.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/rdma/port.h"
+#include "wire/layout.h"
+
+namespace switchml::rdma {
+
+/// What the end of a pair must know of the other end.
+struct PairInfo {
+  uint32_t number = 0;  // of the queue pair, 24 bits
+  uint32_t first_psn = 0;
+  ibv_gid gid{};
+  ibv_mtu mtu = IBV_MTU_256;
+
+  wire::Introduction introduction() const;
+  /// Empty: it is none.
+  static std::optional<PairInfo> read(const wire::Introduction& introduction);
+  friend bool operator==(const PairInfo& a, const PairInfo& b);
+};
+
+/// Buffers that hold copies until a card has sent them; several pairs may send the same one.
+class SendBuffers {
+ public:
+  SendBuffers(uint8_t* memory, size_t stride, int count);
+  /// An index; -1: all are in use.
+  int take();
+  uint8_t* data(int index) const { return memory_ + stride_ * static_cast<size_t>(index); }
+  void keep(int index) { ++users_[static_cast<size_t>(index)]; }
+  void release(int index);
+  bool is_scarce() const { return free_.size() < users_.size() / 2; }
+
+ private:
+  uint8_t* const memory_;
+  const size_t stride_;
+  std::vector<int> free_;
+  std::vector<int> users_;
+};
+
+/// Reliable connected. One thread. What it stands on outlives it.
+class Pair {
+ public:
+  struct Parts {
+    const Verbs* verbs;
+    const Port* port;
+    ibv_pd* domain;
+    ibv_cq* received;  // where completions of `receives` go
+    ibv_srq* receives;
+    SendBuffers* buffers;
+    int depth;  // messages under way, at most
+    uint32_t max_inline;
+  };
+
+  /// Ready to be connected.
+  static Result<std::unique_ptr<Pair>> create(const Parts& parts);
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+  /// It receives nothing any more, whatever the peer sends.
+  ~Pair();
+
+  const PairInfo& info() const { return info_; }
+  Status connect(const PairInfo& peer);
+  bool is_connected() const { return connected_; }
+  const PairInfo& peer() const { return peer_; }
+  /// Why nothing can be sent or received; empty: it can.
+  const std::string& broken() const { return broken_; }
+  void set_broken(const std::string& why);
+
+  /// Adds a message of one piece to the next post(). `buffer`: which it is in, or -1; it is released when the card has
+  /// sent it. False: too many are under way.
+  bool add(const uint8_t* data, uint32_t size, uint32_t key, int buffer);
+  /// Hands what was added to the card.
+  void post();
+  /// Takes completions: buffers become free, errors are seen.
+  void poll();
+  bool has_under_way() const { return !under_way_.empty(); }
+
+ private:
+  static constexpr size_t kChain = 64;  // messages that one post() hands over
+
+  explicit Pair(const Parts& parts) : parts_(parts) {}
+  Status open();
+  bool wants_signal(int buffer) const;
+  void finish(size_t count);
+
+  const Parts parts_;
+  Owned<ibv_cq> sent_;
+  Owned<ibv_qp> pair_;
+  PairInfo info_;
+  PairInfo peer_;
+  bool connected_ = false;
+  std::string broken_;
+  std::deque<int> under_way_;  // the buffer of each, -1: none; in the order of their numbers
+  uint64_t first_ = 0;         // number of under_way_.front()
+  int unsignaled_ = 0;         // since the last that will say that it is complete
+  std::array<ibv_send_wr, kChain> chain_{};
+  std::array<ibv_sge, kChain> pieces_{};
+  size_t added_ = 0;
+};
+
+}  // namespace switchml::rdma

@@ -1,0 +1,131 @@
+#include "transport/rdma/port.h"
+
+#include <arpa/inet.h>
+
+#include <cstring>
+#include <utility>
+
+#include "socket/address.h"
+#include "socket/sockaddr.h"
+
+namespace switchml::rdma {
+
+namespace {
+
+/// Looks through one device after the other, and keeps what is wrong with each.
+class Search {
+ public:
+  Search(const Verbs& verbs, const PortWish& wish, const Endpoint& local)
+      : verbs_(verbs), wish_(wish), local_(local), gid_(gid_of(local)) {}
+
+  Result<Port> run() {
+    const auto devices = verbs_.devices();
+    if (!devices.ok()) return devices.status();
+    for (const std::string& device : devices.value()) {
+      if (!wish_.device.empty() && wish_.device != device) {
+        misses(device, "not the one that is named");
+        continue;
+      }
+      Port port;
+      if (look_at(device, &port)) return port;
+    }
+    return none();
+  }
+
+ private:
+  void misses(const std::string& device, const std::string& what) {
+    why_ += (why_.empty() ? "" : "; ") + device + ": " + what;
+  }
+
+  bool look_at(const std::string& device, Port* port) {
+    auto context = verbs_.open(device);
+    if (!context.ok()) {
+      misses(device, context.status().message());
+      return false;
+    }
+    const auto facts = verbs_.query(context.value().get());
+    const auto gids = verbs_.gids(context.value().get());
+    if (!facts.ok() || !gids.ok()) {
+      misses(device, (facts.ok() ? gids.status() : facts.status()).message());
+      return false;
+    }
+    is_told_ = false;
+    port->facts = facts.value();
+    port->device = device;
+    for (const ibv_gid_entry& entry : gids.value()) {
+      if (!is_wished(entry) || !is_usable(context.value().get(), device, entry, port)) continue;
+      port->context = std::move(context.value());
+      return true;
+    }
+    if (!is_told_) misses(device, "no port has " + wanted());
+    return false;
+  }
+
+  bool is_wished(const ibv_gid_entry& entry) const {
+    if (wish_.port != 0 && entry.port_num != static_cast<uint32_t>(wish_.port)) return false;
+    if (wish_.gid_index >= 0) return entry.gid_index == static_cast<uint32_t>(wish_.gid_index);
+    return entry.gid_type == IBV_GID_TYPE_ROCE_V2 && std::memcmp(entry.gid.raw, gid_.raw, sizeof gid_.raw) == 0;
+  }
+
+  bool is_usable(ibv_context* context, const std::string& device, const ibv_gid_entry& entry, Port* port) {
+    const std::string where = "port " + std::to_string(entry.port_num);
+    is_told_ = true;
+    const auto facts = verbs_.query_port(context, static_cast<uint8_t>(entry.port_num));
+    if (!facts.ok() || !facts->is_active || !facts->is_ethernet) {
+      misses(device, where + " " +
+                         (!facts.ok()         ? facts.status().message()
+                          : !facts->is_active ? "is not active"
+                                              : "is no Ethernet port"));
+      return false;
+    }
+    port->number = static_cast<uint8_t>(entry.port_num);
+    port->gid_index = static_cast<uint8_t>(entry.gid_index);
+    port->gid = entry.gid;
+    port->mtu = facts->mtu;
+    return true;
+  }
+
+  std::string wanted() const {
+    if (wish_.gid_index >= 0) return "GID index " + std::to_string(wish_.gid_index);
+    return "the address " + to_literal(local_) + " for RoCE version 2";
+  }
+
+  Status none() const {
+    return {Code::kUnavailable,
+            "no RDMA device can be used here" + (why_.empty() ? ": there is none" : " (" + why_ + ")")};
+  }
+
+  const Verbs& verbs_;
+  const PortWish& wish_;
+  const Endpoint local_;
+  const ibv_gid gid_;
+  bool is_told_ = false;  // what is wrong with the device at hand
+  std::string why_;
+};
+
+}  // namespace
+
+Result<Port> find_port(const Verbs& verbs, const PortWish& wish, const Endpoint& local) {
+  return Search(verbs, wish, local).run();
+}
+
+ibv_gid gid_of(const Endpoint& address) {
+  ibv_gid gid{};
+  if (family_of(address) == AF_INET6) {
+    const auto six = load_sockaddr<sockaddr_in6>(address);
+    std::memcpy(gid.raw, &six.sin6_addr, sizeof gid.raw);
+  } else if (family_of(address) == AF_INET) {
+    const auto four = load_sockaddr<sockaddr_in>(address);
+    gid.raw[10] = gid.raw[11] = 0xff;
+    std::memcpy(gid.raw + 12, &four.sin_addr, sizeof four.sin_addr);
+  }
+  return gid;
+}
+
+std::string to_string(const ibv_gid& gid) {
+  char text[INET6_ADDRSTRLEN] = {};
+  ::inet_ntop(AF_INET6, gid.raw, text, sizeof text);
+  return text;
+}
+
+}  // namespace switchml::rdma

@@ -1,0 +1,18 @@
+// Which port of which card a user wants.
+#pragma once
+
+#include <string>
+
+namespace switchml::rdma {
+
+/// What a user names; the rest is found.
+struct PortWish {
+  std::string device;  // empty: any
+  int port = 0;        // 1 ... 255; 0: any
+  int gid_index = -1;  // -1: any of RoCE version 2
+};
+
+/// "DEVICE", "DEVICE:PORT", "DEVICE:PORT:GID_INDEX", or nothing. False: another form, and `wish` is as it was.
+bool parse_port_wish(const std::string& text, PortWish* wish);
+
+}  // namespace switchml::rdma

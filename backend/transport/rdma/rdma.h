@@ -1,0 +1,43 @@
+// Frames as messages of reliable connected queue pairs, one pair for each peer. A card segments, retransmits and paces
+// them. Frames in memory of allocate() are sent from where they lie, all others are copied once.
+//
+// Frames of allocate() may be read until the peer has them. What is changed before then arrives changed or torn;
+// nothing else is touched. Whoever answers a frame shows that it has arrived.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "transport/rdma/port_wish.h"
+#include "transport/transport.h"
+#include "transport/udp.h"
+
+namespace switchml {
+
+/// With `asks`, requests to peers that are not met, and those to meet, go by UDP from a socket of its own. What comes
+/// back seems to come from the peer.
+struct RdmaOptions {
+  /// libibverbs, as dlopen() takes it.
+  std::string library = "libibverbs.so.1";
+  /// By which peers know this transport, and whose address chooses the card where `wish` does not.
+  Endpoint local;
+  rdma::PortWish wish;
+  /// Of that socket. Its address is `local` then, whatever that is; with `peer` unset, a peer's to find the route by.
+  std::optional<UdpOptions> asks;
+  Endpoint route_to;
+  /// Largest frame that is ever sent or received; longer ones are not sent.
+  size_t max_frame_bytes = 65664;
+  /// Receive buffers, of max_frame_bytes each, for all peers. A peer that finds none waits.
+  int receive_frames = 256;
+  /// Buffers for copies.
+  int send_frames = 64;
+  /// Frames that one peer may not have taken yet; what is more is not sent.
+  int frames_under_way = 128;
+};
+
+/// Opens the card. Peers are met before frames go (Transport::meet). kUnsupported: this build or this host has no
+/// libibverbs. kUnavailable: no card can be used, or the system gives too little. With the reason and the remedy.
+Result<std::unique_ptr<Transport>> make_rdma_transport(const RdmaOptions& options);
+
+}  // namespace switchml

@@ -1,0 +1,848 @@
+#include "fake_verbs.h"
+
+#include <arpa/inet.h>
+#include <infiniband/verbs.h>
+#include <net/if.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace switchml::fake_verbs {
+
+namespace {
+
+constexpr int kDevices = 2;
+constexpr int kMostCompletions = 65536;
+constexpr uint32_t kMostRequests = 16384;
+constexpr int kMostPieces = 4;
+
+[[noreturn]] void broken_rule(const char* what) {
+  std::fprintf(stderr, "fake_verbs: %s\n", what);
+  std::abort();
+}
+
+struct Channel {
+  ibv_comp_channel base{};
+  std::deque<ibv_cq*> events;
+};
+
+struct Queue {
+  ibv_cq base{};
+  std::deque<ibv_wc> completions;
+  bool armed = false;
+  int unacknowledged = 0;
+  int pairs = 0;
+};
+
+struct Region {
+  ibv_mr base{};
+  int access = 0;
+};
+
+struct Piece {
+  uint64_t address;
+  uint32_t length;
+  uint32_t key;
+};
+
+/// Where a message that is sent may go.
+struct Receive {
+  uint64_t id;
+  std::vector<Piece> pieces;
+};
+
+struct SharedReceives {
+  ibv_srq base{};
+  std::deque<Receive> waiting;
+  uint32_t most = 0;
+  int pairs = 0;
+};
+
+struct Message {
+  uint64_t id = 0;
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  std::vector<Piece> pieces;
+  std::vector<uint8_t> inlined;  // in place of the pieces
+  bool is_inline = false;
+  bool is_signaled = false;
+  bool is_copy = false;  // of one that has gone already: it completes nothing
+  uint64_t remote = 0;
+  uint32_t remote_key = 0;
+  uint32_t immediate = 0;
+  std::vector<uint8_t> taken;  // of a copy: what it held
+};
+
+struct Pair {
+  ibv_qp base{};
+  ibv_qp_init_attr attributes{};
+  ibv_gid peer_gid{};
+  uint32_t peer = 0;
+  std::deque<Message> sending;
+  std::deque<Receive> own_receives;
+  std::deque<Receive>& receives() {
+    return base.srq == nullptr ? own_receives : reinterpret_cast<SharedReceives*>(base.srq)->waiting;
+  }
+  uint32_t uncompleted = 0;  // requests that hold a place in the send queue
+  uint32_t unsignaled = 0;   // of those before the next completion
+};
+
+struct Failure {
+  int error;
+  int after;
+};
+
+class Fabric {
+ public:
+  std::recursive_mutex mutex;
+  Behaviour behaviour;
+  Counts counts;
+  std::mt19937_64 random{1};
+  std::map<uint32_t, Pair*> pairs;
+  std::map<uint32_t, Region*> regions;
+  std::map<std::string, Failure> failures;
+  uint32_t next_pair = 17;
+  uint32_t next_key = 0x1000;
+
+  bool chance(double share) { return share > 0 && std::uniform_real_distribution<double>(0, 1)(random) < share; }
+
+  /// The error with which this call is to fail; 0: none.
+  int failure(const char* function) {
+    const auto it = failures.find(function);
+    if (it == failures.end() || it->second.after-- > 0) return 0;
+    const int error = it->second.error;
+    failures.erase(it);
+    return error;
+  }
+
+  void complete(ibv_cq* queue, const ibv_wc& completion) {
+    Queue& q = *reinterpret_cast<Queue*>(queue);
+    if (q.completions.size() >= static_cast<size_t>(queue->cqe)) broken_rule("a completion queue overflows");
+    q.completions.push_back(completion);
+    if (!q.armed || queue->channel == nullptr) return;
+    q.armed = false;
+    ++q.unacknowledged;
+    reinterpret_cast<Channel*>(queue->channel)->events.push_back(queue);
+    const uint64_t one = 1;
+    if (::write(queue->channel->fd, &one, sizeof one) != sizeof one) broken_rule("an event cannot be written");
+  }
+
+  void complete_send(Pair& pair, const Message& message, ibv_wc_status status) {
+    if (message.is_copy) return;
+    ++pair.unsignaled;
+    if (!message.is_signaled && status == IBV_WC_SUCCESS) return;
+    ibv_wc completion{};
+    completion.wr_id = message.id;
+    completion.status = status;
+    completion.opcode = message.opcode == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
+    completion.qp_num = pair.base.qp_num;
+    completion.vendor_err = std::exchange(pair.unsignaled, 0);  // places that polling it gives back
+    complete(pair.base.send_cq, completion);
+  }
+
+  void complete_receive(Pair& pair, const Message& message, size_t bytes, ibv_wc_status status) {
+    ibv_wc completion{};
+    completion.wr_id = pair.receives().front().id;
+    pair.receives().pop_front();
+    completion.status = status;
+    completion.opcode = message.opcode == IBV_WR_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
+    completion.byte_len = static_cast<uint32_t>(bytes);
+    if (message.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+      completion.imm_data = message.immediate;
+      completion.wc_flags = IBV_WC_WITH_IMM;
+    }
+    completion.qp_num = pair.base.qp_num;
+    complete(pair.base.recv_cq, completion);
+  }
+
+  void fail(Pair& pair) {
+    if (pair.base.state == IBV_QPS_ERR) return;
+    pair.base.state = IBV_QPS_ERR;
+    for (const Message& message : pair.sending) complete_send(pair, message, IBV_WC_WR_FLUSH_ERR);
+    pair.sending.clear();
+    while (!pair.own_receives.empty()) complete_receive(pair, Message(), 0, IBV_WC_WR_FLUSH_ERR);
+  }
+
+  const Region* region(uint32_t key, const ibv_pd* domain, uint64_t address, uint64_t length, int access) const {
+    const auto it = regions.find(key);
+    if (it == regions.end()) return nullptr;
+    const ibv_mr& mr = it->second->base;
+    const auto begin = reinterpret_cast<uint64_t>(mr.addr);
+    const bool inside = address >= begin && length <= mr.length && address - begin <= mr.length - length;
+    return mr.pd == domain && inside && (it->second->access & access) == access ? it->second : nullptr;
+  }
+
+  /// What the message holds now. False: a piece is not in a region of the pair's domain.
+  bool gather(const Pair& pair, const Message& message, std::vector<uint8_t>* bytes) const {
+    if (message.is_copy || message.is_inline) {
+      *bytes = message.is_copy ? message.taken : message.inlined;
+      return true;
+    }
+    for (const Piece& piece : message.pieces) {
+      if (piece.length == 0) continue;
+      if (region(piece.key, pair.base.pd, piece.address, piece.length, 0) == nullptr) return false;
+      const auto* const from = reinterpret_cast<const uint8_t*>(piece.address);
+      bytes->insert(bytes->end(), from, from + piece.length);
+    }
+    return true;
+  }
+
+  Pair* peer_of(const Pair& pair) {
+    const auto it = pairs.find(pair.peer);
+    if (it == pairs.end()) return nullptr;
+    Pair& peer = *it->second;
+    const bool receives = peer.base.state == IBV_QPS_RTR || peer.base.state == IBV_QPS_RTS;
+    return receives && peer.peer == pair.base.qp_num && peer.base.qp_type == pair.base.qp_type ? &peer : nullptr;
+  }
+
+  /// Into what the peer has posted. False: it does not fit.
+  bool scatter(const Pair& peer, const Receive& receive, const std::vector<uint8_t>& bytes, size_t written) const {
+    size_t begin = 0;
+    for (const Piece& piece : receive.pieces) {
+      const size_t length = std::min<size_t>(piece.length, bytes.size() - begin);
+      if (length == 0) break;
+      if (region(piece.key, peer.base.pd, piece.address, length, IBV_ACCESS_LOCAL_WRITE) == nullptr) return false;
+      const size_t part = std::min(length, written - std::min(begin, written));
+      if (part > 0) std::memcpy(reinterpret_cast<void*>(piece.address), bytes.data() + begin, part);
+      begin += length;
+    }
+    return begin == bytes.size();
+  }
+
+  /// A message that the peer cannot take ends both, if they are reliable.
+  bool refuse(Pair& pair, Pair& peer, const Message& message, ibv_wc_status status) {
+    const bool reliable = pair.base.qp_type == IBV_QPT_RC;
+    complete_send(pair, message, reliable ? status : IBV_WC_SUCCESS);
+    if (reliable) fail(pair);
+    if (reliable) fail(peer);
+    return true;
+  }
+
+  /// Writes and completes. False: the message waits, because the peer has no receive posted.
+  bool deliver(Pair& pair, const Message& message) {
+    const bool reliable = pair.base.qp_type == IBV_QPT_RC;
+    std::vector<uint8_t> bytes;
+    if (!gather(pair, message, &bytes)) {
+      complete_send(pair, message, IBV_WC_LOC_PROT_ERR);
+      fail(pair);
+      return true;
+    }
+    Pair* const peer = peer_of(pair);
+    if (peer == nullptr) {
+      complete_send(pair, message, reliable ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
+      if (reliable) fail(pair);
+      return true;
+    }
+    const bool takes_receive = message.opcode != IBV_WR_RDMA_WRITE;
+    if (takes_receive && peer->receives().empty()) {
+      if (reliable) return false;
+      complete_send(pair, message, IBV_WC_SUCCESS);
+      return true;
+    }
+    if (!reliable && chance(behaviour.loss)) {
+      complete_send(pair, message, IBV_WC_SUCCESS);
+      return true;
+    }
+    const bool partial = !reliable && chance(behaviour.partial);
+    const size_t written = partial ? bytes.size() / 2 : bytes.size();
+    if (message.opcode == IBV_WR_SEND) {
+      if (!scatter(*peer, peer->receives().front(), bytes, written)) {
+        return refuse(pair, *peer, message, IBV_WC_REM_INV_REQ_ERR);
+      }
+    } else if (!bytes.empty()) {
+      if (region(message.remote_key, peer->base.pd, message.remote, bytes.size(), IBV_ACCESS_REMOTE_WRITE) == nullptr) {
+        return refuse(pair, *peer, message, IBV_WC_REM_ACCESS_ERR);
+      }
+      if (written > 0) std::memcpy(reinterpret_cast<void*>(message.remote), bytes.data(), written);
+    }
+    counts.bytes += written;
+    if (takes_receive && !partial) complete_receive(*peer, message, bytes.size(), IBV_WC_SUCCESS);
+    complete_send(pair, message, IBV_WC_SUCCESS);
+    if (!reliable && !message.is_copy && chance(behaviour.repeat)) {
+      Message again = message;
+      again.is_copy = true;
+      again.taken = bytes;
+      pair.sending.push_back(std::move(again));
+    }
+    return true;
+  }
+
+  /// What may go now. `all`: whatever it would like to wait for.
+  void advance(Pair& pair, bool all) {
+    while (!pair.sending.empty() && pair.base.state == IBV_QPS_RTS) {
+      if (!all && chance(behaviour.late)) return;
+      if (pair.base.qp_type != IBV_QPT_RC && pair.sending.size() > 1 && chance(behaviour.overtake)) {
+        std::swap(pair.sending[0], pair.sending[1]);
+      }
+      Message message = std::move(pair.sending.front());
+      pair.sending.pop_front();
+      if (deliver(pair, message)) continue;
+      pair.sending.push_front(std::move(message));
+      return;
+    }
+  }
+
+  void advance(bool all) {
+    for (const auto& [number, pair] : pairs) advance(*pair, all);
+  }
+};
+
+Fabric& fabric() {
+  static auto* const the_fabric = new Fabric;
+  return *the_fabric;
+}
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+/// Of a function that returns null and sets errno.
+bool refuses(const char* function) {
+  const int error = fabric().failure(function);
+  if (error != 0) errno = error;
+  return error != 0;
+}
+
+ibv_device* devices() {
+  static ibv_device* const all = [] {
+    auto* const made = new ibv_device[kDevices]();
+    for (int i = 0; i < kDevices; ++i) {
+      std::snprintf(made[i].name, sizeof made[i].name, "fake%d", i);
+      made[i].node_type = IBV_NODE_CA;
+      made[i].transport_type = IBV_TRANSPORT_IB;
+    }
+    return made;
+  }();
+  return all;
+}
+
+ibv_gid loopback(bool mapped) {
+  ibv_gid gid{};
+  if (mapped) gid.raw[10] = gid.raw[11] = 0xff;
+  gid.raw[12] = mapped ? 127 : 0;
+  gid.raw[15] = 1;
+  return gid;
+}
+
+int poll_cq(ibv_cq* queue, int count, ibv_wc* completions) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  if (f.failure("ibv_poll_cq") != 0) return -1;
+  ++f.counts.polls;
+  f.advance(false);
+  Queue& q = *reinterpret_cast<Queue*>(queue);
+  int taken = 0;
+  while (taken < count && !q.completions.empty()) {
+    ibv_wc& completion = completions[taken++];
+    completion = q.completions.front();
+    q.completions.pop_front();
+    ++f.counts.completions;
+    if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM || completion.opcode == IBV_WC_RECV) continue;
+    const auto pair = f.pairs.find(completion.qp_num);
+    if (pair != f.pairs.end()) pair->second->uncompleted -= completion.vendor_err;
+    completion.vendor_err = 0;
+  }
+  return taken;
+}
+
+int req_notify_cq(ibv_cq* queue, int) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  if (const int error = f.failure("ibv_req_notify_cq")) return error;
+  f.advance(true);
+  reinterpret_cast<Queue*>(queue)->armed = true;
+  return 0;
+}
+
+int check_send(const Pair& pair, const ibv_send_wr& request) {
+  if (request.num_sge > kMostPieces || static_cast<uint32_t>(request.num_sge) > pair.attributes.cap.max_send_sge) {
+    return EINVAL;
+  }
+  size_t bytes = 0;
+  for (int i = 0; i < request.num_sge; ++i) bytes += request.sg_list[i].length;
+  const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
+  if (is_inline && bytes > pair.attributes.cap.max_inline_data) return EINVAL;
+  const bool known = request.opcode == IBV_WR_SEND || request.opcode == IBV_WR_RDMA_WRITE ||
+                     request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  if (!known) return EINVAL;
+  return pair.uncompleted < pair.attributes.cap.max_send_wr ? 0 : ENOMEM;
+}
+
+Message message_of(const ibv_send_wr& request, bool signals_all) {
+  Message message;
+  message.id = request.wr_id;
+  message.opcode = request.opcode;
+  message.is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
+  message.is_signaled = signals_all || (request.send_flags & IBV_SEND_SIGNALED) != 0;
+  message.remote = request.wr.rdma.remote_addr;
+  message.remote_key = request.wr.rdma.rkey;
+  message.immediate = request.imm_data;
+  for (int i = 0; i < request.num_sge; ++i) {
+    const ibv_sge& piece = request.sg_list[i];
+    const auto* const from = reinterpret_cast<const uint8_t*>(piece.addr);
+    if (message.is_inline) {
+      message.inlined.insert(message.inlined.end(), from, from + piece.length);
+    } else {
+      message.pieces.push_back({piece.addr, piece.length, piece.lkey});
+    }
+  }
+  return message;
+}
+
+int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  Pair& pair = *reinterpret_cast<Pair*>(qp);
+  ++f.counts.doorbells;
+  for (; request != nullptr; request = request->next) {
+    int error = f.failure("ibv_post_send");
+    if (error == 0 && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR) error = EINVAL;
+    if (error == 0) error = check_send(pair, *request);
+    if (error != 0) {
+      *bad = request;
+      return error;
+    }
+    ++f.counts.messages;
+    ++pair.uncompleted;
+    Message message = message_of(*request, pair.attributes.sq_sig_all != 0);
+    if (qp->state == IBV_QPS_ERR) {
+      f.complete_send(pair, message, IBV_WC_WR_FLUSH_ERR);
+    } else {
+      pair.sending.push_back(std::move(message));
+    }
+  }
+  f.advance(pair, false);
+  return 0;
+}
+
+/// Up to `most` of them; what each call is named, for failures.
+int add_receives(const char* function, ibv_recv_wr* request, ibv_recv_wr** bad, uint32_t most,
+                 std::deque<Receive>* waiting) {
+  Fabric& f = fabric();
+  for (; request != nullptr; request = request->next) {
+    int error = f.failure(function);
+    if (error == 0 && waiting->size() >= most) error = ENOMEM;
+    if (error != 0) {
+      *bad = request;
+      return error;
+    }
+    ++f.counts.receives;
+    Receive receive{request->wr_id, {}};
+    for (int i = 0; i < request->num_sge; ++i) {
+      const ibv_sge& piece = request->sg_list[i];
+      receive.pieces.push_back({piece.addr, piece.length, piece.lkey});
+    }
+    waiting->push_back(std::move(receive));
+  }
+  return 0;
+}
+
+int post_recv(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  Pair& pair = *reinterpret_cast<Pair*>(qp);
+  if (qp->state == IBV_QPS_RESET || qp->srq != nullptr) {
+    *bad = request;
+    return EINVAL;
+  }
+  const int error = add_receives("ibv_post_recv", request, bad, pair.attributes.cap.max_recv_wr, &pair.own_receives);
+  while (qp->state == IBV_QPS_ERR && !pair.own_receives.empty()) {
+    f.complete_receive(pair, Message(), 0, IBV_WC_WR_FLUSH_ERR);
+  }
+  return error;
+}
+
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* request, ibv_recv_wr** bad) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  SharedReceives& shared = *reinterpret_cast<SharedReceives*>(srq);
+  return add_receives("ibv_post_srq_recv", request, bad, shared.most, &shared.waiting);
+}
+
+/// What each step must say, of pairs that are connected.
+int needed(ibv_qp_state to, bool reliable) {
+  switch (to) {
+    case IBV_QPS_INIT: return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    case IBV_QPS_RTR:
+      return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+             (reliable ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0);
+    case IBV_QPS_RTS:
+      return IBV_QP_STATE | IBV_QP_SQ_PSN |
+             (reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0);
+    default: return IBV_QP_STATE;
+  }
+}
+
+bool may_follow(ibv_qp_state from, ibv_qp_state to) {
+  return to == IBV_QPS_RESET || to == IBV_QPS_ERR || (from == IBV_QPS_RESET && to == IBV_QPS_INIT) ||
+         (from == IBV_QPS_INIT && to == IBV_QPS_RTR) || (from == IBV_QPS_RTR && to == IBV_QPS_RTS);
+}
+
+}  // namespace
+
+}  // namespace switchml::fake_verbs
+
+using namespace switchml::fake_verbs;
+
+#define FAKE_VERBS __attribute__((visibility("default")))
+
+extern "C" {
+
+FAKE_VERBS void fake_verbs_configure(const Behaviour& behaviour) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  const uint64_t objects = f.counts.objects;
+  f.behaviour = behaviour;
+  f.random.seed(behaviour.seed);
+  f.failures.clear();
+  f.counts = {};
+  f.counts.objects = objects;
+}
+
+FAKE_VERBS void fake_verbs_fail_once(const char* function, int error, int after) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  f.failures[function] = {error, after};
+}
+
+FAKE_VERBS void fake_verbs_break(uint32_t qp_num) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  for (const auto& [number, pair] : f.pairs) {
+    if (qp_num == 0 || number == qp_num) f.fail(*pair);
+  }
+}
+
+FAKE_VERBS Counts fake_verbs_count() {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  return f.counts;
+}
+
+#undef ibv_get_device_list
+FAKE_VERBS ibv_device** ibv_get_device_list(int* count) {
+  const Lock lock(fabric().mutex);
+  if (refuses("ibv_get_device_list")) return nullptr;
+  auto** const list = new ibv_device*[kDevices + 1]();
+  for (int i = 0; i < kDevices; ++i) list[i] = devices() + i;
+  if (count != nullptr) *count = kDevices;
+  return list;
+}
+
+FAKE_VERBS void ibv_free_device_list(ibv_device** list) { delete[] list; }
+
+FAKE_VERBS const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+
+FAKE_VERBS ibv_context* ibv_open_device(ibv_device* device) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  if (refuses("ibv_open_device")) return nullptr;
+  auto* const context = new ibv_context{};
+  context->device = device;
+  context->ops.poll_cq = poll_cq;
+  context->ops.req_notify_cq = req_notify_cq;
+  context->ops.post_send = post_send;
+  context->ops.post_recv = post_recv;
+  context->ops.post_srq_recv = post_srq_recv;
+  context->num_comp_vectors = 1;
+  ++f.counts.objects;
+  return context;
+}
+
+FAKE_VERBS int ibv_close_device(ibv_context* context) {
+  const Lock lock(fabric().mutex);
+  --fabric().counts.objects;
+  delete context;
+  return 0;
+}
+
+FAKE_VERBS int ibv_query_device(ibv_context*, ibv_device_attr* attributes) {
+  const Lock lock(fabric().mutex);
+  if (const int error = fabric().failure("ibv_query_device")) return error;
+  *attributes = {};
+  attributes->max_qp_wr = static_cast<int>(kMostRequests);
+  attributes->max_cqe = kMostCompletions;
+  attributes->max_sge = kMostPieces;
+  attributes->max_srq_wr = static_cast<int>(kMostRequests);
+  attributes->phys_port_cnt = 1;
+  return 0;
+}
+
+#undef ibv_query_port
+FAKE_VERBS int ibv_query_port(ibv_context*, uint8_t port, _compat_ibv_port_attr* compatible) {
+  const Lock lock(fabric().mutex);
+  if (const int error = fabric().failure("ibv_query_port")) return error;
+  if (port != 1) return EINVAL;
+  auto& attributes = *reinterpret_cast<ibv_port_attr*>(compatible);
+  attributes.state = IBV_PORT_ACTIVE;
+  attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
+  attributes.active_mtu = IBV_MTU_256;
+  for (int mtu = fabric().behaviour.mtu; mtu > 256; mtu /= 2) {
+    attributes.active_mtu = static_cast<ibv_mtu>(attributes.active_mtu + 1);
+  }
+  attributes.max_mtu = attributes.active_mtu;
+  attributes.gid_tbl_len = 3;
+  return 0;
+}
+
+FAKE_VERBS ssize_t _ibv_query_gid_table(ibv_context*, ibv_gid_entry* entries, size_t most, uint32_t, size_t) {
+  const Lock lock(fabric().mutex);
+  if (const int error = fabric().failure("ibv_query_gid_table")) return -error;
+  if (most < 3) return -EINVAL;
+  const uint32_t interface = ::if_nametoindex("lo");
+  entries[0] = {loopback(true), 0, 1, IBV_GID_TYPE_ROCE_V1, interface};
+  entries[1] = {loopback(true), 1, 1, IBV_GID_TYPE_ROCE_V2, interface};
+  entries[2] = {loopback(false), 2, 1, IBV_GID_TYPE_ROCE_V2, interface};
+  return 3;
+}
+
+FAKE_VERBS ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  const Lock lock(fabric().mutex);
+  if (refuses("ibv_alloc_pd")) return nullptr;
+  auto* const domain = new ibv_pd{};
+  domain->context = context;
+  ++fabric().counts.objects;
+  return domain;
+}
+
+FAKE_VERBS int ibv_dealloc_pd(ibv_pd* domain) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  for (const auto& [key, region] : f.regions) {
+    if (region->base.pd == domain) return EBUSY;
+  }
+  for (const auto& [number, pair] : f.pairs) {
+    if (pair->base.pd == domain) return EBUSY;
+  }
+  --f.counts.objects;
+  delete domain;
+  return 0;
+}
+
+#undef ibv_reg_mr
+FAKE_VERBS ibv_mr* ibv_reg_mr(ibv_pd* domain, void* data, size_t bytes, int access) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  if (refuses("ibv_reg_mr")) return nullptr;
+  if (f.behaviour.no_memory_rights || bytes == 0) {
+    errno = f.behaviour.no_memory_rights ? ENOMEM : EINVAL;
+    return nullptr;
+  }
+  auto* const region = new Region{};
+  region->base.context = domain->context;
+  region->base.pd = domain;
+  region->base.addr = data;
+  region->base.length = bytes;
+  region->base.lkey = region->base.rkey = f.next_key += 0x101;
+  region->access = access;
+  f.regions[region->base.rkey] = region;
+  ++f.counts.objects;
+  return &region->base;
+}
+
+FAKE_VERBS int ibv_dereg_mr(ibv_mr* mr) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  f.regions.erase(mr->rkey);
+  --f.counts.objects;
+  delete reinterpret_cast<Region*>(mr);
+  return 0;
+}
+
+FAKE_VERBS ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  const Lock lock(fabric().mutex);
+  if (refuses("ibv_create_comp_channel")) return nullptr;
+  auto* const channel = new Channel{};
+  channel->base.context = context;
+  channel->base.fd = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
+  ++fabric().counts.objects;
+  return &channel->base;
+}
+
+FAKE_VERBS int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  const Lock lock(fabric().mutex);
+  if (channel->refcnt != 0) return EBUSY;
+  ::close(channel->fd);
+  --fabric().counts.objects;
+  delete reinterpret_cast<Channel*>(channel);
+  return 0;
+}
+
+FAKE_VERBS ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* own, ibv_comp_channel* channel, int) {
+  const Lock lock(fabric().mutex);
+  if (refuses("ibv_create_cq")) return nullptr;
+  if (entries < 1 || entries > kMostCompletions) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto* const queue = new Queue{};
+  queue->base.context = context;
+  queue->base.channel = channel;
+  queue->base.cq_context = own;
+  queue->base.cqe = entries;
+  if (channel != nullptr) ++channel->refcnt;
+  ++fabric().counts.objects;
+  return &queue->base;
+}
+
+FAKE_VERBS int ibv_destroy_cq(ibv_cq* cq) {
+  const Lock lock(fabric().mutex);
+  auto* const queue = reinterpret_cast<Queue*>(cq);
+  if (queue->pairs != 0) return EBUSY;
+  if (cq->channel != nullptr) {
+    --cq->channel->refcnt;
+    auto& events = reinterpret_cast<Channel*>(cq->channel)->events;
+    const auto waiting = std::count(events.begin(), events.end(), cq);
+    if (queue->unacknowledged > waiting) broken_rule("a completion queue ends whose events are not acknowledged");
+    events.erase(std::remove(events.begin(), events.end(), cq), events.end());
+  }
+  --fabric().counts.objects;
+  delete queue;
+  return 0;
+}
+
+FAKE_VERBS int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** queue, void** own) {
+  uint64_t one = 0;
+  if (::read(channel->fd, &one, sizeof one) != sizeof one) return -1;
+  const Lock lock(fabric().mutex);
+  auto& events = reinterpret_cast<Channel*>(channel)->events;
+  if (events.empty()) {
+    errno = EAGAIN;
+    return -1;
+  }
+  *queue = events.front();
+  *own = (*queue)->cq_context;
+  events.pop_front();
+  return 0;
+}
+
+FAKE_VERBS void ibv_ack_cq_events(ibv_cq* queue, unsigned int count) {
+  const Lock lock(fabric().mutex);
+  reinterpret_cast<Queue*>(queue)->unacknowledged -= static_cast<int>(count);
+}
+
+FAKE_VERBS ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
+  const Lock lock(fabric().mutex);
+  if (refuses("ibv_create_srq")) return nullptr;
+  if (attributes->attr.max_wr > kMostRequests || attributes->attr.max_sge > static_cast<uint32_t>(kMostPieces)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto* const shared = new SharedReceives{};
+  shared->base.context = domain->context;
+  shared->base.pd = domain;
+  shared->most = attributes->attr.max_wr;
+  ++fabric().counts.objects;
+  return &shared->base;
+}
+
+FAKE_VERBS int ibv_destroy_srq(ibv_srq* srq) {
+  const Lock lock(fabric().mutex);
+  auto* const shared = reinterpret_cast<SharedReceives*>(srq);
+  if (shared->pairs != 0) return EBUSY;
+  --fabric().counts.objects;
+  delete shared;
+  return 0;
+}
+
+FAKE_VERBS ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  if (refuses("ibv_create_qp")) return nullptr;
+  const ibv_qp_cap& cap = attributes->cap;
+  const bool allowed = cap.max_send_wr <= kMostRequests && cap.max_recv_wr <= kMostRequests &&
+                       cap.max_send_sge <= kMostPieces &&
+                       cap.max_inline_data <= static_cast<uint32_t>(f.behaviour.max_inline) &&
+                       (attributes->qp_type == IBV_QPT_RC || attributes->qp_type == IBV_QPT_UC);
+  if (!allowed) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto* const pair = new Pair{};
+  pair->attributes = *attributes;
+  pair->base.context = domain->context;
+  pair->base.qp_context = attributes->qp_context;
+  pair->base.pd = domain;
+  pair->base.send_cq = attributes->send_cq;
+  pair->base.recv_cq = attributes->recv_cq;
+  pair->base.srq = attributes->srq;
+  if (attributes->srq != nullptr) ++reinterpret_cast<SharedReceives*>(attributes->srq)->pairs;
+  pair->base.qp_type = attributes->qp_type;
+  pair->base.qp_num = f.next_pair += 3;
+  pair->base.state = IBV_QPS_RESET;
+  ++reinterpret_cast<Queue*>(attributes->send_cq)->pairs;
+  ++reinterpret_cast<Queue*>(attributes->recv_cq)->pairs;
+  f.pairs[pair->base.qp_num] = pair;
+  ++f.counts.objects;
+  return &pair->base;
+}
+
+FAKE_VERBS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  if (const int error = f.failure("ibv_modify_qp")) return error;
+  Pair& pair = *reinterpret_cast<Pair*>(qp);
+  if ((mask & IBV_QP_STATE) == 0) return EINVAL;
+  const ibv_qp_state to = attributes->qp_state;
+  const int wanted = needed(to, qp->qp_type == IBV_QPT_RC);
+  if (!may_follow(qp->state, to) || (mask & wanted) != wanted) return EINVAL;
+  if (to == IBV_QPS_ERR) {
+    f.fail(pair);
+    return 0;
+  }
+  if (to == IBV_QPS_RTR) {
+    if (attributes->ah_attr.is_global == 0 || attributes->path_mtu > IBV_MTU_4096) return EINVAL;
+    pair.peer = attributes->dest_qp_num;
+    pair.peer_gid = attributes->ah_attr.grh.dgid;
+  }
+  if (to == IBV_QPS_RESET) {
+    pair.sending.clear();
+    pair.own_receives.clear();
+    pair.uncompleted = pair.unsignaled = 0;
+  }
+  qp->state = to;
+  return 0;
+}
+
+FAKE_VERBS int ibv_destroy_qp(ibv_qp* qp) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  f.pairs.erase(qp->qp_num);
+  for (ibv_cq* cq : {qp->send_cq, qp->recv_cq}) {
+    auto* const queue = reinterpret_cast<Queue*>(cq);
+    --queue->pairs;
+    auto& completions = queue->completions;
+    const auto is_its = [qp](const ibv_wc& completion) { return completion.qp_num == qp->qp_num; };
+    completions.erase(std::remove_if(completions.begin(), completions.end(), is_its), completions.end());
+  }
+  if (qp->srq != nullptr) --reinterpret_cast<SharedReceives*>(qp->srq)->pairs;
+  --f.counts.objects;
+  delete reinterpret_cast<Pair*>(qp);
+  return 0;
+}
+
+FAKE_VERBS int ibv_fork_init() { return fabric().failure("ibv_fork_init"); }
+
+FAKE_VERBS const char* ibv_wc_status_str(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_SUCCESS: return "success";
+    case IBV_WC_LOC_PROT_ERR: return "local protection error";
+    case IBV_WC_WR_FLUSH_ERR: return "Work Request Flushed Error";
+    case IBV_WC_REM_ACCESS_ERR: return "remote access error";
+    case IBV_WC_REM_INV_REQ_ERR: return "remote invalid request error";
+    case IBV_WC_RETRY_EXC_ERR: return "transport retry counter exceeded";
+    default: return "unknown";
+  }
+}
+
+}  // extern "C"

@@ -1,0 +1,45 @@
+// Cards that are not there: a library with the functions of libibverbs that this project calls, for one process. It
+// loses, repeats, reorders and fails by a seed. It reads memory that is sent as late as a card may, and it ends the
+// process where a card's rules are broken in a way that a card would not report.
+//
+// Each function named here is exported by name: a test finds it with dlsym() in the library that it loads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace switchml::fake_verbs {
+
+/// What happens to messages. Shares of 0 to 1.
+struct Behaviour {
+  uint64_t seed = 1;
+  double late = 0;                // that a message waits when it might go; it never waits for ever
+  double loss = 0;                // unreliable: that a message is lost
+  double partial = 0;             // unreliable: that only the first half of it is written
+  double repeat = 0;              // unreliable: that it comes once more, later
+  double overtake = 0;            // unreliable: that the one behind it goes first
+  int mtu = 1024;                 // bytes; of all ports
+  int max_inline = 256;           // bytes
+  bool no_memory_rights = false;  // ibv_reg_mr fails as it does beyond RLIMIT_MEMLOCK
+};
+
+/// What was done since configure().
+struct Counts {
+  uint64_t messages = 0;   // work requests that were posted to be sent
+  uint64_t doorbells = 0;  // calls that posted them
+  uint64_t receives = 0;
+  uint64_t polls = 0;
+  uint64_t completions = 0;
+  uint64_t bytes = 0;    // that were written to peers
+  uint64_t objects = 0;  // that live at present: contexts, domains, regions, queues, pairs
+};
+
+// Signatures of what is exported as fake_verbs_NAME.
+using Configure = void (*)(const Behaviour&);
+/// The function (such as "ibv_create_qp") fails once, after so many more calls that succeed, in its own way.
+using FailOnce = void (*)(const char* function, int error, int after);
+/// The pair (0: all) has an error, as after a card's or a peer's fault.
+using Break = void (*)(uint32_t qp_num);
+using Count = Counts (*)();
+
+}  // namespace switchml::fake_verbs

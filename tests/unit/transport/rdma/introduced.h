@@ -1,0 +1,88 @@
+// RDMA transports over cards that are not there, each of which has met all others of its network.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fake_library.h"
+#include "socket/address.h"
+#include "transport/rdma/rdma.h"
+
+namespace switchml {
+
+/// Tells each what it must know of the other.
+inline void introduce(Transport& a, Transport& b) {
+  const Endpoint a_at = a.local(), b_at = b.local();
+  const auto of_a = a.introduce(b_at);
+  ASSERT_TRUE(of_a.ok()) << of_a.status().to_string();
+  ASSERT_TRUE(b.meet(a_at, of_a.value()).ok());
+  const auto of_b = b.introduce(a_at);
+  ASSERT_TRUE(of_b.ok()) << of_b.status().to_string();
+  ASSERT_TRUE(a.meet(b_at, of_b.value()).ok());
+}
+
+/// Not thread-safe where transports are made or end.
+class RdmaNetwork : public std::enable_shared_from_this<RdmaNetwork> {
+ public:
+  RdmaNetwork(const fake_verbs::Behaviour& behaviour, const RdmaOptions& options)
+      : library_(behaviour), options_(options) {}
+
+  std::unique_ptr<Transport> make();
+  const fake_verbs::Library& library() const { return library_; }
+  void forget(Transport* transport) {
+    members_.erase(std::remove(members_.begin(), members_.end(), transport), members_.end());
+  }
+
+ private:
+  const fake_verbs::Library library_;
+  RdmaOptions options_;
+  uint16_t next_port_ = 1;
+  std::vector<Transport*> members_;
+};
+
+/// One of them, which leaves the network when it ends.
+class Introduced final : public Transport {
+ public:
+  Introduced(std::unique_ptr<Transport> below, std::shared_ptr<RdmaNetwork> network)
+      : network_(std::move(network)), below_(std::move(below)) {}
+  ~Introduced() override { network_->forget(below_.get()); }
+
+  const char* name() const override { return below_->name(); }
+  TransportLimits limits() const override { return below_->limits(); }
+  Endpoint local() const override { return below_->local(); }
+  size_t path_frame_bytes(const Endpoint& to) const override { return below_->path_frame_bytes(to); }
+  uint8_t* allocate(size_t bytes) override { return below_->allocate(bytes); }
+  size_t send(const TxFrame* frames, size_t count) override { return below_->send(frames, count); }
+  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
+    return below_->multicast(data, size, to, count);
+  }
+  size_t receive(RxFrame* frames, size_t count) override { return below_->receive(frames, count); }
+  void release() override { below_->release(); }
+  void wait(Duration timeout) override { below_->wait(timeout); }
+  void pause(Duration timeout) override { below_->pause(timeout); }
+  void wake() override { below_->wake(); }
+  std::string take_error() override { return below_->take_error(); }
+
+ private:
+  const std::shared_ptr<RdmaNetwork> network_;  // ends last
+  const std::unique_ptr<Transport> below_;
+};
+
+inline std::unique_ptr<Transport> RdmaNetwork::make() {
+  RdmaOptions options = options_;
+  options.library = SWITCHML_FAKE_VERBS;
+  options.local = with_port(literal_address("127.0.0.1", 0).value(), next_port_++);
+  auto made = make_rdma_transport(options);
+  EXPECT_TRUE(made.ok()) << made.status().to_string();
+  if (!made.ok()) return nullptr;
+  for (Transport* other : members_) introduce(*other, *made.value());
+  members_.push_back(made.value().get());
+  return std::make_unique<Introduced>(std::move(made.value()), shared_from_this());
+}
+
+}  // namespace switchml

@@ -1,0 +1,228 @@
+#include "transport/rdma/rdma.h"
+
+#include <gmock/gmock.h>
+
+#include <cerrno>
+#include <set>
+
+#include "transport/harness.h"
+#include "transport/rdma/pair.h"
+
+namespace switchml {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Rdma : public ::testing::Test {
+ protected:
+  void open(const fake_verbs::Behaviour& behaviour = {}, RdmaOptions options = {}) {
+    options.max_frame_bytes = std::min<size_t>(options.max_frame_bytes, 8256);
+    options.receive_frames = 64;
+    library_.emplace(behaviour);
+    a_ = make(options, 1);
+    b_ = make(options, 2);
+  }
+  static std::unique_ptr<Transport> make(RdmaOptions options, uint16_t port) {
+    options.library = SWITCHML_FAKE_VERBS;
+    options.local = literal_address("127.0.0.1", port).value();
+    auto made = make_rdma_transport(options);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return made.ok() ? std::move(made.value()) : nullptr;
+  }
+  static uint32_t number_of(const wire::Introduction& introduction) {
+    return rdma::PairInfo::read(introduction)->number;
+  }
+
+  std::optional<fake_verbs::Library> library_;  // ends last
+  std::unique_ptr<Transport> a_, b_;
+};
+
+TEST_F(Rdma, StrangersGetNothingAndThatIsNoError) {
+  open();
+  EXPECT_FALSE(a_->knows(b_->local()));
+  EXPECT_EQ(send_all(*a_, {pattern(1, 100), pattern(2, 100)}, b_->local()), 2U);
+  RxFrame frame;
+  EXPECT_EQ(b_->receive(&frame, 1), 0U);
+  introduce(*a_, *b_);
+  EXPECT_TRUE(a_->knows(b_->local()));
+  send_all(*a_, {pattern(3, 100)}, b_->local());
+  EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{pattern(3, 100)});
+  EXPECT_EQ(a_->take_error(), "");
+}
+
+TEST_F(Rdma, AnIntroductionThatIsNoneIsRefused) {
+  open();
+  const Status status = a_->meet(b_->local(), wire::Introduction());
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:2/rdma has introduced itself"));
+}
+
+TEST_F(Rdma, TheSameIntroductionAgainChangesNothing) {
+  open();
+  introduce(*a_, *b_);
+  const uint32_t before = number_of(a_->introduce(b_->local()).value());
+  introduce(*a_, *b_);
+  EXPECT_EQ(number_of(a_->introduce(b_->local()).value()), before);
+  send_all(*a_, {pattern(1, 100)}, b_->local());
+  EXPECT_EQ(collect(*b_, 1).size(), 1U);
+}
+
+TEST_F(Rdma, WhatLiesInMemoryOfItsOwnIsNotCopied) {
+  open();
+  introduce(*a_, *b_);
+  uint8_t* const mine = a_->allocate(4096);
+  std::fill(mine, mine + 4096, uint8_t{7});
+  const Endpoint to = b_->local();
+  const TxFrame frame{mine, 4096, &to};
+  EXPECT_EQ(a_->send(&frame, 1), 1U);
+  EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{Bytes(4096, 7)});
+}
+
+// One bell for a burst, and a completion for many messages.
+TEST_F(Rdma, ABurstIsPostedAtOnceAndHardlyEverSignaled) {
+  open();
+  introduce(*a_, *b_);
+  uint8_t* const mine = a_->allocate(64 * 1024);
+  const Endpoint to = b_->local();
+  std::vector<TxFrame> frames;
+  for (size_t i = 0; i < 16; ++i) frames.push_back({mine + i * 4096, 4096, &to});
+  const fake_verbs::Counts before = library_->count();
+  EXPECT_EQ(a_->send(frames.data(), frames.size()), frames.size());
+  EXPECT_EQ(library_->count().doorbells - before.doorbells, 1U);
+  EXPECT_EQ(library_->count().messages - before.messages, 16U);
+  EXPECT_EQ(collect(*b_, 16).size(), 16U);
+  EXPECT_LE(library_->count().completions - before.completions, 16U + 1U) << "received ones, and of one that was sent";
+}
+
+TEST_F(Rdma, APairThatBreaksIsReplacedByAnotherIntroduction) {
+  open();
+  introduce(*a_, *b_);
+  const uint32_t number = number_of(a_->introduce(b_->local()).value());
+  library_->break_pair(number);
+  send_all(*a_, {pattern(1, 100)}, b_->local());
+  const Time end = monotonic_now() + seconds(60);
+  while (a_->knows(b_->local()) && monotonic_now() < end) a_->wait(milliseconds(1));
+  EXPECT_FALSE(a_->knows(b_->local()));
+  EXPECT_THAT(a_->take_error(), AllOf(HasSubstr("127.0.0.1:2/rdma"), HasSubstr("Flushed")));
+  EXPECT_EQ(a_->take_error(), "");
+
+  EXPECT_EQ(send_all(*a_, {pattern(2, 100)}, b_->local()), 1U) << "lost on its way";
+  introduce(*a_, *b_);
+  EXPECT_NE(number_of(a_->introduce(b_->local()).value()), number);
+  send_all(*a_, {pattern(3, 100)}, b_->local());
+  EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{pattern(3, 100)});
+  send_all(*b_, {pattern(4, 100)}, a_->local());
+  EXPECT_EQ(collect(*a_, 1), std::vector<Bytes>{pattern(4, 100)});
+}
+
+TEST_F(Rdma, APeerThatEndsIsAnErrorOfItsPairAlone) {
+  open();
+  introduce(*a_, *b_);
+  const auto c = make({}, 3);
+  introduce(*a_, *c);
+  const Endpoint gone = b_->local();
+  b_.reset();
+  send_all(*a_, {pattern(1, 100)}, gone);
+  const Time end = monotonic_now() + seconds(60);
+  while (a_->knows(gone) && monotonic_now() < end) a_->wait(milliseconds(1));
+  EXPECT_THAT(a_->take_error(), HasSubstr("retry counter exceeded"));
+  send_all(*a_, {pattern(2, 100)}, c->local());
+  EXPECT_EQ(collect(*c, 1), std::vector<Bytes>{pattern(2, 100)});
+}
+
+// Of each function that opening calls, whichever is the first to fail.
+TEST_F(Rdma, WhatCannotBeOpenedSaysWhichFunctionRefused) {
+  const fake_verbs::Library library;
+  RdmaOptions options;
+  options.library = SWITCHML_FAKE_VERBS;
+  options.local = literal_address("127.0.0.1", 1).value();
+  for (const char* const function : {"ibv_alloc_pd", "ibv_create_comp_channel", "ibv_create_cq", "ibv_create_srq",
+                                     "ibv_reg_mr", "ibv_post_srq_recv"}) {
+    library.fail_once(function, EPERM);
+    const auto made = make_rdma_transport(options);
+    ASSERT_FALSE(made.ok()) << function;
+    EXPECT_EQ(made.status().code(), Code::kUnavailable);
+    EXPECT_THAT(made.status().message(), AllOf(HasSubstr(function), HasSubstr("Operation not permitted")));
+  }
+}
+
+TEST_F(Rdma, APairThatCannotBeMadeOrConnectedSaysWhy) {
+  open();
+  for (const char* const function : {"ibv_create_cq", "ibv_create_qp", "ibv_modify_qp"}) {
+    library_->fail_once(function, EPERM);
+    EXPECT_THAT(a_->introduce(b_->local()).status().message(), HasSubstr(function));
+  }
+  const auto of_b = b_->introduce(a_->local()).value();
+  for (const int after : {1, 2}) {  // to INIT, to RTR, to RTS
+    const Endpoint other = literal_address("127.0.0.1", static_cast<uint16_t>(100 + after)).value();
+    library_->fail_once("ibv_modify_qp", EPERM, after);
+    EXPECT_THAT(a_->meet(other, of_b).message(), HasSubstr(after == 1 ? "to RTR" : "to RTS"));
+    EXPECT_FALSE(a_->knows(other));
+  }
+}
+
+TEST_F(Rdma, ErrorsWhileItRunsAreTold) {
+  open();
+  introduce(*a_, *b_);
+  library_->fail_once("ibv_post_send", EPERM);
+  EXPECT_EQ(send_all(*a_, {pattern(1, 100)}, b_->local()), 1U);
+  EXPECT_THAT(a_->take_error(), HasSubstr("ibv_post_send: Operation not permitted"));
+  RxFrame frame;
+  library_->fail_once("ibv_poll_cq", EPERM);
+  EXPECT_EQ(b_->receive(&frame, 1), 0U);
+  EXPECT_THAT(b_->take_error(), HasSubstr("ibv_poll_cq failed"));
+  library_->fail_once("ibv_req_notify_cq", EPERM);
+  b_->wait(nanoseconds(0));
+  EXPECT_THAT(b_->take_error(), HasSubstr("ibv_req_notify_cq: Operation not permitted"));
+}
+
+TEST_F(Rdma, WhoMayPinTooLittleHearsOfTheLimit) {
+  fake_verbs::Behaviour behaviour;
+  behaviour.no_memory_rights = true;
+  const fake_verbs::Library library(behaviour);
+  RdmaOptions options;
+  options.library = SWITCHML_FAKE_VERBS;
+  options.local = literal_address("127.0.0.1", 1).value();
+  EXPECT_THAT(make_rdma_transport(options).status().message(), HasSubstr("ulimit -l"));
+}
+
+// Both sides send and receive at will, over cards that wait at will: each frame arrives once, in order, whole.
+TEST_F(Rdma, NothingIsLostOrChangedWhateverIsLate) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    fake_verbs::Behaviour behaviour;
+    behaviour.seed = seed;
+    behaviour.late = 0.7;
+    open(behaviour);
+    introduce(*a_, *b_);
+    uint32_t sent[2] = {}, got[2] = {};
+    const Time end = monotonic_now() + seconds(60);
+    while ((got[0] < 300 || got[1] < 300) && monotonic_now() < end) {
+      for (const int side : {0, 1}) {
+        Transport& mine = side == 0 ? *a_ : *b_;
+        Transport& other = side == 0 ? *b_ : *a_;
+        while (sent[side] < 300) {
+          if (send_all(mine, {pattern(sent[side], 20 + 27 * sent[side])}, other.local()) == 0) break;
+          ++sent[side];
+        }
+        RxFrame frames[7];
+        const size_t count = mine.receive(frames, 7);
+        for (size_t i = 0; i < count; ++i) {
+          const uint32_t id = got[side]++;
+          ASSERT_EQ(Bytes(frames[i].data, frames[i].data + frames[i].size), pattern(id, 20 + 27 * id)) << seed;
+          EXPECT_EQ(frames[i].from, other.local());
+        }
+        mine.release();
+        mine.wait(nanoseconds(0));
+      }
+    }
+    EXPECT_EQ(got[0], 300U);
+    EXPECT_EQ(got[1], 300U);
+    a_.reset();
+    b_.reset();
+    library_.reset();
+  }
+}
+
+}  // namespace
+}  // namespace switchml
