@@ -107,9 +107,11 @@ std::vector<Option> table(Config* c) {
   add(controller_settings(c));
   add({
       {"transport",
-       value::one_of({"auto", "shm", "udp", "tcp"}, &c->transport,
-                     "; shm not together with switch, controller or faults, tcp not with controller"),
-       "how ranks reach each other: shm through memory of the one host they are on, udp and tcp through a switch; "
+       value::one_of({"auto", "shm", "udp", "tcp", "rdma"}, &c->transport,
+                     "; shm not together with switch, controller or faults, tcp not with controller, rdma with neither "
+                     "controller nor faults"),
+       "how ranks reach each other: shm through memory of the one host they are on, udp, tcp and rdma through a "
+       "switch; "
        "auto: shm where it can be had and no switch is named, else udp, or tcp where links are fast"},
       {"precision", precision(c),
        "how sums are added; auto: exactly, and rounded once, wherever software adds (twice where hosts have several "
@@ -237,6 +239,7 @@ Status check_controller(const Config& config, const Written& written) {
 Status check_transport(const Config& config, const Written& written) {
   const char* const instead = "auto or udp";
   if (config.transport == "tcp") return check_excludes("transport", {"controller"}, instead, written);
+  if (config.transport == "rdma") return check_excludes("transport", {"controller", "faults"}, instead, written);
   if (config.transport != "shm") return {};
   Status status = check_excludes("transport", {"switch", "controller", "faults"}, instead, written);
   if (status.ok() && config.integers) status = check_excludes("transport", {"precision"}, instead, written);

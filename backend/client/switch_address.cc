@@ -130,6 +130,7 @@ Result<SwitchAddress> embedded_switch(const Config& config, bool one_host, const
   ServerOptions options;
   options.listen = with_port(listen.value(), 0);
   options.softswitch.by_invitation = true;
+  if (config.transport == "rdma") options.card = ServerOptions::Card::kMust;
   auto started = SwitchServer::start(options);
   if (!started.ok()) return started.status();
   *server = std::move(started.value());

@@ -8,8 +8,10 @@
 #include "base/log.h"
 #include "base/payload_size.h"
 #include "client/control_client.h"
+#include "socket/address.h"
 #include "socket/sockaddr.h"
 #include "transport/faulty.h"
+#include "transport/rdma/rdma.h"
 #include "transport/shared_link.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
@@ -39,7 +41,23 @@ Faults faults_of(const Config& config, int rank, int shard) {
 // A fourth of what a switch may be silent for by default: after an outage there is time for a new connection.
 constexpr Duration kTcpStall = milliseconds(2500);
 
+UdpOptions udp_towards(const std::vector<Endpoint>& switches) {
+  UdpOptions options;
+  if (switches.size() == 1) {
+    options.peer = with_carrier(switches.front(), Carrier::kPackets);
+  } else {
+    options.bind = any_endpoint(family_of(switches.front()));
+  }
+  return options;
+}
+
 Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches) {
+  if (switches.front().carrier == Carrier::kRdma) {
+    RdmaOptions options;
+    options.asks = udp_towards(switches);
+    options.route_to = switches.front();
+    return make_rdma_transport(options);
+  }
   if (switches.front().carrier == Carrier::kTcp) {
     TcpOptions options;
     options.max_connections = switches.size();
@@ -48,13 +66,7 @@ Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches
     options.stall = kTcpStall;
     return make_tcp_transport(options);
   }
-  UdpOptions options;
-  if (switches.size() == 1) {
-    options.peer = switches.front();
-  } else {
-    options.bind = any_endpoint(family_of(switches.front()));
-  }
-  return make_udp_transport(options);
+  return make_udp_transport(udp_towards(switches));
 }
 
 }  // namespace
@@ -96,6 +108,7 @@ wire::Open open_like(const SessionParameters& session, uint64_t client_key) {
   asked.payload = static_cast<uint32_t>(session.payload_bytes);
   if (session.native) asked.flags |= wire::kOpenNative;
   if (session.switch_endpoint.carrier == Carrier::kTcp) asked.flags |= wire::kOpenStream;
+  if (session.switch_endpoint.carrier == Carrier::kRdma) asked.flags |= wire::kOpenRdma;
   return asked;
 }
 
@@ -154,9 +167,12 @@ uint64_t open_sessions(const SwitchCounters& counters) {
 }
 
 void leave(const SessionParameters& session, Time deadline) {
-  auto transport = connect_to_switch(session.switch_endpoint);
+  // A close need not come from the member's address.
+  const bool by_card = session.switch_endpoint.carrier == Carrier::kRdma;
+  const Endpoint to = by_card ? with_carrier(session.switch_endpoint, Carrier::kPackets) : session.switch_endpoint;
+  auto transport = connect_to_switch(to);
   if (!transport.ok()) return;
-  ControlClient client(*transport.value(), session.switch_endpoint, session.switch_name);
+  ControlClient client(*transport.value(), to, session.switch_name);
   if (const Status status = client.close(session.membership(), deadline); !status.ok()) {
     SWITCHML_LOG(kInfo) << "leaving job " << int{session.job} << ": " << status.message();
   }

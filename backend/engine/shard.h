@@ -190,6 +190,7 @@ class Shard {
   void expire(Time now);
   void check_deadline(Time now);
   void check_liveness(Time now);
+  void meet_again(Time now);
   SwitchLiveness::Use earliest_use();
 
   const int index_;

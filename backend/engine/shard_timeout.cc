@@ -19,7 +19,17 @@ void Shard::expire(Time now) {
   flush();
   check_deadline(now);
   if (status_.ok()) check_liveness(now);
+  if (status_.ok() && !suspended_ && session_.switch_endpoint.carrier == Carrier::kRdma) meet_again(now);
   if (status_.ok() && !suspended_ && liveness_.is_keep_alive_due(now)) send(liveness_.keep_alive(now));
+}
+
+// What was on its way to a switch that the transport knows no more is lost; the timers bring it back. [RDMA-3]
+void Shard::meet_again(Time now) {
+  if (transport().knows(session_.switch_endpoint) || !liveness_.is_meeting_due(now)) return;
+  const auto own = transport().introduce(session_.switch_endpoint);
+  if (!own.ok()) return liveness_.on_socket_error(own.status().message(), false, now);
+  liveness_.meet(own.value());
+  send(liveness_.keep_alive(now));
 }
 
 void Shard::check_deadline(Time now) {

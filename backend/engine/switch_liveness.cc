@@ -12,6 +12,7 @@ constexpr int kProbesInVain = 4;                          // at least, before a 
 constexpr Duration kProbeFreshness = milliseconds(2500);  // an older answer says nothing about the present
 constexpr Duration kRefusalPatience = seconds(2);
 constexpr Duration kSocketErrorInterval = milliseconds(5);
+constexpr Duration kMeetingInterval = milliseconds(200);
 
 bool is_in(int worker, uint64_t low, uint64_t high) { return ((worker < 64 ? low : high) >> (worker % 64) & 1) != 0; }
 bool has_joined(const wire::ProbeReply& answer, int worker) {
@@ -33,8 +34,13 @@ SwitchLiveness::SwitchLiveness(const SessionParameters& session, int shard, Dura
 
 SwitchLiveness::Consequence SwitchLiveness::on_reply(const wire::Reply& reply, Time now) {
   Consequence out;
-  if (reply.type == wire::Request::kJoin && reply.request_id == join_request_) {
+  const bool joins = reply.type == wire::Request::kJoin || reply.type == wire::Request::kMeet;
+  if (joins && reply.request_id == join_request_) {
     unanswered_ = 0;
+    if (reply.type == wire::Request::kMeet && reply.status == wire::ReplyStatus::kOk) {
+      out.introduction = reply.introduction;
+      introduction_.reset();
+    }
     if (reply.status == wire::ReplyStatus::kProveAddress) {
       // The first one of a session, or the switch sees another address. Once for each keep-alive.
       cookie_ = reply.join.cookie;  // [COOKIE-3]
@@ -108,6 +114,7 @@ SwitchLiveness::Request SwitchLiveness::probe(const Use& use, Time now) {
 
 SwitchLiveness::Request SwitchLiveness::keep_alive(Time now) {
   next_keep_alive_ = now + session_.renewal();  // [LEASE-5]
+  next_meeting_ = now + kMeetingInterval;
   proven_ = false;
   return join();
 }
@@ -117,7 +124,8 @@ SwitchLiveness::Request SwitchLiveness::join() {
   wire::Membership member = session_.membership();
   member.cookie = cookie_;  // [COOKIE-3]
   Request out;
-  out.size = wire::build_join(member, shard_, join_request_, out.bytes.data());
+  out.size = introduction_ ? wire::build_meet(member, shard_, *introduction_, join_request_, out.bytes.data())
+                           : wire::build_join(member, shard_, join_request_, out.bytes.data());
   return out;
 }
 

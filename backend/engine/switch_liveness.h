@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -37,8 +38,9 @@ class SwitchLiveness {
   };
   /// What follows from a reply.
   struct Consequence {
-    Request request;               // to be sent
-    Status lost;                   // not ok: the switch is of no use to this session any more
+    Request request;                                 // to be sent
+    std::optional<wire::Introduction> introduction;  // of the switch, for the transport
+    Status lost;                                     // not ok: the switch is of no use to this session any more
     bool cannot_complete = false;  // asked(), if it still waits: a rank has left that had not contributed to it
   };
 
@@ -82,6 +84,10 @@ class SwitchLiveness {
   /// Asks about the use that all wait for.
   Request probe(const Use& use, Time now);
   bool is_keep_alive_due(Time now) const { return now >= next_keep_alive_; }
+  /// The transport does not know the switch any more: joins have this introduction, until one is answered.
+  void meet(const wire::Introduction& own) { introduction_ = own; }
+  /// Whether the next one is due, of joins until the transport knows the switch again.
+  bool is_meeting_due(Time now) const { return now >= next_meeting_; }
   Request keep_alive(Time now);
   /// When something is due. `waits`: whether chunks do.
   Time next_wakeup(bool waits) const { return waits ? std::min(next_keep_alive_, next_probe_) : next_keep_alive_; }
@@ -122,6 +128,8 @@ class SwitchLiveness {
 
   Time next_keep_alive_;
   uint32_t join_request_ = 0;
+  Time next_meeting_{};
+  std::optional<wire::Introduction> introduction_;
   uint64_t cookie_ = 0;    // see wire::Membership
   bool proven_ = false;    // shown a new cookie since the last keep-alive was due
   uint32_t next_request_;  // begins where only members know: nobody else can answer in the switch's name

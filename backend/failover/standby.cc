@@ -95,7 +95,7 @@ Status Standby::hear_switches() {
     if (!place.ok()) return place.status();
     const auto address = literal_address(place->text("address"), 0);
     if (!address.ok()) return address.status();
-    switches_.push_back(with_carrier(address.value(), session_.switch_endpoint.carrier));
+    switches_.push_back(with_carrier(address.value(), carrier()));
   }
   return {};
 }
@@ -113,7 +113,7 @@ Status Standby::share_session() {
   if (Status status = read_grant(granted.value(), &session_); !status.ok()) return status;
   session_.whole_chunks = whole_chunks;  // [MOVE-2]
   session_.controlled = false;
-  session_.switch_endpoint = with_carrier({}, session_.switch_endpoint.carrier);  // the one of the slot
+  session_.switch_endpoint = with_carrier({}, carrier());  // the one of the slot
   if (session_.native == native) return {};
   return {Code::kMismatch, "the ranks' own switches add otherwise: install the same switchml on all ranks"};
 }

@@ -113,6 +113,7 @@ class Agreement {
   // ---- path ----
   Result<Blob> path() {
     if (opening_.config.transport == "tcp") return path_of_tcp();
+    if (opening_.config.transport == "rdma") return path_of_connections(Carrier::kRdma);
     if (Status status = connect_over(Carrier::kPackets); !status.ok()) return status;
     size_t least = SIZE_MAX;
     bool leaves_host = false;
@@ -123,7 +124,7 @@ class Agreement {
     return path_report(least, leaves_host, opening_.memory.why_none());
   }
 
-  // There is nothing to find out about payloads. Switches may start after their ranks.
+  // Switches may start after their ranks.
   Result<Blob> path_of_tcp() {
     const Time end = opening_.time.stage_end(0.5);
     std::string why = why_no_tcp(endpoints(), end);
@@ -138,7 +139,12 @@ class Agreement {
                                             ": is switchml-switchd running there, and does TCP pass? "
                                             "SWITCHML_TRANSPORT=auto or udp need no TCP");
     }
-    if (Status status = connect_over(Carrier::kTcp); !status.ok()) return status;
+    return path_of_connections(Carrier::kTcp);
+  }
+
+  // There is nothing to find out about payloads.
+  Result<Blob> path_of_connections(Carrier carrier) {
+    if (Status status = connect_over(carrier); !status.ok()) return status;
     return path_report(kMaxPayloadBytes + wire::kNativeHeaderBytes, false, opening_.memory.why_none());
   }
 
@@ -156,7 +162,7 @@ class Agreement {
     opening_.agreed.transports = std::move(transports.value());
     return {};
   }
-  bool over_tcp() const { return opening_.switches.front().endpoint.carrier == Carrier::kTcp; }
+  Carrier carrier() const { return opening_.switches.front().endpoint.carrier; }
 
   // ---- plan ----
   // `payload`: in bytes; 0: what the ranks' hosts know that their paths carry. `slots`: 0: as the switch likes.
@@ -185,7 +191,7 @@ class Agreement {
     if (!summary.ok()) return summary.status();
     const bool hosts = sessions_ == 0 ? hosts_have_memory(paths.value()) : opening_.agreed.hosts.ranks() > 0;
     const size_t wanted = payload != 0 ? payload : auto_payload(summary->frame_bytes);
-    auto opened = open_sessions(wish(hosts, wanted, slots, over_tcp()), hosts, true);
+    auto opened = open_sessions(wish(hosts, wanted, slots, carrier()), hosts, true);
     if (!opened.ok()) return opened.status();
     Blob plan = std::move(opened.value());
     if (opening_.config.payload_bytes == 0 && opening_.config.controller.empty() && summary->leaves_host)  // [PATH-2]
@@ -263,15 +269,16 @@ class Agreement {
     return why;
   }
 
-  wire::Open wish(bool hosts, size_t payload, int slots, bool tcp) const {
+  wire::Open wish(bool hosts, size_t payload, int slots, Carrier carrier) const {
     wire::Open asked;
     asked.workers = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.hosts() : opening_.group.size);
     asked.shards = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.owners() : opening_.config.shards);
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
     if (wants_native(opening_.config)) asked.flags |= wire::kOpenNative;  // [NATIVE-1]
-    if (tcp) asked.flags |= wire::kOpenStream;                            // [TCP-9]
-    if (slots == 0 && tcp) {
+    if (carrier == Carrier::kTcp) asked.flags |= wire::kOpenStream;       // [TCP-9]
+    if (carrier == Carrier::kRdma) asked.flags |= wire::kOpenRdma;        // [OPEN-7]
+    if (slots == 0 && carrier != Carrier::kPackets) {
       asked.slots = static_cast<uint16_t>(asked.shards * LaneSlots::kLeastNativeForBulk);
     } else if (slots == 0 && payload <= kMostPayloadForStreams) {
       asked.slots = preset_slots(hosts, asked.shards);
@@ -372,7 +379,7 @@ class Agreement {
       if (static_cast<size_t>(session.workers) == opening_.switches.size()) session.beside = place.host;
       const Blob grant = plan.inner("session/" + std::to_string(sessions.size()));
       if (Status status = read_grant(grant, &session); !status.ok()) return status;
-      if (session.native && over_tcp()) session.least_chunk_bytes = kLeastTcpChunk;
+      if (session.native && carrier() != Carrier::kPackets) session.least_chunk_bytes = kLeastTcpChunk;
       sessions.push_back(std::move(session));
     }
     opening_.agreed.parameters = sessions.front();
@@ -516,7 +523,7 @@ class Agreement {
                         << " chunks fill the paths (0: not known), for which " << p.slots << " slots "
                         << (slots == p.slots ? "do" : "are few");
     if (slots <= p.slots) return {};
-    Blob plan = another(p.payload_bytes, slots, false);
+    Blob plan = another(p.payload_bytes, slots, Carrier::kPackets);
     SessionParameters offered = p;
     if (plan.text("more") != "1" || !read_grant(plan.inner("session/0"), &offered).ok()) return {};
     if (offered.slots > p.slots && offered.payload_bytes == p.payload_bytes) return plan;  // [RATE-6]
@@ -526,15 +533,15 @@ class Agreement {
   }
 
   Blob plan_over_tcp() {
-    Blob plan = another(kMaxPayloadBytes, opening_.config.slots, true);
+    Blob plan = another(kMaxPayloadBytes, opening_.config.slots, Carrier::kTcp);
     if (plan.text("more") == "1") plan.set("carrier", "tcp");
     return plan;
   }
 
   // The plan of other sessions with the same switches, beside those that there are; or nothing.
-  Blob another(size_t payload, int slots, bool tcp) {
+  Blob another(size_t payload, int slots, Carrier carrier) {
     const bool hosts = opening_.agreed.hosts.ranks() > 0;
-    auto plan = open_sessions(wish(hosts, payload, slots, tcp), hosts, false);
+    auto plan = open_sessions(wish(hosts, payload, slots, carrier), hosts, false);
     if (!plan.ok()) {
       SWITCHML_LOG(kInfo) << opening_.group.name << ": no other session: " << plan.status().message();
       return {};

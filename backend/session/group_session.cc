@@ -30,8 +30,8 @@ constexpr Duration kCompareTime = milliseconds(980);
 constexpr Duration kCompareWait = milliseconds(700);
 constexpr Duration kGlance = milliseconds(10);
 constexpr Duration kLeaveTime = seconds(1);
-// Over TCP only a connection that breaks loses a frame.
-constexpr Duration kTcpRto = seconds(1);  // [TCP-7]
+// Over TCP and RDMA only a connection that breaks loses a frame.
+constexpr Duration kConnectionRto = seconds(1);  // [TCP-7, RDMA-4]
 constexpr size_t kMostNews = 255;
 
 std::string names_of(const SessionParameters& first, const std::vector<SessionParameters>& others) {
@@ -118,7 +118,8 @@ class GroupSession : public Session {
   std::shared_ptr<shm::Arena> arena() const override { return arena_; }
   std::shared_ptr<shm::Messages> messages() const override { return messages_; }
   std::string transport() const override {
-    const std::string link = parameters_.switch_endpoint.carrier == Carrier::kTcp ? "tcp" : "udp";
+    const Carrier carrier = parameters_.switch_endpoint.carrier;
+    const std::string link = carrier == Carrier::kTcp ? "tcp" : carrier == Carrier::kRdma ? "rdma" : "udp";
     return memory_ == nullptr ? link : in_memory() ? "shm" : "shm+" + link;
   }
   bool without_switch() const override {
@@ -347,9 +348,9 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
   options.others = agreed->others;
   options.rto_min = config.rto_min;
   options.rto_max = config.rto_max;
-  if (agreed->parameters.switch_endpoint.carrier == Carrier::kTcp) {
-    options.rto_min = std::max<Duration>(config.rto_min, kTcpRto);
-    options.rto_max = std::max<Duration>(config.rto_max, kTcpRto);
+  if (agreed->parameters.switch_endpoint.carrier != Carrier::kPackets) {
+    options.rto_min = std::max<Duration>(config.rto_min, kConnectionRto);
+    options.rto_max = std::max<Duration>(config.rto_max, kConnectionRto);
   }
   options.switch_patience = config.failure_timeout;
   if (!agreed->transports.empty()) {

@@ -15,8 +15,11 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "socket/address.h"
+#include "socket/sockaddr.h"
 #include "switchd/batching_sink.h"
+#include "switchd/meetings.h"
 #include "switchd/partitioned_switch.h"
+#include "transport/rdma/rdma.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
 #include "transport/udp_local.h"
@@ -34,6 +37,7 @@ constexpr size_t kDatagrams = 32;
 constexpr size_t kFrames = 512;
 // The same of what arrives over TCP, in larger frames.
 constexpr size_t kTcpFrames = 64;
+constexpr size_t kCardFrames = 64;
 // Connections of members and of those who ask for sessions.
 constexpr size_t kMostConnections = 4096;
 constexpr size_t kLeastFromAddress = 256;
@@ -52,7 +56,8 @@ uint64_t system_random() {
 /// Sockets of one port.
 struct Links {
   std::vector<std::unique_ptr<Transport>> udp;
-  std::unique_ptr<Transport> tcp;  // or null
+  std::unique_ptr<Transport> tcp;   // or null
+  std::unique_ptr<Transport> card;  // or null
 };
 
 class ThreadedServer : public SwitchServer {
@@ -65,7 +70,13 @@ class ThreadedServer : public SwitchServer {
     const auto frames = links.udp.size() == 1 ? BatchingSink::Frames::kBorrow : BatchingSink::Frames::kCopy;
     for (auto& link : links.udp) workers_.push_back(std::make_unique<Worker>(workers_.size(), std::move(link), frames));
     // All connections are of one thread, for only their own transport can answer; slots of all partitions are its.
-    if (links.tcp) workers_.push_back(std::make_unique<Worker>(std::move(links.tcp)));
+    if (links.tcp) workers_.push_back(std::make_unique<Worker>(std::move(links.tcp), kTcpFrames, SIZE_MAX));
+    if (links.card) {
+      workers_.push_back(std::make_unique<Worker>(std::move(links.card), kCardFrames, 0));
+      meeting_ = workers_.back().get();
+      meetings_ = std::make_unique<Meetings>(*meeting_->transport);
+      switch_.exclusively([this](softswitch::SoftSwitch& s) { s.answer_meets_by(meetings_.get()); });
+    }
     try {
       for (auto& worker : workers_)
         worker->thread = make_thread("a switch", [this, &worker = *worker] { run(worker); });
@@ -120,11 +131,12 @@ class ThreadedServer : public SwitchServer {
   struct Worker {
     Worker(size_t partition, std::unique_ptr<Transport> udp, BatchingSink::Frames frames_of)
         : home(static_cast<int>(partition)), transport(std::move(udp)), sink(*transport, frames_of), frames(kFrames) {}
-    explicit Worker(std::unique_ptr<Transport> tcp)
+    /// All connections, of slots of all partitions.
+    Worker(std::unique_ptr<Transport> connections, size_t frames_of_burst, size_t held_bytes)
         : home(0),
-          transport(std::move(tcp)),
-          sink(*transport, BatchingSink::Frames::kBorrow, SIZE_MAX),
-          frames(kTcpFrames) {}
+          transport(std::move(connections)),
+          sink(*transport, BatchingSink::Frames::kBorrow, held_bytes),
+          frames(frames_of_burst) {}
     const int home;  // the partition whose frames arrive here
     std::unique_ptr<Transport> transport;
     BatchingSink sink;
@@ -165,6 +177,7 @@ class ThreadedServer : public SwitchServer {
     Time next_sweep = monotonic_now() + kSweepInterval;
     while (!stop_.load(std::memory_order_acquire)) {
       if (sweeps) send_mail(worker);
+      if (&worker == meeting_) answer_meets();
       const bool busy = burst(worker);
       const Time now = monotonic_now();
       if (now >= next_sweep) {
@@ -176,6 +189,14 @@ class ThreadedServer : public SwitchServer {
       }
       if (!busy) worker.transport->wait(next_sweep - now);
     }
+  }
+
+  void answer_meets() {
+    const Time now = monotonic_now();
+    const auto join = [&](const wire::Join& asked, const Endpoint& from) {
+      return switch_.exclusively([&](softswitch::SoftSwitch& s) { return s.join(asked, from, now); });
+    };
+    meetings_->answer(join, [this](std::vector<uint8_t> reply, const Endpoint& to) { send(std::move(reply), to); });
   }
 
   // Takes what has arrived and sends the answers. False: nothing had arrived.
@@ -199,6 +220,8 @@ class ThreadedServer : public SwitchServer {
   std::atomic<bool> mail_{false};
   PartitionedSwitch switch_;
   std::atomic<bool> stop_{false};
+  std::unique_ptr<Meetings> meetings_;            // or null
+  Worker* meeting_ = nullptr;                     // who answers them
   std::vector<std::unique_ptr<Worker>> workers_;  // complete before the first thread starts
 };
 
@@ -244,6 +267,32 @@ Result<std::unique_ptr<Transport>> open_tcp(const Endpoint& listen) {
   return make_tcp_transport(tcp);
 }
 
+// By the address that the switch is bound to, or the one that this host announces.
+Result<std::unique_ptr<Transport>> open_card(const ServerOptions& options, const Endpoint& bound) {
+  RdmaOptions card;
+  card.wish = options.card_port;
+  card.local = bound;
+  if (is_any(bound)) {
+    const auto announced = announced_address("");
+    if (!announced.ok()) return announced.status();
+    card.local = with_port(announced.value(), port_of(bound));
+  }
+  return make_rdma_transport(card);
+}
+
+Status add_card(const ServerOptions& options, Links* links) {
+  if (options.card == ServerOptions::Card::kNone || options.control != nullptr) return {};
+  const Endpoint bound = links->udp.front()->local();
+  auto card = open_card(options, bound);
+  if (card.ok()) {
+    links->card = std::move(card.value());
+    return {};
+  }
+  if (options.card == ServerOptions::Card::kMust) return card.status();
+  SWITCHML_LOG(kInfo) << "switch " << to_string(bound) << " serves no RDMA: " << card.status().message();
+  return {};
+}
+
 Result<Links> open_links(const ServerOptions& options) {
   if (options.threads < 1 || options.threads > kMaxSwitchThreads) {
     return Status(Code::kInvalidArgument, "a switch with " + std::to_string(options.threads) +
@@ -272,7 +321,9 @@ Result<Links> open_links(const ServerOptions& options) {
 Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& options) {
   auto links = open_links(options);
   if (!links.ok()) return links.status();
+  if (Status status = add_card(options, &links.value()); !status.ok()) return status;
   softswitch::SwitchOptions switch_options = options.softswitch;
+  switch_options.has_card = links->card != nullptr;
   switch_options.partitions = options.threads;
   const size_t granted = links->udp.front()->limits().receive_buffer_bytes;
   if (switch_options.receive_buffer_bytes == 0) switch_options.receive_buffer_bytes = granted;

@@ -501,7 +501,7 @@ def test_a_wrong_address_is_refused(address, tmp_path):
 
 
 BAD_SETTINGS = {
-    "SWITCHML_TRANSPORT": ("carrier-pigeon", "auto, shm, udp or tcp"),
+    "SWITCHML_TRANSPORT": ("carrier-pigeon", "auto, shm, udp, tcp or rdma"),
     "SWITCHML_PAYLOAD": ("300", "256"),
     "SWITCHML_SLOTS": ("3", "4096"),
     "SWITCHML_SHARDS": ("17", "16"),

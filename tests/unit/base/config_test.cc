@@ -238,8 +238,8 @@ TEST_P(BadValues, NameValueAndWhatIsAllowed) {
 INSTANTIATE_TEST_SUITE_P(
     Config, BadValues,
     ::testing::Values(
-        BadValue{"transport", "carrier-pigeon", "auto, shm, udp or tcp"},
-        BadValue{"transport", "SHM", "auto, shm, udp or tcp"},
+        BadValue{"transport", "carrier-pigeon", "auto, shm, udp, tcp or rdma"},
+        BadValue{"transport", "SHM", "auto, shm, udp, tcp or rdma"},
         BadValue{"precision", "double", "auto, integer or exact"}, BadValue{"payload", "255", "or of 1024"},
         BadValue{"payload", "257", "auto, or 256, 512"}, BadValue{"payload", "1500", "of 128 from 1024 to 2048"},
         BadValue{"payload", "65536", "up to 64512"}, BadValue{"payload", "8k", "a multiple of"},

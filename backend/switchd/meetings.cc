@@ -1,0 +1,64 @@
+#include "switchd/meetings.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "socket/address.h"
+#include "wire/control.h"
+
+namespace switchml {
+
+namespace {
+constexpr size_t kMostWaiting = 1024;
+}  // namespace
+
+void Meetings::meet(const wire::Join& asked, const wire::Introduction& its, uint32_t request_id, const Endpoint& from) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (waiting_.size() >= kMostWaiting) return;
+    waiting_.push_back({asked, its, request_id, from});
+    mail_.store(true, std::memory_order_release);
+  }
+  card_.wake();
+}
+
+void Meetings::answer(const Join& join, const Send& send) {
+  if (!mail_.load(std::memory_order_acquire)) return;
+  std::vector<Asked> waiting;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    waiting.swap(waiting_);
+    mail_.store(false, std::memory_order_release);
+  }
+  for (const Asked& asked : waiting) send(reply_to(asked, join), asked.from);
+}
+
+// [MEET-1, MEET-2]
+std::vector<uint8_t> Meetings::reply_to(const Asked& asked, const Join& join) const {
+  const Endpoint member = with_carrier(asked.from, Carrier::kRdma);  // [RDMA-2]
+  softswitch::SoftSwitch::Joined joined = join(asked.join, member);
+  wire::Introduction own;
+  if (joined.status == wire::ReplyStatus::kOk) {
+    const Status met = card_.meet(member, asked.introduction);
+    const auto introduced = met.ok() ? card_.introduce(member) : Result<wire::Introduction>(met);
+    if (introduced.ok()) {
+      own = introduced.value();
+    } else {
+      joined.status = wire::ReplyStatus::kNoCard;
+      SWITCHML_LOG(kWarning) << "a worker at " << to_string(member)
+                             << " gets no queue pair: " << introduced.status().message();
+    }
+  }
+  std::vector<uint8_t> reply(wire::kMaxControlBytes);
+  wire::Control control;
+  control.type = static_cast<uint8_t>(wire::Request::kMeet);
+  control.request_id = asked.request_id;
+  reply.resize(wire::write_reply_start(control, joined.status, reply.data()));
+  if (wire::has_body(joined.status)) {
+    wire::write_join_reply(joined.reply, reply.data() + wire::kControlBytes);
+    wire::write_introduction(own, reply.data() + wire::kControlBytes + wire::kJoinReplyBytes);
+  }
+  return reply;
+}
+
+}  // namespace switchml

@@ -1,0 +1,43 @@
+// Requests to meet, which arrive on any thread of a server. The one that has the card answers them.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "softswitch/switch.h"
+#include "transport/transport.h"
+
+namespace switchml {
+
+class Meetings : public softswitch::MeetTap {
+ public:
+  /// `card` (borrowed) is woken when somebody asks.
+  explicit Meetings(Transport& card) : card_(card) {}
+
+  /// Any thread. Beyond 1024 that wait, requests are dropped: they are repeated.
+  void meet(const wire::Join& asked, const wire::Introduction& its, uint32_t request_id, const Endpoint& from) override;
+
+  using Join = std::function<softswitch::SoftSwitch::Joined(const wire::Join&, const Endpoint& from)>;
+  using Send = std::function<void(std::vector<uint8_t> reply, const Endpoint& to)>;
+  /// Only the card's thread. `join` decides who is a member; the card meets those, and `send` tells them. A card that
+  /// gives no queue pair is a refusal.
+  void answer(const Join& join, const Send& send);
+
+ private:
+  struct Asked {
+    wire::Join join;
+    wire::Introduction introduction;
+    uint32_t request_id = 0;
+    Endpoint from;
+  };
+  std::vector<uint8_t> reply_to(const Asked& asked, const Join& join) const;
+
+  Transport& card_;
+  std::mutex mutex_;
+  std::vector<Asked> waiting_;
+  std::atomic<bool> mail_{false};
+};
+
+}  // namespace switchml
