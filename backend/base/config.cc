@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/option.h"
 #include "base/parse.h"
+#include "base/port_wish.h"
 #include "base/processors.h"
 #include "base/secret.h"
 
@@ -41,6 +42,13 @@ OptionValue token(std::string* out) {
                   [](const std::string& text) { return text.empty() || printable_secret(text); });
   value.print = [out] { return std::string(out->empty() ? "" : "hidden"); };
   return value;
+}
+
+OptionValue rdma_device(std::string* out) {
+  return value::text(out, std::string(kPortWishForm) + ", or empty", [](const std::string& text) {
+    PortWish wish;
+    return parse_port_wish(text, &wish);
+  });
 }
 
 OptionValue affinity(std::string* out) {
@@ -111,14 +119,16 @@ std::vector<Option> table(Config* c) {
                      "; shm not together with switch, controller or faults, tcp not with controller, rdma with neither "
                      "controller nor faults"),
        "how ranks reach each other: shm through memory of the one host they are on, udp, tcp and rdma through a "
-       "switch; "
-       "auto: shm where it can be had and no switch is named, else udp, or tcp where links are fast"},
+       "switch; auto: shm where it can be had and no switch is named, else rdma where every host has a card and it "
+       "reaches the switches, else udp, or tcp where links are fast"},
       {"precision", precision(c),
        "how sums are added; auto: exactly, and rounded once, wherever software adds (twice where hosts have several "
        "ranks); integer: as a switching chip adds them, for the same bits with a chip and without one; exact: rounded "
        "once whatever the layout"},
       {"interface", value::text(&c->interface, "the name of a network interface, or empty"),
        "interface whose address an embedded switch announces; empty: the default route's"},
+      {"rdma_device", rdma_device(&c->rdma_device),
+       "card for RDMA; empty: the one that has the address by which switches are reached"},
       {"payload", value::or_auto(&c->payload_bytes, size_t{0}, value::payload_size(&c->payload_bytes)),
        "bytes of payload per packet; auto: the largest that the path carries"},
       {"slots", value::or_auto(&c->slots, 0, value::whole(kMinSlots, kMaxSlots, &c->slots)), "slots of a job"},

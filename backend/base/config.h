@@ -48,6 +48,9 @@ struct Config {
   std::optional<size_t> arena_mib;
   /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.
   std::string interface;
+  /// SWITCHML_RDMA_DEVICE: card for RDMA, as parse_port_wish() reads it; empty: the one that has the address by which
+  /// switches are reached.
+  std::string rdma_device;
   /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. Or what
   /// base/payload_size.h allows.
   size_t payload_bytes = 0;

@@ -90,6 +90,14 @@ Result<SwitchAddress> read_switch_address(const Blob& blob) {
 bool wants_native(const Config& config) { return !config.integers && config.controller.empty(); }
 
 bool may_take_tcp(const Config& config) { return config.transport == "auto" && wants_native(config); }
+bool may_take_rdma(const Config& config) { return may_take_tcp(config) && config.faults.empty(); }
+
+PortWish card_wish(const Config& config) {
+  PortWish wish;
+  parse_port_wish(config.rdma_device, &wish);
+  wish.emulated = config.transport == "rdma";
+  return wish;
+}
 
 Result<Endpoint> own_address(const Config& config, bool one_host) {
   return one_host ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config.interface);
@@ -130,7 +138,9 @@ Result<SwitchAddress> embedded_switch(const Config& config, bool one_host, const
   ServerOptions options;
   options.listen = with_port(listen.value(), 0);
   options.softswitch.by_invitation = true;
+  options.card_port = card_wish(config);
   if (config.transport == "rdma") options.card = ServerOptions::Card::kMust;
+  if (may_take_rdma(config) && !one_host) options.card = ServerOptions::Card::kIfThereIsOne;
   auto started = SwitchServer::start(options);
   if (!started.ok()) return started.status();
   *server = std::move(started.value());

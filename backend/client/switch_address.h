@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/port_wish.h"
 #include "store/blob.h"
 #include "switchd/server.h"
 #include "wire/control.h"
@@ -33,6 +34,10 @@ Result<SwitchAddress> read_switch_address(const Blob& blob);
 bool wants_native(const Config& config);
 /// Whether the settings leave it to us to take TCP to other hosts. A chip, and so a controller, knows UDP alone.
 bool may_take_tcp(const Config& config);
+/// The same of a card.
+bool may_take_rdma(const Config& config);
+/// Which one. Software that emulates one is slower than TCP, and is taken only where it is asked for.
+PortWish card_wish(const Config& config);
 
 /// The switches of SWITCHML_SWITCH: ADDRESS:PORT, or several of them with commas between, each perhaps with *WEIGHT.
 /// Errors: no such address, no port, a loopback address for ranks on several hosts, one address twice, a weight that is

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/payload_size.h"
 #include "client/control_client.h"
+#include "client/switch_address.h"
 #include "socket/address.h"
 #include "socket/sockaddr.h"
 #include "transport/faulty.h"
@@ -51,13 +52,15 @@ UdpOptions udp_towards(const std::vector<Endpoint>& switches) {
   return options;
 }
 
+Result<std::unique_ptr<Transport>> connect_card(const Config& config, const std::vector<Endpoint>& switches) {
+  RdmaOptions options;
+  options.wish = card_wish(config);
+  options.asks = udp_towards(switches);
+  options.route_to = switches.front();
+  return make_rdma_transport(options);
+}
+
 Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches) {
-  if (switches.front().carrier == Carrier::kRdma) {
-    RdmaOptions options;
-    options.asks = udp_towards(switches);
-    options.route_to = switches.front();
-    return make_rdma_transport(options);
-  }
   if (switches.front().carrier == Carrier::kTcp) {
     TcpOptions options;
     options.max_connections = switches.size();
@@ -73,9 +76,20 @@ Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches
 
 Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to) { return connect({to}); }
 
+// [RDMA-2]
+Endpoint for_requests(const Endpoint& place) {
+  return place.carrier == Carrier::kRdma ? with_carrier(place, Carrier::kPackets) : place;
+}
+
+std::string why_no_rdma(const Config& config, const std::vector<Endpoint>& switches) {
+  const auto card = connect_card(config, switches);
+  return card.ok() ? "" : card.status().message();
+}
+
 Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank, int shard,
                                                  const std::vector<Endpoint>& switches) {
-  auto link = connect(switches);
+  const bool by_card = switches.front().carrier == Carrier::kRdma;
+  auto link = by_card ? connect_card(config, switches) : connect(switches);
   if (!link.ok() || config.faults.empty()) return link;
   return make_faulty_transport(std::move(link.value()), faults_of(config, rank, shard));
 }
@@ -168,8 +182,7 @@ uint64_t open_sessions(const SwitchCounters& counters) {
 
 void leave(const SessionParameters& session, Time deadline) {
   // A close need not come from the member's address.
-  const bool by_card = session.switch_endpoint.carrier == Carrier::kRdma;
-  const Endpoint to = by_card ? with_carrier(session.switch_endpoint, Carrier::kPackets) : session.switch_endpoint;
+  const Endpoint to = for_requests(session.switch_endpoint);
   auto transport = connect_to_switch(to);
   if (!transport.ok()) return;
   ControlClient client(*transport.value(), to, session.switch_name);

@@ -16,8 +16,12 @@ namespace switchml {
 
 using Transports = std::vector<std::unique_ptr<Transport>>;
 
-/// A link of its own, for control requests, over what carries frames to there.
+/// A link of its own, for control requests, over what carries frames to there: packets or TCP.
 Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to);
+/// How requests that need no queue pair reach a switch.
+Endpoint for_requests(const Endpoint& place);
+/// Empty: this host has a card that can be used towards all these switches.
+std::string why_no_rdma(const Config& config, const std::vector<Endpoint>& switches);
 /// One shard's link to all these switches, which one carrier reaches, with the faults that the settings ask for.
 Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank, int shard,
                                                  const std::vector<Endpoint>& switches);

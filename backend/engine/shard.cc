@@ -237,7 +237,8 @@ void Shard::fail(const Status& status) {
 Time Shard::next_wakeup() const {
   if (!status_.ok()) return kNever;
   if (suspended_) return tasks_.empty() ? kNever : earliest_deadline_;
-  const Time wakeup = std::min(liveness_.next_wakeup(any_in_flight()), retransmitter_.next_deadline());
+  Time wakeup = std::min(liveness_.next_wakeup(any_in_flight()), retransmitter_.next_deadline());
+  if (any_in_flight()) wakeup = std::min(wakeup, next_look_);
   return tasks_.empty() ? wakeup : std::min(wakeup, earliest_deadline_);
 }
 

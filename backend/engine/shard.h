@@ -191,6 +191,7 @@ class Shard {
   void check_deadline(Time now);
   void check_liveness(Time now);
   void meet_again(Time now);
+  void repeat_all(Time now);
   SwitchLiveness::Use earliest_use();
 
   const int index_;
@@ -224,6 +225,7 @@ class Shard {
   std::vector<TxFrame> tx_;
   size_t tx_bytes_ = 0;
 
+  Time next_look_ = kNever;          // at whether the transport still knows the switch
   Time earliest_deadline_ = kNever;  // not after any collective's deadline
   Retransmitter retransmitter_;
   SwitchLiveness liveness_;

@@ -77,6 +77,7 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
   send(next.request);
   if (next.introduction) {
     const Status met = transport().meet(session_.switch_endpoint, *next.introduction);
+    if (met.ok()) repeat_all(now);
     if (!met.ok()) liveness_.on_socket_error(met.message(), false, now);
   }
   if (!next.lost.ok()) give_up_switch(next.lost);

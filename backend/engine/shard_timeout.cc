@@ -6,6 +6,11 @@
 
 namespace switchml {
 
+namespace {
+// A card tells of a broken pair only who looks.
+constexpr Duration kLookInterval = milliseconds(100);
+}  // namespace
+
 void Shard::expire(Time now) {
   if (!status_.ok()) return;
   if (suspended_) {
@@ -23,13 +28,23 @@ void Shard::expire(Time now) {
   if (status_.ok() && !suspended_ && liveness_.is_keep_alive_due(now)) send(liveness_.keep_alive(now));
 }
 
-// What was on its way to a switch that the transport knows no more is lost; the timers bring it back. [RDMA-3]
+// What was on its way to a switch that the transport knows no more is lost. [RDMA-3]
 void Shard::meet_again(Time now) {
+  next_look_ = now + kLookInterval;
   if (transport().knows(session_.switch_endpoint) || !liveness_.is_meeting_due(now)) return;
   const auto own = transport().introduce(session_.switch_endpoint);
   if (!own.ok()) return liveness_.on_socket_error(own.status().message(), false, now);
   liveness_.meet(own.value());
   send(liveness_.keep_alive(now));
+}
+
+void Shard::repeat_all(Time now) {
+  for (const Lane& lane : lanes_) {
+    for (int i = 0; i < lane.pool.size(); ++i) {
+      if (lane.pool.is_open(i)) repeat(lane.first_index + i, now);
+    }
+  }
+  flush();
 }
 
 void Shard::check_deadline(Time now) {

@@ -48,9 +48,10 @@ Result<Blob> Failback::ask(Time deadline) const {
 Result<wire::OpenReply> Failback::open(const wire::Open& asked, Time deadline) const {
   if (lost_.controlled) return controller_.client->open(asked, controller_.ranks, group_.name, deadline);
   if (own_ != nullptr) own_->invite(asked.client_key);
-  auto link = connect_to_switch(lost_.switch_endpoint);
+  const Endpoint to = for_requests(lost_.switch_endpoint);
+  auto link = connect_to_switch(to);
   if (!link.ok()) return link.status();
-  return ControlClient(*link.value(), lost_.switch_endpoint, lost_.switch_name).open(asked, deadline);
+  return ControlClient(*link.value(), to, lost_.switch_name).open(asked, deadline);
 }
 
 // The streams go on in the middle: what lies in a slot must be what lay there.

@@ -121,7 +121,9 @@ class PathCheck {
   Status no_answer() const {
     return {Code::kUnavailable, "switch " + session_.switch_name +
                                     " let all ranks join, but no result comes back to rank " +
-                                    session_.name_of(session_.worker) + ": is UDP let through both ways?"};
+                                    session_.name_of(session_.worker) + ": is UDP" +
+                                    (session_.switch_endpoint.carrier == Carrier::kRdma ? " port 4791, RDMA's," : "") +
+                                    " let through both ways?"};
   }
   Status nothing_passes() const {
     return {Code::kUnavailable, "between rank " + session_.name_of(session_.worker) + " and switch " +

@@ -67,12 +67,14 @@ Result<size_t> least_payload(const std::vector<Blob>& reports, size_t payload, c
   return static_cast<size_t>(least);
 }
 
-Blob speed_report(const PathSpeed& speed, size_t queue_bytes, const std::string& why_no_tcp) {
+Blob speed_report(const PathSpeed& speed, size_t queue_bytes, const std::string& why_no_tcp,
+                  const std::string& why_no_rdma) {
   Blob blob;
   blob.set("chunks", speed.chunks);
   blob.set("rate", static_cast<uint64_t>(std::min(speed.rate, kMostRate)));
   blob.set("queue", queue_bytes);
   blob.set("why_no_tcp", why_no_tcp);
+  blob.set("why_no_rdma", why_no_rdma);
   return blob;
 }
 
@@ -87,8 +89,10 @@ PathNeeds needs_of_paths(const std::vector<Blob>& reports) {
       needs.queue_bytes = std::min(needs.queue_bytes, number);
     }
     if (report.number("rate", UINT64_MAX, &number) && number > 0) rates.push_back(number);
-    const std::string why = report.text("why_no_tcp");
-    if (needs.why_no_tcp.empty() && !why.empty()) needs.why_no_tcp = "from rank " + std::to_string(rank) + " to " + why;
+    const std::string name = "rank " + std::to_string(rank);
+    const std::string why = report.text("why_no_tcp"), why_no_rdma = report.text("why_no_rdma");
+    if (needs.why_no_tcp.empty() && !why.empty()) needs.why_no_tcp = "from " + name + " to " + why;
+    if (needs.why_no_rdma.empty() && !why_no_rdma.empty()) needs.why_no_rdma = name + ": " + why_no_rdma;
   }
   std::sort(rates.begin(), rates.end());
   if (!rates.empty()) needs.rate = rates[(rates.size() - 1) / 2];  // [RATE-8]

@@ -37,13 +37,15 @@ Result<size_t> least_payload(const std::vector<Blob>& reports, size_t payload, c
 // ---- "speed": how many chunks a path holds, and how fast it is ----
 
 /// `queue_bytes`: of the rank's socket. `why_no_tcp`: empty if TCP connects the rank with all switches, or is not
-/// to be taken.
-Blob speed_report(const PathSpeed& speed, size_t queue_bytes, const std::string& why_no_tcp);
+/// to be taken; `why_no_rdma`: the same of its card.
+Blob speed_report(const PathSpeed& speed, size_t queue_bytes, const std::string& why_no_tcp,
+                  const std::string& why_no_rdma);
 struct PathNeeds {
   uint64_t chunks = 0;                // the most; 0: nobody knows
   uint64_t rate = 0;                  // Mbit/s, the median of those that know it; 0: nobody does
   uint64_t queue_bytes = UINT64_MAX;  // the least that a rank names
   std::string why_no_tcp;             // of the first rank that says so
+  std::string why_no_rdma;            // the same
 };
 /// Of all ranks' reports; those that say nothing do not count.
 PathNeeds needs_of_paths(const std::vector<Blob>& reports);

@@ -29,6 +29,8 @@ constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeaveTime = milliseconds(200);
 // A kernel repeats what asks for a connection after a second.
 constexpr Duration kTcpPatience = milliseconds(1500);
+// Pairs give up after half a second; other ranks may be as late.
+constexpr Duration kCardPatience = seconds(3);
 // Mbit/s, of a rank with a processor to itself, from which on datagrams are limited by the processor and not by the
 // link (docs/performance.md).
 constexpr double kFastLink = 1500;  // [RATE-7]
@@ -60,7 +62,7 @@ class Agreement {
       status = opening_.say("path", path());
       if (status.ok()) status = enter_session(opening_.config.payload_bytes, opening_.config.slots);
       if (status.ok() && check_path_) status = settle_payload();
-      if (status.ok() && check_path_ && (may_want_slots() || may_take_tcp_)) status = settle_speed();
+      if (status.ok() && check_path_ && (may_want_slots() || may_take_tcp_ || may_take_rdma_)) status = settle_speed();
     }
     if (!status.ok()) return status;
     return std::move(opening_.agreed);
@@ -163,6 +165,12 @@ class Agreement {
     return {};
   }
   Carrier carrier() const { return opening_.switches.front().endpoint.carrier; }
+  static Carrier carrier_named(const std::string& name) {
+    return name == "tcp" ? Carrier::kTcp : name == "rdma" ? Carrier::kRdma : Carrier::kPackets;
+  }
+  static const char* name_of(Carrier carrier) {
+    return carrier == Carrier::kTcp ? "tcp" : carrier == Carrier::kRdma ? "rdma" : "udp";
+  }
 
   // ---- plan ----
   // `payload`: in bytes; 0: what the ranks' hosts know that their paths carry. `slots`: 0: as the switch likes.
@@ -198,18 +206,19 @@ class Agreement {
       plan.set("check", 1);
     if (sessions_ > 0) return plan;
     // Later less passes than the hosts know of, and TCP might send segments that are lost without a word.
-    if (gains_by_tcp(plan)) plan.set("tcp", 1);  // [RATE-7]
+    if (may_take_tcp(opening_.config) && all_offer(plan, wire::kOpenStream)) plan.set("tcp", 1);  // [RATE-7]
+    if (may_take_rdma(opening_.config) && all_offer(plan, wire::kOpenRdma)) plan.set("rdma", 1);  // [RATE-9]
     offer_watch(opening_, &plan);
     return plan;
   }
 
   // Sessions as granted. Losses are asked for where packets are.
-  bool gains_by_tcp(const Blob& plan) const {
-    if (!may_take_tcp(opening_.config) || opening_.faults) return false;
+  bool all_offer(const Blob& plan, uint64_t flag) const {
+    if (opening_.faults) return false;
     for (size_t i = 0; i < opening_.switches.size(); ++i) {
       uint64_t flags = 0;
       if (!plan.inner("session/" + std::to_string(i)).number("flags", 255, &flags)) return false;
-      if ((flags & wire::kOpenNative) == 0 || (flags & wire::kOpenStream) == 0) return false;
+      if ((flags & wire::kOpenNative) == 0 || (flags & flag) == 0) return false;
     }
     return true;
   }
@@ -351,8 +360,8 @@ class Agreement {
   Status read_plan(const Blob& plan) {
     SessionParameters& p = opening_.agreed.parameters;
     p.shards = opening_.config.shards;
-    if (plan.text("carrier") == "tcp") {
-      if (Status status = connect_over(Carrier::kTcp); !status.ok()) return status;
+    if (const std::string name = plan.text("carrier"); !name.empty()) {
+      if (Status status = connect_over(carrier_named(name)); !status.ok()) return status;
     }
     if (sessions_ == 0 && opening_.agreed.hosts.ranks() > 0) take_host_memory(!plan.text("hosts").empty());
     if (opening_.agreed.hosts.ranks() > 0) p.shards = opening_.agreed.hosts.owners();
@@ -363,6 +372,7 @@ class Agreement {
     if (Status status = read_sessions(plan); !status.ok()) return status;
     check_path_ = plan.text("check") == "1";
     may_take_tcp_ = plan.text("tcp") == "1";
+    may_take_rdma_ = plan.text("rdma") == "1";
     opening_.agreed.local = read_machine_ranks(plan.text("local/" + std::to_string(opening_.group.rank)));
     if (sessions_ == 0) read_watch(opening_, plan);
     return {};
@@ -379,7 +389,7 @@ class Agreement {
       if (static_cast<size_t>(session.workers) == opening_.switches.size()) session.beside = place.host;
       const Blob grant = plan.inner("session/" + std::to_string(sessions.size()));
       if (Status status = read_grant(grant, &session); !status.ok()) return status;
-      if (session.native && carrier() != Carrier::kPackets) session.least_chunk_bytes = kLeastTcpChunk;
+      session.least_chunk_bytes = session.native && carrier() != Carrier::kPackets ? kLeastTcpChunk : 0;
       sessions.push_back(std::move(session));
     }
     opening_.agreed.parameters = sessions.front();
@@ -388,8 +398,7 @@ class Agreement {
   }
 
   // ---- joined ----
-  Status join_sessions() {
-    const Time end = opening_.time.stage_end(0.95);
+  Status join_sessions(Time end) {
     for (size_t i = 0; i < opening_.switches.size(); ++i) {
       for (size_t shard = 0; shard < own_shards(); ++shard) {
         const int number = first_shard() + static_cast<int>(shard);
@@ -403,7 +412,7 @@ class Agreement {
 
   Status join_all() {
     joins_ = true;
-    const Status mine = join_sessions();
+    const Status mine = join_sessions(opening_.time.stage_end(0.95));
     Status status = opening_.say(in_session("joined"), mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
     if (status.ok()) status = opening_.hear_all(in_session("joined")).status();
     if (!status.ok()) leave_all();
@@ -460,16 +469,16 @@ class Agreement {
   }
 
   // ---- speed ----
-  // Slots that are too few for paths that are long or fast are exchanged for more of them, and UDP for TCP where links
-  // are so fast that the processor is the limit, if the switches have room for that beside what the ranks hold until
-  // then.
+  // Slots that are too few for paths that are long or fast are exchanged for more of them, and UDP for RDMA where there
+  // are cards, or for TCP where links are so fast that the processor is the limit. All of that if the switches have
+  // room beside what the ranks hold until then.
   Status settle_speed() {
     const auto plan = compare_speeds();
     if (plan.ok() && plan->text("more") != "1") return {};
     leave_all();
     if (!plan.ok()) return plan.status();
     ++sessions_;
-    return enter_session(plan.value());
+    return plan->text("carrier") == "rdma" ? try_cards(plan.value()) : enter_session(plan.value());
   }
 
   // Several switches have windows enough together.
@@ -497,7 +506,8 @@ class Agreement {
     speed->rate *= std::max(1.0, static_cast<double>(opening_.agreed.local.count) / std::max(1, concurrent_threads()));
     // Also where its own links are slow: most of the others' may be fast.
     const std::string why = may_take_tcp_ ? why_no_tcp(endpoints(), monotonic_now() + kTcpPatience) : "";
-    return speed_report(speed.value(), link(0, 0).limits().receive_buffer_bytes, why);
+    const std::string no_card = may_take_rdma_ ? why_no_rdma(opening_.config, endpoints()) : "";
+    return speed_report(speed.value(), link(0, 0).limits().receive_buffer_bytes, why, no_card);
   }
 
   Result<Blob> better_session(const std::string& topic) {
@@ -512,7 +522,12 @@ class Agreement {
                             : needs.why_no_tcp.empty() ? "for which TCP is the better one"
                                                        : "but no TCP " + needs.why_no_tcp)
                         << (has_time ? "" : "; it is late for another session");
-    if (fast && needs.why_no_tcp.empty() && has_time) return plan_over_tcp();
+    takes_tcp_ = fast && needs.why_no_tcp.empty();
+    if (has_time && may_take_rdma_) {
+      if (needs.why_no_rdma.empty()) return plan_over(Carrier::kRdma);
+      SWITCHML_LOG(kInfo) << opening_.group.name << ": no RDMA: " << needs.why_no_rdma;
+    }
+    if (takes_tcp_ && has_time) return plan_over(Carrier::kTcp);
     return may_want_slots() && has_time ? plan_with_slots(needs) : Blob();
   }
 
@@ -532,30 +547,76 @@ class Agreement {
     return {};
   }
 
-  Blob plan_over_tcp() {
-    Blob plan = another(kMaxPayloadBytes, opening_.config.slots, Carrier::kTcp);
-    if (plan.text("more") == "1") plan.set("carrier", "tcp");
-    return plan;
-  }
+  Blob plan_over(Carrier stream) { return another(kMaxPayloadBytes, opening_.config.slots, stream); }
 
   // The plan of other sessions with the same switches, beside those that there are; or nothing.
-  Blob another(size_t payload, int slots, Carrier carrier) {
+  Blob another(size_t payload, int slots, Carrier over) {
     const bool hosts = opening_.agreed.hosts.ranks() > 0;
-    auto plan = open_sessions(wish(hosts, payload, slots, carrier), hosts, false);
+    auto plan = open_sessions(wish(hosts, payload, slots, over), hosts, false);
     if (!plan.ok()) {
       SWITCHML_LOG(kInfo) << opening_.group.name << ": no other session: " << plan.status().message();
       return {};
     }
     plan->set("more", 1);
+    if (over != carrier()) plan->set("carrier", name_of(over));
     return std::move(plan.value());
   }
 
+  // ---- cards ----
+  // A card that is there need not reach a switch. Where one does not, packets are used after all. [RATE-10]
+  Status try_cards(const Blob& plan) {
+    const SessionParameters before = opening_.agreed.parameters;
+    Blob mine;
+    mine.set("why", reach_by_card(plan).message());
+    Status status = opening_.say(in_session("reached"), mine);
+    if (status.ok() && opening_.group.rank == 0) status = opening_.say(in_session("instead"), plan_instead(before));
+    const auto instead = status.ok() ? opening_.hear(in_session("instead"), "say whether cards reach " + switch_names())
+                                     : Result<Blob>(status);
+    if (instead.ok() && instead->text("more") != "1") return {};
+    leave_all();
+    if (!instead.ok()) return instead.status();
+    ++sessions_;
+    return enter_session(instead.value());
+  }
+
+  Status reach_by_card(const Blob& plan) {
+    if (Status status = read_plan(plan); !status.ok()) return status;
+    joins_ = true;
+    const Time end = std::min(opening_.time.stage_end(0.9), monotonic_now() + kCardPatience);
+    if (Status status = join_sessions(end); !status.ok()) return status;
+    if (first_shard() > 0) return {};  // another rank asks for the host
+    for (size_t i = 0; i < opening_.switches.size(); ++i) {
+      if (Status status = check_path(link(i, 0), session(i), end).status(); !status.ok()) return status;
+    }
+    return {};
+  }
+
+  // On rank 0. Nothing: all cards reach all switches.
+  Result<Blob> plan_instead(const SessionParameters& before) {
+    const auto reports = opening_.hear_all(in_session("reached"));
+    if (!reports.ok()) return reports.status();
+    std::string why;
+    for (size_t rank = 0; rank < reports->size() && why.empty(); ++rank) {
+      why = reports.value()[rank].text("why");
+      if (!why.empty()) why = "rank " + std::to_string(rank) + ": " + why;
+    }
+    if (why.empty()) return Blob();
+    SWITCHML_LOG(kWarning) << opening_.group.name << ": cards are there, but RDMA does not work (" << why << "). "
+                           << (takes_tcp_ ? "TCP" : "UDP") << " is used; SWITCHML_TRANSPORT=udp does not try cards";
+    Blob plan = takes_tcp_ ? plan_over(Carrier::kTcp) : another(before.payload_bytes, before.slots, Carrier::kPackets);
+    if (plan.text("more") == "1") return plan;
+    return Status(Code::kUnavailable, "RDMA does not work (" + why + "), and " + switch_names() +
+                                          " had no room for another session: SWITCHML_TRANSPORT=udp does not try it");
+  }
+
   Opening opening_;
-  bool joins_ = false;         // a session
-  bool check_path_ = false;    // what passes is to be found out
-  bool may_take_tcp_ = false;  // nothing forbids it, and all switches say that ranks gain by it
-  int sessions_ = 0;           // that were left for one of a smaller payload, of more slots, or over TCP
-  uint64_t opens_ = 0;         // of each switch, on rank 0
+  bool joins_ = false;          // a session
+  bool check_path_ = false;     // what passes is to be found out
+  bool may_take_tcp_ = false;   // nothing forbids it, and all switches say that ranks gain by it
+  bool may_take_rdma_ = false;  // the same of cards
+  bool takes_tcp_ = false;      // on rank 0, where no cards are taken
+  int sessions_ = 0;            // that were left for one of a smaller payload, of more slots, or over another carrier
+  uint64_t opens_ = 0;          // of each switch, on rank 0
 };
 
 }  // namespace

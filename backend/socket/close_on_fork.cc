@@ -46,6 +46,11 @@ void close_on_fork(int fd) {
   descriptors().open.insert(fd);
 }
 
+void keep_on_fork(int fd) {
+  const std::lock_guard<std::mutex> lock(descriptors().mutex);
+  descriptors().open.erase(fd);
+}
+
 unsigned fork_generation() {
   watch_forks();
   return generation.load();

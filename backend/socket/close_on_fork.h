@@ -7,6 +7,8 @@ namespace switchml {
 /// From now on every child that this process forks begins by closing `fd` (one that executes another program has
 /// close-on-exec for it). Thread-safe.
 void close_on_fork(int fd);
+/// No longer; whoever owns it closes it. Thread-safe.
+void keep_on_fork(int fd);
 /// Closes it now. No child that is forked meanwhile keeps it, or closes another one that gets its number.
 void close_forgotten(int fd);
 

@@ -116,6 +116,7 @@ SoftSwitch::Joined SoftSwitch::join(const wire::Join& asked, const Endpoint& fro
   const SessionTable::Joined joined = impl_->table.join(asked, from, now);
   return {joined.status, joined.reply};
 }
+bool SoftSwitch::serves(uint8_t job, uint32_t epoch) const { return impl_->table.find(job, epoch) != nullptr; }
 
 SoftSwitch::Impl::Impl(const SwitchOptions& options)
     : slot_memory_bytes(options.slot_memory_bytes),

@@ -117,6 +117,9 @@ class SoftSwitch {
   /// What a join from `from` comes to. [MEET-1]
   Joined join(const wire::Join& asked, const Endpoint& from, Time now);
 
+  /// Whether there is such a session now.
+  bool serves(uint8_t job, uint32_t epoch) const;
+
   // ---- under a controller ----
   /// From now on requests go to `tap` (borrowed) instead of to this switch's own rules.
   void hand_requests_to(ControlTap* tap);

@@ -1,5 +1,6 @@
 #include "switchd/meetings.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -33,14 +34,34 @@ void Meetings::answer(const Join& join, const Send& send) {
   for (const Asked& asked : waiting) send(reply_to(asked, join), asked.from);
 }
 
+void Meetings::forget_gone(const Serves& serves) {
+  const auto is_gone = [&](const auto& each) {
+    if (serves(each.second.job, each.second.epoch)) return false;
+    card_.forget(each.first);
+    return true;
+  };
+  met_.erase(std::remove_if(met_.begin(), met_.end(), is_gone), met_.end());
+}
+
+Result<wire::Introduction> Meetings::acquaint(const Asked& asked, const Endpoint& member) {
+  const auto known = std::find_if(met_.begin(), met_.end(), [&](const auto& each) { return each.first == member; });
+  const Met its{asked.join.job, asked.join.epoch};
+  if (known != met_.end()) {
+    known->second = its;
+  } else {
+    met_.emplace_back(member, its);
+  }
+  if (Status met = card_.meet(member, asked.introduction); !met.ok()) return met;
+  return card_.introduce(member);
+}
+
 // [MEET-1, MEET-2]
-std::vector<uint8_t> Meetings::reply_to(const Asked& asked, const Join& join) const {
+std::vector<uint8_t> Meetings::reply_to(const Asked& asked, const Join& join) {
   const Endpoint member = with_carrier(asked.from, Carrier::kRdma);  // [RDMA-2]
   softswitch::SoftSwitch::Joined joined = join(asked.join, member);
   wire::Introduction own;
   if (joined.status == wire::ReplyStatus::kOk) {
-    const Status met = card_.meet(member, asked.introduction);
-    const auto introduced = met.ok() ? card_.introduce(member) : Result<wire::Introduction>(met);
+    const auto introduced = acquaint(asked, member);
     if (introduced.ok()) {
       own = introduced.value();
     } else {

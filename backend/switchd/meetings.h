@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "softswitch/switch.h"
@@ -24,6 +25,9 @@ class Meetings : public softswitch::MeetTap {
   /// Only the card's thread. `join` decides who is a member; the card meets those, and `send` tells them. A card that
   /// gives no queue pair is a refusal.
   void answer(const Join& join, const Send& send);
+  using Serves = std::function<bool(uint8_t job, uint32_t epoch)>;
+  /// Only the card's thread. The card forgets members of sessions that have ended.
+  void forget_gone(const Serves& serves);
 
  private:
   struct Asked {
@@ -32,12 +36,18 @@ class Meetings : public softswitch::MeetTap {
     uint32_t request_id = 0;
     Endpoint from;
   };
-  std::vector<uint8_t> reply_to(const Asked& asked, const Join& join) const;
+  struct Met {
+    uint8_t job = 0;
+    uint32_t epoch = 0;
+  };
+  std::vector<uint8_t> reply_to(const Asked& asked, const Join& join);
+  Result<wire::Introduction> acquaint(const Asked& asked, const Endpoint& member);
 
   Transport& card_;
   std::mutex mutex_;
   std::vector<Asked> waiting_;
   std::atomic<bool> mail_{false};
+  std::vector<std::pair<Endpoint, Met>> met_;  // of the card's thread
 };
 
 }  // namespace switchml

@@ -11,9 +11,31 @@ constexpr int kClientJobsPreset = 128;
 
 CommandLine presets() {
   CommandLine line;
+  line.server.card = ServerOptions::Card::kIfThereIsOne;
   line.server.softswitch.client_jobs = kClientJobsPreset;
   line.server.softswitch.client_memory_bytes = 0;  // half of the whole
   return line;
+}
+
+// A name of a device, too, says that there must be one.
+OptionValue rdma(ServerOptions* server) {
+  using Card = ServerOptions::Card;
+  OptionValue value;
+  value.placeholder = "CARD";
+  value.allowed = std::string("auto, on, off, or ") + kPortWishForm;
+  value.take = [server](const std::string& text) {
+    PortWish wish;
+    if (text.empty() || !parse_port_wish(text, &wish)) return false;
+    const bool named = text != "auto" && text != "on" && text != "off";
+    server->card = text == "auto" ? Card::kIfThereIsOne : text == "off" ? Card::kNone : Card::kMust;
+    server->card_port = named ? wish : PortWish();
+    return true;
+  };
+  value.print = [server] {
+    if (!server->card_port.device.empty()) return server->card_port.device;
+    return std::string(server->card == Card::kIfThereIsOne ? "auto" : server->card == Card::kNone ? "off" : "on");
+  };
+  return value;
 }
 
 std::vector<Option> table(CommandLine* line) {
@@ -22,6 +44,8 @@ std::vector<Option> table(CommandLine* line) {
       {"listen", value::word("ADDRESS:PORT", &line->listen), "where to listen; port 0 takes a free one"},
       {"threads", value::whole(1, kMaxSwitchThreads, &line->server.threads),
        "threads that receive and send on the port"},
+      {"rdma", rdma(&line->server),
+       "the card by which workers may come; auto: one that has the address it listens on, if there is one"},
       {"slots", value::mebibytes(1, 1048576, &limits.slot_memory_bytes, " (MiB)"), "memory for the slots of all jobs"},
       {"client-jobs", value::whole(1, kMaxJobs, &limits.client_jobs), "jobs that one host may have opened at a time"},
       {"client-slots", value::mebibytes(1, 1048576, &limits.client_memory_bytes, " (MiB)"),
@@ -73,6 +97,9 @@ Result<CommandLine> parse_command_line(int argc, char* const* argv) {
   if (!given.ok()) return given.status();
   if (line.help || line.version) return line;
   if (Status status = check_agent(line.agent, line.insecure_no_token); !status.ok()) return status;
+  if (!line.agent.listen.empty() && line.server.card == ServerOptions::Card::kMust) {
+    return Status(Code::kInvalidArgument, "--rdma and --agent exclude each other: a controller's workers use UDP");
+  }
   softswitch::SwitchOptions& limits = line.server.softswitch;
   if (limits.client_memory_bytes == 0) limits.client_memory_bytes = limits.slot_memory_bytes / 2;
   return line;
@@ -81,7 +108,7 @@ Result<CommandLine> parse_command_line(int argc, char* const* argv) {
 std::string help_text() {
   CommandLine line = presets();
   return "usage: switchml-switchd [OPTION]...\n"
-         "Sums the gradients of switchml workers: a software switch, by UDP and TCP.\n"
+         "Sums the gradients of switchml workers: a software switch, by UDP, TCP and RDMA.\n"
          "Workers find it through SWITCHML_SWITCH=ADDRESS:PORT.\n"
          "\n" +
          options_text(table(&line)) +

@@ -184,6 +184,7 @@ class ThreadedServer : public SwitchServer {
         if (sweeps) {
           switch_.exclusively([now](softswitch::SoftSwitch& s) { s.sweep(now); });
         }
+        if (&worker == meeting_) forget_gone();
         report_errors(worker);
         next_sweep = now + kSweepInterval;
       }
@@ -197,6 +198,13 @@ class ThreadedServer : public SwitchServer {
       return switch_.exclusively([&](softswitch::SoftSwitch& s) { return s.join(asked, from, now); });
     };
     meetings_->answer(join, [this](std::vector<uint8_t> reply, const Endpoint& to) { send(std::move(reply), to); });
+  }
+
+  // [MEET-5]
+  void forget_gone() {
+    meetings_->forget_gone([this](uint8_t job, uint32_t epoch) {
+      return switch_.exclusively([&](softswitch::SoftSwitch& s) { return s.serves(job, epoch); });
+    });
   }
 
   // Takes what has arrived and sends the answers. False: nothing had arrived.

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "base/port_wish.h"
 #include "base/status.h"
 #include "softswitch/switch.h"
-#include "transport/rdma/port_wish.h"
 #include "transport/transport.h"
 
 namespace switchml {
@@ -24,7 +24,7 @@ struct ServerOptions {
   size_t receive_buffer_bytes = 32 << 20;
   /// Whether members may come by RDMA, where a card can be used; by which one.
   enum class Card { kNone, kIfThereIsOne, kMust } card = Card::kNone;
-  rdma::PortWish card_port;
+  PortWish card_port;
   /// Where requests of workers go instead of to the switch's own rules: a controller's agent, and no TCP. Borrowed,
   /// outlives the server; called from its threads with the switch locked, so it must only take a copy.
   softswitch::ControlTap* control = nullptr;

@@ -66,6 +66,8 @@ class Transport {
   virtual Status meet(const Endpoint& /*peer*/, const wire::Introduction& /*introduction*/) { return {}; }
   /// Whether frames can go to it, as far as this side knows. To strangers they are lost.
   virtual bool knows(const Endpoint& /*peer*/) const { return true; }
+  /// It will not be sent to any more, and what is held for it is given back. Whom nobody knows is no error.
+  virtual void forget(const Endpoint& /*peer*/) {}
 
   /// Sleeps until frames are there, wake() was called, or `timeout` has passed. A spurious return is allowed.
   virtual void wait(Duration timeout) = 0;

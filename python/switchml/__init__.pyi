@@ -21,6 +21,7 @@ class Options:
         transport: str = ...,
         precision: str = ...,
         interface: str = ...,
+        rdma_device: str = ...,
         payload: int | str = ...,
         slots: int | str = ...,
         arena: int | str = ...,

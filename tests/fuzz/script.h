@@ -50,7 +50,7 @@ inline void become_member(const wire::OpenReply& session, uint64_t cookie, std::
   uint8_t* body = frame->data() + wire::kControlBytes;
   const size_t bytes = frame->size() - wire::kControlBytes;
   const auto type = static_cast<Request>((*frame)[1]);
-  if (type == Request::kJoin && bytes >= wire::kJoinBytes) {
+  if ((type == Request::kJoin || type == Request::kMeet) && bytes >= wire::kJoinBytes) {
     wire::Join join = wire::read_join(body);
     join.session_key = session.session_key, join.epoch = session.epoch, join.job = session.job;
     join.cookie = cookie;

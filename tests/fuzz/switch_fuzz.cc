@@ -50,9 +50,11 @@ void become_native(const wire::OpenReply& session, uint8_t what, std::vector<uin
   }
 }
 
-class Network : public PacketSink {
+class Network : public PacketSink, public MeetTap {
  public:
-  explicit Network(bool whole) : sw_(options(whole)), whole_(whole) {}
+  Network(bool whole, bool card) : sw_(options(whole, card)), whole_(whole) {
+    if (card) sw_.answer_meets_by(this);
+  }
 
   void step(fuzz::Step step) {
     now_ += milliseconds(10) * step.time;
@@ -71,6 +73,11 @@ class Network : public PacketSink {
     for (uint8_t client = 0; client < kClients; ++client) look_at_share(endpoint(client));
   }
 
+  void meet(const wire::Join& asked, const wire::Introduction&, uint32_t, const Endpoint& from) override {
+    check(from == from_, "who asks is who is met");
+    meets_.push_back(asked);
+  }
+
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override {
     sent(frame, size, 1);
     const bool reply = wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kReply);
@@ -87,8 +94,9 @@ class Network : public PacketSink {
   }
 
  private:
-  static SwitchOptions options(bool whole) {
+  static SwitchOptions options(bool whole, bool card) {
     SwitchOptions options;
+    options.has_card = card;
     options.slot_memory_bytes = kMemory;
     options.max_payload_bytes = kPayload;
     options.max_jobs = kJobs;
@@ -112,7 +120,19 @@ class Network : public PacketSink {
     if (step.frame.size() >= wire::kControlBytes + wire::kOpenBytes)
       open_ = wire::read_open(step.frame.data() + wire::kControlBytes);
     sw_.process(step.frame.data(), step.frame.size(), from_, now_, *this);
-    check(calls_ <= 1, "a packet has one answer at most");
+    check(calls_ + meets_.size() <= 1, "a packet has one answer at most");
+    for (const wire::Join& asked : meets_) acquaint(asked);
+    meets_.clear();
+  }
+
+  void acquaint(const wire::Join& asked) {
+    Endpoint member = from_;
+    member.carrier = Carrier::kRdma;
+    const SoftSwitch::Joined joined = sw_.join(asked, member, now_);
+    if (joined.status == wire::ReplyStatus::kProveAddress) cookie_ = joined.reply.cookie;
+    if (joined.status != wire::ReplyStatus::kOk) return;
+    check(sw_.serves(asked.job, asked.epoch), "who joins has a session");
+    known_.push_back(member);
   }
 
   // Whoever has not shown that it receives what is sent to its address pays for that in advance.
@@ -236,7 +256,8 @@ class Network : public PacketSink {
   std::vector<Endpoint> known_;  // have been members or parents
   std::vector<Opened> opened_;   // sessions that workers asked for, until they end
   Endpoint from_;
-  int calls_ = 0;
+  std::vector<wire::Join> meets_;  // of the packet that is looked at
+  size_t calls_ = 0;
   int installed_ = 0;  // so far: how many at a time is the affair of the controller
   size_t largest_ = 0;
   wire::Open open_;  // what the frame that is looked at says, if it is an open
@@ -249,7 +270,7 @@ class Network : public PacketSink {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace switchml;
   if (size == 0) return 0;
-  softswitch::Network network((bytes[0] & 1) != 0);
+  softswitch::Network network((bytes[0] & 1) != 0, (bytes[0] & 2) != 0);
   const uint8_t* at = bytes + 1;
   fuzz::Step step;
   while (fuzz::next_step(&at, bytes + size, &step)) network.step(step);

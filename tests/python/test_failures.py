@@ -513,6 +513,7 @@ BAD_SETTINGS = {
     "SWITCHML_RTO_MAX": ("1e9", "60000"),
     "SWITCHML_LOG_LEVEL": ("loud", "warning"),
     "SWITCHML_FAULTS": ("send_loss=2", "send_loss"),
+    "SWITCHML_RDMA_DEVICE": ("mlx5_0:0", "DEVICE:PORT"),
     "SWITCHML_INTERFACE": ("no-such-interface0", "interface"),
 }
 

@@ -240,7 +240,7 @@ class Fabric {
       return true;
     }
     Pair* const peer = peer_of(pair);
-    if (peer == nullptr) {
+    if (peer == nullptr || (reliable && behaviour.cut_off)) {
       complete_send(pair, message, reliable ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
       if (reliable) fail(pair);
       return true;
@@ -523,10 +523,10 @@ FAKE_VERBS void fake_verbs_break(uint32_t qp_num) {
   }
 }
 
-FAKE_VERBS Counts fake_verbs_count() {
+FAKE_VERBS void fake_verbs_count(Counts* counts) {
   Fabric& f = fabric();
   const Lock lock(f.mutex);
-  return f.counts;
+  *counts = f.counts;
 }
 
 #undef ibv_get_device_list
@@ -555,6 +555,8 @@ FAKE_VERBS ibv_context* ibv_open_device(ibv_device* device) {
   context->ops.post_recv = post_recv;
   context->ops.post_srq_recv = post_srq_recv;
   context->num_comp_vectors = 1;
+  context->cmd_fd = ::eventfd(0, EFD_CLOEXEC);
+  context->async_fd = ::eventfd(0, EFD_CLOEXEC);
   ++f.counts.objects;
   return context;
 }
@@ -562,6 +564,8 @@ FAKE_VERBS ibv_context* ibv_open_device(ibv_device* device) {
 FAKE_VERBS int ibv_close_device(ibv_context* context) {
   const Lock lock(fabric().mutex);
   --fabric().counts.objects;
+  ::close(context->cmd_fd);
+  ::close(context->async_fd);
   delete context;
   return 0;
 }
@@ -575,6 +579,7 @@ FAKE_VERBS int ibv_query_device(ibv_context*, ibv_device_attr* attributes) {
   attributes->max_sge = kMostPieces;
   attributes->max_srq_wr = static_cast<int>(kMostRequests);
   attributes->phys_port_cnt = 1;
+  attributes->vendor_id = fabric().behaviour.emulated ? 0xffffff : 0x2c9;
   return 0;
 }
 

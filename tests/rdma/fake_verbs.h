@@ -20,6 +20,8 @@ struct Behaviour {
   double overtake = 0;            // unreliable: that the one behind it goes first
   int mtu = 1024;                 // bytes; of all ports
   int max_inline = 256;           // bytes
+  bool emulated = true;           // the cards say that they are software, as those that are not there may
+  bool cut_off = false;           // reliable: nothing arrives, and senders hear so
   bool no_memory_rights = false;  // ibv_reg_mr fails as it does beyond RLIMIT_MEMLOCK
 };
 
@@ -40,6 +42,6 @@ using Configure = void (*)(const Behaviour&);
 using FailOnce = void (*)(const char* function, int error, int after);
 /// The pair (0: all) has an error, as after a card's or a peer's fault.
 using Break = void (*)(uint32_t qp_num);
-using Count = Counts (*)();
+using Count = void (*)(Counts*);
 
 }  // namespace switchml::fake_verbs

@@ -49,6 +49,10 @@ class Search {
       misses(device, (facts.ok() ? gids.status() : facts.status()).message());
       return false;
     }
+    if (facts->is_emulated && !wish_.emulated && wish_.device.empty()) {
+      misses(device, "emulated by software, and so used only where it is named");
+      return false;
+    }
     is_told_ = false;
     port->facts = facts.value();
     port->device = device;

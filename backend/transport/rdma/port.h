@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "base/port_wish.h"
 #include "base/status.h"
 #include "socket/endpoint.h"
-#include "transport/rdma/port_wish.h"
 #include "transport/rdma/verbs.h"
 
 namespace switchml::rdma {
@@ -22,7 +22,8 @@ struct Port {
 };
 
 /// The first that is active, is an Ethernet port, and has `local` (any port number) as an address of RoCE version 2.
-/// With a GID index, that of this index, whatever `local` is. kUnavailable: there is none, with what each device lacks.
+/// Emulated ones only as the wish says. With a GID index, that of this index, whatever `local` is. kUnavailable: there
+/// is none, with what each device lacks.
 Result<Port> find_port(const Verbs& verbs, const PortWish& wish, const Endpoint& local);
 
 /// The address as cards write it: an IPv4 address is ::ffff:a.b.c.d.

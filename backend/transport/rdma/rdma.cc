@@ -141,6 +141,14 @@ class RdmaTransport final : public Transport {
     return it != peers_.end() && is_ready(it->second);
   }
 
+  void forget(const Endpoint& peer) override {
+    const auto it = peers_.find(peer);
+    if (it == peers_.end()) return;
+    if (it->second.pair != nullptr) by_number_.erase(it->second.pair->info().number);
+    if (last_ == &it->second) last_ = nullptr;
+    peers_.erase(it);
+  }
+
   // ---- sending ----
   size_t send(const TxFrame* frames, size_t count) override {
     size_t taken = 0;

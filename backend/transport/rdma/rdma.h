@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "transport/rdma/port_wish.h"
+#include "base/port_wish.h"
 #include "transport/transport.h"
 #include "transport/udp.h"
 
@@ -22,7 +22,7 @@ struct RdmaOptions {
   std::string library = "libibverbs.so.1";
   /// By which peers know this transport, and whose address chooses the card where `wish` does not.
   Endpoint local;
-  rdma::PortWish wish;
+  PortWish wish;
   /// Of that socket. Its address is `local` then, whatever that is; with `peer` unset, a peer's to find the route by.
   std::optional<UdpOptions> asks;
   Endpoint route_to;

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/log.h"
+
 namespace switchml::rdma {
 
 namespace {
@@ -21,6 +23,9 @@ Status failure(const std::string& function, const std::string& remedy = "") {
 constexpr const char* kMemlock =
     "raise the limit of locked memory (ulimit -l, LimitMEMLOCK=, or the capability "
     "IPC_LOCK of a container)";
+
+// The vendor that the kernel's rdma_rxe gives itself (drivers/infiniband/sw/rxe/rxe_param.h).
+constexpr uint32_t kSoftRoce = 0xffffff;
 
 /// Takes functions from a library, and notes the first that it lacks.
 class Symbols {
@@ -88,6 +93,11 @@ Result<Verbs> Verbs::load(const std::string& library) {
   if (!missing.empty()) {
     return Status(Code::kUnsupported, library + " has no " + missing + "(): it is older than rdma-core 34");
   }
+  // It does nothing where the kernel copies registered pages for a child by itself, from 5.12 on.
+  if (const int number = functions->fork_init(); number != 0) {
+    SWITCHML_LOG(kInfo) << error(Code::kUnavailable, "ibv_fork_init", number).message()
+                        << ": a forked child may take pages away that a card writes to";
+  }
   return Verbs(std::move(functions));
 }
 
@@ -98,6 +108,7 @@ Result<std::vector<std::string>> Verbs::devices() const {
     return error(Code::kUnsupported, "ibv_get_device_list", errno, "is the kernel's module ib_uverbs loaded?");
   }
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) names.emplace_back(functions_->get_device_name(list[i]));
   functions_->free_device_list(list);
   return names;
@@ -119,6 +130,8 @@ Result<Owned<ibv_context>> Verbs::open(const std::string& device) const {
     return error(Code::kUnavailable, "ibv_open_device(" + device + ")", number,
                  "may this process open /dev/infiniband/uverbs*?");
   }
+  close_on_fork(context->cmd_fd);
+  close_on_fork(context->async_fd);
   return own(context, &VerbsFunctions::close_device);
 }
 
@@ -133,6 +146,7 @@ Result<DeviceFacts> Verbs::query(ibv_context* context) const {
   facts.max_pieces = attributes.max_sge;
   facts.max_shared = attributes.max_srq_wr;
   facts.ports = attributes.phys_port_cnt;
+  facts.is_emulated = attributes.vendor_id == kSoftRoce;
   return facts;
 }
 
@@ -180,6 +194,7 @@ Result<Owned<ibv_mr>> Verbs::memory_region(ibv_pd* domain, void* data, size_t by
 Result<Owned<ibv_comp_channel>> Verbs::completion_channel(ibv_context* context) const {
   ibv_comp_channel* const channel = functions_->create_comp_channel(context);
   if (channel == nullptr) return failure("ibv_create_comp_channel");
+  close_on_fork(channel->fd);
   return own(channel, &VerbsFunctions::destroy_comp_channel);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "socket/close_on_fork.h"
 
 namespace switchml::rdma {
 
@@ -42,13 +43,25 @@ struct VerbsFunctions {
   decltype(&::ibv_wc_status_str) wc_status_str;
 };
 
+// A child that is forked must not keep queue pairs alive that its parent has left.
+inline void keep_on_fork(const ibv_context& context) {
+  switchml::keep_on_fork(context.cmd_fd);
+  switchml::keep_on_fork(context.async_fd);
+}
+inline void keep_on_fork(const ibv_comp_channel& channel) { switchml::keep_on_fork(channel.fd); }
+template <typename T>
+void keep_on_fork(const T& /*has none*/) {}
+
 /// Owns an object of the library, and keeps the library as long.
 template <typename T>
 struct Closer {
   std::shared_ptr<const VerbsFunctions> verbs;
   int (*VerbsFunctions::*close)(T*) = nullptr;
   /// It fails only where something that depends on the object is left, which is a bug.
-  void operator()(T* object) const { SWITCHML_ASSERT(((*verbs).*close)(object) == 0); }
+  void operator()(T* object) const {
+    keep_on_fork(*object);
+    SWITCHML_ASSERT(((*verbs).*close)(object) == 0);
+  }
 };
 template <typename T>
 using Owned = std::unique_ptr<T, Closer<T>>;
@@ -65,6 +78,7 @@ struct DeviceFacts {
   int max_pieces = 0;         // of a message
   int max_shared = 0;         // receives that pairs share
   int ports = 0;
+  bool is_emulated = false;  // by the kernel, over any Ethernet card
 };
 
 /// Thread-safe, as libibverbs is. Errors name the function, and the remedy where there is one.

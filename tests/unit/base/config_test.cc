@@ -43,6 +43,7 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
   auto config = load({{"SWITCHML_SWITCH", "10.0.0.1:5"},
                       {"SWITCHML_TRANSPORT", "udp"},
                       {"SWITCHML_INTERFACE", "eth7"},
+                      {"SWITCHML_RDMA_DEVICE", "mlx5_0:1:3"},
                       {"SWITCHML_PAYLOAD", "8192"},
                       {"SWITCHML_SLOTS", "4096"},
                       {"SWITCHML_ARENA", "65536"},
@@ -58,6 +59,7 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
   EXPECT_EQ(config->switch_address, "10.0.0.1:5");
   EXPECT_EQ(config->transport, "udp");
   EXPECT_EQ(config->interface, "eth7");
+  EXPECT_EQ(config->rdma_device, "mlx5_0:1:3");
   EXPECT_EQ(config->payload_bytes, 8192U);
   EXPECT_EQ(config->slots, 4096);
   EXPECT_EQ(config->arena_mib, 65536U);

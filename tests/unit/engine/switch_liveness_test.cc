@@ -329,6 +329,37 @@ TEST_F(SwitchLivenessTest, AKeepAliveShowsWhatItIsAskedForAtOnce) {  // [COOKIE-
   EXPECT_EQ(cookie_of(liveness.keep_alive(now)), 7U);
 }
 
+// [RDMA-3]
+TEST_F(SwitchLivenessTest, JoinsIntroduceAQueuePairUntilTheSwitchHasAnswered) {
+  const auto type_of = [](const SwitchLiveness::Request& request) {
+    return static_cast<wire::Request>(wire::read_control(request.bytes.data()).type);
+  };
+  EXPECT_EQ(type_of(liveness.keep_alive(now)), wire::Request::kJoin);
+  wire::Introduction own;
+  own.queue_pair = 17;
+  now += seconds(1);
+  EXPECT_TRUE(liveness.is_meeting_due(now));
+  liveness.meet(own);
+  const auto first = liveness.keep_alive(now);
+  EXPECT_EQ(type_of(first), wire::Request::kMeet);
+  EXPECT_FALSE(liveness.is_meeting_due(now)) << "an answer takes its time";
+  now += milliseconds(200);
+  EXPECT_TRUE(liveness.is_meeting_due(now)) << "or it is lost";
+  const auto asked_for = reply(wire::Request::kMeet, wire::ReplyStatus::kProveAddress, id_of(first), 5);
+  EXPECT_EQ(type_of(asked_for.request), wire::Request::kMeet) << "with what it was asked for";
+  EXPECT_EQ(cookie_of(asked_for.request), 5U);
+  EXPECT_FALSE(asked_for.introduction);
+  EXPECT_FALSE(reply(wire::Request::kMeet, wire::ReplyStatus::kOk, id_of(first)).introduction) << "of an older one";
+  EXPECT_TRUE(reply(wire::Request::kMeet, wire::ReplyStatus::kOk, id_of(asked_for.request)).introduction);
+  EXPECT_EQ(type_of(liveness.keep_alive(now)), wire::Request::kJoin);
+}
+
+TEST_F(SwitchLivenessTest, ASwitchWithoutACardAnyMoreIsLost) {
+  liveness.meet(wire::Introduction());
+  const auto next = reply(wire::Request::kMeet, wire::ReplyStatus::kNoCard, id_of(liveness.keep_alive(now)));
+  EXPECT_FALSE(next.lost.ok());
+}
+
 TEST_F(SwitchLivenessTest, WhoIsNoMemberAtItsAddressJoinsAgain) {
   const auto next = reply(wire::Request::kProbe, wire::ReplyStatus::kNotMember, ask());
   EXPECT_TRUE(next.lost.ok());

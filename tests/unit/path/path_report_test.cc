@@ -91,8 +91,8 @@ TEST(PathReport, OnlyAllowedPayloadsAreRead) {
 }
 
 TEST(PathReport, TheLongestPathAndTheSmallestQueueCount) {
-  const Blob slow = sent(speed_report({390, 0}, 425984, ""));
-  const Blob quick = sent(speed_report({12, 0}, 212992, ""));
+  const Blob slow = sent(speed_report({390, 0}, 425984, "", ""));
+  const Blob quick = sent(speed_report({12, 0}, 212992, "", ""));
   const PathNeeds both = needs_of_paths({quick, slow});
   EXPECT_EQ(both.chunks, 390U);
   EXPECT_EQ(both.queue_bytes, 212992U);
@@ -103,7 +103,7 @@ TEST(PathReport, TheLongestPathAndTheSmallestQueueCount) {
 
 // A rank that began late, or that was kept from its processor, says too much or too little.
 TEST(PathReport, TheRateIsTheMedianOfThoseThatKnowIt) {  // [RATE-8]
-  const auto rate = [](double mbit) { return sent(speed_report({0, mbit}, 1, "")); };
+  const auto rate = [](double mbit) { return sent(speed_report({0, mbit}, 1, "", "")); };
   EXPECT_EQ(needs_of_paths({rate(900), rate(1e30), rate(950)}).rate, 950U);
   EXPECT_EQ(needs_of_paths({rate(900), Blob(), rate(0)}).rate, 900U);
   EXPECT_EQ(needs_of_paths({rate(7000), rate(900)}).rate, 900U) << "of two the lower one";
@@ -111,20 +111,27 @@ TEST(PathReport, TheRateIsTheMedianOfThoseThatKnowIt) {  // [RATE-8]
 }
 
 TEST(PathReport, OneThatTcpDoesNotReachIsNamed) {
-  const auto report = [](const std::string& why) { return sent(speed_report({}, 1, why)); };
+  const auto report = [](const std::string& why) { return sent(speed_report({}, 1, why, "")); };
   EXPECT_EQ(needs_of_paths({report(""), report("10.0.0.1:5/tcp: refused"), report("other")}).why_no_tcp,
             "from rank 1 to 10.0.0.1:5/tcp: refused");
   EXPECT_EQ(needs_of_paths({report(""), Blob()}).why_no_tcp, "");
 }
 
+TEST(PathReport, OneWithoutACardIsNamed) {
+  const auto report = [](const std::string& why) { return sent(speed_report({}, 1, "", why)); };
+  EXPECT_EQ(needs_of_paths({report(""), report("there is none"), report("other")}).why_no_rdma,
+            "rank 1: there is none");
+  EXPECT_EQ(needs_of_paths({report(""), Blob()}).why_no_rdma, "");
+}
+
 TEST(PathReport, WhatIsNotKnownDoesNotCount) {
-  const PathNeeds none = needs_of_paths({Blob(), speed_report({}, 0, "")});
+  const PathNeeds none = needs_of_paths({Blob(), speed_report({}, 0, "", "")});
   EXPECT_EQ(none.chunks, 0U);
   EXPECT_EQ(none.queue_bytes, UINT64_MAX);
-  const PathNeeds odd = needs_of_paths({speed_report({kMostChunksOnPath + 1, 0}, 1, "")});
+  const PathNeeds odd = needs_of_paths({speed_report({kMostChunksOnPath + 1, 0}, 1, "", "")});
   EXPECT_EQ(odd.chunks, 0U) << "more than a path can hold";
   EXPECT_EQ(odd.queue_bytes, 1U);
-  EXPECT_EQ(needs_of_paths({speed_report({kMostChunksOnPath, 0}, 1, "")}).chunks, kMostChunksOnPath);
+  EXPECT_EQ(needs_of_paths({speed_report({kMostChunksOnPath, 0}, 1, "", "")}).chunks, kMostChunksOnPath);
 }
 
 }  // namespace

@@ -43,6 +43,50 @@ inline Outcome agree_all(int size, const std::function<Config(int)>& config_of, 
   });
 }
 
+/// What a rank's host knows of a path that leads off it.
+inline void leads_away(Blob* path) {
+  path->set("leaves_host", 1);
+  path->set("frame_bytes", 1472);
+}
+
+/// Ranks of hosts, or of one host and a switch, whose paths are `fast`, as rank 0 hears it.
+inline Outcome agree_on_paths(const std::string& hosts, Config config, bool fast, const std::string& why_no_tcp = "") {
+  config.transport = "auto";
+  const int size = static_cast<int>(hosts.size());
+  MapStore store;
+  return agree_each(size, {}, [&](int rank) {
+    PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
+    AlteredStore far(placed, rank == 0 ? rank_key("path", 1) : "", leads_away);
+    const auto speed = [&](int of) {
+      return [&, of](Blob* report) {
+        report->set("rate", fast ? 100000 : 100);
+        report->set("why_no_tcp", of == 1 ? why_no_tcp : "");
+      };
+    };
+    AlteredStore one(far, rank == 0 ? rank_key("speed", 1) : "", speed(1));
+    AlteredStore zero(one, rank == 0 ? rank_key("speed", 0) : "", speed(0));
+    return agree(config, {rank, size, "group g"}, zero, monotonic_now() + seconds(60));
+  });
+}
+
+/// All ranks came to sessions over it, with the payload that suits it, and left all others.
+inline void expect_carrier(const Outcome& outcome, Carrier carrier) {
+  const bool packets = carrier == Carrier::kPackets;
+  for (const auto& rank : outcome.ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    for (const SessionParameters& session : rank->sessions()) {
+      EXPECT_EQ(session.switch_endpoint.carrier, carrier);
+      EXPECT_EQ(session.payload_bytes, packets ? 1408U : kMaxPayloadBytes);
+      EXPECT_EQ(session.least_chunk_bytes > 0, !packets);
+    }
+    EXPECT_EQ(rank->transports.size(), rank->sessions().size());
+    EXPECT_STREQ(rank->transports[0]->name(), packets ? "udp" : carrier == Carrier::kTcp ? "tcp" : "rdma");
+    if (rank->embedded == nullptr) continue;
+    const SwitchCounters counters = rank->embedded->counters();
+    EXPECT_EQ(counters.sessions_opened.get() - counters.sessions_closed.get(), 1U) << "the other ones were left";
+  }
+}
+
 /// What one rank reads instead of what another has left there.
 struct Alteration {
   int reader;

@@ -1,6 +1,7 @@
 // Sessions over RDMA, by cards that are not there (tests/rdma).
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "agree_each.h"
@@ -49,6 +50,71 @@ TEST(SessionOverRdma, AddsThroughEachHost) {
   add_by_cards("abc", over_rdma(), "rdma");
   add_by_cards("aabbb", over_rdma(), "shm+rdma");
 }
+
+// ---- chosen ----
+
+fake_verbs::Behaviour real() {
+  fake_verbs::Behaviour behaviour;
+  behaviour.emulated = false;
+  return behaviour;
+}
+
+TEST(RdmaIsChosen, WhereEveryHostHasACard) {  // [RATE-9]
+  const fake_verbs::Library library(real());
+  expect_carrier(agree_on_paths("ab", over_rdma(), false), Carrier::kRdma);
+  expect_carrier(agree_on_paths("abc", over_rdma(), true), Carrier::kRdma);
+}
+
+TEST(RdmaIsChosen, OfASwitchThatIsNamed) {
+  const fake_verbs::Library library(real());
+  ServerOptions options;
+  options.listen = literal_address("127.0.0.1", 0).value();
+  options.card = ServerOptions::Card::kMust;
+  const auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  Config config = over_rdma();
+  config.switch_address = to_string(server.value()->local());
+  expect_carrier(agree_on_paths("aa", config, true), Carrier::kRdma);
+  EXPECT_EQ(server.value()->counters().sessions_opened.get(), 2U);
+  EXPECT_EQ(server.value()->counters().sessions_closed.get(), 1U);
+}
+
+TEST(RdmaIsChosen, NotByCardsOfSoftwareUnlessTheyAreNamed) {
+  const fake_verbs::Library library;
+  expect_carrier(agree_on_paths("ab", over_rdma(), false), Carrier::kPackets);
+  Config named = over_rdma();
+  named.rdma_device = "fake0";
+  expect_carrier(agree_on_paths("ab", named, false), Carrier::kRdma);
+}
+
+TEST(RdmaIsChosen, NotForIntegersOrFaults) {
+  const fake_verbs::Library library(real());
+  Config integers = over_rdma();
+  integers.integers = true;
+  for (const auto& rank : agree_on_paths("ab", integers, false).ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    EXPECT_EQ(rank->parameters.switch_endpoint.carrier, Carrier::kPackets);
+  }
+  Config faulty = over_rdma();
+  faulty.faults = "seed=1";
+  expect_carrier(agree_on_paths("ab", faulty, false), Carrier::kPackets);
+}
+
+TEST(RdmaIsChosen, NotWhereCardsDoNotReachTheSwitch) {  // [RATE-10]
+  fake_verbs::Behaviour behaviour = real();
+  behaviour.cut_off = true;
+  const fake_verbs::Library library(behaviour);
+  expect_carrier(agree_on_paths("ab", over_rdma(), false), Carrier::kPackets);
+  expect_carrier(agree_on_paths("ab", over_rdma(), true), Carrier::kTcp);
+}
+
+TEST(RdmaIsChosen, NotWhereAPairCannotBeConnected) {  // [RATE-10]
+  const fake_verbs::Library library(real());
+  library.fail_once("ibv_modify_qp", EINVAL);
+  expect_carrier(agree_on_paths("ab", over_rdma(), false), Carrier::kPackets);
+}
+
+// ---- broken ----
 
 // [RDMA-3, RDMA-4, MEET-4]
 TEST(SessionOverRdma, GoesOnAfterPairsHaveBroken) {

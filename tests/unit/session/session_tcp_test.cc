@@ -107,49 +107,6 @@ TEST(SessionOverTcp, NamesASwitchThatTakesNoConnection) {
 
 // ---- chosen ----
 
-/// What a rank's host knows of a path that leads off it.
-void leads_away(Blob* path) {
-  path->set("leaves_host", 1);
-  path->set("frame_bytes", 1472);
-}
-
-/// Ranks of hosts, or of one host and a switch, whose paths are `fast`, as rank 0 hears it.
-Outcome agree_on_paths(const std::string& hosts, Config config, bool fast, const std::string& why_no_tcp = "") {
-  config.transport = "auto";
-  const int size = static_cast<int>(hosts.size());
-  MapStore store;
-  return agree_each(size, {}, [&](int rank) {
-    PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
-    AlteredStore far(placed, rank == 0 ? rank_key("path", 1) : "", leads_away);
-    const auto speed = [&](int of) {
-      return [&, of](Blob* report) {
-        report->set("rate", fast ? 100000 : 100);
-        report->set("why_no_tcp", of == 1 ? why_no_tcp : "");
-      };
-    };
-    AlteredStore one(far, rank == 0 ? rank_key("speed", 1) : "", speed(1));
-    AlteredStore zero(one, rank == 0 ? rank_key("speed", 0) : "", speed(0));
-    return agree(config, {rank, size, "group g"}, zero, monotonic_now() + seconds(60));
-  });
-}
-
-void expect_carrier(const Outcome& outcome, Carrier carrier) {
-  const bool tcp = carrier == Carrier::kTcp;
-  for (const auto& rank : outcome.ranks) {
-    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
-    for (const SessionParameters& session : rank->sessions()) {
-      EXPECT_EQ(session.switch_endpoint.carrier, carrier);
-      EXPECT_EQ(session.payload_bytes, tcp ? kMaxPayloadBytes : 1408U);
-      EXPECT_EQ(session.least_chunk_bytes > 0, tcp);
-    }
-    EXPECT_EQ(rank->transports.size(), rank->sessions().size());
-    EXPECT_STREQ(rank->transports[0]->name(), tcp ? "tcp" : "udp");
-    if (rank->embedded == nullptr) continue;
-    const SwitchCounters counters = rank->embedded->counters();
-    EXPECT_EQ(counters.sessions_opened.get() - counters.sessions_closed.get(), 1U) << "the other one was left";
-  }
-}
-
 TEST(TcpIsChosen, WhereLinksAreFast) {  // [RATE-7]
   expect_carrier(agree_on_paths("ab", over_tcp(), true), Carrier::kTcp);
   expect_carrier(agree_on_paths("ab", over_tcp(), false), Carrier::kPackets);

@@ -38,7 +38,10 @@ class Card final : public Transport {
     return refuses ? Status(Code::kUnavailable, "no queue pair is left") : Status();
   }
 
+  void forget(const Endpoint& peer) override { forgotten.push_back(peer); }
+
   int wakes = 0;
+  std::vector<Endpoint> forgotten;
   bool refuses = false;
   std::vector<std::pair<Endpoint, uint32_t>> met;
   Endpoint introduced_to;
@@ -50,6 +53,8 @@ class MeetingsTest : public ::testing::Test {
   void ask(uint32_t request_id = 9) {
     wire::Join join;
     join.worker = 3;
+    join.job = 7;
+    join.epoch = 70;
     wire::Introduction its;
     its.queue_pair = 55;
     meetings_.meet(join, its, request_id, worker());
@@ -117,6 +122,24 @@ TEST_F(MeetingsTest, ACardThatGivesNothingIsARefusal) {
   const auto replies = answers(wire::ReplyStatus::kOk);
   ASSERT_EQ(replies.size(), 1U);
   EXPECT_EQ(replies[0].status, wire::ReplyStatus::kNoCard);
+}
+
+TEST_F(MeetingsTest, MembersOfSessionsThatHaveEndedAreForgotten) {  // [MEET-5]
+  ask();
+  ask();
+  answers(wire::ReplyStatus::kOk);
+  bool serves = true;
+  const auto serving = [&](uint8_t job, uint32_t epoch) {
+    EXPECT_EQ(job, 7);
+    EXPECT_EQ(epoch, 70U);
+    return serves;
+  };
+  meetings_.forget_gone(serving);
+  EXPECT_TRUE(card_.forgotten.empty());
+  serves = false;
+  meetings_.forget_gone(serving);
+  meetings_.forget_gone(serving);
+  EXPECT_EQ(card_.forgotten, std::vector<Endpoint>{with_carrier(worker(), Carrier::kRdma)}) << "once";
 }
 
 TEST_F(MeetingsTest, NoMoreThan1024Wait) {

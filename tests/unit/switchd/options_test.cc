@@ -52,6 +52,19 @@ TEST(Options, EveryOptionIsRead) {
   EXPECT_TRUE(parse({"--version"}).value().version);
 }
 
+TEST(Options, ACardIsWhatThereIsOrWhatIsNamed) {
+  using Wanted = ServerOptions::Card;
+  EXPECT_EQ(parse({}).value().server.card, Wanted::kIfThereIsOne);
+  EXPECT_EQ(parse({"--rdma=off"}).value().server.card, Wanted::kNone);
+  EXPECT_EQ(parse({"--rdma=on"}).value().server.card, Wanted::kMust);
+  EXPECT_EQ(parse({"--rdma=on", "--rdma=auto"}).value().server.card, Wanted::kIfThereIsOne);
+  const ServerOptions named = parse({"--rdma=mlx5_1:2:3"}).value().server;
+  EXPECT_EQ(named.card, Wanted::kMust);
+  EXPECT_EQ(named.card_port.device, "mlx5_1");
+  EXPECT_EQ(named.card_port.port, 2);
+  EXPECT_EQ(named.card_port.gid_index, 3);
+}
+
 struct Bad {
   std::vector<std::string> arguments;
   std::vector<std::string> parts;  // of the message
@@ -60,6 +73,8 @@ struct Bad {
 TEST(Options, BadOnesNameOptionValueAndWhatIsAllowed) {
   const Bad cases[] = {
       {{"--threads", "65"}, {"--threads", "\"65\"", "1 to 64"}},
+      {{"--rdma", "mlx5_0:0"}, {"--rdma", "mlx5_0:0", "auto, on, off, or DEVICE"}},
+      {{"--rdma="}, {"--rdma", "auto, on, off"}},
       {{"--slots", "0"}, {"--slots", "\"0\"", "1 to 1048576", "MiB"}},
       {{"--slots", "1048577"}, {"--slots", "1048577", "1 to 1048576"}},
       {{"--slots=12x"}, {"--slots", "12x", "1 to 1048576"}},
@@ -104,6 +119,7 @@ TEST(Options, AnAgentHasAnAddressAndFiles) {
       {{"--agent", "h:1", "--agent-token-file", token.path(), "--insecure-no-token"},
        {"either --agent-token-file FILE, or"}},
       {{"--insecure-no-token"}, {"need --agent"}},
+      {{"--agent", "127.0.0.1:0", "--insecure-no-token", "--rdma=on"}, {"--rdma and --agent exclude each other"}},
       {{"--agent", "here"}, {"--agent=\"here\"", "ADDRESS:PORT"}},
       {{"--agent", "h:70000"}, {"--agent=\"h:70000\"", "ADDRESS:PORT"}},
       {{"--agent", "h:1", "--agent-token-file="}, {"--agent-token-file=\"\"", "a file that can be read"}},

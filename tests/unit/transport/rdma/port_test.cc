@@ -47,6 +47,21 @@ TEST(Port, OfTheDeviceThatIsNamed) {
   EXPECT_EQ(find("fake1:1:0", kElsewhere)->gid_index, 0) << "an index goes before the address";
 }
 
+TEST(Port, OfACardThatIsEmulatedOnlyWhereThatIsWished) {
+  const fake_verbs::Library library;
+  PortWish wish;
+  wish.emulated = false;
+  const auto none = find_port(fake_verbs::Library::verbs(), wish, kLoopback);
+  EXPECT_THAT(none.status().message(), HasSubstr("fake0: emulated by software, and so used only where it is named"));
+  wish.device = "fake1";
+  EXPECT_TRUE(find_port(fake_verbs::Library::verbs(), wish, kLoopback).ok());
+  fake_verbs::Behaviour behaviour;
+  behaviour.emulated = false;
+  const fake_verbs::Library real(behaviour);
+  wish.device.clear();
+  EXPECT_TRUE(find_port(fake_verbs::Library::verbs(), wish, kLoopback).ok());
+}
+
 TEST(Port, ThatIsNotThereIsExplainedByDevice) {
   const fake_verbs::Library library;
   const auto elsewhere = find("", kElsewhere);

@@ -51,6 +51,24 @@ TEST_F(Rdma, StrangersGetNothingAndThatIsNoError) {
   EXPECT_EQ(a_->take_error(), "");
 }
 
+TEST_F(Rdma, WhoIsForgottenIsAStrangerAndHoldsNothing) {
+  open();
+  const uint64_t before = library_->count().objects;
+  introduce(*a_, *b_);
+  send_all(*a_, {pattern(1, 100)}, b_->local());
+  EXPECT_EQ(collect(*b_, 1).size(), 1U);
+  EXPECT_GT(library_->count().objects, before);
+  a_->forget(b_->local());
+  b_->forget(a_->local());
+  b_->forget(a_->local());
+  EXPECT_EQ(library_->count().objects, before);
+  EXPECT_FALSE(a_->knows(b_->local()));
+  EXPECT_EQ(send_all(*a_, {pattern(2, 100)}, b_->local()), 1U);
+  introduce(*a_, *b_);
+  send_all(*a_, {pattern(3, 100)}, b_->local());
+  EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{pattern(3, 100)});
+}
+
 TEST_F(Rdma, AnIntroductionThatIsNoneIsRefused) {
   open();
   const Status status = a_->meet(b_->local(), wire::Introduction());

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <functional>
@@ -86,6 +88,34 @@ TEST(Verbs, ObjectsEndInTheOrderOfWhatStandsOnWhat) {
     EXPECT_EQ(library.count().objects, 6U);
   }
   EXPECT_EQ(library.count().objects, 0U);
+}
+
+bool child_has(int fd) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::fcntl(fd, F_GETFD) >= 0 ? 1 : 0);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WEXITSTATUS(status) == 1;
+}
+
+// Else a data loader keeps the pairs of its parent alive, and peers wait for a rank that has died.
+TEST(Verbs, AForkedChildHoldsNoCard) {
+  const fake_verbs::Library library;
+  const Verbs verbs = fake_verbs::Library::verbs();
+  int command = -1, channel = -1;
+  {
+    const auto context = verbs.open("fake0");
+    const auto events = verbs.completion_channel(context.value().get());
+    command = context.value()->cmd_fd;
+    channel = events.value()->fd;
+    EXPECT_FALSE(child_has(command));
+    EXPECT_FALSE(child_has(context.value()->async_fd));
+    EXPECT_FALSE(child_has(channel));
+    EXPECT_GE(::fcntl(command, F_GETFD), 0) << "the parent has it";
+  }
+  const int next = ::open("/dev/null", O_RDONLY);
+  EXPECT_TRUE(child_has(next)) << "whether its number was a card's or not";
+  ::close(next);
 }
 
 // Each function has its own way to fail, and each error names the function.

@@ -1,8 +1,8 @@
-#include "transport/rdma/port_wish.h"
+#include "base/port_wish.h"
 
 #include "base/parse.h"
 
-namespace switchml::rdma {
+namespace switchml {
 
 bool parse_port_wish(const std::string& text, PortWish* wish) {
   PortWish found;
@@ -24,4 +24,4 @@ bool parse_port_wish(const std::string& text, PortWish* wish) {
   return true;
 }
 
-}  // namespace switchml::rdma
+}  // namespace switchml

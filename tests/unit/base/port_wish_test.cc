@@ -1,8 +1,8 @@
-#include "transport/rdma/port_wish.h"
+#include "base/port_wish.h"
 
 #include <gtest/gtest.h>
 
-namespace switchml::rdma {
+namespace switchml {
 namespace {
 
 TEST(PortWish, IsADeviceAPortAndAnIndex) {
@@ -28,4 +28,4 @@ TEST(PortWish, OtherFormsAreRefusedAndChangeNothing) {
 }
 
 }  // namespace
-}  // namespace switchml::rdma
+}  // namespace switchml

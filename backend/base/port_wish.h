@@ -1,0 +1,20 @@
+// Which port of which card for RDMA a user wants.
+#pragma once
+
+#include <string>
+
+namespace switchml {
+
+/// What a user names; the rest is found.
+struct PortWish {
+  std::string device;    // empty: any
+  int port = 0;          // 1 ... 255; 0: any
+  int gid_index = -1;    // -1: any of RoCE version 2
+  bool emulated = true;  // where no device is named: also one that is software of the kernel
+};
+
+inline constexpr const char* kPortWishForm = "DEVICE, DEVICE:PORT or DEVICE:PORT:GID_INDEX";
+/// "DEVICE", "DEVICE:PORT", "DEVICE:PORT:GID_INDEX", or nothing. False: another form, and `wish` is as it was.
+bool parse_port_wish(const std::string& text, PortWish* wish);
+
+}  // namespace switchml
