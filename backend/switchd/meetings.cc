@@ -10,13 +10,13 @@
 namespace switchml {
 
 namespace {
-constexpr size_t kMostWaiting = 1024;
+constexpr size_t kMostAsking = 1024;
 }  // namespace
 
 void Meetings::meet(const wire::Join& asked, const wire::Introduction& its, uint32_t request_id, const Endpoint& from) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (waiting_.size() >= kMostWaiting) return;
+    if (waiting_.size() >= kMostAsking) return;
     waiting_.push_back({asked, its, request_id, from});
     mail_.store(true, std::memory_order_release);
   }
