@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -300,8 +301,8 @@ class Fabric {
 };
 
 Fabric& fabric() {
-  static auto* const the_fabric = new Fabric;
-  return *the_fabric;
+  static Fabric the_fabric;  // ends when the library is closed
+  return the_fabric;
 }
 
 using Lock = std::lock_guard<std::recursive_mutex>;
@@ -314,16 +315,16 @@ bool refuses(const char* function) {
 }
 
 ibv_device* devices() {
-  static ibv_device* const all = [] {
-    auto* const made = new ibv_device[kDevices]();
-    for (int i = 0; i < kDevices; ++i) {
-      std::snprintf(made[i].name, sizeof made[i].name, "fake%d", i);
+  static std::array<ibv_device, kDevices> all = [] {
+    std::array<ibv_device, kDevices> made{};
+    for (size_t i = 0; i < made.size(); ++i) {
+      std::snprintf(made[i].name, sizeof made[i].name, "fake%d", static_cast<int>(i));
       made[i].node_type = IBV_NODE_CA;
       made[i].transport_type = IBV_TRANSPORT_IB;
     }
     return made;
   }();
-  return all;
+  return all.data();
 }
 
 ibv_gid loopback(bool mapped) {

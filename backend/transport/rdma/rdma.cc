@@ -144,7 +144,7 @@ class RdmaTransport final : public Transport {
   void forget(const Endpoint& peer) override {
     const auto it = peers_.find(peer);
     if (it == peers_.end()) return;
-    if (it->second.pair != nullptr) by_number_.erase(it->second.pair->info().number);
+    end_pair(it->second);
     if (last_ == &it->second) last_ = nullptr;
     peers_.erase(it);
   }
@@ -312,12 +312,23 @@ class RdmaTransport final : public Transport {
     return peer.pair != nullptr && peer.pair->is_connected() && peer.pair->broken().empty();
   }
 
-  /// A pair in place of the one that is there. What that one has received is taken first.
-  Status renew(Peer& peer) {
-    if (peer.pair != nullptr) {
-      by_number_.erase(peer.pair->info().number);
-      peer.pair.reset();
+  /// Completions of a pair end with it. Those of receives are taken first, or their buffers would be lost.
+  void end_pair(Peer& peer) {
+    if (peer.pair == nullptr) return;
+    peer.pair->set_broken("it is replaced");
+    std::array<ibv_wc, kBurst> completions;
+    for (;;) {
+      const int found = ::ibv_poll_cq(received_.get(), kBurst, completions.data());
+      if (found <= 0) break;
+      early_.insert(early_.end(), completions.begin(), completions.begin() + found);
     }
+    by_number_.erase(peer.pair->info().number);
+    peer.pair.reset();
+  }
+
+  /// A pair in place of the one that is there.
+  Status renew(Peer& peer) {
+    end_pair(peer);
     const Pair::Parts parts{
         &verbs_,    &port_, domain_.get(), received_.get(), receives_.get(), &*copies_, options_.frames_under_way,
         kMostInline};
@@ -468,7 +479,7 @@ class RdmaTransport final : public Transport {
   uint32_t receive_key_ = 0;
   uint32_t copy_key_ = 0;
   std::vector<uint64_t> lent_;
-  std::vector<ibv_wc> early_;                               // one at most, that wait() has found
+  std::vector<ibv_wc> early_;                               // taken, but not by receive() yet
   std::unordered_map<Endpoint, Peer, EndpointHash> peers_;  // whose addresses stay
   std::unordered_map<uint32_t, Peer*> by_number_;           // of queue pairs
   Peer* last_ = nullptr;

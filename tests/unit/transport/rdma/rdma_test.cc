@@ -69,6 +69,19 @@ TEST_F(Rdma, WhoIsForgottenIsAStrangerAndHoldsNothing) {
   EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{pattern(3, 100)});
 }
 
+TEST_F(Rdma, BuffersOfWhatAForgottenPeerHasSentAreNotLost) {
+  open();
+  for (int round = 0; round < 8; ++round) {
+    introduce(*a_, *b_);
+    for (uint32_t i = 0; i < 16; ++i) send_all(*a_, {pattern(i, 100)}, b_->local());
+    RxFrame frame;
+    ASSERT_EQ(b_->receive(&frame, 1), 1U) << "the others are there too, in round " << round;
+    b_->release();
+    b_->forget(a_->local());
+    a_->forget(b_->local());
+  }
+}
+
 TEST_F(Rdma, AnIntroductionThatIsNoneIsRefused) {
   open();
   const Status status = a_->meet(b_->local(), wire::Introduction());
