@@ -1,0 +1,298 @@
+// What lies behind the functions of the cards that are not there: their objects, and what becomes of messages.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fake_verbs.h"
+
+namespace switchml::fake_verbs {
+
+inline constexpr int kMostCompletions = 65536;
+inline constexpr uint32_t kMostRequests = 16384;
+inline constexpr int kMostPieces = 4;
+
+[[noreturn]] inline void broken_rule(const char* what) {
+  std::fprintf(stderr, "fake_verbs: %s\n", what);
+  std::abort();
+}
+
+struct Channel {
+  ibv_comp_channel base{};
+  std::deque<ibv_cq*> events;
+};
+
+struct Queue {
+  ibv_cq base{};
+  std::deque<ibv_wc> completions;
+  bool armed = false;
+  int unacknowledged = 0;
+  int pairs = 0;
+};
+
+struct Region {
+  ibv_mr base{};
+  int access = 0;
+};
+
+struct Piece {
+  uint64_t address;
+  uint32_t length;
+  uint32_t key;
+};
+
+/// Where a message that is sent may go.
+struct Receive {
+  uint64_t id;
+  std::vector<Piece> pieces;
+};
+
+struct SharedReceives {
+  ibv_srq base{};
+  std::deque<Receive> waiting;
+  uint32_t most = 0;
+  int pairs = 0;
+};
+
+struct Message {
+  uint64_t id = 0;
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  std::vector<Piece> pieces;
+  std::vector<uint8_t> inlined;  // in place of the pieces
+  bool is_inline = false;
+  bool is_signaled = false;
+  bool is_copy = false;  // of one that has gone already: it completes nothing
+  uint64_t remote = 0;
+  uint32_t remote_key = 0;
+  uint32_t immediate = 0;
+  std::vector<uint8_t> taken;  // of a copy: what it held
+};
+
+struct Pair {
+  ibv_qp base{};
+  ibv_qp_init_attr attributes{};
+  ibv_gid peer_gid{};
+  uint32_t peer = 0;
+  std::deque<Message> sending;
+  std::deque<Receive> own_receives;
+  std::deque<Receive>& receives() {
+    return base.srq == nullptr ? own_receives : reinterpret_cast<SharedReceives*>(base.srq)->waiting;
+  }
+  uint32_t uncompleted = 0;  // requests that hold a place in the send queue
+  uint32_t unsignaled = 0;   // of those before the next completion
+};
+
+struct Failure {
+  int error;
+  int after;
+};
+
+class Fabric {
+ public:
+  std::recursive_mutex mutex;
+  Behaviour behaviour;
+  Counts counts;
+  std::mt19937_64 random{1};
+  std::map<uint32_t, Pair*> pairs;
+  std::map<uint32_t, Region*> regions;
+  std::map<std::string, Failure> failures;
+  uint32_t next_pair = 17;
+  uint32_t next_key = 0x1000;
+
+  bool chance(double share) { return share > 0 && std::uniform_real_distribution<double>(0, 1)(random) < share; }
+
+  /// The error with which this call is to fail; 0: none.
+  int failure(const char* function) {
+    const auto it = failures.find(function);
+    if (it == failures.end() || it->second.after-- > 0) return 0;
+    const int error = it->second.error;
+    failures.erase(it);
+    return error;
+  }
+
+  void complete(ibv_cq* queue, const ibv_wc& completion) {
+    Queue& q = *reinterpret_cast<Queue*>(queue);
+    if (q.completions.size() >= static_cast<size_t>(queue->cqe)) broken_rule("a completion queue overflows");
+    q.completions.push_back(completion);
+    if (!q.armed || queue->channel == nullptr) return;
+    q.armed = false;
+    ++q.unacknowledged;
+    reinterpret_cast<Channel*>(queue->channel)->events.push_back(queue);
+    const uint64_t one = 1;
+    if (::write(queue->channel->fd, &one, sizeof one) != sizeof one) broken_rule("an event cannot be written");
+  }
+
+  void complete_send(Pair& pair, const Message& message, ibv_wc_status status) {
+    if (message.is_copy) return;
+    ++pair.unsignaled;
+    if (!message.is_signaled && status == IBV_WC_SUCCESS) return;
+    ibv_wc completion{};
+    completion.wr_id = message.id;
+    completion.status = status;
+    completion.opcode = message.opcode == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
+    completion.qp_num = pair.base.qp_num;
+    completion.vendor_err = std::exchange(pair.unsignaled, 0);  // places that polling it gives back
+    complete(pair.base.send_cq, completion);
+  }
+
+  void complete_receive(Pair& pair, const Message& message, size_t bytes, ibv_wc_status status) {
+    ibv_wc completion{};
+    completion.wr_id = pair.receives().front().id;
+    pair.receives().pop_front();
+    completion.status = status;
+    completion.opcode = message.opcode == IBV_WR_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
+    completion.byte_len = static_cast<uint32_t>(bytes);
+    if (message.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+      completion.imm_data = message.immediate;
+      completion.wc_flags = IBV_WC_WITH_IMM;
+    }
+    completion.qp_num = pair.base.qp_num;
+    complete(pair.base.recv_cq, completion);
+  }
+
+  void fail(Pair& pair) {
+    if (pair.base.state == IBV_QPS_ERR) return;
+    pair.base.state = IBV_QPS_ERR;
+    for (const Message& message : pair.sending) complete_send(pair, message, IBV_WC_WR_FLUSH_ERR);
+    pair.sending.clear();
+    while (!pair.own_receives.empty()) complete_receive(pair, Message(), 0, IBV_WC_WR_FLUSH_ERR);
+  }
+
+  const Region* region(uint32_t key, const ibv_pd* domain, uint64_t address, uint64_t length, int access) const {
+    const auto it = regions.find(key);
+    if (it == regions.end()) return nullptr;
+    const ibv_mr& mr = it->second->base;
+    const auto begin = reinterpret_cast<uint64_t>(mr.addr);
+    const bool inside = address >= begin && length <= mr.length && address - begin <= mr.length - length;
+    return mr.pd == domain && inside && (it->second->access & access) == access ? it->second : nullptr;
+  }
+
+  /// What the message holds now. False: a piece is not in a region of the pair's domain.
+  bool gather(const Pair& pair, const Message& message, std::vector<uint8_t>* bytes) const {
+    if (message.is_copy || message.is_inline) {
+      *bytes = message.is_copy ? message.taken : message.inlined;
+      return true;
+    }
+    for (const Piece& piece : message.pieces) {
+      if (piece.length == 0) continue;
+      if (region(piece.key, pair.base.pd, piece.address, piece.length, 0) == nullptr) return false;
+      const auto* const from = reinterpret_cast<const uint8_t*>(piece.address);
+      bytes->insert(bytes->end(), from, from + piece.length);
+    }
+    return true;
+  }
+
+  Pair* peer_of(const Pair& pair) {
+    const auto it = pairs.find(pair.peer);
+    if (it == pairs.end()) return nullptr;
+    Pair& peer = *it->second;
+    const bool receives = peer.base.state == IBV_QPS_RTR || peer.base.state == IBV_QPS_RTS;
+    return receives && peer.peer == pair.base.qp_num && peer.base.qp_type == pair.base.qp_type ? &peer : nullptr;
+  }
+
+  /// Into what the peer has posted. False: it does not fit.
+  bool scatter(const Pair& peer, const Receive& receive, const std::vector<uint8_t>& bytes, size_t written) const {
+    size_t begin = 0;
+    for (const Piece& piece : receive.pieces) {
+      const size_t length = std::min<size_t>(piece.length, bytes.size() - begin);
+      if (length == 0) break;
+      if (region(piece.key, peer.base.pd, piece.address, length, IBV_ACCESS_LOCAL_WRITE) == nullptr) return false;
+      const size_t part = std::min(length, written - std::min(begin, written));
+      if (part > 0) std::memcpy(reinterpret_cast<void*>(piece.address), bytes.data() + begin, part);
+      begin += length;
+    }
+    return begin == bytes.size();
+  }
+
+  /// A message that the peer cannot take ends both, if they are reliable.
+  bool refuse(Pair& pair, Pair& peer, const Message& message, ibv_wc_status status) {
+    const bool reliable = pair.base.qp_type == IBV_QPT_RC;
+    complete_send(pair, message, reliable ? status : IBV_WC_SUCCESS);
+    if (reliable) fail(pair);
+    if (reliable) fail(peer);
+    return true;
+  }
+
+  /// Writes and completes. False: the message waits, because the peer has no receive posted.
+  bool deliver(Pair& pair, const Message& message) {
+    const bool reliable = pair.base.qp_type == IBV_QPT_RC;
+    std::vector<uint8_t> bytes;
+    if (!gather(pair, message, &bytes)) {
+      complete_send(pair, message, IBV_WC_LOC_PROT_ERR);
+      fail(pair);
+      return true;
+    }
+    Pair* const peer = peer_of(pair);
+    if (peer == nullptr || (reliable && behaviour.cut_off)) {
+      complete_send(pair, message, reliable ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
+      if (reliable) fail(pair);
+      return true;
+    }
+    const bool takes_receive = message.opcode != IBV_WR_RDMA_WRITE;
+    if (takes_receive && peer->receives().empty()) {
+      if (reliable) return false;
+      complete_send(pair, message, IBV_WC_SUCCESS);
+      return true;
+    }
+    if (!reliable && chance(behaviour.loss)) {
+      complete_send(pair, message, IBV_WC_SUCCESS);
+      return true;
+    }
+    const bool partial = !reliable && chance(behaviour.partial);
+    const size_t written = partial ? bytes.size() / 2 : bytes.size();
+    if (message.opcode == IBV_WR_SEND) {
+      if (!scatter(*peer, peer->receives().front(), bytes, written)) {
+        return refuse(pair, *peer, message, IBV_WC_REM_INV_REQ_ERR);
+      }
+    } else if (!bytes.empty()) {
+      if (region(message.remote_key, peer->base.pd, message.remote, bytes.size(), IBV_ACCESS_REMOTE_WRITE) == nullptr) {
+        return refuse(pair, *peer, message, IBV_WC_REM_ACCESS_ERR);
+      }
+      if (written > 0) std::memcpy(reinterpret_cast<void*>(message.remote), bytes.data(), written);
+    }
+    counts.bytes += written;
+    if (takes_receive && !partial) complete_receive(*peer, message, bytes.size(), IBV_WC_SUCCESS);
+    complete_send(pair, message, IBV_WC_SUCCESS);
+    if (!reliable && !message.is_copy && chance(behaviour.repeat)) {
+      Message again = message;
+      again.is_copy = true;
+      again.taken = bytes;
+      pair.sending.push_back(std::move(again));
+    }
+    return true;
+  }
+
+  /// What may go now. `all`: whatever it would like to wait for.
+  void advance(Pair& pair, bool all) {
+    while (!pair.sending.empty() && pair.base.state == IBV_QPS_RTS) {
+      if (!all && chance(behaviour.late)) return;
+      if (pair.base.qp_type != IBV_QPT_RC && pair.sending.size() > 1 && chance(behaviour.overtake)) {
+        std::swap(pair.sending[0], pair.sending[1]);
+      }
+      Message message = std::move(pair.sending.front());
+      pair.sending.pop_front();
+      if (deliver(pair, message)) continue;
+      pair.sending.push_front(std::move(message));
+      return;
+    }
+  }
+
+  void advance(bool all) {
+    for (const auto& [number, pair] : pairs) advance(*pair, all);
+  }
+};
+
+}  // namespace switchml::fake_verbs
