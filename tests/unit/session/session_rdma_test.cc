@@ -11,44 +11,18 @@
 namespace switchml {
 namespace {
 
-Config over_rdma() {
-  Config config = quick_config(seconds(20));
-  config.transport = "rdma";
-  config.interface = "lo";
-  return config;
-}
-
-/// Each rank of `hosts` ("aab") adds, and looks at its session.
-void add_by_cards(const std::string& hosts, const Config& config, const std::string& transport) {
-  MapStore store;
-  const int size = static_cast<int>(hosts.size());
-  each_rank(size, [&](int rank) {
-    PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
-    auto session = Session::open(config, {rank, size, "group r"}, placed, monotonic_now() + seconds(60));
-    ASSERT_TRUE(session.ok()) << session.status().to_string();
-    EXPECT_EQ(session.value()->transport(), transport);
-    for (const size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{100001}, size_t{3000000}}) {
-      std::vector<float> values(count);
-      for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 1000 + static_cast<size_t>(rank));
-      const Status status = all_reduce(*session.value(), &values, seconds(60));
-      ASSERT_TRUE(status.ok()) << status.to_string();
-      for (size_t i = 0; i < count; ++i) {
-        ASSERT_EQ(values[i], static_cast<float>(size * (static_cast<int>(i % 1000)) + size * (size - 1) / 2)) << i;
-      }
-    }
-  });
-}
+Config over_rdma() { return config_over("rdma"); }
 
 TEST(SessionOverRdma, AddsThroughASwitchInRankZero) {  // [RDMA-1]
   const fake_verbs::Library library;
-  add_by_cards("aaa", over_rdma(), "rdma");
+  add_on_hosts("aaa", over_rdma(), "rdma");
   EXPECT_GT(library.count().bytes, 2U * 3 * 3000000 * sizeof(float)) << "there and back";
 }
 
 TEST(SessionOverRdma, AddsThroughEachHost) {
   const fake_verbs::Library library;
-  add_by_cards("abc", over_rdma(), "rdma");
-  add_by_cards("aabbb", over_rdma(), "shm+rdma");
+  add_on_hosts("abc", over_rdma(), "rdma");
+  add_on_hosts("aabbb", over_rdma(), "shm+rdma");
 }
 
 // ---- chosen ----

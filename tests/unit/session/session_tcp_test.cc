@@ -10,33 +10,7 @@
 namespace switchml {
 namespace {
 
-Config over_tcp() {
-  Config config = quick_config(seconds(20));
-  config.transport = "tcp";
-  config.interface = "lo";
-  return config;
-}
-
-/// Each rank of `hosts` ("aab") adds, and looks at its session.
-void add_on_hosts(const std::string& hosts, const Config& config, const std::string& transport) {
-  MapStore store;
-  const int size = static_cast<int>(hosts.size());
-  each_rank(size, [&](int rank) {
-    PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
-    auto session = Session::open(config, {rank, size, "group t"}, placed, monotonic_now() + seconds(60));
-    ASSERT_TRUE(session.ok()) << session.status().to_string();
-    EXPECT_EQ(session.value()->transport(), transport);
-    for (const size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{100001}, size_t{3000000}}) {
-      std::vector<float> values(count);
-      for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 1000 + static_cast<size_t>(rank));
-      const Status status = all_reduce(*session.value(), &values, seconds(60));
-      ASSERT_TRUE(status.ok()) << status.to_string();
-      for (size_t i = 0; i < count; ++i) {
-        ASSERT_EQ(values[i], static_cast<float>(size * (static_cast<int>(i % 1000)) + size * (size - 1) / 2)) << i;
-      }
-    }
-  });
-}
+Config over_tcp() { return config_over("tcp"); }
 
 TEST(SessionOverTcp, AddsThroughASwitchInRankZero) {
   for (const char* precision : {"auto", "integer"}) {
