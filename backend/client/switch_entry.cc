@@ -113,6 +113,11 @@ Result<Transports> connect_shards(const Config& config, int rank, const std::vec
   return transports;
 }
 
+uint16_t open_flag_of(Carrier carrier) {
+  if (carrier == Carrier::kTcp) return wire::kOpenStream;  // [TCP-9]
+  return carrier == Carrier::kRdma ? wire::kOpenRdma : 0;  // [OPEN-7]
+}
+
 wire::Open open_like(const SessionParameters& session, uint64_t client_key) {
   wire::Open asked;
   asked.client_key = client_key;
@@ -121,8 +126,7 @@ wire::Open open_like(const SessionParameters& session, uint64_t client_key) {
   asked.slots = static_cast<uint16_t>(session.slots);
   asked.payload = static_cast<uint32_t>(session.payload_bytes);
   if (session.native) asked.flags |= wire::kOpenNative;
-  if (session.switch_endpoint.carrier == Carrier::kTcp) asked.flags |= wire::kOpenStream;
-  if (session.switch_endpoint.carrier == Carrier::kRdma) asked.flags |= wire::kOpenRdma;
+  asked.flags |= open_flag_of(session.switch_endpoint.carrier);
   return asked;
 }
 

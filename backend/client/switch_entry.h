@@ -29,6 +29,8 @@ Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank,
 /// (transport/shared_link.h). At least one switch.
 Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches);
 
+/// What an open says of how its members come.
+uint16_t open_flag_of(Carrier carrier);
 /// Asks for a session in which the streams of that one can go on.
 wire::Open open_like(const SessionParameters& session, uint64_t client_key);
 /// What a switch has granted, as rank 0 tells the others.

@@ -40,10 +40,7 @@ class Standby {
 
  private:
   /// By which ranks come to these switches: what has no card of its own is reached by packets.
-  Carrier carrier() const {
-    const Carrier before = session_.switch_endpoint.carrier;
-    return before == Carrier::kRdma ? Carrier::kPackets : before;
-  }
+  Carrier carrier() const { return for_requests(session_.switch_endpoint).carrier; }
   std::string topic(const std::string& what) const { return "standby/" + std::to_string(number_) + "/" + what; }
   Status serve();
   Result<Endpoint> serve_with(const Blob& keys);

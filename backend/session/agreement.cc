@@ -165,12 +165,6 @@ class Agreement {
     return {};
   }
   Carrier carrier() const { return opening_.switches.front().endpoint.carrier; }
-  static Carrier carrier_named(const std::string& name) {
-    return name == "tcp" ? Carrier::kTcp : name == "rdma" ? Carrier::kRdma : Carrier::kPackets;
-  }
-  static const char* name_of(Carrier carrier) {
-    return carrier == Carrier::kTcp ? "tcp" : carrier == Carrier::kRdma ? "rdma" : "udp";
-  }
 
   // ---- plan ----
   // `payload`: in bytes; 0: what the ranks' hosts know that their paths carry. `slots`: 0: as the switch likes.
@@ -285,8 +279,7 @@ class Agreement {
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
     if (wants_native(opening_.config)) asked.flags |= wire::kOpenNative;  // [NATIVE-1]
-    if (carrier == Carrier::kTcp) asked.flags |= wire::kOpenStream;       // [TCP-9]
-    if (carrier == Carrier::kRdma) asked.flags |= wire::kOpenRdma;        // [OPEN-7]
+    asked.flags |= open_flag_of(carrier);
     if (slots == 0 && carrier != Carrier::kPackets) {
       asked.slots = static_cast<uint16_t>(asked.shards * LaneSlots::kLeastNativeForBulk);
     } else if (slots == 0 && payload <= kMostPayloadForStreams) {
@@ -360,8 +353,9 @@ class Agreement {
   Status read_plan(const Blob& plan) {
     SessionParameters& p = opening_.agreed.parameters;
     p.shards = opening_.config.shards;
-    if (const std::string name = plan.text("carrier"); !name.empty()) {
-      if (Status status = connect_over(carrier_named(name)); !status.ok()) return status;
+    for (const Carrier other : {Carrier::kPackets, Carrier::kTcp, Carrier::kRdma}) {
+      if (plan.text("carrier") != name_of(other)) continue;
+      if (Status status = connect_over(other); !status.ok()) return status;
     }
     if (sessions_ == 0 && opening_.agreed.hosts.ranks() > 0) take_host_memory(!plan.text("hosts").empty());
     if (opening_.agreed.hosts.ranks() > 0) p.shards = opening_.agreed.hosts.owners();
@@ -595,11 +589,7 @@ class Agreement {
   Result<Blob> plan_instead(const SessionParameters& before) {
     const auto reports = opening_.hear_all(in_session("reached"));
     if (!reports.ok()) return reports.status();
-    std::string why;
-    for (size_t rank = 0; rank < reports->size() && why.empty(); ++rank) {
-      why = reports.value()[rank].text("why");
-      if (!why.empty()) why = "rank " + std::to_string(rank) + ": " + why;
-    }
+    const std::string why = HostMemory::first_without(reports.value());
     if (why.empty()) return Blob();
     SWITCHML_LOG(kWarning) << opening_.group.name << ": cards are there, but RDMA does not work (" << why << "). "
                            << (takes_tcp_ ? "TCP" : "UDP") << " is used; SWITCHML_TRANSPORT=udp does not try cards";

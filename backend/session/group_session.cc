@@ -18,6 +18,7 @@
 #include "session/opening_time.h"
 #include "shm/board.h"
 #include "shm/engine.h"
+#include "socket/address.h"
 #include "store/store_exchange.h"
 #include "watch/peer_watch.h"
 
@@ -118,8 +119,7 @@ class GroupSession : public Session {
   std::shared_ptr<shm::Arena> arena() const override { return arena_; }
   std::shared_ptr<shm::Messages> messages() const override { return messages_; }
   std::string transport() const override {
-    const Carrier carrier = parameters_.switch_endpoint.carrier;
-    const std::string link = carrier == Carrier::kTcp ? "tcp" : carrier == Carrier::kRdma ? "rdma" : "udp";
+    const std::string link = name_of(parameters_.switch_endpoint.carrier);
     return memory_ == nullptr ? link : in_memory() ? "shm" : "shm+" + link;
   }
   bool without_switch() const override {

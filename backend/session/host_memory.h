@@ -42,7 +42,7 @@ class HostMemory {
   /// Nobody is to fetch it any more. The memory, or null.
   std::shared_ptr<shm::Segment> take();
 
-  /// "rank 2: ...": the first rank that gives a reason for having none; empty if there is none.
+  /// "rank 2: ...": the first rank whose report has a reason ("why") for doing without; empty if there is none.
   static std::string first_without(const std::vector<Blob>& said);
 
  private:

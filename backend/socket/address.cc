@@ -148,13 +148,22 @@ Result<Endpoint> literal_address(const std::string& text, uint16_t default_port)
                                             "fe80::1 and [fe80::1]:48879");
 }
 
+const char* name_of(Carrier carrier) {
+  switch (carrier) {
+    case Carrier::kPackets: return "udp";
+    case Carrier::kRdma: return "rdma";
+    case Carrier::kTcp:
+    case Carrier::kTcpAccepted: break;
+  }
+  return "tcp";
+}
+
 std::string to_string(const Endpoint& endpoint) {
   if (endpoint.size == 0) return "none";
   char text[INET6_ADDRSTRLEN] = "";
-  const char* carrier = endpoint.carrier == Carrier::kPackets ? ""
-                        : endpoint.carrier == Carrier::kRdma  ? "/rdma"
-                                                              : "/tcp";
-  const std::string port = ":" + std::to_string(port_of(endpoint)) + carrier;
+  const bool packets = endpoint.carrier == Carrier::kPackets;
+  const std::string port =
+      ":" + std::to_string(port_of(endpoint)) + (packets ? "" : std::string("/") + name_of(endpoint.carrier));
   if (family_of(endpoint) == AF_INET) {
     const auto address = load_sockaddr<sockaddr_in>(endpoint);
     return ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof text) + port;

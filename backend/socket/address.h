@@ -17,8 +17,10 @@ Result<Endpoint> resolve_address(const std::string& text, const std::string& wha
 /// `default_port`. No name is looked up, so it never waits. kInvalidArgument: the text and the forms that are allowed.
 Result<Endpoint> literal_address(const std::string& text, uint16_t default_port);
 
-/// "10.0.0.1:48879" or "[::1]:48879", with "/tcp" behind it if TCP carries frames to there; "none" for an empty
-/// endpoint.
+/// "udp", "tcp" or "rdma".
+const char* name_of(Carrier carrier);
+/// "10.0.0.1:48879" or "[::1]:48879", with "/tcp" or "/rdma" behind it if those carry frames to there; "none" for an
+/// empty endpoint.
 std::string to_string(const Endpoint& endpoint);
 
 /// Same host (address), whatever the port and the carrier.
