@@ -29,10 +29,10 @@ def layout(message: dict) -> tuple[list[tuple[str, int, int]], int]:
     at, rows = 0, []
     for field in message["fields"]:
         bits = field["bits"]
-        whole = bits % 8 == 0 and at % 8 == 0
+        whole = bits in (8, 16, 32, 64) and at % 8 == 0
         inside_one_byte = at // 8 == (at + bits - 1) // 8
         if not whole and not inside_one_byte:
-            raise SystemExit(f"{message['name']}.{field['name']}: neither whole bytes nor inside one byte")
+            raise SystemExit(f"{message['name']}.{field['name']}: neither 1, 2, 4 or 8 whole bytes nor inside one byte")
         rows.append((field["name"], at, bits))
         at += bits
     if at % 32:
