@@ -22,7 +22,7 @@ namespace {
 constexpr int kDevices = 2;
 
 Fabric& fabric() {
-  static Fabric the_fabric;  // ends when the library is closed
+  static Fabric the_fabric;  // ends with the library
   return the_fabric;
 }
 

@@ -76,9 +76,9 @@ std::string take_all(void* library, VerbsFunctions* functions) {
 
 }  // namespace
 
-// The library is not closed while anything of it is left; once loaded it stays, as its own providers do.
+// Once loaded it stays, with what it holds for the process. The library is not closed while anything of it is left.
 Result<Verbs> Verbs::load(const std::string& library) {
-  void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
     const char* const why = ::dlerror();
     return Status(Code::kUnsupported, std::string("libibverbs cannot be loaded (") + (why ? why : "no reason given") +
