@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -152,20 +155,27 @@ inline std::vector<Kind> kinds() {
                            {"shared_inproc", shared(inproc)},
                            {"shared_udp4", shared(udp("127.0.0.1:0", true))}};
 #ifdef SWITCHML_FAKE_VERBS
-  const auto rdma = [](double late) {
-    return [late](size_t max_frame_bytes, size_t queue_bytes) {
-      fake_verbs::Behaviour behaviour;
-      behaviour.late = late;
+  // `cards`: what there is of them.
+  const auto rdma = [](const auto& cards) {
+    return [cards](size_t max_frame_bytes, size_t queue_bytes) {
       RdmaOptions options;
       options.max_frame_bytes = max_frame_bytes;
       options.receive_frames = static_cast<int>(queue_bytes / 65536 + 1);
       options.send_frames = options.frames_under_way = 256;
-      const auto network = std::make_shared<RdmaNetwork>(behaviour, options);
+      const auto network = std::make_shared<RdmaNetwork>(cards, options);
       return [network]() -> std::unique_ptr<Transport> { return network->make(); };
     };
   };
-  all.push_back({"rdma", rdma(0)});
-  all.push_back({"rdma_late", rdma(0.5)});
+  fake_verbs::Behaviour late;
+  late.late = 0.5;
+  all.push_back({"rdma", rdma(fake_verbs::Behaviour())});
+  all.push_back({"rdma_late", rdma(late)});
+  // Addresses of cards that this host has (tests/rdma).
+  if (const char* const addresses = std::getenv("SWITCHML_TEST_RDMA")) {
+    std::istringstream words(addresses);
+    const std::vector<std::string> each{std::istream_iterator<std::string>(words), {}};
+    all.push_back({"rdma_card", rdma(each)});
+  }
 #endif
   return all;
 }

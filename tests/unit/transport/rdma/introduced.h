@@ -1,10 +1,11 @@
-// RDMA transports over cards that are not there, each of which has met all others of its network.
+// RDMA transports, over cards that are not there or over those of this host. Each has met all others of its network.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,18 +30,26 @@ inline void introduce(Transport& a, Transport& b) {
 /// Not thread-safe where transports are made or end.
 class RdmaNetwork : public std::enable_shared_from_this<RdmaNetwork> {
  public:
+  /// Over cards that are not there.
   RdmaNetwork(const fake_verbs::Behaviour& behaviour, const RdmaOptions& options)
-      : library_(behaviour), options_(options) {}
+      : library_(behaviour), options_(options), addresses_{"127.0.0.1"} {
+    options_.library = SWITCHML_FAKE_VERBS;
+  }
+  /// Over the cards that have these addresses, by turns. Not in a process that has loaded the other library.
+  RdmaNetwork(std::vector<std::string> addresses, const RdmaOptions& options)
+      : options_(options), addresses_(std::move(addresses)) {}
 
   std::unique_ptr<Transport> make();
-  const fake_verbs::Library& library() const { return library_; }
+  /// Of cards that are not there.
+  const fake_verbs::Library& library() const { return *library_; }
   void forget(Transport* transport) {
     members_.erase(std::remove(members_.begin(), members_.end(), transport), members_.end());
   }
 
  private:
-  const fake_verbs::Library library_;
+  std::optional<const fake_verbs::Library> library_;
   RdmaOptions options_;
+  const std::vector<std::string> addresses_;
   uint16_t next_port_ = 1;
   std::vector<Transport*> members_;
 };
@@ -75,8 +84,8 @@ class Introduced final : public Transport {
 
 inline std::unique_ptr<Transport> RdmaNetwork::make() {
   RdmaOptions options = options_;
-  options.library = SWITCHML_FAKE_VERBS;
-  options.local = with_port(literal_address("127.0.0.1", 0).value(), next_port_++);
+  const uint16_t port = next_port_++;
+  options.local = with_port(literal_address(addresses_[port % addresses_.size()], 0).value(), port);
   auto made = make_rdma_transport(options);
   EXPECT_TRUE(made.ok()) << made.status().to_string();
   if (!made.ok()) return nullptr;
