@@ -532,6 +532,8 @@ FAKE_VERBS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
     pair.peer = attributes->dest_qp_num;
     pair.peer_gid = attributes->ah_attr.grh.dgid;
   }
+  const bool retries = (mask & IBV_QP_RETRY_CNT) != 0;
+  if (retries && attributes->retry_cnt > 6) broken_rule("Soft-RoCE repeats without end what is to be repeated 7 times");
   if (to == IBV_QPS_RESET) {
     pair.sending.clear();
     pair.own_receives.clear();

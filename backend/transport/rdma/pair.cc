@@ -14,9 +14,9 @@ namespace switchml::rdma {
 namespace {
 
 constexpr uint32_t kMost24Bits = 0xffffff;
-// 4.096 us * 2^14 = 67 ms, repeated seven times: a peer is given up after about half a second to two.
+// 4.096 us * 2^14 = 67 ms, repeated six times: a peer is given up after about half a second to two.
 constexpr uint8_t kTimeout = 14;
-constexpr uint8_t kRetries = 7;
+constexpr uint8_t kRetries = 6;          // 7 is without end to Soft-RoCE
 constexpr uint8_t kWaitForReceives = 7;  // without end: the send queue is the bound
 constexpr uint8_t kReceiveTimer = 12;    // 0.64 ms
 constexpr uint8_t kHops = 64;
