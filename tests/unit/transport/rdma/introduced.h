@@ -37,7 +37,9 @@ class RdmaNetwork : public std::enable_shared_from_this<RdmaNetwork> {
   }
   /// Over the cards that have these addresses, by turns. Not in a process that has loaded the other library.
   RdmaNetwork(std::vector<std::string> addresses, const RdmaOptions& options)
-      : options_(options), addresses_(std::move(addresses)) {}
+      : options_(options), addresses_(std::move(addresses)) {
+    options_.wish.emulated = true;
+  }
 
   std::unique_ptr<Transport> make();
   /// Of cards that are not there.
