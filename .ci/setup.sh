@@ -34,7 +34,8 @@ case $torch in
       pip_requirements+=(lightning==2.6.6 accelerate==1.15.0 transformers==5.24.0 deepspeed==0.19.8)
       export DS_BUILD_OPS=0  # DeepSpeed's extensions, which tests do without
     fi
-    optional+=(libbpf-dev bpftool)  # tests/netlab, as is a clang of any version
+    optional+=(qemu-system-x86 ibverbs-providers)  # tests/rdma
+    optional+=(libbpf-dev bpftool)                 # tests/netlab, as is a clang of any version
     compgen -c clang | grep -xE 'clang(-[0-9]+)?' >/dev/null || optional+=(clang)  # -q would end compgen by a signal
     ;;
   debian)
@@ -79,6 +80,20 @@ link_package() {
   "$python" .ci/entry_points.py pyproject.toml "$metadata"
 }
 
+# What tests/rdma boots is unpacked, not installed: Debian's kernel (70 MB) and a shell.
+get_guest() {
+  local kernel folder
+  if [ -e build-guest/vmlinuz ] || [ "$(dpkg --print-architecture)" != amd64 ]; then return; fi
+  say "unpacking the kernel that tests/rdma boots"
+  kernel=$(apt-cache depends --important linux-image-amd64 | awk '/Depends: linux-image/ {print $2; exit}')
+  folder=$(mktemp -d "$root/build-packages-XXXXXX")
+  # The download is as this user: without a warning where the folder is closed to apt's own.
+  { [ -n "$kernel" ] && (cd "$folder" && apt-get download -q -o APT::Sandbox::User= "$kernel" busybox-static) &&
+    /usr/bin/python3 .ci/guest_kernel.py build-guest "$folder"/*.deb; } ||
+    say "going on without the tests that need it: no kernel of Debian can be had here"
+  rm -rf "$folder"
+}
+
 if [ "$last_step" = list ]; then
   mapfile -t missing < <(missing_packages "${packages[@]}")
   if [ ${#missing[@]} -gt 0 ]; then apt_line "${missing[@]}"; fi
@@ -87,6 +102,7 @@ fi
 install_packages "${packages[@]}"
 if [ $scope = all ]; then
   for name in "${optional[@]}"; do install_optional "the tests that need it" "$name"; done
+  if [ "$torch" != debian ]; then get_guest; fi
 fi
 if [ "$last_step" = packages ]; then exit; fi
 make_environment

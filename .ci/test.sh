@@ -38,7 +38,7 @@ beside() {
   others+=("$!:$1")
 }
 
-# The models and the benchmarks' tools know nothing of PyTorch, and to the network all are alike: once is enough.
+# The models and the benchmarks' tools know nothing of PyTorch, and to networks and cards all are alike: once is enough.
 suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks tests/setup) found=(--pytest "$results/pytest.xml") memory=
 if [ "$torch" != pip ] && [ $# -eq 0 ]; then
   # How sessions open and what a controller does is the same for every PyTorch.
@@ -48,8 +48,9 @@ elif [ "$torch" = pip ] && [ $# -eq 0 ]; then
   beside netlab tests/netlab
   idly=yes beside models tests/model
   memory=yes
+  suites+=(tests/rdma)
 elif [ "$torch" = pip ]; then
-  suites+=(tests/model tests/netlab)
+  suites+=(tests/rdma tests/model tests/netlab)
 fi
 say "pytest (torch of $torch)"
 case " ${suites[*]} " in *" tests/vectors "*) suites+=(--softswitch-target "$build/tests/vectors/softswitch_target") ;; esac
