@@ -114,8 +114,9 @@ class Fabric {
 
   bool chance(double share) { return share > 0 && std::uniform_real_distribution<double>(0, 1)(random) < share; }
 
-  /// The error with which this call is to fail; 0: none.
+  /// The error with which this call is to fail; 0: none. Thread-safe.
   int failure(const char* function) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
     const auto it = failures.find(function);
     if (it == failures.end() || it->second.after-- > 0) return 0;
     const int error = it->second.error;
