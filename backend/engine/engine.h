@@ -17,6 +17,7 @@
 #include "base/reduce_op.h"
 #include "base/status.h"
 #include "transport/transport.h"
+#include "wire/checksum.h"
 #include "wire/control.h"
 
 namespace switchml {
@@ -161,6 +162,8 @@ struct SessionParameters : Route {
 
   int slots_per_shard() const { return slots / shards; }  // [SHARD-1]
   LaneSlots lanes_per_shard() const { return LaneSlots::of(slots_per_shard(), native); }
+  /// Native: what its packets are checked by.
+  wire::ChecksumRule checksum_rule() const { return {session_key, switch_endpoint.carrier != Carrier::kRdma}; }
   size_t header_bytes() const { return native ? wire::kNativeHeaderBytes : wire::kHeaderBytes; }
   int contributing_ranks() const { return ranks == 0 ? workers : ranks; }  // [WORD-8]
   std::string name_of(int number) const {

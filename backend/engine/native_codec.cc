@@ -49,6 +49,29 @@ size_t NativeCodec::encode(ElementRange range, uint8_t* out) const {
   return bytes;
 }
 
+/// Whether no result is written to elements that may still be sent: but to where it came from.
+bool NativeCodec::output_follows_input() const {
+  const size_t size = element_bytes(collective_.type);
+  const auto input = reinterpret_cast<uintptr_t>(collective_.input),
+             output = reinterpret_cast<uintptr_t>(collective_.output);
+  const size_t bytes = (collective_.output_end - collective_.output_begin) * size;
+  const bool apart = output + bytes <= input || output >= input + collective_.count * size;
+  return apart || output == input + collective_.output_begin * size;
+}
+
+const uint8_t* NativeCodec::source(ElementRange range) const {
+  const bool is_input = collective_.movement == Movement::kNone ? collective_.inputs.empty() : is_from_root();
+  if (!is_input || range.count == 0 || !output_follows_input()) return nullptr;
+  return static_cast<const uint8_t*>(collective_.input) + range.begin * element_bytes(collective_.type);
+}
+
+uint8_t* NativeCodec::target(ElementRange range) const {
+  if (has_piece_of_each(collective_.movement) || range.count == 0) return nullptr;
+  if (common(range, wanted()).count < range.count) return nullptr;
+  return static_cast<uint8_t*>(collective_.output) +
+         (range.begin - collective_.output_begin) * element_bytes(collective_.type);
+}
+
 ElementRange NativeCodec::piece(size_t worker, ElementRange range) const {
   return common(range, {worker * collective_.count, collective_.count});
 }
@@ -73,7 +96,7 @@ bool NativeCodec::is_own(ElementRange range) const { return piece(worker_, range
 // A chunk that lies in the pieces of several workers is the sum of what each has, with zeros elsewhere.
 size_t NativeCodec::encode_moved(ElementRange range, uint8_t* out) const {
   if (collective_.movement == Movement::kBroadcast) {
-    if (collective_.root != static_cast<int>(worker_)) return 0;
+    if (!is_from_root()) return 0;
     std::memcpy(out, static_cast<const uint8_t*>(collective_.input) + range.begin, range.count);
     return range.count;
   }

@@ -22,6 +22,10 @@ class NativeCodec {
   /// Elements `range` to `out`, which has room for them; returns the number of bytes. None where this worker has
   /// nothing to say about them. What a worker gathers from itself gets to its output here.
   size_t encode(ElementRange range, uint8_t* out) const;
+  /// Where those elements lie as encode() would write them; null: nowhere, or results may be written there before.
+  const uint8_t* source(ElementRange range) const;
+  /// Where decode() would write all of the result of `range`, and nothing else; null: nowhere.
+  uint8_t* target(ElementRange range) const;
   /// Whether this worker wants any of the result of `range`.
   bool wants(ElementRange range) const;
   size_t bytes(ElementRange range) const { return range.count * element_bytes(collective_.type); }
@@ -36,6 +40,11 @@ class NativeCodec {
   ElementRange piece(size_t worker, ElementRange range) const;
   ElementRange wanted() const;
   bool is_own(ElementRange range) const;
+  bool output_follows_input() const;
+  /// Whether this worker is the root of a broadcast.
+  bool is_from_root() const {
+    return collective_.movement == Movement::kBroadcast && collective_.root == static_cast<int>(worker_);
+  }
   const uint8_t* input_of(size_t worker) const;
   uint8_t* output_of(size_t worker) const;
   const Collective& collective_;

@@ -226,6 +226,8 @@ void Shard::fail(const Status& status) {
   if (status.code() != Code::kAborted) SWITCHML_LOG(kInfo) << "shard " << index_ << ": " << status.to_string();
   tx_.clear();
   retransmitter_.stop();
+  // Whose tensors a switch might still write to.
+  if (in_place_) transport().forget(session_.switch_endpoint);
   for (auto& task : tasks_) {
     if (!task->finished) task->shared->finish(status);
   }

@@ -53,6 +53,9 @@ struct InFlight {
   int lane = 0;
   int index = 0;             // slot of this shard
   uint8_t* frame = nullptr;  // header, then words or elements
+  // Native, over RDMA: in place of the elements there, those of a tensor; and where the result may be written.
+  const uint8_t* elements = nullptr;
+  bool has_target = false;
   int witness_failures = 0;
 };
 
@@ -156,6 +159,7 @@ class Shard {
   uint32_t mask_of(const InFlight& flight, uint64_t exponents_hash) const;
   void seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now);
   void transmit(InFlight& flight, Time now);
+  TxFrame frame_of(const InFlight& flight, bool is_repeat) const;
   void repeat(int index, Time now) { transmit(in_flight_[static_cast<size_t>(index)], now); }
   void flush();
   void send(const SwitchLiveness::Request& request);
@@ -177,6 +181,8 @@ class Shard {
   bool open_native(Stream& stream, Time now);
   void announce_native(Task& task, Time now);
   void seal_native(InFlight& flight, size_t bytes, bool wants_result, Time now);
+  void place_native(InFlight& flight, bool wants_result);
+  const uint8_t* without_target(const InFlight& flight) const;
   void on_elements(const RxFrame& frame, Time now);
   void on_native_result(const wire::NativePacket& packet, Time now);
   void on_disagreement(const InFlight& flight);
@@ -203,6 +209,7 @@ class Shard {
   Transport* link_;
   std::mutex link_mutex_;  // others wake the link while the shard's thread replaces it
   bool suspended_ = false;
+  bool in_place_ = false;    // a switch was told where to write results
   std::string waiting_for_;  // while suspended, for messages
   std::function<void(const Status&)> on_failure_;
   quant::Witness witness_;

@@ -66,7 +66,7 @@ void Shard::readdress(const InFlight& flight) const {
     wire::NativeHeader header = wire::read_native_header(flight.frame);
     header.job = session_.job;  // [MOVE-5]
     header.epoch = session_.epoch;
-    wire::seal_native(header, session_.session_key, flight.frame, flight.sent_bytes);  // [MOVE-5]
+    wire::seal_native(header, session_.checksum_rule(), flight.frame, flight.sent_bytes);  // [MOVE-5]
     return;
   }
   wire::Header header = wire::read_header(flight.frame);

@@ -121,6 +121,8 @@ InFlight& Shard::open_slot(Lane& lane, Task& task, Stage stage, size_t superbloc
   flight.slot = opened.slot;
   flight.seq = opened.seq;
   flight.witness_failures = 0;
+  flight.elements = nullptr;
+  flight.has_target = false;
   retransmitter_.on_opened(flight.index);
   ++task.in_flight;
   return flight;
@@ -168,14 +170,14 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
 }
 
 void Shard::transmit(InFlight& flight, Time now) {
-  if (retransmitter_.on_sent(flight.index, now)) {
+  const bool is_repeat = retransmitter_.on_sent(flight.index, now);
+  if (is_repeat) {
     counters_.retransmissions.add(1);
     flight.frame[wire::kHeaderOffsetFlags] |= wire::kFlagRepeat;  // [LOSS-1, PKT-4]
   }
   liveness_.on_sent(now);
-  const auto size = static_cast<uint32_t>(session_.header_bytes() + flight.sent_bytes);
-  tx_.push_back({flight.frame, size, &session_.switch_endpoint});
-  tx_bytes_ += size;
+  tx_.push_back(frame_of(flight, is_repeat));
+  tx_bytes_ += tx_.back().size + tx_.back().rest_size;
   if (tx_.size() == kBurst || tx_bytes_ >= kBurstBytes) flush();
 }
 
@@ -185,7 +187,7 @@ void Shard::flush() {
   // What the kernel did not take counts as lost on the way; the timers bring it back.
   if (taken < tx_.size()) counters_.send_errors.add(1);
   counters_.packets_sent.add(taken);
-  for (size_t i = 0; i < taken; ++i) counters_.bytes_sent.add(tx_[i].size);
+  for (size_t i = 0; i < taken; ++i) counters_.bytes_sent.add(tx_[i].size + tx_[i].rest_size);
   tx_.clear();
   tx_bytes_ = 0;
 }

@@ -183,7 +183,7 @@ std::vector<uint8_t> zeros_as_elements(const SessionParameters& session, size_t 
   header.type = static_cast<uint8_t>(ElementType::kUInt8);
   header.operation = static_cast<uint8_t>(ReduceOp::kSum);
   header.divisor = 1;
-  wire::seal_native(header, session.session_key, frame.data(), payload);
+  wire::seal_native(header, session.checksum_rule(), frame.data(), payload);
   return frame;
 }
 

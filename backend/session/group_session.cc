@@ -16,6 +16,7 @@
 #include "session/agreement.h"
 #include "session/call_comparison.h"
 #include "session/opening_time.h"
+#include "session/shared_memory.h"
 #include "shm/board.h"
 #include "shm/engine.h"
 #include "socket/address.h"
@@ -58,6 +59,7 @@ class GroupSession : public Session {
 
   /// Throws NoThread; what has been started until then ends with this object.
   void start(Agreed* agreed, const EngineOptions& options, const Config& config) {
+    open_arena(agreed, config);
     engine_ = memory_ != nullptr ? memory_engine(&agreed->transports, options) : switch_engine(agreed, options, config);
     watch_ranks(agreed, options.switch_patience);
   }
@@ -207,9 +209,24 @@ class GroupSession : public Session {
     if (watch_) watch_->tell(text.substr(0, kMostNews));
   }
 
+  /// Whether hosts may add in the switch's place. Where they have the switches there is none to lose but with its host.
+  bool has_fallback(const Agreed& agreed, const Config& config) const {
+    return config.fallback && others_.empty() && !agreed.leaders.empty();
+  }
+
+  /// Memory that the card reads and writes, for a rank that shares none with others.
+  void open_arena(Agreed* agreed, const Config& config) {
+    const bool has_card = parameters_.switch_endpoint.carrier == Carrier::kRdma;
+    if (memory_ != nullptr || !has_card || has_fallback(*agreed, config)) return;
+    const size_t bytes = arena_bytes(config, agreed->local.count);
+    auto segment = bytes > 0 ? shm::Segment::create(shm::in_pages(bytes)) : Result<shm::Segment>(Status());
+    if (bytes == 0 || !segment.ok()) return;
+    arena_ = shm::Arena::open(std::make_shared<shm::Segment>(std::move(segment.value())));
+    for (const auto& transport : agreed->transports) transport->use(arena_);
+  }
+
   std::unique_ptr<Engine> switch_engine(Agreed* agreed, EngineOptions options, const Config& config) {
-    // Where hosts have the switches there is none to lose but with its host.
-    const bool fallback = config.fallback && others_.empty() && !agreed->leaders.empty();
+    const bool fallback = has_fallback(*agreed, config);
     if (!fallback) return SwitchEngine::start(options, std::move(agreed->transports));
     options.keep_results = true;
     options.on_switch_lost = [this](const Status& status) {
@@ -299,7 +316,7 @@ class GroupSession : public Session {
   std::atomic<int> comparisons_{0};
   std::unique_ptr<SwitchServer> embedded_;
   const std::shared_ptr<shm::Segment> memory_;  // of this host's ranks, or null
-  std::shared_ptr<shm::Arena> arena_;           // in it, or null
+  std::shared_ptr<shm::Arena> arena_;           // in it, or for a card, or null
   std::shared_ptr<shm::Messages> messages_;     // likewise
   const HostLayout hosts_;                      // where hosts are the switch's workers; else of no ranks
   std::mutex watch_mutex_;                      // guards the pointer: the engine runs before there is a watch

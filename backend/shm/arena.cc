@@ -23,6 +23,11 @@ std::shared_ptr<Arena> Arena::open(std::shared_ptr<const Segment> segment, const
   return std::shared_ptr<Arena>(new Arena(std::move(segment), first + static_cast<size_t>(rank) * bytes, bytes));
 }
 
+std::shared_ptr<Arena> Arena::open(std::shared_ptr<const Segment> segment) {
+  const size_t bytes = segment->size();
+  return std::shared_ptr<Arena>(new Arena(std::move(segment), 0, bytes));
+}
+
 Arena::Arena(std::shared_ptr<const Segment> segment, size_t begin, size_t bytes)
     : segment_(std::move(segment)), data_(segment_->data() + begin), bytes_(bytes), process_(::getpid()) {
   add_free(0, bytes_);
@@ -116,6 +121,18 @@ uint64_t Arena::offset_of(const void* data, size_t bytes) const {
   const auto begin = reinterpret_cast<uintptr_t>(data_);
   if (bytes == 0 || bytes > bytes_ || at < begin || at - begin > bytes_ - bytes) return 0;
   return at - reinterpret_cast<uintptr_t>(segment_->data());
+}
+
+TensorMemory::Extent Arena::extent_of(const void* data, size_t bytes) const {
+  const auto at = reinterpret_cast<uintptr_t>(data);
+  const auto begin = reinterpret_cast<uintptr_t>(data_);
+  if (bytes == 0 || bytes > bytes_ || at < begin || at - begin > bytes_ - bytes) return {};
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto next = used_.upper_bound(at - begin);
+  if (next == used_.begin()) return {};
+  const auto [first, size] = *std::prev(next);
+  if (at - begin + bytes > first + size) return {};
+  return {data_ + first, size};
 }
 
 void Arena::isolate(uint64_t offset, size_t bytes) {

@@ -1,5 +1,5 @@
 // Memory for tensors that all ranks of a host see: each rank has a part of the group's segment to allocate from. What
-// lies there other ranks read, and write, where it is.
+// lies there other ranks read, and write, where it is. So do cards, where each host has one rank.
 #pragma once
 
 #include <sys/types.h>
@@ -14,6 +14,7 @@
 
 #include "shm/board.h"
 #include "shm/segment.h"
+#include "transport/transport.h"
 
 namespace switchml::shm {
 
@@ -22,10 +23,13 @@ namespace switchml::shm {
 size_t segment_bytes(const BoardShape& shape, size_t arena_bytes);
 
 /// Keeps its segment. Thread-safe.
-class Arena {
+class Arena : public TensorMemory {
  public:
   /// This rank's; null where the segment has no such parts.
   static std::shared_ptr<Arena> open(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank);
+
+  /// All of a segment, without a board, that no other rank sees.
+  static std::shared_ptr<Arena> open(std::shared_ptr<const Segment> segment);
 
   /// Whole pages, which stay until release(); null where there is no room, or this process is a child of the one that
   /// opened it. A child that is forked meanwhile has the same memory, as of tensors that PyTorch shares.
@@ -38,6 +42,8 @@ class Arena {
   /// Where so many bytes are in the segment, for all ranks; 0: not in this rank's part, or not all of them. Of no bytes
   /// too.
   uint64_t offset_of(const void* data, size_t bytes) const;
+  /// What allocate() gave and these bytes lie in.
+  Extent extent_of(const void* data, size_t bytes) const override;
   /// Takes these bytes, with their contents and the rest of their pages, out of what other ranks see. Something that
   /// another rank may still write is this rank's own again then. What another thread of this process writes to these
   /// pages meanwhile may be lost.

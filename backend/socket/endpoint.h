@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "wire/layout.h"
+
 namespace switchml {
 
 /// What carries frames to an endpoint.
@@ -36,6 +38,13 @@ struct TxFrame {
   const uint8_t* data = nullptr;
   uint32_t size = 0;
   const Endpoint* to = nullptr;
+  /// Of transports by whose card the peer's memory, or the tensors of this process, can be reached: what follows `data`
+  /// in the frame; or, with a target, what is written there before the frame arrives.
+  const uint8_t* rest = nullptr;
+  uint32_t rest_size = 0;
+  wire::Target target = {};  // of 0 bytes: none
+  /// `rest` may change as soon as send() has returned.
+  bool may_change = false;
 };
 
 /// A received frame, lent by the transport until release().

@@ -6,7 +6,6 @@
 
 #include "base/limits.h"
 #include "quant/reduction.h"
-#include "wire/checksum.h"
 
 namespace switchml::softswitch {
 
@@ -43,7 +42,7 @@ Inputs inputs_of(const SlotUse& use, SlotStore* store, const wire::NativePacket&
 }  // namespace
 
 void begin_native(SlotUse* use, const wire::NativePacket& packet) {
-  use->contributed = use->with_elements = use->want_none = WorkerSet{};
+  use->contributed = use->with_elements = use->want_none = use->with_target = WorkerSet{};
   use->complete = use->disagree = false;
   use->witness = packet.header.call;
   use->exponent = kind_of(packet.header);
@@ -60,11 +59,18 @@ void join_native(SlotUse* use, const wire::NativePacket& packet) {
   use->with_elements.insert(packet.header.worker);
 }
 
-void keep(const wire::NativePacket& packet, uint8_t* place) {
-  if (packet.bytes > 0) std::memcpy(place, packet.elements, packet.bytes);
+void keep_target(const wire::NativePacket& packet, SlotUse* use, SlotStore* store) {
+  if (!packet.target) return;
+  store->target(packet.header.slot, packet.header.worker) = *packet.target;
+  use->with_target.insert(packet.header.worker);
 }
 
-void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, uint64_t session_key) {
+void keep_elements(const wire::NativePacket& packet, SlotStore* store) {
+  if (packet.bytes == 0) return;
+  std::memcpy(store->kept(packet.header.slot, packet.header.worker), packet.elements, packet.bytes);
+}
+
+void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, wire::ChecksumRule rule) {
   wire::NativeHeader header = last.header;
   header.kind = static_cast<uint8_t>(wire::Kind::kNativeResult);
   header.worker = kAllWorkers;
@@ -79,8 +85,12 @@ void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& l
     // [NATIVE-17]
     quant::reduce(reduction, inputs.elements.data(), inputs.count, use->bytes / element_bytes(last.type), payload);
   }
-  wire::seal_native(header, session_key, payload - wire::kNativeHeaderBytes, use->bytes);
-  if (!(use->want_none == WorkerSet{})) wire::seal_native(header, session_key, payload - SlotStore::kHeadRoom, 0);
+  wire::seal_native(header, rule, payload - wire::kNativeHeaderBytes, use->bytes);
+  if (!(use->want_none == WorkerSet{})) wire::seal_native(header, rule, payload - SlotStore::kHeadRoom, 0);
+  if (!(use->with_target == WorkerSet{})) {
+    header.flags |= wire::kFlagTarget;
+    wire::seal_native(header, rule, payload - SlotStore::kTargetHead, 0);
+  }
   use->complete = true;
 }
 
@@ -88,5 +98,13 @@ NativeFrame result_for(const SlotUse& use, uint8_t* payload, uint8_t worker) {
   if (use.want_none.test(worker)) return {payload - SlotStore::kHeadRoom, wire::kNativeHeaderBytes};  // [NATIVE-18]
   return {payload - wire::kNativeHeaderBytes, wire::kNativeHeaderBytes + use.bytes};
 }
+
+const wire::Target* target_for(const SlotUse& use, SlotStore* store, uint16_t slot, uint8_t worker) {
+  if (!use.with_target.test(worker) || use.want_none.test(worker)) return nullptr;
+  const wire::Target& target = store->target(slot, worker);
+  return use.bytes > 0 && target.bytes == use.bytes ? &target : nullptr;
+}
+
+NativeFrame head_for_targets(uint8_t* payload) { return {payload - SlotStore::kTargetHead, wire::kNativeHeaderBytes}; }
 
 }  // namespace switchml::softswitch

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "softswitch/slot_store.h"
+#include "wire/checksum.h"
 #include "wire/packet.h"
 
 namespace switchml::softswitch {
@@ -14,11 +15,12 @@ void begin_native(SlotUse* use, const wire::NativePacket& packet);
 /// Any contribution, the first one too: counts it, and compares its call with the first one's. Precondition: the worker
 /// has not contributed to this use.
 void join_native(SlotUse* use, const wire::NativePacket& packet);
-/// Keeps its elements in `place`, which has room for them.
-void keep(const wire::NativePacket& packet, uint8_t* place);
+/// Keeps its target and its elements. Of the last one the target is enough.
+void keep_target(const wire::NativePacket& packet, SlotUse* use, SlotStore* store);
+void keep_elements(const wire::NativePacket& packet, SlotStore* store);
 /// The result, its headers in front, in the use's place in the store. `last`: the last contribution, which need not be
 /// kept.
-void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, uint64_t session_key);
+void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, wire::ChecksumRule rule);
 
 struct NativeFrame {
   const uint8_t* data;
@@ -26,5 +28,9 @@ struct NativeFrame {
 };
 /// What a worker gets of a complete use, whose `payload` lies in the store.
 NativeFrame result_for(const SlotUse& use, uint8_t* payload, uint8_t worker);
+/// Where it gets the elements; null: in that frame. [RDMA-7]
+const wire::Target* target_for(const SlotUse& use, SlotStore* store, uint16_t slot, uint8_t worker);
+/// What follows them then.
+NativeFrame head_for_targets(uint8_t* payload);
 
 }  // namespace switchml::softswitch

@@ -25,6 +25,8 @@ struct alignas(64) Partition {
 struct PacketContext {
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to);
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count);
+  void write(const uint8_t* elements, const wire::Target& target, const uint8_t* frame, size_t size,
+             const Endpoint& to);
   /// The use is about to change: the sink may still have its frame.
   void reclaim(const SlotUse& use);
   /// Counts what is wrong with a packet.

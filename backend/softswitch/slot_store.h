@@ -21,6 +21,7 @@ struct SlotUse {
   WorkerSet contributed;
   WorkerSet with_elements;   // native: of these, who sent any
   WorkerSet want_none;       // native: of these, who takes the result without elements
+  WorkerSet with_target;     // native: of these, whose target is in the store
   uint32_t witness = 0;      // native: the call
   uint32_t bytes = 0;        // of the longest contribution so far
   uint16_t exponent = 0;     // maximum so far; native: type, operation and divisor
@@ -52,18 +53,26 @@ class SlotStore {
     return memory_ + size_t{slot} * slot_stride_ + 2 * stride_ + size_t{worker} * payload_bytes_;
   }
 
-  /// In front of a payload: the header of a native result without elements, and right before the payload the whole
-  /// one's.
-  static constexpr size_t kHeadRoom = 64;
-  static_assert(kHeadRoom >= wire::kHeaderBytes && kHeadRoom >= 2 * wire::kNativeHeaderBytes);
+  /// Where a worker wants a native use's result, kept as its contribution is.
+  wire::Target& target(uint16_t slot, uint8_t worker) { return targets_[size_t{slot} * kept_ + worker]; }
+
+  /// In front of a payload: the headers of a native result without elements, and of one whose elements are in targets;
+  /// right before the payload the whole one's.
+  static constexpr size_t kHeadRoom = 128;
+  static constexpr size_t kTargetHead = 64;
+  static_assert(kHeadRoom - kTargetHead >= wire::kNativeHeaderBytes);
+  static_assert(kTargetHead >= wire::kHeaderBytes && kTargetHead >= 2 * wire::kNativeHeaderBytes);
 
  private:
-  SlotStore(std::unique_ptr<SlotUse[]> uses, uint8_t* memory, size_t payload_bytes, size_t kept);
+  SlotStore(std::unique_ptr<SlotUse[]> uses, std::unique_ptr<wire::Target[]> targets, uint8_t* memory,
+            size_t payload_bytes, size_t kept);
   static size_t index(uint16_t slot, uint32_t seq) { return size_t{slot} * 2 + (seq & 1U); }  // [SLOT-3]
 
   std::unique_ptr<SlotUse[]> uses_;
+  std::unique_ptr<wire::Target[]> targets_;
   uint8_t* memory_;
   size_t payload_bytes_;
+  size_t kept_;
   size_t stride_;       // of a version
   size_t slot_stride_;  // both, and what is kept
 };

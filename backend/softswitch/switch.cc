@@ -44,6 +44,13 @@ void PacketContext::multicast(const uint8_t* frame, size_t size, const Endpoint*
   out.multicast(frame, size, to, count);
 }
 
+void PacketContext::write(const uint8_t* elements, const wire::Target& target, const uint8_t* frame, size_t size,
+                          const Endpoint& to) {
+  counters.packets_sent.add(1);
+  counters.bytes_sent.add(target.bytes + size);
+  out.write(elements, target, frame, size, to);
+}
+
 void PacketContext::reclaim(const SlotUse& use) {
   if (use.borrowed_in != part.burst) return;
   out.reclaim();

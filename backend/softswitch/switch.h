@@ -60,6 +60,10 @@ class PacketSink {
   virtual void unicast(const uint8_t* frame, size_t size, const Endpoint& to) = 0;
   /// The same frame to several endpoints.
   virtual void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) = 0;
+  /// `target.bytes` bytes of `elements` into the memory of who comes by RDMA, then the frame, which arrives after it.
+  /// Sinks of a switch without a card are not asked to.
+  virtual void write(const uint8_t* /*elements*/, const wire::Target& /*target*/, const uint8_t* /*frame*/,
+                     size_t /*size*/, const Endpoint& /*to*/) {}
 };
 
 /// Where a switch of a controller hands control requests that arrive as packets.

@@ -28,11 +28,15 @@ bool SoftSwitch::Impl::native_contribution(const RxFrame& frame, Time now, bool 
     context.drop(error);
     return true;
   }
+  if (packet.target && frame.from.carrier != Carrier::kRdma) {  // [RDMA-6]
+    context.drop(wire::ParseError::kLength);
+    return true;
+  }
   const wire::NativeHeader& header = packet.header;
   const Sender sender{header.job, header.worker, header.epoch, header.slot, true, packet.bytes};
   SessionEntry* session = admit(sender, frame.from, context.counters);
   if (session == nullptr) return true;
-  if (!wire::native_intact(frame.data, frame.size, session->granted().session_key)) {  // [NATIVE-15]
+  if (!wire::native_intact(frame.data, frame.size, session->checksum_rule())) {  // [NATIVE-15]
     context.counters.dropped_checksum.add(1);
     return true;
   }
@@ -65,8 +69,9 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
   context.counters.contributions_added.add(1);
   context.counters.elements_added.add(packet.bytes / element_bytes(packet.type));
 
-  if (!(use.contributed == session.expected())) return keep(packet, store.kept(header.slot, header.worker));
-  complete_native(&use, &store, packet, session.granted().session_key);
+  keep_target(packet, &use, &store);
+  if (!(use.contributed == session.expected())) return keep_elements(packet, &store);
+  complete_native(&use, &store, packet, session.checksum_rule());
   context.counters.uses_completed.add(1);
   use.borrowed_in = context.part.burst;
   forward_native(session, use, header, context);
@@ -75,7 +80,8 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
 // [NATIVE-18]
 void SoftSwitch::Impl::forward_native(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
                                       PacketContext& context) {
-  uint8_t* payload = stores[header.job]->payload(header.slot, header.seq);
+  SlotStore& store = *stores[header.job];
+  uint8_t* payload = store.payload(header.slot, header.seq);
   std::array<const Endpoint*, kMaxWorkers> to;
   for (const bool whole : {true, false}) {
     size_t count = 0;
@@ -83,6 +89,12 @@ void SoftSwitch::Impl::forward_native(const SessionEntry& session, const SlotUse
     for (int worker = 0; worker < session.workers(); ++worker) {
       const Endpoint& member = session.member(worker, session.shard_of(header.slot));
       if (use.want_none.test(worker) == whole || member.size == 0) continue;
+      if (const wire::Target* target =
+              target_for(use, &store, header.slot, static_cast<uint8_t>(worker))) {  // [RDMA-7]
+        const NativeFrame head = head_for_targets(payload);
+        context.write(payload, *target, head.data, head.size, member);
+        continue;
+      }
       one = static_cast<uint8_t>(worker);
       to[count++] = &member;
     }

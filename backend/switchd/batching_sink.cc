@@ -20,6 +20,16 @@ void BatchingSink::multicast(const uint8_t* frame, size_t size, const Endpoint* 
   for (size_t i = 0; i < count; ++i) destination(*to[i]).held.push_back(held);
 }
 
+void BatchingSink::write(const uint8_t* elements, const wire::Target& target, const uint8_t* frame, size_t size,
+                         const Endpoint& to) {
+  TxFrame one{frame, static_cast<uint32_t>(size), &to};
+  one.rest = elements;
+  one.rest_size = target.bytes;
+  one.target = target;
+  one.may_change = true;
+  transport_.send(&one, 1);
+}
+
 BatchingSink::Held BatchingSink::hold(const uint8_t* frame, size_t size) {
   Held held{frame, 0, static_cast<uint32_t>(size)};
   if (!copies_) return held;

@@ -29,6 +29,8 @@ class BatchingSink : public softswitch::PacketSink {
 
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override;
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override;
+  void write(const uint8_t* elements, const wire::Target& target, const uint8_t* frame, size_t size,
+             const Endpoint& to) override;
   void reclaim() override {
     if (!copies_) flush();
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <utility>
 
 #include "base/limits.h"
 
@@ -124,6 +125,8 @@ class PeerTransport final : public Transport {
     link_->give_back(lent_);
     lent_ = 0;
   }
+  void use(std::shared_ptr<const TensorMemory> tensors) override { real().use(std::move(tensors)); }
+  std::optional<wire::Target> reach(const void* data, size_t bytes) override { return real().reach(data, bytes); }
   void wait(Duration timeout) override {
     if (!link_->has_waiting()) real().wait(timeout);
   }
@@ -132,6 +135,7 @@ class PeerTransport final : public Transport {
     return real().meet(peer, introduction);
   }
   bool knows(const Endpoint& peer) const override { return real().knows(peer); }
+  void forget(const Endpoint& peer) override { real().forget(peer); }
   void pause(Duration timeout) override { real().pause(timeout); }
   void wake() override { real().wake(); }
   std::string take_error() override { return real().take_error(); }

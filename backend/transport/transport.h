@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,18 @@ struct TransportLimits {
   size_t max_frame_bytes = 0;       // the largest frame that goes over any path of it
   size_t receive_buffer_bytes = 0;  // what the receiving side can queue (0: unbounded), as its owner accounts it
   size_t held_bytes = 0;            // memory that it holds to receive into, whatever is sent
+};
+
+/// Memory of tensors, which lasts as long as a transport that uses it.
+class TensorMemory {
+ public:
+  struct Extent {
+    uint8_t* data = nullptr;  // null: none
+    size_t bytes = 0;
+  };
+  virtual ~TensorMemory() = default;
+  /// The whole piece in which these bytes lie. Thread-safe.
+  virtual Extent extent_of(const void* data, size_t bytes) const = 0;
 };
 
 class Transport {
@@ -53,6 +66,11 @@ class Transport {
   /// The same bytes to many endpoints. Returns how many were taken.
   virtual size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) = 0;
 
+  /// Frames may have their rest in such memory from now on, and peers may write there what this side tells them to.
+  virtual void use(std::shared_ptr<const TensorMemory> /*tensors*/) {}
+  /// How a peer reaches these bytes. Nothing: not at all, nor can they be the rest of a frame.
+  virtual std::optional<wire::Target> reach(const void* /*data*/, size_t /*bytes*/) { return std::nullopt; }
+
   /// Up to `count` frames that have arrived, without waiting. They stay valid, and the transport's, until release().
   /// Without a release() in between, a later call lends further frames while the transport has buffers left, then none.
   virtual size_t receive(RxFrame* frames, size_t count) = 0;
@@ -66,7 +84,8 @@ class Transport {
   virtual Status meet(const Endpoint& /*peer*/, const wire::Introduction& /*introduction*/) { return {}; }
   /// Whether frames can go to it, as far as this side knows. To strangers they are lost.
   virtual bool knows(const Endpoint& /*peer*/) const { return true; }
-  /// It will not be sent to any more, and what is held for it is given back. Whom nobody knows is no error.
+  /// It will not be sent to any more, nor write here, and what is held for it is given back. Whom nobody knows is no
+  /// error.
   virtual void forget(const Endpoint& /*peer*/) {}
 
   /// Sleeps until frames are there, wake() was called, or `timeout` has passed. A spurious return is allowed.

@@ -5,29 +5,33 @@
 #define XXH_INLINE_ALL  // nothing to link
 #include <xxhash.h>
 
+#include "wire/packet.h"
+
 namespace switchml::wire {
 
 namespace {
 
-uint32_t checksum(NativeHeader header, uint64_t session_key, const uint8_t* elements, size_t bytes) {  // [NATIVE-10]
+// [NATIVE-10]
+uint32_t checksum(NativeHeader header, ChecksumRule rule, const uint8_t* behind, size_t bytes) {
   header.checksum = 0;
   header.flags = static_cast<uint8_t>(header.flags & ~kFlagRepeat);
   uint8_t head[kNativeHeaderBytes];
   write_native_header(header, head);
-  const uint64_t seed = XXH3_64bits_withSeed(head, sizeof head, session_key);
-  return static_cast<uint32_t>(XXH3_64bits_withSeed(elements, bytes, seed));
+  const uint64_t seed = XXH3_64bits_withSeed(head, sizeof head, rule.session_key);
+  if (!rule.covers_elements) bytes = has_target(header) ? kTargetBytes : 0;  // [RDMA-5]
+  return static_cast<uint32_t>(XXH3_64bits_withSeed(behind, bytes, seed));
 }
 
 }  // namespace
 
-void seal_native(NativeHeader header, uint64_t session_key, uint8_t* frame, size_t bytes) {
-  header.checksum = checksum(header, session_key, frame + kNativeHeaderBytes, bytes);
+void seal_native(NativeHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes) {
+  header.checksum = checksum(header, rule, frame + kNativeHeaderBytes, bytes);
   write_native_header(header, frame);
 }
 
-bool native_intact(const uint8_t* frame, size_t size, uint64_t session_key) {
+bool native_intact(const uint8_t* frame, size_t size, ChecksumRule rule) {
   const NativeHeader header = read_native_header(frame);
-  return header.checksum == checksum(header, session_key, frame + kNativeHeaderBytes, size - kNativeHeaderBytes);
+  return header.checksum == checksum(header, rule, frame + kNativeHeaderBytes, size - kNativeHeaderBytes);
 }
 
 }  // namespace switchml::wire

@@ -9,10 +9,17 @@
 
 namespace switchml::wire {
 
-/// Writes the header with its checksum in front of `bytes` bytes of elements that are there already.
-void seal_native(NativeHeader header, uint64_t session_key, uint8_t* frame, size_t bytes);
-/// Whether the checksum of a whole frame holds. Whether it is a retransmission is not covered. Precondition: `size` is
-/// at least that of the header.
-bool native_intact(const uint8_t* frame, size_t size, uint64_t session_key);
+/// What the packets of a session are checked by.
+struct ChecksumRule {
+  uint64_t session_key = 0;
+  /// Whether elements are covered too. Over RDMA cards check them: only headers and targets are. [RDMA-5]
+  bool covers_elements = true;
+};
+
+/// Writes the header with its checksum in front of `bytes` bytes of target or elements. What the rule covers of them is
+/// there already.
+void seal_native(NativeHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes);
+/// Whether the checksum of a frame holds that parse_native() takes. Whether it is a retransmission is not covered.
+bool native_intact(const uint8_t* frame, size_t size, ChecksumRule rule);
 
 }  // namespace switchml::wire

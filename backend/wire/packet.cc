@@ -53,13 +53,17 @@ ParseError parse_native(const uint8_t* frame, size_t size, Kind expected, Native
   if (header.seq == 0) return ParseError::kSeq;
   const auto operation = static_cast<ReduceOp>(header.operation);
   const auto type = static_cast<ElementType>(header.type);
-  const size_t bytes = size - kNativeHeaderBytes;
+  const size_t begin = kNativeHeaderBytes + (has_target(header) ? kTargetBytes : 0);
+  if (size < begin) return ParseError::kLength;  // [RDMA-6]
+  const size_t bytes = size - begin;
   const size_t most = operation == ReduceOp::kBarrier ? 0 : kMaxPayloadBytes;
   if (bytes % element_bytes(type) != 0 || bytes > most) return ParseError::kLength;  // [NATIVE-11]
   out->header = header;
   out->operation = operation;
   out->type = type;
-  out->elements = frame + kNativeHeaderBytes;
+  out->target.reset();
+  if (has_target(header)) out->target = read_target(frame + kNativeHeaderBytes);
+  out->elements = frame + begin;
   out->bytes = bytes;
   return ParseError::kNone;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/limits.h"
 #include "base/reduce_op.h"
@@ -40,14 +41,19 @@ inline uint8_t version_of(const uint8_t* frame) { return static_cast<uint8_t>(fr
 /// Checks version, kind, length, operation and seq of a contribution or result. `out` is set on kNone only.
 ParseError parse_data(const uint8_t* frame, size_t size, Kind expected, DataPacket* out);
 
-/// A contribution or a result of a native session, viewed in place.
+/// A contribution or a result of a native session, viewed in place. A result whose elements are in its target has none.
 struct NativePacket {
   NativeHeader header;
+  std::optional<Target> target;  // of a contribution
   ReduceOp operation = ReduceOp::kSum;
   ElementType type = ElementType::kFloat32;
   const uint8_t* elements = nullptr;  // as they lie in memory, inside the frame
   size_t bytes = 0;
 };
+/// Whether a target follows this header. [RDMA-6]
+inline bool has_target(const NativeHeader& header) {
+  return header.kind == static_cast<uint8_t>(Kind::kNativeContribution) && (header.flags & kFlagTarget) != 0;
+}
 /// The same for one of these. Says nothing of its checksum (wire/checksum.h).
 ParseError parse_native(const uint8_t* frame, size_t size, Kind expected, NativePacket* out);
 

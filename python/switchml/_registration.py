@@ -269,9 +269,9 @@ def _ours(group):
 
 def empty(*size, dtype=None, group=None):
     """An uninitialised tensor on the CPU that all ranks of this host see, if the group (default: the default group)
-    shares memory: its collectives then read and write it where it is. An ordinary tensor where there is no such memory,
-    or no more (stats()["arena_limit_bytes"] has how much there is). Sizes are integers, or one torch.Size or tuple. A
-    forked child has the same memory, not a copy.
+    shares memory, or that its card reaches, over RDMA with one rank each host: its collectives then read and write it
+    where it is. An ordinary tensor where there is no such memory, or no more (stats()["arena_limit_bytes"] has how much
+    there is). Sizes are integers, or one torch.Size or tuple. A forked child has the same memory, not a copy.
     """
     shape = torch.Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
     dtype = dtype or torch.get_default_dtype()

@@ -35,18 +35,19 @@ void native(const uint8_t* frame, size_t size, Kind kind) {
   check(static_cast<uint8_t>(packet.operation) == header.operation, "the operation is the header's");
   check(native_can(packet.operation, packet.type), "the type has the operation");
   check(header.divisor >= 1 && header.divisor <= kMaxWorkers, "the divisor is in range");
-  check(kNativeHeaderBytes + packet.bytes == size, "header and elements are the whole frame");
+  const size_t begin = kNativeHeaderBytes + (packet.target ? kTargetBytes : 0);
+  check(begin + packet.bytes == size, "header, target and elements are the whole frame");
   check(packet.bytes % element_bytes(packet.type) == 0 && packet.bytes <= kMaxPayloadBytes, "elements are whole");
-  check(packet.elements == frame + kNativeHeaderBytes, "elements follow the header");
+  check(packet.elements == frame + begin, "elements follow the header, and its target");
   std::vector<uint8_t> again(frame, frame + size);
   write_native_header(header, again.data());
   check(std::memcmp(again.data(), frame, size) == 0, "the header written again has the same bytes");
-  seal_native(header, header.epoch, again.data(), packet.bytes);
-  check(native_intact(again.data(), size, header.epoch), "what is sealed is intact");
+  seal_native(header, {header.epoch}, again.data(), size - kNativeHeaderBytes);
+  check(native_intact(again.data(), size, {header.epoch}), "what is sealed is intact");
   again[1] ^= kFlagRepeat;
-  check(native_intact(again.data(), size, header.epoch), "so is its retransmission");
+  check(native_intact(again.data(), size, {header.epoch}), "so is its retransmission");
   again.back() ^= 1;
-  check(!native_intact(again.data(), size, header.epoch), "and nothing with a bit changed");
+  check(!native_intact(again.data(), size, {header.epoch}), "and nothing with a bit changed");
 }
 
 void control(const uint8_t* frame, size_t size, Kind kind) {

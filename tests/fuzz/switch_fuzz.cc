@@ -46,7 +46,7 @@ void become_native(const wire::OpenReply& session, uint8_t what, std::vector<uin
   if (what & kMember) header.job = session.job, header.epoch = session.epoch;
   wire::write_native_header(header, frame->data());
   if (what & kSeal) {
-    wire::seal_native(header, session.session_key, frame->data(), frame->size() - wire::kNativeHeaderBytes);
+    wire::seal_native(header, {session.session_key}, frame->data(), frame->size() - wire::kNativeHeaderBytes);
   }
 }
 
@@ -171,7 +171,7 @@ class Network : public PacketSink, public MeetTap {
     const bool disagree = (header.flags & wire::kFlagDisagree) != 0;
     check((header.flags & ~wire::kFlagDisagree) == 0, "a result has no other flag");
     check(!disagree || size == wire::kNativeHeaderBytes, "those that disagree get no elements");
-    check(wire::native_intact(frame, size, key_[header.job]), "its checksum holds");
+    check(wire::native_intact(frame, size, {key_[header.job]}), "its checksum holds");
   }
 
   void note_reply(const uint8_t* frame, size_t size) {

@@ -227,6 +227,14 @@ class Fabric {
     return true;
   }
 
+  void count_tensors(const Pair& pair, const Message& message) {
+    for (const Piece& piece : message.pieces) {
+      const bool is_tensor =
+          region(piece.key, pair.base.pd, piece.address, piece.length, IBV_ACCESS_REMOTE_WRITE) != nullptr;
+      if (is_tensor) counts.bytes_from_tensors += piece.length;
+    }
+  }
+
   /// Writes and completes. False: the message waits, because the peer has no receive posted.
   bool deliver(Pair& pair, const Message& message) {
     const bool reliable = pair.base.qp_type == IBV_QPT_RC;
@@ -265,6 +273,8 @@ class Fabric {
       if (written > 0) std::memcpy(reinterpret_cast<void*>(message.remote), bytes.data(), written);
     }
     counts.bytes += written;
+    if (message.opcode == IBV_WR_RDMA_WRITE) counts.bytes_to_tensors += written;
+    count_tensors(pair, message);
     if (takes_receive && !partial) complete_receive(*peer, message, bytes.size(), IBV_WC_SUCCESS);
     complete_send(pair, message, IBV_WC_SUCCESS);
     if (!reliable && !message.is_copy && chance(behaviour.repeat)) {

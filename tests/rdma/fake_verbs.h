@@ -32,7 +32,10 @@ struct Counts {
   uint64_t receives = 0;
   uint64_t polls = 0;
   uint64_t completions = 0;
-  uint64_t bytes = 0;    // that were written to peers
+  uint64_t bytes = 0;  // that were written to peers
+  // From, and to, memory that peers may write to: that of tensors.
+  uint64_t bytes_from_tensors = 0;
+  uint64_t bytes_to_tensors = 0;
   uint64_t objects = 0;  // that live at present: contexts, domains, regions, queues, pairs
 };
 

@@ -84,7 +84,8 @@ class ReferenceSwitch:
         if packet.seq == 0:
             return "dropped_seq"
         none = elements.OPERATIONS[packet.operation] == "none" and packet.data
-        return "dropped_length" if none or len(packet.data) % element_of(packet).size else None
+        wrong = packet.flags & wire.TARGET or none or len(packet.data) % element_of(packet).size  # [RDMA-6]
+        return "dropped_length" if wrong else None
 
     def foreign(self, packet, sender):
         """The counter of why this sender may not say this in a session, or None."""

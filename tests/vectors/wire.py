@@ -12,7 +12,9 @@ PROTOCOL = tomllib.loads((ROOT / "backend/wire/protocol.toml").read_text(encodin
 VERSION = PROTOCOL["version"]
 KINDS = PROTOCOL["kinds"]
 OPERATIONS = PROTOCOL["operations"]
-REPEAT, DISAGREE, NO_ELEMENTS = (PROTOCOL["flags"][name] for name in ("repeat", "disagree", "no_elements"))
+REPEAT, DISAGREE, NO_ELEMENTS, TARGET = (
+    PROTOCOL["flags"][name] for name in ("repeat", "disagree", "no_elements", "target")
+)
 OPEN_NATIVE = PROTOCOL["open_flags"]["native"]
 ALL_WORKERS = 255
 WORD_BYTES = 4

@@ -1,10 +1,15 @@
 // Memory that a card may read and write.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "transport/frame_memory.h"
 #include "transport/rdma/verbs.h"
+#include "transport/transport.h"
 
 namespace switchml::rdma {
 
@@ -37,6 +42,55 @@ class RegisteredMemory {
   const int access_;
   FrameMemory memory_;
   std::vector<Owned<ibv_mr>> regions_;  // end before the memory
+};
+
+/// Memory of tensors, registered piece by piece when it is first needed, for as long as this lives. One thread.
+class TensorRegions {
+ public:
+  /// Pieces beyond these are not registered: what lies there is copied.
+  static constexpr size_t kMostRegions = 1024;
+
+  TensorRegions(const Verbs& verbs, ibv_pd* domain) : verbs_(verbs), domain_(domain) {}
+
+  void use(std::shared_ptr<const TensorMemory> tensors) { tensors_ = std::move(tensors); }
+
+  /// The region that all of it lies in; null: none.
+  const ibv_mr* find(const void* data, size_t bytes) {
+    if (last_ != nullptr && contains(*last_, data, bytes)) return last_;
+    if (tensors_ == nullptr) return nullptr;
+    const TensorMemory::Extent extent = tensors_->extent_of(data, bytes);
+    if (extent.data == nullptr) return nullptr;
+    const auto it = regions_.find({extent.data, extent.bytes});
+    last_ = it == regions_.end() ? add(extent) : it->second.get();
+    return last_;
+  }
+
+ private:
+  static bool contains(const ibv_mr& region, const void* data, size_t bytes) {
+    const auto begin = reinterpret_cast<uintptr_t>(region.addr), at = reinterpret_cast<uintptr_t>(data);
+    return at >= begin && at + bytes <= begin + region.length;
+  }
+
+  const ibv_mr* add(const TensorMemory::Extent& extent) {
+    if (is_full_) return nullptr;
+    auto region =
+        regions_.size() < kMostRegions
+            ? verbs_.memory_region(domain_, extent.data, extent.bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+            : Result<Owned<ibv_mr>>(Status(Code::kUnavailable, "there are too many of them"));
+    if (region.ok()) {
+      return regions_.emplace(std::pair(extent.data, extent.bytes), std::move(region.value())).first->second.get();
+    }
+    is_full_ = true;
+    SWITCHML_LOG(kWarning) << "further tensors are copied, not sent from where they are: " << region.status().message();
+    return nullptr;
+  }
+
+  const Verbs verbs_;
+  ibv_pd* const domain_;
+  std::shared_ptr<const TensorMemory> tensors_;
+  std::map<std::pair<uint8_t*, size_t>, Owned<ibv_mr>> regions_;  // end before the tensors
+  const ibv_mr* last_ = nullptr;
+  bool is_full_ = false;
 };
 
 }  // namespace switchml::rdma

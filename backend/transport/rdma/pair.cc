@@ -98,7 +98,7 @@ Status Pair::open() {
   wanted.srq = parts_.receives;
   wanted.qp_type = IBV_QPT_RC;
   wanted.cap.max_send_wr = static_cast<uint32_t>(parts_.depth);
-  wanted.cap.max_send_sge = 1;
+  wanted.cap.max_send_sge = 2;  // a header, and elements that lie elsewhere
   wanted.cap.max_inline_data = parts_.max_inline;
   auto pair = parts_.verbs->queue_pair(parts_.domain, wanted);
   if (!pair.ok()) return pair.status();
@@ -169,27 +169,35 @@ bool Pair::wants_signal(int buffer) const {
   return unsignaled_ + 1 >= parts_.depth / 4 || (buffer >= 0 && parts_.buffers->is_scarce());
 }
 
-bool Pair::add(const uint8_t* data, uint32_t size, uint32_t key, int buffer) {
-  if (under_way_.size() >= static_cast<size_t>(parts_.depth)) poll();
-  if (!broken_.empty() || under_way_.size() >= static_cast<size_t>(parts_.depth)) return false;
+bool Pair::has_room(size_t messages) {
+  const auto depth = static_cast<size_t>(parts_.depth);
+  if (under_way_.size() + messages > depth) poll();
+  return broken_.empty() && under_way_.size() + messages <= depth;
+}
+
+void Pair::add(const Message& message) {
   if (added_ == kChain) post();
-  ibv_sge& piece = pieces_[added_];
-  piece = {reinterpret_cast<uint64_t>(data), size, key};
+  pieces_[added_] = message.pieces;
   ibv_send_wr& request = chain_[added_];
   request = {};
   request.wr_id = first_ + under_way_.size();
-  request.sg_list = &piece;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_SEND;  // [RDMA-1]
-  const bool is_inline = size <= parts_.max_inline;
+  request.sg_list = pieces_[added_].data();
+  request.num_sge = message.count;
+  if (message.target != nullptr) {  // [RDMA-7]
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.wr.rdma.remote_addr = message.target->address;
+    request.wr.rdma.rkey = message.target->key;
+  } else {
+    request.opcode = IBV_WR_SEND;  // [RDMA-1]
+  }
+  const bool is_inline = message.count == 1 && message.pieces[0].length <= parts_.max_inline;
   if (is_inline) request.send_flags |= IBV_SEND_INLINE;
-  const bool signals = wants_signal(buffer);
+  const bool signals = wants_signal(message.buffer);
   if (signals) request.send_flags |= IBV_SEND_SIGNALED;
   unsignaled_ = signals ? 0 : unsignaled_ + 1;
   if (added_ > 0) chain_[added_ - 1].next = &request;
   ++added_;
-  under_way_.push_back(buffer);
-  return true;
+  under_way_.push_back(message.buffer);
 }
 
 void Pair::post() {

@@ -73,9 +73,16 @@ class Pair {
   const std::string& broken() const { return broken_; }
   void set_broken(const std::string& why);
 
-  /// Adds a message of one piece to the next post(). `buffer`: which it is in, or -1; it is released when the card has
-  /// sent it. False: too many are under way.
-  bool add(const uint8_t* data, uint32_t size, uint32_t key, int buffer);
+  struct Message {
+    std::array<ibv_sge, 2> pieces{};
+    int count = 1;                         // of pieces
+    const wire::Target* target = nullptr;  // where it is written, and nobody is told; null: it is sent
+    int buffer = -1;                       // which it is in, released when the card has sent it; -1: none
+  };
+  /// Whether so many messages can be added before others are complete.
+  bool has_room(size_t messages);
+  /// Adds one to the next post(). Precondition: there is room.
+  void add(const Message& message);
   /// Hands what was added to the card.
   void post();
   /// Takes completions: buffers become free, errors are seen.
@@ -101,7 +108,7 @@ class Pair {
   uint64_t first_ = 0;         // number of under_way_.front()
   int unsignaled_ = 0;         // since the last that will say that it is complete
   std::array<ibv_send_wr, kChain> chain_{};
-  std::array<ibv_sge, kChain> pieces_{};
+  std::array<std::array<ibv_sge, 2>, kChain> pieces_{};
   size_t added_ = 0;
 };
 

@@ -167,16 +167,20 @@ class RdmaTransport final : public Transport {
 
   size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
     if (count == 0 || !is_allowed(size, *to[0])) return count;
-    const Piece piece = piece_of(data, size, nullptr);
-    if (piece.data == nullptr) return 0;
+    const auto message = message_of({data, size, to[0]}, nullptr);
+    if (!message) return 0;
     size_t taken = 0;
     for (; taken < count; ++taken) {
       Peer* const peer = find(*to[taken]);
       if (peer == nullptr) continue;
-      if (!add(*peer, piece)) break;
+      if (!has_room(*peer, 1)) {
+        if (is_ready(*peer)) break;
+        continue;
+      }
+      add(*peer, *message);
       peer->pair->post();
     }
-    release_piece(piece);
+    release_buffer(message->buffer);
     return taken;
   }
 
@@ -206,6 +210,14 @@ class RdmaTransport final : public Transport {
     if (udp_) udp_->receiver.release();
   }
 
+  // ---- tensors ----
+  void use(std::shared_ptr<const TensorMemory> tensors) override { tensors_->use(std::move(tensors)); }
+  std::optional<wire::Target> reach(const void* data, size_t bytes) override {
+    const ibv_mr* const region = tensors_->find(data, bytes);
+    if (region == nullptr) return std::nullopt;
+    return wire::Target{reinterpret_cast<uintptr_t>(data), region->rkey, static_cast<uint32_t>(bytes)};
+  }
+
   // ---- waiting ----
   void wait(Duration timeout) override {
     for (auto& [endpoint, peer] : peers_) {
@@ -230,14 +242,6 @@ class RdmaTransport final : public Transport {
   }
 
  private:
-  /// Where a card reads a message.
-  struct Piece {
-    const uint8_t* data = nullptr;  // null: there is no buffer
-    uint32_t size = 0;
-    uint32_t key = 0;
-    int buffer = -1;  // which is its copy
-  };
-
   template <typename T>
   static Status make(Result<Owned<T>> made, Owned<T>* to) {
     if (!made.ok()) return made.status();
@@ -290,6 +294,7 @@ class RdmaTransport final : public Transport {
 
   Status make_buffers() {
     memory_.emplace(verbs_, domain_.get(), IBV_ACCESS_LOCAL_WRITE);
+    tensors_.emplace(verbs_, domain_.get());
     const auto receives = memory_->allocate(stride() * static_cast<size_t>(options_.receive_frames));
     if (!receives.ok()) return receives.status();
     receive_memory_ = receives.value();
@@ -368,43 +373,86 @@ class RdmaTransport final : public Transport {
     if (peer == nullptr) return count;
     size_t taken = 0;
     for (; taken < count; ++taken) {
-      if (!is_allowed(frames[taken].size, peer->endpoint)) continue;
-      const Piece piece = piece_of(frames[taken].data, frames[taken].size, peer);
-      if (piece.data == nullptr) break;
-      const bool added = add(*peer, piece);
-      release_piece(piece);
-      if (!added) break;
+      if (!is_allowed(size_t{frames[taken].size} + frames[taken].rest_size, peer->endpoint)) continue;
+      if (!send_one(*peer, frames[taken])) break;
     }
     peer->pair->post();
     check_broken(*peer);
     return taken;
   }
 
-  bool add(Peer& peer, const Piece& piece) {
-    if (!peer.pair->add(piece.data, piece.size, piece.key, piece.buffer)) {
-      check_broken(peer);
-      return !peer.pair->broken().empty();  // what goes to a broken pair is lost on its way
+  // What goes to a broken pair is lost on its way. False: it has not left.
+  bool send_one(Peer& peer, const TxFrame& frame) {
+    const bool writes = frame.target.bytes > 0;
+    if (!has_room(peer, writes ? 2 : 1)) return !is_ready(peer);
+    if (writes) {
+      auto written = message_of({frame.rest, frame.rest_size, frame.to}, &peer);
+      if (!written) return false;
+      written->target = &frame.target;
+      add(peer, *written);
+      release_buffer(written->buffer);
     }
-    if (piece.buffer >= 0) copies_->keep(piece.buffer);
+    const auto sent = message_of(writes ? TxFrame{frame.data, frame.size, frame.to} : frame, &peer);
+    if (!sent) return false;
+    add(peer, *sent);
+    release_buffer(sent->buffer);
     return true;
   }
 
-  /// `filling`: whose messages are not posted yet, or null.
-  Piece piece_of(const uint8_t* data, uint32_t size, Peer* filling) {
-    if (size <= kMostInline) return {data, size, 0, -1};
-    if (const ibv_mr* region = memory_->find(data, size)) return {data, size, region->lkey, -1};
-    int buffer = copies_->take();
-    if (buffer < 0) {
-      if (filling != nullptr) filling->pair->post();
-      poll_all();
-      buffer = copies_->take();
-    }
-    if (buffer < 0) return {};
-    std::memcpy(copies_->data(buffer), data, size);
-    return {copies_->data(buffer), size, copy_key_, buffer};
+  bool has_room(Peer& peer, size_t messages) {
+    if (peer.pair->has_room(messages)) return true;
+    check_broken(peer);
+    return false;
   }
-  void release_piece(const Piece& piece) {
-    if (piece.buffer >= 0) copies_->release(piece.buffer);
+
+  void add(Peer& peer, const Pair::Message& message) {
+    if (message.buffer >= 0) copies_->keep(message.buffer);
+    peer.pair->add(message);
+  }
+
+  static ibv_sge piece(const uint8_t* data, uint32_t size, uint32_t key) {
+    return {reinterpret_cast<uint64_t>(data), size, key};
+  }
+
+  /// What a card sends: a frame from where it lies, or its copy. Nothing: there is no buffer for it. `filling`: whose
+  /// messages are not posted yet, or null.
+  std::optional<Pair::Message> message_of(const TxFrame& frame, Peer* filling) {
+    Pair::Message message;
+    if (frame.rest == nullptr && frame.size <= kMostInline) {
+      message.pieces[0] = piece(frame.data, frame.size, 0);
+      return message;
+    }
+    if (find_pieces(frame, &message)) return message;
+    message.buffer = take_buffer(filling);
+    if (message.buffer < 0) return std::nullopt;
+    uint8_t* const copy = copies_->data(message.buffer);
+    std::memcpy(copy, frame.data, frame.size);
+    if (frame.rest != nullptr) std::memcpy(copy + frame.size, frame.rest, frame.rest_size);
+    message.pieces[0] = piece(copy, frame.size + frame.rest_size, copy_key_);
+    return message;
+  }
+
+  bool find_pieces(const TxFrame& frame, Pair::Message* message) {
+    if (frame.may_change) return false;
+    const ibv_mr* const head = memory_->find(frame.data, frame.size);
+    if (head == nullptr) return false;
+    message->pieces[0] = piece(frame.data, frame.size, head->lkey);
+    if (frame.rest == nullptr) return true;
+    const ibv_mr* const rest = tensors_->find(frame.rest, frame.rest_size);
+    if (rest == nullptr) return false;
+    message->pieces[1] = piece(frame.rest, frame.rest_size, rest->lkey);
+    message->count = 2;
+    return true;
+  }
+
+  int take_buffer(Peer* filling) {
+    if (const int buffer = copies_->take(); buffer >= 0) return buffer;
+    if (filling != nullptr) filling->pair->post();
+    poll_all();
+    return copies_->take();
+  }
+  void release_buffer(int buffer) {
+    if (buffer >= 0) copies_->release(buffer);
   }
 
   void poll_all() {
@@ -471,6 +519,7 @@ class RdmaTransport final : public Transport {
   rdma::Port port_;
   Owned<ibv_pd> domain_;
   std::optional<rdma::RegisteredMemory> memory_;
+  std::optional<rdma::TensorRegions> tensors_;
   Owned<ibv_comp_channel> channel_;
   Owned<ibv_cq> received_;
   Owned<ibv_srq> receives_;

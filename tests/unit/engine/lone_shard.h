@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,8 +33,21 @@ class RecordingTransport final : public Transport {
   size_t send(const TxFrame* frames, size_t count) override {
     const size_t taken = std::min(count, takes);
     bursts.push_back(count);
-    for (size_t i = 0; i < taken; ++i) sent.emplace_back(frames[i].data, frames[i].data + frames[i].size);
+    for (size_t i = 0; i < taken; ++i) {
+      sent.emplace_back(frames[i].data, frames[i].data + frames[i].size);
+      if (frames[i].rest == nullptr) continue;
+      sent.back().insert(sent.back().end(), frames[i].rest, frames[i].rest + frames[i].rest_size);
+      (frames[i].may_change ? copied : in_place).push_back(frames[i].rest);
+    }
     return taken;
+  }
+  std::optional<wire::Target> reach(const void* data, size_t bytes) override {
+    const auto at = reinterpret_cast<uintptr_t>(data), begin = reinterpret_cast<uintptr_t>(reachable.data);
+    if (at < begin || at + bytes > begin + reachable.bytes) return std::nullopt;
+    return wire::Target{at, 77, static_cast<uint32_t>(bytes)};
+  }
+  void forget(const Endpoint&) override {
+    if (on_forget) on_forget();
   }
   size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame* frames, size_t count) override {
@@ -53,6 +68,9 @@ class RecordingTransport final : public Transport {
   std::vector<Bytes> sent;
   std::vector<size_t> bursts;  // frames per send()
   size_t takes = SIZE_MAX;     // frames of one send() that it takes
+  TensorMemory::Extent reachable;
+  std::vector<const uint8_t*> in_place, copied;  // rests of frames
+  std::function<void()> on_forget;
   std::deque<Bytes> inbox;
   std::deque<Bytes> lent;
   std::string error;
@@ -72,6 +90,8 @@ struct LoneOptions {
   size_t payload = 1024;
   Duration lease = seconds(10000);
   bool native = false;  // then all slots are one lane, or two from 64 on
+  Carrier carrier = Carrier::kPackets;
+  bool keep_results = false;
 };
 
 inline constexpr uint64_t kLoneKey = 4711;  // the session's
@@ -89,7 +109,7 @@ inline Bytes elements_of(const Bytes& frame) { return {frame.begin() + wire::kNa
 inline Bytes sealed(const wire::NativeHeader& header, const Bytes& elements) {
   Bytes frame(wire::kNativeHeaderBytes);
   frame.insert(frame.end(), elements.begin(), elements.end());
-  wire::seal_native(header, kLoneKey, frame.data(), elements.size());
+  wire::seal_native(header, {kLoneKey}, frame.data(), elements.size());
   return frame;
 }
 inline wire::NativeHeader native_result_header(const Bytes& contribution) {
@@ -138,6 +158,8 @@ class LoneShard {
     engine.session.slots = options.slots;
     engine.session.payload_bytes = options.payload;
     engine.session.native = options.native;
+    engine.session.switch_endpoint.carrier = options.carrier;
+    engine.keep_results = options.keep_results;
     engine.session.session_key = kLoneKey;
     engine.session.secret[0] = 1;
     engine.session.secret[1] = 2;

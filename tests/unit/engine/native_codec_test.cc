@@ -93,6 +93,47 @@ TEST(NativeCodec, WritesWhatIsAskedFor) {
 
 // ---- what moves ----
 
+// ---- in place ----
+
+TEST(NativeCodec, ElementsAreTheTensorsUnlessAResultMayComeBeforeThem) {
+  std::vector<int32_t> tensor(100), other(100);
+  Collective c = in_place(ReduceOp::kSum, ElementType::kInt32, tensor);
+  const auto source = [&](ElementRange range) { return NativeCodec(c, 0, 2).source(range); };
+  const auto at = [](const int32_t* element) { return reinterpret_cast<const uint8_t*>(element); };
+  EXPECT_EQ(source({30, 15}), at(&tensor[30]));
+  EXPECT_EQ(source({30, 0}), nullptr);
+  c.output = other.data();
+  EXPECT_EQ(source({30, 15}), at(&tensor[30]));
+  c.output_begin = 50;
+  c.output_end = 75;
+  c.output = &tensor[50];
+  EXPECT_EQ(source({30, 15}), at(&tensor[30])) << "a part of the result, where it belongs";
+  c.output = tensor.data();
+  EXPECT_EQ(source({30, 15}), nullptr) << "elements 50 to 75 of the result, where 0 to 25 of the input are";
+  c.output = tensor.data() - 25;
+  EXPECT_EQ(source({30, 15}), at(&tensor[30])) << "right before it";
+  c.output = tensor.data() + 100;
+  EXPECT_EQ(source({30, 15}), at(&tensor[30])) << "right behind it";
+  c.inputs = {tensor.data(), other.data()};
+  EXPECT_EQ(source({30, 15}), nullptr) << "several ranks' have to be added first";
+}
+
+TEST(NativeCodec, TheTargetIsWhereAllOfAResultGoes) {
+  std::vector<int16_t> tensor(100);
+  Collective c = in_place(ReduceOp::kMax, ElementType::kInt16, tensor);
+  const auto target = [&](ElementRange range) { return NativeCodec(c, 0, 2).target(range); };
+  const auto at = [](int16_t* element) { return reinterpret_cast<uint8_t*>(element); };
+  EXPECT_EQ(target({30, 15}), at(&tensor[30]));
+  EXPECT_EQ(target({30, 0}), nullptr);
+  c.output_begin = 40;
+  c.output_end = 60;
+  EXPECT_EQ(target({40, 20}), at(&tensor[0]));
+  EXPECT_EQ(target({45, 10}), at(&tensor[5]));
+  EXPECT_EQ(target({39, 2}), nullptr);
+  EXPECT_EQ(target({59, 2}), nullptr);
+  EXPECT_EQ(target({0, 10}), nullptr);
+}
+
 Collective moved(Movement movement, size_t bytes, int root = -1) {
   Collective c;
   c.type = ElementType::kUInt8;
@@ -125,6 +166,22 @@ TEST(NativeCodec, TheRootOfABroadcastSendsAndTheOthersWant) {  // [MOVED-2]
 }
 
 // Pieces of 3: a chunk of 4 has some of two of them, and zeros where another's are.
+TEST(NativeCodec, ABroadcastIsInPlaceAndNothingElseThatMoves) {
+  std::vector<uint8_t> tensor(5);
+  Collective c = moved(Movement::kBroadcast, 5, 1);
+  c.input = tensor.data();
+  EXPECT_EQ(NativeCodec(c, 1, 2).source({1, 3}), &tensor[1]);
+  EXPECT_EQ(NativeCodec(c, 0, 2).source({1, 3}), nullptr);
+  c.output = tensor.data();
+  c.output_end = 5;
+  EXPECT_EQ(NativeCodec(c, 0, 2).target({1, 3}), &tensor[1]);
+  for (const Movement movement : {Movement::kGather, Movement::kScatter}) {
+    c.movement = movement;
+    EXPECT_EQ(NativeCodec(c, 1, 2).source({1, 3}), nullptr);
+    EXPECT_EQ(NativeCodec(c, 1, 2).target({1, 3}), nullptr);
+  }
+}
+
 TEST(NativeCodec, AWorkerGathersItsPieceAmongZeros) {  // [MOVED-3, MOVED-6]
   const std::vector<uint8_t> tensor = {1, 2, 3};
   Collective c = moved(Movement::kGather, 3);

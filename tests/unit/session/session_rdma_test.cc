@@ -25,6 +25,43 @@ TEST(SessionOverRdma, AddsThroughEachHost) {
   add_on_hosts("aabbb", over_rdma(), "shm+rdma");
 }
 
+// No copy on either way: all that is sent comes from tensors, and all results are written there.
+TEST(SessionOverRdma, TensorsOfItsArenaAreSentAndReceivedInPlace) {  // [RDMA-6, RDMA-7]
+  const fake_verbs::Library library;
+  Config config = over_rdma();
+  config.arena_mib = 64;
+  constexpr size_t kCount = 1 << 20;
+  for (const std::string hosts : {"ab", "abc"}) {
+    MapStore store;
+    const fake_verbs::Counts before = library.count();
+    const int size = static_cast<int>(hosts.size());
+    each_rank(size, [&](int rank) {
+      PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
+      auto session = Session::open(config, {rank, size, "group t"}, placed, monotonic_now() + seconds(60));
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      const auto arena = session.value()->arena();
+      ASSERT_NE(arena, nullptr);
+      auto* const tensor = static_cast<float*>(arena->allocate(kCount * sizeof(float)));
+      ASSERT_NE(tensor, nullptr);
+      for (size_t i = 0; i < kCount; ++i) tensor[i] = static_cast<float>(i % 1000 + static_cast<size_t>(rank));
+      Collective sum;
+      sum.title = "all_reduce";
+      sum.count = sum.output_end = kCount;
+      sum.input = sum.output = tensor;
+      const Status status = submit(*session.value(), std::move(sum), seconds(60)).get();
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      for (size_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(tensor[i], static_cast<float>(size * static_cast<int>(i % 1000) + size * (size - 1) / 2)) << i;
+      }
+      arena->release(tensor);
+    });
+    const fake_verbs::Counts after = library.count();
+    const uint64_t all = static_cast<uint64_t>(size) * kCount * sizeof(float);
+    EXPECT_EQ(after.bytes_from_tensors - before.bytes_from_tensors, all) << hosts;
+    EXPECT_EQ(after.bytes_to_tensors - before.bytes_to_tensors, all) << hosts;
+  }
+}
+
 // ---- chosen ----
 
 fake_verbs::Behaviour real() {

@@ -71,6 +71,27 @@ class Host {
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
+// ---- of one rank alone ----
+
+TEST(Arena, MayHaveAllOfASegmentAndSaysWhatBytesLieIn) {
+  auto segment = Segment::create(8 * page());
+  ASSERT_TRUE(segment.ok());
+  const auto arena = Arena::open(std::make_shared<const Segment>(std::move(segment.value())));
+  EXPECT_EQ(arena->capacity(), 8 * page());
+  auto* const first = static_cast<uint8_t*>(arena->allocate(page() + 1));
+  auto* const second = static_cast<uint8_t*>(arena->allocate(page()));
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(arena->extent_of(first, 1).data, first);
+  EXPECT_EQ(arena->extent_of(first, 1).bytes, 2 * page());
+  EXPECT_EQ(arena->extent_of(first + 2 * page() - 1, 1).data, first);
+  EXPECT_EQ(arena->extent_of(first + 2 * page() - 1, 2).data, nullptr) << "of two";
+  EXPECT_EQ(arena->extent_of(second, page()).data, second);
+  EXPECT_EQ(arena->extent_of(second + page(), 1).data, nullptr) << "not allocated";
+  EXPECT_EQ(arena->extent_of(&segment, 1).data, nullptr);
+  arena->release(first);
+  EXPECT_EQ(arena->extent_of(first, 1).data, nullptr);
+}
+
 // ---- allocations ----
 
 constexpr BoardShape kSmall = {2, 2, 64};

@@ -25,6 +25,8 @@ struct Sent {
   std::vector<uint8_t> frame;
   std::vector<Endpoint> to;
   bool multicast = false;
+  wire::Target target = {};           // of 0 bytes: none
+  std::vector<uint8_t> written = {};  // there
 };
 
 class RecordingSink : public PacketSink {
@@ -36,6 +38,10 @@ class RecordingSink : public PacketSink {
     Sent s{{frame, frame + size}, {}, true};
     for (size_t i = 0; i < count; ++i) s.to.push_back(*to[i]);
     sent.push_back(std::move(s));
+  }
+  void write(const uint8_t* elements, const wire::Target& target, const uint8_t* frame, size_t size,
+             const Endpoint& to) override {
+    sent.push_back({{frame, frame + size}, {to}, false, target, {elements, elements + target.bytes}});
   }
   std::vector<Sent> sent;
 };
@@ -173,7 +179,11 @@ struct Job {
   Job(Bench& on, int worker_count, int shards = 1, int slots = 8, size_t payload = 1024, uint64_t client_key = 1,
       int base = 0)
       : Job(on, ask_for(worker_count, shards, slots, payload, client_key), base) {}
-  Job(Bench& on, const wire::Open& asked, int base = 0) : bench(on), workers(asked.workers), base_(base) {
+  Job(Bench& on, const wire::Open& asked, int base = 0)
+      : bench(on),
+        workers(asked.workers),
+        base_(base),
+        carrier_((asked.flags & wire::kOpenRdma) != 0 ? Carrier::kRdma : Carrier::kPackets) {
     const wire::Reply opened = bench.open(asked);
     EXPECT_EQ(opened.status, wire::ReplyStatus::kOk);
     granted = opened.open;
@@ -186,7 +196,11 @@ struct Job {
   wire::Membership member(int worker) const {
     return {granted.job, granted.epoch, granted.session_key, static_cast<uint8_t>(worker)};
   }
-  Endpoint at(int worker, int shard = 0) const { return endpoint(base_ + worker, shard); }
+  Endpoint at(int worker, int shard = 0) const {
+    Endpoint its = endpoint(base_ + worker, shard);
+    its.carrier = carrier_;
+    return its;
+  }
   std::vector<Sent> put(const Contribution& c, int shard = 0) {
     return bench.put(contribution_frame(c, granted.job, granted.epoch), at(c.worker, shard));
   }
@@ -194,6 +208,7 @@ struct Job {
   Bench& bench;
   int workers;
   int base_;
+  Carrier carrier_;
   wire::OpenReply granted;
 };
 

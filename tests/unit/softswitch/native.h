@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct NativePart {
   uint8_t divisor = 1;
   uint32_t call = 0xca11;
   uint8_t flags = 0;
+  std::optional<wire::Target> target = std::nullopt;
 };
 
 template <typename T>
@@ -38,11 +40,11 @@ inline NativePart floats(int worker, const std::vector<float>& values, uint32_t 
   return part;
 }
 
-inline std::vector<uint8_t> native_frame(const NativePart& part, uint8_t job, uint32_t epoch, uint64_t key) {
+inline std::vector<uint8_t> native_frame(const NativePart& part, uint8_t job, uint32_t epoch, wire::ChecksumRule rule) {
   wire::NativeHeader h;
   h.version = wire::kVersion;
   h.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
-  h.flags = part.flags;
+  h.flags = static_cast<uint8_t>(part.flags | (part.target ? wire::kFlagTarget : 0));
   h.job = job;
   h.worker = part.worker;
   h.epoch = epoch;
@@ -52,9 +54,10 @@ inline std::vector<uint8_t> native_frame(const NativePart& part, uint8_t job, ui
   h.divisor = part.divisor;
   h.seq = part.seq;
   h.call = part.call;
-  std::vector<uint8_t> frame(wire::kNativeHeaderBytes);
+  std::vector<uint8_t> frame(wire::kNativeHeaderBytes + (part.target ? wire::kTargetBytes : 0));
+  if (part.target) wire::write_target(*part.target, frame.data() + wire::kNativeHeaderBytes);
   frame.insert(frame.end(), part.elements.begin(), part.elements.end());
-  wire::seal_native(h, key, frame.data(), part.elements.size());
+  wire::seal_native(h, rule, frame.data(), frame.size() - wire::kNativeHeaderBytes);
   return frame;
 }
 
@@ -72,28 +75,30 @@ struct NativeResult {
 };
 
 /// A whole one: its checksum has to hold.
-inline NativeResult native_result_of(const std::vector<uint8_t>& frame, uint64_t key) {
+inline NativeResult native_result_of(const std::vector<uint8_t>& frame, wire::ChecksumRule rule) {
   wire::NativePacket packet;
   EXPECT_EQ(wire::parse_native(frame.data(), frame.size(), wire::Kind::kNativeResult, &packet),
             wire::ParseError::kNone);
-  EXPECT_TRUE(wire::native_intact(frame.data(), frame.size(), key));
+  EXPECT_TRUE(wire::native_intact(frame.data(), frame.size(), rule));
   EXPECT_EQ(packet.header.worker, kAllWorkers);
   return {packet.header, {packet.elements, packet.elements + packet.bytes}};
 }
 
-inline wire::Open ask_native(wire::Open open) {
-  open.flags = wire::kOpenNative;
+inline wire::Open ask_native(wire::Open open, uint8_t flags = 0) {
+  open.flags = static_cast<uint8_t>(wire::kOpenNative | flags);
   return open;
 }
 
 /// A native session whose workers have all joined.
 struct NativeJob {
   NativeJob(Bench& on, int workers, int slots = 8, size_t payload = 1024, int shards = 1, uint64_t client_key = 1)
-      : job(on, ask_native(ask_for(workers, shards, slots, payload, client_key))) {
-    EXPECT_EQ(job.granted.flags, wire::kOpenNative);
+      : NativeJob(on, ask_native(ask_for(workers, shards, slots, payload, client_key))) {}
+  NativeJob(Bench& on, const wire::Open& asked) : job(on, asked) {
+    EXPECT_NE(job.granted.flags & wire::kOpenNative, 0);
   }
+  wire::ChecksumRule rule() const { return {job.granted.session_key, job.at(0).carrier != Carrier::kRdma}; }
   std::vector<uint8_t> frame(const NativePart& part) const {
-    return native_frame(part, job.granted.job, job.granted.epoch, job.granted.session_key);
+    return native_frame(part, job.granted.job, job.granted.epoch, rule());
   }
   std::vector<Sent> put(const NativePart& part, int shard = 0) {
     return job.bench.put(frame(part), job.at(part.worker, shard));
@@ -101,7 +106,7 @@ struct NativeJob {
   std::vector<Sent> put(const std::vector<uint8_t>& bytes, int worker) { return job.bench.put(bytes, job.at(worker)); }
   NativeResult result(const std::vector<Sent>& sent) const {
     EXPECT_EQ(sent.size(), 1U);
-    return sent.size() == 1 ? native_result_of(sent[0].frame, job.granted.session_key) : NativeResult{};
+    return sent.size() == 1 ? native_result_of(sent[0].frame, rule()) : NativeResult{};
   }
   /// Puts all of them; what came of the last one.
   NativeResult reduce(const std::vector<NativePart>& parts) {

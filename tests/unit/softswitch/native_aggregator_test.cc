@@ -23,17 +23,17 @@ class NativeAggregator : public ::testing::Test {
     std::vector<uint8_t> bytes;
     SlotUse& use = store_->use(0, parts[0].seq);
     for (size_t i = 0; i < parts.size(); ++i) {
-      bytes = native_frame(parts[i], 9, 77, kKey);
+      bytes = native_frame(parts[i], 9, 77, {kKey});
       EXPECT_EQ(wire::parse_native(bytes.data(), bytes.size(), wire::Kind::kNativeContribution, &packet),
                 wire::ParseError::kNone);
       if (i == 0) begin_native(&use, packet);
       join_native(&use, packet);
-      if (i + 1 < parts.size()) keep(packet, store_->kept(0, parts[i].worker));
+      if (i + 1 < parts.size()) keep_elements(packet, store_.get());
     }
-    complete_native(&use, store_.get(), packet, kKey);
+    complete_native(&use, store_.get(), packet, {kKey});
     EXPECT_TRUE(use.complete);
     const NativeFrame frame = result_for(use, store_->payload(0, parts[0].seq), packet.header.worker);
-    return native_result_of({frame.data, frame.data + frame.size}, kKey);
+    return native_result_of({frame.data, frame.data + frame.size}, {kKey});
   }
 
   std::unique_ptr<SlotStore> store_;
@@ -53,7 +53,7 @@ TEST_F(NativeAggregator, TheHeaderIsThatOfTheContributions) {  // [NATIVE-19]
   NativePart b = floats(1, {4}, 6);
   a.divisor = b.divisor = 2;
   a.call = b.call = 0xfeedbeef;
-  b.flags = wire::kFlagRepeat | 0xe0;
+  b.flags = wire::kFlagRepeat | 0xc0;
   const NativeResult result = aggregate({a, b});
   EXPECT_EQ(result.header.job, 9);
   EXPECT_EQ(result.header.epoch, 77U);

@@ -47,6 +47,7 @@ TEST(SlotStore, KeepsAContributionOfEachWorker) {
     for (uint8_t worker = 0; worker < kWorkers; ++worker) {
       EXPECT_EQ(reinterpret_cast<uintptr_t>(store->kept(slot, worker)) % 64, 0U);
       std::memset(store->kept(slot, worker), byte(slot, worker), kPayload);
+      store->target(slot, worker) = {byte(slot, worker), 7, 8};
     }
     for (uint32_t seq = 2; seq < 4; ++seq)
       std::memset(store->payload(slot, seq) - kRoom, byte(slot, 8), kRoom + kPayload);
@@ -55,9 +56,11 @@ TEST(SlotStore, KeepsAContributionOfEachWorker) {
     for (uint8_t worker = 0; worker < kWorkers; ++worker) {
       const uint8_t* kept = store->kept(slot, worker);
       EXPECT_EQ(std::count(kept, kept + kPayload, byte(slot, worker)), static_cast<long>(kPayload));
+      EXPECT_EQ(store->target(slot, worker).address, byte(slot, worker));
     }
   }
-  EXPECT_EQ(SlotStore::slot_bytes(kPayload, kWorkers), SlotStore::slot_bytes(kPayload) + kWorkers * kPayload);
+  EXPECT_EQ(SlotStore::slot_bytes(kPayload, kWorkers),
+            SlotStore::slot_bytes(kPayload) + kWorkers * (kPayload + wire::kTargetBytes));
 }
 
 TEST(SlotStore, SaysWhatASlotTakes) {

@@ -47,7 +47,7 @@ TEST(NativeSession, IsNeverWhatAControllerInstalls) {  // [NATIVE-2]
   installed.members = WorkerSet::first(1);
   ASSERT_TRUE(bench.sw.install(installed, bench.now).ok());
   ASSERT_TRUE(bench.sw.set_member(4, 5, 0, -1, endpoint(0)).ok());
-  EXPECT_TRUE(bench.put(native_frame(floats(0, {1}), 4, 5, 0), endpoint(0)).empty());
+  EXPECT_TRUE(bench.put(native_frame(floats(0, {1}), 4, 5, {}), endpoint(0)).empty());
   EXPECT_EQ(bench.sw.counters().dropped_kind.get(), 1U);
 }
 
@@ -100,7 +100,7 @@ TEST(NativeSwitch, KindsOfTheOtherSortAreDropped) {
   auto before = nonzero(bench.sw.counters());
   EXPECT_TRUE(native.job.put(words(0)).empty());
   const auto foreign =
-      native_frame(floats(0, {1}), integers.granted.job, integers.granted.epoch, integers.granted.session_key);
+      native_frame(floats(0, {1}), integers.granted.job, integers.granted.epoch, {integers.granted.session_key});
   EXPECT_TRUE(bench.put(foreign, integers.at(0)).empty());
   auto result = native.frame(floats(0, {1}));
   result[0] = 0x36;
@@ -120,7 +120,7 @@ struct NativeDrop {
 };
 
 void seal_again(const NativeJob& job, std::vector<uint8_t>* frame) {
-  wire::seal_native(wire::read_native_header(frame->data()), job.job.granted.session_key, frame->data(),
+  wire::seal_native(wire::read_native_header(frame->data()), {job.job.granted.session_key}, frame->data(),
                     frame->size() - wire::kNativeHeaderBytes);
 }
 
@@ -430,6 +430,118 @@ TEST(NativeSwitch, ItsFramesFindTheirPartition) {
               bench.sw.partition_of(integers.data(), integers.size()));
     EXPECT_EQ(job.reduce({floats(0, {1}, 1, slot), floats(1, {2}, 1, slot)}).as<float>(), Floats{3});
   }
+}
+
+// ---- targets ----
+
+/// Two workers that come by RDMA.
+struct SwitchTargets : public ::testing::Test {
+  static SwitchOptions with_card() {
+    SwitchOptions options;
+    options.has_card = true;
+    return options;
+  }
+  static NativePart part(int worker, std::optional<wire::Target> target, uint32_t seq = 1) {
+    NativePart its = floats(worker, {1, 2}, seq);
+    its.target = target;
+    return its;
+  }
+
+  Bench bench{with_card()};
+  NativeJob native{bench, ask_native(ask_for(2), wire::kOpenRdma)};
+};
+
+TEST_F(SwitchTargets, ResultsAreWrittenThere) {  // [RDMA-7]
+  EXPECT_TRUE(native.put(part(0, wire::Target{0x1000, 11, 8})).empty());
+  const uint64_t before = bench.sw.counters().bytes_sent.get();
+  const auto sent = native.put(part(1, wire::Target{0x2000, 22, 8}));
+  ASSERT_EQ(sent.size(), 2U);
+  for (size_t worker = 0; worker < 2; ++worker) {
+    EXPECT_EQ(sent[worker].to, std::vector<Endpoint>{native.job.at(static_cast<int>(worker))});
+    EXPECT_EQ(sent[worker].target.address, (worker + 1) * 0x1000);
+    EXPECT_EQ(sent[worker].target.key, 11 * (worker + 1));
+    EXPECT_EQ(sent[worker].written, bytes_of(std::vector<float>{2, 4}));
+    const NativeResult result = native_result_of(sent[worker].frame, native.rule());
+    EXPECT_EQ(result.header.flags, wire::kFlagTarget);
+    EXPECT_TRUE(result.elements.empty());
+  }
+  EXPECT_EQ(bench.sw.counters().bytes_sent.get() - before, 2 * (8 + wire::kNativeHeaderBytes));
+}
+
+TEST_F(SwitchTargets, AreEachWorkersOwnAffair) {  // [RDMA-7]
+  native.put(part(0, wire::Target{0x1000, 11, 8}));
+  const auto sent = native.put(part(1, std::nullopt));
+  ASSERT_EQ(sent.size(), 2U);
+  EXPECT_EQ(sent[0].target.address, 0x1000U);
+  EXPECT_EQ(sent[1].to, std::vector<Endpoint>{native.job.at(1)});
+  EXPECT_EQ(native_result_of(sent[1].frame, native.rule()).as<float>(), (std::vector<float>{2, 4}));
+}
+
+TEST_F(SwitchTargets, OfAnotherSizeAreNotWritten) {  // [RDMA-7]
+  for (const uint32_t bytes : {0, 7, 9, 4096}) {
+    const uint32_t seq = 1 + bytes * 2;
+    native.put(part(0, wire::Target{0x1000, 11, bytes}, seq));
+    NativePart none = part(1, wire::Target{0x2000, 22, 8}, seq);
+    none.flags = wire::kFlagNoElements;
+    const auto sent = native.put(none);
+    ASSERT_EQ(sent.size(), 2U);
+    for (const Sent& one : sent) EXPECT_EQ(one.target.bytes, 0U) << "who wants nothing has nothing written";
+    EXPECT_EQ(native_result_of(sent[0].frame, native.rule()).as<float>(), (std::vector<float>{2, 4}));
+    EXPECT_TRUE(native_result_of(sent[1].frame, native.rule()).elements.empty());
+  }
+}
+
+TEST_F(SwitchTargets, ThoseWhoDisagreeGetNothingWritten) {
+  native.put(part(0, wire::Target{0x1000, 11, 8}));
+  NativePart other = part(1, wire::Target{0x2000, 22, 8});
+  other.call = 1;
+  for (const Sent& one : native.put(other)) {
+    EXPECT_EQ(one.target.bytes, 0U);
+    EXPECT_TRUE(native_result_of(one.frame, native.rule()).disagree());
+  }
+}
+
+TEST_F(SwitchTargets, ARepeatedContributionIsAnsweredByAFrame) {  // [RDMA-7]
+  const NativePart first = part(0, wire::Target{0x1000, 11, 8});
+  native.put(first);
+  native.put(first);
+  EXPECT_EQ(bench.sw.counters().duplicates_dropped.get(), 1U);
+  native.put(part(1, std::nullopt));
+  const auto sent = native.put(first);
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0].target.bytes, 0U);
+  EXPECT_EQ(native_result_of(sent[0].frame, native.rule()).as<float>(), (std::vector<float>{2, 4}));
+  EXPECT_EQ(native_result_of(sent[0].frame, native.rule()).header.flags, 0);
+}
+
+TEST_F(SwitchTargets, AreOfTheirUseAlone) {
+  native.put(part(0, wire::Target{0x1000, 11, 8}));
+  native.put(part(1, wire::Target{0x2000, 22, 8}));
+  native.put(part(0, std::nullopt, 2));
+  const auto sent = native.put(part(1, std::nullopt, 2));
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_TRUE(sent[0].multicast);
+}
+
+TEST(SwitchNative, ATargetThatComesByPacketsIsDropped) {  // [RDMA-6]
+  Bench bench;
+  NativeJob native(bench, 2);
+  NativePart part = floats(0, {1, 2});
+  part.target = wire::Target{0x1000, 11, 8};
+  EXPECT_TRUE(native.put(part).empty());
+  EXPECT_EQ(bench.sw.counters().dropped_length.get(), 1U);
+}
+
+TEST_F(SwitchTargets, ElementsAreTheCardsToCheck) {  // [RDMA-5]
+  auto frame = native.frame(part(0, wire::Target{0x1000, 11, 8}));
+  frame[wire::kNativeHeaderBytes] ^= 1;
+  EXPECT_TRUE(native.put(frame, 0).empty());
+  EXPECT_EQ(bench.sw.counters().dropped_checksum.get(), 1U) << "the target is covered";
+  frame[wire::kNativeHeaderBytes] ^= 1;
+  frame.back() ^= 1;
+  native.put(frame, 0);
+  EXPECT_EQ(bench.sw.counters().dropped_checksum.get(), 1U);
+  EXPECT_EQ(bench.sw.counters().contributions_added.get(), 1U);
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ class FewBuffers final : public Transport {
     std::vector<std::pair<Endpoint, Bytes>> sent;
     std::deque<std::pair<Endpoint, Bytes>> arrived;
     bool fragments = true;
+    bool used = false;
+    Endpoint forgotten;
     bool gone = false;
   };
   FewBuffers(Notes* notes, size_t buffers) : notes_(notes), buffers_(buffers) {}
@@ -44,6 +46,11 @@ class FewBuffers final : public Transport {
   Endpoint local() const override { return peer_number(200); }
   size_t path_frame_bytes(const Endpoint& to) const override { return to.bytes[0]; }
   void allow_fragments(bool allowed) override { notes_->fragments = allowed; }
+  void use(std::shared_ptr<const TensorMemory>) override { notes_->used = true; }
+  std::optional<wire::Target> reach(const void*, size_t bytes) override {
+    return wire::Target{1, 2, static_cast<uint32_t>(bytes)};
+  }
+  void forget(const Endpoint& peer) override { notes_->forgotten = peer; }
   uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
     for (size_t i = 0; i < count; ++i) {
@@ -288,6 +295,11 @@ TEST(SharedLink, AllElseIsTheLinks) {
     EXPECT_FALSE(peer->take_refusal()) << "of which peer?";
     peer->allow_fragments(false);
     EXPECT_FALSE(std::exchange(few.link.fragments, true));
+    EXPECT_EQ(peer->reach(frame.data(), 30)->bytes, 30U);
+    peer->use(nullptr);
+    EXPECT_TRUE(std::exchange(few.link.used, false));
+    peer->forget(to);
+    EXPECT_EQ(std::exchange(few.link.forgotten, Endpoint()), to);
   }
   EXPECT_EQ(held, 3000U) << "counted once";
   ASSERT_EQ(few.link.sent.size(), 2U);

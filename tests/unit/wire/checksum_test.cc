@@ -35,11 +35,11 @@ NativeHeader header(uint8_t flags = kFlagDisagree) {
 Bytes sealed(size_t bytes, uint8_t flags = kFlagDisagree, uint64_t key = kKey) {
   Bytes frame(kNativeHeaderBytes + bytes);
   for (size_t i = 0; i < bytes; ++i) frame[kNativeHeaderBytes + i] = static_cast<uint8_t>(i * 37 + 11);
-  seal_native(header(flags), key, frame.data(), bytes);
+  seal_native(header(flags), {key}, frame.data(), bytes);
   return frame;
 }
 
-bool intact(const Bytes& frame, uint64_t key = kKey) { return native_intact(frame.data(), frame.size(), key); }
+bool intact(const Bytes& frame, uint64_t key = kKey) { return native_intact(frame.data(), frame.size(), {key}); }
 
 TEST(Checksum, IsWhatTheProtocolSays) {  // [NATIVE-10]
   // One for each of XXH3's ways with short, longer and long texts.
@@ -59,7 +59,7 @@ TEST(Checksum, SealingWritesTheHeaderThatItIsGiven) {
   NativeHeader given = header();
   given.checksum = 0xffffffff;  // must not matter
   Bytes frame(kNativeHeaderBytes);
-  seal_native(given, kKey, frame.data(), 0);
+  seal_native(given, {kKey}, frame.data(), 0);
   EXPECT_EQ(frame, sealed(0));
   NativeHeader written = read_native_header(frame.data());
   written.checksum = given.checksum;
@@ -87,6 +87,27 @@ TEST(Checksum, ElementsMoreOrLessAreNoticed) {
   EXPECT_FALSE(intact(frame));
   frame.resize(kNativeHeaderBytes + 7);
   EXPECT_FALSE(intact(frame));
+}
+
+TEST(Checksum, MayBeOfHeaderAndTargetAlone) {  // [RDMA-5]
+  const ChecksumRule over_rdma{kKey, false};
+  for (const auto& [kind, flags] :
+       {std::pair(Kind::kNativeContribution, uint8_t{0}), std::pair(Kind::kNativeContribution, kFlagTarget),
+        std::pair(Kind::kNativeResult, kFlagTarget)}) {
+    NativeHeader given = header(flags);
+    given.kind = static_cast<uint8_t>(kind);
+    const size_t covered = kNativeHeaderBytes + (has_target(given) ? kTargetBytes : 0);
+    Bytes frame(kNativeHeaderBytes + kTargetBytes + 100, 0x5a);
+    seal_native(given, over_rdma, frame.data(), frame.size() - kNativeHeaderBytes);
+    for (size_t bit = 0; bit < 8 * frame.size(); ++bit) {
+      const auto mask = static_cast<uint8_t>(1U << bit % 8);
+      if (bit / 8 == 0 || (bit / 8 == 1 && (mask == kFlagTarget || mask == kFlagRepeat))) continue;
+      frame[bit / 8] ^= mask;
+      EXPECT_EQ(native_intact(frame.data(), frame.size(), over_rdma), bit / 8 >= covered) << bit;
+      frame[bit / 8] ^= mask;
+    }
+    EXPECT_FALSE(intact(frame)) << "elements are not covered";
+  }
 }
 
 TEST(Checksum, AnotherKeyFails) {

@@ -253,8 +253,40 @@ TEST(ParseNative, NamesWhatIsWrong) {
   frame = whole;
   for (int flags = 0; flags < 256; ++flags) {
     frame[1] = static_cast<uint8_t>(flags);
-    EXPECT_EQ(parse_as_native(frame), ParseError::kNone) << "flags " << flags << " mean no operation here";
+    const bool names_target = (flags & kFlagTarget) != 0;  // of which there are 8 bytes
+    EXPECT_EQ(parse_as_native(frame), names_target ? ParseError::kLength : ParseError::kNone) << "flags " << flags;
   }
+}
+
+TEST(ParseNative, ReadsTheTargetOfAContribution) {  // [RDMA-6]
+  Bytes frame = native(kTargetBytes + 8);
+  frame[1] = kFlagTarget;
+  write_target({0x0102030405060708, 0x0a0b0c0d, 8}, frame.data() + kNativeHeaderBytes);
+  NativePacket packet;
+  ASSERT_EQ(parse_native(frame.data(), frame.size(), Kind::kNativeContribution, &packet), ParseError::kNone);
+  ASSERT_TRUE(packet.target.has_value());
+  EXPECT_EQ(packet.target->address, 0x0102030405060708U);
+  EXPECT_EQ(packet.target->key, 0x0a0b0c0dU);
+  EXPECT_EQ(packet.target->bytes, 8U);
+  EXPECT_EQ(packet.bytes, 8U);
+  EXPECT_EQ(packet.elements, frame.data() + kNativeHeaderBytes + kTargetBytes);
+  for (size_t behind = 0; behind < kTargetBytes; ++behind) {
+    EXPECT_EQ(parse_as_native({frame.begin(), frame.begin() + static_cast<long>(kNativeHeaderBytes + behind)}),
+              ParseError::kLength);
+  }
+  EXPECT_EQ(parse_as_native({frame.begin(), frame.end() - 8}), ParseError::kNone) << "one without elements";
+  frame[1] = 0;
+  ASSERT_EQ(parse_native(frame.data(), frame.size(), Kind::kNativeContribution, &packet), ParseError::kNone);
+  EXPECT_FALSE(packet.target.has_value());
+}
+
+TEST(ParseNative, AResultHasNoTarget) {  // [RDMA-7]
+  Bytes frame = native(8, {}, Kind::kNativeResult);
+  frame[1] = kFlagTarget;
+  NativePacket packet;
+  ASSERT_EQ(parse_native(frame.data(), frame.size(), Kind::kNativeResult, &packet), ParseError::kNone);
+  EXPECT_FALSE(packet.target.has_value());
+  EXPECT_EQ(packet.bytes, 8U);
 }
 
 TEST(ParseNative, LeavesItsOutputAloneOnAnError) {

@@ -110,6 +110,132 @@ TEST_F(Rdma, WhatLiesInMemoryOfItsOwnIsNotCopied) {
   EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{Bytes(4096, 7)});
 }
 
+/// One tensor.
+struct OneTensor : TensorMemory {
+  explicit OneTensor(size_t size, uint8_t with = 0) : bytes(size, with) {}
+  Extent extent_of(const void* data, size_t size) const override {
+    const auto* const at = static_cast<const uint8_t*>(data);
+    const bool inside = at >= bytes.data() && at + size <= bytes.data() + bytes.size();
+    return inside ? Extent{const_cast<uint8_t*>(bytes.data()), bytes.size()} : Extent{};
+  }
+  Bytes bytes;
+};
+
+TEST_F(Rdma, TensorsAreReachedOnceTheyAreUsed) {
+  open();
+  const auto tensor = std::make_shared<OneTensor>(1000);
+  EXPECT_FALSE(a_->reach(tensor->bytes.data(), 10).has_value());
+  a_->use(tensor);
+  const uint64_t before = library_->count().objects;
+  const auto reached = a_->reach(&tensor->bytes[10], 990);
+  ASSERT_TRUE(reached.has_value());
+  EXPECT_EQ(reached->address, reinterpret_cast<uintptr_t>(&tensor->bytes[10]));
+  EXPECT_EQ(reached->bytes, 990U);
+  EXPECT_EQ(a_->reach(tensor->bytes.data(), 1)->key, reached->key);
+  EXPECT_EQ(library_->count().objects, before + 1) << "registered once";
+  EXPECT_FALSE(a_->reach(&tensor->bytes[10], 991).has_value());
+}
+
+TEST_F(Rdma, TensorsThatTheSystemDoesNotPinAreCopied) {
+  open();
+  introduce(*a_, *b_);
+  const auto tensor = std::make_shared<OneTensor>(1000, 5);
+  a_->use(tensor);
+  library_->fail_once("ibv_reg_mr", ENOMEM);
+  EXPECT_FALSE(a_->reach(tensor->bytes.data(), 10).has_value());
+  EXPECT_FALSE(a_->reach(tensor->bytes.data(), 10).has_value()) << "it is not asked again";
+  const Endpoint to = b_->local();
+  TxFrame frame{tensor->bytes.data(), 100, &to};
+  frame.rest = &tensor->bytes[100];
+  frame.rest_size = 900;
+  EXPECT_EQ(a_->send(&frame, 1), 1U);
+  tensor->bytes.assign(1000, 6);
+  EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{Bytes(1000, 5)});
+}
+
+// A card reads what is sent late, so it sends what has become of it: all that others may still need is copied.
+TEST_F(Rdma, TheRestOfAFrameIsSentFromItsTensorUnlessItMayChange) {
+  fake_verbs::Behaviour late;
+  late.late = 1;
+  open(late);
+  introduce(*a_, *b_);
+  const auto tensor = std::make_shared<OneTensor>(1000, 5);
+  a_->use(tensor);
+  uint8_t* const head = a_->allocate(24);
+  std::fill(head, head + 24, uint8_t{7});
+  const Endpoint to = b_->local();
+  for (const bool may_change : {false, true}) {
+    tensor->bytes.assign(1000, 5);
+    TxFrame frame{head, 24, &to};
+    frame.rest = tensor->bytes.data();
+    frame.rest_size = 1000;
+    frame.may_change = may_change;
+    EXPECT_EQ(a_->send(&frame, 1), 1U);
+    tensor->bytes.assign(1000, 6);
+    Bytes expected(24, 7);
+    expected.insert(expected.end(), 1000, may_change ? 5 : 6);
+    EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{expected});
+  }
+}
+
+TEST_F(Rdma, AResultIsWrittenToItsTargetBeforeTheFrameArrives) {  // [RDMA-7]
+  open();
+  introduce(*a_, *b_);
+  const auto tensor = std::make_shared<OneTensor>(1000);
+  b_->use(tensor);
+  const Bytes head(24, 1);
+  Bytes elements(900, 9);
+  const Endpoint to = b_->local();
+  TxFrame frame{head.data(), 24, &to};
+  frame.rest = elements.data();
+  frame.rest_size = 900;
+  frame.target = *b_->reach(&tensor->bytes[50], 900);
+  frame.may_change = true;
+  EXPECT_EQ(a_->send(&frame, 1), 1U);
+  elements.assign(900, 0);
+  EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{head});
+  Bytes expected(1000);
+  std::fill(expected.begin() + 50, expected.begin() + 950, uint8_t{9});
+  EXPECT_EQ(tensor->bytes, expected);
+}
+
+TEST_F(Rdma, NobodyIsWrittenToOnceThePeerIsForgotten) {
+  fake_verbs::Behaviour late;
+  late.late = 1;
+  open(late);
+  introduce(*a_, *b_);
+  const auto tensor = std::make_shared<OneTensor>(1000);
+  b_->use(tensor);
+  const Bytes head(24, 1), elements(1000, 9);
+  const Endpoint to = b_->local();
+  TxFrame frame{head.data(), 24, &to};
+  frame.rest = elements.data();
+  frame.rest_size = 1000;
+  frame.target = *b_->reach(tensor->bytes.data(), 1000);
+  EXPECT_EQ(a_->send(&frame, 1), 1U);
+  b_->forget(a_->local());
+  RxFrame received;
+  EXPECT_EQ(b_->receive(&received, 1), 0U);
+  EXPECT_EQ(tensor->bytes, Bytes(1000));
+}
+
+TEST_F(Rdma, ATargetThatIsNoneBreaksThePair) {
+  open();
+  introduce(*a_, *b_);
+  const Bytes head(24, 1), elements(100, 9);
+  const Endpoint to = b_->local();
+  TxFrame frame{head.data(), 24, &to};
+  frame.rest = elements.data();
+  frame.rest_size = 100;
+  frame.target = {0x1000, 12345, 100};
+  a_->send(&frame, 1);
+  RxFrame received;
+  EXPECT_EQ(b_->receive(&received, 1), 0U);
+  a_->wait(Duration(0));
+  EXPECT_FALSE(a_->knows(b_->local()));
+  EXPECT_THAT(a_->take_error(), HasSubstr("remote access error"));
+}
+
 // One bell for a burst, and a completion for many messages.
 TEST_F(Rdma, ABurstIsPostedAtOnceAndHardlyEverSignaled) {
   open();
