@@ -227,6 +227,68 @@ TEST(Layout, ProbeReply) {
   expect_bytes(m, read_probe_reply, write_probe_reply, expected);
 }
 
+TEST(Layout, Introduction) {
+  EXPECT_EQ(kIntroductionBytes, 28U);
+  Introduction m;
+  m.queue_pair = 0x01020304;
+  m.first_psn = 0x05060708;
+  m.gid_high = 0x1112131415161718;
+  m.gid_low = 0x2122232425262728;
+  m.mtu = 0x31;
+  m.reserved = 0x32;
+  m.padding = 0x3334;
+  expect_bytes(m, read_introduction, write_introduction,
+               {0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16,
+                0x17, 0x18, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0x31, 0x32, 0x33, 0x34});
+}
+
+TEST(Layout, BaseTransport) {
+  EXPECT_EQ(kRocePort, 4791);
+  EXPECT_EQ(kOpcodeWriteOnly, 0x2a);
+  EXPECT_EQ(kOpcodeWriteOnlyWithImmediate, 0x2b);
+  EXPECT_EQ(kBaseTransportBytes, 12U);
+  BaseTransport m;
+  m.opcode = kOpcodeWriteOnlyWithImmediate;
+  m.solicited = 1;
+  m.pad = 2;
+  m.transport_version = 5;
+  m.partition = 0xfffe;
+  m.congestion = 0x80;
+  m.queue_pair = 0x010203;
+  m.acknowledge = 1;
+  m.reserved = 0x55;
+  m.psn = 0x0a0b0c;
+  expect_bytes(m, read_base_transport, write_base_transport,
+               {0x2b, 0xa5, 0xff, 0xfe, 0x80, 0x01, 0x02, 0x03, 0xd5, 0x0a, 0x0b, 0x0c});
+}
+
+TEST(Layout, FieldsOfThreeBytesAreThreeBytes) {
+  BaseTransport m;
+  m.queue_pair = m.psn = 0xff010203;  // what does not fit is cut off
+  uint8_t frame[kBaseTransportBytes];
+  write_base_transport(m, frame);
+  EXPECT_EQ(frame[kBaseTransportOffsetQueuePair - 1], 0);
+  EXPECT_EQ(frame[kBaseTransportOffsetQueuePair + 3], 0);
+  EXPECT_EQ(read_base_transport(frame).queue_pair, 0x010203U);
+  EXPECT_EQ(read_base_transport(frame).psn, 0x010203U);
+}
+
+TEST(Layout, ExtendedTransportImmediateAndInvariantCheck) {
+  EXPECT_EQ(kExtendedTransportBytes, 16U);
+  EXPECT_EQ(kImmediateBytes, 4U);
+  EXPECT_EQ(kInvariantCheckBytes, 4U);
+  ExtendedTransport m;
+  m.address = 0x0102030405060708;
+  m.rkey = 0x090a0b0c;
+  m.bytes = 0x0d0e0f10;
+  expect_bytes(m, read_extended_transport, write_extended_transport,
+               {0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x10});
+  Immediate immediate;
+  immediate.slot = 0x0102;
+  immediate.seq_low = 0x0304;
+  expect_bytes(immediate, read_immediate, write_immediate, {0x01, 0x02, 0x03, 0x04});
+}
+
 /// Any bytes read as a message and written again are the same bytes: no field overlaps another, none is missing.
 template <typename Message>
 void expect_round_trips(size_t size, Message (*read)(const uint8_t*), void (*write)(const Message&, uint8_t*)) {
@@ -249,6 +311,11 @@ TEST(Layout, EveryMessageRoundTrips) {
   expect_round_trips(kCloseBytes, read_close, write_close);
   expect_round_trips(kProbeBytes, read_probe, write_probe);
   expect_round_trips(kProbeReplyBytes, read_probe_reply, write_probe_reply);
+  expect_round_trips(kIntroductionBytes, read_introduction, write_introduction);
+  expect_round_trips(kBaseTransportBytes, read_base_transport, write_base_transport);
+  expect_round_trips(kExtendedTransportBytes, read_extended_transport, write_extended_transport);
+  expect_round_trips(kImmediateBytes, read_immediate, write_immediate);
+  expect_round_trips(kInvariantCheckBytes, read_invariant_check, write_invariant_check);
 }
 
 }  // namespace
