@@ -115,6 +115,10 @@ SessionTable::Opened SessionTable::open(const wire::Open& asked, const std::vect
     out.reply = known->reply_;
     return out;
   }
+  if ((asked.flags & wire::kOpenUnreliable) != 0) {  // [RDMA-9]
+    out.status = ReplyStatus::kNoCard;
+    return out;
+  }
   const bool by_card = (asked.flags & wire::kOpenRdma) != 0;
   if (by_card && (!limits_.has_card || (asked.flags & wire::kOpenStream) != 0)) {  // [OPEN-7]
     out.status = limits_.has_card ? ReplyStatus::kBadRequest : ReplyStatus::kNoCard;

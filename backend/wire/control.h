@@ -22,7 +22,7 @@ struct Membership {
 };
 
 /// Room for any control request or reply.
-inline constexpr size_t kMaxControlBytes = 64;
+inline constexpr size_t kMaxControlBytes = 80;
 static_assert(kControlBytes + kProbeReplyBytes <= kMaxControlBytes);
 inline constexpr size_t kMeetBytes = kJoinBytes + kIntroductionBytes;
 inline constexpr size_t kMeetReplyBytes = kJoinReplyBytes + kIntroductionBytes;

@@ -129,6 +129,7 @@ def emit(spec: dict) -> str:
         ("operations", "Operation", "uint8_t"),
         ("requests", "Request", "uint8_t"),
         ("status", "ReplyStatus", "uint16_t"),
+        ("services", "Service", "uint8_t"),
     ):
         out.append(f"enum class {prefix} : {kind} {{")
         out += [f"  k{camel(name)} = {value}," for name, value in spec[table].items()]
@@ -147,7 +148,7 @@ ROCE_HEADERS = ("base_transport", "extended_transport", "immediate", "invariant_
 
 
 def place_bits(message_bytes: int) -> int:
-    """Of the smallest power of two that holds so many bytes."""
+    """Of the smallest power of two that holds so many bytes. [RDMA-10]"""
     return (message_bytes - 1).bit_length()
 
 

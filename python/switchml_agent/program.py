@@ -25,6 +25,7 @@ _TABLES = (
     "uplinks",
     "workers",
     "sources",
+    "pairs",
     "pages",
     "members",
 )

@@ -15,6 +15,21 @@ ALL_SHARDS = -1  # of a member, in the API
 
 
 @dataclasses.dataclass(frozen=True)
+class Pair:
+    """The worker's end of a queue pair, and what the switch keeps of its own."""
+
+    queue_pair: int
+    address: int  # of its place for slot 0, a multiple of 2^32 [RDMA-10]
+    rkey: int
+    index: int  # in the switch's register of packet numbers
+
+
+def pair_number(job, worker, shard):
+    """The number of the switch's end. It tells the members of all sessions apart. [RDMA-13]"""
+    return job << 16 | worker << 8 | shard
+
+
+@dataclasses.dataclass(frozen=True)
 class Add:
     """An entry of a table."""
 
@@ -79,6 +94,16 @@ class Session:
     def worker_entry(self, worker):
         bit = 1 << self.members.index(worker)
         return Add("workers", "SwitchIngress.session.member", (self.job, worker), (bit,))
+
+    def pair_entries(self, worker, shard, place, pair):
+        """The same as member_entries of a worker that has a queue pair for the shard."""
+        number = pair_number(self.job, worker, shard)
+        receives = (place.mac, place.ip, pair.queue_pair, pair.address >> 32, pair.rkey, pair.index)
+        return [
+            Add("pairs", "speaks", (self.job, worker, place.ip, number), (shard,)),
+            Add("members", "SwitchEgress.copies.pair", (self.group(shard), worker + 1), receives),
+            Copy(self.group(shard), worker + 1, place.port),
+        ]
 
     def member_entries(self, worker, shard, place):
         """Where a member sends from, and where it receives: for one shard or for all."""

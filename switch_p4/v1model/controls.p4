@@ -9,6 +9,8 @@ control Checks(in headers_t headers, inout metadata_t meta, in standard_metadata
         // Shorter than a header, or than its own lengths say.
         if (meta.too_short == 1 || standard.parser_error != error.NoError) {
             meta.reason = REASON_DROPPED_SHORT;  // [DROP-1]
+        } else if (meta.foreign_roce) {
+            meta.reason = REASON_DROPPED_KIND;  // [RDMA-12]
         } else if (headers.switchml.version != SWITCHML_VERSION) {
             meta.reason = REASON_DROPPED_VERSION;  // [DROP-2]
         } else if (headers.switchml.kind != KIND_CONTRIBUTION && !meta.from_parent) {
@@ -83,6 +85,20 @@ control Session(in headers_t headers, inout metadata_t meta) {
         size = MEMBERS;
     }
 
+    // The same of a member that has a queue pair: the number of the switch's end belongs to one member and shard, whatever
+    // UDP port its card sends from. [RDMA-13]
+    table pairs {
+        key = {
+            headers.switchml.job: exact;
+            headers.switchml.worker: exact;
+            headers.ipv4.source: exact;
+            headers.base_transport.queue_pair: exact;
+        }
+        actions = { speaks; stranger; }
+        default_action = stranger();
+        size = MEMBERS;
+    }
+
     apply {
         sessions.apply();
         if (meta.reason == REASON_NONE) {
@@ -91,12 +107,15 @@ control Session(in headers_t headers, inout metadata_t meta) {
                 meta.member_shard = ANY_SHARD;
                 if (!meta.leaf) {
                     meta.reason = REASON_DROPPED_KIND;  // [TREE-8]
-                } else if (headers.ipv4.source != meta.parent_ip || headers.udp.source != SWITCHML_PORT) {
+                } else if (headers.ipv4.source != meta.parent_ip || headers.udp.source != SWITCHML_PORT || meta.over_roce) {
                     meta.reason = REASON_DROPPED_SOURCE;  // [TREE-8]
                 }
             } else {
                 workers.apply();
-                if (meta.reason == REASON_NONE) sources.apply();
+                if (meta.reason == REASON_NONE) {
+                    if (meta.over_roce) pairs.apply();
+                    else sources.apply();
+                }
             }
         }
     }
@@ -256,6 +275,7 @@ control Aggregator(inout headers_t headers, in metadata_t meta) {
 // What happens next: nothing, an answer to one, or the aggregate to all or to the parent. Gives the packet its reason.
 control NextStep(inout headers_t headers, inout metadata_t meta) {
     action is_result() {
+        meta.replica = (bit<16>)headers.switchml.worker + 1;
         headers.switchml.kind = KIND_RESULT;
         headers.switchml.worker = ALL_WORKERS;  // [PKT-7]
         headers.switchml.flags = meta.operation;  // [PKT-4, PKT-5]

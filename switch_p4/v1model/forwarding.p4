@@ -27,7 +27,8 @@ control OwnAddress(in headers_t headers, inout metadata_t meta) {
             asked = headers.ipv4.destination;
             addresses.apply();
         }
-        meta.for_aggregator = meta.to_switch && headers.udp.isValid() && headers.udp.destination == SWITCHML_PORT;
+        meta.for_aggregator = meta.to_switch && headers.udp.isValid()
+            && (headers.udp.destination == SWITCHML_PORT || headers.udp.destination == ROCE_PORT);
     }
 }
 
@@ -144,26 +145,114 @@ control Layer2(in headers_t headers, inout standard_metadata_t standard) {
     apply { stations.apply(); }
 }
 
+// A result is made as a datagram, whatever the contribution came as.
+control AsDatagram(inout headers_t headers, in metadata_t meta) {
+    apply {
+        if (meta.over_roce) {
+            headers.ipv4.bytes = headers.ipv4.bytes - ROCE_BYTES;
+            headers.udp.bytes = headers.udp.bytes - ROCE_BYTES;
+            headers.udp.destination = SWITCHML_PORT;
+            headers.base_transport.setInvalid();
+            headers.extended_transport.setInvalid();
+            headers.immediate.setInvalid();
+            headers.invariant_check.setInvalid();
+        }
+    }
+}
+
+// The check that a card makes of a whole packet: CRC-32 with ones for what routers may change, and for a header that only
+// InfiniBand has. It travels with its lowest byte first. [RDMA-14]
+control InvariantCheck(inout headers_t headers) {
+    bit<32> crc = 0;
+
+#define UNCHANGED                                                                                                   \
+    64w0xffffffffffffffff, headers.ipv4.version, headers.ipv4.header_words, 8w0xff, headers.ipv4.bytes,              \
+    headers.ipv4.identification, headers.ipv4.flags, headers.ipv4.fragment, 8w0xff, headers.ipv4.protocol, 16w0xffff, \
+    headers.ipv4.source, headers.ipv4.destination, headers.udp.source, headers.udp.destination, headers.udp.bytes,   \
+    16w0xffff, headers.base_transport.opcode, headers.base_transport.solicited, headers.base_transport.migrated,     \
+    headers.base_transport.pad, headers.base_transport.transport_version, headers.base_transport.partition, 8w0xff,  \
+    headers.base_transport.queue_pair, headers.base_transport.acknowledge, headers.base_transport.reserved,          \
+    headers.base_transport.psn, headers.extended_transport.address, headers.extended_transport.rkey,                 \
+    headers.extended_transport.bytes, headers.immediate.slot, headers.immediate.seq_low, headers.switchml.version,   \
+    headers.switchml.kind, headers.switchml.flags, headers.switchml.job, headers.switchml.worker,                    \
+    headers.switchml.epoch, headers.switchml.slot, headers.switchml.exponent, headers.switchml.seq,                  \
+    headers.switchml.witness
+#define AND_WORD(i) , headers.words.w##i
+    apply {
+        headers.invariant_check.setValid();
+        if (headers.words.isValid()) {
+            hash(crc, HashAlgorithm.crc32, 32w0, { UNCHANGED FOR_EACH_WORD(AND_WORD) }, 33w0x100000000);
+        } else {
+            hash(crc, HashAlgorithm.crc32, 32w0, { UNCHANGED }, 33w0x100000000);
+        }
+        headers.invariant_check.crc = crc[7:0] ++ crc[15:8] ++ crc[23:16] ++ crc[31:24];
+    }
+}
+
+// A result as the message that a worker's queue pair takes: RDMA WRITE ONLY WITH IMMEDIATE into the worker's place for the
+// slot and version. [RDMA-10, RDMA-11]
+control ToPair(inout headers_t headers, in bit<32> pair) {
+    register<bit<32>>(MEMBERS) psns;  // of the next packet to each pair [RDMA-15]
+    InvariantCheck() invariant_check;
+
+    apply {
+        bit<32> psn;
+        psns.read(psn, pair);
+        psns.write(pair, psn + 1);
+        headers.base_transport.psn = psn[23:0];
+        headers.base_transport.opcode = OPCODE_WRITE_ONLY_WITH_IMMEDIATE;
+        headers.base_transport.partition = 0xffff;
+        headers.extended_transport.bytes = (bit<32>)(headers.udp.bytes - UDP_BYTES);
+        headers.extended_transport.address[31:0] =
+            (bit<32>)(headers.switchml.slot ++ headers.switchml.seq[0:0]) << PLACE_BITS;
+        headers.immediate.setValid();
+        headers.immediate.slot = headers.switchml.slot;
+        headers.immediate.seq_low = headers.switchml.seq[15:0];
+        headers.udp.source = 0xc000 | (bit<16>)headers.base_transport.queue_pair[13:0];  // one way for one pair
+        headers.udp.destination = ROCE_PORT;
+        headers.udp.bytes = headers.udp.bytes + ROCE_BYTES;
+        headers.ipv4.bytes = headers.ipv4.bytes + ROCE_BYTES;
+        invariant_check.apply(headers);
+    }
+}
+
 // The copy of a result for one member, and no flooded packet back to where it came from.
 control Copies(inout headers_t headers, in metadata_t meta, inout standard_metadata_t standard) {
+    bit<16> replica = 0;
+    bit<32> index = 0;
+    ToPair() to_pair;
+
     action member(bit<48> mac, bit<32> ip, bit<16> port) {
         headers.ethernet.destination = mac;
         headers.ipv4.destination = ip;
         headers.udp.destination = port;
     }
+    // Of a member with a queue pair: its end of it, and its memory. `own`: the pair's number in the registers here.
+    action pair(bit<48> mac, bit<32> ip, bit<24> queue_pair, bit<32> address_high, bit<32> rkey, bit<32> own) {
+        headers.ethernet.destination = mac;
+        headers.ipv4.destination = ip;
+        headers.base_transport.setValid();
+        headers.base_transport.queue_pair = queue_pair;
+        headers.extended_transport.setValid();
+        headers.extended_transport.address = address_high ++ 32w0;
+        headers.extended_transport.rkey = rkey;
+        index = own;
+    }
     table members {
         key = {
             meta.audience: exact;
-            standard.egress_rid: exact;
+            replica: exact @name("standard.egress_rid");
         }
-        actions = { member; NoAction; }
+        actions = { member; pair; NoAction; }
         default_action = NoAction();
         size = MEMBERS;
     }
 
     apply {
-        if (meta.receiver == ALL_MEMBERS) {
+        if (meta.receiver == ALL_MEMBERS || meta.receiver == THE_SENDER) {
+            replica = meta.receiver == ALL_MEMBERS ? standard.egress_rid : meta.replica;
             members.apply();
+            if (headers.base_transport.isValid()) to_pair.apply(headers, index);
         } else if (standard.mcast_grp == FLOOD_GROUP && standard.egress_port == standard.ingress_port) {
             mark_to_drop(standard);
         }

@@ -62,8 +62,12 @@ struct headers_t {
     ipv4_h ipv4;
     icmp_h icmp;
     udp_h udp;
+    base_transport_h base_transport;  // RoCE's headers, of packets from and to queue pairs
+    extended_transport_h extended_transport;
+    immediate_h immediate;
     switchml_h switchml;
     words_h words;
+    invariant_check_h invariant_check;
 }
 
 // What the sequence number says about a packet.
@@ -89,6 +93,8 @@ struct metadata_t {
     bool request;           // a control request (kind 3) that has its fixed part
     bool from_parent;       // has the form of a parent's result
     bool on_its_way;        // to or from the control port: ControlPort has decided
+    bool over_roce;         // came from a queue pair, or tried to
+    bool foreign_roce;      // and is no message that a member sends
     bool rewritten;         // the IPv4 header is not the one that came
     bit<1> too_short;       // of a data packet: no whole header
     bit<1> odd_length;      // neither a header alone nor header and SWITCHML_WORDS words
@@ -110,6 +116,7 @@ struct metadata_t {
     bit<32> parent_ip;
     port_t parent_port;
     bit<2> receiver;
+    bit<16> replica;        // of THE_SENDER in its multicast group
 }
 
 #endif

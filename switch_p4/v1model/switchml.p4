@@ -21,6 +21,7 @@ control SwitchIngress(inout headers_t headers, inout metadata_t meta, inout stan
     Witness() witness;
     Aggregator() aggregator;
     NextStep() next_step;
+    AsDatagram() as_datagram;
     PassDown() pass_down;
     OwnAddress() own_address;
     ControlPort() control_port;
@@ -45,6 +46,7 @@ control SwitchIngress(inout headers_t headers, inout metadata_t meta, inout stan
                 aggregator.apply(headers, meta);
                 next_step.apply(headers, meta);
             }
+            as_datagram.apply(headers, meta);
             reasons.count((bit<32>)meta.counted_job << REASON_BITS | (bit<32>)meta.reason);
         }
         if (!meta.on_its_way) {
@@ -81,8 +83,12 @@ control SwitchDeparser(packet_out packet, in headers_t headers) {
         packet.emit(headers.ipv4);
         packet.emit(headers.icmp);
         packet.emit(headers.udp);
+        packet.emit(headers.base_transport);
+        packet.emit(headers.extended_transport);
+        packet.emit(headers.immediate);
         packet.emit(headers.switchml);
         packet.emit(headers.words);
+        packet.emit(headers.invariant_check);
     }
 }
 

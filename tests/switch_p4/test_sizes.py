@@ -1,5 +1,6 @@
 """The program with other constants than it is shipped with: payloads of 1024 bytes, and pages so small that a few slots
-can be several shards. Also random sequences, which the shipped one has to get right as well."""
+can be several shards. Also random sequences, which the shipped one has to get right as well. All with workers that send
+datagrams, and with workers that have queue pairs."""
 
 import random
 
@@ -19,29 +20,32 @@ ABOUT_64_WORDS = {
 }  # fmt: skip
 
 
-def running(**options):
-    from vectors.targets import bmv2
+CARRIERS = ("bmv2", "bmv2-roce")
 
-    target = bmv2.Bmv2Target(**options)
+
+def running(carrier, **options):
+    from vectors.targets import bmv2, bmv2_roce
+
+    target = (bmv2_roce.Bmv2RoceTarget if carrier == "bmv2-roce" else bmv2.Bmv2Target)(**options)
     yield target
     target.close()
 
 
-@pytest.fixture(scope="module")
-def kilobyte():
-    yield from running(words=256)
+@pytest.fixture(scope="module", params=CARRIERS)
+def kilobyte(request):
+    yield from running(request.param, words=256)
 
 
-@pytest.fixture(scope="module")
-def small_pages():
+@pytest.fixture(scope="module", params=CARRIERS)
+def small_pages(request):
     from vectors.targets.bmv2 import SMALL_PAGES
 
-    yield from running(sizes=SMALL_PAGES)
+    yield from running(request.param, sizes=SMALL_PAGES)
 
 
-@pytest.fixture(scope="module")
-def shipped():
-    yield from running()
+@pytest.fixture(scope="module", params=CARRIERS)
+def shipped(request):
+    yield from running(request.param)
 
 
 def run(target, vector):

@@ -48,7 +48,8 @@ wire::Introduction PairInfo::introduction() const {
 std::optional<PairInfo> PairInfo::read(const wire::Introduction& introduction) {
   const bool sane = introduction.queue_pair != 0 && introduction.queue_pair <= kMost24Bits &&
                     introduction.first_psn <= kMost24Bits && introduction.mtu >= IBV_MTU_256 &&
-                    introduction.mtu <= IBV_MTU_4096;
+                    introduction.mtu <= IBV_MTU_4096 &&
+                    introduction.service == static_cast<uint8_t>(wire::Service::kReliableConnected);
   if (!sane) return std::nullopt;
   PairInfo info;
   info.number = introduction.queue_pair;

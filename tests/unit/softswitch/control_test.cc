@@ -63,6 +63,16 @@ TEST(SwitchControl, OnlyASwitchWithACardTakesMembersThatComeByRdma) {  // [OPEN-
   EXPECT_EQ(with.open(by_card()).status, ReplyStatus::kOk);
 }
 
+TEST(SwitchControl, NoSwitchInSoftwareIsTheEndOfUnreliablePairs) {  // [RDMA-9]
+  SwitchOptions options;
+  options.has_card = true;
+  Bench bench(options);
+  wire::Open open = ask_for(2);
+  open.flags = wire::kOpenUnreliable;
+  EXPECT_EQ(bench.open(open).status, ReplyStatus::kNoCard);
+  EXPECT_EQ(bench.open(ask_for(2)).open.flags & wire::kOpenUnreliable, 0);
+}
+
 TEST(SwitchControl, JoinsComeAsTheOpenSaid) {  // [JOIN-2, RDMA-2]
   SwitchOptions options;
   options.has_card = true;

@@ -87,6 +87,10 @@ TEST(Control, AMeetIsAJoinAndAnIntroduction) {
   own.gid_high = 1;
   own.gid_low = 2;
   own.mtu = 5;
+  own.service = static_cast<uint8_t>(Service::kUnreliableConnected);
+  own.place_bits = 9;
+  own.rkey = 3;
+  own.address = 4;
   uint8_t frame[kMaxControlBytes];
   const auto packet = parsed_request(frame, build_meet(kMember, 3, own, 1, frame));
   EXPECT_EQ(packet.control.type, static_cast<uint8_t>(Request::kMeet));
@@ -99,6 +103,10 @@ TEST(Control, AMeetIsAJoinAndAnIntroduction) {
   EXPECT_EQ(read.gid_high, 1U);
   EXPECT_EQ(read.gid_low, 2U);
   EXPECT_EQ(read.mtu, 5);
+  EXPECT_EQ(read.service, 1);
+  EXPECT_EQ(read.place_bits, 9);
+  EXPECT_EQ(read.rkey, 3U);
+  EXPECT_EQ(read.address, 4U);
 
   Reply out;
   auto answer = reply(Request::kMeet, ReplyStatus::kProveAddress, kMeetReplyBytes);

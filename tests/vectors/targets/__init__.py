@@ -107,6 +107,10 @@ def make_target(name, executable=None):
         from vectors.targets import bmv2
 
         return bmv2.Bmv2Target()
+    if name == "bmv2-roce":
+        from vectors.targets import bmv2_roce
+
+        return bmv2_roce.Bmv2RoceTarget()
     if name == "tofino":
         from vectors.targets import tofino
 
@@ -117,7 +121,7 @@ def make_target(name, executable=None):
 def unavailable(name):
     """Why a target cannot be had on this machine (what is missing, how to get it); empty if it can, or if that it is
     missing must be an error."""
-    if name == "bmv2":
+    if name in ("bmv2", "bmv2-roce"):
         from vectors.targets import bmv2_switch
 
         return bmv2_switch.missing()
@@ -129,4 +133,4 @@ def unavailable(name):
 
 
 ALWAYS = ("softswitch", "softswitch-whole", "model")  # need nothing but the build
-TARGET_NAMES = (*ALWAYS, "bmv2", "tofino")
+TARGET_NAMES = (*ALWAYS, "bmv2", "bmv2-roce", "tofino")

@@ -66,8 +66,11 @@ class Bmv2Target(ProgrammedTarget):
         self._add(undo, session.worker_entry(worker))
         shards = (sessions.ALL_SHARDS,) if worker in spec.children else range(spec.shards)
         for shard in shards:
-            for entry in session.member_entries(worker, shard, self._station(spec.address(worker, max(shard, 0)))):
+            for entry in self._member_entries(session, spec, worker, shard):
                 self._add(undo, entry)
+
+    def _member_entries(self, session, spec, worker, shard):
+        return session.member_entries(worker, shard, self._station(spec.address(worker, max(shard, 0))))
 
     def close_session(self, name):
         session, undo = self._open.pop(name)
@@ -76,14 +79,20 @@ class Bmv2Target(ProgrammedTarget):
         self._count(session.job)  # or the next session of this number would seem to have counted it
 
     def send(self, sender, frame):
-        station = self._station(sender)
-        datagram = bmv2.udp(station.udp_port, frames.UDP_PORT, frame)
-        packet = bmv2.ipv4(station.ip, bmv2.SWITCH_IP, 17, datagram)
+        return self._sent(self._station(sender), self._packet(sender, frame))
+
+    def _sent(self, station, packet):
+        """What comes out because of a packet, from IPv4 on, of this station."""
         try:
             self._switch.inject(station.port, bmv2.ethernet(bmv2.SWITCH_MAC, station.mac, 0x0800, packet))
             return [self._received(port, out) for port, out in self._switch.settle(station.port)]
         except bmv2.SwitchError as error:
             raise TargetError(str(error)) from error
+
+    def _packet(self, sender, frame):
+        """From IPv4 on."""
+        station = self._station(sender)
+        return bmv2.ipv4(station.ip, bmv2.SWITCH_IP, 17, bmv2.udp(station.udp_port, frames.UDP_PORT, frame))
 
     def _received(self, port, frame):
         """(endpoint, UDP payload) of a frame that is right in everything below."""

@@ -34,13 +34,14 @@ TEST(PairInfo, DiffersInEachField) {
 TEST(PairInfo, WhatIsNoneIsNotRead) {
   EXPECT_FALSE(PairInfo::read(wire::Introduction()).has_value()) << "nothing";
   const auto good = some_pair().introduction();
-  wire::Introduction number = good, wide = good, psn = good, no_mtu = good, large = good;
+  wire::Introduction number = good, wide = good, psn = good, no_mtu = good, large = good, unreliable = good;
   number.queue_pair = 0;
   wide.queue_pair = 1 << 24;
   psn.first_psn = 1 << 24;
   no_mtu.mtu = 0;
   large.mtu = 6;
-  for (const auto& introduction : {number, wide, psn, no_mtu, large}) {
+  unreliable.service = static_cast<uint8_t>(wire::Service::kUnreliableConnected);
+  for (const auto& introduction : {number, wide, psn, no_mtu, large, unreliable}) {
     EXPECT_FALSE(PairInfo::read(introduction).has_value());
   }
 }
