@@ -29,6 +29,7 @@ class Bmv2(Driver):
     """As Driver. Takes the switch's tables and multicast groups for its own."""
 
     kind = "bmv2"
+    has_pairs = True
     _console: Console  # from _open to _shut
 
     def __init__(self, settings):
@@ -101,12 +102,17 @@ class Bmv2(Driver):
     def _member_entries(self, session, worker, shard, place):
         return session.member_entries(worker, shard, place)
 
+    def _pair_entries(self, session, worker, shard, place, pair):
+        return session.pair_entries(worker, shard, place, pair)
+
     def _add(self, entry, undo):
         if isinstance(entry, sessions.Copy):
             self._add_copy(entry.group, entry.replica, (entry.port,), undo)
         elif isinstance(entry, sessions.Group):
             self._console.ask("mc_mgrp_create", entry.number)
             undo.append(("mc_mgrp_destroy", entry.number))
+        elif isinstance(entry, sessions.Number):
+            self._console.ask("register_write", entry.register, entry.index, entry.value)
         else:
             undo.append(("table_delete", entry.table, self._console.handle(*entry.words())))
 

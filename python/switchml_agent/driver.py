@@ -47,6 +47,11 @@ class _Installed:
         self.undo = undo
         self.workers = {}  # {number: undo}
         self.members = {}  # {(number, shard): (Place, undo)}
+        self.pairs = {}  # {(number, shard): sessions.Pair}, of those that have one
+
+    def take_out_member(self, key, undo_all):
+        undo_all(self.members.pop(key)[1])
+        self.pairs.pop(key, None)
 
 
 class Driver(abc.ABC):
@@ -59,6 +64,7 @@ class Driver(abc.ABC):
     program: programs.Sizes
     ports: tuple[int, ...]
     neighbours: sessions.Neighbours | None
+    has_pairs = False  # whether it is the end of queue pairs
 
     def __init__(self, own_mac):
         self._own_mac = own_mac
@@ -91,6 +97,10 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def _member_entries(self, session, worker, shard, place): ...
+
+    def _pair_entries(self, session, worker, shard, place, pair):
+        """The same of a member with a queue pair, where there can be any."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def _add(self, entry, undo):
@@ -164,6 +174,7 @@ class Driver(abc.ABC):
             payload_bytes=[self.program.payload], whole_chunks=True, members=self.program.members,
             jobs=self.program.sessions, operations=[messages.Operation.SUM, messages.Operation.MAX], trees=True,
             pages=self.program.pages, page_slots=self.program.page_slots, places=self.program.places, mac=self._own_mac,
+            pairs=self.has_pairs,
         )  # fmt: skip
 
     def reset(self, wanted=_always):
@@ -198,7 +209,8 @@ class Driver(abc.ABC):
         self._counted.add(session.job)
 
     def set_member(self, request, wanted=_always):
-        self._with_switch(lambda: self._set_member(request), wanted)
+        """The SetMemberReply."""
+        return self._with_switch(lambda: self._set_member(request), wanted)
 
     def _set_member(self, request):
         installed = self._find(request)
@@ -207,15 +219,34 @@ class Driver(abc.ABC):
             raise invalid(f"worker {worker}: job {session.job} has the members {', '.join(map(str, session.members))}")
         check_range("shard", shard, sessions.ALL_SHARDS, session.shards - 1)
         place = self._place(request.place, f"worker {worker}")
-        if installed.members.get((worker, shard), ("",))[0] == place:
-            return
-        _check_source(installed, worker, shard, place)
-        self._before_member(installed, worker, place)
+        pair = self._pair(request)
+        held = installed.members.get((worker, shard), ("",))[0], installed.pairs.get((worker, shard))
+        if held != (place, pair):
+            _check_source(installed, worker, shard, place)
+            self._before_member(installed, worker, place)
+            self._replace_member(installed, worker, shard, place, pair)
+        return _own_end(session, worker, shard, installed.pairs.get((worker, shard)))
+
+    def _replace_member(self, installed, worker, shard, place, pair):
         for key in [key for key in installed.members if key[0] == worker and _overlap(key[1], shard)]:
-            self._undo_all(installed.members.pop(key)[1])
+            installed.take_out_member(key, self._undo_all)
+        session = installed.session
         if worker not in installed.workers:
             installed.workers[worker] = self._added(self._worker_entries(session, worker))
-        installed.members[worker, shard] = place, self._added(self._member_entries(session, worker, shard, place))
+        if pair:
+            entries = self._pair_entries(session, worker, shard, place, pair)
+        else:
+            entries = self._member_entries(session, worker, shard, place)
+        installed.members[worker, shard] = place, self._added(entries)
+        if pair:
+            installed.pairs[worker, shard] = pair
+
+    def _pair(self, request):
+        if request.HasField("pair") and not self.has_pairs:
+            raise invalid(f"worker {request.worker}: this switch is not the end of queue pairs")
+        taken = {pair.index for each in self._installed.values() for pair in each.pairs.values()}
+        index = next(number for number in range(len(taken) + 1) if number not in taken)
+        return sessions.pair_of(request, index, secrets.randbits(24))
 
     def _find(self, request):
         installed = self._installed.get(request.job)
@@ -348,6 +379,14 @@ def _check_source(installed, worker, shard, place):
             raise invalid(
                 f"worker {worker}, shard {shard}: {place.ip}:{place.udp_port} speaks for shard {other} already"
             )
+
+
+def _own_end(session, worker, shard, pair):
+    reply = messages.SetMemberReply()
+    if pair:
+        reply.pair.number = sessions.pair_number(session.job, worker, shard)
+        reply.pair.first_psn = pair.first_psn
+    return reply
 
 
 def _overlap(shard, other):

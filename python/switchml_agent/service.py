@@ -54,8 +54,7 @@ class DataPlane:
 
     @_answers
     def SetMember(self, request, context):
-        self._driver.set_member(request, context.is_active)
-        return messages.SetMemberReply()
+        return self._driver.set_member(request, context.is_active)
 
     @_answers
     def Remove(self, request, context):

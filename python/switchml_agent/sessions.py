@@ -21,7 +21,9 @@ class Pair:
     queue_pair: int
     address: int  # of its place for slot 0, a multiple of 2^32 [RDMA-10]
     rkey: int
-    index: int  # in the switch's register of packet numbers
+    # The same pair has these two of its own.
+    index: int = dataclasses.field(compare=False)  # in the switch's register of packet numbers
+    first_psn: int = dataclasses.field(compare=False)
 
 
 def pair_number(job, worker, shard):
@@ -40,6 +42,15 @@ class Add:
 
     def words(self):
         return ("table_add", self.table, self.action, *self.keys, "=>", *self.parameters)
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """What a register has to hold at an index. Nobody reads it any more when the entries that name it are gone."""
+
+    register: str
+    index: int
+    value: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +111,7 @@ class Session:
         number = pair_number(self.job, worker, shard)
         receives = (place.mac, place.ip, pair.queue_pair, pair.address >> 32, pair.rkey, pair.index)
         return [
+            Number("psns", pair.index, pair.first_psn),  # [RDMA-15]
             Add("pairs", "speaks", (self.job, worker, place.ip, number), (shard,)),
             Add("members", "SwitchEgress.copies.pair", (self.group(shard), worker + 1), receives),
             Copy(self.group(shard), worker + 1, place.port),
@@ -119,6 +131,19 @@ class Session:
         """Of a use of a slot in the registers."""
         page, within = divmod(slot, program.page_slots)
         return (self.pages[page] * program.page_slots + within) << 1 | seq & 1  # [SLOT-3]
+
+
+def pair_of(request, index, first_psn):
+    """The Pair that a SetMemberRequest asks for; None for a member of datagrams."""
+    if not request.HasField("pair"):
+        return None
+    if request.shard == ALL_SHARDS:
+        raise invalid(f"worker {request.worker}: a pair is for one shard, not for all")
+    asked = request.pair
+    check_range("pair number", asked.number, 2, 2**24 - 1)  # 0 and 1 are for the management of InfiniBand
+    if asked.address % 2**32:
+        raise invalid(f"pair address {asked.address:#x}: allowed are multiples of 2^32")  # [RDMA-10]
+    return Pair(asked.number, asked.address, asked.rkey, index, first_psn)
 
 
 def session_of(request, program, place):

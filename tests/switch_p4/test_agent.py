@@ -26,7 +26,7 @@ from switchml_agent import api, frames  # noqa: E402
 m = api.messages
 PAYLOAD = 256
 EPOCHS = itertools.count(0xA0000000)
-TABLES = ("sessions", "uplinks", "workers", "sources", "pages", "members")
+TABLES = ("sessions", "uplinks", "workers", "sources", "pairs", "pages", "members")
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +154,7 @@ def test_capabilities(agent):
         page_slots=128,
         places=4096,
         mac=bmv2.SWITCH_MAC,
+        pairs=True,
     )
 
 
@@ -296,7 +297,7 @@ def test_the_same_again_changes_nothing(agent):
     agent.call("Install", installed)
     agent.call("SetMember", member(installed, ALICE))
     assert entries(agent.switch) == there == {
-        "sessions": 1, "uplinks": 0, "workers": 2, "sources": 2, "pages": 2, "members": 2, "groups": 1
+        "sessions": 1, "uplinks": 0, "workers": 2, "sources": 2, "pairs": 0, "pages": 2, "members": 2, "groups": 1
     }  # fmt: skip
     answer = result(installed, 0, (2,) * 64)
     assert BOB.contribute(agent.switch, installed, 0, (1,) * 64) == sorted(w.frame(answer) for w in (ALICE, BOB))

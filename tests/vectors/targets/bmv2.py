@@ -55,7 +55,9 @@ class Bmv2Target(ProgrammedTarget):
         return opened
 
     def _add(self, undo, entry):
-        if isinstance(entry, sessions.Copy):
+        if isinstance(entry, sessions.Number):
+            self._ask("register_write", entry.register, entry.index, entry.value)
+        elif isinstance(entry, sessions.Copy):
             node = self._switch.console.handle("mc_node_create", entry.replica, entry.port)
             self._ask("mc_node_associate", entry.group, node)
             undo.append(("mc_node_destroy", node))

@@ -36,10 +36,9 @@ class Bmv2RoceTarget(Bmv2Target):
             return super()._member_entries(session, spec, worker, shard)
         endpoint = spec.address(worker, shard)
         index = next(self._indices)
-        pair = sessions.Pair(0x10000 + 17 * index, (index + 5) << 32, 0x80000000 + 3 * index, index)
+        pair = sessions.Pair(0x10000 + 17 * index, (index + 5) << 32, 0x80000000 + 3 * index, index, FIRST_PSN)
         self._pairs[endpoint] = sessions.pair_number(session.job, worker, shard), pair
         self._awaited[endpoint] = FIRST_PSN
-        self._ask("register_write", "psns", index, FIRST_PSN)
         return session.pair_entries(worker, shard, self._station(endpoint), pair)
 
     def _packet(self, sender, frame):
