@@ -19,6 +19,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "python")]
 
 import harness  # noqa: E402
 import reducing_rank  # noqa: E402
+import switchml  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
@@ -48,10 +49,16 @@ def digest(tensor):
     return hashlib.sha256(tensor.detach().view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
+def placed(tensor):
+    """Where the card reaches it, if there is such memory."""
+    return switchml.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
+
+
 def reduce(rank):
-    """Of many types and lengths, and one of several windows of slots."""
+    """Of many types and lengths, and one of several windows of slots, which a card may reach."""
     tensors = reducing_rank.tensors(rank)
-    tensors.append((torch.randn(300_001, generator=torch.Generator().manual_seed(rank)), dist.ReduceOp.SUM))
+    large = torch.randn(300_001, generator=torch.Generator().manual_seed(rank))
+    tensors.append((placed(large), dist.ReduceOp.SUM))
     for tensor, operation in tensors:
         dist.all_reduce(tensor, op=operation)
     return [digest(tensor) for tensor, _ in tensors]
@@ -79,8 +86,9 @@ def outlast(rank):
     """All-reduces until the wire has been cut for a while, and some more."""
     cut = subprocess.Popen(["bash", "-c", CUT]) if rank == 0 else None
     calls = more = 0
+    tensor = placed(torch.empty(50_000))
     while more < 3:
-        tensor = torch.full((50_000,), float(calls + rank))
+        tensor.fill_(float(calls + rank))
         over = torch.tensor([int(cut is None or cut.poll() is not None)])
         dist.all_reduce(tensor)
         dist.all_reduce(over, op=dist.ReduceOp.MIN)
@@ -94,8 +102,6 @@ WORK = {work.__name__: work for work in (reduce, train, outlast)}
 
 
 def answer(work, hosts, settings):
-    import switchml
-
     pool, rank = harness._rank_state["place"]
     enter_host(hosts[rank])
     os.environ.update(settings)
@@ -105,7 +111,8 @@ def answer(work, hosts, settings):
     )  # fmt: skip
     results, stats = WORK[work](rank), switchml.stats()
     dist.destroy_process_group()
-    return {"results": results, "session": stats["session"], "calls_gloo": stats["calls_gloo"]}
+    kept = ("session", "calls_gloo", "bytes_written_in_place")
+    return {"results": results, **{name: stats[name] for name in kept}}
 
 
 def count(counter):
