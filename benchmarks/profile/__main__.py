@@ -9,6 +9,8 @@ is counted in runs of their own.
     inproc   engine and software switch, frames through queues of the process
     udp      the same over UDP on the loopback interface; with the system calls, whose insides are not in the counts,
              and, from a run without callgrind, the part of CPU time that they take
+    rdma     the same over cards that are not there (tests/rdma/fake_verbs.cc), whose own instructions are left out, of
+             tensors that cards reach; always native
     memory   ranks that share memory
 
 Cycles are estimated from a simulation of caches (32 KiB each, 8 ways; behind them 1 MiB, 16 ways) and of branches:
@@ -34,8 +36,10 @@ import report  # noqa: E402
 import repository  # noqa: E402
 import stages  # noqa: E402
 
-PATHS = ("inproc", "udp", "memory")
-SIDES = {"inproc": ("ranks", "switch"), "udp": ("ranks", "switch"), "memory": ("ranks",)}
+PATHS = ("inproc", "udp", "rdma", "memory")
+SIDES = {name: ("ranks", "switch") if name != "memory" else ("ranks",) for name in PATHS}
+#: Copies by vectors: an instruction that copies any number of bytes would count as one.
+COPIES = {"GLIBC_TUNABLES": f"glibc.cpu.x86_rep_movsb_threshold={1 << 30}"}
 SIMULATION = ["--cache-sim=yes", "--branch-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,16,64"]
 FIRST_MISSES, LAST_MISSES, WRONG_GUESSES = ("I1mr", "D1mr", "D1mw"), ("ILmr", "DLmr", "DLmw"), ("Bcm", "Bim")
 NOTHING = dict.fromkeys(("Ir", *FIRST_MISSES, *LAST_MISSES, *WRONG_GUESSES), 0.0)
@@ -85,12 +89,15 @@ def count(program, side, arguments, environment):
         except callgrind.FormatError as error:
             sys.exit(f"error: what callgrind wrote: {error}")
     found = callgrind.attribute(profile, stages.stage_of)
+    found.pop(stages.CARD, None)
     return measured, {stage: dict(zip(profile.events, costs)) for stage, costs in found.items()}
 
 
-def profile(program, path, ranks, payload, size, environment):
+def profile(program, path, ranks, payload, size, environment, native=False, verbs=None):
     """One run of the JSON file: path, shape, and {side: {stage: {event: count}}}."""
     arguments = ["--path", path, "--ranks", ranks, "--payload", payload, "--bytes", size]
+    arguments += ["--native"] if native and path != "memory" else []
+    arguments += ["--verbs", verbs] if path == "rdma" else []
     found = {side: count(program, side, arguments, environment) for side in SIDES[path]}
     measured = found["ranks"][0]
     if any(one["retransmissions"] for one, _ in found.values()):
@@ -213,7 +220,10 @@ def parse():
         prog="benchmarks/profile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--paths", type=options.list_of(path_name), default=list(PATHS), help="default: inproc,udp,memory"
+        "--paths",
+        type=options.list_of(path_name),
+        default=["inproc", "udp", "memory"],
+        help="default: inproc,udp,memory",
     )
     parser.add_argument("--ranks", type=options.list_of(options.number(1, 16, int)), default=[2], help="default: 2")
     parser.add_argument(
@@ -223,6 +233,13 @@ def parse():
         help="bytes of a packet's payload, not of memory; default: 1024,8192",
     )
     parser.add_argument("--bytes", type=options.byte_size, default=4 << 20, help="of a rank's tensor; default: 4M")
+    parser.add_argument("--native", action="store_true", help="floats travel as they are, not as integers")
+    parser.add_argument(
+        "--verbs",
+        type=pathlib.Path,
+        default=repository.built("tests/rdma/libibverbs.so.1"),
+        help="of rdma: what stands for libibverbs; default: that of the build folder",
+    )
     parser.add_argument(
         "--kernels",
         default="avx2" if os.uname().machine == "x86_64" else "auto",
@@ -257,12 +274,14 @@ def check(program):
 def main():
     arguments = parse()
     check(arguments.program)
-    environment = {"SWITCHML_KERNELS": arguments.kernels}
+    environment = {"SWITCHML_KERNELS": arguments.kernels, **(COPIES if arguments.native else {})}
     content = {**repository.circumstances("profile"), "runs": []}
     for path in arguments.paths:
         for ranks in arguments.ranks:
             for payload in arguments.payload if path != "memory" else arguments.payload[:1]:
-                shape = (arguments.program, path, ranks, payload, arguments.bytes, environment)
+                shape = (
+                    arguments.program, path, ranks, payload, arguments.bytes, environment, arguments.native, arguments.verbs,
+                )  # fmt: skip
                 content["runs"].append(profile(*shape))
                 print_run(content["runs"][-1])
                 if arguments.twice:

@@ -24,7 +24,7 @@ extern "C" {
 namespace {
 
 using switchml::profile::PathOptions;
-using Tensors = std::vector<std::vector<float>>;
+using switchml::profile::Tensors;
 
 constexpr int kMostRanks = 16;
 constexpr double kPatience = 600;         // seconds for one all-reduce, under a profiler
@@ -109,10 +109,12 @@ std::vector<switchml::Option> table(Options* options) {
   PathOptions& path = options->path;
   switchml::OptionValue bytes = value::whole(4, 1 << 30, &options->bytes, ", a multiple of 4");
   bytes.take = [take = bytes.take, options](const std::string& text) { return take(text) && options->bytes % 4 == 0; };
-  return {{"path", value::one_of({"inproc", "udp", "memory"}, &path.name),
-           "a switch and queues of this process; a switch and loopback sockets; or shared memory"},
+  return {{"path", value::one_of({"inproc", "udp", "rdma", "memory"}, &path.name),
+           "a switch, and queues of this process, loopback sockets or cards; or shared memory"},
           {"ranks", value::whole(1, kMostRanks, &path.ranks), "of the all-reduce"},
           {"payload", value::payload_size(&path.payload_bytes), "of a packet"},
+          {"native", value::flag(&path.native), "floats travel as they are; over rdma they always do"},
+          {"verbs", value::word("LIBRARY", &path.verbs), "of rdma: libibverbs, or what stands for it"},
           {"slots", value::whole(switchml::kMinSlots, switchml::kMaxSlots, &path.slots), "packets in flight per rank"},
           {"bytes", bytes, "of a rank's tensor"},
           {"calls", value::whole(1, 1000000, &options->calls), "all-reduces that count, behind one that does not"}};
@@ -133,10 +135,12 @@ int main(int argc, char** argv) {
   };
   const auto left = switchml::answer_command_line(argc, argv, kUsage, table(&options), check);
   if (left) return *left;
+  options.path.native = options.path.native || options.path.name == "rdma";
+  Tensors tensors(static_cast<size_t>(options.path.ranks), std::vector<float>(options.bytes / sizeof(float)));
   auto made = switchml::profile::make_path(options.path);
   if (!made.ok()) return fail(made.status().to_string());
   Path& path = *made.value();
-  Tensors tensors(static_cast<size_t>(options.path.ranks), std::vector<float>(options.bytes / sizeof(float)));
+  path.use(tensors);
   Spent spent;
   std::string wrong = reduce(path, tensors, false, &spent);
   spent = {};

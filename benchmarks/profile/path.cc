@@ -2,7 +2,7 @@
 
 namespace switchml::profile {
 
-void Path::submit(std::vector<std::vector<float>>& tensors) {
+void Path::submit(Tensors& tensors) {
   left_ = static_cast<int>(tensors.size());
   for (size_t rank = 0; rank < tensors.size(); ++rank) {
     Collective collective;

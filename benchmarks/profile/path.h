@@ -14,11 +14,16 @@
 namespace switchml::profile {
 
 struct PathOptions {
-  std::string name;             // "inproc", "udp" or "memory"
-  int ranks = 2;                // 1 ... kMaxWorkers
-  size_t payload_bytes = 1024;  // of a packet, not of "memory"
-  int slots = 128;              // wanted, not of "memory"
+  std::string name;                       // "inproc", "udp", "rdma" or "memory"
+  int ranks = 2;                          // 1 ... kMaxWorkers
+  size_t payload_bytes = 1024;            // of a packet, not of "memory"
+  int slots = 128;                        // wanted, not of "memory"
+  bool native = false;                    // floats travel as they are, not of "memory"; of "rdma" they always do
+  std::string verbs = "libibverbs.so.1";  // of "rdma", as dlopen() takes it
 };
+
+/// By rank.
+using Tensors = std::vector<std::vector<float>>;
 
 /// Totals of all ranks since the path was made.
 struct Work {
@@ -32,7 +37,7 @@ class Path {
  public:
   virtual ~Path() = default;
   /// Starts an all-reduce (SUM), in place, of a tensor per rank; borrowed until it is complete.
-  void submit(std::vector<std::vector<float>>& tensors);
+  void submit(Tensors& tensors);
   /// Turns of all ranks, and of the switch. They never wait for long.
   virtual void ranks_turn() = 0;
   virtual void switch_turn() = 0;
@@ -41,6 +46,8 @@ class Path {
   /// The first error that a rank had.
   const Status& status() const { return status_; }
 
+  /// These are what is reduced; they outlive the path.
+  virtual void use(Tensors& /*tensors*/) {}
   virtual Work work() const = 0;
   /// What was granted: bytes of payload of a packet, or of a chunk in memory, and how many of them at a time.
   virtual size_t chunk_bytes() const = 0;

@@ -7,23 +7,28 @@ STREAM, TIMERS, DEQUANTIZE = "slots and stream", "timers", "dequantize"
 SEND, RECEIVE = "transport, send", "transport, receive"
 ADD, RULES = "switch: add words", "switch: session, slot, sequence"
 COPY, REDUCE, RESULT, BOARD = "copy into the frame", "reduce", "copy of results", "board, futex"
+CHECKSUM, KEEP, CARD = "checksum", "switch: keep contributions", "card"
 
 # (the function's name without parameters and templates, its file): each a pattern, empty: any. None: its callers'
 # stage.
 RULES_OF = [
+    # what stands for a card and its driver
+    ("", r"tests/rdma/", CARD),
     (
         r"_scale$|magnitude_bits|(float|integer)_row|::kernels$|(scalar|avx2|avx512|neon)_kernels|element_bytes|operator$|_FUN$",
         "",
         None,
     ),
     # the kernels, and what calls them for each block
-    (r"shm::fill_frame", "", COPY),
+    (r"shm::fill_frame|NativeCodec::encode", "", COPY),
+    (r"XXH|wire::checksum|wire::seal_native|wire::native_intact", "", CHECKSUM),
+    (r"softswitch::keep_", "", KEEP),
     (
         r"quant::(Exact|FixedPoint)::|exact_sum|sum_exactly|reduce_(chunk|elements|words|frames|block)|quant::reduce$",
         "",
         REDUCE,
     ),
-    (r"(Simd|quant)::stream|LocalRank::take_result", "", RESULT),
+    (r"(Simd|quant)::stream|LocalRank::take_result|NativeCodec::decode", "", RESULT),
     (r"(Simd|quant)::range|Codec::(encode|decode|plausible)_call", "", EXPONENTS),
     (r"(Simd|quant)::quantize|Codec::encode_", "", QUANTIZE),
     (r"(Simd|quant)::dequantize|Codec::decode_", "", DEQUANTIZE),
@@ -36,8 +41,9 @@ RULES_OF = [
     # a chunk's way
     (r"Shard::(seal|on_frame)|switchml::wire::", "", PACKET),
     (r"Shard::(expire|check_)|Retransmitter|SwitchLiveness|TimerWheel|RttEstimator", "", TIMERS),
-    (r"Shard::(flush|transmit)|UdpSender|Hub::deliver|BatchingSink|Transport::(send|multicast)", "", SEND),
-    (r"Shard::receive|UdpReceiver|Transport::(receive|release)|LocalAddresses", "", RECEIVE),
+    (r"Shard::(flush|transmit)|UdpSender|Hub::deliver|BatchingSink|Transport::(send|multicast)|rdma::(Pair|SendBuffers|RegisteredMemory|TensorRegions)", "", SEND),
+    (r"RdmaTransport::(message_of|find|take_buffer|has_room|add|reach|check|is_)", "", SEND),
+    (r"Shard::receive|UdpReceiver|Transport::(receive|release|lend|post_receives|has_arrived)|LocalAddresses", "", RECEIVE),
     (r"switchml::shm::", "", BOARD),
     (r"switchml::softswitch::", "", RULES),
     (r"switchml::profile::|switchml_profile_", "", None),

@@ -1,4 +1,4 @@
-// Ranks and a software switch, over queues of this process or over UDP on the loopback interface.
+// Ranks and a software switch, over queues of this process, UDP on the loopback interface, or cards.
 #include "engine/shard.h"
 #include "engine/task.h"
 #include "path.h"
@@ -6,6 +6,7 @@
 #include "softswitch/switch.h"
 #include "switchd/batching_sink.h"
 #include "transport/inproc.h"
+#include "transport/rdma/rdma.h"
 #include "transport/udp.h"
 #include "wire/control.h"
 
@@ -18,12 +19,14 @@ constexpr size_t kSwitchBufferBytes = 32 << 20;  // as the server has (switchd/s
 /// Makes the ends of one network.
 class Network {
  public:
-  explicit Network(const PathOptions& options) : udp_(options.name == "udp") {
-    if (!udp_) hub_ = InprocHub::create({65507, static_cast<size_t>(options.ranks * options.slots) + kBurst});
+  explicit Network(const PathOptions& options) : name_(options.name), verbs_(options.verbs) {
+    if (name_ == "inproc")
+      hub_ = InprocHub::create({65507, static_cast<size_t>(options.ranks * options.slots) + kBurst});
   }
   /// `peer`: null for the switch's end.
   Result<std::unique_ptr<Transport>> attach(const Endpoint* peer) {
-    if (!udp_) return hub_->attach();
+    if (name_ == "inproc") return hub_->attach();
+    if (name_ == "rdma") return attach_card();
     UdpOptions options;
     if (peer != nullptr) {
       options.peer = *peer;
@@ -38,14 +41,53 @@ class Network {
   }
 
  private:
-  const bool udp_;
+  Result<std::unique_ptr<Transport>> attach_card() {
+    RdmaOptions options;
+    options.library = verbs_;
+    options.local = literal_address("127.0.0.1", ++last_port_).value();
+    return make_rdma_transport(options);
+  }
+
+  const std::string name_, verbs_;
+  uint16_t last_port_ = 0;
   std::shared_ptr<InprocHub> hub_;
+};
+
+/// Tells each what it must know of the other.
+Status introduce(Transport& a, Transport& b) {
+  for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    const auto its = from->introduce(to->local());
+    if (!its.ok()) return its.status();
+    if (its->queue_pair == 0) continue;
+    if (Status status = to->meet(from->local(), its.value()); !status.ok()) return status;
+  }
+  return {};
+}
+
+/// Of the ranks.
+class AllTensors : public TensorMemory {
+ public:
+  explicit AllTensors(Tensors& tensors) : tensors_(tensors) {}
+  Extent extent_of(const void* data, size_t bytes) const override {
+    const auto at = reinterpret_cast<uintptr_t>(data);
+    for (std::vector<float>& tensor : tensors_) {
+      const auto begin = reinterpret_cast<uintptr_t>(tensor.data());
+      const size_t size = tensor.size() * sizeof(float);
+      if (at >= begin && at + bytes <= begin + size) return {reinterpret_cast<uint8_t*>(tensor.data()), size};
+    }
+    return {};
+  }
+
+ private:
+  Tensors& tensors_;
 };
 
 class SwitchPath final : public Path {
  public:
   SwitchPath(std::unique_ptr<Transport> transport, const softswitch::SwitchOptions& options)
-      : transport_(std::move(transport)), sink_(*transport_, BatchingSink::Frames::kBorrow), switch_(options) {}
+      : transport_(std::move(transport)),
+        sink_(*transport_, BatchingSink::Frames::kBorrow, options.has_card ? 0 : BatchingSink::kHeldBytes),
+        switch_(options) {}
 
   /// Opens a session, joins every rank, starts their engines.
   Status start(const PathOptions& options, std::vector<std::unique_ptr<Transport>> ranks);
@@ -76,6 +118,10 @@ class SwitchPath final : public Path {
     }
     return work;
   }
+  void use(Tensors& tensors) override {
+    const auto memory = std::make_shared<AllTensors>(tensors);
+    for (Transport* link : links_) link->use(memory);
+  }
   size_t chunk_bytes() const override { return session_.payload_bytes; }
   int slots() const override { return session_.slots; }
 
@@ -94,6 +140,7 @@ class SwitchPath final : public Path {
   SessionParameters session_;
   Time now_{seconds(1)};
   std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<Transport*> links_;  // theirs
 };
 
 Result<wire::Reply> SwitchPath::ask(Transport& rank, const uint8_t* frame, size_t size) {
@@ -123,6 +170,8 @@ Status SwitchPath::start(const PathOptions& options, std::vector<std::unique_ptr
   open.shards = 1;
   open.slots = static_cast<uint16_t>(options.slots);
   open.payload = static_cast<uint32_t>(options.payload_bytes);
+  const bool by_card = transport_->local().carrier == Carrier::kRdma;
+  open.flags = static_cast<uint8_t>((options.native ? wire::kOpenNative : 0) | (by_card ? wire::kOpenRdma : 0));
   const auto opened = ask(*ranks.front(), frame, wire::build_open(open, 1, frame));
   if (!opened.ok()) return opened.status();
   const wire::OpenReply& granted = opened.value().open;
@@ -133,6 +182,7 @@ Status SwitchPath::start(const PathOptions& options, std::vector<std::unique_ptr
   session_.workers = options.ranks;
   session_.slots = granted.slots;
   session_.payload_bytes = granted.payload;
+  session_.native = (granted.flags & wire::kOpenNative) != 0;
   session_.secret[0] = 0x1234;
   session_.secret[1] = 0x5678;
   session_.switch_endpoint = transport_->local();
@@ -148,6 +198,7 @@ Status SwitchPath::start(const PathOptions& options, std::vector<std::unique_ptr
       member.cookie = joined->join.cookie;
     }
     engine.session = session_;
+    links_.push_back(transport.get());
     shards_.push_back(std::make_unique<Shard>(0, engine, std::move(transport), now_, [](const Status&) {}));
   }
   return {};
@@ -164,10 +215,12 @@ Result<std::unique_ptr<Path>> make_switch_path(const PathOptions& options) {
   for (int rank = 0; rank < options.ranks; ++rank) {
     auto one = network.attach(&address);
     if (!one.ok()) return one.status();
+    if (Status status = introduce(*one.value(), *transport.value()); !status.ok()) return status;
     ranks.push_back(std::move(one.value()));
   }
   softswitch::SwitchOptions switch_options;
   switch_options.seed = 1;  // epochs and keys are the same in every run
+  switch_options.has_card = options.name == "rdma";
   switch_options.receive_buffer_bytes = transport.value()->limits().receive_buffer_bytes;
   auto path = std::make_unique<SwitchPath>(std::move(transport.value()), switch_options);
   const Status started = path->start(options, std::move(ranks));
