@@ -110,6 +110,11 @@ def test_what_is_no_file_of_callgrinds_is_an_error(text, why):
             "x/backend/transport/inproc.cc",
             stages.SEND,
         ),
+        ("switchml::(anonymous namespace)::RdmaTransport::message_of(int)", "x/rdma.cc", stages.SEND),
+        ("switchml::(anonymous namespace)::RdmaTransport::lend(int)", "x/rdma.cc", stages.RECEIVE),
+        ("ibv_post_send", "x/tests/rdma/fake_verbs.cc", stages.CARD),
+        ("switchml::wire::seal_native(int)", "x/backend/wire/checksum.cc", stages.CHECKSUM),
+        ("switchml::softswitch::keep_elements(int)", "x/backend/softswitch/native_aggregator.cc", stages.KEEP),
         ("switchml::UdpReceiver::lend(int)", "x/backend/transport/udp_rx.cc", stages.RECEIVE),
         ("switchml::softswitch::merge(int)", "x/backend/softswitch/aggregator.cc", stages.ADD),
         ("switchml::softswitch::SoftSwitch::Impl::admit(int)", "x/backend/softswitch/switch.cc", stages.RULES),
@@ -163,25 +168,38 @@ def test_differences_of_two_runs():
 # ---- the program that is counted ----
 
 PROGRAM = repository.built("benchmarks/profile/bench_profile")
+CARDS = repository.built("tests/rdma/libibverbs.so.1")
 needs_program = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
 
 
 @needs_program
-@pytest.mark.parametrize("path", ["inproc", "udp", "memory"])
-def test_the_program_verifies_what_it_reduces(path):
+@pytest.mark.parametrize(
+    "path, more, further",
+    [
+        # a chunk that announces it, one of exponents
+        ("inproc", [], 2),
+        ("udp", [], 2),
+        # one that announces it
+        ("udp", ["--native"], 1),
+        ("rdma", ["--verbs", CARDS], 1),
+        ("memory", [], 0),
+    ],
+)
+def test_the_program_verifies_what_it_reduces(path, more, further):
+    if path == "rdma" and not CARDS.exists():
+        pytest.skip(f"{CARDS} is not built")
     tool = main_of("profile")
     answer = tool.execute(
-        [PROGRAM, "--path", path, "--ranks", 3, "--payload", 8192, "--bytes", 300004, "--calls", 2], {}
+        [PROGRAM, "--path", path, "--ranks", 3, "--payload", 8192, "--bytes", 300004, "--calls", 2, *more], {}
     )
     assert answer["path"] == path and answer["calls"] == 2 and answer["retransmissions"] == 0
     chunk = answer["chunk_bytes"]
     data = -(-300004 // chunk)
-    calls = 0 if path == "memory" else 2  # a chunk that announces it, one of exponents
-    assert answer["chunks"] == 2 * 3 * (data + calls)
+    assert answer["chunks"] == 2 * 3 * (data + further)
 
 
 @needs_program
-@pytest.mark.parametrize("options, said", [(["--path", "pigeon"], "--path=\"pigeon\" is not allowed: use inproc, udp or memory"), ([], "--path"),
+@pytest.mark.parametrize("options, said", [(["--path", "pigeon"], "--path=\"pigeon\" is not allowed: use inproc, udp, rdma or memory"), ([], "--path"),
                                            (["--path", "udp", "--ranks", "0"], "--ranks=\"0\" is not allowed: use 1 to 16"),
                                            (["--path", "udp", "--payload", "1000"], "--payload=\"1000\" is not allowed"),
                                            (["--path", "udp", "--bytes", "-4"], "--bytes=\"-4\" is not allowed")])  # fmt: skip
