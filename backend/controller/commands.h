@@ -36,11 +36,24 @@ struct Install {
   std::optional<Uplink> uplink;
 };
 
+/// One end of an unreliable queue pair: how to reach it, and where to write.
+struct QueuePair {
+  uint32_t number = 0;
+  uint32_t first_psn = 0;  // of what it sends
+  uint32_t rkey = 0;
+  uint64_t address = 0;
+
+  friend bool operator==(const QueuePair& a, const QueuePair& b) {
+    return a.number == b.number && a.first_psn == b.first_psn && a.rkey == b.rkey && a.address == b.address;
+  }
+};
+
 struct SetMember {
   SessionId id;
   uint32_t worker = 0;
   int shard = 0;  // -1: all
   Place place;
+  std::optional<QueuePair> pair = std::nullopt;  // none: datagrams
 };
 
 struct Remove {
@@ -80,6 +93,7 @@ struct CommandResult {
   std::string problem;            // unless ok
   std::vector<uint32_t> members;  // of Contributors
   uint64_t dropped_length = 0;    // of Contributors: what the switch counts, of all jobs if it cannot tell
+  std::optional<QueuePair> pair = std::nullopt;  // of SetMember with a pair: the switch's end
 };
 
 /// The answer to Sessions::open().

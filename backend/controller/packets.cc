@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "controller/pairs.h"
 #include "controller/session_state.h"
 #include "controller/sessions.h"
 #include "wire/control.h"
@@ -33,7 +34,7 @@ void send(int at, PacketOut packet, Effects* out) {
 softswitch::WorkerSet Sessions::Session::joined_ranks(int shards) const {
   std::map<int, int> count;
   softswitch::WorkerSet set;
-  for (const auto& [member, place] : confirmed) {
+  for (const auto& [member, how] : confirmed) {
     if (++count[member.first] == shards) set.insert(member.first);
   }
   return set;
@@ -51,8 +52,10 @@ void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const Place&
   wire::ControlPacket packet;
   const wire::ParseError error = wire::parse_control(frame, size, wire::Kind::kRequest, &packet);
   const bool other_version = error == wire::ParseError::kOtherVersion;
-  const bool meets = packet.control.type == static_cast<uint8_t>(wire::Request::kMeet);  // [MEET-3]
-  const bool whole = error == wire::ParseError::kNone && packet.body_bytes != 0 && !meets &&
+  const auto& capabilities = state(at).capabilities();
+  const bool in_vain = packet.control.type == static_cast<uint8_t>(wire::Request::kMeet) &&
+                       !(capabilities && capabilities->pairs);  // [MEET-3]
+  const bool whole = error == wire::ParseError::kNone && packet.body_bytes != 0 && !in_vain &&
                      packet.body_bytes == wire::request_body_bytes(packet.control.type);
   if (!other_version && !whole) {  // [CTL-4]
     ++counters_.requests_malformed;
@@ -68,10 +71,10 @@ void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const Place&
 std::optional<ReplyStatus> Sessions::answer_request(const Request& request, uint8_t* body, Effects* out) {
   switch (static_cast<wire::Request>(request.control.type)) {
     case wire::Request::kOpen: return ReplyStatus::kControlled;  // a call says who asks and where the ranks are
-    case wire::Request::kJoin: return join(request, body, out);
+    case wire::Request::kJoin: return join(request, std::nullopt, body, out);
     case wire::Request::kClose: return close(request, out);
     case wire::Request::kProbe: return probe(request, out);
-    case wire::Request::kMeet: break;
+    case wire::Request::kMeet: return meet(request, body, out);
   }
   return ReplyStatus::kBadRequest;
 }
@@ -88,7 +91,28 @@ bool Sessions::may_join_here(const Session& session, int rank, const Request& re
   return port == 0 || port == request.from.port;
 }
 
-std::optional<ReplyStatus> Sessions::join(const Request& request, uint8_t* body, Effects* out) {
+// A join of a worker that has a queue pair for the shard. [MEET-1]
+std::optional<ReplyStatus> Sessions::meet(const Request& request, uint8_t* body, Effects* out) {
+  const wire::Join asked = wire::read_join(request.body);
+  if (find({asked.job, asked.epoch}) == nullptr) return ReplyStatus::kUnknownSession;
+  const size_t payload_bytes = table_.find(asked.job, asked.epoch)->payload_bytes();
+  const auto its = wire::read_introduction(request.body + wire::kJoinBytes);
+  const auto pair = pair_of(its, request.from.endpoint, payload_bytes);
+  if (!pair) return ReplyStatus::kBadRequest;
+  return join(request, pair, body, out);
+}
+
+// The body of the reply to a join, or to a meet: with the switch's introduction. [MEET-2]
+void Sessions::write_joined(const Session& session, const Pending& pending, uint8_t* body) const {
+  wire::write_join_reply(session.join_reply(pending.join), body);
+  const auto& own = session.confirmed.at({pending.join.worker, pending.join.shard}).own;
+  if (!pending.introduction || !own) return;
+  const Endpoint& address = topology_.switches[static_cast<size_t>(pending.at)].address;
+  wire::write_introduction(introduction_of(*own, address, *pending.introduction), body + wire::kJoinReplyBytes);
+}
+
+std::optional<ReplyStatus> Sessions::join(const Request& request, const std::optional<QueuePair>& pair, uint8_t* body,
+                                          Effects* out) {
   const wire::Join asked = wire::read_join(request.body);
   Session* session = find({asked.job, asked.epoch});
   if (session == nullptr) return ReplyStatus::kUnknownSession;
@@ -107,13 +131,16 @@ std::optional<ReplyStatus> Sessions::join(const Request& request, uint8_t* body,
   }
   if (session->joining.count(member) != 0) return std::nullopt;
   const auto known = session->confirmed.find(member);
-  if (known != session->confirmed.end() && known->second == request.from) {
-    wire::write_join_reply(session->join_reply(asked), body);
-    return ReplyStatus::kOk;
-  }
   auto pending = request.pending(Pending::Kind::kJoin, session->id);
   pending->join = asked;
-  pending->commands.emplace_back(request.at, SetMember{session->id, asked.worker, asked.shard, request.from});
+  pending->pair = pair;
+  if (pair) pending->introduction = wire::read_introduction(request.body + wire::kJoinBytes);
+  // [MEET-4]
+  if (known != session->confirmed.end() && known->second.place == request.from && known->second.its == pair) {
+    write_joined(*session, *pending, body);
+    return ReplyStatus::kOk;
+  }
+  pending->commands.emplace_back(request.at, SetMember{session->id, asked.worker, asked.shard, request.from, pair});
   session->joining.insert(member);
   begin(std::move(pending), out);
   return std::nullopt;
@@ -132,9 +159,9 @@ void Sessions::joined(const Pending& pending, const std::vector<CommandResult>& 
   // Without an answer the worker asks again. It may have left, or moved, meanwhile.
   const bool still = table_.find(asked.job)->member(asked.worker, asked.shard) == pending.from.endpoint;
   if (results.empty() || !results.front().ok || !still) return;
-  session->confirmed[{asked.worker, asked.shard}] = pending.from;
-  uint8_t body[wire::kJoinReplyBytes];
-  wire::write_join_reply(session->join_reply(asked), body);
+  session->confirmed[{asked.worker, asked.shard}] = {pending.from, pending.pair, results.front().pair};
+  uint8_t body[wire::kMeetReplyBytes] = {};
+  write_joined(*session, pending, body);
   send(pending.at, reply_to(pending.asked, ReplyStatus::kOk, body, pending.from), out);
 }
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,13 @@
 namespace switchml::controller {
 
 struct Sessions::Session {
+  /// A member as its switch knows it.
+  struct Confirmed {
+    Place place;
+    std::optional<QueuePair> its;  // none: it sends datagrams
+    std::optional<QueuePair> own;  // the switch's end
+  };
+
   SessionId id;
   std::string group;
   std::string owner;
@@ -22,7 +30,7 @@ struct Sessions::Session {
   bool installed = false;
   std::vector<uint64_t> waiting;  // tickets of opens, until it is installed
   /// Members by (rank, shard) as their switch has confirmed them.
-  std::map<std::pair<int, int>, Place> confirmed;
+  std::map<std::pair<int, int>, Confirmed> confirmed;
   std::set<std::pair<int, int>> joining;  // the switch is being told
   std::set<int> probing;                  // ranks whose probe is under way: repeats of it are dropped
   SilentPaths silent_paths;
@@ -42,6 +50,8 @@ struct Sessions::Pending {
   wire::Control asked;
   Place from;
   wire::Join join;
+  std::optional<wire::Introduction> introduction;  // of a meet
+  std::optional<QueuePair> pair;
   wire::Probe probe;
   Time asked_at{};
 };
@@ -50,7 +60,7 @@ struct Sessions::Pending {
 struct Sessions::Request {
   int at = 0;
   wire::Control control;
-  const uint8_t* body = nullptr;
+  const uint8_t* body = nullptr;  // of the type's length
   Place from;
   Time now{};
 

@@ -148,7 +148,11 @@ class Sessions {
 
   // ---- packets (packets.cc) ----
   std::optional<wire::ReplyStatus> answer_request(const Request& request, uint8_t* body, Effects* out);
-  std::optional<wire::ReplyStatus> join(const Request& request, uint8_t* body, Effects* out);
+  /// `pair`: of a meet.
+  std::optional<wire::ReplyStatus> join(const Request& request, const std::optional<QueuePair>& pair, uint8_t* body,
+                                        Effects* out);
+  std::optional<wire::ReplyStatus> meet(const Request& request, uint8_t* body, Effects* out);
+  void write_joined(const Session& session, const Pending& pending, uint8_t* body) const;
   wire::ReplyStatus close(const Request& request, Effects* out);
   std::optional<wire::ReplyStatus> probe(const Request& request, Effects* out);
   bool may_join_here(const Session& session, int rank, const Request& request) const;

@@ -90,6 +90,7 @@ v1::SwitchDescription description_of(const SwitchView& view) {
   message.set_receive_buffer_bytes(can.receive_buffer_bytes);
   message.set_mac(can.mac);
   message.set_places(static_cast<uint32_t>(can.places));
+  message.set_pairs(can.pairs);
   return out;
 }
 

@@ -53,6 +53,19 @@ Message about(const controller::SessionId& id) {
   return message;
 }
 
+v1::QueuePair message_of_pair(const controller::QueuePair& pair) {
+  v1::QueuePair message;
+  message.set_number(pair.number);
+  message.set_first_psn(pair.first_psn);
+  message.set_rkey(pair.rkey);
+  message.set_address(pair.address);
+  return message;
+}
+
+controller::QueuePair pair_of(const v1::QueuePair& message) {
+  return {message.number(), message.first_psn(), message.rkey(), message.address()};
+}
+
 struct Caller {
   v1::DataPlane::Stub& stub;
   grpc::ClientContext& context;
@@ -77,8 +90,11 @@ struct Caller {
     request.set_worker(c.worker);
     request.set_shard(c.shard);
     *request.mutable_place() = message_of(c.place);
+    if (c.pair) *request.mutable_pair() = message_of_pair(*c.pair);
     v1::SetMemberReply reply;
-    return stub.SetMember(&context, request, &reply);
+    const grpc::Status status = stub.SetMember(&context, request, &reply);
+    if (reply.has_pair()) result.pair = pair_of(reply.pair());
+    return status;
   }
   grpc::Status operator()(const controller::Remove& c) const {
     auto request = about<v1::RemoveRequest>(c.id);
@@ -127,6 +143,7 @@ controller::Capabilities capabilities_of(const v1::Capabilities& message) {
   can.receive_buffer_bytes = message.receive_buffer_bytes();
   can.mac = message.mac();
   can.places = message.places();
+  can.pairs = message.pairs();
   return can;
 }
 

@@ -187,10 +187,13 @@ bool same_address(const Endpoint& a, const Endpoint& b) {
   return with_port(a, 0) == with_carrier(with_port(b, 0), a.carrier);
 }
 
+std::optional<uint32_t> ipv4_of(const Endpoint& endpoint) {
+  if (family_of(endpoint) != AF_INET) return std::nullopt;
+  return ntohl(load_sockaddr<sockaddr_in>(endpoint).sin_addr.s_addr);
+}
+
 bool is_loopback(const Endpoint& endpoint) {
-  if (family_of(endpoint) == AF_INET) {
-    return (ntohl(load_sockaddr<sockaddr_in>(endpoint).sin_addr.s_addr) >> 24) == 127;
-  }
+  if (const auto ip = ipv4_of(endpoint)) return *ip >> 24 == 127;
   if (family_of(endpoint) != AF_INET6) return false;
   const auto address = load_sockaddr<sockaddr_in6>(endpoint);
   return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr);

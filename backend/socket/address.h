@@ -1,6 +1,8 @@
 // Addresses as people write them: "10.0.0.1:48879", "[fe80::1]:48879", "switch7:48879", "host" (default port).
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,8 @@ std::string to_string(const Endpoint& endpoint);
 
 /// Same host (address), whatever the port and the carrier.
 bool same_address(const Endpoint& a, const Endpoint& b);
+/// Of an IPv4 endpoint, as a number: 0x0a000001 for 10.0.0.1.
+std::optional<uint32_t> ipv4_of(const Endpoint& endpoint);
 /// 127.0.0.0/8 or ::1.
 bool is_loopback(const Endpoint& endpoint);
 uint16_t port_of(const Endpoint& endpoint);

@@ -171,6 +171,9 @@ class DataPlaneService final : public v1::DataPlane::Service {
     if (!allowed(*context)) return stranger();
     if (request->job() < 1 || request->job() > kMaxJobs) return bad("job", request->job(), "1 to 255");
     if (request->worker() >= kMaxWorkers) return bad("worker", request->worker(), "0 to 127");
+    if (request->has_pair()) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, "pair: a software switch is not the end of unreliable pairs"};
+    }
     Endpoint address;
     if (grpc::Status status = address_of(request->place(), &address); !status.ok()) return status;
     return grpc_status(server_.set_member(static_cast<uint8_t>(request->job()), request->epoch(),

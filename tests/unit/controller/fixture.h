@@ -95,10 +95,11 @@ inline Topology two_leaves() {
 /// A switch that only remembers.
 struct PaperSwitch {
   bool dead = false;
-  std::map<uint8_t, Install> installed;                         // by job
-  std::map<std::tuple<uint8_t, uint32_t, int>, Place> members;  // by job, worker, shard
-  std::map<uint8_t, std::vector<uint32_t>> contributed;         // what it says when asked
-  uint64_t dropped_length = 0;                                  // then, too
+  std::map<uint8_t, Install> installed;                           // by job
+  std::map<std::tuple<uint8_t, uint32_t, int>, Place> members;    // by job, worker, shard
+  std::map<std::tuple<uint8_t, uint32_t, int>, QueuePair> pairs;  // the members' ends
+  std::map<uint8_t, std::vector<uint32_t>> contributed;           // what it says when asked
+  uint64_t dropped_length = 0;                                    // then, too
   std::vector<std::string> log;
 
   CommandResult operator()(const Install& c) {
@@ -117,7 +118,12 @@ struct PaperSwitch {
     log.push_back("member " + std::to_string(c.worker));
     if (installed.count(c.id.job) == 0) return {false, "no such session", {}};
     members[{c.id.job, c.worker, c.shard}] = c.place;
-    return {true, "", {}};
+    CommandResult result{true, "", {}};
+    if (c.pair) {
+      pairs[{c.id.job, c.worker, c.shard}] = *c.pair;
+      result.pair = QueuePair{c.pair->number + 0x1000, 77, 0, 0};
+    }
+    return result;
   }
   CommandResult operator()(const Remove& c) {
     log.push_back("remove " + std::to_string(c.id.job));

@@ -107,10 +107,12 @@ class FakeAgent final : public v1::DataPlane::Service {
     installs_.push_back(*request);
     return grpc::Status::OK;
   }
-  grpc::Status SetMember(grpc::ServerContext*, const v1::SetMemberRequest* request, v1::SetMemberReply*) override {
+  grpc::Status SetMember(grpc::ServerContext*, const v1::SetMemberRequest* request,
+                         v1::SetMemberReply* reply) override {
     note("member");
     const std::lock_guard<std::mutex> lock(mutex_);
     members_.push_back(*request);
+    if (request->has_pair()) reply->mutable_pair()->set_number(request->pair().number() + 1);
     return grpc::Status::OK;
   }
   grpc::Status Remove(grpc::ServerContext*, const v1::RemoveRequest*, v1::RemoveReply*) override {

@@ -97,6 +97,29 @@ TEST_F(Link, ConnectsAndClearsWhatIsLeftOfAnother) {
   EXPECT_EQ(agent_.calls(), std::vector<std::string>{"reset"});
 }
 
+TEST_F(Link, BothEndsOfAPairAreTold) {
+  agent_.can.set_pairs(true);
+  const auto link = connect();
+  EXPECT_TRUE(events_.ups()[0].pairs);
+  const controller::Place place{resolve_address("10.0.0.1:4000", "t").value(), "", 0};
+  const controller::QueuePair its{0x123, 4, 5, uint64_t{6} << 32};
+  std::vector<controller::Command> list;
+  list.emplace_back(0, controller::SetMember{{7, 99}, 1, 0, place, its});
+  list.emplace_back(0, controller::SetMember{{7, 99}, 2, 0, place});
+  const auto results = carried_out(*link, std::move(list));
+  ASSERT_EQ(results.size(), 2U);
+  ASSERT_TRUE(results[0].pair.has_value());
+  EXPECT_EQ(results[0].pair->number, 0x124U);
+  EXPECT_FALSE(results[1].pair.has_value());
+  const auto members = agent_.members();
+  ASSERT_EQ(members.size(), 2U);
+  EXPECT_EQ(members[0].pair().number(), 0x123U);
+  EXPECT_EQ(members[0].pair().first_psn(), 4U);
+  EXPECT_EQ(members[0].pair().rkey(), 5U);
+  EXPECT_EQ(members[0].pair().address(), uint64_t{6} << 32);
+  EXPECT_FALSE(members[1].has_pair());
+}
+
 TEST_F(Link, CommandsAreCarriedOutInOrder) {
   const auto link = connect();
   controller::Install install;

@@ -121,6 +121,12 @@ TEST(Address, KnowsLoopback) {
   }
 }
 
+TEST(Address, GivesIpv4AsANumber) {
+  EXPECT_EQ(ipv4_of(resolve_address("10.0.0.1:5", "x").value()), 0x0a000001U);
+  EXPECT_EQ(ipv4_of(resolve_address("[::1]:5", "x").value()), std::nullopt);
+  EXPECT_EQ(ipv4_of(Endpoint()), std::nullopt);
+}
+
 TEST(Address, AnnouncesAnAddressOfThisHost) {
   const auto found = announced_address("");
   ASSERT_TRUE(found.ok()) << found.status().to_string();
