@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <utility>
 
 #include "base/limits.h"
 
@@ -125,7 +124,7 @@ class PeerTransport final : public Transport {
     link_->give_back(lent_);
     lent_ = 0;
   }
-  void use(std::shared_ptr<const TensorMemory> tensors) override { real().use(std::move(tensors)); }
+  void use(const std::shared_ptr<const TensorMemory>& tensors) override { real().use(tensors); }
   std::optional<wire::Target> reach(const void* data, size_t bytes) override { return real().reach(data, bytes); }
   void wait(Duration timeout) override {
     if (!link_->has_waiting()) real().wait(timeout);

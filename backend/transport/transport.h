@@ -67,7 +67,7 @@ class Transport {
   virtual size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) = 0;
 
   /// Frames may have their rest in such memory from now on, and peers may write there what this side tells them to.
-  virtual void use(std::shared_ptr<const TensorMemory> /*tensors*/) {}
+  virtual void use(const std::shared_ptr<const TensorMemory>& /*tensors*/) {}
   /// How a peer reaches these bytes. Nothing: not at all, nor can they be the rest of a frame.
   virtual std::optional<wire::Target> reach(const void* /*data*/, size_t /*bytes*/) { return std::nullopt; }
 

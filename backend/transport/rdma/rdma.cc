@@ -211,7 +211,7 @@ class RdmaTransport final : public Transport {
   }
 
   // ---- tensors ----
-  void use(std::shared_ptr<const TensorMemory> tensors) override { tensors_->use(std::move(tensors)); }
+  void use(const std::shared_ptr<const TensorMemory>& tensors) override { tensors_->use(tensors); }
   std::optional<wire::Target> reach(const void* data, size_t bytes) override {
     const ibv_mr* const region = tensors_->find(data, bytes);
     if (region == nullptr) return std::nullopt;

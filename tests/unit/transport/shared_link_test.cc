@@ -46,7 +46,7 @@ class FewBuffers final : public Transport {
   Endpoint local() const override { return peer_number(200); }
   size_t path_frame_bytes(const Endpoint& to) const override { return to.bytes[0]; }
   void allow_fragments(bool allowed) override { notes_->fragments = allowed; }
-  void use(std::shared_ptr<const TensorMemory>) override { notes_->used = true; }
+  void use(const std::shared_ptr<const TensorMemory>&) override { notes_->used = true; }
   std::optional<wire::Target> reach(const void*, size_t bytes) override {
     return wire::Target{1, 2, static_cast<uint32_t>(bytes)};
   }
