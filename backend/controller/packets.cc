@@ -99,19 +99,19 @@ std::optional<ReplyStatus> Sessions::meet(const Request& request, uint8_t* body,
   const auto its = wire::read_introduction(request.body + wire::kJoinBytes);
   const auto pair = pair_of(its, request.from.endpoint, payload_bytes);
   if (!pair) return ReplyStatus::kBadRequest;
-  return join(request, pair, body, out);
+  return join(request, Met{its, *pair}, body, out);
 }
 
 // The body of the reply to a join, or to a meet: with the switch's introduction. [MEET-2]
 void Sessions::write_joined(const Session& session, const Pending& pending, uint8_t* body) const {
   wire::write_join_reply(session.join_reply(pending.join), body);
   const auto& own = session.confirmed.at({pending.join.worker, pending.join.shard}).own;
-  if (!pending.introduction || !own) return;
+  if (!pending.met || !own) return;
   const Endpoint& address = topology_.switches[static_cast<size_t>(pending.at)].address;
-  wire::write_introduction(introduction_of(*own, address, *pending.introduction), body + wire::kJoinReplyBytes);
+  wire::write_introduction(introduction_of(*own, address, pending.met->introduction), body + wire::kJoinReplyBytes);
 }
 
-std::optional<ReplyStatus> Sessions::join(const Request& request, const std::optional<QueuePair>& pair, uint8_t* body,
+std::optional<ReplyStatus> Sessions::join(const Request& request, const std::optional<Met>& met, uint8_t* body,
                                           Effects* out) {
   const wire::Join asked = wire::read_join(request.body);
   Session* session = find({asked.job, asked.epoch});
@@ -133,8 +133,8 @@ std::optional<ReplyStatus> Sessions::join(const Request& request, const std::opt
   const auto known = session->confirmed.find(member);
   auto pending = request.pending(Pending::Kind::kJoin, session->id);
   pending->join = asked;
-  pending->pair = pair;
-  if (pair) pending->introduction = wire::read_introduction(request.body + wire::kJoinBytes);
+  pending->met = met;
+  const auto pair = pending->pair();
   // [MEET-4]
   if (known != session->confirmed.end() && known->second.place == request.from && known->second.its == pair) {
     write_joined(*session, *pending, body);
@@ -159,7 +159,7 @@ void Sessions::joined(const Pending& pending, const std::vector<CommandResult>& 
   // Without an answer the worker asks again. It may have left, or moved, meanwhile.
   const bool still = table_.find(asked.job)->member(asked.worker, asked.shard) == pending.from.endpoint;
   if (results.empty() || !results.front().ok || !still) return;
-  session->confirmed[{asked.worker, asked.shard}] = {pending.from, pending.pair, results.front().pair};
+  session->confirmed[{asked.worker, asked.shard}] = {pending.from, pending.pair(), results.front().pair};
   uint8_t body[wire::kMeetReplyBytes] = {};
   write_joined(*session, pending, body);
   send(pending.at, reply_to(pending.asked, ReplyStatus::kOk, body, pending.from), out);

@@ -1,17 +1,16 @@
 #include "controller/pairs.h"
 
 #include "socket/address.h"
+#include "wire/control.h"
 
 namespace switchml::controller {
 
 namespace {
 
-constexpr uint32_t kMost24Bits = 0xffffff;
 constexpr uint32_t kLeastNumber = 2;            // 0 and 1 are for the management of InfiniBand
 constexpr uint64_t kMappedV4 = 0xffff00000000;  // ::ffff:0.0.0.0
 constexpr uint64_t kLowerHalf = 0xffffffff;     // of an address: the switch puts the place's offset there
 constexpr size_t kSmallestMtu = 128;            // times 2 for each step from 1 on
-constexpr uint8_t kMostMtu = 5;
 
 uint8_t place_bits(size_t message_bytes) {
   uint8_t bits = 0;
@@ -29,12 +28,12 @@ uint64_t gid_low_of(const Endpoint& endpoint) {
 
 std::optional<QueuePair> pair_of(const wire::Introduction& its, const Endpoint& from, size_t payload_bytes) {
   const size_t message_bytes = wire::kHeaderBytes + payload_bytes;
-  const bool sane = its.service == static_cast<uint8_t>(wire::Service::kUnreliableConnected) &&
-                    its.queue_pair >= kLeastNumber && its.queue_pair <= kMost24Bits && its.first_psn <= kMost24Bits;
+  const bool sane = wire::introduces(its, wire::Service::kUnreliableConnected) && its.queue_pair >= kLeastNumber;
   const bool from_there = its.gid_high == 0 && its.gid_low != 0 && its.gid_low == gid_low_of(from);
-  const bool fits = its.mtu >= 1 && its.mtu <= kMostMtu && kSmallestMtu << its.mtu >= message_bytes &&
-                    its.place_bits == place_bits(message_bytes) && (its.address & kLowerHalf) == 0;
-  if (!sane || !from_there || !fits) return std::nullopt;
+  if (!sane || !from_there) return std::nullopt;
+  const bool fits = kSmallestMtu << its.mtu >= message_bytes && its.place_bits == place_bits(message_bytes) &&
+                    (its.address & kLowerHalf) == 0;
+  if (!fits) return std::nullopt;
   return QueuePair{its.queue_pair, its.first_psn, its.rkey, its.address};
 }
 

@@ -41,6 +41,12 @@ struct Sessions::Session {
   wire::JoinReply join_reply(const wire::Join& asked) const;
 };
 
+/// What a meet says beside a join.
+struct Sessions::Met {
+  wire::Introduction introduction;
+  QueuePair pair;
+};
+
 struct Sessions::Pending {
   enum class Kind { kOpen, kJoin, kProbe, kRemove } kind = Kind::kRemove;
   SessionId id;
@@ -50,8 +56,8 @@ struct Sessions::Pending {
   wire::Control asked;
   Place from;
   wire::Join join;
-  std::optional<wire::Introduction> introduction;  // of a meet
-  std::optional<QueuePair> pair;
+  std::optional<Met> met;
+  std::optional<QueuePair> pair() const { return met ? std::optional(met->pair) : std::nullopt; }
   wire::Probe probe;
   Time asked_at{};
 };

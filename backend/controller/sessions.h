@@ -116,6 +116,7 @@ class Sessions {
 
  private:
   struct Session;
+  struct Met;
   struct Pending;
   struct Request;
 
@@ -148,8 +149,7 @@ class Sessions {
 
   // ---- packets (packets.cc) ----
   std::optional<wire::ReplyStatus> answer_request(const Request& request, uint8_t* body, Effects* out);
-  /// `pair`: of a meet.
-  std::optional<wire::ReplyStatus> join(const Request& request, const std::optional<QueuePair>& pair, uint8_t* body,
+  std::optional<wire::ReplyStatus> join(const Request& request, const std::optional<Met>& met, uint8_t* body,
                                         Effects* out);
   std::optional<wire::ReplyStatus> meet(const Request& request, uint8_t* body, Effects* out);
   void write_joined(const Session& session, const Pending& pending, uint8_t* body) const;

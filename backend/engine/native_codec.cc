@@ -34,11 +34,11 @@ size_t NativeCodec::encode(ElementRange range, uint8_t* out) const {
   const size_t size = element_bytes(collective_.type);
   const size_t bytes = range.count * size;
   if (bytes == 0) return 0;
-  if (collective_.movement != Movement::kNone) return encode_moved(range, out);
-  if (collective_.inputs.empty()) {
-    std::memcpy(out, static_cast<const uint8_t*>(collective_.input) + range.begin * size, bytes);
+  if (const uint8_t* elements = as_they_lie(range)) {
+    std::memcpy(out, elements, bytes);
     return bytes;
   }
+  if (collective_.movement != Movement::kNone) return encode_moved(range, out);
   SWITCHML_ASSERT(collective_.inputs.size() <= kMaxWorkers);
   std::array<const uint8_t*, kMaxWorkers> inputs;
   for (size_t i = 0; i < collective_.inputs.size(); ++i) {
@@ -59,10 +59,16 @@ bool NativeCodec::output_follows_input() const {
   return apart || output == input + collective_.output_begin * size;
 }
 
-const uint8_t* NativeCodec::source(ElementRange range) const {
-  const bool is_input = collective_.movement == Movement::kNone ? collective_.inputs.empty() : is_from_root();
-  if (!is_input || range.count == 0 || !output_follows_input()) return nullptr;
+const uint8_t* NativeCodec::as_they_lie(ElementRange range) const {
+  const bool has_all = collective_.movement == Movement::kNone ? collective_.inputs.empty()
+                                                               : collective_.movement == Movement::kBroadcast &&
+                                                                     collective_.root == static_cast<int>(worker_);
+  if (!has_all || range.count == 0) return nullptr;
   return static_cast<const uint8_t*>(collective_.input) + range.begin * element_bytes(collective_.type);
+}
+
+const uint8_t* NativeCodec::source(ElementRange range) const {
+  return output_follows_input() ? as_they_lie(range) : nullptr;
 }
 
 uint8_t* NativeCodec::target(ElementRange range) const {
@@ -95,11 +101,7 @@ bool NativeCodec::is_own(ElementRange range) const { return piece(worker_, range
 
 // A chunk that lies in the pieces of several workers is the sum of what each has, with zeros elsewhere.
 size_t NativeCodec::encode_moved(ElementRange range, uint8_t* out) const {
-  if (collective_.movement == Movement::kBroadcast) {
-    if (!is_from_root()) return 0;
-    std::memcpy(out, static_cast<const uint8_t*>(collective_.input) + range.begin, range.count);
-    return range.count;
-  }
+  if (collective_.movement == Movement::kBroadcast) return 0;  // the root's travel as they lie
   bool any = false;
   for (size_t worker = range.begin / collective_.count; worker < workers_; ++worker) {
     const ElementRange part = piece(worker, range);

@@ -41,10 +41,8 @@ class NativeCodec {
   ElementRange wanted() const;
   bool is_own(ElementRange range) const;
   bool output_follows_input() const;
-  /// Whether this worker is the root of a broadcast.
-  bool is_from_root() const {
-    return collective_.movement == Movement::kBroadcast && collective_.root == static_cast<int>(worker_);
-  }
+  /// The elements that travel as they lie in the input; null: these do not, or there are none.
+  const uint8_t* as_they_lie(ElementRange range) const;
   const uint8_t* input_of(size_t worker) const;
   uint8_t* output_of(size_t worker) const;
   const Collective& collective_;

@@ -59,7 +59,6 @@ class GroupSession : public Session {
 
   /// Throws NoThread; what has been started until then ends with this object.
   void start(Agreed* agreed, const EngineOptions& options, const Config& config) {
-    open_arena(agreed, config);
     engine_ = memory_ != nullptr ? memory_engine(&agreed->transports, options) : switch_engine(agreed, options, config);
     watch_ranks(agreed, options.switch_patience);
   }
@@ -209,25 +208,23 @@ class GroupSession : public Session {
     if (watch_) watch_->tell(text.substr(0, kMostNews));
   }
 
-  /// Whether hosts may add in the switch's place. Where they have the switches there is none to lose but with its host.
-  bool has_fallback(const Agreed& agreed, const Config& config) const {
-    return config.fallback && others_.empty() && !agreed.leaders.empty();
-  }
-
   /// Memory that the card reads and writes, for a rank that shares none with others.
-  void open_arena(Agreed* agreed, const Config& config) {
-    const bool has_card = parameters_.switch_endpoint.carrier == Carrier::kRdma;
-    if (memory_ != nullptr || !has_card || has_fallback(*agreed, config)) return;
-    const size_t bytes = arena_bytes(config, agreed->local.count);
-    auto segment = bytes > 0 ? shm::Segment::create(shm::in_pages(bytes)) : Result<shm::Segment>(Status());
-    if (bytes == 0 || !segment.ok()) return;
+  void open_arena(const Agreed& agreed, const Config& config) {
+    const size_t bytes = arena_bytes(config, agreed.local.count);
+    if (bytes == 0 || parameters_.switch_endpoint.carrier != Carrier::kRdma) return;
+    auto segment = shm::Segment::create(shm::in_pages(bytes));
+    if (!segment.ok()) return;
     arena_ = shm::Arena::open(std::make_shared<shm::Segment>(std::move(segment.value())));
-    for (const auto& transport : agreed->transports) transport->use(arena_);
+    for (const auto& transport : agreed.transports) transport->use(arena_);
   }
 
   std::unique_ptr<Engine> switch_engine(Agreed* agreed, EngineOptions options, const Config& config) {
-    const bool fallback = has_fallback(*agreed, config);
-    if (!fallback) return SwitchEngine::start(options, std::move(agreed->transports));
+    // Where hosts have the switches there is none to lose but with its host.
+    const bool fallback = config.fallback && others_.empty() && !agreed->leaders.empty();
+    if (!fallback) {
+      open_arena(*agreed, config);
+      return SwitchEngine::start(options, std::move(agreed->transports));
+    }
     options.keep_results = true;
     options.on_switch_lost = [this](const Status& status) {
       to_failover([&](Failover& failover) { failover.begin(status.message()); });

@@ -116,22 +116,25 @@ size_t Arena::used() const {
 
 // ---- what others see ----
 
-uint64_t Arena::offset_of(const void* data, size_t bytes) const {
+bool Arena::contains(const void* data, size_t bytes) const {
   const auto at = reinterpret_cast<uintptr_t>(data);
   const auto begin = reinterpret_cast<uintptr_t>(data_);
-  if (bytes == 0 || bytes > bytes_ || at < begin || at - begin > bytes_ - bytes) return 0;
-  return at - reinterpret_cast<uintptr_t>(segment_->data());
+  return bytes > 0 && bytes <= bytes_ && at >= begin && at - begin <= bytes_ - bytes;
+}
+
+uint64_t Arena::offset_of(const void* data, size_t bytes) const {
+  if (!contains(data, bytes)) return 0;
+  return reinterpret_cast<uintptr_t>(data) - reinterpret_cast<uintptr_t>(segment_->data());
 }
 
 TensorMemory::Extent Arena::extent_of(const void* data, size_t bytes) const {
-  const auto at = reinterpret_cast<uintptr_t>(data);
-  const auto begin = reinterpret_cast<uintptr_t>(data_);
-  if (bytes == 0 || bytes > bytes_ || at < begin || at - begin > bytes_ - bytes) return {};
+  if (!contains(data, bytes)) return {};
+  const auto begin = static_cast<size_t>(static_cast<const uint8_t*>(data) - data_);
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto next = used_.upper_bound(at - begin);
+  const auto next = used_.upper_bound(begin);
   if (next == used_.begin()) return {};
   const auto [first, size] = *std::prev(next);
-  if (at - begin + bytes > first + size) return {};
+  if (begin + bytes > first + size) return {};
   return {data_ + first, size};
 }
 

@@ -56,6 +56,8 @@ class Arena : public TensorMemory {
  private:
   Arena(std::shared_ptr<const Segment> segment, size_t begin, size_t bytes);
   bool is_here() const;
+  /// Whether these bytes, at least one, are all in it.
+  bool contains(const void* data, size_t bytes) const;
   bool populate(size_t end);
   void add_free(size_t begin, size_t size);
   void drop_free(size_t begin, size_t size);

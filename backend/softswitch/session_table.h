@@ -38,9 +38,8 @@ class SessionEntry {
   size_t payload_bytes() const { return reply_.payload; }
   bool whole_chunks() const { return (reply_.flags & wire::kOpenWholeChunks) != 0; }
   bool native() const { return (reply_.flags & wire::kOpenNative) != 0; }
-  bool over_rdma() const { return carrier_ == Carrier::kRdma; }
   /// Of a native session's packets.
-  wire::ChecksumRule checksum_rule() const { return {reply_.session_key, !over_rdma()}; }  // [RDMA-5]
+  wire::ChecksumRule checksum_rule() const { return {reply_.session_key, carrier_ != Carrier::kRdma}; }  // [RDMA-5]
   /// Contributions that a slot keeps.
   size_t kept() const { return native() ? static_cast<size_t>(workers_) : 0; }
   /// Whether a packet may have so many bytes behind its header.

@@ -9,7 +9,7 @@ constexpr std::align_val_t kAlignment{64};
 }  // namespace
 
 size_t SlotStore::slot_bytes(size_t payload_bytes, size_t kept) {
-  return 2 * (kHeadRoom + payload_bytes + sizeof(SlotUse)) + kept * (payload_bytes + sizeof(wire::Target));
+  return slot_stride(payload_bytes, kept) + 2 * sizeof(SlotUse) + kept * sizeof(wire::Target);
 }
 
 SlotStore::SlotStore(std::unique_ptr<SlotUse[]> uses, std::unique_ptr<wire::Target[]> targets, uint8_t* memory,
@@ -20,7 +20,7 @@ SlotStore::SlotStore(std::unique_ptr<SlotUse[]> uses, std::unique_ptr<wire::Targ
       payload_bytes_(payload_bytes),
       kept_(kept),
       stride_(kHeadRoom + payload_bytes),
-      slot_stride_(2 * stride_ + kept * payload_bytes) {}
+      slot_stride_(slot_stride(payload_bytes, kept)) {}
 
 std::unique_ptr<SlotStore> SlotStore::create(int slots, size_t payload_bytes, size_t kept) {
   const auto count = static_cast<size_t>(slots);
@@ -28,8 +28,7 @@ std::unique_ptr<SlotStore> SlotStore::create(int slots, size_t payload_bytes, si
   std::unique_ptr<wire::Target[]> targets(new (std::nothrow) wire::Target[count * kept]);
   if (!uses || !targets) return nullptr;
   // Not cleared: a version's bytes are written by its first contributor before anything reads them.
-  const size_t bytes = count * (2 * (kHeadRoom + payload_bytes) + kept * payload_bytes);
-  void* memory = ::operator new(bytes, kAlignment, std::nothrow);
+  void* memory = ::operator new(count* slot_stride(payload_bytes, kept), kAlignment, std::nothrow);
   if (memory == nullptr) return nullptr;
   return std::unique_ptr<SlotStore>(
       new SlotStore(std::move(uses), std::move(targets), static_cast<uint8_t*>(memory), payload_bytes, kept));

@@ -66,6 +66,10 @@ class SlotStore {
  private:
   SlotStore(std::unique_ptr<SlotUse[]> uses, std::unique_ptr<wire::Target[]> targets, uint8_t* memory,
             size_t payload_bytes, size_t kept);
+  /// Both versions, and what is kept.
+  static size_t slot_stride(size_t payload_bytes, size_t kept) {
+    return 2 * (kHeadRoom + payload_bytes) + kept * payload_bytes;
+  }
   static size_t index(uint16_t slot, uint32_t seq) { return size_t{slot} * 2 + (seq & 1U); }  // [SLOT-3]
 
   std::unique_ptr<SlotUse[]> uses_;
@@ -73,8 +77,8 @@ class SlotStore {
   uint8_t* memory_;
   size_t payload_bytes_;
   size_t kept_;
-  size_t stride_;       // of a version
-  size_t slot_stride_;  // both, and what is kept
+  size_t stride_;  // of a version
+  size_t slot_stride_;
 };
 
 }  // namespace switchml::softswitch

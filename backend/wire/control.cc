@@ -51,6 +51,12 @@ size_t build_join(const Membership& member, int shard, uint32_t request_id, uint
   return kControlBytes + kJoinBytes;
 }
 
+bool introduces(const Introduction& introduction, Service service) {
+  const bool is_numbered = introduction.queue_pair != 0 && introduction.queue_pair <= kMost24Bits;
+  return is_numbered && introduction.first_psn <= kMost24Bits && introduction.mtu >= 1 && introduction.mtu <= 5 &&
+         introduction.service == static_cast<uint8_t>(service);
+}
+
 size_t build_meet(const Membership& member, int shard, const Introduction& own, uint32_t request_id, uint8_t* out) {
   uint8_t* const body = write_start(Request::kMeet, request_id, out);
   write_join(join_of(member, shard), body);

@@ -28,6 +28,11 @@ inline constexpr size_t kMeetBytes = kJoinBytes + kIntroductionBytes;
 inline constexpr size_t kMeetReplyBytes = kJoinReplyBytes + kIntroductionBytes;
 static_assert(kControlBytes + kMeetBytes <= kMaxControlBytes);
 
+/// Of numbers of queue pairs and packets.
+inline constexpr uint32_t kMost24Bits = 0xffffff;
+/// Whether it is of a queue pair of this service, by its own fields.
+bool introduces(const Introduction& introduction, Service service);
+
 // Each writes one request to `out` (at least kMaxControlBytes) and returns its size. The reply echoes `request_id`.
 size_t build_open(const Open& open, uint32_t request_id, uint8_t* out);
 size_t build_join(const Membership& member, int shard, uint32_t request_id, uint8_t* out);

@@ -41,12 +41,9 @@ RULES_OF = [
     # a chunk's way
     (r"Shard::(seal|on_frame)|switchml::wire::", "", PACKET),
     (r"Shard::(expire|check_)|Retransmitter|SwitchLiveness|TimerWheel|RttEstimator", "", TIMERS),
-    (
-        r"Shard::(flush|transmit)|UdpSender|Hub::deliver|BatchingSink|Transport::(send|multicast)|rdma::(Pair|SendBuffers|RegisteredMemory|TensorRegions)",
-        "",
-        SEND,
-    ),
+    (r"Shard::(flush|transmit)|UdpSender|Hub::deliver|BatchingSink|Transport::(send|multicast)", "", SEND),
     (r"RdmaTransport::(message_of|find|take_buffer|has_room|add|reach|check|is_)", "", SEND),
+    (r"rdma::(Pair|SendBuffers|RegisteredMemory|TensorRegions)", "", SEND),
     (
         r"Shard::receive|UdpReceiver|Transport::(receive|release|lend|post_receives|has_arrived)|LocalAddresses",
         "",

@@ -242,7 +242,9 @@ class Driver(abc.ABC):
             installed.pairs[worker, shard] = pair
 
     def _pair(self, request):
-        if request.HasField("pair") and not self.has_pairs:
+        if not request.HasField("pair"):
+            return None
+        if not self.has_pairs:
             raise invalid(f"worker {request.worker}: this switch is not the end of queue pairs")
         taken = {pair.index for each in self._installed.values() for pair in each.pairs.values()}
         index = next(number for number in range(len(taken) + 1) if number not in taken)

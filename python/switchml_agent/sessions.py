@@ -134,9 +134,7 @@ class Session:
 
 
 def pair_of(request, index, first_psn):
-    """The Pair that a SetMemberRequest asks for; None for a member of datagrams."""
-    if not request.HasField("pair"):
-        return None
+    """The Pair that a SetMemberRequest asks for, which has one."""
     if request.shard == ALL_SHARDS:
         raise invalid(f"worker {request.worker}: a pair is for one shard, not for all")
     asked = request.pair

@@ -13,6 +13,12 @@
 
 namespace switchml::rdma {
 
+/// Whether all of it lies in the region.
+inline bool lies_in(const ibv_mr& region, const void* data, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(region.addr), at = reinterpret_cast<uintptr_t>(data);
+  return at >= begin && at + bytes <= begin + region.length;
+}
+
 /// Gives out memory that is registered with a protection domain, which outlives this. One thread.
 class RegisteredMemory {
  public:
@@ -30,8 +36,7 @@ class RegisteredMemory {
   /// The region that all of it lies in; null: none.
   const ibv_mr* find(const uint8_t* data, size_t bytes) const {
     for (const Owned<ibv_mr>& region : regions_) {
-      const auto* const begin = static_cast<const uint8_t*>(region->addr);
-      if (data >= begin && data + bytes <= begin + region->length) return region.get();
+      if (lies_in(*region, data, bytes)) return region.get();
     }
     return nullptr;
   }
@@ -56,7 +61,7 @@ class TensorRegions {
 
   /// The region that all of it lies in; null: none.
   const ibv_mr* find(const void* data, size_t bytes) {
-    if (last_ != nullptr && contains(*last_, data, bytes)) return last_;
+    if (last_ != nullptr && lies_in(*last_, data, bytes)) return last_;
     if (tensors_ == nullptr) return nullptr;
     const TensorMemory::Extent extent = tensors_->extent_of(data, bytes);
     if (extent.data == nullptr) return nullptr;
@@ -66,11 +71,6 @@ class TensorRegions {
   }
 
  private:
-  static bool contains(const ibv_mr& region, const void* data, size_t bytes) {
-    const auto begin = reinterpret_cast<uintptr_t>(region.addr), at = reinterpret_cast<uintptr_t>(data);
-    return at >= begin && at + bytes <= begin + region.length;
-  }
-
   const ibv_mr* add(const TensorMemory::Extent& extent) {
     if (is_full_) return nullptr;
     auto region =

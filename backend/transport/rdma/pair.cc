@@ -8,12 +8,12 @@
 #include <system_error>
 
 #include "base/random.h"
+#include "wire/control.h"
 
 namespace switchml::rdma {
 
 namespace {
 
-constexpr uint32_t kMost24Bits = 0xffffff;
 // 4.096 us * 2^14 = 67 ms, repeated six times: a peer is given up after about half a second to two.
 constexpr uint8_t kTimeout = 14;
 constexpr uint8_t kRetries = 6;          // 7 is without end to Soft-RoCE
@@ -46,11 +46,7 @@ wire::Introduction PairInfo::introduction() const {
 }
 
 std::optional<PairInfo> PairInfo::read(const wire::Introduction& introduction) {
-  const bool sane = introduction.queue_pair != 0 && introduction.queue_pair <= kMost24Bits &&
-                    introduction.first_psn <= kMost24Bits && introduction.mtu >= IBV_MTU_256 &&
-                    introduction.mtu <= IBV_MTU_4096 &&
-                    introduction.service == static_cast<uint8_t>(wire::Service::kReliableConnected);
-  if (!sane) return std::nullopt;
+  if (!wire::introduces(introduction, wire::Service::kReliableConnected)) return std::nullopt;
   PairInfo info;
   info.number = introduction.queue_pair;
   info.first_psn = introduction.first_psn;
@@ -104,7 +100,7 @@ Status Pair::open() {
   auto pair = parts_.verbs->queue_pair(parts_.domain, wanted);
   if (!pair.ok()) return pair.status();
   pair_ = std::move(pair.value());
-  info_ = {pair_->qp_num, static_cast<uint32_t>(random_bits()) & kMost24Bits, parts_.port->gid, parts_.port->mtu};
+  info_ = {pair_->qp_num, static_cast<uint32_t>(random_bits()) & wire::kMost24Bits, parts_.port->gid, parts_.port->mtu};
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = parts_.port->number;
