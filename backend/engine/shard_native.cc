@@ -78,13 +78,13 @@ TxFrame Shard::frame_of(const InFlight& flight, bool is_repeat) const {
   const bool names_target = flight.has_target && !is_repeat;
   if (flight.has_target) frame.data = names_target ? flight.frame - wire::kTargetBytes : without_target(flight);
   if (names_target) frame.size += wire::kTargetBytes;
+  frame.may_change = is_repeat;  // the first one may be answered before this one has left
   if (flight.elements == nullptr && names_target == flight.has_target) {  // all of it lies together
     frame.size += rest;
     return frame;
   }
   frame.rest = flight.elements != nullptr ? flight.elements : flight.frame + head;
   frame.rest_size = rest;
-  frame.may_change = is_repeat;
   return frame;
 }
 

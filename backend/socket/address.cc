@@ -151,7 +151,8 @@ Result<Endpoint> literal_address(const std::string& text, uint16_t default_port)
 const char* name_of(Carrier carrier) {
   switch (carrier) {
     case Carrier::kPackets: return "udp";
-    case Carrier::kRdma: return "rdma";
+    case Carrier::kRdma:
+    case Carrier::kPlaces: return "rdma";
     case Carrier::kTcp:
     case Carrier::kTcpAccepted: break;
   }

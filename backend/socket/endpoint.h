@@ -14,8 +14,14 @@ enum class Carrier : uint8_t {
   kPackets,      // packets: each frame by itself
   kTcp,          // a TCP connection, which whoever has a frame for the endpoint makes
   kRdma,         // a queue pair, of transports that have met (transport/transport.h)
+  kPlaces,       // an unreliable queue pair, of those that have met: a frame is written into the peer's place for it
   kTcpAccepted,  // a TCP connection that the endpoint has made to us: none can be made to there
 };
+
+/// Those that have to meet a peer first.
+inline bool uses_card(Carrier carrier) { return carrier == Carrier::kRdma || carrier == Carrier::kPlaces; }
+/// Whether single frames may be lost on the way, or only all that a broken connection had.
+inline bool may_lose_frames(Carrier carrier) { return carrier == Carrier::kPackets || carrier == Carrier::kPlaces; }
 
 /// Where a frame goes or comes from. Plain bytes to the engine and the switch; a transport knows what they mean.
 struct Endpoint {
@@ -43,7 +49,7 @@ struct TxFrame {
   const uint8_t* rest = nullptr;
   uint32_t rest_size = 0;
   wire::Target target = {};  // of 0 bytes: none
-  /// `rest` may change as soon as send() has returned.
+  /// All of it may change as soon as send() has returned, also what lies in memory of allocate().
   bool may_change = false;
 };
 

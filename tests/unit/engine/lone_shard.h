@@ -35,6 +35,7 @@ class RecordingTransport final : public Transport {
     bursts.push_back(count);
     for (size_t i = 0; i < taken; ++i) {
       sent.emplace_back(frames[i].data, frames[i].data + frames[i].size);
+      may_change.push_back(frames[i].may_change);
       if (frames[i].rest == nullptr) continue;
       sent.back().insert(sent.back().end(), frames[i].rest, frames[i].rest + frames[i].rest_size);
       (frames[i].may_change ? copied : in_place).push_back(frames[i].rest);
@@ -66,8 +67,9 @@ class RecordingTransport final : public Transport {
   bool take_refusal() override { return std::exchange(refused, false); }
 
   std::vector<Bytes> sent;
-  std::vector<size_t> bursts;  // frames per send()
-  size_t takes = SIZE_MAX;     // frames of one send() that it takes
+  std::vector<bool> may_change;  // of each, whether it must be copied
+  std::vector<size_t> bursts;    // frames per send()
+  size_t takes = SIZE_MAX;       // frames of one send() that it takes
   TensorMemory::Extent reachable;
   std::vector<const uint8_t*> in_place, copied;  // rests of frames
   std::function<void()> on_forget;

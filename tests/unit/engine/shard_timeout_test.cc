@@ -62,6 +62,7 @@ TEST(ShardTimeout, CallAndDataAreRepeatedWithTheVeryBytes) {  // [LOSS-1]
   tensor.assign(256, 6);  // a repetition must not read the tensor again
   const auto repeats = by_slot(lone.pass(milliseconds(9)));
   ASSERT_EQ(repeats.size(), 2U);
+  EXPECT_EQ(lone.transport->may_change, (std::vector<bool>{false, false, true, true})) << "answered before they left";
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_NE(header_of(repeats[i]).flags & wire::kFlagRepeat, 0);
     EXPECT_EQ(without_repeat_flag(repeats[i]), frames[i]);
