@@ -116,11 +116,11 @@ std::vector<Option> table(Config* c) {
   add({
       {"transport",
        value::one_of({"auto", "shm", "udp", "tcp", "rdma"}, &c->transport,
-                     "; shm not together with switch, controller or faults, tcp not with controller, rdma with neither "
-                     "controller nor faults"),
+                     "; shm not together with switch, controller or faults, tcp not with controller, rdma not with "
+                     "faults"),
        "how ranks reach each other: shm through memory of the one host they are on, udp, tcp and rdma through a "
-       "switch; auto: shm where it can be had and no switch is named, else rdma where every host has a card and it "
-       "reaches the switches, else udp, or tcp where links are fast"},
+       "switch; auto: shm where it can be had and no switch is named, with a controller udp, else rdma where every "
+       "host has a card and it reaches the switches, else udp, or tcp where links are fast"},
       {"precision", precision(c),
        "how sums are added; auto: exactly, and rounded once, wherever software adds (twice where hosts have several "
        "ranks); integer: as a switching chip adds them, for the same bits with a chip and without one; exact: rounded "
@@ -245,11 +245,11 @@ Status check_controller(const Config& config, const Written& written) {
   return status;
 }
 
-// One host has no switch, and nothing that could be lost on the way to it. A controller's switches know UDP only.
+// One host has no switch, and nothing that could be lost on the way to it. A controller's switches know no TCP.
 Status check_transport(const Config& config, const Written& written) {
   const char* const instead = "auto or udp";
   if (config.transport == "tcp") return check_excludes("transport", {"controller"}, instead, written);
-  if (config.transport == "rdma") return check_excludes("transport", {"controller", "faults"}, instead, written);
+  if (config.transport == "rdma") return check_excludes("transport", {"faults"}, instead, written);
   if (config.transport != "shm") return {};
   Status status = check_excludes("transport", {"switch", "controller", "faults"}, instead, written);
   if (status.ok() && config.integers) status = check_excludes("transport", {"precision"}, instead, written);

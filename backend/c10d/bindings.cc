@@ -98,6 +98,7 @@ class PythonController : public ControllerClient {
       question["shards"] = asked.shards;
       question["slots"] = asked.slots;
       question["payload_bytes"] = asked.payload;
+      question["queue_pairs"] = (asked.flags & wire::kOpenUnreliable) != 0;
       const py::dict answer = ask("open", question, deadline);
       wire::OpenReply granted;
       granted.session_key = answer["session_key"].cast<uint64_t>();

@@ -36,8 +36,7 @@ Result<wire::OpenReply> ControlClient::open(const wire::Open& asked, Time deadli
 Result<wire::JoinReply> ControlClient::join(const wire::Membership& member, int shard, Time deadline) {
   wire::Membership shown = member;
   for (int proofs = 0;; ++proofs) {
-    auto reply =
-        switch_.carrier == Carrier::kRdma ? ask_to_meet(shown, shard, deadline) : ask_to_join(shown, shard, deadline);
+    auto reply = uses_card(switch_.carrier) ? ask_to_meet(shown, shard, deadline) : ask_to_join(shown, shard, deadline);
     if (!reply.ok()) return reply.status();
     if (reply->status == wire::ReplyStatus::kOk) return reply->join;
     if (reply->status != wire::ReplyStatus::kProveAddress || proofs == kMostProofs) return refusal(reply.value());
@@ -115,7 +114,7 @@ Status ControlClient::no_answer() const {
   return {Code::kUnavailable, "switch " + name_ + " does not answer" +
                                   (socket_error_.empty() ? std::string() : " (" + socket_error_ + ")") +
                                   ": is switchml-switchd running there and is " +
-                                  (switch_.carrier == Carrier::kPackets ? "UDP" : "TCP") + " let through?"};
+                                  (switch_.carrier == Carrier::kTcp ? "TCP" : "UDP") + " let through?"};
 }
 
 Status ControlClient::refusal(const wire::Reply& reply) const {

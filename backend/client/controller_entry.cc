@@ -24,7 +24,7 @@ Status read_place(const Blob& places, SessionParameters* session) {
   const std::string address = places.text("address" + std::to_string(session->worker));
   auto endpoint = resolve_address(address, "the switch that rank 0 announced");
   if (!endpoint.ok()) return endpoint.status();
-  session->switch_endpoint = endpoint.value();
+  session->switch_endpoint = with_carrier(endpoint.value(), session->switch_endpoint.carrier);
   session->switch_name = address + places.text("by");
   return {};
 }

@@ -57,7 +57,7 @@ Result<std::unique_ptr<Transport>> connect_card(const Config& config, const std:
   options.wish = card_wish(config);
   options.asks = udp_towards(switches);
   options.route_to = switches.front();
-  return make_rdma_transport(options);
+  return switches.front().carrier == Carrier::kPlaces ? make_places_transport(options) : make_rdma_transport(options);
 }
 
 Result<std::unique_ptr<Transport>> connect(const std::vector<Endpoint>& switches) {
@@ -78,7 +78,7 @@ Result<std::unique_ptr<Transport>> connect_to_switch(const Endpoint& to) { retur
 
 // [RDMA-2]
 Endpoint for_requests(const Endpoint& place) {
-  return place.carrier == Carrier::kRdma ? with_carrier(place, Carrier::kPackets) : place;
+  return uses_card(place.carrier) ? with_carrier(place, Carrier::kPackets) : place;
 }
 
 std::string why_no_rdma(const Config& config, const std::vector<Endpoint>& switches) {
@@ -88,8 +88,7 @@ std::string why_no_rdma(const Config& config, const std::vector<Endpoint>& switc
 
 Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank, int shard,
                                                  const std::vector<Endpoint>& switches) {
-  const bool by_card = switches.front().carrier == Carrier::kRdma;
-  auto link = by_card ? connect_card(config, switches) : connect(switches);
+  auto link = uses_card(switches.front().carrier) ? connect_card(config, switches) : connect(switches);
   if (!link.ok() || config.faults.empty()) return link;
   return make_faulty_transport(std::move(link.value()), faults_of(config, rank, shard));
 }
@@ -114,8 +113,9 @@ Result<Transports> connect_shards(const Config& config, int rank, const std::vec
 }
 
 uint16_t open_flag_of(Carrier carrier) {
-  if (carrier == Carrier::kTcp) return wire::kOpenStream;  // [TCP-9]
-  return carrier == Carrier::kRdma ? wire::kOpenRdma : 0;  // [OPEN-7]
+  if (carrier == Carrier::kTcp) return wire::kOpenStream;         // [TCP-9]
+  if (carrier == Carrier::kPlaces) return wire::kOpenUnreliable;  // [RDMA-9]
+  return carrier == Carrier::kRdma ? wire::kOpenRdma : 0;         // [OPEN-7]
 }
 
 wire::Open open_like(const SessionParameters& session, uint64_t client_key) {
@@ -171,6 +171,8 @@ Status read_grant(const Blob& blob, SessionParameters* session) {
 
 Status join_shard(Transport& transport, const SessionParameters& session, int shard, Time deadline,
                   std::function<Status()> ended) {
+  const size_t frame_bytes = session.header_bytes() + session.payload_bytes;
+  if (Status status = transport.expect(static_cast<size_t>(session.slots), frame_bytes); !status.ok()) return status;
   ControlClient client(transport, session.switch_endpoint, session.switch_name);
   client.wait_while(std::move(ended));
   return client.join(session.membership(), shard, deadline).status();

@@ -198,6 +198,7 @@ std::optional<Refusal> Sessions::check_tree(const OpenRequest& request, const Tr
     needs.sum = request.sum;
     needs.max = request.max;
     needs.tree = tree.nodes.size() > 1;
+    needs.pairs = request.pairs && !node.ranks.empty();
     needs.members = tree.members(node).size();
     needs.shards = request.shards;
     needs.payload_bytes = request.payload_bytes;

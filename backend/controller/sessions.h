@@ -50,6 +50,7 @@ struct OpenRequest {
   uint32_t payload_bytes = 0;
   bool sum = true;
   bool max = true;
+  bool pairs = false;                        // ranks come by unreliable queue pairs
   std::vector<std::vector<Endpoint>> ranks;  // addresses of each
   Owner owner;
 };

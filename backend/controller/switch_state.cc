@@ -63,6 +63,10 @@ std::optional<Refusal> SwitchState::check(const Needs& needs) const {
     return Refusal{Why::kInvalid, "the ranks are at several switches, and " + self + " (" + can.kind +
                                       ") cannot be part of a tree: use ranks that are at one switch"};
   }
+  if (needs.pairs && !can.pairs) {
+    return Refusal{Why::kInvalid,
+                   self + " (" + can.kind + ") is not the end of queue pairs: set SWITCHML_TRANSPORT to auto or udp"};
+  }
   if ((needs.sum && !can.sum) || (needs.max && !can.max)) {
     return Refusal{Why::kInvalid, std::string("operation ") + (needs.sum && !can.sum ? "SUM" : "MAX") + ": " + self +
                                       " (" + can.kind + ") does " + (can.sum ? "SUM only" : "MAX only")};

@@ -41,6 +41,7 @@ struct Needs {
   bool sum = true;
   bool max = true;
   bool tree = false;   // the session spans several switches
+  bool pairs = false;  // ranks come to this switch by unreliable queue pairs
   size_t members = 1;  // at this switch
   size_t shards = 1;
   size_t payload_bytes = 0;  // at most; the switch must take some size up to it

@@ -145,6 +145,7 @@ grpc::Status request_of(const v1::OpenRequest& message, controller::OpenRequest*
   out->shards = message.shards();
   out->slots = message.slots();
   out->payload_bytes = message.payload_bytes();
+  out->pairs = message.queue_pairs();
   if (grpc::Status status = check_group(message.group()); !status.ok()) return status;
   if (grpc::Status status = operations_of(message, out); !status.ok()) return status;
   return addresses_of(message, &out->ranks);

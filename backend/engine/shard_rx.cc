@@ -34,7 +34,7 @@ bool Shard::receive(Time now) {
   link.release();
   if (suspended_) return true;
   if (!status_.ok()) return false;
-  if (session_.switch_endpoint.carrier == Carrier::kPackets) {  // else nothing is lost but with a connection
+  if (may_lose_frames(session_.switch_endpoint.carrier)) {
     retransmitter_.repair_gaps([this, now](int index) { repeat(index, now); });
   }
   flush();

@@ -24,7 +24,7 @@ void Shard::expire(Time now) {
   flush();
   check_deadline(now);
   if (status_.ok()) check_liveness(now);
-  if (status_.ok() && !suspended_ && session_.switch_endpoint.carrier == Carrier::kRdma) meet_again(now);
+  if (status_.ok() && !suspended_ && uses_card(session_.switch_endpoint.carrier)) meet_again(now);
   if (status_.ok() && !suspended_ && liveness_.is_keep_alive_due(now)) send(liveness_.keep_alive(now));
 }
 

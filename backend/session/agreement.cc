@@ -115,13 +115,14 @@ class Agreement {
   // ---- path ----
   Result<Blob> path() {
     if (opening_.config.transport == "tcp") return path_of_tcp();
-    if (opening_.config.transport == "rdma") return path_of_connections(Carrier::kRdma);
-    if (Status status = connect_over(Carrier::kPackets); !status.ok()) return status;
+    const bool by_card = opening_.config.transport == "rdma", at_chip = !opening_.config.controller.empty();
+    if (by_card && !at_chip) return path_of_connections(Carrier::kRdma);
+    if (Status status = connect_over(by_card ? Carrier::kPlaces : Carrier::kPackets); !status.ok()) return status;
     size_t least = SIZE_MAX;
     bool leaves_host = false;
     for (const SwitchAddress& place : opening_.switches) {
       least = std::min(least, opening_.agreed.transports[0]->path_frame_bytes(place.endpoint));
-      leaves_host = leaves_host || !udp_path(place.endpoint).on_host;
+      leaves_host = leaves_host || (!by_card && !udp_path(place.endpoint).on_host);
     }
     return path_report(least, leaves_host, opening_.memory.why_none());
   }
@@ -280,7 +281,7 @@ class Agreement {
     asked.slots = static_cast<uint16_t>(slots);
     if (wants_native(opening_.config)) asked.flags |= wire::kOpenNative;  // [NATIVE-1]
     asked.flags |= open_flag_of(carrier);
-    if (slots == 0 && carrier != Carrier::kPackets) {
+    if (slots == 0 && !may_lose_frames(carrier)) {
       asked.slots = static_cast<uint16_t>(asked.shards * LaneSlots::kLeastNativeForBulk);
     } else if (slots == 0 && payload <= kMostPayloadForStreams) {
       asked.slots = preset_slots(hosts, asked.shards);
@@ -383,7 +384,7 @@ class Agreement {
       if (static_cast<size_t>(session.workers) == opening_.switches.size()) session.beside = place.host;
       const Blob grant = plan.inner("session/" + std::to_string(sessions.size()));
       if (Status status = read_grant(grant, &session); !status.ok()) return status;
-      session.least_chunk_bytes = session.native && carrier() != Carrier::kPackets ? kLeastTcpChunk : 0;
+      session.least_chunk_bytes = session.native && !may_lose_frames(carrier()) ? kLeastTcpChunk : 0;
       sessions.push_back(std::move(session));
     }
     opening_.agreed.parameters = sessions.front();

@@ -77,6 +77,9 @@ class Transport {
   /// Gives all frames lent so far back.
   virtual void release() = 0;
 
+  /// Of those that peers write to: from now on frames of so many bytes at most come for the slots below `slots`. Before
+  /// they meet, and again before they meet anew. Errors name what does not fit.
+  virtual Status expect(size_t /*slots*/, size_t /*frame_bytes*/) { return {}; }
   /// What `peer` must be told, and then meets, before frames go between this transport and it. Queue pair 0: nothing,
   /// it needs to know no more than an address. Anew after frames to it have stopped going: see knows().
   virtual Result<wire::Introduction> introduce(const Endpoint& /*peer*/) { return wire::Introduction(); }

@@ -38,7 +38,7 @@ def _locate(messages, stub, question, options):
 
 
 def _open(messages, stub, question, options):
-    same = ("protocol_version", "client_key", "group", "shards", "slots", "payload_bytes")
+    same = ("protocol_version", "client_key", "group", "shards", "slots", "payload_bytes", "queue_pairs")
     ranks = _ranks(messages, question)
     request = messages.OpenRequest(workers=len(ranks), ranks=ranks, **{name: question[name] for name in same})
     reply = stub.Open(request, **options)

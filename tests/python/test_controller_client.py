@@ -68,7 +68,8 @@ def question(address, **values):
     return {**preset, "ranks": [["10.0.0.1", "::1"], ["10.0.0.2"]], **values}
 
 
-OPEN = {"protocol_version": 1, "client_key": 2**64 - 1, "group": "g", "shards": 2, "slots": 0, "payload_bytes": 64512}
+OPEN = {"protocol_version": 1, "client_key": 2**64 - 1, "group": "g", "shards": 2, "slots": 0, "payload_bytes": 64512,
+        "queue_pairs": True}  # fmt: skip
 
 
 def in_a_process(function, *args):
@@ -93,7 +94,8 @@ def test_what_is_asked_and_answered():
                        "job": 7, "epoch": 0xDEADBEEF, "session_key": 2**64 - 3}  # fmt: skip
     assert tokens == [f"Bearer {TOKEN}"] * 2
     assert "10.0.0.2" in asked[0]
-    for line in ("client_key: 18446744073709551615", "workers: 2", "shards: 2", "payload_bytes: 64512", 'group: "g"'):
+    for line in ("client_key: 18446744073709551615", "workers: 2", "shards: 2", "payload_bytes: 64512", 'group: "g"',
+                 "queue_pairs: true"):  # fmt: skip
         assert line in asked[1]
 
 

@@ -74,7 +74,8 @@ struct Message {
   std::vector<uint8_t> inlined;  // in place of the pieces
   bool is_inline = false;
   bool is_signaled = false;
-  bool is_copy = false;  // of one that has gone already: it completes nothing
+  bool is_copy = false;  // of one that has gone already, or is to come: it completes nothing
+  bool is_gone = false;  // a copy has overtaken others: it is complete in its turn
   uint64_t remote = 0;
   uint32_t remote_key = 0;
   uint32_t immediate = 0;
@@ -238,6 +239,10 @@ class Fabric {
   /// Writes and completes. False: the message waits, because the peer has no receive posted.
   bool deliver(Pair& pair, const Message& message) {
     const bool reliable = pair.base.qp_type == IBV_QPT_RC;
+    if (message.is_gone) {
+      complete_send(pair, message, IBV_WC_SUCCESS);
+      return true;
+    }
     std::vector<uint8_t> bytes;
     if (!gather(pair, message, &bytes)) {
       complete_send(pair, message, IBV_WC_LOC_PROT_ERR);
@@ -286,13 +291,20 @@ class Fabric {
     return true;
   }
 
+  /// The second goes first, as on the way. Sends are complete in their order all the same.
+  void overtake(Pair& pair) {
+    Message early = pair.sending[1];
+    if (early.is_copy || early.is_gone || !gather(pair, early, &early.taken)) return;
+    early.is_copy = true;
+    pair.sending[1].is_gone = true;
+    pair.sending.push_front(std::move(early));
+  }
+
   /// What may go now. `all`: whatever it would like to wait for.
   void advance(Pair& pair, bool all) {
     while (!pair.sending.empty() && pair.base.state == IBV_QPS_RTS) {
       if (!all && chance(behaviour.late)) return;
-      if (pair.base.qp_type != IBV_QPT_RC && pair.sending.size() > 1 && chance(behaviour.overtake)) {
-        std::swap(pair.sending[0], pair.sending[1]);
-      }
+      if (pair.base.qp_type != IBV_QPT_RC && pair.sending.size() > 1 && chance(behaviour.overtake)) overtake(pair);
       Message message = std::move(pair.sending.front());
       pair.sending.pop_front();
       if (deliver(pair, message)) continue;

@@ -3,8 +3,11 @@
 
 namespace switchml {
 
-Result<std::unique_ptr<Transport>> make_rdma_transport(const RdmaOptions& /*options*/) {
-  return Status(Code::kUnsupported, "this build has no RDMA; install libibverbs-dev and build again");
-}
+namespace {
+Status none() { return {Code::kUnsupported, "this build has no RDMA; install libibverbs-dev and build again"}; }
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_rdma_transport(const RdmaOptions& /*options*/) { return none(); }
+Result<std::unique_ptr<Transport>> make_places_transport(const CardOptions& /*options*/) { return none(); }
 
 }  // namespace switchml

@@ -42,22 +42,29 @@ wire::Introduction PairInfo::introduction() const {
   result.gid_high = half(gid, 0);
   result.gid_low = half(gid, sizeof(uint64_t));
   result.mtu = static_cast<uint8_t>(mtu);
+  result.service = static_cast<uint8_t>(service);
+  result.place_bits = places.bits;
+  result.rkey = places.rkey;
+  result.address = places.address;
   return result;
 }
 
-std::optional<PairInfo> PairInfo::read(const wire::Introduction& introduction) {
-  if (!wire::introduces(introduction, wire::Service::kReliableConnected)) return std::nullopt;
+std::optional<PairInfo> PairInfo::read(const wire::Introduction& introduction, wire::Service service) {
+  if (!wire::introduces(introduction, service)) return std::nullopt;
   PairInfo info;
   info.number = introduction.queue_pair;
   info.first_psn = introduction.first_psn;
   set_half(introduction.gid_high, 0, &info.gid);
   set_half(introduction.gid_low, sizeof(uint64_t), &info.gid);
   info.mtu = static_cast<ibv_mtu>(introduction.mtu);
+  info.service = service;
+  info.places = {introduction.place_bits, introduction.rkey, introduction.address};
   return info;
 }
 
 bool operator==(const PairInfo& a, const PairInfo& b) {
-  return a.number == b.number && a.first_psn == b.first_psn && a.mtu == b.mtu &&
+  return a.number == b.number && a.first_psn == b.first_psn && a.mtu == b.mtu && a.service == b.service &&
+         a.places.bits == b.places.bits && a.places.rkey == b.places.rkey && a.places.address == b.places.address &&
          std::memcmp(a.gid.raw, b.gid.raw, sizeof a.gid.raw) == 0;
 }
 
@@ -93,14 +100,20 @@ Status Pair::open() {
   wanted.send_cq = sent_.get();
   wanted.recv_cq = parts_.received;
   wanted.srq = parts_.receives;
-  wanted.qp_type = IBV_QPT_RC;
+  wanted.qp_type = parts_.is_reliable() ? IBV_QPT_RC : IBV_QPT_UC;
+  wanted.cap.max_recv_wr = static_cast<uint32_t>(parts_.own_receives);
   wanted.cap.max_send_wr = static_cast<uint32_t>(parts_.depth);
   wanted.cap.max_send_sge = 2;  // a header, and elements that lie elsewhere
-  wanted.cap.max_inline_data = parts_.max_inline;
+  wanted.cap.max_inline_data = kMostInline;
   auto pair = parts_.verbs->queue_pair(parts_.domain, wanted);
   if (!pair.ok()) return pair.status();
   pair_ = std::move(pair.value());
-  info_ = {pair_->qp_num, static_cast<uint32_t>(random_bits()) & wire::kMost24Bits, parts_.port->gid, parts_.port->mtu};
+  info_.number = pair_->qp_num;
+  info_.first_psn = static_cast<uint32_t>(random_bits()) & wire::kMost24Bits;
+  info_.gid = parts_.port->gid;
+  info_.mtu = parts_.port->mtu;
+  info_.service = parts_.is_reliable() ? wire::Service::kReliableConnected : wire::Service::kUnreliableConnected;
+  info_.places = parts_.places;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = parts_.port->number;
@@ -128,9 +141,10 @@ Status Pair::connect(const PairInfo& peer) {
   attributes.ah_attr.grh.dgid = peer.gid;
   attributes.ah_attr.grh.sgid_index = parts_.port->gid_index;
   attributes.ah_attr.grh.hop_limit = kHops;
+  const bool reliable = parts_.is_reliable();
   Status status = parts_.verbs->modify(pair_.get(), attributes,
                                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                                           (reliable ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0),
                                        "to RTR");
   if (!status.ok()) return status;
   attributes = {};
@@ -142,7 +156,8 @@ Status Pair::connect(const PairInfo& peer) {
   attributes.max_rd_atomic = 1;
   status = parts_.verbs->modify(
       pair_.get(), attributes,
-      IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
+      IBV_QP_STATE | IBV_QP_SQ_PSN |
+          (reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0),
       "to RTS");
   if (!status.ok()) return status;
   peer_ = peer;
@@ -180,14 +195,15 @@ void Pair::add(const Message& message) {
   request.wr_id = first_ + under_way_.size();
   request.sg_list = pieces_[added_].data();
   request.num_sge = message.count;
-  if (message.target != nullptr) {  // [RDMA-7]
-    request.opcode = IBV_WR_RDMA_WRITE;
+  if (message.target != nullptr) {                                                        // [RDMA-7]
+    request.opcode = message.immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;  // [RDMA-11]
+    request.imm_data = message.immediate.value_or(0);
     request.wr.rdma.remote_addr = message.target->address;
     request.wr.rdma.rkey = message.target->key;
   } else {
     request.opcode = IBV_WR_SEND;  // [RDMA-1]
   }
-  const bool is_inline = message.count == 1 && message.pieces[0].length <= parts_.max_inline;
+  const bool is_inline = message.count == 1 && message.pieces[0].length <= kMostInline;
   if (is_inline) request.send_flags |= IBV_SEND_INLINE;
   const bool signals = wants_signal(message.buffer);
   if (signals) request.send_flags |= IBV_SEND_SIGNALED;
@@ -203,6 +219,18 @@ void Pair::post() {
   const int error = ::ibv_post_send(pair_.get(), chain_.data(), &bad);
   added_ = 0;
   if (error != 0) set_broken("ibv_post_send: " + std::system_category().message(error));
+}
+
+void Pair::post_receives(int count) {
+  std::array<ibv_recv_wr, kChain> requests{};
+  while (count > 0) {
+    const auto some = std::min<size_t>(kChain, static_cast<size_t>(count));
+    for (size_t i = 0; i < some; ++i) requests[i].next = i + 1 < some ? &requests[i + 1] : nullptr;
+    ibv_recv_wr* bad = nullptr;
+    const int error = ::ibv_post_recv(pair_.get(), requests.data(), &bad);
+    if (error != 0) return set_broken("ibv_post_recv: " + std::system_category().message(error));
+    count -= static_cast<int>(some);
+  }
 }
 
 void Pair::poll() {

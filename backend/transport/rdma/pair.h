@@ -13,16 +13,27 @@
 
 namespace switchml::rdma {
 
+inline constexpr uint32_t kMostInline = 64;  // bytes: headers, requests and replies
+
+/// What an unreliable pair's peer writes to. [RDMA-10]
+struct PlaceMemory {
+  uint8_t bits = 0;  // a place has 2^bits bytes
+  uint32_t rkey = 0;
+  uint64_t address = 0;
+};
+
 /// What the end of a pair must know of the other end.
 struct PairInfo {
   uint32_t number = 0;  // of the queue pair, 24 bits
   uint32_t first_psn = 0;
   ibv_gid gid{};
   ibv_mtu mtu = IBV_MTU_256;
+  wire::Service service = wire::Service::kReliableConnected;
+  PlaceMemory places;  // of an unreliable one
 
   wire::Introduction introduction() const;
-  /// Empty: it is none.
-  static std::optional<PairInfo> read(const wire::Introduction& introduction);
+  /// Empty: it is none of this service.
+  static std::optional<PairInfo> read(const wire::Introduction& introduction, wire::Service service);
   friend bool operator==(const PairInfo& a, const PairInfo& b);
 };
 
@@ -44,18 +55,21 @@ class SendBuffers {
   std::vector<int> users_;
 };
 
-/// Reliable connected. One thread. What it stands on outlives it.
+/// One thread. What it stands on outlives it.
 class Pair {
  public:
   struct Parts {
     const Verbs* verbs;
     const Port* port;
     ibv_pd* domain;
-    ibv_cq* received;  // where completions of `receives` go
-    ibv_srq* receives;
+    ibv_cq* received;  // where completions of receives go
     SendBuffers* buffers;
-    int depth;  // messages under way, at most
-    uint32_t max_inline;
+    int depth = 0;                // messages under way, at most
+    ibv_srq* receives = nullptr;  // of a reliable one
+    int own_receives = 0;         // of an unreliable one, at most
+    PlaceMemory places = {};      // of an unreliable one
+
+    bool is_reliable() const { return receives != nullptr; }
   };
 
   /// Ready to be connected.
@@ -76,7 +90,8 @@ class Pair {
   struct Message {
     std::array<ibv_sge, 2> pieces{};
     int count = 1;                         // of pieces
-    const wire::Target* target = nullptr;  // where it is written, and nobody is told; null: it is sent
+    const wire::Target* target = nullptr;  // where it is written; null: it is sent
+    std::optional<uint32_t> immediate;     // as it travels: the peer is told of what was written. None: nobody is
     int buffer = -1;                       // which it is in, released when the card has sent it; -1: none
   };
   /// Whether so many messages can be added before others are complete.
@@ -88,6 +103,9 @@ class Pair {
   /// Takes completions: buffers become free, errors are seen.
   void poll();
   bool has_under_way() const { return !under_way_.empty(); }
+
+  /// Lets the peer's immediates take so many more receives. Precondition: it is unreliable.
+  void post_receives(int count);
 
  private:
   static constexpr size_t kChain = 64;  // messages that one post() hands over

@@ -82,6 +82,10 @@ class Search {
                                               : "is no Ethernet port"));
       return false;
     }
+    if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) {
+      misses(device, "GID index " + std::to_string(entry.gid_index) + " is not of RoCE version 2");
+      return false;
+    }
     port->number = static_cast<uint8_t>(entry.port_num);
     port->gid_index = static_cast<uint8_t>(entry.gid_index);
     port->gid = entry.gid;

@@ -1,8 +1,7 @@
-// Frames as messages of reliable connected queue pairs, one pair for each peer. A card segments, retransmits and paces
-// them. Frames in memory of allocate() are sent from where they lie, all others are copied once.
+// Frames as messages of queue pairs of a card that peers have told each other of (Transport::meet).
 //
-// Frames of allocate() may be read until the peer has them. What is changed before then arrives changed or torn;
-// nothing else is touched. Whoever answers a frame shows that it has arrived.
+// Frames in memory of allocate() are sent from where they lie, all others are copied once. What is changed before the
+// peer has it arrives changed or torn; nothing else is touched. Whoever answers a frame shows that it has arrived.
 #pragma once
 
 #include <memory>
@@ -17,7 +16,7 @@ namespace switchml {
 
 /// With `asks`, requests to peers that are not met, and those to meet, go by UDP from a socket of its own. What comes
 /// back seems to come from the peer.
-struct RdmaOptions {
+struct CardOptions {
   /// libibverbs, as dlopen() takes it.
   std::string library = "libibverbs.so.1";
   /// By which peers know this transport, and whose address chooses the card where `wish` does not.
@@ -26,18 +25,28 @@ struct RdmaOptions {
   /// Of that socket. Its address is `local` then, whatever that is; with `peer` unset, a peer's to find the route by.
   std::optional<UdpOptions> asks;
   Endpoint route_to;
-  /// Largest frame that is ever sent or received; longer ones are not sent.
-  size_t max_frame_bytes = 65664;
-  /// Receive buffers, of max_frame_bytes each, for all peers. A peer that finds none waits.
-  int receive_frames = 256;
   /// Buffers for copies.
   int send_frames = 64;
   /// Frames that one peer may not have taken yet; what is more is not sent.
   int frames_under_way = 128;
 };
 
-/// Opens the card. Peers are met before frames go (Transport::meet). kUnsupported: this build or this host has no
-/// libibverbs. kUnavailable: no card can be used, or the system gives too little. With the reason and the remedy.
+struct RdmaOptions : CardOptions {
+  /// Largest frame that is ever sent or received; longer ones are not sent.
+  size_t max_frame_bytes = 65664;
+  /// Receive buffers, of max_frame_bytes each, for all peers. A peer that finds none waits.
+  int receive_frames = 256;
+};
+
+/// Reliable connected pairs, one for each peer. A card segments frames, retransmits and paces them. Opens the card.
+/// kUnsupported: this build or this host has no libibverbs. kUnavailable: no card can be used, or the system gives too
+/// little. With the reason and the remedy.
 Result<std::unique_ptr<Transport>> make_rdma_transport(const RdmaOptions& options);
+
+/// An unreliable connected pair, with a single peer. Contributions and results (docs/protocol.md, [RDMA-9 to 15]) are
+/// written into the peer's place for their slot and version, a packet each; requests go by UDP. A result is copied out
+/// of its place before it is lent: what comes late cannot change it. Transport::expect() before they meet. Errors as of
+/// the other.
+Result<std::unique_ptr<Transport>> make_places_transport(const CardOptions& options);
 
 }  // namespace switchml

@@ -91,7 +91,7 @@ Result<Verbs> Verbs::load(const std::string& library) {
   std::shared_ptr<VerbsFunctions> functions(new VerbsFunctions, closing);
   const std::string missing = take_all(handle, functions.get());
   if (!missing.empty()) {
-    return Status(Code::kUnsupported, library + " has no " + missing + "(): it is older than rdma-core 34");
+    return Status(Code::kUnsupported, library + " has no " + missing + "(): it is older than rdma-core 32");
   }
   // It does nothing where the kernel copies registered pages for a child by itself, from 5.12 on.
   if (const int number = functions->fork_init(); number != 0) {

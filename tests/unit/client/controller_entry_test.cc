@@ -27,6 +27,10 @@ TEST(ControllerEntry, EveryRankFindsItsOwnPlace) {
   }
   SessionParameters session = of_rank(2);
   EXPECT_EQ(read_place(places, &session).code(), Code::kInvalidArgument) << "a place for every rank, or an error";
+  SessionParameters by_card = of_rank(0);
+  by_card.switch_endpoint.carrier = Carrier::kPlaces;
+  ASSERT_TRUE(read_place(places, &by_card).ok());
+  EXPECT_EQ(by_card.switch_endpoint, with_carrier(endpoint_of("127.0.0.1:1"), Carrier::kPlaces)) << "it stays so";
 }
 
 TEST(ControllerEntry, PlacesAreWhatTheControllerSays) {

@@ -124,6 +124,16 @@ TEST_F(Pairs, WhatIsNoPairIsRefused) {
   EXPECT_EQ(meet(some_introduction())->status, ReplyStatus::kUnknownSession);
 }
 
+TEST_F(Pairs, AGroupThatComesByPairsNeedsSwitchesForThem) {
+  OpenRequest asked = request({"10.0.1.1", "10.0.1.2"}, 2);
+  asked.pairs = true;
+  EXPECT_FALSE(rack_.open(asked).refusal.has_value());
+  rack_.up(0, chip());
+  asked.client_key = 3;
+  EXPECT_EQ(refused(rack_.open(asked), Why::kInvalid),
+            "switch \"s\" (bmv2) is not the end of queue pairs: set SWITCHML_TRANSPORT to auto or udp");
+}
+
 TEST_F(Pairs, ToASwitchThatIsNotTheEndOfPairsAMeetIsNoRequest) {  // [MEET-3]
   rack_.up(0, chip());
   EXPECT_FALSE(meet(some_introduction()).has_value());

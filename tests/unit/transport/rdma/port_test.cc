@@ -44,7 +44,7 @@ TEST(Port, OfIpVersion6IsFoundToo) {
 TEST(Port, OfTheDeviceThatIsNamed) {
   const fake_verbs::Library library;
   EXPECT_EQ(find("fake1", kLoopback)->device, "fake1");
-  EXPECT_EQ(find("fake1:1:0", kElsewhere)->gid_index, 0) << "an index goes before the address";
+  EXPECT_EQ(find("fake1:1:2", kElsewhere)->gid_index, 2) << "an index goes before the address";
 }
 
 TEST(Port, OfACardThatIsEmulatedOnlyWhereThatIsWished) {
@@ -72,6 +72,8 @@ TEST(Port, ThatIsNotThereIsExplainedByDevice) {
   EXPECT_THAT(find("mlx5_0", kLoopback).status().message(), HasSubstr("fake0: not the one that is named"));
   EXPECT_THAT(find("fake0:2", kLoopback).status().message(), HasSubstr("fake0: no port has"));
   EXPECT_THAT(find("fake0:1:9", kLoopback).status().message(), HasSubstr("GID index 9"));
+  EXPECT_THAT(find("fake0:1:0", kLoopback).status().message(),
+              HasSubstr("fake0: GID index 0 is not of RoCE version 2"));
 }
 
 TEST(Port, WhatADeviceRefusesIsSaid) {

@@ -31,7 +31,7 @@ class Rdma : public ::testing::Test {
     return made.ok() ? std::move(made.value()) : nullptr;
   }
   static uint32_t number_of(const wire::Introduction& introduction) {
-    return rdma::PairInfo::read(introduction)->number;
+    return rdma::PairInfo::read(introduction, wire::Service::kReliableConnected)->number;
   }
 
   std::optional<fake_verbs::Library> library_;  // ends last

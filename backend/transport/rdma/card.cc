@@ -1,0 +1,105 @@
+#include "transport/rdma/card.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "socket/address.h"
+#include "transport/udp_path.h"
+
+namespace switchml::rdma {
+
+namespace {
+
+template <typename T>
+Status keep(Result<Owned<T>> made, Owned<T>* to) {
+  if (!made.ok()) return made.status();
+  *to = std::move(made.value());
+  return {};
+}
+
+}  // namespace
+
+Status Card::open() {
+  if (!waker_.valid()) {
+    return {Code::kUnavailable, "cannot open an eventfd: " + std::system_category().message(errno)};
+  }
+  Status status = options_.asks ? open_udp() : Status();
+  if (status.ok()) status = open_card();
+  return status.ok() && udp_ ? watch_both() : status;
+}
+
+Status Card::open_udp() {
+  auto socket = open_udp_socket(*options_.asks);
+  if (!socket.ok()) return socket.status();
+  udp_ = std::make_unique<UdpSide>(std::move(socket.value()), *options_.asks);
+  const Endpoint to = options_.asks->peer.size > 0 ? options_.asks->peer : options_.route_to;
+  options_.local = with_port(local_address_towards(to), port_of(udp_->socket.local));
+  return {};
+}
+
+Status Card::open_card() {
+  auto port = find_port(verbs_, options_.wish, options_.local);
+  if (!port.ok()) return port.status();
+  port_ = std::move(port.value());
+  Status status = keep(verbs_.protection_domain(port_.context.get()), &domain_);
+  if (status.ok()) status = keep(verbs_.completion_channel(port_.context.get()), &channel_);
+  if (status.ok() && ::fcntl(channel_->fd, F_SETFL, O_NONBLOCK) != 0) {
+    status = {Code::kUnavailable, "a completion channel cannot be made non-blocking"};
+  }
+  return status;
+}
+
+Status Card::watch_both() {
+  both_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  for (const int fd : {channel_->fd, udp_->socket.fd.get()}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (both_.valid() && ::epoll_ctl(both_.get(), EPOLL_CTL_ADD, fd, &event) == 0) continue;
+    return {Code::kUnavailable, "epoll: " + std::system_category().message(errno)};
+  }
+  return {};
+}
+
+void Card::ask(const TxFrame& frame) {
+  if (!udp_) return;
+  const Endpoint to = with_carrier(*frame.to, Carrier::kPackets);
+  const TxFrame packet{frame.data, frame.size, &to};
+  udp_->sender.send(&packet, 1);
+}
+
+size_t Card::receive_replies(RxFrame* frames, size_t count, Carrier carrier) {
+  const size_t got = udp_ ? udp_->receiver.receive(frames, count) : 0;
+  for (size_t i = 0; i < got; ++i) frames[i].from.carrier = carrier;
+  return got;
+}
+
+void Card::release() {
+  if (udp_) udp_->receiver.release();
+}
+
+void Card::arm(ibv_cq* queue) {
+  if (const int error = ::ibv_req_notify_cq(queue, 0); error != 0) {
+    note(local(), "ibv_req_notify_cq: " + std::system_category().message(error));
+  }
+}
+
+void Card::wait(Duration timeout) {
+  waker_.wait(udp_ ? both_.get() : channel_->fd, timeout);
+  for (auto event = verbs_.take_event(channel_.get()); event.ok() && event.value();
+       event = verbs_.take_event(channel_.get())) {
+  }
+}
+
+void Card::note(const Endpoint& peer, const std::string& what) {
+  if (error_.empty()) error_ = to_string(peer) + ": " + what;
+}
+
+std::string Card::take_error() {
+  if (error_.empty() && udp_) error_ = udp_->error.take();
+  return std::exchange(error_, std::string());
+}
+
+}  // namespace switchml::rdma

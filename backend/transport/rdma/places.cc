@@ -1,0 +1,277 @@
+#include "transport/rdma/places.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "socket/address.h"
+#include "transport/rdma/outgoing.h"
+#include "wire/layout.h"
+
+namespace switchml {
+
+namespace {
+
+using rdma::Owned;
+using rdma::Pair;
+using rdma::PairInfo;
+using rdma::Places;
+
+constexpr int kBurst = 64;
+constexpr size_t kMostLent = 256;     // results
+constexpr size_t kSmallestMtu = 128;  // bytes, times two for each step from 1 on
+
+class PlacesTransport final : public Transport {
+ public:
+  PlacesTransport(const rdma::Verbs& verbs, const CardOptions& options) : options_(options), card_(verbs, options) {}
+
+  Status open() {
+    if (Status status = card_.open(); !status.ok()) return status;
+    outgoing_.emplace(card_);
+    return outgoing_->open(packet_bytes(), options_.send_frames);
+  }
+
+  const char* name() const override { return "rdma"; }
+  TransportLimits limits() const override { return {packet_bytes(), 0, places_ ? places_->bytes() : 0}; }
+  Endpoint local() const override { return with_carrier(card_.local(), Carrier::kPlaces); }
+  size_t path_frame_bytes(const Endpoint& /*to*/) const override { return packet_bytes(); }
+
+  uint8_t* allocate(size_t bytes) override {
+    auto data = outgoing_->memory().allocate(std::max<size_t>(bytes, 1));
+    if (!data.ok()) throw std::runtime_error(data.status().message());
+    return data.value();
+  }
+
+  // ---- the peer ----
+  Status expect(size_t slots, size_t frame_bytes) override {
+    if (frame_bytes > packet_bytes()) {
+      return {Code::kInvalidArgument, "frames of " + std::to_string(frame_bytes) + " bytes: a packet of card " +
+                                          card_.port().device + " carries " + std::to_string(packet_bytes()) +
+                                          ": set SWITCHML_PAYLOAD lower, or the interface's MTU higher"};
+    }
+    if (places_ && places_->are_for(slots, frame_bytes)) return {};
+    end_pair();
+    places_.reset();
+    auto places = Places::open(card_.verbs(), card_.domain(), slots, frame_bytes);
+    if (!places.ok()) return places.status();
+    places_.emplace(std::move(places.value()));
+    const auto& facts = card_.port().facts;
+    receives_ = std::min({2 * static_cast<int>(slots), facts.max_queue_entries, facts.max_completions});
+    auto received = card_.completions(receives_);
+    if (!received.ok()) return received.status();
+    received_ = std::move(received.value());
+    lent_memory_.resize(kMostLent * places_->place_bytes());
+    return {};
+  }
+
+  Result<wire::Introduction> introduce(const Endpoint& peer) override {
+    if (Status status = be_unmet(peer); !status.ok()) return status;
+    return pair_->info().introduction();
+  }
+
+  Status meet(const Endpoint& peer, const wire::Introduction& introduction) override {
+    const auto its = PairInfo::read(introduction, wire::Service::kUnreliableConnected);
+    if (!places_ || !its || its->places.bits != places_->told().bits) {
+      return {Code::kInvalidArgument, to_string(peer) +
+                                          " has introduced itself with what is no unreliable queue pair "
+                                          "for this session"};
+    }
+    if (knows(peer) && pair_->peer() == *its) return {};  // [MEET-4]
+    if (knows(peer)) end_pair();
+    if (Status status = be_unmet(peer); !status.ok()) return status;
+    return pair_->connect(*its);
+  }
+
+  bool knows(const Endpoint& peer) const override { return is_ready() && peer == peer_; }
+  void forget(const Endpoint& peer) override {
+    if (peer == peer_) end_pair();
+  }
+
+  // ---- sending ----
+  size_t send(const TxFrame* frames, size_t count) override {
+    size_t taken = 0;
+    while (taken < count && send_one(frames[taken])) ++taken;
+    if (pair_ == nullptr) return taken;
+    pair_->post();
+    check_broken();
+    return taken;
+  }
+
+  size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
+    for (size_t i = 0; i < count; ++i) {
+      const TxFrame frame{data, size, to[i]};
+      if (send(&frame, 1) == 0) return i;
+    }
+    return count;
+  }
+
+  // ---- receiving ----
+  size_t receive(RxFrame* frames, size_t count) override {
+    size_t got = card_.receive_replies(frames, count, Carrier::kPlaces);
+    while (got < count && lent_ < kMostLent && take_completions(std::min(count - got, kMostLent - lent_))) {
+      for (const ibv_wc& completion : completions_) got += lend(completion, &frames[got]) ? 1 : 0;
+      completions_.clear();
+    }
+    return got;
+  }
+
+  void release() override {
+    lent_ = 0;
+    card_.release();
+  }
+
+  // ---- waiting ----
+  void wait(Duration timeout) override {
+    if (pair_ != nullptr) {
+      if (pair_->has_under_way()) pair_->poll();
+      check_broken();
+      card_.arm(received_.get());
+    }
+    // What came before is not told.
+    if (!take_completions(1) && !card_.has_replies()) card_.wait(timeout);
+  }
+  void pause(Duration timeout) override { card_.pause(timeout); }
+  void wake() override { card_.wake(); }
+  std::string take_error() override { return card_.take_error(); }
+
+ private:
+  /// What a packet carries behind the transport's headers.
+  size_t packet_bytes() const { return kSmallestMtu << card_.port().mtu; }
+
+  bool is_ready() const { return pair_ != nullptr && pair_->is_connected() && pair_->broken().empty(); }
+  void check_broken() {
+    if (pair_ != nullptr && !pair_->broken().empty()) card_.note(peer_, pair_->broken());
+  }
+
+  void end_pair() {
+    pair_.reset();
+    completions_.clear();
+  }
+
+  /// A pair for this peer that has met nobody, or the one that is whole.
+  Status be_unmet(const Endpoint& peer) {
+    if (!places_) return {Code::kInternal, to_string(peer) + ": nothing is expected of it"};
+    if (pair_ != nullptr && pair_->broken().empty() && peer == peer_) return {};
+    end_pair();
+    Pair::Parts parts{&card_.verbs(), &card_.port(), card_.domain(), received_.get(), &outgoing_->copies()};
+    parts.depth = options_.frames_under_way;
+    parts.own_receives = receives_;
+    parts.places = places_->told();
+    auto pair = Pair::create(parts);
+    if (!pair.ok()) return pair.status();
+    pair.value()->post_receives(receives_);
+    if (!pair.value()->broken().empty()) return {Code::kUnavailable, pair.value()->broken()};
+    pair_ = std::move(pair.value());
+    peer_ = peer;
+    return {};
+  }
+
+  // ---- sending ----
+  static bool is_request(const TxFrame& frame) {
+    return frame.size > 0 && (frame.data[0] & 0x0f) == static_cast<uint8_t>(wire::Kind::kRequest);
+  }
+
+  // What goes to nobody, or to a broken pair, is lost on its way. False: it has not left.
+  bool send_one(const TxFrame& frame) {
+    if (is_request(frame)) {
+      card_.ask(frame);
+      return true;
+    }
+    if (!knows(*frame.to) || !is_allowed(frame)) return true;
+    if (!pair_->has_room(1)) return !is_ready();
+    auto message = outgoing_->message_of(frame, [this] {
+      pair_->post();
+      pair_->poll();
+    });
+    if (!message) return !is_ready();
+    const wire::Header header = wire::read_header(frame.data);
+    const rdma::PlaceMemory& its = pair_->peer().places;
+    const wire::Target target{its.address + Places::offset(header.slot, header.seq, its.bits), its.rkey, frame.size};
+    message->target = &target;
+    message->immediate = immediate_of(header);
+    outgoing_->add(*message, pair_.get());
+    outgoing_->release(*message);
+    return true;
+  }
+
+  bool is_allowed(const TxFrame& frame) {
+    const size_t size = size_t{frame.size} + frame.rest_size;
+    const size_t most = std::min(packet_bytes(), places_->place_bytes());
+    if (frame.size >= wire::kHeaderBytes && size <= most) return true;
+    card_.note(*frame.to, "a frame of " + std::to_string(size) + " bytes was not sent: allowed are " +
+                              std::to_string(wire::kHeaderBytes) + " to " + std::to_string(most));
+    return false;
+  }
+
+  static uint32_t immediate_of(const wire::Header& header) {
+    uint32_t travels = 0;
+    std::array<uint8_t, wire::kImmediateBytes> bytes{};
+    wire::write_immediate({header.slot, static_cast<uint16_t>(header.seq)}, bytes.data());
+    std::memcpy(&travels, bytes.data(), sizeof travels);
+    return travels;
+  }
+
+  // ---- receiving ----
+  /// Those that are there, up to so many, into completions_. False: there is none.
+  bool take_completions(size_t most) {
+    if (pair_ == nullptr || !completions_.empty()) return !completions_.empty();
+    completions_.resize(std::min<size_t>(most, kBurst));
+    const int found = ::ibv_poll_cq(received_.get(), static_cast<int>(completions_.size()), completions_.data());
+    if (found < 0) card_.note(peer_, "ibv_poll_cq failed");
+    completions_.resize(static_cast<size_t>(std::max(found, 0)));
+    const auto is_foreign = [this](const ibv_wc& c) {
+      return c.qp_num != pair_->info().number;
+    };  // a pair's that ended
+    completions_.erase(std::remove_if(completions_.begin(), completions_.end(), is_foreign), completions_.end());
+    if (is_ready()) pair_->post_receives(static_cast<int>(completions_.size()));
+    return !completions_.empty();
+  }
+
+  // False: nothing for the caller. The copy is what is read: a place may be written to again at any time.
+  bool lend(const ibv_wc& completion, RxFrame* frame) {
+    if (completion.status != IBV_WC_SUCCESS) {
+      pair_->set_broken(card_.verbs().text_of(completion.status));
+      check_broken();
+      return false;
+    }
+    std::array<uint8_t, wire::kImmediateBytes> bytes{};
+    std::memcpy(bytes.data(), &completion.imm_data, sizeof completion.imm_data);
+    const wire::Immediate told = wire::read_immediate(bytes.data());
+    const bool is_told = (completion.wc_flags & IBV_WC_WITH_IMM) != 0;
+    if (!is_told || told.slot >= places_->slots() || completion.byte_len > places_->place_bytes()) return false;
+    uint8_t* const copy = lent_memory_.data() + lent_++ * places_->place_bytes();
+    std::memcpy(copy, places_->place(told.slot, told.seq_low), completion.byte_len);
+    frame->data = copy;
+    frame->size = completion.byte_len;
+    frame->from = peer_;
+    return true;
+  }
+
+  const CardOptions options_;
+  rdma::Card card_;
+  std::optional<rdma::Outgoing> outgoing_;
+  std::optional<Places> places_;
+  int receives_ = 0;
+  Owned<ibv_cq> received_;
+  Endpoint peer_;
+  std::unique_ptr<Pair> pair_;        // or null
+  std::vector<ibv_wc> completions_;   // taken, but not lent yet
+  std::vector<uint8_t> lent_memory_;  // kMostLent results
+  size_t lent_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> make_places_transport(const CardOptions& options) {
+  const auto verbs = rdma::Verbs::load(options.library);
+  if (!verbs.ok()) return verbs.status();
+  auto transport = std::make_unique<PlacesTransport>(verbs.value(), options);
+  if (Status status = transport->open(); !status.ok()) return status;
+  return std::unique_ptr<Transport>(std::move(transport));
+}
+
+}  // namespace switchml
