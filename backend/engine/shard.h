@@ -197,6 +197,8 @@ class Shard {
   void check_deadline(Time now);
   void check_liveness(Time now);
   void meet_again(Time now);
+  /// Says with joins from now on how the switch reaches this transport.
+  bool introduce(Time now);
   void repeat_all(Time now);
   SwitchLiveness::Use earliest_use();
 

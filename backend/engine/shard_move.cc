@@ -88,6 +88,7 @@ void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Tim
   suspended_ = false;
   waiting_for_.clear();
   liveness_.restart(now);
+  if (session_.switch_endpoint.carrier == Carrier::kPlaces) introduce(now);
   for (Lane& lane : lanes_) {
     for (int i = 0; i < lane.pool.size(); ++i) {
       if (!lane.pool.is_open(i)) continue;

@@ -76,8 +76,9 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
   const SwitchLiveness::Consequence next = liveness_.on_reply(reply, now);
   send(next.request);
   if (next.introduction) {
+    const bool was_known = transport().knows(session_.switch_endpoint);
     const Status met = transport().meet(session_.switch_endpoint, *next.introduction);
-    if (met.ok()) repeat_all(now);
+    if (met.ok() && !was_known) repeat_all(now);
     if (!met.ok()) liveness_.on_socket_error(met.message(), false, now);
   }
   if (!next.lost.ok()) give_up_switch(next.lost);

@@ -32,10 +32,14 @@ void Shard::expire(Time now) {
 void Shard::meet_again(Time now) {
   next_look_ = now + kLookInterval;
   if (transport().knows(session_.switch_endpoint) || !liveness_.is_meeting_due(now)) return;
+  if (introduce(now)) send(liveness_.keep_alive(now));
+}
+
+bool Shard::introduce(Time now) {
   const auto own = transport().introduce(session_.switch_endpoint);
-  if (!own.ok()) return liveness_.on_socket_error(own.status().message(), false, now);
-  liveness_.meet(own.value());
-  send(liveness_.keep_alive(now));
+  if (own.ok()) liveness_.meet(own.value());
+  if (!own.ok()) liveness_.on_socket_error(own.status().message(), false, now);
+  return own.ok();
 }
 
 void Shard::repeat_all(Time now) {

@@ -39,7 +39,7 @@ SwitchLiveness::Consequence SwitchLiveness::on_reply(const wire::Reply& reply, T
     unanswered_ = 0;
     if (reply.type == wire::Request::kMeet && reply.status == wire::ReplyStatus::kOk) {
       out.introduction = reply.introduction;
-      introduction_.reset();
+      if (session_.switch_endpoint.carrier != Carrier::kPlaces) introduction_.reset();
     }
     if (reply.status == wire::ReplyStatus::kProveAddress) {
       // The first one of a session, or the switch sees another address. Once for each keep-alive.
@@ -78,6 +78,7 @@ void SwitchLiveness::restart(Time now) {
   on_accepted(false, now);
   left_answers_ = 0;
   next_keep_alive_ = now + session_.renewal();
+  introduction_.reset();
 }
 
 void SwitchLiveness::on_socket_error(const std::string& error, bool refused, Time now) {

@@ -84,7 +84,8 @@ class SwitchLiveness {
   /// Asks about the use that all wait for.
   Request probe(const Use& use, Time now);
   bool is_keep_alive_due(Time now) const { return now >= next_keep_alive_; }
-  /// The transport does not know the switch any more: joins have this introduction, until one is answered.
+  /// Joins have this introduction: until one is answered, because the transport does not know the switch any more; or
+  /// of places all, because one without would have results sent elsewhere.
   void meet(const wire::Introduction& own) { introduction_ = own; }
   /// Whether the next one is due, of joins until the transport knows the switch again.
   bool is_meeting_due(Time now) const { return now >= next_meeting_; }

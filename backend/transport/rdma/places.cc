@@ -21,10 +21,6 @@ using rdma::Pair;
 using rdma::PairInfo;
 using rdma::Places;
 
-constexpr int kBurst = 64;
-constexpr size_t kMostLent = 256;     // results
-constexpr size_t kSmallestMtu = 128;  // bytes, times two for each step from 1 on
-
 class PlacesTransport final : public Transport {
  public:
   PlacesTransport(const rdma::Verbs& verbs, const CardOptions& options) : options_(options), card_(verbs, options) {}
@@ -139,6 +135,10 @@ class PlacesTransport final : public Transport {
   std::string take_error() override { return card_.take_error(); }
 
  private:
+  static constexpr size_t kBurst = 64;
+  static constexpr size_t kMostLent = 256;     // results
+  static constexpr size_t kSmallestMtu = 128;  // bytes, times two for each step from 1 on
+
   /// What a packet carries behind the transport's headers.
   size_t packet_bytes() const { return kSmallestMtu << card_.port().mtu; }
 
@@ -219,7 +219,7 @@ class PlacesTransport final : public Transport {
   /// Those that are there, up to so many, into completions_. False: there is none.
   bool take_completions(size_t most) {
     if (pair_ == nullptr || !completions_.empty()) return !completions_.empty();
-    completions_.resize(std::min<size_t>(most, kBurst));
+    completions_.resize(std::min(most, kBurst));
     const int found = ::ibv_poll_cq(received_.get(), static_cast<int>(completions_.size()), completions_.data());
     if (found < 0) card_.note(peer_, "ibv_poll_cq failed");
     completions_.resize(static_cast<size_t>(std::max(found, 0)));

@@ -354,6 +354,18 @@ TEST_F(SwitchLivenessTest, JoinsIntroduceAQueuePairUntilTheSwitchHasAnswered) {
   EXPECT_EQ(type_of(liveness.keep_alive(now)), wire::Request::kJoin);
 }
 
+TEST_F(SwitchLivenessTest, WhoComesToPlacesSaysWithEachJoinWhereHisAre) {
+  session.switch_endpoint.carrier = Carrier::kPlaces;
+  wire::Introduction own;
+  own.queue_pair = 17;
+  liveness.meet(own);
+  for (int i = 0; i < 3; ++i) {
+    const auto request = liveness.keep_alive(now);
+    EXPECT_EQ(wire::read_control(request.bytes.data()).type, static_cast<uint8_t>(wire::Request::kMeet)) << i;
+    EXPECT_TRUE(reply(wire::Request::kMeet, wire::ReplyStatus::kOk, id_of(request)).introduction);
+  }
+}
+
 TEST_F(SwitchLivenessTest, ASwitchWithoutACardAnyMoreIsLost) {
   liveness.meet(wire::Introduction());
   const auto next = reply(wire::Request::kMeet, wire::ReplyStatus::kNoCard, id_of(liveness.keep_alive(now)));

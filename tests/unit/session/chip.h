@@ -84,6 +84,7 @@ class Chip : private softswitch::PacketSink {
     const auto parsed = wire::parse_control(request.data(), request.size(), wire::Kind::kRequest, &packet);
     ASSERT_EQ(parsed, wire::ParseError::kNone) << "data by UDP";
     if (packet.control.type == static_cast<uint8_t>(wire::Request::kMeet)) return meet(packet, frame.from);
+    ASSERT_NE(packet.control.type, static_cast<uint8_t>(wire::Request::kJoin)) << "results would go by UDP from now on";
     if (packet.control.type == static_cast<uint8_t>(wire::Request::kOpen)) {  // the session below is of packets
       wire::Open asked = wire::read_open(packet.body);
       EXPECT_EQ(asked.flags, wire::kOpenUnreliable);
