@@ -37,16 +37,19 @@ constexpr uint8_t kSweep = 2;    // leases are looked at first
 constexpr uint8_t kInstall = 4;  // instead of a packet: a session is installed, with members and perhaps a parent
 constexpr uint8_t kRemove = 8;   // instead of a packet: the last installed session is removed
 constexpr uint8_t kSeal = 16;    // a native contribution gets the checksum that the last session's key makes right
+constexpr uint8_t kByCard = 32;  // the frame comes by a card
 
 /// A native contribution to the last session. A fuzzer cannot guess checksums, nor whom to send them to.
-void become_native(const wire::OpenReply& session, uint8_t what, std::vector<uint8_t>* frame) {
+void become_native(const wire::OpenReply& session, uint8_t what, bool of_card, std::vector<uint8_t>* frame) {
   if (frame->size() < wire::kNativeHeaderBytes) return;
   if (wire::kind_of(frame->data()) != static_cast<uint8_t>(wire::Kind::kNativeContribution)) return;
   wire::NativeHeader header = wire::read_native_header(frame->data());
   if (what & kMember) header.job = session.job, header.epoch = session.epoch;
   wire::write_native_header(header, frame->data());
-  if (what & kSeal) {
-    wire::seal_native(header, {session.session_key}, frame->data(), frame->size() - wire::kNativeHeaderBytes);
+  const bool holds_target = frame->size() >= wire::kNativeHeaderBytes + wire::kTargetBytes;
+  if ((what & kSeal) && (holds_target || !wire::has_target(header))) {
+    const wire::ChecksumRule rule{session.session_key, !of_card};
+    wire::seal_native(header, rule, frame->data(), frame->size() - wire::kNativeHeaderBytes);
   }
 }
 
@@ -65,12 +68,33 @@ class Network : public PacketSink, public MeetTap {
       sw_.remove(last_.job, last_.epoch);
     } else {
       if (step.what & kMember) fuzz::become_member(last_, cookie_, &step.frame);
-      become_native(last_, step.what, &step.frame);
+      become_native(last_, step.what, of_card_[last_.job], &step.frame);
       packet(step);
     }
     check(sw_.slot_memory_in_use() <= kMemory, "slot memory is bounded");
     check(sw_.sessions() <= kJobs + installed_, "sessions are bounded");
     for (uint8_t client = 0; client < kClients; ++client) look_at_share(endpoint(client));
+  }
+
+  /// Of results whose members have named a target. [RDMA-7]
+  void write(const uint8_t* elements, const wire::Target& target, const uint8_t* frame, size_t size,
+             const Endpoint& to) override {
+    answer(to);
+    const auto same = [&](const Told& told) {
+      return told.to == to && told.target.address == target.address && told.target.key == target.key &&
+             told.target.bytes == target.bytes;
+    };
+    check(std::any_of(told_.begin(), told_.end(), same), "only what a member has named is written to");
+    check(to.carrier == Carrier::kRdma && knows(to), "members that come by cards are");
+    wire::NativePacket packet;
+    check(wire::parse_native(frame, size, wire::Kind::kNativeResult, &packet) == wire::ParseError::kNone,
+          "a result whose elements are in a target is well-formed");
+    const uint8_t job = packet.header.job;
+    check(packet.bytes == 0 && packet.header.flags == wire::kFlagTarget, "it says so, and has none");
+    check(native_[job] && of_card_[job] && target.bytes <= payload_[job], "it is of a session over cards");
+    check(wire::native_intact(frame, size, {key_[job], false}), "its checksum holds");
+    const std::vector<uint8_t> written(elements, elements + target.bytes);  // all of it is there
+    pay(to, size + written.size());
   }
 
   void meet(const wire::Join& asked, const wire::Introduction&, uint32_t, const Endpoint& from) override {
@@ -80,6 +104,7 @@ class Network : public PacketSink, public MeetTap {
 
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override {
     sent(frame, size, 1);
+    answer(to);
     const bool reply = wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kReply);
     pay(to, size);
     check(reply ? to == from_ : knows(to), "replies go to who asked, sums to a member or the parent");
@@ -89,7 +114,7 @@ class Network : public PacketSink, public MeetTap {
     check(is(frame, wire::Kind::kResult) || is(frame, wire::Kind::kNativeResult), "only results go to several");
     for (size_t i = 0; i < count; ++i) {
       check(knows(*to[i]), "results go to members");
-      for (size_t j = 0; j < i; ++j) check(to[i] != to[j], "a member is sent a result once");
+      answer(*to[i]);
     }
   }
 
@@ -113,16 +138,29 @@ class Network : public PacketSink, public MeetTap {
 
   void packet(const fuzz::Step& step) {
     from_ = endpoint(step.from);
+    if (step.what & kByCard) from_.carrier = Carrier::kRdma;
+    note_target(step.frame);
     balance_[step.from] += static_cast<int64_t>(step.frame.size());
-    calls_ = 0;
+    answered_.clear();
     largest_ = std::max(wire::kNativeHeaderBytes + kPayload, wire::kMaxControlBytes);
     open_ = {};
     if (step.frame.size() >= wire::kControlBytes + wire::kOpenBytes)
       open_ = wire::read_open(step.frame.data() + wire::kControlBytes);
     sw_.process(step.frame.data(), step.frame.size(), from_, now_, *this);
-    check(calls_ + meets_.size() <= 1, "a packet has one answer at most");
+    check(answered_.empty() || meets_.empty(), "who meets is answered later");
     for (const wire::Join& asked : meets_) acquaint(asked);
     meets_.clear();
+  }
+
+  void answer(const Endpoint& to) {
+    check(std::find(answered_.begin(), answered_.end(), to) == answered_.end(), "a packet is answered once to each");
+    answered_.push_back(to);
+  }
+
+  void note_target(const std::vector<uint8_t>& frame) {
+    wire::NativePacket packet;
+    const auto parsed = wire::parse_native(frame.data(), frame.size(), wire::Kind::kNativeContribution, &packet);
+    if (parsed == wire::ParseError::kNone && packet.target) told_.push_back({from_, *packet.target});
   }
 
   void acquaint(const wire::Join& asked) {
@@ -143,7 +181,6 @@ class Network : public PacketSink, public MeetTap {
   }
 
   void sent(const uint8_t* frame, size_t size, size_t count) {
-    ++calls_;
     check(count <= kMaxWorkers && size <= largest_, "an answer is bounded");
     wire::ControlPacket control;
     if (wire::parse_control(frame, size, wire::Kind::kReply, &control) == wire::ParseError::kNone) {
@@ -171,7 +208,7 @@ class Network : public PacketSink, public MeetTap {
     const bool disagree = (header.flags & wire::kFlagDisagree) != 0;
     check((header.flags & ~wire::kFlagDisagree) == 0, "a result has no other flag");
     check(!disagree || size == wire::kNativeHeaderBytes, "those that disagree get no elements");
-    check(wire::native_intact(frame, size, {key_[header.job]}), "its checksum holds");
+    check(wire::native_intact(frame, size, {key_[header.job], !of_card_[header.job]}), "its checksum holds");
   }
 
   void note_reply(const uint8_t* frame, size_t size) {
@@ -198,6 +235,7 @@ class Network : public PacketSink, public MeetTap {
     const bool native = (granted.flags & wire::kOpenNative) != 0;
     check(native == ((open_.flags & wire::kOpenNative) != 0 && !whole_),
           "a session is native where it can be, if asked");
+    of_card_[granted.job] = (open_.flags & wire::kOpenRdma) != 0;
     const size_t memory = granted.slots * SlotStore::slot_bytes(granted.payload, native ? open_.workers : 0);
     opened_.push_back({granted.job, granted.epoch, client_of(from_), memory});
   }
@@ -230,13 +268,19 @@ class Network : public PacketSink, public MeetTap {
     last_ = {};
     last_.job = session.job, last_.epoch = session.epoch;
     payload_[session.job] = session.payload_bytes;
-    native_[session.job] = false;
+    native_[session.job] = of_card_[session.job] = false;
     if (session.uplink) known_.push_back(session.uplink->parent);
     for (size_t i = 6; i < f.size() && i < 20; ++i) {
       const Endpoint member = endpoint(static_cast<uint8_t>(i));
       if (sw_.set_member(session.job, session.epoch, f[i] % kMaxWorkers, -1, member).ok()) known_.push_back(member);
     }
   }
+
+  /// A target that came in a contribution, and who named it.
+  struct Told {
+    Endpoint to;
+    wire::Target target;
+  };
 
   struct Opened {
     uint8_t job = 0;
@@ -250,15 +294,17 @@ class Network : public PacketSink, public MeetTap {
   wire::OpenReply last_;
   uint64_t cookie_ = 0;        // the last one that a join was told
   int64_t balance_[256] = {};  // bytes that came from an endpoint, less those that were sent there
-  size_t payload_[256] = {};   // by job, as the next two
+  size_t payload_[256] = {};   // by job, as the next three
   bool native_[256] = {};
+  bool of_card_[256] = {};
   uint64_t key_[256] = {};
+  std::vector<Told> told_;
   std::vector<Endpoint> known_;  // have been members or parents
   std::vector<Opened> opened_;   // sessions that workers asked for, until they end
   Endpoint from_;
-  std::vector<wire::Join> meets_;  // of the packet that is looked at
-  size_t calls_ = 0;
-  int installed_ = 0;  // so far: how many at a time is the affair of the controller
+  std::vector<wire::Join> meets_;   // of the packet that is looked at
+  std::vector<Endpoint> answered_;  // the packet that is looked at
+  int installed_ = 0;               // so far: how many at a time is the affair of the controller
   size_t largest_ = 0;
   wire::Open open_;  // what the frame that is looked at says, if it is an open
   bool whole_;
