@@ -103,6 +103,7 @@ Status Standby::hear_switches() {
 // ---- the session ----
 
 Status Standby::share_session() {
+  session_.switch_endpoint = with_carrier({}, carrier());  // the one of the slot
   if (group_.rank == 0) {
     if (Status status = say("session", open_all()); !status.ok()) return status;
   }
@@ -113,7 +114,6 @@ Status Standby::share_session() {
   if (Status status = read_grant(granted.value(), &session_); !status.ok()) return status;
   session_.whole_chunks = whole_chunks;  // [MOVE-2]
   session_.controlled = false;
-  session_.switch_endpoint = with_carrier({}, carrier());  // the one of the slot
   if (session_.native == native) return {};
   return {Code::kMismatch, "the ranks' own switches add otherwise: install the same switchml on all ranks"};
 }

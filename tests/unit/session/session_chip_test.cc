@@ -51,8 +51,11 @@ class SessionAtAChip : public ::testing::Test {
 
   std::optional<fake_verbs::Library> library_;  // ends last
   uint64_t taken_ = 0, written_ = 0, pairs_made_ = 0;
+  static thread_local bool is_last_;
   std::atomic<uint64_t> repeats_{0};
 };
+
+thread_local bool SessionAtAChip::is_last_ = false;
 
 TEST_F(SessionAtAChip, AddsByPairs) {  // [RDMA-9 to RDMA-11]
   open({});
@@ -79,6 +82,48 @@ TEST_F(SessionAtAChip, BrokenPairsAreReplaced) {  // [MEET-4, RDMA-3]
     if (round == 1) library_->break_pairs();
   });
   EXPECT_GT(pairs_made_, 2U);
+}
+
+// The ranks' own switches are reached by packets; another chip by places, as the first one.
+TEST_F(SessionAtAChip, RanksGoOnWithoutItAndComeBackByPairs) {
+  open({});
+  Config config = config_over("rdma");
+  config.controller = "c:1";
+  config.integers = config.fallback = true;
+  config.failure_timeout = seconds(1);
+  std::optional<Chip> chip(std::in_place);
+  FakeController controller;
+  controller.move_to(chip->local());
+  MapStore store;
+  each_rank(2, [&](int rank) {
+    auto session =
+        Session::open(config, {rank, 2, "group t"}, store, monotonic_now() + seconds(60), borrowed(controller));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    const auto add = [&](float last) {
+      std::vector<float> values(1000, 1.0F);
+      values.back() = last;
+      const Status status = all_reduce(*session.value(), &values, seconds(60));
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      ASSERT_NEAR(values[0], 2, 1e-3);
+      is_last_ = values.back() > 0.5F;  // the same on both
+    };
+    add(0);
+    if (rank == 0) chip.reset();
+    add(0);
+    EXPECT_TRUE(session.value()->without_switch());
+    if (rank == 0) controller.move_to(chip.emplace().local());
+    const Time end = monotonic_now() + seconds(60);
+    bool came_back = false;
+    do {
+      came_back = !session.value()->without_switch();
+      add(rank == 0 && (came_back || monotonic_now() > end) ? 1 : 0);
+    } while (!is_last_);
+    EXPECT_TRUE(came_back);
+    session.value()->await_others();
+  });
+  EXPECT_GE(chip->pairs_made(), 2U);
+  EXPECT_GT(chip->taken(), 0U);
+  chip.reset();
 }
 
 }  // namespace
