@@ -111,10 +111,12 @@ bool ControlClient::receive_reply(wire::Request type, wire::Reply* reply) {
 }
 
 Status ControlClient::no_answer() const {
-  return {Code::kUnavailable, "switch " + name_ + " does not answer" +
-                                  (socket_error_.empty() ? std::string() : " (" + socket_error_ + ")") +
-                                  ": is switchml-switchd running there and is " +
-                                  (switch_.carrier == Carrier::kTcp ? "TCP" : "UDP") + " let through?"};
+  return {Code::kUnavailable,
+          "switch " + name_ + " does not answer" +
+              (socket_error_.empty() ? std::string() : " (" + socket_error_ + ")") +
+              (switch_.carrier == Carrier::kPlaces ? ": is it the end of queue pairs, and is "
+                                                   : ": is switchml-switchd running there and is ") +
+              (switch_.carrier == Carrier::kTcp ? "TCP" : "UDP") + " let through?"};
 }
 
 Status ControlClient::refusal(const wire::Reply& reply) const {

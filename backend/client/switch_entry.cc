@@ -172,7 +172,10 @@ Status read_grant(const Blob& blob, SessionParameters* session) {
 Status join_shard(Transport& transport, const SessionParameters& session, int shard, Time deadline,
                   std::function<Status()> ended) {
   const size_t frame_bytes = session.header_bytes() + session.payload_bytes;
-  if (Status status = transport.expect(static_cast<size_t>(session.slots), frame_bytes); !status.ok()) return status;
+  const auto slots = static_cast<size_t>(session.slots_per_shard());
+  if (Status status = transport.expect({slots * static_cast<size_t>(shard), slots}, frame_bytes); !status.ok()) {
+    return status;
+  }
   ControlClient client(transport, session.switch_endpoint, session.switch_name);
   client.wait_while(std::move(ended));
   return client.join(session.membership(), shard, deadline).status();

@@ -122,7 +122,7 @@ class Agreement {
     bool leaves_host = false;
     for (const SwitchAddress& place : opening_.switches) {
       least = std::min(least, opening_.agreed.transports[0]->path_frame_bytes(place.endpoint));
-      leaves_host = leaves_host || (!by_card && !udp_path(place.endpoint).on_host);
+      leaves_host = leaves_host || !udp_path(place.endpoint).on_host;
     }
     return path_report(least, leaves_host, opening_.memory.why_none());
   }

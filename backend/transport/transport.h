@@ -38,6 +38,11 @@ class TensorMemory {
   virtual Extent extent_of(const void* data, size_t bytes) const = 0;
 };
 
+struct SlotRange {
+  size_t first = 0;
+  size_t count = 0;
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -77,9 +82,9 @@ class Transport {
   /// Gives all frames lent so far back.
   virtual void release() = 0;
 
-  /// Of those that peers write to: from now on frames of so many bytes at most come for the slots below `slots`. Before
-  /// they meet, and again before they meet anew. Errors name what does not fit.
-  virtual Status expect(size_t /*slots*/, size_t /*frame_bytes*/) { return {}; }
+  /// Of those that peers write to, before they meet: frames of so many bytes at most come for these slots. Whoever was
+  /// met before is forgotten. Errors name what does not fit.
+  virtual Status expect(SlotRange /*slots*/, size_t /*frame_bytes*/) { return {}; }
   /// What `peer` must be told, and then meets, before frames go between this transport and it. Queue pair 0: nothing,
   /// it needs to know no more than an address. Anew after frames to it have stopped going: see knows().
   virtual Result<wire::Introduction> introduce(const Endpoint& /*peer*/) { return wire::Introduction(); }

@@ -550,6 +550,7 @@ FAKE_VERBS int ibv_destroy_qp(ibv_qp* qp) {
   for (ibv_cq* cq : {qp->send_cq, qp->recv_cq}) {
     auto* const queue = reinterpret_cast<Queue*>(cq);
     --queue->pairs;
+    if (f.behaviour.keeps_completions) continue;
     auto& completions = queue->completions;
     const auto is_its = [qp](const ibv_wc& completion) { return completion.qp_num == qp->qp_num; };
     completions.erase(std::remove_if(completions.begin(), completions.end(), is_its), completions.end());

@@ -13,16 +13,17 @@ namespace switchml::fake_verbs {
 /// What happens to messages. Shares of 0 to 1.
 struct Behaviour {
   uint64_t seed = 1;
-  double late = 0;                // that a message waits when it might go; it never waits for ever
-  double loss = 0;                // unreliable: that a message is lost
-  double partial = 0;             // unreliable: that only the first half of it is written
-  double repeat = 0;              // unreliable: that it comes once more, later
-  double overtake = 0;            // unreliable: that the one behind it goes first
-  int mtu = 1024;                 // bytes; of all ports
-  int max_inline = 256;           // bytes
-  bool emulated = true;           // the cards say that they are software, as those that are not there may
-  bool cut_off = false;           // reliable: nothing arrives, and senders hear so
-  bool no_memory_rights = false;  // ibv_reg_mr fails as it does beyond RLIMIT_MEMLOCK
+  double late = 0;                 // that a message waits when it might go; it never waits for ever
+  double loss = 0;                 // unreliable: that a message is lost
+  double partial = 0;              // unreliable: that only the first half of it is written
+  double repeat = 0;               // unreliable: that it comes once more, later
+  double overtake = 0;             // unreliable: that the one behind it goes first
+  int mtu = 1024;                  // bytes; of all ports
+  int max_inline = 256;            // bytes
+  bool keeps_completions = false;  // of pairs that end, in their queues
+  bool emulated = true;            // the cards say that they are software, as those that are not there may
+  bool cut_off = false;            // reliable: nothing arrives, and senders hear so
+  bool no_memory_rights = false;   // ibv_reg_mr fails as it does beyond RLIMIT_MEMLOCK
 };
 
 /// What was done since configure().

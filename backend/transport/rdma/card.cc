@@ -11,17 +11,6 @@
 
 namespace switchml::rdma {
 
-namespace {
-
-template <typename T>
-Status keep(Result<Owned<T>> made, Owned<T>* to) {
-  if (!made.ok()) return made.status();
-  *to = std::move(made.value());
-  return {};
-}
-
-}  // namespace
-
 Status Card::open() {
   if (!waker_.valid()) {
     return {Code::kUnavailable, "cannot open an eventfd: " + std::system_category().message(errno)};

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "socket/address.h"
+#include "socket/sockaddr.h"
 #include "transport/rdma/outgoing.h"
-#include "wire/layout.h"
+#include "wire/packet.h"
 
 namespace switchml {
 
@@ -27,6 +28,13 @@ class PlacesTransport final : public Transport {
 
   Status open() {
     if (Status status = card_.open(); !status.ok()) return status;
+    // A switch writes to who it heard from, and understands no other addresses. [RDMA-13]
+    const ibv_gid own = rdma::gid_of(card_.local());
+    if (family_of(card_.local()) != AF_INET || std::memcmp(card_.port().gid.raw, own.raw, sizeof own.raw) != 0) {
+      return {Code::kUnavailable, "switches write to IPv4 addresses that requests come from: this host's is " +
+                                      to_literal(card_.local()) + ", and that of card " + card_.port().device + " " +
+                                      rdma::to_string(card_.port().gid)};
+    }
     outgoing_.emplace(card_);
     return outgoing_->open(packet_bytes(), options_.send_frames);
   }
@@ -43,43 +51,47 @@ class PlacesTransport final : public Transport {
   }
 
   // ---- the peer ----
-  Status expect(size_t slots, size_t frame_bytes) override {
+  Status expect(SlotRange slots, size_t frame_bytes) override {
     if (frame_bytes > packet_bytes()) {
       return {Code::kInvalidArgument, "frames of " + std::to_string(frame_bytes) + " bytes: a packet of card " +
                                           card_.port().device + " carries " + std::to_string(packet_bytes()) +
                                           ": set SWITCHML_PAYLOAD lower, or the interface's MTU higher"};
     }
-    if (places_ && places_->are_for(slots, frame_bytes)) return {};
     end_pair();
     places_.reset();
+    const auto& facts = card_.port().facts;
+    receives_ = std::min({2 * static_cast<int>(slots.count), facts.max_queue_entries, facts.max_completions});
+    if (Status status = rdma::keep(card_.completions(receives_), &received_); !status.ok()) return status;
     auto places = Places::open(card_.verbs(), card_.domain(), slots, frame_bytes);
     if (!places.ok()) return places.status();
     places_.emplace(std::move(places.value()));
-    const auto& facts = card_.port().facts;
-    receives_ = std::min({2 * static_cast<int>(slots), facts.max_queue_entries, facts.max_completions});
-    auto received = card_.completions(receives_);
-    if (!received.ok()) return received.status();
-    received_ = std::move(received.value());
+    frame_bytes_ = frame_bytes;
     lent_memory_.resize(kMostLent * places_->place_bytes());
     return {};
   }
 
   Result<wire::Introduction> introduce(const Endpoint& peer) override {
-    if (Status status = be_unmet(peer); !status.ok()) return status;
+    if (!places_) return Status(Code::kInternal, to_string(peer) + ": nothing is expected of it");
+    if (pair_ == nullptr || !pair_->broken().empty() || peer != peer_) {
+      if (Status status = renew(peer); !status.ok()) return status;
+    }
     return pair_->info().introduction();
   }
 
   Status meet(const Endpoint& peer, const wire::Introduction& introduction) override {
     const auto its = PairInfo::read(introduction, wire::Service::kUnreliableConnected);
-    if (!places_ || !its || its->places.bits != places_->told().bits) {
+    const bool fits = its && places_ && its->places.bits == places_->told().bits && bytes_of(its->mtu) >= frame_bytes_;
+    if (!fits) {
       return {Code::kInvalidArgument, to_string(peer) +
                                           " has introduced itself with what is no unreliable queue pair "
                                           "for this session"};
     }
     if (knows(peer) && pair_->peer() == *its) return {};  // [MEET-4]
-    if (knows(peer)) end_pair();
-    if (Status status = be_unmet(peer); !status.ok()) return status;
-    return pair_->connect(*its);
+    // Another pair of ours would be one that the peer has not been told of, and nothing would ever come.
+    const bool is_unmet = pair_ != nullptr && pair_->broken().empty() && !pair_->is_connected() && peer == peer_;
+    if (is_unmet) return pair_->connect(*its);
+    end_pair();
+    return {Code::kUnavailable, to_string(peer) + " has introduced itself to a pair that is no more"};
   }
 
   bool knows(const Endpoint& peer) const override { return is_ready() && peer == peer_; }
@@ -140,22 +152,25 @@ class PlacesTransport final : public Transport {
   static constexpr size_t kSmallestMtu = 128;  // bytes, times two for each step from 1 on
 
   /// What a packet carries behind the transport's headers.
-  size_t packet_bytes() const { return kSmallestMtu << card_.port().mtu; }
+  size_t packet_bytes() const { return bytes_of(card_.port().mtu); }
+  static size_t bytes_of(ibv_mtu mtu) { return kSmallestMtu << mtu; }
 
   bool is_ready() const { return pair_ != nullptr && pair_->is_connected() && pair_->broken().empty(); }
   void check_broken() {
     if (pair_ != nullptr && !pair_->broken().empty()) card_.note(peer_, pair_->broken());
   }
 
+  /// Not all libraries take its completions out of the queue.
   void end_pair() {
     pair_.reset();
+    completions_.resize(kBurst);
+    while (received_ != nullptr && ::ibv_poll_cq(received_.get(), kBurst, completions_.data()) > 0) {
+    }
     completions_.clear();
   }
 
-  /// A pair for this peer that has met nobody, or the one that is whole.
-  Status be_unmet(const Endpoint& peer) {
-    if (!places_) return {Code::kInternal, to_string(peer) + ": nothing is expected of it"};
-    if (pair_ != nullptr && pair_->broken().empty() && peer == peer_) return {};
+  /// A pair for this peer that has met nobody.
+  Status renew(const Endpoint& peer) {
     end_pair();
     Pair::Parts parts{&card_.verbs(), &card_.port(), card_.domain(), received_.get(), &outgoing_->copies()};
     parts.depth = options_.frames_under_way;
@@ -172,7 +187,7 @@ class PlacesTransport final : public Transport {
 
   // ---- sending ----
   static bool is_request(const TxFrame& frame) {
-    return frame.size > 0 && (frame.data[0] & 0x0f) == static_cast<uint8_t>(wire::Kind::kRequest);
+    return frame.size > 0 && wire::kind_of(frame.data) == static_cast<uint8_t>(wire::Kind::kRequest);
   }
 
   // What goes to nobody, or to a broken pair, is lost on its way. False: it has not left.
@@ -223,10 +238,6 @@ class PlacesTransport final : public Transport {
     const int found = ::ibv_poll_cq(received_.get(), static_cast<int>(completions_.size()), completions_.data());
     if (found < 0) card_.note(peer_, "ibv_poll_cq failed");
     completions_.resize(static_cast<size_t>(std::max(found, 0)));
-    const auto is_foreign = [this](const ibv_wc& c) {
-      return c.qp_num != pair_->info().number;
-    };  // a pair's that ended
-    completions_.erase(std::remove_if(completions_.begin(), completions_.end(), is_foreign), completions_.end());
     if (is_ready()) pair_->post_receives(static_cast<int>(completions_.size()));
     return !completions_.empty();
   }
@@ -242,7 +253,7 @@ class PlacesTransport final : public Transport {
     std::memcpy(bytes.data(), &completion.imm_data, sizeof completion.imm_data);
     const wire::Immediate told = wire::read_immediate(bytes.data());
     const bool is_told = (completion.wc_flags & IBV_WC_WITH_IMM) != 0;
-    if (!is_told || told.slot >= places_->slots() || completion.byte_len > places_->place_bytes()) return false;
+    if (!is_told || !places_->hold(told.slot) || completion.byte_len > places_->place_bytes()) return false;
     uint8_t* const copy = lent_memory_.data() + lent_++ * places_->place_bytes();
     std::memcpy(copy, places_->place(told.slot, told.seq_low), completion.byte_len);
     frame->data = copy;
@@ -255,6 +266,7 @@ class PlacesTransport final : public Transport {
   rdma::Card card_;
   std::optional<rdma::Outgoing> outgoing_;
   std::optional<Places> places_;
+  size_t frame_bytes_ = 0;  // that are expected, at most
   int receives_ = 0;
   Owned<ibv_cq> received_;
   Endpoint peer_;

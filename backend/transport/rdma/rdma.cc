@@ -20,6 +20,7 @@ namespace switchml {
 namespace {
 
 using rdma::aligned;
+using rdma::keep;
 using rdma::Owned;
 using rdma::Pair;
 using rdma::PairInfo;
@@ -50,8 +51,8 @@ class RdmaTransport final : public Transport {
 
   Status open() {
     Status status = card_.open();
-    if (status.ok()) status = make(card_.completions(options_.receive_frames), &received_);
-    if (status.ok()) status = make(card_.verbs().shared_receives(card_.domain(), options_.receive_frames), &receives_);
+    if (status.ok()) status = keep(card_.completions(options_.receive_frames), &received_);
+    if (status.ok()) status = keep(card_.verbs().shared_receives(card_.domain(), options_.receive_frames), &receives_);
     return status.ok() ? make_buffers() : status;
   }
 
@@ -189,13 +190,6 @@ class RdmaTransport final : public Transport {
   std::string take_error() override { return card_.take_error(); }
 
  private:
-  template <typename T>
-  static Status make(Result<Owned<T>> made, Owned<T>* to) {
-    if (!made.ok()) return made.status();
-    *to = std::move(made.value());
-    return {};
-  }
-
   /// Whether a frame is a request that the pair is not for, or cannot carry yet.
   bool is_asked(const TxFrame& frame) const {
     if (!card_.asks() || frame.size < wire::kControlBytes) return false;

@@ -1,7 +1,8 @@
 // Frames as messages of queue pairs of a card that peers have told each other of (Transport::meet).
 //
-// Frames in memory of allocate() are sent from where they lie, all others are copied once. What is changed before the
-// peer has it arrives changed or torn; nothing else is touched. Whoever answers a frame shows that it has arrived.
+// Frames in memory of allocate() are sent from where they lie, unless they may change. All others are copied once. What
+// is changed before the peer has it arrives changed or torn; nothing else is touched. Whoever answers a frame shows
+// that it has arrived.
 #pragma once
 
 #include <memory>
@@ -14,8 +15,8 @@
 
 namespace switchml {
 
-/// With `asks`, requests to peers that are not met, and those to meet, go by UDP from a socket of its own. What comes
-/// back seems to come from the peer.
+/// With `asks`, requests go by UDP from a socket of its own: those to meet, and others to peers that are not met; to
+/// places all. What comes back seems to come from the peer.
 struct CardOptions {
   /// libibverbs, as dlopen() takes it.
   std::string library = "libibverbs.so.1";

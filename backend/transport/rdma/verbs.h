@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -65,6 +66,14 @@ struct Closer {
 };
 template <typename T>
 using Owned = std::unique_ptr<T, Closer<T>>;
+
+/// Of what was made, or why it was not.
+template <typename T>
+Status keep(Result<Owned<T>> made, Owned<T>* to) {
+  if (!made.ok()) return made.status();
+  *to = std::move(made.value());
+  return {};
+}
 
 /// What a card and its port can do, as far as it matters here.
 struct PortFacts {

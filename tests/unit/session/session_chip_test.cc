@@ -118,7 +118,7 @@ TEST_F(SessionAtAChip, RanksGoOnWithoutItAndComeBackByPairs) {
       came_back = !session.value()->without_switch();
       add(rank == 0 && (came_back || monotonic_now() > end) ? 1 : 0);
     } while (!is_last_);
-    EXPECT_TRUE(came_back);
+    EXPECT_TRUE(rank != 0 || came_back);
     session.value()->await_others();
   });
   EXPECT_GE(chip->pairs_made(), 2U);

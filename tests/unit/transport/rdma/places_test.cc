@@ -29,13 +29,21 @@ Bytes frame_for(uint16_t slot, uint32_t seq, size_t size = kMost, uint8_t value 
   return frame;
 }
 
+/// Both have a pair before either meets the other's.
+void acquaint(Transport& a, Transport& b) {
+  const auto of_a = a.introduce(b.local()), of_b = b.introduce(a.local());
+  ASSERT_TRUE(of_a.ok() && of_b.ok()) << of_a.status().to_string() << of_b.status().to_string();
+  ASSERT_TRUE(b.meet(a.local(), of_a.value()).ok());
+  ASSERT_TRUE(a.meet(b.local(), of_b.value()).ok());
+}
+
 class PlacesOf : public ::testing::Test {
  protected:
   void open(const fake_verbs::Behaviour& behaviour = {}) {
     library_.emplace(behaviour);
     a_ = make(1);
     b_ = make(2);
-    for (Transport* each : {a_.get(), b_.get()}) ASSERT_TRUE(each->expect(kSlots, kMost).ok());
+    for (Transport* each : {a_.get(), b_.get()}) ASSERT_TRUE(each->expect({0, kSlots}, kMost).ok());
   }
   static CardOptions options(uint16_t port) {
     CardOptions options;
@@ -56,7 +64,7 @@ class PlacesOf : public ::testing::Test {
 
 TEST_F(PlacesOf, FramesArriveWholeInAnySlotAndVersion) {  // [RDMA-10, RDMA-11]
   open();
-  introduce(*a_, *b_);
+  acquaint(*a_, *b_);
   EXPECT_STREQ(a_->name(), "rdma");
   std::vector<Bytes> frames;
   for (const uint32_t seq : {1U, 2U, 0x10001U, 0xfffffffeU}) {
@@ -79,18 +87,26 @@ TEST_F(PlacesOf, PlacesBeginWhereASwitchCanCountFrom) {  // [RDMA-10]
   EXPECT_EQ(told.address % (uint64_t{1} << 32), 0U);
   EXPECT_NE(told.rkey, 0U);
   EXPECT_EQ(a_->limits().held_bytes, 2 * kSlots * 512);
-  ASSERT_TRUE(a_->expect(4, wire::kHeaderBytes + 1000).ok());
+  ASSERT_TRUE(a_->expect({0, 4}, wire::kHeaderBytes + 1000).ok());
   EXPECT_EQ(a_->introduce(b_->local()).value().place_bits, 10) << "1020 bytes";
-  ASSERT_TRUE(a_->expect(4, 1024).ok());
-  const wire::Introduction same = a_->introduce(b_->local()).value();
-  EXPECT_EQ(same.place_bits, 10);
-  ASSERT_TRUE(a_->expect(4, 1000).ok());
-  EXPECT_EQ(a_->introduce(b_->local()).value().queue_pair, same.queue_pair) << "nothing has changed";
+  ASSERT_TRUE(a_->expect({0, 4}, 512).ok());
+  EXPECT_EQ(a_->introduce(b_->local()).value().place_bits, 9);
+}
+
+TEST_F(PlacesOf, OfAPartOfTheSlotsLieWhereThoseOfAllWould) {
+  open();
+  ASSERT_TRUE(b_->expect({4000, 8}, kMost).ok());
+  EXPECT_EQ(b_->limits().held_bytes, 2 * 8 * 512);
+  acquaint(*a_, *b_);
+  const std::vector<Bytes> frames{frame_for(4000, 1), frame_for(4007, 2)};
+  send_all(*a_, {frame_for(3999, 1), frame_for(4008, 2), frames[0], frames[1]}, b_->local());
+  EXPECT_EQ(collect(*b_, 2), frames);
+  EXPECT_EQ(b_->introduce(a_->local()).value().address % (uint64_t{1} << 32), 0U);
 }
 
 TEST_F(PlacesOf, WhatIsLentStaysWhateverIsWrittenMeanwhile) {
   open();
-  introduce(*a_, *b_);
+  acquaint(*a_, *b_);
   const Bytes first = frame_for(2, 5, kMost, 1), second = frame_for(2, 7, kMost, 2);
   send_all(*a_, {first}, b_->local());
   RxFrame lent[2];
@@ -104,7 +120,7 @@ TEST_F(PlacesOf, WhatIsLentStaysWhateverIsWrittenMeanwhile) {
 
 TEST_F(PlacesOf, BuffersForWhatIsLentAreMadeFreeByRelease) {
   open();
-  introduce(*a_, *b_);
+  acquaint(*a_, *b_);
   size_t sent = 0;
   std::vector<RxFrame> lent(1000);
   size_t got = 0;
@@ -121,7 +137,7 @@ TEST_F(PlacesOf, AFrameOfItsOwnMemoryIsSentFromThereUnlessItMayChange) {
   fake_verbs::Behaviour late;
   late.late = 1;
   open(late);
-  introduce(*a_, *b_);
+  acquaint(*a_, *b_);
   uint8_t* const mine = a_->allocate(kMost);
   const Endpoint to = b_->local();
   for (const bool may_change : {false, true}) {
@@ -137,30 +153,49 @@ TEST_F(PlacesOf, AFrameOfItsOwnMemoryIsSentFromThereUnlessItMayChange) {
 
 TEST_F(PlacesOf, FramesThatFitNoPlaceAreNotSentAndThatIsSaid) {
   open();
-  introduce(*a_, *b_);
+  acquaint(*a_, *b_);
   for (const size_t size : {wire::kHeaderBytes - 1, size_t{513}}) {
     EXPECT_EQ(send_all(*a_, {Bytes(size, 0x12)}, b_->local()), 1U);
     EXPECT_THAT(a_->take_error(),
                 AllOf(HasSubstr("frame of " + std::to_string(size) + " bytes"), HasSubstr("allowed are 20 to 512")));
   }
-  const Status status = a_->expect(kSlots, 1025);
+  const Status status = a_->expect({0, kSlots}, 1025);
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("1025"), HasSubstr("carries 1024"), HasSubstr("SWITCHML_PAYLOAD")));
 }
 
-TEST_F(PlacesOf, WhoWritesBesideTheSlotsIsNotHeard) {
+// What the card lets pass, because it lies in the region, but names another slot.
+TEST_F(PlacesOf, WhatIsToldOfOtherSlotsIsNotRead) {
   open();
-  ASSERT_TRUE(a_->expect(2 * kSlots, kMost).ok());
-  introduce(*a_, *b_);
-  send_all(*a_, {frame_for(kSlots, 1), frame_for(65535, 1), frame_for(0, 1)}, b_->local());
-  EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{frame_for(0, 1)});
-  EXPECT_TRUE(b_->knows(a_->local()));
+  const wire::Introduction of_a = a_->introduce(b_->local()).value();
+  wire::Introduction of_b = b_->introduce(a_->local()).value();
+  ASSERT_TRUE(b_->meet(a_->local(), of_a).ok());
+  of_b.address -= 2 * kSlots * 512;
+  ASSERT_TRUE(a_->meet(b_->local(), of_b).ok());
+  const fake_verbs::Counts before = library_->count();
+  send_all(*a_, {frame_for(kSlots, 1), frame_for(2 * kSlots - 1, 1)}, b_->local());
+  RxFrame frame;
+  EXPECT_EQ(b_->receive(&frame, 1), 0U);
+  EXPECT_EQ(library_->count().bytes - before.bytes, 2 * kMost) << "they were written";
+}
+
+// The same of what is longer than a place.
+TEST_F(PlacesOf, WhatIsLongerThanAPlaceIsNotRead) {
+  open();
+  ASSERT_TRUE(a_->expect({0, kSlots}, 1024).ok());
+  wire::Introduction of_a = a_->introduce(b_->local()).value(), of_b = b_->introduce(a_->local()).value();
+  std::swap(of_a.place_bits, of_b.place_bits);
+  ASSERT_TRUE(b_->meet(a_->local(), of_a).ok());
+  ASSERT_TRUE(a_->meet(b_->local(), of_b).ok());
+  const std::vector<Bytes> frames{frame_for(0, 2, 513), frame_for(0, 2, 512)};
+  send_all(*a_, frames, b_->local());
+  EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{frames[1]});
 }
 
 TEST_F(PlacesOf, StrangersGetNothing) {
   open();
   EXPECT_EQ(send_all(*a_, {frame_for(0, 1)}, b_->local()), 1U);
-  introduce(*a_, *b_);
+  acquaint(*a_, *b_);
   EXPECT_EQ(send_all(*a_, {frame_for(0, 1)}, address("127.0.0.1:77")), 1U);
   RxFrame frame;
   EXPECT_EQ(b_->receive(&frame, 1), 0U);
@@ -173,10 +208,11 @@ TEST_F(PlacesOf, StrangersGetNothing) {
 TEST_F(PlacesOf, IntroductionsOfOtherKindsAreRefused) {
   open();
   const wire::Introduction good = b_->introduce(a_->local()).value();
-  wire::Introduction reliable = good, other_places = good;
+  wire::Introduction reliable = good, other_places = good, small_packets = good;
   reliable.service = 0;
   ++other_places.place_bits;
-  for (const auto& bad : {wire::Introduction(), reliable, other_places}) {
+  small_packets.mtu = 1;
+  for (const auto& bad : {wire::Introduction(), reliable, other_places, small_packets}) {
     EXPECT_EQ(a_->meet(b_->local(), bad).code(), Code::kInvalidArgument);
   }
   const auto unready = make(3);
@@ -185,9 +221,9 @@ TEST_F(PlacesOf, IntroductionsOfOtherKindsAreRefused) {
 
 TEST_F(PlacesOf, TheSameIntroductionAgainChangesNothing) {  // [MEET-4]
   open();
-  introduce(*a_, *b_);
+  acquaint(*a_, *b_);
   const uint32_t number = a_->introduce(b_->local())->queue_pair;
-  introduce(*a_, *b_);
+  acquaint(*a_, *b_);
   EXPECT_EQ(a_->introduce(b_->local())->queue_pair, number);
   library_->break_pair(number);
   a_->wait(Duration(0));
@@ -195,10 +231,57 @@ TEST_F(PlacesOf, TheSameIntroductionAgainChangesNothing) {  // [MEET-4]
   a_->receive(&frame, 1);
   EXPECT_FALSE(a_->knows(b_->local()));
   EXPECT_THAT(a_->take_error(), AllOf(HasSubstr("127.0.0.1:2/rdma"), HasSubstr("Flushed")));
-  introduce(*a_, *b_);
+  b_->forget(a_->local());
+  acquaint(*a_, *b_);
   EXPECT_NE(a_->introduce(b_->local())->queue_pair, number);
   send_all(*a_, {frame_for(0, 1)}, b_->local());
   EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{frame_for(0, 1)});
+}
+
+// An answer to an introduction may come when its pair is no more. Another one would be one that nobody knows.
+TEST_F(PlacesOf, WhoseAnswerComesTooLateIsIntroducedAnew) {
+  for (const bool keeps : {false, true}) {
+    fake_verbs::Behaviour behaviour;
+    behaviour.keeps_completions = keeps;
+    open(behaviour);
+    const uint32_t first = a_->introduce(b_->local())->queue_pair;
+    const wire::Introduction of_b = b_->introduce(a_->local()).value();
+    library_->break_pair(first);
+    a_->wait(Duration(0));
+    RxFrame frame;
+    a_->receive(&frame, 1);
+    EXPECT_EQ(a_->meet(b_->local(), of_b).code(), Code::kUnavailable);
+    EXPECT_FALSE(a_->knows(b_->local()));
+    acquaint(*a_, *b_);
+    EXPECT_NE(a_->introduce(b_->local())->queue_pair, first);
+    wire::Introduction other = of_b;
+    ++other.queue_pair;
+    EXPECT_EQ(a_->meet(b_->local(), other).code(), Code::kUnavailable) << "ours knows the other one";
+    EXPECT_FALSE(a_->knows(b_->local()));
+    b_->forget(a_->local());
+    acquaint(*a_, *b_);
+    library_->fail_once("ibv_post_send", EPERM);
+    send_all(*a_, {frame_for(0, 1)}, b_->local());
+    b_->forget(a_->local());
+    acquaint(*a_, *b_);
+    send_all(*b_, {frame_for(0, 1)}, a_->local());
+    EXPECT_EQ(collect(*a_, 1), std::vector<Bytes>{frame_for(0, 1)});
+    a_.reset();
+    b_.reset();
+    library_.reset();
+  }
+}
+
+TEST_F(PlacesOf, AnAddressThatSwitchesDoNotWriteToIsRefused) {
+  const fake_verbs::Library library;
+  CardOptions six = options(1), foreign = options(1);
+  six.local = literal_address("[::1]:1", 0).value();
+  foreign.wish.device = "fake0";
+  foreign.wish.port = 1;
+  foreign.wish.gid_index = 2;
+  for (const CardOptions& other : {six, foreign}) {
+    EXPECT_THAT(make_places_transport(other).status().message(), HasSubstr("switches write to IPv4 addresses"));
+  }
 }
 
 // Lost, repeated and overtaken: what is lent is always a whole frame that was sent to its place.
@@ -209,7 +292,7 @@ TEST_F(PlacesOf, WhateverHappensOnTheWayFramesAreWhole) {
     behaviour.late = 0.5;
     behaviour.loss = behaviour.repeat = behaviour.overtake = 0.1;
     open(behaviour);
-    introduce(*a_, *b_);
+    acquaint(*a_, *b_);
     size_t got = 0;
     for (uint32_t round = 1; round <= 200; ++round) {
       const auto slot = static_cast<uint16_t>(round % kSlots);
@@ -256,13 +339,16 @@ TEST_F(PlacesOf, WhatCannotBeHadSaysWhichFunctionRefused) {
   for (const char* const function : {"ibv_reg_mr", "ibv_create_cq"}) {
     const auto other = make(3);
     library_->fail_once(function, EPERM);
-    EXPECT_THAT(other->expect(kSlots, kMost).message(), HasSubstr(function));
+    EXPECT_THAT(other->expect({0, kSlots}, kMost).message(), HasSubstr(function));
+    EXPECT_FALSE(other->introduce(b_->local()).ok());
+    EXPECT_TRUE(other->expect({0, kSlots}, kMost).ok());
+    EXPECT_TRUE(other->introduce(b_->local()).ok());
   }
   for (const char* const function : {"ibv_create_cq", "ibv_create_qp", "ibv_modify_qp", "ibv_post_recv"}) {
     library_->fail_once(function, EPERM);
     EXPECT_THAT(a_->introduce(b_->local()).status().message(), HasSubstr(function));
   }
-  introduce(*a_, *b_);
+  acquaint(*a_, *b_);
   library_->fail_once("ibv_post_send", EPERM);
   EXPECT_EQ(send_all(*a_, {frame_for(0, 1)}, b_->local()), 1U);
   EXPECT_THAT(a_->take_error(), HasSubstr("ibv_post_send: Operation not permitted"));
