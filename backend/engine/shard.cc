@@ -49,7 +49,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
   }
   memory_bytes_ = stride * static_cast<size_t>(slots) + home_->limits().held_bytes + kept_.size();
   for (const Stream& stream : streams_) memory_bytes_ += stream.ring.memory_bytes();
-  if (session_.switch_endpoint.carrier == Carrier::kPlaces) introduce(now);
+  if (session_.switch_endpoint.carrier == Carrier::kPlaces) introduce(now);  // [RDMA-16]
 }
 
 void Shard::make_lanes(int first_slot) {

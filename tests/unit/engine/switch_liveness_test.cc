@@ -354,7 +354,7 @@ TEST_F(SwitchLivenessTest, JoinsIntroduceAQueuePairUntilTheSwitchHasAnswered) {
   EXPECT_EQ(type_of(liveness.keep_alive(now)), wire::Request::kJoin);
 }
 
-TEST_F(SwitchLivenessTest, WhoComesToPlacesSaysWithEachJoinWhereHisAre) {
+TEST_F(SwitchLivenessTest, WhoComesToPlacesSaysWithEachJoinWhereHisAre) {  // [RDMA-16]
   session.switch_endpoint.carrier = Carrier::kPlaces;
   wire::Introduction own;
   own.queue_pair = 17;
