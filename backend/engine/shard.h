@@ -199,6 +199,7 @@ class Shard {
   void meet_again(Time now);
   /// Says with joins from now on how the switch reaches this transport.
   bool introduce(Time now);
+  void introduce_if_unknown(Time now);
   void repeat_all(Time now);
   SwitchLiveness::Use earliest_use();
 

@@ -73,6 +73,7 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
     counters_.results_malformed.add(1);
     return;
   }
+  introduce_if_unknown(now);
   const SwitchLiveness::Consequence next = liveness_.on_reply(reply, now);
   send(next.request);
   if (next.introduction) {

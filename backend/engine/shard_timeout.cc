@@ -25,7 +25,10 @@ void Shard::expire(Time now) {
   check_deadline(now);
   if (status_.ok()) check_liveness(now);
   if (status_.ok() && !suspended_ && uses_card(session_.switch_endpoint.carrier)) meet_again(now);
-  if (status_.ok() && !suspended_ && liveness_.is_keep_alive_due(now)) send(liveness_.keep_alive(now));
+  if (status_.ok() && !suspended_ && liveness_.is_keep_alive_due(now)) {
+    introduce_if_unknown(now);
+    send(liveness_.keep_alive(now));
+  }
 }
 
 // What was on its way to a switch that the transport knows no more is lost. [RDMA-3]
@@ -33,6 +36,13 @@ void Shard::meet_again(Time now) {
   next_look_ = now + kLookInterval;
   if (transport().knows(session_.switch_endpoint) || !liveness_.is_meeting_due(now)) return;
   if (introduce(now)) send(liveness_.keep_alive(now));
+}
+
+// What goes to a switch that the transport does not know goes by packets, and so would a join, which is refused.
+// [RDMA-2, JOIN-2]
+void Shard::introduce_if_unknown(Time now) {
+  const bool is_met = !uses_card(session_.switch_endpoint.carrier) || transport().knows(session_.switch_endpoint);
+  if (!is_met) introduce(now);
 }
 
 bool Shard::introduce(Time now) {

@@ -131,6 +131,10 @@ SwitchLiveness::Request SwitchLiveness::join() {
 }
 
 Status SwitchLiveness::lost(wire::ReplyStatus status) const {
+  if (status != wire::ReplyStatus::kUnknownSession) {
+    return Status(Code::kUnavailable, "the switch " + session_.switch_name + " does not take this rank back (" +
+                                          wire::to_string(status) + ")");
+  }
   return Status(Code::kUnavailable, "the switch " + session_.switch_name + " no longer knows this session (" +
                                         wire::to_string(status) +
                                         "): it was restarted, its lease ran out, or others needed its room while "

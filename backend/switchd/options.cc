@@ -98,7 +98,8 @@ Result<CommandLine> parse_command_line(int argc, char* const* argv) {
   if (line.help || line.version) return line;
   if (Status status = check_agent(line.agent, line.insecure_no_token); !status.ok()) return status;
   if (!line.agent.listen.empty() && line.server.card == ServerOptions::Card::kMust) {
-    return Status(Code::kInvalidArgument, "--rdma and --agent exclude each other: a controller's workers use UDP");
+    return Status(Code::kInvalidArgument,
+                  "--rdma and --agent exclude each other: a controller's workers come to a switch in software by UDP");
   }
   softswitch::SwitchOptions& limits = line.server.softswitch;
   if (limits.client_memory_bytes == 0) limits.client_memory_bytes = limits.slot_memory_bytes / 2;

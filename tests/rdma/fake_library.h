@@ -30,6 +30,8 @@ class Library {
   void fail_once(const char* called, int error, int after = 0) const {
     function<FailOnce>("fake_verbs_fail_once")(called, error, after);
   }
+  /// From now on.
+  void behave(const Behaviour& behaviour) const { function<Configure>("fake_verbs_configure")(behaviour); }
   void break_pair(uint32_t qp_num) const { function<Break>("fake_verbs_break")(qp_num); }
   /// All that there are.
   void break_pairs() const { break_pair(0); }

@@ -3,6 +3,8 @@
 
 #include <map>
 #include <memory>
+#include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,7 +28,13 @@ class RegisteredMemory {
 
   /// Zeroed, 64-byte aligned, as long as this lives. An error where the system pins no more.
   Result<uint8_t*> allocate(size_t bytes) {
-    uint8_t* const data = memory_.allocate(bytes);
+    uint8_t* data = nullptr;
+    try {
+      data = memory_.allocate(bytes);
+    } catch (const std::bad_alloc&) {
+      return Status(Code::kUnavailable, "the system has no memory for frames (" + std::to_string(bytes) +
+                                            " bytes): raise the limit of the address space (ulimit -v)");
+    }
     auto region = verbs_.memory_region(domain_, data, bytes, access_);
     if (!region.ok()) return region.status();
     regions_.push_back(std::move(region.value()));

@@ -23,7 +23,7 @@ class Search {
     if (!devices.ok()) return devices.status();
     for (const std::string& device : devices.value()) {
       if (!wish_.device.empty() && wish_.device != device) {
-        misses(device, "not the one that is named");
+        misses(device, "not \"" + wish_.device + "\", which is named");
         continue;
       }
       Port port;
@@ -61,7 +61,8 @@ class Search {
       port->context = std::move(context.value());
       return true;
     }
-    if (!is_told_) misses(device, "no port has " + wanted());
+    const std::string who = wish_.port == 0 ? "no port has " : "no port " + std::to_string(wish_.port) + " with ";
+    if (!is_told_) misses(device, who + wanted());
     return false;
   }
 

@@ -47,6 +47,12 @@ class RecordingTransport final : public Transport {
     if (at < begin || at + bytes > begin + reachable.bytes) return std::nullopt;
     return wire::Target{at, 77, static_cast<uint32_t>(bytes)};
   }
+  bool knows(const Endpoint&) const override { return is_met; }
+  Result<wire::Introduction> introduce(const Endpoint&) override {
+    wire::Introduction own;
+    own.queue_pair = 17;
+    return own;
+  }
   void forget(const Endpoint&) override {
     if (on_forget) on_forget();
   }
@@ -67,6 +73,7 @@ class RecordingTransport final : public Transport {
   bool take_refusal() override { return std::exchange(refused, false); }
 
   std::vector<Bytes> sent;
+  bool is_met = true;
   std::vector<bool> may_change;  // of each, whether it must be copied
   std::vector<size_t> bursts;    // frames per send()
   size_t takes = SIZE_MAX;       // frames of one send() that it takes

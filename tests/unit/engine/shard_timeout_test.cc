@@ -52,6 +52,23 @@ Bytes next_probe(LoneShard& lone) {
   return Bytes(wire::kControlBytes);
 }
 
+// A switch that the transport does not know is asked by packets, and knows no member there. A plain join would be
+// refused, and the session lost.
+TEST(ShardTimeout, WhoDoesNotKnowTheSwitchMeetsIt) {  // [RDMA-3]
+  LoneOptions options = one_of(2);
+  options.carrier = Carrier::kRdma;
+  LoneShard lone(options);
+  std::vector<int32_t> tensor(256, 5);
+  lone.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
+  lone.step();
+  const Bytes probe = next_probe(lone);
+  lone.transport->is_met = false;
+  const auto frames =
+      lone.deliver({reply(wire::Request::kProbe, wire::ReplyStatus::kNotMember, control_of(probe).request_id, {})});
+  ASSERT_EQ(frames.size(), 1U);
+  EXPECT_TRUE(is_request(frames[0], wire::Request::kMeet));
+}
+
 // ---- repetition ----
 
 TEST(ShardTimeout, CallAndDataAreRepeatedWithTheVeryBytes) {  // [LOSS-1]

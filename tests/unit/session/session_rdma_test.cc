@@ -144,6 +144,31 @@ TEST(SessionOverRdma, GoesOnAfterPairsHaveBroken) {
   });
 }
 
+// Requests still pass by UDP, and are answered, while nothing passes by cards.
+TEST(SessionOverRdma, OutlastsAnOutageOfFramesAlone) {
+  for (const int ms : {20, 300, 700}) {
+    const fake_verbs::Library library;
+    MapStore store;
+    each_rank(2, [&](int rank) {
+      auto session = Session::open(over_rdma(), {rank, 2, "group r"}, store, monotonic_now() + seconds(60));
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      for (int call = 1; call <= 3; ++call) {
+        if (rank == 1 && call == 2) {
+          fake_verbs::Behaviour outage;
+          outage.cut_off = true;
+          library.behave(outage);
+          std::this_thread::sleep_for(milliseconds(ms));
+          library.behave({});
+        }
+        std::vector<float> values(300000, static_cast<float>(call + rank));
+        const Status status = all_reduce(*session.value(), &values, seconds(60));
+        ASSERT_TRUE(status.ok()) << ms << " ms: " << status.to_string();
+        ASSERT_EQ(values, std::vector<float>(300000, static_cast<float>(2 * call + 1)));
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace switchml
 #endif

@@ -69,8 +69,8 @@ TEST(Port, ThatIsNotThereIsExplainedByDevice) {
   EXPECT_EQ(elsewhere.status().code(), Code::kUnavailable);
   EXPECT_THAT(elsewhere.status().message(),
               AllOf(HasSubstr("fake0: no port has the address 192.0.2.1 for RoCE version 2"), HasSubstr("fake1: ")));
-  EXPECT_THAT(find("mlx5_0", kLoopback).status().message(), HasSubstr("fake0: not the one that is named"));
-  EXPECT_THAT(find("fake0:2", kLoopback).status().message(), HasSubstr("fake0: no port has"));
+  EXPECT_THAT(find("mlx5_0", kLoopback).status().message(), HasSubstr("fake0: not \"mlx5_0\", which is named"));
+  EXPECT_THAT(find("fake0:2", kLoopback).status().message(), HasSubstr("fake0: no port 2 with the address 127.0.0.1"));
   EXPECT_THAT(find("fake0:1:9", kLoopback).status().message(), HasSubstr("GID index 9"));
   EXPECT_THAT(find("fake0:1:0", kLoopback).status().message(),
               HasSubstr("fake0: GID index 0 is not of RoCE version 2"));
