@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -40,6 +41,16 @@ class [[nodiscard]] Status {
  private:
   Code code_ = Code::kOk;
   std::string message_;
+};
+
+/// A Status where there is no way to return one. Whoever makes a session turns it into one again.
+class StatusError : public std::runtime_error {
+ public:
+  explicit StatusError(Status status) : std::runtime_error(status.message()), status_(std::move(status)) {}
+  const Status& status() const { return status_; }
+
+ private:
+  Status status_;
 };
 
 /// A value or the Status that says why there is none.

@@ -6,8 +6,9 @@
 namespace switchml {
 
 NoThread::NoThread(const std::string& purpose)
-    : std::runtime_error("the system gives no thread for " + purpose +
-                         "; allowed by ulimit -u and -v, and by the control group's pids.max: at least one more") {}
+    : StatusError({Code::kInternal,
+                   "the system gives no thread for " + purpose +
+                       "; allowed by ulimit -u and -v, and by the control group's pids.max: at least one more"}) {}
 
 std::thread make_thread(const std::string& purpose, std::function<void()> body) {
   try {

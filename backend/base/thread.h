@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -11,10 +10,9 @@
 namespace switchml {
 
 /// Names what the thread was to do and the limits that may have been reached.
-class NoThread : public std::runtime_error {
+class NoThread : public StatusError {
  public:
   explicit NoThread(const std::string& purpose);
-  Status status() const { return {Code::kInternal, what()}; }
 };
 
 /// Runs `body` on a new thread. Throws NoThread; `purpose`: "the switch in rank 0".

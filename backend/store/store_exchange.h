@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/thread.h"
+#include "base/status.h"
 #include "store/blob.h"
 #include "store/rendezvous.h"
 
@@ -63,7 +63,7 @@ auto telling_others(StoreExchange& roll, Step&& step) -> decltype(step()) {
     auto result = step();
     if (!result.ok()) roll.give_up(result.status());
     return result;
-  } catch (const NoThread& none) {
+  } catch (const StatusError& none) {
     roll.give_up(none.status());
     return none.status();
   } catch (const std::exception& thrown) {

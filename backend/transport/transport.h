@@ -61,8 +61,8 @@ class Transport {
   /// are never cut up need not do anything.
   virtual void allow_fragments(bool /*allowed*/) {}
 
-  /// Zeroed memory to build frames in, 64-byte aligned, alive as long as the transport (an RDMA transport registers
-  /// it).
+  /// Zeroed memory to build frames in, 64-byte aligned, alive as long as the transport. Throws std::bad_alloc; one that
+  /// registers it, StatusError.
   virtual uint8_t* allocate(size_t bytes) = 0;
 
   /// Hands `count` frames to the network. The frames are the caller's again on return (their bytes may be changed).

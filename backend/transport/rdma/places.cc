@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -46,7 +45,7 @@ class PlacesTransport final : public Transport {
 
   uint8_t* allocate(size_t bytes) override {
     auto data = outgoing_->memory().allocate(std::max<size_t>(bytes, 1));
-    if (!data.ok()) throw std::runtime_error(data.status().message());
+    if (!data.ok()) throw StatusError(data.status());
     return data.value();
   }
 

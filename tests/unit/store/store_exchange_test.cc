@@ -132,7 +132,8 @@ TEST_F(Roll, AStepThatFailsOrThrowsIsTold) {
     return StoreExchange(store, group_).hear("t", 1, "speak", kNever).status().message();
   };
   EXPECT_EQ(told_of([]() -> Outcome { return Status(Code::kInternal, "bad"); }), "rank 1: bad");
-  EXPECT_EQ(told_of([]() -> Outcome { throw NoThread("a test"); }), "rank 1: " + NoThread("a test").status().message());
+  EXPECT_EQ(told_of([]() -> Outcome { throw StatusError(Status(Code::kUnavailable, "no memory")); }),
+            "rank 1: no memory");
   EXPECT_EQ(told_of([]() -> Outcome { throw std::runtime_error("Ctrl-C\nat line 1"); }),
             "rank 1: its process ended the wait: Ctrl-C");
 }

@@ -110,6 +110,18 @@ TEST_F(Rdma, WhatLiesInMemoryOfItsOwnIsNotCopied) {
   EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{Bytes(4096, 7)});
 }
 
+TEST_F(Rdma, MemoryThatCannotBeHadIsAnErrorThatSaysWhy) {
+  open();
+  library_->fail_once("ibv_reg_mr", ENOMEM);
+  try {
+    a_->allocate(4096);
+    ADD_FAILURE() << "it has memory";
+  } catch (const StatusError& none) {
+    EXPECT_EQ(none.status().code(), Code::kUnavailable);
+    EXPECT_THAT(none.status().message(), AllOf(HasSubstr("ibv_reg_mr of 4096 bytes"), HasSubstr("ulimit -l")));
+  }
+}
+
 /// One tensor.
 struct OneTensor : TensorMemory {
   explicit OneTensor(size_t size, uint8_t with = 0) : bytes(size, with) {}
