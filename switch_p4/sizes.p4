@@ -21,6 +21,10 @@
 #ifndef SEGMENTS
 #define SEGMENTS 1
 #endif
+// Tofino only, too: 1 makes the switch the end of queue pairs.
+#ifndef ROCE
+#define ROCE 0
+#endif
 // A whole page is one entry, a part of one up to PAGE_BITS; for every segment.
 #define PAGE_ENTRIES (512 * SEGMENTS)
 // Ways of the passes after the first: for each job and pass one entry or more, by slot; and to a job's pipe, by port.

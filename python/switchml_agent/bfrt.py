@@ -8,6 +8,7 @@ from switchml_agent import bfrt_tables as tables
 from switchml_agent import sessions
 from switchml_agent.bfrt_runtime import Runtime
 from switchml_agent.driver import Driver, Refused
+from switchml_agent.errors import invalid
 from switchml_agent.program import REASONS
 
 FLOOD_GROUP = 1
@@ -48,6 +49,7 @@ class Bfrt(Driver):
     def _open(self):
         self._runtime = self._reach()
         self.program = self._read_program()
+        self.has_pairs = self.program.pairs
         self.ports = self._read_ports()
         if not self.ports:
             raise Refused(
@@ -136,7 +138,20 @@ class Bfrt(Driver):
         return tables.worker_entries(session, worker)
 
     def _member_entries(self, session, worker, shard, place):
-        return tables.member_entries(session, worker, shard, place)
+        return tables.member_entries(session, self.program, worker, shard, place)
+
+    def _pair(self, request):
+        pair = super()._pair(request)
+        if pair and self.program.segments > 1 and self._find(request).session.uplink:
+            # A parent's result comes without a card's check behind the words, and only its first words are taken apart.
+            raise invalid(
+                f"worker {request.worker}: at a switch with a parent there are no pairs with payloads of "
+                f"{self.program.payload} bytes"
+            )
+        return pair
+
+    def _pair_entries(self, session, worker, shard, place, pair):
+        return tables.pair_entries(session, worker, shard, place, pair)
 
     def _add(self, entry, undo):
         if isinstance(entry, tables.Ways):
@@ -147,6 +162,9 @@ class Bfrt(Driver):
             self._add_station(entry.mac, entry.port, undo)
         elif isinstance(entry, sessions.Copy):
             self._add_copy(entry.group, entry.replica, (entry.port,), undo)
+        elif isinstance(entry, sessions.Number):
+            values = {names.field(entry.register, "f1"): entry.value}
+            self._runtime.add(entry.register, {"$REGISTER_INDEX": entry.index}, values)
         elif isinstance(entry, sessions.Group):
             keys = {"$MGID": entry.number}
             self._runtime.add(names.GROUPS, keys, {})

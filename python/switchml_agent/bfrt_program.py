@@ -22,6 +22,7 @@ ADDRESSES = "pipe.SwitchIngress.own_address.addresses"
 MAC = "pipe.SwitchIngress.own_address.mac"
 CONTROL_PORT = "pipe.SwitchIngress.control_port.control_port"
 MEMBERS = "pipe.SwitchEgress.copies.members"
+PSNS = "pipe.SwitchEgress.copies.to_pair.psns"  # only where the program is the end of queue pairs
 PORT_KINDS = "pipe.SwitchIngressParser.$PORT_METADATA"
 REASONS = "pipe.SwitchIngress.reasons"
 PAIRS = "pipe.SwitchIngress.sequence_check.pairs"
@@ -48,6 +49,7 @@ class Program(Sizes):
     segments: int  # of a payload; a packet passes once for each
     pipes: int
     loop_ports: tuple  # that lead back into the pipe that they belong to, ascending
+    pairs: bool = False  # it is the end of queue pairs
 
     @classmethod
     def of(cls, info, pipes, loop_ports):
@@ -74,6 +76,7 @@ class Program(Sizes):
             segments=segments,
             pipes=pipes,
             loop_ports=tuple(sorted(loop_ports)),
+            pairs=PSNS in info,
         )
 
     # A page is a job's in every pipe, so its home, the pipe of its first segment, may be any: until its members are

@@ -6,7 +6,7 @@ import itertools
 
 from switchml_agent import bfrt_program as names
 from switchml_agent.frames import mac_bytes
-from switchml_agent.sessions import ALL_SHARDS, ANY_SHARD, Copy, Group, Session
+from switchml_agent.sessions import ALL_SHARDS, ANY_SHARD, Copy, Group, Number, Session, pair_number
 
 OUTSIDE, LOOP, CONTROL = 0, 1, 2  # kinds of ports
 _SLOT_BITS = 16
@@ -15,6 +15,7 @@ _PIPE_MASK = 0x1FF >> names.PIPE_BITS << names.PIPE_BITS
 _STEP_MASK = 15  # packets without words, whose steps have a bit more, go the same way
 _PRIORITY = {"$MATCH_PRIORITY": 0}  # of all: no two patterns of a table match the same
 _WORD = 2**32 - 1
+_CARD_PORTS = 0xC000  # the UDP ports from which cards send, by the number of a pair: one way for one pair
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,21 +120,44 @@ def worker_entries(session, worker):
     yield Entry(names.WORKERS, keys, "SwitchIngress.session.member", {"lower": bit & _WORD, "upper": bit >> 32})
 
 
-def member_entries(session, worker, shard, place):
+def member_entries(session, program, worker, shard, place):
     """Where a member sends from, and where it receives: for one shard or for all."""
-    keys = {
-        "headers.switchml.job": session.job, "headers.switchml.worker": worker,
-        "headers.ipv4.source": ip(place.ip), "headers.udp.source": place.udp_port,
-    }  # fmt: skip
     own = ANY_SHARD if shard == ALL_SHARDS else shard
+    port = place.udp_port
     yield Known(place.mac, place.port)
-    yield Entry(names.SOURCES, keys, "SwitchIngress.session.speaks", {"shard": own})
+    yield _speaks(session, worker, place, _origin(port) if program.pairs else {"headers.udp.source": port}, own)
     for each in range(session.shards) if shard == ALL_SHARDS else (shard,):
-        group, replica = session.group(each), worker + 1
-        values = {"mac": mac(place.mac), "ip": ip(place.ip), "port": place.udp_port}
-        keys = {"headers.bridge.audience": group, "intrinsic.egress_rid": replica}
-        yield Entry(names.MEMBERS, keys, "SwitchEgress.copies.member", values)
-        yield Copy(group, replica, place.port)
+        yield from _receives(session, worker, each, place, "member", {"port": port})
+
+
+def pair_entries(session, worker, shard, place, pair):
+    """The same of a worker that has a queue pair for the shard."""
+    values = {
+        "source": _CARD_PORTS | pair.queue_pair & 0x3FFF, "queue_pair": pair.queue_pair,
+        "address_high": pair.address >> 32, "rkey": pair.rkey, "own": pair.index,
+    }  # fmt: skip
+    yield Number(names.PSNS, pair.index, pair.first_psn)  # [RDMA-15]
+    yield Known(place.mac, place.port)
+    yield _speaks(session, worker, place, _origin(pair_number(session.job, worker, shard)), shard)  # [RDMA-13]
+    yield from _receives(session, worker, shard, place, "pair", values)
+
+
+def _origin(number):
+    """Of a UDP port, or of the switch's end of a pair, which is above all ports."""
+    return {"origin_high": number >> 16, "origin": number & 0xFFFF}
+
+
+def _speaks(session, worker, place, came_from, shard):
+    keys = {"headers.switchml.job": session.job, "headers.switchml.worker": worker, "headers.ipv4.source": ip(place.ip)}
+    return Entry(names.SOURCES, keys | came_from, "SwitchIngress.session.speaks", {"shard": shard})
+
+
+def _receives(session, worker, shard, place, action, values):
+    group, replica = session.group(shard), worker + 1
+    keys = {"headers.bridge.audience": group, "intrinsic.egress_rid": replica}
+    values = {"mac": mac(place.mac), "ip": ip(place.ip)} | values
+    yield Entry(names.MEMBERS, keys, f"SwitchEgress.copies.{action}", values)
+    yield Copy(group, replica, place.port)
 
 
 def register_index(session, program, slot, seq):

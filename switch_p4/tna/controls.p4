@@ -19,6 +19,9 @@ control Checks(in headers_t headers, inout metadata_t meta) {
         const entries = {
             (FORM_SHORT, _, _, _, _, _, _): is(REASON_DROPPED_SHORT);  // [DROP-1]
             (_, 1, _, _, _, _, _): is(REASON_DROPPED_SHORT);
+#if ROCE
+            (FORM_FOREIGN, _, _, _, _, _, _): is(REASON_DROPPED_KIND);  // [RDMA-12]
+#endif
             (FORM_REQUEST, _, _, _, _, _, _): is(IS_REQUEST);
             (FORM_ODD, _, SWITCHML_VERSION, KIND_CONTRIBUTION, _, _, _): is(REASON_DROPPED_LENGTH);  // [DROP-4]
             (FORM_ODD, _, SWITCHML_VERSION, KIND_RESULT, _, ALL_WORKERS, _): is(REASON_DROPPED_LENGTH);
@@ -46,9 +49,13 @@ control Checks(in headers_t headers, inout metadata_t meta) {
         const entries = {
             (20 + BARE_BYTES, BARE_BYTES): agree();
             (20 + WHOLE_BYTES, WHOLE_BYTES): agree();
+#if ROCE
+            (20 + BARE_BYTES + ROCE_BYTES, BARE_BYTES + ROCE_BYTES): agree();
+            (20 + WHOLE_BYTES + ROCE_BYTES, WHOLE_BYTES + ROCE_BYTES): agree();
+#endif
         }
         const default_action = NoAction();
-        size = 2;
+        size = 4;
     }
 
     apply {
@@ -109,12 +116,21 @@ control Session(in headers_t headers, inout metadata_t meta) {
         meta.speaker = 1;
         meta.member_shard = shard;
     }
+#if ROCE
+    // Of a member that has a queue pair, the number of the switch's end of it, whatever UDP port its card sends from.
+    // [RDMA-13]
+#define ORIGIN meta.origin_high: exact @name("origin_high"); meta.origin: exact @name("origin");
+#define IS_DATAGRAM !headers.base_transport.isValid()
+#else
+#define ORIGIN headers.udp.source: exact;
+#define IS_DATAGRAM true
+#endif
     table sources {
         key = {
             headers.switchml.job: exact;
             headers.switchml.worker: exact;
             headers.ipv4.source: exact;
-            headers.udp.source: exact;
+            ORIGIN
         }
         actions = { speaks; NoAction; }
         const default_action = NoAction();
@@ -126,7 +142,7 @@ control Session(in headers_t headers, inout metadata_t meta) {
         uplinks.apply();
         workers.apply();
         sources.apply();
-        if (headers.udp.source == SWITCHML_PORT) {
+        if (IS_DATAGRAM && headers.udp.source == SWITCHML_PORT) {
             if (headers.ipv4.source == meta.parent_ip) meta.from_parent = 1;  // [TREE-8]
         }
     }

@@ -92,6 +92,19 @@ control Answers(inout headers_t headers, inout metadata_t meta, inout ingress_in
         headers.switchml.flags = flags;  // [PKT-4, PKT-5]
     }
 
+#if ROCE
+    // As a copy: what belongs to the sender's pair is found in the egress.
+    action result_to_sender(bit<8> flags) {
+        headers.ethernet.source = meta.own_mac;
+        headers.ipv4.source = headers.ipv4.destination;
+        headers.ipv4.time_to_live = 64;
+        headers.udp.source = SWITCHML_PORT;
+        headers.bridge.egress = EGRESS_ANSWER;
+        headers.bridge.act = headers.switchml.worker + 1;
+        for_tm.ucast_egress_port = headers.bridge.port;
+        is_result(flags);
+    }
+#else
     action result_to_sender(bit<8> flags) {
         to_sender();
         swap_ip();
@@ -100,6 +113,7 @@ control Answers(inout headers_t headers, inout metadata_t meta, inout ingress_in
         headers.udp.source = SWITCHML_PORT;
         is_result(flags);
     }
+#endif
 
     // Each copy gets its destination in the egress.
     action to_members() {
@@ -188,3 +202,41 @@ control Layer2(inout headers_t headers, inout ingress_intrinsic_metadata_for_tm_
     }
     apply { stations.apply(); }
 }
+
+#if ROCE
+// Later passes and results are datagrams, whatever the contribution came as. A card's check stays behind the words; what
+// came without one gets four bytes there, because the egress cannot reach behind the words.
+control AsDatagram(inout headers_t headers, in metadata_t meta) {
+    action as_datagram() {
+        headers.ipv4.bytes = headers.ipv4.bytes - ROCE_BYTES;
+        headers.udp.bytes = headers.udp.bytes - ROCE_BYTES;
+        headers.udp.destination = SWITCHML_PORT;
+        headers.base_transport.setInvalid();
+        headers.extended_transport.setInvalid();
+        headers.immediate.setInvalid();
+    }
+    action with_check() {
+        headers.invariant_check.setValid();
+        headers.invariant_check.crc = 0;
+    }
+    table carriers {
+        key = {
+            meta.next: ternary;
+            headers.base_transport.isValid(): ternary;
+            meta.form: ternary;
+        }
+        actions = { as_datagram; with_check; NoAction; }
+        const entries = {
+            (NEXT_ELSEWHERE, _, _): NoAction();
+            (_, true, _): as_datagram();
+            (_, _, FORM_BARE): with_check();
+#if SEGMENTS == 1
+            (_, _, FORM_WHOLE): with_check();  // of several segments: when the last one is taken in
+#endif
+        }
+        const default_action = NoAction();
+        size = 4;
+    }
+    apply { carriers.apply(); }
+}
+#endif

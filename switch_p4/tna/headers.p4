@@ -7,6 +7,9 @@ const bit<8> EGRESS_COPY = 1;    // of a result, for one member
 const bit<8> EGRESS_REWRITTEN = 2;  // its IPv4 header is not the one that came
 const bit<8> EGRESS_FLOOD = 3;
 const bit<8> EGRESS_AROUND = 4;  // back into an ingress, with this header
+#if ROCE
+const bit<8> EGRESS_ANSWER = 5;  // a result for one member, whose replica number is in `act`
+#endif
 
 // In front of Ethernet between ingress and egress, and on the way around.
 header bridge_h {
@@ -92,9 +95,17 @@ struct headers_t {
     ipv4_h ipv4;
     icmp_h icmp;
     udp_h udp;
+#if ROCE
+    base_transport_h base_transport;  // of packets from queue pairs
+    extended_transport_h extended_transport;
+    immediate_h immediate;
+#endif
     switchml_h switchml;
     lower_words_h lower;
     upper_words_h upper;
+#if ROCE
+    invariant_check_h invariant_check;  // only of what came without one
+#endif
 }
 
 // What a packet to the aggregator is by its lengths.
@@ -105,6 +116,7 @@ const bit<8> FORM_WHOLE = 3;    // all words
 const bit<8> FORM_ODD = 4;      // any other length
 const bit<8> FORM_REQUEST = 5;  // a control request
 const bit<8> FORM_INSIDE = 6;   // in a later pass
+const bit<8> FORM_FOREIGN = 7;  // RoCE that is no message of a member
 
 // What Checks makes of it; below these, the reason why it is dropped.
 const bit<REASON_BITS> IS_CONTRIBUTION = 29;
@@ -113,6 +125,8 @@ const bit<REASON_BITS> IS_REQUEST = 31;
 
 // Added to the step of a packet without words: the other segments' words have to hear of it too.
 const bit<8> BARE_STEP = 16;
+// Added to that of one with words that came as a datagram, until all are taken in: a result has a card's check behind them.
+const bit<8> PLAIN_STEP = 32;
 
 // What the sequence number says about a packet.
 const bit<8> SEQUENCE_STALE = 0;
@@ -165,6 +179,10 @@ struct metadata_t {
     bit<8> member;          // known worker
     bit<8> speaker;         // from a known address
     bit<8> member_shard;
+#if ROCE
+    bit<8> origin_high;     // where it comes from: number of the switch's end of a queue pair, or, below all of these,
+    bit<16> origin;         // UDP port
+#endif
     bit<8> mapped;          // slot in range
     bit<8> shard;           // of the slot
     bit<8> same_shard;

@@ -8,6 +8,7 @@ const bit<8> PROTOCOL_UDP = 17;
 
 #define BARE_BYTES 28  // UDP's header and ours
 #define WHOLE_BYTES (BARE_BYTES + 4 * SWITCHML_WORDS * SEGMENTS)
+#define ROCE_BYTES 36  // of headers before a message, and of the check behind it
 
 parser SwitchIngressParser(packet_in packet, out headers_t headers, out metadata_t meta,
                            out ingress_intrinsic_metadata_t intrinsic) {
@@ -17,6 +18,9 @@ parser SwitchIngressParser(packet_in packet, out headers_t headers, out metadata
         packet.extract(intrinsic);
         port_metadata_t port = port_metadata_unpack<port_metadata_t>(packet);
         meta = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+#if ROCE
+                 0, 0,
+#endif
                  0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
         transition select(intrinsic.ingress_port, port.kind) {
             (LOOP_PORT &&& LOOP_PORT_MASK, _): parse_inside;
@@ -89,37 +93,86 @@ parser SwitchIngressParser(packet_in packet, out headers_t headers, out metadata
         transition accept;
     }
 
-    // The masked lengths are those below 16 and below BARE_BYTES.
+    // By what follows. The masked lengths are those below 16 and below BARE_BYTES, of RoCE below that and ROCE_BYTES.
     state parse_udp {
-        packet.extract(headers.udp);
-        transition select(headers.udp.destination, headers.udp.bytes) {
+        udp_h udp = packet.lookahead<udp_h>();
+        transition select(udp.destination, udp.bytes) {
             (SWITCHML_PORT, 0 &&& 0xfff0): parse_short;
             (SWITCHML_PORT, 16 &&& 0xfff8): parse_kind_of_short;
             (SWITCHML_PORT, 24 &&& 0xfffc): parse_kind_of_short;
             (SWITCHML_PORT, BARE_BYTES): parse_kind_of_bare;  // [LEN-3]
             (SWITCHML_PORT, WHOLE_BYTES): parse_kind_of_whole;
             (SWITCHML_PORT, _): parse_kind;
+#if ROCE
+            (ROCE_PORT, 0 &&& 0xffc0): parse_short;  // [RDMA-12]
+            (ROCE_PORT, BARE_BYTES + ROCE_BYTES): parse_transport_of_bare;  // [LEN-3]
+            (ROCE_PORT, WHOLE_BYTES + ROCE_BYTES): parse_transport_of_whole;
+            (ROCE_PORT, _): parse_transport;
+#endif
             default: accept;
         }
     }
 
     // A request may be shorter than a contribution's header. Its fixed part is the same in all versions. [CTL-1]
+#if ROCE
+#define COMES_FROM(what) meta.origin = what;
+#else
+#define COMES_FROM(what)
+#endif
 #define REQUEST_OR(other)                            \
+    packet.extract(headers.udp);                     \
+    COMES_FROM(headers.udp.source)                   \
     transition select(packet.lookahead<bit<8>>()) {  \
         3 &&& 0x0f: parse_request;                   \
         default: other;                              \
     }
-    state parse_kind_of_short { REQUEST_OR(parse_short) }
+    state parse_kind_of_short { REQUEST_OR(parse_short_datagram) }
     state parse_kind_of_bare { REQUEST_OR(parse_bare) }
     state parse_kind_of_whole { REQUEST_OR(parse_whole) }
     state parse_kind { REQUEST_OR(parse_odd) }
+
+    state parse_short {
+        packet.extract(headers.udp);
+        transition parse_short_datagram;
+    }
+
+#if ROCE
+    // The check stays behind the words. [RDMA-12, RDMA-13]
+#define MESSAGE_OR_FOREIGN(message, padded)                                        \
+    packet.extract(headers.udp);                                                   \
+    packet.extract(headers.base_transport);                                        \
+    meta.origin_high = headers.base_transport.queue_pair[23:16];                   \
+    COMES_FROM(headers.base_transport.queue_pair[15:0])                            \
+    transition select(headers.base_transport.opcode, headers.base_transport.pad,   \
+                      headers.base_transport.transport_version) {                  \
+        (OPCODE_WRITE_ONLY_WITH_IMMEDIATE, 0, 0): message;                         \
+        (OPCODE_WRITE_ONLY_WITH_IMMEDIATE, _, 0): padded;                          \
+        default: parse_foreign;                                                    \
+    }
+    state parse_transport_of_bare { MESSAGE_OR_FOREIGN(parse_bare_write, parse_short_datagram) }
+    state parse_transport_of_whole { MESSAGE_OR_FOREIGN(parse_whole_write, parse_odd_write) }
+    state parse_transport { MESSAGE_OR_FOREIGN(parse_odd_write, parse_odd_write) }
+
+    state parse_foreign {
+        meta.form = FORM_FOREIGN;
+        transition accept;
+    }
+
+#define WRITE_OF(message)                        \
+    packet.extract(headers.extended_transport);  \
+    packet.extract(headers.immediate);           \
+    transition message;
+    state parse_bare_write { WRITE_OF(parse_bare) }
+    state parse_whole_write { WRITE_OF(parse_whole) }
+    state parse_odd_write { WRITE_OF(parse_odd) }
+#endif
 
     state parse_request {
         meta.form = FORM_REQUEST;
         transition accept;
     }
 
-    state parse_short {
+    state parse_short_datagram {
         meta.form = FORM_SHORT;
         transition accept;
     }
@@ -160,6 +213,11 @@ parser SwitchIngressParser(packet_in packet, out headers_t headers, out metadata
             1: parse_words;
             2: parse_words;
             3: parse_words;
+#if ROCE
+            PLAIN_STEP + 1: parse_words;
+            PLAIN_STEP + 2: parse_words;
+            PLAIN_STEP + 3: parse_words;
+#endif
 #endif
             default: accept;
         }

@@ -76,44 +76,62 @@ control Passes(inout headers_t headers, inout metadata_t meta) {
         headers.lower.setValid();
         headers.upper.setInvalid();
     }
-    action give_upper(bit<8> step) {  // and read the lower half of the same segment
+    // Not `step`: the model's harness would take the parameter for the key.
+    action give_upper(bit<8> following) {  // and read the lower half of the same segment
         meta.next = NEXT_AROUND;
-        headers.bridge.step = step;
+        headers.bridge.step = following;
         headers.bridge.act = ACT_READ_LOWER;
         headers.lower.setInvalid();
         headers.upper.setValid();
     }
 #if SEGMENTS > 1
-    action give_lower(bit<8> step) {
+    action give_lower(bit<8> following) {
         meta.next = NEXT_AROUND;
-        headers.bridge.step = step;
+        headers.bridge.step = following;
         headers.bridge.act = ACT_READ_UPPER;
         headers.lower.setValid();
         headers.upper.setInvalid();
     }
-    action consume(bit<8> step) {
+    action consume(bit<8> following) {
         meta.next = NEXT_AROUND;
-        headers.bridge.step = step;
+        headers.bridge.step = following;
         headers.bridge.act = meta.act;
         headers.lower.setInvalid();
         headers.upper.setInvalid();
     }
-    action consume_then_read(bit<8> step) {
+    action consume_then_read(bit<8> following) {
         meta.next = NEXT_AROUND;
-        headers.bridge.step = step;
+        headers.bridge.step = following;
         headers.bridge.act = ACT_READ_UPPER;
         headers.lower.setInvalid();
         headers.upper.setInvalid();
     }
+#if ROCE
+    action give_upper_and_check(bit<8> following) {
+        give_upper(following);
+        headers.invariant_check.setValid();
+        headers.invariant_check.crc = 0;
+    }
+#define GIVE_UPPER_AND_CHECK give_upper_and_check;
+#define BY_CARRIER headers.base_transport.isValid(): ternary;
+#define ANY_CARRIER , _
+#else
+#define GIVE_UPPER_AND_CHECK
+#define BY_CARRIER
+#define ANY_CARRIER
+#endif
 #endif
     table steps {
         key = {
             meta.form: ternary;
             headers.bridge.step: ternary;
             headers.bridge.receiver: ternary;
+#if SEGMENTS > 1
+            BY_CARRIER
+#endif
         }
 #if SEGMENTS == 1
-        actions = { end; answer; answer_with_lower; give_upper; NoAction; }
+        actions = { end; answer; answer_with_lower; give_upper; }
         const entries = {
             (FORM_BARE, _, NOBODY): end();
             (FORM_BARE, _, _): answer();
@@ -121,30 +139,38 @@ control Passes(inout headers_t headers, inout metadata_t meta) {
             (_, 0, _): give_upper(1);
         }
 #else
-        actions = { end; answer; answer_with_lower; give_upper; give_lower; consume; consume_then_read; NoAction; }
+        actions = { end; answer; answer_with_lower; give_upper; give_lower; GIVE_UPPER_AND_CHECK consume; consume_then_read; }
         const entries = {
-            (FORM_BARE, _, THE_SENDER): answer();
-            (FORM_BARE, _, _): consume(BARE_STEP + 1);
-            (_, BARE_STEP + 1, _): consume(BARE_STEP + 2);
-            (_, BARE_STEP + 2, _): consume(BARE_STEP + 3);
-            (_, BARE_STEP + 3, NOBODY): end();
-            (_, BARE_STEP + 3, _): answer();
-            (_, 0, _): consume(1);
-            (_, 1, _): consume(2);
-            (_, 2, THE_SENDER): consume_then_read(3);
-            (_, 2, _): consume(3);
-            (_, 3, NOBODY): end();
-            (_, 3, _): give_upper(4);
-            (_, 4, _): give_lower(5);
-            (_, 5, _): give_upper(6);
-            (_, 6, _): give_lower(7);
-            (_, 7, _): give_upper(8);
-            (_, 8, _): give_lower(9);
-            (_, 9, _): give_upper(10);
+            (FORM_BARE, _, THE_SENDER ANY_CARRIER): answer();
+            (FORM_BARE, _, _ ANY_CARRIER): consume(BARE_STEP + 1);
+            (_, BARE_STEP + 1, _ ANY_CARRIER): consume(BARE_STEP + 2);
+            (_, BARE_STEP + 2, _ ANY_CARRIER): consume(BARE_STEP + 3);
+            (_, BARE_STEP + 3, NOBODY ANY_CARRIER): end();
+            (_, BARE_STEP + 3, _ ANY_CARRIER): answer();
+#if ROCE
+            (_, 0, _, false): consume(PLAIN_STEP + 1);
+            (_, PLAIN_STEP + 1, _, _): consume(PLAIN_STEP + 2);
+            (_, PLAIN_STEP + 2, THE_SENDER, _): consume_then_read(PLAIN_STEP + 3);
+            (_, PLAIN_STEP + 2, _, _): consume(PLAIN_STEP + 3);
+            (_, PLAIN_STEP + 3, NOBODY, _): end();
+            (_, PLAIN_STEP + 3, _, _): give_upper_and_check(4);
+#endif
+            (_, 0, _ ANY_CARRIER): consume(1);
+            (_, 1, _ ANY_CARRIER): consume(2);
+            (_, 2, THE_SENDER ANY_CARRIER): consume_then_read(3);
+            (_, 2, _ ANY_CARRIER): consume(3);
+            (_, 3, NOBODY ANY_CARRIER): end();
+            (_, 3, _ ANY_CARRIER): give_upper(4);
+            (_, 4, _ ANY_CARRIER): give_lower(5);
+            (_, 5, _ ANY_CARRIER): give_upper(6);
+            (_, 6, _ ANY_CARRIER): give_lower(7);
+            (_, 7, _ ANY_CARRIER): give_upper(8);
+            (_, 8, _ ANY_CARRIER): give_lower(9);
+            (_, 9, _ ANY_CARRIER): give_upper(10);
         }
 #endif
         const default_action = answer_with_lower();
-        size = 20;
+        size = 26;
     }
     apply { steps.apply(); }
 }

@@ -56,6 +56,9 @@ control SwitchIngress(inout headers_t headers, inout metadata_t meta, in ingress
     ControlPort() control_port;
     Answers() answers;
     Layer2() layer2;
+#if ROCE
+    AsDatagram() as_datagram;
+#endif
     Counter<bit<32>, bit<13>>(JOB_REASONS, CounterType_t.PACKETS) reasons;
 
     action leave_by_named_port() {
@@ -103,6 +106,9 @@ control SwitchIngress(inout headers_t headers, inout metadata_t meta, in ingress
             } else if (meta.next != NEXT_CONTROL) {
                 answers.apply(headers, meta, for_tm, for_deparser);
             }
+#if ROCE
+            as_datagram.apply(headers, meta);
+#endif
             if (meta.reason != REASON_NONE) count_reason();
         }
     }

@@ -2,14 +2,15 @@
 written into the model, and the vectors' packets go through. No SDE is between them."""
 
 import itertools
-import re
 
 import bfrt_switch
 from switchml_agent import api, bfrt, bfrt_program, sessions
 from switchml_agent.program import REASONS
+from vectors.roce import CHECK_BYTES
 from vectors.targets import COUNTERS, Capabilities, Session, tofino
 from vectors.targets import tofino_switch as model
 from vectors.targets.bmv2_switch import SWITCH_IP, SWITCH_MAC
+from vectors.targets.pairs import Cards, PairedWorkers
 from vectors.targets.programmed import ProgrammedTarget
 
 CONTROL_PORT = 3
@@ -22,10 +23,10 @@ class ModelSwitch(bfrt_switch.Switch):
     PIPES = model.PIPES
     PORTS = tofino.PORTS
 
-    def __init__(self, switch, segments):
+    def __init__(self, switch, segments, pairs):
         self._model = switch
         self._taken_back_by = {}
-        super().__init__(bfrt_switch.program_tables(segments))
+        super().__init__(bfrt_switch.program_tables(segments, pairs))
 
     def added(self, name, keys, action, values):
         if name == bfrt_program.PORT_KINDS:
@@ -33,7 +34,7 @@ class ModelSwitch(bfrt_switch.Switch):
             return
         if not name.startswith("pipe."):
             return  # groups are written as a whole
-        table = name.rpartition(".")[2]
+        table = ".".join(name.split(".")[-2:])  # `pairs` is a register's name too
         spelled = {key: self._spelled(name, key, value) for key, value in keys.items() if key != "$MATCH_PRIORITY"}
         done = self._model.add(table, spelled, ".".join(action.split(".")[-2:]), values)
         self._taken_back_by[name, self._key(name, keys)] = done
@@ -69,10 +70,10 @@ class ModelSwitch(bfrt_switch.Switch):
         return {"$COUNTER_SPEC_PKTS": self.counts[first]}
 
     def _register(self, pipe, name, index):
-        """Its halves. The harness says nothing of a register that nobody has written."""
-        lines = self._model._harness.ask(f"check_register {pipe}:{name.removeprefix('pipe.')}({index})")
-        said = next((line for line in lines if line.startswith("register ")), "")
-        return {"lo": 0, "hi": 0} | {half: int(value) for half, value in re.findall(r"(lo|hi)=(\d+)", said)}
+        return self._model.read_register(pipe, name.removeprefix("pipe."), index)
+
+    def numbered(self, name, index, value):
+        self._model.set_register(name.rpartition(".")[2], index, value)
 
 
 class _Driver(bfrt.Bfrt):
@@ -95,7 +96,7 @@ class BfrtTarget(tofino.TofinoTarget):
         self.capabilities = Capabilities(payload=4 * tofino.WORDS * segments, workers=64, whole=True, tree=True)
         # Every pipe, because the driver spreads jobs over all; and a round for what comes in by another than the job's.
         rounds = len(bfrt_program.LATER_PASSES[segments]) + 1
-        self.switch = model.TofinoSwitch(tofino.WORDS, segments, rounds, range(model.PIPES))
+        self.switch = model.TofinoSwitch(tofino.WORDS, segments, rounds, range(model.PIPES), self.roce)
         self._epochs = itertools.count(0x80000000)
         self._begin()
 
@@ -103,7 +104,7 @@ class BfrtTarget(tofino.TofinoTarget):
         self._stations = {}
         self._open = {}  # what was asked for, by name
         self.switch.watch_loops(tofino.PORTS[0])
-        self._tables = ModelSwitch(self.switch, self._segments)
+        self._tables = ModelSwitch(self.switch, self._segments, self.roce)
         settings = bfrt.Settings("model", 0, "switchml", 0, SWITCH_IP, SWITCH_MAC, CONTROL_PORT, {})
         self._driver = _Driver(settings, self._tables)
         self._driver.connect()
@@ -131,10 +132,14 @@ class BfrtTarget(tofino.TofinoTarget):
         for worker in spec.members:
             child = worker in spec.children
             for shard in (sessions.ALL_SHARDS,) if child else range(spec.shards):
-                place = self._asked_place(spec.address(worker, 0 if child else shard))
-                joined = m.SetMemberRequest(job=asked.job, epoch=asked.epoch, worker=worker, shard=shard, place=place)
-                self._driver.set_member(joined)
+                endpoint = spec.address(worker, 0 if child else shard)
+                joined = m.SetMemberRequest(job=asked.job, epoch=asked.epoch, worker=worker, shard=shard)
+                joined.place.CopyFrom(self._asked_place(endpoint))
+                self._join(joined, endpoint)
         return Session(job=asked.job, epoch=asked.epoch)
+
+    def _join(self, request, endpoint):
+        self._driver.set_member(request)
 
     def _free_pages(self, slots):
         taken = {page for asked in self._open.values() for page in asked.pages}
@@ -170,3 +175,25 @@ class BfrtTarget(tofino.TofinoTarget):
         """{job: {name: value}}"""
         self._tables.counts.clear()
         return {each.job: each.values for each in self._driver.counters().jobs}
+
+
+class BfrtPairsTarget(PairedWorkers, BfrtTarget):
+    """The same of the program that is the end of queue pairs. Its workers have such."""
+
+    roce = True
+    behind = CHECK_BYTES
+
+    def __init__(self, segments=1):
+        self.cards = Cards(4 * tofino.WORDS * segments, checked=False)
+        super().__init__(segments)
+
+    def _join(self, request, endpoint):
+        if request.shard == sessions.ALL_SHARDS:
+            super()._join(request, endpoint)
+            return
+        number = sessions.pair_number(request.job, request.worker, request.shard)
+        pair = self.cards.own_end(endpoint, number)
+        request.pair.CopyFrom(m.QueuePair(number=pair.queue_pair, address=pair.address, rkey=pair.rkey))
+        own = self._driver.set_member(request).pair
+        assert own.number == number
+        self.cards.counts_from(endpoint, own.first_psn)

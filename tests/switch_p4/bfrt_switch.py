@@ -24,6 +24,7 @@ from switchml_agent.driver import Gone, Refused
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = pathlib.Path(__file__).parent / "tna_tables.txt"
+PAIRS_TEXT = pathlib.Path(__file__).parent / "tna_tables_pairs.txt"
 _BITS = {"bool": 1, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64, "string": 0}
 
 
@@ -64,14 +65,17 @@ def from_text(text):
     return tables
 
 
-def program_tables(segments=1):
-    """Of switch_p4/tna, compiled for payloads of so many segments, and those that every program has."""
+def program_tables(segments=1, pairs=False):
+    """Of switch_p4/tna, compiled for payloads of so many segments, and those that every program has. `pairs`: it is the
+    end of queue pairs."""
     tables = from_text(TEXT.read_text(encoding="utf-8"))
+    if pairs:
+        tables |= from_text(PAIRS_TEXT.read_text(encoding="utf-8"))
     if segments > 1:
         for name in ("slot_index.pages", "around.loops"):
             tables[f"pipe.SwitchIngress.{name}"].size *= segments
         for action in ("give_lower", "consume", "consume_then_read"):
-            tables["pipe.SwitchIngress.passes.steps"].actions[f"SwitchIngress.passes.{action}"] = {"step": 8}
+            tables["pipe.SwitchIngress.passes.steps"].actions[f"SwitchIngress.passes.{action}"] = {"following": 8}
     return tables
 
 
@@ -117,7 +121,7 @@ def no_compiler():
 
 
 @functools.cache
-def compiled(segments):
+def compiled(segments, pairs=False):
     """What the compiler writes for BFRuntime, of the program for payloads of so many segments."""
     with tempfile.TemporaryDirectory(prefix="switchml-bfrt-") as name:
         folder = pathlib.Path(name)
@@ -137,6 +141,7 @@ def compiled(segments):
             "--arch",
             "tna",
             f"-DSEGMENTS={segments}",
+            f"-DROCE={int(pairs)}",
             "-I",
             folder,
             "-I",
@@ -239,6 +244,12 @@ class Switch:
     def add(self, name, keys, values, action=None):
         table, key = self._write(name), self._key(name, keys)
         self._check_values(table, values, action)
+        if "$REGISTER_INDEX" in keys:  # its values are always there
+            self.registers[name, keys["$REGISTER_INDEX"]] = {
+                each: [value] * self.PIPES for each, value in values.items()
+            }
+            self.numbered(name, keys["$REGISTER_INDEX"], *values.values())
+            return
         if key in self.entries[name]:
             raise Refused(f"{name}: {keys}: it is there already")
         if len(self.entries[name]) >= table.size:
@@ -330,6 +341,9 @@ class Switch:
 
     def defaulted(self, name, action, values):
         """After a default action was set."""
+
+    def numbered(self, name, index, value):
+        """After a register was written."""
 
     def grouped(self, group):
         """After the members of a multicast group have changed."""

@@ -56,6 +56,9 @@ def start_switch(program, controller, folder):
         "simple_switch", "-i", "0@s0", "-i", "1@s1", "--thrift-port", THRIFT.split(":")[1],
         "--notifications-addr", f"ipc://{folder}/notifications.ipc", program])  # fmt: skip
     await_port(THRIFT, switch)
+    # An emulated processor takes long to read it the first time: longer than the agent waits for it.
+    subprocess.run(["simple_switch_CLI", "--thrift-port", THRIFT.split(":")[1]], stdin=subprocess.DEVNULL, check=True,
+                   timeout=PATIENCE)  # fmt: skip
     (folder / "agent.token").write_text("token-of-the-agent\n")
     agent = subprocess.Popen([
         sys.executable, "-m", "switchml_agent", "bmv2", "--thrift", THRIFT, "--listen", AGENT,

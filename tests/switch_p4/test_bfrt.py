@@ -40,10 +40,10 @@ def refused(code, text):
 # ---- the program ----
 
 
-def program(segments=1, pipes=4, loop_ports=None):
+def program(segments=1, pipes=4, loop_ports=None, pairs=False):
     loops = tuple(pipe << 7 | 68 for pipe in range(pipes)) if loop_ports is None else loop_ports
     pages = 80 * min(pipes, segments) // segments
-    return bfrt_program.Program(256 * segments, 64, 255, pages, 128, 32, 4096, segments, pipes, loops)
+    return bfrt_program.Program(256 * segments, 64, 255, pages, 128, 32, 4096, segments, pipes, loops, pairs)
 
 
 def test_a_program_is_known_by_its_tables():
@@ -70,7 +70,8 @@ def test_passes_are_those_of_the_program():
     """By the steps of passes.p4: those that take words in, and from which half each other one reads."""
     source = (ROOT / "switch_p4/tna/passes.p4").read_text(encoding="utf-8")
     steps = [
-        int(step) for step in re.findall(r"\(_, \d+, \w+\): (?:consume|consume_then_read|give_\w+)\((\d+)\)", source)
+        int(step)
+        for step in re.findall(r"\(_, \d+, \w+ ANY_CARRIER\): (?:consume|consume_then_read|give_\w+)\((\d+)\)", source)
     ]
     assert sorted(set(steps)) == list(range(1, len(bfrt_program.LATER_PASSES[4]) + 1))
 
@@ -474,17 +475,17 @@ def test_bad_options_are_named(more, text, capsys):
 # ---- the compiled program ----
 
 
-@pytest.fixture(scope="module", params=(1, 4))
+@pytest.fixture(scope="module", params=((1, False), (4, False), (1, True)), ids=("256B", "1024B", "256B-pairs"))
 def compiled(request):
     """The tables as the compiler describes them."""
     if bfrt_switch.no_compiler():
         pytest.skip(bfrt_switch.no_compiler())
-    return request.param, bfrt_switch.from_json(bfrt_switch.compiled(request.param))
+    return request.param, bfrt_switch.from_json(bfrt_switch.compiled(*request.param))
 
 
 def test_the_tables_of_these_tests_are_the_compiled_ones(compiled):
-    segments, tables = compiled
-    for name, table in bfrt_switch.program_tables(segments).items():
+    shape, tables = compiled
+    for name, table in bfrt_switch.program_tables(*shape).items():
         if name.startswith("$") or name in OTHER_CHIPS:
             continue  # of every program
         compiled_one = tables[name]
@@ -500,7 +501,7 @@ def test_the_tables_of_these_tests_are_the_compiled_ones(compiled):
 def test_the_driver_speaks_to_the_compiled_program(compiled, monkeypatch):
     """Everything that it ever writes or reads, with the checks of the compiled tables: all keys, all parameters, all
     widths."""
-    segments, tables = compiled
+    (segments, pairs), tables = compiled
     fixed = {
         name: table
         for name, table in bfrt_switch.program_tables().items()
@@ -511,7 +512,8 @@ def test_the_driver_speaks_to_the_compiled_program(compiled, monkeypatch):
     driver = bfrt.Bfrt(SETTINGS)
     driver.connect()
     payload = driver.capabilities().payload_bytes[0]
-    assert (payload, driver.program) == (256 * segments, program(segments, loop_ports=(68, 132, 196, 324, 452)))
+    loops = (68, 132, 196, 324, 452)
+    assert (payload, driver.program) == (256 * segments, program(segments, loop_ports=loops, pairs=pairs))
     before = switch.content()
     uplink = m.Uplink(worker=2, parent=m.SwitchPlace(address="10.0.0.9:48879", mac="02:00:00:00:00:09", port=4))
     install(
@@ -526,6 +528,10 @@ def test_the_driver_speaks_to_the_compiled_program(compiled, monkeypatch):
     )
     for worker in (64, 127):
         member(driver, worker, shard=-1, job=255)
+    if pairs:
+        member(
+            driver, 127, shard=15, job=255, pair=m.QueuePair(number=2**24 - 1, address=2**64 - 2**32, rkey=2**32 - 1)
+        )
     driver.contributors(m.ContributorsRequest(job=255, epoch=7, slot=10239, seq=1))
     assert len(driver.counters().jobs) == 2
     driver.remove(m.RemoveRequest(job=255, epoch=7))

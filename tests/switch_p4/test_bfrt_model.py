@@ -21,34 +21,37 @@ except ImportError as error:
     )
 
 # Those for which it matters what is in the tables: all of them, in every role, and that they are gone in time.
-VECTORS = {
-    1: (
-        "jobs_interleaved",
-        "reopened_many_times",
-        "slot_out_of_range",
-        "stale_epoch",
-        "tree_leaf",
-        "tree_result_from_parent_only",
-        "tree_root_with_workers",
-        "unknown_job",
-        "workers_33",
-        "wrong_source",
-        "wrong_worker",
-    ),
-    4: ("payload_1024",),
+OF_TABLES = (
+    "jobs_interleaved",
+    "reopened_many_times",
+    "slot_out_of_range",
+    "stale_epoch",
+    "tree_leaf",
+    "tree_result_from_parent_only",
+    "tree_root_with_workers",
+    "unknown_job",
+    "workers_33",
+    "wrong_source",
+    "wrong_worker",
+)
+SHAPES = {
+    "256B": (bfrt_model.BfrtTarget, 1, OF_TABLES),
+    "1024B": (bfrt_model.BfrtTarget, 4, ("payload_1024",)),
+    "256B-pairs": (bfrt_model.BfrtPairsTarget, 1, OF_TABLES),
 }
 
 
-@pytest.fixture(scope="module", params=VECTORS, ids=lambda segments: f"segments{segments}")
+@pytest.fixture(scope="module", params=SHAPES)
 def target(request):
-    made = bfrt_model.BfrtTarget(request.param)
-    yield request.param, made
+    kind, segments, names = SHAPES[request.param]
+    made = kind(segments)
+    yield names, made
     made.close()
 
 
 def test_vectors(target):
-    segments, made = target
-    for name in VECTORS[segments]:
+    names, made = target
+    for name in names:
         loaded = parse.load(ROOT / f"tests/vectors/{name}.txt")
         assert not made.capabilities.lacks(loaded.needs), name
         runner.Runner(made).run(loaded)

@@ -1,21 +1,20 @@
-"""What the v1model program takes for a message of a queue pair, and what not, on bmv2. The vectors run over pairs too:
-target bmv2-roce."""
+"""What the programs take for a message of a queue pair, and what not, on bmv2 and the Tofino model. The vectors run
+over pairs too: targets bmv2-roce and tofino-roce."""
 
 import dataclasses
 
 import pytest
 from vectors import roce, vector, wire
-from vectors.targets import bmv2_roce
-from vectors.targets import bmv2_switch as bmv2
-
-pytestmark = pytest.mark.skipif(bool(bmv2.missing()), reason=bmv2.missing())
+from vectors.targets import make_target, pairs, unavailable
 
 SEND_ONLY = 0x24  # of an unreliable pair
 
 
-@pytest.fixture(scope="module")
-def target():
-    running = bmv2_roce.Bmv2RoceTarget()
+@pytest.fixture(scope="module", params=("bmv2-roce", "tofino-roce"))
+def target(request):
+    if unavailable(request.param):
+        pytest.skip(f"{request.param}: {unavailable(request.param)}")
+    running = make_target(request.param)
     yield running
     running.close()
 
@@ -24,7 +23,7 @@ def target():
 class Job:
     """A session of two workers with a pair each."""
 
-    target: bmv2_roce.Bmv2RoceTarget
+    target: pairs.PairedWorkers
     opened: object
 
     def frame(self, worker, seq=1, **fields):
@@ -59,7 +58,7 @@ def test_workers_with_pairs_get_the_result_into_their_memory(target, job):  # [R
         ({"opcode": SEND_ONLY}, "dropped_kind"),
         ({"transport_version": 1}, "dropped_kind"),
         ({"pad": 1}, "dropped_length"),
-        ({"queue_pair": bmv2_roce.STRANGE_PAIR}, "dropped_source"),
+        ({"queue_pair": pairs.STRANGE_PAIR}, "dropped_source"),
     ),
 )
 def test_what_is_no_message_of_a_member_is_dropped(target, job, fields, reason):  # [RDMA-12, RDMA-13]
@@ -80,7 +79,7 @@ def test_messages_of_other_lengths_are_dropped(target, job, size, reason):  # [R
 
 def test_a_pair_belongs_to_one_worker_and_one_address(target, job):  # [RDMA-13]
     before = target.counters()
-    others = {"queue_pair": target.pair_number("A.1")}
+    others = {"queue_pair": target.cards.pair_number("A.1")}
     assert target.send_message("A.0", job.frame(0), **others) == []
     assert target.send_message("A.0", job.frame(1), **others) == []
     assert target.send_datagram("A.0", job.frame(0)) == []

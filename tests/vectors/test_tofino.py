@@ -1,31 +1,41 @@
-"""The program on the Tofino model, for payloads of one segment and of four that lie in one, two and four pipes: random
-sequences, and what is not aggregation."""
+"""The program on the Tofino model, for payloads of one segment and of four that lie in one, two and four pipes, with
+datagrams and with queue pairs: random sequences, and what is not aggregation."""
 
 import pathlib
 
 import pytest
 
-from vectors import generate, parse, runner
+from vectors import generate, parse, roce, runner
 from vectors.targets import bmv2_switch as packets
 from vectors.targets import tofino_switch
 
 FILES = sorted(pathlib.Path(__file__).resolve().parent.glob("*.txt"))
-# (segments, pipes), seed, packets, workers
-RANDOM = [((1, 1), 1, 400, 8), ((1, 1), 2, 400, 33), ((4, 1), 3, 120, 8), ((4, 2), 4, 120, 5), ((4, 4), 5, 120, 33)]
+# (target, segments, pipes), seed, packets, workers
+RANDOM = [
+    (("tofino", 1, 1), 1, 400, 8),
+    (("tofino", 1, 1), 2, 400, 33),
+    (("tofino", 4, 1), 3, 120, 8),
+    (("tofino", 4, 2), 4, 120, 5),
+    (("tofino", 4, 4), 5, 120, 33),
+    (("tofino-roce", 1, 1), 6, 400, 33),
+    (("tofino-roce", 4, 1), 7, 120, 8),
+    (("tofino-roce", 4, 4), 8, 120, 5),
+]
 
 
 @pytest.fixture(
-    scope="module", params=sorted({shape for shape, *_ in RANDOM}), ids=lambda s: f"segments{s[0]}-pipes{s[1]}"
+    scope="module", params=sorted({shape for shape, *_ in RANDOM}), ids=lambda s: f"{s[0]}-segments{s[1]}-pipes{s[2]}"
 )
 def shaped(request):
-    if "tofino" not in (request.config.getoption("--vector-target") or ()):
-        pytest.skip("takes minutes: only with --vector-target tofino")
+    name, segments, pipes = request.param
+    if name not in (request.config.getoption("--vector-target") or ()):
+        pytest.skip(f"takes minutes: only with --vector-target {name}")
     reason = tofino_switch.missing()
     if reason:
-        pytest.skip(f"tofino: {reason}")
-    from vectors.targets import tofino
+        pytest.skip(f"{name}: {reason}")
+    from vectors.targets import tofino, tofino_roce
 
-    made = tofino.TofinoTarget(*request.param)
+    made = (tofino_roce.TofinoRoceTarget if name == "tofino-roce" else tofino.TofinoTarget)(segments, pipes)
     yield request.param, made
     made.close()
 
@@ -35,27 +45,29 @@ def has_only(text, payload):
     return text.count(f"payload={payload}") == sum(line.startswith("session ") for line in text.splitlines())
 
 
-def sequence(seed, length, workers, payload):
-    """The first random sequence after the seed all of whose sessions have this payload."""
+def sequence(seed, length, workers, payload, leaves):
+    """The first random sequence after the seed all of whose sessions have this payload, and a parent only if they
+    may."""
     while True:
         text = generate.Generator(seed, length, workers, payload, True).text("from test_tofino.py")
-        if has_only(text, payload):
+        if has_only(text, payload) and (leaves or "uplink=" not in text):
             return text
         seed += 1000
 
 
 def test_random_sequences(shaped, tmp_path):
     shape, target = shaped
+    leaves = shape[:2] != ("tofino-roce", 4)  # its workers cannot have pairs there
     for _, seed, length, workers in (options for options in RANDOM if options[0] == shape):
         path = tmp_path / f"random{seed}.txt"
-        path.write_text(sequence(seed, length, workers, target.capabilities.payload), encoding="utf-8")
+        path.write_text(sequence(seed, length, workers, target.capabilities.payload, leaves), encoding="utf-8")
         vector = parse.load(path)
         assert not target.capabilities.lacks(vector.needs)
         runner.Runner(target).run(vector)
 
 
 def test_vectors_of_larger_payloads(shaped):
-    (segments, _), target = shaped
+    (_, segments, _), target = shaped
     if segments == 1:
         pytest.skip("test_vectors.py runs them")
     ran = 0
@@ -124,3 +136,18 @@ def test_ethernet(shaped):
     station = {"headers.ethernet.destination": "0x" + packets.mac_bytes(CONTROL_MAC).hex()}
     switch.add("stations", station, "forward", {"port": 261})
     assert sent(switch, 132, frame) == [(261, frame)]
+
+
+@pytest.mark.parametrize("opcode", (roce.OPCODES["write_only_with_immediate"], 0x64))
+def test_roce_between_hosts_passes_as_it_came(shaped, opcode):
+    _, target = shaped
+    target.reset()
+    payload = target.capabilities.payload
+    station = {"headers.ethernet.destination": "0x" + packets.mac_bytes(CONTROL_MAC).hex()}
+    target.switch.add("stations", station, "forward", {"port": 261})
+    for length in (0, 4, 20, 24, 20 + payload, 24 + payload):
+        message = roce.message(bytes(range(1, 5)) * (length // 4), opcode=opcode, queue_pair=0x10200, pad=1, psn=5)
+        datagram = packets.udp(0xC001, roce.PORT, message + b"last")
+        packet = packets.ipv4(HOST_IP, "10.77.9.8", 17, datagram)
+        frame = packets.ethernet(CONTROL_MAC, HOST_MAC, 0x0800, packet)
+        assert sent(target.switch, 1, frame) == [(261, frame)], length

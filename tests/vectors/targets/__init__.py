@@ -115,6 +115,10 @@ def make_target(name, executable=None):
         from vectors.targets import tofino
 
         return tofino.TofinoTarget()
+    if name == "tofino-roce":
+        from vectors.targets import tofino_roce
+
+        return tofino_roce.TofinoRoceTarget()
     raise ValueError(f"target {name!r}: allowed are {', '.join(TARGET_NAMES)}")
 
 
@@ -125,7 +129,7 @@ def unavailable(name):
         from vectors.targets import bmv2_switch
 
         return bmv2_switch.missing()
-    if name == "tofino":
+    if name in ("tofino", "tofino-roce"):
         from vectors.targets import tofino_switch
 
         return tofino_switch.missing()
@@ -133,4 +137,4 @@ def unavailable(name):
 
 
 ALWAYS = ("softswitch", "softswitch-whole", "model")  # need nothing but the build
-TARGET_NAMES = (*ALWAYS, "bmv2", "bmv2-roce", "tofino")
+TARGET_NAMES = (*ALWAYS, "bmv2", "bmv2-roce", "tofino", "tofino-roce")

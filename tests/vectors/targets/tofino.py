@@ -52,6 +52,8 @@ class TofinoTarget(ProgrammedTarget):
     """`segments` of a payload, of 64 words each; segment i lies in pipe i modulo `pipes`."""
 
     name = "tofino"
+    roce = False  # whether the program is the end of queue pairs
+    behind = 0  # bytes of a frame behind its packet
 
     @told
     def __init__(self, segments=1, pipes=1):
@@ -61,7 +63,7 @@ class TofinoTarget(ProgrammedTarget):
             payload=4 * WORDS * segments, workers=self._sizes["MAX_WORKERS"], whole=True, tree=True
         )
         rounds = len(LATER_PASSES[segments]) + 1  # and one for what comes in by another pipe
-        self.switch = tofino.TofinoSwitch(WORDS, segments, rounds, range(pipes))
+        self.switch = tofino.TofinoSwitch(WORDS, segments, rounds, range(pipes), self.roce)
         # Segments of one pipe share its registers.
         super().__init__(PORTS, self._sizes["PAGES"] * pipes // segments, self._sizes["PAGE_SLOTS"])
         self._begin()
@@ -143,19 +145,30 @@ class TofinoTarget(ProgrammedTarget):
     def _members(self, session, spec):
         for worker in session.members:
             for shard in range(spec.shards):
-                place = self._station(spec.address(worker, shard))
-                keys = {"headers.bridge.audience": session.group(shard), "intrinsic.egress_rid": worker + 1}
-                yield (
-                    "members",
-                    keys,
-                    "copies.member",
-                    {"mac": mac_of(place.mac), "ip": ip_of(place), "port": place.udp_port},
-                )
+                yield self._receives(session, spec, worker, shard)
             for shard in (sessions.ANY_SHARD,) if worker in spec.children else range(spec.shards):
-                place = self._station(spec.address(worker, shard))
-                keys = {"headers.switchml.job": session.job, "headers.switchml.worker": worker}
-                keys |= {"headers.ipv4.source": ip_of(place), "headers.udp.source": place.udp_port}
-                yield "sources", keys, "speaks", {"shard": shard}
+                yield self._speaks(session, spec, worker, shard)
+
+    def _receives(self, session, spec, worker, shard):
+        place = self._station(spec.address(worker, shard))
+        return self._copy(session, worker, shard, place, "member", {"port": place.udp_port})
+
+    def _copy(self, session, worker, shard, place, action, parameters):
+        keys = {"headers.bridge.audience": session.group(shard), "intrinsic.egress_rid": worker + 1}
+        return "members", keys, f"copies.{action}", {"mac": mac_of(place.mac), "ip": ip_of(place)} | parameters
+
+    def _speaks(self, session, spec, worker, shard):
+        place = self._station(spec.address(worker, shard))
+        return self._source(session, worker, shard, place, place.udp_port)
+
+    def _source(self, session, worker, shard, place, number):
+        """`number`: of its UDP port."""
+        keys = {"headers.switchml.job": session.job, "headers.switchml.worker": worker}
+        keys |= {"headers.ipv4.source": ip_of(place)} | self._origin(number)
+        return "sources", keys, "speaks", {"shard": shard}
+
+    def _origin(self, number):
+        return {"headers.udp.source": number}
 
     def _live(self, session):
         keys = {"headers.switchml.job": session.job, "headers.switchml.epoch": session.epoch}
@@ -170,11 +183,18 @@ class TofinoTarget(ProgrammedTarget):
             self.switch.set_group(session.group(shard), [])
         self._count(session.job)
 
-    @told
     def send(self, sender, frame):
+        return self._sent(self._station(sender), self._packet(sender, frame))
+
+    def _packet(self, sender, frame):
+        """From IPv4 on."""
         station = self._station(sender)
         datagram = packets.udp(station.udp_port, frames.UDP_PORT, frame)
-        packet = packets.ipv4(station.ip, packets.SWITCH_IP, 17, datagram)
+        return packets.ipv4(station.ip, packets.SWITCH_IP, 17, datagram)
+
+    @told
+    def _sent(self, station, packet):
+        """What comes out because of a packet of this station."""
         self.switch.inject(station.port, packets.ethernet(packets.SWITCH_MAC, station.mac, 0x0800, packet))
         return [self._received(port, out) for port, out in self.switch.settle()]
 
@@ -185,7 +205,9 @@ class TofinoTarget(ProgrammedTarget):
             payload = frame[42 : 42 + length]
             datagram = packets.udp(frames.UDP_PORT, station.udp_port, payload)
             packet = packets.ipv4(packets.SWITCH_IP, station.ip, 17, datagram)
-            if (port, frame) == (station.port, packets.ethernet(station.mac, packets.SWITCH_MAC, 0x0800, packet)):
+            wanted = packets.ethernet(station.mac, packets.SWITCH_MAC, 0x0800, packet)
+            right = frame.startswith(wanted) and len(frame) == len(wanted) + self.behind
+            if right and port == station.port:
                 return name, payload
         raise TargetError(f"port {port}: not an answer to any station: {frame.hex()}")
 

@@ -56,8 +56,9 @@ def run(*command, cwd=None):
         raise SwitchError(f"{' '.join(map(str, command))}: {(done.stderr.strip() or done.stdout.strip())[-2000:]}")
 
 
-def compile_program(folder, words, segments):
-    """Compiles and assembles the program, for payloads of so many segments of so many words each, into the folder."""
+def compile_program(folder, words, segments, roce):
+    """Compiles and assembles the program, for payloads of so many segments of so many words each, into the folder.
+    `roce`: it is the end of queue pairs."""
     source = ROOT / "switch_p4"
     run(
         sys.executable,
@@ -75,6 +76,7 @@ def compile_program(folder, words, segments):
         "--arch",
         "tna",
         f"-DSEGMENTS={segments}",
+        f"-DROCE={int(roce)}",
         "-I",
         folder,
         "-I",
@@ -89,10 +91,10 @@ def compile_program(folder, words, segments):
 
 
 @functools.cache
-def _compiled(words, segments):
+def _compiled(words, segments, roce):
     """A folder that is there until the process ends: the compiler takes half a minute or more."""
     folder = tempfile.TemporaryDirectory(prefix="switchml-tna-")
-    compile_program(pathlib.Path(folder.name), words, segments)
+    compile_program(pathlib.Path(folder.name), words, segments, roce)
     return folder
 
 
@@ -170,6 +172,11 @@ class Replication:
             image.register(self._GROUP_PIPES + pipe * self._PIPE + 4 * (group // 8), word)
 
 
+def memory(pipe, stage, kind, row, column, index=0):
+    """The chip's address of a word of a stage's memory; `kind`: 0 SRAM, 1 map RAM, 4 TCAM."""
+    return 1 << 41 | pipe << 37 | stage << 33 | 2 << 30 | kind << 18 | row << 14 | column << 10 | index
+
+
 class Memories:
     """What the harness has written into match and action memories, by its own account, so that it can be taken back."""
 
@@ -198,14 +205,37 @@ class Memories:
     def take_back(self, image, changes):
         for place, bits in reversed(changes):
             pipe, stage, unit, index = place
-            base = 1 << 41 | pipe << 37 | stage << 33 | 2 << 30 | index
             if bits is None:
                 column, row = divmod(unit, 12)
-                image.memory(base | 4 << 18 | row << 14 | column << 10, 0)
+                image.memory(memory(pipe, stage, 4, row, column, index), 0)
             elif bits:
                 row, column = divmod(unit, 12)
                 self._now[place] ^= bits
-                image.memory(base | row << 14 | column << 10, self._now[place])
+                image.memory(memory(pipe, stage, 0, row, column, index), self._now[place])
+
+
+class Register:
+    """Of 32-bit values, small enough for one memory and a spare one. A map RAM beside each says which of the two holds
+    a word of four values."""
+
+    _HERE, _NOWHERE = 0x3F, 0  # the first memory's number, as a map RAM holds it
+
+    def __init__(self, program, name):
+        context = json.loads((program / "context.json").read_text(encoding="utf-8"))
+        (table,) = (each for each in context["tables"] if each["name"].split(".")[-1] == name)
+        (part,) = table["stage_tables"]
+        held = part["memory_resource_allocation"]
+        (row,) = held["memory_units_and_vpns"]
+        self.name, self._stage = table["name"], part["stage_number"]
+        (self._unit,), self._spare = row["memory_units"], held["spare_bank_memory_unit"]
+
+    def set_word(self, image, pipe, index, values):
+        """The four values around an index."""
+        word = sum(value << 32 * lane for lane, value in enumerate(values))
+        for unit, holds in ((self._unit, self._HERE), (self._spare, self._NOWHERE)):
+            row, column = divmod(unit, 12)
+            image.memory(memory(pipe, self._stage, 1, row, column, index // 4), holds)
+            image.memory(memory(pipe, self._stage, 0, row, column, index // 4), word)
 
 
 class Harness:
@@ -303,7 +333,7 @@ def bridge_bytes():
 class TofinoSwitch:
     """The program on the model. `rounds`: how often a packet may go around, by the loop ports of these pipes."""
 
-    def __init__(self, words=64, segments=1, rounds=1, loop_pipes=(0,)):
+    def __init__(self, words=64, segments=1, rounds=1, loop_pipes=(0,), roce=False):
         why = missing()
         if why:
             raise SwitchError(why)
@@ -311,7 +341,7 @@ class TofinoSwitch:
         self._rounds, self._loop_pipes = rounds, loop_pipes
         self._harness = None
         try:
-            self._program = pathlib.Path(_compiled(words, segments).name) / "pipe"
+            self._program = pathlib.Path(_compiled(words, segments, roce).name) / "pipe"
             self.restart()
         except BaseException:
             self.close()
@@ -332,8 +362,9 @@ class TofinoSwitch:
         self._marker_out = None
 
     def add(self, table, keys, action, parameters):
-        """Adds an entry; returns what `remove` takes. A key that is left out matches anything, in a ternary table."""
-        rows = self._rows.get(table)
+        """Adds an entry; returns what `remove` takes. The last parts of a table's name will do. A key that is left out
+        matches anything, in a ternary table."""
+        rows = self._rows.get(table.rpartition(".")[2])
         row = rows.pop() if rows else None
         words = [f"add {table}", *([] if row is None else [str(row)])]
         words += [f"{name}:{value}" for name, value in keys.items()]
@@ -349,7 +380,7 @@ class TofinoSwitch:
         self._memories.take_back(image, changes)
         self._harness.load(image)
         if row is not None:
-            self._rows[table].append(row)
+            self._rows[table.rpartition(".")[2]].append(row)
 
     def set_default(self, table, action, parameters):
         text = ", ".join(f"{name}:{value}" for name, value in parameters.items())
@@ -366,6 +397,23 @@ class TofinoSwitch:
         buffer, channel = divmod(local, 4)
         image = Image()
         image.register(0x2701A14 + pipe * 0x800000 + buffer * 0x2000 + channel * 0x80, kind << 24)
+        self._harness.load(image)
+
+    def read_register(self, pipe, name, index):
+        """Its halves. The harness says nothing of a register that nobody has written."""
+        lines = self._harness.ask(f"check_register {pipe}:{name}({index})")
+        said = next((line for line in lines if line.startswith("register ")), "")
+        return {"lo": 0, "hi": 0} | {half: int(value) for half, value in re.findall(r"(lo|hi)=(\d+)", said)}
+
+    def set_register(self, name, index, value):
+        """In all pipes, of one that fits a memory."""
+        register, image = Register(self._program, name), Image()
+        word = range(index // 4 * 4, index // 4 * 4 + 4)
+        for pipe in range(PIPES):
+            lines = self._harness.ask(*(f"check_register {pipe}:{register.name}({each})" for each in word))
+            said = (re.match(r"register .*\(physical (\d+)\):.* lo=(\d+)", line) for line in lines)
+            values = dict.fromkeys(word, 0) | {int(hit[1]): int(hit[2]) for hit in said if hit} | {index: value}
+            register.set_word(image, pipe, index, values.values())
         self._harness.load(image)
 
     def read_counters(self, name, indices):
