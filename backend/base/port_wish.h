@@ -13,7 +13,7 @@ struct PortWish {
   bool emulated = true;  // where no device is named: also one that is software of the kernel
 };
 
-inline constexpr const char* kPortWishForm = "DEVICE, DEVICE:PORT or DEVICE:PORT:GID_INDEX";
+inline constexpr const char* kPortWishForm = "DEVICE, DEVICE:PORT (1 to 255) or DEVICE:PORT:GID_INDEX (0 to 255)";
 /// "DEVICE", "DEVICE:PORT", "DEVICE:PORT:GID_INDEX", or nothing. False: another form, and `wish` is as it was.
 bool parse_port_wish(const std::string& text, PortWish* wish);
 

@@ -105,7 +105,9 @@ Result<std::vector<std::string>> Verbs::devices() const {
   int count = 0;
   ibv_device** const list = functions_->get_device_list(&count);
   if (list == nullptr) {
-    return error(Code::kUnsupported, "ibv_get_device_list", errno, "is the kernel's module ib_uverbs loaded?");
+    const char* hint =
+        "this host has no RDMA (SWITCHML_TRANSPORT=auto needs none), or is the kernel's module ib_uverbs not loaded?";
+    return error(Code::kUnsupported, "ibv_get_device_list", errno, hint);
   }
   std::vector<std::string> names;
   names.reserve(static_cast<size_t>(count));
