@@ -28,7 +28,7 @@ OptionValue precision(Config* c) {
   };
   return value::one_of(
       {"auto", "integer", "exact"}, set, [c] { return std::string(c->precision()); },
-      "; integer not together with transport=shm, exact not with controller");
+      "; integer not together with transport=shm");
 }
 
 OptionValue on_failure(bool* fallback) {
@@ -235,10 +235,9 @@ Status check_excludes(const char* name, const std::vector<const char*>& others, 
   return {};
 }
 
-Status check_controller(const Config& config, const Written& written) {
+Status check_controller(const Written& written) {
   Status status = check_exclusive("controller", "switch", written);
   if (status.ok()) status = check_exclusive("controller_token", "controller_token_file", written);
-  if (status.ok() && config.exact) status = check_excludes("precision", {"controller"}, "auto or integer", written);
   if (status.ok()) status = check_needs("controller_cert", "controller_key", written);
   if (status.ok()) status = check_needs("controller_key", "controller_cert", written);
   if (status.ok()) status = check_needs("controller_cert", "controller_ca", written);
@@ -258,7 +257,7 @@ Status check_transport(const Config& config, const Written& written) {
 
 Status check_relations(const Config& config, const Written& written) {
   if (Status status = check_transport(config, written); !status.ok()) return status;
-  if (Status status = check_controller(config, written); !status.ok()) return status;
+  if (Status status = check_controller(written); !status.ok()) return status;
   if (config.rto_min <= config.rto_max) return {};
   // Blame what the user wrote; the other side may be a default.
   const bool low = entry_of("rto_min", written) != nullptr;

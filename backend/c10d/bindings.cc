@@ -99,12 +99,15 @@ class PythonController : public ControllerClient {
       question["slots"] = asked.slots;
       question["payload_bytes"] = asked.payload;
       question["queue_pairs"] = (asked.flags & wire::kOpenUnreliable) != 0;
+      question["native"] = (asked.flags & wire::kOpenNative) != 0;
       const py::dict answer = ask("open", question, deadline);
       wire::OpenReply granted;
       granted.session_key = answer["session_key"].cast<uint64_t>();
       granted.epoch = answer["epoch"].cast<uint32_t>();
       granted.job = answer["job"].cast<uint8_t>();
-      granted.flags = answer["whole_chunks"].cast<bool>() ? wire::kOpenWholeChunks : uint8_t{0};
+      const auto flag = [&](const char* name, uint8_t bit) { return answer[name].cast<bool>() ? bit : uint8_t{0}; };
+      granted.flags = flag("whole_chunks", wire::kOpenWholeChunks) | flag("native", wire::kOpenNative) |
+                      flag("tree", wire::kOpenTree);
       granted.slots = answer["slots"].cast<uint16_t>();
       granted.payload = answer["payload_bytes"].cast<uint32_t>();
       granted.lease_ms = answer["lease_ms"].cast<uint32_t>();

@@ -163,6 +163,7 @@ Status read_grant(const Blob& blob, SessionParameters* session) {
   p.slots = static_cast<int>(slots);
   p.payload_bytes = payload;
   p.native = (flags & wire::kOpenNative) != 0;
+  p.tree = (flags & wire::kOpenTree) != 0;
   p.whole_chunks = (flags & wire::kOpenWholeChunks) != 0;
   p.lease = milliseconds(lease_ms);
   p.most_silence = kMostSilence;

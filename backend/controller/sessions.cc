@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "controller/session_state.h"
+#include "softswitch/slot_store.h"
 
 namespace switchml::controller {
 
@@ -52,6 +53,7 @@ wire::Open wire_form(const OpenRequest& request) {
   open.shards = static_cast<uint16_t>(request.shards);
   open.slots = static_cast<uint16_t>(request.slots);
   open.payload = request.payload_bytes;
+  if (request.native) open.flags |= wire::kOpenNative;
   return open;
 }
 
@@ -244,6 +246,7 @@ std::vector<softswitch::GrantLimits> Sessions::limits(const OpenRequest& request
   softswitch::GrantLimits plenty;
   plenty.free_slot_memory_bytes = SIZE_MAX;
   plenty.max_payload_bytes = kMaxPayloadBytes;
+  plenty.native = true;
   if (request.owner.max_slots != 0) {
     const size_t page = largest_page(tree);
     const size_t left = request.owner.max_slots - std::min(request.owner.max_slots, slots_of(request.owner.name));
@@ -317,8 +320,11 @@ Install Sessions::install_at(const Session& session, const TreeNode& node) {  //
   install.slots = entry.slots();
   install.payload_bytes = entry.payload_bytes();
   install.members = session.tree.members(node);
+  install.native = entry.native();
+  if (install.native) install.session_key = entry.granted().session_key;
   install.pages = switches_[static_cast<size_t>(node.at)].take(
-      session.id.job, session.id.epoch, install.slots, install.payload_bytes,
+      session.id.job, session.id.epoch, install.slots,
+      softswitch::SlotStore::slot_bytes(install.payload_bytes, install.native ? install.members.back() + 1 : 0),
       install.members.size() * static_cast<size_t>(install.shards));
   if (node.parent == kNone) return install;
   const TreeNode& parent = session.tree.nodes[static_cast<size_t>(node.parent)];
@@ -347,6 +353,8 @@ OpenAnswer Sessions::answer(const Session& session, uint64_t ticket) const {
   OpenAnswer answer;
   answer.ticket = ticket;
   answer.granted = table_.find(session.id.job)->granted();
+  const bool native = (answer.granted.flags & wire::kOpenNative) != 0;
+  if (native && session.tree.nodes.size() > 1) answer.granted.flags |= wire::kOpenTree;  // [NTREE-1]
   answer.switch_addresses = addresses_of(session.ranks);
   return answer;
 }

@@ -51,6 +51,7 @@ struct OpenRequest {
   bool sum = true;
   bool max = true;
   bool pairs = false;                        // ranks come by unreliable queue pairs
+  bool native = false;                       // elements in their own type, where all switches can
   std::vector<std::vector<Endpoint>> ranks;  // addresses of each
   Owner owner;
 };

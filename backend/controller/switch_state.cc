@@ -104,6 +104,7 @@ softswitch::GrantLimits SwitchState::limits(size_t members) const {
   limits.receive_buffer_bytes = can.receive_buffer_bytes;
   if (!can.any_payload) limits.payloads = can.payloads;
   limits.whole_chunks = can.whole_chunks;
+  limits.native = can.native;
   limits.members = members;
   limits.max_members = can.members;
   limits.page_slots = can.pages != 0 ? can.page_slots : 0;
@@ -118,13 +119,13 @@ size_t SwitchState::free_slots() const {
   return free.free_slot_memory_bytes / softswitch::SlotStore::slot_bytes(free.max_payload_bytes);
 }
 
-std::vector<uint32_t> SwitchState::take(uint8_t job, uint32_t epoch, int slots, size_t payload_bytes, size_t places) {
+std::vector<uint32_t> SwitchState::take(uint8_t job, uint32_t epoch, int slots, size_t slot_bytes, size_t places) {
   Taken& taken = taken_[job];
   taken.epoch = epoch;
   taken.places = places;
   places_in_use_ += places;
   if (capabilities_->pages == 0) {
-    taken.memory_bytes = static_cast<size_t>(slots) * softswitch::SlotStore::slot_bytes(payload_bytes);
+    taken.memory_bytes = static_cast<size_t>(slots) * slot_bytes;
     memory_in_use_ += taken.memory_bytes;
     return {};
   }

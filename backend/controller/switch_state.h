@@ -32,8 +32,9 @@ struct Capabilities {
   uint64_t memory_bytes = 0;
   size_t receive_buffer_bytes = 0;
   std::string mac;
-  size_t places = 0;   // of members of all sessions together, one for each shard of each; 0: no bound
-  bool pairs = false;  // is the end of unreliable queue pairs
+  size_t places = 0;    // of members of all sessions together, one for each shard of each; 0: no bound
+  bool pairs = false;   // is the end of unreliable queue pairs
+  bool native = false;  // keeps contributions, and reduces elements of any type
 };
 
 /// What a session needs of a switch.
@@ -72,7 +73,7 @@ class SwitchState {
 
   /// Gives slots, and places for its members, to a job, within limits() and check(); returns the pages, if there are
   /// pages.
-  std::vector<uint32_t> take(uint8_t job, uint32_t epoch, int slots, size_t payload_bytes, size_t places);
+  std::vector<uint32_t> take(uint8_t job, uint32_t epoch, int slots, size_t slot_bytes, size_t places);
   /// The session is over: what it had is free as soon as its removal, which must precede whatever is installed next, is
   /// carried out.
   void release(uint8_t job);

@@ -1,5 +1,7 @@
 #include "controller/topology.h"
 
+#include <algorithm>
+
 #include "socket/address.h"
 #include "wire/layout.h"
 
@@ -18,7 +20,7 @@ size_t uplink_payload(const SwitchSpec& spec) {
   const bool version6 = to_literal(spec.address).find(':') != std::string::npos;
   const size_t ip = version6 ? 40 : 20;
   constexpr size_t kUdp = 8;
-  const size_t headers = ip + kUdp + wire::kHeaderBytes;
+  const size_t headers = ip + kUdp + std::max(wire::kHeaderBytes, wire::kNativeHeaderBytes);
   return spec.uplink_mtu > headers ? spec.uplink_mtu - headers : 0;
 }
 

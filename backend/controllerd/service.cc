@@ -146,6 +146,7 @@ grpc::Status request_of(const v1::OpenRequest& message, controller::OpenRequest*
   out->slots = message.slots();
   out->payload_bytes = message.payload_bytes();
   out->pairs = message.queue_pairs();
+  out->native = message.native();
   if (grpc::Status status = check_group(message.group()); !status.ok()) return status;
   if (grpc::Status status = operations_of(message, out); !status.ok()) return status;
   return addresses_of(message, &out->ranks);
@@ -200,6 +201,8 @@ grpc::Status ControllerService::Open(grpc::ServerContext* context, const v1::Ope
   reply->set_slots(answer.granted.slots);
   reply->set_payload_bytes(answer.granted.payload);
   reply->set_whole_chunks((answer.granted.flags & wire::kOpenWholeChunks) != 0);
+  reply->set_native((answer.granted.flags & wire::kOpenNative) != 0);
+  reply->set_tree((answer.granted.flags & wire::kOpenTree) != 0);
   reply->set_lease_ms(answer.granted.lease_ms);
   for (const Endpoint& address : answer.switch_addresses) reply->add_switch_addresses(to_string(address));
   return grpc::Status::OK;

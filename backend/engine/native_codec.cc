@@ -21,8 +21,9 @@ ElementRange common(ElementRange a, ElementRange b) {
 }  // namespace
 
 bool NativeCodec::divides_parts() const {
-  // [NLANE-8]
-  return collective_.type == ElementType::kFloat16 && collective_.op == ReduceOp::kSum && !collective_.inputs.empty();
+  // [NLANE-8, NTREE-6]
+  return collective_.type == ElementType::kFloat16 && collective_.op == ReduceOp::kSum && collective_.divisor > 1 &&
+         (tree_ || !collective_.inputs.empty());
 }
 
 uint8_t NativeCodec::divisor() const {
@@ -40,12 +41,13 @@ size_t NativeCodec::encode(ElementRange range, uint8_t* out) const {
   }
   if (collective_.movement != Movement::kNone) return encode_moved(range, out);
   SWITCHML_ASSERT(collective_.inputs.size() <= kMaxWorkers);
-  std::array<const uint8_t*, kMaxWorkers> inputs;
-  for (size_t i = 0; i < collective_.inputs.size(); ++i) {
-    inputs[i] = static_cast<const uint8_t*>(collective_.inputs[i]) + range.begin * size;
-  }
+  std::array<const uint8_t*, kMaxWorkers> inputs{static_cast<const uint8_t*>(collective_.input)};
+  std::transform(collective_.inputs.begin(), collective_.inputs.end(), inputs.begin(),
+                 [](const void* input) { return static_cast<const uint8_t*>(input); });
+  const size_t count = std::max<size_t>(collective_.inputs.size(), 1);
+  for (size_t i = 0; i < count; ++i) inputs[i] += range.begin * size;
   const quant::Reduction reduction{collective_.op, collective_.type, divides_parts() ? collective_.divisor : 1};
-  quant::reduce(reduction, inputs.data(), static_cast<int>(collective_.inputs.size()), range.count, out);  // [NLANE-7]
+  quant::reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [NLANE-7]
   return bytes;
 }
 
@@ -60,7 +62,7 @@ bool NativeCodec::output_follows_input() const {
 }
 
 const uint8_t* NativeCodec::as_they_lie(ElementRange range) const {
-  const bool has_all = collective_.movement == Movement::kNone ? collective_.inputs.empty()
+  const bool has_all = collective_.movement == Movement::kNone ? collective_.inputs.empty() && !divides_parts()
                                                                : collective_.movement == Movement::kBroadcast &&
                                                                      collective_.root == static_cast<int>(worker_);
   if (!has_all || range.count == 0) return nullptr;

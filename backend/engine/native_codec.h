@@ -12,12 +12,15 @@ namespace switchml {
 
 class NativeCodec {
  public:
-  /// Of one of `workers`. Keeps a reference.
-  NativeCodec(const Collective& collective, int worker, int workers)
-      : collective_(collective), worker_(static_cast<size_t>(worker)), workers_(static_cast<size_t>(workers)) {}
+  /// Of one of `workers`. Keeps a reference. `tree`: sums of some of them are rounded.
+  NativeCodec(const Collective& collective, int worker, int workers, bool tree = false)
+      : collective_(collective),
+        worker_(static_cast<size_t>(worker)),
+        workers_(static_cast<size_t>(workers)),
+        tree_(tree) {}
 
-  /// What the aggregator divides the sum by. The mean of float16 is an exception where workers speak for several ranks:
-  /// each divides its part, because the sum of a host's ranks may be beyond what float16 holds.
+  /// What the aggregator divides the sum by. The mean of float16 is an exception where workers speak for several ranks,
+  /// and in trees: each worker divides its part, because the sum of some ranks may be beyond what float16 holds.
   uint8_t divisor() const;
   /// Elements `range` to `out`, which has room for them; returns the number of bytes. None where this worker has
   /// nothing to say about them. What a worker gathers from itself gets to its output here.
@@ -48,6 +51,7 @@ class NativeCodec {
   const Collective& collective_;
   const size_t worker_;
   const size_t workers_;
+  const bool tree_;
 };
 
 }  // namespace switchml

@@ -44,7 +44,7 @@ Task::Task(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_
       shared(std::move(collective_state)),
       plan(collective().type, !session.native && uses_exponents(collective(), part), part, chunk_bytes, session.native),
       codec(collective(), plan, session.contributing_ranks()),
-      native_codec(collective(), session.worker, session.workers),
+      native_codec(collective(), session.worker, session.workers, session.tree),
       stream(stream_of(collective(), plan, session.lanes_per_shard())),
       announced(is_bulk() && collective().stream == StreamChoice::kBulk),  // [NLANE-6]
       covered(covered_by_witness(collective(), serial)) {

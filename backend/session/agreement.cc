@@ -247,6 +247,11 @@ class Agreement {
       return {Code::kInvalidArgument, "SWITCHML_PRECISION=\"exact\" cannot be had: switch " + place.name +
                                           " adds integers; use auto, or a switch in software"};
     }
+    if (opening_.config.exact && (granted.back().flags & wire::kOpenTree) != 0) {
+      return {Code::kInvalidArgument,
+              "SWITCHML_PRECISION=\"exact\" cannot be had: the ranks are at several switches of controller " +
+                  opening_.config.controller + ", and each of these rounds; use auto, or ranks at one switch"};
+    }
     if (is_alone()) return {};
     if (integers) {
       return {Code::kInvalidArgument,
@@ -279,7 +284,7 @@ class Agreement {
     asked.shards = static_cast<uint16_t>(hosts ? opening_.agreed.hosts.owners() : opening_.config.shards);
     asked.payload = static_cast<uint32_t>(payload);
     asked.slots = static_cast<uint16_t>(slots);
-    if (wants_native(opening_.config)) asked.flags |= wire::kOpenNative;  // [NATIVE-1]
+    if (!opening_.config.integers && carrier != Carrier::kPlaces) asked.flags |= wire::kOpenNative;  // [NATIVE-1]
     asked.flags |= open_flag_of(carrier);
     if (slots == 0 && !may_lose_frames(carrier)) {
       asked.slots = static_cast<uint16_t>(asked.shards * LaneSlots::kLeastNativeForBulk);

@@ -67,9 +67,8 @@ size_t complete(SlotUse* use, int32_t* words, const wire::DataPacket& last, cons
 }
 
 void mark_repeated(uint8_t* frame) {
-  wire::Header header = wire::read_header(frame);
-  header.flags |= wire::kFlagRepeat;
-  wire::write_header(header, frame);
+  static_assert(wire::kHeaderOffsetFlags == wire::kNativeHeaderOffsetFlags);
+  frame[wire::kHeaderOffsetFlags] |= wire::kFlagRepeat;
 }
 
 }  // namespace switchml::softswitch

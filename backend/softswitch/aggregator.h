@@ -28,7 +28,7 @@ struct Outcome {
 /// directly in front of them. `last` is the header of the last contribution. Returns the size of the packet.
 size_t complete(SlotUse* use, int32_t* words, const wire::DataPacket& last, const Outcome& outcome);
 
-/// Marks a packet as sent before.
+/// Marks a packet, native or not, as sent before.
 void mark_repeated(uint8_t* frame);
 
 }  // namespace switchml::softswitch

@@ -84,7 +84,9 @@ Grant grant(const wire::Open& asked, const std::vector<GrantLimits>& switches) {
     if (members > switches[i].max_members) return refuse(wire::ReplyStatus::kTooManyWorkers, i);
     out.whole_chunks |= switches[i].whole_chunks;
   }
-  out.native = (asked.flags & wire::kOpenNative) != 0 && switches.size() == 1 && switches.front().native;  // [NATIVE-2]
+  out.native =
+      (asked.flags & wire::kOpenNative) != 0 &&
+      std::all_of(switches.begin(), switches.end(), [](const auto& limits) { return limits.native; });  // [NATIVE-2]
   size_t by = 0;
   out.payload_bytes = common_payload(asked.payload, switches, &by);
   if (out.payload_bytes == 0) return refuse(wire::ReplyStatus::kPayloadUnsupported, by);

@@ -37,7 +37,7 @@ struct Grant {
   size_t payload_bytes = 0;
   int slots = 0;  // a multiple of the shards; with pages and several shards each shard has whole pages
   bool whole_chunks = false;
-  bool native = false;  // asked for, and the one switch can
+  bool native = false;  // asked for, and all switches can
 };
 
 /// Checks what is asked and cuts it down to the least of the switches' limits. Slots are refused for lack of memory,

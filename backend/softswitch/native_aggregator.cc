@@ -53,6 +53,7 @@ void join_native(SlotUse* use, const wire::NativePacket& packet) {
   use->contributed.insert(packet.header.worker);
   if ((packet.header.flags & wire::kFlagNoElements) != 0) use->want_none.insert(packet.header.worker);  // [NATIVE-18]
   use->disagree |= packet.header.call != use->witness || kind_of(packet.header) != use->exponent;       // [NATIVE-20]
+  use->disagree |= (packet.header.flags & wire::kFlagDisagree) != 0;                                    // [NTREE-3]
   if (packet.bytes == 0) return;
   use->disagree |= use->bytes != 0 && packet.bytes != use->bytes;  // [NATIVE-20]
   use->bytes = std::max(use->bytes, static_cast<uint32_t>(packet.bytes));
@@ -70,33 +71,45 @@ void keep_elements(const wire::NativePacket& packet, SlotStore* store) {
   std::memcpy(store->kept(packet.header.slot, packet.header.worker), packet.elements, packet.bytes);
 }
 
-void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, wire::ChecksumRule rule) {
+void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, wire::ChecksumRule rule,
+                     const Uplink* uplink) {
   wire::NativeHeader header = last.header;
   header.kind = static_cast<uint8_t>(wire::Kind::kNativeResult);
   header.worker = kAllWorkers;
   header.flags = use->disagree ? wire::kFlagDisagree : uint8_t{0};
   header.call = use->witness;
   set_kind(&header, use->exponent);  // [NATIVE-19]
+  if (uplink != nullptr) {           // [NTREE-2]
+    header.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
+    header.worker = uplink->worker;
+    if (use->want_none == use->contributed) header.flags |= wire::kFlagNoElements;
+  }
   if (use->disagree) use->bytes = 0;
   uint8_t* payload = store->payload(header.slot, header.seq);
   if (use->bytes > 0) {
     const Inputs inputs = inputs_of(*use, store, last);
-    const quant::Reduction reduction{last.operation, last.type, header.divisor};
+    const uint32_t divisor = uplink != nullptr ? 1 : header.divisor;  // the root divides
+    const quant::Reduction reduction{last.operation, last.type, divisor};
     // [NATIVE-17]
     quant::reduce(reduction, inputs.elements.data(), inputs.count, use->bytes / element_bytes(last.type), payload);
   }
   wire::seal_native(header, rule, payload - wire::kNativeHeaderBytes, use->bytes);
+  use->complete = true;
+  if (uplink != nullptr) return;
   if (!(use->want_none == WorkerSet{})) wire::seal_native(header, rule, payload - SlotStore::kHeadRoom, 0);
   if (!(use->with_target == WorkerSet{})) {
     header.flags |= wire::kFlagTarget;
     wire::seal_native(header, rule, payload - SlotStore::kTargetHead, 0);
   }
-  use->complete = true;
+}
+
+NativeFrame contribution_of(const SlotUse& use, const uint8_t* payload) {
+  return {payload - wire::kNativeHeaderBytes, wire::kNativeHeaderBytes + use.bytes};
 }
 
 NativeFrame result_for(const SlotUse& use, uint8_t* payload, uint8_t worker) {
   if (use.want_none.test(worker)) return {payload - SlotStore::kHeadRoom, wire::kNativeHeaderBytes};  // [NATIVE-18]
-  return {payload - wire::kNativeHeaderBytes, wire::kNativeHeaderBytes + use.bytes};
+  return contribution_of(use, payload);
 }
 
 const wire::Target* target_for(const SlotUse& use, SlotStore* store, uint16_t slot, uint8_t worker) {

@@ -1,9 +1,11 @@
 // What one contribution does to the use of a slot of a native session: it is kept until the last one has come, then all
-// are reduced at once (quant/reduction.h) [NATIVE-17, NATIVE-20]. So sums of floats are exact, and rounded once.
+// are reduced at once (quant/reduction.h) [NATIVE-17, NATIVE-20]. So sums of floats are exact, and rounded once at each
+// switch of a tree.
 #pragma once
 
 #include <cstdint>
 
+#include "softswitch/installed.h"
 #include "softswitch/slot_store.h"
 #include "wire/checksum.h"
 #include "wire/packet.h"
@@ -18,14 +20,17 @@ void join_native(SlotUse* use, const wire::NativePacket& packet);
 /// Keeps its target and its elements. Of the last one the target is enough.
 void keep_target(const wire::NativePacket& packet, SlotUse* use, SlotStore* store);
 void keep_elements(const wire::NativePacket& packet, SlotStore* store);
-/// The result, its headers in front, in the use's place in the store. `last`: the last contribution, which need not be
-/// kept.
-void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, wire::ChecksumRule rule);
+/// The result, its headers in front, in the use's place in the store; with an uplink the contribution to the parent
+/// [NTREE-2]. `last`: the last contribution, which need not be kept.
+void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& last, wire::ChecksumRule rule,
+                     const Uplink* uplink);
 
 struct NativeFrame {
   const uint8_t* data;
   size_t size;
 };
+/// A leaf's, of a complete use.
+NativeFrame contribution_of(const SlotUse& use, const uint8_t* payload);
 /// What a worker gets of a complete use, whose `payload` lies in the store.
 NativeFrame result_for(const SlotUse& use, uint8_t* payload, uint8_t worker);
 /// Where it gets the elements; null: in that frame. [RDMA-7]

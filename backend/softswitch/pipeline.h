@@ -68,13 +68,17 @@ struct SoftSwitch::Impl {
                         PacketContext& context);
   void forward_native(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
                       PacketContext& context);
-  void duplicate_native(SlotUse* use, const wire::NativeHeader& header, const RxFrame& asking, PacketContext& context);
+  void duplicate_native(const SessionEntry& session, SlotUse* use, const wire::NativeHeader& header,
+                        const RxFrame& asking, PacketContext& context);
   void duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking,
                  PacketContext& context);
   /// NextStep of a complete use: the result to all members of the slot's shard, or the aggregate to the parent.
   void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, PacketContext& context);
   /// A result from the parent, for all members (only a leaf takes results).
   void pass_down(const RxFrame& frame, PacketContext& context);
+  void pass_down_native(const RxFrame& frame, PacketContext& context);
+  void to_members(const SessionEntry& session, SlotUse* use, const wire::NativePacket& packet, const RxFrame& frame,
+                  PacketContext& context);
 
   // ---- control (control.cc) ----
   void request(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);

@@ -185,7 +185,9 @@ SessionEntry* SessionTable::keep(std::unique_ptr<SessionEntry> entry) {
 
 SessionEntry* SessionTable::install(const InstalledSession& session, Time now) {
   if (entries_[session.job]) return nullptr;
-  auto entry = make_entry(session, limits_.whole_chunks ? wire::kOpenWholeChunks : uint8_t{0}, now);
+  const uint8_t whole = limits_.whole_chunks ? wire::kOpenWholeChunks : uint8_t{0};
+  auto entry = make_entry(session, whole | (session.native ? wire::kOpenNative : uint8_t{0}), now);
+  entry->reply_.session_key = session.session_key;
   entry->leased_ = false;
   return keep(std::move(entry));
 }

@@ -25,7 +25,7 @@ class SessionEntry {
  public:
   uint8_t job() const { return reply_.job; }
   uint32_t epoch() const { return reply_.epoch; }
-  /// What its open was answered; of an installed session without key and lease.
+  /// What its open was answered; of an installed session without lease, and without key unless it is native.
   const wire::OpenReply& granted() const { return reply_; }
   /// Worker numbers are below this.
   int workers() const { return workers_; }

@@ -18,7 +18,7 @@ SessionLimits session_limits(const SwitchOptions& options) {
   limits.client_jobs = options.client_jobs;
   limits.client_memory_bytes = options.client_memory_bytes;
   limits.whole_chunks = options.whole_chunks;
-  limits.native = !options.whole_chunks;
+  limits.native = !options.whole_chunks && !options.integers;
   limits.suits_tcp = options.suits_tcp;
   limits.has_card = options.has_card;
   limits.receive_buffer_bytes = options.receive_buffer_bytes;
@@ -163,6 +163,8 @@ bool SoftSwitch::Impl::other_than_integers(const RxFrame& frame, Time now, bool 
   if (kind == wire::Kind::kNativeContribution) return native_contribution(frame, now, alone, context);
   if (kind == wire::Kind::kResult) {
     pass_down(frame, context);
+  } else if (kind == wire::Kind::kNativeResult) {
+    pass_down_native(frame, context);
   } else {
     context.drop(wire::ParseError::kKind);  // whatever its length: it has no header that is known
   }
@@ -263,8 +265,8 @@ void SoftSwitch::Impl::pass_down(const RxFrame& frame, PacketContext& context) {
   const wire::Header& header = packet.header;
   SessionEntry* session = table.find(header.job, header.epoch);
   if (session == nullptr) return counts.dropped_session.add(1);
-  if (session->uplink() == nullptr) return counts.dropped_kind.add(1);               // [TREE-8]
-  if (session->uplink()->parent != frame.from) return counts.dropped_source.add(1);  // [TREE-8]
+  if (session->uplink() == nullptr || session->native()) return counts.dropped_kind.add(1);  // [TREE-8, NATIVE-3]
+  if (session->uplink()->parent != frame.from) return counts.dropped_source.add(1);          // [TREE-8]
   if (header.slot >= session->slots()) return counts.dropped_slot.add(1);
   if (!session->takes(packet.words * kWordBytes)) return counts.dropped_length.add(1);
   counts.results_passed_down.add(1);

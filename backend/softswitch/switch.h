@@ -32,6 +32,8 @@ struct SwitchOptions {
   bool by_invitation = false;
   /// Take packets without words or with a whole payload only, as a switch does whose parser knows no other lengths.
   bool whole_chunks = false;
+  /// Grant no native session, as a switch does that only adds integers.
+  bool integers = false;
   /// Say to whoever opens a session that members gain by TCP.
   bool suits_tcp = false;
   /// Members may come by RDMA: answer_meets_by() is called before the first request.

@@ -1,6 +1,7 @@
-// Contributions of native sessions. [NATIVE-12]
+// Packets of native sessions. [NATIVE-12]
 #include <array>
 
+#include "softswitch/aggregator.h"
 #include "softswitch/native_aggregator.h"
 #include "softswitch/pipeline.h"
 #include "wire/checksum.h"
@@ -61,7 +62,8 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
       context.counters.uses_started.add(1);
       break;
     case Sequence::kSame:
-      if (use.complete || use.contributed.test(header.worker)) return duplicate_native(&use, header, asking, context);
+      if (use.complete || use.contributed.test(header.worker))
+        return duplicate_native(session, &use, header, asking, context);
       if (late) return context.counters.dropped_stale.add(1);  // [NATIVE-16]
       break;
   }
@@ -71,7 +73,7 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
 
   keep_target(packet, &use, &store);
   if (!(use.contributed == session.expected())) return keep_elements(packet, &store);
-  complete_native(&use, &store, packet, session.checksum_rule());
+  complete_native(&use, &store, packet, session.checksum_rule(), session.uplink());
   context.counters.uses_completed.add(1);
   use.borrowed_in = context.part.burst;
   forward_native(session, use, header, context);
@@ -82,6 +84,10 @@ void SoftSwitch::Impl::forward_native(const SessionEntry& session, const SlotUse
                                       PacketContext& context) {
   SlotStore& store = *stores[header.job];
   uint8_t* payload = store.payload(header.slot, header.seq);
+  if (session.uplink() != nullptr) {  // [NTREE-2]
+    const NativeFrame frame = contribution_of(use, payload);
+    return context.unicast(frame.data, frame.size, session.uplink()->parent);
+  }
   std::array<const Endpoint*, kMaxWorkers> to;
   for (const bool whole : {true, false}) {
     size_t count = 0;
@@ -105,13 +111,63 @@ void SoftSwitch::Impl::forward_native(const SessionEntry& session, const SlotUse
 }
 
 // [NATIVE-13]
-void SoftSwitch::Impl::duplicate_native(SlotUse* use, const wire::NativeHeader& header, const RxFrame& asking,
-                                        PacketContext& context) {
+void SoftSwitch::Impl::duplicate_native(const SessionEntry& session, SlotUse* use, const wire::NativeHeader& header,
+                                        const RxFrame& asking, PacketContext& context) {
   if (!use->complete) return context.counters.duplicates_dropped.add(1);
   context.counters.duplicates_answered.add(1);
+  uint8_t* payload = stores[header.job]->payload(header.slot, header.seq);
+  NativeFrame frame = result_for(*use, payload, header.worker);
+  const bool leaf = session.uplink() != nullptr;
+  if (leaf) {  // [NTREE-4]
+    context.reclaim(*use);
+    mark_repeated(payload - wire::kNativeHeaderBytes);
+    frame = contribution_of(*use, payload);
+  }
   use->borrowed_in = context.part.burst;
-  const NativeFrame frame = result_for(*use, stores[header.job]->payload(header.slot, header.seq), header.worker);
-  context.unicast(frame.data, frame.size, asking.from);
+  context.unicast(frame.data, frame.size, leaf ? session.uplink()->parent : asking.from);
+}
+
+// [NTREE-5]
+void SoftSwitch::Impl::pass_down_native(const RxFrame& frame, PacketContext& context) {
+  SwitchCounters& counts = context.counters;
+  wire::NativePacket packet;
+  const wire::ParseError error = wire::parse_native(frame.data, frame.size, wire::Kind::kNativeResult, &packet);
+  if (error != wire::ParseError::kNone) return context.drop(error);
+  const wire::NativeHeader& header = packet.header;
+  SessionEntry* session = table.find(header.job, header.epoch);
+  if (session == nullptr) return counts.dropped_session.add(1);
+  if (session->uplink() == nullptr || !session->native()) return counts.dropped_kind.add(1);
+  if (session->uplink()->parent != frame.from) return counts.dropped_source.add(1);
+  if (header.slot >= session->slots()) return counts.dropped_slot.add(1);
+  if (packet.target || !session->takes(packet.bytes)) return counts.dropped_length.add(1);
+  if (!wire::native_intact(frame.data, frame.size, session->checksum_rule())) return counts.dropped_checksum.add(1);
+  SlotUse& use = stores[header.job]->use(header.slot, header.seq);
+  if (!holds(use, header) || !use.complete) return counts.dropped_stale.add(1);
+  counts.results_passed_down.add(1);
+  to_members(*session, &use, packet, frame, context);
+}
+
+// Who wants no elements gets the header alone, with a checksum of its own.
+void SoftSwitch::Impl::to_members(const SessionEntry& session, SlotUse* use, const wire::NativePacket& packet,
+                                  const RxFrame& frame, PacketContext& context) {
+  const int shard = session.shard_of(packet.header.slot);
+  uint8_t* bare = stores[packet.header.job]->payload(packet.header.slot, packet.header.seq) - SlotStore::kHeadRoom;
+  if (packet.bytes > 0 && !(use->want_none == WorkerSet{})) {
+    context.reclaim(*use);
+    wire::seal_native(packet.header, session.checksum_rule(), bare, 0);
+    use->borrowed_in = context.part.burst;
+  }
+  std::array<const Endpoint*, kMaxWorkers> to;
+  for (const bool whole : {true, false}) {
+    size_t count = 0;
+    for (int worker = 0; worker < session.workers(); ++worker) {
+      const Endpoint& member = session.member(worker, shard);
+      const bool gets_whole = packet.bytes == 0 || !use->want_none.test(worker);
+      if (gets_whole == whole && member.size != 0) to[count++] = &member;
+    }
+    if (count == 0) continue;
+    context.multicast(whole ? frame.data : bare, whole ? frame.size : wire::kNativeHeaderBytes, to.data(), count);
+  }
 }
 
 }  // namespace switchml::softswitch

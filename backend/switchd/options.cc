@@ -51,6 +51,7 @@ std::vector<Option> table(CommandLine* line) {
       {"client-slots", value::mebibytes(1, 1048576, &limits.client_memory_bytes, " (MiB)"),
        "slot memory of all jobs that one host has opened", "half of --slots"},
       {"max-payload", value::payload_size(&limits.max_payload_bytes), "largest payload per packet"},
+      {"integers", value::flag(&limits.integers), "add integers only, as a switching chip does"},
       {"lease", value::whole_seconds(1, 86400, &limits.lease),
        "a job none of whose workers is heard for this long ends"},
       {"silence", value::whole_seconds(1, 86400, &limits.silence),

@@ -38,11 +38,12 @@ def _locate(messages, stub, question, options):
 
 
 def _open(messages, stub, question, options):
-    same = ("protocol_version", "client_key", "group", "shards", "slots", "payload_bytes", "queue_pairs")
+    same = ("protocol_version", "client_key", "group", "shards", "slots", "payload_bytes", "queue_pairs", "native")
     ranks = _ranks(messages, question)
     request = messages.OpenRequest(workers=len(ranks), ranks=ranks, **{name: question[name] for name in same})
     reply = stub.Open(request, **options)
-    granted = {name: getattr(reply, name) for name in ("slots", "payload_bytes", "whole_chunks", "lease_ms")}
+    of_reply = ("slots", "payload_bytes", "whole_chunks", "lease_ms", "native", "tree")
+    granted = {name: getattr(reply, name) for name in of_reply}
     return granted | {name: getattr(reply.session, name) for name in ("job", "epoch", "session_key")}
 
 

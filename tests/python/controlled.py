@@ -19,11 +19,12 @@ TOKENS = "tokens:\n  - name: team\n    token: open-sesame-of-the-team\n    max_j
 class Controlled(lab.Lab):
     """Switches and a controller, all on loopback of the test's own namespace unless said otherwise."""
 
-    def switch(self, name, listen="127.0.0.1:0", agent="127.0.0.1:0", namespace=None):
+    def switch(self, name, listen="127.0.0.1:0", agent="127.0.0.1:0", namespace=None, integers=False):
         """Starts a software switch with an agent; (agent's address, packets' address)."""
         (self.folder / f"{name}.token").write_text(f"token-of-the-agent-of-{name}\n")
         process = self.start(name, lab.program("switchml-switchd"), "--listen", listen, "--agent", agent,
-                             "--agent-token-file", self.folder / f"{name}.token", namespace=namespace)  # fmt: skip
+                             "--agent-token-file", self.folder / f"{name}.token", *["--integers"] * integers,
+                             namespace=namespace)  # fmt: skip
         served = self.await_line(name, process, "agent on ")
         return served, self.await_line(name, process, "listening on ")
 
@@ -57,9 +58,9 @@ def settings(controller, token="open-sesame-of-the-team", **more):
 
 @contextlib.contextmanager
 def one_switch(**more):
-    """The settings of ranks that use it."""
+    """The settings of ranks that use it. It adds integers only, as a chip does."""
     with tempfile.TemporaryDirectory(prefix="switchml-test-") as folder, Controlled(pathlib.Path(folder)) as network:
-        agent, address = network.switch("solo")
+        agent, address = network.switch("solo", integers=True)
         yield settings(
             network.controller("switches:\n" + described("solo", agent, address)), "let-the-others-in-too", **more
         )

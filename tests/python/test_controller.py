@@ -246,10 +246,11 @@ def test_a_stopped_host_costs_time_only_beside_a_switch_of_integers(tmp_path):
 
 class Tree(Controlled):
     """Two hosts with two ranks and a leaf each, a root and the controller in between. The ranks' addresses tell the
-    controller which leaf is theirs."""
+    controller which leaf is theirs. `integers`: the first leaf adds these only."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, integers=False):
         super().__init__(folder)
+        self.integers = integers
         try:
             self.build()
         except BaseException:
@@ -272,7 +273,8 @@ class Tree(Controlled):
         agent, address = self.switch("root", "10.79.0.1:48879", "10.79.0.1:50052", core)
         topology += described("root", agent, address)
         for number, host in enumerate(self.hosts, 1):
-            agent, address = self.switch(f"leaf{number}", f"10.79.{number}.1:48879", f"10.79.{number}.1:50052", host)
+            agent, address = self.switch(f"leaf{number}", f"10.79.{number}.1:48879", f"10.79.{number}.1:50052", host,
+                                         self.integers and number == 1)  # fmt: skip
             topology += described(f"leaf{number}", agent, address, "    parent: root\n    mtu: 9000\n")
         topology += "workers:\n"
         for number in (1, 2):
@@ -326,13 +328,75 @@ def test_a_tree_of_three_switches_between_hosts(tmp_path):
 
 @pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
 def test_hosts_add_beside_a_tree_what_is_small(tmp_path):
-    """Large sums have the bits of integers, and small ones those of hosts that add without any switch."""
-    with Tree(tmp_path) as network:
+    """One switch adds integers only. Large sums have the bits of integers, and small ones those of hosts that add
+    without any switch."""
+    with Tree(tmp_path, integers=True) as network:
         got = network.reduce("mixed", SWITCHML_PRECISION="auto", SWITCHML_TRANSPORT="auto")
         of_hosts = network.reduce("hosts", SWITCHML_CONTROLLER="", SWITCHML_PRECISION="auto", SWITCHML_TRANSPORT="auto")
         of_integers = embedded(network, 4, SWITCHML_PAYLOAD="1024")
     assert got[0]["stats"]["session"]["precision"] == "mixed"
     reducing_rank.assert_same(got, reducing_rank.mixed(of_integers, of_hosts))
+
+
+@pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
+def test_a_native_tree_rounds_as_hosts_of_several_ranks_do(tmp_path):
+    """A leaf adds what a host's ranks make together, and the root adds the leaves' sums."""
+    native = {"SWITCHML_PRECISION": "auto", "SWITCHML_TRANSPORT": "auto"}
+    with Tree(tmp_path) as network:
+        got = network.reduce("native", **native)
+        under_loss = network.reduce(
+            "lossy", **native, SWITCHML_FAULTS="seed=3,send_loss=0.02,receive_loss=0.02,duplicate=0.02"
+        )
+        of_hosts = network.reduce("hosts", SWITCHML_CONTROLLER="", **native)
+    for rank in got:
+        assert rank["stats"]["session"]["precision"] == "exact"
+    reducing_rank.assert_same(got, of_hosts)
+    reducing_rank.assert_same(under_loss, of_hosts)
+
+
+@pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
+def test_all_collectives_pass_a_native_tree(tmp_path):
+    """Results that some want and others do not, contributions with and without elements, means of float16."""
+    with Tree(tmp_path) as network:
+        ranks = {
+            f"moves-{rank}": network.start(f"moves-{rank}", sys.executable, "-c", MOVES, tmp_path / "moves.store", rank,
+                                           namespace=host, GLOO_SOCKET_IFNAME="eth0",
+                                           **settings(network.at, SWITCHML_PRECISION="auto"))
+            for rank, host in enumerate(network.where)
+        }  # fmt: skip
+        network.finish(ranks, 2 * lab.PATIENCE)
+        logs = [network.log(f"moves-{rank}") for rank in range(4)]
+    assert all("all of it by switches: True" in log for log in logs), logs
+
+
+MOVES = """
+import sys, torch, torch.distributed as dist, switchml
+rank = int(sys.argv[2])
+dist.init_process_group("switchml", init_method="file://" + sys.argv[1], rank=rank, world_size=4)
+for length in (1, 700, 30000):
+    inputs = [torch.arange(length) * (r + 1) for r in range(4)]
+    for root in range(4):
+        mine = inputs[rank].clone()
+        dist.broadcast(mine, root)
+        assert torch.equal(mine, inputs[root])
+        mine = inputs[rank].clone()
+        dist.reduce(mine, root)
+        assert rank != root or torch.equal(mine, sum(inputs))
+        pieces = [torch.zeros_like(mine) for _ in range(4)]
+        dist.gather(inputs[rank], pieces if rank == root else None, root)
+        assert rank != root or all(torch.equal(*pair) for pair in zip(pieces, inputs))
+        dist.scatter(mine, inputs if rank == root else None, root)
+        assert torch.equal(mine, inputs[rank])
+    dist.all_gather(pieces, inputs[rank])
+    assert all(torch.equal(*pair) for pair in zip(pieces, inputs))
+    dist.reduce_scatter(mine, [i + inputs[rank] for i in range(4)])
+    assert torch.equal(mine, sum(inputs) + 4 * rank)
+    large = torch.full((length,), 60000.0, dtype=torch.float16)
+    dist.all_reduce(large, dist.ReduceOp.AVG)
+    assert torch.equal(large, torch.full_like(large, 60000.0)), "the sum is beyond float16"
+dist.barrier()
+print("all of it by switches:", switchml.stats()["calls_gloo"] == 0)
+"""
 
 
 @pytest.mark.skipif(bool(lab.missing("nft")), reason=lab.missing("nft"))

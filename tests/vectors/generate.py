@@ -110,12 +110,27 @@ class Generator:
             return self.contribute()
         name = self.random.choice(leaves)
         number, seq = self.random.randrange(4), self.random.randrange(1, 2**32)
+        if self.parser.sessions[name].native:
+            return self.pass_down_native(name, number)
         fields = self.fields(number, seq)
         spoiled = [fields] * 6 + [
             fields.replace(f"slot={number}", "slot=4"),
             fields + " kind=2 worker=255 epoch=" + name + "+1",
             fields + " kind=1",
             fields + " kind=2 worker=255 cut=2",
+        ]
+        self.send(f"send {name}.parent {self.random.choice(spoiled)}")
+
+    def pass_down_native(self, name, number):
+        """Mostly of the use that the slot holds."""
+        seq = (self.slots[name][number].seq + self.random.choice((0, 0, 0, 0, 1, -1, -2))) % 2**32 or 1
+        fields = self.native_fields(number, seq).replace(" wants-none", "")
+        spoiled = [fields] * 8 + [
+            fields + " kind=6 worker=255 checksum=wrong",
+            fields + f" kind=6 worker=255 epoch={name}+1",
+            fields + " kind=5",
+            fields + " kind=6 worker=255 cut=2",
+            fields.replace(f"slot={number}", "slot=4"),
         ]
         self.send(f"send {name}.parent {self.random.choice(spoiled)}")
 
@@ -258,8 +273,8 @@ class Generator:
         name = f"S{len(self.sessions)}"
         workers = self.random.choice([w for w in (1, 2, 3, 4, 8, 31, 32, 33, 64, 128) if w <= self.workers])
         payload = self.random.choice([p for p in (256, 512, 1024, 1408, 2048) if p <= self.payload])
-        sort = f"native workers={workers}" if not self.full and self.random.random() < 0.3 else self.membership(workers)
-        self.do(f"session {name} {sort} slots=4 payload={payload}{same_job}")
+        native = "native " * (not self.full and self.random.random() < 0.4)
+        self.do(f"session {name} {native}{self.membership(workers)} slots=4 payload={payload}{same_job}")
         job = self.sessions[same_job.removeprefix(" job=")].job if same_job else None
         self.sessions[name] = self.model.open_session(self.parser.sessions[name], job)
         members = self.parser.sessions[name].members
@@ -326,8 +341,10 @@ def written(frame):
 
 def written_native(packet):
     given = ",".join(map(hex, packet.words)) or "none"
+    known = {"disagree": wire.DISAGREE, "repeat": wire.REPEAT, "wants-none": wire.NO_ELEMENTS}
+    marks = "".join(f" {name}" for name, flag in known.items() if packet.flags & flag)
     return (f"slot={packet.slot} seq={packet.seq} type={packet.type} op={packet.operation} divisor={packet.divisor} "
-            f"call={packet.call:#x} elements={given}" + " disagree" * bool(packet.flags & wire.DISAGREE))  # fmt: skip
+            f"call={packet.call:#x} elements={given}{marks}")  # fmt: skip
 
 
 def main():

@@ -8,6 +8,7 @@ from vectors.vector import Open
 
 SUM, MAX = wire.OPERATIONS["sum"], wire.OPERATIONS["max"]
 CONTRIBUTIONS = wire.KINDS["contribution"], wire.KINDS["native_contribution"]
+RESULTS = wire.KINDS["result"], wire.KINDS["native_result"]
 
 
 @dataclasses.dataclass
@@ -51,10 +52,7 @@ class ReferenceSwitch:
             self.count(reason)
             return []
         packet = wire.decode(frame)
-        if packet.kind == wire.KINDS["result"]:
-            self.count("results_passed_down")
-            return self.to_members(packet, frame)
-        return self.aggregate(packet, sender)
+        return self.pass_down(packet, frame) if packet.kind in RESULTS else self.aggregate(packet, sender)
 
     # ---- "A receiver must drop, and count by reason, a packet ..." ----
 
@@ -64,7 +62,7 @@ class ReferenceSwitch:
             return "dropped_short"
         if frame[0] >> 4 != wire.VERSION:
             return "dropped_version"
-        if frame[0] & 15 not in (*CONTRIBUTIONS, wire.KINDS["result"]):
+        if frame[0] & 15 not in (*CONTRIBUTIONS, *RESULTS):
             return "dropped_kind"
         if frame[0] & 15 in wire.NATIVE_KINDS:
             return self.malformed_native(frame)
@@ -95,12 +93,14 @@ class ReferenceSwitch:
         spec = session.spec
         if spec.native != (packet.kind in wire.NATIVE_KINDS):
             return "dropped_kind"
-        if packet.kind == wire.KINDS["result"]:
+        if packet.kind in RESULTS:
             if spec.uplink is None:
                 return "dropped_kind"
             if sender != spec.parent:
                 return "dropped_source"
-            return "dropped_slot" if packet.slot >= spec.slots else self.too_long(packet)
+            if packet.slot >= spec.slots:
+                return "dropped_slot"
+            return self.too_long(packet) or self.damaged(packet, session)
         if packet.worker not in spec.members:
             return "dropped_worker"
         if packet.slot >= spec.slots:
@@ -144,9 +144,19 @@ class ReferenceSwitch:
             return [(session.spec.parent, self.partial(session, held, 0))]
         return [(session.address(w, packet.slot), self.result(held, w)) for w in session.spec.members]
 
-    def to_members(self, packet, frame):
+    def pass_down(self, packet, frame):
         session = self.sessions[packet.job]
-        return [(session.address(worker, packet.slot), frame) for worker in session.spec.members]
+        members = [(worker, session.address(worker, packet.slot)) for worker in session.spec.members]
+        if not session.spec.native:
+            self.count("results_passed_down")
+            return [(address, frame) for _, address in members]
+        held = self.uses.get((packet.job, packet.slot, packet.seq % 2))
+        if held is None or (held.epoch, held.seq) != (packet.epoch, packet.seq) or not self.complete(session, held):
+            self.count("dropped_stale")
+            return []
+        self.count("results_passed_down")
+        bare = dataclasses.replace(packet, data=b"").sealed(session.key).encode()
+        return [(address, bare if wants_none(held.packets[worker]) else frame) for worker, address in members]
 
     def duplicate(self, session, held, sender, worker, size):
         """`size`: at most so long an answer."""
@@ -169,6 +179,8 @@ class ReferenceSwitch:
 
     def partial(self, session, held, repeat, size=None):
         """What a leaf contributes to its parent; `size`: at most so long."""
+        if session.spec.native:
+            return self.native_partial(session, held, repeat)
         result = wire.Packet.decode(self.result(held)[:size])
         return dataclasses.replace(
             result, kind=wire.KINDS["contribution"], worker=session.spec.uplink, flags=result.flags | repeat
@@ -208,11 +220,20 @@ class ReferenceSwitch:
         """Of the fields of the first contribution."""
         packets = list(held.packets.values())
         disagree = self.disagree(packets)
-        empty = disagree or worker is not None and held.packets[worker].flags & wire.NO_ELEMENTS
+        empty = disagree or worker is not None and wants_none(held.packets[worker])
         return dataclasses.replace(
             packets[0], kind=wire.KINDS["native_result"], worker=wire.ALL_WORKERS,
-            flags=wire.DISAGREE if disagree else 0, data=b"" if empty else self.reduced(packets),
+            flags=wire.DISAGREE if disagree else 0, data=b"" if empty else self.reduced(packets, packets[0].divisor),
         )  # fmt: skip
+
+    def native_partial(self, session, held, repeat):
+        packets = list(held.packets.values())
+        disagree, none = self.disagree(packets), all(wants_none(packet) for packet in packets)
+        return dataclasses.replace(
+            packets[0], worker=session.spec.uplink,
+            flags=repeat | (wire.DISAGREE if disagree else 0) | (wire.NO_ELEMENTS if none else 0),
+            data=b"" if disagree else self.reduced(packets, 1),
+        ).sealed(session.key).encode()  # fmt: skip
 
     def overtaken(self, packet, held):
         """By a newer use in the other version, unless it is a duplicate."""
@@ -224,17 +245,22 @@ class ReferenceSwitch:
 
     def disagree(self, packets):
         calls = {(packet.type, packet.operation, packet.divisor, packet.call) for packet in packets}
-        return len(calls) > 1 or len({len(packet.data) for packet in packets if packet.data}) > 1
+        told = any(packet.flags & wire.DISAGREE for packet in packets)
+        return told or len(calls) > 1 or len({len(packet.data) for packet in packets if packet.data}) > 1
 
-    def reduced(self, packets):
+    def reduced(self, packets, divisor):
         """Element by element, of the contributions that have elements, in the order of the workers."""
         taking_part = [packet.words for packet in sorted(packets, key=lambda packet: packet.worker) if packet.data]
         element, operation = element_of(packets[0]), elements.OPERATIONS[packets[0].operation]
         columns = zip(*taking_part)
-        return elements.join([self.reduce(element, operation, packets[0].divisor, c) for c in columns], element.size)
+        return elements.join([self.reduce(element, operation, divisor, c) for c in columns], element.size)
 
     def reduce(self, element, operation, divisor, column):
         return elements.reduce(element, operation, divisor, column)
+
+
+def wants_none(packet):
+    return bool(packet.flags & wire.NO_ELEMENTS)
 
 
 def element_of(packet):

@@ -126,8 +126,8 @@ class Parser:
         self.check_session(given, lists, members)
         opened = Open(self.line, words[0], members, given["slots"], given["payload"], given["shards"], same_job_as,
                       given.get("uplink"), lists["children"], bool(asks), "native" in asks)  # fmt: skip
-        if asks and opened.part_of_tree:
-            self.fail(f"{asks.pop()}: allowed only with workers=NUMBER")
+        if "not-native" in asks and opened.part_of_tree:
+            self.fail("not-native: allowed only with workers=NUMBER")
         self.sessions[opened.name] = opened
         self.live.add(opened.name)
         self.steps.append(opened)
@@ -276,7 +276,9 @@ class Parser:
 
     def contribution(self, words, session, worker):
         native = is_native(words)
-        known = {"repeat": wire.REPEAT} | ({"wants-none": wire.NO_ELEMENTS} if native else {})
+        known = {"repeat": wire.REPEAT}
+        if native:
+            known |= {"wants-none": wire.NO_ELEMENTS, "disagree": wire.DISAGREE}
         marks, words = self.marks(words, known)
         allowed = [*NATIVE_LIMITS, "elements", "checksum", "key"] if native else [*LIMITS, "words"]
         values = dict(self.pairs(words, allowed))

@@ -241,15 +241,15 @@ class RootsTakeResults(model.ReferenceSwitch):
 class ResultsAreStored(model.ReferenceSwitch):
     """What comes down replaces what the slot holds."""
 
-    def to_members(self, packet, frame):
+    def pass_down(self, packet, frame):
         if packet.kind == wire.KINDS["result"]:
             self.uses.pop((packet.job, packet.slot, packet.seq % 2), None)
-        return super().to_members(packet, frame)
+        return super().pass_down(packet, frame)
 
 
 class ResultsGoToOneShard(model.ReferenceSwitch):
-    def to_members(self, packet, frame):
-        return super().to_members(dataclasses.replace(packet, slot=0), frame)
+    def pass_down(self, packet, frame):
+        return super().pass_down(dataclasses.replace(packet, slot=0), frame)
 
 
 class NumbersAreRanks(model.ReferenceSwitch):
@@ -345,29 +345,31 @@ class BoolsAreBytes(model.ReferenceSwitch):
 class ReducesAsTheyCome(model.ReferenceSwitch):
     """In the order of the packets."""
 
-    def reduced(self, packets):
-        return super().reduced([dataclasses.replace(packet, worker=i) for i, packet in enumerate(packets)])
+    def reduced(self, packets, divisor):
+        return super().reduced([dataclasses.replace(packet, worker=i) for i, packet in enumerate(packets)], divisor)
 
 
 class NothingIsZeros(model.ReferenceSwitch):
     """Contributions without elements count as zeros, as missing words do."""
 
-    def reduced(self, packets):
+    def reduced(self, packets, divisor):
         longest = max(len(packet.data) for packet in packets)
-        return super().reduced([dataclasses.replace(p, data=p.data.ljust(longest, b"\0")) for p in packets])
+        return super().reduced([dataclasses.replace(p, data=p.data.ljust(longest, b"\0")) for p in packets], divisor)
 
 
 class KeptIsReduced(model.ReferenceSwitch):
     """What a worker had in the use before is reduced again where it has nothing now."""
 
-    def reduced(self, packets):
+    def reduced(self, packets, divisor):
         first = packets[0]
         before = self.uses.get((first.job, first.slot, 1 - first.seq % 2))
         kept = before.packets if before else {}
         longest = max(len(packet.data) for packet in packets)
         size = model.element_of(first).size
         old = {worker: packet.data[: longest // size * size] for worker, packet in kept.items()}
-        return super().reduced([dataclasses.replace(p, data=p.data or old.get(p.worker, b"")) for p in packets])
+        return super().reduced(
+            [dataclasses.replace(p, data=p.data or old.get(p.worker, b"")) for p in packets], divisor
+        )
 
 
 class SharesTheRoom(model.ReferenceSwitch):
@@ -386,10 +388,10 @@ class SharesTheRoom(model.ReferenceSwitch):
             self.kept[place, packet.worker] = packet.data
         return super().aggregate(packet, sender)
 
-    def reduced(self, packets):
+    def reduced(self, packets, divisor):
         places = [((packet.job, packet.slot), packet.worker) for packet in packets]
         return super().reduced([dataclasses.replace(packet, data=packet.data and self.kept[place])
-                                for packet, place in zip(packets, places)])  # fmt: skip
+                                for packet, place in zip(packets, places)], divisor)  # fmt: skip
 
 
 class EverybodyWantsElements(model.ReferenceSwitch):
@@ -441,6 +443,53 @@ class DisagreementsAreEmpty(model.ReferenceSwitch):
 
     def native_result(self, held, worker):
         return dataclasses.replace(super().native_result(held, worker), flags=0)
+
+
+class LeavesDivide(model.ReferenceSwitch):
+    def reduced(self, packets, divisor):
+        return super().reduced(packets, packets[0].divisor)
+
+
+class LeavesKnowNoDisagreement(model.ReferenceSwitch):
+    def native_partial(self, session, held, repeat):
+        return unmarked(super().native_partial(session, held, repeat), wire.DISAGREE, session.key)
+
+
+class LeavesWantEverything(model.ReferenceSwitch):
+    def native_partial(self, session, held, repeat):
+        return unmarked(super().native_partial(session, held, repeat), wire.NO_ELEMENTS, session.key)
+
+
+class WhatLeavesSayIsNotHeard(model.ReferenceSwitch):
+    """That their members disagree."""
+
+    def disagree(self, packets):
+        return super().disagree([dataclasses.replace(packet, flags=0) for packet in packets])
+
+
+class LeavesRepeatAsTheFirst(model.ReferenceSwitch):
+    def native_partial(self, session, held, repeat):
+        return super().native_partial(session, held, 0)
+
+
+class AnyResultPasses(model.ReferenceSwitch):
+    """Whatever the slot of the leaf holds."""
+
+    def pass_down(self, packet, frame):
+        session = self.sessions[packet.job]
+        return [(session.address(worker, packet.slot), frame) for worker in session.spec.members]
+
+
+class ResultsPassWhole(model.ReferenceSwitch):
+    """Also to who wants none."""
+
+    def pass_down(self, packet, frame):
+        return [(to, frame) for to, _ in super().pass_down(packet, frame)]
+
+
+def unmarked(frame, flag, key):
+    packet = wire.decode(frame)
+    return dataclasses.replace(packet, flags=packet.flags & ~flag).sealed(key).encode()
 
 
 class LooksAtNoChecksum(model.ReferenceSwitch):
@@ -560,6 +609,13 @@ CAUGHT_BY = {
     TakesEveryOperation: "native_operations",
     TakesPartsOfElements: "native_lengths",
     NativeHeadersAreAsShort: "native_kinds",
+    LeavesDivide: "native_tree_leaf",
+    LeavesKnowNoDisagreement: "native_tree_disagree",
+    LeavesWantEverything: "native_tree_results",
+    WhatLeavesSayIsNotHeard: "native_tree_disagree",
+    LeavesRepeatAsTheFirst: "native_tree_duplicate",
+    AnyResultPasses: "native_tree_results",
+    ResultsPassWhole: "native_tree_results",
 }
 
 

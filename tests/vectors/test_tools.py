@@ -66,7 +66,7 @@ BAD_LINES = [
     (3, "receive A.0", "x.txt:3: statement 'receive': allowed are needs, session"),
     (4, "send A.0-1 slot=0 seq=1", "x.txt:5: expect: after a send from several workers only"),
     (2, "session A native workers=2", "x.txt:2: the file must say: needs native"),
-    (2, "session A native members=0,2", "x.txt:2: native: allowed only with workers=NUMBER"),
+    (2, "session A not-native members=0,2", "x.txt:2: not-native: allowed only with workers=NUMBER"),
     (3, "send A.0 slot=0 seq=1 elements=none", "x.txt:3: the file must say: needs native"),
     (3, "send A.0 slot=0 elements=none", "x.txt:3: seq=NUMBER is missing"),
     (3, "send A.0 slot=0 seq=1 words=1 elements=1", "x.txt:3: 'words=1': allowed are, once each, slot="),

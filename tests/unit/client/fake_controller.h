@@ -28,7 +28,11 @@ class FakeController : public ControllerClient {
     const Endpoint at = place();
     auto link = connect_to_switch(at);
     if (!link.ok()) return link.status();
-    return ControlClient(*link.value(), at, "the switch").open(asked, deadline);
+    wire::Open wanted = asked;
+    if (adds_integers) wanted.flags = static_cast<uint16_t>(wanted.flags & ~wire::kOpenNative);
+    auto granted = ControlClient(*link.value(), at, "the switch").open(wanted, deadline);
+    if (granted.ok()) granted->flags |= flags;
+    return granted;
   }
 
   Endpoint place() const {
@@ -42,6 +46,8 @@ class FakeController : public ControllerClient {
 
   Status refusal;
   size_t extra = 0;
+  bool adds_integers = true;  // whatever is asked for
+  uint8_t flags = 0;          // of replies, beside the switch's
   RankAddresses located, opened;
   std::string name;
 

@@ -167,15 +167,58 @@ TEST(Sessions, NoPayloadExceedsAnUplinkOfTheTree) {
   OpenRequest within = request({"10.0.1.0", "10.0.1.1"}, 2);
   within.payload_bytes = 16384;
   EXPECT_EQ(rack.open(within).granted.payload, 16384U) << "no uplink is used";
-  topology.switches[2].uplink_mtu = 1071;
+  topology.switches[2].uplink_mtu = 1075;
   Rack narrow(topology);
   EXPECT_EQ(narrow.open(asked).granted.payload, 512U) << "one byte less than 1024 and headers";
-  topology.switches[2].uplink_mtu = 1072;
+  topology.switches[2].uplink_mtu = 1076;
   Rack enough(topology);
   EXPECT_EQ(enough.open(asked).granted.payload, 1024U);
   topology.switches[2].uplink_mtu = 9000;
   Rack wide(topology);
   EXPECT_EQ(wide.open(asked).granted.payload, 8192U);
+}
+
+TEST(Sessions, ATreeOfSwitchesInSoftwareIsNative) {  // [NATIVE-1, NTREE-1]
+  Rack rack(two_leaves());
+  OpenRequest asked = request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"}, 1);
+  asked.native = true;
+  const auto granted = rack.open(asked).granted;
+  EXPECT_EQ(granted.flags, wire::kOpenNative | wire::kOpenTree);
+  for (const PaperSwitch& paper : rack.switches) {
+    const Install& install = paper.installed.at(granted.job);
+    EXPECT_TRUE(install.native);
+    EXPECT_EQ(install.session_key, granted.session_key);
+  }
+  OpenRequest within = request({"10.0.1.0", "10.0.1.1"}, 2);
+  within.native = true;
+  EXPECT_EQ(rack.open(within).granted.flags, wire::kOpenNative) << "one switch";
+  OpenRequest integers = request({"10.0.1.0", "10.0.1.3"}, 3);
+  const auto plain = rack.open(integers).granted;
+  EXPECT_EQ(plain.flags, 0);
+  EXPECT_FALSE(rack.switches[0].installed.at(plain.job).native);
+  EXPECT_EQ(rack.switches[0].installed.at(plain.job).session_key, 0U) << "who needs no key is told none";
+}
+
+TEST(Sessions, ATreeWithAChipAddsIntegers) {
+  Rack rack(two_leaves());
+  rack.up(1, chip());
+  OpenRequest asked = request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"}, 1);
+  asked.native = true;
+  EXPECT_EQ(rack.open(asked).granted.flags, wire::kOpenWholeChunks);
+}
+
+TEST(Sessions, NativeSlotsKeepContributions) {
+  Rack rack(two_leaves());
+  OpenRequest asked = request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"}, 1);
+  asked.native = true;
+  const auto granted = rack.open(asked).granted;
+  const auto left = [&](int at) { return rack.core.state(at).limits(1).free_slot_memory_bytes; };
+  const auto taken = [&](size_t kept) {
+    return granted.slots * softswitch::SlotStore::slot_bytes(granted.payload, kept);
+  };
+  EXPECT_EQ(left(0), software().memory_bytes - taken(3)) << "members 0 and 2";
+  EXPECT_EQ(left(1), software().memory_bytes - taken(2)) << "members 0 and 1";
+  EXPECT_EQ(left(2), software().memory_bytes - taken(4)) << "members 2 and 3";
 }
 
 TEST(Sessions, AnUplinkThatTakesNoneOfTheSizesIsNamed) {
@@ -187,7 +230,7 @@ TEST(Sessions, AnUplinkThatTakesNoneOfTheSizesIsNamed) {
   OpenRequest asked = request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"});
   asked.owner.max_slots = 1000;
   EXPECT_EQ(refused(rack.open(asked), Why::kInvalid),
-            "payload_bytes 1024: the uplink of switch \"leaf2\" (mtu 1000) takes up to 952, and the switches of this "
+            "payload_bytes 1024: the uplink of switch \"leaf2\" (mtu 1000) takes up to 948, and the switches of this "
             "session have no such size in common");
 }
 

@@ -101,7 +101,7 @@ TEST(SwitchState, MemoryIsCountedAsTheSoftwareSwitchDoes) {
   Capabilities can = software();
   can.memory_bytes = 10 * softswitch::SlotStore::slot_bytes(1024);
   SwitchState state = connected(can);
-  EXPECT_TRUE(state.take(1, 11, 7, 1024, 2).empty());
+  EXPECT_TRUE(state.take(1, 11, 7, softswitch::SlotStore::slot_bytes(1024), 2).empty());
   EXPECT_EQ(state.limits(2).free_slot_memory_bytes, 3 * softswitch::SlotStore::slot_bytes(1024));
   state.release(1);
   EXPECT_EQ(state.limits(2).free_slot_memory_bytes, can.memory_bytes);

@@ -74,6 +74,22 @@ TEST(NativeCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   EXPECT_EQ(NativeCodec(c, 0, 2).divisor(), 6);
 }
 
+TEST(NativeCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [NTREE-6]
+  const uint16_t six = 0x4600, two = 0x4000;
+  std::vector<uint16_t> tensor = {six};
+  Collective c = in_place(ReduceOp::kSum, ElementType::kFloat16, tensor);
+  c.divisor = 3;
+  const NativeCodec codec(c, 0, 3, true);
+  uint16_t sent = 0;
+  EXPECT_EQ(codec.source({0, 1}), nullptr);
+  ASSERT_EQ(codec.encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  EXPECT_EQ(sent, two);
+  EXPECT_EQ(codec.divisor(), 1);
+  c.divisor = 1;
+  EXPECT_EQ(codec.encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  EXPECT_EQ(sent, six) << "a sum";
+}
+
 TEST(NativeCodec, WritesWhatIsAskedFor) {
   std::vector<int32_t> input(100), output(22, -1);
   Collective c = in_place(ReduceOp::kMax, ElementType::kInt32, input);

@@ -523,6 +523,39 @@ TEST(Agreement, AControllerSaysWhereTheSwitchIsAndOpens) {
   }
 }
 
+TEST(Agreement, SwitchesOfAControllerMayAddElements) {
+  const auto server = start_switch();
+  ASSERT_NE(server, nullptr);
+  FakeController controller;
+  controller.move_to(server->local());
+  controller.adds_integers = false;
+  controller.flags = wire::kOpenTree;
+  MapStore store;
+  const auto outcome = agree_all(
+      2, [](int) { return controlled_config(); }, store, {}, borrowed(controller));
+  for (const auto& rank : outcome.ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    EXPECT_TRUE(rank->parameters.native);
+    EXPECT_TRUE(rank->parameters.tree);
+  }
+}
+
+TEST(Agreement, WhoWantsExactSumsGetsNoTree) {
+  const auto server = start_switch();
+  ASSERT_NE(server, nullptr);
+  FakeController controller;
+  controller.move_to(server->local());
+  controller.adds_integers = false;
+  controller.flags = wire::kOpenTree;
+  Config config = controlled_config();
+  config.exact = true;
+  MapStore store;
+  const Status status = common_failure(agree_all(
+      2, [&](int) { return config; }, store, {}, borrowed(controller)));
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_TRUE(contains(status, "SWITCHML_PRECISION=\"exact\" cannot be had")) << status.message();
+}
+
 TEST(Agreement, AControllersRefusalReachesAll) {
   FakeController controller;
   controller.refusal = Status(Code::kUnavailable, "controller c:1 refuses: no switch for 10.0.0.7");

@@ -30,7 +30,7 @@ class NativeAggregator : public ::testing::Test {
       join_native(&use, packet);
       if (i + 1 < parts.size()) keep_elements(packet, store_.get());
     }
-    complete_native(&use, store_.get(), packet, {kKey});
+    complete_native(&use, store_.get(), packet, {kKey}, nullptr);
     EXPECT_TRUE(use.complete);
     const NativeFrame frame = result_for(use, store_->payload(0, parts[0].seq), packet.header.worker);
     return native_result_of({frame.data, frame.data + frame.size}, {kKey});

@@ -138,13 +138,13 @@ class SoftSwitchTarget(Target):
         """A part of a tree, as a controller tells a switch of it."""
         self.opened += 1
         taken = {reply["job"] if isinstance(reply, dict) else reply.job for _, reply in self.sessions.values()}
-        chosen = Session(
-            job or next(number for number in range(255, 0, -1) if number not in taken), 0xC0DE0000 + self.opened
-        )
+        number = job or next(number for number in range(255, 0, -1) if number not in taken)
+        chosen = Session(number, 0xC0DE0000 + self.opened, 0xFEED << 48 | self.opened if spec.native else 0)
         uplink = f"{spec.uplink} {spec.parent}" if spec.uplink is not None else "- -"
         members = ",".join(map(str, spec.members))
         named = f"{chosen.job} {chosen.epoch}"
-        self.driver.ask(f"install {named} {spec.shards} {spec.slots} {spec.payload} {members} {uplink}")
+        shape = f"{spec.shards} {spec.slots} {spec.payload} {members} {uplink} {int(spec.native)} {chosen.key}"
+        self.driver.ask(f"install {named} {shape}")
         for worker in spec.members:
             for shard in (-1,) if worker in spec.children else range(spec.shards):
                 self.driver.ask(f"member {named} {worker} {shard} {spec.address(worker, max(shard, 0))}")
