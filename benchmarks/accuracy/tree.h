@@ -1,0 +1,45 @@
+// Sums of many workers' tensors through a tree of switches, with the arithmetic that ships (backend/quant). Only the
+// tree is simulated: no packets, no sessions. Elements are finite.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/element_type.h"
+#include "base/status.h"
+
+namespace switchml::accuracy {
+
+/// What the workers have: `elements` elements of worker 0, then those of worker 1, and so on.
+struct Tensors {
+  ElementType type;  // float32, float16 or bfloat16
+  const uint8_t* data;
+  int workers;
+  size_t elements;
+
+  size_t bytes() const { return elements * element_bytes(type); }
+  const uint8_t* of(int worker) const { return data + static_cast<size_t>(worker) * bytes(); }
+};
+
+/// Workers below each child of a node that has `workers` below it in `levels` levels: as few children as all levels can
+/// have alike, and workers as evenly as possible. 1 <= levels.
+std::vector<int> split(int workers, int levels);
+
+/// quant::magnitude_bits(), also for more workers than a session takes: what WORD-8 would leave them.
+int magnitude_bits(int workers);
+
+/// Native: each node adds what its children have exactly and rounds once to the type. A node takes kMaxWorkers.
+Status native_sum(const Tensors& tensors, int levels, uint8_t* out);
+
+/// Each worker's tensor added to the sum of those before it, rounded every time: what a ring does to a chunk.
+void chain_sum(const Tensors& tensors, uint8_t* out);
+
+/// What an integer switch makes of the tensors, and what the workers make of that.
+struct IntegerSum {
+  std::vector<int32_t> words;  // as the root has them
+  uint64_t lost = 0;           // elements of workers that are not 0 and whose words are
+};
+IntegerSum integer_sum(const Tensors& tensors, int levels, uint8_t* out);
+
+}  // namespace switchml::accuracy
