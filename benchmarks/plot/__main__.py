@@ -16,6 +16,7 @@ import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
+import drawing
 import limits
 import options
 import report
@@ -26,22 +27,6 @@ COLOURS = {
     "gloo": ("#a63603", "#e6550d", "#fd8d3c", "#fdbe85"),
 }
 MARKERS = "osD^v<>p"
-# A picture that is checked in changes only where its figures do.
-REPEATABLE = {"svg.hashsalt": "switchml", "svg.fonttype": "none", "font.size": 8}
-
-
-def need_matplotlib():
-    try:
-        import matplotlib
-    except ImportError as error:
-        sys.exit(
-            f"error: {error}: {sys.executable} -m pip install matplotlib, or for Debian's Python apt-get install python3-matplotlib"
-        )
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    pyplot.rcParams.update(REPEATABLE)
-    return pyplot
 
 
 def memory_limits(path):
@@ -157,13 +142,6 @@ def draw_panel(axes, where, lines, against):
     axes.set_title(title(*where), fontsize=9)
 
 
-def source(path):
-    """What was measured, and where."""
-    content = json.loads(path.read_text())
-    machine = content.get("machine", {})
-    return f"commit {content.get('commit')}, {machine.get('processor')}, {machine.get('cores')} cores"
-
-
 def main():
     parser = argparse.ArgumentParser(
         prog="benchmarks/plot", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -176,7 +154,7 @@ def main():
     if arguments.out.suffix not in (".png", ".svg"):
         parser.error(f"--out {arguments.out} is not allowed: use a name that ends in .png or .svg")
     found = points(arguments.results, memory_limits(arguments.memory))
-    pyplot = need_matplotlib()
+    pyplot = drawing.need_matplotlib()
     panels = [
         (where, lines, against)
         for where, lines in found.items()
@@ -189,12 +167,7 @@ def main():
         draw_panel(place, *panel)
     for place in axes.flat[len(panels) :]:
         place.axis("off")
-    figure.supxlabel(source(arguments.results[0]), fontsize=6, color="grey")
-    figure.tight_layout()
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    undated = {"Date": None, "Creator": None} if arguments.out.suffix == ".svg" else None
-    figure.savefig(arguments.out, dpi=110, metadata=undated)
-    print(f"written: {arguments.out}")
+    drawing.save(figure, json.loads(arguments.results[0].read_text()), arguments.out)
     return 0
 
 
