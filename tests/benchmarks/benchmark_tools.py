@@ -6,7 +6,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-sys.path[:0] = [str(BENCHMARKS / name) for name in ("common", "targets", "compare", "profile", "ddp")]
+sys.path[:0] = [str(BENCHMARKS / name) for name in ("common", "targets", "compare", "profile", "ddp", "accuracy")]
 
 
 def main_of(tool):
