@@ -8,7 +8,7 @@ PYTHON := .venv$(SUFFIX)/bin/python
 BUILD := build$(SUFFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-package demo test test-p4 test-torch-suite bench profile compare wheel lint format sanitize soak fuzz clean
+.PHONY: help setup setup-package demo test test-p4 test-torch-suite bench profile accuracy compare wheel lint format sanitize soak fuzz clean
 
 help: ## print this list
 	@echo 'make TARGET [TORCH=pip|debian|2.14]'
@@ -36,6 +36,9 @@ bench: setup ## all that the targets of docs/performance.md speak of, 20 to 80 m
 profile: setup ## instructions and estimated cycles of each stage of an all-reduce, by callgrind (ARGS="--ranks 2,4 ..."); out/profile.json
 	@bash -c 'set -euo pipefail; source .ci/lib.sh; install_packages valgrind'
 	@$(PYTHON) benchmarks/profile --json out/profile.json $(ARGS)
+
+accuracy: setup ## errors of sums by the depth of a tree of switches, and training curves (ARGS="--parts sums ..."); out/accuracy.json, out/accuracy.svg, out/training.svg
+	@$(PYTHON) benchmarks/accuracy --json out/accuracy.json --figures out $(ARGS)
 
 compare: setup ## this tree against BASE (auto: where it has left the published main), interleaved (ARGS="--what allreduce ..."); never fails on time
 	@$(PYTHON) benchmarks/compare --base $(or $(BASE),auto) $(ARGS)

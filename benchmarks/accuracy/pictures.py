@@ -28,6 +28,7 @@ def draw_errors(axes, rows):
     axes.set_yscale("log")
     workers = [row["workers"] for row in rows]
     axes.set_xticks(workers, map(str, workers))
+    axes.minorticks_off()
     axes.grid(alpha=0.3)
     axes.set_title(f"{rows[0]['type']}, {rows[0]['distribution']}", fontsize=8)
 
