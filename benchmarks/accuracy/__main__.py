@@ -1,6 +1,6 @@
 """What depth costs in accuracy: errors of sums in trees of 1 to 4 levels against the exact sum, and training curves.
 
-    python benchmarks/accuracy --json out/accuracy.json --figures out    # 15 minutes of one core
+    python benchmarks/accuracy --json out/accuracy.json --figures out    # 9 minutes of one core
     python benchmarks/accuracy --parts sums --workers 2,128 --types bfloat16
     python benchmarks/accuracy --from out/accuracy.json --figures docs/figures    # no measurement
 

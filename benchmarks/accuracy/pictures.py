@@ -16,13 +16,12 @@ def label(way):
 
 def draw_errors(axes, rows):
     for way in rows[0]["ways"]:
-        style = {"color": COLOURS.get(way, "grey"), "marker": "o", "markersize": 3}
         axes.plot(
             [row["workers"] for row in rows],
             [row["ways"][way]["l2"] for row in rows],
             linestyle="--" if way == "integer" else "-",
             label=label(way),
-            **style,
+            color=COLOURS.get(way, "grey"),
         )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -37,7 +36,8 @@ def draw_sums(pyplot, content, path):
     rows = content["sums"]
     types = list(dict.fromkeys(row["type"] for row in rows))
     kinds = list(dict.fromkeys(row["distribution"] for row in rows))
-    figure, axes = pyplot.subplots(len(kinds), len(types), figsize=(3.4 * len(types), 2.3 * len(kinds)), squeeze=False)
+    size = (3.4 * len(types), 2.3 * len(kinds))
+    figure, axes = pyplot.subplots(len(kinds), len(types), figsize=size, sharex=True, sharey="col", squeeze=False)
     for i, kind in enumerate(kinds):
         for j, element in enumerate(types):
             draw_errors(axes[i][j], [row for row in rows if (row["type"], row["distribution"]) == (element, kind)])
