@@ -57,7 +57,7 @@ class Transformer(nn.Module):
 
     def forward(self, text):
         found = self.symbols(text) + self.places.weight
-        return self.out(self.layers(found, mask=self.mask, is_causal=True)).transpose(1, 2)
+        return self.out(self.layers(found, mask=self.mask)).transpose(1, 2)
 
 
 class Text:
