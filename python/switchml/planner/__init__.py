@@ -1,0 +1,21 @@
+"""Plans in-network aggregation: which switches and hosts combine which share of a job's gradients, over which links.
+
+    from switchml import planner
+
+    topology = planner.read_topology("topology.yaml")
+    plan = planner.plan(topology, planner.read_jobs("jobs.yaml", topology))
+
+docs/planning.md has the model. Needs the packages of `pip install switchml[planner]`."""
+
+from .errors import PlanError
+from .jobs import Job
+from .jobs_file import read_jobs
+from .plan import Assignment, Plan, Share, Tree
+from .planning import Options, plan
+from .topology import Link, Node, Topology
+from .topology_file import read_topology
+
+__all__ = [
+    "Assignment", "Job", "Link", "Node", "Options", "Plan", "PlanError", "Share", "Topology", "Tree",
+    "plan", "read_jobs", "read_topology",
+]

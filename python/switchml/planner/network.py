@@ -1,0 +1,56 @@
+"""A topology as arrays: nodes and links by number, and what each can carry."""
+
+import numpy
+
+from .topology import WORKER
+
+
+class Network:
+    """Resources are numbered: links first, then nodes (of which only aggregators take contributions in). Results go the
+    way of contributions back, so a link is loaded alike in both directions, and its slower one counts."""
+
+    def __init__(self, topology):
+        self.topology = topology
+        self.names = list(topology.nodes)
+        self.number = {name: number for number, name in enumerate(self.names)}
+        nodes = list(topology.nodes.values())
+        self.forwards = numpy.array([node.forwards and node.kind != WORKER for node in nodes], dtype=bool)
+        self.aggregators = [number for number, node in enumerate(nodes) if node.aggregates]
+        links = list(topology.links.values())
+        self.starts = numpy.array([self.number[link.ends[0]] for link in links], dtype=int)
+        self.ends = numpy.array([self.number[link.ends[1]] for link in links], dtype=int)
+        self.capacity = numpy.array(
+            [link.least for link in links]
+            + [numpy.inf if node.capacity is None else node.capacity for node in nodes],
+            dtype=float,
+        )
+        self.link_at: dict = {}
+        self.neighbours: list = [[] for _ in nodes]
+        for link, (start, end) in enumerate(zip(self.starts.tolist(), self.ends.tolist())):
+            self.link_at[start, end] = self.link_at[end, start] = link
+            self.neighbours[start].append(end)
+            self.neighbours[end].append(start)
+
+    @property
+    def links(self):
+        return len(self.starts)
+
+    def intake(self, node):
+        """The number of the resource: what the node takes in."""
+        return self.links + node
+
+    def links_of(self, route):
+        return [self.link_at[pair] for pair in zip(route, route[1:])]
+
+    def groups(self, job):
+        """[(source, [worker, ...])]: workers of one rack are alike. The source of a worker with one link, to a switch,
+        is that switch; any other is a source of its own."""
+        found: dict = {}
+        for name in job.workers:
+            worker = self.number.get(name)
+            if worker is None:
+                continue
+            near = self.neighbours[worker]
+            source = near[0] if len(near) == 1 and self.forwards[near[0]] else worker
+            found.setdefault(source, []).append(worker)
+        return list(found.items())
