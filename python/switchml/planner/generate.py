@@ -23,6 +23,7 @@ class Generator:
         """A tree for each job, under prices as if every resource were as scarce as it is small."""
         prices = 1 / self.program.capacity
         for pricer in self.pricers:
+            pricer.prepare()
             self.program.add(pricer.cheapest(prices)[1])
 
     def __call__(self, stage, fixed):

@@ -88,7 +88,7 @@ class _Nearest:
         }
 
     def _far(self, hops, pricer):
-        return hops[len(pricer.aggregators) :].T @ pricer.counts
+        return hops[len(pricer.aggregators) :].T @ [float(len(workers)) for _, workers in pricer.groups]
 
     def column(self, number, left):
         """None: the root can take no more in."""

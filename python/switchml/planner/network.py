@@ -1,6 +1,8 @@
 """A topology as arrays: nodes and links by number, and what each can carry."""
 
 import numpy
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 
 from .topology import WORKER
 
@@ -30,6 +32,23 @@ class Network:
             self.link_at[start, end] = self.link_at[end, start] = link
             self.neighbours[start].append(end)
             self.neighbours[end].append(start)
+
+        self._parts = self._forwarding_parts()
+
+    def _forwarding_parts(self):
+        """For each node the connected parts of forwarding nodes that it is in, or beside."""
+        kept = self.forwards[self.starts] & self.forwards[self.ends]
+        size = len(self.names)
+        graph = csr_matrix((numpy.ones(kept.sum()), (self.starts[kept], self.ends[kept])), shape=(size, size))
+        labels = connected_components(graph, directed=False)[1].tolist()
+        return [
+            {labels[node]} if forwards else {labels[other] for other in near if self.forwards[other]}
+            for node, (forwards, near) in enumerate(zip(self.forwards.tolist(), self.neighbours))
+        ]
+
+    def reaches(self, one, other):
+        """Whether there is a route between them."""
+        return not self._parts[one].isdisjoint(self._parts[other]) or (one, other) in self.link_at
 
     @property
     def links(self):

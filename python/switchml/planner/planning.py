@@ -7,13 +7,16 @@ import numpy
 from .choose import choose
 from .fair import Program
 from .generate import Generator
+from .large import Large, least_limit
 from .nearest import nearest
 from .network import Network
 from .plan import Assignment, Plan, Share
 from .pricing import Pricer
+from .relaxation import Relaxation
 
 WAYS = ("planned", "nearest", "none")
 SHARES = 4
+MOST_AGGREGATORS = 40  # for column generation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,10 +29,6 @@ class Options:
 def plan(topology, jobs, way="planned", options=None):
     options = options or Options()
     network = Network(topology)
-    return _by_columns(network, jobs, way, options)
-
-
-def _by_columns(network, jobs, way, options):
     pricers, reasons = _pricers(network, jobs, options, single=way == "none")
     planned = [jobs[pricer.number] for pricer in pricers]
     if not planned:
@@ -39,11 +38,28 @@ def _by_columns(network, jobs, way, options):
     if way == "nearest":
         columns, column_rates = nearest(network, pricers, planned, options.shares)
         return assemble(network, jobs, columns, column_rates, reasons, way, None, planned)
+    columns, column_rates, bound = _planned(network, pricers, planned, way, options)
+    return assemble(network, jobs, columns, column_rates, reasons, way, bound_of(bound, planned), planned)
+
+
+def _planned(network, pricers, planned, way, options):
+    """(columns, their rates, bound)"""
+    if way == "planned" and options.routes == "any" and _is_large(pricers):
+        large = Large(network, pricers, planned, options)
+        return *large.plan(), large.bound
     program = Program(network.capacity, [job.weight for job in planned], [job.limit for job in planned])
     generator = Generator(program, pricers)
     rates, shares = program.solve(generator)
     _, columns, column_rates = choose(program, rates, shares, options.shares, options.seed)
-    return assemble(network, jobs, columns, column_rates, reasons, way, bound_of(generator.bound, planned), planned)
+    bound = generator.bound
+    if not generator.exact:
+        bound = min(bound, Relaxation(network, planned, [least_limit(network, job) for job in planned]).level())
+    return columns, column_rates, bound
+
+
+def _is_large(pricers):
+    """Where subsets of aggregators are too many to search through."""
+    return max(len(pricer.aggregators) for pricer in pricers) > MOST_AGGREGATORS
 
 
 def _pricers(network, jobs, options, single):

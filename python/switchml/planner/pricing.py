@@ -16,12 +16,16 @@ class Pricer:
         self.network, self.number, self.single = network, number, single
         self.groups = network.groups(job)
         self.root = None if job.root is None else network.number.get(job.root)
-        self.aggregators = self._usable(job, kind)
+        self.aggregators = self._usable()
         self.exact = single or len(self.aggregators) <= EXACT
         self.reason = self._reason(job)
-        if self.reason:
-            return
-        self.routes = make_routes(network, [*self.aggregators, *self._sources()], self.aggregators, kind)
+        self.kind = kind
+
+    def prepare(self):
+        """Before trees are priced."""
+        self.routes = make_routes(
+            self.network, [*self.aggregators, *self._sources()], self.aggregators, self.kind
+        )
         self.counts = numpy.array([float(len(workers)) for _, workers in self.groups])
         self.place = None if self.root is None else self.aggregators.index(self.root)
         self.masks = self._masks()
@@ -29,14 +33,13 @@ class Pricer:
     def _sources(self):
         return [source for source, _ in self.groups]
 
-    def _usable(self, job, kind):
+    def _usable(self):
         """Aggregators that each worker, and the root, can reach."""
         network = self.network
-        sources = self._sources() + ([] if self.root is None else [self.root])
-        routes = make_routes(network, sources, network.aggregators, "any")
-        costs = routes.cheapest(numpy.ones(len(network.capacity)))
-        reached = numpy.isfinite(costs).all(axis=0) if sources else numpy.zeros(len(network.aggregators), dtype=bool)
-        usable = [node for node, good in zip(network.aggregators, reached) if good]
+        ends = self._sources() + ([] if self.root is None else [self.root])
+        usable = [
+            node for node in network.aggregators if all(end == node or network.reaches(end, node) for end in ends)
+        ]
         if self.single and self.root is not None:
             usable = [node for node in usable if node == self.root]
         return usable

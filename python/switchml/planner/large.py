@@ -1,0 +1,90 @@
+"""Plans of large topologies: the relaxation gives the level to aim at and says where racks combine; trees are drawn at
+random after it, repaired by building those anew that cross what is overloaded, and rates are solved with the trees
+fixed."""
+
+import random
+
+import numpy
+
+from .build import Builder
+from .fair import Program
+from .relaxation import Relaxation
+
+SHARES = 8  # of a job, where any number is allowed
+ROOTS = 8  # that are compared for a tree
+WORK = 400_000  # workers' contributions that are routed in all passes
+PASSES = 2, 8  # at least, at most
+
+
+class Large:
+    def __init__(self, network, pricers, jobs, options):
+        self.network, self.jobs = network, jobs
+        self.groups = [network.groups(job) for job in jobs]
+        self.roots = [pricer.aggregators if pricer.root is None else [pricer.root] for pricer in pricers]
+        self.limits = [least_limit(network, job) for job in jobs]
+        self.shares = options.shares or SHARES
+        self.dice = random.Random(options.seed)
+        self.builder = Builder(network)
+        self.bound = Relaxation(network, jobs, self.limits).level()
+        self.trees: dict = {}  # (job, share): column
+
+    def plan(self):
+        """(columns, their rates)"""
+        level = self._aim()
+        rates = [min(limit, level * job.weight) / self.shares for job, limit in zip(self.jobs, self.limits)]
+        best, best_use = None, numpy.inf
+        for _ in range(self._passes()):
+            self._pass(rates)
+            use = float((self.builder.load / self.network.capacity).max())
+            if use < best_use:
+                best, best_use = dict(self.trees), use
+            if best_use <= 1:
+                break
+        return self._rates(list(best.values()))
+
+    def _aim(self):
+        if numpy.isfinite(self.bound):
+            return self.bound
+        return float(self.network.capacity[: self.network.links].max())
+
+    def _passes(self):
+        work = self.shares * sum(len(job.workers) for job in self.jobs)
+        return int(min(max(WORK // max(work, 1), PASSES[0]), PASSES[1]))
+
+    def _pass(self, rates):
+        """Each tree once, anew."""
+        keys = [(number, share) for share in range(self.shares) for number in range(len(self.jobs))]
+        self.dice.shuffle(keys)
+        for number, share in keys:
+            old = self.trees.get((number, share))
+            if old:
+                self.builder.remove(old, rates[number])
+            candidates = self._candidates(number, old)
+            root, distance = self.builder.best_root(candidates, self.groups[number], rates[number])
+            self.trees[number, share] = self.builder.build(number, self.groups[number], root, distance, rates[number])
+
+    def _candidates(self, number, old):
+        roots = self.roots[number]
+        if len(roots) <= ROOTS:
+            return roots
+        picked = self.dice.sample(roots, ROOTS)
+        return picked + [old.root] if old and old.root not in picked else picked
+
+    def _rates(self, columns):
+        program = Program(self.network.capacity, [job.weight for job in self.jobs], self.limits)
+        for column in columns:
+            program.add(column)
+        _, rates = program.solve()
+        kept = [(column, float(rate)) for column, rate in zip(program.columns, rates) if rate > 0]
+        return [column for column, _ in kept], [rate for _, rate in kept]
+
+
+def least_limit(network, job):
+    """The least of the job's own limit and those of workers' only links."""
+    least = numpy.inf if job.limit is None else job.limit
+    for name in job.workers:
+        worker = network.number[name]
+        near = network.neighbours[worker]
+        if len(near) == 1:
+            least = min(least, network.capacity[network.link_at[worker, near[0]]])
+    return float(least)
