@@ -11,11 +11,31 @@ from .errors import PlanError
 from .jobs import Job
 from .jobs_file import read_jobs
 from .plan import Assignment, Plan, Share, Tree
+from .plan_json import plan_to_json, read_plan, write_plan
 from .planning import Options, plan
+from .replanning import moved_shares, replan
+from .ring import ring_rates
 from .topology import Link, Node, Topology
 from .topology_file import read_topology
 
 __all__ = [
-    "Assignment", "Job", "Link", "Node", "Options", "Plan", "PlanError", "Share", "Topology", "Tree",
-    "plan", "read_jobs", "read_topology",
+    "Assignment",
+    "Job",
+    "Link",
+    "Node",
+    "Options",
+    "Plan",
+    "PlanError",
+    "Share",
+    "Topology",
+    "Tree",
+    "moved_shares",
+    "plan",
+    "plan_to_json",
+    "read_jobs",
+    "read_plan",
+    "read_topology",
+    "replan",
+    "ring_rates",
+    "write_plan",
 ]

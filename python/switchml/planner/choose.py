@@ -5,14 +5,10 @@ rounding, as GRID has it), and the rates are solved again. Where trees are few, 
 the best ones; the better result counts."""
 
 import numpy
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_matrix
 
-from .fair import Program
+from .whole import MOST_COLUMNS, highest_level
 
 DRAWS = 16
-MOST_COLUMNS = 120  # for whole numbers
-NODES = 300  # of branch and bound: a number, not a time, so that a plan can be repeated
 
 
 def choose(program, rates, shares, most, seed):
@@ -21,11 +17,11 @@ def choose(program, rates, shares, most, seed):
     best = rates, used, [share for share in shares if share > 0]
     if most is None or _most_of_a_job(used) <= most:
         return best
-    found = [_solve(program, columns) for columns in _draws(program, shares, most, seed)]
+    found = [solve_with(program, columns) for columns in _draws(program, shares, most, seed)]
     if len(program.columns) <= MOST_COLUMNS:
-        picked = _whole(program, most)
+        picked = highest_level(program, most)
         if picked:
-            found.append(_solve(program, picked))
+            found.append(solve_with(program, picked))
     return max(found, key=lambda one: fairness(one[0], program.weights))
 
 
@@ -40,11 +36,9 @@ def _most_of_a_job(columns):
     return max(map(numbers.count, numbers), default=0)
 
 
-def _solve(program, columns):
-    limits = [None if numpy.isinf(limit) else limit * program.unit for limit in program.limits]
-    smaller = Program(program.capacity * program.unit, program.weights, limits)
-    for column in columns:
-        smaller.add(column)
+def solve_with(program, columns):
+    """(rates of jobs, columns, their rates) with these columns alone."""
+    smaller = program.with_columns(columns)
     rates, shares = smaller.solve()
     kept = [(column, share) for column, share in zip(smaller.columns, shares) if share > 0]
     return rates, [column for column, _ in kept], [share for _, share in kept]
@@ -68,43 +62,3 @@ def _draws(program, shares, most, seed):
             else:
                 chosen += random.choice(of_job, most, replace=False, p=rates / rates.sum()).tolist()
         yield [program.columns[place] for place in sorted(chosen)]
-
-
-def _whole(program, most):
-    """The columns of the highest level: variables are the level, the columns' rates, and whether each is used."""
-    columns, jobs = program.columns, len(program.weights)
-    count = len(columns)
-    matrix, used = program._matrix(columns, program.weights)
-    rows = matrix.shape[0]
-    entries = [(row, place, value) for row, place, value in zip(*_triples(matrix))]
-    upper = [0.0] * jobs + program.capacity[used].tolist()
-    for place, column in enumerate(columns):  # rate <= what the tree can carry at most, if used
-        most_rate = (program.capacity[column.resources] / column.uses).min()
-        entries += [(rows + place, 1 + place, 1.0), (rows + place, 1 + count + place, -most_rate)]
-        upper.append(0.0)
-        entries.append((rows + count + column.job, 1 + count + place, 1.0))
-    upper += [float(most)] * jobs
-    row, place, value = zip(*entries)
-    whole = coo_matrix((value, (row, place)), shape=(rows + count + jobs, 1 + 2 * count)).tocsr()
-    top = (program.limits / program.weights).min()
-    solved = milp(
-        numpy.concatenate([[-1.0], numpy.zeros(2 * count)]),
-        constraints=LinearConstraint(whole, ub=numpy.array(upper)),
-        integrality=numpy.concatenate([numpy.zeros(1 + count), numpy.ones(count)]),
-        bounds=_bounds(top, count),
-        options={"node_limit": NODES, "mip_rel_gap": 1e-6},
-    )
-    if solved.x is None:
-        return []
-    return [column for column, use in zip(columns, solved.x[1 + count :]) if use > 0.5]
-
-
-def _triples(matrix):
-    found = matrix.tocoo()
-    return found.row.tolist(), found.col.tolist(), found.data.tolist()
-
-
-def _bounds(top, count):
-    return Bounds(
-        numpy.zeros(1 + 2 * count), numpy.concatenate([[top], numpy.full(count, numpy.inf), numpy.ones(count)])
-    )

@@ -42,9 +42,17 @@ class Program:
         self.columns.append(column)
         return True
 
+    def with_columns(self, columns):
+        """The same jobs and capacities, with these columns alone."""
+        limits = [None if numpy.isinf(limit) else limit * self.unit for limit in self.limits]
+        other = Program(self.capacity * self.unit, self.weights, limits)
+        for column in columns:
+            other.add(column)
+        return other
+
     # ---- a linear program: variables are the level and the columns' rates; rows are jobs, then resources ----
 
-    def _matrix(self, columns, weights):
+    def matrix(self, columns, weights):
         jobs = len(self.weights)
         rows = [numpy.flatnonzero(weights)]
         places = [numpy.zeros(len(rows[0]), dtype=int)]
@@ -64,7 +72,7 @@ class Program:
         """`fixed`: levels of jobs, NaN where a job is to be raised. Raises the others as far as the least limit."""
         raised = numpy.isnan(fixed)
         weights = numpy.where(raised, self.weights, 0.0)
-        matrix, used = self._matrix(self.columns, weights)
+        matrix, used = self.matrix(self.columns, weights)
         bound = numpy.concatenate([-numpy.where(raised, 0.0, fixed), self.capacity[used]])
         top = (self.limits / self.weights)[raised].min()
         solved = linprog(
@@ -83,7 +91,7 @@ class Program:
 
     def frugal(self, rates):
         """The columns' rates that give the jobs these, with the least load on what has little capacity."""
-        matrix, used = self._matrix(self.columns, numpy.zeros(len(self.weights)))
+        matrix, used = self.matrix(self.columns, numpy.zeros(len(self.weights)))
         cost = [(column.uses / self.capacity[column.resources]).sum() + 1e-3 for column in self.columns]
         solved = linprog(
             numpy.array([0.0, *cost]),

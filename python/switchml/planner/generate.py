@@ -22,9 +22,9 @@ class Generator:
     def start(self):
         """A tree for each job, under prices as if every resource were as scarce as it is small."""
         prices = 1 / self.program.capacity
-        for pricer in self.pricers:
+        for number, pricer in enumerate(self.pricers):
             pricer.prepare()
-            self.program.add(pricer.cheapest(prices)[1])
+            self.program.add(pricer.cheapest(number, prices)[1])
 
     def __call__(self, stage, fixed):
         self.rounds += 1
@@ -33,7 +33,7 @@ class Generator:
         costs = numpy.zeros(len(self.pricers))
         added = False
         for number, pricer in enumerate(self.pricers):
-            costs[number], column = pricer.cheapest(stage.prices)
+            costs[number], column = pricer.cheapest(number, stage.prices)
             if costs[number] < stage.job_prices[number] * (1 - PAYS) - 1e-12:
                 added |= self.program.add(column)
         if numpy.isnan(fixed).all():

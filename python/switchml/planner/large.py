@@ -17,7 +17,7 @@ PASSES = 2, 8  # at least, at most
 
 
 class Large:
-    def __init__(self, network, pricers, jobs, options):
+    def __init__(self, network, pricers, jobs, options, bound=None):
         self.network, self.jobs = network, jobs
         self.groups = [network.groups(job) for job in jobs]
         self.roots = [pricer.aggregators if pricer.root is None else [pricer.root] for pricer in pricers]
@@ -25,13 +25,27 @@ class Large:
         self.shares = options.shares or SHARES
         self.dice = random.Random(options.seed)
         self.builder = Builder(network)
-        self.bound = Relaxation(network, jobs, self.limits).level()
+        self.bound = Relaxation(network, jobs, self.limits).level() if bound is None else bound
         self.trees: dict = {}  # (job, share): column
+
+    def complete(self, held):
+        """(columns, their rates): these columns, and trees around them for the shares that are missing."""
+        rates = self._aims()
+        counts = [0] * len(self.jobs)
+        for column in held:
+            self.trees[column.job, counts[column.job]] = column
+            counts[column.job] += 1
+            self.builder.add(column, rates[column.job])
+        self._build([(number, share) for number, count in enumerate(counts) for share in range(count, self.shares)], rates)
+        return self._rates(list(self.trees.values()))
+
+    def _aims(self):
+        level = self._aim()
+        return [min(limit, level * job.weight) / self.shares for job, limit in zip(self.jobs, self.limits)]
 
     def plan(self):
         """(columns, their rates)"""
-        level = self._aim()
-        rates = [min(limit, level * job.weight) / self.shares for job, limit in zip(self.jobs, self.limits)]
+        rates = self._aims()
         best, best_use = None, numpy.inf
         for _ in range(self._passes()):
             self._pass(rates)
@@ -55,6 +69,9 @@ class Large:
         """Each tree once, anew."""
         keys = [(number, share) for share in range(self.shares) for number in range(len(self.jobs))]
         self.dice.shuffle(keys)
+        self._build(keys, rates)
+
+    def _build(self, keys, rates):
         for number, share in keys:
             old = self.trees.get((number, share))
             if old:

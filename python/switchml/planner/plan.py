@@ -33,16 +33,20 @@ class Tree:
         return counts
 
     def holds_in(self, topology):
-        """Whether everything that it uses is there."""
-        return all(
-            topology.nodes[route[-1]].aggregates and all(topology.link(*pair) for pair in zip(route, route[1:]))
-            if all(name in topology.nodes for name in route)
-            else False
-            for route in self.routes.values()
-        )
+        """Whether everything that it uses is there, and does what it must."""
+        return all(_route_holds(topology, route) for route in self.routes.values())
 
     def key(self):
         return self.root, tuple(sorted(self.routes.items()))
+
+
+def _route_holds(topology, route):
+    return (
+        all(name in topology.nodes for name in route)
+        and all(topology.link(*pair) for pair in zip(route, route[1:]))
+        and all(topology.nodes[name].forwards for name in route[1:-1])
+        and topology.nodes[route[-1]].aggregates
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Plan:
         loads: dict = {}
         for link in self.topology.links.values():
             loads[link.ends] = loads[link.ends[::-1]] = 0.0
-        for share in self._shares():
+        for share in self.shares():
             for way, count in share.tree.crossings().items():
                 loads[way] += count * share.rate
         return loads
@@ -91,10 +95,10 @@ class Plan:
     def aggregator_loads(self):
         """{aggregator: bits/s that it takes in}"""
         loads = dict.fromkeys(self.topology.aggregators, 0.0)
-        for share in self._shares():
+        for share in self.shares():
             for name, count in share.tree.children().items():
                 loads[name] += count * share.rate
         return loads
 
-    def _shares(self):
+    def shares(self):
         return [share for one in self.assignments for share in one.shares]

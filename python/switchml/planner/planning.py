@@ -16,7 +16,7 @@ from .relaxation import Relaxation
 
 WAYS = ("planned", "nearest", "none")
 SHARES = 4
-MOST_AGGREGATORS = 40  # for column generation
+MOST_AGGREGATORS = 40  # of a job, for column generation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,71 +26,63 @@ class Options:
     seed: int = 1
 
 
+class Task:
+    """What plan() and replan() work on: the jobs that can be planned, and why others cannot."""
+
+    def __init__(self, topology, jobs, way, options):
+        self.topology, self.all_jobs, self.way, self.options = topology, jobs, way, options
+        self.network = Network(topology)
+        found = [Pricer(self.network, job, options.routes, single=way == "none") for job in jobs]
+        self.reasons = {job.name: pricer.reason for job, pricer in zip(jobs, found) if pricer.reason}
+        self.jobs = [job for job in jobs if job.name not in self.reasons]
+        self.pricers = [pricer for pricer in found if not pricer.reason]
+
+    @property
+    def is_large(self):
+        """Where subsets of aggregators are too many to search through."""
+        sizes = [len(pricer.aggregators) for pricer in self.pricers]
+        return self.way == "planned" and self.options.routes == "any" and max(sizes, default=0) > MOST_AGGREGATORS
+
+    def program(self):
+        return Program(self.network.capacity, [job.weight for job in self.jobs], [job.limit for job in self.jobs])
+
+    def bound(self, generator):
+        if generator.exact:
+            return generator.bound
+        limits = [least_limit(self.network, job) for job in self.jobs]
+        return min(generator.bound, Relaxation(self.network, self.jobs, limits).level())
+
+    def assemble(self, columns, rates, bound):
+        shares: dict = {job.name: [] for job in self.all_jobs}
+        for column, rate in zip(columns, rates):
+            shares[self.jobs[column.job].name].append(Share(float(rate), column.tree(self.network)))
+        assignments = tuple(
+            Assignment(job, tuple(sorted(shares[job.name], key=_order)), self.reasons.get(job.name, ""))
+            for job in self.all_jobs
+        )
+        limits = [job.limit / job.weight for job in self.jobs if job.limit is not None]
+        least = min([numpy.inf if bound is None else bound, *limits])
+        known = bound is not None and numpy.isfinite(least)
+        return Plan(self.topology, assignments, self.way, float(least) if known else None)
+
+
+def _order(share):
+    return -share.rate
+
+
 def plan(topology, jobs, way="planned", options=None):
+    """`jobs`: a list of Job. `way`: one of WAYS."""
     options = options or Options()
-    network = Network(topology)
-    pricers, reasons = _pricers(network, jobs, options, single=way == "none")
-    planned = [jobs[pricer.number] for pricer in pricers]
-    if not planned:
-        return assemble(network, jobs, [], [], reasons, way, None)
-    for number, pricer in enumerate(pricers):
-        pricer.number = number
+    task = Task(topology, jobs, way, options)
+    if not task.jobs:
+        return task.assemble([], [], None)
     if way == "nearest":
-        columns, column_rates = nearest(network, pricers, planned, options.shares)
-        return assemble(network, jobs, columns, column_rates, reasons, way, None, planned)
-    columns, column_rates, bound = _planned(network, pricers, planned, way, options)
-    return assemble(network, jobs, columns, column_rates, reasons, way, bound_of(bound, planned), planned)
-
-
-def _planned(network, pricers, planned, way, options):
-    """(columns, their rates, bound)"""
-    if way == "planned" and options.routes == "any" and _is_large(pricers):
-        large = Large(network, pricers, planned, options)
-        return *large.plan(), large.bound
-    program = Program(network.capacity, [job.weight for job in planned], [job.limit for job in planned])
-    generator = Generator(program, pricers)
+        return task.assemble(*nearest(task.network, task.pricers, task.jobs, options.shares), None)
+    if task.is_large:
+        large = Large(task.network, task.pricers, task.jobs, options)
+        return task.assemble(*large.plan(), large.bound)
+    program = task.program()
+    generator = Generator(program, task.pricers)
     rates, shares = program.solve(generator)
     _, columns, column_rates = choose(program, rates, shares, options.shares, options.seed)
-    bound = generator.bound
-    if not generator.exact:
-        bound = min(bound, Relaxation(network, planned, [least_limit(network, job) for job in planned]).level())
-    return columns, column_rates, bound
-
-
-def _is_large(pricers):
-    """Where subsets of aggregators are too many to search through."""
-    return max(len(pricer.aggregators) for pricer in pricers) > MOST_AGGREGATORS
-
-
-def _pricers(network, jobs, options, single):
-    pricers, reasons = [], {}
-    for number, job in enumerate(jobs):
-        pricer = Pricer(network, number, job, options.routes, single)
-        if pricer.reason:
-            reasons[job.name] = pricer.reason
-        else:
-            pricers.append(pricer)
-    return pricers, reasons
-
-
-def bound_of(bound, jobs):
-    limits = [job.limit / job.weight for job in jobs if job.limit is not None]
-    found = min([bound, *limits])
-    return float(found) if numpy.isfinite(found) else None
-
-
-def assemble(network, jobs, columns, rates, reasons, way, bound, planned=None):
-    """`columns` count jobs as `planned` does, or as `jobs`."""
-    planned = planned or jobs
-    shares: dict = {job.name: [] for job in jobs}
-    for column, rate in zip(columns, rates):
-        shares[planned[column.job].name].append(Share(float(rate), column.tree(network)))
-    return Plan(
-        network.topology,
-        tuple(
-            Assignment(job, tuple(sorted(shares[job.name], key=lambda one: -one.rate)), reasons.get(job.name, ""))
-            for job in jobs
-        ),
-        way,
-        bound,
-    )
+    return task.assemble(columns, column_rates, task.bound(generator))

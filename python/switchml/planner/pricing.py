@@ -12,8 +12,8 @@ EXACT = 12  # with so many aggregators all subsets are looked at: 4,096
 class Pricer:
     """`single`: trees of the root alone, as without aggregation in the network."""
 
-    def __init__(self, network, number, job, kind="any", single=False):
-        self.network, self.number, self.single = network, number, single
+    def __init__(self, network, job, kind="any", single=False):
+        self.network, self.single = network, single
         self.groups = network.groups(job)
         self.root = None if job.root is None else network.number.get(job.root)
         self.aggregators = self._usable()
@@ -48,11 +48,17 @@ class Pricer:
         missing = [name for name in job.workers if name not in self.network.number]
         if missing:
             return f"worker {missing[0]} is not there"
-        if job.root is not None and self.root not in self.aggregators:
-            return f"root {job.root} cannot be reached by all workers"
         if not self.aggregators:
-            return "no aggregator can be reached by all workers"
+            return self._cut_off(job)
         return ""
+
+    def _cut_off(self, job):
+        if job.root is None:
+            return "there is no aggregator that all its workers reach"
+        if self.root is None:
+            return f"root {job.root} is not there"
+        cut = [workers for source, workers in self.groups if not self.network.reaches(source, self.root)]
+        return f"worker {self.network.names[cut[0][0]]} has no route to root {job.root}" if cut else "root does not combine"
 
     def _masks(self):
         count = len(self.aggregators)
@@ -60,8 +66,8 @@ class Pricer:
             return numpy.eye(count, dtype=bool)
         return every_subset(count, self.place) if self.exact else None
 
-    def cheapest(self, prices):
-        """(cost, column): the least that a rate of 1 can cost, and the tree."""
+    def cheapest(self, number, prices):
+        """(cost, column of job `number`): the least that a rate of 1 can cost, and the tree."""
         between_and_attach = self.routes.cheapest(prices)
         count = len(self.aggregators)
         intake = prices[[self.network.intake(node) for node in self.aggregators]]
@@ -72,7 +78,7 @@ class Pricer:
         else:
             _, mask = search(costs, count, self.place)
         mask = self._pruned(costs, mask)
-        column = self._column(*costs.tree(mask, self.place))
+        column = self._column(number, *costs.tree(mask, self.place))
         return float(prices[column.resources] @ column.uses), column
 
     def _pruned(self, costs, mask):
@@ -94,11 +100,11 @@ class Pricer:
                 return mask
             mask = smaller
 
-    def _column(self, root, parents, attached):
+    def _column(self, number, root, parents, attached):
         nodes, network = self.aggregators, self.network
         routes = {nodes[child]: self.routes.route(nodes[child], nodes[parent]) for child, parent in parents.items()}
         for (source, workers), parent in zip(self.groups, attached):
             route = self.routes.route(source, nodes[parent])
             for worker in workers:
                 routes[worker] = route if worker == source else (worker, *route)
-        return make_column(network, self.number, nodes[root], routes)
+        return make_column(network, number, nodes[root], routes)

@@ -1,0 +1,110 @@
+"""A plan as a picture: links with load/capacity, aggregators with what they take in."""
+
+from .errors import PlanError
+from .layout import places
+
+# A picture that is checked in changes only where its plan does.
+REPEATABLE = {"svg.hashsalt": "switchml", "svg.fonttype": "none", "font.size": 7}
+MOST_WORKERS = 60  # more are not shown
+MOST_SWITCHES = 120
+IDLE, PLAIN, COMBINED, FULL = "#cccccc", "#3182bd", "#08519c", "#a63603"
+TITLES = {"none": "none: all workers straight to the root", "nearest": "nearest aggregator", "planned": "planned"}
+
+
+def draw_plans(plans, path):
+    """Side by side."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    topology = plans[0].topology
+    shown = _shown(topology)
+    with pyplot.rc_context(REPEATABLE):
+        place = places(topology, _top(plans), shown)
+        width = max(x for x, _ in place.values()) - min(x for x, _ in place.values()) + 1
+        height = 1.5 * (1 - min(y for _, y in place.values())) + 0.6
+        size = (max(3.6, 0.62 * width) * len(plans), height)
+        figure, axes = pyplot.subplots(1, len(plans), figsize=size, squeeze=False)
+        for axis, plan in zip(axes.flat, plans):
+            _draw(axis, plan, place)
+        figure.tight_layout()
+        try:
+            undated = {"Date": None, "Creator": None} if path.suffix == ".svg" else None
+            figure.savefig(path, metadata=undated)
+        except OSError as error:
+            raise PlanError(f"{path}: cannot be written: {error.strerror}") from error
+        finally:
+            pyplot.close(figure)
+
+
+def _shown(topology):
+    switches = [name for name in topology.nodes if topology.nodes[name].kind == "switch"]
+    if len(switches) > MOST_SWITCHES:
+        raise PlanError(f"a picture of {len(switches)} switches: allowed are {MOST_SWITCHES} or fewer; leave --svg out")
+    return switches + (topology.workers if len(topology.workers) <= MOST_WORKERS else [])
+
+
+def _top(plans):
+    """The root of the first share; where there is none, the first switch."""
+    for plan in plans[::-1]:
+        for one in plan.assignments:
+            if one.shares:
+                return one.shares[0].tree.root
+    return next(iter(plans[0].topology.nodes))
+
+
+def _draw(axis, plan, place):
+    combined = _combined(plan)
+    loads = plan.link_loads()
+    for link in plan.topology.links.values():
+        if all(end in place for end in link.ends):
+            _link(axis, plan, link, loads[link.ends], place, combined)
+    intake = plan.aggregator_loads()
+    for name in place:
+        _node(axis, plan.topology.nodes[name], place[name], intake.get(name))
+    axis.set_title(f"{TITLES[plan.way]}: {plan.least / 1e9:.4g} Gbit/s", fontsize=8)
+    axis.margins(0.08)
+    axis.axis("off")
+
+
+def _combined(plan):
+    """{(start, end)}: over which sums of an aggregator go."""
+    return {
+        way
+        for one in plan.assignments
+        for share in one.shares
+        for child, route in share.tree.routes.items()
+        if plan.topology.nodes[child].aggregates
+        for way in zip(route, route[1:])
+    }
+
+
+def _link(axis, plan, link, load, place, combined):
+    (x, y), (x2, y2) = place[link.ends[0]], place[link.ends[1]]
+    sums = link.ends in combined or link.ends[::-1] in combined
+    full = load >= link.least * (1 - 1e-6)
+    colour = IDLE if not load else FULL if full else COMBINED if sums else PLAIN
+    axis.plot([x, x2], [y, y2], color=colour, linestyle="-" if sums or not load else ":", linewidth=1.4, zorder=1)
+    text = f"{load / 1e9:.3g}/{link.least / 1e9:.3g}"
+    worker = any(plan.topology.nodes[end].kind == "worker" for end in link.ends)
+    at = 0.62 if worker and y2 < y or not worker else 0.38
+    axis.text(
+        x + (x2 - x) * (at if worker else 0.5), y + (y2 - y) * (at if worker else 0.5), text, ha="center", va="center",
+        fontsize=5 if worker else 6.5, color=colour if load else "grey", zorder=2,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
+    )  # fmt: skip
+
+
+def _node(axis, node, place, intake):
+    x, y = place
+    worker = node.kind == "worker"
+    text = node.name
+    if intake:
+        text += f"\n{intake / 1e9:.3g}" + (f"/{node.capacity / 1e9:.3g}" if node.capacity else "")
+    fill = "#f0f0f0" if worker or not node.aggregates else "#9ecae1" if intake else "#deebf7"
+    shape = "circle,pad=0.2" if worker else "round,pad=0.35" if node.forwards else "square,pad=0.35"
+    axis.text(
+        x, y, text, ha="center", va="center", fontsize=5.5 if worker else 7, zorder=3,
+        bbox={"boxstyle": shape, "facecolor": fill, "edgecolor": "#555555", "linewidth": 0.6},
+    )  # fmt: skip
