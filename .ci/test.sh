@@ -39,7 +39,7 @@ beside() {
 }
 
 # The models and the benchmarks' tools know nothing of PyTorch, and to networks and cards all are alike: once is enough.
-suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks tests/setup) found=(--pytest "$results/pytest.xml") memory=
+suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks tests/setup tests/planner) found=(--pytest "$results/pytest.xml") memory=
 if [ "$torch" != pip ] && [ $# -eq 0 ]; then
   # How sessions open and what a controller does is the same for every PyTorch.
   suites=(tests/python --transport auto --ignore-glob '*/test_controller.py' --ignore-glob '*/test_opening.py')

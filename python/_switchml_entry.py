@@ -26,3 +26,40 @@ def switchd():
     if not os.access(program, os.X_OK):
         sys.exit(f"switchml-switchd: the program is not at {program}; install switchml again")
     os.execv(program, [program, *sys.argv[1:]])
+
+
+def load_planner(name, folder):
+    """A controller's host has no PyTorch, which importing the package `switchml` needs: so the planner is loaded alone, as
+    a package of this name."""
+    import importlib.util
+    import os
+    import sys
+
+    file = os.path.join(folder, "__init__.py")
+    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=[folder])
+    if spec is None or spec.loader is None or not os.path.exists(file):
+        raise FileNotFoundError(f"the planner is not at {folder}")
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+def plan():
+    """The console script switchml-plan."""
+    import importlib.util
+    import os
+    import sys
+
+    package = importlib.util.find_spec("switchml")
+    folder = os.path.join(os.path.dirname(package.origin if package and package.origin else ""), "planner")
+    try:
+        load_planner("_switchml_planner", folder)
+        command = importlib.import_module("_switchml_planner.command")
+    except FileNotFoundError as error:
+        sys.exit(f"switchml-plan: {error}; install switchml again")
+    except ImportError as error:
+        sys.exit(
+            f"switchml-plan: {error}: {sys.executable} -m pip install matplotlib networkx numpy pyyaml scipy, or for "
+            "Debian's Python apt-get install python3-matplotlib python3-networkx python3-scipy python3-yaml"
+        )
+    return command.main()

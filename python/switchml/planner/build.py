@@ -4,6 +4,7 @@ A resource's price grows exponentially with its load over its capacity, so a tre
 built from the workers towards its root: each contribution goes to a neighbour that is nearer to the root (by prices),
 and where several of a tree meet at an aggregator, they are combined if that is cheaper."""
 
+import heapq
 import math
 
 import numpy
@@ -13,14 +14,17 @@ from scipy.sparse.csgraph import dijkstra
 from .columns import make_column
 
 STEEP = 25.0  # how fast prices grow: e to this power, from empty to full
-MOST_POWER = 60.0  # of e: beyond, all is as bad
+MOST_POWER = 40.0  # of e: beyond, all is as bad
+LEAST = 1e-10  # of the highest price: each link costs that much, so that distances differ from node to node
 
 
 class Builder:
     """Loads are in bits/s, of resources as Network numbers them."""
 
-    def __init__(self, network):
+    def __init__(self, network, combines=True):
+        """`combines`: whether anything but roots does."""
         self.network = network
+        self.combines = [combines and node.aggregates for node in network.topology.nodes.values()]
         self.load = numpy.zeros(len(network.capacity))
         self.switches = numpy.flatnonzero(network.forwards)
         inner = network.forwards[network.starts] & network.forwards[network.ends]
@@ -47,7 +51,8 @@ class Builder:
 
     def distances(self, roots, rate):
         """Of every node to each root, by the prices of links."""
-        price = self.prices(self.inner, rate) + 1e-9
+        price = self.prices(self.inner, rate)
+        price += LEAST * max(price.max(initial=0.0), 1.0)
         size = len(self.network.names)
         graph = csr_matrix((numpy.concatenate([price, price]), (self._rows, self._places)), shape=(size, size))
         return dijkstra(graph, indices=roots)
@@ -85,10 +90,7 @@ class _Tree:
 
     def column(self, number):
         load, network = self.builder.load, self.network
-        order = sorted(self.arrived, key=lambda node: -self.distance[node])
-        waiting = [(-self.distance[node], node) for node in order]
-        import heapq
-
+        waiting = [(-self.distance[node], node) for node in self.arrived]
         heapq.heapify(waiting)
         while waiting:
             _, node = heapq.heappop(waiting)
@@ -111,7 +113,7 @@ class _Tree:
     def _combined(self, node, routes):
         """What goes on from here."""
         count, builder = len(routes), self.builder
-        if count < 2 or not builder.network.topology.nodes[builder.network.names[node]].aggregates:
+        if count < 2 or not builder.combines[node]:
             return routes
         intake = self.network.intake(node)
         other, link = self._next(node)

@@ -8,6 +8,7 @@ REPEATABLE = {"svg.hashsalt": "switchml", "svg.fonttype": "none", "font.size": 7
 MOST_WORKERS = 60  # more are not shown
 MOST_SWITCHES = 120
 IDLE, PLAIN, COMBINED, FULL = "#cccccc", "#3182bd", "#08519c", "#a63603"
+LEGEND = "load/capacity in Gbit/s; dotted: workers' gradients; solid: sums of aggregators too; red: full"
 TITLES = {"none": "none: all workers straight to the root", "nearest": "nearest aggregator", "planned": "planned"}
 
 
@@ -23,11 +24,12 @@ def draw_plans(plans, path):
     with pyplot.rc_context(REPEATABLE):
         place = places(topology, _top(plans), shown)
         width = max(x for x, _ in place.values()) - min(x for x, _ in place.values()) + 1
-        height = 1.5 * (1 - min(y for _, y in place.values())) + 0.6
+        height = 1.2 * (1 - min(y for _, y in place.values())) + 0.6
         size = (max(3.6, 0.62 * width) * len(plans), height)
         figure, axes = pyplot.subplots(1, len(plans), figsize=size, squeeze=False)
         for axis, plan in zip(axes.flat, plans):
             _draw(axis, plan, place)
+        figure.supxlabel(LEGEND, fontsize=6.5, color="#444444")
         figure.tight_layout()
         try:
             undated = {"Date": None, "Creator": None} if path.suffix == ".svg" else None

@@ -14,29 +14,30 @@ SHARES = 8  # of a job, where any number is allowed
 ROOTS = 8  # that are compared for a tree
 WORK = 400_000  # workers' contributions that are routed in all passes
 PASSES = 2, 8  # at least, at most
+HIGHER = 1.05  # than what was reached: the next aim
 
 
 class Large:
-    def __init__(self, network, pricers, jobs, options, bound=None):
+    def __init__(self, network, pricers, jobs, options, bound=None, combines=True):
         self.network, self.jobs = network, jobs
         self.groups = [network.groups(job) for job in jobs]
         self.roots = [pricer.aggregators if pricer.root is None else [pricer.root] for pricer in pricers]
         self.limits = [least_limit(network, job) for job in jobs]
         self.shares = options.shares or SHARES
         self.dice = random.Random(options.seed)
-        self.builder = Builder(network)
+        self.builder = Builder(network, combines)
         self.bound = Relaxation(network, jobs, self.limits).level() if bound is None else bound
         self.trees: dict = {}  # (job, share): column
 
-    def complete(self, held):
-        """(columns, their rates): these columns, and trees around them for the shares that are missing."""
+    def complete(self, held, wanted):
+        """(columns, their rates): these columns, and trees around them until each job has as many as wanted."""
         rates = self._aims()
         counts = [0] * len(self.jobs)
         for column in held:
             self.trees[column.job, counts[column.job]] = column
             counts[column.job] += 1
             self.builder.add(column, rates[column.job])
-        self._build([(number, share) for number, count in enumerate(counts) for share in range(count, self.shares)], rates)
+        self._build([(number, share) for number, count in enumerate(counts) for share in range(count, wanted[number])], rates)
         return self._rates(list(self.trees.values()))
 
     def _aims(self):
@@ -46,15 +47,19 @@ class Large:
     def plan(self):
         """(columns, their rates)"""
         rates = self._aims()
-        best, best_use = None, numpy.inf
+        best, best_level = [], 0.0
+        level = 1.0  # of what is aimed at, in units of the bound
         for _ in range(self._passes()):
-            self._pass(rates)
-            use = float((self.builder.load / self.network.capacity).max())
-            if use < best_use:
-                best, best_use = dict(self.trees), use
-            if best_use <= 1:
+            self._pass([level * rate for rate in rates])
+            reached = level / float((self.builder.load / self.network.capacity).max())
+            if reached > best_level:
+                best, best_level = list(self.trees.values()), reached
+            if best_level >= 1 - 1e-9:
                 break
-        return self._rates(list(best.values()))
+            lower = min(1.0, HIGHER * best_level)
+            self.builder.load *= lower / level
+            level = lower
+        return self._rates(best)
 
     def _aim(self):
         if numpy.isfinite(self.bound):

@@ -76,33 +76,35 @@ class _Nearest:
 
     def __init__(self, network, pricer):
         self.network, self.pricer = network, pricer
-        nodes = pricer.aggregators
+        self.nodes = pricer.aggregators
         sources = [source for source, _ in pricer.groups]
-        self.routes = make_routes(network, [*nodes, *sources], nodes, "shortest" if len(nodes) < 40 else "any")
-        hops = self.routes.cheapest(numpy.ones(len(network.capacity)))
-        self.root = pricer.root if pricer.root is not None else nodes[int(self._far(hops, pricer).argmin())]
-        to_root = hops[: len(nodes), nodes.index(self.root)]
-        self.order = {
-            source: sorted(nodes, key=lambda node: (row[nodes.index(node)], to_root[nodes.index(node)], node))
-            for source, row in zip(sources, numpy.round(hops[len(nodes) :]))
-        }
+        hops = numpy.ones(len(network.capacity))
+        self.root = pricer.root
+        if self.root is None:
+            far = make_routes(network, sources, self.nodes, "any").cheapest(hops)
+            weights = [float(len(workers)) for _, workers in pricer.groups]
+            self.root = self.nodes[int(numpy.round(weights @ far, 3).argmin())]
+        self.routes = make_routes(network, [*sources, self.root], self.nodes, "any")
+        far = numpy.round(self.routes.cheapest(hops))
+        self.order = {source: numpy.lexsort((far[-1], row)) for source, row in zip(sources, far)}
 
-    def _far(self, hops, pricer):
-        return hops[len(pricer.aggregators) :].T @ [float(len(workers)) for _, workers in pricer.groups]
+    def _nearest(self, source, left):
+        """The nearest aggregator that can take more in; of several, the nearest to the root."""
+        order = (self.nodes[place] for place in self.order[source])
+        return next((node for node in order if left[self.network.intake(node)] > 0), None)
 
     def column(self, number, left):
         """None: the root can take no more in."""
-        network = self.network
         routes: dict = {}
         for source, workers in self.pricer.groups:
-            target = next((node for node in self.order[source] if left[network.intake(node)] > 0), None)
-            if target is None or left[network.intake(self.root)] <= 0:
+            target = self._nearest(source, left)
+            if target is None or left[self.network.intake(self.root)] <= 0:
                 return None
             route = self.routes.route(source, target)
             routes.update({one: route if one == source else (one, *route) for one in workers})
             if target != self.root:
-                routes[target] = self.routes.route(target, self.root)
-        column = make_column(network, number, self.root, routes)
+                routes[target] = self.routes.route(self.root, target)[::-1]
+        column = make_column(self.network, number, self.root, routes)
         return None if (left[column.resources] <= 0).any() else column
 
 

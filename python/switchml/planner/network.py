@@ -48,7 +48,7 @@ class Network:
 
     def reaches(self, one, other):
         """Whether there is a route between them."""
-        return not self._parts[one].isdisjoint(self._parts[other]) or (one, other) in self.link_at
+        return one == other or not self._parts[one].isdisjoint(self._parts[other]) or (one, other) in self.link_at
 
     @property
     def links(self):

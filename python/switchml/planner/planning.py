@@ -41,7 +41,7 @@ class Task:
     def is_large(self):
         """Where subsets of aggregators are too many to search through."""
         sizes = [len(pricer.aggregators) for pricer in self.pricers]
-        return self.way == "planned" and self.options.routes == "any" and max(sizes, default=0) > MOST_AGGREGATORS
+        return self.options.routes == "any" and max(sizes, default=0) > MOST_AGGREGATORS
 
     def program(self):
         return Program(self.network.capacity, [job.weight for job in self.jobs], [job.limit for job in self.jobs])
@@ -79,7 +79,7 @@ def plan(topology, jobs, way="planned", options=None):
     if way == "nearest":
         return task.assemble(*nearest(task.network, task.pricers, task.jobs, options.shares), None)
     if task.is_large:
-        large = Large(task.network, task.pricers, task.jobs, options)
+        large = Large(task.network, task.pricers, task.jobs, options, combines=way == "planned")
         return task.assemble(*large.plan(), large.bound)
     program = task.program()
     generator = Generator(program, task.pricers)

@@ -48,23 +48,16 @@ class Pricer:
         missing = [name for name in job.workers if name not in self.network.number]
         if missing:
             return f"worker {missing[0]} is not there"
-        if not self.aggregators:
-            return self._cut_off(job)
-        return ""
-
-    def _cut_off(self, job):
         if job.root is None:
-            return "there is no aggregator that all its workers reach"
-        if self.root is None:
-            return f"root {job.root} is not there"
-        cut = [workers for source, workers in self.groups if not self.network.reaches(source, self.root)]
-        return f"worker {self.network.names[cut[0][0]]} has no route to root {job.root}" if cut else "root does not combine"
+            return "" if self.aggregators else "there is no aggregator that all its workers reach"
+        if self.root not in self.network.aggregators:
+            return f"root {job.root} is not there, or does not aggregate"
+        far = [workers[0] for source, workers in self.groups if not self.network.reaches(source, self.root)]
+        return f"worker {self.network.names[far[0]]} has no route to root {job.root}" if far else ""
 
     def _masks(self):
         count = len(self.aggregators)
-        if self.single:
-            return numpy.eye(count, dtype=bool)
-        return every_subset(count, self.place) if self.exact else None
+        return every_subset(count, self.place) if self.exact and not self.single else None
 
     def cheapest(self, number, prices):
         """(cost, column of job `number`): the least that a rate of 1 can cost, and the tree."""
@@ -72,7 +65,9 @@ class Pricer:
         count = len(self.aggregators)
         intake = prices[[self.network.intake(node) for node in self.aggregators]]
         costs = Costs(between_and_attach[:count], between_and_attach[count:], self.counts, intake)
-        if self.masks is not None:
+        if self.single:
+            mask = numpy.arange(count) == costs.singles().argmin()
+        elif self.masks is not None:
             values = costs.of(self.masks, self.place)
             mask = self.masks[values.argmin()]
         else:

@@ -18,7 +18,10 @@ def replan(old, topology, jobs, options=None):
     if not task.jobs:
         return task.assemble([], [], None)
     kept = _holding(old, task)
-    return _large(task, kept) if task.is_large else _small(task, kept)
+    if not task.is_large:
+        return _small(task, kept)
+    had = {one.job.name: len(one.shares) for one in old.assignments}
+    return _large(task, kept, [had.get(job.name, 0) for job in task.jobs])
 
 
 def moved_shares(old, new):
@@ -74,23 +77,26 @@ def _selections(program, fresh, kept, rates, most):
     return [picked] if picked else []
 
 
-def _large(task, kept):
-    """Jobs keep what holds, and get trees for the rest; those that this costs a rate are planned anew, one by one."""
+def _large(task, kept, before):
+    """Jobs keep what holds, and get trees for the rest: first as many as they had (`before`), then as many as they may
+    have. Where that costs a job rate, it gets those of a new plan, one job after the other."""
     fresh = Large(task.network, task.pricers, task.jobs, task.options)
     columns, rates = fresh.plan()
     weights = numpy.array([job.weight for job in task.jobs])
     best = fairness(_sums(columns, rates, len(weights)), weights)
+    full = [fresh.shares] * len(weights)
     anew: set = set()
-    while len(anew) < len(task.jobs):
+    for wanted in [[min(had or most, most) for had, most in zip(before, full)], *[full] * len(weights)]:
         large = Large(task.network, task.pricers, task.jobs, task.options, bound=fresh.bound)
         held = [column for column in kept if column.job not in anew]
         held += [column for column in columns if column.job in anew]
-        mixed, mixed_rates = large.complete(held)
+        mixed, mixed_rates = large.complete(held, wanted)
         sums = _sums(mixed, mixed_rates, len(weights))
         if fairness(sums, weights) >= best:
             return task.assemble(mixed, mixed_rates, fresh.bound)
-        levels = numpy.where(numpy.isin(numpy.arange(len(weights)), list(anew)), numpy.inf, sums / weights)
-        anew.add(int(levels.argmin()))
+        if wanted is full:
+            levels = numpy.where(numpy.isin(numpy.arange(len(weights)), list(anew)), numpy.inf, sums / weights)
+            anew.add(int(levels.argmin()))
     return task.assemble(columns, rates, fresh.bound)
 
 

@@ -19,6 +19,7 @@ def parse_speed(text):
 
 def format_speed(value):
     """The shortest of the same words, with four digits: 2.438G."""
+    value = float(f"{value:.4g}")
     for unit, scale in sorted(UNITS.items(), key=lambda item: -item[1]):
         if value >= scale:
             return f"{value / scale:.4g}{unit}"

@@ -26,6 +26,10 @@ class Costs:
             saved = inner - self.intake[root]
         return self._spanning(masks) + attach - saved
 
+    def singles(self):
+        """Of each aggregator alone."""
+        return self.attach.sum(axis=0)
+
     def _spanning(self, masks):
         """Prim's algorithm, in all subsets side by side."""
         rows = numpy.arange(len(masks))
