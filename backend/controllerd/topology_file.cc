@@ -43,10 +43,11 @@ class Reader {
   explicit Reader(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   Topology read(const YAML::Node& root) {
-    yaml::check_keys(root, "the topology", {"switches", "workers", "limits"});
+    yaml::check_keys(root, "the topology", {"switches", "workers", "limits", "links"});
     read_limits(root["limits"]);
     read_switches(yaml::required(root, "the topology", "switches"));
     read_workers(root, root["workers"]);
+    if (root["links"]) check_links(root["links"]);
     return std::move(topology_);
   }
 
@@ -62,20 +63,32 @@ class Reader {
   void read_switches(const YAML::Node& list) {
     yaml::check_list(list, "switches");
     if (list.size() == 0) yaml::fail(list, "switches: there is none; at least one is needed");
-    for (const YAML::Node& node : list) read_switch(node);
-    for (size_t i = 0; i < list.size(); ++i) read_parent(list[i], static_cast<int>(i));
-    for (size_t i = 0; i < list.size(); ++i) check_cycle(list[i], static_cast<int>(i));
+    std::vector<YAML::Node> aggregating;
+    for (const YAML::Node& node : list) {
+      if (read_switch(node)) aggregating.push_back(node);
+    }
+    if (aggregating.empty()) yaml::fail(list, "switches: none of them aggregates; at least one is needed");
+    for (const auto& [name, node] : plain_) check_plain(name, node);
+    for (size_t i = 0; i < aggregating.size(); ++i) read_parent(aggregating[i], static_cast<int>(i));
+    for (size_t i = 0; i < aggregating.size(); ++i) check_cycle(aggregating[i], static_cast<int>(i));
   }
 
-  void read_switch(const YAML::Node& node) {
+  /// Whether it aggregates. What does not is no switch of the controller: packets pass it.
+  bool read_switch(const YAML::Node& node) {
     yaml::check_keys(node, "a switch",
                      {"name", "agent", "agent_token_file", "address", "mac", "parent", "parent_port", "port_at_parent",
-                      "mtu", "ports"});
+                      "mtu", "ports", "capacity", "aggregates", "forwards"});
     SwitchSpec spec;
     const YAML::Node name = yaml::required(node, "a switch", "name");
     spec.name = yaml::text(name, "name");
-    if (find_switch(spec.name) != kNone) yaml::fail(name, "switch name \"" + spec.name + "\" is used twice");
+    if (find_switch(spec.name) != kNone || plain_.count(spec.name) != 0) {
+      yaml::fail(name, "switch name \"" + spec.name + "\" is used twice");
+    }
     const std::string self = "switch \"" + spec.name + "\"";
+    if (!check_for_planner(node, self)) {
+      plain_.emplace(spec.name, node);
+      return false;
+    }
     const YAML::Node agent = yaml::required(node, self, "agent");
     spec.agent = yaml::text(agent, "agent");
     if (!is_agent(spec.agent))
@@ -91,6 +104,27 @@ class Reader {
     ports_.emplace_back();
     if (node["ports"]) read_ports(node["ports"], self, &ports_.back());
     topology_.switches.push_back(spec);
+    return true;
+  }
+
+  /// What only the planner uses (docs/planning.md). Answers whether the switch aggregates.
+  static bool check_for_planner(const YAML::Node& node, const std::string& self) {
+    if (node["forwards"]) yaml::boolean(node["forwards"], self + ": forwards");
+    const bool aggregates = !node["aggregates"] || yaml::boolean(node["aggregates"], self + ": aggregates");
+    if (!node["capacity"]) return aggregates;
+    yaml::speed(node["capacity"]);
+    if (!aggregates) yaml::fail(node["capacity"], self + ": capacity means nothing with aggregates: false");
+    return aggregates;
+  }
+
+  /// A switch that does not aggregate: its way up must lead somewhere.
+  void check_plain(const std::string& name, const YAML::Node& node) {
+    const std::string self = "switch \"" + name + "\"";
+    if (node["parent"]) switch_above(node["parent"], self + ": parent");
+    if (node["ports"]) {
+      std::map<uint32_t, std::string> ports;
+      read_ports(node["ports"], self, &ports);
+    }
   }
 
   std::string secret(const YAML::Node& node, const std::string& self) {
@@ -135,10 +169,12 @@ class Reader {
       }
       return;
     }
-    spec.parent = switch_index(node["parent"], self + ": parent");
+    spec.parent = switch_above(node["parent"], self + ": parent");
     if (node["parent_port"]) spec.parent_port = port(node["parent_port"], index, self, "parent_port");
     if (node["mtu"]) spec.uplink_mtu = yaml::number(node["mtu"], self + ": mtu (bytes)", kLeastMtu, kMostMtu);
-    if (node["port_at_parent"]) spec.port_at_parent = port(node["port_at_parent"], spec.parent, self, "port_at_parent");
+    if (node["port_at_parent"]) {
+      spec.port_at_parent = port_at(node["port_at_parent"], node["parent"], spec.parent, self, "port_at_parent");
+    }
   }
 
   void check_cycle(const YAML::Node& node, int index) {
@@ -178,8 +214,12 @@ class Reader {
     yaml::check_list(addresses, self + ": addresses");
     if (addresses.size() == 0) yaml::fail(addresses, self + ": addresses: there is none; at least one is needed");
     for (const YAML::Node& address : addresses) spec.addresses.push_back(worker_address(address, self));
-    spec.attached = switch_index(yaml::required(node, self, "switch"), self + ": switch");
-    if (node["port"]) spec.port = port(node["port"], spec.attached, self, "port");
+    spec.attached = switch_above(yaml::required(node, self, "switch"), self + ": switch");
+    if (spec.attached == kNone) {
+      yaml::fail(node["switch"],
+                 self + ": switch \"" + node["switch"].Scalar() + "\" does not aggregate, and has no parent that does");
+    }
+    if (node["port"]) spec.port = port_at(node["port"], node["switch"], spec.attached, self, "port");
     if (node["speed"]) spec.speed = yaml::speed(node["speed"]);
     topology_.workers.push_back(spec);
   }
@@ -200,6 +240,52 @@ class Reader {
     return address.value();
   }
 
+  // ---- links, which only the planner uses ----
+
+  void check_links(const YAML::Node& list) {
+    yaml::check_list(list, "links");
+    std::set<std::set<std::string>> seen;
+    for (const YAML::Node& node : list) {
+      yaml::check_keys(node, "a link", {"ends", "speed", "ports"});
+      const YAML::Node ends = yaml::required(node, "a link", "ends");
+      check_pair(ends, "a link: ends");
+      for (const YAML::Node& end : ends) check_end(end);
+      const std::string self = "link " + ends[0].Scalar() + "-" + ends[1].Scalar();
+      if (ends[0].Scalar() == ends[1].Scalar()) {
+        yaml::fail(ends, self + ": both ends are the same; allowed are two different ones");
+      }
+      if (!seen.insert({ends[0].Scalar(), ends[1].Scalar()}).second) yaml::fail(ends, self + " is listed twice");
+      check_link(node, self);
+    }
+  }
+
+  void check_end(const YAML::Node& node) const {
+    const std::string name = yaml::text(node, "a link: end");
+    bool known = find_switch(name) != kNone || plain_.count(name) != 0;
+    for (const WorkerSpec& worker : topology_.workers) known = known || worker.name == name;
+    if (!known) yaml::fail(node, "a link: end \"" + name + "\" is no switch or worker of this file");
+  }
+
+  static void check_link(const YAML::Node& node, const std::string& self) {
+    const YAML::Node speed = yaml::required(node, self, "speed");
+    if (speed.IsSequence()) {
+      check_pair(speed, self + ": speed");
+      for (const YAML::Node& one : speed) yaml::speed(one);
+    } else {
+      yaml::speed(speed);
+    }
+    if (!node["ports"]) return;
+    check_pair(node["ports"], self + ": ports");
+    for (const YAML::Node& port : node["ports"]) yaml::number(port, self + ": port", 0, kMostPorts);
+  }
+
+  static void check_pair(const YAML::Node& list, const std::string& what) {
+    yaml::check_list(list, what);
+    if (list.size() != 2) {
+      yaml::fail(list, what + ": there are " + std::to_string(list.size()) + "; allowed are 2, one for each end");
+    }
+  }
+
   // ---- both ----
 
   int find_switch(const std::string& name) const {
@@ -209,13 +295,39 @@ class Reader {
     return kNone;
   }
 
-  int switch_index(const YAML::Node& node, const std::string& what) const {
-    const std::string name = yaml::text(node, what);
-    const int index = find_switch(name);
-    if (index != kNone) return index;
+  /// The switch of that name; where it does not aggregate, the nearest above it that does, or kNone.
+  int switch_above(const YAML::Node& node, const std::string& what) const {
+    std::string name = yaml::text(node, what);
+    std::string way = name;
+    std::set<std::string> seen;
+    for (YAML::Node at = node;;) {
+      const int index = find_switch(name);
+      if (index != kNone) return index;
+      const auto plain = plain_.find(name);
+      if (plain == plain_.end())
+        yaml::fail(at, what + " \"" + name + "\" is no switch of this file; allowed are " + names());
+      if (!seen.insert(name).second) yaml::fail(node, "parents form a cycle: " + way);
+      if (!plain->second["parent"]) return kNone;
+      at.reset(plain->second["parent"]);
+      name = yaml::text(at, "parent");
+      way += " -> " + name;
+    }
+  }
+
+  std::string names() const {
     std::string names;
     for (const SwitchSpec& spec : topology_.switches) names += (names.empty() ? "" : ", ") + spec.name;
-    yaml::fail(node, what + " \"" + name + "\" is no switch of this file; allowed are " + names);
+    for (const auto& [name, node] : plain_) names += ", " + name;
+    return names;
+  }
+
+  /// The port at switch `at`, if that is the very one that is named: a port of one that does not aggregate is only
+  /// noted.
+  uint32_t port_at(const YAML::Node& node, const YAML::Node& named, int at, const std::string& self,
+                   const std::string& key) {
+    if (plain_.count(named.Scalar()) == 0) return port(node, at, self, key);
+    yaml::number(node, self + ": " + key, 1, kMostPorts);
+    return 0;
   }
 
   /// A port of switch `at`, which nobody else may use.
@@ -234,6 +346,7 @@ class Reader {
 
   std::filesystem::path folder_;
   Topology topology_;
+  std::map<std::string, YAML::Node> plain_;             // switches that do not aggregate
   std::vector<std::map<uint32_t, std::string>> ports_;  // by switch: number to speed
   std::map<std::pair<int, uint32_t>, std::string> port_users_;
 };

@@ -91,6 +91,12 @@ std::string mac(const YAML::Node& node, const std::string& what) {
   return word;
 }
 
+bool boolean(const YAML::Node& node, const std::string& what) {
+  const std::string word = node.IsScalar() ? node.Scalar() : "";
+  if (word != "true" && word != "false") fail(node, what + " \"" + word + "\": allowed are true and false");
+  return word == "true";
+}
+
 std::string speed(const YAML::Node& node) {
   const std::string word = node.IsScalar() ? node.Scalar() : "";
   const size_t digits = word.find_first_not_of("0123456789.");

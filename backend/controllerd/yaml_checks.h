@@ -26,6 +26,7 @@ void check_list(const YAML::Node& list, const std::string& what);
 YAML::Node required(const YAML::Node& map, const std::string& what, const std::string& key);
 std::string text(const YAML::Node& node, const std::string& what);
 uint64_t number(const YAML::Node& node, const std::string& what, uint64_t low, uint64_t high);
+bool boolean(const YAML::Node& node, const std::string& what);
 /// "02:00:00:00:00:01", in lower case: of one host, so neither a group's nor all zeros.
 std::string mac(const YAML::Node& node, const std::string& what);
 /// "100G", "2.5G"

@@ -1,5 +1,7 @@
 """A plan as a picture: links with load/capacity, aggregators with what they take in."""
 
+import sys
+
 from .errors import PlanError
 from .layout import places
 
@@ -14,11 +16,7 @@ TITLES = {"none": "none: all workers straight to the root", "nearest": "nearest 
 
 def draw_plans(plans, path):
     """Side by side."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     topology = plans[0].topology
     shown = _shown(topology)
     with pyplot.rc_context(REPEATABLE):
@@ -38,6 +36,20 @@ def draw_plans(plans, path):
             raise PlanError(f"{path}: cannot be written: {error.strerror}") from error
         finally:
             pyplot.close(figure)
+
+
+def _pyplot():
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise PlanError(
+            f"a picture: {error}: {sys.executable} -m pip install matplotlib, or for Debian's Python apt-get install "
+            "python3-matplotlib"
+        ) from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
 
 
 def _shown(topology):

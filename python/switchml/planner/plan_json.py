@@ -90,9 +90,23 @@ def _plan(content, topology):
     assignments = []
     for one in content["jobs"]:
         job = Job(one["name"], tuple(one["workers"]), one["weight"], one["root"], one["limit"])
-        shares = tuple(
-            Share(float(share["rate"]), Tree(share["root"], {e["child"]: tuple(e["route"]) for e in share["edges"]}))
-            for share in one["shares"]
-        )
+        shares = tuple(Share(float(share["rate"]), _tree(share, job)) for share in one["shares"])
         assignments.append(Assignment(job, shares, one["reason"]))
     return Plan(topology, tuple(assignments), content["way"], content["bound"])
+
+
+def _tree(share, job):
+    """ValueError if it is none: programs follow parents until the root."""
+    routes = {edge["child"]: tuple(edge["route"]) for edge in share["edges"]}
+    root, parents = share["root"], {route[-1] for route in routes.values()}
+    for child, route in routes.items():
+        if len(route) < 2 or route[0] != child or not all(isinstance(name, str) for name in route):
+            raise ValueError(f"route {list(route)} of {child}")
+        at, steps = child, 0
+        while at in routes and steps <= len(routes):
+            at, steps = routes[at][-1], steps + 1
+        if at != root:
+            raise ValueError(f"{child} does not lead to the root {root}")
+    if set(routes) - parents != set(job.workers):
+        raise ValueError(f"the leaves of a tree of job {job.name} are not its workers")
+    return Tree(root, routes)

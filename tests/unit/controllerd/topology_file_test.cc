@@ -165,6 +165,68 @@ TEST(TopologyFile, MistakesAreNamedWithTheirLine) {
     EXPECT_EQ(socket_error(with(kGood, mistake.old, mistake.fresh)), mistake.message);
 }
 
+// docs/planning.md: what the planner reads besides.
+const char* const kForPlanner = R"(switches:
+  - {name: ps, agent: a:1, address: 10.0.0.9, capacity: 9G, forwards: false}
+  - {name: spine, agent: b:1, address: 10.0.0.1, ports: {1: 100G}}
+  - {name: plain, aggregates: false, parent: spine, ports: {1: 1G}}
+  - {name: leaf, agent: c:1, address: 10.0.0.2, parent: plain, parent_port: 1, port_at_parent: 7}
+workers:
+  - {name: w0, addresses: [10.0.1.1], switch: plain, port: 5}
+  - {name: w1, addresses: [10.0.1.2], switch: leaf, port: 2}
+links:
+  - {ends: [ps, spine], speed: 9G, ports: [1, 3]}
+  - {ends: [plain, w0], speed: [3G, 500M]}
+)";
+
+TEST(TopologyFile, WhatThePlannerReadsIsNoMistake) {
+  const TemporaryFile file(kForPlanner);
+  const auto read = read_topology(file.path());
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  const controller::Topology& topology = read.value();
+  ASSERT_EQ(topology.switches.size(), 3U) << "what does not aggregate is passed";
+  EXPECT_EQ(topology.switches[2].name, "leaf");
+  EXPECT_EQ(topology.switches[2].parent, 1) << "the nearest above that aggregates";
+  EXPECT_EQ(topology.switches[2].parent_port, 1U);
+  EXPECT_EQ(topology.switches[2].port_at_parent, 0U) << "it is a port of another switch";
+  EXPECT_EQ(topology.workers[0].attached, 1);
+  EXPECT_EQ(topology.workers[0].port, 0U);
+  EXPECT_EQ(topology.workers[1].attached, 2);
+  EXPECT_EQ(topology.workers[1].port, 2U);
+}
+
+TEST(TopologyFile, MistakesForThePlannerAreNamedWithTheirLine) {
+  const Mistake mistakes[] = {
+      {"capacity: 9G", "capacity: 9", "2: speed \"9\": allowed is a number with M, G or T, as in 100G"},
+      {"forwards: false", "forwards: no", "2: switch \"ps\": forwards \"no\": allowed are true and false"},
+      {"aggregates: false", "aggregates: 0", "4: switch \"plain\": aggregates \"0\": allowed are true and false"},
+      {"aggregates: false", "aggregates: false, capacity: 1G",
+       "4: switch \"plain\": capacity means nothing with aggregates: false"},
+      {"name: plain", "name: ps", "4: switch name \"ps\" is used twice"},
+      {"{1: 1G}", "{0: 1G}", "4: switch \"plain\": port \"0\": allowed are 1 to 65535"},
+      {"parent: spine", "parent: plain", "4: parents form a cycle: plain -> plain"},
+      {"parent: plain", "parent: plane",
+       "5: switch \"leaf\": parent \"plane\" is no switch of this file; allowed are ps, spine, leaf, plain"},
+      {"port_at_parent: 7", "port_at_parent: 0", "5: switch \"leaf\": port_at_parent \"0\": allowed are 1 to 65535"},
+      {"aggregates: false, parent: spine", "aggregates: false",
+       "7: worker \"w0\": switch \"plain\" does not aggregate, and has no parent that does"},
+      {"[ps, spine]", "[ps]", "10: a link: ends: there are 1; allowed are 2, one for each end"},
+      {"[ps, spine]", "[ps, spin]", "10: a link: end \"spin\" is no switch or worker of this file"},
+      {"[ps, spine]", "[ps, ps]", "10: link ps-ps: both ends are the same; allowed are two different ones"},
+      {"[ps, spine]", "[w0, plain]", "11: link plain-w0 is listed twice"},
+      {"speed: 9G", "mtu: 9000", "10: a link has no key \"mtu\"; allowed are ends, speed, ports"},
+      {", speed: 9G", "", "10: link ps-spine needs the key \"speed\""},
+      {"[3G, 500M]", "[3G]", "11: link plain-w0: speed: there are 1; allowed are 2, one for each end"},
+      {"[3G, 500M]", "[3G, 500]", "11: speed \"500\": allowed is a number with M, G or T, as in 100G"},
+      {"[1, 3]", "[1, 65536]", "10: link ps-spine: port \"65536\": allowed are 0 to 65535"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    EXPECT_EQ(socket_error(with(kForPlanner, mistake.old, mistake.fresh)), mistake.message);
+  }
+  EXPECT_EQ(socket_error("switches: [{name: a, aggregates: false}]\n"),
+            "1: switches: none of them aggregates; at least one is needed");
+}
+
 TEST(TopologyFile, SwitchesAndWorkersMustBeThere) {
   EXPECT_EQ(socket_error("switches: []\n"), "1: switches: there is none; at least one is needed");
   EXPECT_EQ(socket_error("workers: []\n"), "1: the topology needs the key \"switches\"");

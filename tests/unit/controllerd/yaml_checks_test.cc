@@ -49,6 +49,18 @@ TEST(YamlChecks, ValuesAreOfTheirKind) {
   EXPECT_EQ(socket_error("a: 1", [](const YAML::Node& n) { yaml::check_list(n["a"], "a"); }), "1: a must be a list");
 }
 
+TEST(YamlChecks, Booleans) {
+  for (const char* const bad : {"yes", "1", "True", "''", "[true]"}) {
+    EXPECT_NE(socket_error(std::string("a: ") + bad, [](const YAML::Node& n) { yaml::boolean(n["a"], "a"); })
+                  .find("allowed are true and false"),
+              std::string::npos)
+        << bad;
+  }
+  const TemporaryFile file("[true, false]\n");
+  const auto both = [](const YAML::Node& n) { EXPECT_TRUE(yaml::boolean(n[0], "a") && !yaml::boolean(n[1], "a")); };
+  EXPECT_TRUE(load_yaml(file.path(), both).ok());
+}
+
 TEST(YamlChecks, Speeds) {
   for (const char* const bad : {"100", "G", ".5G", "100g", "100GG", "fast"}) {
     EXPECT_NE(
