@@ -29,8 +29,8 @@ def switchd():
 
 
 def load_planner(name, folder):
-    """A controller's host has no PyTorch, which importing the package `switchml` needs: so the planner is loaded alone, as
-    a package of this name."""
+    """A controller's host has no PyTorch, which importing the package `switchml` needs: so the planner is loaded alone,
+    as a package of this name."""
     import importlib.util
     import os
     import sys

@@ -1,5 +1,5 @@
-"""Loads the planner from the source folder, as the package `planner`: without a build, and without PyTorch. What needs a
-package that is missing is skipped."""
+"""Loads the planner from the source folder, as the package `planner`: without a build, and without PyTorch. Tests are skipped
+where a package is missing."""
 
 import pathlib
 import sys

@@ -60,9 +60,13 @@ def _jobs(dice, workers, aggregators):
 def small_case(seed):
     """Few enough trees to look at all of them: 2 to 3 aggregators, 2 to 3 workers, 1 to 2 jobs."""
     dice = random.Random(seed)
-    aggregators = [planner.Node(f"S{number}", capacity=dice.choice([None, 2e9, 3e9, 5e9])) for number in range(dice.randint(2, 3))]
+    aggregators = [
+        planner.Node(f"S{number}", capacity=dice.choice([None, 2e9, 3e9, 5e9])) for number in range(dice.randint(2, 3))
+    ]
     plain = [planner.Node("P", aggregates=False)] if dice.random() < 0.4 else []
-    software = [planner.Node("PS", capacity=4e9, forwards=False)] if len(aggregators) < 3 and dice.random() < 0.5 else []
+    software = (
+        [planner.Node("PS", capacity=4e9, forwards=False)] if len(aggregators) < 3 and dice.random() < 0.5 else []
+    )
     inner = [one.name for one in aggregators + plain]
     links: dict = {}
     for place, name in enumerate(inner[1:], 1):

@@ -147,7 +147,15 @@ def test_plans_that_are_none(tmp_path, text, message):
 )
 def test_trees_that_are_none(tmp_path, edges, message):
     share = {"rate": 1, "root": "s", "edges": [{"child": route[0], "route": route} for route in edges]}
-    job = {"name": "j", "workers": ["a", "b"], "weight": 1, "root": None, "limit": None, "reason": "", "shares": [share]}
+    job = {
+        "name": "j",
+        "workers": ["a", "b"],
+        "weight": 1,
+        "root": None,
+        "limit": None,
+        "reason": "",
+        "shares": [share],
+    }
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({"format": "switchml-plan", "version": 1, "way": "planned", "bound": 1, "jobs": [job]}))
     with pytest.raises(planner.PlanError) as caught:

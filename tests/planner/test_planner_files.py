@@ -67,13 +67,23 @@ def test_jobs_are_read(write):
 @pytest.mark.parametrize(
     "old, new, line, message",
     [
-        ("capacity: 1.5T", "capacity: 9", 2, 'switch "spine": capacity "9": allowed is a number above 0 with M, G or T'),
+        (
+            "capacity: 1.5T",
+            "capacity: 9",
+            2,
+            'switch "spine": capacity "9": allowed is a number above 0 with M, G or T',
+        ),
         ("capacity: 1.5T", "capacity: 0G", 2, 'capacity "0G": allowed is a number above 0'),
         ("capacity: 1.5T", "speed: 1G", 2, 'a switch has no key "speed"; allowed are name, agent'),
         ("aggregates: false", "aggregates: perhaps", 4, 'aggregates "perhaps": allowed are true and false'),
         ("aggregates: false", "aggregates: false, capacity: 1G", 4, "capacity means nothing with aggregates: false"),
         ("name: plain", "name: leaf", 4, 'switch name "leaf" is used twice'),
-        ("parent: spine", "parent: spin", 3, 'parent "spin" is no switch of this file; allowed are spine, leaf, plain, ps'),
+        (
+            "parent: spine",
+            "parent: spin",
+            3,
+            'parent "spin" is no switch of this file; allowed are spine, leaf, plain, ps',
+        ),
         ("parent: spine", "parent: leaf", 3, "parents form a cycle: leaf -> leaf"),
         ("ports: {9: 10G}", "ports: {9: 10}", 3, 'port 9: speed "10": allowed is a number'),
         ("ports: {9: 10G}", "ports: 10G", 3, "ports must map numbers to speeds, as in {1: 100G}"),

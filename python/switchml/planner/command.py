@@ -1,9 +1,9 @@
 """Plans in-network aggregation: for each job, which aggregators combine which share of its gradients, over which links.
 
-    switchml-plan topology.yaml --jobs jobs.yaml
-    switchml-plan topology.yaml --jobs jobs.yaml --compare --svg plan.svg
-    switchml-plan topology.yaml --jobs jobs.yaml --json plan.json
-    switchml-plan topology.yaml --jobs jobs.yaml --failed S2 --keep plan.json --json next.json"""
+switchml-plan topology.yaml --jobs jobs.yaml
+switchml-plan topology.yaml --jobs jobs.yaml --compare --svg plan.svg
+switchml-plan topology.yaml --jobs jobs.yaml --json plan.json
+switchml-plan topology.yaml --jobs jobs.yaml --failed S2 --keep plan.json --json next.json"""
 
 import argparse
 import pathlib
@@ -97,7 +97,10 @@ def run(arguments):
         print(f"\nkept from {options.keep}: {len(chosen.shares()) - len(moved)} of {len(chosen.shares())} shares")
     plans = [chosen]
     if options.compare:
-        plans = [chosen if way == chosen.way else plan(topology, jobs, way, settings) for way in ("none", "nearest", "planned")]
+        plans = [
+            chosen if way == chosen.way else plan(topology, jobs, way, settings)
+            for way in ("none", "nearest", "planned")
+        ]
         print("\n" + comparison_table(plans, ring_rates(topology, jobs)))
     if options.json:
         write_plan(chosen, options.json)

@@ -106,18 +106,16 @@ class Program:
         """(rates of jobs, rates of columns), in bits/s. `generate(stage)` adds columns that pay, and says whether there
         were any."""
         fixed = numpy.full(len(self.weights), numpy.nan)
-        stage = None
+        shares = numpy.zeros(len(self.columns))
         while numpy.isnan(fixed).any():
             stage = self.stage(fixed)
             while generate and generate(stage, fixed):
                 stage = self.stage(fixed)
             self._fix(fixed, stage)
-        rates = fixed
-        shares = self.frugal(rates) if len(self.columns) else numpy.zeros(0)
-        if shares is None:
             shares = stage.rates
-        shares = self._exact(rates, shares)
-        return rates * self.unit, shares * self.unit
+        frugal = self.frugal(fixed)
+        shares = self._exact(fixed, shares if frugal is None else frugal)
+        return fixed * self.unit, shares * self.unit
 
     def _fix(self, fixed, stage):
         raised = numpy.flatnonzero(numpy.isnan(fixed))

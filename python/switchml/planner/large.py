@@ -12,8 +12,11 @@ from .relaxation import Relaxation
 
 SHARES = 8  # of a job, where any number is allowed
 ROOTS = 8  # that are compared for a tree
-WORK = 400_000  # workers' contributions that are routed in all passes
-PASSES = 2, 8  # at least, at most
+PASSES = 3
+REPAIRS = 3  # for each tree
+MOST_WORK = 40_000  # workers' contributions in all trees: with more there are fewer repairs
+SHARP = 60.0  # how much more a resource counts that is fuller: e to this power for all of its capacity
+SMALLER = 0.6  # each share of a job than the one before
 HIGHER = 1.05  # than what was reached: the next aim
 
 
@@ -36,54 +39,82 @@ class Large:
         for column in held:
             self.trees[column.job, counts[column.job]] = column
             counts[column.job] += 1
-            self.builder.add(column, rates[column.job])
-        self._build([(number, share) for number, count in enumerate(counts) for share in range(count, wanted[number])], rates)
+            self.builder.add(column, rates[column.job] * self._part(counts[column.job] - 1))
+        self._build(
+            [(number, share) for number, count in enumerate(counts) for share in range(count, wanted[number])], rates
+        )
         return self._rates(list(self.trees.values()))
 
     def _aims(self):
         level = self._aim()
-        return [min(limit, level * job.weight) / self.shares for job, limit in zip(self.jobs, self.limits)]
+        return [min(limit, level * job.weight) for job, limit in zip(self.jobs, self.limits)]
+
+    def _part(self, share):
+        """Of a job's rate. Small shares fit where large ones leave room on a link."""
+        return SMALLER**share * (1 - SMALLER) / (1 - SMALLER**self.shares)
 
     def plan(self):
         """(columns, their rates)"""
         rates = self._aims()
-        best, best_level = [], 0.0
-        level = 1.0  # of what is aimed at, in units of the bound
-        for _ in range(self._passes()):
+        work = self.shares * sum(len(job.workers) for job in self.jobs)
+        best: dict = {}
+        best_level, level = 0.0, 1.0  # levels are in units of the bound
+        for _ in range(PASSES):
             self._pass([level * rate for rate in rates])
-            reached = level / float((self.builder.load / self.network.capacity).max())
+            reached = level / self._use()
             if reached > best_level:
-                best, best_level = list(self.trees.values()), reached
+                best, best_level = dict(self.trees), reached
             if best_level >= 1 - 1e-9:
-                break
+                return self._rates(list(best.values()))
             lower = min(1.0, HIGHER * best_level)
             self.builder.load *= lower / level
             level = lower
-        return self._rates(best)
+        self._repair([level * rate for rate in rates], int(REPAIRS * len(self.trees) / max(1.0, work / MOST_WORK)))
+        return self._rates(list(self.trees.values()))
+
+    def _use(self):
+        return float((self.builder.load / self.network.capacity).max())
+
+    def _repair(self, rates, count):
+        """Builds trees anew that cross what is fullest, and keeps what makes that less full."""
+        builder = self.builder
+        cost = self._cost()
+        for _ in range(count):
+            fullest = int((builder.load / self.network.capacity).argmax())
+            users = [key for key, column in self.trees.items() if fullest in column.resources]
+            key = users[self.dice.randrange(len(users))]
+            old, load = self.trees[key], builder.load.copy()
+            self._build([key], rates)
+            after = self._cost()
+            if after < cost:
+                cost = after
+            else:
+                self.trees[key], builder.load = old, load
+
+    def _cost(self):
+        return float(numpy.exp(SHARP * (self.builder.load / self.network.capacity - 1)).sum())
 
     def _aim(self):
         if numpy.isfinite(self.bound):
             return self.bound
         return float(self.network.capacity[: self.network.links].max())
 
-    def _passes(self):
-        work = self.shares * sum(len(job.workers) for job in self.jobs)
-        return int(min(max(WORK // max(work, 1), PASSES[0]), PASSES[1]))
-
     def _pass(self, rates):
         """Each tree once, anew."""
         keys = [(number, share) for share in range(self.shares) for number in range(len(self.jobs))]
         self.dice.shuffle(keys)
+        keys.sort(key=lambda key: key[1])  # large ones first
         self._build(keys, rates)
 
     def _build(self, keys, rates):
         for number, share in keys:
+            rate = rates[number] * self._part(share)
             old = self.trees.get((number, share))
             if old:
-                self.builder.remove(old, rates[number])
+                self.builder.remove(old, rate)
             candidates = self._candidates(number, old)
-            root, distance = self.builder.best_root(candidates, self.groups[number], rates[number])
-            self.trees[number, share] = self.builder.build(number, self.groups[number], root, distance, rates[number])
+            root, distance = self.builder.best_root(candidates, self.groups[number], rate)
+            self.trees[number, share] = self.builder.build(number, self.groups[number], root, distance, rate)
 
     def _candidates(self, number, old):
         roots = self.roots[number]

@@ -22,8 +22,7 @@ class Network:
         self.starts = numpy.array([self.number[link.ends[0]] for link in links], dtype=int)
         self.ends = numpy.array([self.number[link.ends[1]] for link in links], dtype=int)
         self.capacity = numpy.array(
-            [link.least for link in links]
-            + [numpy.inf if node.capacity is None else node.capacity for node in nodes],
+            [link.least for link in links] + [numpy.inf if node.capacity is None else node.capacity for node in nodes],
             dtype=float,
         )
         self.link_at: dict = {}

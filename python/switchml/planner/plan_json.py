@@ -53,8 +53,12 @@ def _assignment(one):
 def _links(plan):
     loads = plan.link_loads()
     return [
-        {"ends": list(link.ends), "ports": list(link.ports), "capacity": list(link.speeds),
-         "load": [loads[link.ends], loads[link.ends[::-1]]]}
+        {
+            "ends": list(link.ends),
+            "ports": list(link.ports),
+            "capacity": list(link.speeds),
+            "load": [loads[link.ends], loads[link.ends[::-1]]],
+        }
         for link in plan.topology.links.values()
     ]
 

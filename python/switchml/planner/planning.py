@@ -77,10 +77,10 @@ def plan(topology, jobs, way="planned", options=None):
     if not task.jobs:
         return task.assemble([], [], None)
     if way == "nearest":
-        return task.assemble(*nearest(task.network, task.pricers, task.jobs, options.shares), None)
+        return task.assemble(*nearest(task.network, task.pricers, task.jobs, options.shares), bound=None)
     if task.is_large:
         large = Large(task.network, task.pricers, task.jobs, options, combines=way == "planned")
-        return task.assemble(*large.plan(), large.bound)
+        return task.assemble(*large.plan(), bound=large.bound)
     program = task.program()
     generator = Generator(program, task.pricers)
     rates, shares = program.solve(generator)

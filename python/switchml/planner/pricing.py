@@ -23,9 +23,7 @@ class Pricer:
 
     def prepare(self):
         """Before trees are priced."""
-        self.routes = make_routes(
-            self.network, [*self.aggregators, *self._sources()], self.aggregators, self.kind
-        )
+        self.routes = make_routes(self.network, [*self.aggregators, *self._sources()], self.aggregators, self.kind)
         self.counts = numpy.array([float(len(workers)) for _, workers in self.groups])
         self.place = None if self.root is None else self.aggregators.index(self.root)
         self.masks = self._masks()

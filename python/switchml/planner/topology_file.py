@@ -50,7 +50,9 @@ class _Reader:
         name = self._name(node, values, "a switch")
         self.switches[name] = node, values
         what = f'switch "{name}"'
-        flags = {key: self.file.boolean(values[key], f"{what}: {key}") for key in ("aggregates", "forwards") if key in values}
+        flags = {
+            key: self.file.boolean(values[key], f"{what}: {key}") for key in ("aggregates", "forwards") if key in values
+        }
         capacity = self.file.speed(values["capacity"], f"{what}: capacity") if "capacity" in values else None
         if capacity and not flags.get("aggregates", True):
             self.file.fail(values["capacity"], f"{what}: capacity means nothing with aggregates: false")

@@ -56,9 +56,7 @@ def _constraints(program, weights, least, most):
         entries += [(rows + place, 1 + place, 1.0), (rows + place, 1 + count + place, -carried)]
         upper.append(0.0)
     if most is not None:
-        entries += [
-            (rows + count + column.job, 1 + count + place, 1.0) for place, column in enumerate(program.columns)
-        ]
+        entries += [(rows + count + column.job, 1 + count + place, 1.0) for place, column in enumerate(program.columns)]
         upper += [float(most)] * jobs
-    row, place, value = zip(*entries)
-    return coo_matrix((value, (row, place)), shape=(len(upper), 1 + 2 * count)).tocsr(), numpy.array(upper)
+    row, column_of, value = zip(*entries)
+    return coo_matrix((value, (row, column_of)), shape=(len(upper), 1 + 2 * count)).tocsr(), numpy.array(upper)
