@@ -1,5 +1,5 @@
-"""Loads the planner from the source folder, as the package `planner`: without a build, and without PyTorch. Tests are skipped
-where a package is missing."""
+"""Loads the planner from the source folder, as the package `planner`: without a build, and without PyTorch. Where a
+package is missing, tests are skipped."""
 
 import pathlib
 import sys

@@ -77,12 +77,14 @@ def plan(topology, jobs, way="planned", options=None):
     if not task.jobs:
         return task.assemble([], [], None)
     if way == "nearest":
-        return task.assemble(*nearest(task.network, task.pricers, task.jobs, options.shares), bound=None)
+        columns, rates = nearest(task.network, task.pricers, task.jobs, options.shares)
+        return task.assemble(columns, rates, None)
     if task.is_large:
         large = Large(task.network, task.pricers, task.jobs, options, combines=way == "planned")
-        return task.assemble(*large.plan(), bound=large.bound)
+        columns, rates = large.plan()
+        return task.assemble(columns, rates, large.bound)
     program = task.program()
     generator = Generator(program, task.pricers)
-    rates, shares = program.solve(generator)
-    _, columns, column_rates = choose(program, rates, shares, options.shares, options.seed)
-    return task.assemble(columns, column_rates, task.bound(generator))
+    best_rates, best_shares = program.solve(generator)
+    _, columns, rates = choose(program, best_rates, best_shares, options.shares, options.seed)
+    return task.assemble(columns, rates, task.bound(generator))
