@@ -47,6 +47,21 @@ def test_a_failure_moves_only_the_trees_that_it_breaks():
     assert broken > 0 and len(planner.moved_shares(plan, again)) <= broken
 
 
+def test_a_parameter_server_and_workers_of_two_racks():
+    topology = SMALL.topology()
+    links = [*topology.links.values(), planner.Link(("PS", "core0.0"), (200e9, 200e9))]
+    for pod in range(4):
+        links.append(planner.Link((f"pod{pod}.edge0.host0", f"pod{pod}.edge1"), (50e9, 50e9)))
+    topology = planner.Topology([*topology.nodes.values(), planner.Node("PS", forwards=False, capacity=1e12)], links)
+    jobs = [
+        planner.Job("rooted", tuple(topology.workers[::3]), root="PS"),
+        planner.Job("free", tuple(topology.workers)),
+    ]
+    plan = planner.plan(topology, jobs)
+    assert violations(plan, most=4) == []
+    assert 0.5 * plan.bound <= plan.least <= plan.bound * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_the_relaxation_bounds_the_best_plan(block):
     from planner.network import Network

@@ -26,13 +26,23 @@ class Builder:
         self.network = network
         self.combines = [combines and node.aggregates for node in network.topology.nodes.values()]
         self.load = numpy.zeros(len(network.capacity))
-        self.switches = numpy.flatnonzero(network.forwards)
-        inner = network.forwards[network.starts] & network.forwards[network.ends]
-        self.inner = numpy.flatnonzero(inner)
-        starts, ends = network.starts[self.inner], network.ends[self.inner]
-        self._rows, self._places = numpy.concatenate([starts, ends]), numpy.concatenate([ends, starts])
+        inner = numpy.flatnonzero(network.forwards[network.starts] & network.forwards[network.ends])
+        starts, ends = network.starts[inner], network.ends[inner]
+        # Distances are searched from the root. What does not forward has links only as the root.
+        out = [
+            (node, other, network.link_at[node, other])
+            for node in network.aggregators
+            if not network.forwards[node]
+            for other in network.neighbours[node]
+            if network.forwards[other]
+        ]
+        self._rows = numpy.concatenate([starts, ends, [node for node, _, _ in out]]).astype(int)
+        self._places = numpy.concatenate([ends, starts, [other for _, other, _ in out]]).astype(int)
+        self._links = numpy.concatenate([inner, inner, [link for _, _, link in out]]).astype(int)
+        leads = network.forwards.copy()
+        leads[network.aggregators] = True
         self.near = [
-            [(other, network.link_at[node, other]) for other in neighbours if network.forwards[other]]
+            [(other, network.link_at[node, other]) for other in neighbours if leads[other]]
             for node, neighbours in enumerate(network.neighbours)
         ]
         self.capacity = network.capacity.tolist()
@@ -41,28 +51,22 @@ class Builder:
         """Of one more contribution of this rate."""
         capacity = self.network.capacity[resources]
         power = STEEP * (self.load[resources] + rate) / capacity
-        return numpy.where(numpy.isinf(capacity), 0.0, rate / capacity * numpy.exp(numpy.minimum(power, MOST_POWER)))
-
-    def price(self, resource, rate):
-        capacity = self.capacity[resource]
-        if math.isinf(capacity):
-            return 0.0
-        return rate / capacity * math.exp(min(STEEP * (self.load[resource] + rate) / capacity, MOST_POWER))
+        return rate / capacity * numpy.exp(numpy.minimum(power, MOST_POWER))
 
     def distances(self, roots, rate):
         """Of every node to each root, by the prices of links."""
-        price = self.prices(self.inner, rate)
+        price = self.prices(self._links, rate)
         price += LEAST * max(price.max(initial=0.0), 1.0)
         size = len(self.network.names)
-        graph = csr_matrix((numpy.concatenate([price, price]), (self._rows, self._places)), shape=(size, size))
+        graph = csr_matrix((price, (self._rows, self._places)), shape=(size, size))
         return dijkstra(graph, indices=roots)
 
     def best_root(self, candidates, groups, rate):
         """(root, distances to it)"""
-        sources = [source for source, _ in groups]
+        sources = [source for source, _ in groups if self.network.forwards[source]]
         distances = self.distances(candidates, rate)
         costs = distances[:, sources].sum(axis=1)
-        costs = costs + [2 * self.price(self.network.intake(root), rate) for root in candidates]
+        costs = costs + 2 * self.prices([self.network.intake(root) for root in candidates], rate)
         best = int(costs.argmin())
         return candidates[best], distances[best]
 
@@ -81,15 +85,18 @@ class _Tree:
     def __init__(self, builder, groups, root, distance, rate):
         self.builder, self.network = builder, builder.network
         self.root, self.distance, self.rate = root, distance, rate
+        self.load = builder.load.tolist()  # numbers of a list are quicker, one by one
         self.arrived: dict = {}  # node: [route so far, ...]
         self.routes: dict = {}
+        self.access: list = []  # links of workers to their racks
         for source, workers in groups:
+            self.access += [builder.network.link_at[one, source] for one in workers if one != source]
             routes = [(one,) if one == source else (one, source) for one in workers]
             self.arrived.setdefault(source, []).extend(routes)
-        self.end_price = builder.price(self.network.intake(root), rate)
+        self.end_price = self._price(self.network.intake(root), rate)
 
     def column(self, number):
-        load, network = self.builder.load, self.network
+        load, network = self.load, self.network
         waiting = [(-self.distance[node], node) for node in self.arrived]
         heapq.heapify(waiting)
         while waiting:
@@ -106,22 +113,29 @@ class _Tree:
             self.routes[route[0]] = route
         load[network.intake(self.root)] += self.rate * len(self.arrived[self.root])
         column = make_column(network, number, self.root, self.routes)
-        access = [network.link_at[route[:2]] for route in self.routes.values() if not network.forwards[route[0]]]
-        load[access] += self.rate
+        for link in self.access:
+            load[link] += self.rate
+        self.builder.load = numpy.array(load)
         return column
+
+    def _price(self, resource, rate):
+        """As Builder.prices()."""
+        capacity = self.builder.capacity[resource]
+        power = STEEP * (self.load[resource] + rate) / capacity
+        return rate / capacity * math.exp(power if power < MOST_POWER else MOST_POWER)
 
     def _combined(self, node, routes):
         """What goes on from here."""
-        count, builder = len(routes), self.builder
-        if count < 2 or not builder.combines[node]:
+        count = len(routes)
+        if count < 2 or not self.builder.combines[node]:
             return routes
         intake = self.network.intake(node)
         other, link = self._next(node)
         onward = self.distance[other] + self.end_price
-        together = builder.price(intake, self.rate * count) + builder.price(link, self.rate) + onward
-        if together >= builder.price(link, self.rate * count) + count * onward:
+        together = self._price(intake, self.rate * count) + self._price(link, self.rate) + onward
+        if together >= self._price(link, self.rate * count) + count * onward:
             return routes
-        builder.load[intake] += self.rate * count
+        self.load[intake] += self.rate * count
         for route in routes:
             self.routes[route[0]] = route
         return [(node,)]
@@ -129,17 +143,17 @@ class _Tree:
     def _step(self, node):
         """To the next node on the cheapest way to the root; the link's load is added."""
         other, link = self._next(node)
-        self.builder.load[link] += self.rate
+        self.load[link] += self.rate
         return other
 
     def _next(self, node):
         """(node, link)"""
-        builder, distance = self.builder, self.distance
+        distance = self.distance
         here = distance[node]
         best, chosen = math.inf, (-1, -1)
-        for other, link in builder.near[node]:
+        for other, link in self.builder.near[node]:
             if distance[other] < here and distance[other] < best:
-                cost = distance[other] + builder.price(link, self.rate)
+                cost = distance[other] + self._price(link, self.rate)
                 if cost < best:
                     best, chosen = cost, (other, link)
         return chosen

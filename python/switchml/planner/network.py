@@ -49,6 +49,15 @@ class Network:
         """Whether there is a route between them."""
         return one == other or not self._parts[one].isdisjoint(self._parts[other]) or (one, other) in self.link_at
 
+    def reached_by_all(self, ends):
+        """The aggregators to which there is a route from each of these nodes."""
+        common = set.intersection(*(self._parts[end] for end in ends)) if ends else set()
+        return [
+            node
+            for node in self.aggregators
+            if not common.isdisjoint(self._parts[node]) or all(self.reaches(end, node) for end in ends)
+        ]
+
     @property
     def links(self):
         return len(self.starts)

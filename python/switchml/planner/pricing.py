@@ -35,9 +35,7 @@ class Pricer:
         """Aggregators that each worker, and the root, can reach."""
         network = self.network
         ends = self._sources() + ([] if self.root is None else [self.root])
-        usable = [
-            node for node in network.aggregators if all(end == node or network.reaches(end, node) for end in ends)
-        ]
+        usable = network.reached_by_all(ends)
         if self.single and self.root is not None:
             usable = [node for node in usable if node == self.root]
         return usable

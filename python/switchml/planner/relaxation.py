@@ -78,13 +78,28 @@ def _racks(sets, group):
     return Area(group, [], boundary, intake, {node for rack in group for node in sets[rack].members})
 
 
+def _shared_workers(network, jobs):
+    """The level that workers' links allow: each carries the rates of all its jobs."""
+    weights: dict = {}
+    for job in jobs:
+        for name in job.workers:
+            weights[name] = weights.get(name, 0.0) + job.weight
+    levels = [numpy.inf]
+    for name, weight in weights.items():
+        worker = network.number[name]
+        links = [network.link_at[worker, other] for other in network.neighbours[worker]]
+        levels.append(float(network.capacity[links].sum()) / weight)
+    return min(levels)
+
+
 class Relaxation:
     def __init__(self, network, jobs, limits):
         """`limits`: what each job can have at most, bits/s; infinite: no limit."""
         self.network, self.jobs = network, jobs
         self.sets = Family(network).sets
         self.unit = float(network.capacity[numpy.isfinite(network.capacity)].max(initial=1.0))
-        self.top = min((limit / job.weight for job, limit in zip(jobs, limits)), default=numpy.inf) / self.unit
+        own = min((limit / job.weight for job, limit in zip(jobs, limits)), default=numpy.inf)
+        self.top = min(own, _shared_workers(network, jobs)) / self.unit
         self.count = 1  # variables: the level is 0
         self.rows = _Rows()
         self.workers = [self._workers(job) for job in jobs]
