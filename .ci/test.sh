@@ -43,6 +43,7 @@ suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks tests/setup 
 if [ "$torch" != pip ] && [ $# -eq 0 ]; then
   # How sessions open and what a controller does is the same for every PyTorch.
   suites=(tests/python --transport auto --ignore-glob '*/test_controller.py' --ignore-glob '*/test_opening.py')
+  if [ "$torch" = debian ]; then suites+=(tests/planner); fi  # older packages than those of PyPI
 elif [ "$torch" = pip ] && [ $# -eq 0 ]; then
   # Networks of slow links wait most of the time. Searching models is computing alone: for what processors have left.
   beside netlab tests/netlab

@@ -7,7 +7,7 @@ ROUNDS = 400
 
 
 class Generator:
-    """`bound` is of the first level: for any prices, what all capacity costs over what the jobs' trees cost at least."""
+    """`bound` is of the first level: for any prices, what all capacity costs over the least that jobs' trees cost."""
 
     def __init__(self, program, pricers):
         self.program, self.pricers = program, pricers
