@@ -1,7 +1,11 @@
 """switchml-plan: what it prints and writes, and what it says of mistakes."""
 
 import json
+import os
 import pathlib
+import re
+import subprocess
+import sys
 
 import pytest
 from loaded import ROOT, planner
@@ -161,3 +165,45 @@ def test_trees_that_are_none(tmp_path, edges, message):
     with pytest.raises(planner.PlanError) as caught:
         planner.read_plan(path, planner.Topology([], []))
     assert message in str(caught.value)
+
+
+PROGRAM = "import sys; sys.modules['torch'] = None; import _switchml_entry; sys.exit(_switchml_entry.plan())"
+
+
+def start(arguments, **streams):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    return subprocess.run([sys.executable, "-c", PROGRAM, *arguments], env=environment, timeout=300, **streams)
+
+
+def test_the_console_script_needs_no_pytorch():
+    found = start(FILES, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("planned: the least rate is 3G")
+    found = start([FILES[0], "--jobs", "/none.yaml"], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (
+        2,
+        "switchml-plan: /none.yaml: cannot be read: No such file or directory\n",
+    )
+
+
+def test_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        found = start(FILES, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert found.returncode == 1
+    assert found.stderr == "switchml-plan: the output cannot be written: No space left on device\n"
+
+
+def test_a_closed_pipe_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    found = start(FILES, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (found.returncode, found.stderr) == (141, "")
+
+
+def test_the_options_are_documented(capsys):
+    with pytest.raises(SystemExit):
+        command.main(["--help"])
+    told = set(re.findall(r"^  (--[a-z]+)", capsys.readouterr().out, re.MULTILINE))
+    page = (ROOT / "docs" / "planning.md").read_text()
+    assert told == set(re.findall(r"^\| `(--[a-z]+)", page, re.MULTILINE)) and "--jobs" in told
