@@ -81,3 +81,15 @@ def test_plans_are_the_same_every_time():
     jobs = [planner.Job(f"job{number}", (f"w{number}", f"w{number + 4}", "w3")) for number in range(3)]
     plans = [planner.plan(topology, jobs, options=planner.Options(shares=2, seed=7)) for _ in range(2)]
     assert plans[0].assignments == plans[1].assignments
+
+
+@pytest.mark.parametrize("solved", [0, 1, 2])
+def test_a_solver_that_fails_costs_fairness_and_no_capacity(monkeypatch, solved):
+    from planner import fair
+
+    calls = iter([fair._solved] * solved)
+    monkeypatch.setattr(fair, "_solved", lambda *program: next(calls, lambda *_: None)(*program))
+    topology = leaf_spine(spines=2, capacity=25 * G)
+    jobs = [planner.Job(f"job{number}", (f"w{number}", f"w{number + 4}"), limit=9 * G) for number in range(3)]
+    plan = planner.plan(topology, jobs)
+    assert violations(plan, most=4) == [] and plan.least > 0

@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import dijkstra
 from .columns import make_column
 
 STEEP = 25.0  # how fast prices grow: e to this power, from empty to full
+MANY = 4  # workers of a rack, which may be combined at several neighbours
 MOST_POWER = 40.0  # of e: beyond, all is as bad
 LEAST = 1e-10  # of the highest price: each link costs that much, so that distances differ from node to node
 
@@ -89,11 +90,12 @@ class _Tree:
         self.arrived: dict = {}  # node: [route so far, ...]
         self.routes: dict = {}
         self.access: list = []  # links of workers to their racks
+        self.combining: set = set()  # nodes that have to
+        self.end_price = self._price(self.network.intake(root), rate)
         for source, workers in groups:
             self.access += [builder.network.link_at[one, source] for one in workers if one != source]
             routes = [(one,) if one == source else (one, source) for one in workers]
-            self.arrived.setdefault(source, []).extend(routes)
-        self.end_price = self._price(self.network.intake(root), rate)
+            self.arrived.setdefault(source, []).extend(self._spread(source, routes))
 
     def column(self, number):
         load, network = self.load, self.network
@@ -118,6 +120,54 @@ class _Tree:
         self.builder.load = numpy.array(load)
         return column
 
+    def _spread(self, source, routes):
+        """What stays with the rack. Where its workers are many, some are combined at neighbours that are farther from the
+        root, if that is cheaper; the sum comes back."""
+        if len(routes) < MANY or source == self.root:
+            return routes
+        here = self.distance[source]
+        near = [
+            (other, link)
+            for other, link in self.builder.near[source]
+            if self.builder.combines[other] and here < self.distance[other] < math.inf
+        ]
+        counts = self._counts(source, near, len(routes))
+        for (other, link), count in zip(near, counts):
+            if count > 1:
+                self.load[link] += self.rate * count
+                self.combining.add(other)
+                self.arrived.setdefault(other, []).extend((*route, other) for route in routes[-count:])
+                routes = routes[:-count]
+        return routes
+
+    def _counts(self, source, near, count):
+        """How many contributions go to each neighbour: each of them where it is cheapest."""
+        onward = self._price(self._next(source)[1], self.rate) + self.end_price
+        combines = self.builder.combines[source]
+        counts = [0] * len(near)
+        stay = 0
+        costs = [self._at_neighbour(source, other, link, 0) for other, link in near]
+        for _ in range(count):
+            own = self._marginal(self.network.intake(source), stay) if combines else (stay + 1) * onward
+            best = min(range(len(near)), key=costs.__getitem__, default=-1)
+            if best < 0 or own <= costs[best]:
+                stay += 1
+            else:
+                counts[best] += 1
+                costs[best] = self._at_neighbour(source, *near[best], counts[best])
+        return counts
+
+    def _at_neighbour(self, source, other, link, count):
+        """The cost of one contribution more; the first pays for the way back."""
+        back = 0.0 if count else self.distance[other] - self.distance[source] + self.end_price
+        return self._marginal(link, count) + self._marginal(self.network.intake(other), count) + back
+
+    def _marginal(self, resource, count):
+        """The price of one contribution more than these."""
+        capacity = self.builder.capacity[resource]
+        power = STEEP * (self.load[resource] + self.rate * (count + 1)) / capacity
+        return self.rate / capacity * math.exp(min(power, MOST_POWER))
+
     def _price(self, resource, rate):
         """As Builder.prices()."""
         capacity = self.builder.capacity[resource]
@@ -132,10 +182,15 @@ class _Tree:
         intake = self.network.intake(node)
         other, link = self._next(node)
         onward = self.distance[other] + self.end_price
+        if node in self.combining:
+            return self._together(node, routes)
         together = self._price(intake, self.rate * count) + self._price(link, self.rate) + onward
         if together >= self._price(link, self.rate * count) + count * onward:
             return routes
-        self.load[intake] += self.rate * count
+        return self._together(node, routes)
+
+    def _together(self, node, routes):
+        self.load[self.network.intake(node)] += self.rate * len(routes)
         for route in routes:
             self.routes[route[0]] = route
         return [(node,)]

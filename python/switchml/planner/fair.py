@@ -69,21 +69,18 @@ class Program:
         return matrix.tocsr(), used[jobs:] - jobs
 
     def stage(self, fixed):
-        """`fixed`: levels of jobs, NaN where a job is to be raised. Raises the others as far as the least limit."""
+        """`fixed`: rates of jobs, NaN where a job is to be raised. Raises the others as far as the least limit. None: the
+        solver has failed."""
         raised = numpy.isnan(fixed)
         weights = numpy.where(raised, self.weights, 0.0)
         matrix, used = self.matrix(self.columns, weights)
         bound = numpy.concatenate([-numpy.where(raised, 0.0, fixed), self.capacity[used]])
         top = (self.limits / self.weights)[raised].min()
-        solved = linprog(
-            numpy.concatenate([[-1.0], numpy.zeros(len(self.columns))]),
-            A_ub=matrix,
-            b_ub=bound,
-            bounds=[(0, top if numpy.isfinite(top) else None)] + [(0, None)] * len(self.columns),
-            method="highs",
-        )
-        if solved.x is None:
-            raise RuntimeError(f"the solver ended with: {solved.message}")
+        cost = numpy.concatenate([[-1.0], numpy.zeros(len(self.columns))])
+        bounds = [(0, top if numpy.isfinite(top) else None)] + [(0, None)] * len(self.columns)
+        solved = _solved(cost, matrix, bound, bounds)
+        if solved is None:
+            return None
         duals = numpy.maximum(-solved.ineqlin.marginals, 0.0)
         prices = numpy.zeros(len(self.capacity))
         prices[used] = duals[len(self.weights) :]
@@ -93,14 +90,9 @@ class Program:
         """The columns' rates that give the jobs these, with the least load on what has little capacity."""
         matrix, used = self.matrix(self.columns, numpy.zeros(len(self.weights)))
         cost = [(column.uses / self.capacity[column.resources]).sum() + 1e-3 for column in self.columns]
-        solved = linprog(
-            numpy.array([0.0, *cost]),
-            A_ub=matrix,
-            b_ub=numpy.concatenate([-rates * (1 - SLACK), self.capacity[used]]),
-            bounds=[(0, None)] * (len(self.columns) + 1),
-            method="highs",
-        )
-        return None if solved.x is None else solved.x[1:]
+        bound = numpy.concatenate([-rates * (1 - SLACK), self.capacity[used]])
+        solved = _solved(numpy.array([0.0, *cost]), matrix, bound, [(0, None)] * (len(self.columns) + 1))
+        return None if solved is None else solved.x[1:]
 
     def solve(self, generate=None):
         """(rates of jobs, rates of columns), in bits/s. `generate(stage)` adds columns that pay, and says whether there
@@ -108,14 +100,34 @@ class Program:
         fixed = numpy.full(len(self.weights), numpy.nan)
         shares = numpy.zeros(len(self.columns))
         while numpy.isnan(fixed).any():
-            stage = self.stage(fixed)
-            while generate and generate(stage, fixed):
-                stage = self.stage(fixed)
+            stage = self._raised(fixed, generate)
+            if stage is None:
+                return self._as_they_are(shares)
             self._fix(fixed, stage)
             shares = stage.rates
         frugal = self.frugal(fixed)
         shares = self._exact(fixed, shares if frugal is None else frugal)
         return fixed * self.unit, shares * self.unit
+
+    def _raised(self, fixed, generate):
+        stage = self.stage(fixed)
+        while stage and generate and generate(stage, fixed):
+            stage = self.stage(fixed) or stage
+        return stage
+
+    def _as_they_are(self, shares):
+        """Where the solver fails, rates are those of the last stage, or equal ones: less than fair, and never too much."""
+        shares = numpy.concatenate([shares, numpy.zeros(len(self.columns) - len(shares))])
+        for job in range(len(self.weights)):
+            own = [place for place, column in enumerate(self.columns) if column.job == job]
+            if not shares[own].any():
+                shares[own] = self.weights[job]
+        rates = numpy.zeros(len(self.weights))
+        numpy.add.at(rates, [column.job for column in self.columns], shares)
+        shares = self._exact(numpy.minimum(rates, self.limits), shares)
+        rates[:] = 0.0
+        numpy.add.at(rates, [column.job for column in self.columns], shares)
+        return rates * self.unit, shares * self.unit
 
     def _fix(self, fixed, stage):
         raised = numpy.flatnonzero(numpy.isnan(fixed))
@@ -141,3 +153,12 @@ class Program:
 
     def _of_jobs(self, values):
         return values[[column.job for column in self.columns]] if self.columns else numpy.zeros(0)
+
+
+def _solved(cost, matrix, bound, bounds):
+    """What is not solved in one way may be in another: coefficients are sums of many, and solvers have tolerances."""
+    for method in ("highs", "highs-ipm", "highs-ds"):
+        solved = linprog(cost, A_ub=matrix, b_ub=bound, bounds=bounds, method=method)
+        if solved.status == 0:
+            return solved
+    return None

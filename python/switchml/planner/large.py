@@ -13,8 +13,9 @@ from .relaxation import Relaxation
 SHARES = 8  # of a job, where any number is allowed
 ROOTS = 8  # that are compared for a tree
 PASSES = 3
-REPAIRS = 3  # for each tree
-MOST_WORK = 40_000  # workers' contributions in all trees: with more there are fewer repairs
+REPAIRS = 3  # for each tree, where there are so many contributions of workers in all trees:
+MOST_WORK = 40_000
+MOST_REPAIRS = 20  # for each tree, where there are fewer contributions
 SHARP = 60.0  # how much more a resource counts that is fuller: e to this power for all of its capacity
 SMALLER = 0.6  # each share of a job than the one before
 HIGHER = 1.05  # than what was reached: the next aim
@@ -69,7 +70,8 @@ class Large:
             lower = min(1.0, HIGHER * best_level)
             self.builder.load *= lower / level
             level = lower
-        self._repair([level * rate for rate in rates], int(REPAIRS * len(self.trees) / max(1.0, work / MOST_WORK)))
+        repairs = min(REPAIRS * MOST_WORK / max(work, 1), MOST_REPAIRS)
+        self._repair([level * rate for rate in rates], int(repairs * len(self.trees)))
         return self._rates(list(self.trees.values()))
 
     def _use(self):
