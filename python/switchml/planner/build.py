@@ -146,7 +146,7 @@ class _Tree:
         combines = self.builder.combines[source]
         counts = [0] * len(near)
         stay = 0
-        costs = [self._at_neighbour(source, other, link, 0) for other, link in near]
+        costs = [self._at_neighbour(source, each, 0) for each in near]
         for _ in range(count):
             own = self._marginal(self.network.intake(source), stay) if combines else (stay + 1) * onward
             best = min(range(len(near)), key=costs.__getitem__, default=-1)
@@ -154,11 +154,12 @@ class _Tree:
                 stay += 1
             else:
                 counts[best] += 1
-                costs[best] = self._at_neighbour(source, *near[best], counts[best])
+                costs[best] = self._at_neighbour(source, near[best], counts[best])
         return counts
 
-    def _at_neighbour(self, source, other, link, count):
+    def _at_neighbour(self, source, neighbour, count):
         """The cost of one contribution more; the first pays for the way back."""
+        other, link = neighbour
         back = 0.0 if count else self.distance[other] - self.distance[source] + self.end_price
         return self._marginal(link, count) + self._marginal(self.network.intake(other), count) + back
 

@@ -69,7 +69,7 @@ class Program:
         return matrix.tocsr(), used[jobs:] - jobs
 
     def stage(self, fixed):
-        """`fixed`: rates of jobs, NaN where a job is to be raised. Raises the others as far as the least limit. None: the
+        """`fixed`: rates of jobs, NaN where a job is to be raised: that is done as far as the least limit. None: the
         solver has failed."""
         raised = numpy.isnan(fixed)
         weights = numpy.where(raised, self.weights, 0.0)
@@ -104,7 +104,7 @@ class Program:
             if stage is None:
                 return self._as_they_are(shares)
             self._fix(fixed, stage)
-            shares = stage.rates
+            shares = self._padded(stage.rates)
         frugal = self.frugal(fixed)
         shares = self._exact(fixed, shares if frugal is None else frugal)
         return fixed * self.unit, shares * self.unit
@@ -115,9 +115,13 @@ class Program:
             stage = self.stage(fixed) or stage
         return stage
 
+    def _padded(self, shares):
+        """With the columns that have come since: they have no rate."""
+        return numpy.concatenate([shares, numpy.zeros(len(self.columns) - len(shares))])
+
     def _as_they_are(self, shares):
         """Where the solver fails, rates are those of the last stage, or equal ones: less than fair, and never too much."""
-        shares = numpy.concatenate([shares, numpy.zeros(len(self.columns) - len(shares))])
+        shares = self._padded(shares)
         for job in range(len(self.weights)):
             own = [place for place, column in enumerate(self.columns) if column.job == job]
             if not shares[own].any():

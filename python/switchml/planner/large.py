@@ -13,7 +13,7 @@ from .relaxation import Relaxation
 SHARES = 8  # of a job, where any number is allowed
 ROOTS = 8  # that are compared for a tree
 PASSES = 3
-REPAIRS = 3  # for each tree, where there are so many contributions of workers in all trees:
+REPAIRS = 2  # for each tree, where there are so many contributions of workers in all trees:
 MOST_WORK = 40_000
 MOST_REPAIRS = 20  # for each tree, where there are fewer contributions
 SHARP = 60.0  # how much more a resource counts that is fuller: e to this power for all of its capacity
