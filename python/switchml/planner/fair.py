@@ -120,7 +120,7 @@ class Program:
         return numpy.concatenate([shares, numpy.zeros(len(self.columns) - len(shares))])
 
     def _as_they_are(self, shares):
-        """Where the solver fails: rates of the last stage, or equal ones. They may be unfair, and are never too much."""
+        """Where the solver fails: rates of the last stage, or equal ones. They may be unfair, but never too much."""
         shares = self._padded(shares)
         for job in range(len(self.weights)):
             own = [place for place, column in enumerate(self.columns) if column.job == job]
