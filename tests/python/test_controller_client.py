@@ -59,7 +59,9 @@ class Fake:
 
         self._note(request, context)
         session = api.messages.SessionName(job=7, epoch=0xDEADBEEF, session_key=2**64 - 3)
-        return api.messages.OpenReply(session=session, slots=64, payload_bytes=256, whole_chunks=True, lease_ms=30000)
+        return api.messages.OpenReply(
+            session=session, slots=64, payload_bytes=256, whole_chunks=True, lease_ms=30000, tree=True
+        )
 
 
 def question(address, **values):
@@ -69,7 +71,7 @@ def question(address, **values):
 
 
 OPEN = {"protocol_version": 1, "client_key": 2**64 - 1, "group": "g", "shards": 2, "slots": 0, "payload_bytes": 64512,
-        "queue_pairs": True}  # fmt: skip
+        "queue_pairs": True, "native": True}  # fmt: skip
 
 
 def in_a_process(function, *args):
@@ -90,12 +92,12 @@ def locate_and_open():
 def test_what_is_asked_and_answered():
     located, granted, asked, tokens = in_a_process(locate_and_open)
     assert located == ["10.0.0.0:4800", "10.0.0.1:4800"]
-    assert granted == {"slots": 64, "payload_bytes": 256, "whole_chunks": True, "lease_ms": 30000,
+    assert granted == {"slots": 64, "payload_bytes": 256, "whole_chunks": True, "lease_ms": 30000, "native": False, "tree": True,
                        "job": 7, "epoch": 0xDEADBEEF, "session_key": 2**64 - 3}  # fmt: skip
     assert tokens == [f"Bearer {TOKEN}"] * 2
     assert "10.0.0.2" in asked[0]
     for line in ("client_key: 18446744073709551615", "workers: 2", "shards: 2", "payload_bytes: 64512", 'group: "g"',
-                 "queue_pairs: true"):  # fmt: skip
+                 "queue_pairs: true", "native: true"):  # fmt: skip
         assert line in asked[1]
 
 
