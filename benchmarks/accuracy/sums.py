@@ -3,7 +3,7 @@
 import fractions
 
 import numpy
-import oracle
+import exact_sums
 import report
 from arithmetic import FORMATS
 
@@ -44,7 +44,7 @@ DISTRIBUTIONS = {"normal": normal, "heavy": heavy, "mixed": mixed, "cancelling":
 
 
 def check_sample(values, parts):
-    """ValueError if what `oracle` says is not the exact sum."""
+    """ValueError if what `exact_sums` says is not the exact sum."""
     for i in range(0, len(parts), max(1, len(parts) // SAMPLE)):
         truth = sum(fractions.Fraction(value) for value in values[:, i].tolist())
         if truth != sum(fractions.Fraction(part) for part in parts[i]):
@@ -55,21 +55,21 @@ def measure(parts, results, form):
     """Errors of one way. Units in the last place are those of elements whose exact sum is not 0."""
     if not numpy.isfinite(results).all():
         raise ValueError("a sum passes the largest number of its type: use fewer workers or another distribution")
-    error = oracle.errors(parts, results)
-    truth = oracle.largest(parts)
-    in_units = abs(error / oracle.units(truth, form))[truth != 0]
+    error = exact_sums.errors(parts, results)
+    truth = exact_sums.largest(parts)
+    in_units = abs(error / exact_sums.units(truth, form))[truth != 0]
     return {
         "l2": float(numpy.linalg.norm(error) / (numpy.linalg.norm(truth) or 1.0)),
         "max_ulps": float(in_units.max(initial=0.0)),
         "median_ulps": float(numpy.median(in_units)) if in_units.size else 0.0,
         "rms_ulps": float(numpy.sqrt(numpy.mean(in_units**2))) if in_units.size else 0.0,
-        "zeros": int(numpy.count_nonzero((results == 0) & (oracle.nearest(parts, form) != 0))),
+        "zeros": int(numpy.count_nonzero((results == 0) & (exact_sums.nearest(parts, form) != 0))),
     }
 
 
 def flat(arithmetic, values, kind, parts):
     """One level: the exact sum, rounded once. More workers than a node takes have no other."""
-    rounded = oracle.nearest(parts, FORMATS[kind])
+    rounded = exact_sums.nearest(parts, FORMATS[kind])
     if len(values) <= arithmetic.max_workers:
         found = arithmetic.native(values, kind, 1)
         if not numpy.array_equal(found, rounded):
@@ -79,19 +79,19 @@ def flat(arithmetic, values, kind, parts):
 
 def check_bound(values, parts, results, bits, form):
     """ValueError if the sum of an integer switch is farther away than docs/collectives.md says."""
-    error = abs(oracle.errors(parts, results))
+    error = abs(exact_sums.errors(parts, results))
     for begin in range(0, values.shape[1], BLOCK):
         block = slice(begin, begin + BLOCK)
         bound = len(values) * 2.0**-bits * abs(values[:, block]).max()
-        if (error[block] > bound + oracle.units(oracle.largest(parts[block]), form)).any():
+        if (error[block] > bound + exact_sums.units(exact_sums.largest(parts[block]), form)).any():
             raise ValueError(f"{len(values)} workers: an integer sum is farther than {bound} from the exact one")
 
 
 def case(arithmetic, kind, distribution, workers, levels, elements, seed):
     form = FORMATS[kind]
     random = numpy.random.default_rng([seed, workers, list(DISTRIBUTIONS).index(distribution)])
-    values = oracle.rounded(DISTRIBUTIONS[distribution](workers, elements, random), 0.0, form)
-    parts = oracle.exact_sum(values)
+    values = exact_sums.rounded(DISTRIBUTIONS[distribution](workers, elements, random), 0.0, form)
+    parts = exact_sums.exact_sum(values)
     check_sample(values, parts)
     ways = {
         str(level): arithmetic.native(values, kind, level) if level > 1 else flat(arithmetic, values, kind, parts)

@@ -10,7 +10,7 @@ from benchmark_tools import BENCHMARKS
 
 import arithmetic
 import numpy
-import oracle
+import exact_sums
 import pytest
 import repository
 import sums
@@ -37,7 +37,7 @@ def awkward(workers, elements, form):
     values[:2, 1:9] = numpy.array([[1.0], [2.0**-form.precision]])  # the middle between 1 and what follows it
     values[2:, 1:5] = 0  # a tie
     values[1, 9:20] = -values[0, 9:20]
-    return oracle.rounded(values, 0.0, form)
+    return exact_sums.rounded(values, 0.0, form)
 
 
 def fraction_sums(values):
@@ -57,12 +57,12 @@ def test_exact_sums_are_those_of_fractions(kind):
     form = arithmetic.FORMATS[kind]
     values = awkward(7, 64, form)
     truth = fraction_sums(values)
-    parts = oracle.exact_sum(values)
+    parts = exact_sums.exact_sum(values)
     assert [sum(map(fractions.Fraction, each)) for each in parts] == truth
-    assert oracle.nearest(parts, form).tolist() == [nearest_of(each, form) for each in truth]
+    assert exact_sums.nearest(parts, form).tolist() == [nearest_of(each, form) for each in truth]
     results = numpy.linspace(-1, 1, 64)
     expected = [float(fractions.Fraction(result) - each) for result, each in zip(results.tolist(), truth)]
-    assert oracle.errors(parts, results).tolist() == expected
+    assert exact_sums.errors(parts, results).tolist() == expected
 
 
 @needs_library
@@ -91,7 +91,7 @@ def test_integers_stay_within_their_bound_in_every_tree():
     values = awkward(8, 300, form)
     results, words, lost = ours.integer(values, "float32", [1, 2, 3])
     assert len(words) == 300 and lost > 0
-    parts = oracle.exact_sum(values)
+    parts = exact_sums.exact_sum(values)
     sums.check_bound(values, parts, results, ours.magnitude_bits(8), form)
     with pytest.raises(ValueError, match="8 workers: an integer sum is farther than"):
         sums.check_bound(values, parts, results + 2.0**-10, ours.magnitude_bits(8), form)
@@ -100,9 +100,9 @@ def test_integers_stay_within_their_bound_in_every_tree():
 def test_a_sum_that_is_not_rounded_once_is_an_error():
     form = arithmetic.FORMATS["float16"]
     values = awkward(3, 64, form)
-    parts = oracle.exact_sum(values)
+    parts = exact_sums.exact_sum(values)
     for shift in (0.0, 1.0):
-        ours = types.SimpleNamespace(max_workers=3, native=lambda *_: oracle.nearest(parts, form) + shift)
+        ours = types.SimpleNamespace(max_workers=3, native=lambda *_: exact_sums.nearest(parts, form) + shift)
         if not shift:
             assert sums.flat(ours, values, "float16", parts) is not None
             continue
