@@ -103,14 +103,11 @@ void complete_native(SlotUse* use, SlotStore* store, const wire::NativePacket& l
   }
 }
 
-NativeFrame contribution_of(const SlotUse& use, const uint8_t* payload) {
+NativeFrame whole_frame(const SlotUse& use, const uint8_t* payload) {
   return {payload - wire::kNativeHeaderBytes, wire::kNativeHeaderBytes + use.bytes};
 }
 
-NativeFrame result_for(const SlotUse& use, uint8_t* payload, uint8_t worker) {
-  if (use.want_none.test(worker)) return {payload - SlotStore::kHeadRoom, wire::kNativeHeaderBytes};  // [NATIVE-18]
-  return contribution_of(use, payload);
-}
+NativeFrame bare_frame(const uint8_t* payload) { return {payload - SlotStore::kHeadRoom, wire::kNativeHeaderBytes}; }
 
 const wire::Target* target_for(const SlotUse& use, SlotStore* store, uint16_t slot, uint8_t worker) {
   if (!use.with_target.test(worker) || use.want_none.test(worker)) return nullptr;

@@ -29,11 +29,11 @@ struct NativeFrame {
   const uint8_t* data;
   size_t size;
 };
-/// A leaf's, of a complete use.
-NativeFrame contribution_of(const SlotUse& use, const uint8_t* payload);
-/// What a worker gets of a complete use, whose `payload` lies in the store.
-NativeFrame result_for(const SlotUse& use, uint8_t* payload, uint8_t worker);
-/// Where it gets the elements; null: in that frame. [RDMA-7]
+/// The result or a leaf's contribution of a complete use, whose `payload` lies in the store.
+NativeFrame whole_frame(const SlotUse& use, const uint8_t* payload);
+/// The result for whoever wants no elements. [NATIVE-18]
+NativeFrame bare_frame(const uint8_t* payload);
+/// Where a worker gets the elements; null: in its frame. [RDMA-7]
 const wire::Target* target_for(const SlotUse& use, SlotStore* store, uint16_t slot, uint8_t worker);
 /// What follows them then.
 NativeFrame head_for_targets(uint8_t* payload);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "softswitch/native_aggregator.h"
 #include "softswitch/session_table.h"
 #include "softswitch/slot_store.h"
 #include "softswitch/switch.h"
@@ -58,6 +59,8 @@ struct SoftSwitch::Impl {
   bool native_contribution(const RxFrame& frame, Time now, bool alone, PacketContext& context);
   /// Session, SlotIndex: the member's session, or null (and the drop is counted).
   SessionEntry* admit(const Sender& sender, const Endpoint& from, SwitchCounters& counters);
+  /// The same of what may be a result from the session's parent. [TREE-8]
+  SessionEntry* admit_result(const Sender& sender, const Endpoint& from, SwitchCounters& counters);
   /// Whether answers to the member leave from where the frame came, from now on. False: that takes who is alone.
   bool note_member(SessionEntry* session, const Sender& sender, const RxFrame& frame, Time now, bool alone,
                    PacketContext& context);
@@ -77,8 +80,9 @@ struct SoftSwitch::Impl {
   /// A result from the parent, for all members (only a leaf takes results).
   void pass_down(const RxFrame& frame, PacketContext& context);
   void pass_down_native(const RxFrame& frame, PacketContext& context);
-  void to_members(const SessionEntry& session, SlotUse* use, const wire::NativePacket& packet, const RxFrame& frame,
-                  PacketContext& context);
+  /// A result, each with what it wants of it.
+  void to_members(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
+                  const NativeFrame& whole, const NativeFrame& bare, PacketContext& context);
 
   // ---- control (control.cc) ----
   void request(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);

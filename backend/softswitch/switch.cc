@@ -28,6 +28,11 @@ SessionLimits session_limits(const SwitchOptions& options) {
   return limits;
 }
 
+SessionEntry* drop(Counter& counter) {
+  counter.add(1);
+  return nullptr;
+}
+
 }  // namespace
 
 // ---- what leaves ----
@@ -183,10 +188,6 @@ bool SoftSwitch::Impl::note_member(SessionEntry* session, const Sender& sender, 
 }
 
 SessionEntry* SoftSwitch::Impl::admit(const Sender& sender, const Endpoint& from, SwitchCounters& counts) {
-  const auto drop = [](Counter& counter) -> SessionEntry* {
-    counter.add(1);
-    return nullptr;
-  };
   SessionEntry* session = table.find(sender.job, sender.epoch);
   if (session == nullptr) return drop(counts.dropped_session);                  // [DROP-7]
   if (session->native() != sender.native) return drop(counts.dropped_kind);     // [NATIVE-3]
@@ -200,6 +201,16 @@ SessionEntry* SoftSwitch::Impl::admit(const Sender& sender, const Endpoint& from
     return drop(session->speaks_for(sender.worker, from) ? counts.dropped_slot : counts.dropped_source);
   }
   return session->takes(sender.bytes) ? session : drop(counts.dropped_length);  // [DROP-4]
+}
+
+SessionEntry* SoftSwitch::Impl::admit_result(const Sender& sender, const Endpoint& from, SwitchCounters& counts) {
+  SessionEntry* leaf = table.find(sender.job, sender.epoch);
+  if (leaf == nullptr) return drop(counts.dropped_session);
+  if (leaf->uplink() == nullptr || leaf->native() != sender.native)
+    return drop(counts.dropped_kind);                                      // [TREE-8, NATIVE-3]
+  if (leaf->uplink()->parent != from) return drop(counts.dropped_source);  // [TREE-8]
+  if (sender.slot >= leaf->slots()) return drop(counts.dropped_slot);
+  return leaf->takes(sender.bytes) ? leaf : drop(counts.dropped_length);
 }
 
 void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& asking,
@@ -263,12 +274,9 @@ void SoftSwitch::Impl::pass_down(const RxFrame& frame, PacketContext& context) {
   const wire::ParseError error = wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet);
   if (error != wire::ParseError::kNone) return context.drop(error);
   const wire::Header& header = packet.header;
-  SessionEntry* session = table.find(header.job, header.epoch);
-  if (session == nullptr) return counts.dropped_session.add(1);
-  if (session->uplink() == nullptr || session->native()) return counts.dropped_kind.add(1);  // [TREE-8, NATIVE-3]
-  if (session->uplink()->parent != frame.from) return counts.dropped_source.add(1);          // [TREE-8]
-  if (header.slot >= session->slots()) return counts.dropped_slot.add(1);
-  if (!session->takes(packet.words * kWordBytes)) return counts.dropped_length.add(1);
+  const Sender sender{header.job, header.worker, header.epoch, header.slot, false, packet.words * kWordBytes};
+  const SessionEntry* session = admit_result(sender, frame.from, counts);
+  if (session == nullptr) return;
   counts.results_passed_down.add(1);
   const std::vector<const Endpoint*>& all = session->audience(session->shard_of(header.slot));
   context.multicast(frame.data, frame.size, all.data(), all.size());  // [TREE-7]

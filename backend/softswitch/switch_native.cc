@@ -79,34 +79,36 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
   forward_native(session, use, header, context);
 }
 
-// [NATIVE-18]
 void SoftSwitch::Impl::forward_native(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
                                       PacketContext& context) {
+  uint8_t* payload = stores[header.job]->payload(header.slot, header.seq);
+  const NativeFrame whole = whole_frame(use, payload);
+  if (session.uplink() != nullptr)
+    return context.unicast(whole.data, whole.size, session.uplink()->parent);  // [NTREE-2]
+  to_members(session, use, header, whole, bare_frame(payload), context);
+}
+
+// [NATIVE-18]
+void SoftSwitch::Impl::to_members(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
+                                  const NativeFrame& whole, const NativeFrame& bare, PacketContext& context) {
   SlotStore& store = *stores[header.job];
   uint8_t* payload = store.payload(header.slot, header.seq);
-  if (session.uplink() != nullptr) {  // [NTREE-2]
-    const NativeFrame frame = contribution_of(use, payload);
-    return context.unicast(frame.data, frame.size, session.uplink()->parent);
-  }
   std::array<const Endpoint*, kMaxWorkers> to;
-  for (const bool whole : {true, false}) {
+  for (const bool wants_none : {false, true}) {
     size_t count = 0;
-    uint8_t one = 0;
     for (int worker = 0; worker < session.workers(); ++worker) {
       const Endpoint& member = session.member(worker, session.shard_of(header.slot));
-      if (use.want_none.test(worker) == whole || member.size == 0) continue;
+      if (use.want_none.test(worker) != wants_none || member.size == 0) continue;
       if (const wire::Target* target =
               target_for(use, &store, header.slot, static_cast<uint8_t>(worker))) {  // [RDMA-7]
         const NativeFrame head = head_for_targets(payload);
         context.write(payload, *target, head.data, head.size, member);
         continue;
       }
-      one = static_cast<uint8_t>(worker);
       to[count++] = &member;
     }
-    if (count == 0) continue;
-    const NativeFrame frame = result_for(use, payload, one);
-    context.multicast(frame.data, frame.size, to.data(), count);
+    const NativeFrame& frame = wants_none ? bare : whole;
+    if (count > 0) context.multicast(frame.data, frame.size, to.data(), count);
   }
 }
 
@@ -116,12 +118,12 @@ void SoftSwitch::Impl::duplicate_native(const SessionEntry& session, SlotUse* us
   if (!use->complete) return context.counters.duplicates_dropped.add(1);
   context.counters.duplicates_answered.add(1);
   uint8_t* payload = stores[header.job]->payload(header.slot, header.seq);
-  NativeFrame frame = result_for(*use, payload, header.worker);
+  NativeFrame frame = use->want_none.test(header.worker) ? bare_frame(payload) : whole_frame(*use, payload);
   const bool leaf = session.uplink() != nullptr;
   if (leaf) {  // [NTREE-4]
     context.reclaim(*use);
     mark_repeated(payload - wire::kNativeHeaderBytes);
-    frame = contribution_of(*use, payload);
+    frame = whole_frame(*use, payload);
   }
   use->borrowed_in = context.part.burst;
   context.unicast(frame.data, frame.size, leaf ? session.uplink()->parent : asking.from);
@@ -134,40 +136,24 @@ void SoftSwitch::Impl::pass_down_native(const RxFrame& frame, PacketContext& con
   const wire::ParseError error = wire::parse_native(frame.data, frame.size, wire::Kind::kNativeResult, &packet);
   if (error != wire::ParseError::kNone) return context.drop(error);
   const wire::NativeHeader& header = packet.header;
-  SessionEntry* session = table.find(header.job, header.epoch);
-  if (session == nullptr) return counts.dropped_session.add(1);
-  if (session->uplink() == nullptr || !session->native()) return counts.dropped_kind.add(1);
-  if (session->uplink()->parent != frame.from) return counts.dropped_source.add(1);
-  if (header.slot >= session->slots()) return counts.dropped_slot.add(1);
-  if (packet.target || !session->takes(packet.bytes)) return counts.dropped_length.add(1);
+  const Sender sender{header.job, header.worker, header.epoch, header.slot, true, packet.bytes};
+  const SessionEntry* session = admit_result(sender, frame.from, counts);
+  if (session == nullptr) return;
+  if (packet.target) return counts.dropped_length.add(1);  // [RDMA-6]
   if (!wire::native_intact(frame.data, frame.size, session->checksum_rule())) return counts.dropped_checksum.add(1);
   SlotUse& use = stores[header.job]->use(header.slot, header.seq);
   if (!holds(use, header) || !use.complete) return counts.dropped_stale.add(1);
   counts.results_passed_down.add(1);
-  to_members(*session, &use, packet, frame, context);
-}
-
-// Who wants no elements gets the header alone, with a checksum of its own.
-void SoftSwitch::Impl::to_members(const SessionEntry& session, SlotUse* use, const wire::NativePacket& packet,
-                                  const RxFrame& frame, PacketContext& context) {
-  const int shard = session.shard_of(packet.header.slot);
-  uint8_t* bare = stores[packet.header.job]->payload(packet.header.slot, packet.header.seq) - SlotStore::kHeadRoom;
-  if (packet.bytes > 0 && !(use->want_none == WorkerSet{})) {
-    context.reclaim(*use);
-    wire::seal_native(packet.header, session.checksum_rule(), bare, 0);
-    use->borrowed_in = context.part.burst;
+  const NativeFrame whole{frame.data, frame.size};
+  NativeFrame bare = whole;
+  if (packet.bytes > 0 && !(use.want_none == WorkerSet{})) {  // with a checksum of its own
+    uint8_t* payload = stores[header.job]->payload(header.slot, header.seq);
+    context.reclaim(use);
+    wire::seal_native(header, session->checksum_rule(), payload - SlotStore::kHeadRoom, 0);
+    use.borrowed_in = context.part.burst;
+    bare = bare_frame(payload);
   }
-  std::array<const Endpoint*, kMaxWorkers> to;
-  for (const bool whole : {true, false}) {
-    size_t count = 0;
-    for (int worker = 0; worker < session.workers(); ++worker) {
-      const Endpoint& member = session.member(worker, shard);
-      const bool gets_whole = packet.bytes == 0 || !use->want_none.test(worker);
-      if (gets_whole == whole && member.size != 0) to[count++] = &member;
-    }
-    if (count == 0) continue;
-    context.multicast(whole ? frame.data : bare, whole ? frame.size : wire::kNativeHeaderBytes, to.data(), count);
-  }
+  to_members(*session, use, header, whole, bare, context);
 }
 
 }  // namespace switchml::softswitch

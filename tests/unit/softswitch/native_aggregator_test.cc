@@ -32,7 +32,9 @@ class NativeAggregator : public ::testing::Test {
     }
     complete_native(&use, store_.get(), packet, {kKey}, nullptr);
     EXPECT_TRUE(use.complete);
-    const NativeFrame frame = result_for(use, store_->payload(0, parts[0].seq), packet.header.worker);
+    const uint8_t* payload = store_->payload(0, parts[0].seq);
+    const NativeFrame frame =
+        use.want_none.test(packet.header.worker) ? bare_frame(payload) : whole_frame(use, payload);
     return native_result_of({frame.data, frame.data + frame.size}, {kKey});
   }
 
