@@ -41,11 +41,12 @@ size_t NativeCodec::encode(ElementRange range, uint8_t* out) const {
   }
   if (collective_.movement != Movement::kNone) return encode_moved(range, out);
   SWITCHML_ASSERT(collective_.inputs.size() <= kMaxWorkers);
-  std::array<const uint8_t*, kMaxWorkers> inputs{static_cast<const uint8_t*>(collective_.input)};
-  std::transform(collective_.inputs.begin(), collective_.inputs.end(), inputs.begin(),
-                 [](const void* input) { return static_cast<const uint8_t*>(input); });
-  const size_t count = std::max<size_t>(collective_.inputs.size(), 1);
-  for (size_t i = 0; i < count; ++i) inputs[i] += range.begin * size;
+  std::array<const uint8_t*, kMaxWorkers> inputs;
+  const bool alone = collective_.inputs.empty();
+  const size_t count = alone ? 1 : collective_.inputs.size();
+  for (size_t i = 0; i < count; ++i) {
+    inputs[i] = static_cast<const uint8_t*>(alone ? collective_.input : collective_.inputs[i]) + range.begin * size;
+  }
   const quant::Reduction reduction{collective_.op, collective_.type, divides_parts() ? collective_.divisor : 1};
   quant::reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [NLANE-7]
   return bytes;

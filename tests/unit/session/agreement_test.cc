@@ -523,16 +523,21 @@ TEST(Agreement, AControllerSaysWhereTheSwitchIsAndOpens) {
   }
 }
 
-TEST(Agreement, SwitchesOfAControllerMayAddElements) {
+/// Ranks of a controller whose switches, a tree, add elements.
+Outcome agree_at_tree(const Config& config) {
   const auto server = start_switch();
-  ASSERT_NE(server, nullptr);
+  EXPECT_NE(server, nullptr);
   FakeController controller;
   controller.move_to(server->local());
   controller.adds_integers = false;
   controller.flags = wire::kOpenTree;
   MapStore store;
-  const auto outcome = agree_all(
-      2, [](int) { return controlled_config(); }, store, {}, borrowed(controller));
+  return agree_all(
+      2, [&](int) { return config; }, store, {}, borrowed(controller));
+}
+
+TEST(Agreement, SwitchesOfAControllerMayAddElements) {
+  const auto outcome = agree_at_tree(controlled_config());
   for (const auto& rank : outcome.ranks) {
     ASSERT_TRUE(rank.ok()) << rank.status().to_string();
     EXPECT_TRUE(rank->parameters.native);
@@ -541,17 +546,9 @@ TEST(Agreement, SwitchesOfAControllerMayAddElements) {
 }
 
 TEST(Agreement, WhoWantsExactSumsGetsNoTree) {
-  const auto server = start_switch();
-  ASSERT_NE(server, nullptr);
-  FakeController controller;
-  controller.move_to(server->local());
-  controller.adds_integers = false;
-  controller.flags = wire::kOpenTree;
   Config config = controlled_config();
   config.exact = true;
-  MapStore store;
-  const Status status = common_failure(agree_all(
-      2, [&](int) { return config; }, store, {}, borrowed(controller)));
+  const Status status = common_failure(agree_at_tree(config));
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_TRUE(contains(status, "SWITCHML_PRECISION=\"exact\" cannot be had")) << status.message();
 }
