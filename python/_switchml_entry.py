@@ -14,6 +14,28 @@ def autoload():
         warnings.warn(f"the backend 'switchml' is installed but cannot be loaded: {error}", stacklevel=2)
 
 
+def until_written(program, run):
+    """What run() returns, if all that it prints is written; else the status of a program to which that happens."""
+    import errno
+    import os
+    import sys
+
+    try:
+        try:
+            return run()
+        finally:
+            if sys.stdout:  # None: closed before Python started
+                sys.stdout.flush()  # so that this hears of it if it fails
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to write goes there at the end of Python
+        if error.errno == errno.EPIPE:
+            return 141  # as a shell has it for a program that SIGPIPE ended
+        print(f"{program}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+
+
 def switchd():
     """The console script switchml-switchd: becomes the program that the package carries."""
     import importlib.util

@@ -2,9 +2,9 @@
 are."""
 
 import argparse
-import errno
-import os
 import sys
+
+from _switchml_entry import until_written
 
 from switchml import _bench, _doctor, _info
 
@@ -25,26 +25,12 @@ def parse(arguments=None):
 
 
 def run(arguments):
-    """Whatever was printed is written when this ends, so that main() hears of it if that fails."""
-    try:
-        options = parse(arguments)
-        return COMMANDS[options.command].run(options)
-    finally:
-        if sys.stdout:  # None: closed before Python started
-            sys.stdout.flush()
+    options = parse(arguments)
+    return COMMANDS[options.command].run(options)
 
 
 def main(arguments=None):
-    try:
-        return run(arguments)
-    except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.ENOSPC):
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to write goes there at the end of Python
-        if error.errno == errno.EPIPE:
-            return 141  # as a shell has it for a program that SIGPIPE ended
-        print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
-        return 1
+    return until_written("error", lambda: run(arguments))
 
 
 if __name__ == "__main__":

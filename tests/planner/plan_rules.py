@@ -32,7 +32,7 @@ def violations(plan, most=None):
 def exceeded(topology, links, intakes):
     found = []
     for (start, end), load in links.items():
-        link = next(one for one in [topology.links[frozenset((start, end))]])
+        link = topology.links[frozenset((start, end))]
         capacity = link.speeds[0 if link.ends == (start, end) else 1]
         if load > capacity * (1 + TOLERANCE):
             found.append(f"link {start}->{end}: {load} of {capacity}")

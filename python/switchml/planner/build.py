@@ -165,14 +165,12 @@ class _Tree:
 
     def _marginal(self, resource, count):
         """The price of one contribution more than these."""
-        capacity = self.builder.capacity[resource]
-        power = STEEP * (self.load[resource] + self.rate * (count + 1)) / capacity
-        return self.rate / capacity * math.exp(min(power, MOST_POWER))
+        return self._price(resource, self.rate, count + 1)
 
-    def _price(self, resource, rate):
-        """As Builder.prices()."""
+    def _price(self, resource, rate, count=1):
+        """As Builder.prices(), of the last of so many."""
         capacity = self.builder.capacity[resource]
-        power = STEEP * (self.load[resource] + rate) / capacity
+        power = STEEP * (self.load[resource] + rate * count) / capacity
         return rate / capacity * math.exp(power if power < MOST_POWER else MOST_POWER)
 
     def _combined(self, node, routes):

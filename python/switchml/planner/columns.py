@@ -26,6 +26,13 @@ class Column:
         return self.job, self.root, tuple(sorted(self.routes.items()))
 
 
+def rates_of_jobs(columns, rates, jobs):
+    """Summed over the columns of each of so many jobs."""
+    found = numpy.zeros(jobs)
+    numpy.add.at(found, numpy.array([column.job for column in columns], dtype=int), rates)
+    return found
+
+
 def make_column(network, job, root, routes):
     counts: dict = {}
     for route in routes.values():

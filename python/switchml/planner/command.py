@@ -6,10 +6,10 @@ switchml-plan topology.yaml --jobs jobs.yaml --json plan.json
 switchml-plan topology.yaml --jobs jobs.yaml --failed S2 --keep plan.json --json next.json"""
 
 import argparse
-import errno
-import os
 import pathlib
 import sys
+
+from _switchml_entry import until_written
 
 from .draw import draw_plans
 from .errors import PlanError
@@ -113,18 +113,7 @@ def run(arguments):
 
 def main(arguments=None):
     try:
-        try:
-            return run(arguments)
-        finally:
-            sys.stdout.flush()  # so that this hears of it if it fails
+        return until_written("switchml-plan", lambda: run(arguments))
     except PlanError as error:
         print(f"switchml-plan: {error}", file=sys.stderr)
         return 2
-    except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.ENOSPC):
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to write goes there at the end of Python
-        if error.errno == errno.EPIPE:
-            return 141  # as a shell has it for a program that SIGPIPE ended
-        print(f"switchml-plan: the output cannot be written: {error.strerror}", file=sys.stderr)
-        return 1

@@ -86,8 +86,7 @@ def _combined(plan):
     """{(start, end)}: over which sums of an aggregator go."""
     return {
         way
-        for one in plan.assignments
-        for share in one.shares
+        for share in plan.shares()
         for child, route in share.tree.routes.items()
         if plan.topology.nodes[child].aggregates
         for way in zip(route, route[1:])
@@ -102,9 +101,9 @@ def _link(axis, plan, link, load, place, combined):
     axis.plot([x, x2], [y, y2], color=colour, linestyle="-" if sums or not load else ":", linewidth=1.4, zorder=1)
     text = f"{load / 1e9:.3g}/{link.least / 1e9:.3g}"
     worker = any(plan.topology.nodes[end].kind == "worker" for end in link.ends)
-    at = 0.62 if worker and y2 < y or not worker else 0.38
+    at = 0.5 if not worker else 0.62 if y2 < y else 0.38  # near the worker
     axis.text(
-        x + (x2 - x) * (at if worker else 0.5), y + (y2 - y) * (at if worker else 0.5), text, ha="center", va="center",
+        x + (x2 - x) * at, y + (y2 - y) * at, text, ha="center", va="center",
         fontsize=5 if worker else 6.5, color=colour if load else "grey", zorder=2,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
     )  # fmt: skip

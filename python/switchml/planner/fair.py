@@ -9,6 +9,8 @@ import numpy
 from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
+from .columns import rates_of_jobs
+
 POSITIVE = 1e-7  # of dual prices, which are scaled so that those of a stage's jobs sum to 1
 SLACK = 1e-9  # by which a fixed rate may be missed: solvers have tolerances
 
@@ -126,12 +128,9 @@ class Program:
             own = [place for place, column in enumerate(self.columns) if column.job == job]
             if not shares[own].any():
                 shares[own] = self.weights[job]
-        rates = numpy.zeros(len(self.weights))
-        numpy.add.at(rates, [column.job for column in self.columns], shares)
+        rates = rates_of_jobs(self.columns, shares, len(self.weights))
         shares = self._exact(numpy.minimum(rates, self.limits), shares)
-        rates[:] = 0.0
-        numpy.add.at(rates, [column.job for column in self.columns], shares)
-        return rates * self.unit, shares * self.unit
+        return rates_of_jobs(self.columns, shares, len(self.weights)) * self.unit, shares * self.unit
 
     def _fix(self, fixed, stage):
         raised = numpy.flatnonzero(numpy.isnan(fixed))
@@ -144,9 +143,7 @@ class Program:
     def _exact(self, rates, shares):
         """Nothing above its rate, and no capacity exceeded by a rounding error."""
         shares = numpy.where(shares > 1e-9 * self._of_jobs(rates), shares, 0.0)
-        sums = numpy.zeros(len(rates))
-        for column, share in zip(self.columns, shares):
-            sums[column.job] += share
+        sums = rates_of_jobs(self.columns, shares, len(rates))
         factor = numpy.where(sums > rates, rates / numpy.where(sums > 0, sums, 1), 1.0)
         shares = shares * self._of_jobs(factor)
         loads = numpy.zeros(len(self.capacity))

@@ -4,7 +4,7 @@ where that costs no rate."""
 import numpy
 
 from .choose import choose, fairness, solve_with
-from .columns import column_of
+from .columns import column_of, rates_of_jobs
 from .generate import Generator
 from .large import Large
 from .planning import Options, Task
@@ -83,7 +83,7 @@ def _large(task, kept, before):
     fresh = Large(task.network, task.pricers, task.jobs, task.options)
     columns, rates = fresh.plan()
     weights = numpy.array([job.weight for job in task.jobs])
-    best = fairness(_sums(columns, rates, len(weights)), weights)
+    best = fairness(rates_of_jobs(columns, rates, len(weights)), weights)
     full = [fresh.shares] * len(weights)
     anew: set = set()
     for wanted in [[min(had or most, most) for had, most in zip(before, full)], *[full] * len(weights)]:
@@ -91,17 +91,10 @@ def _large(task, kept, before):
         held = [column for column in kept if column.job not in anew]
         held += [column for column in columns if column.job in anew]
         mixed, mixed_rates = large.complete(held, wanted)
-        sums = _sums(mixed, mixed_rates, len(weights))
+        sums = rates_of_jobs(mixed, mixed_rates, len(weights))
         if fairness(sums, weights) >= best:
             return task.assemble(mixed, mixed_rates, fresh.bound)
         if wanted is full:
             levels = numpy.where(numpy.isin(numpy.arange(len(weights)), list(anew)), numpy.inf, sums / weights)
             anew.add(int(levels.argmin()))
     return task.assemble(columns, rates, fresh.bound)
-
-
-def _sums(columns, rates, jobs):
-    found = numpy.zeros(jobs)
-    for column, rate in zip(columns, rates):
-        found[column.job] += rate
-    return found

@@ -61,7 +61,7 @@ class _Reader:
         self.nodes[name] = Node(name, capacity=capacity, **flags)
 
     def _ports(self, node, what):
-        if not hasattr(node.value, "append") or node.id != "mapping":
+        if node.id != "mapping":
             self.file.fail(node, f"{what}: ports must map numbers to speeds, as in {{1: 100G}}")
         found: dict = {}
         for key, value in node.value:
