@@ -12,6 +12,8 @@ namespace switchml {
 inline constexpr int kMaxWorkers = 128;       // [BASE-3]
 inline constexpr uint8_t kAllWorkers = 0xff;  // [PKT-7]
 static_assert(kMaxWorkers < kAllWorkers);
+/// Of one of a group's sessions, where it has several.
+inline constexpr uint32_t kMaxWeight = 1000;  // [SHARE-2]
 /// Jobs of one switch: the job field has 8 bits, 0 is no job.
 inline constexpr int kMaxJobs = 255;  // [PKT-6]
 /// Engine threads of one worker, each with its own socket and slot range.

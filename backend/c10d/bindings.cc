@@ -81,18 +81,24 @@ class PythonController : public ControllerClient {
  public:
   PythonController(py::function function, const Config& config) : ask_(keep(std::move(function))), config_(config) {}
 
-  Result<std::vector<std::string>> locate(const RankAddresses& ranks, Time deadline) override {
-    return guarded<std::vector<std::string>>([&](py::dict question) {
+  Result<std::vector<LocatedShare>> locate(const RankAddresses& ranks, Time deadline) override {
+    return guarded<std::vector<LocatedShare>>([&](py::dict question) {
       question["ranks"] = ranks;
-      return ask("locate", question, deadline).cast<std::vector<std::string>>();
+      std::vector<LocatedShare> shares;
+      for (const py::handle share : ask("locate", question, deadline)) {
+        auto [weight, switches] = share.cast<std::pair<uint32_t, std::vector<std::string>>>();
+        shares.push_back({weight, std::move(switches)});
+      }
+      return shares;
     });
   }
 
-  Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, const std::string& group,
-                               Time deadline) override {
+  Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, size_t share,
+                               const std::string& group, Time deadline) override {
     return guarded<wire::OpenReply>([&](py::dict question) {
       question["ranks"] = ranks;
       question["group"] = group;
+      question["share"] = share;
       question["protocol_version"] = int{wire::kVersion};
       question["client_key"] = asked.client_key;
       question["shards"] = asked.shards;

@@ -13,6 +13,12 @@ namespace switchml {
 /// The network addresses of each rank's host, in order of ranks; literal, the preferred one first.
 using RankAddresses = std::vector<std::vector<std::string>>;
 
+/// Where ranks come for one share of their tensors, in order of ranks: "ADDRESS:PORT".
+struct LocatedShare {
+  uint32_t weight = 1;
+  std::vector<std::string> switches;
+};
+
 class ControllerClient {
  public:
   virtual ~ControllerClient() = default;
@@ -20,11 +26,11 @@ class ControllerClient {
   // Both answer by `deadline`. An error names the controller and says what to do: kUnavailable (no answer, or not now),
   // kInvalidArgument (never).
 
-  /// The switch of each rank: "ADDRESS:PORT" in order of ranks.
-  virtual Result<std::vector<std::string>> locate(const RankAddresses& ranks, Time deadline) = 0;
-  /// Opens a session for all ranks. `group` is its name, for people.
-  virtual Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, const std::string& group,
-                                       Time deadline) = 0;
+  /// One share or several, each of which wants a session of its own.
+  virtual Result<std::vector<LocatedShare>> locate(const RankAddresses& ranks, Time deadline) = 0;
+  /// Opens the session of a share for all ranks. `group` is its name, for people.
+  virtual Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, size_t share,
+                                       const std::string& group, Time deadline) = 0;
 };
 
 }  // namespace switchml

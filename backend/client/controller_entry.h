@@ -20,7 +20,9 @@ struct ControllerEntry {
   Result<Blob> places(Time deadline) const;
 };
 
-/// Where the switch of session->worker is, and its name.
-Status read_place(const Blob& places, SessionParameters* session);
+/// Shares of those places, at least one.
+Result<size_t> shares_of(const Blob& places);
+/// Where the switch of session->worker is for a share, its name, and the share's weight.
+Status read_place(const Blob& places, size_t share, SessionParameters* session);
 
 }  // namespace switchml

@@ -14,8 +14,6 @@ namespace switchml {
 
 namespace {
 
-constexpr long kMostWeight = 1000;
-
 Status bad_switch(const Config& config, const std::string& why) {
   return {Code::kInvalidArgument, "SWITCHML_SWITCH=" + quoted(config.switch_address) + " " + why};
 }
@@ -41,10 +39,10 @@ Result<SwitchAddress> parse_switch(const Config& config, const std::string& item
                                   "one comma between two of them");
   }
   if (place.name.size() < item.size()) {
-    const auto weight = parse_integer(item.substr(place.name.size() + 1), 1, kMostWeight);
+    const auto weight = parse_integer(item.substr(place.name.size() + 1), 1, kMaxWeight);
     if (!weight) {
       return bad_switch(config, "has weight \"" + item.substr(place.name.size() + 1) + "\": allowed are 1 to " +
-                                    std::to_string(kMostWeight));
+                                    std::to_string(kMaxWeight));
     }
     place.weight = static_cast<uint32_t>(*weight);
   }
@@ -76,7 +74,7 @@ Result<SwitchAddress> read_switch_address(const Blob& blob) {
   SwitchAddress place;
   uint64_t weight = 0;
   auto endpoint = literal_address(blob.text("address"), 0);
-  if (!endpoint.ok() || port_of(endpoint.value()) == 0 || !blob.number("weight", kMostWeight, &weight) || weight == 0 ||
+  if (!endpoint.ok() || port_of(endpoint.value()) == 0 || !blob.number("weight", kMaxWeight, &weight) || weight == 0 ||
       !blob.number("client_key", UINT64_MAX, &place.client_key)) {
     return Status(Code::kMismatch, "a rank announced no switch that this version understands (address \"" +
                                        blob.text("address") + "\"): install the same switchml on all ranks");

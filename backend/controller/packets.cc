@@ -85,8 +85,12 @@ bool Sessions::may_join_here(const Session& session, int rank, const Request& re
   const Attachment& place = session.ranks[static_cast<size_t>(rank)];
   if (place.at != request.at) return false;
   const int sender = worker_at(topology_, request.from.endpoint);
-  if (sender != kNone && topology_.workers[static_cast<size_t>(sender)].attached != request.at) return false;
-  if (place.worker == kNone || request.from.port == 0) return true;
+  // Of a rank that comes to a switch further on, its own switch knows the port.
+  const auto is_next = [&](int worker) {
+    return topology_.workers[static_cast<size_t>(worker)].attached == request.at;
+  };
+  if (sender != kNone && sender != place.worker && !is_next(sender)) return false;
+  if (place.worker == kNone || request.from.port == 0 || !is_next(place.worker)) return true;
   const uint32_t port = topology_.workers[static_cast<size_t>(place.worker)].port;
   return port == 0 || port == request.from.port;
 }

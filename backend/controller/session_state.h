@@ -27,6 +27,7 @@ struct Sessions::Session {
   std::string owner;
   Tree tree;
   std::vector<Attachment> ranks;
+  size_t share = 0;
   bool installed = false;
   std::vector<uint64_t> waiting;  // tickets of opens, until it is installed
   /// Members by (rank, shard) as their switch has confirmed them.
@@ -39,6 +40,12 @@ struct Sessions::Session {
   softswitch::WorkerSet joined_ranks(int shards) const;
   /// To a join that has shown its cookie.
   wire::JoinReply join_reply(const wire::Join& asked) const;
+};
+
+/// Where a session's ranks come, and over which tree it goes.
+struct Sessions::Shape {
+  std::vector<Attachment> ranks;
+  Tree tree;
 };
 
 /// What a meet says beside a join.

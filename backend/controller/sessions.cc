@@ -57,6 +57,8 @@ wire::Open wire_form(const OpenRequest& request) {
   return open;
 }
 
+Why why_of(const Status& status) { return status.code() == Code::kUnavailable ? Why::kUnavailable : Why::kInvalid; }
+
 OpenAnswer refusal_of(uint64_t ticket, const Refusal& why) {
   OpenAnswer answer;
   answer.ticket = ticket;
@@ -153,28 +155,76 @@ std::optional<uint8_t> Sessions::to_make_room(const Refusal& refusal, Time now) 
 std::optional<Refusal> Sessions::try_open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out) {
   if (auto refusal = check_values(request)) return refusal;
   if (table_.find_client(request.client_key) != nullptr) return find_opened(request, ticket, out);
-  auto attached = attach(topology_, request.ranks);
-  if (!attached.ok()) return Refusal{Why::kInvalid, attached.status().message()};
-  auto tree = choose_tree(topology_, attached.value());
-  if (!tree.ok()) return Refusal{Why::kInvalid, tree.status().message()};
+  auto shape = shape_of(request);
+  if (!shape.ok()) return Refusal{why_of(shape.status()), shape.status().message()};
+  const Tree& tree = shape->tree;
   // The owner's quota before what others hold: nobody makes room for an open that the quota forbids.
-  const auto unfit = check_tree(request, tree.value());
+  const auto unfit = check_tree(request, tree);
   if (unfit && unfit->why != Why::kExhausted) return unfit;
-  if (auto refusal = check_jobs(request.owner)) return refusal;
+  if (auto refusal = request.share == 0 ? check_jobs(request.owner) : std::nullopt) return refusal;
   if (unfit) return unfit;
 
-  const auto opened = table_.open(wire_form(request), limits(request, tree.value()), now);
-  if (opened.status != ReplyStatus::kOk) return refused(request, tree.value(), opened.status, opened.refused_by);
+  const auto opened = table_.open(wire_form(request), limits(request, tree), now);
+  if (opened.status != ReplyStatus::kOk) return refused(request, tree, opened.status, opened.refused_by);
   auto session = std::make_unique<Session>();
   session->id = {opened.reply.job, opened.reply.epoch};
   session->group = request.group;
   session->owner = request.owner.name;
-  session->tree = std::move(tree.value());
-  session->ranks = std::move(attached.value());
+  session->tree = std::move(shape->tree);
+  session->ranks = std::move(shape->ranks);
+  session->share = request.share;
   session->waiting = {ticket};
   install(session.get(), out);
   sessions_[opened.reply.job] = std::move(session);
   return std::nullopt;
+}
+
+Result<Sessions::Shape> Sessions::shape_of(const OpenRequest& request) const {
+  auto attached = attach(topology_, request.ranks);
+  if (!attached.ok()) return attached.status();
+  const Plan* plan = plan_for(attached.value());
+  const size_t shares = plan == nullptr ? 1 : plan->shares.size();
+  if (request.share >= shares) {  // the plan was another one when the ranks asked where their switches are
+    return Status(Code::kUnavailable, "share " + std::to_string(request.share) + " of a plan of " +
+                                          std::to_string(shares) + ": the plan has changed meanwhile");
+  }
+  if (plan != nullptr) {
+    std::vector<Attachment> places = places_in(*plan, request.share, attached.value());
+    Tree tree = tree_of(plan->shares[request.share], places);
+    return Shape{std::move(places), std::move(tree)};
+  }
+  auto tree = choose_tree(topology_, attached.value());
+  if (!tree.ok()) return tree.status();
+  return Shape{std::move(attached.value()), std::move(tree.value())};
+}
+
+const Plan* Sessions::plan_for(const std::vector<Attachment>& ranks) const {
+  const auto found = plans_.find(workers_of(ranks));
+  return found == plans_.end() ? nullptr : &found->second;
+}
+
+std::optional<Refusal> Sessions::set_plan(Plan plan) {
+  std::sort(plan.workers.begin(), plan.workers.end());
+  if (auto refusal = check_plan(topology_, plan)) return refusal;
+  plans_.erase(plan.workers);
+  if (!plan.shares.empty()) plans_.emplace(plan.workers, plan);
+  return std::nullopt;
+}
+
+Result<std::vector<LocatedShare>> Sessions::locate(const std::vector<std::vector<Endpoint>>& ranks) const {
+  std::vector<LocatedShare> shares;
+  OpenRequest asked;
+  asked.ranks = ranks;
+  const auto attached = attach(topology_, ranks);
+  if (!attached.ok()) return attached.status();
+  const Plan* plan = plan_for(attached.value());
+  for (asked.share = 0; asked.share < (plan == nullptr ? 1 : plan->shares.size()); ++asked.share) {
+    const auto shape = shape_of(asked);
+    if (!shape.ok()) return shape.status();
+    const uint32_t weight = plan == nullptr ? 1 : plan->shares[asked.share].weight;
+    shares.push_back({weight, addresses_of(shape->ranks)});
+  }
+  return shares;
 }
 
 std::optional<Refusal> Sessions::find_opened(const OpenRequest& request, uint64_t ticket, Effects* out) {
@@ -211,7 +261,7 @@ std::optional<Refusal> Sessions::check_tree(const OpenRequest& request, const Tr
 
 std::optional<Refusal> Sessions::check_jobs(const Owner& owner) const {
   if (owner.max_jobs == 0) return std::nullopt;
-  const auto own = [&](const auto& entry) { return entry.second->owner == owner.name; };
+  const auto own = [&](const auto& entry) { return entry.second->owner == owner.name && entry.second->share == 0; };
   const auto jobs = static_cast<size_t>(std::count_if(sessions_.begin(), sessions_.end(), own));
   if (jobs < owner.max_jobs) return std::nullopt;
   return Refusal{
@@ -256,7 +306,7 @@ std::vector<softswitch::GrantLimits> Sessions::limits(const OpenRequest& request
   for (const TreeNode& node : tree.nodes) limits.push_back(state(node.at).limits(tree.members(node).size()));
   for (size_t node = 1; node < tree.nodes.size(); ++node) {
     limits.push_back(plenty);
-    limits.back().max_payload_bytes = uplink_payload(spec(tree.nodes[node]));
+    limits.back().max_payload_bytes = uplink_payload(spec(tree.nodes[node]).address, tree.nodes[node].up);
   }
   return limits;
 }
@@ -274,10 +324,11 @@ Refusal Sessions::refused(const OpenRequest& request, const Tree& tree, ReplySta
   }
   by -= std::min(by, quotas);
   if (status == ReplyStatus::kPayloadUnsupported && by >= tree.nodes.size()) {
-    const SwitchSpec& child = spec(tree.nodes[by - tree.nodes.size() + 1]);
+    const TreeNode& node = tree.nodes[by - tree.nodes.size() + 1];
+    const SwitchSpec& child = spec(node);
     return {Why::kInvalid, "payload_bytes " + std::to_string(request.payload_bytes) + ": the uplink of switch \"" +
-                               child.name + "\" (mtu " + std::to_string(child.uplink_mtu) + ") takes up to " +
-                               std::to_string(uplink_payload(child)) +
+                               child.name + "\" (mtu " + std::to_string(node.up.mtu) + ") takes up to " +
+                               std::to_string(uplink_payload(child.address, node.up)) +
                                ", and the switches of this session have no such size in common"};
   }
   const SwitchState& at = state(tree.nodes[std::min(by, tree.nodes.size() - 1)].at);
@@ -330,7 +381,7 @@ Install Sessions::install_at(const Session& session, const TreeNode& node) {  //
   const TreeNode& parent = session.tree.nodes[static_cast<size_t>(node.parent)];
   Uplink uplink;
   uplink.worker = static_cast<uint32_t>(node.number);
-  uplink.parent = {spec(parent).address, mac_of(parent), spec(node).parent_port};
+  uplink.parent = {spec(parent).address, mac_of(parent), node.up.port};
   install.uplink = uplink;
   return install;
 }
@@ -345,7 +396,7 @@ SetMember Sessions::child_of(const Session& session, const TreeNode& child) cons
   member.id = session.id;
   member.worker = static_cast<uint32_t>(child.number);
   member.shard = -1;  // [TREE-9]
-  member.place = {spec(child).address, mac_of(child), spec(child).port_at_parent};
+  member.place = {spec(child).address, mac_of(child), child.up.port_at_parent};
   return member;
 }
 

@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "controller/commands.h"
+#include "controller/plan.h"
 #include "controller/silent_paths.h"
 #include "controller/switch_state.h"
 #include "controller/topology.h"
@@ -38,6 +39,7 @@ struct Owner {
   std::string name;
   size_t max_jobs = 0;
   size_t max_slots = 0;
+  bool plans = false;  // may plan for all
 };
 
 struct OpenRequest {
@@ -53,7 +55,14 @@ struct OpenRequest {
   bool pairs = false;                        // ranks come by unreliable queue pairs
   bool native = false;                       // elements in their own type, where all switches can
   std::vector<std::vector<Endpoint>> ranks;  // addresses of each
+  size_t share = 0;                          // of the plan for the ranks' workers
   Owner owner;
+};
+
+/// Where the ranks of a group come for one share of their tensors.
+struct LocatedShare {
+  uint32_t weight = 1;
+  std::vector<Endpoint> switches;  // by rank
 };
 
 /// What happened so far. For metrics.
@@ -98,6 +107,11 @@ class Sessions {
   void done(uint64_t work, const std::vector<CommandResult>& results, Effects* out);
 
   // ---- calls ----
+  /// From now on sessions of ranks on these workers, and on all of them, are opened as the plan says; without shares,
+  /// as the topology does. Sessions that there are stay as they are.
+  std::optional<Refusal> set_plan(Plan plan);
+  /// One or several shares, each of which wants a session of its own.
+  Result<std::vector<LocatedShare>> locate(const std::vector<std::vector<Endpoint>>& ranks) const;
   /// Answered once with `ticket`, now or after done(). A client key that is open already finds its session.
   void open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out);
   /// Null if renewed.
@@ -125,6 +139,9 @@ class Sessions {
   // ---- open and end (sessions.cc) ----
   std::optional<Refusal> try_open(const OpenRequest& request, uint64_t ticket, Time now, Effects* out);
   std::optional<uint8_t> to_make_room(const Refusal& refusal, Time now) const;
+  struct Shape;
+  Result<Shape> shape_of(const OpenRequest& request) const;
+  const Plan* plan_for(const std::vector<Attachment>& ranks) const;
   std::optional<Refusal> find_opened(const OpenRequest& request, uint64_t ticket, Effects* out);
   std::optional<Refusal> check_tree(const OpenRequest& request, const Tree& tree) const;
   std::optional<Refusal> check_jobs(const Owner& owner) const;
@@ -165,6 +182,7 @@ class Sessions {
   Topology topology_;
   std::vector<SwitchState> switches_;
   softswitch::SessionTable table_;
+  std::map<std::vector<int>, Plan> plans_;                // by workers
   std::map<uint8_t, std::unique_ptr<Session>> sessions_;  // by job
   std::map<uint64_t, std::unique_ptr<Pending>> pending_;  // by work
   uint64_t last_work_ = 0;

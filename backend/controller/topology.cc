@@ -16,12 +16,12 @@ int worker_at(const Topology& topology, const Endpoint& address) {
   return kNone;
 }
 
-size_t uplink_payload(const SwitchSpec& spec) {
-  const bool version6 = to_literal(spec.address).find(':') != std::string::npos;
+size_t uplink_payload(const Endpoint& address, const Link& link) {
+  const bool version6 = to_literal(address).find(':') != std::string::npos;
   const size_t ip = version6 ? 40 : 20;
   constexpr size_t kUdp = 8;
   const size_t headers = ip + kUdp + std::max(wire::kHeaderBytes, wire::kNativeHeaderBytes);
-  return spec.uplink_mtu > headers ? spec.uplink_mtu - headers : 0;
+  return link.mtu > headers ? link.mtu - headers : 0;
 }
 
 std::vector<int> path_to_root(const Topology& topology, int from) {

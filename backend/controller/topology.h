@@ -26,16 +26,21 @@ struct Place {
 inline constexpr int kNone = -1;
 inline constexpr size_t kUplinkMtu = 1500;  // unless the topology says otherwise: Ethernet's
 
+/// From a switch to its parent. Ports are 0 where switches find their way.
+struct Link {
+  uint32_t port = 0;            // own port towards the parent
+  uint32_t port_at_parent = 0;  // the parent's port towards this switch
+  size_t mtu = kUplinkMtu;      // bytes of an IP packet on the way
+};
+
 struct SwitchSpec {
   std::string name;
-  std::string agent;               // ADDRESS:PORT where its agent takes gRPC
-  std::string agent_token;         // empty: none
-  Endpoint address;                // of packets
-  std::string mac;                 // for switches that must be told one, if its agent tells none; empty: not known
-  int parent = kNone;              // index into Topology::switches
-  uint32_t parent_port = 0;        // own port towards the parent
-  uint32_t port_at_parent = 0;     // the parent's port towards this switch
-  size_t uplink_mtu = kUplinkMtu;  // bytes of an IP packet on the way to the parent
+  std::string agent;        // ADDRESS:PORT where its agent takes gRPC
+  std::string agent_token;  // empty: none
+  Endpoint address;         // of packets
+  std::string mac;          // for switches that must be told one, if its agent tells none; empty: not known
+  int parent = kNone;       // index into Topology::switches
+  Link up;
 };
 
 struct WorkerSpec {
@@ -55,8 +60,8 @@ struct Topology {
 /// The worker that has this address, whatever the port; kNone if there is none.
 int worker_at(const Topology& topology, const Endpoint& address);
 
-/// The largest payload of a packet that crosses a switch's uplink whole, in bytes.
-size_t uplink_payload(const SwitchSpec& spec);
+/// The largest payload of a packet that crosses the link of a switch with that address whole, in bytes.
+size_t uplink_payload(const Endpoint& address, const Link& link);
 
 /// Switches from this one up to its root, both included.
 std::vector<int> path_to_root(const Topology& topology, int from);

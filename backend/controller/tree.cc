@@ -49,7 +49,7 @@ std::vector<int> path_down(const Topology& topology, int root, int to) {
 }
 
 /// The node at a switch, made if the tree has none yet.
-int node_at(Tree* tree, int at, int parent) {
+int node_at(const Topology& topology, Tree* tree, int at, int parent) {
   for (size_t i = 0; i < tree->nodes.size(); ++i) {
     if (tree->nodes[i].at == at) return static_cast<int>(i);
   }
@@ -57,6 +57,7 @@ int node_at(Tree* tree, int at, int parent) {
   TreeNode node;
   node.at = at;
   node.parent = parent;
+  node.up = topology.switches[static_cast<size_t>(at)].up;
   tree->nodes.push_back(node);
   if (parent != kNone) tree->nodes[static_cast<size_t>(parent)].children.push_back(index);
   return index;
@@ -66,7 +67,7 @@ int node_at(Tree* tree, int at, int parent) {
 void add_rank(const Topology& topology, int rank, int attached, Tree* tree) {
   int node = kNone;
   for (const int at : path_down(topology, tree->nodes.front().at, attached)) {
-    node = node_at(tree, at, node);
+    node = node_at(topology, tree, at, node);
     TreeNode& entry = tree->nodes[static_cast<size_t>(node)];
     if (entry.number == kNone) entry.number = rank;  // [TREE-2]
   }
@@ -116,22 +117,12 @@ Result<Tree> choose_tree(const Topology& topology, const std::vector<Attachment>
   const int root = nearest_common(topology, switches);
   if (root == kNone) return apart(topology, switches);
   Tree tree;
-  node_at(&tree, root, kNone);
+  node_at(topology, &tree, root, kNone);
   for (size_t rank = 0; rank < switches.size(); ++rank) {
     add_rank(topology, static_cast<int>(rank), switches[rank], &tree);
   }
   tree.nodes.front().number = kNone;
   return tree;
-}
-
-Result<std::vector<Endpoint>> locate(const Topology& topology, const std::vector<std::vector<Endpoint>>& ranks) {
-  const auto attached = attach(topology, ranks);
-  if (!attached.ok()) return attached.status();
-  if (auto tree = choose_tree(topology, attached.value()); !tree.ok()) return tree.status();
-  std::vector<Endpoint> out;
-  for (const Attachment& rank : attached.value())
-    out.push_back(topology.switches[static_cast<size_t>(rank.at)].address);
-  return out;
 }
 
 }  // namespace switchml::controller

@@ -14,6 +14,7 @@ struct TreeNode {
   int at = 0;                 // the switch: an index into Topology::switches
   int parent = kNone;         // index into Tree::nodes; kNone: the root
   int number = kNone;         // worker number at the parent: the smallest rank beneath
+  Link up;                    // to the parent
   std::vector<int> ranks;     // attached to this very switch, ascending
   std::vector<int> children;  // indices into Tree::nodes
 };
@@ -41,8 +42,5 @@ Result<std::vector<Attachment>> attach(const Topology& topology, const std::vect
 /// The tree over the switches of the ranks (at least one). kInvalidArgument: two of them have no switch in common above
 /// them.
 Result<Tree> choose_tree(const Topology& topology, const std::vector<Attachment>& ranks);
-
-/// The address of each rank's switch. Errors are those of the two above.
-Result<std::vector<Endpoint>> locate(const Topology& topology, const std::vector<std::vector<Endpoint>>& ranks);
 
 }  // namespace switchml::controller

@@ -130,6 +130,16 @@ controller::OpenAnswer Dispatcher::open(const controller::OpenRequest& request) 
   return late;
 }
 
+Result<std::vector<controller::LocatedShare>> Dispatcher::locate(const std::vector<std::vector<Endpoint>>& ranks) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return core_.locate(ranks);
+}
+
+std::optional<controller::Refusal> Dispatcher::set_plan(controller::Plan plan) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return core_.set_plan(std::move(plan));
+}
+
 std::optional<controller::Refusal> Dispatcher::renew(controller::SessionId id, uint64_t session_key) {
   std::optional<controller::Refusal> refusal;
   handle([&](controller::Effects*) { refusal = core_.renew(id, session_key, monotonic_now()); });

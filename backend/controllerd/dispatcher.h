@@ -42,6 +42,8 @@ class Dispatcher : private SwitchEvents {
   // All of these are thread-safe.
   /// Waits for the switches, 10 s at most.
   controller::OpenAnswer open(const controller::OpenRequest& request);
+  Result<std::vector<controller::LocatedShare>> locate(const std::vector<std::vector<Endpoint>>& ranks);
+  std::optional<controller::Refusal> set_plan(controller::Plan plan);
   std::optional<controller::Refusal> renew(controller::SessionId id, uint64_t session_key);
   std::optional<controller::Refusal> close(controller::SessionId id, uint64_t session_key);
   std::vector<controller::SessionView> sessions();

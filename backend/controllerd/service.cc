@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "controllerd/places.h"
+#include "controllerd/plan_message.h"
 #include "socket/address.h"
 
 namespace switchml {
@@ -147,6 +148,7 @@ grpc::Status request_of(const v1::OpenRequest& message, controller::OpenRequest*
   out->payload_bytes = message.payload_bytes();
   out->pairs = message.queue_pairs();
   out->native = message.native();
+  out->share = message.share();
   if (grpc::Status status = check_group(message.group()); !status.ok()) return status;
   if (grpc::Status status = operations_of(message, out); !status.ok()) return status;
   return addresses_of(message, &out->ranks);
@@ -177,9 +179,13 @@ grpc::Status ControllerService::Locate(grpc::ServerContext* context, const v1::L
   }
   std::vector<std::vector<Endpoint>> ranks;
   if (grpc::Status status = addresses_of(*request, &ranks); !status.ok()) return status;
-  const auto switches = controller::locate(dispatcher_.topology(), ranks);
-  if (!switches.ok()) return invalid(switches.status().message());
-  for (const Endpoint& address : switches.value()) reply->add_switch_addresses(to_string(address));
+  const auto shares = dispatcher_.locate(ranks);
+  if (!shares.ok()) return invalid(shares.status().message());
+  for (const controller::LocatedShare& share : shares.value()) {
+    v1::LocatedShare& out = *reply->add_shares();
+    out.set_weight(share.weight);
+    for (const Endpoint& address : share.switches) out.add_switch_addresses(to_string(address));
+  }
   return grpc::Status::OK;
 }
 
@@ -245,6 +251,21 @@ grpc::Status ControllerService::State(grpc::ServerContext* context, const v1::St
   for (const SwitchView& view : switches) *reply->add_switches()->mutable_description() = description_of(view);
   if (request->counters()) add_counters(reply);
   return grpc::Status::OK;
+}
+
+grpc::Status ControllerService::SetPlan(grpc::ServerContext* context, const v1::SetPlanRequest* request,
+                                        v1::SetPlanReply*) {
+  controller::Owner owner;
+  if (grpc::Status status = authorize(*context, &owner); !status.ok()) return status;
+  if (!tokens_.empty() && !owner.plans) {
+    return {grpc::StatusCode::PERMISSION_DENIED,
+            "the token \"" + owner.name + "\" may not plan for others: it has no `plans: true`"};
+  }
+  auto plan = plan_of(*request, dispatcher_.topology());
+  if (!plan.ok()) return invalid(plan.status().message());
+  SWITCHML_LOG(kInfo) << "a plan of " << plan->shares.size() << " shares for " << plan->workers.size() << " workers";
+  const auto refusal = dispatcher_.set_plan(std::move(plan.value()));
+  return refusal ? status_of(*refusal) : grpc::Status::OK;
 }
 
 void ControllerService::add_counters(v1::StateReply* reply) {

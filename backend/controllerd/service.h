@@ -26,6 +26,8 @@ class ControllerService final : public v1::Controller::Service {
   grpc::Status Describe(grpc::ServerContext* context, const v1::DescribeRequest* request,
                         v1::DescribeReply* reply) override;
   grpc::Status State(grpc::ServerContext* context, const v1::StateRequest* request, v1::StateReply* reply) override;
+  grpc::Status SetPlan(grpc::ServerContext* context, const v1::SetPlanRequest* request,
+                       v1::SetPlanReply* reply) override;
 
  private:
   /// OK, and who it is; or UNAUTHENTICATED.

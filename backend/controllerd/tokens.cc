@@ -18,7 +18,7 @@ bool printable(const std::string& text) {
 }
 
 Token read_token(const YAML::Node& node, const std::vector<Token>& others) {
-  yaml::check_keys(node, "a token", {"name", "token", "max_jobs", "max_slots"});
+  yaml::check_keys(node, "a token", {"name", "token", "max_jobs", "max_slots", "plans"});
   Token token;
   const YAML::Node name = yaml::required(node, "a token", "name");
   token.owner.name = yaml::text(name, "name");
@@ -36,6 +36,7 @@ Token read_token(const YAML::Node& node, const std::vector<Token>& others) {
   if (node["max_jobs"]) token.owner.max_jobs = yaml::number(node["max_jobs"], self + ": max_jobs", 1, kMaxJobs);
   constexpr uint64_t kAllSlots = uint64_t{kMaxJobs} * kMaxSlots;
   if (node["max_slots"]) token.owner.max_slots = yaml::number(node["max_slots"], self + ": max_slots", 1, kAllSlots);
+  if (node["plans"]) token.owner.plans = yaml::boolean(node["plans"], self + ": plans");
   return token;
 }
 

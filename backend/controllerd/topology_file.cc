@@ -170,10 +170,10 @@ class Reader {
       return;
     }
     spec.parent = switch_above(node["parent"], self + ": parent");
-    if (node["parent_port"]) spec.parent_port = port(node["parent_port"], index, self, "parent_port");
-    if (node["mtu"]) spec.uplink_mtu = yaml::number(node["mtu"], self + ": mtu (bytes)", kLeastMtu, kMostMtu);
+    if (node["parent_port"]) spec.up.port = port(node["parent_port"], index, self, "parent_port");
+    if (node["mtu"]) spec.up.mtu = yaml::number(node["mtu"], self + ": mtu (bytes)", kLeastMtu, kMostMtu);
     if (node["port_at_parent"]) {
-      spec.port_at_parent = port_at(node["port_at_parent"], node["parent"], spec.parent, self, "port_at_parent");
+      spec.up.port_at_parent = port_at(node["port_at_parent"], node["parent"], spec.parent, self, "port_at_parent");
     }
   }
 

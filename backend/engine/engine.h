@@ -185,8 +185,8 @@ inline std::vector<SessionParameters> with_others(const SessionParameters& first
 
 struct EngineOptions {
   SessionParameters session;
-  /// Sessions with further aggregators, to which this one's collectives are shared out too. Native ones, of the same
-  /// payload, ranks, shards and secret.
+  /// Sessions with further aggregators, to which this one's collectives are shared out too. Native as it is, of the
+  /// same payload, ranks, shards and secret.
   std::vector<SessionParameters> others;
   /// Where other engines have shards of the same sessions: the first of this one's. Its collectives are its own shards'
   /// alone.

@@ -29,7 +29,6 @@ Shares::Shares(const std::vector<SessionParameters>& sessions, int shards)
     weights_.insert(weights_.end(), shards_, session.weight);  // [SHARE-2]
     beside_.insert(beside_.end(), shards_, session.beside);
   }
-  SWITCHML_ASSERT(native_ || sessions.size() == 1);
 }
 
 size_t Shares::chunk_bytes(const Collective& collective) const {
@@ -45,13 +44,8 @@ std::vector<ShardPart> Shares::next(const Collective& collective) {
   const size_t shards = weights_.size();
   const size_t bytes = chunk_bytes(collective);
   const size_t span = elements_per_span(collective.type, bytes, native_);
+  if (!native_) return of_integers(collective, bytes);
   std::vector<ShardPart> parts;
-  if (!native_) {
-    for (size_t i = 0; i < shards; ++i) {
-      parts.push_back({i, shard_part(collective.count, span, static_cast<int>(i), static_cast<int>(shards)), bytes});
-    }
-    return parts;
-  }
   size_t& turn = turn_[static_cast<size_t>(collective.stream)];  // [SHARE-7]
   const size_t home = std::exchange(turn, (turn + 1) % shards);  // [SHARE-6]
   const size_t chunks = (total(collective) + span - 1) / span;
@@ -69,6 +63,23 @@ std::vector<ShardPart> Shares::next(const Collective& collective) {
     if (end > begin || shard == home || collective.op == ReduceOp::kBarrier) {     // [SHARE-5]
       parts.push_back({shard, {begin, end - begin}, bytes});
     }
+    begin = end;
+  }
+  return parts;
+}
+
+std::vector<ShardPart> Shares::of_integers(const Collective& collective, size_t bytes) const {
+  const size_t span = elements_per_span(collective.type, bytes, native_);
+  const uint64_t all = std::accumulate(weights_.begin(), weights_.end(), uint64_t{0});
+  SWITCHML_ASSERT(all > 0);
+  const size_t chunks = (collective.count + span - 1) / span;
+  std::vector<ShardPart> parts;
+  uint64_t weight = 0;
+  size_t begin = 0;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    weight += weights_[i];
+    const size_t end = std::min(collective.count, chunks * weight / all * span);  // [SHARD-2, SHARE-10]
+    parts.push_back({i, {begin, end - begin}, bytes});
     begin = end;
   }
   return parts;

@@ -19,17 +19,16 @@ struct ShardPart {
 
 class Shares {
  public:
-  /// `sessions`: of one payload, each with `shards` shards of this engine and its weight. More than one: native ones.
+  /// `sessions`: of one payload, each with `shards` shards of this engine and its weight; all native, or none.
   Shares(const std::vector<SessionParameters>& sessions, int shards);
 
   /// The shards that take part in the next collective, and with what; shard number s of session a is a * shards + s.
-  /// Integers: all of them, in equal parts. Native: in proportion to the weights, in whole chunks. Who would take
-  /// nothing is left out, but one, whose turn it is, always takes part, so that ranks that disagree meet there. A
-  /// barrier concerns all. All ranks must ask for the same collectives in the same order, for each stream that was
-  /// chosen.
-  /// Of aggregators beside workers, those of one that alone gives or gets more than a chunk take none of it: its links
-  /// have enough to carry. And a part that one worker alone gives or gets is its own aggregators', where all parts are
-  /// of a similar size and there is a chunk for each shard.
+  /// Integers: all of them, in parts in proportion to the weights. Native: in proportion to the weights, in whole
+  /// chunks. Who would take nothing is left out, but one, whose turn it is, always takes part, so that ranks that
+  /// disagree meet there. A barrier concerns all. All ranks must ask for the same collectives in the same order, for
+  /// each stream that was chosen. Of aggregators beside workers, those of one that alone gives or gets more than a
+  /// chunk take none of it: its links have enough to carry. And a part that one worker alone gives or gets is its own
+  /// aggregators', where all parts are of a similar size and there is a chunk for each shard.
   std::vector<ShardPart> next(const Collective& collective);
 
   /// What its chunks hold, the last one excepted. Where they may be smaller than the payload, so small that each shard
@@ -41,6 +40,7 @@ class Shares {
   bool are_beside_all() const;
   bool is_divided(const Collective& collective) const;
   std::vector<uint32_t> weights_for(const Collective& collective, size_t chunks) const;
+  std::vector<ShardPart> of_integers(const Collective& collective, size_t bytes) const;
   std::vector<ShardPart> by_owner(const Collective& collective, size_t home, size_t bytes) const;
 
   const bool native_;

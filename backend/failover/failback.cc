@@ -46,7 +46,7 @@ Result<Blob> Failback::ask(Time deadline) const {
 }
 
 Result<wire::OpenReply> Failback::open(const wire::Open& asked, Time deadline) const {
-  if (lost_.controlled) return controller_.client->open(asked, controller_.ranks, group_.name, deadline);
+  if (lost_.controlled) return controller_.client->open(asked, controller_.ranks, 0, group_.name, deadline);
   if (own_ != nullptr) own_->invite(asked.client_key);
   const Endpoint to = for_requests(lost_.switch_endpoint);
   auto link = connect_to_switch(to);
@@ -56,7 +56,12 @@ Result<wire::OpenReply> Failback::open(const wire::Open& asked, Time deadline) c
 
 // The streams go on in the middle: what lies in a slot must be what lay there.
 Status Failback::read(const Blob& offer, SessionParameters* session) const {
-  Status status = lost_.controlled ? read_place(offer, session) : Status();
+  if (lost_.controlled) {
+    const auto shares = shares_of(offer);
+    if (!shares.ok()) return shares.status();
+    if (shares.value() > 1) return {Code::kMismatch, "the plan has " + std::to_string(shares.value()) + " shares now"};
+  }
+  Status status = lost_.controlled ? read_place(offer, 0, session) : Status();
   if (status.ok()) status = read_grant(offer, session);
   if (!status.ok()) return status;
   if (session->slots == lost_.slots && session->payload_bytes == lost_.payload_bytes &&  // [MOVE-2]

@@ -253,7 +253,7 @@ class Agreement {
                   opening_.config.controller + ", and each of these rounds; use auto, or ranks at one switch"};
     }
     if (is_alone()) return {};
-    if (integers) {
+    if (integers && opening_.config.controller.empty()) {
       return {Code::kInvalidArgument,
               "switch " + place.name + " adds integers, and cannot be one of several: name it alone"};
     }
@@ -327,13 +327,13 @@ class Agreement {
 
   Result<wire::OpenReply> ask_for_session(const SwitchAddress& place, const wire::Open& asked, Time end,
                                           bool* may_change) {
+    const auto number = static_cast<size_t>(&place - opening_.switches.data());
     const ControllerEntry& controller = opening_.agreed.controller;
     if (controller.client != nullptr) {
-      auto granted = controller.client->open(asked, controller.ranks, opening_.group.name, end);
+      auto granted = controller.client->open(asked, controller.ranks, number, opening_.group.name, end);
       *may_change = granted.status().code() == Code::kUnavailable;
       return granted;
     }
-    const auto number = static_cast<size_t>(&place - opening_.switches.data());
     ControlClient client(link(number, 0), place.endpoint, place.name);
     auto granted = client.open(asked, end);
     *may_change = client.lacked_room();

@@ -219,6 +219,10 @@ class GroupSession : public Session {
   }
 
   std::unique_ptr<Engine> switch_engine(Agreed* agreed, EngineOptions options, const Config& config) {
+    if (config.fallback && !others_.empty() && parameters_.controlled && group_.rank == 0) {
+      SWITCHML_LOG(kWarning) << group_.name << ": SWITCHML_ON_SWITCH_FAILURE=fallback: a plan of " << others_.size() + 1
+                             << " shares is not replaced where a switch is lost";
+    }
     // Where hosts have the switches there is none to lose but with its host.
     const bool fallback = config.fallback && others_.empty() && !agreed->leaders.empty();
     if (!fallback) {

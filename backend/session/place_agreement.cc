@@ -45,8 +45,15 @@ class PlaceAgreement {
   Status read_switch(const Blob& blob) {
     SessionParameters& session = opening_.agreed.parameters;
     if (!opening_.config.controller.empty()) {
-      if (Status status = read_place(blob, &session); !status.ok()) return status;
-      return take_place(SwitchAddress{session.switch_endpoint, session.switch_name});
+      const auto shares = shares_of(blob);
+      if (!shares.ok()) return shares.status();
+      for (size_t share = 0; share < shares.value(); ++share) {
+        SessionParameters there = session;
+        if (Status status = read_place(blob, share, &there); !status.ok()) return status;
+        Status status = take_place(SwitchAddress{there.switch_endpoint, there.switch_name, there.weight});
+        if (!status.ok()) return status;
+      }
+      return {};
     }
     uint64_t count = 0;
     if (!blob.number("switches", kMaxWorkers, &count) || count == 0) {

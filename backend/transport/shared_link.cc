@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "base/limits.h"
+#include "wire/packet.h"
 
 namespace switchml {
 
@@ -18,7 +19,13 @@ constexpr uint64_t kPatience = 8;
 class Link {
  public:
   Link(std::unique_ptr<Transport> transport, const std::vector<Endpoint>& peers)
-      : transport_(std::move(transport)), peers_(peers), inboxes_(peers.size()) {}
+      : transport_(std::move(transport)), peers_(peers), inboxes_(peers.size()) {
+    for (size_t peer = 0; peer < peers_.size(); ++peer) {
+      for (size_t other = 0; other < peers_.size(); ++other) {
+        if (peers_[other] == peers_[peer]) inboxes_[peer].twins.push_back(other);
+      }
+    }
+  }
 
   Transport& transport() { return *transport_; }
 
@@ -39,21 +46,46 @@ class Link {
     release_if_idle();
   }
   bool has_waiting() const { return waiting_ > 0; }
+  void on_sent(size_t peer, const TxFrame* frames, size_t count) {
+    Inbox& inbox = inboxes_[peer];
+    if (inbox.twins.size() == 1) return;
+    for (size_t i = 0; i < count; ++i) {
+      if (job_of(frames[i].data, frames[i].size) != 0) inbox.job = job_of(frames[i].data, frames[i].size);
+    }
+  }
 
  private:
   struct Inbox {
     std::deque<RxFrame> frames;  // that the link has lent, and nobody has taken
     uint64_t asked_at = 0;       // empty_ when it was asked for last
+    std::vector<size_t> twins;   // peers at the same endpoint, this one among them
+    uint8_t job = 0;             // of what was sent to it; 0: nothing yet
   };
+
+  /// 0: a control message.
+  static uint8_t job_of(const uint8_t* frame, size_t size) {
+    if (size < wire::kHeaderBytes) return 0;
+    const auto kind = static_cast<wire::Kind>(wire::kind_of(frame));
+    return kind == wire::Kind::kRequest || kind == wire::Kind::kReply ? uint8_t{0} : frame[wire::kHeaderOffsetJob];
+  }
+
+  // Peers at one endpoint are sessions at one switch: what is of a job concerns one of them.
+  void deliver(const RxFrame& frame) {
+    const std::vector<size_t>& twins = inboxes_[last_].twins;
+    const uint8_t job = twins.size() == 1 ? uint8_t{0} : job_of(frame.data, frame.size);
+    for (const size_t peer : twins) {
+      if (job != 0 && job != inboxes_[peer].job) continue;
+      inboxes_[peer].frames.push_back(frame);
+      ++waiting_;
+    }
+  }
 
   void fetch() {
     std::array<RxFrame, kBurst> frames;
     const size_t count = transport_->receive(frames.data(), frames.size());
     holds_ = holds_ || count > 0;
     for (size_t i = 0; i < count; ++i) {
-      if (!find(frames[i].from)) continue;
-      inboxes_[last_].frames.push_back(frames[i]);
-      ++waiting_;
+      if (find(frames[i].from)) deliver(frames[i]);
     }
     if (count == 0) {
       ++empty_;
@@ -111,7 +143,10 @@ class PeerTransport final : public Transport {
   size_t path_frame_bytes(const Endpoint& to) const override { return real().path_frame_bytes(to); }
   void allow_fragments(bool allowed) override { real().allow_fragments(allowed); }
   uint8_t* allocate(size_t bytes) override { return real().allocate(bytes); }
-  size_t send(const TxFrame* frames, size_t count) override { return real().send(frames, count); }
+  size_t send(const TxFrame* frames, size_t count) override {
+    link_->on_sent(peer_, frames, count);
+    return real().send(frames, count);
+  }
   size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
     return real().multicast(data, size, to, count);
   }

@@ -13,7 +13,9 @@ namespace switchml {
 /// of anybody else are dropped. All are used by one thread, but for wake(). A wait() or pause() of any of them ends for
 /// a frame of every peer, and a frame that one has lent may keep the link's buffers until the others have taken theirs.
 /// So all are to be asked in turn: what waits for one that is not, while others ask in vain again and again, is lost.
-/// No peer can be told to refuse: take_refusal() is false. Preconditions: no peer twice; all of the link's family.
+/// No peer can be told to refuse: take_refusal() is false. Peers at one endpoint are sessions of several jobs there:
+/// each gets the results of the job that it has sent contributions to, and the replies to all. Precondition: all of the
+/// link's family.
 std::vector<std::unique_ptr<Transport>> share_link(std::unique_ptr<Transport> link, const std::vector<Endpoint>& peers);
 
 }  // namespace switchml

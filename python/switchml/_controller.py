@@ -34,11 +34,22 @@ def ask(call, question):
 
 
 def _locate(messages, stub, question, options):
-    return list(stub.Locate(messages.LocateRequest(ranks=_ranks(messages, question)), **options).switch_addresses)
+    reply = stub.Locate(messages.LocateRequest(ranks=_ranks(messages, question)), **options)
+    return [(share.weight, list(share.switch_addresses)) for share in reply.shares]
 
 
 def _open(messages, stub, question, options):
-    same = ("protocol_version", "client_key", "group", "shards", "slots", "payload_bytes", "queue_pairs", "native")
+    same = (
+        "protocol_version",
+        "client_key",
+        "group",
+        "shards",
+        "slots",
+        "payload_bytes",
+        "queue_pairs",
+        "native",
+        "share",
+    )
     ranks = _ranks(messages, question)
     request = messages.OpenRequest(workers=len(ranks), ranks=ranks, **{name: question[name] for name in same})
     reply = stub.Open(request, **options)

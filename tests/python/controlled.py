@@ -14,6 +14,7 @@ MISSING = (
 )
 #: One that may have a single job at a time, and one without a limit.
 TOKENS = "tokens:\n  - name: team\n    token: open-sesame-of-the-team\n    max_jobs: 1\n  - name: other\n    token: let-the-others-in-too\n"
+PLANNER = "  - name: planner\n    token: plans-for-all-of-them\n    plans: true\n"
 
 
 class Controlled(lab.Lab):
@@ -28,7 +29,7 @@ class Controlled(lab.Lab):
         served = self.await_line(name, process, "agent on ")
         return served, self.await_line(name, process, "listening on ")
 
-    def controller(self, topology, listen="127.0.0.1:0", namespace=None, tokens=TOKENS, *options):
+    def controller(self, topology, listen="127.0.0.1:0", namespace=None, tokens=TOKENS + PLANNER, *options):
         (self.folder / "topology.yaml").write_text(topology)
         (self.folder / "tokens.yaml").write_text(tokens)
         process = self.start(

@@ -301,6 +301,23 @@ class Tree(Controlled):
             if "counter packets" in line
         ]
 
+    def plan(self):
+        """Two shares for both hosts."""
+        from switchml_agent import api
+
+        import grpc
+
+        share = api.messages.PlannedShare
+        switch = api.messages.PlannedSwitch
+        leaves = [switch(name=f"leaf{n}", parent="root", mtu=9000) for n in (1, 2)]
+        shares = [
+            share(weight=3, switches=[switch(name="root"), *leaves], switch_of={"host1": "leaf1", "host2": "leaf2"}),
+            share(weight=1, switches=[switch(name="root")], switch_of={"host1": "root", "host2": "root"}),
+        ]
+        request = api.messages.SetPlanRequest(workers=["host1", "host2"], shares=shares)
+        with lab.inside(self.core), grpc.insecure_channel(self.at) as channel:
+            api.Stub("Controller", channel).SetPlan(request, metadata=api.bearer("plans-for-all-of-them"), timeout=20)
+
     def state(self):
         token = write(self.folder / "token", "open-sesame-of-the-team")
         return self.do(self.core, lab.program("switchml-controller"), "--state", self.at, "--token-file", token)
@@ -367,6 +384,29 @@ def test_all_collectives_pass_a_native_tree(tmp_path):
         network.finish(ranks, 2 * lab.PATIENCE)
         logs = [network.log(f"moves-{rank}") for rank in range(4)]
     assert all("all of it by switches: True" in log for log in logs), logs
+
+
+@pytest.mark.skipif(bool(lab.missing()), reason=lab.missing())
+@pytest.mark.parametrize("precision", ("auto", "integer"))
+def test_shares_of_a_plan_go_over_their_own_trees(tmp_path, precision):
+    """Three quarters of each tensor by the topology's tree; a quarter straight to the root, where the first share ends,
+    too: two sessions at one switch."""
+    own = {"SWITCHML_PRECISION": precision, "SWITCHML_TRANSPORT": "auto" if precision == "auto" else "udp"}
+    with Tree(tmp_path) as network:
+        before = network.reduce("before", **own)
+        network.plan()
+        got = network.reduce("planned", **own)
+        under_loss = network.reduce("lossy", **own, SWITCHML_FAULTS="seed=3,send_loss=0.02,receive_loss=0.02")
+        state = network.state()
+    reducing_rank.assert_same(got, under_loss)
+    if precision == "integer":
+        reducing_rank.assert_same(got, before)
+    assert [rank["stats"]["session"]["switch"] for rank in got] == [
+        f"10.79.{leaf}.1:48879 (of controller {network.at}), 10.79.0.1:48879 (of controller {network.at})"
+        for leaf in (1, 1, 2, 2)
+    ]
+    passed = {line.split()[2].rstrip(","): line for line in state.splitlines() if line.startswith("counters of ")}
+    assert all(name in passed for name in ("root", "leaf1", "leaf2"))
 
 
 MOVES = """

@@ -52,7 +52,10 @@ class Fake:
         from switchml_agent import api
 
         self._note(request, context)
-        return api.messages.LocateReply(switch_addresses=[f"10.0.0.{i}:4800" for i, _ in enumerate(request.ranks)])
+        share = api.messages.LocatedShare(
+            weight=3, switch_addresses=[f"10.0.0.{i}:4800" for i, _ in enumerate(request.ranks)]
+        )
+        return api.messages.LocateReply(shares=[share])
 
     def Open(self, request, context):
         from switchml_agent import api
@@ -71,7 +74,7 @@ def question(address, **values):
 
 
 OPEN = {"protocol_version": 1, "client_key": 2**64 - 1, "group": "g", "shards": 2, "slots": 0, "payload_bytes": 64512,
-        "queue_pairs": True, "native": True}  # fmt: skip
+        "queue_pairs": True, "native": True, "share": 4}  # fmt: skip
 
 
 def in_a_process(function, *args):
@@ -91,13 +94,13 @@ def locate_and_open():
 
 def test_what_is_asked_and_answered():
     located, granted, asked, tokens = in_a_process(locate_and_open)
-    assert located == ["10.0.0.0:4800", "10.0.0.1:4800"]
+    assert located == [(3, ["10.0.0.0:4800", "10.0.0.1:4800"])]
     assert granted == {"slots": 64, "payload_bytes": 256, "whole_chunks": True, "lease_ms": 30000, "native": False, "tree": True,
                        "job": 7, "epoch": 0xDEADBEEF, "session_key": 2**64 - 3}  # fmt: skip
     assert tokens == [f"Bearer {TOKEN}"] * 2
     assert "10.0.0.2" in asked[0]
     for line in ("client_key: 18446744073709551615", "workers: 2", "shards: 2", "payload_bytes: 64512", 'group: "g"',
-                 "queue_pairs: true", "native: true"):  # fmt: skip
+                 "queue_pairs: true", "native: true", "share: 4"):  # fmt: skip
         assert line in asked[1]
 
 
@@ -186,7 +189,7 @@ def over_tls(key, certificate, ca_file):
 
 def test_tls_by_a_certificate_authority(tmp_path):
     located, without = in_a_process(over_tls, *harness.make_certificate(tmp_path), str(tmp_path / "cert.pem"))
-    assert len(located) == 2
+    assert len(located) == 1
     assert "Socket closed" in without or "reset" in without, "what keeps the connection from being made"
     assert "does it speak TLS (then SWITCHML_CONTROLLER_CA must be set)" in without
 

@@ -3,7 +3,8 @@
 switchml-plan topology.yaml --jobs jobs.yaml
 switchml-plan topology.yaml --jobs jobs.yaml --compare --svg plan.svg
 switchml-plan topology.yaml --jobs jobs.yaml --json plan.json
-switchml-plan topology.yaml --jobs jobs.yaml --failed S2 --keep plan.json --json next.json"""
+switchml-plan topology.yaml --jobs jobs.yaml --failed S2 --keep plan.json --json next.json
+switchml-plan topology.yaml --jobs jobs.yaml --controller 192.0.2.1:48880 --token-file token"""
 
 import argparse
 import pathlib
@@ -11,6 +12,7 @@ import sys
 
 from _switchml_entry import until_written
 
+from .carry import carry_out
 from .draw import draw_plans
 from .errors import PlanError
 from .jobs_file import read_jobs
@@ -43,7 +45,15 @@ def parse(arguments):
     parser.add_argument("--compare", action="store_true", help="also plan in the other ways, and show all rates")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the plan for programs")
     parser.add_argument("--svg", type=pathlib.Path, metavar="FILE", help="draw the plan; with --compare, all ways")
+    parser.add_argument("--controller", metavar="ADDRESS:PORT", help="have this controller open sessions by the plan")
+    parser.add_argument("--token-file", type=pathlib.Path, metavar="FILE", help="its token: the first word of the file")
+    parser.add_argument(
+        "--ca", type=pathlib.Path, metavar="FILE", help="the authority of its certificate (PEM); without it no TLS"
+    )
     options = parser.parse_args(arguments)
+    for name in ("token_file", "ca"):
+        if getattr(options, name) and not options.controller:
+            parser.error(f"--{name.replace('_', '-')} goes with --controller")
     if options.keep and options.way != "planned":
         parser.error(f"--keep goes with --way planned, not with {options.way}")
     if options.svg and options.svg.suffix != ".svg":
@@ -108,7 +118,22 @@ def run(arguments):
         write_plan(chosen, options.json)
     if options.svg:
         draw_plans(plans, options.svg)
+    if options.controller:
+        carry_out(chosen, options.controller, _token(options.token_file), options.ca)
+        print(f"\ncontroller {options.controller} opens sessions by this plan from now on")
     return 0
+
+
+def _token(path):
+    if path is None:
+        return ""
+    try:
+        words = path.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"--token-file {path}: cannot be read: {error}") from error
+    if not words:
+        raise PlanError(f"--token-file {path}: is empty; allowed is a file whose first word is the token")
+    return words[0]
 
 
 def main(arguments=None):

@@ -16,20 +16,24 @@ SessionParameters of_rank(int rank) {
 
 TEST(ControllerEntry, EveryRankFindsItsOwnPlace) {
   Blob places;
-  places.set("address0", "127.0.0.1:1");
-  places.set("address1", "[::1]:2");
+  Blob share;
+  share.set("weight", 7);
+  share.set("address0", "127.0.0.1:1");
+  share.set("address1", "[::1]:2");
+  places.put("share/0", share);
+  places.set("shares", 1);
   places.set("by", " (of controller c:1)");
   for (const auto& [rank, address] : {std::pair(0, "127.0.0.1:1"), std::pair(1, "[::1]:2")}) {
     SessionParameters session = of_rank(rank);
-    ASSERT_TRUE(read_place(places, &session).ok());
+    ASSERT_TRUE(read_place(places, 0, &session).ok());
     EXPECT_EQ(session.switch_endpoint, endpoint_of(address));
     EXPECT_EQ(session.switch_name, std::string(address) + " (of controller c:1)");
   }
   SessionParameters session = of_rank(2);
-  EXPECT_EQ(read_place(places, &session).code(), Code::kInvalidArgument) << "a place for every rank, or an error";
+  EXPECT_EQ(read_place(places, 0, &session).code(), Code::kInvalidArgument) << "a place for every rank, or an error";
   SessionParameters by_card = of_rank(0);
   by_card.switch_endpoint.carrier = Carrier::kPlaces;
-  ASSERT_TRUE(read_place(places, &by_card).ok());
+  ASSERT_TRUE(read_place(places, 0, &by_card).ok());
   EXPECT_EQ(by_card.switch_endpoint, with_carrier(endpoint_of("127.0.0.1:1"), Carrier::kPlaces)) << "it stays so";
 }
 
@@ -41,7 +45,7 @@ TEST(ControllerEntry, PlacesAreWhatTheControllerSays) {
   ASSERT_TRUE(places.ok());
   EXPECT_EQ(controller.located, entry.ranks);
   SessionParameters session = of_rank(1);
-  ASSERT_TRUE(read_place(places.value(), &session).ok());
+  ASSERT_TRUE(read_place(places.value(), 0, &session).ok());
   EXPECT_EQ(session.switch_name, "127.0.0.1:9 (of controller c:1)");
 }
 

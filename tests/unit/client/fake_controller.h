@@ -15,13 +15,17 @@ namespace switchml {
 /// A controller of one switch that has rules of its own. Sessions may ask it while a test moves the switch.
 class FakeController : public ControllerClient {
  public:
-  Result<std::vector<std::string>> locate(const RankAddresses& ranks, Time) override {
+  Result<std::vector<LocatedShare>> locate(const RankAddresses& ranks, Time) override {
     located = ranks;
     if (!refusal.ok()) return refusal;
-    return std::vector<std::string>(ranks.size() + extra, to_string(place()));
+    const std::vector<std::string> switches(ranks.size() + extra, to_string(place()));
+    std::vector<LocatedShare> shares;
+    for (const uint32_t weight : weights) shares.push_back({weight, switches});
+    return shares;
   }
-  Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, const std::string& group,
-                               Time deadline) override {
+  Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, size_t share,
+                               const std::string& group, Time deadline) override {
+    shares_opened.push_back(share);
     opened = ranks;
     name = group;
     if (!refusal.ok()) return refusal;
@@ -46,6 +50,8 @@ class FakeController : public ControllerClient {
 
   Status refusal;
   size_t extra = 0;
+  std::vector<uint32_t> weights = {1};  // of shares, all at the same switch
+  std::vector<size_t> shares_opened;
   bool adds_integers = true;  // whatever is asked for
   uint8_t flags = 0;          // of replies, beside the switch's
   RankAddresses located, opened;

@@ -61,8 +61,8 @@ inline SwitchSpec switch_spec(const std::string& name, const std::string& addres
   spec.name = name;
   spec.address = at(address);
   spec.parent = parent;
-  spec.parent_port = parent_port;
-  spec.port_at_parent = port_at_parent;
+  spec.up.port = parent_port;
+  spec.up.port_at_parent = port_at_parent;
   return spec;
 }
 

@@ -159,7 +159,7 @@ TEST(Sessions, SizesWithoutACommonOneAreRefused) {
 
 TEST(Sessions, NoPayloadExceedsAnUplinkOfTheTree) {
   Topology topology = two_leaves();
-  topology.switches[1].uplink_mtu = 9000;
+  topology.switches[1].up.mtu = 9000;
   Rack rack(topology);
   OpenRequest asked = request({"10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"}, 1);
   asked.payload_bytes = kMaxPayloadBytes;
@@ -167,13 +167,13 @@ TEST(Sessions, NoPayloadExceedsAnUplinkOfTheTree) {
   OpenRequest within = request({"10.0.1.0", "10.0.1.1"}, 2);
   within.payload_bytes = 16384;
   EXPECT_EQ(rack.open(within).granted.payload, 16384U) << "no uplink is used";
-  topology.switches[2].uplink_mtu = 1075;
+  topology.switches[2].up.mtu = 1075;
   Rack narrow(topology);
   EXPECT_EQ(narrow.open(asked).granted.payload, 512U) << "one byte less than 1024 and headers";
-  topology.switches[2].uplink_mtu = 1076;
+  topology.switches[2].up.mtu = 1076;
   Rack enough(topology);
   EXPECT_EQ(enough.open(asked).granted.payload, 1024U);
-  topology.switches[2].uplink_mtu = 9000;
+  topology.switches[2].up.mtu = 9000;
   Rack wide(topology);
   EXPECT_EQ(wide.open(asked).granted.payload, 8192U);
 }
@@ -223,7 +223,7 @@ TEST(Sessions, NativeSlotsKeepContributions) {
 
 TEST(Sessions, AnUplinkThatTakesNoneOfTheSizesIsNamed) {
   Topology topology = two_leaves();
-  topology.switches[2].uplink_mtu = 1000;
+  topology.switches[2].up.mtu = 1000;
   Capabilities can = chip();
   can.payloads = {1024};
   Rack rack(topology, can);

@@ -24,11 +24,12 @@ TEST(Topology, ThePathGoesUpToTheRoot) {
 
 TEST(Topology, AnUplinkTakesWhatItsHeadersLeave) {
   SwitchSpec spec = switch_spec("s", "10.0.0.1:48879");
-  EXPECT_EQ(uplink_payload(spec), 1500U - 20 - 8 - 24) << "IPv4, UDP, the longer header of this protocol";
+  EXPECT_EQ(uplink_payload(spec.address, spec.up), 1500U - 20 - 8 - 24)
+      << "IPv4, UDP, the longer header of this protocol";
   spec.address = at("[fe80::1]:48879");
-  EXPECT_EQ(uplink_payload(spec), 1500U - 40 - 8 - 24);
-  spec.uplink_mtu = 60;
-  EXPECT_EQ(uplink_payload(spec), 0U);
+  EXPECT_EQ(uplink_payload(spec.address, spec.up), 1500U - 40 - 8 - 24);
+  spec.up.mtu = 60;
+  EXPECT_EQ(uplink_payload(spec.address, spec.up), 0U);
 }
 
 }  // namespace

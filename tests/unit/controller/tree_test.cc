@@ -99,16 +99,5 @@ TEST(Tree, WithoutWorkersInTheTopologyAllAreAtTheOnlySwitch) {
   EXPECT_EQ(attached.value()[1].worker, kNone);
 }
 
-TEST(Tree, LocateSaysTheSwitchOfEachRank) {
-  const auto found = locate(two_leaves(), {{at("10.0.1.3")}, {at("10.0.1.0")}});
-  ASSERT_TRUE(found.ok());
-  EXPECT_EQ(found.value(), (std::vector<Endpoint>{at("10.0.0.3:48879"), at("10.0.0.2:48879")}));
-  EXPECT_NE(locate(two_leaves(), {{at("10.9.9.9")}}).status().message().find("rank 0"), std::string::npos);
-  Topology apart = two_leaves();
-  apart.switches[2].parent = kNone;
-  EXPECT_NE(locate(apart, {{at("10.0.1.3")}, {at("10.0.1.0")}}).status().message().find("in common"),
-            std::string::npos);
-}
-
 }  // namespace
 }  // namespace switchml::controller

@@ -137,7 +137,7 @@ TEST_F(Dispatch, AfterStopOpensAreRefusedAtOnce) {
 TEST(DispatchMacs, SoftwareAndChipsInOneTreeKnowEachOther) {
   Fabric fabric;
   for (int i = 0; i < 3; ++i) fabric.topology.switches[i].mac = "02:00:00:00:aa:0" + std::to_string(i);
-  fabric.topology.switches[1].parent_port = 9;
+  fabric.topology.switches[1].up.port = 9;
   v1::Capabilities& chip = fabric.agents[1].can;
   chip.set_mac("02:00:00:00:00:01");
   chip.set_any_payload(false);

@@ -93,8 +93,9 @@ TEST_F(Service, LocateSaysWhereRanksSendTo) {
   request.add_ranks()->add_addresses("10.0.1.2");
   request.add_ranks()->add_addresses("10.0.1.1");
   ASSERT_TRUE(stub_->Locate(context().get(), request, &reply).ok());
-  ASSERT_EQ(reply.switch_addresses_size(), 2);
-  EXPECT_EQ(reply.switch_addresses(0), "10.0.0.3:48879");
+  ASSERT_EQ(reply.shares_size(), 1);
+  ASSERT_EQ(reply.shares(0).switch_addresses_size(), 2);
+  EXPECT_EQ(reply.shares(0).switch_addresses(0), "10.0.0.3:48879");
   EXPECT_TRUE(dispatcher_.sessions().empty());
   request.mutable_ranks(0)->set_addresses(0, "10.9.9.9");
   const grpc::Status status = stub_->Locate(context().get(), request, &reply);
@@ -114,6 +115,33 @@ TEST_F(Service, DescribeSaysWhatSwitchesCanDo) {
   EXPECT_EQ(reply.switches(1).capabilities().kind(), "fake");
   EXPECT_EQ(reply.switches(1).capabilities().operations_size(), 2);
   EXPECT_GT(reply.switches(1).free_slots(), 0U);
+}
+
+TEST_F(Service, APlanIsSetByWhoMay) {
+  start({{"aaaaaaaaaaaaaaaa", {"team-a", 1, 0}}, {"bbbbbbbbbbbbbbbb", {"planner", 0, 0, true}}});
+  v1::SetPlanRequest plan;
+  for (const char* const worker : {"w2", "w1"}) plan.add_workers(worker);
+  v1::PlannedShare& share = *plan.add_shares();
+  share.set_weight(2);
+  share.add_switches()->set_name("leaf2");
+  v1::PlannedSwitch& leaf = *share.add_switches();
+  leaf.set_name("leaf1");
+  leaf.set_parent("leaf2");
+  (*share.mutable_switch_of())["w1"] = "leaf1";
+  (*share.mutable_switch_of())["w2"] = "leaf2";
+  v1::SetPlanReply reply;
+  EXPECT_EQ(stub_->SetPlan(context().get(), plan, &reply).error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  const grpc::Status other = stub_->SetPlan(context("aaaaaaaaaaaaaaaa").get(), plan, &reply);
+  EXPECT_EQ(other.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(other.error_message(), "the token \"team-a\" may not plan for others: it has no `plans: true`");
+  const auto set = [&] { return stub_->SetPlan(context("bbbbbbbbbbbbbbbb").get(), plan, &reply).error_message(); };
+  EXPECT_EQ(set(), "");
+  const auto located = dispatcher_.locate({{literal("10.0.1.1")}, {literal("10.0.1.2")}});
+  ASSERT_TRUE(located.ok()) << located.status().message();
+  ASSERT_EQ(located->size(), 1U);
+  EXPECT_EQ(located->front().weight, 2U);
+  plan.set_workers(0, "w9");
+  EXPECT_EQ(set(), "worker \"w9\" is none of the topology's workers");
 }
 
 TEST_F(Service, OnlyTokensThatAreKnownAreServed) {

@@ -14,6 +14,7 @@ const char* const kGood = R"(tokens:
     max_slots: 512
   - name: team-b
     token: bbbbbbbbbbbbbbbb
+    plans: true
 )";
 
 TEST(Tokens, AreReadWithTheirQuotas) {
@@ -25,6 +26,8 @@ TEST(Tokens, AreReadWithTheirQuotas) {
   EXPECT_EQ(tokens.value()[0].owner.max_jobs, 4U);
   EXPECT_EQ(tokens.value()[0].owner.max_slots, 512U);
   EXPECT_EQ(tokens.value()[1].owner.max_jobs, 0U);
+  EXPECT_FALSE(tokens.value()[0].owner.plans);
+  EXPECT_TRUE(tokens.value()[1].owner.plans);
 }
 
 TEST(Tokens, MistakesAreNamedWithTheirLineAndNoSecret) {
@@ -40,9 +43,11 @@ TEST(Tokens, MistakesAreNamedWithTheirLineAndNoSecret) {
        "3: token \"b\": token is that of \"a\" too"},
       {"tokens:\n  - {name: a, token: aaaaaaaaaaaaaaaa, max_jobs: 256}\n",
        "2: token \"a\": max_jobs \"256\": allowed are 1 to 255"},
+      {"tokens:\n  - {name: a, token: aaaaaaaaaaaaaaaa, plans: yes}\n",
+       "2: token \"a\": plans \"yes\": allowed are true and false"},
       {"tokens:\n  - {name: a}\n", "2: token \"a\" needs the key \"token\""},
       {"tokens:\n  - {name: a, token: aaaaaaaaaaaaaaaa, quota: 1}\n",
-       "2: a token has no key \"quota\"; allowed are name, token, max_jobs, max_slots"},
+       "2: a token has no key \"quota\"; allowed are name, token, max_jobs, max_slots, plans"},
   };
   for (const auto& [text, message] : cases) {
     const TemporaryFile file(text);

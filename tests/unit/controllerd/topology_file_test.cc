@@ -63,9 +63,9 @@ TEST(TopologyFile, EverythingIsRead) {
   EXPECT_EQ(topology.switches[0].parent, controller::kNone);
   EXPECT_EQ(to_string(topology.switches[1].address), "10.0.0.2:4000");
   EXPECT_EQ(topology.switches[1].parent, 0);
-  EXPECT_EQ(topology.switches[1].parent_port, 9U);
-  EXPECT_EQ(topology.switches[1].port_at_parent, 1U);
-  EXPECT_EQ(topology.switches[2].parent_port, 0U);
+  EXPECT_EQ(topology.switches[1].up.port, 9U);
+  EXPECT_EQ(topology.switches[1].up.port_at_parent, 1U);
+  EXPECT_EQ(topology.switches[2].up.port, 0U);
   ASSERT_EQ(topology.workers.size(), 2U);
   EXPECT_EQ(topology.workers[0].addresses.size(), 2U);
   EXPECT_EQ(topology.workers[0].attached, 1);
@@ -78,8 +78,8 @@ TEST(TopologyFile, UplinksHaveAnMtuAndSwitchesAMac) {
   const TemporaryFile file(with(kGood, "    port_at_parent: 2\n", "    mtu: 9000\n    mac: 02:00:00:00:00:0A\n"));
   const auto read = read_topology(file.path());
   ASSERT_TRUE(read.ok()) << read.status().message();
-  EXPECT_EQ(read.value().switches[1].uplink_mtu, 1500U);
-  EXPECT_EQ(read.value().switches[2].uplink_mtu, 9000U);
+  EXPECT_EQ(read.value().switches[1].up.mtu, 1500U);
+  EXPECT_EQ(read.value().switches[2].up.mtu, 9000U);
   EXPECT_EQ(read.value().switches[1].mac, "");
   EXPECT_EQ(read.value().switches[2].mac, "02:00:00:00:00:0a");
 }
@@ -187,8 +187,8 @@ TEST(TopologyFile, WhatThePlannerReadsIsNoMistake) {
   ASSERT_EQ(topology.switches.size(), 3U) << "what does not aggregate is passed";
   EXPECT_EQ(topology.switches[2].name, "leaf");
   EXPECT_EQ(topology.switches[2].parent, 1) << "the nearest above that aggregates";
-  EXPECT_EQ(topology.switches[2].parent_port, 1U);
-  EXPECT_EQ(topology.switches[2].port_at_parent, 0U) << "it is a port of another switch";
+  EXPECT_EQ(topology.switches[2].up.port, 1U);
+  EXPECT_EQ(topology.switches[2].up.port_at_parent, 0U) << "it is a port of another switch";
   EXPECT_EQ(topology.workers[0].attached, 1);
   EXPECT_EQ(topology.workers[0].port, 0U);
   EXPECT_EQ(topology.workers[1].attached, 2);

@@ -277,6 +277,20 @@ TEST(Shares, RanksThatAskForTheSameHaveTheSame) {
   }
 }
 
+TEST(Shares, IntegersConcernAllShardsInProportionToTheWeights) {  // [SHARE-10]
+  const size_t span = elements_per_span(ElementType::kFloat32, kPayload, false);
+  Shares shares(sessions_of({3, 1}, false), 1);
+  for (const size_t count : {size_t{0}, size_t{1}, span, 4 * span, 7 * span + 5, 1000 * span}) {
+    const size_t spans = (count + span - 1) / span;
+    const std::vector<ShardPart> parts = shares.next(sum_of(count));
+    ASSERT_EQ(shards_of(parts), (std::vector<size_t>{0, 1})) << "both agree about exponents, and on the order of calls";
+    EXPECT_EQ(parts[0].range.begin, 0U);
+    EXPECT_EQ(parts[0].range.count, std::min(count, spans * 3 / 4 * span));
+    EXPECT_EQ(parts[1].range.begin, parts[0].range.count);
+    EXPECT_EQ(parts[0].range.count + parts[1].range.count, count);
+  }
+}
+
 TEST(Shares, IntegersConcernAllShardsInEqualParts) {
   for (const int shards : {1, 2, 5}) {
     Shares shares(sessions_of({1}, false), shards);

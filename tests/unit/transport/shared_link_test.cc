@@ -129,6 +129,52 @@ struct Few {
 
 using Ids = std::vector<uint32_t>;
 
+/// A frame that says its kind and its job, where all frames have them.
+Bytes frame_of(wire::Kind kind, uint8_t job) {
+  Bytes frame(wire::kHeaderBytes);
+  frame[0] = static_cast<uint8_t>(wire::kVersion << 4 | static_cast<int>(kind));
+  frame[wire::kHeaderOffsetJob] = job;
+  return frame;
+}
+
+TEST(SharedLink, SessionsAtOneEndpointGetTheResultsOfTheirJobs) {
+  FewBuffers::Notes link;
+  const auto peers =
+      share_link(std::make_unique<FewBuffers>(&link, 4), {peer_number(5), peer_number(6), peer_number(5)});
+  const auto send = [&](size_t peer, uint8_t job) {
+    const Bytes frame = frame_of(wire::Kind::kNativeContribution, job);
+    const Endpoint to = peer_number(5);
+    EXPECT_EQ(
+        peers[peer]->send(std::vector<TxFrame>{{frame.data(), static_cast<uint32_t>(frame.size()), &to}}.data(), 1),
+        1U);
+  };
+  const auto arrives = [&](wire::Kind kind, uint8_t job) {
+    link.arrived.emplace_back(peer_number(5), frame_of(kind, job));
+  };
+  const auto count = [&](size_t peer) {
+    std::vector<RxFrame> frames(8);
+    const size_t got = peers[peer]->receive(frames.data(), frames.size());
+    peers[peer]->release();
+    return got;
+  };
+  send(0, 11);
+  arrives(wire::Kind::kNativeResult, 11);
+  arrives(wire::Kind::kNativeResult, 12);
+  EXPECT_EQ(count(0), 1U);
+  EXPECT_EQ(count(2), 0U) << "it has sent nothing yet";
+  send(2, 12);
+  arrives(wire::Kind::kNativeResult, 12);
+  arrives(wire::Kind::kReply, 3);
+  EXPECT_EQ(count(2), 2U);
+  EXPECT_EQ(count(0), 1U) << "a reply is for whoever has asked";
+  send(0, 13);
+  arrives(wire::Kind::kResult, 13);
+  arrives(wire::Kind::kResult, 11);
+  EXPECT_EQ(count(0), 1U) << "another session in its place";
+  EXPECT_EQ(count(1), 0U);
+  EXPECT_EQ(link.releases, 3U) << "nothing is held";
+}
+
 TEST(SharedLink, FramesGoToTheirPeerInOrder) {
   Few few(3, 100);
   for (uint32_t i = 0; i < 9; ++i) few.arrives(i % 3, i);

@@ -1,0 +1,43 @@
+// What a planner has decided for the workers of one job: over which trees of switches their tensors go, and how much of
+// each tensor over which (docs/planning.md). Values, and the trees that follow from them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "controller/refusal.h"
+#include "controller/tree.h"
+
+namespace switchml::controller {
+
+/// One tree, and its part of every tensor.
+struct PlannedShare {
+  struct Switch {
+    int at = 0;          // index into Topology::switches
+    int parent = kNone;  // index into `switches`; kNone: the root
+    Link up;
+  };
+  uint32_t weight = 1;           // 1 to kMaxWeight: its part is weight / sum of all shares' weights
+  std::vector<Switch> switches;  // the root first, parents before children
+  std::vector<int> at;           // by worker of the plan: index into `switches`
+};
+
+struct Plan {
+  std::vector<int> workers;  // indices into Topology::workers, ascending
+  std::vector<PlannedShare> shares;
+};
+
+/// Nothing where every share is a tree over switches of the topology, and each switch of it is some worker's or some
+/// switch's parent.
+std::optional<Refusal> check_plan(const Topology& topology, const Plan& plan);
+
+/// The workers of these ranks, ascending, each once; none where the topology names no workers.
+std::vector<int> workers_of(const std::vector<Attachment>& ranks);
+
+/// Where ranks come in a share of a plan for their workers, and its tree.
+std::vector<Attachment> places_in(const Plan& plan, size_t share, const std::vector<Attachment>& ranks);
+Tree tree_of(const PlannedShare& share, const std::vector<Attachment>& places);
+
+}  // namespace switchml::controller
