@@ -224,7 +224,7 @@ def test_a_certificate_is_shown_where_the_controller_wants_one(tmp_path):
         {**ca, "cert_file": files["other-cert"], "key_file": files["other-key"]},
         {"ca_file": files["other-cert"]},
     ])  # fmt: skip
-    assert shown == 2
+    assert shown == 1
     assert "does not answer" in missing
     assert "does it ask for a certificate (SWITCHML_CONTROLLER_CERT and _KEY are not set)?" in missing
     assert f'has its --tls-client-ca signed SWITCHML_CONTROLLER_CERT="{files["other-cert"]}"?' in other
