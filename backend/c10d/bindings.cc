@@ -86,8 +86,8 @@ class PythonController : public ControllerClient {
       question["ranks"] = ranks;
       std::vector<LocatedShare> shares;
       for (const py::handle share : ask("locate", question, deadline)) {
-        auto [weight, switches] = share.cast<std::pair<uint32_t, std::vector<std::string>>>();
-        shares.push_back({weight, std::move(switches)});
+        auto [weight, switches, tree_id] = share.cast<std::tuple<uint32_t, std::vector<std::string>, uint64_t>>();
+        shares.push_back({weight, std::move(switches), tree_id});
       }
       return shares;
     });

@@ -1,6 +1,7 @@
 // What rank 0 asks of a controller (docs/controller.md). The way there is the caller's: sessions know no RPC.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ using RankAddresses = std::vector<std::vector<std::string>>;
 struct LocatedShare {
   uint32_t weight = 1;
   std::vector<std::string> switches;
+  uint64_t tree_id = 0;  // another planned tree has another one; 0: not planned
 };
 
 class ControllerClient {

@@ -24,6 +24,7 @@ Result<Blob> ControllerEntry::places(Time deadline) const {
     }
     Blob one;
     one.set("weight", share.weight);
+    one.set("tree_id", share.tree_id);
     for (size_t rank = 0; rank < ranks.size(); ++rank)
       one.set(address_of(static_cast<int>(rank)), share.switches[rank]);
     blob.put(share_key(static_cast<size_t>(&share - shares->data())), one);
@@ -48,6 +49,9 @@ Status read_place(const Blob& places, size_t share, SessionParameters* session) 
   if (!one.number("weight", kMaxWeight, &weight) || weight == 0) {
     return {Code::kMismatch,
             "weight " + one.text("weight") + " of a share: install the same switchml on controller and ranks"};
+  }
+  if (!one.number("tree_id", UINT64_MAX, &session->tree_id)) {
+    return {Code::kMismatch, "rank 0 announced a share without a tree: install the same switchml on all ranks"};
   }
   session->switch_endpoint = with_carrier(endpoint.value(), session->switch_endpoint.carrier);
   session->switch_name = address + places.text("by");

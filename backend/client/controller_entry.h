@@ -22,7 +22,7 @@ struct ControllerEntry {
 
 /// Shares of those places, at least one.
 Result<size_t> shares_of(const Blob& places);
-/// Where the switch of session->worker is for a share, its name, and the share's weight.
+/// Where the switch of session->worker is for a share, its name, the share's weight and tree.
 Status read_place(const Blob& places, size_t share, SessionParameters* session);
 
 }  // namespace switchml

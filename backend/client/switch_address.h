@@ -19,9 +19,10 @@ Result<Endpoint> own_address(const Config& config, bool one_host);
 /// A switch, or an aggregator of some rank's host, as all ranks know it.
 struct SwitchAddress {
   Endpoint endpoint;
-  std::string name;     // for messages
-  uint32_t weight = 1;  // of its share, where there are several
-  int host = -1;        // of the group's, that it runs on; -1: none, or not known
+  std::string name;      // for messages
+  uint32_t weight = 1;   // of its share, where there are several
+  uint64_t tree_id = 0;  // Route::tree_id
+  int host = -1;         // of the group's, that it runs on; -1: none, or not known
   /// The first of kInvitations client keys that it takes an open with, in a row; 0: any key.
   uint64_t client_key = 0;
 };

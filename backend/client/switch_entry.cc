@@ -1,5 +1,7 @@
 #include "client/switch_entry.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <thread>
@@ -93,8 +95,19 @@ Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank,
   return make_faulty_transport(std::move(link.value()), faults_of(config, rank, shard));
 }
 
+bool sessions_move(const Config& config) { return config.fallback && !config.controller.empty(); }
+
 Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches) {
   std::vector<Transports> by_shard;
+  if (switches.size() > 1 && sessions_move(config)) {
+    Transports all;
+    for (const Endpoint& place : switches) {
+      auto of_one = connect_shards(config, rank, {place});
+      if (!of_one.ok()) return of_one.status();
+      std::move(of_one->begin(), of_one->end(), std::back_inserter(all));
+    }
+    return all;
+  }
   for (int shard = 0; shard < config.shards; ++shard) {
     auto link = connect_shard(config, rank, shard, switches);
     if (!link.ok()) return link.status();

@@ -25,8 +25,10 @@ std::string why_no_rdma(const Config& config, const std::vector<Endpoint>& switc
 /// One shard's link to all these switches, which one carrier reaches, with the faults that the settings ask for.
 Result<std::unique_ptr<Transport>> connect_shard(const Config& config, int rank, int shard,
                                                  const std::vector<Endpoint>& switches);
+/// Whether sessions with several switches may move one by one: then each has links and threads of its own.
+bool sessions_move(const Config& config);
 /// A transport per switch and shard, switch after switch, not joined yet. Those of one shard belong to one thread
-/// (transport/shared_link.h). At least one switch.
+/// (transport/shared_link.h), but where sessions_move(). At least one switch.
 Result<Transports> connect_shards(const Config& config, int rank, const std::vector<Endpoint>& switches);
 
 /// What an open says of how its members come.

@@ -1,7 +1,9 @@
 #include "controller/plan.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/fnv.h"
 #include "base/limits.h"
 
 namespace switchml::controller {
@@ -37,7 +39,38 @@ std::optional<Refusal> check_share(const Topology& topology, const Plan& plan, s
   return std::nullopt;
 }
 
+template <typename Number>
+void mix(uint64_t* hash, Number number) {
+  *hash = fnv1a(&number, sizeof number, *hash);
+}
+
 }  // namespace
+
+uint64_t PlannedShare::tree_id() const {
+  uint64_t hash = kFnv1aStart;
+  for (const Switch& node : switches) {
+    mix(&hash, node.at);
+    mix(&hash, node.parent);
+    mix(&hash, node.up.port);
+    mix(&hash, node.up.port_at_parent);
+    mix(&hash, node.up.mtu);
+  }
+  mix(&hash, kNone);
+  for (const int place : at) mix(&hash, place);
+  return hash == 0 ? 1 : hash;
+}
+
+void keep_places(const Plan& before, Plan* next) {
+  if (before.shares.size() != next->shares.size()) return;
+  for (size_t i = 0; i < before.shares.size(); ++i) {
+    if (next->shares[i].same_tree(before.shares[i])) continue;
+    for (size_t j = 0; j < next->shares.size(); ++j) {
+      if (!next->shares[j].same_tree(before.shares[i]) || next->shares[j].same_tree(before.shares[j])) continue;
+      std::swap(next->shares[i], next->shares[j]);
+      break;
+    }
+  }
+}
 
 std::optional<Refusal> check_plan(const Topology& topology, const Plan& plan) {
   if (plan.workers.empty()) return Refusal{Why::kInvalid, "a plan for no workers: name some of the topology"};

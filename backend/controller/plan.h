@@ -18,10 +18,15 @@ struct PlannedShare {
     int at = 0;          // index into Topology::switches
     int parent = kNone;  // index into `switches`; kNone: the root
     Link up;
+    bool operator==(const Switch& other) const { return at == other.at && parent == other.parent && up == other.up; }
   };
   uint32_t weight = 1;           // 1 to kMaxWeight: its part is weight / sum of all shares' weights
   std::vector<Switch> switches;  // the root first, parents before children
   std::vector<int> at;           // by worker of the plan: index into `switches`
+
+  bool same_tree(const PlannedShare& other) const { return switches == other.switches && at == other.at; }
+  /// Of the tree alone; the same in each run, and not 0.
+  uint64_t tree_id() const;
 };
 
 struct Plan {
@@ -32,6 +37,10 @@ struct Plan {
 /// Nothing where every share is a tree over switches of the topology, and each switch of it is some worker's or some
 /// switch's parent.
 std::optional<Refusal> check_plan(const Topology& topology, const Plan& plan);
+
+/// Where both have as many shares: those of `next` with a tree of `before` take the places that their trees had, so
+/// that groups that have them need not move.
+void keep_places(const Plan& before, Plan* next);
 
 /// The workers of these ranks, ascending, each once; none where the topology names no workers.
 std::vector<int> workers_of(const std::vector<Attachment>& ranks);

@@ -206,8 +206,13 @@ const Plan* Sessions::plan_for(const std::vector<Attachment>& ranks) const {
 std::optional<Refusal> Sessions::set_plan(Plan plan) {
   std::sort(plan.workers.begin(), plan.workers.end());
   if (auto refusal = check_plan(topology_, plan)) return refusal;
-  plans_.erase(plan.workers);
-  if (!plan.shares.empty()) plans_.emplace(plan.workers, plan);
+  const auto before = plans_.find(plan.workers);
+  if (before != plans_.end()) keep_places(before->second, &plan);
+  if (plan.shares.empty()) {
+    plans_.erase(plan.workers);
+  } else {
+    plans_[plan.workers] = plan;
+  }
   return std::nullopt;
 }
 
@@ -221,8 +226,10 @@ Result<std::vector<LocatedShare>> Sessions::locate(const std::vector<std::vector
   for (asked.share = 0; asked.share < (plan == nullptr ? 1 : plan->shares.size()); ++asked.share) {
     const auto shape = shape_of(asked);
     if (!shape.ok()) return shape.status();
-    const uint32_t weight = plan == nullptr ? 1 : plan->shares[asked.share].weight;
-    shares.push_back({weight, addresses_of(shape->ranks)});
+    shares.push_back({1, addresses_of(shape->ranks)});
+    if (plan == nullptr) continue;
+    shares.back().weight = plan->shares[asked.share].weight;
+    shares.back().tree_id = plan->shares[asked.share].tree_id();
   }
   return shares;
 }

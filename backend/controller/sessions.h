@@ -63,6 +63,7 @@ struct OpenRequest {
 struct LocatedShare {
   uint32_t weight = 1;
   std::vector<Endpoint> switches;  // by rank
+  uint64_t tree_id = 0;            // PlannedShare::tree_id(), or 0
 };
 
 /// What happened so far. For metrics.

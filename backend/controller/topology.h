@@ -31,6 +31,9 @@ struct Link {
   uint32_t port = 0;            // own port towards the parent
   uint32_t port_at_parent = 0;  // the parent's port towards this switch
   size_t mtu = kUplinkMtu;      // bytes of an IP packet on the way
+  bool operator==(const Link& other) const {
+    return port == other.port && port_at_parent == other.port_at_parent && mtu == other.mtu;
+  }
 };
 
 struct SwitchSpec {

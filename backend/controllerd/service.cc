@@ -184,6 +184,7 @@ grpc::Status ControllerService::Locate(grpc::ServerContext* context, const v1::L
   for (const controller::LocatedShare& share : shares.value()) {
     v1::LocatedShare& out = *reply->add_shares();
     out.set_weight(share.weight);
+    out.set_tree_id(share.tree_id);
     for (const Endpoint& address : share.switches) out.add_switch_addresses(to_string(address));
   }
   return grpc::Status::OK;

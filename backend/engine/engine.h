@@ -114,6 +114,7 @@ struct Route {
   bool controlled = false;  // requests are answered by a controller, whose silence says nothing about the switch
   Endpoint switch_endpoint;
   std::string switch_name;  // for messages: "127.0.0.1:40000 (embedded in rank 0)"
+  uint64_t tree_id = 0;     // of switches that a controller has planned, each tree another one; 0: not planned
 };
 
 /// How a shard's slots are shared out among its lanes, which take them in this order. In a native session data lanes
@@ -188,6 +189,8 @@ struct EngineOptions {
   /// Sessions with further aggregators, to which this one's collectives are shared out too. Native as it is, of the
   /// same payload, ranks, shards and secret.
   std::vector<SessionParameters> others;
+  /// Of a shard: to which of them it belongs, as on_switch_lost counts.
+  size_t share = 0;
   /// Where other engines have shards of the same sessions: the first of this one's. Its collectives are its own shards'
   /// alone.
   int first_shard = 0;
@@ -200,13 +203,17 @@ struct EngineOptions {
   Duration switch_patience = seconds(10);
   /// How long a thread may look for results before it sleeps (engine/spin_wait.h, spin_time()); 0: not at all.
   Duration spin{0};
-  /// By shard: the processors that its thread runs on. Empty, or one of them empty: those of whoever starts the engine.
+  /// Each shard of each session has a thread, so that each session can move to links of its own. Else the sessions share
+  /// the threads.
+  bool own_threads = false;
+  /// By thread: the processors that it runs on. Empty, or one of them empty: those of whoever starts the engine.
   std::vector<std::vector<int>> processors;
   /// Keep the last result of every slot, for ranks that have not got it when the switch is lost; so much more memory.
   bool keep_results = false;
-  /// If set, an engine whose switch is silent, gone or without memory of the session suspends itself and says why, from
-  /// an engine thread (of each shard), instead of failing. Must not block.
-  std::function<void(const Status&)> on_switch_lost;
+  /// If set, the shards of a session whose switch is silent, gone or without memory of it suspend themselves and say
+  /// why, from an engine thread (each of them), instead of failing. `share`: 0 is `session`, 1 the first of `others`.
+  /// Must not block.
+  std::function<void(size_t share, const Status&)> on_switch_lost;
   /// Told once when the engine gives up on its session (timeout, mismatch, switch gone), from an engine thread.
   std::function<void(const Status&)> on_failure;
 };

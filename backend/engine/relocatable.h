@@ -1,4 +1,4 @@
-// What can be moved from one switch to another in the middle of its streams
+// What can be moved from one switch to another in the middle of its streams: the part of an engine that one session has
 // (docs/protocol.md, Moving to another switch).
 #pragma once
 

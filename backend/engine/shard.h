@@ -121,6 +121,7 @@ class Shard {
   const Status& status() const { return status_; }
   size_t memory_bytes() const { return memory_bytes_; }
   int index() const { return index_; }
+  int slots() const { return session_.slots_per_shard(); }
 
  private:
   struct Submission {

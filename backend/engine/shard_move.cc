@@ -15,7 +15,7 @@ void Shard::give_up_switch(const Status& status) {
     return;
   }
   suspend();
-  options_.on_switch_lost(status);
+  options_.on_switch_lost(options_.share, status);
 }
 
 void Shard::suspend() {

@@ -31,6 +31,11 @@ Shares::Shares(const std::vector<SessionParameters>& sessions, int shards)
   }
 }
 
+void Shares::set_weights(const std::vector<uint32_t>& weights) {
+  SWITCHML_ASSERT(weights.size() * shards_ == weights_.size());
+  for (size_t i = 0; i < weights_.size(); ++i) weights_[i] = weights[i / shards_];
+}
+
 size_t Shares::chunk_bytes(const Collective& collective) const {
   // [NCHUNK-4]
   if (!native_ || least_chunk_bytes_ == 0 || collective.stream == StreamChoice::kShort) return payload_bytes_;

@@ -31,6 +31,9 @@ class Shares {
   /// aggregators', where all parts are of a similar size and there is a chunk for each shard.
   std::vector<ShardPart> next(const Collective& collective);
 
+  /// From the next collective on: of the sessions, in their order, each 1 to kMaxWeight.
+  void set_weights(const std::vector<uint32_t>& weights);
+
   /// What its chunks hold, the last one excepted. Where they may be smaller than the payload, so small that each shard
   /// has many: the results of the first come while the last ones leave. A function of what ranks agree about.
   size_t chunk_bytes(const Collective& collective) const;

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "client/control_client.h"
+#include "failover/vote.h"
 
 namespace switchml {
 
@@ -17,20 +18,26 @@ std::string described(const SessionParameters& session) {
          (session.whole_chunks ? ", whole payloads only" : "") + (session.native ? "" : " of integers");
 }
 
-std::string topic(int attempt, const std::string& what) { return "back/" + std::to_string(attempt) + "/" + what; }
+std::string topic(int attempt) { return "back/" + std::to_string(attempt); }
 
 }  // namespace
 
 Failback::Failback(const Config& config, const GroupInfo& group, const SessionParameters& lost, StoreChannel& channel,
-                   const ControllerEntry& controller, SwitchServer* own)
-    : config_(config), group_(group), lost_(lost), channel_(channel), controller_(controller), own_(own) {}
+                   const ControllerEntry& controller, SwitchServer* own, ShareNumber share)
+    : config_(config),
+      group_(group),
+      lost_(lost),
+      channel_(channel),
+      controller_(controller),
+      own_(own),
+      share_(share) {}
 
 Status Failback::offer(int attempt, Time deadline) {
   auto blob = ask(deadline);
   if (!blob.ok()) return blob.status();
   SessionParameters session = lost_;
   Status status = read(blob.value(), &session);
-  if (status.ok()) status = channel_.say(topic(attempt, "offer"), blob->encode());
+  if (status.ok()) status = channel_.say(topic(attempt) + "/offer", blob->encode());
   if (!status.ok()) leave({session}, monotonic_now() + kLeaveTime);
   return status;
 }
@@ -46,7 +53,7 @@ Result<Blob> Failback::ask(Time deadline) const {
 }
 
 Result<wire::OpenReply> Failback::open(const wire::Open& asked, Time deadline) const {
-  if (lost_.controlled) return controller_.client->open(asked, controller_.ranks, 0, group_.name, deadline);
+  if (lost_.controlled) return controller_.client->open(asked, controller_.ranks, share_.number, group_.name, deadline);
   if (own_ != nullptr) own_->invite(asked.client_key);
   const Endpoint to = for_requests(lost_.switch_endpoint);
   auto link = connect_to_switch(to);
@@ -59,9 +66,12 @@ Status Failback::read(const Blob& offer, SessionParameters* session) const {
   if (lost_.controlled) {
     const auto shares = shares_of(offer);
     if (!shares.ok()) return shares.status();
-    if (shares.value() > 1) return {Code::kMismatch, "the plan has " + std::to_string(shares.value()) + " shares now"};
+    if (shares.value() != share_.of) {
+      return {Code::kMismatch, "the plan has " + std::to_string(shares.value()) + " shares now, and the group has " +
+                                   std::to_string(share_.of)};
+    }
   }
-  Status status = lost_.controlled ? read_place(offer, 0, session) : Status();
+  Status status = lost_.controlled ? read_place(offer, share_.number, session) : Status();
   if (status.ok()) status = read_grant(offer, session);
   if (!status.ok()) return status;
   if (session->slots == lost_.slots && session->payload_bytes == lost_.payload_bytes &&  // [MOVE-2]
@@ -73,7 +83,7 @@ Status Failback::read(const Blob& offer, SessionParameters* session) const {
 }
 
 Result<Failback::Found> Failback::take(int attempt) {
-  auto text = channel_.hear(topic(attempt, "offer"), 0);
+  auto text = channel_.hear(topic(attempt) + "/offer", 0);
   if (!text.ok()) return text.status();
   auto offer = Blob::parse(text.value());
   if (!offer.ok()) return offer.status();
@@ -81,10 +91,11 @@ Result<Failback::Found> Failback::take(int attempt) {
   found.session = lost_;
   Status mine = read(offer.value(), &found.session);
   if (mine.ok()) mine = join(&found);
-  const Status all = channel_.agree(topic(attempt, "joined"), group_.size, mine);
+  const auto joined = mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine);
+  const auto all = vote(channel_, group_, topic(attempt), joined, [](const std::vector<Blob>&) { return Blob(); });
   if (all.ok()) return found;
   leave({found.session}, monotonic_now() + kLeaveTime);
-  return all;
+  return all.status();
 }
 
 Status Failback::join(Found* found) const {

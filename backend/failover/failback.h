@@ -1,9 +1,8 @@
-// How a group that goes on without its switch gets to one again. Rank 0 asks its switch, or the controller of its
-// switches, for a session from time to time. What is granted it offers to all, and every rank joins; only when all have
-// joined do they leave what they have. One thread.
+// How a group gets to a switch again that has lost its own, or to the one that a controller has planned. Rank 0 asks
+// its switch, or the controller of its switches, for a session. What is granted it offers to all, and every rank joins;
+// only when all have joined do they leave what they have. One thread.
 //
-//   rank 0     back/N/offer    the session
-//   each rank  back/N/joined   ok, or why it could not
+//   rank 0  back/N/offer  the session; then all vote (failover/vote.h) on back/N
 #pragma once
 
 #include "base/config.h"
@@ -14,6 +13,12 @@
 
 namespace switchml {
 
+/// Of a group's tensors: which share, of so many.
+struct ShareNumber {
+  size_t number = 0;
+  size_t of = 1;
+};
+
 class Failback {
  public:
   struct Found {
@@ -23,11 +28,12 @@ class Failback {
   /// `lost` is the session that the group had, whose streams go on in the next: slots and payload must be the same.
   /// `own`: the switch of `lost` if it runs in this process, or null. Borrows it, configuration, channel, controller.
   Failback(const Config& config, const GroupInfo& group, const SessionParameters& lost, StoreChannel& channel,
-           const ControllerEntry& controller, SwitchServer* own = nullptr);
+           const ControllerEntry& controller, SwitchServer* own = nullptr, ShareNumber share = {});
 
   /// Rank 0: asks the switch, or the controller where there is one, by `deadline`.
   Status offer(int attempt, Time deadline);
-  /// Every rank, after the offer: joins, and waits for the others. An error is one on all ranks that can still talk.
+  /// Every rank, after the offer: joins, and waits for what rank 0 decides. An error is one on all ranks that can still
+  /// talk.
   Result<Found> take(int attempt);
 
  private:
@@ -42,6 +48,7 @@ class Failback {
   StoreChannel& channel_;
   const ControllerEntry& controller_;
   SwitchServer* const own_;
+  const ShareNumber share_;
 };
 
 }  // namespace switchml

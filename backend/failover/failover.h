@@ -1,5 +1,6 @@
-// When the switch is lost: the ranks hand each other what some have and others lack, and go on without it where they
-// stopped; when it is back, they go back to it in the same way. No collective is repeated or lost.
+// When the switch of a share is lost: the ranks hand each other what some have and others lack, and go on without it
+// where they stopped; when it is back, or a controller has planned another one, they go there in the same way. No
+// collective is repeated or lost.
 #pragma once
 
 #include <atomic>
@@ -26,6 +27,8 @@ struct FailoverOptions {
   Config config;
   GroupInfo group;
   SessionParameters session;
+  ShareNumber share;
+  std::vector<uint32_t> weights;  // of all shares
   ControllerEntry controller;
   std::vector<int> leaders;     // the first rank of each host, which runs a switch in its place
   SwitchServer* own = nullptr;  // the group's switch if it runs in this process; borrowed
@@ -33,7 +36,7 @@ struct FailoverOptions {
   std::function<void(const std::string& text)> tell;
 };
 
-/// Thread-safe; has a thread of its own from the first loss on.
+/// Of one share of a group's tensors. Thread-safe; has a thread of its own from the first loss or offer on.
 class Failover {
  public:
   /// All borrowed: they live longer.
@@ -48,13 +51,14 @@ class Failover {
   void heard(int rank, const std::string& text);
   /// A rank has left the group: nobody waits for it any more.
   void heard_leave(int rank);
+  /// Rank 0: a controller has planned the tree `tree_id` for this share. All go there as soon as they can.
+  void follow(uint64_t tree_id);
+  /// Rank 0, of the first share: the shares are to have these weights, in their order, from some collective on.
+  void share_out(const std::vector<uint32_t>& weights);
   /// Whether the streams go past the switch.
-  bool moved() const { return moves() % 2 != 0; }
+  bool moved() const;
   /// The session that the group has, or had last.
   SessionParameters session() const;
-  /// This rank has made its last call. Another one may lack a result of it, and lose the switch: so until all others
-  /// are as far, or have left, or Config::failure_timeout has passed, this one still goes along. Idempotent.
-  void await_others();
   /// Nothing begins any more. What others wait for is said first (at most 2 s); then a move that is under way fails.
   void stop();
 
@@ -62,15 +66,21 @@ class Failover {
   enum class Phase { kAtSwitch, kLost, kStandby, kBroken };
   using Step = void (Failover::*)();
 
-  void leave_if_lost();  // under mutex_
+  void leave_if_lost();                       // under mutex_
+  void start_thread(const std::string& why);  // likewise
   void run();
   Step next_step();
+  Step offer_wanted() const;  // likewise
   void leave_switch();
   Status go_without(const std::string& why);
   void offer();
+  void offer_weights();
+  void say_offer(int attempt);
   void accept_offer();
+  void take_weights(const Blob& offer);
   void fail_back();
   void arrive(Failback::Found found);
+  Failback failback();
   Status transfer(const std::string& purpose);
   /// Others do not wait for this rank any more; whether it may go on.
   bool end_transfer();
@@ -78,6 +88,7 @@ class Failover {
   int moves() const;
 
   SwitchEngine& engine_;
+  Relocatable& streams_;
   const FailoverOptions options_;
   StoreChannel channel_;
   std::atomic<bool> stopping_{false};
@@ -87,14 +98,20 @@ class Failover {
   Phase phase_ = Phase::kAtSwitch;
   bool closing_ = false;
   bool transferring_ = false;  // others count on this rank, from the step on to end_transfer()
-  int moves_ = 0;              // that have ended: even ones at a switch, odd ones without
-  News news_;                  // this rank's own too
+  int moves_ = 0;              // that have ended
+  bool moved_ = false;
+  News news_;  // this rank's own too
   SessionParameters session_;
+  int taken_ = 0;                         // the last attempt that this rank went into, or never will
+  uint64_t planned_ = 0;                  // the tree to go to; 0: none
+  bool eager_ = false;                    // it is a new one: worth a try at once
+  std::vector<uint32_t> weights_;         // that the shares have
+  std::vector<uint32_t> wanted_weights_;  // none: those
   std::thread thread_;
 
   // ---- the thread's ----
   std::string purpose_;  // of the transfer that is under way, for messages
-  int taken_ = 0;        // the last attempt that it went into
+  bool voting_ = false;  // on an offer
   std::unique_ptr<Standby> standby_;
   FailbackPace pace_;
 };

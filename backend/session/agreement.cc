@@ -386,6 +386,7 @@ class Agreement {
       session.switch_endpoint = place.endpoint;
       session.switch_name = place.name;
       session.weight = place.weight;
+      session.tree_id = place.tree_id;
       if (static_cast<size_t>(session.workers) == opening_.switches.size()) session.beside = place.host;
       const Blob grant = plan.inner("session/" + std::to_string(sessions.size()));
       if (Status status = read_grant(grant, &session); !status.ok()) return status;

@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "engine/spin_wait.h"
 #include "engine/switch_engine.h"
-#include "failover/failover.h"
+#include "failover/share_failovers.h"
 #include "session/agreement.h"
 #include "session/call_comparison.h"
 #include "session/opening_time.h"
@@ -36,9 +36,9 @@ constexpr Duration kLeaveTime = seconds(1);
 constexpr Duration kConnectionRto = seconds(1);  // [TCP-7, RDMA-4]
 constexpr size_t kMostNews = 255;
 
-std::string names_of(const SessionParameters& first, const std::vector<SessionParameters>& others) {
-  std::string names = first.switch_name;
-  for (const SessionParameters& other : others) names += ", " + other.switch_name;
+std::string names_of(const std::vector<SessionParameters>& sessions) {
+  std::string names;
+  for (const SessionParameters& session : sessions) names += (names.empty() ? "" : ", ") + session.switch_name;
   return names;
 }
 
@@ -64,15 +64,15 @@ class GroupSession : public Session {
   }
 
   ~GroupSession() override {
-    std::unique_ptr<Failover> failover;
+    std::unique_ptr<ShareFailovers> failover;
     {
       const std::lock_guard<std::mutex> lock(loss_mutex_);
       failover = std::move(failover_);
     }
-    SessionParameters last = parameters_;
+    std::vector<SessionParameters> last = with_others(parameters_, others_);
     if (failover) {
       failover->stop();
-      last = failover->session();
+      last = failover->sessions();
       failover.reset();
     }
     std::unique_ptr<PeerWatch> watch;
@@ -89,12 +89,12 @@ class GroupSession : public Session {
       linger();
       return;
     }
-    leave(with_others(last, others_), monotonic_now() + kCloseTime);
+    leave(last, monotonic_now() + kCloseTime);
     linger();
   }
 
   void await_others() override {
-    Failover* failover = nullptr;  // as long as this object lives
+    ShareFailovers* failover = nullptr;  // as long as this object lives
     {
       const std::lock_guard<std::mutex> lock(loss_mutex_);
       failover = failover_.get();
@@ -105,11 +105,8 @@ class GroupSession : public Session {
   }
 
   Engine& engine() override { return *engine_; }
-  SessionParameters parameters() const override {
-    const std::lock_guard<std::mutex> lock(loss_mutex_);
-    return failover_ ? failover_->session() : parameters_;
-  }
-  std::string switch_names() const override { return names_of(parameters(), others_); }
+  SessionParameters parameters() const override { return sessions().front(); }
+  std::string switch_names() const override { return names_of(sessions()); }
   const SwitchServer* embedded() const override { return embedded_.get(); }
   std::string precision() const override { return sums_exactly() ? "exact" : "integer"; }
   bool can(ReduceOp op, ElementType type) const override {
@@ -162,6 +159,10 @@ class GroupSession : public Session {
   }
 
  private:
+  std::vector<SessionParameters> sessions() const {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    return failover_ ? failover_->sessions() : with_others(parameters_, others_);
+  }
   bool sums_exactly() const { return in_memory() || parameters_.native; }
   bool in_memory() const { return memory_ != nullptr && hosts_.ranks() == 0; }
   shm::BoardShape board_shape() const {
@@ -219,23 +220,21 @@ class GroupSession : public Session {
   }
 
   std::unique_ptr<Engine> switch_engine(Agreed* agreed, EngineOptions options, const Config& config) {
-    if (config.fallback && !others_.empty() && parameters_.controlled && group_.rank == 0) {
-      SWITCHML_LOG(kWarning) << group_.name << ": SWITCHML_ON_SWITCH_FAILURE=fallback: a plan of " << others_.size() + 1
-                             << " shares is not replaced where a switch is lost";
-    }
     // Where hosts have the switches there is none to lose but with its host.
-    const bool fallback = config.fallback && others_.empty() && !agreed->leaders.empty();
+    const bool at_hosts = !others_.empty() && !parameters_.controlled;
+    const bool fallback = config.fallback && !at_hosts && !agreed->leaders.empty();
     if (!fallback) {
       open_arena(*agreed, config);
       return SwitchEngine::start(options, std::move(agreed->transports));
     }
     options.keep_results = true;
-    options.on_switch_lost = [this](const Status& status) {
-      to_failover([&](Failover& failover) { failover.begin(status.message()); });
+    options.on_switch_lost = [this](size_t share, const Status& status) {
+      to_failover([&](ShareFailovers& failover) { failover.begin(share, status.message()); });
     };
     auto engine = SwitchEngine::start(options, std::move(agreed->transports));
     const std::lock_guard<std::mutex> lock(loss_mutex_);
-    failover_ = std::make_unique<Failover>(*engine, store_, failover_options(config, *agreed));
+    failover_ = std::make_unique<ShareFailovers>(*engine, store_, failover_options(config, *agreed),
+                                                 with_others(parameters_, others_));
     return engine;
   }
 
@@ -252,7 +251,7 @@ class GroupSession : public Session {
   }
 
   /// If there is one, and this session is not about to end.
-  void to_failover(const std::function<void(Failover&)>& tell) {
+  void to_failover(const std::function<void(ShareFailovers&)>& tell) {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     if (failover_) tell(*failover_);
   }
@@ -270,9 +269,9 @@ class GroupSession : public Session {
         heard_ = true;
         engine_->fail(Status(Code::kUnavailable, text));
       }
-      to_failover([&](Failover& failover) { failover.heard(rank, text); });
+      to_failover([&](ShareFailovers& failover) { failover.heard(rank, text); });
     };
-    options.on_leave = [this](int rank) { to_failover([&](Failover& failover) { failover.heard_leave(rank); }); };
+    options.on_leave = [this](int rank) { to_failover([&](ShareFailovers& failover) { failover.heard_leave(rank); }); };
     if (memory_ != nullptr && (in_memory() || hosts_.host_of(group_.rank) == 0)) {
       options.rank_0_left = [this] { return has_left(board()); };
     }
@@ -328,7 +327,7 @@ class GroupSession : public Session {
   mutable std::mutex loss_mutex_;
   std::function<void(const Status&)> on_loss_;
   Status loss_;
-  std::unique_ptr<Failover> failover_;
+  std::unique_ptr<ShareFailovers> failover_;
 };
 
 /// No rank has a session before all have: what one could not start is an error of all.
@@ -372,8 +371,9 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
   }
   options.switch_patience = config.failure_timeout;
   if (!agreed->transports.empty()) {
-    place_threads(config, agreed->local, static_cast<int>(agreed->transports.size() / (1 + agreed->others.size())),
-                  &options);
+    options.own_threads = sessions_move(config);
+    const size_t share_threads = options.own_threads ? 1 : 1 + agreed->others.size();
+    place_threads(config, agreed->local, static_cast<int>(agreed->transports.size() / share_threads), &options);
   }
   if (agreed->hosts.ranks() > 0) {
     const shm::BoardShape shape = agreed->hosts.shape_for(group.rank);
@@ -388,8 +388,8 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
   const SessionParameters& p = agreed->parameters;
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
                       << " at " << (agreed->transports.empty() && agreed->hosts.ranks() == 0 ? "" : "switch ")
-                      << names_of(p, agreed->others) << ": " << p.slots << " slots of " << p.payload_bytes << " bytes, "
-                      << p.shards << " shards";
+                      << names_of(with_others(p, agreed->others)) << ": " << p.slots << " slots of " << p.payload_bytes
+                      << " bytes, " << p.shards << " shards";
   return start_together(std::make_unique<GroupSession>(&agreed.value(), group, store), group, store, deadline,
                         of_session.ended,
                         [&](GroupSession& session) { session.start(&agreed.value(), options, config); });

@@ -50,7 +50,8 @@ class PlaceAgreement {
       for (size_t share = 0; share < shares.value(); ++share) {
         SessionParameters there = session;
         if (Status status = read_place(blob, share, &there); !status.ok()) return status;
-        Status status = take_place(SwitchAddress{there.switch_endpoint, there.switch_name, there.weight});
+        Status status =
+            take_place(SwitchAddress{there.switch_endpoint, there.switch_name, there.weight, there.tree_id});
         if (!status.ok()) return status;
       }
       return {};
@@ -79,6 +80,7 @@ class PlaceAgreement {
       opening_.agreed.parameters.switch_endpoint = place->endpoint;
       opening_.agreed.parameters.switch_name = place->name;
       opening_.agreed.parameters.weight = place->weight;
+      opening_.agreed.parameters.tree_id = place->tree_id;
     }
     opening_.switches.push_back(std::move(place.value()));
     return {};

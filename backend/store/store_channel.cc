@@ -13,17 +13,17 @@ const std::string kWell = "ok";
 
 }  // namespace
 
-StoreChannel::StoreChannel(Rendezvous& store, int rank, MayWait may_wait)
-    : store_(store), rank_(rank), may_wait_(std::move(may_wait)) {}
+StoreChannel::StoreChannel(Rendezvous& store, int rank, MayWait may_wait, std::string prefix)
+    : store_(store), rank_(rank), may_wait_(std::move(may_wait)), prefix_(std::move(prefix)) {}
 
 Status StoreChannel::say(const std::string& topic, const std::string& text) {
-  return store_.set(rank_key(topic, rank_), text);
+  return store_.set(rank_key(prefix_ + topic, rank_), text);
 }
 
 Result<std::string> StoreChannel::hear(const std::string& topic, int rank) const {
   const Time begin = monotonic_now();
   for (;;) {
-    auto text = store_.get(rank_key(topic, rank), monotonic_now() + kGlance);
+    auto text = store_.get(rank_key(prefix_ + topic, rank), monotonic_now() + kGlance);
     if (text.ok() || text.status().code() != Code::kTimeout) return text;
     if (Status status = may_wait_(rank, monotonic_now() - begin); !status.ok()) return status;
   }

@@ -14,8 +14,8 @@ class StoreChannel {
  public:
   /// `may_wait` is asked every 100 ms while nothing has come from `rank`, and ends the wait with an error.
   using MayWait = std::function<Status(int rank, Duration waited)>;
-  /// Borrows the store.
-  StoreChannel(Rendezvous& store, int rank, MayWait may_wait);
+  /// Borrows the store, where its topics begin with `prefix`.
+  StoreChannel(Rendezvous& store, int rank, MayWait may_wait, std::string prefix = "");
 
   /// Once per topic.
   Status say(const std::string& topic, const std::string& text);
@@ -28,6 +28,7 @@ class StoreChannel {
   Rendezvous& store_;
   const int rank_;
   const MayWait may_wait_;
+  const std::string prefix_;
 };
 
 }  // namespace switchml

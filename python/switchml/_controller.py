@@ -35,7 +35,7 @@ def ask(call, question):
 
 def _locate(messages, stub, question, options):
     reply = stub.Locate(messages.LocateRequest(ranks=_ranks(messages, question)), **options)
-    return [(share.weight, list(share.switch_addresses)) for share in reply.shares]
+    return [(share.weight, list(share.switch_addresses), share.tree_id) for share in reply.shares]
 
 
 def _open(messages, stub, question, options):

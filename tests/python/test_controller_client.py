@@ -53,7 +53,7 @@ class Fake:
 
         self._note(request, context)
         share = api.messages.LocatedShare(
-            weight=3, switch_addresses=[f"10.0.0.{i}:4800" for i, _ in enumerate(request.ranks)]
+            tree_id=2**64 - 2, weight=3, switch_addresses=[f"10.0.0.{i}:4800" for i, _ in enumerate(request.ranks)]
         )
         return api.messages.LocateReply(shares=[share])
 
@@ -94,7 +94,7 @@ def locate_and_open():
 
 def test_what_is_asked_and_answered():
     located, granted, asked, tokens = in_a_process(locate_and_open)
-    assert located == [(3, ["10.0.0.0:4800", "10.0.0.1:4800"])]
+    assert located == [(3, ["10.0.0.0:4800", "10.0.0.1:4800"], 2**64 - 2)]
     assert granted == {"slots": 64, "payload_bytes": 256, "whole_chunks": True, "lease_ms": 30000, "native": False, "tree": True,
                        "job": 7, "epoch": 0xDEADBEEF, "session_key": 2**64 - 3}  # fmt: skip
     assert tokens == [f"Bearer {TOKEN}"] * 2

@@ -20,7 +20,7 @@ constexpr Duration kLongestHold = milliseconds(5);  // of what is meant for one 
 namespace {
 RankOptions with_loss_told(RankOptions options) {
   const auto told = options.on_switch_lost;
-  if (told) options.engine.on_switch_lost = [told](const Status&) { told(); };
+  if (told) options.engine.on_switch_lost = [told](size_t, const Status&) { told(); };
   return options;
 }
 }  // namespace

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/control_client.h"
@@ -12,24 +14,34 @@
 
 namespace switchml {
 
-/// A controller of one switch that has rules of its own. Sessions may ask it while a test moves the switch.
+/// A controller of one switch that has rules of its own, or of those that a test has planned. Sessions may ask it while
+/// a test moves the switch, or plans.
 class FakeController : public ControllerClient {
  public:
   Result<std::vector<LocatedShare>> locate(const RankAddresses& ranks, Time) override {
-    located = ranks;
     if (!refusal.ok()) return refusal;
     const std::vector<std::string> switches(ranks.size() + extra, to_string(place()));
     std::vector<LocatedShare> shares;
-    for (const uint32_t weight : weights) shares.push_back({weight, switches});
+    for (const uint32_t weight : weights) shares.push_back({weight, switches, 0});
+    const std::lock_guard<std::mutex> lock(mutex_);
+    located = ranks;
+    ++times_located;
+    if (!plan_.empty()) shares.clear();
+    for (const Planned& share : plan_) {
+      shares.push_back({share.weight, std::vector<std::string>(ranks.size(), to_string(share.at)), share.tree_id});
+    }
     return shares;
   }
   Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, size_t share,
                                const std::string& group, Time deadline) override {
-    shares_opened.push_back(share);
-    opened = ranks;
-    name = group;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      shares_opened.push_back(share);
+      opened = ranks;
+      name = group;
+    }
     if (!refusal.ok()) return refusal;
-    const Endpoint at = place();
+    const Endpoint at = place_of(share);
     auto link = connect_to_switch(at);
     if (!link.ok()) return link.status();
     wire::Open wanted = asked;
@@ -37,6 +49,16 @@ class FakeController : public ControllerClient {
     auto granted = ControlClient(*link.value(), at, "the switch").open(wanted, deadline);
     if (granted.ok()) granted->flags |= flags;
     return granted;
+  }
+
+  struct Planned {
+    uint32_t weight = 1;
+    Endpoint at;
+    uint64_t tree_id = 0;
+  };
+  void plan(std::vector<Planned> shares) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    plan_ = std::move(shares);
   }
 
   Endpoint place() const {
@@ -48,6 +70,7 @@ class FakeController : public ControllerClient {
     at_ = at;
   }
 
+  std::atomic<int> times_located{0};
   Status refusal;
   size_t extra = 0;
   std::vector<uint32_t> weights = {1};  // of shares, all at the same switch
@@ -58,7 +81,13 @@ class FakeController : public ControllerClient {
   std::string name;
 
  private:
+  Endpoint place_of(size_t share) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return share < plan_.size() ? plan_[share].at : at_;
+  }
+
   mutable std::mutex mutex_;
+  std::vector<Planned> plan_;
   Endpoint at_;
 };
 

@@ -292,7 +292,8 @@ class Cluster : private softswitch::PacketSink {
     options.session = session_;
     options.session.worker = worker;
     options.keep_results = options_.keep_results;
-    if (options_.keep_results) options.on_switch_lost = [this](const Status& status) { lost.push_back(status); };
+    if (options_.keep_results)
+      options.on_switch_lost = [this](size_t, const Status& status) { lost.push_back(status); };
     options.rto_min = milliseconds(2);
     options.rto_max = milliseconds(50);
     shards_[{worker, s}] = std::make_unique<Shard>(s, options, std::move(transport), now_,

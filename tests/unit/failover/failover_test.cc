@@ -8,6 +8,7 @@
 #include <random>
 
 #include "client/fake_controller.h"
+#include "failover/whole_sums.h"
 #include "session/fixture.h"
 #include "store/store_exchange.h"
 
@@ -113,23 +114,10 @@ TEST(Failover, WhatIsUnderWayIsCompletedAndTheBitsAreTheSame) {
   }
 }
 
-/// Whole numbers, so that sums of floats are exact.
-float whole(int rank, int round, size_t i) { return static_cast<float>((i * 7 + rank * 13 + round * 29) % 997); }
-
 /// Sums, all of them right, until all ranks see that the session is without its switch, or has one.
 void sum_until(Session& session, int rank, int size, bool without, int* round) {
   for (float seen = 0; seen < static_cast<float>(size); ++*round) {
-    std::vector<float> values(20000);
-    for (size_t i = 0; i < values.size(); ++i) values[i] = whole(rank, *round, i);
-    values.push_back(session.without_switch() == without ? 1.0F : 0.0F);
-    const Status status = all_reduce(session, &values, seconds(30));
-    ASSERT_TRUE(status.ok()) << status.to_string();
-    for (size_t i = 0; i + 1 < values.size(); ++i) {
-      float expected = 0;
-      for (int other = 0; other < size; ++other) expected += whole(other, *round, i);
-      ASSERT_EQ(values[i], expected) << "round " << *round << ", element " << i;
-    }
-    seen = values.back();
+    sum_whole(session, rank, size, *round, session.without_switch() == without ? 1.0F : 0.0F, &seen);
   }
 }
 
