@@ -94,7 +94,7 @@ class PythonController : public ControllerClient {
   }
 
   Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, size_t share,
-                               const std::string& group, Time deadline) override {
+                               const std::string& group, const wire::Membership& replaced, Time deadline) override {
     return guarded<wire::OpenReply>([&](py::dict question) {
       question["ranks"] = ranks;
       question["group"] = group;
@@ -106,6 +106,7 @@ class PythonController : public ControllerClient {
       question["payload_bytes"] = asked.payload;
       question["queue_pairs"] = (asked.flags & wire::kOpenUnreliable) != 0;
       question["native"] = (asked.flags & wire::kOpenNative) != 0;
+      question["replaces"] = py::make_tuple(int{replaced.job}, replaced.epoch, replaced.session_key);
       const py::dict answer = ask("open", question, deadline);
       wire::OpenReply granted;
       granted.session_key = answer["session_key"].cast<uint64_t>();

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "wire/control.h"
 #include "wire/packet.h"
 
 namespace switchml {
@@ -30,9 +31,10 @@ class ControllerClient {
 
   /// One share or several, each of which wants a session of its own.
   virtual Result<std::vector<LocatedShare>> locate(const RankAddresses& ranks, Time deadline) = 0;
-  /// Opens the session of a share for all ranks. `group` is its name, for people.
+  /// Opens the session of a share for all ranks. `group` is its name, for people. `replaced`: the session that they
+  /// leave for it, which no quota counts; of job 0: none.
   virtual Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, size_t share,
-                                       const std::string& group, Time deadline) = 0;
+                                       const std::string& group, const wire::Membership& replaced, Time deadline) = 0;
 };
 
 }  // namespace switchml

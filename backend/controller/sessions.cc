@@ -161,7 +161,7 @@ std::optional<Refusal> Sessions::try_open(const OpenRequest& request, uint64_t t
   // The owner's quota before what others hold: nobody makes room for an open that the quota forbids.
   const auto unfit = check_tree(request, tree);
   if (unfit && unfit->why != Why::kExhausted) return unfit;
-  if (auto refusal = request.share == 0 ? check_jobs(request.owner) : std::nullopt) return refusal;
+  if (auto refusal = check_jobs(request)) return refusal;
   if (unfit) return unfit;
 
   const auto opened = table_.open(wire_form(request), limits(request, tree), now);
@@ -266,9 +266,16 @@ std::optional<Refusal> Sessions::check_tree(const OpenRequest& request, const Tr
   return std::nullopt;
 }
 
-std::optional<Refusal> Sessions::check_jobs(const Owner& owner) const {
-  if (owner.max_jobs == 0) return std::nullopt;
-  const auto own = [&](const auto& entry) { return entry.second->owner == owner.name && entry.second->share == 0; };
+bool Sessions::counts(const Session& session, const OpenRequest& request) const {
+  if (session.owner != request.owner.name) return false;
+  const bool replaced = session.id.job == request.replaces.job && session.id.epoch == request.replaces.epoch;
+  return !replaced || table_.find(session.id.job)->granted().session_key != request.replaced_key;
+}
+
+std::optional<Refusal> Sessions::check_jobs(const OpenRequest& request) const {
+  const Owner& owner = request.owner;
+  if (owner.max_jobs == 0 || request.share != 0) return std::nullopt;
+  const auto own = [&](const auto& entry) { return entry.second->share == 0 && counts(*entry.second, request); };
   const auto jobs = static_cast<size_t>(std::count_if(sessions_.begin(), sessions_.end(), own));
   if (jobs < owner.max_jobs) return std::nullopt;
   return Refusal{
@@ -286,10 +293,10 @@ size_t Sessions::largest_page(const Tree& tree) const {
   return page;
 }
 
-size_t Sessions::slots_of(const std::string& owner) const {
+size_t Sessions::slots_beside(const OpenRequest& request) const {
   size_t slots = 0;
   for (const auto& [job, session] : sessions_) {
-    if (session->owner != owner) continue;
+    if (!counts(*session, request)) continue;
     const size_t page = largest_page(session->tree);  // pages are given whole
     slots += (static_cast<size_t>(table_.find(job)->slots()) + page - 1) / page * page;
   }
@@ -306,7 +313,7 @@ std::vector<softswitch::GrantLimits> Sessions::limits(const OpenRequest& request
   plenty.native = true;
   if (request.owner.max_slots != 0) {
     const size_t page = largest_page(tree);
-    const size_t left = request.owner.max_slots - std::min(request.owner.max_slots, slots_of(request.owner.name));
+    const size_t left = request.owner.max_slots - std::min(request.owner.max_slots, slots_beside(request));
     limits.push_back(plenty);
     limits.back().max_slots = left / page * page;
   }
@@ -325,7 +332,7 @@ Refusal Sessions::refused(const OpenRequest& request, const Tree& tree, ReplySta
   const size_t quotas = request.owner.max_slots != 0 ? 1 : 0;
   if (status == ReplyStatus::kNoSlots && by < quotas) {
     return {Why::kExhausted,
-            "\"" + request.owner.name + "\" has " + std::to_string(slots_of(request.owner.name)) +
+            "\"" + request.owner.name + "\" has " + std::to_string(slots_beside(request)) +
                 " slots; max_slots allows " + std::to_string(request.owner.max_slots),
             request.owner.name};
   }

@@ -56,6 +56,8 @@ struct OpenRequest {
   bool native = false;                       // elements in their own type, where all switches can
   std::vector<std::vector<Endpoint>> ranks;  // addresses of each
   size_t share = 0;                          // of the plan for the ranks' workers
+  SessionId replaces;                        // which the ranks leave for this one, if it is one, of that key
+  uint64_t replaced_key = 0;
   Owner owner;
 };
 
@@ -145,9 +147,11 @@ class Sessions {
   const Plan* plan_for(const std::vector<Attachment>& ranks) const;
   std::optional<Refusal> find_opened(const OpenRequest& request, uint64_t ticket, Effects* out);
   std::optional<Refusal> check_tree(const OpenRequest& request, const Tree& tree) const;
-  std::optional<Refusal> check_jobs(const Owner& owner) const;
+  /// Whether a session is one that its owner's quota counts, beside what is asked for.
+  bool counts(const Session& session, const OpenRequest& request) const;
+  std::optional<Refusal> check_jobs(const OpenRequest& request) const;
   std::vector<softswitch::GrantLimits> limits(const OpenRequest& request, const Tree& tree) const;
-  size_t slots_of(const std::string& owner) const;
+  size_t slots_beside(const OpenRequest& request) const;
   size_t largest_page(const Tree& tree) const;
   Refusal refused(const OpenRequest& request, const Tree& tree, wire::ReplyStatus status, size_t by) const;
   void install(Session* session, Effects* out);

@@ -149,6 +149,10 @@ grpc::Status request_of(const v1::OpenRequest& message, controller::OpenRequest*
   out->pairs = message.queue_pairs();
   out->native = message.native();
   out->share = message.share();
+  if (message.replaces().job() <= UINT8_MAX) {  // of another number there is none
+    out->replaces = {static_cast<uint8_t>(message.replaces().job()), message.replaces().epoch()};
+    out->replaced_key = message.replaces().session_key();
+  }
   if (grpc::Status status = check_group(message.group()); !status.ok()) return status;
   if (grpc::Status status = operations_of(message, out); !status.ok()) return status;
   return addresses_of(message, &out->ranks);

@@ -53,7 +53,9 @@ Result<Blob> Failback::ask(Time deadline) const {
 }
 
 Result<wire::OpenReply> Failback::open(const wire::Open& asked, Time deadline) const {
-  if (lost_.controlled) return controller_.client->open(asked, controller_.ranks, share_.number, group_.name, deadline);
+  if (lost_.controlled) {
+    return controller_.client->open(asked, controller_.ranks, share_.number, group_.name, lost_.membership(), deadline);
+  }
   if (own_ != nullptr) own_->invite(asked.client_key);
   const Endpoint to = for_requests(lost_.switch_endpoint);
   auto link = connect_to_switch(to);

@@ -330,7 +330,7 @@ class Agreement {
     const auto number = static_cast<size_t>(&place - opening_.switches.data());
     const ControllerEntry& controller = opening_.agreed.controller;
     if (controller.client != nullptr) {
-      auto granted = controller.client->open(asked, controller.ranks, number, opening_.group.name, end);
+      auto granted = controller.client->open(asked, controller.ranks, number, opening_.group.name, {}, end);
       *may_change = granted.status().code() == Code::kUnavailable;
       return granted;
     }

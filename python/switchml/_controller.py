@@ -52,6 +52,9 @@ def _open(messages, stub, question, options):
     )
     ranks = _ranks(messages, question)
     request = messages.OpenRequest(workers=len(ranks), ranks=ranks, **{name: question[name] for name in same})
+    job, epoch, session_key = question["replaces"]
+    if job:
+        request.replaces.CopyFrom(messages.SessionName(job=job, epoch=epoch, session_key=session_key))
     reply = stub.Open(request, **options)
     of_reply = ("slots", "payload_bytes", "whole_chunks", "lease_ms", "native", "tree")
     granted = {name: getattr(reply, name) for name in of_reply}

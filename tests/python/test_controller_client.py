@@ -74,7 +74,7 @@ def question(address, **values):
 
 
 OPEN = {"protocol_version": 1, "client_key": 2**64 - 1, "group": "g", "shards": 2, "slots": 0, "payload_bytes": 64512,
-        "queue_pairs": True, "native": True, "share": 4}  # fmt: skip
+        "queue_pairs": True, "native": True, "share": 4, "replaces": (9, 10, 11)}  # fmt: skip
 
 
 def in_a_process(function, *args):
@@ -100,7 +100,7 @@ def test_what_is_asked_and_answered():
     assert tokens == [f"Bearer {TOKEN}"] * 2
     assert "10.0.0.2" in asked[0]
     for line in ("client_key: 18446744073709551615", "workers: 2", "shards: 2", "payload_bytes: 64512", 'group: "g"',
-                 "queue_pairs: true", "native: true", "share: 4"):  # fmt: skip
+                 "queue_pairs: true", "native: true", "share: 4", "replaces {\n  job: 9\n  epoch: 10\n  session_key: 11\n}"):  # fmt: skip
         assert line in asked[1]
 
 
@@ -270,7 +270,7 @@ def test_proxies_are_not_for_controllers(monkeypatch):
         monkeypatch.setenv(name, nowhere)
     for name in ("no_proxy", "no_grpc_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    assert len(in_a_process(without_proxies)) == 2
+    assert len(in_a_process(without_proxies)) == 1
 
 
 def test_without_grpc_the_error_says_what_to_install(monkeypatch):

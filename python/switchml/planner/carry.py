@@ -1,4 +1,5 @@
-"""Gives plans to a running controller: sessions that open from then on go over the planned trees."""
+"""Gives plans to a running controller: groups that open from then on go over the planned trees, and those that can
+move go there."""
 
 import math
 
@@ -8,14 +9,19 @@ WEIGHTS = 1000  # the finest that the controller takes
 PATIENCE = 10.0  # seconds
 
 
-def shares_of(topology, assignment):
+def shares_of(topology, assignment, exactly=None):
     """[{"weight", "switches", "switch_of"}] of a job, the fields of the API's PlannedShare. Weights are the rates, to a
-    thousandth."""
-    weights = [max(1, round(WEIGHTS * share.rate / assignment.rate)) for share in assignment.shares]
+    thousandth. `exactly`: so many shares, some with the same tree where the plan has fewer."""
+    parts = [(share.rate, share.tree) for share in assignment.shares]
+    while exactly and parts and len(parts) < exactly:
+        largest = max(range(len(parts)), key=lambda number: parts[number][0])
+        rate, tree = parts.pop(largest)
+        parts[largest:largest] = [(rate / 2, tree)] * 2
+    weights = [max(1, round(WEIGHTS * rate / assignment.rate)) for rate, _ in parts]
     divisor = math.gcd(*weights) if weights else 1
     return [
-        {"weight": weight // divisor} | _tree(topology, share.tree, assignment.job.workers)
-        for weight, share in zip(weights, assignment.shares)
+        {"weight": weight // divisor} | _tree(topology, tree, assignment.job.workers)
+        for weight, (_, tree) in zip(weights, parts)
     ]
 
 
@@ -38,30 +44,57 @@ def _port(topology, at, towards):
     return link.ports[link.ends.index(at)]
 
 
-def carry_out(plan, controller, token="", ca=None):
-    """Gives the controller at ADDRESS:PORT the shares of all jobs. PlanError: it does not answer, or refuses."""
-    try:
-        import grpc
-        from switchml_agent import api
-    except ImportError as error:
-        raise PlanError(f"--controller needs grpcio and protobuf: pip install grpcio protobuf ({error})") from error
-    with _channel(grpc, controller, ca) as channel:
-        stub = api.Stub("Controller", channel)
-        for one in plan.assignments:
-            try:
-                _tell(stub, api, one.job.workers, shares_of(plan.topology, one), token)
-            except grpc.RpcError as error:
-                raise PlanError(f'controller {controller}: job "{one.job.name}": {error.details()}') from error
+class Controller:
+    """The one at ADDRESS:PORT, to be closed. Each call is a PlanError where it does not answer, or refuses."""
+
+    def __init__(self, address, token="", ca=None):
+        try:
+            import grpc
+            from switchml_agent import api
+        except ImportError as error:
+            raise PlanError(f"--controller needs grpcio and protobuf: pip install grpcio protobuf ({error})") from error
+        self.address, self._grpc, self._api = address, grpc, api
+        self._options = {"timeout": PATIENCE, "metadata": api.bearer(token)}
+        self._channel = _channel(grpc, address, ca)
+        self._stub = api.Stub("Controller", self._channel)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._channel.close()
+
+    def set_plan(self, job, shares):
+        """`shares`: of shares_of(); none: the job's groups open by the topology again."""
+        messages = [self._api.messages.PlannedShare(**self._fields(share)) for share in shares]
+        request = self._api.messages.SetPlanRequest(workers=job.workers, shares=messages)
+        self._call("SetPlan", request, f'job "{job.name}": ')
+
+    def lost(self):
+        """Names of the switches that it cannot reach, sorted."""
+        reply = self._call("Describe", self._api.messages.DescribeRequest())
+        return tuple(sorted(switch.name for switch in reply.switches if not switch.connected))
+
+    def _call(self, name, request, what=""):
+        try:
+            return getattr(self._stub, name)(request, **self._options)
+        except self._grpc.RpcError as error:
+            raise PlanError(f"controller {self.address}: {what}{error.details()}") from error
+
+    def _fields(self, share):
+        return share | {"switches": [self._api.messages.PlannedSwitch(**each) for each in share["switches"]]}
 
 
-def _tell(stub, api, workers, shares, token):
-    messages = [api.messages.PlannedShare(**_messages(api, share)) for share in shares]
-    request = api.messages.SetPlanRequest(workers=workers, shares=messages)
-    stub.SetPlan(request, timeout=PATIENCE, metadata=api.bearer(token))
-
-
-def _messages(api, share):
-    return share | {"switches": [api.messages.PlannedSwitch(**each) for each in share["switches"]]}
+def carry_out(plan, controller, exactly=None):
+    """Gives it the shares of all jobs that have some: {name of the job: (job, shares)}."""
+    told = {}
+    for one in plan.assignments:
+        if not one.shares:
+            continue
+        shares = shares_of(plan.topology, one, exactly)
+        controller.set_plan(one.job, shares)
+        told[one.job.name] = one.job, shares
+    return told
 
 
 def _channel(grpc, address, ca):

@@ -4,7 +4,7 @@ switchml-plan topology.yaml --jobs jobs.yaml
 switchml-plan topology.yaml --jobs jobs.yaml --compare --svg plan.svg
 switchml-plan topology.yaml --jobs jobs.yaml --json plan.json
 switchml-plan topology.yaml --jobs jobs.yaml --failed S2 --keep plan.json --json next.json
-switchml-plan topology.yaml --jobs jobs.yaml --controller 192.0.2.1:48880 --token-file token"""
+switchml-plan topology.yaml --jobs jobs.yaml --controller 192.0.2.1:48880 --token-file token --watch"""
 
 import argparse
 import pathlib
@@ -12,7 +12,7 @@ import sys
 
 from _switchml_entry import until_written
 
-from .carry import carry_out
+from .carry import Controller, carry_out
 from .draw import draw_plans
 from .errors import PlanError
 from .jobs_file import read_jobs
@@ -22,6 +22,7 @@ from .replanning import moved_shares, replan
 from .ring import ring_rates
 from .table import comparison_table, plan_table
 from .topology_file import read_topology
+from .watch import Watch
 
 
 def parse(arguments):
@@ -50,10 +51,15 @@ def parse(arguments):
     parser.add_argument(
         "--ca", type=pathlib.Path, metavar="FILE", help="the authority of its certificate (PEM); without it no TLS"
     )
+    parser.add_argument(
+        "--watch", action="store_true", help="stay, and plan anew when a switch is lost or back, or a file changes"
+    )
     options = parser.parse_args(arguments)
-    for name in ("token_file", "ca"):
+    for name in ("token_file", "ca", "watch"):
         if getattr(options, name) and not options.controller:
             parser.error(f"--{name.replace('_', '-')} goes with --controller")
+    if options.watch and (options.way != "planned" or options.shares is None):
+        parser.error("--watch goes with --way planned and a number of --shares")
     if options.keep and options.way != "planned":
         parser.error(f"--keep goes with --way planned, not with {options.way}")
     if options.svg and options.svg.suffix != ".svg":
@@ -119,9 +125,32 @@ def run(arguments):
     if options.svg:
         draw_plans(plans, options.svg)
     if options.controller:
-        carry_out(chosen, options.controller, _token(options.token_file), options.ca)
-        print(f"\ncontroller {options.controller} opens sessions by this plan from now on")
+        with Controller(options.controller, _token(options.token_file), options.ca) as controller:
+            _carry(controller, chosen, options, settings)
     return 0
+
+
+def _carry(controller, chosen, options, settings):
+    if not options.watch:
+        carry_out(chosen, controller)
+        print(f"\ncontroller {options.controller} opens sessions by this plan from now on")
+        return
+
+    def read(lost):
+        topology = read_topology(options.topology)
+        jobs = read_jobs(options.jobs, topology)
+        return _failed(topology, [*options.failed, *(name for name in lost if name in topology.nodes)]), jobs
+
+    def say(text):
+        print(f"\n{text}", flush=True)
+
+    watch = Watch(controller, (options.topology, options.jobs), read, settings, say, _complain)
+    watch.begin(chosen)
+    say(f"controller {options.controller} opens sessions by this plan, and by those that follow")
+    try:
+        watch.run()
+    except KeyboardInterrupt:
+        say("no plans any more")
 
 
 def _token(path):
@@ -140,5 +169,9 @@ def main(arguments=None):
     try:
         return until_written("switchml-plan", lambda: run(arguments))
     except PlanError as error:
-        print(f"switchml-plan: {error}", file=sys.stderr)
+        _complain(error)
         return 2
+
+
+def _complain(error):
+    print(f"switchml-plan: {error}", file=sys.stderr, flush=True)

@@ -18,6 +18,7 @@ TEST(ControllerEntry, EveryRankFindsItsOwnPlace) {
   Blob places;
   Blob share;
   share.set("weight", 7);
+  share.set("tree_id", UINT64_MAX);
   share.set("address0", "127.0.0.1:1");
   share.set("address1", "[::1]:2");
   places.put("share/0", share);
@@ -28,6 +29,8 @@ TEST(ControllerEntry, EveryRankFindsItsOwnPlace) {
     ASSERT_TRUE(read_place(places, 0, &session).ok());
     EXPECT_EQ(session.switch_endpoint, endpoint_of(address));
     EXPECT_EQ(session.switch_name, std::string(address) + " (of controller c:1)");
+    EXPECT_EQ(session.weight, 7U);
+    EXPECT_EQ(session.tree_id, UINT64_MAX);
   }
   SessionParameters session = of_rank(2);
   EXPECT_EQ(read_place(places, 0, &session).code(), Code::kInvalidArgument) << "a place for every rank, or an error";

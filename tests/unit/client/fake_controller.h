@@ -33,12 +33,13 @@ class FakeController : public ControllerClient {
     return shares;
   }
   Result<wire::OpenReply> open(const wire::Open& asked, const RankAddresses& ranks, size_t share,
-                               const std::string& group, Time deadline) override {
+                               const std::string& group, const wire::Membership& replaces, Time deadline) override {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       shares_opened.push_back(share);
       opened = ranks;
       name = group;
+      replaced = replaces;
     }
     if (!refusal.ok()) return refusal;
     const Endpoint at = place_of(share);
@@ -79,6 +80,7 @@ class FakeController : public ControllerClient {
   uint8_t flags = 0;          // of replies, beside the switch's
   RankAddresses located, opened;
   std::string name;
+  wire::Membership replaced;
 
  private:
   Endpoint place_of(size_t share) const {

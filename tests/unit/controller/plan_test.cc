@@ -107,14 +107,64 @@ TEST(Plan, IsForItsWorkersAloneAndCanBeTakenBack) {
   EXPECT_EQ(late.refusal->message, "share 1 of a plan of 1: the plan has changed meanwhile");
 }
 
+TEST(Plan, TreesHaveNumbersOfTheirOwnAndKeepTheirPlaces) {
+  Rack rack(two_leaves());
+  const auto ids = [&] {
+    std::vector<uint64_t> all;
+    const auto located = rack.core.locate(addresses(kRanks));
+    for (const auto& share : located.value()) all.push_back(share.tree_id);
+    return all;
+  };
+  EXPECT_EQ(ids(), std::vector<uint64_t>{0}) << "by the topology";
+  ASSERT_FALSE(rack.core.set_plan(two_shares()));
+  const std::vector<uint64_t> first = ids();
+  ASSERT_EQ(first.size(), 2U);
+  EXPECT_TRUE(first[0] != 0 && first[1] != 0 && first[0] != first[1]);
+
+  Plan heavier = two_shares();
+  heavier.shares[1].weight = 9;
+  std::swap(heavier.shares[0], heavier.shares[1]);
+  ASSERT_FALSE(rack.core.set_plan(heavier));
+  EXPECT_EQ(ids(), first) << "a weight is none of a tree, and an order counts for nothing";
+  EXPECT_EQ(rack.core.locate(addresses(kRanks)).value()[1].weight, 9U);
+
+  Plan elsewhere = two_shares();
+  elsewhere.shares[0] = elsewhere.shares[1];
+  elsewhere.shares[1].switches = {{2, kNone, {}}};
+  ASSERT_FALSE(rack.core.set_plan(elsewhere));
+  const std::vector<uint64_t> next = ids();
+  EXPECT_NE(next[0], first[0]);
+  EXPECT_NE(next[0], first[1]) << "the other one is another one's";
+  EXPECT_EQ(next[1], first[1]);
+
+  Plan other_ports = two_shares();
+  other_ports.shares[0].switches[1].up.port = 5;
+  EXPECT_NE(other_ports.shares[0].tree_id(), two_shares().shares[0].tree_id());
+  Plan twice = two_shares();
+  twice.shares[1] = twice.shares[0];
+  keep_places(two_shares(), &twice);
+  EXPECT_EQ(twice.shares[0].tree_id(), twice.shares[1].tree_id());
+}
+
 TEST(Plan, AQuotaOfJobsCountsAGroupOnce) {
   Rack rack(two_leaves());
   ASSERT_FALSE(rack.core.set_plan(two_shares()));
   OpenRequest first = share(0, 1), second = share(1, 2), another = share(0, 3);
   for (OpenRequest* asked : {&first, &second, &another}) asked->owner = {"team", 1, 0};
-  EXPECT_FALSE(rack.open(first).refusal);
+  const auto opened = rack.open(first);
+  EXPECT_FALSE(opened.refusal);
+  const auto granted = opened.granted;
   EXPECT_FALSE(rack.open(second).refusal);
   EXPECT_EQ(rack.open(another).refusal->why, Why::kExhausted);
+  another.replaces = {granted.job, granted.epoch};
+  EXPECT_EQ(rack.open(another).refusal->why, Why::kExhausted) << "who replaces a session knows its key";
+  another.replaced_key = granted.session_key;
+  EXPECT_FALSE(rack.open(another).refusal) << "the group moves";
+  OpenRequest more = share(0, 4);
+  more.owner = another.owner;
+  more.replaces = another.replaces;
+  more.replaced_key = another.replaced_key;
+  EXPECT_EQ(rack.open(more).refusal->why, Why::kExhausted) << "once";
 }
 
 struct BadPlan {

@@ -47,7 +47,7 @@ class Parts {
     for (int w = 0; w < options.workers; ++w) start(w, std::move(transports[static_cast<size_t>(w)]));
   }
 
-  Engine& engine(int worker) { return *engines_[static_cast<size_t>(worker)]; }
+  SwitchEngine& engine(int worker) { return *engines_[static_cast<size_t>(worker)]; }
   size_t shards() const { return static_cast<size_t>(options_.shards); }
   /// What its engine tells as the reason of its end, which callers may hear first.
   std::vector<Status> failures(int worker) { return failures_[static_cast<size_t>(worker)].wait(1); }
@@ -113,8 +113,8 @@ class Parts {
   const std::shared_ptr<InprocHub> hub_;
   std::vector<SessionParameters> sessions_;
   size_t submitted_ = 0;
-  std::vector<Completions> failures_;             // by worker
-  std::vector<std::unique_ptr<Engine>> engines_;  // the first to go
+  std::vector<Completions> failures_;                   // by worker
+  std::vector<std::unique_ptr<SwitchEngine>> engines_;  // the first to go
 };
 
 const PartsOptions kLayouts[] = {
@@ -204,6 +204,52 @@ TEST(SeveralSessions, ChunksGoToTheSwitchesByWeight) {
       EXPECT_NEAR(static_cast<double>(parts.engine(w).counters(shard).chunks_completed.get()), expected[shard], 1);
     }
   }
+}
+
+// From the collective on that all ranks agree about, wherever each of them is, and however often they do.
+TEST(SeveralSessions, OtherWeightsHoldFromOneCollectiveOn) {
+  Parts parts({{1, 1}, 1});
+  constexpr size_t kChunks = 20;
+  Tensors<float> tensors(3, std::vector<float>(kChunks * kPartsPayload / sizeof(float), 1.0F));
+  const auto sum = [&](int w) {
+    parts.submit(w, in_place(ReduceOp::kSum, ElementType::kFloat32, tensors[static_cast<size_t>(w)]));
+  };
+  for (int w = 0; w < 3; ++w) {
+    for (int i = 0; i < w; ++i) sum(w);  // one is where another is not yet
+    EXPECT_EQ(parts.engine(w).hold(), static_cast<uint64_t>(w));
+    EXPECT_EQ(parts.engine(w).held_until(), kNever);
+    Collective held = in_place(ReduceOp::kSum, ElementType::kFloat32, tensors[static_cast<size_t>(w)]);
+    held.deadline = monotonic_now() + seconds(60);
+    parts.submit(w, held);
+    EXPECT_EQ(parts.engine(w).held_until(), held.deadline);
+    EXPECT_EQ(parts.engine(w).hold(), static_cast<uint64_t>(w)) << "what is held does not count";
+  }
+  for (int w = 0; w < 3; ++w) parts.engine(w).set_weights(2, {1, 3});
+  for (int w = 0; w < 3; ++w) {
+    EXPECT_EQ(parts.engine(w).hold(), static_cast<uint64_t>(w) + 1);
+    parts.engine(w).set_weights(3, {4, 1});
+  }
+  for (int w = 0; w < 3; ++w) {
+    EXPECT_EQ(parts.engine(w).held_until(), kNever);
+    for (int i = w + 1; i < 4; ++i) sum(w);
+  }
+  parts.expect_success();
+  for (int w = 0; w < 3; ++w) {
+    const auto done = [&](int shard) { return parts.engine(w).counters(shard).chunks_completed.get(); };
+    EXPECT_NEAR(static_cast<double>(done(0)), 10 + 10 + 5 + 16, 1);
+    EXPECT_NEAR(static_cast<double>(done(1)), 10 + 10 + 15 + 4, 1);
+  }
+}
+
+TEST(SeveralSessions, WhatIsHeldEndsWithTheEngine) {
+  Parts parts({{1, 1}, 1});
+  std::vector<float> tensor(10, 1.0F);
+  parts.engine(0).hold();
+  parts.submit(0, in_place(ReduceOp::kSum, ElementType::kFloat32, tensor));
+  parts.engine(0).abort("the test said so");
+  parts.engine(0).hold();
+  parts.submit(0, in_place(ReduceOp::kSum, ElementType::kFloat32, tensor));
+  for (const Status& status : parts.ends()) EXPECT_EQ(status.code(), Code::kAborted);
 }
 
 // Barriers too, which are of all sessions: behind all that came before.

@@ -109,6 +109,15 @@ TEST(ShareFailovers, EachShareMovesByItself) {
   EXPECT_EQ(planned.sessions_open(), 0U);
 }
 
+TEST(ShareFailovers, SharesOfOneTreeMoveTogether) {
+  Planned planned(2);
+  planned.controller.plan({planned.at(0), planned.at(0)});
+  planned.run({{nothing, at_switches(planned, {0, 0})},
+               {[&] { planned.controller.plan({planned.at(1), planned.at(1)}); }, at_switches(planned, {1, 1})},
+               {nothing, at_once}});
+  EXPECT_EQ(planned.sessions_open(), 0U);
+}
+
 TEST(ShareFailovers, AShareWhoseSwitchIsLostIsReplacedAndPlannedElsewhere) {
   Planned planned(3);
   planned.controller.plan({planned.at(0), planned.at(1)});
