@@ -203,8 +203,8 @@ struct EngineOptions {
   Duration switch_patience = seconds(10);
   /// How long a thread may look for results before it sleeps (engine/spin_wait.h, spin_time()); 0: not at all.
   Duration spin{0};
-  /// Each shard of each session has a thread, so that each session can move to links of its own. Else the sessions share
-  /// the threads.
+  /// Each shard of each session has a thread, so that each session can move to links of its own. Else the sessions
+  /// share the threads.
   bool own_threads = false;
   /// By thread: the processors that it runs on. Empty, or one of them empty: those of whoever starts the engine.
   std::vector<std::vector<int>> processors;

@@ -113,7 +113,10 @@ TEST(ShareFailovers, SharesOfOneTreeMoveTogether) {
   Planned planned(2);
   planned.controller.plan({planned.at(0), planned.at(0)});
   planned.run({{nothing, at_switches(planned, {0, 0})},
-               {[&] { planned.controller.plan({planned.at(1), planned.at(1)}); }, at_switches(planned, {1, 1})},
+               {[&] {
+                  planned.controller.plan({planned.at(1), planned.at(1)});
+                },
+                at_switches(planned, {1, 1})},
                {nothing, at_once}});
   EXPECT_EQ(planned.sessions_open(), 0U);
 }
