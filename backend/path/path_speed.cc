@@ -18,6 +18,7 @@ constexpr size_t kLongestTrain = 96;               // [RATE-2]
 constexpr size_t kShortestTrain = 16;              // a shorter one is over before the queues are full [RATE-3]
 constexpr Duration kPatience = milliseconds(200);  // longer round trips are not known
 constexpr Duration kMostPatience = milliseconds(800);
+constexpr Duration kGlance = microseconds(100);
 constexpr Duration kLeastTrainPatience = milliseconds(40);
 constexpr uint64_t kQueueOverhead = 2;  // as the switch reckons (softswitch/grant.cc)
 
@@ -81,8 +82,14 @@ class PacketTrain {
       for (size_t link = 0; link < links_.size(); ++link) came = receive_from(link, patience, deadline, &end) || came;
       const Time now = monotonic_now();
       if (!came && now >= end) return;
-      if (!came) links_.front().transport->wait(end - now);
+      if (!came) wait(end - now);
     }
+  }
+
+  // Links of their own are looked at in turn.
+  void wait(Duration time) {
+    turn_ = (turn_ + 1) % links_.size();
+    links_[turn_].transport->wait(links_.size() == 1 ? time : std::min<Duration>(time, kGlance));
   }
 
   bool receive_from(size_t link, Duration patience, Time deadline, Time* end) {
@@ -117,6 +124,7 @@ class PacketTrain {
   Time begin_{};
   Time last_{};
   bool repeats_ = false;
+  size_t turn_ = 0;
   size_t at_once_ = 0;
 };
 

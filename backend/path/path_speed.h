@@ -32,8 +32,7 @@ struct PathSpeed {
   double rate = 0;
 };
 /// All ranks call it, behind check_path() with the same links, if that has found that the payload passes. Sessions are
-/// alike; their transports belong to one thread, and the first one's wait() is for all. kUnavailable if nothing comes
-/// back until `deadline`.
+/// alike, and their transports belong to one thread. kUnavailable if nothing comes back until `deadline`.
 Result<PathSpeed> measure_paths(const std::vector<TimedLink>& links, Time deadline);
 
 /// Chunks on a path, from times. `train` of them took `time` to come back, from when the first was sent; precondition:
