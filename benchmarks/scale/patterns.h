@@ -1,0 +1,38 @@
+// What workers give, and what their sum is. A few tensors serve all workers, and one output: each chunk of a result is
+// compared with the exact sum as soon as it has been written, and made unusable again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace switchml::scale {
+
+/// Whole numbers that are small enough for each sum of them, in any order, to be exact in float32.
+class Inputs {
+ public:
+  static constexpr int kTensors = 4;
+  explicit Inputs(size_t elements);
+  const float* of(int worker) const { return tensors_[worker % kTensors].data(); }
+  size_t elements() const { return tensors_[0].size(); }
+
+ private:
+  std::vector<float> tensors_[kTensors];
+};
+
+class Results {
+ public:
+  /// Of `counts[t]` workers that give tensor t.
+  Results(const Inputs& inputs, const int (&counts)[Inputs::kTensors]);
+
+  float* output() { return output_.data(); }
+  enum class Verdict : uint8_t { kRight, kNotWritten, kWrong };
+  /// Of elements [begin, begin + count), which are as before any result afterwards.
+  Verdict check(size_t begin, size_t count);
+
+ private:
+  std::vector<float> expected_, output_;
+};
+
+}  // namespace switchml::scale
