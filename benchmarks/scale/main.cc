@@ -5,6 +5,9 @@
 #include <string>
 
 #include "base/command_line.h"
+#include "leaders.h"
+#include "ring.h"
+#include "shares.h"
 #include "trees.h"
 
 namespace switchml::scale {
@@ -14,6 +17,7 @@ struct Settings {
   std::string way = "tree";
   FabricOptions fabric;
   TreeOptions tree;
+  WayOptions other;
   double dies_ms = 0;
 };
 
@@ -21,7 +25,7 @@ std::vector<Option> table(Settings* settings) {
   FabricOptions& fabric = settings->fabric;
   TreeOptions& tree = settings->tree;
   return {
-      {"way", value::one_of({"tree"}, &settings->way), "by which tensors are added"},
+      {"way", value::one_of({"tree", "ring", "leaders", "shares"}, &settings->way), "by which tensors are added"},
       {"racks", value::whole(1, 4096, &fabric.racks), "of hosts"},
       {"hosts", value::whole(1, 128, &fabric.hosts_per_rack), "of a rack"},
       {"pod", value::whole(0, 128, &fabric.racks_per_pod), "racks of a pod; 0: one pod of all, and no cores"},
@@ -37,6 +41,11 @@ std::vector<Option> table(Settings* settings) {
            [&tree] { return std::to_string(tree.bytes >> 10); }, "KiB"),
        "of each tensor"},
       {"payload", value::payload_size(&tree.payload_bytes), "of frames"},
+      {"window-kib",
+       value::whole(
+           "N", 1, 1 << 20, [settings](long n) { settings->other.window_bytes = static_cast<size_t>(n) << 10; },
+           [settings] { return std::to_string(settings->other.window_bytes >> 10); }, "KiB"),
+       "under way from a host, of ways other than trees"},
       {"slots", value::whole(4, 4096, &tree.slots), "of a session"},
       {"jobs", value::whole(1, 64, &tree.jobs), "that share the hosts out, and the tree"},
       {"dies-ms", value::real(0, 1e6, &settings->dies_ms), "when the topmost switch dies; 0: it does not"},
@@ -72,12 +81,22 @@ void print(const Settings& settings, const Outcome& outcome, const Fabric& fabri
   std::printf("}\n");
 }
 
+Outcome simulate(const Settings& settings, Fabric* fabric, EventQueue* events) {
+  if (settings.way == "ring") return run_ring(settings.other, fabric, events);
+  if (settings.way == "leaders") return run_leaders(settings.other, fabric, events);
+  if (settings.way == "shares") return run_shares(settings.other, fabric, events);
+  return run_trees(settings.tree, fabric, events);
+}
+
 int run(Settings settings) {
   settings.tree.seed = settings.fabric.seed;
+  settings.other.bytes = settings.tree.bytes;
+  settings.other.payload_bytes = settings.tree.payload_bytes;
+  settings.other.jobs = settings.tree.jobs;
   if (settings.dies_ms > 0) settings.tree.dies_at = static_cast<Instant>(settings.dies_ms * kMillisecond);
   Fabric fabric(settings.fabric);
   EventQueue events;
-  const Outcome outcome = run_trees(settings.tree, &fabric, &events);
+  const Outcome outcome = simulate(settings, &fabric, &events);
   if (!outcome.wrong.empty()) throw StatusError({Code::kInternal, outcome.wrong});
   print(settings, outcome, fabric, events);
   return 0;
