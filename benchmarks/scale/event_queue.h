@@ -43,7 +43,7 @@ class EventQueue {
       auto& open = at(current_);
       open.insert(std::upper_bound(open.begin() + static_cast<ptrdiff_t>(next_), open.end(), event, before), event);
     } else {
-      at(bucket).push_back(event);
+      put(bucket, event);
     }
   }
   bool empty() const { return size_ == 0; }
@@ -70,23 +70,37 @@ class EventQueue {
   };
   std::vector<Event>& at(int64_t bucket) { return buckets_[static_cast<size_t>(bucket & (kBuckets - 1))]; }
 
+  // Memory is that of the buckets in use, which are few at a time.
+  void put(int64_t bucket, const Event& event) {
+    std::vector<Event>& events = at(bucket);
+    if (events.capacity() == 0 && !spare_.empty()) {
+      events.swap(spare_.back());
+      spare_.pop_back();
+    }
+    events.push_back(event);
+  }
   void sort() {
     std::sort(at(current_).begin(), at(current_).end(), before);
     sorted_ = true;
   }
   void advance() {
-    at(current_).clear();
+    if (at(current_).capacity() > 0) {
+      at(current_).clear();
+      spare_.emplace_back();
+      spare_.back().swap(at(current_));
+    }
     near_is_empty() ? current_ = far_.top().at >> kShift : ++current_;
     next_ = 0;
     sorted_ = false;
     while (!far_.empty() && far_.top().at >> kShift < current_ + kBuckets) {
-      at(far_.top().at >> kShift).push_back(far_.top());
+      put(far_.top().at >> kShift, far_.top());
       far_.pop();
     }
   }
   bool near_is_empty() const { return size_ == far_.size(); }
 
   std::vector<std::vector<Event>> buckets_;
+  std::vector<std::vector<Event>> spare_;  // empty
   std::priority_queue<Event, std::vector<Event>, Later> far_;
   int64_t current_ = 0;
   size_t next_ = 0;  // in the current bucket

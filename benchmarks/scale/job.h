@@ -19,6 +19,7 @@ struct TreeOptions {
   size_t bytes = 1 << 20;  // of each worker's tensor
   size_t payload_bytes = 8192;
   int slots = 32;
+  bool spread = false;                   // each job's tree has another plane
   int jobs = 1;                          // host h belongs to job h % jobs
   Instant dies_at = kNoInstant;          // the topmost switch of the first tree
   Duration notice = milliseconds(300);   // until ranks are told to leave

@@ -15,6 +15,7 @@ struct Outcome {
   uint64_t chunks = 0;        // of results that were compared
   uint64_t retransmissions = 0;
   uint64_t timeouts = 0;
+  uint64_t duplicates_answered = 0;  // by switches
   uint64_t handed_over = 0;
   uint64_t slot_bytes = 0;  // of the switch that has most
 };

@@ -27,8 +27,8 @@ void Packets::offer(int host) {
     }
     const uint32_t place = unused_.back();
     unused_.pop_back();
-    const uint64_t pair = uint64_t{packet.from} << 32 | packet.to;
-    flying_[place] = {packet, fabric_->path(static_cast<int>(packet.from), static_cast<int>(packet.to), pair), 0};
+    const uint64_t choice = events_->pushed();  // each packet by any path: hashes of flows would meet on some
+    flying_[place] = {packet, fabric_->path(static_cast<int>(packet.from), static_cast<int>(packet.to), choice), 0};
     go(place);
   }
 }

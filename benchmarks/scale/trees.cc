@@ -54,7 +54,7 @@ void Trees::make() {
     carrier_.hosts.insert(carrier_.hosts.end(), hosts.begin(), hosts.end());
     jobs_.push_back(std::make_unique<Job>(j, options_, inputs_, &carrier_, &switches_));
     jobs_.back()->make_workers(hosts, first);
-    jobs_.back()->install({});
+    jobs_.back()->install({options_.spread ? j % carrier_.fabric.planes() : 0, 0});
   }
   carrier_.running = carrier_.hosts.size();
   if (options_.dies_at != kNoInstant) carrier_.push(EventKind::kDeath, options_.dies_at, 0);
@@ -97,7 +97,9 @@ Outcome Trees::outcome() {
     }
   }
   for (auto& end : switches_) {
-    if (end->alive()) outcome.slot_bytes = std::max<uint64_t>(outcome.slot_bytes, end->core().slot_memory_in_use());
+    if (!end->alive()) continue;
+    outcome.slot_bytes = std::max<uint64_t>(outcome.slot_bytes, end->core().slot_memory_in_use());
+    outcome.duplicates_answered += end->core().counters().duplicates_answered.get();
   }
   return outcome;
 }
