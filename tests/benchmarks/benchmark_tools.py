@@ -6,7 +6,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-sys.path[:0] = [str(BENCHMARKS / name) for name in ("common", "targets", "compare", "profile", "ddp", "accuracy")]
+sys.path[:0] = [
+    str(BENCHMARKS / name) for name in ("common", "targets", "compare", "profile", "ddp", "accuracy", "scale")
+]
 
 
 def main_of(tool):
