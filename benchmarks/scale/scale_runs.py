@@ -15,7 +15,7 @@ WAYS = {
 }
 # Workers: racks, hosts of a rack, racks of a pod (0: two levels of switches).
 FABRICS = {64: (4, 16, 0), 256: (16, 16, 0), 1024: (32, 32, 0), 4096: (128, 32, 16), 10240: (256, 40, 16)}
-PARTS = ("sizes", "loss", "dead", "jobs", "narrow")
+PARTS = ("sizes", "loss", "jobs", "narrow", "dead")
 LOSSES = (0.0001, 0.001)
 JOBS = 8
 HEADER_BYTES = 24 + 66  # of a frame, and of what Ethernet, IPv4 and UDP put around it
@@ -65,7 +65,7 @@ def plan(arguments):
                 for loss in LOSSES:
                     yield from ((part, way, workers, {"loss": loss}) for way in arguments.ways)
         if part == "dead" and trees:
-            yield from ((part, "tree", workers, {"dies_ms": round(bound(arguments.kib) * 500, 3)}) for workers in few)
+            yield from ((part, "tree", workers, {"dies_ms": round(bound(arguments.kib) * 500, 3)}) for workers in arguments.workers)
         if part == "jobs" and few:
             yield from ((part, way, few[-1], {"jobs": JOBS}) for way in arguments.ways if way != "leaders")
             if trees:
