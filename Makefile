@@ -8,7 +8,7 @@ PYTHON := .venv$(SUFFIX)/bin/python
 BUILD := build$(SUFFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-package demo test test-p4 test-torch-suite bench profile accuracy compare wheel lint format sanitize soak fuzz clean
+.PHONY: help setup setup-package demo test test-p4 test-torch-suite bench profile accuracy scale compare wheel lint format sanitize soak fuzz clean
 
 help: ## print this list
 	@echo 'make TARGET [TORCH=pip|debian|2.14]'
@@ -39,6 +39,9 @@ profile: setup ## instructions and estimated cycles of each stage of an all-redu
 
 accuracy: setup ## errors of sums by the depth of a tree of switches, and training curves (ARGS="--parts sums ..."); out/accuracy.json, out/accuracy.svg, out/training.svg
 	@$(PYTHON) benchmarks/accuracy --json out/accuracy.json --figures out $(ARGS)
+
+scale: setup ## an all-reduce of up to 10,240 simulated workers by way, with losses, a dead switch, other jobs, 40 minutes (ARGS="--workers 64,1024 ..."); out/scale.json, out/scale.svg
+	@$(PYTHON) benchmarks/scale --json out/scale.json --figures out $(ARGS)
 
 compare: setup ## this tree against BASE (auto: where it has left the published main), interleaved (ARGS="--what allreduce ..."); never fails on time
 	@$(PYTHON) benchmarks/compare --base $(or $(BASE),auto) $(ARGS)

@@ -66,6 +66,7 @@ void Job::make_workers(const std::vector<int>& hosts, uint32_t first) {
   int counts[Inputs::kTensors] = {};
   for (size_t w = 0; w < hosts.size(); ++w) ++counts[w % Inputs::kTensors];
   results_ = std::make_unique<Results>(inputs_, counts);
+  if (options_.spoil) results_->spoil();
   std::map<int, int> members;  // of racks
   for (size_t w = 0; w < hosts.size(); ++w) {
     const int rack = carrier_->fabric.rack_of(hosts[w]);

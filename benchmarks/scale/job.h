@@ -25,6 +25,7 @@ struct TreeOptions {
   Duration notice = milliseconds(300);   // until ranks are told to leave
   Duration stagger = microseconds(200);  // they do each step within
   Duration hand_over = milliseconds(5);  // what they exchange meanwhile takes
+  bool spoil = false;                    // expects a wrong sum
   uint64_t seed = 1;
 };
 

@@ -51,6 +51,7 @@ std::vector<Option> table(Settings* settings) {
       {"dies-ms", value::real(0, 1e6, &settings->dies_ms), "when the topmost switch dies; 0: it does not"},
       {"notice", value::duration(0, 1e4, milliseconds(1), &tree.notice, "milliseconds"), "until ranks are told"},
       {"hand-over", value::duration(0, 1e4, milliseconds(1), &tree.hand_over, "milliseconds"), "what ranks exchange"},
+      {"spoil", value::flag(&tree.spoil), "expect a wrong sum of one element, for tests: the run must fail"},
       {"seed", value::whole(0, 1 << 30, &fabric.seed), "of chance"},
   };
 }

@@ -90,6 +90,11 @@ def test_the_tool_writes_a_table_and_what_it_can_read_again(tmp_path):
     assert again.stdout == table.stdout[: len(again.stdout)] and len(again.stdout.splitlines()) > 15
 
 
+def test_one_wrong_element_of_one_worker_ends_the_run():
+    done = subprocess.run([str(BINARY), "--kib", "512", "--spoil"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "the sum of chunk 63 is wrong" in done.stderr, done.stderr
+
+
 def test_a_run_that_fails_says_what():
     done = subprocess.run([str(BINARY), "--racks", "1", "--hosts", "1", "--loss", "7"], capture_output=True, text=True)
     assert done.returncode == 2 and "--loss" in done.stderr
