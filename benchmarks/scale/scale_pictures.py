@@ -22,7 +22,7 @@ def draw_sizes(axes, rows):
     workers = sorted({row["workers"] for row in rows})
     axes.set_xscale("log", base=2)
     axes.set_xticks(workers, map(str, workers))
-    axes.minorticks_off()
+    axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
     axes.set_xlabel("workers")
     axes.set_title(f"{rows[0]['options']['kib'] // 1024} MiB, 100 Gb/s, without loss", fontsize=8)
     axes.legend(fontsize=6)
@@ -33,7 +33,7 @@ def draw_losses(axes, rows, workers):
     losses = sorted({row["options"].get("loss", 0) * 100 for row in rows})
     axes.set_xscale("symlog", linthresh=0.005)
     axes.set_xticks(losses, [f"{loss:g}" for loss in losses])
-    axes.minorticks_off()
+    axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
     axes.set_xlabel("frames lost on each link, %")
     axes.set_title(f"{workers} workers", fontsize=8)
 

@@ -65,7 +65,8 @@ def plan(arguments):
                 for loss in LOSSES:
                     yield from ((part, way, workers, {"loss": loss}) for way in arguments.ways)
         if part == "dead" and trees:
-            yield from ((part, "tree", workers, {"dies_ms": round(bound(arguments.kib) * 500, 3)}) for workers in arguments.workers)
+            middle = round(bound(arguments.kib) * 1000 / 2, 3)
+            yield from ((part, "tree", workers, {"dies_ms": middle}) for workers in arguments.workers)
         if part == "jobs" and few:
             yield from ((part, way, few[-1], {"jobs": JOBS}) for way in arguments.ways if way != "leaders")
             if trees:

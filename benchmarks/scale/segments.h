@@ -10,7 +10,7 @@ namespace switchml::scale {
 struct WayOptions {
   size_t bytes = 1 << 20;  // of each worker's tensor
   size_t payload_bytes = 8192;
-  size_t window_bytes = 256 << 10;  // of each host
+  size_t window_bytes = 1 << 20;  // of each host
   int jobs = 1;
 };
 
