@@ -42,5 +42,7 @@ def pins(shares):
             for way in (route, route[::-1]):
                 for at, following in zip(way, way[1:]):
                     if found.setdefault((at, way[0], way[-1]), following) != following:
-                        raise Ambiguous(f"from {way[0]} to {way[-1]} by {following} and by {found[at, way[0], way[-1]]}")
+                        raise Ambiguous(
+                            f"from {way[0]} to {way[-1]} by {following} and by {found[at, way[0], way[-1]]}"
+                        )
     return found

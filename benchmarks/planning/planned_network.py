@@ -11,7 +11,6 @@ at the aggregator's capacity, and all else at once. Addresses are the topology f
 """
 
 import dataclasses
-import pathlib
 import sys
 
 import lab
@@ -20,7 +19,7 @@ import star
 from pinned_routes import neighbours_of, next_hops, pins
 
 sys.path.append(str(repository.ROOT / "tests" / "python"))
-import controlled  # noqa: E402
+import controlled
 
 CONTROLLER = ("controller", "10.0.0.200")  # its namespace, which has a link to the first switch, and its address
 CONTROLLER_PORT = 48880
@@ -185,6 +184,10 @@ class PlannedNetwork(controlled.Controlled):
             self.await_line(name, process, "listening on ")
         self.at = self.controller(text, f"{CONTROLLER[1]}:{CONTROLLER_PORT}", self.spaces[CONTROLLER[0]])
 
-    @property
-    def hosts(self):
-        return [self.spaces[name] for name in self.topology.workers]
+    def carry_out(self, plan):
+        """Groups that open from now on use the plan, of one job, and their packets its links."""
+        from planner import carry
+
+        self.pin([share.tree.routes for share in plan.assignments[0].shares])
+        with lab.inside(self.spaces[CONTROLLER[0]]):
+            carry.carry_out(plan, self.at, TOKEN)

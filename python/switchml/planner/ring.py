@@ -25,6 +25,11 @@ def ring_rates(topology, jobs):
     return rates
 
 
+def ring_order(topology, job):
+    """The job's workers as they follow each other."""
+    return _order(_graph(topology), job)
+
+
 def _graph(topology):
     graph = networkx.DiGraph()
     graph.add_nodes_from(topology.nodes)
