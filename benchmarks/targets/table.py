@@ -451,6 +451,31 @@ def cpu():
     return [line(ranks) for ranks in RANKS]
 
 
+def planning():
+    """The example of docs/planning.md over real links: rates in units of payload."""
+
+    def line(way, name, target):
+        def measure(results):
+            row = next((row for row in results.file("planning")["rows"] if row["way"] == way), None)
+            if row is None:
+                raise Missing(f"planning.json has nothing of {name}")
+            text = f"{row['rate']:.3f} of {row['model']:.3f}"
+            return (text, None) if target is None else at_least(target, row["rate"] / row["model"], text)
+
+        return (
+            f"the planner's example, {name}: rate in units of payload",
+            f">= {target} of the model" if target else "-",
+            measure,
+        )
+
+    return [line(*each) for each in (
+        ("none", "a parameter server", 0.95),
+        ("nearest", "the nearest switch", 0.95),
+        ("planned", "planned", 0.95),
+        ("ring", "a ring of Gloo", None),
+    )]  # fmt: skip
+
+
 GROUPS = (
     one_host,
     arena,
@@ -467,6 +492,7 @@ GROUPS = (
     sharded,
     kernels,
     switch,
+    planning,
 )
 # A group has the name of the part that measures it.
 LINES = [(group.__name__.replace("_", "-"), *line) for group in GROUPS for line in group()]
