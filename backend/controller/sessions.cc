@@ -57,6 +57,18 @@ wire::Open wire_form(const OpenRequest& request) {
   return open;
 }
 
+// Windows that wait in one queue leave it in proportion to their sizes: a share has slots by its weight, all of them
+// together as many as were asked for.
+uint32_t slots_of_share(const Plan& plan, const OpenRequest& request) {
+  const uint64_t of_shard = request.native ? 16 : 64;  // two streams take so many [LANE-4]
+  uint64_t weights = 0;
+  for (const PlannedShare& share : plan.shares) weights += share.weight;
+  const uint64_t all = uint64_t{request.slots} * plan.shares.size();
+  const uint64_t least = std::min<uint64_t>(request.slots, of_shard * request.shards);
+  return static_cast<uint32_t>(
+      std::clamp(all * plan.shares[request.share].weight / weights, least, uint64_t{kMaxSlots}));
+}
+
 Why why_of(const Status& status) { return status.code() == Code::kUnavailable ? Why::kUnavailable : Why::kInvalid; }
 
 OpenAnswer refusal_of(uint64_t ticket, const Refusal& why) {
@@ -164,7 +176,9 @@ std::optional<Refusal> Sessions::try_open(const OpenRequest& request, uint64_t t
   if (auto refusal = check_jobs(request)) return refusal;
   if (unfit) return unfit;
 
-  const auto opened = table_.open(wire_form(request), limits(request, tree), now);
+  wire::Open wish = wire_form(request);
+  if (const Plan* plan = plan_for(shape->ranks)) wish.slots = static_cast<uint16_t>(slots_of_share(*plan, request));
+  const auto opened = table_.open(wish, limits(request, tree), now);
   if (opened.status != ReplyStatus::kOk) return refused(request, tree, opened.status, opened.refused_by);
   auto session = std::make_unique<Session>();
   session->id = {opened.reply.job, opened.reply.epoch};

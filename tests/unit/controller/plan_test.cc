@@ -76,6 +76,27 @@ TEST(Plan, EachShareHasItsPlacesItsWeightAndItsTree) {
   EXPECT_EQ((rack.switches[0].members.at({tree.job, 2, -1}).port), 2U);
 }
 
+TEST(Plan, SharesHaveSlotsByTheirWeights) {
+  Rack rack(two_leaves());
+  ASSERT_FALSE(rack.core.set_plan(two_shares()));
+  OpenRequest first = share(0, 1), second = share(1, 2);
+  first.slots = second.slots = 64;
+  first.native = second.native = true;
+  EXPECT_EQ(rack.open(first).granted.slots, 96) << "three quarters of both shares' together";
+  EXPECT_EQ(rack.open(second).granted.slots, 32);
+  Rack few(two_leaves());
+  ASSERT_FALSE(few.core.set_plan(two_shares()));
+  first.slots = second.slots = 16;
+  EXPECT_EQ(few.open(first).granted.slots, 24);
+  EXPECT_EQ(few.open(second).granted.slots, 16) << "two streams take so many";
+  Rack words(two_leaves());
+  ASSERT_FALSE(words.core.set_plan(two_shares()));
+  first.slots = second.slots = 64;
+  first.native = second.native = false;
+  EXPECT_EQ(words.open(first).granted.slots, 96);
+  EXPECT_EQ(words.open(second).granted.slots, 64) << "likewise, of integers";
+}
+
 TEST(Plan, RanksJoinWhereTheirShareIs) {
   Rack rack(two_leaves());
   ASSERT_FALSE(rack.core.set_plan(two_shares()));
