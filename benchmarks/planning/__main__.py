@@ -83,7 +83,7 @@ def check():
 
 
 def load_planner():
-    sys.path[:0] = [str(repository.ROOT / "python"), str(lab.build_folder() / "python")]
+    sys.path.insert(0, str(lab.build_folder() / "python"))
     from _switchml_entry import load_planner
 
     return load_planner("planner", str(repository.ROOT / "python" / "switchml" / "planner"))

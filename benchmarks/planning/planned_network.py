@@ -25,6 +25,9 @@ CONTROLLER = ("controller", "10.0.0.200")  # its namespace, which has a link to 
 CONTROLLER_PORT = 48880
 PORT = 48879
 PIN = 1000  # preference of a pinned route's rule
+# Milliseconds. A window stands before links this slow for longer than the preset allows, and nothing is lost.
+RESENDING = {"SWITCHML_RTO_MIN": "1000", "SWITCHML_RTO_MAX": "10000"}
+SLOTS = "96"  # of a share, on average: a share of a thirteenth then has no more than its part, 16 being the least
 FREELY = "10gbit"
 RESULTS = (2, 6)  # kinds of packets: docs/protocol.md
 UDP_PAYLOAD = 28  # bytes of IP and UDP before it
@@ -64,6 +67,8 @@ class PlannedNetwork(controlled.Controlled):
             "SWITCHML_INTERFACE": "data",
             "SWITCHML_CONTROLLER": f"{CONTROLLER[1]}:{CONTROLLER_PORT}",
             "SWITCHML_CONTROLLER_TOKEN": TOKEN,
+            **RESENDING,
+            "SWITCHML_SLOTS": SLOTS,
         }
         try:
             self.make_nodes()
@@ -186,8 +191,11 @@ class PlannedNetwork(controlled.Controlled):
 
     def carry_out(self, plan):
         """Groups that open from now on use the plan, of one job, and their packets its links."""
-        from planner import carry
+        from planner import carry, errors
 
         self.pin([share.tree.routes for share in plan.assignments[0].shares])
-        with lab.inside(self.spaces[CONTROLLER[0]]):
-            carry.carry_out(plan, self.at, TOKEN)
+        try:
+            with lab.inside(self.spaces[CONTROLLER[0]]):
+                carry.carry_out(plan, self.at, TOKEN)
+        except errors.PlanError as error:
+            raise lab.LabError(str(error)) from error
