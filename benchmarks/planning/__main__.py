@@ -24,6 +24,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "common"))
+import drawing  # noqa: E402
 import limits  # noqa: E402
 import options  # noqa: E402
 import places  # noqa: E402
@@ -163,6 +164,8 @@ def table(rows):
 
 def main():
     arguments = parse()
+    if arguments.svg:
+        drawing.need_matplotlib()  # or ends before anything is measured
     if arguments.draw:
         content = json.loads(arguments.draw.read_text())
     else:
