@@ -177,7 +177,9 @@ std::optional<Refusal> Sessions::try_open(const OpenRequest& request, uint64_t t
   if (unfit) return unfit;
 
   wire::Open wish = wire_form(request);
-  if (const Plan* plan = plan_for(shape->ranks)) wish.slots = static_cast<uint16_t>(slots_of_share(*plan, request));
+  const Plan* plan =
+      request.replaces.job == 0 ? plan_for(shape->ranks) : nullptr;  // who moves keeps its slots [MOVE-2]
+  if (plan != nullptr) wish.slots = static_cast<uint16_t>(slots_of_share(*plan, request));
   const auto opened = table_.open(wish, limits(request, tree), now);
   if (opened.status != ReplyStatus::kOk) return refused(request, tree, opened.status, opened.refused_by);
   auto session = std::make_unique<Session>();

@@ -95,6 +95,10 @@ TEST(Plan, SharesHaveSlotsByTheirWeights) {
   first.native = second.native = false;
   EXPECT_EQ(words.open(first).granted.slots, 96);
   EXPECT_EQ(words.open(second).granted.slots, 64) << "likewise, of integers";
+  OpenRequest moving = share(0, 3);
+  moving.slots = 64;
+  moving.replaces = {200, 1};
+  EXPECT_EQ(words.open(moving).granted.slots, 64) << "who moves keeps what lies in its slots [MOVE-2]";
 }
 
 TEST(Plan, RanksJoinWhereTheirShareIs) {
