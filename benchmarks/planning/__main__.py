@@ -115,7 +115,7 @@ def row_of(name, seconds, answers, session, arguments):
 
 
 def run(arguments):
-    import model
+    import planned_ways
     import planned_network
 
     planner = load_planner()
@@ -127,12 +127,12 @@ def run(arguments):
     scale = planned_network.Scale(arguments.unit, GIGA, OVERHEAD)
     with tempfile.TemporaryDirectory(prefix="switchml-bench-") as folder:
         with planned_network.PlannedNetwork(
-            pathlib.Path(folder), topology, model.addresses_of(text), text, scale
+            pathlib.Path(folder), topology, planned_ways.addresses_of(text), text, scale
         ) as made:
             made.hosts = [made.spaces[name] for name in ring.ring_order(topology, job)]
             ranks = star.Job(made, program=HERE / "gradient_rank.py", PYTHONPATH=f"{lab.build_folder()}/python")
             for name in arguments.ways:
-                plan, expected = model.plan_of(planner, topology, job, name)
+                plan, expected = planned_ways.plan_of(planner, topology, job, name)
                 row = measure(made, ranks, plan, name, arguments) | {"model": expected / GIGA}
                 rows.append(row)
                 print(

@@ -18,14 +18,14 @@ def planner(monkeypatch):
 
 
 def test_each_way_of_the_example(planner):
-    import model
+    import planned_ways
     from pinned_routes import pins
 
     topology = planner.read_topology(EXAMPLE / "topology.yaml")
     (job,) = planner.read_jobs(EXAMPLE / "jobs.yaml", topology)
     rates = {}
     for way in ("none", "nearest", "planned", "ring"):
-        plan, rates[way] = model.plan_of(planner, topology, job, way)
+        plan, rates[way] = planned_ways.plan_of(planner, topology, job, way)
         for (node, _, destination), following in pins(trees(plan)).items() if plan else ():
             assert topology.link(node, following) and node != destination
     assert rates == pytest.approx({"none": 1e9, "nearest": 2.4375e9, "planned": 3e9, "ring": 12e9 / 7})
@@ -36,20 +36,20 @@ def trees(plan):
 
 
 def test_without_aggregation_one_worker_goes_round(planner):
-    import model
+    import planned_ways
 
     topology = planner.read_topology(EXAMPLE / "topology.yaml")
     (job,) = planner.read_jobs(EXAMPLE / "jobs.yaml", topology)
-    (routes,) = trees(model.plan_of(planner, topology, job, "none")[0])
+    (routes,) = trees(planned_ways.plan_of(planner, topology, job, "none")[0])
     crossings = [list(zip(route, route[1:])) for route in routes.values()]
     assert sum(("S1", "S3") in each for each in crossings) == 3
     assert sum(("S2", "S3") in each for each in crossings) == 3
 
 
 def test_the_addresses_are_those_of_the_file(planner):
-    import model
+    import planned_ways
 
-    found = model.addresses_of((EXAMPLE / "topology.yaml").read_text())
+    found = planned_ways.addresses_of((EXAMPLE / "topology.yaml").read_text())
     assert found["S1"] == "10.0.0.1" and found["W8"] == "10.0.3.8" and len(found) == 12
 
 
