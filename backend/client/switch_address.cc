@@ -152,7 +152,7 @@ Result<SwitchAddress> embedded_switch(const Config& config, bool one_host, const
 
 std::string advice_on_slots(const wire::Open& asked, const wire::OpenReply& granted, size_t queue_bytes) {
   const size_t wanted = ServerOptions().receive_buffer_bytes;
-  const size_t enough = std::max<size_t>(kPresetSlots / 2, size_t{asked.shards} * LaneSlots::kLeastSlotsForBulk);
+  const size_t enough = std::max<size_t>(kPresetSlots / 2, size_t{asked.shards} * kLeastSlotsForBulk);
   if (queue_bytes >= wanted || granted.payload > kMostPayloadForStreams || granted.slots >= enough) return "";
   return "its switch, in rank 0, grants only " + std::to_string(granted.slots) +
          " slots, because the kernel lets its socket queue no more than " + std::to_string(queue_bytes / 1024) +

@@ -60,7 +60,7 @@ wire::Open wire_form(const OpenRequest& request) {
 // Windows that wait in one queue leave it in proportion to their sizes: a share has slots by its weight, all of them
 // together as many as were asked for.
 uint32_t slots_of_share(const Plan& plan, const OpenRequest& request) {
-  const uint64_t of_shard = request.native ? 16 : 64;  // two streams take so many [LANE-4]
+  const uint64_t of_shard = request.native ? kLeastNativeForBulk : kLeastSlotsForBulk;
   uint64_t weights = 0;
   for (const PlannedShare& share : plan.shares) weights += share.weight;
   const uint64_t all = uint64_t{request.slots} * plan.shares.size();
@@ -177,9 +177,9 @@ std::optional<Refusal> Sessions::try_open(const OpenRequest& request, uint64_t t
   if (unfit) return unfit;
 
   wire::Open wish = wire_form(request);
-  const Plan* plan =
-      request.replaces.job == 0 ? plan_for(shape->ranks) : nullptr;  // who moves keeps its slots [MOVE-2]
-  if (plan != nullptr) wish.slots = static_cast<uint16_t>(slots_of_share(*plan, request));
+  const Plan* plan = plan_for(shape->ranks);
+  const bool moves = request.replaces.job != 0;  // it keeps its slots [MOVE-2]
+  if (plan != nullptr && !moves) wish.slots = static_cast<uint16_t>(slots_of_share(*plan, request));
   const auto opened = table_.open(wish, limits(request, tree), now);
   if (opened.status != ReplyStatus::kOk) return refused(request, tree, opened.status, opened.refused_by);
   auto session = std::make_unique<Session>();
@@ -220,7 +220,6 @@ const Plan* Sessions::plan_for(const std::vector<Attachment>& ranks) const {
 }
 
 std::optional<Refusal> Sessions::set_plan(Plan plan) {
-  std::sort(plan.workers.begin(), plan.workers.end());
   if (auto refusal = check_plan(topology_, plan)) return refusal;
   const auto before = plans_.find(plan.workers);
   if (before != plans_.end()) keep_places(before->second, &plan);

@@ -139,8 +139,6 @@ struct LaneSlots {
     return {0, part, 0, slots - part};
   }
   bool has_bulk() const { return bulk_data > 0; }
-  static constexpr int kLeastSlotsForBulk = 64;  // [LANE-4]
-  static constexpr int kLeastNativeForBulk = 16;
 };
 
 /// What a session with a switch is, agreed by all workers before any engine starts.

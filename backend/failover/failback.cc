@@ -18,8 +18,6 @@ std::string described(const SessionParameters& session) {
          (session.whole_chunks ? ", whole payloads only" : "") + (session.native ? "" : " of integers");
 }
 
-std::string topic(int attempt) { return "back/" + std::to_string(attempt); }
-
 }  // namespace
 
 Failback::Failback(const Config& config, const GroupInfo& group, const SessionParameters& lost, StoreChannel& channel,
@@ -32,12 +30,15 @@ Failback::Failback(const Config& config, const GroupInfo& group, const SessionPa
       own_(own),
       share_(share) {}
 
+std::string Failback::vote_topic(int attempt) { return "back/" + std::to_string(attempt); }
+std::string Failback::offer_topic(int attempt) { return vote_topic(attempt) + "/offer"; }
+
 Status Failback::offer(int attempt, Time deadline) {
   auto blob = ask(deadline);
   if (!blob.ok()) return blob.status();
   SessionParameters session = lost_;
   Status status = read(blob.value(), &session);
-  if (status.ok()) status = channel_.say(topic(attempt) + "/offer", blob->encode());
+  if (status.ok()) status = channel_.say(offer_topic(attempt), blob->encode());
   if (!status.ok()) leave({session}, monotonic_now() + kLeaveTime);
   return status;
 }
@@ -85,16 +86,14 @@ Status Failback::read(const Blob& offer, SessionParameters* session) const {
 }
 
 Result<Failback::Found> Failback::take(int attempt) {
-  auto text = channel_.hear(topic(attempt) + "/offer", 0);
-  if (!text.ok()) return text.status();
-  auto offer = Blob::parse(text.value());
+  const auto offer = channel_.hear_blob(offer_topic(attempt), 0);
   if (!offer.ok()) return offer.status();
   Found found;
   found.session = lost_;
   Status mine = read(offer.value(), &found.session);
   if (mine.ok()) mine = join(&found);
   const auto joined = mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine);
-  const auto all = vote(channel_, group_, topic(attempt), joined, [](const std::vector<Blob>&) { return Blob(); });
+  const auto all = vote(channel_, group_, vote_topic(attempt), joined, [](const std::vector<Blob>&) { return Blob(); });
   if (all.ok()) return found;
   leave({found.session}, monotonic_now() + kLeaveTime);
   return all.status();

@@ -5,6 +5,8 @@
 //   rank 0  back/N/offer  the session; then all vote (failover/vote.h) on back/N
 #pragma once
 
+#include <string>
+
 #include "base/config.h"
 #include "client/controller_entry.h"
 #include "client/switch_entry.h"
@@ -29,6 +31,10 @@ class Failback {
   /// `own`: the switch of `lost` if it runs in this process, or null. Borrows it, configuration, channel, controller.
   Failback(const Config& config, const GroupInfo& group, const SessionParameters& lost, StoreChannel& channel,
            const ControllerEntry& controller, SwitchServer* own = nullptr, ShareNumber share = {});
+
+  /// What the ranks say of an attempt: what is offered, and what they vote on.
+  static std::string vote_topic(int attempt);
+  static std::string offer_topic(int attempt);
 
   /// Rank 0: asks the switch, or the controller where there is one, by `deadline`.
   Status offer(int attempt, Time deadline);

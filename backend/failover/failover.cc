@@ -28,9 +28,6 @@ Status cannot_go_without(const std::string& why, const Status& reason) {
   return {reason.code(), why + "; and could not go on without it: " + reason.message()};
 }
 
-std::string vote_topic(int attempt) { return "back/" + std::to_string(attempt); }
-std::string offer_topic(int attempt) { return vote_topic(attempt) + "/offer"; }
-
 std::string written(const std::vector<uint32_t>& weights) {
   std::string text;
   for (const uint32_t weight : weights) text += (text.empty() ? "" : " ") + std::to_string(weight);
@@ -271,7 +268,7 @@ void Failover::offer_weights() {
   }
   const int attempt = taken_ + 1;
   pace_.wait(monotonic_now());
-  if (channel_.say(offer_topic(attempt), offer.encode()).ok()) say_offer(attempt);
+  if (channel_.say_blob(Failback::offer_topic(attempt), offer).ok()) say_offer(attempt);
 }
 
 void Failover::say_offer(int attempt) {
@@ -282,8 +279,7 @@ void Failover::say_offer(int attempt) {
 }
 
 void Failover::accept_offer() {
-  const auto text = channel_.hear(offer_topic(taken_), 0);
-  const auto offer = text.ok() ? Blob::parse(text.value()) : Result<Blob>(text.status());
+  const auto offer = channel_.hear_blob(Failback::offer_topic(taken_), 0);
   if (offer.ok()) {
     if (offer->text("weights").empty()) {
       fail_back();
@@ -303,7 +299,7 @@ void Failover::take_weights(const Blob& offer) {
   mine.set("submitted", engine_.hold());
   const bool fit = weights.size() == options_.share.of;
   const auto from =
-      vote(channel_, options_.group, vote_topic(taken_),
+      vote(channel_, options_.group, Failback::vote_topic(taken_),
            fit ? Result<Blob>(mine) : Result<Blob>(Status(Code::kMismatch, "offered weights do not fit")), latest);
   voting_ = false;
   purpose_.clear();

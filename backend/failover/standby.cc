@@ -47,7 +47,7 @@ Status Standby::start() {
     Blob keys;
     keys.set("seed", random_bits() | 1U);  // 0 would be another one on each host
     keys.set("client_key", random_bits());
-    if (Status status = say("keys", keys); !status.ok()) return status;
+    if (Status status = channel_.say_blob(topic("keys"), keys); !status.ok()) return status;
   }
   Status status = serve();
   if (status.ok()) status = hear_switches();
@@ -59,14 +59,14 @@ Status Standby::start() {
 // ---- switches ----
 
 Status Standby::serve() {
-  const auto keys = hear("keys", 0);
+  const auto keys = channel_.hear_blob(topic("keys"), 0);
   if (!keys.ok()) return keys.status();
   if (std::find(leaders_.begin(), leaders_.end(), group_.rank) == leaders_.end()) return {};
   const auto place = serve_with(keys.value());
-  if (!place.ok()) return say("place", place.status());
+  if (!place.ok()) return channel_.say_blob(topic("place"), place.status());
   Blob blob;
   blob.set("address", to_string(place.value()));
-  return say("place", blob);
+  return channel_.say_blob(topic("place"), blob);
 }
 
 // Epochs, keys and cookies follow from the seed: with the same one, and one open, sessions are alike. A socket that
@@ -91,7 +91,7 @@ Result<Endpoint> Standby::serve_with(const Blob& keys) {
 
 Status Standby::hear_switches() {
   for (const int leader : leaders_) {
-    const auto place = hear("place", leader);
+    const auto place = channel_.hear_blob(topic("place"), leader);
     if (!place.ok()) return place.status();
     const auto address = literal_address(place->text("address"), 0);
     if (!address.ok()) return address.status();
@@ -105,9 +105,9 @@ Status Standby::hear_switches() {
 Status Standby::share_session() {
   session_.switch_endpoint = with_carrier({}, carrier());  // the one of the slot
   if (group_.rank == 0) {
-    if (Status status = say("session", open_all()); !status.ok()) return status;
+    if (Status status = channel_.say_blob(topic("session"), open_all()); !status.ok()) return status;
   }
-  const auto granted = hear("session", 0);
+  const auto granted = channel_.hear_blob(topic("session"), 0);
   if (!granted.ok()) return granted.status();
   const bool whole_chunks = session_.whole_chunks;  // what is in flight is so
   const bool native = session_.native;
@@ -150,26 +150,6 @@ Status Standby::join() {
     transports_.push_back(spread_link(std::move(link.value()), switches_));  // [MOVE-6]
   }
   return {};
-}
-
-// ---- words ----
-
-Result<Blob> Standby::hear(const std::string& what, int rank) const {
-  auto text = channel_.hear(topic(what), rank);
-  if (!text.ok()) return text.status();
-  auto blob = Blob::parse(text.value());
-  if (blob.ok() && !blob->carried().ok()) return blob->carried();
-  return blob;
-}
-
-// What fails is an error of all that hear it.
-Status Standby::say(const std::string& what, const Result<Blob>& found) {
-  const Status& why = found.status();
-  const Blob blob =
-      found.ok() ? found.value()
-                 : Blob::failure(Status(why.code(), "rank " + std::to_string(group_.rank) + ": " + why.message()));
-  const Status said = channel_.say(topic(what), blob.encode());
-  return found.ok() ? said : found.status();
 }
 
 }  // namespace switchml

@@ -48,8 +48,6 @@ class Standby {
   Status share_session();
   Result<Blob> open_all();
   Status join();
-  Result<Blob> hear(const std::string& what, int rank) const;
-  Status say(const std::string& what, const Result<Blob>& found);
 
   const Config& config_;
   const GroupInfo group_;

@@ -287,7 +287,7 @@ class Agreement {
     if (!opening_.config.integers && carrier != Carrier::kPlaces) asked.flags |= wire::kOpenNative;  // [NATIVE-1]
     asked.flags |= open_flag_of(carrier);
     if (slots == 0 && !may_lose_frames(carrier)) {
-      asked.slots = static_cast<uint16_t>(asked.shards * LaneSlots::kLeastNativeForBulk);
+      asked.slots = static_cast<uint16_t>(asked.shards * kLeastNativeForBulk);
     } else if (slots == 0 && payload <= kMostPayloadForStreams) {
       asked.slots = preset_slots(hosts, asked.shards);
     }
@@ -297,10 +297,10 @@ class Agreement {
   // Where it is not what a switch gives by itself (0). As many as two streams take on each rank that sends; of several
   // switches no more together than a single one gives, as long as that is so many: what waits in links is waited for.
   uint16_t preset_slots(bool hosts, size_t shards) const {
-    constexpr auto kLeast = size_t{LaneSlots::kLeastSlotsForBulk};
+    constexpr auto kLeast = size_t{kLeastSlotsForBulk};
     if (is_alone()) return static_cast<uint16_t>(hosts && shards * kLeast > kPresetSlots ? shards * kLeast : 0);
     const size_t part = kPresetSlots / (opening_.switches.size() * shards);
-    return static_cast<uint16_t>(shards * std::clamp(part, size_t{LaneSlots::kLeastNativeForBulk}, kLeast));
+    return static_cast<uint16_t>(shards * std::clamp(part, size_t{kLeastNativeForBulk}, kLeast));
   }
 
   void advise(const wire::Open& asked, const wire::OpenReply& granted) const {

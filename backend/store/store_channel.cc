@@ -29,6 +29,23 @@ Result<std::string> StoreChannel::hear(const std::string& topic, int rank) const
   }
 }
 
+Status StoreChannel::say_blob(const std::string& topic, const Result<Blob>& found) {
+  const Status& why = found.status();
+  const Blob blob = found.ok()
+                        ? found.value()
+                        : Blob::failure(Status(why.code(), "rank " + std::to_string(rank_) + ": " + why.message()));
+  const Status said = say(topic, blob.encode());
+  return found.ok() ? said : why;
+}
+
+Result<Blob> StoreChannel::hear_blob(const std::string& topic, int rank) const {
+  auto text = hear(topic, rank);
+  if (!text.ok()) return text.status();
+  auto blob = Blob::parse(text.value());
+  if (blob.ok() && !blob->carried().ok()) return blob->carried();
+  return blob;
+}
+
 Status StoreChannel::agree(const std::string& topic, int ranks, const Status& mine) {
   const std::string fared = mine.ok() ? kWell : "rank " + std::to_string(rank_) + ": " + mine.message();
   if (Status status = say(topic, fared); !status.ok()) return status;

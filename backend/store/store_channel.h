@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "store/blob.h"
 #include "store/rendezvous.h"
 
 namespace switchml {
@@ -20,6 +21,9 @@ class StoreChannel {
   /// Once per topic.
   Status say(const std::string& topic, const std::string& text);
   Result<std::string> hear(const std::string& topic, int rank) const;
+  /// The same of blobs. What fails here, prefixed by this rank, is an error of all that hear it; it is returned, too.
+  Status say_blob(const std::string& topic, const Result<Blob>& found);
+  Result<Blob> hear_blob(const std::string& topic, int rank) const;
   /// Says how this rank has fared, and hears it of all `ranks`. The first that has fared badly is the error, prefixed
   /// by its rank where it is another.
   Status agree(const std::string& topic, int ranks, const Status& mine);

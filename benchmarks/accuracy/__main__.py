@@ -12,7 +12,6 @@ bound, or the program fails.
 """
 
 import argparse
-import json
 import pathlib
 import sys
 
@@ -68,16 +67,6 @@ def parse():
     return parser.parse_args()
 
 
-def read(path):
-    try:
-        content = json.loads(path.read_text())
-        if content["benchmark"] != "accuracy":
-            raise ValueError(f"it is of benchmarks/{content['benchmark']}")
-        return content
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        sys.exit(f"error: --from {path}: not a result of benchmarks/accuracy ({type(error).__name__}: {error})")
-
-
 def measure(arguments):
     content = repository.circumstances("accuracy")
     ours = arithmetic.Arithmetic()
@@ -95,7 +84,7 @@ def main():
     if arguments.figures:
         pyplot = drawing.need_matplotlib()
     try:
-        content = read(arguments.source) if arguments.source else measure(arguments)
+        content = repository.read(arguments.source, "accuracy", "--from") if arguments.source else measure(arguments)
     except ValueError as error:
         sys.exit(f"error: {error}")
     if content.get("sums"):

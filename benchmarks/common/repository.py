@@ -59,6 +59,17 @@ def circumstances(benchmark):
     }
 
 
+def read(path, benchmark, option):
+    """What write() wrote for that benchmark; ends the program where the file of `option` is none."""
+    try:
+        content = json.loads(path.read_text())
+        if content["benchmark"] != benchmark:
+            raise ValueError(f"it is of benchmarks/{content['benchmark']}")
+        return content
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.exit(f"error: {option} {path}: not a result of benchmarks/{benchmark} ({type(error).__name__}: {error})")
+
+
 def write(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")

@@ -16,7 +16,6 @@ TCP 1514 of 1448, and acknowledgements). Every result is verified.
 """
 
 import argparse
-import json
 import pathlib
 import statistics
 import sys
@@ -167,7 +166,7 @@ def main():
     if arguments.svg:
         drawing.need_matplotlib()  # or ends before anything is measured
     if arguments.draw:
-        content = json.loads(arguments.draw.read_text())
+        content = repository.read(arguments.draw, "planning", "--draw")
     else:
         check()
         rows = run(arguments)

@@ -10,7 +10,6 @@ figures do not depend on this machine. docs/performance.md says what is modelled
 """
 
 import argparse
-import json
 import pathlib
 import sys
 
@@ -47,23 +46,13 @@ def parse():
     return parser.parse_args()
 
 
-def read(path):
-    try:
-        content = json.loads(path.read_text())
-        if content["benchmark"] != "scale":
-            raise ValueError(f"it is of benchmarks/{content['benchmark']}")
-        return content
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        sys.exit(f"error: --from {path}: not a result of benchmarks/scale ({type(error).__name__}: {error})")
-
-
 def main():
     arguments = parse()
     if arguments.figures:
         pyplot = drawing.need_matplotlib()
     scale_runs.print_header()
     if arguments.source:
-        content = read(arguments.source)
+        content = repository.read(arguments.source, "scale", "--from")
         for row in content["runs"]:
             scale_runs.print_run(row)
     else:

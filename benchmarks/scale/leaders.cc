@@ -1,6 +1,5 @@
 #include "leaders.h"
 
-#include <deque>
 #include <vector>
 
 #include "way.h"
@@ -11,14 +10,13 @@ namespace {
 
 enum Leg : uint32_t { kUp = 1U << 30, kDown = 1U << 29, kRing = 0 };  // in Packet::hops, with those left to go
 
-class Leaders final : public Way {
+class Leaders final : public QueuedWay {
  public:
   Leaders(const WayOptions& options, const Fabric& fabric)
-      : Way(options, static_cast<uint32_t>(fabric.hosts())),
+      : QueuedWay(options, static_cast<uint32_t>(fabric.hosts())),
         racks_(static_cast<uint32_t>(fabric.racks())),
         rack_hosts_(static_cast<uint32_t>(fabric.hosts()) / racks_),
         segments_{options.bytes, racks_, options.payload_bytes},
-        waiting_(racks_ * rack_hosts_),
         ready_(racks_ * racks_),
         held_(racks_ * racks_) {
     const uint64_t chains = 2 * racks_ * (rack_hosts_ - 1);
@@ -27,13 +25,6 @@ class Leaders final : public Way {
   }
 
  private:
-  bool next(int host, Packet* packet) override {
-    auto& waiting = waiting_[static_cast<size_t>(host)];
-    if (waiting.empty()) return false;
-    *packet = waiting.front();
-    waiting.pop_front();
-    return true;
-  }
   void arrived(const Packet& packet, Instant now) override {
     if ((packet.hops & kUp) != 0) {
       up(packet);
@@ -85,14 +76,13 @@ class Leaders final : public Way {
   }
   void put(uint32_t from, uint32_t to, const Packet& packet, uint32_t hops) {
     const uint32_t bytes = segments_.packet_bytes(packet.segment, packet.number);
-    waiting_[from].push_back({from, to, bytes, packet.segment, packet.number, hops});
+    enqueue({from, to, bytes, packet.segment, packet.number, hops});
   }
 
   const uint32_t racks_, rack_hosts_;
   const Segments segments_;
-  std::vector<std::deque<Packet>> waiting_;  // by host
-  std::vector<uint32_t> ready_;              // by rack and segment: packets that the leader has from its rack
-  std::vector<std::vector<Packet>> held_;    // by rack and segment: those of the ring that wait for the others
+  std::vector<uint32_t> ready_;            // by rack and segment: packets that the leader has from its rack
+  std::vector<std::vector<Packet>> held_;  // by rack and segment: those of the ring that wait for the others
 };
 
 }  // namespace

@@ -1,17 +1,14 @@
 #include "ring.h"
 
-#include <deque>
-#include <vector>
-
 #include "way.h"
 
 namespace switchml::scale {
 
 namespace {
 
-class Ring final : public Way {
+class Ring final : public QueuedWay {
  public:
-  Ring(const WayOptions& options, uint32_t hosts) : Way(options, hosts), waiting_(hosts) {
+  Ring(const WayOptions& options, uint32_t hosts) : QueuedWay(options, hosts) {
     for (Job& job : jobs()) {
       const uint32_t n = job.members.count(), hops = 2 * (n - 1);
       expect(&job, job.segments.all_packets() * hops);
@@ -22,13 +19,6 @@ class Ring final : public Way {
   }
 
  private:
-  bool next(int host, Packet* packet) override {
-    auto& waiting = waiting_[static_cast<size_t>(host)];
-    if (waiting.empty()) return false;
-    *packet = waiting.front();
-    waiting.pop_front();
-    return true;
-  }
   void arrived(const Packet& packet, Instant now) override {
     Job& job = job_of(packet.to);
     if (packet.hops > 1) put(job, packet.to, packet.segment, packet.number, packet.hops - 1);
@@ -36,10 +26,8 @@ class Ring final : public Way {
   }
   void put(const Job& job, uint32_t host, uint32_t segment, uint32_t number, uint32_t hops) {
     const uint32_t to = job.members.host(job.members.member(host) + 1);
-    waiting_[host].push_back({host, to, job.segments.packet_bytes(segment, number), segment, number, hops});
+    enqueue({host, to, job.segments.packet_bytes(segment, number), segment, number, hops});
   }
-
-  std::vector<std::deque<Packet>> waiting_;  // by host
 };
 
 }  // namespace

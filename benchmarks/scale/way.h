@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "outcome.h"
@@ -33,6 +34,24 @@ class Way : public Traffic {
  private:
   std::vector<Job> jobs_;
   size_t running_ = 0;
+};
+
+/// A way whose hosts send what waits for them, in its order.
+class QueuedWay : public Way {
+ protected:
+  QueuedWay(const WayOptions& options, uint32_t hosts) : Way(options, hosts), waiting_(hosts) {}
+  void enqueue(const Packet& packet) { waiting_[packet.from].push_back(packet); }
+
+ private:
+  bool next(int host, Packet* packet) override {
+    auto& waiting = waiting_[static_cast<size_t>(host)];
+    if (waiting.empty()) return false;
+    *packet = waiting.front();
+    waiting.pop_front();
+    return true;
+  }
+
+  std::vector<std::deque<Packet>> waiting_;  // by host
 };
 
 }  // namespace switchml::scale

@@ -64,7 +64,7 @@ class Worker {
   static LoneOptions options(bool two_streams, bool native) {
     LoneOptions out;
     out.native = native;
-    if (two_streams) out.slots = LaneSlots::kLeastSlotsForBulk;
+    if (two_streams) out.slots = kLeastSlotsForBulk;
     return out;
   }
   bool all_ended() const {

@@ -14,7 +14,7 @@ constexpr uint64_t kMostTurns = 5000000;
 
 // Of a shard. Few, so that they are used again soon; sometimes enough for two streams.
 int draw_slots(Random& random) {
-  if (random.chance(0.12)) return random.between(LaneSlots::kLeastSlotsForBulk, LaneSlots::kLeastSlotsForBulk + 20);
+  if (random.chance(0.12)) return random.between(kLeastSlotsForBulk, kLeastSlotsForBulk + 20);
   return random.between(4, random.chance(0.7) ? 6 : 16);
 }
 

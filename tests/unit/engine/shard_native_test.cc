@@ -73,7 +73,7 @@ TEST(LaneSlotsOfNative, AreOneLaneAStream) {  // [NLANE-1]
     const LaneSlots lanes = LaneSlots::of(slots, true);
     EXPECT_EQ(lanes.calls + lanes.bulk_calls, 0);
     EXPECT_EQ(lanes.data + lanes.bulk_data, slots);
-    EXPECT_EQ(lanes.has_bulk(), slots >= LaneSlots::kLeastNativeForBulk);
+    EXPECT_EQ(lanes.has_bulk(), slots >= kLeastNativeForBulk);
   }
   EXPECT_EQ(LaneSlots::of_native(16).data, 4);
   EXPECT_EQ(LaneSlots::of_native(39).data, 4);

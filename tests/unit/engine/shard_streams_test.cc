@@ -17,7 +17,7 @@ namespace switchml::testing {
 namespace {
 
 // Of 64 slots: 0 to 11 calls, 12 to 15 elements, 16 to 19 the bulk stream's calls, 20 to 63 its elements.
-constexpr int kSlots = LaneSlots::kLeastSlotsForBulk;
+constexpr int kSlots = kLeastSlotsForBulk;
 constexpr size_t kChunk = 256;        // elements
 constexpr size_t kMany = 5 * kChunk;  // one more than there are slots for elements of few
 

@@ -265,7 +265,7 @@ TEST(Shard, OnlyTheWantedPartOfTheResultIsWritten) {
 struct Flow {
   Flow() {
     LoneOptions options;
-    options.slots = LaneSlots::kLeastSlotsForBulk;
+    options.slots = kLeastSlotsForBulk;
     lone = std::make_unique<LoneShard>(options);
     tensor.assign(1000 * 256, 1);
     outcome = lone->submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));

@@ -298,7 +298,7 @@ TEST(ShardThread, LetsResultsOfALongStreamGather) {
   std::atomic<int> pauses{0};
   EngineOptions options;
   options.session.workers = 1;
-  options.session.slots = LaneSlots::kLeastSlotsForBulk;
+  options.session.slots = kLeastSlotsForBulk;
   options.session.payload_bytes = 1024;
   const auto shard =
       std::make_shared<Shard>(0, options, std::make_unique<SlowLink>(&pauses), monotonic_now(), [](const Status&) {});
@@ -365,7 +365,7 @@ TEST(ShardThread, OfSeveralShardsNoneLetsResultsGather) {
   const auto notes = std::make_shared<WakeTransport::Notes>();
   EngineOptions options;
   options.session.workers = 1;
-  options.session.slots = LaneSlots::kLeastSlotsForBulk;
+  options.session.slots = kLeastSlotsForBulk;
   options.session.payload_bytes = 1024;
   const auto busy =
       std::make_shared<Shard>(0, options, std::make_unique<SlowLink>(&pauses), monotonic_now(), [](const Status&) {});
