@@ -41,7 +41,7 @@ namespace switchml {
   X(uses_completed, "slots", "slots that got every worker's contribution")                 \
   X(elements_added, "elements", "words added or compared")                                 \
   X(duplicates_answered, "packets", "duplicates on a complete slot, answered")             \
-  X(duplicates_dropped, "packets", "duplicates on an incomplete slot, dropped")            \
+  X(duplicates_dropped, "packets", "duplicates that need no answer, dropped")              \
   X(results_passed_down, "packets", "results of a parent switch, sent on to the members")  \
   X(dropped_stale, "packets", "sequence number older than the slot's")                     \
   X(dropped_short, "packets", "shorter than a header")                                     \

@@ -30,6 +30,7 @@ void max_words(SlotUse* use, int32_t* words, const wire::DataPacket& packet, con
 
 void take_over(SlotUse* use, int32_t* words, const wire::DataPacket& packet) {  // [SLOT-5, SLOT-11]
   use->contributed = WorkerSet{};
+  use->asked_again = WorkerSet{};
   use->contributed.insert(packet.header.worker);
   use->complete = false;
   use->exponent = packet.header.exponent;
@@ -64,6 +65,13 @@ size_t complete(SlotUse* use, int32_t* words, const wire::DataPacket& last, cons
   quant::kernels().load(words, payload, use->bytes / kWordBytes);
   use->complete = true;
   return wire::kHeaderBytes + use->bytes;
+}
+
+bool asks_for_all(SlotUse* use, uint8_t worker, const WorkerSet& members) {
+  const bool first = use->asked_again == WorkerSet{} || use->asked_again.test(worker);
+  if (first) use->asked_again = WorkerSet{};
+  use->asked_again.insert(worker);
+  return first || use->asked_again == members;
 }
 
 void mark_repeated(uint8_t* frame) {

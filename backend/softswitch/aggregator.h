@@ -28,6 +28,11 @@ struct Outcome {
 /// directly in front of them. `last` is the header of the last contribution. Returns the size of the packet.
 size_t complete(SlotUse* use, int32_t* words, const wire::DataPacket& last, const Outcome& outcome);
 
+/// Whether a leaf sends a complete use up again for this member's repeat. One loss makes all members repeat. So the
+/// first of them asks for all, and so does the last: it is the likeliest to come after what the parent lacked. Who
+/// repeats twice has waited in vain, and is a first one. [TREE-6]
+bool asks_for_all(SlotUse* use, uint8_t worker, const WorkerSet& members);
+
 /// Marks a packet, native or not, as sent before.
 void mark_repeated(uint8_t* frame);
 

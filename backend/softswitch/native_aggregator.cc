@@ -42,7 +42,7 @@ Inputs inputs_of(const SlotUse& use, SlotStore* store, const wire::NativePacket&
 }  // namespace
 
 void begin_native(SlotUse* use, const wire::NativePacket& packet) {
-  use->contributed = use->with_elements = use->want_none = use->with_target = WorkerSet{};
+  use->contributed = use->with_elements = use->want_none = use->with_target = use->asked_again = WorkerSet{};
   use->complete = use->disagree = false;
   use->witness = packet.header.call;
   use->exponent = kind_of(packet.header);

@@ -73,7 +73,7 @@ struct SoftSwitch::Impl {
                       PacketContext& context);
   void duplicate_native(const SessionEntry& session, SlotUse* use, const wire::NativeHeader& header,
                         const RxFrame& asking, PacketContext& context);
-  void duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking,
+  void duplicate(const SessionEntry& session, SlotUse* use, uint8_t worker, uint8_t* frame, const RxFrame& asking,
                  PacketContext& context);
   /// NextStep of a complete use: the result to all members of the slot's shard, or the aggregate to the parent.
   void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, PacketContext& context);

@@ -19,6 +19,7 @@ namespace switchml::softswitch {
 struct SlotUse {
   SequencePair pair;
   WorkerSet contributed;
+  WorkerSet asked_again;     // at a leaf: who has repeated since the parent was asked again for all, or answered
   WorkerSet with_elements;   // native: of these, who sent any
   WorkerSet want_none;       // native: of these, who takes the result without elements
   WorkerSet with_target;     // native: of these, whose target is in the store

@@ -230,8 +230,8 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
       break;
     case Sequence::kSame:
       if (use.complete || !use.contributed.insert(header.worker))
-        return duplicate(session, &use, frame, asking, context);  // [SLOT-7, SLOT-8]
-      merge(&use, words, packet);                                 // [SLOT-6]
+        return duplicate(session, &use, header.worker, frame, asking, context);  // [SLOT-7, SLOT-8]
+      merge(&use, words, packet);                                                // [SLOT-6]
       break;
   }
   context.counters.contributions_added.add(1);
@@ -254,11 +254,12 @@ void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const
 }
 
 // [LOSS-2, LOSS-3]
-void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint8_t* frame, const RxFrame& asking,
-                                 PacketContext& context) {
-  if (!use->complete) return context.counters.duplicates_dropped.add(1);  // [SLOT-7]
-  context.counters.duplicates_answered.add(1);
+void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint8_t worker, uint8_t* frame,
+                                 const RxFrame& asking, PacketContext& context) {
   const bool leaf = session.uplink() != nullptr;
+  if (!use->complete || (leaf && !asks_for_all(use, worker, session.expected())))
+    return context.counters.duplicates_dropped.add(1);  // [SLOT-7, TREE-6]
+  context.counters.duplicates_answered.add(1);
   if (leaf) {  // [TREE-6]
     context.reclaim(*use);
     mark_repeated(frame);
@@ -278,6 +279,8 @@ void SoftSwitch::Impl::pass_down(const RxFrame& frame, PacketContext& context) {
   const SessionEntry* session = admit_result(sender, frame.from, counts);
   if (session == nullptr) return;
   counts.results_passed_down.add(1);
+  SlotUse& use = stores[header.job]->use(header.slot, header.seq);
+  if (use.pair.epoch == header.epoch && use.pair.seq == header.seq) use.asked_again = WorkerSet{};  // [TREE-6]
   const std::vector<const Endpoint*>& all = session->audience(session->shard_of(header.slot));
   context.multicast(frame.data, frame.size, all.data(), all.size());  // [TREE-7]
 }

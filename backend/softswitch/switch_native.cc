@@ -115,11 +115,12 @@ void SoftSwitch::Impl::to_members(const SessionEntry& session, const SlotUse& us
 // [NATIVE-13]
 void SoftSwitch::Impl::duplicate_native(const SessionEntry& session, SlotUse* use, const wire::NativeHeader& header,
                                         const RxFrame& asking, PacketContext& context) {
-  if (!use->complete) return context.counters.duplicates_dropped.add(1);
+  const bool leaf = session.uplink() != nullptr;
+  if (!use->complete || (leaf && !asks_for_all(use, header.worker, session.expected())))
+    return context.counters.duplicates_dropped.add(1);  // [NTREE-4]
   context.counters.duplicates_answered.add(1);
   uint8_t* payload = stores[header.job]->payload(header.slot, header.seq);
   NativeFrame frame = use->want_none.test(header.worker) ? bare_frame(payload) : whole_frame(*use, payload);
-  const bool leaf = session.uplink() != nullptr;
   if (leaf) {  // [NTREE-4]
     context.reclaim(*use);
     mark_repeated(payload - wire::kNativeHeaderBytes);
@@ -144,6 +145,7 @@ void SoftSwitch::Impl::pass_down_native(const RxFrame& frame, PacketContext& con
   SlotUse& use = stores[header.job]->use(header.slot, header.seq);
   if (!holds(use, header) || !use.complete) return counts.dropped_stale.add(1);
   counts.results_passed_down.add(1);
+  use.asked_again = WorkerSet{};  // [NTREE-4]
   const NativeFrame whole{frame.data, frame.size};
   NativeFrame bare = whole;
   if (packet.bytes > 0 && !(use.want_none == WorkerSet{})) {  // with a checksum of its own

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "fixture.h"
+#include "native.h"
 #include "softswitch/slot_store.h"
 
 namespace switchml::softswitch {
@@ -85,6 +85,93 @@ TEST_F(Installed, ALeafHandsItsSumUpAndResultsDown) {
   EXPECT_EQ(bench_.sw.counters().results_passed_down.get(), 1U);
   EXPECT_EQ(bench_.sw.counters().dropped_source.get(), 1U);
 }
+
+/// A leaf of three members, complete. What one of them repeats: whether anything goes up.
+class LeafRounds : public Installed, public ::testing::WithParamInterface<bool> {
+ protected:
+  LeafRounds() {
+    InstalledSession leaf = session({4, 5, 70});
+    leaf.native = GetParam();
+    leaf.uplink = Uplink{4, endpoint(77)};
+    EXPECT_TRUE(bench_.sw.install(leaf, bench_.now).ok());
+    for (const int member : {4, 5, 70}) place(member, member);
+    use(1);
+  }
+  void use(uint32_t seq) {
+    for (const int member : {4, 5, 70}) up_ = contribute(member, seq);
+    ASSERT_EQ(up_.size(), 1U);
+  }
+  std::vector<Sent> contribute(int member, uint32_t seq) {
+    if (!GetParam()) return put(member, seq, {1, 2}, member);
+    return bench_.put(native_frame(floats(member, {1, 2}, seq), 200, 0xabcdef01, {}), endpoint(member));
+  }
+  bool goes_up(int member, uint32_t seq = 1) {
+    const auto sent = contribute(member, seq);
+    if (sent.empty()) return false;
+    EXPECT_EQ(sent[0].to, std::vector<Endpoint>{endpoint(77)});
+    return true;
+  }
+  /// By the parent.
+  void answer(uint32_t seq) {
+    std::vector<uint8_t> frame = up_[0].frame;
+    if (GetParam()) {
+      wire::NativeHeader h = wire::read_native_header(frame.data());
+      h.kind = static_cast<uint8_t>(wire::Kind::kNativeResult);
+      h.worker = kAllWorkers;
+      h.seq = seq;
+      wire::seal_native(h, {}, frame.data(), frame.size() - wire::kNativeHeaderBytes);
+    } else {
+      wire::Header h = wire::read_header(frame.data());
+      h.kind = static_cast<uint8_t>(wire::Kind::kResult);
+      h.worker = kAllWorkers;
+      h.seq = seq;
+      wire::write_header(h, frame.data());
+    }
+    bench_.put(frame, endpoint(77));
+  }
+
+ private:
+  std::vector<Sent> up_;  // of the last use
+};
+
+TEST_P(LeafRounds, TheFirstAndTheLastOfThemAskForAll) {  // [TREE-6, NTREE-4]
+  EXPECT_TRUE(goes_up(5));
+  EXPECT_FALSE(goes_up(70));
+  EXPECT_TRUE(goes_up(4));
+  EXPECT_EQ(bench_.sw.counters().duplicates_answered.get(), 2U);
+  EXPECT_EQ(bench_.sw.counters().duplicates_dropped.get(), 1U);
+}
+
+TEST_P(LeafRounds, WhoRepeatsTwiceHasWaitedInVain) {
+  EXPECT_TRUE(goes_up(5));
+  EXPECT_TRUE(goes_up(5));
+  EXPECT_FALSE(goes_up(70));
+  EXPECT_TRUE(goes_up(70));
+  EXPECT_FALSE(goes_up(5)) << "a round of its own";
+  EXPECT_TRUE(goes_up(4));
+  EXPECT_TRUE(goes_up(70)) << "all had repeated";
+}
+
+TEST_P(LeafRounds, EndWithAnAnswer) {
+  EXPECT_TRUE(goes_up(5));
+  answer(1);
+  EXPECT_TRUE(goes_up(70));
+  EXPECT_FALSE(goes_up(5));
+}
+
+TEST_P(LeafRounds, AreOfTheirUse) {
+  EXPECT_TRUE(goes_up(5, 1));
+  use(2);
+  EXPECT_TRUE(goes_up(70, 2));
+  EXPECT_FALSE(goes_up(70, 1));
+  use(3);
+  EXPECT_TRUE(goes_up(70, 3)) << "a new use in the place of the first";
+  answer(1);
+  EXPECT_FALSE(goes_up(5, 3)) << "that was no answer to it";
+}
+
+INSTANTIATE_TEST_SUITE_P(Sorts, LeafRounds, ::testing::Bool(),
+                         [](const auto& sort) { return sort.param ? "Native" : "Integers"; });
 
 TEST_F(Installed, HasNoLease) {
   ASSERT_TRUE(bench_.sw.install(session({0}), bench_.now).ok());
