@@ -34,6 +34,7 @@ class Use:
     epoch: int
     seq: int
     packets: dict = dataclasses.field(default_factory=dict)
+    asked: set = dataclasses.field(default_factory=set)  # of a leaf: whose duplicates belong to the round
 
 
 class ReferenceSwitch:
@@ -144,17 +145,22 @@ class ReferenceSwitch:
             return [(session.spec.parent, self.partial(session, held, 0))]
         return [(session.address(w, packet.slot), self.result(held, w)) for w in session.spec.members]
 
-    def pass_down(self, packet, frame):
-        session = self.sessions[packet.job]
-        members = [(worker, session.address(worker, packet.slot)) for worker in session.spec.members]
-        if not session.spec.native:
-            self.count("results_passed_down")
-            return [(address, frame) for _, address in members]
+    def held_use(self, packet):
+        """The use of this packet, if its slot holds it."""
         held = self.uses.get((packet.job, packet.slot, packet.seq % 2))
-        if held is None or (held.epoch, held.seq) != (packet.epoch, packet.seq) or not self.complete(session, held):
+        return held if held is not None and (held.epoch, held.seq) == (packet.epoch, packet.seq) else None
+
+    def pass_down(self, packet, frame):
+        session, held = self.sessions[packet.job], self.held_use(packet)
+        members = [(worker, session.address(worker, packet.slot)) for worker in session.spec.members]
+        if session.spec.native and (held is None or not self.complete(session, held)):
             self.count("dropped_stale")
             return []
         self.count("results_passed_down")
+        if held is not None:
+            held.asked = set()
+        if not session.spec.native:
+            return [(address, frame) for _, address in members]
         bare = dataclasses.replace(packet, data=b"").sealed(session.key).encode()
         return [(address, bare if wants_none(held.packets[worker]) else frame) for worker, address in members]
 
@@ -165,8 +171,17 @@ class ReferenceSwitch:
             return []
         self.count("duplicates_answered")
         if session.spec.uplink is not None:
+            held.asked = {worker} if worker in held.asked else held.asked | {worker}
             return [(session.spec.parent, self.partial(session, held, wire.REPEAT, size))]
         return [(sender, self.result(held, worker)[:size])]
+
+    def may_leave_out(self, sender, frame):
+        """Whether it is the protocol's choice if a leaf sends anything for this packet. [TREE-6, NTREE-4]"""
+        if self.malformed(frame) or self.foreign(packet := wire.decode(frame), sender) or packet.kind in RESULTS:
+            return False
+        session, held = self.sessions[packet.job], self.held_use(packet)
+        leaf = session.spec.uplink is not None and held is not None and self.complete(session, held)
+        return leaf and bool(held.asked) and packet.worker not in held.asked
 
     def newer(self, seq, held):
         """The signed difference of the two numbers is above 0."""

@@ -213,6 +213,15 @@ class LeafKeepsItsResult(model.ReferenceSwitch):
         return [(sender, self.result(held))]
 
 
+class LeafAsksOnce(model.ReferenceSwitch):
+    """Whoever asks again, and whatever has come down."""
+
+    def duplicate(self, session, held, sender, worker, size):
+        asked = session.spec.uplink is not None and getattr(held, "sent_again", False)
+        held.sent_again = self.complete(session, held)
+        return [] if asked else super().duplicate(session, held, sender, worker, size)
+
+
 class LeafForgetsTheMark(model.ReferenceSwitch):
     def partial(self, session, held, repeat, size=None):
         return super().partial(session, held, 0, size)
@@ -571,6 +580,7 @@ CAUGHT_BY = {
     SlotOffByOne: "slot_out_of_range",
     TakesInnerKinds: "wrong_kind",
     LeafKeepsItsResult: "tree_leaf_duplicate",
+    LeafAsksOnce: "native_tree_duplicate",
     LeafForgetsTheMark: "tree_leaf_duplicate",
     LeafSpeaksAsTheLast: "tree_leaf",
     ResultsComeFromAnybody: "tree_result_from_parent_only",
