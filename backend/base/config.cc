@@ -31,6 +31,11 @@ OptionValue precision(Config* c) {
       "; integer not together with transport=shm");
 }
 
+OptionValue congestion_control(bool* on) {
+  const auto set = [on](const std::string& name) { *on = name == "cubic"; };
+  return value::one_of({"cubic", "off"}, set, [=] { return std::string(*on ? "cubic" : "off"); });
+}
+
 OptionValue on_failure(bool* fallback) {
   const auto set = [fallback](const std::string& name) { *fallback = name == "fallback"; };
   return value::one_of({"error", "fallback"}, set, [=] { return std::string(*fallback ? "fallback" : "error"); });
@@ -101,6 +106,8 @@ std::vector<Option> time_settings(Config* c) {
        "least retransmission timeout"},
       {"rto_max", value::duration(0.1, 60000, kMs, &c->rto_max, " (milliseconds), not below rto_min"),
        "largest retransmission timeout"},
+      {"congestion_control", congestion_control(&c->congestion_control),
+       "over UDP, how many chunks are under way: cubic: as TCP would have, fair to other flows; off: all slots"},
   };
 }
 

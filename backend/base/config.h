@@ -74,6 +74,8 @@ struct Config {
   /// SWITCHML_RTO_MIN / SWITCHML_RTO_MAX: bounds of the retransmission timeout in milliseconds; 0.1..60000, min <= max.
   Duration rto_min = milliseconds(5);
   Duration rto_max = milliseconds(200);
+  /// SWITCHML_CONGESTION_CONTROL: "cubic", a window over UDP that is fair to other flows; "off": all slots are in use.
+  bool congestion_control = true;
   /// SWITCHML_LOG_LEVEL: debug, info, warning, error, off.
   LogLevel log_level = LogLevel::kWarning;
   /// SWITCHML_FAULTS: for tests: "seed=1,send_loss=0.01,receive_loss=0.01,duplicate=0.01,delay=0.01,corrupt=0.001";

@@ -29,6 +29,7 @@ namespace switchml {
   X(results_damaged, "packets", "native results whose checksum does not hold")                                \
   X(witness_failures, "packets", "results that failed their witness")                                         \
   X(nonfinite_superblocks, "superblocks", "superblocks that held a NaN or an infinity")                       \
+  X(window_reductions, "events", "times that the congestion window shrank")                                   \
   X(send_errors, "events", "sends that the kernel refused")
 
 #define SWITCHML_SWITCH_COUNTERS(X)                                                        \

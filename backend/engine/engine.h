@@ -189,11 +189,15 @@ struct EngineOptions {
   std::vector<SessionParameters> others;
   /// Of a shard: to which of them it belongs, as on_switch_lost counts.
   size_t share = 0;
+  size_t shares = 1;  // and of how many
   /// Where other engines have shards of the same sessions: the first of this one's. Its collectives are its own shards'
   /// alone.
   int first_shard = 0;
   Duration rto_min = milliseconds(5);
   Duration rto_max = milliseconds(200);
+  /// Where frames may be lost, no more chunks are under way than a congestion window lets (timer/congestion_window.h).
+  /// Else as many as there are slots.
+  bool congestion_control = true;
   /// Where the numbers of each slot's uses begin, the same on all ranks: 1, by docs/protocol.md. Tests begin near the
   /// end of the 32 bits.
   uint32_t first_seq = kFirstSeq;

@@ -34,6 +34,8 @@ class Retransmitter {
   void on_opened(int index);
   /// It was sent; whether it had been before. Its timer runs from now on.
   bool on_sent(int index, Time now);
+  /// Precondition: it was sent.
+  Time last_sent(int index) const { return chunks_[static_cast<size_t>(index)].last_sent; }
   /// It was answered. Its round trip, if it was sent only once: else nobody knows which copy was (Karn's algorithm).
   std::optional<Duration> on_answered(int index, Time now);
   /// What came for it was damaged: the switch has its result, whatever the oldest chunk waits for.

@@ -42,6 +42,7 @@ Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport>
     in_flight_[i].frame = frames + i * stride + (kAlignment - session_.header_bytes());
   }
   make_lanes(slots * index);  // [SHARD-1]
+  make_window();
   tx_.reserve(kBurst);
   if (options_.keep_results) {
     kept_.resize((session_.header_bytes() + session_.payload_bytes) * static_cast<size_t>(slots));

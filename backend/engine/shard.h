@@ -20,6 +20,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@
 #include "engine/task.h"
 #include "quant/witness.h"
 #include "slots/slot_pool.h"
+#include "timer/congestion_window.h"
 #include "timer/receive_coalescing.h"
 #include "transport/transport.h"
 #include "wire/packet.h"
@@ -178,6 +180,13 @@ class Shard {
   void on_bad_witness(InFlight& flight, Time now);
   void consume(InFlight& flight, const wire::DataPacket& packet);
 
+  // ---- shard_window.cc: how many chunks are under way ----
+  void make_window();
+  bool window_allows(const Stream& stream);
+  void repair_gaps(Time now);
+  /// The chunk in this slot of the shard was lost, or its result was marked.
+  void on_congestion(int index, Time now);
+
   // ---- shard_native.cc: elements as they are ----
   bool open_native(Stream& stream, Time now);
   void announce_native(Task& task, Time now);
@@ -239,6 +248,10 @@ class Shard {
   Time next_look_ = kNever;          // at whether the transport still knows the switch
   Time earliest_deadline_ = kNever;  // not after any collective's deadline
   Retransmitter retransmitter_;
+  std::optional<CongestionWindow> window_;  // none: as many chunks as there are slots
+  bool marked_ = false;                     // the frame that came last
+  int owed_ = 0;                            // chunks that may go beyond the window, in this step
+  bool window_limits_ = false;              // what was sent last
   SwitchLiveness liveness_;
 
   Status status_;

@@ -48,6 +48,7 @@ std::vector<uint8_t> Shard::last_result(int index) const {
 
 // What another rank has kept came under the session that this one still has, or it would not lack it.
 void Shard::supply(const std::vector<uint8_t>& frame, Time now) {  // [MOVE-4]
+  marked_ = false;
   if (session_.native) {
     if (status_.ok()) on_elements({frame.data(), static_cast<uint32_t>(frame.size()), {}}, now);
     return;
@@ -88,6 +89,7 @@ void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Tim
   suspended_ = false;
   waiting_for_.clear();
   liveness_.restart(now);
+  make_window();
   if (session_.switch_endpoint.carrier == Carrier::kPlaces) introduce(now);
   for (Lane& lane : lanes_) {
     for (int i = 0; i < lane.pool.size(); ++i) {

@@ -33,6 +33,7 @@ bool Shard::open_native(Stream& stream, Time now) {
     stream.data_cursor = std::max(stream.data_cursor, next);
     return true;
   }
+  if (!window_allows(stream)) return false;
   const ElementRange range = task->plan.chunk(0, task->next_chunk);
   if (++task->next_chunk == task->plan.chunks_of_superblock(0)) ++task->next_superblock;
   InFlight& flight = open_slot(lane, *task, Stage::kData, 0, range);  // [NLANE-4]
@@ -78,6 +79,7 @@ TxFrame Shard::frame_of(const InFlight& flight, bool is_repeat) const {
   const bool names_target = flight.has_target && !is_repeat;
   if (flight.has_target) frame.data = names_target ? flight.frame - wire::kTargetBytes : without_target(flight);
   if (names_target) frame.size += wire::kTargetBytes;
+  if (window_ && !session_.whole_chunks) frame.ecn = Ecn::kCapable;  // [ECN-3]
   frame.may_change = is_repeat;  // the first one may be answered before this one has left
   if (flight.elements == nullptr && names_target == flight.has_target) {  // all of it lies together
     frame.size += rest;

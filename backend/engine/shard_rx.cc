@@ -34,9 +34,7 @@ bool Shard::receive(Time now) {
   link.release();
   if (suspended_) return true;
   if (!status_.ok()) return false;
-  if (may_lose_frames(session_.switch_endpoint.carrier)) {
-    retransmitter_.repair_gaps([this, now](int index) { repeat(index, now); });
-  }
+  if (may_lose_frames(session_.switch_endpoint.carrier)) repair_gaps(now);
   flush();
   return true;
 }
@@ -44,6 +42,7 @@ bool Shard::receive(Time now) {
 void Shard::on_frame(const RxFrame& frame, Time now) {
   counters_.packets_received.add(1);
   counters_.bytes_received.add(frame.size);
+  marked_ = frame.ecn == Ecn::kMarked;
   if (frame.size > 0 && wire::kind_of(frame.data) == static_cast<uint8_t>(wire::Kind::kReply)) {
     on_reply(frame, now);
     return;
@@ -122,7 +121,13 @@ InFlight* Shard::awaited(uint16_t slot, uint32_t seq) {
 // The slot is free for its next use.
 void Shard::accept(InFlight& flight, const uint8_t* frame, size_t size, Time now) {
   lanes_[static_cast<size_t>(flight.lane)].pool.accept(flight.slot, flight.seq);
-  if (const auto round_trip = retransmitter_.on_answered(flight.index, now)) coalescing_.sample(*round_trip, now);
+  if (marked_) on_congestion(flight.index, now);
+  if (const auto round_trip = retransmitter_.on_answered(flight.index, now)) {
+    coalescing_.sample(*round_trip, now);
+    if (window_) window_->on_answered(*round_trip, window_limits_, now);
+  } else {
+    ++owed_;
+  }
   liveness_.on_accepted(any_in_flight(), now);
   counters_.chunks_completed.add(1);
   if (options_.keep_results) keep(flight, frame, size);

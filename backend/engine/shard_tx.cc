@@ -15,6 +15,7 @@ constexpr size_t kBurstBytes = 128 * 1024;
 
 void Shard::pump(Time now) {
   if (!status_.ok() || suspended_) return;
+  window_limits_ = false;
   for (Stream& stream : streams_) {  // the short one first [LANE-8]
     if (session_.native) {
       while (open_native(stream, now)) {
@@ -26,6 +27,7 @@ void Shard::pump(Time now) {
     while (open_data(stream, now)) {
     }
   }
+  owed_ = 0;
   flush();
 }
 
@@ -79,6 +81,7 @@ bool Shard::open_data(Stream& stream, Time now) {
   Lane& lane = data_of(stream);
   if (!lane.pool.can_open() || !skip_to_data_task(stream)) return false;
   Task& task = *task_at(stream.data_cursor);
+  if (!window_allows(stream)) return false;
   const size_t g = task.next_superblock;
   Superblock* superblock = nullptr;
   if (task.plan.with_exponents()) {

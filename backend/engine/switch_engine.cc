@@ -99,6 +99,7 @@ class EngineImpl final : public SwitchEngine {
       mine.session = sessions_[i / per_session_];
       mine.others.clear();
       mine.share = i / per_session_;
+      mine.shares = sessions_.size();
       shards_.push_back(std::make_shared<Shard>(options.first_shard + static_cast<int>(i % per_session_), mine,
                                                 std::move(transports[i]), now,
                                                 [this](const Status& status) { on_shard_failure(status); }));

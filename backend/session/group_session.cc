@@ -365,6 +365,7 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
   options.others = agreed->others;
   options.rto_min = config.rto_min;
   options.rto_max = config.rto_max;
+  options.congestion_control = config.congestion_control;
   if (!may_lose_frames(agreed->parameters.switch_endpoint.carrier)) {
     options.rto_min = std::max<Duration>(config.rto_min, kConnectionRto);
     options.rto_max = std::max<Duration>(config.rto_max, kConnectionRto);

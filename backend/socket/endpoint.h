@@ -23,6 +23,19 @@ inline bool uses_card(Carrier carrier) { return carrier == Carrier::kRdma || car
 /// Whether single frames may be lost on the way, or only all that a broken connection had.
 inline bool may_lose_frames(Carrier carrier) { return carrier == Carrier::kPackets || carrier == Carrier::kPlaces; }
 
+/// What a packet says of queues on its way (RFC 3168). The values are those of the IP header.
+enum class Ecn : uint8_t {
+  kNone = 0,     // who sends does not heed marks: full queues drop it
+  kOther = 1,    // as kCapable
+  kCapable = 2,  // long queues may mark it
+  kMarked = 3,   // one has
+};
+/// Of what is made of both: a mark stays, and all must heed it.
+inline Ecn together(Ecn a, Ecn b) {
+  if (a == Ecn::kMarked || b == Ecn::kMarked) return Ecn::kMarked;
+  return a == Ecn::kNone || b == Ecn::kNone ? Ecn::kNone : Ecn::kCapable;
+}
+
 /// Where a frame goes or comes from. Plain bytes to the engine and the switch; a transport knows what they mean.
 struct Endpoint {
   static constexpr size_t kBytes = 28;  // a sockaddr_in6
@@ -51,6 +64,7 @@ struct TxFrame {
   wire::Target target = {};  // of 0 bytes: none
   /// All of it may change as soon as send() has returned, also what lies in memory of allocate().
   bool may_change = false;
+  Ecn ecn = Ecn::kNone;  // over UDP
 };
 
 /// A received frame, lent by the transport until release().
@@ -58,6 +72,7 @@ struct RxFrame {
   const uint8_t* data = nullptr;
   uint32_t size = 0;
   Endpoint from;
+  Ecn ecn = Ecn::kNone;  // over UDP
 };
 
 }  // namespace switchml

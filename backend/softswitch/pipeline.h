@@ -24,8 +24,8 @@ struct alignas(64) Partition {
 
 /// Where the stages put what they have to say about a packet.
 struct PacketContext {
-  void unicast(const uint8_t* frame, size_t size, const Endpoint& to);
-  void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count);
+  void unicast(const uint8_t* frame, size_t size, const Endpoint& to, Ecn ecn);
+  void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count, Ecn ecn);
   void write(const uint8_t* elements, const wire::Target& target, const uint8_t* frame, size_t size,
              const Endpoint& to);
   /// The use is about to change: the sink may still have its frame.
@@ -76,13 +76,14 @@ struct SoftSwitch::Impl {
   void duplicate(const SessionEntry& session, SlotUse* use, uint8_t worker, uint8_t* frame, const RxFrame& asking,
                  PacketContext& context);
   /// NextStep of a complete use: the result to all members of the slot's shard, or the aggregate to the parent.
-  void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, PacketContext& context);
+  void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, Ecn ecn,
+               PacketContext& context);
   /// A result from the parent, for all members (only a leaf takes results).
   void pass_down(const RxFrame& frame, PacketContext& context);
   void pass_down_native(const RxFrame& frame, PacketContext& context);
   /// A result, each with what it wants of it.
   void to_members(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
-                  const NativeFrame& whole, const NativeFrame& bare, PacketContext& context);
+                  const NativeFrame& whole, const NativeFrame& bare, Ecn ecn, PacketContext& context);
 
   // ---- control (control.cc) ----
   void request(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "socket/endpoint.h"
 #include "softswitch/bitmap.h"
 #include "softswitch/sequence_check.h"
 #include "wire/packet.h"
@@ -27,6 +28,7 @@ struct SlotUse {
   uint32_t bytes = 0;        // of the longest contribution so far
   uint16_t exponent = 0;     // maximum so far; native: type, operation and divisor
   uint32_t borrowed_in = 0;  // the burst in which a sink was last given the frame; 0: never
+  Ecn ecn = Ecn::kNone;      // of all contributions together [ECN-1]
   bool complete = false;     // the bytes behind the header are a result's, and the header is in front
   bool disagree = false;     // native: contributions to several calls
 };

@@ -37,16 +37,20 @@ SessionEntry* drop(Counter& counter) {
 
 // ---- what leaves ----
 
-void PacketContext::unicast(const uint8_t* frame, size_t size, const Endpoint& to) {
+void PacketContext::unicast(const uint8_t* frame, size_t size, const Endpoint& to, Ecn ecn) {
   counters.packets_sent.add(1);
   counters.bytes_sent.add(size);
+  out.set_ecn(ecn);
   out.unicast(frame, size, to);
+  out.set_ecn(Ecn::kNone);
 }
 
-void PacketContext::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
+void PacketContext::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count, Ecn ecn) {
   counters.packets_sent.add(count);
   counters.bytes_sent.add(count * size);
+  out.set_ecn(ecn);
   out.multicast(frame, size, to, count);
+  out.set_ecn(Ecn::kNone);
 }
 
 void PacketContext::write(const uint8_t* elements, const wire::Target& target, const uint8_t* frame, size_t size,
@@ -100,7 +104,7 @@ bool SoftSwitch::process_in(int partition, const RxFrame& frame, Time now, Packe
   return impl_->data(frame, now, impl_->partitions.size() == 1, context);
 }
 
-void SoftSwitch::process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out) {
+void SoftSwitch::process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out, Ecn ecn) {
   const int partition = partition_of(frame, size);
   if (partition == kWholeSwitch) {
     impl_->counters.packets_received.add(1);
@@ -110,7 +114,7 @@ void SoftSwitch::process(const uint8_t* frame, size_t size, const Endpoint& from
   begin_burst(partition);
   Partition& part = impl_->partitions[static_cast<size_t>(partition)];
   PacketContext context{part, part.counters, out};
-  impl_->data({frame, static_cast<uint32_t>(size), from}, now, true, context);
+  impl_->data({frame, static_cast<uint32_t>(size), from, ecn}, now, true, context);
 }
 
 void SoftSwitch::invite(uint64_t client_key) {
@@ -226,12 +230,14 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
     case Sequence::kNew:                                                  // [SLOT-5]
       context.reclaim(use);
       take_over(&use, words, packet);
+      use.ecn = asking.ecn;
       context.counters.uses_started.add(1);
       break;
     case Sequence::kSame:
       if (use.complete || !use.contributed.insert(header.worker))
         return duplicate(session, &use, header.worker, frame, asking, context);  // [SLOT-7, SLOT-8]
       merge(&use, words, packet);                                                // [SLOT-6]
+      use.ecn = together(use.ecn, asking.ecn);                                   // [ECN-1]
       break;
   }
   context.counters.contributions_added.add(1);
@@ -243,14 +249,14 @@ void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPa
   const size_t size = complete(&use, words, packet, outcome);
   context.counters.uses_completed.add(1);
   use.borrowed_in = context.part.burst;
-  forward(session, header.slot, frame, size, context);
+  forward(session, header.slot, frame, size, use.ecn, context);
 }
 
-void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size,
+void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, Ecn ecn,
                                PacketContext& context) {
-  if (session.uplink() != nullptr) return context.unicast(frame, size, session.uplink()->parent);  // [TREE-4]
+  if (session.uplink() != nullptr) return context.unicast(frame, size, session.uplink()->parent, ecn);  // [TREE-4]
   const std::vector<const Endpoint*>& all = session.audience(session.shard_of(slot));
-  context.multicast(frame, size, all.data(), all.size());  // [SLOT-12, TREE-3]
+  context.multicast(frame, size, all.data(), all.size(), ecn);  // [SLOT-12, TREE-3]
 }
 
 // [LOSS-2, LOSS-3]
@@ -266,7 +272,7 @@ void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint
   }
   use->borrowed_in = context.part.burst;
   const size_t size = std::min<size_t>(wire::kHeaderBytes + use->bytes, asking.size);
-  context.unicast(frame, size, leaf ? session.uplink()->parent : asking.from);
+  context.unicast(frame, size, leaf ? session.uplink()->parent : asking.from, asking.ecn);
 }
 
 void SoftSwitch::Impl::pass_down(const RxFrame& frame, PacketContext& context) {
@@ -282,7 +288,7 @@ void SoftSwitch::Impl::pass_down(const RxFrame& frame, PacketContext& context) {
   SlotUse& use = stores[header.job]->use(header.slot, header.seq);
   if (use.pair.epoch == header.epoch && use.pair.seq == header.seq) use.asked_again = WorkerSet{};  // [TREE-6]
   const std::vector<const Endpoint*>& all = session->audience(session->shard_of(header.slot));
-  context.multicast(frame.data, frame.size, all.data(), all.size());  // [TREE-7]
+  context.multicast(frame.data, frame.size, all.data(), all.size(), frame.ecn);  // [TREE-7, ECN-2]
 }
 
 void SoftSwitch::Impl::gather_signs_of_life() {

@@ -59,6 +59,8 @@ class PacketSink {
   virtual ~PacketSink() = default;
   /// The switch needs the memory of frames that it has handed over: they must be sent, or copied, when this returns.
   virtual void reclaim() {}
+  /// What packets say from now on: kNone at first. [ECN-1]
+  virtual void set_ecn(Ecn /*ecn*/) {}
   virtual void unicast(const uint8_t* frame, size_t size, const Endpoint& to) = 0;
   /// The same frame to several endpoints.
   virtual void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) = 0;
@@ -96,7 +98,8 @@ class SoftSwitch {
   SoftSwitch& operator=(const SoftSwitch&) = delete;
 
   /// Takes one frame of any content. Never throws; whatever is not a valid packet of a member is dropped and counted.
-  void process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);
+  void process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out,
+               Ecn ecn = Ecn::kNone);
 
   // ---- many frames, or many threads ----
   static constexpr int kWholeSwitch = -1;

@@ -59,6 +59,7 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
     case Sequence::kNew:
       context.reclaim(use);
       begin_native(&use, packet);
+      use.ecn = asking.ecn;
       context.counters.uses_started.add(1);
       break;
     case Sequence::kSame:
@@ -68,6 +69,7 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
       break;
   }
   join_native(&use, packet);
+  use.ecn = together(use.ecn, asking.ecn);  // [ECN-1]
   context.counters.contributions_added.add(1);
   context.counters.elements_added.add(packet.bytes / element_bytes(packet.type));
 
@@ -84,13 +86,13 @@ void SoftSwitch::Impl::forward_native(const SessionEntry& session, const SlotUse
   uint8_t* payload = stores[header.job]->payload(header.slot, header.seq);
   const NativeFrame whole = whole_frame(use, payload);
   if (session.uplink() != nullptr)
-    return context.unicast(whole.data, whole.size, session.uplink()->parent);  // [NTREE-2]
-  to_members(session, use, header, whole, bare_frame(payload), context);
+    return context.unicast(whole.data, whole.size, session.uplink()->parent, use.ecn);  // [NTREE-2]
+  to_members(session, use, header, whole, bare_frame(payload), use.ecn, context);
 }
 
 // [NATIVE-18]
 void SoftSwitch::Impl::to_members(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
-                                  const NativeFrame& whole, const NativeFrame& bare, PacketContext& context) {
+                                  const NativeFrame& whole, const NativeFrame& bare, Ecn ecn, PacketContext& context) {
   SlotStore& store = *stores[header.job];
   uint8_t* payload = store.payload(header.slot, header.seq);
   std::array<const Endpoint*, kMaxWorkers> to;
@@ -108,7 +110,7 @@ void SoftSwitch::Impl::to_members(const SessionEntry& session, const SlotUse& us
       to[count++] = &member;
     }
     const NativeFrame& frame = wants_none ? bare : whole;
-    if (count > 0) context.multicast(frame.data, frame.size, to.data(), count);
+    if (count > 0) context.multicast(frame.data, frame.size, to.data(), count, ecn);
   }
 }
 
@@ -127,7 +129,7 @@ void SoftSwitch::Impl::duplicate_native(const SessionEntry& session, SlotUse* us
     frame = whole_frame(*use, payload);
   }
   use->borrowed_in = context.part.burst;
-  context.unicast(frame.data, frame.size, leaf ? session.uplink()->parent : asking.from);
+  context.unicast(frame.data, frame.size, leaf ? session.uplink()->parent : asking.from, asking.ecn);
 }
 
 // [NTREE-5]
@@ -155,7 +157,7 @@ void SoftSwitch::Impl::pass_down_native(const RxFrame& frame, PacketContext& con
     use.borrowed_in = context.part.burst;
     bare = bare_frame(payload);
   }
-  to_members(*session, use, header, whole, bare, context);
+  to_members(*session, use, header, whole, bare, frame.ecn, context);  // [ECN-2]
 }
 
 }  // namespace switchml::softswitch

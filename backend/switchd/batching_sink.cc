@@ -4,7 +4,8 @@ namespace switchml {
 
 void BatchingSink::unicast(const uint8_t* frame, size_t size, const Endpoint& to) {
   if (size > held_bytes_) {
-    const TxFrame one{frame, static_cast<uint32_t>(size), &to};
+    TxFrame one{frame, static_cast<uint32_t>(size), &to};
+    one.ecn = ecn_;
     transport_.send(&one, 1);
     return;
   }
@@ -12,8 +13,17 @@ void BatchingSink::unicast(const uint8_t* frame, size_t size, const Endpoint& to
 }
 
 void BatchingSink::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
-  if (size > held_bytes_) {
+  if (size > held_bytes_ && ecn_ == Ecn::kNone) {
     transport_.multicast(frame, static_cast<uint32_t>(size), to, count);
+    return;
+  }
+  if (size > held_bytes_) {
+    frames_.assign(count, {frame, static_cast<uint32_t>(size)});
+    for (size_t i = 0; i < count; ++i) {
+      frames_[i].to = to[i];
+      frames_[i].ecn = ecn_;
+    }
+    transport_.send(frames_.data(), count);
     return;
   }
   const Held held = hold(frame, size);
@@ -31,7 +41,7 @@ void BatchingSink::write(const uint8_t* elements, const wire::Target& target, co
 }
 
 BatchingSink::Held BatchingSink::hold(const uint8_t* frame, size_t size) {
-  Held held{frame, 0, static_cast<uint32_t>(size)};
+  Held held{frame, 0, static_cast<uint32_t>(size), ecn_};
   if (!copies_) return held;
   held.data = nullptr;
   held.offset = bytes_.size();
@@ -61,6 +71,7 @@ void BatchingSink::flush() {
     Destination& d = destinations_[i];
     for (const Held& held : d.held) {
       frames_.push_back({held.data != nullptr ? held.data : bytes_.data() + held.offset, held.size, &d.to});
+      frames_.back().ecn = held.ecn;
     }
     d.held.clear();
   }

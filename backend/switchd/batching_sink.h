@@ -27,6 +27,7 @@ class BatchingSink : public softswitch::PacketSink {
   BatchingSink(Transport& transport, Frames frames, size_t held_bytes = kHeldBytes)
       : transport_(transport), copies_(frames == Frames::kCopy), held_bytes_(held_bytes) {}
 
+  void set_ecn(Ecn ecn) override { ecn_ = ecn; }
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override;
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override;
   void write(const uint8_t* elements, const wire::Target& target, const uint8_t* frame, size_t size,
@@ -42,6 +43,7 @@ class BatchingSink : public softswitch::PacketSink {
     const uint8_t* data = nullptr;
     size_t offset = 0;  // of a copy: into bytes_, which may move until flush()
     uint32_t size = 0;
+    Ecn ecn = Ecn::kNone;
   };
   struct Destination {
     Endpoint to;
@@ -54,11 +56,12 @@ class BatchingSink : public softswitch::PacketSink {
   Transport& transport_;
   const bool copies_;
   const size_t held_bytes_;
+  Ecn ecn_ = Ecn::kNone;
   std::vector<uint8_t> bytes_;
   std::vector<Destination> destinations_;  // [0, used_) have frames; the others keep their memory
   size_t used_ = 0;
   size_t expected_ = 0;          // where the next destination is likely to be: a result goes to all members in order
-  std::vector<TxFrame> frames_;  // scratch of flush()
+  std::vector<TxFrame> frames_;  // scratch
 };
 
 }  // namespace switchml

@@ -37,7 +37,9 @@ void PartitionedSwitch::process(int home, const RxFrame* frames, size_t count, T
   }
   if (scratch->rest.empty()) return;
   const AllPartitionsLock excluded(this);
-  for (const int32_t i : scratch->rest) switch_.process(frames[i].data, frames[i].size, frames[i].from, now, sink);
+  for (const int32_t i : scratch->rest) {
+    switch_.process(frames[i].data, frames[i].size, frames[i].from, now, sink, frames[i].ecn);
+  }
   sink.reclaim();
 }
 

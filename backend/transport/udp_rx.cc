@@ -14,6 +14,7 @@ namespace switchml {
 namespace {
 
 constexpr size_t kCoalescedBytes = 64 * 1024;
+constexpr int kEcnBits = 3;  // of the byte that IPv4 calls TOS and IPv6 the traffic class
 /// Frames begin so far into a cache line that their payload begins with one.
 constexpr size_t kLead = FrameMemory::kAlignment - wire::kHeaderBytes % FrameMemory::kAlignment;
 
@@ -21,26 +22,32 @@ size_t round_up(size_t bytes) {
   return (bytes + FrameMemory::kAlignment - 1) / FrameMemory::kAlignment * FrameMemory::kAlignment;
 }
 
-/// The size of the frames that a datagram was coalesced from; 0 if it was not.
-uint32_t coalesced_frame_bytes(const msghdr& message) {
-  auto* header = const_cast<msghdr*>(&message);
-  for (cmsghdr* c = CMSG_FIRSTHDR(header); c != nullptr; c = CMSG_NXTHDR(header, c)) {
-    if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO) continue;
-    int bytes = 0;
-    std::memcpy(&bytes, CMSG_DATA(c), sizeof bytes);
-    return bytes > 0 ? static_cast<uint32_t>(bytes) : 0;
-  }
-  return 0;
-}
+/// What the kernel says of a datagram.
+struct Said {
+  uint32_t coalesced = 0;   // bytes of the frames that it was put together from; 0: it was not
+  bool fragmented = false;  // it was put together from fragments
+  Ecn ecn = Ecn::kNone;
+};
 
-/// Whether the kernel put the datagram together from fragments.
-bool was_fragmented(const msghdr& message) {
+Said said_of(const msghdr& message) {
+  Said said;
   auto* header = const_cast<msghdr*>(&message);
   for (cmsghdr* c = CMSG_FIRSTHDR(header); c != nullptr; c = CMSG_NXTHDR(header, c)) {
-    if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVFRAGSIZE) return true;
-    if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVFRAGSIZE) return true;
+    if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
+      int bytes = 0;
+      std::memcpy(&bytes, CMSG_DATA(c), sizeof bytes);
+      said.coalesced = static_cast<uint32_t>(std::max(bytes, 0));
+    } else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) {  // a byte
+      said.ecn = static_cast<Ecn>(*CMSG_DATA(c) & kEcnBits);
+    } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS) {
+      int traffic_class = 0;
+      std::memcpy(&traffic_class, CMSG_DATA(c), sizeof traffic_class);
+      said.ecn = static_cast<Ecn>(traffic_class & kEcnBits);
+    }
+    said.fragmented |= c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVFRAGSIZE;
+    said.fragmented |= c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVFRAGSIZE;
   }
-  return false;
+  return said;
 }
 
 }  // namespace
@@ -57,7 +64,8 @@ UdpReceiver::UdpReceiver(const UdpSocket& socket, const UdpOptions& options, Loc
       vectors_(buffers_),
       controls_(buffers_),
       from_(buffers_),
-      segment_(buffers_) {
+      segment_(buffers_),
+      ecn_(buffers_) {
   capacity_ = socket.gro ? kCoalescedBytes : max_frame_bytes_;
   const size_t stride = round_up(kLead + capacity_);
   memory_bytes_ = stride * buffers_;
@@ -118,10 +126,11 @@ void UdpReceiver::fill(size_t wanted) {
 void UdpReceiver::take_message(size_t index) {
   const msghdr& header = messages_[index].msg_hdr;
   const uint32_t bytes = messages_[index].msg_len;
-  uint32_t segment = socket_.gro ? coalesced_frame_bytes(header) : 0;
-  if (segment == 0) segment = bytes;
+  const Said said = said_of(header);
+  const uint32_t segment = said.coalesced != 0 ? said.coalesced : bytes;
+  ecn_[index] = said.ecn;
   // A datagram without bytes carries nothing; a longer frame than agreed is foreign.
-  const bool unwanted = !fragmented_ && was_fragmented(header);
+  const bool unwanted = !fragmented_ && said.fragmented;
   const bool drop = (header.msg_flags & MSG_TRUNC) != 0 || bytes == 0 || segment > max_frame_bytes_ || unwanted;
   segment_[index] = drop ? 0 : segment;
   if (socket_.connected) return;
@@ -138,6 +147,7 @@ size_t UdpReceiver::lend(RxFrame* frames, size_t count) {
       frame.data = static_cast<const uint8_t*>(vectors_[next_].iov_base) + offset_;
       frame.size = static_cast<uint32_t>(std::min<size_t>(segment_[next_], bytes - offset_));
       frame.from = socket_.connected ? peer_ : from_[next_];
+      frame.ecn = ecn_[next_];
       offset_ += frame.size;
     }
     if (offset_ >= bytes) {

@@ -37,7 +37,7 @@ class UdpReceiver {
   void recycle();
 
   struct Control {
-    alignas(cmsghdr) uint8_t bytes[2 * CMSG_SPACE(sizeof(int)) + LocalAddresses::kControlBytes];
+    alignas(cmsghdr) uint8_t bytes[3 * CMSG_SPACE(sizeof(int)) + LocalAddresses::kControlBytes];
   };
 
   const UdpSocket& socket_;
@@ -52,6 +52,7 @@ class UdpReceiver {
   std::vector<Control> controls_;
   std::vector<Endpoint> from_;
   std::vector<uint32_t> segment_;  // bytes of each message's frames, all but the last; 0: nothing of use in it
+  std::vector<Ecn> ecn_;           // of each message
   size_t capacity_ = 0;            // bytes of one buffer
   size_t memory_bytes_ = 0;        // of all buffers
   size_t filled_ = 0;              // messages [0, filled_) hold datagrams

@@ -85,6 +85,11 @@ void set_features(const UdpOptions& options, const Endpoint& bind, UdpSocket* so
     socket->gso = set_option(fd, IPPROTO_UDP, UDP_SEGMENT, 0);
     socket->gro = set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
   }
+  if (socket->family == AF_INET6) {
+    set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+  } else {
+    set_option(fd, IPPROTO_IP, IP_RECVTOS, 1);
+  }
   if (!is_any(bind) || options.peer.size != 0) return;
   socket->notes_local = socket->family == AF_INET6 ? set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1)
                                                    : set_option(fd, IPPROTO_IP, IP_PKTINFO, 1);

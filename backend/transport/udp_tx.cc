@@ -25,6 +25,16 @@ size_t hash_of(const Endpoint& endpoint) {
 /// The kernel's buffers are full; trying again at once is no use.
 bool is_full(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM; }
 
+size_t write_int(int level, int type, int value, uint8_t* control) {
+  auto* c = reinterpret_cast<cmsghdr*>(control);
+  std::memset(control, 0, CMSG_SPACE(sizeof value));
+  c->cmsg_level = level;
+  c->cmsg_type = type;
+  c->cmsg_len = CMSG_LEN(sizeof value);
+  std::memcpy(CMSG_DATA(c), &value, sizeof value);
+  return CMSG_SPACE(sizeof value);
+}
+
 iovec vector_of(const uint8_t* data, size_t size) { return {const_cast<uint8_t*>(data), size}; }
 
 }  // namespace
@@ -68,7 +78,7 @@ size_t UdpSender::multicast(const uint8_t* data, uint32_t size, const Endpoint* 
   while (taken < count) {
     const size_t batch = std::min(kMessages, count - taken);
     used_ = 0;
-    for (size_t i = 0; i < batch; ++i) add_message(&vectors_[0], 1, to[taken + i], 0);
+    for (size_t i = 0; i < batch; ++i) add_message(&vectors_[0], 1, to[taken + i], Ecn::kNone, 0);
     if (!flush(&taken)) break;
   }
   return taken;
@@ -83,7 +93,7 @@ size_t UdpSender::pack(const TxFrame* frames, size_t count) {
     if (first.size > max_frame_bytes_) break;
     const size_t run = run_length(&first, std::min(count, kFrames) - packed);
     for (size_t i = 0; i < run; ++i) vectors_[packed + i] = vector_of(frames[packed + i].data, frames[packed + i].size);
-    add_message(&vectors_[packed], run, first.to, run > 1 ? first.size : 0);
+    add_message(&vectors_[packed], run, first.to, first.ecn, run > 1 ? first.size : 0);
     packed += run;
   }
   return packed;
@@ -100,7 +110,7 @@ size_t UdpSender::run_length(const TxFrame* frames, size_t count) {
   while (run < most) {
     const TxFrame& next = frames[run];
     total += next.size;
-    if (next.size == 0 || next.size > first.size || total > kMaxUdpFrame) break;
+    if (next.size == 0 || next.size > first.size || total > kMaxUdpFrame || next.ecn != first.ecn) break;
     if (next.to != first.to && (next.to == nullptr || first.to == nullptr || *next.to != *first.to)) break;
     ++run;
     if (next.size < first.size) break;
@@ -119,18 +129,28 @@ size_t UdpSender::segment_limit(const Endpoint& to) {
 /// The peer of a connected socket, whose frames need no address.
 bool UdpSender::is_peer(const Endpoint* to) const { return to == nullptr || (socket_.connected && *to == peer_); }
 
-void UdpSender::add_message(iovec* vectors, size_t count, const Endpoint* to, uint32_t segment) {
+/// All but the segments' size. Returns its length.
+size_t UdpSender::write_control(const Endpoint* to, Ecn ecn, uint8_t* control) const {
+  const size_t length = to != nullptr && to->via != 0 ? locals_->write_control(to->via, control) : 0;
+  if (ecn == Ecn::kNone) return length;
+  const bool six = socket_.family == AF_INET6;
+  return length + write_int(six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_TCLASS : IP_TOS, static_cast<int>(ecn),
+                            control + length);
+}
+
+void UdpSender::add_message(iovec* vectors, size_t count, const Endpoint* to, Ecn ecn, uint32_t segment) {
   msghdr& header = messages_[used_].msg_hdr;
   header = {};
   header.msg_iov = vectors;
   header.msg_iovlen = count;
   to_[used_] = to;
+  ecn_[used_] = ecn;
   if (!is_peer(to)) {
     header.msg_name = const_cast<uint8_t*>(to->bytes);
     header.msg_namelen = to->size;
   }
   uint8_t* control = controls_[used_].bytes;
-  size_t length = to != nullptr && to->via != 0 ? locals_->write_control(to->via, control) : 0;
+  size_t length = write_control(to, ecn, control);
   if (segment != 0) {
     auto* c = reinterpret_cast<cmsghdr*>(control + length);
     std::memset(control + length, 0, CMSG_SPACE(sizeof(uint16_t)));
@@ -193,7 +213,7 @@ bool UdpSender::send_apart(size_t index, size_t* taken) {
     msghdr single = together;
     single.msg_iov = together.msg_iov + i;
     single.msg_iovlen = 1;
-    const size_t length = to != nullptr && to->via != 0 ? locals_->write_control(to->via, control.bytes) : 0;
+    const size_t length = write_control(to, ecn_[index], control.bytes);
     single.msg_control = length != 0 ? control.bytes : nullptr;
     single.msg_controllen = length;
     if (::sendmsg(socket_.fd.get(), &single, MSG_DONTWAIT) >= 0) {

@@ -30,7 +30,8 @@ class UdpSender {
   static constexpr size_t kRoutes = 128;    // a power of two, so that an index is a mask away
 
   struct Control {
-    alignas(cmsghdr) uint8_t bytes[LocalAddresses::kControlBytes + CMSG_SPACE(sizeof(uint16_t))];
+    alignas(
+        cmsghdr) uint8_t bytes[LocalAddresses::kControlBytes + CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(int))];
   };
   /// How large the frames of a run to an endpoint may be.
   struct Route {
@@ -41,7 +42,8 @@ class UdpSender {
   size_t pack(const TxFrame* frames, size_t count);
   size_t run_length(const TxFrame* frames, size_t count);
   size_t segment_limit(const Endpoint& to);
-  void add_message(iovec* vectors, size_t count, const Endpoint* to, uint32_t segment);
+  void add_message(iovec* vectors, size_t count, const Endpoint* to, Ecn ecn, uint32_t segment);
+  size_t write_control(const Endpoint* to, Ecn ecn, uint8_t* control) const;
   bool flush(size_t* taken);
   bool after_error(size_t index, int error, size_t* taken);
   bool send_apart(size_t index, size_t* taken);
@@ -60,6 +62,7 @@ class UdpSender {
   size_t used_ = 0;  // messages built
   std::array<mmsghdr, kMessages> messages_{};
   std::array<const Endpoint*, kMessages> to_{};
+  std::array<Ecn, kMessages> ecn_{};
   std::array<Control, kMessages> controls_{};
   std::array<iovec, kFrames> vectors_{};
 };

@@ -33,6 +33,7 @@ class Options:
         on_switch_failure: str = ...,
         rto_min: float | str = ...,
         rto_max: float | str = ...,
+        congestion_control: str = ...,
         log_level: str = ...,
         faults: str = ...,
     ) -> None: ...

@@ -55,7 +55,8 @@ def check_faults(weather, faults, ranks):
         expected = weather.get(cause, 0) * (faults[out_of] - faults["copied"])
         assert abs(faults[count] - expected) <= 3 + 6 * expected**0.5, f"{count}: {faults}, expected {expected:.0f}"
     if "hold_back" in weather:
-        assert faults["overtaken"] > faults["held_back"] / 4, faults
+        # Only what stands in a queue is overtaken, and windows that losses have shrunk leave it empty mostly.
+        assert faults["overtaken"] > faults["held_back"] / 20, faults
     if "copy" in weather:
         assert ranks["results_duplicate"] + ranks["results_stale"] > 0, ranks
     if "lose" in weather:

@@ -511,6 +511,7 @@ BAD_SETTINGS = {
     "SWITCHML_ON_SWITCH_FAILURE": ("panic", "fallback"),
     "SWITCHML_RTO_MIN": ("-1", "60000"),
     "SWITCHML_RTO_MAX": ("1e9", "60000"),
+    "SWITCHML_CONGESTION_CONTROL": ("reno", "cubic"),
     "SWITCHML_LOG_LEVEL": ("loud", "warning"),
     "SWITCHML_FAULTS": ("send_loss=2", "send_loss"),
     "SWITCHML_RDMA_DEVICE": ("mlx5_0:0", "DEVICE:PORT"),

@@ -36,6 +36,7 @@ class RecordingTransport final : public Transport {
     for (size_t i = 0; i < taken; ++i) {
       sent.emplace_back(frames[i].data, frames[i].data + frames[i].size);
       may_change.push_back(frames[i].may_change);
+      sent_as.push_back(frames[i].ecn);
       if (frames[i].rest == nullptr) continue;
       sent.back().insert(sent.back().end(), frames[i].rest, frames[i].rest + frames[i].rest_size);
       (frames[i].may_change ? copied : in_place).push_back(frames[i].rest);
@@ -62,7 +63,7 @@ class RecordingTransport final : public Transport {
     for (; n < count && !inbox.empty(); ++n) {
       lent.push_back(std::move(inbox.front()));
       inbox.pop_front();
-      frames[n] = {lent.back().data(), static_cast<uint32_t>(lent.back().size()), {}};
+      frames[n] = {lent.back().data(), static_cast<uint32_t>(lent.back().size()), {}, arrives_as};
     }
     return n;
   }
@@ -75,8 +76,10 @@ class RecordingTransport final : public Transport {
   std::vector<Bytes> sent;
   bool is_met = true;
   std::vector<bool> may_change;  // of each, whether it must be copied
-  std::vector<size_t> bursts;    // frames per send()
-  size_t takes = SIZE_MAX;       // frames of one send() that it takes
+  std::vector<Ecn> sent_as;
+  Ecn arrives_as = Ecn::kNone;
+  std::vector<size_t> bursts;  // frames per send()
+  size_t takes = SIZE_MAX;     // frames of one send() that it takes
   TensorMemory::Extent reachable;
   std::vector<const uint8_t*> in_place, copied;  // rests of frames
   std::function<void()> on_forget;
@@ -101,6 +104,8 @@ struct LoneOptions {
   bool native = false;  // then all slots are one lane, or two from 64 on
   Carrier carrier = Carrier::kPackets;
   bool keep_results = false;
+  bool whole_chunks = false;
+  bool congestion_control = false;  // so that all slots are in use at once
 };
 
 inline constexpr uint64_t kLoneKey = 4711;  // the session's
@@ -167,6 +172,8 @@ class LoneShard {
     engine.session.slots = options.slots;
     engine.session.payload_bytes = options.payload;
     engine.session.native = options.native;
+    engine.session.whole_chunks = options.whole_chunks;
+    engine.congestion_control = options.congestion_control;
     engine.session.switch_endpoint.carrier = options.carrier;
     engine.keep_results = options.keep_results;
     engine.session.session_key = kLoneKey;

@@ -27,15 +27,19 @@ struct Sent {
   bool multicast = false;
   wire::Target target = {};           // of 0 bytes: none
   std::vector<uint8_t> written = {};  // there
+  Ecn ecn = Ecn::kNone;
 };
 
 class RecordingSink : public PacketSink {
  public:
+  void set_ecn(Ecn ecn) override { ecn_ = ecn; }
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override {
     sent.push_back({{frame, frame + size}, {to}, false});
+    sent.back().ecn = ecn_;
   }
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override {
     Sent s{{frame, frame + size}, {}, true};
+    s.ecn = ecn_;
     for (size_t i = 0; i < count; ++i) s.to.push_back(*to[i]);
     sent.push_back(std::move(s));
   }
@@ -44,6 +48,9 @@ class RecordingSink : public PacketSink {
     sent.push_back({{frame, frame + size}, {to}, false, target, {elements, elements + target.bytes}});
   }
   std::vector<Sent> sent;
+
+ private:
+  Ecn ecn_ = Ecn::kNone;
 };
 
 struct Contribution {
@@ -122,6 +129,14 @@ struct Bench {
   std::vector<Sent> put(const std::vector<uint8_t>& frame, const Endpoint& from) {
     RecordingSink sink;
     sw.process(frame.data(), frame.size(), from, now, sink);
+    return std::move(sink.sent);
+  }
+  /// Of data, from a packet that says so.
+  std::vector<Sent> put(const std::vector<uint8_t>& frame, const Endpoint& from, Ecn ecn) {
+    RecordingSink sink;
+    const int partition = sw.partition_of(frame.data(), frame.size());
+    sw.begin_burst(partition);
+    EXPECT_TRUE(sw.process_in(partition, {frame.data(), static_cast<uint32_t>(frame.size()), from, ecn}, now, sink));
     return std::move(sink.sent);
   }
 

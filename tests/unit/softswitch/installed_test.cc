@@ -101,9 +101,22 @@ class LeafRounds : public Installed, public ::testing::WithParamInterface<bool> 
     for (const int member : {4, 5, 70}) up_ = contribute(member, seq);
     ASSERT_EQ(up_.size(), 1U);
   }
-  std::vector<Sent> contribute(int member, uint32_t seq) {
-    if (!GetParam()) return put(member, seq, {1, 2}, member);
-    return bench_.put(native_frame(floats(member, {1, 2}, seq), 200, 0xabcdef01, {}), endpoint(member));
+  std::vector<Sent> contribute(int member, uint32_t seq) { return bench_.put(frame_of(member, seq), endpoint(member)); }
+  static std::vector<uint8_t> frame_of(int member, uint32_t seq) {
+    if (GetParam()) return native_frame(floats(member, {1, 2}, seq), 200, 0xabcdef01, {});
+    Contribution c;
+    c.worker = static_cast<uint8_t>(member);
+    c.seq = seq;
+    c.words = {1, 2};
+    return contribution_frame(c, 200, 0xabcdef01);
+  }
+  /// What goes up where the members' packets say so.
+  Ecn aggregate(uint32_t seq, Ecn first, Ecn second, Ecn third) {
+    bench_.put(frame_of(4, seq), endpoint(4), first);
+    bench_.put(frame_of(5, seq), endpoint(5), second);
+    up_ = bench_.put(frame_of(70, seq), endpoint(70), third);
+    EXPECT_EQ(up_.size(), 1U);
+    return up_.empty() ? Ecn::kOther : up_[0].ecn;
   }
   bool goes_up(int member, uint32_t seq = 1) {
     const auto sent = contribute(member, seq);
@@ -112,7 +125,7 @@ class LeafRounds : public Installed, public ::testing::WithParamInterface<bool> 
     return true;
   }
   /// By the parent.
-  void answer(uint32_t seq) {
+  std::vector<Sent> answer(uint32_t seq, Ecn ecn = Ecn::kNone) {
     std::vector<uint8_t> frame = up_[0].frame;
     if (GetParam()) {
       wire::NativeHeader h = wire::read_native_header(frame.data());
@@ -127,7 +140,7 @@ class LeafRounds : public Installed, public ::testing::WithParamInterface<bool> 
       h.seq = seq;
       wire::write_header(h, frame.data());
     }
-    bench_.put(frame, endpoint(77));
+    return bench_.put(frame, endpoint(77), ecn);
   }
 
  private:
@@ -157,6 +170,24 @@ TEST_P(LeafRounds, EndWithAnAnswer) {
   answer(1);
   EXPECT_TRUE(goes_up(70));
   EXPECT_FALSE(goes_up(5));
+}
+
+TEST_P(LeafRounds, AMarkGoesUpAndDown) {  // [ECN-1, ECN-2]
+  constexpr Ecn none = Ecn::kNone, capable = Ecn::kCapable, marked = Ecn::kMarked;
+  EXPECT_EQ(aggregate(2, capable, capable, capable), capable);
+  EXPECT_EQ(aggregate(3, capable, none, capable), none) << "one would not heed it";
+  EXPECT_EQ(aggregate(4, none, capable, capable), none);
+  EXPECT_EQ(aggregate(5, capable, marked, capable), marked);
+  EXPECT_EQ(aggregate(6, marked, none, capable), marked);
+  EXPECT_EQ(aggregate(7, capable, capable, marked), marked);
+  for (const Ecn ecn : {none, capable, marked}) {
+    const auto down = answer(7, ecn);
+    ASSERT_EQ(down.size(), 1U);
+    EXPECT_EQ(down[0].ecn, ecn);
+  }
+  const auto again = bench_.put(frame_of(4, 7), endpoint(4), marked);
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].ecn, marked);
 }
 
 TEST_P(LeafRounds, AreOfTheirUse) {

@@ -24,6 +24,7 @@ class RecordingTransport : public Transport {
     ++calls;
     for (size_t i = 0; i < count; ++i) {
       sent.push_back({*frames[i].to, {reinterpret_cast<const char*>(frames[i].data), frames[i].size}});
+      sent_as.push_back(frames[i].ecn);
     }
     return count;
   }
@@ -40,6 +41,7 @@ class RecordingTransport : public Transport {
 
   int calls = 0;
   std::vector<Frame> sent;
+  std::vector<Ecn> sent_as;  // those of send()
 };
 
 Endpoint number(uint8_t n) {
@@ -143,6 +145,27 @@ TEST(BatchingSink, WhereAnAnswerLeavesFromIsKept) {
   std::vector<int> vias;
   for (const auto& frame : transport.sent) vias.push_back(frame.to.via);
   EXPECT_EQ(vias, (std::vector<int>{1, 1, 2}));
+}
+
+TEST(BatchingSink, FramesKeepWhatTheySayOfQueues) {
+  RecordingTransport transport;
+  BatchingSink sink(transport, BatchingSink::Frames::kCopy);
+  const Endpoint a = number(1);
+  const Endpoint* one[] = {&a};
+  const std::string large(BatchingSink::kHeldBytes + 1, 'x'), small = "y";
+  for (const std::string& frame : {large, small}) {
+    for (const Ecn ecn : {Ecn::kMarked, Ecn::kNone, Ecn::kCapable}) {
+      sink.set_ecn(ecn);
+      sink.unicast(bytes(frame), frame.size(), a);
+    }
+    sink.multicast(bytes(frame), frame.size(), one, 1);
+    sink.set_ecn(Ecn::kNone);
+  }
+  sink.flush();
+  const std::vector<Ecn> each = {Ecn::kMarked, Ecn::kNone, Ecn::kCapable, Ecn::kCapable};
+  std::vector<Ecn> twice = each;
+  twice.insert(twice.end(), each.begin(), each.end());
+  EXPECT_EQ(transport.sent_as, twice);
 }
 
 TEST(BatchingSink, LargeFramesLeaveAtOnce) {

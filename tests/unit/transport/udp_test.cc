@@ -118,6 +118,37 @@ TEST(Udp, AWildcardAnswersOverIpv6) {
   EXPECT_TRUE(asker.receive().bytes == pattern(2, 70));
 }
 
+// In bursts of equal frames, which the kernel cuts and puts together where they say the same.
+TEST(Udp, AFrameArrivesWithTheMarkThatItHadOrGot) {
+  for (const char* host : {"127.0.0.1:0", "[::1]:0"}) {
+    const auto sender = open_udp(on(host)), receiver = open_udp(on(host));
+    const Endpoint to = receiver->local();
+    std::vector<Bytes> bytes;
+    std::vector<TxFrame> frames;
+    std::vector<Ecn> expected;
+    for (const Ecn ecn : {Ecn::kNone, Ecn::kCapable, Ecn::kMarked, Ecn::kOther})
+      expected.insert(expected.end(), 5, ecn);
+    for (size_t i = 0; i < expected.size(); ++i) bytes.push_back(pattern(static_cast<uint32_t>(i), 300));
+    for (size_t i = 0; i < expected.size(); ++i) {
+      frames.push_back({bytes[i].data(), 300, &to});
+      frames.back().ecn = expected[i];
+    }
+    ASSERT_EQ(sender->send(frames.data(), frames.size()), frames.size());
+    std::vector<Ecn> arrived;
+    while (arrived.size() < expected.size()) {
+      RxFrame got[32];
+      const size_t count = receiver->receive(got, 32);
+      for (size_t i = 0; i < count; ++i) {
+        EXPECT_TRUE(std::equal(bytes[arrived.size()].begin(), bytes[arrived.size()].end(), got[i].data)) << i;
+        arrived.push_back(got[i].ecn);
+      }
+      receiver->release();
+      if (count == 0) receiver->wait(seconds(60));
+    }
+    EXPECT_EQ(arrived, expected) << host;
+  }
+}
+
 /// Runs `body` where the loopback interface carries packets of up to 1500 bytes. False: this system does not let us.
 bool on_narrow_loopback(const std::function<void()>& body) {
   bool ready = false;
