@@ -30,7 +30,7 @@ test: ## all gtests, then all pytests (ARGS="-k name" goes to pytest)
 test-p4: setup ## the P4 programs: compiled, vectors and more on bmv2 and the Tofino model, where the tools are on PATH (docs/switch.md)
 	@$(PYTHON) -m pytest tests/switch_p4 tests/vectors/test_vectors.py tests/vectors/test_tofino.py --vector-target bmv2 --vector-target bmv2-roce --vector-target tofino --vector-target tofino-roce --softswitch-target $(BUILD)/tests/vectors/softswitch_target -q -rs $(ARGS)
 
-bench: setup ## all that the targets of docs/performance.md speak of, 20 to 85 minutes, and the table of targets (ARGS="--parts latency,kernels": only these); networks too where they can be made; out/*.json, out/*.png
+bench: setup ## all that the targets of docs/performance.md speak of, 20 to 90 minutes, and the table of targets (ARGS="--parts latency,kernels": only these); networks too where they can be made; out/*.json, out/*.png
 	@$(PYTHON) benchmarks/targets $(ARGS)
 
 profile: setup ## instructions and estimated cycles of each stage of an all-reduce, by callgrind (ARGS="--ranks 2,4 ..."); out/profile.json

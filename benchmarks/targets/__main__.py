@@ -1,6 +1,6 @@
 """Everything that the project's targets speak of, measured in one run, and the table of targets at its end.
 
-    python benchmarks/targets                        # 20 to 85 minutes on two cores; as root for what makes a network
+    python benchmarks/targets                        # 20 to 90 minutes on two cores; as root for what makes a network
     python benchmarks/targets --parts network,loss   # some of it, and its targets; other files of --out count as well
     python benchmarks/targets --parts none           # no measurement: the targets of what is in --out
     python benchmarks/targets --parts figures        # the figures of docs/figures, 5 minutes; only where it is named

@@ -251,6 +251,7 @@ PARTS = {
         network=True,
     ),
     "switch": Part(1, {"switch": ["switch", "--payload", 8192]}, network=True),
+    "sharing": Part(2, {"sharing": ["sharing", "--control", "cubic"]}, network=True),
     "planning": Part(4, {"planning": ["planning"]}, network=True),
     "figures": Part(
         5,

@@ -476,6 +476,26 @@ def planning():
     )]  # fmt: skip
 
 
+def sharing():
+    """Jobs, and TCP beside them, on one link."""
+
+    def line(jobs, flows, target):
+        def measure(results):
+            rows = results.file("sharing")["rows"]
+            row = next(
+                (row for row in rows if (row["jobs"], row["tcp"], row["control"]) == (jobs, flows, "cubic")), None
+            )
+            if row is None:
+                raise Missing(f"sharing.json has nothing of {jobs} jobs and {flows} flows of TCP")
+            text = f"{row['jain']:.3f}, {row['used']:.1%} used"
+            return text, row["jain"] >= target and row["used"] >= 0.9
+
+        beside = f" and {flows} flow of TCP" if flows else ""
+        return f"{jobs} jobs{beside} on one link: Jain's index", f">= {target}, 90% of the link used", measure
+
+    return [line(4, 0, 0.95), line(2, 1, 0.9)]
+
+
 GROUPS = (
     one_host,
     arena,
@@ -492,6 +512,7 @@ GROUPS = (
     sharded,
     kernels,
     switch,
+    sharing,
     planning,
 )
 # A group has the name of the part that measures it.
