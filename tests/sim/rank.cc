@@ -43,6 +43,7 @@ Rank::~Rank() {
     record_->count(Fault::witness_failures, counters.witness_failures.get());
     record_->count(Fault::nonfinite_superblocks, counters.nonfinite_superblocks.get());
     record_->count(Fault::old_session, counters.results_foreign.get());
+    record_->count(Fault::windows_shrank, counters.window_reductions.get());
     record_->count(Fault::numbers_wrapped, socket.watch->wrapped() ? 1 : 0);
   }
   for (Socket& socket : sockets_) {

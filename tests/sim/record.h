@@ -43,6 +43,7 @@ namespace switchml::sim {
   X(witness_failures, "results that failed their witness (damage, mismatches)") \
   X(nonfinite_superblocks, "superblocks with NaN or infinities")                \
   X(gathered, "pauses in which a worker let results gather")                    \
+  X(windows_shrank, "times that a congestion window shrank")                    \
   X(streams_chosen, "collectives that chose their stream")                      \
   X(sessions, "sessions opened")                                                \
   X(native_sessions, "of these, native ones")                                   \

@@ -32,6 +32,7 @@ void Tenant::start_ranks() {
   options.engine.rto_min = milliseconds(random_.pick(kRtoMin));
   options.engine.rto_max = milliseconds(random_.pick(kRtoMax));
   if (random_.chance(0.3)) options.engine.first_seq = 0xffffffffU - static_cast<uint32_t>(random_.below(30));
+  options.engine.congestion_control = random_.chance(0.5);  // without it, enough chunks are under way to gather
   options.patience = is_fatal(trouble_) ? milliseconds(random_.between(500, 3000))
                                         : patience_for(program_, options_.workers, {session_.payload_bytes, native_});
   if (fails_over_) options.patience += kPatience;
