@@ -18,6 +18,8 @@ namespace switchml::softswitch {
 
 /// One version of a slot: the state of the use that it holds. Its words lie in the store.
 struct SlotUse {
+  bool holds(uint32_t epoch, uint32_t seq) const { return pair.epoch == epoch && pair.seq == seq; }
+
   SequencePair pair;
   WorkerSet contributed;
   WorkerSet asked_again;     // at a leaf: who has repeated since the parent was asked again for all, or answered

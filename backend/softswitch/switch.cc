@@ -286,7 +286,7 @@ void SoftSwitch::Impl::pass_down(const RxFrame& frame, PacketContext& context) {
   if (session == nullptr) return;
   counts.results_passed_down.add(1);
   SlotUse& use = stores[header.job]->use(header.slot, header.seq);
-  if (use.pair.epoch == header.epoch && use.pair.seq == header.seq) use.asked_again = WorkerSet{};  // [TREE-6]
+  if (use.holds(header.epoch, header.seq)) use.asked_again = WorkerSet{};  // [TREE-6]
   const std::vector<const Endpoint*>& all = session->audience(session->shard_of(header.slot));
   context.multicast(frame.data, frame.size, all.data(), all.size(), frame.ecn);  // [TREE-7, ECN-2]
 }

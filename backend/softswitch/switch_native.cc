@@ -16,10 +16,6 @@ bool overtaken(const SlotUse& other, const wire::NativeHeader& header) {
   return other.pair.epoch == header.epoch && wire::newer_seq(other.pair.seq, header.seq);  // [NATIVE-16]
 }
 
-bool holds(const SlotUse& use, const wire::NativeHeader& header) {
-  return use.pair.epoch == header.epoch && use.pair.seq == header.seq;
-}
-
 }  // namespace
 
 bool SoftSwitch::Impl::native_contribution(const RxFrame& frame, Time now, bool alone, PacketContext& context) {
@@ -52,7 +48,7 @@ void SoftSwitch::Impl::aggregate_native(const SessionEntry& session, const wire:
   SlotStore& store = *stores[header.job];
   SlotUse& use = store.use(header.slot, header.seq);
   const bool late = overtaken(store.use(header.slot, header.seq + 1), header);
-  if (late && !holds(use, header)) return context.counters.dropped_stale.add(1);  // [NATIVE-16]
+  if (late && !use.holds(header.epoch, header.seq)) return context.counters.dropped_stale.add(1);  // [NATIVE-16]
 
   switch (check_sequence(&use.pair, header.epoch, header.seq)) {
     case Sequence::kStale: return context.counters.dropped_stale.add(1);
@@ -145,7 +141,7 @@ void SoftSwitch::Impl::pass_down_native(const RxFrame& frame, PacketContext& con
   if (packet.target) return counts.dropped_length.add(1);  // [RDMA-6]
   if (!wire::native_intact(frame.data, frame.size, session->checksum_rule())) return counts.dropped_checksum.add(1);
   SlotUse& use = stores[header.job]->use(header.slot, header.seq);
-  if (!holds(use, header) || !use.complete) return counts.dropped_stale.add(1);
+  if (!use.holds(header.epoch, header.seq) || !use.complete) return counts.dropped_stale.add(1);
   counts.results_passed_down.add(1);
   use.asked_again = WorkerSet{};  // [NTREE-4]
   const NativeFrame whole{frame.data, frame.size};

@@ -22,7 +22,6 @@ class CongestionWindow {
 
   /// That may be under way.
   int chunks() const { return static_cast<int>(window_); }
-  bool is_beginning() const { return window_ < threshold_; }
 
   /// A chunk that was sent once was answered, after `round_trip`. `limits`: more would have been sent, had the window
   /// let it; it does not grow otherwise.
@@ -36,6 +35,7 @@ class CongestionWindow {
   static constexpr double kBeta = 0.7;    // what congestion leaves
   static constexpr double kC = 0.4;       // chunks/s^3
 
+  bool is_beginning() const { return window_ < threshold_; }
   void begin(Duration round_trip, Time now);
   void look_at_round(Time now);
   void avoid(Duration round_trip);

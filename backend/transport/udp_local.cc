@@ -52,22 +52,10 @@ uint8_t LocalAddresses::number_of(const Local& local) {
 size_t LocalAddresses::write_control(uint8_t via, uint8_t* control) const {
   if (via == 0 || via > count_.load(std::memory_order_acquire)) return 0;
   const Local& local = known_[via];
-  auto* c = reinterpret_cast<cmsghdr*>(control);
-  std::memset(control, 0, kControlBytes);
-  if (local.family == AF_INET) {
-    in_pktinfo info{};
-    info.ipi_spec_dst = local.v4;
-    c->cmsg_level = IPPROTO_IP;
-    c->cmsg_type = IP_PKTINFO;
-    c->cmsg_len = CMSG_LEN(sizeof info);
-    std::memcpy(CMSG_DATA(c), &info, sizeof info);
-    return CMSG_SPACE(sizeof info);
-  }
-  c->cmsg_level = IPPROTO_IPV6;
-  c->cmsg_type = IPV6_PKTINFO;
-  c->cmsg_len = CMSG_LEN(sizeof local.v6);
-  std::memcpy(CMSG_DATA(c), &local.v6, sizeof local.v6);
-  return CMSG_SPACE(sizeof local.v6);
+  if (local.family == AF_INET6) return write_control_message(IPPROTO_IPV6, IPV6_PKTINFO, local.v6, control);
+  in_pktinfo info{};
+  info.ipi_spec_dst = local.v4;
+  return write_control_message(IPPROTO_IP, IP_PKTINFO, info, control);
 }
 
 }  // namespace switchml

@@ -9,9 +9,22 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <mutex>
 
 namespace switchml {
+
+/// Writes one control message. Returns its length. `control` is aligned for a cmsghdr.
+template <typename Value>
+size_t write_control_message(int level, int type, const Value& value, uint8_t* control) {
+  auto* message = reinterpret_cast<cmsghdr*>(control);
+  std::memset(control, 0, CMSG_SPACE(sizeof value));
+  message->cmsg_level = level;
+  message->cmsg_type = type;
+  message->cmsg_len = CMSG_LEN(sizeof value);
+  std::memcpy(CMSG_DATA(message), &value, sizeof value);
+  return CMSG_SPACE(sizeof value);
+}
 
 /// Numbers 1..255 for the local addresses seen so far, in order of appearance. Thread-safe: sockets that share a port
 /// share this too, so that one may answer what another has received.

@@ -25,16 +25,6 @@ size_t hash_of(const Endpoint& endpoint) {
 /// The kernel's buffers are full; trying again at once is no use.
 bool is_full(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ENOMEM; }
 
-size_t write_int(int level, int type, int value, uint8_t* control) {
-  auto* c = reinterpret_cast<cmsghdr*>(control);
-  std::memset(control, 0, CMSG_SPACE(sizeof value));
-  c->cmsg_level = level;
-  c->cmsg_type = type;
-  c->cmsg_len = CMSG_LEN(sizeof value);
-  std::memcpy(CMSG_DATA(c), &value, sizeof value);
-  return CMSG_SPACE(sizeof value);
-}
-
 iovec vector_of(const uint8_t* data, size_t size) { return {const_cast<uint8_t*>(data), size}; }
 
 }  // namespace
@@ -134,8 +124,8 @@ size_t UdpSender::write_control(const Endpoint* to, Ecn ecn, uint8_t* control) c
   const size_t length = to != nullptr && to->via != 0 ? locals_->write_control(to->via, control) : 0;
   if (ecn == Ecn::kNone) return length;
   const bool six = socket_.family == AF_INET6;
-  return length + write_int(six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_TCLASS : IP_TOS, static_cast<int>(ecn),
-                            control + length);
+  return length + write_control_message(six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_TCLASS : IP_TOS,
+                                        static_cast<int>(ecn), control + length);
 }
 
 void UdpSender::add_message(iovec* vectors, size_t count, const Endpoint* to, Ecn ecn, uint32_t segment) {
@@ -152,14 +142,7 @@ void UdpSender::add_message(iovec* vectors, size_t count, const Endpoint* to, Ec
   uint8_t* control = controls_[used_].bytes;
   size_t length = write_control(to, ecn, control);
   if (segment != 0) {
-    auto* c = reinterpret_cast<cmsghdr*>(control + length);
-    std::memset(control + length, 0, CMSG_SPACE(sizeof(uint16_t)));
-    c->cmsg_level = IPPROTO_UDP;
-    c->cmsg_type = UDP_SEGMENT;
-    c->cmsg_len = CMSG_LEN(sizeof(uint16_t));
-    const auto bytes = static_cast<uint16_t>(segment);
-    std::memcpy(CMSG_DATA(c), &bytes, sizeof bytes);
-    length += CMSG_SPACE(sizeof(uint16_t));
+    length += write_control_message(IPPROTO_UDP, UDP_SEGMENT, static_cast<uint16_t>(segment), control + length);
   }
   if (length != 0) {
     header.msg_control = control;

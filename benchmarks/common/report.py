@@ -36,6 +36,11 @@ def format_rate(bits_per_second):
     return f"{bits_per_second / 1e6:.1f}"
 
 
+def jain(rates):
+    """Jain's index of fairness: 1 where all are alike, 1 / n where one of n has everything."""
+    return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
+
+
 def print_columns(headings, rows):
     widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
     for row in [headings, *rows]:

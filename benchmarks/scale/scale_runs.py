@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import report
 import repository
 
 WAYS = {
@@ -39,12 +40,6 @@ def simulate(way, workers, **options):
     if done.returncode != 0:
         raise ValueError(f"{' '.join(command[1:])}: {done.stderr.strip()}")
     return json.loads(done.stdout) | {"options": options, "run_seconds": round(time.monotonic() - begun, 2)}
-
-
-def jain(seconds):
-    """Of the rates of jobs that have as much to do: 1 where all are alike, 1 / n where one has everything."""
-    rates = [1 / each for each in seconds]
-    return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
 
 
 def bound(kib, payload=8192, gbps=100):
@@ -97,7 +92,7 @@ def print_header():
 
 def print_run(row):
     last = max(row["seconds"])
-    fair = f"{jain(row['seconds']):.3f}" if len(row["seconds"]) > 1 else ""
+    fair = f"{report.jain([1 / each for each in row['seconds']]):.3f}" if len(row["seconds"]) > 1 else ""
     numbers = (
         f"{row['workers']:10}{last * 1e3:10.3f}{last / row['bound']:10.2f}{fair:>10}{row['retransmissions']:10}"
         f"{row['dropped'] + row['lost']:10}{row['run_seconds']:10.1f}{row['memory_kib'] // 1024:10}"

@@ -1,7 +1,7 @@
 """Jobs that share one link of limited rate, and TCP beside them: what each gets.
 
     python benchmarks/sharing --json out/sharing.json                          # 2 minutes, as root
-    python benchmarks/sharing --jobs 4 --tcp 0 --control off --seconds 10
+    python benchmarks/sharing --mixtures 4 --control off --seconds 10
 
 Each job is two ranks of torch on both sides of the link, in network namespaces; a switchml-switchd adds for all of
 them. Each does all-reduces one after the other, and every result is verified. What a job or a flow gets is what ended
@@ -62,17 +62,14 @@ def parse():
     return parser.parse_args()
 
 
-def jain(shares):
-    return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))
-
-
 def start_tcp(network, pair, control, begin, end):
     """The name of the log in which the receiver says what has come."""
     left, right = network.pairs[pair]
     name, address = f"tcp{pair}", network.right_address(pair)
     receiver = network.start(name, sys.executable, HERE / "tcp_flow.py", "receive", address, TCP_PORT, namespace=right)
     network.await_line(name, receiver, "listening")
-    network.start(f"send{pair}", sys.executable, HERE / "tcp_flow.py", "send", address, TCP_PORT, control, begin, end, namespace=left)  # fmt: skip
+    network.start(f"send{pair}", sys.executable, HERE / "tcp_flow.py", "send", address, TCP_PORT, control, begin, end,
+                  namespace=left)  # fmt: skip
     return name
 
 
@@ -130,7 +127,7 @@ def measure(mixture, setting, arguments):
         "tcp": flows,
         "control": setting,
         "rates": rates,
-        "jain": jain(rates),
+        "jain": report.jain(rates),
         "used": max(each["bytes"] for each in link) * 8 / (last - first) / (arguments.rate * 1e6),
         "lost": sum(each["drops"] for each in link) / max(1, sum(each["packets"] + each["drops"] for each in link)),
         "goodput": (sum(rates[:jobs]) * WIRE["switchml"] + sum(rates[jobs:]) * WIRE["tcp"]) / arguments.rate,

@@ -13,7 +13,6 @@ import json
 import lab
 import star
 
-PORT = 48879
 SWITCH = "10.79.0.250"
 
 
@@ -23,7 +22,7 @@ class SharedLink(lab.Lab):
     settings = {
         "GLOO_SOCKET_IFNAME": "data",
         "SWITCHML_INTERFACE": "data",
-        "SWITCHML_SWITCH": f"{SWITCH}:{PORT}",
+        "SWITCHML_SWITCH": f"{SWITCH}:{star.PORT}",
         "SWITCHML_TRANSPORT": "udp",
     }
 
@@ -44,7 +43,7 @@ class SharedLink(lab.Lab):
                 for i in range(pairs)
             ]
             self.switch = self.plug(self.right, "switch", SWITCH)
-            self.switchd = self.start("switchd", lab.program("switchml-switchd"), "--listen", f"{SWITCH}:{PORT}",
+            self.switchd = self.start("switchd", lab.program("switchml-switchd"), "--listen", f"{SWITCH}:{star.PORT}",
                                       namespace=self.switch)  # fmt: skip
             self.await_line("switchd", self.switchd, "listening on ")
         except BaseException:

@@ -5,7 +5,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "common"))
-import repository  # noqa: F401  the path to the next
+import member
 import told
 import torch
 import torch.distributed as dist
@@ -20,16 +20,10 @@ def join():
     return switchml.stats()["session"]
 
 
-def counters():
-    import switchml
-
-    return {name: value for name, value in switchml.stats().items() if isinstance(value, int)}
-
-
 def run(size, begin, end):
     """All-reduces of `size` bytes from one moment to another, of the clock that all processes of this machine share:
     when each had ended. Each is verified. The last element says whether a rank's time is over."""
-    ones, ended, before = torch.ones(size // 4), [], counters()
+    ones, ended, before = torch.ones(size // 4), [], member.switch_counters(None)
     expected = torch.full_like(ones, float(dist.get_world_size()))
     time.sleep(max(0.0, begin - time.monotonic()))
     while True:
@@ -40,7 +34,7 @@ def run(size, begin, end):
         if not torch.equal(tensor[:-1], expected[:-1]):
             raise ValueError("a sum is wrong")
         if tensor[-1] > 0:
-            return {"ended": ended, "counters": {name: value - before[name] for name, value in counters().items()}}
+            return {"ended": ended, "counters": member.moved(before, member.switch_counters(None))}
 
 
 def main():

@@ -183,13 +183,17 @@ Shared share(const Link& link, const std::vector<FlowWindow*>& windows) {
   return {jain(shares), all * to_seconds(link.packet) / to_seconds(counted), lost / (all + lost)};
 }
 
+Shared share_by_four(const Link& link) {
+  CubicFlow flows[4];
+  return share(link, {&flows[0], &flows[1], &flows[2], &flows[3]});
+}
+
 constexpr Link kDatacenter{microseconds(1), microseconds(50), 200};
 constexpr Link kSlow{microseconds(100), milliseconds(10), 100};
 
 TEST(CongestionWindow, FourFlowsShareALink) {
   for (const Link& link : {kDatacenter, kSlow}) {
-    CubicFlow flows[4];
-    const Shared shared = share(link, {&flows[0], &flows[1], &flows[2], &flows[3]});
+    const Shared shared = share_by_four(link);
     EXPECT_GE(shared.fairness, 0.95);
     EXPECT_GE(shared.used, 0.95);
     EXPECT_LE(shared.lost, 0.05);
@@ -199,8 +203,7 @@ TEST(CongestionWindow, FourFlowsShareALink) {
 TEST(CongestionWindow, FourFlowsShareALinkThatMarksAndLosesNothing) {
   for (Link link : {kDatacenter, kSlow}) {
     link.mark_above = 50;
-    CubicFlow flows[4];
-    const Shared shared = share(link, {&flows[0], &flows[1], &flows[2], &flows[3]});
+    const Shared shared = share_by_four(link);
     EXPECT_GE(shared.fairness, 0.95);
     EXPECT_GE(shared.used, 0.9);
     EXPECT_EQ(shared.lost, 0);
