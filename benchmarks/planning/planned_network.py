@@ -195,7 +195,7 @@ class PlannedNetwork(controlled.Controlled):
 
         self.pin([share.tree.routes for share in plan.assignments[0].shares])
         try:
-            with lab.inside(self.spaces[CONTROLLER[0]]):
-                carry.carry_out(plan, self.at, TOKEN)
+            with lab.inside(self.spaces[CONTROLLER[0]]), carry.Controller(self.at, TOKEN) as controller:
+                carry.carry_out(plan, controller)
         except errors.PlanError as error:
             raise lab.LabError(str(error)) from error

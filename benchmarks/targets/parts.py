@@ -49,6 +49,25 @@ FIGURES_ONE_HOST = ["allreduce", "--seconds", 3]
 FIGURES_SWITCH = ["allreduce", "--network", "--rate", 25, "--seconds", 2]
 
 
+def racks(topology):
+    folder = BENCHMARKS / "planning"
+    return [
+        "planning",
+        "--topology",
+        folder / f"{topology}.yaml",
+        "--jobs",
+        folder / "eight_workers.yaml",
+        "--ways",
+        "nearest",
+        "--unit",
+        20,
+        "--size",
+        "4M",
+        "--iters",
+        5,
+    ]
+
+
 PARTS = {
     "kernels": Part(1, {"kernels": ["micro"], "memory": ["memory"]}),
     "latency": Part(2, {"latency": ["latency", "--ranks", "2,4,8", "--sizes", "4K,64K,1M"]}),
@@ -253,6 +272,7 @@ PARTS = {
     "switch": Part(1, {"switch": ["switch", "--payload", 8192]}, network=True),
     "sharing": Part(2, {"sharing": ["sharing", "--control", "cubic"]}, network=True),
     "planning": Part(4, {"planning": ["planning"]}, network=True),
+    "racks": Part(1, {f"racks-{name}": racks(name) for name in ("one_switch", "two_racks")}, network=True),
     "figures": Part(
         5,
         {

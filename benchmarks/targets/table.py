@@ -476,6 +476,19 @@ def planning():
     )]  # fmt: skip
 
 
+def racks():
+    """Workers in two racks, whose switches are leaves of a third, beside the same workers at one switch."""
+
+    def measure(results):
+        one, two = (
+            statistics.median(results.file(f"racks-{name}")["rows"][0]["seconds"])
+            for name in ("one_switch", "two_racks")
+        )
+        return at_most(1.05, two / one, f"{two / one:.3f}")
+
+    return [("8 hosts in two racks, over time at one switch", "<= 1.05", measure)]
+
+
 def sharing():
     """Jobs, and TCP beside them, on one link."""
 
@@ -514,6 +527,7 @@ GROUPS = (
     switch,
     sharing,
     planning,
+    racks,
 )
 # A group has the name of the part that measures it.
 LINES = [(group.__name__.replace("_", "-"), *line) for group in GROUPS for line in group()]

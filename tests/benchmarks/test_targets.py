@@ -191,6 +191,8 @@ def files():
                 for way, rate in (("none", 1.0), ("nearest", 2.4375), ("planned", 3.0), ("ring", 12 / 7))
             ]
         },
+        "racks-one_switch": {"rows": [{"seconds": [1.0, 1.0, 9.0]}]},
+        "racks-two_racks": {"rows": [{"seconds": [1.05, 1.0, 1.05]}]},
     }
 
 
@@ -256,6 +258,7 @@ def test_the_table_has_every_target():
         "4 jobs on one link": 1,
         "2 jobs and 1 flow of TCP on one link": 1,
         "the planner's example": 4,
+        "8 hosts in two racks": 1,
     }
     counts = {start: sum(what.startswith(start) for _, what, _, _ in table.LINES) for start in expected}
     assert counts == expected
@@ -623,5 +626,6 @@ def test_only_parts_with_a_network_are_left_out_where_there_can_be_none(monkeypa
         "figures",
         "sharing",
         "planning",
+        "racks",
     }
     assert set(why.values()) == {"", "not permitted"}
