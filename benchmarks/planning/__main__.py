@@ -1,7 +1,7 @@
 """The example of docs/planning.md for real: a planner's topology in network namespaces, and the rate of all-reduces by
 each way.
 
-    python benchmarks/planning --json out/planning.json --svg out/planning.svg       # 5 minutes, as root
+    python benchmarks/planning --json out/planning.json --svg out/planning.svg       # 6 minutes, as root
     python benchmarks/planning --ways planned --unit 5 --size 4M --iters 1
     python benchmarks/planning --draw out/planning.json --svg out/planning.svg       # measures nothing
 
@@ -56,7 +56,7 @@ def parse():
     parser.add_argument("--unit", type=options.number(0.5, 1000), default=2.0, help="Mbit/s of a unit; default: 2")
     parser.add_argument("--size", type=options.byte_size, default=6 << 20, help="bytes of a tensor; default: 6M")
     parser.add_argument(
-        "--iters", type=options.number(1, 1000, int), default=2, help="timed calls of a way; default: 2"
+        "--iters", type=options.number(1, 1000, int), default=3, help="timed calls of a way; default: 3"
     )
     parser.add_argument(
         "--topology", type=pathlib.Path, default=EXAMPLE / "topology.yaml", help="default: the example's"

@@ -271,7 +271,7 @@ PARTS = {
     ),
     "switch": Part(1, {"switch": ["switch", "--payload", 8192]}, network=True),
     "sharing": Part(2, {"sharing": ["sharing", "--control", "cubic"]}, network=True),
-    "planning": Part(4, {"planning": ["planning"]}, network=True),
+    "planning": Part(5, {"planning": ["planning"]}, network=True),
     "racks": Part(1, {f"racks-{name}": racks(name) for name in ("one_switch", "two_racks")}, network=True),
     "figures": Part(
         5,
