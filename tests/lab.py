@@ -146,14 +146,14 @@ class Lab:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def await_line(self, name, process, text, after=0):
-        """Waits until the process has said `text`, behind so many characters of its log; returns what follows it on
-        that line."""
+        """Waits until the process has said a line with `text`, behind so many characters of its log; returns what
+        follows it on that line."""
         end = time.monotonic() + PATIENCE
-        while text not in self.log(name)[after:]:
+        while "\n" not in (rest := self.log(name)[after:].partition(text)[2]):
             if process.poll() is not None or time.monotonic() > end:
                 raise LabError(f"{name} did not say {text!r}:\n{self.log(name)[-3000:]}")
             time.sleep(0.05)
-        return self.log(name)[after:].split(text, 1)[1].splitlines()[0].strip()
+        return rest.splitlines()[0].strip()
 
     @staticmethod
     def kill(process):
