@@ -7,6 +7,7 @@ arguments give the same text.
 import argparse
 import pathlib
 import random
+import re
 import sys
 from fractions import Fraction
 
@@ -145,7 +146,7 @@ class Generator:
             f"worker={self.random.choice((session.workers, 200, 255))}",
             f"worker={self.random.randrange(session.workers)}",
             f"version={self.random.choice((0, 1, 15))}",
-            f"kind={self.random.choice((0, 2, 4, 9, 14, 15))}",  # of 6 a data plane may count the operation
+            f"kind={self.random.choice((0, 2, 4, 6, 9, 14, 15))}",
             f"op={self.random.choice((2, 3))}",
             f"cut={self.random.randint(1, 3)}",
             f"flags={self.random.choice((4, 0x10, 0xF0))}",
@@ -153,8 +154,10 @@ class Generator:
         fields, fault = self.fields(number, slot.seq), self.random.choice(faults)
         if fault == "kind=2":  # for another worker than 255 a data plane may count what it likes
             fault += " worker=255"
-        if fault.startswith("op="):
+        if fault.startswith("op=") or fault == "kind=6":
             fields = fields.replace(" op=max", "")
+        if fault == "kind=6":  # a native type and operation, or a data plane may count that they do not exist
+            fields = re.sub(r"\bexponent=\d+", "exponent=1", fields)
         self.send(f"send {self.member(name)} {fields} {fault}")
         more = [
             f"send {self.member(name)} slot={number} seq=0",
