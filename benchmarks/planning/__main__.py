@@ -1,7 +1,7 @@
 """The example of docs/planning.md for real: a planner's topology in network namespaces, and the rate of all-reduces by
 each way.
 
-    python benchmarks/planning --json out/planning.json --svg out/planning.svg       # 6 minutes, as root
+    python benchmarks/planning --json out/planning.json --svg out/planning.svg       # 5 minutes, as root
     python benchmarks/planning --ways planned --unit 5 --size 4M --iters 1
     python benchmarks/planning --draw out/planning.json --svg out/planning.svg       # measures nothing
 

@@ -2,9 +2,10 @@
 
 import argparse
 
+from benchmark_tools import BENCHMARKS, main_of
+
 import pytest
 import report
-from benchmark_tools import BENCHMARKS, main_of
 
 
 @pytest.fixture(name="sharing")
@@ -13,8 +14,9 @@ def load(monkeypatch):
     return main_of("sharing")
 
 
-def test_fairness_is_one_where_all_get_the_same(sharing):
+def test_fairness_is_one_where_all_get_the_same():
     assert report.jain([3.0, 3.0, 3.0]) == pytest.approx(1)
+    assert report.jain([1, 1]) == 1 and report.jain([1, 1 / 1e9]) == pytest.approx(0.5)
     assert report.jain([5.0, 0.0, 0.0, 0.0]) == pytest.approx(1 / 4)
 
 
