@@ -16,14 +16,18 @@ results=$build/results
 took() { printf '%-36s %5d s\n' "$1" $((${3:-SECONDS} - $2)) >>"$results/seconds.txt"; }
 
 say "gtest"
-only=${SWITCHML_GTESTS:-} run_gtests "$build" || true  # makes the folder of results anew
+only=${SWITCHML_GTESTS:-} at_a_time=$((2 * $(nproc))) run_gtests "$build" || true  # makes the folder of results anew
 took "set-up and build" "$begin" "$built"
 took "gtests" "$built"
-# run_pytest NAME ARGUMENTS...: results/NAME.xml
+# [processes=N] run_pytest NAME ARGUMENTS...: results/NAME.xml. Tests wait most of the time: more files at a time than there are
+# processors, each file in one process, in the order of the arguments. Debian 12's xdist has no other order, and no option for it.
+in_order=()
+if [ "$torch" != debian ]; then in_order=(--no-loadscope-reorder); fi
 run_pytest() {
   local name=$1 begin=$SECONDS
   shift
-  "$python" -m pytest -q -ra --junitxml="$results/$name.xml" "$@" </dev/null || true
+  "$python" -m pytest -q -ra --numprocesses "${processes:-$(($(nproc) + 1))}" --dist loadfile "${in_order[@]}" \
+    --junitxml="$results/$name.xml" "$@" </dev/null || true
   took "pytest: $name" "$begin"
 }
 
@@ -31,7 +35,7 @@ run_pytest() {
 in_memory=(asynchronous.py barriers.py coalesced.py disagreements.py groups.py ieee.py parallelism.py reductions.py)
 in_memory+=(training.py)
 
-# [idly=yes] beside NAME ARGUMENTS...: run_pytest at the same time as what follows.
+# [idly=yes] [processes=N] beside NAME ARGUMENTS...: run_pytest at the same time as what follows.
 others=()
 beside() {
   (if [ -n "${idly:-}" ]; then renice -n 19 "$BASHPID" >/dev/null; fi && run_pytest "$@") &>"$results/$1.txt" &
@@ -39,17 +43,17 @@ beside() {
 }
 
 # The models and the benchmarks' tools know nothing of PyTorch, and to networks and cards all are alike: once is enough.
-suites=(tests/python tests/vectors tests/switch_p4 tests/benchmarks tests/setup tests/planner) found=(--pytest "$results/pytest.xml") memory=
+suites=(tests/benchmarks tests/python tests/switch_p4 tests/vectors tests/planner tests/setup) found=(--pytest "$results/pytest.xml") memory=
 if [ "$torch" != pip ] && [ $# -eq 0 ]; then
   # How sessions open and what a controller does is the same for every PyTorch.
   suites=(tests/python --transport auto --ignore-glob '*/test_controller.py' --ignore-glob '*/test_opening.py')
   if [ "$torch" = debian ]; then suites+=(tests/planner); fi  # older packages than those of PyPI
 elif [ "$torch" = pip ] && [ $# -eq 0 ]; then
   # Networks of slow links wait most of the time. Searching models is computing alone: for what processors have left.
-  beside netlab tests/netlab
-  idly=yes beside models tests/model
+  processes=2 beside netlab tests/netlab
+  idly=yes processes=1 beside models tests/model
   memory=yes
-  suites+=(tests/rdma)
+  suites=(tests/rdma "${suites[@]}")  # one file that takes minutes
 elif [ "$torch" = pip ]; then
   suites+=(tests/rdma tests/model tests/netlab)
 fi

@@ -10,7 +10,7 @@
 // - `remove JOB EPOCH`: ends an installed session.
 //
 // Every answer ends with "done". ENDPOINT is any word of at most 28 bytes; HEX may be missing (an empty frame). A line
-// that is none of these is answered with "error TEXT". Ends with the input.
+// that is none of these is answered with "error TEXT". Ends with the input, or at `quit`.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -163,7 +163,7 @@ class Driver {
 int main() {
   switchml::softswitch::Driver driver;
   std::string line;
-  while (std::getline(std::cin, line)) {
+  while (std::getline(std::cin, line) && line != "quit") {
     driver.answer(line, std::cout);
     std::cout.flush();
   }

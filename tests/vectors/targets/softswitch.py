@@ -66,7 +66,10 @@ class Driver:
         return TargetError(f"softswitch_target ended with status {self.process.wait()} at {command[:80]!r}")
 
     def stop(self):
-        with contextlib.suppress(OSError):  # it may have ended already, with something unread
+        # It may have ended already, with something unread. The end of its input does not show where a process that was
+        # forked since then holds the pipe, too.
+        with contextlib.suppress(OSError):
+            self.process.stdin.write(b"quit\n")
             self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
