@@ -9,7 +9,8 @@ import sys
 
 import pytest
 from loaded import ROOT, planner
-from planner import command
+from planner import command, draw
+from planner.layout import places
 
 EXAMPLE = ROOT / "examples" / "planning"
 FILES = [str(EXAMPLE / "topology.yaml"), "--jobs", str(EXAMPLE / "jobs.yaml")]
@@ -27,8 +28,8 @@ def test_the_table_has_rates_trees_and_loads(capsys):
     assert out.startswith("planned: the least rate is 3G; no plan can have more than 3G\n")
     for line in (
         "job training: 3G",
-        "    PS combines S3, the root",
-        "    S1 combines W1, W2, W3, W4",
+        "    S3 sends to PS, the root",
+        "    W1, W2, W3, W4 send to S1",
         "  S1-S2     3G/3G   100 %",
         "  PS  4.5G/9G    50 %",
     ):
@@ -70,14 +71,50 @@ def test_failures_and_jobs_without_a_plan(capsys):
     assert status == 0 and "job training: no plan: worker W1 has no route to root PS" in out
 
 
+def test_a_job_without_a_plan_is_a_warning():
+    topology = planner.read_topology(EXAMPLE / "topology.yaml")
+    jobs = planner.read_jobs(EXAMPLE / "jobs.yaml", topology)
+    first = planner.plan(topology, jobs)
+    left = topology.without("S2", ("S1", "S3"))
+    for planned_again in (lambda: planner.plan(left, jobs), lambda: planner.replan(first, left, jobs)):
+        with pytest.warns(planner.PlanWarning, match='job "training" has no plan: worker W1 has no route') as told:
+            assert planned_again().shares() == []
+        assert told[0].filename == __file__
+
+
 def test_pictures_are_the_same_every_time(capsys, tmp_path):
     texts = []
     for name in ("one.svg", "two.svg"):
         assert run(capsys, "--compare", "--svg", tmp_path / name)[0] == 0
         texts.append((tmp_path / name).read_text())
     assert texts[0] == texts[1]
-    for label in (">2.25/3<", ">PS<", "planned: 3 Gbit/s"):
+    for label in (">2.25/3<", ">PS, root<", "planned: 3 Gbit/s"):
         assert label in texts[0]
+
+
+RACKS = """
+switches:
+  - {name: tor1, parent: spine, parent_port: 1, ports: {1: 10G, 2: 10G, 3: 10G}}
+  - {name: tor2, parent: spine, parent_port: 2, ports: {1: 10G, 2: 10G, 3: 10G}}
+  - {name: spine, aggregates: true}
+workers:
+  - {name: w1, switch: tor1, speed: 10G}
+  - {name: w2, switch: tor1, speed: 10G}
+  - {name: w3, switch: tor2, speed: 10G}
+  - {name: w4, switch: tor2, speed: 10G}
+"""
+
+
+@pytest.mark.parametrize("way", ("none", "nearest", "planned"))
+def test_the_root_is_on_top_of_its_own_picture_and_arrows_lead_there(way, tmp_path):
+    (tmp_path / "t.yaml").write_text(RACKS)
+    topology = planner.read_topology(tmp_path / "t.yaml")
+    plan = planner.plan(topology, [planner.Job("job", ("w1", "w2", "w3", "w4"))], way)
+    (share,) = plan.shares()
+    place = places(topology, draw._top(plan), list(topology.nodes))
+    assert [name for name in place if place[name][1] == 0] == [share.tree.root]
+    flows, _ = draw._flows(plan)
+    assert flows and all(place[end][1] > place[start][1] for start, end in flows), "each arrow leads upwards"
 
 
 def test_large_topologies_have_no_picture(capsys, tmp_path):

@@ -59,6 +59,7 @@ def test_a_job_whose_workers_are_cut_off_says_so_and_others_are_planned():
     assert plan.assignments[1].rate == pytest.approx(100 * G)
 
 
+@pytest.mark.filterwarnings("ignore:job")
 def test_reasons_name_what_is_missing():
     topology = leaf_spine()
     rooted = planner.Job("rooted", ("w0", "w1"), root="leaf1")

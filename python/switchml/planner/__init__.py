@@ -7,7 +7,7 @@
 
 docs/planning.md has the model. Needs the packages of `pip install switchml[planner]`."""
 
-from .errors import PlanError
+from .errors import PlanError, PlanWarning
 from .jobs import Job
 from .jobs_file import read_jobs
 from .plan import Assignment, Plan, Share, Tree
@@ -26,6 +26,7 @@ __all__ = [
     "Options",
     "Plan",
     "PlanError",
+    "PlanWarning",
     "Share",
     "Topology",
     "Tree",

@@ -9,12 +9,13 @@ switchml-plan topology.yaml --jobs jobs.yaml --controller 192.0.2.1:48880 --toke
 import argparse
 import pathlib
 import sys
+import warnings
 
 from _switchml_entry import until_written
 
 from .carry import Controller, carry_out
 from .draw import draw_plans
-from .errors import PlanError
+from .errors import PlanError, PlanWarning
 from .jobs_file import read_jobs
 from .plan_json import read_plan, write_plan
 from .planning import SHARES, WAYS, Options, plan
@@ -167,7 +168,9 @@ def _token(path):
 
 def main(arguments=None):
     try:
-        return until_written("switchml-plan", lambda: run(arguments))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PlanWarning)  # the table has them
+            return until_written("switchml-plan", lambda: run(arguments))
     except PlanError as error:
         _complain(error)
         return 2

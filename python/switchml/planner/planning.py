@@ -1,10 +1,12 @@
 """plan(): a topology and jobs in, a plan out."""
 
 import dataclasses
+import warnings
 
 import numpy
 
 from .choose import choose
+from .errors import PlanWarning
 from .fair import Program
 from .generate import Generator
 from .large import Large, least_limit
@@ -34,6 +36,8 @@ class Task:
         self.network = Network(topology)
         found = [Pricer(self.network, job, options.routes, single=way == "none") for job in jobs]
         self.reasons = {job.name: pricer.reason for job, pricer in zip(jobs, found) if pricer.reason}
+        for name, reason in self.reasons.items():
+            warnings.warn(f'job "{name}" has no plan: {reason}', PlanWarning, stacklevel=3)  # of who calls plan()
         self.jobs = [job for job in jobs if job.name not in self.reasons]
         self.pricers = [pricer for pricer in found if not pricer.reason]
 

@@ -32,12 +32,17 @@ def _assignment(one):
 
 
 def _tree(tree):
+    """Who sends to whom, the root first."""
     children: dict = {}
     for child, route in tree.routes.items():
         passed = f" (by {', '.join(route[1:-1])})" if len(route) > 2 else ""
         children.setdefault(route[-1], []).append(child + passed)
     order = [tree.root] + [name for name in children if name != tree.root]
-    return [f"{name} combines {_names(children[name])}{', the root' * (name == tree.root)}" for name in order]
+    return [
+        f"{_names(children[name])} {'send' if len(children[name]) > 1 else 'sends'} to {name}"
+        + ", the root" * (name == tree.root)
+        for name in order
+    ]
 
 
 def _names(names):
