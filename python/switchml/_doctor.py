@@ -58,6 +58,9 @@ def check_build():
         if wrong:
             return [finding(FAIL, wrong, "correct the variable")]
         _info.session_of_one()
+    except ImportError as error:
+        what, _, remedy = str(error).partition("): ")
+        return [finding(FAIL, f"{what})", remedy)]
     except Exception as error:
         return [finding(FAIL, f"a group of one does not open: {error}", "install switchml for this PyTorch again")]
     named = [variable for variable, _, source, _ in _info.settings_in_force() if source == "environment"]

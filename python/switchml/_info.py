@@ -77,8 +77,7 @@ def settings_in_force():
 
 
 def collect():
-    import switchml._C as native
-
+    native = _registration._native()
     wrong = wrong_setting()
     return {
         "switchml": switchml.__version__,

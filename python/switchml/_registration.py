@@ -5,6 +5,7 @@ import datetime
 import functools
 import inspect
 import os
+import re
 import threading
 import warnings
 from collections.abc import Mapping
@@ -37,13 +38,28 @@ def _check_torch(built_for, running):
     )
 
 
+def _why_not_loaded(reason):
+    """What the loader says, and what helps."""
+    library = re.search(r"\b(lib[^\s/:]+\.so[^\s/:]*): ", reason)
+    if library:
+        remedy = (
+            f"install {library[1]} (Debian, Ubuntu: apt-get install libgoogle-glog-dev), or a wheel of `make wheel`, "
+            "which carries the libraries that it needs"
+        )
+    else:
+        remedy = "build it again: `pip install --no-build-isolation --no-deps --force-reinstall .` in its source folder"
+    return f"the compiled part of switchml cannot be loaded ({reason}): {remedy}"
+
+
 def _native():
     """The compiled part, loaded once; its groups end before the interpreter does."""
     global _native_module
     with _lock:
         if _native_module is None:
-            from switchml import _C
-
+            try:
+                from switchml import _C
+            except ImportError as error:
+                raise ImportError(_why_not_loaded(str(error))) from error
             atexit.register(_C.shutdown_all)
             _native_module = _C
     return _native_module
