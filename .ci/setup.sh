@@ -71,14 +71,17 @@ make_environment() {
 
 # The build stages the Python package beside its compiled module; a .pth file makes the environment look there first, then
 # in the source folder for the modules outside of the package. Metadata like that of an installed package lets PyTorch find
-# the entry points that load the backend by its name.
+# the entry points that load the backend by its name, and its programs are on the PATH of the environment.
 link_package() {
   local site metadata
   site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   metadata=$site/switchml-build.dist-info
   printf '%s\n' "$build/python" "$root/python" >"$site/switchml-build.pth"
   mkdir -p "$metadata"
-  "$python" .ci/entry_points.py pyproject.toml "$metadata"
+  "$python" .ci/entry_points.py pyproject.toml "$metadata" "$venv/bin"
+  if [ -e "$build/backend/controllerd/switchml-controller" ]; then
+    ln -sf "$build/backend/controllerd/switchml-controller" "$venv/bin"
+  fi
 }
 
 # What tests/rdma boots is unpacked, not installed: Debian's kernel (70 MB) and a shell.
