@@ -1,11 +1,12 @@
 """Builds the wheel: CMake builds the extension and the switch, setuptools packs them.
 
 SWITCHML_BUILD_DIR names a build folder to use (and reuse) instead of a temporary one; SWITCHML_BUILD_JOBS the number of
-compilers at once.
+compilers at once. With SWITCHML_PYTHON_ONLY=1 nothing is compiled: the planner and the agents need no PyTorch.
 """
 
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = pathlib.Path(__file__).resolve().parent
+PYTHON_ONLY = os.environ.get("SWITCHML_PYTHON_ONLY") == "1"
 
 
 def cmake():
@@ -28,6 +30,15 @@ def cmake():
     return str(pathlib.Path(package.CMAKE_BIN_DIR) / "cmake")
 
 
+def need_linux():
+    system, machine = platform.system(), platform.machine()
+    if system != "Linux" or machine not in ("x86_64", "aarch64"):
+        sys.exit(
+            f"switchml: {system} on {machine} is not supported: allowed is Linux on x86_64 or aarch64 (elsewhere in a "
+            "container or a virtual machine: examples/deploy/Dockerfile)"
+        )
+
+
 def need_torch():
     try:
         import torch  # noqa: F401
@@ -40,6 +51,9 @@ def need_torch():
 
 class BuildWithCMake(build_ext):
     def run(self):
+        if PYTHON_ONLY:
+            return self.collect_agent(ROOT / "backend" / "api")
+        need_linux()
         need_torch()
         given = os.environ.get("SWITCHML_BUILD_DIR")
         folder = pathlib.Path(given) if given else pathlib.Path(self.build_temp).resolve()
@@ -73,10 +87,18 @@ class BuildWithCMake(build_ext):
         for path in [*built.glob("_C*.so"), built / "_build_info.py"]:
             shutil.copy2(path, package / path.name)
         shutil.copy2(built / "bin" / "switchml-switchd", package / "bin" / "switchml-switchd")
-        agent = package.parent / "switchml_agent"
-        agent.mkdir(exist_ok=True)
-        for path in (built.parent / "switchml_agent").glob("switchml_control.*"):
+        self.collect_agent(built.parent / "switchml_agent")
+
+    def collect_agent(self, folder):
+        """The description of the API that agents and the planner speak to a controller."""
+        agent = pathlib.Path(self.get_ext_fullpath("switchml_agent.any")).parent
+        agent.mkdir(parents=True, exist_ok=True)
+        for path in folder.glob("switchml_control.*"):
             shutil.copy2(path, agent / path.name)
 
 
-setup(ext_modules=[Extension("switchml._C", sources=[])], cmdclass={"build_ext": BuildWithCMake})
+setup(
+    ext_modules=[Extension("switchml._C", sources=[])],
+    cmdclass={"build_ext": BuildWithCMake},
+    options={"build": {"build_base": "build/python-only"}} if PYTHON_ONLY else {},  # without what was compiled before
+)

@@ -93,3 +93,23 @@ def test_a_library_that_is_missing_is_named(mounts, command, status):
     assert found == status and "Traceback" not in text, text
     assert "libglog.so" in text and "apt-get install libgoogle-glog-dev" in text and "make wheel" in text, text
     assert command != "doctor" or re.search(r"^FAIL .*libglog.*\n +-> install libglog", text, re.M), text
+
+
+def test_the_planner_installs_without_pytorch_and_compiler(tmp_path):
+    command = ("-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps", "--wheel-dir", tmp_path, ROOT)
+    status, text = run(sys.executable, *command, SWITCHML_PYTHON_ONLY="1", PATH="/nowhere")
+    assert status == 0, text
+    folder = unpack(tmp_path)
+    assert not list(folder.rglob("*.so")) and (folder / "switchml_agent/switchml_control.proto").exists()
+    program = "import sys; sys.modules['torch'] = None; import _switchml_entry; sys.exit(_switchml_entry.plan())"
+    example = ROOT / "examples/planning"
+    status, text = run(sys.executable, "-c", program, example / "topology.yaml", "--jobs", example / "jobs.yaml",
+                       PYTHONPATH=folder)  # fmt: skip
+    assert status == 0 and text.startswith("planned: the least rate is 3G"), text
+
+
+def test_other_systems_are_refused_in_one_line():
+    program = "import platform, runpy, sys; platform.system = lambda: 'Darwin'; sys.argv = ['setup.py', 'build_ext']; "
+    status, text = run(sys.executable, "-c", program + "runpy.run_path('setup.py', run_name='__main__')")
+    assert status == 1 and text.splitlines()[-1].startswith("switchml: Darwin on "), text
+    assert "allowed is Linux" in text and "Traceback" not in text

@@ -5,7 +5,7 @@
     topology = planner.read_topology("topology.yaml")
     plan = planner.plan(topology, planner.read_jobs("jobs.yaml", topology))
 
-docs/planning.md has the model. Needs the packages of `pip install switchml[planner]`."""
+docs/planning.md has the model, and how to install it without PyTorch."""
 
 from .errors import PlanError, PlanWarning
 from .jobs import Job
