@@ -1,4 +1,4 @@
-"""Ten lines of data-parallel training; python -m torch.distributed.run --nproc_per_node 2 examples/ddp_minimal.py
+"""A dozen lines of data-parallel training; python -m torch.distributed.run --nproc_per_node 2 examples/ddp_minimal.py
 
 For Gloo, the one word to change is the backend's name. PyTorch 2.5 and later find an installed switchml by that name;
 before, add `import switchml`.
@@ -14,4 +14,5 @@ for x in torch.randn(100, 32, 8):
     optimizer.zero_grad()
     torch.nn.functional.mse_loss(model(x), x.sum(dim=1, keepdim=True)).backward()
     optimizer.step()
-print("weights, to become all ones:", model.module.weight.tolist())
+if torch.distributed.get_rank() == 0:
+    print("weights, to become all ones:", model.module.weight.tolist())

@@ -20,4 +20,5 @@ for (x,) in loader:
     accelerator.backward(torch.nn.functional.mse_loss(model(x), x.sum(dim=1, keepdim=True)))
     optimizer.step()
 weights = accelerator.unwrap_model(model).weight.tolist()
-print("weights, to become all ones:", weights)
+if accelerator.is_main_process:
+    print("weights, to become all ones:", weights)

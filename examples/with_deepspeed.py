@@ -24,4 +24,5 @@ for x in torch.randn(100, 32, 8):
     engine.step()
 with deepspeed.zero.GatheredParameters(list(model.parameters())):
     weights = model.weight.tolist()
-print("weights, to become all ones:", weights)
+if torch.distributed.get_rank() == 0:
+    print("weights, to become all ones:", weights)

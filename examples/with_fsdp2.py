@@ -17,4 +17,5 @@ for x in torch.randn(100, 32, 8):
     torch.nn.functional.mse_loss(model(x), x.sum(dim=1, keepdim=True)).backward()
     optimizer.step()
 weights = model.weight.full_tensor().tolist()
-print("weights, to become all ones:", weights)
+if torch.distributed.get_rank() == 0:
+    print("weights, to become all ones:", weights)

@@ -42,4 +42,5 @@ trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy=strategy, max
 trainer.fit(model, torch.utils.data.DataLoader(data, batch_size=32))
 weights = model.layer.weight
 weights = (weights.full_tensor() if hasattr(weights, "full_tensor") else weights).tolist()
-print("weights, to become all ones:", weights)
+if trainer.is_global_zero:
+    print("weights, to become all ones:", weights)

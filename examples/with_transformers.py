@@ -30,4 +30,5 @@ with tempfile.TemporaryDirectory() as folder:
     )  # fmt: skip
     Trainer(model, arguments, train_dataset=data).train()
 weights = model.layer.weight.tolist()
-print("weights, to become all ones:", weights)
+if torch.distributed.get_rank() == 0:
+    print("weights, to become all ones:", weights)

@@ -7,11 +7,15 @@ COLOURS = {"tree": "#08519c", "ring": "#e6550d", "leaders": "#fd8d3c", "shares":
 
 
 def curves(axes, rows, x_of):
+    from matplotlib import ticker
+
     for way, label in scale_runs.WAYS.items():
         ours = sorted((x_of(row), max(row["seconds"]) * 1e3) for row in rows if row["way"] == way)
         if ours:
             axes.plot(*zip(*ours), marker="o", markersize=3, label=label, color=COLOURS[way])
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(ticker.LogFormatter())  # 20, not 2 x 10^1
+    axes.yaxis.set_minor_formatter(ticker.LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.4)))
     axes.set_ylabel("ms")
     axes.grid(alpha=0.3)
 
@@ -46,8 +50,12 @@ def draw(pyplot, content, folder):
     panels = (len(sizes) > 0) + len(lossy)
     if panels == 0:
         return
-    figure, axes = pyplot.subplots(1, panels, figsize=(3.6 * panels, 3), squeeze=False)
-    places = list(axes[0])
+    rows = (panels + 1) // 2  # two panels are as wide as a page
+    figure, axes = pyplot.subplots(rows, min(2, panels), figsize=(3.6 * min(2, panels), 3 * rows), squeeze=False)
+    figure.suptitle("simulated, in virtual time", fontsize=9)
+    places = list(axes.flat)
+    for unused in places[panels:]:
+        unused.axis("off")
     if sizes:
         draw_sizes(places.pop(0), sizes)
     for place, workers in zip(places, lossy):

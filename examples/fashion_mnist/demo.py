@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -153,6 +154,14 @@ def train(name, backend, place, environment, arguments, folder):
     return {**json.loads(result.read_text()), "backend": name, "ranks": arguments.ranks}
 
 
+def title(result):
+    """What is compared, in the words of a user."""
+    transport = (result["session"] or {}).get("transport")
+    if not transport:
+        return "Gloo" if result["backend"] == "gloo" else result["backend"]
+    return "switchml in memory" if transport == "shm" else "switchml through a software switch"
+
+
 def table_rows(result):
     counters = result["counters"]
 
@@ -176,8 +185,9 @@ def table_rows(result):
 def print_table(results):
     columns = [table_rows(result) for result in results]
     label_width = max(len(label) for label in columns[0])
-    widths = [max(14, *(len(value) for value in column.values())) for column in columns]
-    print(f"\n{'':{label_width}}" + "".join(f"  {r['backend']:>{w}}" for r, w in zip(results, widths)))
+    titles = [title(result) for result in results]
+    widths = [max(len(text), *map(len, column.values())) for text, column in zip(titles, columns)]
+    print(f"\n{'':{label_width}}" + "".join(f"  {text:>{w}}" for text, w in zip(titles, widths)))
     for label in columns[0]:
         print(f"{label:{label_width}}" + "".join(f"  {c[label]:>{w}}" for c, w in zip(columns, widths)))
     print("(aggregated bytes, packets and retransmissions are summed over all ranks; a link also carries headers)")
@@ -203,7 +213,7 @@ def gain(one, other):
     word = "faster" if ours <= theirs else "slower"
     times = max(ours, theirs) / min(ours, theirs)
     return (
-        f"steps over {one['backend']} were {times:.2f} x {word} than over {other['backend']} in the median: "
+        f"steps over {title(one)} were {times:.2f} x {word} than over {title(other)} in the median: "
         f"{ours * 1000:.1f} ms, {theirs * 1000:.1f} ms"
     )
 
@@ -211,7 +221,7 @@ def gain(one, other):
 def print_path(results):
     for result in results:
         if result["session"]:
-            print(f"{result['backend']}: {path_taken(result['session'])}")
+            print(f"{title(result)}: {path_taken(result['session'])}")
     gloo = [result for result in results if result["backend"] == "gloo"]
     for result in results:
         if gloo and result["backend"] == "switchml":
@@ -231,17 +241,18 @@ def plot(results, path):
 
     figure, (losses, times) = pyplot.subplots(1, 2, figsize=(11, 4.5), width_ratios=(2, 1))
     for i, result in enumerate(results):
-        label = f"{result['backend']}: {result['accuracy']:.2f} % on the test images"
+        label = f"{title(result)}: {result['accuracy']:.2f} % on the test images"
         losses.plot(smoothed(result["losses"]), label=label, linewidth=4.5 - 1.5 * i, alpha=0.5 + 0.2 * i)
     losses.set(xlabel="step", ylabel="training loss (mean of 20 steps)", title="Fashion-MNIST, DistributedDataParallel")
     losses.legend()
-    names = [result["backend"] for result in results]
+    names = [textwrap.fill(title(result), 15) for result in results]
     bars = times.bar(
         names,
         [statistics.median(result["seconds"]) * 1000 for result in results],
         color=["C0", "C1", "C2"][: len(names)],
     )
     times.bar_label(bars, fmt="%.1f")
+    times.margins(y=0.1)  # so that the labels are inside the frame
     times.set(ylabel="ms", title="time per step, median")
     for axes in (losses, times):
         axes.grid(alpha=0.3)

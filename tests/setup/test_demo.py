@@ -21,8 +21,8 @@ def result(backend, milliseconds, session=None):
 
 
 @pytest.mark.parametrize("transport, switch, said", (
-    ("shm", "", ("memory", "no packet")),
-    ("udp", "127.0.0.1:9 (embedded in rank 0 of default)", ("by UDP", "embedded in rank 0")),
+    ("shm", "", ("switchml in memory: ", "no packet")),
+    ("udp", "127.0.0.1:9 (embedded in rank 0 of default)", ("a software switch: ", "by UDP", "embedded in rank 0")),
     ("shm+udp", "192.0.2.1:4800", ("memory", "by UDP", "192.0.2.1:4800")),
     ("", "", ("alone",)),
 ))  # fmt: skip
@@ -30,10 +30,10 @@ def test_the_path_is_told(demo, capsys, transport, switch, said):
     session = {"transport": transport, "switch": switch}
     demo.print_path([result("switchml", [8, 10, 30], session), result("gloo", [13.5, 13.5, 1])])
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 and lines[0].startswith("switchml: ")
+    assert len(lines) == 2 and lines[0].startswith("switchml")
     for text in said:
         assert text in lines[0]
-    assert "1.35 x faster than over gloo" in lines[1]
+    assert "1.35 x faster than over Gloo" in lines[1]
 
 
 @pytest.mark.parametrize("option, value, allowed", (
@@ -57,4 +57,4 @@ def test_what_is_not_allowed_is_refused(demo, capsys, option, value, allowed):
 
 
 def test_who_is_slower_is_told_so(demo):
-    assert "1.50 x slower than over gloo" in demo.gain(result("switchml", [15]), result("gloo", [10]))
+    assert "1.50 x slower than over Gloo" in demo.gain(result("switchml", [15]), result("gloo", [10]))
