@@ -35,6 +35,8 @@ using BasePtr = c10::intrusive_ptr<compat::Base>;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using OptionMap = std::map<std::string, std::string>;
 
+constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(30);  // of torch.distributed
+
 Config configured(const OptionMap& options) {
   Result<Config> config = load_config(process_environment(), options);
   if (!config.ok()) throw py::value_error("switchml: " + config.status().message());
@@ -168,9 +170,12 @@ Config configured(const OptionMap& options, const StorePtr& store, const GroupIn
   }
 }
 
-BasePtr create(const StorePtr& store, int rank, int size, std::chrono::milliseconds timeout, const std::string& name,
-               const std::vector<uint64_t>& global_ranks, const OptionMap& options, py::function make_gloo,
-               bool gloo_at_once, py::function ask_controller, bool awaits_ranks) {
+/// The constructor of Python's class. `name` is for messages. What needs Python is in python/switchml/_registration.py.
+c10::intrusive_ptr<ProcessGroupSwitchML> create(const StorePtr& store, int rank, int size,
+                                                std::chrono::milliseconds timeout, const py::object& options,
+                                                const std::string& name, const std::vector<uint64_t>& global_ranks,
+                                                bool awaits_ranks) {
+  const auto python = py::module::import("switchml._registration");
   ProcessGroupSwitchML::Settings settings;
   settings.store = store;
   settings.rank = rank;
@@ -178,11 +183,11 @@ BasePtr create(const StorePtr& store, int rank, int size, std::chrono::milliseco
   settings.timeout = timeout;
   settings.name = name;
   settings.global_ranks = global_ranks;
-  settings.config = configured(options, store, {rank, size, name});
-  settings.make_gloo = MakeGloo(std::move(make_gloo));
-  settings.gloo_at_once = gloo_at_once;
+  settings.config = configured(python.attr("_values")(options).cast<OptionMap>(), store, {rank, size, name});
+  settings.make_gloo = MakeGloo(python.attr("_gloo"));
+  settings.gloo_at_once = !python.attr("_gloo_is_lazy")().cast<bool>();
   settings.awaits_ranks = awaits_ranks;
-  settings.controller = std::make_shared<PythonController>(std::move(ask_controller), settings.config);
+  settings.controller = std::make_shared<PythonController>(python.attr("_ask_controller"), settings.config);
   const py::gil_scoped_release unlocked;
   return ProcessGroupSwitchML::create(std::move(settings));
 }
@@ -318,12 +323,15 @@ void add_group_class(py::module& module, const py::module& c10d_module) {
   using Options = ProcessGroupSwitchML::Options;
   py::class_<ProcessGroupSwitchML, c10::intrusive_ptr<ProcessGroupSwitchML>, compat::Base> group(
       module, "ProcessGroupSwitchML");
+  group.def(py::init(&create), py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout") = kDefaultTimeout,
+            py::arg("options") = py::none(), py::kw_only(), py::arg("name") = "default",
+            py::arg("global_ranks") = std::vector<uint64_t>(), py::arg("awaits_ranks") = false);
   group.def_property_readonly("options", &ProcessGroupSwitchML::getBackendOptions);
   if (py::hasattr(c10d_module, "ErrorType")) {
     group.def("get_error", &ProcessGroupSwitchML::getError, py::call_guard<py::gil_scoped_release>());
   }
-  // What later versions of Backend offer by themselves.
   const py::object base = c10d_module.attr(compat::kBaseClassName);
+  // What later versions of Backend offer by themselves.
   const auto add = [&](const char* name, auto method, const auto&... more) {
     if (!py::hasattr(base, name)) group.def(name, method, more...);
   };
@@ -352,9 +360,6 @@ PYBIND11_MODULE(_C, module) {
   module.doc() = "The compiled part of switchml; use the package switchml instead.";
   set_interruption_check(&run_signal_handlers);
   module.attr("torch_version") = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
-  module.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
-             py::arg("global_ranks"), py::arg("options"), py::arg("make_gloo"), py::arg("gloo_at_once"),
-             py::arg("ask_controller"), py::arg("awaits_ranks") = false);
   add_group_class(module, c10d_module);
   module.def("stats", &stats, py::arg("backend"));
   module.def("allocate", &allocate, py::arg("backend"), py::arg("bytes"));

@@ -12,6 +12,18 @@ class ProcessGroupSwitchML(Backend):
     class Options(Backend.Options):
         def __deepcopy__(self, memo: dict[int, Any], /) -> ProcessGroupSwitchML.Options: ...
 
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        timeout: timedelta = ...,
+        options: Any = ...,  # switchml.Options, or a mapping
+        *,
+        name: str = ...,
+        global_ranks: Sequence[int] = ...,
+        awaits_ranks: bool = ...,
+    ) -> None: ...
     @property
     def options(self) -> Options: ...
     def get_error(self) -> ErrorType: ...
@@ -26,19 +38,6 @@ class ProcessGroupSwitchML(Backend):
     def merge(self, store: Store, opts: Backend.Options, rank: int, size: int) -> Backend: ...
     def gather_single(self, output_tensor: Tensor, input_tensor: Tensor, opts: GatherOptions = ...) -> Work: ...
 
-def create(
-    store: Store,
-    rank: int,
-    size: int,
-    timeout: timedelta,
-    name: str,
-    global_ranks: Sequence[int],
-    options: Mapping[str, str],
-    make_gloo: Callable[[Store, int, int, timedelta], Backend],
-    gloo_at_once: bool,
-    ask_controller: Callable[[str, dict[str, Any]], Any],
-    awaits_ranks: bool = ...,
-) -> Backend: ...
 def stats(backend: Backend) -> dict[str, Any] | None: ...
 def allocate(backend: Backend, bytes: int) -> Tensor | None: ...
 def flights() -> dict[str, list[dict[str, Any]]]: ...

@@ -10,6 +10,7 @@ Importing registers the backend and loads nothing else; the compiled part comes 
 
 import torch
 
+from switchml import _registration
 from switchml._registration import Options, _autoload, _check_torch, _register, empty, settings, stats
 
 try:
@@ -21,7 +22,14 @@ except ImportError as error:
         "folder python/ of a build on PYTHONPATH"
     ) from error
 
-__all__ = ["Options", "empty", "settings", "stats", "__version__"]
+__all__ = ["Options", "ProcessGroup", "empty", "settings", "stats", "__version__"]
+
+
+def __getattr__(name):
+    if name == "ProcessGroup":
+        return _registration._native().ProcessGroupSwitchML
+    raise AttributeError(f"module 'switchml' has no attribute {name!r}")
+
 
 _check_torch(_BUILT_FOR, torch.__version__)
 _register()

@@ -1,10 +1,14 @@
 from typing import Any
 
 import torch
-from torch.distributed import ProcessGroup
+import torch.distributed as dist
+
+from switchml._C import ProcessGroupSwitchML
 
 __version__: str
 _BUILT_FOR: str
+
+ProcessGroup = ProcessGroupSwitchML
 
 class Options:
     values: dict[str, str]
@@ -39,7 +43,7 @@ class Options:
     ) -> None: ...
 
 def empty(
-    *size: int | torch.Size, dtype: torch.dtype | None = ..., group: ProcessGroup | None = ...
+    *size: int | torch.Size, dtype: torch.dtype | None = ..., group: dist.ProcessGroup | ProcessGroup | None = ...
 ) -> torch.Tensor: ...
 def settings() -> list[dict[str, str]]: ...
-def stats(group: ProcessGroup | None = ...) -> dict[str, Any]: ...
+def stats(group: dist.ProcessGroup | ProcessGroup | None = ...) -> dict[str, Any]: ...

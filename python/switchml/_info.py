@@ -6,13 +6,11 @@ import json
 import os
 import platform
 import re
-import types
 
 import torch
 import torch.distributed as dist
 
 import switchml
-from switchml import _registration
 
 SECRETS = {"SWITCHML_CONTROLLER_TOKEN"}
 SWITCH_SECONDS = 10.0  # to wait for a switch that is named
@@ -46,10 +44,9 @@ def wrong_setting():
 
 def add_on(store, rank):
     """One rank of two in this process: opens a group, and adds. No error, or what went wrong."""
-    asked = types.SimpleNamespace(store=store, group_rank=rank, group_size=2, global_ranks_in_group=[], group_id="",
-                                  timeout=datetime.timedelta(seconds=SWITCH_SECONDS))  # fmt: skip
     try:
-        _registration._create(asked, None).allreduce([torch.ones(1024)]).wait()
+        group = switchml.ProcessGroup(store, rank, 2, datetime.timedelta(seconds=SWITCH_SECONDS))
+        group.allreduce([torch.ones(1024)]).wait()
     except Exception as error:
         return str(error)
     return ""

@@ -62,6 +62,10 @@ def _native():
                 raise ImportError(_why_not_loaded(str(error))) from error
             atexit.register(_C.shutdown_all)
             _native_module = _C
+            # DDP asks for its buckets' memory where this says so; on machines with GPUs that is NCCL's affair as well.
+            # To ask PyTorch for GPUs would initialise their driver.
+            if not any(os.path.exists(device) for device in ("/dev/nvidiactl", "/dev/kfd")):
+                os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
     return _native_module
 
 
@@ -161,21 +165,14 @@ def _ask_controller(call, question):
 
 def _create(options, pg_options):
     """torch.distributed calls this on every rank of a new group."""
-    # DDP asks for its buckets' memory where this says so; on machines with GPUs that is NCCL's affair as well. To ask
-    # PyTorch for GPUs would initialise their driver.
-    if not any(os.path.exists(device) for device in ("/dev/nvidiactl", "/dev/kfd")):
-        os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
-    return _native().create(
-        store=options.store,
-        rank=options.group_rank,
-        size=options.group_size,
-        timeout=options.timeout,
+    return _native().ProcessGroupSwitchML(
+        options.store,
+        options.group_rank,
+        options.group_size,
+        options.timeout,
+        pg_options,
         name=options.group_id if options.global_ranks_in_group else "default",
         global_ranks=options.global_ranks_in_group,
-        options=_values(pg_options),
-        make_gloo=_gloo,
-        gloo_at_once=not _gloo_is_lazy(),
-        ask_controller=_ask_controller,
         awaits_ranks=getattr(options, "enable_reconfigure", False),
     )
 

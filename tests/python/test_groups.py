@@ -3,6 +3,7 @@
 import copy
 import itertools
 import socket
+import sys
 
 import pytest
 import torch
@@ -202,3 +203,49 @@ def test_a_group_tells_its_name_its_options_and_how_much_it_was_called():
         assert gloo[:2] == ([("gloo", 4)] * 2, "gloo")
         assert default == ([("switchml", 4)] * 2, "switchml", harness.seconds(harness.GROUP_TIMEOUT))
         assert made == ([("switchml", 4)] * 2, "switchml", harness.seconds(44))
+
+
+# ---- the constructor ----
+
+
+def group_over(store, **options):
+    """What programs build that make their groups themselves, around a backend: torchft's, or tests."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    backend = sys.modules["switchml"].ProcessGroup(store, rank, size, harness.seconds(44), **options)
+    if not hasattr(dist.ProcessGroup, "_register_backend"):
+        return backend, backend  # before torch 2 a group is its backend
+    group = dist.ProcessGroup(store, rank, size)
+    kind = dist.ProcessGroup.BackendType.CUSTOM
+    group._set_default_backend(kind)
+    group._register_backend(torch.device("cpu"), kind, backend)
+    return group, backend
+
+
+def rank_constructs():
+    import switchml
+
+    store, rank = dist.PrefixStore("constructed", dist.distributed_c10d._get_default_store()), dist.get_rank()
+    group, backend = group_over(store, options=switchml.Options(shards=2))
+    total = torch.full((5000,), float(rank + 1))
+    group.allreduce([total]).wait()
+    outputs = [torch.empty(2) for _ in range(group.size())]
+    group.allgather([outputs], [torch.full((2,), float(rank))]).wait()
+    assert [int(output[0]) for output in outputs] == list(range(group.size()))
+    group.barrier().wait()
+    assert isinstance(backend, switchml.ProcessGroup) and switchml.stats(backend)["session"]["shards"] == 2
+    default = backend_of(dist.distributed_c10d._get_default_group())
+    assert isinstance(default, switchml.ProcessGroup) and not isinstance(
+        backend_of(harness.gloo()), switchml.ProcessGroup
+    )
+    for values, part in (({"rank": 7}, "rank 7 of"), ({"options": {"slots": 1}}, "slots"), ({"options": 3}, "int")):
+        arguments = {"rank": 0, "size": 1, "options": None, **values}
+        assert part in harness.caught(lambda: switchml.ProcessGroup(dist.HashStore(), **arguments))
+    alone = switchml.ProcessGroup(dist.HashStore(), rank=0, size=1)
+    assert (backend.options._timeout, alone.options._timeout) == (harness.seconds(44), harness.seconds(1800))
+    alone.shutdown()
+    backend.shutdown()
+    return total[0].item()
+
+
+def test_a_group_made_by_its_constructor():
+    assert harness.pool(3).run(rank_constructs) == [6.0] * 3
