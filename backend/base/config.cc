@@ -180,7 +180,7 @@ bool begins_with(const std::string& text, const std::string& start) {
 }
 
 Status bad_value(const std::string& written, const std::string& given, const std::string& allowed) {
-  return not_allowed(written, setting_of(written) == "controller_token" ? "(hidden)" : given, allowed);
+  return not_allowed(written, is_secret(setting_of(written)) ? "(hidden)" : given, allowed);
 }
 
 Status unknown_option(const std::string& written) {

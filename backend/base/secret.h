@@ -7,6 +7,9 @@
 
 namespace switchml {
 
+/// Whether a setting's value is one: no text shows it.
+inline bool is_secret(const std::string& setting) { return setting == "controller_token"; }
+
 /// Whether `shown` is the secret, in a time that depends on the length of `shown` alone: who guesses learns nothing
 /// about where a guess goes wrong.
 inline bool same_secret(const std::string& secret, const std::string& shown) {

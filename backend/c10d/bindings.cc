@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "base/interruption.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "c10d/flight_log.h"
 #include "c10d/process_group.h"
 #include "c10d/store_rendezvous.h"
@@ -127,7 +128,7 @@ class PythonController : public ControllerClient {
  private:
   py::object ask(const char* call, py::dict question, Time deadline) const {
     question["address"] = config_.controller;
-    question["token"] = config_.controller_token;
+    question["token"] = py::module::import("switchml._secret").attr("Secret")(config_.controller_token);
     question["token_file"] = config_.controller_token_file;
     question["ca_file"] = config_.controller_ca;
     question["cert_file"] = config_.controller_cert;
@@ -313,6 +314,7 @@ py::list setting_list() {
     row["allowed"] = info.allowed;
     row["default"] = info.default_value;
     row["help"] = info.help;
+    row["secret"] = is_secret(info.name);
     result.append(row);
   }
   return result;

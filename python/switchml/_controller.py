@@ -3,6 +3,8 @@
 import pathlib
 import ssl
 
+from switchml._secret import Secret
+
 _DIRECT = (("grpc.enable_http_proxy", 0),)
 DEFAULT_PORT = 48880  # where switchml-controller listens when no port is given
 
@@ -24,7 +26,7 @@ def ask(call, question):
         stub = api.Stub("Controller", channel)
         options = {
             "timeout": max(question["patience"] - to_explain, 0.001),
-            "metadata": api.bearer(_token(question)),
+            "metadata": [(name, Secret(value)) for name, value in api.bearer(_token(question))],
             "wait_for_ready": True,  # a controller that is about to start is waited for
         }
         try:

@@ -12,7 +12,6 @@ import torch.distributed as dist
 
 import switchml
 
-SECRETS = {"SWITCHML_CONTROLLER_TOKEN"}
 SWITCH_SECONDS = 10.0  # to wait for a switch that is named
 
 
@@ -68,7 +67,7 @@ def settings_in_force():
     for setting in switchml.settings():
         variable = "SWITCHML_" + setting["name"].upper()
         value = os.environ.get(variable)
-        shown = "(hidden)" if value and variable in SECRETS else value
+        shown = "(hidden)" if value and setting["secret"] else value
         rows.append((variable, shown or setting["default"], "environment" if value else "default", setting["allowed"]))
     return rows
 

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from switchml import _flight
+from switchml._secret import Secret
 
 __all__ = ["Options", "empty", "settings", "stats"]
 
@@ -73,18 +74,18 @@ def _native():
 
 
 def settings():
-    """The settings as a list of dicts: name, allowed, default, help. SWITCHML_<NAME> in the environment sets one for
-    the process, Options(<name>=...) for a group."""
+    """The settings as a list of dicts: name, allowed, default, help, secret. SWITCHML_<NAME> in the environment sets
+    one for the process, Options(<name>=...) for a group."""
     return _native().settings()
 
 
 class Options:
     """Settings of a process group, for pg_options: Options(payload=8192, slots=64). The names are those of the
     SWITCHML_* variables in lower case; a plain dict does as well. A bad name or value raises ValueError with what is
-    allowed."""
+    allowed. Secret values are not shown, and not pickled."""
 
     def __init__(self, **values):
-        self.values = {name: _text(value) for name, value in values.items()}
+        self.values = _texts(values)
         _native().describe(self.values)
 
     def __repr__(self):
@@ -102,6 +103,11 @@ def _text(value):
     return str(value)
 
 
+def _texts(values):
+    secret = {setting["name"] for setting in settings() if setting["secret"]}
+    return {str(name): Secret(value) if name in secret else _text(value) for name, value in values.items()}
+
+
 def _values(options):
     """The settings in what a user gave as pg_options."""
     if options is None:
@@ -109,7 +115,7 @@ def _values(options):
     if isinstance(options, Options):
         return options.values
     if isinstance(options, Mapping):
-        return {str(name): _text(value) for name, value in options.items()}
+        return _texts(options)
     # In new_group() and split_group() PyTorch may hand the parent's options on: only a timeout, which comes by itself.
     if type(options).__name__ in ("Options", "_Options") and type(options).__module__.startswith(
         ("torch.", "switchml._C")
