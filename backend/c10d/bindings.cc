@@ -246,7 +246,7 @@ py::object allocate(const BasePtr& backend, int64_t bytes) {
   auto* group = dynamic_cast<ProcessGroupSwitchML*>(backend.get());
   if (group == nullptr) return py::none();
   const py::gil_scoped_release unlocked;
-  const at::Tensor memory = group->allocateTensor(bytes, at::TensorOptions(at::kByte));
+  const at::Tensor memory = group->allocate(bytes, at::TensorOptions(at::kByte));
   const py::gil_scoped_acquire locked;
   return py::cast(memory);
 }
@@ -333,6 +333,15 @@ void add_group_class(py::module& module, const py::module& c10d_module) {
     group.def("get_error", &ProcessGroupSwitchML::getError, py::call_guard<py::gil_scoped_release>());
   }
   const py::object base = c10d_module.attr(compat::kBaseClassName);
+  // Backend's own asks for a bucket of DDP, and would give a complex tensor as a real one.
+  if (py::hasattr(base, "allocate_tensor")) {
+    const auto allocate_tensor = [](ProcessGroupSwitchML& self, int64_t size, at::ScalarType dtype,
+                                    const at::Device& device) {
+      return self.allocate(size, at::TensorOptions().dtype(dtype).device(device));
+    };
+    group.def("allocate_tensor", allocate_tensor, py::arg("size"), py::kw_only(), py::arg("dtype"), py::arg("device"),
+              py::call_guard<py::gil_scoped_release>());
+  }
   // What later versions of Backend offer by themselves.
   const auto add = [&](const char* name, auto method, const auto&... more) {
     if (!py::hasattr(base, name)) group.def(name, method, more...);

@@ -330,6 +330,9 @@ std::shared_ptr<shm::Arena> ProcessGroupSwitchML::arena() const {
 }
 bool ProcessGroupSwitchML::supportsTensorAlloc(c10::DeviceIndex /*device*/) { return arena() != nullptr; }
 at::Tensor ProcessGroupSwitchML::allocateTensor(long size, at::TensorOptions options) {
+  return bucket_empty(arena(), size, options);
+}
+at::Tensor ProcessGroupSwitchML::allocate(int64_t size, const at::TensorOptions& options) {
   return shared_empty(arena(), size, options);
 }
 std::shared_ptr<c10::Allocator> ProcessGroupSwitchML::getMemAllocator() {

@@ -116,6 +116,8 @@ class ProcessGroupSwitchML final : public compat::Base {
   // ---- tensors in memory that the ranks of the host share ----
   bool supportsTensorAlloc(c10::DeviceIndex device) SWITCHML_LATER_OVERRIDE;
   /// shared_empty() (c10d/shared_tensors.h), anywhere else where the group does not share memory.
+  at::Tensor allocate(int64_t size, const at::TensorOptions& options);
+  /// The same of bucket_empty(), which differs where the type is complex. Python's allocate_tensor() is allocate().
   at::Tensor allocateTensor(long size, at::TensorOptions options = {}) SWITCHML_LATER_OVERRIDE;
   /// Throws where the group does not share memory.
   std::shared_ptr<c10::Allocator> getMemAllocator() SWITCHML_LATER_OVERRIDE;

@@ -64,4 +64,9 @@ at::Tensor shared_empty(const std::shared_ptr<shm::Arena>& arena, int64_t size, 
   return at::empty({0}, options).set_(storage, 0, {size}, {1});
 }
 
+at::Tensor bucket_empty(const std::shared_ptr<shm::Arena>& arena, int64_t size, const at::TensorOptions& options) {
+  const at::Tensor bucket = shared_empty(arena, size, options);
+  return bucket.is_complex() ? at::view_as_real(bucket).flatten() : bucket;
+}
+
 }  // namespace switchml

@@ -2,7 +2,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, device, dtype
 from torch.distributed import GatherOptions, Store, Work
 from torch._C._distributed_c10d import Backend, ErrorType
 
@@ -27,6 +27,7 @@ class ProcessGroupSwitchML(Backend):
     @property
     def options(self) -> Options: ...
     def get_error(self) -> ErrorType: ...
+    def allocate_tensor(self, size: int, *, dtype: dtype, device: device) -> Tensor: ...
     # Those below are here where Backend does not have them.
     def abort(self) -> None: ...
     def register_abort_hook(self, hook_id: int, hook: Callable[[], None]) -> None: ...

@@ -199,6 +199,7 @@ def _register():
     _offer_monitored_barrier()
     _name_groups()
     _extend_timeouts()
+    _name_shrunk_groups()
     _flight.join_dumps(lambda: _native_module and _native_module.flights())
 
 
@@ -256,6 +257,26 @@ def _extend_timeouts():
                 ours._add_ephemeral_timeout(timeout)
 
     setattr(dist.distributed_c10d, name, extend)
+
+
+def _name_shrunk_groups():
+    """PyTorch takes whatever has shrunk on CPUs for Gloo, and DDP's logger then reads it as that: a crash."""
+    original = getattr(dist, "shrink_group", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def shrink_group(*args, **kwargs):
+        group = original(*args, **kwargs)
+        ours = _ours(group)
+        if ours is not None:
+            kind = dist.ProcessGroup.BackendType.CUSTOM
+            group._register_backend(torch.device("cpu"), kind, ours)
+            group._set_default_backend(kind)
+        return group
+
+    dist.shrink_group = shrink_group
+    dist.distributed_c10d.shrink_group = shrink_group
 
 
 def _autoload():

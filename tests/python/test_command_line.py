@@ -187,7 +187,8 @@ def parameters_of(function):
 def compare_functions(nodes, owner):
     for node in nodes:
         if isinstance(node, ast.FunctionDef) and not node.decorator_list and not node.name.startswith("__"):
-            names = [argument.arg for argument in node.args.args if argument.arg != "self"]
+            arguments = node.args.args + node.args.kwonlyargs
+            names = [argument.arg for argument in arguments if argument.arg != "self"]
             assert names == parameters_of(getattr(owner, node.name)), node.name
 
 

@@ -33,6 +33,19 @@ TEST(SharedTensors, AreAllocatedByTheGroup) {
   cluster.on_each([](int, Group& group) { EXPECT_EQ(group.statistics().arena_bytes, 0U); });
 }
 
+TEST(SharedTensors, AreRealToDdpWhereTheyAreComplex) {
+  const Cluster cluster = in_memory(2);
+  cluster.on_each([](int, Group& group) {
+    const at::Tensor bucket = group.allocateTensor(1000, at::kComplexFloat);
+    EXPECT_EQ(bucket.scalar_type(), at::kFloat);
+    EXPECT_EQ(bucket.sizes(), at::IntArrayRef({2000}));
+    EXPECT_TRUE(bucket.is_contiguous());
+    EXPECT_EQ(group.statistics().arena_bytes, 8192U);
+    EXPECT_EQ(group.allocateTensor(0, at::kComplexDouble).numel(), 0);
+    EXPECT_EQ(group.allocate(1000, at::kComplexFloat).scalar_type(), at::kComplexFloat);
+  });
+}
+
 TEST(SharedTensors, AreReducedWhereTheyAre) {
   const Cluster cluster = in_memory(3);
   cluster.on_each([](int rank, Group& group) {
