@@ -100,6 +100,7 @@ void Arguments::reduce(const Tensors& tensors, const c10d::ReduceOptions& opts) 
 }
 
 void Arguments::reducible(const Tensors& tensors, const c10d::ReduceOp& op) const {
+  const bool divides = op.op_ == c10d::ReduceOp::AVG || op.op_ == c10d::ReduceOp::PREMUL_SUM;
   const bool bitwise =
       op.op_ == c10d::ReduceOp::BAND || op.op_ == c10d::ReduceOp::BOR || op.op_ == c10d::ReduceOp::BXOR;
   for (const at::Tensor& tensor : tensors) {
@@ -110,6 +111,9 @@ void Arguments::reducible(const Tensors& tensors, const c10d::ReduceOp& op) cons
                 "complex128");
     require(!bitwise || at::isIntegralType(type, true),
             std::string("Cannot use ReduceOp.") + operation_name(op) + " with non-integral dtype " + type_name(type));
+    require(!divides || !at::isIntegralType(type, true),
+            std::string("Cannot use ReduceOp.") + operation_name(op) + " with dtype " + type_name(type) +
+                "; allowed: floating-point and complex types, and for AVG of single dense tensors integers");
   }
 }
 

@@ -9,12 +9,13 @@
 #include "base/fnv.h"
 #include "base/log.h"
 #include "c10d/flight_entries.h"
+#include "c10d/integer_mean.h"
 
 namespace switchml {
 
 namespace {
 
-// A bool is true or false: sums and maxima are "any", products and minima "all", and there is no mean.
+// A bool is true or false: sums and maxima are "any", products and minima "all". A mean would be neither.
 std::optional<ReduceOp> operation_on_bools(const c10d::ReduceOp& op) {
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
@@ -48,6 +49,7 @@ std::optional<ReduceOp> operation_on_numbers(const c10d::ReduceOp& op) {
 std::optional<ReduceOp> engine_operation(const c10d::ReduceOp& op, at::ScalarType type) {
   const std::optional<ElementType> element = element_type(type);
   if (!element) return std::nullopt;
+  if (op.op_ == c10d::ReduceOp::PREMUL_SUM && !is_floating(*element)) return std::nullopt;  // products are fractions
   const auto result = *element == ElementType::kBool ? operation_on_bools(op) : operation_on_numbers(op);
   return result && native_can(*result, *element) ? result : std::nullopt;
 }
@@ -94,9 +96,10 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
   std::shared_ptr<GroupCore> core;
   const size_t level = CompletionPool::level_here();
   std::vector<Collective> parts;
-  std::vector<HostView> outputs;      // written back in the end
-  std::vector<at::Tensor> kept;       // memory that the parts point to
-  std::vector<at::Tensor> to_divide;  // integer averages
+  size_t parts_of_each = 1;       // tensor
+  std::vector<HostView> outputs;  // written back in the end
+  std::vector<at::Tensor> kept;   // memory that the parts point to
+  std::vector<IntegerMean> means;
   std::vector<Outstanding::WeakWork> before;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // from, to: after everything else
   const char* operation = "";
@@ -169,7 +172,7 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
     }
     outputs.clear();
     kept.clear();
-    to_divide.clear();
+    means.clear();
     copies.clear();
     if (error) core->after_failure();
     const c10::intrusive_ptr<SwitchWork> signalled = std::move(work);
@@ -182,7 +185,7 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
     if (!status.ok()) throw_failure();
     for (const Outstanding::WeakWork& weak : before) wait_for(weak);
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    for (at::Tensor& tensor : to_divide) tensor.div_(core->group().size, "trunc");
+    for (const IntegerMean& mean : means) mean.write();
     for (HostView& view : outputs) view.write_back();
     for (auto& [from, to] : copies) to.copy_(from);
   }
@@ -222,8 +225,11 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
       text << what;
     } else if (parts.front().op != ReduceOp::kBarrier) {
       text << operation << ", " << switchml::to_string(parts.front().type) << ", ";
-      for (size_t i = 0; i < std::min<size_t>(parts.size(), 8); ++i) text << (i == 0 ? "" : " + ") << parts[i].count;
-      if (parts.size() > 8) text << " + ... (" << parts.size() << " tensors)";
+      const size_t tensors = parts.size() / parts_of_each;
+      for (size_t i = 0; i < std::min<size_t>(tensors, 8); ++i) {
+        text << (i == 0 ? "" : " + ") << parts[i * parts_of_each].count;
+      }
+      if (tensors > 8) text << " + ... (" << tensors << " tensors)";
       text << " elements";
       if (!detail.empty()) text << ", " << detail;
       if (root >= 0) text << ", to rank " << root;
@@ -265,16 +271,27 @@ void Reduction::add(const at::Tensor& input, const at::Tensor& output, size_t be
   part.output_end = end;
   part.deadline = deadline_;
   part.title = to_string(call_);
-  if (op_.op_ == c10d::ReduceOp::AVG) {
-    if (is_floating(part.type)) {
-      part.divisor = static_cast<uint32_t>(flight_->core->group().size);
-    } else if (output.defined()) {
-      flight_->to_divide.push_back(output);
-    }
+  if (op_.op_ == c10d::ReduceOp::AVG && is_floating(part.type)) {
+    part.divisor = static_cast<uint32_t>(flight_->core->group().size);
   }
   flight_->kept.push_back(input);
   if (output.defined()) flight_->kept.push_back(output);
   flight_->parts.push_back(std::move(part));
+}
+
+void Reduction::add_integer_mean(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  inputs_.push_back(input);
+  flight_->parts_of_each = 2;
+  const int ranks = flight_->core->group().size;
+  const IntegerMean::Terms given = IntegerMean::terms_of(input, ranks);
+  IntegerMean::Terms sums;
+  if (output.defined()) {
+    flight_->means.emplace_back(output, ranks);
+    sums = flight_->means.back().sums();
+  }
+  add(given.quotients, sums.quotients, begin, end);
+  add(given.remainders, sums.remainders, begin, end);
 }
 
 void Reduction::root(int rank) { flight_->root = rank; }
@@ -284,6 +301,9 @@ void Reduction::in_place(const at::Tensor& tensor) { to_root(tensor, true); }
 
 void Reduction::to_root(const at::Tensor& tensor, bool is_root) {
   const size_t count = static_cast<size_t>(tensor.numel());
+  if (averages_integers(tensor)) {
+    return add_integer_mean(tensor, is_root ? tensor : at::Tensor(), 0, is_root ? count : 0);
+  }
   if (!is_root) {
     add(prepared(tensor), at::Tensor(), 0, 0);
     return;
@@ -299,16 +319,19 @@ void Reduction::to_root(const at::Tensor& tensor, bool is_root) {
 }
 
 void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin) {
+  const size_t end = begin + static_cast<size_t>(output.numel());
+  if (averages_integers(input)) return add_integer_mean(input, output, begin, end);
   const at::Tensor source = prepared(input);
   const char* own = static_cast<const char*>(source.data_ptr()) + begin * source.element_size();
   // Neither in place nor apart: the engine would read what it has written.
   const bool shares = overlap(source, output) && output.data_ptr() != own;
-  add(source, target(output, apart_ || shares), begin, begin + static_cast<size_t>(output.numel()));
+  add(source, target(output, apart_ || shares), begin, end);
 }
 
-void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin, std::vector<size_t> ends) {
+void Reduction::slice(const at::Tensor& input, const at::Tensor& output, size_t begin,
+                      const std::vector<size_t>& ends) {
   slice(input, output, begin);
-  flight_->parts.back().ends = std::move(ends);
+  for (size_t i = 1; i <= flight_->parts_of_each; ++i) flight_->parts[flight_->parts.size() - i].ends = ends;
 }
 
 /// Memory for a result, from which it reaches `output` in the end.

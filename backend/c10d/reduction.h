@@ -40,7 +40,7 @@ class Reduction {
   /// Elements [begin, begin + output.numel()) of the reduced `input` go to `output`.
   void slice(const at::Tensor& input, const at::Tensor& output, size_t begin);
   /// The same; all ranks have such slices, rank r one that ends at element ends[r].
-  void slice(const at::Tensor& input, const at::Tensor& output, size_t begin, std::vector<size_t> ends);
+  void slice(const at::Tensor& input, const at::Tensor& output, size_t begin, const std::vector<size_t>& ends);
   // ---- what moves, of any type; where GroupCore::engine_can_move ----
   /// What ranks must agree about, in words, instead of operation, type and number of elements.
   void agree_about(const std::string& what);
@@ -79,6 +79,11 @@ class Reduction {
  private:
   class Pending;
   void add(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
+  bool averages_integers(const at::Tensor& tensor) const {
+    return op_.op_ == c10d::ReduceOp::AVG && at::isIntegralType(tensor.scalar_type(), false);
+  }
+  /// Two parts; `output` is undefined where nothing of the result is wanted.
+  void add_integer_mean(const at::Tensor& input, const at::Tensor& output, size_t begin, size_t end);
   at::Tensor prepared(const at::Tensor& tensor);
   at::Tensor target(const at::Tensor& output, bool apart);
   Collective moved(Movement movement, size_t bytes) const;

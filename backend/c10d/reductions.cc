@@ -93,13 +93,7 @@ GlooReduction gloo_reduction(const Tensors& tensors, const c10d::ReduceOp& op, i
   }
   auto finish = [sums, tensors, ranks, premultiply, writes] {
     for (size_t i = 0; writes && i < tensors.size(); ++i) {
-      if (premultiply) {
-        tensors[i].copy_(sums[i]);
-      } else if (at::isIntegralType(sums[i].scalar_type(), true)) {
-        tensors[i].copy_(at::div(sums[i], ranks, "trunc"));
-      } else {
-        tensors[i].copy_(at::div(sums[i], ranks));
-      }
+      tensors[i].copy_(premultiply ? sums[i] : at::div(sums[i], ranks));
     }
   };
   return {sums, c10d::ReduceOp(c10d::ReduceOp::SUM), finish};
@@ -296,7 +290,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reduce_scatter(Tensors& outp
   if (join) {
     std::vector<size_t> ends;
     for (int r = 0; r < size_; ++r) ends.push_back(elements_before(pieces, r + 1));
-    call.slice(joined(pieces), to, begin, std::move(ends));
+    call.slice(joined(pieces), to, begin, ends);
   } else {
     Footprint memory;
     memory.writes(to, static_cast<size_t>(rank_));

@@ -70,15 +70,17 @@ constexpr at::ScalarType kIntegers[] = {at::kInt, at::kChar, at::kByte, at::kSho
 
 TEST(EngineOperation, OfNumbersIsTheSame) {
   const auto expect_numbers = [](at::ScalarType type) {
-    for (const c10d::ReduceOp& op :
-         {c10d::ReduceOp(c10d::ReduceOp::SUM), c10d::ReduceOp(c10d::ReduceOp::AVG), premultiplying(2.0)}) {
+    for (const auto op : {c10d::ReduceOp::SUM, c10d::ReduceOp::AVG}) {
       EXPECT_EQ(engine_operation(op, type), ReduceOp::kSum) << c10::toString(type);
     }
     EXPECT_EQ(engine_operation(c10d::ReduceOp::MIN, type), ReduceOp::kMin) << c10::toString(type);
     EXPECT_EQ(engine_operation(c10d::ReduceOp::MAX, type), ReduceOp::kMax) << c10::toString(type);
     EXPECT_EQ(engine_operation(c10d::ReduceOp::PRODUCT, type), ReduceOp::kProduct) << c10::toString(type);
   };
-  for (const at::ScalarType type : kFloats) expect_numbers(type);
+  for (const at::ScalarType type : kFloats) {
+    expect_numbers(type);
+    EXPECT_EQ(engine_operation(premultiplying(2.0), type), ReduceOp::kSum) << c10::toString(type);
+  }
   for (const at::ScalarType type : kIntegers) {
     expect_numbers(type);
     EXPECT_EQ(engine_operation(c10d::ReduceOp::BAND, type), ReduceOp::kAnd) << c10::toString(type);
@@ -100,7 +102,9 @@ TEST(EngineOperation, LeavesTheRestToGloo) {
   for (const auto op : {c10d::ReduceOp::BAND, c10d::ReduceOp::BOR, c10d::ReduceOp::BXOR}) {
     for (const at::ScalarType type : kFloats) EXPECT_EQ(engine_operation(op, type), std::nullopt) << operation_name(op);
   }
+  for (const at::ScalarType type : kIntegers) EXPECT_EQ(engine_operation(premultiplying(2.0), type), std::nullopt);
   EXPECT_EQ(engine_operation(c10d::ReduceOp::AVG, at::kBool), std::nullopt);
+  EXPECT_EQ(engine_operation(premultiplying(2.0), at::kBool), std::nullopt);
   EXPECT_EQ(engine_operation(c10d::ReduceOp::SUM, at::kComplexFloat), std::nullopt);
 }
 
@@ -189,6 +193,19 @@ TEST(ReductionOfRanks, AveragesIntegersTowardsZero) {
     call.in_place(tensor);
     EXPECT_EQ(failure_of(call.issue({tensor})), "");
     EXPECT_TRUE(same(tensor, at::tensor({-1, 1, 7}, at::kInt)));
+  });
+}
+
+TEST(ReductionOfRanks, AveragesReplicasThatAreTooLargeToBeAdded) {
+  const Cores cores(2);
+  cores.on_each([](int rank, const auto& core) {
+    const at::Tensor whole = at::tensor({100, -128, 127, 1}, at::kChar), part = at::zeros({2}, at::kChar);
+    Reduction call = on(core, c10d::ReduceOp::AVG);
+    call.in_place(whole);
+    call.slice(whole.clone(), part, static_cast<size_t>(2 * rank), {2, 4});
+    EXPECT_EQ(failure_of(call.issue({whole, part})), "");
+    EXPECT_TRUE(same(whole, at::tensor({100, -128, 127, 1}, at::kChar)));
+    EXPECT_TRUE(same(part, whole.narrow(0, 2 * rank, 2)));
   });
 }
 
