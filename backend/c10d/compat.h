@@ -100,11 +100,6 @@ using ErrorType = detail::ErrorTypeOf<Base>::Type;
 [[noreturn]] inline void throw_backend_error(const std::string& text) { C10_THROW_ERROR(Error, text); }
 [[noreturn]] inline void throw_timeout(const std::string& text) { throw c10d::TimeoutError(text); }
 #endif
-#if SWITCHML_TORCH >= 202
-[[noreturn]] inline void throw_network_error(const std::string& text) { C10_THROW_ERROR(DistNetworkError, text); }
-#else
-[[noreturn]] inline void throw_network_error(const std::string& text) { throw_backend_error(text); }
-#endif
 /// A RuntimeError, what c10d's own checks throw.
 [[noreturn]] inline void throw_argument_error(const std::string& text) { C10_THROW_ERROR(Error, text); }
 [[noreturn]] inline void throw_value_error(const std::string& text) { C10_THROW_ERROR(ValueError, text); }

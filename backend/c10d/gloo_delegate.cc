@@ -90,21 +90,6 @@ void GlooDelegate::release(std::chrono::milliseconds limit) {
                          << ": operations of its Gloo group still wait for other ranks; they are left behind";
 }
 
-namespace {
-
-/// What went wrong in Gloo, with the call that it went wrong in.
-std::exception_ptr with_context(const std::exception_ptr& error, const std::string& context) {
-  const auto text = exception_text(error);
-  if (!text) return error;
-  try {
-    compat::throw_backend_error(context + ": the Gloo group: " + *text);
-  } catch (...) {
-    return std::current_exception();
-  }
-}
-
-}  // namespace
-
 /// One started call. Its work is completed exactly once, by whoever comes first: the precheck's failure, the group's
 /// works or abort().
 class GlooDelegate::Operation : public std::enable_shared_from_this<GlooDelegate::Operation> {
@@ -163,7 +148,7 @@ class GlooDelegate::Operation : public std::enable_shared_from_this<GlooDelegate
     for (const WorkPtr& part : works) {
       part->getFuture()->addCallback([self = shared_from_this()](c10::ivalue::Future& future) {
         if (!future.hasError()) return self->one_less();
-        self->broke(with_context(future.exception_ptr(), self->context_));
+        self->broke(gloo_exception(future.exception_ptr(), self->context_));
       });
     }
     one_less();

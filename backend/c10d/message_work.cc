@@ -27,22 +27,22 @@ bool MessageWork::wait(std::chrono::milliseconds timeout) {
     error = std::current_exception();
   }
   const bool late = timeout.count() > 0 && monotonic_now() - begin >= timeout;
-  if (!done && !late) error = explained(error);
+  if (!done) error = explained(error, late);
   FlightLog::of_process().ended(flight_, done);
   finish(error);
   if (error) std::rethrow_exception(error);
   return done;
 }
 
-std::exception_ptr MessageWork::explained(const std::exception_ptr& error) const {
+std::exception_ptr MessageWork::explained(const std::exception_ptr& error, bool late) const {
   const std::shared_ptr<GroupCore> core = core_.lock();
   if (!core) return error;
-  if (error) {
+  if (error && !late) {
     const CompletionPool::Wait waiting;
     core->await_verdict([&] { return !core->failure().ok(); });
   }
   const Status failure = core->failure();
-  if (failure.ok()) return error;
+  if (late || failure.ok()) return error ? gloo_exception(error, core->context(call_)) : error;
   core->after_failure();
   return status_exception(failure, core->context(call_));
 }

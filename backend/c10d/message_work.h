@@ -46,8 +46,8 @@ class MessageWork final : public c10d::Work {
   void release_resources() override { message_.reset(); }  // weak references may outlive that
 
  private:
-  /// Null: it was aborted, and not because the group has failed.
-  std::exception_ptr explained(const std::exception_ptr& error) const;
+  /// Null: it was aborted, and not because the group has failed. `late`: the caller's timeout has passed.
+  std::exception_ptr explained(const std::exception_ptr& error, bool late) const;
 
   const std::weak_ptr<GroupCore> core_;
   const Call call_;

@@ -15,7 +15,6 @@ void throw_status(const Status& status, const std::string& context) {
   const std::string text = context + ": " + status.to_string();
   switch (status.code()) {
     case Code::kTimeout: compat::throw_timeout(text);
-    case Code::kUnavailable: compat::throw_network_error(text);
     case Code::kInvalidArgument: compat::throw_value_error(text);
     default: compat::throw_backend_error(text);
   }
@@ -30,6 +29,16 @@ std::optional<std::string> exception_text(const std::exception_ptr& error) {
     return thrown.what();
   } catch (...) {
     return std::nullopt;
+  }
+}
+
+std::exception_ptr gloo_exception(const std::exception_ptr& error, const std::string& context) {
+  const auto text = exception_text(error);
+  if (!text) return error;
+  try {
+    compat::throw_backend_error(context + ": the Gloo group: " + *text);
+  } catch (...) {
+    return std::current_exception();
   }
 }
 

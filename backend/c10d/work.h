@@ -19,10 +19,12 @@
 
 namespace switchml {
 
-/// The exception that a failed collective or a failed start raises: timeout -> DistBackendError (TimeoutError
-/// before 2.0), unavailable -> DistNetworkError, invalid argument -> ValueError, others -> DistBackendError.
+/// The exception that a failed collective or a failed start raises: an invalid argument -> ValueError, others ->
+/// DistBackendError, as NCCL's (before 2.0 RuntimeError, and TimeoutError after a timeout).
 [[noreturn]] void throw_status(const Status& status, const std::string& context);
 std::exception_ptr status_exception(const Status& status, const std::string& context);
+/// The same of what went wrong in Gloo, in the call that `context` names; what is no std::exception stays as it is.
+std::exception_ptr gloo_exception(const std::exception_ptr& error, const std::string& context);
 /// What an exception says, without c10's backtrace; nullopt: it is no std::exception.
 std::optional<std::string> exception_text(const std::exception_ptr& error);
 

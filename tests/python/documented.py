@@ -26,6 +26,13 @@ def tables(page):
     return [rows for rows in found if rows]
 
 
+def snippet(page, section):
+    """The first Python of a section."""
+    with open(os.path.join(ROOT, page)) as stream:
+        text = stream.read().partition(f"# {section}\n")[2]
+    return text.partition("```python\n")[2].partition("```")[0]
+
+
 def names_in(cell):
     return re.findall(r"`(\w+)`", cell)
 

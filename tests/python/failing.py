@@ -21,6 +21,8 @@ LONG = 600.0  # seconds that groups of these tests allow, which nothing may wait
 IN_TIME = LONG / 10  # by when an exception must have come, on a busy machine
 TIMEOUT = 6.0  # seconds that groups allow whose timeout is to pass: enough to be made in on a busy machine
 PATIENCE = 120.0  # seconds that a rank goes on while it waits to see what the test does
+#: The class of the error, whose base is dist.DistError.
+GROUP_IS_OVER = "DistBackendError: " if harness.TORCH >= (2, 0) else "Error: "
 FALLBACK = {"SWITCHML_ON_SWITCH_FAILURE": "fallback"}
 
 
@@ -46,7 +48,7 @@ def check_death(own, victim):
     own.await_progress(2)
     own.kill(victim)
     outcomes = own.finish([rank for rank in range(own.size) if rank != victim])
-    check_all(outcomes, f"rank {victim}", "is gone: its process has ended")
+    check_all(outcomes, f"rank {victim}", "is gone: its process has ended", GROUP_IS_OVER)
 
 
 @contextlib.contextmanager

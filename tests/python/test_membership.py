@@ -8,9 +8,11 @@ import torch
 import torch.distributed as dist
 
 import harness
+from documented import snippet
 from failing import LONG, doomed_pool, timed
 
 c10d = dist.distributed_c10d
+WORLD = 4
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="Gloo has none of this")
 needs_shrink = pytest.mark.skipif(not hasattr(dist, "shrink_group"), reason="this PyTorch shrinks no groups")
 
@@ -57,6 +59,26 @@ def test_ranks_go_on_without_one_that_died(victim, flags):
         for place, (message, *told) in enumerate(outcomes):
             assert f"rank {victim}" in message
             assert told == [place, 3, 6.0, [0, 1, 2], ["rank 0", "rank 1", "rank 2"]]
+
+
+def rank_runs_the_page():
+    """What docs/operations.md shows, until it has gone on without a rank."""
+    code, gradient = compile(snippet("docs/operations.md", "Shrink and reconfigure"), "operations.md", "exec"), None
+    while dist.get_world_size() == WORLD:
+        gradient = torch.ones(50000)
+        exec(code, {"dist": dist, "gradient": gradient})
+        harness.advance()
+    return dist.get_rank(), dist.get_world_size(), total()
+
+
+@needs_shrink
+@pytest.mark.parametrize("transport", ("shm", "udp"))
+def test_the_page_says_how_to_go_on(transport):
+    with doomed_pool(WORLD, environment={"SWITCHML_TRANSPORT": transport}) as own:
+        own.start(rank_runs_the_page)
+        own.await_progress(2)
+        own.kill(3)
+        assert own.finish([0, 1, 2]) == [(rank, 3, 6.0) for rank in range(3)]
 
 
 def rank_shrinks_twice():
@@ -113,9 +135,6 @@ def test_two_groups_become_one():
 # ---- other ranks for the same group, from 2.14 on ----
 
 needs_reconfigure = pytest.mark.skipif(not hasattr(dist, "_reconfigure"), reason="this PyTorch reconfigures no groups")
-
-
-WORLD = 4
 
 
 def handles_of_all(step, mine):

@@ -59,8 +59,12 @@ TEST(MessageWork, SaysThatAMessageDidNotArrive) {
 }
 
 TEST(MessageWork, EndsInTheErrorOfTheGloo) {
-  const auto work = start(c10::make_intrusive<Message>(std::make_exception_ptr(std::runtime_error("cut"))));
-  EXPECT_EQ(thrown_by([&] { work->wait(); }), "cut");
+  const auto core = alone();
+  const auto work = MessageWork::start(core, Call::kSend, c10d::OpType::SEND, {counting(2)}, [] {
+    return c10::make_intrusive<Message>(std::make_exception_ptr(std::runtime_error("cut")));
+  });
+  EXPECT_TRUE(
+      contains(thrown_by([&] { work->wait(); }), "switchml send on rank 0 of 1 (group test): the Gloo group: cut"));
   EXPECT_FALSE(work->isSuccess());
 }
 
