@@ -188,6 +188,7 @@ c10::intrusive_ptr<ProcessGroupSwitchML> create(const StorePtr& store, int rank,
   settings.make_gloo = MakeGloo(python.attr("_gloo"));
   settings.gloo_at_once = !python.attr("_gloo_is_lazy")().cast<bool>();
   settings.awaits_ranks = awaits_ranks;
+  settings.needs_interpreter = !settings.config.controller.empty() || python.attr("_is_of_python")(store).cast<bool>();
   settings.controller = std::make_shared<PythonController>(python.attr("_ask_controller"), settings.config);
   const py::gil_scoped_release unlocked;
   return ProcessGroupSwitchML::create(std::move(settings));
@@ -378,5 +379,9 @@ PYBIND11_MODULE(_C, module) {
   module.def("settings", &setting_list);
   module.def(
       "describe", [](const OptionMap& options) { return describe(configured(options)); }, py::arg("options"));
-  module.def("shutdown_all", &ProcessGroupSwitchML::shutdown_all, py::call_guard<py::gil_scoped_release>());
+  // When no Python is left; the interpreter has room for some such functions only.
+  const bool may_outlive = Py_AtExit(&ProcessGroupSwitchML::shutdown_all) == 0;
+  module.def("outlive_interpreter",
+             may_outlive ? &ProcessGroupSwitchML::outlive_interpreter : &ProcessGroupSwitchML::shutdown_all,
+             py::call_guard<py::gil_scoped_release>());
 }

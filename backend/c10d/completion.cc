@@ -250,6 +250,12 @@ void CompletionPool::join() {
   }
 }
 
+void CompletionPool::rest() {
+  join();
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->ending = state_->supervised = false;
+}
+
 bool CompletionPool::on_its_thread() { return here.state != nullptr || runs_posted_task; }
 
 size_t CompletionPool::threads() const {

@@ -51,6 +51,9 @@ class CompletionPool {
   /// Runs everything posted, then ends the threads. From a thread of the pool itself it ends all others. Idempotent.
   void join();
 
+  /// Runs everything posted, and ends the threads; what is posted later has new ones.
+  void rest();
+
   /// Whether the calling thread belongs to a pool, or runs a task in the place of one.
   static bool on_its_thread();
 

@@ -32,6 +32,16 @@ struct Registry {
 Registry* current_registry = new Registry;  // outlives static destructors
 Registry& registry() { return *current_registry; }
 
+/// The last references go after the lock.
+std::vector<c10::intrusive_ptr<ProcessGroupSwitchML>> living() {
+  std::vector<c10::intrusive_ptr<ProcessGroupSwitchML>> groups;
+  const std::lock_guard<std::mutex> lock(registry().mutex);
+  for (const auto& [_, weak] : registry().groups) {
+    if (auto group = weak.lock()) groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
 // A child has none of the groups' threads. It begins anew, and what lives is kept for ever by what it leaves behind: no
 // destructor waits for such a thread.
 void watch_forks() {
@@ -177,28 +187,16 @@ void ProcessGroupSwitchML::release_resources() {
   entry.emplace(registry().groups.extract(this));
 }
 
+void ProcessGroupSwitchML::outlive_interpreter() {
+  for (const auto& group : living()) group->part_with_interpreter();
+}
+
 void ProcessGroupSwitchML::shutdown_all() {
-  std::vector<c10::intrusive_ptr<ProcessGroupSwitchML>> groups;
-  {
-    Registry& all = registry();
-    const std::lock_guard<std::mutex> lock(all.mutex);
-    for (const auto& [_, weak] : all.groups) {
-      if (auto group = weak.lock()) groups.push_back(std::move(group));
-    }
-  }
-  for (const auto& group : groups) group->shutdown();
+  for (const auto& group : living()) group->shutdown();
 }
 
 void ProcessGroupSwitchML::name_flights() {
-  std::vector<c10::intrusive_ptr<ProcessGroupSwitchML>> kept;  // the last references go after the lock
-  Registry& all = registry();
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  for (const auto& [_, weak] : all.groups) {
-    auto group = weak.lock();
-    if (!group) continue;
-    group->name_flight();
-    kept.push_back(std::move(group));
-  }
+  for (const auto& group : living()) group->name_flight();
 }
 
 // c10d names a group after it is made.
@@ -303,6 +301,16 @@ void ProcessGroupSwitchML::shutdown() {
     shut_down_ = true;
     shutdown_ended_.notify_all();
   });
+}
+
+// What is under way may end in a callback of Python, or hold the last reference to one of its tensors.
+void ProcessGroupSwitchML::part_with_interpreter() {
+  if (core_->inherited()) return;
+  AbortHooks dropped;
+  dropped.take_over(core_->abort_hooks());
+  const bool rests = core_->wait_until_landed(kShutdownGrace) && core_->failure().ok();
+  if (!rests || settings_.needs_interpreter) return shutdown();
+  core_->pool().rest();
 }
 
 void ProcessGroupSwitchML::end_everything() {

@@ -59,6 +59,7 @@ class ProcessGroupSwitchML final : public compat::Base {
     bool gloo_at_once = false;                     // Gloo connects all ranks in its constructor
     std::shared_ptr<ControllerClient> controller;  // asked where the configuration names one; may be null
     bool awaits_ranks = false;                     // opens no session: reconfigure() does
+    bool needs_interpreter = false;                // the store or the controller's client is of Python
   };
 
   struct Options final : compat::BaseOptions {
@@ -74,7 +75,10 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// The registry's weak references keep the object; its threads and sockets go with the last strong one.
   void release_resources() override;
 
-  /// Ends every group of this process that still lives; for the end of the interpreter.
+  /// Prepares every group of this process for the end of the interpreter, which a finalizer may call them in: none of
+  /// their threads needs Python afterwards. Those that cannot be without it end here.
+  static void outlive_interpreter();
+  /// Ends every group of this process that still lives.
   static void shutdown_all();
 
   // ---- through the switch, or Gloo by type and operation ----
@@ -192,6 +196,7 @@ class ProcessGroupSwitchML final : public compat::Base {
   void join_ranks(std::chrono::milliseconds timeout);
   void open_session(std::chrono::milliseconds timeout);
   void end_everything();
+  void part_with_interpreter();
   Time deadline(std::chrono::milliseconds timeout) const;
   Reduction reduction(Call call, c10d::OpType type, const c10d::ReduceOp& op, Terms terms) const;
   /// A call that moves tensors through the engine, to `results`. `what`: what ranks must agree about.

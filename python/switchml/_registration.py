@@ -53,7 +53,7 @@ def _why_not_loaded(reason):
 
 
 def _native():
-    """The compiled part, loaded once; its groups end before the interpreter does."""
+    """The compiled part, loaded once; its groups end behind the interpreter, which finalizers may call them in."""
     global _native_module
     with _lock:
         if _native_module is None:
@@ -61,7 +61,7 @@ def _native():
                 from switchml import _C
             except ImportError as error:
                 raise ImportError(_why_not_loaded(str(error))) from error
-            atexit.register(_C.shutdown_all)
+            atexit.register(_C.outlive_interpreter)
             _native_module = _C
             # DDP asks for its buckets' memory where this says so; on machines with GPUs that is NCCL's affair as well.
             # To ask PyTorch for GPUs would initialise their driver.
@@ -154,6 +154,13 @@ def _gloo(store, rank, size, timeout):
 
 def _gloo_is_lazy():
     return "lazy_init" in (dist.ProcessGroupGloo.create_device.__doc__ or "")
+
+
+def _is_of_python(store):
+    """Whether Python, not C++, has what the store keeps."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return not type(store).__module__.startswith("torch.")
 
 
 # ---- the controller ----

@@ -438,6 +438,23 @@ TEST(ProcessGroup, ShutdownAllEndsEveryGroup) {
   EXPECT_TRUE(contains(failure_of_all_reduce(other[0]), "shut down"));
 }
 
+TEST(ProcessGroup, WorksOnWithoutTheInterpreter) {
+  std::atomic<int> hooks{0};
+  const Cluster cluster(2);
+  expect_sums(cluster);
+  cluster[0].registerAbortHook(1, [&] { ++hooks; });
+  Group::outlive_interpreter();
+  expect_sums(cluster);
+  cluster[0].abort();
+  EXPECT_EQ(hooks.load(), 0) << "a hook may be of Python";
+}
+
+TEST(ProcessGroup, EndsWithTheInterpreterThatItNeeds) {
+  const Cluster cluster(1, [](Cluster::Settings& settings) { settings.needs_interpreter = true; });
+  Group::outlive_interpreter();
+  EXPECT_TRUE(contains(failure_of_all_reduce(cluster[0]), "shut down"));
+}
+
 TEST(ProcessGroup, GoesWithItsLastReference) {
   Cluster cluster(2);
   expect_sums(cluster);
