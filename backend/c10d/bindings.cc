@@ -70,9 +70,10 @@ std::shared_ptr<py::function> keep(py::function function) {
 class MakeGloo {
  public:
   explicit MakeGloo(py::function function) : function_(keep(std::move(function))) {}
-  BasePtr operator()(const StorePtr& store, int rank, int size, std::chrono::milliseconds timeout) const {
+  BasePtr operator()(const StorePtr& store, int rank, int size, std::chrono::milliseconds timeout,
+                     const std::string& address) const {
     const py::gil_scoped_acquire locked;
-    return py::cast<BasePtr>((*function_)(store, rank, size, timeout));
+    return py::cast<BasePtr>((*function_)(store, rank, size, timeout, address));
   }
 
  private:
@@ -230,6 +231,7 @@ py::object stats(const BasePtr& backend) {
   session["transport"] = statistics.transport;
   session["precision"] = statistics.precision;
   session["switch"] = statistics.switch_address;
+  session["address"] = statistics.address;
   session["payload_bytes"] = statistics.payload_bytes;
   session["slots"] = statistics.slots;
   session["shards"] = statistics.shards;

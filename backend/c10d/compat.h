@@ -12,6 +12,7 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #if SWITCHML_TORCH >= 200
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #else

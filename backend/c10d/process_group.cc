@@ -15,6 +15,7 @@
 #include "c10d/shared_tensors.h"
 #include "c10d/store_rendezvous.h"
 #include "quant/kernels.h"
+#include "socket/address.h"
 #include "store/store_exchange.h"
 
 namespace switchml {
@@ -68,6 +69,12 @@ std::string new_handle(int rank) {
   return text;
 }
 
+/// Of this rank's host, where the others of the group reach it; empty: they do not.
+std::string address_of(const Session& session) {
+  const Endpoint own = session.parameters().own_address;
+  return own.size == 0 ? "" : to_literal(own);
+}
+
 /// A Gloo group of all ranks, whose keys begin with `prefix` and whose waits end with the process group.
 c10::intrusive_ptr<compat::Base> make_gloo(const ProcessGroupSwitchML::Settings& settings,
                                            const std::shared_ptr<GroupCore>& core, const std::string& prefix,
@@ -76,7 +83,8 @@ c10::intrusive_ptr<compat::Base> make_gloo(const ProcessGroupSwitchML::Settings&
     core->let_signals_in("its Gloo group");
     return core->health();
   });
-  return settings.make_gloo(store, settings.rank, settings.size, timeout);
+  const std::shared_ptr<Session> session = core->session();
+  return settings.make_gloo(store, settings.rank, settings.size, timeout, session ? address_of(*session) : "");
 }
 
 Statistics read_statistics(const Session& session, Engine& engine) {
@@ -92,6 +100,7 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   result.worker["without_switch"] = session.without_switch() ? 1 : 0;
   const SessionParameters parameters = session.parameters();
   result.switch_address = session.switch_names();
+  result.address = address_of(session);
   result.transport = session.transport();
   result.precision = session.precision();
   result.payload_bytes = parameters.payload_bytes;
@@ -127,8 +136,8 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
 }
 
 void ProcessGroupSwitchML::join_ranks(milliseconds timeout) {
-  core_ =
-      std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name}, settings_.global_ranks);
+  core_ = std::make_shared<GroupCore>(
+      GroupInfo{settings_.rank, settings_.size, settings_.name, host_of(settings_.store)}, settings_.global_ranks);
   monitored_barrier_.reset();
   delegate_ = std::make_unique<GlooDelegate>(
       core_, [this] { return make_gloo(settings_, core_, opening_prefix_ + "gloo/", timeout_.load()); });

@@ -27,6 +27,7 @@ struct Statistics {
   std::map<std::string, uint64_t> worker;    // WorkerCounters, summed over the shards
   std::map<std::string, uint64_t> embedded;  // SwitchCounters, on the rank that hosts the switch
   std::string switch_address;                // empty: none yet, or a group of one
+  std::string address;                       // of this rank's host; empty: none, or a group of one
   std::string transport;                     // Session::transport(), or empty: none
   std::string precision;                     // Session::precision(), or empty: nobody sums
   uint64_t payload_bytes = 0;
@@ -43,9 +44,11 @@ class ProcessGroupSwitchML final : public compat::Base {
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
 
-  /// Makes Gloo under the key prefix; see GlooDelegate::Factory.
-  using MakeGloo = std::function<c10::intrusive_ptr<compat::Base>(
-      const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout)>;
+  /// Makes Gloo under the key prefix; see GlooDelegate::Factory. `address`: where the others reach this rank's host;
+  /// empty: as Gloo finds it.
+  using MakeGloo =
+      std::function<c10::intrusive_ptr<compat::Base>(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                                     std::chrono::milliseconds timeout, const std::string& address)>;
 
   struct Settings {
     c10::intrusive_ptr<c10d::Store> store;  // private to the group

@@ -28,6 +28,12 @@ Duration longest_pause(Duration waited) {
 
 }  // namespace
 
+std::string host_of(const c10::intrusive_ptr<c10d::Store>& store) {
+  if (auto* prefix = dynamic_cast<c10d::PrefixStore*>(store.get())) return host_of(prefix->getUnderlyingStore());
+  const auto* served = dynamic_cast<const c10d::TCPStore*>(store.get());
+  return served == nullptr ? std::string() : served->getHost();
+}
+
 Result<std::unique_ptr<StoreRendezvous>> StoreRendezvous::open(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   int64_t opening = 0;
   Status status =

@@ -8,6 +8,9 @@
 
 namespace switchml {
 
+/// Name or address of the host that serves the store; empty where it is a file, or memory.
+std::string host_of(const c10::intrusive_ptr<c10d::Store>& store);
+
 class StoreRendezvous final : public Rendezvous {
  public:
   /// `store` is private to the group. A group that is opened again on the same store (destroy and init under one

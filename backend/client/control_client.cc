@@ -5,6 +5,7 @@
 #include "base/interruption.h"
 #include "base/limits.h"
 #include "base/random.h"
+#include "client/switch_address.h"
 
 namespace switchml {
 
@@ -111,12 +112,16 @@ bool ControlClient::receive_reply(wire::Request type, wire::Reply* reply) {
 }
 
 Status ControlClient::no_answer() const {
-  return {Code::kUnavailable,
-          "switch " + name_ + " does not answer" +
-              (socket_error_.empty() ? std::string() : " (" + socket_error_ + ")") +
-              (switch_.carrier == Carrier::kPlaces ? ": is it the end of queue pairs, and is "
-                                                   : ": is switchml-switchd running there and is ") +
-              (switch_.carrier == Carrier::kTcp ? "TCP" : "UDP") + " let through?"};
+  const std::string carrier = switch_.carrier == Carrier::kTcp ? "TCP" : "UDP";
+  const std::string question = is_embedded(name_) ? "does " + carrier +
+                                                        " pass between the hosts, and do they reach that address "
+                                                        "(SWITCHML_INTERFACE names another one)?"
+                               : switch_.carrier == Carrier::kPlaces
+                                   ? "is it the end of queue pairs, and is " + carrier + " let through?"
+                                   : "is switchml-switchd running there and is " + carrier + " let through?";
+  return {Code::kUnavailable, "switch " + name_ + " does not answer" +
+                                  (socket_error_.empty() ? std::string() : " (" + socket_error_ + ")") + ": " +
+                                  question};
 }
 
 Status ControlClient::refusal(const wire::Reply& reply) const {

@@ -61,7 +61,11 @@ Result<SwitchAddress> parse_switch(const Config& config, const std::string& item
   return place;
 }
 
+constexpr const char* kEmbedded = " (embedded in rank ";
+
 }  // namespace
+
+bool is_embedded(const std::string& name) { return name.find(kEmbedded) != std::string::npos; }
 
 void write_switch_address(const SwitchAddress& place, Blob* blob) {
   blob->set("address", to_string(place.endpoint));
@@ -97,10 +101,6 @@ PortWish card_wish(const Config& config) {
   return wish;
 }
 
-Result<Endpoint> own_address(const Config& config, bool one_host) {
-  return one_host ? resolve_address("127.0.0.1:0", "loopback") : announced_address(config.interface);
-}
-
 Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one_host) {
   std::vector<SwitchAddress> switches;
   for (const std::string& item : split(config.switch_address)) {
@@ -129,12 +129,10 @@ Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one
   return switches;
 }
 
-Result<SwitchAddress> embedded_switch(const Config& config, bool one_host, const std::string& group, int rank,
-                                      std::unique_ptr<SwitchServer>* server) {
-  auto listen = own_address(config, one_host);
-  if (!listen.ok()) return listen.status();
+Result<SwitchAddress> embedded_switch(const Config& config, const Endpoint& own, bool one_host,
+                                      const std::string& group, int rank, std::unique_ptr<SwitchServer>* server) {
   ServerOptions options;
-  options.listen = with_port(listen.value(), 0);
+  options.listen = own;
   options.softswitch.by_invitation = true;
   options.card_port = card_wish(config);
   if (config.transport == "rdma") options.card = ServerOptions::Card::kMust;
@@ -144,7 +142,7 @@ Result<SwitchAddress> embedded_switch(const Config& config, bool one_host, const
   *server = std::move(started.value());
   SwitchAddress place;
   place.endpoint = (*server)->local();
-  place.name = to_string(place.endpoint) + " (embedded in rank " + std::to_string(rank) + " of " + group + ")";
+  place.name = to_string(place.endpoint) + kEmbedded + std::to_string(rank) + " of " + group + ")";
   place.client_key = random_bits() | 1U;  // not 0
   for (uint64_t i = 0; i < kInvitations; ++i) (*server)->invite(place.client_key + i);
   return place;

@@ -13,9 +13,6 @@
 
 namespace switchml {
 
-/// Where other ranks reach this one, with port 0. `one_host`: all ranks are on this one.
-Result<Endpoint> own_address(const Config& config, bool one_host);
-
 /// A switch, or an aggregator of some rank's host, as all ranks know it.
 struct SwitchAddress {
   Endpoint endpoint;
@@ -45,11 +42,13 @@ PortWish card_wish(const Config& config);
 /// none, several switches for integers.
 Result<std::vector<SwitchAddress>> named_switches(const Config& config, bool one_host);
 
-/// Starts a switch in this process, which runs as long as `*server`, and says where it is. It serves nobody but those
-/// whose opens are announced to it: by SwitchServer::invite, as the keys of the place are already. `group`, `rank`: how
-/// messages call it.
-Result<SwitchAddress> embedded_switch(const Config& config, bool one_host, const std::string& group, int rank,
-                                      std::unique_ptr<SwitchServer>* server);
+/// Starts a switch in this process at the address `own`, which runs as long as `*server`, and says where it is. It
+/// serves nobody but those whose opens are announced to it: by SwitchServer::invite, as the keys of the place are
+/// already. `one_host`: all ranks are on this one. `group`, `rank`: how messages call it.
+Result<SwitchAddress> embedded_switch(const Config& config, const Endpoint& own, bool one_host,
+                                      const std::string& group, int rank, std::unique_ptr<SwitchServer>* server);
+/// Whether messages call it as embedded_switch does.
+bool is_embedded(const std::string& name);
 
 /// So many slots a switch gives a job that asks for no number, if it has them, for payloads up to that one.
 inline constexpr size_t kPresetSlots = 128;

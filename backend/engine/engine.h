@@ -147,6 +147,7 @@ struct SessionParameters : Route {
   int workers = 1;                        // ranks in the group, or hosts
   int ranks = 0;                          // in the group; 0: as many as workers
   std::vector<std::string> worker_names;  // for messages, after the word "rank"; none: their numbers
+  Endpoint own_address;  // of this rank's host, where the group's other hosts reach it; port 0; empty: nowhere
   int shards = 1;
   int slots = 8;  // of all shards together, a multiple of `shards`
   size_t payload_bytes = 1024;

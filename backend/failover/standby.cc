@@ -5,7 +5,6 @@
 
 #include "base/random.h"
 #include "client/control_client.h"
-#include "client/switch_address.h"
 #include "socket/address.h"
 #include "socket/sockaddr.h"
 #include "transport/spread_link.h"
@@ -77,9 +76,9 @@ Result<Endpoint> Standby::serve_with(const Blob& keys) {
       !keys.number("client_key", UINT64_MAX, &client_key_)) {
     return Status(Code::kMismatch, "rank 0 sent no keys: install the same switchml on all ranks");
   }
-  auto listen = own_address(config_, is_loopback(session_.switch_endpoint));
-  if (!listen.ok()) return listen.status();
-  options.listen = with_port(listen.value(), 0);
+  if (session_.own_address.size == 0)
+    return Status(Code::kUnavailable, "its host has no address that the other hosts reach");
+  options.listen = session_.own_address;
   options.softswitch.by_invitation = true;
   options.softswitch.receive_buffer_bytes = SIZE_MAX;
   auto started = SwitchServer::start(options);

@@ -27,6 +27,7 @@ namespace {
 
 constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeaveTime = milliseconds(200);
+constexpr Duration kPartTime = seconds(2);
 // A kernel repeats what asks for a connection after a second.
 constexpr Duration kTcpPatience = milliseconds(1500);
 // Pairs give up after half a second; other ranks may be as late.
@@ -47,7 +48,9 @@ class Agreement {
 
   Result<Agreed> run() {
     try {
-      return telling_others(opening_.exchange, [this] { return come_together(); });
+      auto agreed = telling_others(opening_.exchange, [this] { return come_together(); });
+      if (!agreed.ok() && agreed.status().code() != Code::kTimeout) opening_.exchange.part(kPartTime);
+      return agreed;
     } catch (...) {
       if (joins_) leave_all();
       throw;
@@ -139,7 +142,9 @@ class Agreement {
     if (!why.empty()) {
       return Status(Code::kUnavailable, "rank " + std::to_string(opening_.group.rank) + " cannot connect to switch " +
                                             why +
-                                            ": is switchml-switchd running there, and does TCP pass? "
+                                            (is_embedded(opening_.switches.front().name)
+                                                 ? ": does TCP pass between the hosts? "
+                                                 : ": is switchml-switchd running there, and does TCP pass? ") +
                                             "SWITCHML_TRANSPORT=auto or udp need no TCP");
     }
     return path_of_connections(Carrier::kTcp);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "quant/kernels.h"
+#include "session/host_addresses.h"
 #include "session/placement.h"
 #include "session/shared_memory.h"
 #include "socket/address.h"
@@ -61,6 +62,7 @@ Result<Blob> hello_of(const Config& config, const GroupInfo& group) {
   if (Status status = check_interface(config); !status.ok()) return status;
   Blob blob;
   blob.set("host", host_identity());
+  write_host_addresses(config, group.store_host, &blob);
   blob.set("protocol", wire::kVersion);
   blob.set("package", SWITCHML_VERSION);
   blob.set("size", static_cast<uint64_t>(group.size));

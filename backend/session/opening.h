@@ -11,6 +11,7 @@
 #include "session/agreement.h"
 #include "session/host_memory.h"
 #include "session/opening_time.h"
+#include "socket/address.h"
 #include "store/store_exchange.h"
 
 namespace switchml {
@@ -51,9 +52,11 @@ struct Opening {
   std::vector<SwitchAddress> switches;  // where sessions are opened: at least one, once it is agreed
   bool watched = false;                 // by another session of the same ranks
   bool one_host = false;                // on rank 0
-  bool faults = false;                  // on rank 0: some rank is to have some
-  std::vector<std::string> hosts;       // by rank, on rank 0
-  std::vector<int> switch_ranks;        // ranks that host a switch, on rank 0
+  /// Of this rank's host, with port 0, as the other hosts reach it; an error: why they do not.
+  Result<Endpoint> own_address = literal_address("127.0.0.1", 0);
+  bool faults = false;             // on rank 0: some rank is to have some
+  std::vector<std::string> hosts;  // by rank, on rank 0
+  std::vector<int> switch_ranks;   // ranks that host a switch, on rank 0
 };
 
 }  // namespace switchml

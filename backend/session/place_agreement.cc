@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "client/switch_address.h"
 #include "session/hello.h"
+#include "session/host_addresses.h"
 #include "session/shared_memory.h"
 #include "shm/board.h"
 #include "socket/address.h"
@@ -18,6 +19,8 @@
 namespace switchml {
 
 namespace {
+
+constexpr const char* kNone = "none";  // no address
 
 class PlaceAgreement {
  public:
@@ -33,6 +36,7 @@ class PlaceAgreement {
     if (!blob.ok() && now >= opening_.time.deadline())
       return opening_.exchange.who_is_missing("hello", now - begin, blob.status());
     if (!blob.ok()) return blob.status();
+    read_own_address(blob.value());
     if (!blob->text("memory").empty()) return share_memory(blob.value());
     const std::string each = blob->text("each_host");
     Status status = each.empty() ? read_switch(blob.value()) : serve_on_each_host(each);
@@ -97,20 +101,42 @@ class PlaceAgreement {
     if (Status status = check_hosts(opening_.config, opening_.hosts); !status.ok()) return status;
     const HostLayout layout = HostLayout::of(opening_.hosts);
     opening_.one_host = layout.hosts() == 1;
-    if (!opening_.config.controller.empty()) return with_standby(layout, ask_controller(hellos.value()));
+    choose_addresses(layout, hellos.value());
+    if (!opening_.config.controller.empty()) return for_all(layout, ask_controller(hellos.value()));
     if (opening_.config.switch_address.empty() && wants_memory(opening_.config, opening_.one_host) && !opening_.faults)
       return offer_or_host();
     auto place = !opening_.config.switch_address.empty()               ? name_switches()
                  : layout.hosts() > 1 && wants_native(opening_.config) ? each_host(layout)
                                                                        : host_switch();
     if (place.ok() && wants_hosts(opening_.config, layout, opening_.faults)) place->set("hosts", layout.text());
-    return with_standby(layout, std::move(place));
+    return for_all(layout, std::move(place));
   }
 
-  // Whose first ranks take the place of a switch that is lost.
-  Result<Blob> with_standby(const HostLayout& layout, Result<Blob> place) const {
+  // With what does not depend on the switch: the hosts whose first ranks take its place when it is lost, and where each
+  // rank's host is reached.
+  Result<Blob> for_all(const HostLayout& layout, Result<Blob> place) const {
     if (place.ok() && opening_.config.fallback) place->set("standby", layout.text());
+    for (int rank = 0; place.ok() && !opening_.one_host && rank < layout.ranks(); ++rank) {
+      const auto host = static_cast<size_t>(layout.host_of(rank));
+      place->set(address_key(rank), addresses_.empty() ? kNone : to_literal(addresses_[host]));
+    }
     return place;
+  }
+
+  // ---- where each host is reached ----
+  void choose_addresses(const HostLayout& layout, const std::vector<Blob>& hellos) {
+    if (opening_.one_host) return;
+    auto chosen = choose_host_addresses(layout, hellos);
+    if (chosen.ok()) addresses_ = std::move(chosen.value());
+    opening_.own_address = chosen.ok() ? Result<Endpoint>(addresses_[0]) : chosen.status();
+  }
+
+  static std::string address_key(int rank) { return "address/" + std::to_string(rank); }
+
+  void read_own_address(const Blob& blob) {
+    const std::string text = blob.text(address_key(opening_.group.rank));
+    if (opening_.group.rank != 0 && !text.empty()) opening_.own_address = literal_address(text, 0);
+    if (opening_.own_address.ok()) opening_.agreed.parameters.own_address = opening_.own_address.value();
   }
 
   Status read_standby(const std::string& text) {
@@ -208,8 +234,9 @@ class PlaceAgreement {
   }
 
   Result<SwitchAddress> start_switch(bool one_host) {
-    return embedded_switch(opening_.config, one_host, opening_.group.name, opening_.group.rank,
-                           &opening_.agreed.embedded);
+    if (!opening_.own_address.ok()) return opening_.own_address.status();
+    return embedded_switch(opening_.config, opening_.own_address.value(), one_host, opening_.group.name,
+                           opening_.group.rank, &opening_.agreed.embedded);
   }
 
   static Blob blob_of(const std::vector<SwitchAddress>& switches) {
@@ -226,6 +253,7 @@ class PlaceAgreement {
   // ---- no switch is named: every host aggregates a part ----
 
   Result<Blob> each_host(const HostLayout& layout) {
+    if (!opening_.own_address.ok()) return opening_.own_address.status();
     for (int host = 0; host < layout.hosts(); ++host) opening_.switch_ranks.push_back(layout.ranks_of(host).front());
     Blob blob;
     blob.set("each_host", layout.text());
@@ -265,6 +293,7 @@ class PlaceAgreement {
   }
 
   Opening& opening_;
+  std::vector<Endpoint> addresses_;  // of the hosts, on rank 0 of a group on several
 };
 
 }  // namespace
@@ -274,8 +303,8 @@ Status agree_on_place(Opening& opening) { return PlaceAgreement(opening).run(); 
 void offer_watch(Opening& opening, Blob* blob) {
   if (opening.watched) return;
   opening.agreed.watch_key = random_bits();
-  auto address = own_address(opening.config, opening.one_host);
-  auto listener = address.ok() ? PeerWatch::listen(with_port(address.value(), 0)) : Result<Fd>(address.status());
+  const auto& address = opening.own_address;
+  auto listener = address.ok() ? PeerWatch::listen(address.value()) : Result<Fd>(address.status());
   if (!listener.ok()) {
     SWITCHML_LOG(kWarning) << opening.group.name
                            << ": the death of a rank will be noticed by timeouts only: " << listener.status().message();

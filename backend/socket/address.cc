@@ -105,6 +105,18 @@ Result<Endpoint> address_of_interface(const std::string& interface) {
                                             ": no such network interface is up with an address; allowed: " + allowed);
 }
 
+using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+/// `family` may be AF_UNSPEC. Empty, with the resolver's error in `error`, where nothing is found.
+AddressList look_up(const std::string& host, int family, int* error) {
+  addrinfo hints{};
+  hints.ai_family = family;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* head = nullptr;
+  *error = ::getaddrinfo(host.c_str(), nullptr, &hints, &head);
+  return {*error == 0 ? head : nullptr, &::freeaddrinfo};
+}
+
 }  // namespace
 
 Result<Endpoint> resolve_address(const std::string& text, const std::string& what) {
@@ -114,18 +126,14 @@ Result<Endpoint> resolve_address(const std::string& text, const std::string& wha
   const auto port = parts.has_port ? parse_port(parts.port) : wire::kDefaultPort;
   if (!port) return bad_address(what, text, "\"" + parts.port + "\" is not a port");
 
-  addrinfo hints{};
-  hints.ai_family = text[0] == '[' ? AF_INET6 : AF_UNSPEC;
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* head = nullptr;
-  const int error = ::getaddrinfo(parts.host.c_str(), nullptr, &hints, &head);
-  if (error != 0) {
+  int error = 0;
+  const AddressList found = look_up(parts.host, text[0] == '[' ? AF_INET6 : AF_UNSPEC, &error);
+  if (found == nullptr) {
     return Status(Code::kUnavailable, what + "=" + quoted(text) + ": no address found for " + quoted(parts.host) +
                                           " (" + ::gai_strerror(error) + "); " + kForm);
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(head, &::freeaddrinfo);
   Endpoint best;
-  for (const addrinfo* entry = head; entry != nullptr; entry = entry->ai_next) {
+  for (const addrinfo* entry = found.get(); entry != nullptr; entry = entry->ai_next) {
     const Endpoint address = endpoint_of(entry->ai_addr);
     if (address.size != 0 && (best.size == 0 || rank_of(address) < rank_of(best))) best = address;
   }
@@ -255,6 +263,30 @@ std::vector<Endpoint> local_addresses(const std::string& interface) {
     for (const Network& network : all) {
       if (is_loopback(network.address) == loopbacks) add(network.address);
     }
+  }
+  return out;
+}
+
+std::vector<Endpoint> candidate_addresses(const std::string& interface) {
+  std::vector<Endpoint> out;
+  if (interface.empty()) {
+    out = local_addresses("");
+    out.erase(std::remove_if(out.begin(), out.end(), is_loopback), out.end());
+    return out;
+  }
+  for (const Network& network : networks()) {
+    if (network.interface == interface && rank_of(network.address) < 2) out.push_back(with_port(network.address, 0));
+  }
+  return out;
+}
+
+std::vector<Endpoint> addresses_of(const std::string& host) {
+  std::vector<Endpoint> out;
+  int error = 0;
+  const AddressList found = look_up(host, AF_UNSPEC, &error);
+  for (const addrinfo* entry = found.get(); entry != nullptr; entry = entry->ai_next) {
+    const Endpoint address = with_port(endpoint_of(entry->ai_addr), 0);
+    if (address.size != 0 && !is_loopback(address)) out.push_back(address);
   }
   return out;
 }

@@ -43,6 +43,10 @@ Result<Endpoint> announced_address(const std::string& interface);
 /// The addresses of this host that are up, the preferred ones first: those of `interface` (may be empty), the one of
 /// announced_address(), all others; loopback last, link-local ones not at all. Port 0.
 std::vector<Endpoint> local_addresses(const std::string& interface);
+/// The same without loopback ones; of `interface` alone, where it is not empty, and then loopback ones too.
+std::vector<Endpoint> candidate_addresses(const std::string& interface);
+/// The addresses of `host`, a name or a literal, but loopback ones; none where it is not known. Looks names up.
+std::vector<Endpoint> addresses_of(const std::string& host);
 /// Without port and brackets: "10.0.0.1", "2001:db8::1".
 std::string to_literal(const Endpoint& endpoint);
 

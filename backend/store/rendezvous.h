@@ -24,7 +24,8 @@ class Rendezvous {
 struct GroupInfo {
   int rank = 0;
   int size = 1;
-  std::string name;  // for messages
+  std::string name;             // for messages
+  std::string store_host = {};  // name or address of the host of the store; empty: not known
 };
 
 }  // namespace switchml

@@ -79,6 +79,14 @@ void StoreExchange::give_up(const Status& why) {
   (void)store_.set(kGaveUp, Blob::failure(told).encode()).ok();  // without the store nobody hears anything
 }
 
+void StoreExchange::part(Duration patience) {
+  const std::string topic = "parted";
+  const bool lost = failed_ && !failed_().ok();  // some rank: it does not come
+  bool here = store_.set(rank_key(topic, group_.rank), "").ok() && group_.rank == 0 && !lost;
+  const Time end = monotonic_now() + patience;
+  for (int rank = 1; here && rank < group_.size; ++rank) here = store_.get(rank_key(topic, rank), end).ok();
+}
+
 void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& why) {
   StoreExchange(store, group).give_up(why);
 }

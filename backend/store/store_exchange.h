@@ -38,6 +38,9 @@ class StoreExchange {
   /// Ends what any other rank waits for here, now or later, with "rank N: " and `why`. Not where the others know: from
   /// a blob of this rank, or because they wait as long as it did (kTimeout).
   void give_up(const Status& why);
+  /// Behind an error of all ranks. Rank 0, with whose process the store may end, waits until all others have called it
+  /// too, for `patience` at most, and not where one is lost (wait_while).
+  void part(Duration patience);
   /// An error of `failed` ends this rank's waits.
   void wait_while(std::function<Status()> failed) { failed_ = std::move(failed); }
   /// Why waiting is of no use any more, for who waits for something else than others' words; else ok.

@@ -3,9 +3,9 @@
     python -m switchml doctor                                            # this host alone
     torchrun --nnodes 2 --nproc-per-node 1 --master-addr HOST --node-rank N --no-python python -m switchml doctor
 
-Under a launcher (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment) each rank looks at its host, all try
-packets and connections to each other, and then open a group and add. Rank 0 prints what all have found. The status is 1
-if something fails.
+Under a launcher (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment) each rank looks at its host, all
+open a group and make a call of every kind, and try packets and connections to each other. Rank 0 prints what all have
+found. The status is 1 if something fails.
 """
 
 import contextlib
@@ -191,24 +191,29 @@ class Job:
                 self.store.wait([f"end/{rank}" for rank in range(self.size) if rank not in self.missed])
 
 
-def address_of(interface):
-    """The IPv4 address of an interface, or of the one that routes to the master."""
-    if interface:
+def own_address():
+    """The IPv4 address of the interface that is named, or the one that a packet to the master would carry."""
+    if interface := os.environ.get("SWITCHML_INTERFACE", ""):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
             packed = fcntl.ioctl(asked, 0x8915, struct.pack("256s", interface.encode()[:15]))  # SIOCGIFADDR
         return socket.inet_ntoa(packed[20:24])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as routed:
-        routed.connect((os.environ["MASTER_ADDR"], 9))
-        return routed.getsockname()[0]
+    family, kind, _, _, master = socket.getaddrinfo(os.environ["MASTER_ADDR"], 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as routed:
+        routed.connect(master)
+        return socket.getnameinfo(routed.getsockname(), socket.NI_NUMERICHOST)[0]
+
+
+def family_of(address):
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 class Responder:
     """Sends back every datagram, and takes connections, until all ranks are done."""
 
     def __init__(self, address):
-        self.datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.datagrams = socket.socket(family_of(address), socket.SOCK_DGRAM)
         self.datagrams.bind((address, 0))
-        self.connections = socket.create_server((address, 0))
+        self.connections = socket.create_server((address, 0), family=family_of(address))
         self.place = [address, self.datagrams.getsockname()[1], self.connections.getsockname()[1]]
 
     def serve(self, is_over):
@@ -225,10 +230,13 @@ class Responder:
 
 def largest_datagram(address, port):
     """The largest of SIZES that goes there and back unfragmented; 0: none does."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER: never cut up
+    family = family_of(address)
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        # IP_MTU_DISCOVER or IPV6_MTU_DISCOVER: never cut up.
+        probe.setsockopt(*((socket.IPPROTO_IP, 10, 2) if family == socket.AF_INET else (socket.IPPROTO_IPV6, 23, 2)))
         probe.settimeout(ANSWER)
-        probe.connect((address, port))
+        with contextlib.suppress(OSError):  # no route: to send fails too
+            probe.connect((address, port))
         for size in SIZES:
             for _ in range(TRIES):
                 try:
@@ -273,21 +281,24 @@ def check_path(rank, place):
     return finding(OK, f"{to}: UDP of {size} bytes, and TCP")
 
 
-def check_paths(job):
-    """To one rank of each other host; ranks of one host share memory."""
+def check_paths(job, address):
+    """From this address, or if it is empty from one that no group has agreed on, to one rank of each other host; ranks
+    of one host share memory."""
     try:
-        address = address_of(os.environ.get("SWITCHML_INTERFACE", ""))
+        address = address or own_address()
+        responder = Responder(address)
     except OSError as error:
+        job.share("place", None)
+        job.share("tried", True)
         return [
             finding(FAIL, f"this host's address: {error}", "SWITCHML_INTERFACE must name an interface with an address")
         ]
-    responder = Responder(address)
     over = threading.Event()
     thread = threading.Thread(target=responder.serve, args=(over.is_set,), daemon=True)
     thread.start()
     try:
         places = job.share("place", responder.place)
-        firsts = {place[0]: rank for rank, place in reversed(list(enumerate(places)))}
+        firsts = {place[0]: rank for rank, place in reversed(list(enumerate(places))) if place}
         found = [
             check_path(rank, places[rank])
             for host, rank in sorted(firsts.items(), key=lambda item: item[1])
@@ -319,31 +330,113 @@ def check_versions(job):
     return finding(OK, f"all ranks have switchml {switchml.__version__} and PyTorch {torch.__version__}")
 
 
+def pieces(of):
+    """A rank's pieces for all ranks, or all ranks' for one: where they come from is in them."""
+    return [torch.full((8,), 100.0 * of + rank) for rank in range(dist.get_world_size())]
+
+
+def send_around():
+    """Each rank to the next one."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    got = torch.empty(8)
+    sent = dist.isend(torch.full((8,), float(rank)), (rank + 1) % size)
+    dist.recv(got, (rank - 1) % size)
+    sent.wait()
+    return [got], [torch.full((8,), float((rank - 1) % size))]
+
+
+def one_call_of_each_kind():
+    """By name: what it gives, and what it should, both as lists."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    ranks = range(size)
+
+    def all_reduce():
+        dist.all_reduce(tensor := torch.full((1 << 18,), float(rank + 1)))
+        return [tensor], [torch.full((1 << 18,), size * (size + 1) / 2)]
+
+    def all_reduce_sparse():
+        tensor = torch.sparse_coo_tensor([[rank]], [1.0], (size,))
+        dist.all_reduce(tensor)
+        return [tensor.to_dense()], [torch.ones(size)]
+
+    def broadcast():
+        dist.broadcast(tensor := torch.full((8,), float(rank)), size - 1)
+        return [tensor], [torch.full((8,), float(size - 1))]
+
+    def all_gather():
+        dist.all_gather(got := pieces(-1), pieces(rank)[0])
+        return got, [pieces(other)[0] for other in ranks]
+
+    def reduce_scatter():
+        dist.reduce_scatter(got := torch.empty(8), pieces(rank))
+        return [got], [sum(pieces(other)[rank] for other in ranks)]
+
+    def gather():
+        dist.gather(pieces(rank)[0], got := pieces(-1) if rank == 0 else None, 0)
+        return (got, [pieces(other)[0] for other in ranks]) if rank == 0 else ([], [])
+
+    def scatter():
+        dist.scatter(got := torch.empty(8), pieces(7) if rank == 0 else None, 0)
+        return [got], [pieces(7)[rank]]
+
+    def all_to_all():
+        got = torch.empty(8 * size)
+        dist.all_to_all_single(got, torch.cat(pieces(rank)))
+        return [got], [torch.cat([pieces(other)[rank] for other in ranks])]
+
+    def barrier():
+        dist.barrier()
+        return [], []
+
+    calls = (all_reduce, all_reduce_sparse, broadcast, all_gather, reduce_scatter, gather, scatter, all_to_all, barrier)
+    return {"send and recv": send_around, **{call.__name__: call for call in calls}}
+
+
+def wrong_calls():
+    """What is wrong with a call of each kind in the default group; empty if all are right."""
+    for name, call in one_call_of_each_kind().items():
+        try:
+            got, expected = call()
+        except (RuntimeError, ValueError) as error:
+            return f"{name}: {error}"
+        if not all(map(torch.equal, got, expected)):
+            return f"{name}: a wrong result"
+    return ""
+
+
 def check_group(job):
+    """And the address at which the others reach this host, if a group opens."""
     try:
         dist.init_process_group(
             "switchml",
             store=dist.PrefixStore("group", job.store),
             rank=job.rank,
             world_size=job.size,
-            timeout=datetime.timedelta(seconds=job.patience),
+            timeout=datetime.timedelta(seconds=0.75 * job.patience),  # others still wait for what this one finds
         )
-        tensor = torch.full((1 << 18,), float(job.rank + 1))
-        dist.all_reduce(tensor)
-        session = switchml.stats()["session"]
-        dist.destroy_process_group()
     except Exception as error:
-        return finding(
-            FAIL,
-            f"a group of all ranks: {error}",
-            "the message names rank and reason; docs/operations.md, Troubleshooting",
-        )
-    if not bool((tensor == job.size * (job.size + 1) / 2).all()):
-        return finding(FAIL, "a sum of all ranks is wrong", "report this, with SWITCHML_LOG_LEVEL=info")
+        return failed_group(error), ""
+    session, wrong = switchml.stats()["session"], wrong_calls()
+    try:
+        dist.destroy_process_group()
+    except RuntimeError as error:
+        wrong = wrong or str(error)
+    if wrong:
+        return failed_group(wrong), session["address"]
     where = session["switch"] or "no switch"
-    return finding(
-        OK, f"a group of all ranks adds: transport {session['transport']}, precision {session['precision']}, {where}"
+    return (
+        finding(
+            OK,
+            f"a group of all ranks adds, and makes every other call: transport {session['transport']}, "
+            f"precision {session['precision']}, {where}",
+        ),
+        session["address"],
     )
+
+
+def failed_group(why):
+    remedy = "the message names rank and reason; docs/operations.md, Troubleshooting"
+    return finding(FAIL, f"a group of all ranks: {why}", remedy)
 
 
 def of_all_hosts(job):
@@ -352,8 +445,8 @@ def of_all_hosts(job):
     try:
         found.append(check_versions(job))
         found.append(check_clocks(job))
-        found += check_paths(job)
-        found.append(check_group(job))
+        group, address = check_group(job)
+        found += [*check_paths(job, address), group]
     except RuntimeError as error:
         found.append(lost("what another rank says did not come", error))
     return found

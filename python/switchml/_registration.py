@@ -129,22 +129,19 @@ def _values(options):
 # ---- the Gloo group ----
 
 
-def _gloo_devices():
-    """Gloo's devices, as ProcessGroupGloo chooses them, but connecting lazily; None where this PyTorch's Gloo cannot:
-    then its constructor connects all ranks."""
-    gloo = dist.ProcessGroupGloo
-    if "lazy_init" not in (gloo.create_device.__doc__ or ""):
-        return None
+def _gloo_devices(address):
+    """Of the interfaces that the user names for Gloo, else of the address at which the ranks reach this host, not of
+    what its name resolves to. They connect lazily where this PyTorch's Gloo can: else its constructor connects all
+    ranks."""
+    gloo, lazily = dist.ProcessGroupGloo, {"lazy_init": True} if _gloo_is_lazy() else {}
     interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "")
-    if not interfaces:
-        return [gloo.create_default_device(lazy_init=True)]
-    return [gloo.create_device(interface=name, lazy_init=True) for name in interfaces.split(",")]
+    if interfaces:
+        return [gloo.create_device(interface=name, **lazily) for name in interfaces.split(",")]
+    return [gloo.create_device(hostname=address, **lazily) if address else gloo.create_default_device(**lazily)]
 
 
-def _gloo(store, rank, size, timeout):
-    devices = _gloo_devices()
-    if devices is None:
-        return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+def _gloo(store, rank, size, timeout, address):
+    devices = _gloo_devices(address)
     options = dist.ProcessGroupGloo._Options()
     options._devices = devices
     options._timeout = timeout

@@ -44,6 +44,17 @@ class TornStore final : public c10d::HashStore {
   const std::string failing_;
 };
 
+TEST(StoreRendezvous, TheHostOfAStoreIsTheOneThatServesIt) {
+  c10d::TCPStoreOptions options;
+  options.port = 0;
+  options.isServer = true;
+  const StoreRef served = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  EXPECT_EQ(host_of(served), "127.0.0.1");
+  const StoreRef part = c10::make_intrusive<c10d::PrefixStore>("part", served);
+  EXPECT_EQ(host_of(c10::make_intrusive<c10d::PrefixStore>("of it", part)), "127.0.0.1");
+  EXPECT_EQ(host_of(c10::make_intrusive<c10d::HashStore>()), "");
+}
+
 TEST(StoreRendezvous, HandsValuesFromRankToRank) {
   const StoreRef store = c10::make_intrusive<c10d::HashStore>();
   const auto rank0 = opened(store, 0);

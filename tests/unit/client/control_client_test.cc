@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "client/switch_entry.h"
 #include "client/switches.h"
 #include "store/map_store.h"
 #include "transport/faulty.h"
@@ -202,6 +203,16 @@ TEST(ControlClient, AClosedPortIsSaidSo) {
   const Status status = client.open({}, monotonic_now() + milliseconds(200)).status();
   EXPECT_TRUE(contains(status, "refused")) << status.message();
   EXPECT_TRUE(contains(status, to_string(nobody))) << status.message();
+}
+
+TEST(ControlClient, OfASwitchInARankNobodyIsAskedToStartADaemon) {
+  const Endpoint nobody = closed_port();
+  auto transport = connect_to_switch(nobody);
+  ASSERT_TRUE(transport.ok());
+  ControlClient client(*transport.value(), nobody, to_string(nobody) + " (embedded in rank 1 of g)");
+  const Status status = client.open({}, monotonic_now() + milliseconds(200)).status();
+  EXPECT_FALSE(contains(status, "switchml-switchd")) << status.message();
+  EXPECT_TRUE(contains(status, "does UDP pass between the hosts")) << status.message();
 }
 
 TEST(ControlClient, ClosingWhatIsOverIsNoError) {

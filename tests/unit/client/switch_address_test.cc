@@ -211,7 +211,7 @@ TEST(SwitchAddress, WhatIsNoPlaceIsAMismatch) {
 
 TEST(SwitchAddress, AnEmbeddedSwitchServesNobodyButItsGroup) {
   std::unique_ptr<SwitchServer> server;
-  ASSERT_TRUE(embedded_switch({}, true, "group g", 3, &server).ok());
+  ASSERT_TRUE(embedded_switch({}, literal_address("127.0.0.1", 0).value(), true, "group g", 3, &server).ok());
   auto link = connect_to_switch(server->local());
   ASSERT_TRUE(link.ok()) << link.status().to_string();
   ControlClient client(*link.value(), server->local(), "embedded");
@@ -240,7 +240,7 @@ TEST(SwitchAddress, AnEmbeddedSwitchServesNobodyButItsGroup) {
 
 TEST(SwitchAddress, AnEmbeddedSwitchListensWhereItSays) {
   std::unique_ptr<SwitchServer> server;
-  const auto place = embedded_switch({}, true, "group g", 3, &server);
+  const auto place = embedded_switch({}, literal_address("127.0.0.1", 0).value(), true, "group g", 3, &server);
   ASSERT_TRUE(place.ok()) << place.status().message();
   ASSERT_NE(server, nullptr);
   EXPECT_EQ(place->endpoint, server->local());
@@ -248,16 +248,9 @@ TEST(SwitchAddress, AnEmbeddedSwitchListensWhereItSays) {
   EXPECT_NE(port_of(server->local()), 0);
 }
 
-TEST(SwitchAddress, AnInterfaceThatIsNotThereIsNamed) {
-  Config config;
-  config.interface = "no-such-interface0";
-  std::unique_ptr<SwitchServer> server;
-  const auto place = embedded_switch(config, false, "group g", 0, &server);
-  EXPECT_FALSE(place.ok());
-  EXPECT_THAT(place.status().message(), HasSubstr("no-such-interface0"));
-  EXPECT_EQ(server, nullptr);
-  EXPECT_FALSE(own_address(config, false).ok());
-  EXPECT_TRUE(own_address(config, true).ok());
+TEST(SwitchAddress, AnEmbeddedSwitchIsKnownByItsName) {
+  EXPECT_TRUE(is_embedded("10.0.0.1:5 (embedded in rank 1 of group g)"));
+  EXPECT_FALSE(is_embedded("10.0.0.1:5"));
 }
 
 TEST(SwitchAddress, FewSlotsHaveARemedy) {

@@ -21,7 +21,8 @@ struct Group {
     for (size_t rank = 0; rank < hosts.size(); ++rank) {
       if (hosts.find(hosts[rank]) == rank) leaders.push_back(static_cast<int>(rank));
     }
-    lost.switch_endpoint = closed_port();  // on loopback, and so are those in its place
+    lost.switch_endpoint = closed_port();
+    lost.own_address = with_port(lost.switch_endpoint, 0);  // on loopback
     lost.switch_name = "s";
     lost.shards = 2;
     lost.slots = 64;

@@ -441,38 +441,43 @@ TEST(EveryHost, InvitesItsGroupOnly) {
   }
 }
 
-/// A store that has a rank's settings changed once it has read a key.
-class ChangingStore : public Rendezvous {
- public:
-  ChangingStore(Rendezvous& below, std::string key, std::function<void()> change)
-      : below_(below), key_(std::move(key)), change_(std::move(change)) {}
-  Status set(const std::string& key, const std::string& value) override { return below_.set(key, value); }
-  Result<std::string> get(const std::string& key, Time deadline) override {
-    auto value = below_.get(key, deadline);
-    if (key == key_) change_();
-    return value;
-  }
-
- private:
-  Rendezvous& below_;
-  const std::string key_;
-  const std::function<void()> change_;
-};
-
-// Its interface is gone between its hello and the place.
+// Its address is gone between its hello and the place.
 TEST(EveryHost, AnAggregatorThatCannotStartIsToldToAll) {
   for (const std::string hosts : {"abc", "aab"}) {
-    const int leader = 2;
     MapStore store;
-    const Status status = common_failure(agree_each(3, {}, [&](int rank) {
-      Config config = config_on_hosts("udp");
-      PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
-      ChangingStore changing(placed, rank == leader ? rank_key("switch", 0) : "",
-                             [&] { config.interface = "no-such-interface0"; });
-      return agree(config, {rank, 3, "group g"}, changing, monotonic_now() + seconds(60));
-    }));
+    const Alteration gone{2, rank_key("switch", 0), [](Blob* place) { place->set("address/2", "192.0.2.1"); }};
+    const Status status = common_failure(agree_on_hosts(hosts, config_on_hosts("udp"), store, gone, seconds(60)));
     EXPECT_TRUE(contains(status, "rank 2 cannot add a part for its host: ")) << status.message();
-    EXPECT_TRUE(contains(status, "no-such-interface0")) << status.message();
+    EXPECT_TRUE(contains(status, "192.0.2.1")) << status.message();
+  }
+}
+
+/// Rank 1 is on another machine, with this address alone.
+Outcome agree_with_host_at(const std::string& address, Config config) {
+  return agree_altered(2, config, {0, rank_key("hello", 1), [address](Blob* hello) {
+                                     hello->set("host", "another-machine/4026531840");
+                                     for (const char* key : {"candidates", "sources"}) hello->set(key, address);
+                                   }});
+}
+
+TEST(EveryHost, OneAddressOfTwoHostsIsAnErrorOfAllAtOnce) {
+  Config config = config_on_hosts("auto");
+  config.connect_timeout = seconds(3600);
+  const Status status = common_failure(agree_with_host_at("127.0.0.1", config));
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  for (const char* part : {"rank 0, rank 1", "127.0.0.1", "SWITCHML_INTERFACE"})
+    EXPECT_TRUE(contains(status, part)) << status.message();
+}
+
+TEST(EveryHost, ANamedSwitchNeedsNoAddressOfTheHosts) {
+  Config config = quick_config();
+  config.interface = "lo";
+  const auto server = start_for_all(&config);
+  const auto outcome = agree_with_host_at("127.0.0.1", config);
+  for (const auto& rank : outcome.ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    EXPECT_EQ(rank->parameters.own_address.size, 0);
+    EXPECT_FALSE(rank->watch_listener.valid());
   }
 }
 

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <stdexcept>
+#include <thread>
 
 #include "store/map_store.h"
 
@@ -113,6 +115,22 @@ TEST_F(Roll, NobodyRepeatsWhatTheOthersKnow) {
   heard.give_up({Code::kInternal, "bad thing"});
   EXPECT_EQ(others_hear().code(), Code::kTimeout);
 }
+
+TEST_F(Roll, RankZeroPartsLast) {
+  std::atomic<bool> all{false};
+  std::thread others([&] {
+    for (int rank = 1; rank < 4; ++rank) {
+      const GroupInfo group = info(rank);
+      all = rank == 3;
+      StoreExchange(store_, group).part(seconds(60));
+    }
+  });
+  roll_.part(seconds(60));
+  EXPECT_TRUE(all);
+  others.join();
+}
+
+TEST_F(Roll, NobodyPartsFromThoseWhoDoNotComeForLong) { roll_.part(milliseconds(10)); }
 
 TEST_F(Roll, WhatElseFailsEndsAWait) {
   roll_.wait_while([] { return Status(Code::kUnavailable, "rank 1 is gone"); });
