@@ -16,11 +16,12 @@ constexpr double kMostRate = 1e9;  // Mbit/s
 
 }  // namespace
 
-Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory) {
+Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory, const std::string& tcp_alone) {
   Blob blob;
   blob.set("frame_bytes", frame_bytes);
   blob.set("why", why_no_memory);
   blob.set("leaves_host", static_cast<uint64_t>(leaves_host));
+  blob.set("tcp_alone", tcp_alone);
   return blob;
 }
 
@@ -29,6 +30,8 @@ Result<PathSummary> summarize_paths(const std::vector<Blob>& reports) {
   uint64_t least = kMaxPayloadBytes + wire::kNativeHeaderBytes;
   for (const Blob& report : reports) {
     summary.leaves_host = summary.leaves_host || report.text("leaves_host") == "1";
+    if (summary.tcp_alone.empty() && !report.text("tcp_alone").empty())
+      summary.tcp_alone = "from rank " + std::to_string(&report - reports.data()) + " to " + report.text("tcp_alone");
     uint64_t bytes = 0;
     if (!report.number("frame_bytes", UINT32_MAX, &bytes)) return Status(Code::kMismatch, "a rank's path has no size");
     least = std::min(least, bytes);

@@ -17,10 +17,13 @@ namespace switchml {
 
 /// `frame_bytes`: the largest worthwhile frame. `why_no_memory`: empty if the rank shares memory with its host's, or is
 /// not asked to.
-Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory);
+/// `tcp_alone`: a switch that takes_tcp_alone() (client/udp_reach.h); empty: none does, or it was not asked.
+Blob path_report(size_t frame_bytes, bool leaves_host, const std::string& why_no_memory,
+                 const std::string& tcp_alone = "");
 struct PathSummary {
   size_t frame_bytes = 0;    // the least; at most what the largest payload takes
   bool leaves_host = false;  // some path
+  std::string tcp_alone;     // the first one that packets do not pass
 };
 /// Of all ranks' reports. kMismatch: one says no size.
 Result<PathSummary> summarize_paths(const std::vector<Blob>& reports);

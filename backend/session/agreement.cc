@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "client/control_client.h"
 #include "client/switch_address.h"
+#include "client/udp_reach.h"
 #include "path/path_check.h"
 #include "path/path_report.h"
 #include "path/path_speed.h"
@@ -123,11 +124,22 @@ class Agreement {
     if (Status status = connect_over(by_card ? Carrier::kPlaces : Carrier::kPackets); !status.ok()) return status;
     size_t least = SIZE_MAX;
     bool leaves_host = false;
+    std::string tcp_alone;
     for (const SwitchAddress& place : opening_.switches) {
       least = std::min(least, opening_.agreed.transports[0]->path_frame_bytes(place.endpoint));
-      leaves_host = leaves_host || !udp_path(place.endpoint).on_host;
+      if (udp_path(place.endpoint).on_host) continue;
+      leaves_host = true;
+      if (tcp_alone.empty() && is_by_tcp_alone(place)) tcp_alone = place.name;
     }
-    return path_report(least, leaves_host, opening_.memory.why_none());
+    return path_report(least, leaves_host, opening_.memory.why_none(), tcp_alone);
+  }
+
+  // Losses are asked for where faults are.
+  bool is_by_tcp_alone(const SwitchAddress& place) {
+    if (!may_take_tcp(opening_.config) || !opening_.config.faults.empty()) return false;
+    const auto number = static_cast<size_t>(&place - opening_.switches.data());
+    return takes_tcp_alone(link(number, 0), place, opening_.time.stage_end(0.4),
+                           [this] { return opening_.exchange.ended(); });
   }
 
   // Switches may start after their ranks.
@@ -198,6 +210,7 @@ class Agreement {
     const auto summary = summarize_paths(paths.value());
     if (!summary.ok()) return summary.status();
     const bool hosts = sessions_ == 0 ? hosts_have_memory(paths.value()) : opening_.agreed.hosts.ranks() > 0;
+    if (!summary->tcp_alone.empty()) return plan_by_tcp_alone(summary->tcp_alone, payload, slots, hosts);
     const size_t wanted = payload != 0 ? payload : auto_payload(summary->frame_bytes);
     auto opened = open_sessions(wish(hosts, wanted, slots, carrier()), hosts, true);
     if (!opened.ok()) return opened.status();
@@ -209,6 +222,19 @@ class Agreement {
     if (may_take_tcp(opening_.config) && all_offer(plan, wire::kOpenStream)) plan.set("tcp", 1);  // [RATE-7]
     if (may_take_rdma(opening_.config) && all_offer(plan, wire::kOpenRdma)) plan.set("rdma", 1);  // [RATE-9]
     offer_watch(opening_, &plan);
+    return plan;
+  }
+
+  // Of the first sessions, on rank 0: there are none to exchange.
+  Result<Blob> plan_by_tcp_alone(const std::string& path, size_t payload, int slots, bool hosts) {
+    SWITCHML_LOG(kWarning) << opening_.group.name << ": UDP does not pass " << path
+                           << ", TCP does, and is used: open UDP between the hosts, or set SWITCHML_TRANSPORT=tcp, "
+                              "which does not try it";
+    if (Status status = connect_over(Carrier::kTcp); !status.ok()) return status;
+    auto plan = open_sessions(wish(hosts, payload != 0 ? payload : kMaxPayloadBytes, slots, carrier()), hosts, true);
+    if (!plan.ok()) return plan;
+    plan->set("carrier", name_of(Carrier::kTcp));
+    offer_watch(opening_, &plan.value());
     return plan;
   }
 
@@ -365,7 +391,7 @@ class Agreement {
     SessionParameters& p = opening_.agreed.parameters;
     p.shards = opening_.config.shards;
     for (const Carrier other : {Carrier::kPackets, Carrier::kTcp, Carrier::kRdma}) {
-      if (plan.text("carrier") != name_of(other)) continue;
+      if (plan.text("carrier") != name_of(other) || carrier() == other) continue;
       if (Status status = connect_over(other); !status.ok()) return status;
     }
     if (sessions_ == 0 && opening_.agreed.hosts.ranks() > 0) take_host_memory(!plan.text("hosts").empty());

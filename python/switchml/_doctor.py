@@ -237,17 +237,22 @@ def largest_datagram(address, port):
         probe.settimeout(ANSWER)
         with contextlib.suppress(OSError):  # no route: to send fails too
             probe.connect((address, port))
-        for size in SIZES:
-            for _ in range(TRIES):
-                try:
-                    probe.send(bytes(size))
-                    if len(probe.recv(1 << 16)) == size:
-                        return size
-                except TimeoutError:
-                    continue
-                except OSError:  # larger than this host's link, or refused
-                    break
-    return 0
+        if not comes_back(probe, SIZES[-1]):
+            return 0
+        return next(size for size in SIZES if size == SIZES[-1] or comes_back(probe, size))
+
+
+def comes_back(probe, size):
+    for _ in range(TRIES):
+        try:
+            probe.send(bytes(size))
+            if len(probe.recv(1 << 16)) == size:
+                return True
+        except TimeoutError:
+            continue
+        except OSError:  # larger than this host's link, or refused
+            break
+    return False
 
 
 def takes_connections(address, port):
@@ -269,8 +274,11 @@ def check_path(rank, place):
             "open the hosts' ephemeral ports to each other; name the interface: SWITCHML_INTERFACE, GLOO_SOCKET_IFNAME",
         )
     if size == 0:
+        takes_tcp = os.environ.get("SWITCHML_TRANSPORT", "auto") in ("auto", "tcp")
         return finding(
-            FAIL, f"{to}: TCP arrives, UDP does not", "open UDP between the hosts, or SWITCHML_TRANSPORT=tcp"
+            WARN if takes_tcp else FAIL,
+            f"{to}: TCP arrives, UDP does not",
+            "open UDP between the hosts, or SWITCHML_TRANSPORT=tcp, which does not try it",
         )
     if not connected:
         return finding(FAIL, f"{to}: UDP arrives, TCP does not", "open the hosts' ephemeral TCP ports to each other")

@@ -59,6 +59,8 @@ class Network(lab.Lab):
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
+    if why := lab.missing("nft"):
+        pytest.skip(why)
     with Network(tmp_path_factory.mktemp("addresses")) as made:
         yield made
 
@@ -183,6 +185,23 @@ def test_an_address_of_lo(network, bridge):
                    f"10.99.0.{i + 1}")  # fmt: skip
     said, _ = network.run(hosts, "10.99.0.1")
     expect_addresses(said, "10.99.0.1", "10.99.0.2")
+
+
+@pytest.mark.parametrize("transport", ("auto", "udp"))
+def test_udp_is_blocked(network, bridge, transport):
+    hosts = [network.host(f"host{i}", f"10.81.0.{i + 1}/24", bridge=bridge) for i in range(2)]
+    network.do(hosts[1], "nft", "add table ip f; add chain ip f i { type filter hook input priority 0; };"
+               "add rule ip f i iifname eth0 udp dport 1-65535 drop")  # fmt: skip
+    if transport == "udp":
+        said, _ = network.run(hosts, "10.81.0.1", SWITCHML_TRANSPORT="udp", SWITCHML_CONNECT_TIMEOUT="2")
+        expect_error(said, "does not answer: does UDP pass between the hosts")
+        assert "FAIL  rank 0: rank 1 at 10.81.0.2: TCP arrives, UDP does not" in said[0]["doctor"]
+        return
+    said, log = network.run(hosts, "10.81.0.1")
+    expect_addresses(said, "10.81.0.1", "10.81.0.2")
+    assert [each["session"]["transport"] for each in said] == ["tcp", "tcp"]
+    assert log.count("UDP does not pass from rank 0 to ") == 2, "once for the rank's group, and once for the doctor's"
+    assert "warn  rank 0: rank 1 at 10.81.0.2: TCP arrives, UDP does not" in said[0]["doctor"]
 
 
 def test_an_mtu_black_hole(network, bridge):

@@ -37,6 +37,12 @@ TEST(PathReport, TheLeastFrameCountsAndAnyPathThatLeavesTheHost) {  // [PATH-2]
   EXPECT_EQ(one->frame_bytes, kMaxPayloadBytes + 24) << "no packet is larger";
 }
 
+TEST(PathReport, TheFirstPathThatPacketsDoNotPassIsNamed) {
+  const Blob good = sent(path_report(1472, true, "")), deaf = sent(path_report(1472, true, "", "s (in rank 2)"));
+  EXPECT_EQ(summarize_paths({good, good})->tcp_alone, "");
+  EXPECT_EQ(summarize_paths({good, deaf, deaf})->tcp_alone, "from rank 1 to s (in rank 2)");
+}
+
 TEST(PathReport, APathWithoutASizeIsAMismatch) {
   const Blob good = sent(path_report(1472, true, ""));
   for (const char* size : {"", "-1", "many", "4294967296"}) {

@@ -92,6 +92,22 @@ TEST(TcpIsChosen, WhereLinksAreFast) {  // [RATE-7]
   EXPECT_EQ(server->counters().sessions_closed.get(), 1U);
 }
 
+TEST(TcpIsChosen, FromTheStartWherePacketsDoNotPass) {
+  const Alteration deaf{0, rank_key("path", 1), [](Blob* path) { path->set("tcp_alone", "a switch"); }};
+  for (const std::string hosts : {"ab", "abc"}) {
+    MapStore store;
+    expect_carrier(agree_on_hosts(hosts, over_tcp(), store, deaf), Carrier::kTcp);
+  }
+  MapStore store;
+  Config named = over_tcp();
+  named.payload_bytes = 1408;
+  for (const auto& rank : agree_on_hosts("ab", named, store, deaf).ranks) {
+    ASSERT_TRUE(rank.ok()) << rank.status().to_string();
+    EXPECT_EQ(rank->parameters.switch_endpoint.carrier, Carrier::kTcp);
+    EXPECT_EQ(rank->parameters.payload_bytes, 1408U);
+  }
+}
+
 TEST(TcpIsChosen, NotWhereItDoesNotPass) {  // [RATE-7]
   expect_carrier(agree_on_paths("ab", over_tcp(), true, "somewhere: Connection timed out"), Carrier::kPackets);
 }

@@ -1,0 +1,37 @@
+#include "client/udp_reach.h"
+
+#include <algorithm>
+
+#include "client/control_client.h"
+#include "client/switch_entry.h"
+#include "socket/address.h"
+
+namespace switchml {
+
+namespace {
+
+// A busy host may be as late, and packets be lost.
+constexpr Duration kPatience = seconds(2);
+constexpr Duration kLastPatience = seconds(1);
+
+/// Every switch answers that, and nothing changes: no session has these numbers.
+bool answers(Transport& link, const Endpoint& to, const std::string& name, Time until,
+             const std::function<Status()>& ended) {
+  ControlClient client(link, to, name);
+  client.wait_while(ended);
+  return client.close({}, until).ok();
+}
+
+}  // namespace
+
+bool takes_tcp_alone(Transport& packets, const SwitchAddress& place, Time deadline,
+                     const std::function<Status()>& ended) {
+  const auto within = [deadline](Duration patience) { return std::min(deadline, monotonic_now() + patience); };
+  if (answers(packets, place.endpoint, place.name, within(kPatience), ended)) return false;
+  const Endpoint by_tcp = with_carrier(place.endpoint, Carrier::kTcp);
+  const auto stream = connect_to_switch(by_tcp);
+  if (!stream.ok() || !answers(*stream.value(), by_tcp, place.name, within(kPatience), ended)) return false;
+  return !answers(packets, place.endpoint, place.name, within(kLastPatience), ended);
+}
+
+}  // namespace switchml
