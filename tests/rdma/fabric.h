@@ -24,6 +24,7 @@ namespace switchml::fake_verbs {
 inline constexpr int kMostCompletions = 65536;
 inline constexpr uint32_t kMostRequests = 16384;
 inline constexpr int kMostPieces = 4;
+inline constexpr int kPollsToFlush = 20;
 
 [[noreturn]] inline void broken_rule(const char* what) {
   std::fprintf(stderr, "fake_verbs: %s\n", what);
@@ -67,6 +68,11 @@ struct SharedReceives {
   int pairs = 0;
 };
 
+struct Context {
+  ibv_context base{};
+  std::deque<ibv_async_event> events;
+};
+
 struct Message {
   uint64_t id = 0;
   ibv_wr_opcode opcode = IBV_WR_SEND;
@@ -94,6 +100,10 @@ struct Pair {
   }
   uint32_t uncompleted = 0;  // requests that hold a place in the send queue
   uint32_t unsignaled = 0;   // of those before the next completion
+  // Of a reliable one whose peer has sent the first packet of a message: where it lies.
+  std::deque<Receive> begun;
+  int polls_to_flush = -1;  // -1: nothing is to be flushed
+  int unacknowledged = 0;   // asynchronous events
 };
 
 struct Failure {
@@ -151,9 +161,10 @@ class Fabric {
   }
 
   void complete_receive(Pair& pair, const Message& message, size_t bytes, ibv_wc_status status) {
+    std::deque<Receive>& from = pair.begun.empty() ? pair.receives() : pair.begun;
     ibv_wc completion{};
-    completion.wr_id = pair.receives().front().id;
-    pair.receives().pop_front();
+    completion.wr_id = from.front().id;
+    from.pop_front();
     completion.status = status;
     completion.opcode = message.opcode == IBV_WR_SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
     completion.byte_len = static_cast<uint32_t>(bytes);
@@ -168,9 +179,28 @@ class Fabric {
   void fail(Pair& pair) {
     if (pair.base.state == IBV_QPS_ERR) return;
     pair.base.state = IBV_QPS_ERR;
+    pair.polls_to_flush = kPollsToFlush;
+    if (!behaviour.slow_flush && !behaviour.never_flush) flush(pair);
+  }
+
+  void flush(Pair& pair) {
+    pair.polls_to_flush = -1;
     for (const Message& message : pair.sending) complete_send(pair, message, IBV_WC_WR_FLUSH_ERR);
     pair.sending.clear();
-    while (!pair.own_receives.empty()) complete_receive(pair, Message(), 0, IBV_WC_WR_FLUSH_ERR);
+    while (!pair.own_receives.empty() || !pair.begun.empty()) {
+      complete_receive(pair, Message(), 0, IBV_WC_WR_FLUSH_ERR);
+    }
+    if (pair.base.srq == nullptr) return;
+    ibv_async_event event{};
+    event.element.qp = &pair.base;
+    event.event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
+    tell(pair.base.context, event);
+  }
+
+  static void tell(ibv_context* context, const ibv_async_event& event) {
+    reinterpret_cast<Context*>(context)->events.push_back(event);
+    const uint64_t one = 1;
+    if (::write(context->async_fd, &one, sizeof one) != sizeof one) broken_rule("an event cannot be written");
   }
 
   const Region* region(uint32_t key, const ibv_pd* domain, uint64_t address, uint64_t length, int access) const {
@@ -236,7 +266,9 @@ class Fabric {
     }
   }
 
-  /// Writes and completes. False: the message waits, because the peer has no receive posted.
+  size_t packet_bytes() const { return static_cast<size_t>(behaviour.mtu); }
+
+  /// Writes and completes. False: the message waits, because the peer has no receive posted, or the rest is to come.
   bool deliver(Pair& pair, const Message& message) {
     const bool reliable = pair.base.qp_type == IBV_QPT_RC;
     if (message.is_gone) {
@@ -256,10 +288,16 @@ class Fabric {
       return true;
     }
     const bool takes_receive = message.opcode != IBV_WR_RDMA_WRITE;
-    if (takes_receive && peer->receives().empty()) {
+    if (takes_receive && peer->begun.empty() && peer->receives().empty()) {
       if (reliable) return false;
       complete_send(pair, message, IBV_WC_SUCCESS);
       return true;
+    }
+    const bool begins = reliable && takes_receive && peer->begun.empty() && bytes.size() > packet_bytes();
+    if (begins && chance(behaviour.half)) {
+      peer->begun.push_back(std::move(peer->receives().front()));
+      peer->receives().pop_front();
+      return false;
     }
     if (!reliable && chance(behaviour.loss)) {
       complete_send(pair, message, IBV_WC_SUCCESS);
@@ -268,7 +306,8 @@ class Fabric {
     const bool partial = !reliable && chance(behaviour.partial);
     const size_t written = partial ? bytes.size() / 2 : bytes.size();
     if (message.opcode == IBV_WR_SEND) {
-      if (!scatter(*peer, peer->receives().front(), bytes, written)) {
+      const Receive& receive = peer->begun.empty() ? peer->receives().front() : peer->begun.front();
+      if (!scatter(*peer, receive, bytes, written)) {
         return refuse(pair, *peer, message, IBV_WC_REM_INV_REQ_ERR);
       }
     } else if (!bytes.empty()) {
@@ -314,7 +353,10 @@ class Fabric {
   }
 
   void advance(bool all) {
-    for (const auto& [number, pair] : pairs) advance(*pair, all);
+    for (const auto& [number, pair] : pairs) {
+      if (!behaviour.never_flush && pair->polls_to_flush >= 0 && pair->polls_to_flush-- == 0) flush(*pair);
+      advance(*pair, all);
+    }
   }
 };
 

@@ -269,7 +269,7 @@ FAKE_VERBS ibv_context* ibv_open_device(ibv_device* device) {
   Fabric& f = fabric();
   const Lock lock(f.mutex);
   if (refuses("ibv_open_device")) return nullptr;
-  auto* const context = new ibv_context{};
+  auto* const context = &(new Context{})->base;
   context->device = device;
   context->ops.poll_cq = poll_cq;
   context->ops.req_notify_cq = req_notify_cq;
@@ -278,7 +278,7 @@ FAKE_VERBS ibv_context* ibv_open_device(ibv_device* device) {
   context->ops.post_srq_recv = post_srq_recv;
   context->num_comp_vectors = 1;
   context->cmd_fd = ::eventfd(0, EFD_CLOEXEC);
-  context->async_fd = ::eventfd(0, EFD_CLOEXEC);
+  context->async_fd = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
   ++f.counts.objects;
   return context;
 }
@@ -288,7 +288,7 @@ FAKE_VERBS int ibv_close_device(ibv_context* context) {
   --fabric().counts.objects;
   ::close(context->cmd_fd);
   ::close(context->async_fd);
-  delete context;
+  delete reinterpret_cast<Context*>(context);
   return 0;
 }
 
@@ -458,6 +458,26 @@ FAKE_VERBS void ibv_ack_cq_events(ibv_cq* queue, unsigned int count) {
   reinterpret_cast<Queue*>(queue)->unacknowledged -= static_cast<int>(count);
 }
 
+FAKE_VERBS int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  uint64_t one = 0;
+  if (::read(context->async_fd, &one, sizeof one) != sizeof one) return -1;
+  const Lock lock(fabric().mutex);
+  auto& events = reinterpret_cast<Context*>(context)->events;
+  if (events.empty()) {
+    errno = EAGAIN;
+    return -1;
+  }
+  *event = events.front();
+  events.pop_front();
+  ++reinterpret_cast<Pair*>(event->element.qp)->unacknowledged;
+  return 0;
+}
+
+FAKE_VERBS void ibv_ack_async_event(ibv_async_event* event) {
+  const Lock lock(fabric().mutex);
+  --reinterpret_cast<Pair*>(event->element.qp)->unacknowledged;
+}
+
 FAKE_VERBS ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
   const Lock lock(fabric().mutex);
   if (refuses("ibv_create_srq")) return nullptr;
@@ -553,9 +573,17 @@ FAKE_VERBS int ibv_destroy_qp(ibv_qp* qp) {
     if (f.behaviour.keeps_completions) continue;
     auto& completions = queue->completions;
     const auto is_its = [qp](const ibv_wc& completion) { return completion.qp_num == qp->qp_num; };
+    if (qp->srq != nullptr && cq == qp->recv_cq) {
+      f.counts.lost_receives += static_cast<uint64_t>(std::count_if(completions.begin(), completions.end(), is_its));
+    }
     completions.erase(std::remove_if(completions.begin(), completions.end(), is_its), completions.end());
   }
   if (qp->srq != nullptr) --reinterpret_cast<SharedReceives*>(qp->srq)->pairs;
+  if (reinterpret_cast<Pair*>(qp)->unacknowledged != 0) broken_rule("a pair ends while an event is not acknowledged");
+  auto& events = reinterpret_cast<Context*>(qp->context)->events;
+  const auto tells_of_it = [qp](const ibv_async_event& event) { return event.element.qp == qp; };
+  events.erase(std::remove_if(events.begin(), events.end(), tells_of_it), events.end());
+  f.counts.lost_receives += reinterpret_cast<Pair*>(qp)->begun.size();
   --f.counts.objects;
   delete reinterpret_cast<Pair*>(qp);
   return 0;

@@ -20,6 +20,9 @@ struct Behaviour {
   double overtake = 0;             // unreliable: that the one behind it goes first
   int mtu = 1024;                  // bytes; of all ports
   int max_inline = 256;            // bytes
+  double half = 0;                 // reliable: that of a message of several packets only the first comes at first
+  bool slow_flush = false;         // what a pair that is in error still holds completes some polls later
+  bool never_flush = false;        // it never does
   bool keeps_completions = false;  // of pairs that end, in their queues
   bool emulated = true;            // the cards say that they are software, as those that are not there may
   bool cut_off = false;            // reliable: nothing arrives, and senders hear so
@@ -37,7 +40,8 @@ struct Counts {
   // From, and to, memory that peers may write to: that of tensors.
   uint64_t bytes_from_tensors = 0;
   uint64_t bytes_to_tensors = 0;
-  uint64_t objects = 0;  // that live at present: contexts, domains, regions, queues, pairs
+  uint64_t lost_receives = 0;  // shared ones that pairs have taken with them
+  uint64_t objects = 0;        // that live at present: contexts, domains, regions, queues, pairs
 };
 
 // Signatures of what is exported as fake_verbs_NAME.

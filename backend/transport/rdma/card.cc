@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "socket/address.h"
+#include "transport/rdma/pair.h"
 #include "transport/udp_path.h"
 
 namespace switchml::rdma {
@@ -17,7 +18,7 @@ Status Card::open() {
   }
   Status status = options_.asks ? open_udp() : Status();
   if (status.ok()) status = open_card();
-  return status.ok() && udp_ ? watch_both() : status;
+  return status.ok() ? watch() : status;
 }
 
 Status Card::open_udp() {
@@ -35,18 +36,20 @@ Status Card::open_card() {
   port_ = std::move(port.value());
   Status status = keep(verbs_.protection_domain(port_.context.get()), &domain_);
   if (status.ok()) status = keep(verbs_.completion_channel(port_.context.get()), &channel_);
-  if (status.ok() && ::fcntl(channel_->fd, F_SETFL, O_NONBLOCK) != 0) {
-    status = {Code::kUnavailable, "a completion channel cannot be made non-blocking"};
+  for (const int fd : {status.ok() ? channel_->fd : -1, port_.context->async_fd}) {
+    if (status.ok() && ::fcntl(fd, F_SETFL, O_NONBLOCK) != 0) {
+      status = {Code::kUnavailable, "events of card " + port_.device + " cannot be made non-blocking"};
+    }
   }
   return status;
 }
 
-Status Card::watch_both() {
-  both_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
-  for (const int fd : {channel_->fd, udp_->socket.fd.get()}) {
+Status Card::watch() {
+  watched_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
+  for (const int fd : {channel_->fd, port_.context->async_fd, udp_ ? udp_->socket.fd.get() : -1}) {
     epoll_event event{};
     event.events = EPOLLIN;
-    if (both_.valid() && ::epoll_ctl(both_.get(), EPOLL_CTL_ADD, fd, &event) == 0) continue;
+    if (fd < 0 || (watched_.valid() && ::epoll_ctl(watched_.get(), EPOLL_CTL_ADD, fd, &event) == 0)) continue;
     return {Code::kUnavailable, "epoll: " + std::system_category().message(errno)};
   }
   return {};
@@ -69,6 +72,16 @@ void Card::release() {
   if (udp_) udp_->receiver.release();
 }
 
+void Card::take_events() {
+  ibv_async_event event{};
+  for (auto taken = verbs_.take_async_event(port_.context.get(), &event); taken.ok() && taken.value();
+       taken = verbs_.take_async_event(port_.context.get(), &event)) {
+    if (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
+      static_cast<Pair*>(event.element.qp->qp_context)->set_flushed();
+    }
+  }
+}
+
 void Card::arm(ibv_cq* queue) {
   if (const int error = ::ibv_req_notify_cq(queue, 0); error != 0) {
     note(local(), "ibv_req_notify_cq: " + std::system_category().message(error));
@@ -76,7 +89,8 @@ void Card::arm(ibv_cq* queue) {
 }
 
 void Card::wait(Duration timeout) {
-  waker_.wait(udp_ ? both_.get() : channel_->fd, timeout);
+  waker_.wait(watched_.get(), timeout);
+  take_events();
   for (auto event = verbs_.take_event(channel_.get()); event.ok() && event.value();
        event = verbs_.take_event(channel_.get())) {
   }

@@ -48,6 +48,8 @@ class Card {
   void release();
 
   // ---- waiting ----
+  /// Tells pairs what the card has said of them. wait() does so too.
+  void take_events();
   /// What completes from now on ends a wait().
   void arm(ibv_cq* queue);
   void wait(Duration timeout);
@@ -74,14 +76,14 @@ class Card {
 
   Status open_udp();
   Status open_card();
-  Status watch_both();
+  Status watch();
 
   const Verbs verbs_;
   CardOptions options_;
   Waker waker_;
   std::string error_;
   std::unique_ptr<UdpSide> udp_;  // or null
-  Fd both_;                       // its socket and the channel, to wait for
+  Fd watched_;                    // its socket and what the card tells by, to wait for
   Port port_;
   Owned<ibv_pd> domain_;
   Owned<ibv_comp_channel> channel_;

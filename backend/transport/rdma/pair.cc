@@ -97,6 +97,7 @@ Status Pair::open() {
   if (!sent.ok()) return sent.status();
   sent_ = std::move(sent.value());
   ibv_qp_init_attr wanted{};
+  wanted.qp_context = this;
   wanted.send_cq = sent_.get();
   wanted.recv_cq = parts_.received;
   wanted.srq = parts_.receives;
@@ -171,8 +172,7 @@ void Pair::set_broken(const std::string& why) {
   added_ = 0;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;  // it may be there already
-  const Status ignored = parts_.verbs->modify(pair_.get(), attributes, IBV_QP_STATE, "to ERR");
-  static_cast<void>(ignored);
+  is_in_error_ = parts_.verbs->modify(pair_.get(), attributes, IBV_QP_STATE, "to ERR").ok();
   finish(under_way_.size());
 }
 

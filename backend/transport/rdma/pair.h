@@ -86,6 +86,11 @@ class Pair {
   /// Why nothing can be sent or received; empty: it can.
   const std::string& broken() const { return broken_; }
   void set_broken(const std::string& why);
+  /// The card takes no further shared receive for it, and tells of the last.
+  void set_flushed() { is_flushed_ = true; }
+  /// Whether it may end without taking a shared receive with it, once completions that are there are taken.
+  /// Precondition: it is broken.
+  bool may_end() const { return is_flushed_ || !connected_ || !is_in_error_; }
 
   struct Message {
     std::array<ibv_sge, 2> pieces{};
@@ -122,6 +127,8 @@ class Pair {
   PairInfo peer_;
   bool connected_ = false;
   std::string broken_;
+  bool is_in_error_ = false;  // to the card: one that is not may still receive
+  bool is_flushed_ = false;
   std::deque<int> under_way_;  // the buffer of each, -1: none; in the order of their numbers
   uint64_t first_ = 0;         // number of under_way_.front()
   int unsignaled_ = 0;         // since the last that will say that it is complete

@@ -25,10 +25,17 @@ using rdma::Pair;
 using rdma::PairInfo;
 
 constexpr int kBurst = 64;
+// For what a card, or its emulation, may leave unsaid.
+constexpr Duration kFlushPatience = seconds(1);
 
 struct Peer {
   Endpoint endpoint;
   std::unique_ptr<Pair> pair;  // or null
+};
+
+struct Ending {
+  std::unique_ptr<Pair> pair;
+  Time until;  // whatever the card says
 };
 
 struct EndpointHash {
@@ -45,6 +52,7 @@ class RdmaTransport final : public Transport {
 
   ~RdmaTransport() override {
     peers_.clear();
+    ending_.clear();
     by_number_.clear();
   }
 
@@ -143,6 +151,7 @@ class RdmaTransport final : public Transport {
   // ---- receiving ----
   size_t receive(RxFrame* frames, size_t count) override {
     size_t got = card_.receive_replies(frames, count, Carrier::kRdma);
+    end_flushed();
     while (got < count && !early_.empty()) {
       if (lend(early_.back(), &frames[got])) ++got;
       early_.pop_back();
@@ -157,12 +166,12 @@ class RdmaTransport final : public Transport {
       }
       if (found < wanted) break;
     }
+    post_receives(&unused_);
     return got;
   }
 
   void release() override {
-    post_receives(lent_);
-    lent_.clear();
+    post_receives(&lent_);
     card_.release();
   }
 
@@ -179,6 +188,8 @@ class RdmaTransport final : public Transport {
     for (auto& [endpoint, peer] : peers_) {
       if (peer.pair != nullptr && peer.pair->has_under_way()) check(peer);
     }
+    end_flushed();
+    for (const Ending& ending : ending_) timeout = std::min<Duration>(timeout, ending.until - monotonic_now());
     card_.arm(received_.get());
     // What came before is not told.
     if (!has_arrived() && !card_.has_replies()) card_.wait(timeout);
@@ -208,7 +219,7 @@ class RdmaTransport final : public Transport {
     if (Status status = outgoing_->open(options_.max_frame_bytes, options_.send_frames); !status.ok()) return status;
     std::vector<uint64_t> all(static_cast<size_t>(options_.receive_frames));
     for (size_t i = 0; i < all.size(); ++i) all[i] = i;
-    post_receives(all);
+    post_receives(&all);
     const std::string error = take_error();
     return error.empty() ? Status() : Status(Code::kUnavailable, error);
   }
@@ -217,18 +228,41 @@ class RdmaTransport final : public Transport {
     return peer.pair != nullptr && peer.pair->is_connected() && peer.pair->broken().empty();
   }
 
-  /// Completions of a pair end with it. Those of receives are taken first, or their buffers would be lost.
+  /// From now on it is no peer's. It stays until the card is done with it: what it has begun to receive is in a buffer
+  /// that would be lost with it.
   void end_pair(Peer& peer) {
     if (peer.pair == nullptr) return;
     peer.pair->set_broken("it is replaced");
-    std::array<ibv_wc, kBurst> completions;
-    for (;;) {
-      const int found = ::ibv_poll_cq(received_.get(), kBurst, completions.data());
-      if (found <= 0) break;
-      early_.insert(early_.end(), completions.begin(), completions.begin() + found);
-    }
     by_number_.erase(peer.pair->info().number);
-    peer.pair.reset();
+    std::vector<ibv_wc> early;
+    early.swap(early_);
+    for (const ibv_wc& completion : early) keep_early(completion);
+    ending_.push_back({std::move(peer.pair), monotonic_now() + kFlushPatience});
+    end_flushed();
+  }
+
+  /// Completions of a pair end with it, so they are taken first.
+  void end_flushed() {
+    if (ending_.empty()) return;
+    card_.take_events();
+    const Time now = monotonic_now();
+    const auto end = std::partition(ending_.begin(), ending_.end(), [now](const Ending& ending) {
+      return !ending.pair->may_end() && now < ending.until;
+    });
+    if (end == ending_.end()) return;
+    std::array<ibv_wc, kBurst> completions;
+    int found = 0;
+    while ((found = ::ibv_poll_cq(received_.get(), kBurst, completions.data())) > 0) {
+      for (int i = 0; i < found; ++i) keep_early(completions[static_cast<size_t>(i)]);
+    }
+    ending_.erase(end, ending_.end());
+    post_receives(&unused_);
+  }
+
+  /// For receive(), unless it is of a pair that is no peer's any more.
+  void keep_early(const ibv_wc& completion) {
+    if (by_number_.count(completion.qp_num) > 0) return early_.push_back(completion);
+    unused_.push_back(completion.wr_id);
   }
 
   /// A pair in place of the one that is there.
@@ -332,7 +366,9 @@ class RdmaTransport final : public Transport {
     if (!peer.pair->broken().empty()) card_.note(peer.endpoint, peer.pair->broken());
   }
 
-  void post_receives(const std::vector<uint64_t>& buffers) {
+  /// Those that the card does not take stay there for the next time.
+  void post_receives(std::vector<uint64_t>* returned) {
+    const std::vector<uint64_t>& buffers = *returned;
     std::array<ibv_recv_wr, kBurst> requests{};
     std::array<ibv_sge, kBurst> pieces{};
     for (size_t begin = 0; begin < buffers.size(); begin += kBurst) {
@@ -345,13 +381,18 @@ class RdmaTransport final : public Transport {
       }
       ibv_recv_wr* bad = nullptr;
       const int error = ::ibv_post_srq_recv(receives_.get(), requests.data(), &bad);
-      if (error != 0) return card_.note(local(), "ibv_post_srq_recv: " + std::system_category().message(error));
+      if (error == 0) continue;
+      card_.note(local(), "ibv_post_srq_recv: " + std::system_category().message(error));
+      const ptrdiff_t posted = bad == nullptr ? 0 : bad - requests.data();
+      returned->erase(returned->begin(), returned->begin() + static_cast<ptrdiff_t>(begin) + posted);
+      return;
     }
+    returned->clear();
   }
 
   // False: nothing for the caller.
   bool lend(const ibv_wc& completion, RxFrame* frame) {
-    lent_.push_back(completion.wr_id);
+    unused_.push_back(completion.wr_id);
     const auto it = by_number_.find(completion.qp_num);
     if (it == by_number_.end()) return false;  // of a pair that was replaced
     Peer& peer = *it->second;
@@ -360,6 +401,8 @@ class RdmaTransport final : public Transport {
       check_broken(peer);
       return false;
     }
+    unused_.pop_back();
+    lent_.push_back(completion.wr_id);
     frame->data = receive_memory_ + completion.wr_id * stride();
     frame->size = completion.byte_len;
     frame->from = peer.endpoint;
@@ -381,7 +424,9 @@ class RdmaTransport final : public Transport {
   uint8_t* receive_memory_ = nullptr;
   uint32_t receive_key_ = 0;
   std::vector<uint64_t> lent_;
-  std::vector<ibv_wc> early_;                               // taken, but not by receive() yet
+  std::vector<uint64_t> unused_;  // buffers to be posted again at once
+  std::vector<ibv_wc> early_;     // taken, but not by receive() yet
+  std::vector<Ending> ending_;
   std::unordered_map<Endpoint, Peer, EndpointHash> peers_;  // whose addresses stay
   std::unordered_map<uint32_t, Peer*> by_number_;           // of queue pairs
   Peer* last_ = nullptr;

@@ -64,6 +64,8 @@ std::string take_all(void* library, VerbsFunctions* functions) {
   symbols.take("ibv_destroy_cq", &f.destroy_cq);
   symbols.take("ibv_get_cq_event", &f.get_cq_event);
   symbols.take("ibv_ack_cq_events", &f.ack_cq_events);
+  symbols.take("ibv_get_async_event", &f.get_async_event);
+  symbols.take("ibv_ack_async_event", &f.ack_async_event);
   symbols.take("ibv_create_srq", &f.create_srq);
   symbols.take("ibv_destroy_srq", &f.destroy_srq);
   symbols.take("ibv_create_qp", &f.create_qp);
@@ -236,6 +238,15 @@ Result<bool> Verbs::take_event(ibv_comp_channel* channel) const {
     return failure("ibv_get_cq_event");
   }
   functions_->ack_cq_events(queue, 1);
+  return true;
+}
+
+Result<bool> Verbs::take_async_event(ibv_context* context, ibv_async_event* event) const {
+  if (functions_->get_async_event(context, event) != 0) {
+    if (errno == EAGAIN || errno == EINTR) return false;
+    return failure("ibv_get_async_event");
+  }
+  functions_->ack_async_event(event);
   return true;
 }
 

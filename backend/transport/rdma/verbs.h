@@ -35,6 +35,8 @@ struct VerbsFunctions {
   decltype(&::ibv_destroy_cq) destroy_cq;
   decltype(&::ibv_get_cq_event) get_cq_event;
   decltype(&::ibv_ack_cq_events) ack_cq_events;
+  decltype(&::ibv_get_async_event) get_async_event;
+  decltype(&::ibv_ack_async_event) ack_async_event;
   decltype(&::ibv_create_srq) create_srq;
   decltype(&::ibv_destroy_srq) destroy_srq;
   decltype(&::ibv_create_qp) create_qp;
@@ -117,6 +119,8 @@ class Verbs {
   Status modify(ibv_qp* pair, ibv_qp_attr attributes, int mask, const char* what) const;
   /// Takes one event off the channel; false: none is there. The channel does not block.
   Result<bool> take_event(ibv_comp_channel* channel) const;
+  /// The same of what the card tells unasked. Its element lives until it is destroyed.
+  Result<bool> take_async_event(ibv_context* context, ibv_async_event* event) const;
   const char* text_of(ibv_wc_status status) const { return functions_->wc_status_str(status); }
 
  private:

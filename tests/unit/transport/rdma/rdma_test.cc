@@ -16,9 +16,11 @@ using ::testing::HasSubstr;
 
 class Rdma : public ::testing::Test {
  protected:
+  static constexpr size_t kReceives = 64;
+
   void open(const fake_verbs::Behaviour& behaviour = {}, RdmaOptions options = {}) {
     options.max_frame_bytes = std::min<size_t>(options.max_frame_bytes, 8256);
-    options.receive_frames = 64;
+    options.receive_frames = kReceives;
     library_.emplace(behaviour);
     a_ = make(options, 1);
     b_ = make(options, 2);
@@ -80,6 +82,46 @@ TEST_F(Rdma, BuffersOfWhatAForgottenPeerHasSentAreNotLost) {
     b_->forget(a_->local());
     a_->forget(b_->local());
   }
+}
+
+// A shared receive that a message has begun to fill is the card's until the pair is flushed. A healthy peer needs it.
+TEST_F(Rdma, WhatAMessageThatIsCutOffHasTakenComesBack) {
+  for (const bool slow : {false, true}) {
+    open({.half = 1, .slow_flush = slow});
+    for (uint32_t round = 0; round < 2 * kReceives; ++round) {
+      introduce(*a_, *b_);
+      send_all(*a_, {pattern(round, 8000)}, b_->local());
+      a_->forget(b_->local());
+      b_->forget(a_->local());
+      RxFrame frame;
+      for (int i = 0; i < 30; ++i) EXPECT_EQ(b_->receive(&frame, 1), 0U) << "half a message is none";
+    }
+    EXPECT_EQ(library_->count().lost_receives, 0U);
+    library_->behave({});
+    introduce(*a_, *b_);
+    for (uint32_t i = 0; i < kReceives; ++i) send_all(*a_, {pattern(i, 100)}, b_->local());
+    std::vector<RxFrame> frames(kReceives);
+    EXPECT_EQ(b_->receive(frames.data(), frames.size()), kReceives) << "each receive is posted";
+    b_->release();
+    a_.reset();
+    b_.reset();
+    library_.reset();
+  }
+}
+
+// Some cards, and their emulations, do not tell of the last receive.
+TEST_F(Rdma, APairThatIsNeverFlushedEndsAllTheSame) {
+  open({.never_flush = true});
+  const uint64_t before = library_->count().objects;
+  introduce(*a_, *b_);
+  a_->forget(b_->local());
+  const Time end = monotonic_now() + seconds(60);
+  EXPECT_GT(library_->count().objects, before + 2) << "it is waited for";
+  b_->forget(a_->local());
+  while (library_->count().objects > before && monotonic_now() < end) {
+    for (Transport* each : {a_.get(), b_.get()}) each->wait(milliseconds(100));
+  }
+  EXPECT_EQ(library_->count().objects, before);
 }
 
 TEST_F(Rdma, AnIntroductionThatIsNoneIsRefused) {
