@@ -132,6 +132,7 @@ class Fabric {
     if (it == failures.end() || it->second.after-- > 0) return 0;
     const int error = it->second.error;
     failures.erase(it);
+    ++counts.failures;
     return error;
   }
 

@@ -289,7 +289,7 @@ FAKE_VERBS int ibv_close_device(ibv_context* context) {
   ::close(context->cmd_fd);
   ::close(context->async_fd);
   delete reinterpret_cast<Context*>(context);
-  return 0;
+  return fabric().failure("ibv_close_device");
 }
 
 FAKE_VERBS int ibv_query_device(ibv_context*, ibv_device_attr* attributes) {
@@ -353,7 +353,7 @@ FAKE_VERBS int ibv_dealloc_pd(ibv_pd* domain) {
   }
   --f.counts.objects;
   delete domain;
-  return 0;
+  return fabric().failure("ibv_dealloc_pd");
 }
 
 #undef ibv_reg_mr
@@ -383,7 +383,7 @@ FAKE_VERBS int ibv_dereg_mr(ibv_mr* mr) {
   f.regions.erase(mr->rkey);
   --f.counts.objects;
   delete reinterpret_cast<Region*>(mr);
-  return 0;
+  return fabric().failure("ibv_dereg_mr");
 }
 
 FAKE_VERBS ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
@@ -402,7 +402,7 @@ FAKE_VERBS int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
   ::close(channel->fd);
   --fabric().counts.objects;
   delete reinterpret_cast<Channel*>(channel);
-  return 0;
+  return fabric().failure("ibv_destroy_comp_channel");
 }
 
 FAKE_VERBS ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* own, ibv_comp_channel* channel, int) {
@@ -435,10 +435,11 @@ FAKE_VERBS int ibv_destroy_cq(ibv_cq* cq) {
   }
   --fabric().counts.objects;
   delete queue;
-  return 0;
+  return fabric().failure("ibv_destroy_cq");
 }
 
 FAKE_VERBS int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** queue, void** own) {
+  if (refuses("ibv_get_cq_event")) return -1;
   uint64_t one = 0;
   if (::read(channel->fd, &one, sizeof one) != sizeof one) return -1;
   const Lock lock(fabric().mutex);
@@ -459,6 +460,7 @@ FAKE_VERBS void ibv_ack_cq_events(ibv_cq* queue, unsigned int count) {
 }
 
 FAKE_VERBS int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  if (refuses("ibv_get_async_event")) return -1;
   uint64_t one = 0;
   if (::read(context->async_fd, &one, sizeof one) != sizeof one) return -1;
   const Lock lock(fabric().mutex);
@@ -499,7 +501,7 @@ FAKE_VERBS int ibv_destroy_srq(ibv_srq* srq) {
   if (shared->pairs != 0) return EBUSY;
   --fabric().counts.objects;
   delete shared;
-  return 0;
+  return fabric().failure("ibv_destroy_srq");
 }
 
 FAKE_VERBS ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
@@ -586,7 +588,7 @@ FAKE_VERBS int ibv_destroy_qp(ibv_qp* qp) {
   f.counts.lost_receives += reinterpret_cast<Pair*>(qp)->begun.size();
   --f.counts.objects;
   delete reinterpret_cast<Pair*>(qp);
-  return 0;
+  return fabric().failure("ibv_destroy_qp");
 }
 
 FAKE_VERBS int ibv_fork_init() { return fabric().failure("ibv_fork_init"); }

@@ -40,13 +40,15 @@ struct Counts {
   // From, and to, memory that peers may write to: that of tensors.
   uint64_t bytes_from_tensors = 0;
   uint64_t bytes_to_tensors = 0;
+  uint64_t failures = 0;       // of those that were to fail
   uint64_t lost_receives = 0;  // shared ones that pairs have taken with them
   uint64_t objects = 0;        // that live at present: contexts, domains, regions, queues, pairs
 };
 
 // Signatures of what is exported as fake_verbs_NAME.
 using Configure = void (*)(const Behaviour&);
-/// The function (such as "ibv_create_qp") fails once, after so many more calls that succeed, in its own way.
+/// The function (such as "ibv_create_qp") fails once, after so many more calls that succeed, in its own way. What ends
+/// an object ends it all the same, as the kernel does with those of a device that is gone.
 using FailOnce = void (*)(const char* function, int error, int after);
 /// The pair (0: all) has an error, as after a card's or a peer's fault.
 using Break = void (*)(uint32_t qp_num);

@@ -74,8 +74,10 @@ void Card::release() {
 
 void Card::take_events() {
   ibv_async_event event{};
-  for (auto taken = verbs_.take_async_event(port_.context.get(), &event); taken.ok() && taken.value();
-       taken = verbs_.take_async_event(port_.context.get(), &event)) {
+  for (;;) {
+    const auto taken = verbs_.take_async_event(port_.context.get(), &event);
+    if (!taken.ok()) note(local(), taken.status().message());
+    if (!taken.ok() || !taken.value()) return;
     if (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
       static_cast<Pair*>(event.element.qp->qp_context)->set_flushed();
     }
@@ -91,9 +93,9 @@ void Card::arm(ibv_cq* queue) {
 void Card::wait(Duration timeout) {
   waker_.wait(watched_.get(), timeout);
   take_events();
-  for (auto event = verbs_.take_event(channel_.get()); event.ok() && event.value();
-       event = verbs_.take_event(channel_.get())) {
-  }
+  auto event = verbs_.take_event(channel_.get());
+  while (event.ok() && event.value()) event = verbs_.take_event(channel_.get());
+  if (!event.ok()) note(local(), event.status().message());
 }
 
 void Card::note(const Endpoint& peer, const std::string& what) {

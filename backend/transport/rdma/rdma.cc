@@ -159,8 +159,7 @@ class RdmaTransport final : public Transport {
     while (got < count) {
       std::array<ibv_wc, kBurst> completions;
       const int wanted = static_cast<int>(std::min<size_t>(kBurst, count - got));
-      const int found = ::ibv_poll_cq(received_.get(), wanted, completions.data());
-      if (found < 0) card_.note(local(), "ibv_poll_cq failed");
+      const int found = poll_received(wanted, completions.data());
       for (int i = 0; i < found; ++i) {
         if (lend(completions[static_cast<size_t>(i)], &frames[got])) ++got;
       }
@@ -252,7 +251,7 @@ class RdmaTransport final : public Transport {
     if (end == ending_.end()) return;
     std::array<ibv_wc, kBurst> completions;
     int found = 0;
-    while ((found = ::ibv_poll_cq(received_.get(), kBurst, completions.data())) > 0) {
+    while ((found = poll_received(kBurst, completions.data())) > 0) {
       for (int i = 0; i < found; ++i) keep_early(completions[static_cast<size_t>(i)]);
     }
     ending_.erase(end, ending_.end());
@@ -390,6 +389,12 @@ class RdmaTransport final : public Transport {
     returned->clear();
   }
 
+  int poll_received(int count, ibv_wc* completions) {
+    const int found = ::ibv_poll_cq(received_.get(), count, completions);
+    if (found < 0) card_.note(local(), "ibv_poll_cq failed");
+    return found;
+  }
+
   // False: nothing for the caller.
   bool lend(const ibv_wc& completion, RxFrame* frame) {
     unused_.push_back(completion.wr_id);
@@ -412,7 +417,7 @@ class RdmaTransport final : public Transport {
   // Whether there is something for receive(), which takes it from where this puts it.
   bool has_arrived() {
     ibv_wc completion;
-    if (early_.empty() && ::ibv_poll_cq(received_.get(), 1, &completion) == 1) early_.push_back(completion);
+    if (early_.empty() && poll_received(1, &completion) == 1) early_.push_back(completion);
     return !early_.empty();
   }
 

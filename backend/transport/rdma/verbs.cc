@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cerrno>
 #include <system_error>
 
@@ -78,6 +79,16 @@ std::string take_all(void* library, VerbsFunctions* functions) {
 
 }  // namespace
 
+void log_close(const char* function, int number) {
+  static std::atomic<bool> told{false};  // a device that is gone answers so for each of a thousand regions
+  const std::string what = error(Code::kUnavailable, function, number < 0 ? errno : number).message();
+  if (told.exchange(true)) {
+    SWITCHML_LOG(kDebug) << what;
+  } else {
+    SWITCHML_LOG(kWarning) << what << ": what the card still held is given up. Is the device gone?";
+  }
+}
+
 // Once loaded it stays, with what it holds for the process. The library is not closed while anything of it is left.
 Result<Verbs> Verbs::load(const std::string& library) {
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -136,7 +147,7 @@ Result<Owned<ibv_context>> Verbs::open(const std::string& device) const {
   }
   close_on_fork(context->cmd_fd);
   close_on_fork(context->async_fd);
-  return own(context, &VerbsFunctions::close_device);
+  return own(context, &VerbsFunctions::close_device, "ibv_close_device");
 }
 
 Result<DeviceFacts> Verbs::query(ibv_context* context) const {
@@ -184,7 +195,7 @@ Result<std::vector<ibv_gid_entry>> Verbs::gids(ibv_context* context) const {
 Result<Owned<ibv_pd>> Verbs::protection_domain(ibv_context* context) const {
   ibv_pd* const domain = functions_->alloc_pd(context);
   if (domain == nullptr) return failure("ibv_alloc_pd");
-  return own(domain, &VerbsFunctions::dealloc_pd);
+  return own(domain, &VerbsFunctions::dealloc_pd, "ibv_dealloc_pd");
 }
 
 Result<Owned<ibv_mr>> Verbs::memory_region(ibv_pd* domain, void* data, size_t bytes, int access) const {
@@ -192,14 +203,14 @@ Result<Owned<ibv_mr>> Verbs::memory_region(ibv_pd* domain, void* data, size_t by
   if (region == nullptr) {
     return failure("ibv_reg_mr of " + std::to_string(bytes) + " bytes", errno == ENOMEM ? kMemlock : "");
   }
-  return own(region, &VerbsFunctions::dereg_mr);
+  return own(region, &VerbsFunctions::dereg_mr, "ibv_dereg_mr");
 }
 
 Result<Owned<ibv_comp_channel>> Verbs::completion_channel(ibv_context* context) const {
   ibv_comp_channel* const channel = functions_->create_comp_channel(context);
   if (channel == nullptr) return failure("ibv_create_comp_channel");
   close_on_fork(channel->fd);
-  return own(channel, &VerbsFunctions::destroy_comp_channel);
+  return own(channel, &VerbsFunctions::destroy_comp_channel, "ibv_destroy_comp_channel");
 }
 
 Result<Owned<ibv_cq>> Verbs::completion_queue(ibv_context* context, int entries, ibv_comp_channel* channel) const {
@@ -207,7 +218,7 @@ Result<Owned<ibv_cq>> Verbs::completion_queue(ibv_context* context, int entries,
   if (queue == nullptr) {
     return failure("ibv_create_cq of " + std::to_string(entries) + " entries", errno == ENOMEM ? kMemlock : "");
   }
-  return own(queue, &VerbsFunctions::destroy_cq);
+  return own(queue, &VerbsFunctions::destroy_cq, "ibv_destroy_cq");
 }
 
 Result<Owned<ibv_srq>> Verbs::shared_receives(ibv_pd* domain, int receives) const {
@@ -216,13 +227,13 @@ Result<Owned<ibv_srq>> Verbs::shared_receives(ibv_pd* domain, int receives) cons
   attributes.attr.max_sge = 1;
   ibv_srq* const shared = functions_->create_srq(domain, &attributes);
   if (shared == nullptr) return failure("ibv_create_srq", errno == ENOMEM ? kMemlock : "");
-  return own(shared, &VerbsFunctions::destroy_srq);
+  return own(shared, &VerbsFunctions::destroy_srq, "ibv_destroy_srq");
 }
 
 Result<Owned<ibv_qp>> Verbs::queue_pair(ibv_pd* domain, ibv_qp_init_attr attributes) const {
   ibv_qp* const pair = functions_->create_qp(domain, &attributes);
   if (pair == nullptr) return failure("ibv_create_qp", errno == ENOMEM ? kMemlock : "");
-  return own(pair, &VerbsFunctions::destroy_qp);
+  return own(pair, &VerbsFunctions::destroy_qp, "ibv_destroy_qp");
 }
 
 Status Verbs::modify(ibv_qp* pair, ibv_qp_attr attributes, int mask, const char* what) const {

@@ -388,6 +388,75 @@ TEST_F(Rdma, ErrorsWhileItRunsAreTold) {
   EXPECT_THAT(b_->take_error(), HasSubstr("ibv_req_notify_cq: Operation not permitted"));
 }
 
+/// What two that talk, part and end hear of failures. Whatever fails, it ends.
+std::string heard_of_failures() {
+  RdmaOptions options;
+  options.library = SWITCHML_FAKE_VERBS;
+  options.max_frame_bytes = 8256;
+  options.receive_frames = 8;
+  std::string heard;
+  const auto hear = [&heard](const Status& status) { heard += status.ok() ? "" : status.message() + "\n"; };
+  std::unique_ptr<Transport> ends[2];
+  for (uint16_t i = 0; i < 2; ++i) {
+    options.local = literal_address("127.0.0.1", static_cast<uint16_t>(1 + i)).value();
+    auto made = make_rdma_transport(options);
+    hear(made.status());
+    if (!made.ok()) return heard;
+    ends[i] = std::move(made.value());
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (const int i : {0, 1}) {
+      const auto told = ends[i]->introduce(ends[1 - i]->local());
+      hear(told.ok() ? ends[1 - i]->meet(ends[i]->local(), told.value()) : told.status());
+    }
+    for (const auto& end : ends) end->wait(nanoseconds(0));
+    for (const int i : {0, 1, 0, 1}) {
+      send_all(*ends[i], {pattern(1, 100), pattern(2, 8000)}, ends[1 - i]->local());
+      ends[1 - i]->wait(nanoseconds(0));
+      RxFrame frames[4];
+      ends[1 - i]->receive(frames, 4);
+      ends[1 - i]->release();
+      const std::string error = ends[i]->take_error() + ends[1 - i]->take_error();
+      if (!error.empty()) heard += error + "\n";
+    }
+    ends[round]->forget(ends[1 - round]->local());
+    heard += ends[round]->take_error();
+  }
+  return heard;
+}
+
+// Each in its own way, as each may be the first to meet a card that is gone.
+TEST_F(Rdma, WhateverFailsIsAnErrorAndNoEnd) {
+  const std::vector<const char*> told = {
+      "ibv_alloc_pd",      "ibv_reg_mr",    "ibv_create_srq",     "ibv_create_qp",    "ibv_create_comp_channel",
+      "ibv_create_cq",     "ibv_modify_qp", "ibv_post_send",      "ibv_get_cq_event", "ibv_req_notify_cq",
+      "ibv_post_srq_recv", "ibv_poll_cq",   "ibv_get_async_event"};
+  // Another device serves, or there is nothing left that could fail.
+  const std::vector<const char*> untold = {"ibv_get_device_list",      "ibv_open_device",     "ibv_query_device",
+                                           "ibv_query_port",           "ibv_query_gid_table", "ibv_destroy_qp",
+                                           "ibv_destroy_srq",          "ibv_destroy_cq",      "ibv_dereg_mr",
+                                           "ibv_destroy_comp_channel", "ibv_dealloc_pd",      "ibv_close_device"};
+  for (const auto* functions : {&told, &untold}) {
+    for (const char* const function : *functions) {
+      for (const int error : {EIO, ENODEV, ENOMEM, EINVAL, EPERM, EBUSY, EAGAIN, EINTR, ETIMEDOUT}) {
+        uint64_t failures = 0;
+        for (int after = 0; after < 6; ++after) {
+          const fake_verbs::Library library;
+          library.fail_once(function, error, after);
+          const std::string heard = heard_of_failures();
+          const uint64_t failed = library.count().failures;
+          failures += failed;
+          const bool is_none =
+              std::string(function).find("event") != std::string::npos && (error == EAGAIN || error == EINTR);
+          if (failed == 0 || functions != &told || is_none) continue;
+          EXPECT_THAT(heard, HasSubstr(function)) << error << " after " << after;
+        }
+        EXPECT_GT(failures, 0U) << function;
+      }
+    }
+  }
+}
+
 TEST_F(Rdma, WhoMayPinTooLittleHearsOfTheLimit) {
   fake_verbs::Behaviour behaviour;
   behaviour.no_memory_rights = true;
