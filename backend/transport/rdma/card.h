@@ -31,6 +31,7 @@ class Card {
   const Verbs& verbs() const { return verbs_; }
   const Port& port() const { return port_; }
   ibv_pd* domain() const { return domain_.get(); }
+  ibv_comp_channel* channel() const { return channel_.get(); }
   /// By which peers know it. With requests it is the address of the route, and the port of their socket.
   const Endpoint& local() const { return options_.local; }
   /// A queue whose events end wait().

@@ -30,21 +30,19 @@ class Outgoing {
   SendBuffers& copies() { return *copies_; }
 
   /// Nothing: there is no buffer for it, not even after `free_some` was called. A message of a buffer is to be
-  /// released when it is added wherever it goes.
+  /// released when it is added wherever it goes. `pair`: the only one, or null.
   template <typename FreeSome>
-  std::optional<Pair::Message> message_of(const TxFrame& frame, const FreeSome& free_some) {
+  std::optional<Pair::Message> message_of(const TxFrame& frame, const Pair* pair, const FreeSome& free_some) {
     Pair::Message message;
     if (frame.rest == nullptr && frame.size <= kMostInline) {
       message.pieces[0] = piece(frame.data, frame.size, 0);
       return message;
     }
     if (find_pieces(frame, &message)) return message;
+    const auto may_take = [&] { return copies_->are_for(pair == nullptr ? 0 : pair->buffers_in_use()); };
+    if (!may_take()) free_some();
+    if (!may_take()) return std::nullopt;
     message.buffer = copies_->take();
-    if (message.buffer < 0) {
-      free_some();
-      message.buffer = copies_->take();
-    }
-    if (message.buffer < 0) return std::nullopt;
     uint8_t* const copy = copies_->data(message.buffer);
     std::memcpy(copy, frame.data, frame.size);
     if (frame.rest != nullptr) std::memcpy(copy + frame.size, frame.rest, frame.rest_size);

@@ -93,7 +93,7 @@ Result<std::unique_ptr<Pair>> Pair::create(const Parts& parts) {
 
 Status Pair::open() {
   // Every message of a pair that breaks says so.
-  auto sent = parts_.verbs->completion_queue(parts_.port->context.get(), parts_.depth, nullptr);
+  auto sent = parts_.verbs->completion_queue(parts_.port->context.get(), parts_.depth, parts_.channel);
   if (!sent.ok()) return sent.status();
   sent_ = std::move(sent.value());
   ibv_qp_init_attr wanted{};
@@ -178,7 +178,7 @@ void Pair::set_broken(const std::string& why) {
 
 // Places in the send queue are free again only when a later message says that it is complete.
 bool Pair::wants_signal(int buffer) const {
-  return unsignaled_ + 1 >= parts_.depth / 4 || (buffer >= 0 && parts_.buffers->is_scarce());
+  return unsignaled_ + 1 >= parts_.depth / 4 || (buffer >= 0 && parts_.buffers->are_scarce());
 }
 
 bool Pair::has_room(size_t messages) {
@@ -211,6 +211,7 @@ void Pair::add(const Message& message) {
   if (added_ > 0) chain_[added_ - 1].next = &request;
   ++added_;
   under_way_.push_back(message.buffer);
+  if (message.buffer >= 0) ++in_use_;
 }
 
 void Pair::post() {
@@ -233,6 +234,12 @@ void Pair::post_receives(int count) {
   }
 }
 
+Status Pair::arm() {
+  const int error = ::ibv_req_notify_cq(sent_.get(), 0);
+  return error == 0 ? Status()
+                    : Status(Code::kUnavailable, "ibv_req_notify_cq: " + std::system_category().message(error));
+}
+
 void Pair::poll() {
   std::array<ibv_wc, kPolled> completions;
   for (;;) {
@@ -250,7 +257,10 @@ void Pair::poll() {
 void Pair::finish(size_t count) {
   first_ += count;
   for (; count > 0; --count) {
-    if (under_way_.front() >= 0) parts_.buffers->release(under_way_.front());
+    if (under_way_.front() >= 0) {
+      parts_.buffers->release(under_way_.front());
+      --in_use_;
+    }
     under_way_.pop_front();
   }
 }

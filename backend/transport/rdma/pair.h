@@ -46,7 +46,11 @@ class SendBuffers {
   uint8_t* data(int index) const { return memory_ + stride_ * static_cast<size_t>(index); }
   void keep(int index) { ++users_[static_cast<size_t>(index)]; }
   void release(int index);
-  bool is_scarce() const { return free_.size() < users_.size() / 2; }
+  /// Messages with those that are left must say when they are complete.
+  bool are_scarce() const { return 2 * free_.size() <= users_.size(); }
+  /// Whether a pair that has so many may take another. Pairs whose peers take nothing leave some to the others. One
+  /// that may not: they are scarce, and a message is under way whose end makes some free.
+  bool are_for(size_t used) const { return used < free_.size(); }
 
  private:
   uint8_t* const memory_;
@@ -63,6 +67,7 @@ class Pair {
     const Port* port;
     ibv_pd* domain;
     ibv_cq* received;  // where completions of receives go
+    ibv_comp_channel* channel;
     SendBuffers* buffers;
     int depth = 0;                // messages under way, at most
     ibv_srq* receives = nullptr;  // of a reliable one
@@ -107,6 +112,9 @@ class Pair {
   void post();
   /// Takes completions: buffers become free, errors are seen.
   void poll();
+  /// The next completion of a message ends the card's wait().
+  Status arm();
+  size_t buffers_in_use() const { return in_use_; }
   bool has_under_way() const { return !under_way_.empty(); }
 
   /// Lets the peer's immediates take so many more receives. Precondition: it is unreliable.
@@ -131,6 +139,7 @@ class Pair {
   bool is_flushed_ = false;
   std::deque<int> under_way_;  // the buffer of each, -1: none; in the order of their numbers
   uint64_t first_ = 0;         // number of under_way_.front()
+  size_t in_use_ = 0;          // buffers in under_way_
   int unsignaled_ = 0;         // since the last that will say that it is complete
   std::array<ibv_send_wr, kChain> chain_{};
   std::array<std::array<ibv_sge, 2>, kChain> pieces_{};

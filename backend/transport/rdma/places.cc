@@ -171,8 +171,9 @@ class PlacesTransport final : public Transport {
   /// A pair for this peer that has met nobody.
   Status renew(const Endpoint& peer) {
     end_pair();
-    Pair::Parts parts{&card_.verbs(), &card_.port(), card_.domain(), received_.get(), &outgoing_->copies()};
-    parts.depth = options_.frames_under_way;
+    Pair::Parts parts{&card_.verbs(),  &card_.port(),   card_.domain(),
+                      received_.get(), card_.channel(), &outgoing_->copies()};
+    parts.depth = std::max(options_.frames_under_way, receives_);  // as many as there are slots, and repeated ones
     parts.own_receives = receives_;
     parts.places = places_->told();
     auto pair = Pair::create(parts);
@@ -197,7 +198,7 @@ class PlacesTransport final : public Transport {
     }
     if (!knows(*frame.to) || !is_allowed(frame)) return true;
     if (!pair_->has_room(1)) return !is_ready();
-    auto message = outgoing_->message_of(frame, [this] {
+    auto message = outgoing_->message_of(frame, nullptr, [this] {
       pair_->post();
       pair_->poll();
     });

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "socket/address.h"
+#include "transport/rdma/backlog.h"
 #include "transport/rdma/outgoing.h"
 #include "wire/layout.h"
 
@@ -31,6 +32,7 @@ constexpr Duration kFlushPatience = seconds(1);
 struct Peer {
   Endpoint endpoint;
   std::unique_ptr<Pair> pair;  // or null
+  rdma::Backlog held;
 };
 
 struct Ending {
@@ -131,20 +133,21 @@ class RdmaTransport final : public Transport {
 
   size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) override {
     if (count == 0 || !is_allowed(size, *to[0])) return count;
-    const auto message = message_of({data, size, to[0]}, nullptr);
-    if (!message) return 0;
+    const TxFrame frame{data, size, to[0]};
+    const auto message = message_of(frame, nullptr);
     size_t taken = 0;
     for (; taken < count; ++taken) {
       Peer* const peer = find(*to[taken]);
       if (peer == nullptr) continue;
-      if (!has_room(*peer, 1)) {
-        if (is_ready(*peer)) break;
-        continue;
+      if (message && peer->held.empty() && has_room(*peer, 1)) {
+        outgoing_->add(*message, peer->pair.get());
+        peer->pair->post();
+      } else if (is_ready(*peer) && !peer->held.add(frame)) {
+        break;
       }
-      outgoing_->add(*message, peer->pair.get());
-      peer->pair->post();
+      waits_ = waits_ || !peer->held.empty();
     }
-    outgoing_->release(*message);
+    if (message) outgoing_->release(*message);
     return taken;
   }
 
@@ -152,6 +155,7 @@ class RdmaTransport final : public Transport {
   size_t receive(RxFrame* frames, size_t count) override {
     size_t got = card_.receive_replies(frames, count, Carrier::kRdma);
     end_flushed();
+    send_held();
     while (got < count && !early_.empty()) {
       if (lend(early_.back(), &frames[got])) ++got;
       early_.pop_back();
@@ -188,6 +192,8 @@ class RdmaTransport final : public Transport {
       if (peer.pair != nullptr && peer.pair->has_under_way()) check(peer);
     }
     end_flushed();
+    send_held();
+    if (waits_) watch_sent();
     for (const Ending& ending : ending_) timeout = std::min<Duration>(timeout, ending.until - monotonic_now());
     card_.arm(received_.get());
     // What came before is not told.
@@ -232,6 +238,7 @@ class RdmaTransport final : public Transport {
   void end_pair(Peer& peer) {
     if (peer.pair == nullptr) return;
     peer.pair->set_broken("it is replaced");
+    peer.held = {};
     by_number_.erase(peer.pair->info().number);
     std::vector<ibv_wc> early;
     early.swap(early_);
@@ -267,7 +274,8 @@ class RdmaTransport final : public Transport {
   /// A pair in place of the one that is there.
   Status renew(Peer& peer) {
     end_pair(peer);
-    Pair::Parts parts{&card_.verbs(), &card_.port(), card_.domain(), received_.get(), &outgoing_->copies()};
+    Pair::Parts parts{&card_.verbs(),  &card_.port(),   card_.domain(),
+                      received_.get(), card_.channel(), &outgoing_->copies()};
     parts.receives = receives_.get();
     parts.depth = options_.frames_under_way;
     auto pair = Pair::create(parts);
@@ -306,12 +314,39 @@ class RdmaTransport final : public Transport {
     if (peer == nullptr) return count;
     size_t taken = 0;
     for (; taken < count; ++taken) {
-      if (!is_allowed(size_t{frames[taken].size} + frames[taken].rest_size, peer->endpoint)) continue;
-      if (!send_one(*peer, frames[taken])) break;
+      const TxFrame& frame = frames[taken];
+      if (!is_allowed(size_t{frame.size} + frame.rest_size, peer->endpoint)) continue;
+      if (peer->held.empty() && send_one(*peer, frame)) continue;
+      if (!peer->held.add(frame)) break;
+      waits_ = true;
     }
     peer->pair->post();
     check_broken(*peer);
     return taken;
+  }
+
+  /// What there is room for by now.
+  void send_held() {
+    if (!std::exchange(waits_, false)) return;
+    for (auto& [endpoint, peer] : peers_) {
+      if (peer.held.empty()) continue;
+      while (!peer.held.empty() && send_one(peer, peer.held.front(endpoint))) {
+        peer.pair->post();  // which takes bytes that go inline
+        peer.held.pop();
+      }
+      waits_ = waits_ || !peer.held.empty();
+      check_broken(peer);
+    }
+  }
+
+  /// What is sent from now on ends a card's wait().
+  void watch_sent() {
+    for (auto& [endpoint, peer] : peers_) {
+      if (peer.pair == nullptr || !peer.pair->has_under_way()) continue;
+      if (const Status armed = peer.pair->arm(); !armed.ok()) card_.note(endpoint, armed.message());
+      check(peer);
+    }
+    send_held();
   }
 
   // What goes to a broken pair is lost on its way. False: it has not left.
@@ -319,7 +354,9 @@ class RdmaTransport final : public Transport {
     const bool writes = frame.target.bytes > 0;
     if (!has_room(peer, writes ? 2 : 1)) return !is_ready(peer);
     if (writes) {
-      auto written = message_of({frame.rest, frame.rest_size, frame.to}, &peer);
+      TxFrame elements{frame.rest, frame.rest_size, frame.to};
+      elements.may_change = frame.may_change;
+      auto written = message_of(elements, &peer);
       if (!written) return false;
       written->target = &frame.target;
       add(peer, *written);
@@ -345,7 +382,7 @@ class RdmaTransport final : public Transport {
 
   /// `filling`: whose messages are not posted yet, or null.
   std::optional<Pair::Message> message_of(const TxFrame& frame, Peer* filling) {
-    return outgoing_->message_of(frame, [this, filling] {
+    return outgoing_->message_of(frame, filling == nullptr ? nullptr : filling->pair.get(), [this, filling] {
       if (filling != nullptr) filling->pair->post();
       poll_all();
     });
@@ -435,6 +472,7 @@ class RdmaTransport final : public Transport {
   std::unordered_map<Endpoint, Peer, EndpointHash> peers_;  // whose addresses stay
   std::unordered_map<uint32_t, Peer*> by_number_;           // of queue pairs
   Peer* last_ = nullptr;
+  bool waits_ = false;  // some frame for room
 };
 
 }  // namespace

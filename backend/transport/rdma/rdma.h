@@ -26,9 +26,9 @@ struct CardOptions {
   /// Of that socket. Its address is `local` then, whatever that is; with `peer` unset, a peer's to find the route by.
   std::optional<UdpOptions> asks;
   Endpoint route_to;
-  /// Buffers for copies.
+  /// Buffers for copies. Frames that find none wait until one is free.
   int send_frames = 64;
-  /// Frames that one peer may not have taken yet; what is more is not sent.
+  /// Frames that one peer may not have taken yet. What is more waits; to places, it is not sent.
   int frames_under_way = 128;
 };
 

@@ -61,9 +61,11 @@ TEST(SendBuffers, AreFreeWhenTheLastUserHasReleasedThem) {
   const int first = buffers.take();
   EXPECT_EQ(buffers.data(first), memory.data() + 64 * first);
   buffers.keep(first);
-  EXPECT_FALSE(buffers.is_scarce());
+  EXPECT_FALSE(buffers.are_scarce());
+  EXPECT_TRUE(buffers.are_for(1));
+  EXPECT_FALSE(buffers.are_for(2)) << "what is left is for others";
   const int second = buffers.take(), third = buffers.take();
-  EXPECT_TRUE(buffers.is_scarce());
+  EXPECT_TRUE(buffers.are_scarce());
   EXPECT_EQ(buffers.take(), -1);
   buffers.release(first);
   EXPECT_EQ(buffers.take(), -1) << "another still sends it";

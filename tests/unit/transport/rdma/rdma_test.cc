@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cerrno>
 #include <set>
 
@@ -423,6 +424,57 @@ std::string heard_of_failures() {
     heard += ends[round]->take_error();
   }
   return heard;
+}
+
+// Else the worker that waits for it repeats its contribution after a second.
+TEST_F(Rdma, AFrameThatFindsNoBufferWaitsForOne) {
+  for (const int buffers : {1, 2, 3, 8}) {
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      RdmaOptions few;
+      few.send_frames = buffers;
+      few.frames_under_way = 8;
+      open({.seed = seed, .late = 0.9}, few);
+      const auto c = make(few, 3);
+      introduce(*a_, *b_);
+      introduce(*a_, *c);
+      const auto tensor = std::make_shared<OneTensor>(4000);
+      c->use(tensor);
+      const Endpoint to_b = b_->local(), to_c = c->local();
+      for (uint32_t i = 0; i < 20; ++i) {
+        const Bytes whole = pattern(i, 4000), head(24, static_cast<uint8_t>(i));
+        const std::array<const Endpoint*, 2> both{&to_b, &to_c};
+        EXPECT_EQ(a_->multicast(whole.data(), 4000, both.data(), 2), 2U);
+        TxFrame frame{head.data(), 24, &to_c};
+        frame.rest = whole.data();
+        frame.rest_size = 4000;
+        frame.target = *c->reach(tensor->bytes.data(), 4000);
+        frame.may_change = true;
+        EXPECT_EQ(a_->send(&frame, 1), 1U);
+      }
+      std::vector<Bytes> of_b, of_c, expected_b, expected_c;
+      const Time end = monotonic_now() + seconds(60);
+      while ((of_b.size() < 20 || of_c.size() < 40) && monotonic_now() < end) {
+        a_->wait(milliseconds(20));
+        for (auto& [side, got] : {std::pair(b_.get(), &of_b), std::pair(c.get(), &of_c)}) {
+          RxFrame frames[7];
+          const size_t count = side->receive(frames, 7);
+          for (size_t i = 0; i < count; ++i) got->emplace_back(frames[i].data, frames[i].data + frames[i].size);
+          side->release();
+        }
+      }
+      for (uint32_t i = 0; i < 20; ++i) {
+        expected_b.push_back(pattern(i, 4000));
+        expected_c.push_back(pattern(i, 4000));
+        expected_c.emplace_back(24, static_cast<uint8_t>(i));
+      }
+      EXPECT_EQ(of_b, expected_b);
+      EXPECT_EQ(of_c, expected_c);
+      EXPECT_EQ(tensor->bytes, pattern(19, 4000));
+      EXPECT_EQ(a_->take_error(), "");
+      a_.reset();
+      b_.reset();
+    }
+  }
 }
 
 // Each in its own way, as each may be the first to meet a card that is gone.
