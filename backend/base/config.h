@@ -51,6 +51,9 @@ struct Config {
   /// SWITCHML_RDMA_DEVICE: card for RDMA, as parse_port_wish() reads it; empty: the one that has the address by which
   /// switches are reached.
   std::string rdma_device;
+  /// SWITCHML_RDMA_TRAFFIC_CLASS, 0..255, and SWITCHML_RDMA_SERVICE_LEVEL, 0..7: how a card marks what it sends.
+  int rdma_traffic_class = 0;
+  int rdma_service_level = 0;
   /// SWITCHML_PAYLOAD: bytes of payload per packet, 0 ("auto") takes the largest that the path carries. Or what
   /// base/payload_size.h allows.
   size_t payload_bytes = 0;

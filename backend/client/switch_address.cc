@@ -98,6 +98,8 @@ PortWish card_wish(const Config& config) {
   PortWish wish;
   parse_port_wish(config.rdma_device, &wish);
   wish.emulated = config.transport == "rdma";
+  wish.traffic_class = config.rdma_traffic_class;
+  wish.service_level = config.rdma_service_level;
   return wish;
 }
 

@@ -28,7 +28,10 @@ OptionValue rdma(ServerOptions* server) {
     if (text.empty() || !parse_port_wish(text, &wish)) return false;
     const bool named = text != "auto" && text != "on" && text != "off";
     server->card = text == "auto" ? Card::kIfThereIsOne : text == "off" ? Card::kNone : Card::kMust;
-    server->card_port = named ? wish : PortWish();
+    if (!named) wish = PortWish();
+    wish.traffic_class = server->card_port.traffic_class;
+    wish.service_level = server->card_port.service_level;
+    server->card_port = wish;
     return true;
   };
   value.print = [server] {
@@ -46,6 +49,10 @@ std::vector<Option> table(CommandLine* line) {
        "threads that receive and send on the port"},
       {"rdma", rdma(&line->server),
        "the card by which workers may come; auto: one that has the address it listens on, if there is one"},
+      {"rdma-traffic-class", value::whole(0, kMostTrafficClass, &line->server.card_port.traffic_class),
+       "traffic class of what the card sends: four times the DSCP"},
+      {"rdma-service-level", value::whole(0, kMostServiceLevel, &line->server.card_port.service_level),
+       "service level of what the card sends: the priority in a VLAN tag"},
       {"slots", value::mebibytes(1, 1048576, &limits.slot_memory_bytes, " (MiB)"), "memory for the slots of all jobs"},
       {"client-jobs", value::whole(1, kMaxJobs, &limits.client_jobs), "jobs that one host may have opened at a time"},
       {"client-slots", value::mebibytes(1, 1048576, &limits.client_memory_bytes, " (MiB)"),

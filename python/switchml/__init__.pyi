@@ -26,6 +26,8 @@ class Options:
         precision: str = ...,
         interface: str = ...,
         rdma_device: str = ...,
+        rdma_traffic_class: int = ...,
+        rdma_service_level: int = ...,
         payload: int | str = ...,
         slots: int | str = ...,
         arena: int | str = ...,

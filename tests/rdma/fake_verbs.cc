@@ -553,6 +553,8 @@ FAKE_VERBS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
     if (attributes->ah_attr.is_global == 0 || attributes->path_mtu > IBV_MTU_4096) return EINVAL;
     pair.peer = attributes->dest_qp_num;
     pair.peer_gid = attributes->ah_attr.grh.dgid;
+    f.counts.traffic_class = attributes->ah_attr.grh.traffic_class;
+    f.counts.service_level = attributes->ah_attr.sl;
   }
   const bool retries = (mask & IBV_QP_RETRY_CNT) != 0;
   if (retries && attributes->retry_cnt > 6) broken_rule("Soft-RoCE repeats without end what is to be repeated 7 times");

@@ -40,6 +40,8 @@ struct Counts {
   // From, and to, memory that peers may write to: that of tensors.
   uint64_t bytes_from_tensors = 0;
   uint64_t bytes_to_tensors = 0;
+  int traffic_class = 0;  // of the pair that was connected last
+  int service_level = 0;
   uint64_t failures = 0;       // of those that were to fail
   uint64_t lost_receives = 0;  // shared ones that pairs have taken with them
   uint64_t objects = 0;        // that live at present: contexts, domains, regions, queues, pairs

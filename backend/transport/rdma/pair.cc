@@ -142,6 +142,8 @@ Status Pair::connect(const PairInfo& peer) {
   attributes.ah_attr.grh.dgid = peer.gid;
   attributes.ah_attr.grh.sgid_index = parts_.port->gid_index;
   attributes.ah_attr.grh.hop_limit = kHops;
+  attributes.ah_attr.grh.traffic_class = parts_.port->traffic_class;
+  attributes.ah_attr.sl = parts_.port->service_level;
   const bool reliable = parts_.is_reliable();
   Status status = parts_.verbs->modify(pair_.get(), attributes,
                                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |

@@ -91,6 +91,8 @@ class Search {
     port->gid_index = static_cast<uint8_t>(entry.gid_index);
     port->gid = entry.gid;
     port->mtu = facts->mtu;
+    port->traffic_class = static_cast<uint8_t>(wish_.traffic_class);
+    port->service_level = static_cast<uint8_t>(wish_.service_level);
     return true;
   }
 

@@ -18,6 +18,8 @@ struct Port {
   uint8_t gid_index = 0;
   ibv_gid gid{};
   ibv_mtu mtu = IBV_MTU_256;
+  uint8_t traffic_class = 0;  // of what it sends
+  uint8_t service_level = 0;
   DeviceFacts facts;
 };
 

@@ -44,6 +44,8 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
                       {"SWITCHML_TRANSPORT", "udp"},
                       {"SWITCHML_INTERFACE", "eth7"},
                       {"SWITCHML_RDMA_DEVICE", "mlx5_0:1:3"},
+                      {"SWITCHML_RDMA_TRAFFIC_CLASS", "104"},
+                      {"SWITCHML_RDMA_SERVICE_LEVEL", "3"},
                       {"SWITCHML_PAYLOAD", "8192"},
                       {"SWITCHML_SLOTS", "4096"},
                       {"SWITCHML_ARENA", "65536"},
@@ -61,6 +63,8 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
   EXPECT_EQ(config->transport, "udp");
   EXPECT_EQ(config->interface, "eth7");
   EXPECT_EQ(config->rdma_device, "mlx5_0:1:3");
+  EXPECT_EQ(config->rdma_traffic_class, 104);
+  EXPECT_EQ(config->rdma_service_level, 3);
   EXPECT_EQ(config->payload_bytes, 8192U);
   EXPECT_EQ(config->slots, 4096);
   EXPECT_EQ(config->arena_mib, 65536U);

@@ -65,6 +65,15 @@ TEST(Options, ACardIsWhatThereIsOrWhatIsNamed) {
   EXPECT_EQ(named.card_port.gid_index, 3);
 }
 
+TEST(Options, WhatACardMarksIsKeptWhicheverItIs) {
+  for (const char* const card : {"auto", "on", "mlx5_1"}) {
+    const auto line = parse({"--rdma-traffic-class=104", std::string("--rdma=") + card, "--rdma-service-level=3"});
+    ASSERT_TRUE(line.ok()) << line.status().to_string();
+    EXPECT_EQ(line->server.card_port.traffic_class, 104) << card;
+    EXPECT_EQ(line->server.card_port.service_level, 3) << card;
+  }
+}
+
 struct Bad {
   std::vector<std::string> arguments;
   std::vector<std::string> parts;  // of the message
@@ -75,6 +84,8 @@ TEST(Options, BadOnesNameOptionValueAndWhatIsAllowed) {
       {{"--threads", "65"}, {"--threads", "\"65\"", "1 to 64"}},
       {{"--rdma", "mlx5_0:0"}, {"--rdma", "mlx5_0:0", "auto, on, off, or DEVICE"}},
       {{"--rdma="}, {"--rdma", "auto, on, off"}},
+      {{"--rdma-traffic-class=256"}, {"--rdma-traffic-class", "256", "255"}},
+      {{"--rdma-service-level=8"}, {"--rdma-service-level", "8", "7"}},
       {{"--slots", "0"}, {"--slots", "\"0\"", "1 to 1048576", "MiB"}},
       {{"--slots", "1048577"}, {"--slots", "1048577", "1 to 1048576"}},
       {{"--slots=12x"}, {"--slots", "12x", "1 to 1048576"}},

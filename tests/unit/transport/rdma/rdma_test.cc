@@ -142,6 +142,16 @@ TEST_F(Rdma, TheSameIntroductionAgainChangesNothing) {
   EXPECT_EQ(collect(*b_, 1).size(), 1U);
 }
 
+TEST_F(Rdma, MarksAreThoseThatAreWished) {
+  RdmaOptions options;
+  options.wish.traffic_class = 104;
+  options.wish.service_level = 3;
+  open({}, options);
+  introduce(*a_, *b_);
+  EXPECT_EQ(library_->count().traffic_class, 104);
+  EXPECT_EQ(library_->count().service_level, 3);
+}
+
 TEST_F(Rdma, WhatLiesInMemoryOfItsOwnIsNotCopied) {
   open();
   introduce(*a_, *b_);
