@@ -80,6 +80,7 @@ struct Message {
   std::vector<uint8_t> inlined;  // in place of the pieces
   bool is_inline = false;
   bool is_signaled = false;
+  bool is_late = false;  // posted to a pair in error
   bool is_copy = false;  // of one that has gone already, or is to come: it completes nothing
   bool is_gone = false;  // a copy has overtaken others: it is complete in its turn
   uint64_t remote = 0;
@@ -186,6 +187,13 @@ class Fabric {
 
   void flush(Pair& pair) {
     pair.polls_to_flush = -1;
+    // A card may send on what it has begun, as the memory is by now.
+    if (behaviour.slow_flush && !pair.sending.empty() && !pair.sending.front().is_late) {
+      Message begun = std::move(pair.sending.front());
+      pair.sending.pop_front();
+      begun.is_signaled = true;
+      deliver(pair, begun);
+    }
     for (const Message& message : pair.sending) complete_send(pair, message, IBV_WC_WR_FLUSH_ERR);
     pair.sending.clear();
     while (!pair.own_receives.empty() || !pair.begun.empty()) {

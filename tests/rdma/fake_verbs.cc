@@ -137,7 +137,8 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad) {
     ++f.counts.messages;
     ++pair.uncompleted;
     Message message = message_of(*request, pair.attributes.sq_sig_all != 0);
-    if (qp->state == IBV_QPS_ERR) {
+    message.is_late = qp->state == IBV_QPS_ERR;
+    if (message.is_late && pair.polls_to_flush < 0) {
       f.complete_send(pair, message, IBV_WC_WR_FLUSH_ERR);
     } else {
       pair.sending.push_back(std::move(message));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "base/random.h"
 #include "wire/control.h"
@@ -93,7 +94,8 @@ Result<std::unique_ptr<Pair>> Pair::create(const Parts& parts) {
 
 Status Pair::open() {
   // Every message of a pair that breaks says so.
-  auto sent = parts_.verbs->completion_queue(parts_.port->context.get(), parts_.depth, parts_.channel);
+  const int depth = parts_.depth + 1;  // with post_last()
+  auto sent = parts_.verbs->completion_queue(parts_.port->context.get(), depth, parts_.channel);
   if (!sent.ok()) return sent.status();
   sent_ = std::move(sent.value());
   ibv_qp_init_attr wanted{};
@@ -103,7 +105,7 @@ Status Pair::open() {
   wanted.srq = parts_.receives;
   wanted.qp_type = parts_.is_reliable() ? IBV_QPT_RC : IBV_QPT_UC;
   wanted.cap.max_recv_wr = static_cast<uint32_t>(parts_.own_receives);
-  wanted.cap.max_send_wr = static_cast<uint32_t>(parts_.depth);
+  wanted.cap.max_send_wr = static_cast<uint32_t>(depth);
   wanted.cap.max_send_sge = 2;  // a header, and elements that lie elsewhere
   wanted.cap.max_inline_data = kMostInline;
   auto pair = parts_.verbs->queue_pair(parts_.domain, wanted);
@@ -124,9 +126,8 @@ Status Pair::open() {
 }
 
 Pair::~Pair() {
-  for (const int buffer : under_way_) {
-    if (buffer >= 0) parts_.buffers->release(buffer);
-  }
+  pair_.reset();
+  finish(under_way_.size());
 }
 
 Status Pair::connect(const PairInfo& peer) {
@@ -168,14 +169,24 @@ Status Pair::connect(const PairInfo& peer) {
   return {};
 }
 
+// What was posted stays under way until it is flushed: until then the card may read it, and send what has become of it.
 void Pair::set_broken(const std::string& why) {
   if (!broken_.empty()) return;
   broken_ = why;
-  added_ = 0;
+  withdraw(std::exchange(added_, 0));
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;  // it may be there already
   is_in_error_ = parts_.verbs->modify(pair_.get(), attributes, IBV_QP_STATE, "to ERR").ok();
-  finish(under_way_.size());
+  if (is_in_error_ && !under_way_.empty()) post_last();
+}
+
+// Messages that were complete before say nothing. This one is flushed, behind all of them.
+void Pair::post_last() {
+  ibv_send_wr last{}, *bad = nullptr;
+  last.wr_id = first_ + under_way_.size();
+  last.opcode = IBV_WR_SEND;
+  last.send_flags = IBV_SEND_SIGNALED;
+  if (::ibv_post_send(pair_.get(), &last, &bad) == 0) under_way_.push_back(-1);
 }
 
 // Places in the send queue are free again only when a later message says that it is complete.
@@ -220,7 +231,8 @@ void Pair::post() {
   if (added_ == 0) return;
   ibv_send_wr* bad = nullptr;
   const int error = ::ibv_post_send(pair_.get(), chain_.data(), &bad);
-  added_ = 0;
+  const size_t added = std::exchange(added_, 0);
+  if (error != 0 && bad != nullptr) withdraw(added - static_cast<size_t>(bad - chain_.data()));
   if (error != 0) set_broken("ibv_post_send: " + std::system_category().message(error));
 }
 
@@ -249,7 +261,7 @@ void Pair::poll() {
     if (count < 0) return set_broken("ibv_poll_cq failed");
     for (int i = 0; i < count; ++i) {
       const ibv_wc& completion = completions[static_cast<size_t>(i)];
-      if (completion.status != IBV_WC_SUCCESS) return set_broken(parts_.verbs->text_of(completion.status));
+      if (completion.status != IBV_WC_SUCCESS) set_broken(parts_.verbs->text_of(completion.status));
       finish(completion.wr_id + 1 - first_);
     }
     if (count < kPolled) return;
@@ -259,12 +271,23 @@ void Pair::poll() {
 void Pair::finish(size_t count) {
   first_ += count;
   for (; count > 0; --count) {
-    if (under_way_.front() >= 0) {
-      parts_.buffers->release(under_way_.front());
-      --in_use_;
-    }
+    release(under_way_.front());
     under_way_.pop_front();
   }
+}
+
+// The last ones, which the card has not got.
+void Pair::withdraw(size_t count) {
+  for (; count > 0; --count) {
+    release(under_way_.back());
+    under_way_.pop_back();
+  }
+}
+
+void Pair::release(int buffer) {
+  if (buffer < 0) return;
+  parts_.buffers->release(buffer);
+  --in_use_;
 }
 
 }  // namespace switchml::rdma

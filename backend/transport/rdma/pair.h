@@ -81,7 +81,7 @@ class Pair {
   static Result<std::unique_ptr<Pair>> create(const Parts& parts);
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
-  /// It receives nothing any more, whatever the peer sends.
+  /// It receives nothing any more, whatever the peer sends, and reads no buffer.
   ~Pair();
 
   const PairInfo& info() const { return info_; }
@@ -95,7 +95,7 @@ class Pair {
   void set_flushed() { is_flushed_ = true; }
   /// Whether it may end without taking a shared receive with it, once completions that are there are taken.
   /// Precondition: it is broken.
-  bool may_end() const { return is_flushed_ || !connected_ || !is_in_error_; }
+  bool may_end() const { return (is_flushed_ && under_way_.empty()) || !connected_ || !is_in_error_; }
 
   struct Message {
     std::array<ibv_sge, 2> pieces{};
@@ -127,6 +127,9 @@ class Pair {
   Status open();
   bool wants_signal(int buffer) const;
   void finish(size_t count);
+  void withdraw(size_t count);
+  void post_last();
+  void release(int buffer);
 
   const Parts parts_;
   Owned<ibv_cq> sent_;

@@ -173,7 +173,10 @@ class PlacesTransport final : public Transport {
     end_pair();
     Pair::Parts parts{&card_.verbs(),  &card_.port(),   card_.domain(),
                       received_.get(), card_.channel(), &outgoing_->copies()};
-    parts.depth = std::max(options_.frames_under_way, receives_);  // as many as there are slots, and repeated ones
+    // As many as there are slots, and repeated ones. A pair takes one more.
+    const auto& facts = card_.port().facts;
+    const int most = std::min({receives_, facts.max_queue_entries - 1, facts.max_completions - 1});
+    parts.depth = std::max(options_.frames_under_way, most);
     parts.own_receives = receives_;
     parts.places = places_->told();
     auto pair = Pair::create(parts);

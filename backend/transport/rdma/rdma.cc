@@ -251,6 +251,7 @@ class RdmaTransport final : public Transport {
   void end_flushed() {
     if (ending_.empty()) return;
     card_.take_events();
+    for (const Ending& ending : ending_) ending.pair->poll();
     const Time now = monotonic_now();
     const auto end = std::partition(ending_.begin(), ending_.end(), [now](const Ending& ending) {
       return !ending.pair->may_end() && now < ending.until;

@@ -487,6 +487,33 @@ TEST_F(Rdma, AFrameThatFindsNoBufferWaitsForOne) {
   }
 }
 
+// The header alone has a checksum: what is copied over another frame would be taken for it.
+TEST_F(Rdma, ABufferIsFreeOnlyWhenTheCardHasFlushedIt) {
+  RdmaOptions single;
+  single.send_frames = 1;
+  open({.late = 1, .slow_flush = true}, single);
+  const auto c = make(single, 3);
+  introduce(*a_, *b_);
+  introduce(*a_, *c);
+  send_all(*a_, {pattern(1, 4000)}, b_->local());
+  library_->fail_once("ibv_post_send", EIO);
+  send_all(*a_, {pattern(2, 20)}, b_->local());
+  EXPECT_FALSE(a_->knows(b_->local()));
+  send_all(*a_, {pattern(3, 4000)}, c->local());
+  std::vector<Bytes> of_b, of_c;
+  const Time end = monotonic_now() + seconds(60);
+  while ((of_b.empty() || of_c.empty()) && monotonic_now() < end) {
+    a_->wait(milliseconds(1));
+    for (auto& [side, got] : {std::pair(b_.get(), &of_b), std::pair(c.get(), &of_c)}) {
+      RxFrame frame;
+      if (side->receive(&frame, 1) == 1) got->emplace_back(frame.data, frame.data + frame.size);
+      side->release();
+    }
+  }
+  EXPECT_EQ(of_b, std::vector<Bytes>{pattern(1, 4000)});
+  EXPECT_EQ(of_c, std::vector<Bytes>{pattern(3, 4000)});
+}
+
 // Each in its own way, as each may be the first to meet a card that is gone.
 TEST_F(Rdma, WhateverFailsIsAnErrorAndNoEnd) {
   const std::vector<const char*> told = {
