@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -120,6 +122,7 @@ class Fabric {
   std::mt19937_64 random{1};
   std::map<uint32_t, Pair*> pairs;
   std::map<uint32_t, Region*> regions;
+  std::set<ibv_context*> contexts;
   std::map<std::string, Failure> failures;
   uint32_t next_pair = 17;
   uint32_t next_key = 0x1000;
@@ -129,6 +132,7 @@ class Fabric {
   /// The error with which this call is to fail; 0: none. Thread-safe.
   int failure(const char* function) {
     const std::lock_guard<std::recursive_mutex> lock(mutex);
+    if (behaviour.gone) return EIO;
     const auto it = failures.find(function);
     if (it == failures.end() || it->second.after-- > 0) return 0;
     const int error = it->second.error;
@@ -204,6 +208,11 @@ class Fabric {
     event.element.qp = &pair.base;
     event.event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
     tell(pair.base.context, event);
+  }
+
+  static bool is_of_pair(ibv_event_type type) {
+    return type == IBV_EVENT_QP_LAST_WQE_REACHED || type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR ||
+           type == IBV_EVENT_QP_ACCESS_ERR;
   }
 
   static void tell(ibv_context* context, const ibv_async_event& event) {
@@ -362,6 +371,7 @@ class Fabric {
   }
 
   void advance(bool all) {
+    if (behaviour.gone) return;
     for (const auto& [number, pair] : pairs) {
       if (!behaviour.never_flush && pair->polls_to_flush >= 0 && pair->polls_to_flush-- == 0) flush(*pair);
       advance(*pair, all);

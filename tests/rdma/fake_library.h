@@ -33,6 +33,7 @@ class Library {
   /// From now on.
   void behave(const Behaviour& behaviour) const { function<Configure>("fake_verbs_configure")(behaviour); }
   void break_pair(uint32_t qp_num) const { function<Break>("fake_verbs_break")(qp_num); }
+  void tell(ibv_event_type type) const { function<Tell>("fake_verbs_tell")(type); }
   /// All that there are.
   void break_pairs() const { break_pair(0); }
   Counts count() const {

@@ -59,6 +59,7 @@ ibv_gid loopback(bool mapped) {
 int poll_cq(ibv_cq* queue, int count, ibv_wc* completions) {
   Fabric& f = fabric();
   const Lock lock(f.mutex);
+  if (f.behaviour.gone) return 0;
   if (f.failure("ibv_poll_cq") != 0) return -1;
   ++f.counts.polls;
   f.advance(false);
@@ -246,6 +247,21 @@ FAKE_VERBS void fake_verbs_break(uint32_t qp_num) {
   }
 }
 
+FAKE_VERBS void fake_verbs_tell(int type) {
+  Fabric& f = fabric();
+  const Lock lock(f.mutex);
+  ibv_async_event event{};
+  event.event_type = static_cast<ibv_event_type>(type);
+  if (!Fabric::is_of_pair(event.event_type)) {
+    for (ibv_context* const context : f.contexts) Fabric::tell(context, event);
+    return;
+  }
+  for (const auto& [number, pair] : f.pairs) {
+    event.element.qp = &pair->base;
+    Fabric::tell(pair->base.context, event);
+  }
+}
+
 FAKE_VERBS void fake_verbs_count(Counts* counts) {
   Fabric& f = fabric();
   const Lock lock(f.mutex);
@@ -281,12 +297,14 @@ FAKE_VERBS ibv_context* ibv_open_device(ibv_device* device) {
   context->cmd_fd = ::eventfd(0, EFD_CLOEXEC);
   context->async_fd = ::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
   ++f.counts.objects;
+  f.contexts.insert(context);
   return context;
 }
 
 FAKE_VERBS int ibv_close_device(ibv_context* context) {
   const Lock lock(fabric().mutex);
   --fabric().counts.objects;
+  fabric().contexts.erase(context);
   ::close(context->cmd_fd);
   ::close(context->async_fd);
   delete reinterpret_cast<Context*>(context);
@@ -461,24 +479,24 @@ FAKE_VERBS void ibv_ack_cq_events(ibv_cq* queue, unsigned int count) {
 }
 
 FAKE_VERBS int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
-  if (refuses("ibv_get_async_event")) return -1;
-  uint64_t one = 0;
-  if (::read(context->async_fd, &one, sizeof one) != sizeof one) return -1;
   const Lock lock(fabric().mutex);
   auto& events = reinterpret_cast<Context*>(context)->events;
+  if (events.empty() && refuses("ibv_get_async_event")) return -1;
+  uint64_t one = 0;
+  if (::read(context->async_fd, &one, sizeof one) != sizeof one) return -1;
   if (events.empty()) {
     errno = EAGAIN;
     return -1;
   }
   *event = events.front();
   events.pop_front();
-  ++reinterpret_cast<Pair*>(event->element.qp)->unacknowledged;
+  if (Fabric::is_of_pair(event->event_type)) ++reinterpret_cast<Pair*>(event->element.qp)->unacknowledged;
   return 0;
 }
 
 FAKE_VERBS void ibv_ack_async_event(ibv_async_event* event) {
   const Lock lock(fabric().mutex);
-  --reinterpret_cast<Pair*>(event->element.qp)->unacknowledged;
+  if (Fabric::is_of_pair(event->event_type)) --reinterpret_cast<Pair*>(event->element.qp)->unacknowledged;
 }
 
 FAKE_VERBS ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
@@ -551,6 +569,7 @@ FAKE_VERBS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
     return 0;
   }
   if (to == IBV_QPS_RTR) {
+    if (f.behaviour.no_connection) return ENETUNREACH;
     if (attributes->ah_attr.is_global == 0 || attributes->path_mtu > IBV_MTU_4096) return EINVAL;
     pair.peer = attributes->dest_qp_num;
     pair.peer_gid = attributes->ah_attr.grh.dgid;
@@ -595,6 +614,10 @@ FAKE_VERBS int ibv_destroy_qp(ibv_qp* qp) {
 }
 
 FAKE_VERBS int ibv_fork_init() { return fabric().failure("ibv_fork_init"); }
+
+FAKE_VERBS const char* ibv_event_type_str(ibv_event_type type) {
+  return type == IBV_EVENT_DEVICE_FATAL ? "local catastrophic error" : "another event";
+}
 
 FAKE_VERBS const char* ibv_wc_status_str(ibv_wc_status status) {
   switch (status) {

@@ -26,6 +26,8 @@ struct Behaviour {
   bool keeps_completions = false;  // of pairs that end, in their queues
   bool emulated = true;            // the cards say that they are software, as those that are not there may
   bool cut_off = false;            // reliable: nothing arrives, and senders hear so
+  bool no_connection = false;      // no pair can be connected, as without the card's address
+  bool gone = false;               // the device: all functions fail with EIO, and no message goes or completes
   bool no_memory_rights = false;   // ibv_reg_mr fails as it does beyond RLIMIT_MEMLOCK
 };
 
@@ -54,6 +56,8 @@ using Configure = void (*)(const Behaviour&);
 using FailOnce = void (*)(const char* function, int error, int after);
 /// The pair (0: all) has an error, as after a card's or a peer's fault.
 using Break = void (*)(uint32_t qp_num);
+/// Of an ibv_event_type: of pairs, all of them; otherwise each context.
+using Tell = void (*)(int type);
 using Count = void (*)(Counts*);
 
 }  // namespace switchml::fake_verbs

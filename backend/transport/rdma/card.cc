@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "base/log.h"
 #include "socket/address.h"
 #include "transport/rdma/pair.h"
 #include "transport/udp_path.h"
@@ -74,14 +75,35 @@ void Card::release() {
 
 void Card::take_events() {
   ibv_async_event event{};
-  for (;;) {
+  while (failed_.empty()) {
     const auto taken = verbs_.take_async_event(port_.context.get(), &event);
-    if (!taken.ok()) note(local(), taken.status().message());
-    if (!taken.ok() || !taken.value()) return;
-    if (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
-      static_cast<Pair*>(event.element.qp->qp_context)->set_flushed();
-    }
+    if (!taken.ok()) return fail(taken.status().message());
+    if (!taken.value()) return;
+    hear(event);
   }
+}
+
+void Card::hear(const ibv_async_event& event) {
+  const std::string text = verbs_.text_of(event.event_type);
+  switch (event.event_type) {
+    case IBV_EVENT_QP_LAST_WQE_REACHED: return static_cast<Pair*>(event.element.qp->qp_context)->set_flushed();
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR: return static_cast<Pair*>(event.element.qp->qp_context)->set_broken(text);
+    case IBV_EVENT_DEVICE_FATAL:
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_SRQ_ERR: return fail(text);
+    default: SWITCHML_LOG(kInfo) << "card " << port_.device << ": " << text;  // of the port, most often
+  }
+}
+
+// What it tells by stays readable, and nothing can be taken from it any more.
+void Card::fail(const std::string& what) {
+  if (!failed_.empty()) return;
+  failed_ = "card " + port_.device + " has failed (" + what + ")";
+  SWITCHML_LOG(kWarning) << failed_ << ": nothing is sent or received by it any more";
+  for (const int fd : {channel_->fd, port_.context->async_fd}) ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  error_ = to_string(local()) + ": " + failed_;  // which says more than what went before
 }
 
 void Card::arm(ibv_cq* queue) {
@@ -93,9 +115,11 @@ void Card::arm(ibv_cq* queue) {
 void Card::wait(Duration timeout) {
   waker_.wait(watched_.get(), timeout);
   take_events();
-  auto event = verbs_.take_event(channel_.get());
-  while (event.ok() && event.value()) event = verbs_.take_event(channel_.get());
-  if (!event.ok()) note(local(), event.status().message());
+  while (failed_.empty()) {
+    const auto event = verbs_.take_event(channel_.get());
+    if (!event.ok()) return fail(event.status().message());
+    if (!event.value()) return;
+  }
 }
 
 void Card::note(const Endpoint& peer, const std::string& what) {
@@ -103,6 +127,7 @@ void Card::note(const Endpoint& peer, const std::string& what) {
 }
 
 std::string Card::take_error() {
+  take_events();
   if (error_.empty() && udp_) error_ = udp_->error.take();
   return std::exchange(error_, std::string());
 }

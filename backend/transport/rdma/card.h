@@ -49,7 +49,7 @@ class Card {
   void release();
 
   // ---- waiting ----
-  /// Tells pairs what the card has said of them. wait() does so too.
+  /// Hears what the card has said unasked, of itself and of pairs. wait() and take_error() do so too.
   void take_events();
   /// What completes from now on ends a wait().
   void arm(ibv_cq* queue);
@@ -58,6 +58,8 @@ class Card {
   void wake() { waker_.wake(); }
 
   // ---- errors ----
+  /// Why it serves no longer, whatever is tried; empty: it does.
+  const std::string& failed() const { return failed_; }
   void note(const Endpoint& peer, const std::string& what);
   std::string take_error();
 
@@ -78,11 +80,14 @@ class Card {
   Status open_udp();
   Status open_card();
   Status watch();
+  void hear(const ibv_async_event& event);
+  void fail(const std::string& what);
 
   const Verbs verbs_;
   CardOptions options_;
   Waker waker_;
   std::string error_;
+  std::string failed_;
   std::unique_ptr<UdpSide> udp_;  // or null
   Fd watched_;                    // its socket and what the card tells by, to wait for
   Port port_;

@@ -71,7 +71,7 @@ class PlacesTransport final : public Transport {
 
   Result<wire::Introduction> introduce(const Endpoint& peer) override {
     if (!places_) return Status(Code::kInternal, to_string(peer) + ": nothing is expected of it");
-    if (pair_ == nullptr || !pair_->broken().empty() || peer != peer_) {
+    if (!is_usable() || peer != peer_) {
       if (Status status = renew(peer); !status.ok()) return status;
     }
     return pair_->info().introduction();
@@ -87,7 +87,7 @@ class PlacesTransport final : public Transport {
     }
     if (knows(peer) && pair_->peer() == *its) return {};  // [MEET-4]
     // Another pair of ours would be one that the peer has not been told of, and nothing would ever come.
-    const bool is_unmet = pair_ != nullptr && pair_->broken().empty() && !pair_->is_connected() && peer == peer_;
+    const bool is_unmet = is_usable() && !pair_->is_connected() && peer == peer_;
     if (is_unmet) return pair_->connect(*its);
     end_pair();
     return {Code::kUnavailable, to_string(peer) + " has introduced itself to a pair that is no more"};
@@ -154,7 +154,8 @@ class PlacesTransport final : public Transport {
   size_t packet_bytes() const { return bytes_of(card_.port().mtu); }
   static size_t bytes_of(ibv_mtu mtu) { return kSmallestMtu << mtu; }
 
-  bool is_ready() const { return pair_ != nullptr && pair_->is_connected() && pair_->broken().empty(); }
+  bool is_usable() const { return pair_ != nullptr && pair_->broken().empty() && card_.failed().empty(); }
+  bool is_ready() const { return is_usable() && pair_->is_connected(); }
   void check_broken() {
     if (pair_ != nullptr && !pair_->broken().empty()) card_.note(peer_, pair_->broken());
   }
@@ -171,6 +172,7 @@ class PlacesTransport final : public Transport {
   /// A pair for this peer that has met nobody.
   Status renew(const Endpoint& peer) {
     end_pair();
+    if (!card_.failed().empty()) return {Code::kUnavailable, card_.failed()};
     Pair::Parts parts{&card_.verbs(),  &card_.port(),   card_.domain(),
                       received_.get(), card_.channel(), &outgoing_->copies()};
     // As many as there are slots, and repeated ones. A pair takes one more.

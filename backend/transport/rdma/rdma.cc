@@ -83,7 +83,7 @@ class RdmaTransport final : public Transport {
   Result<wire::Introduction> introduce(const Endpoint& peer) override {
     Peer& its = peers_[peer];
     its.endpoint = peer;
-    if (its.pair == nullptr || !its.pair->broken().empty()) {
+    if (!is_usable(its)) {
       if (Status status = renew(its); !status.ok()) return status;
     }
     return its.pair->info().introduction();
@@ -94,9 +94,8 @@ class RdmaTransport final : public Transport {
     if (!info) return {Code::kInvalidArgument, to_string(peer) + " has introduced itself with what is no queue pair"};
     Peer& its = peers_[peer];
     its.endpoint = peer;
-    const bool connected = its.pair != nullptr && its.pair->is_connected() && its.pair->broken().empty();
-    if (connected && its.pair->peer() == *info) return {};  // [MEET-4]
-    if (connected || its.pair == nullptr || !its.pair->broken().empty()) {
+    if (is_ready(its) && its.pair->peer() == *info) return {};  // [MEET-4]
+    if (is_ready(its) || !is_usable(its)) {
       if (Status status = renew(its); !status.ok()) return status;
     }
     return its.pair->connect(*info);
@@ -229,9 +228,10 @@ class RdmaTransport final : public Transport {
     return error.empty() ? Status() : Status(Code::kUnavailable, error);
   }
 
-  static bool is_ready(const Peer& peer) {
-    return peer.pair != nullptr && peer.pair->is_connected() && peer.pair->broken().empty();
+  bool is_usable(const Peer& peer) const {
+    return peer.pair != nullptr && peer.pair->broken().empty() && card_.failed().empty();
   }
+  bool is_ready(const Peer& peer) const { return is_usable(peer) && peer.pair->is_connected(); }
 
   /// From now on it is no peer's. It stays until the card is done with it: what it has begun to receive is in a buffer
   /// that would be lost with it.
@@ -275,6 +275,7 @@ class RdmaTransport final : public Transport {
   /// A pair in place of the one that is there.
   Status renew(Peer& peer) {
     end_pair(peer);
+    if (!card_.failed().empty()) return {Code::kUnavailable, card_.failed()};
     Pair::Parts parts{&card_.verbs(),  &card_.port(),   card_.domain(),
                       received_.get(), card_.channel(), &outgoing_->copies()};
     parts.receives = receives_.get();

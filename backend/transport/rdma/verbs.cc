@@ -67,6 +67,7 @@ std::string take_all(void* library, VerbsFunctions* functions) {
   symbols.take("ibv_ack_cq_events", &f.ack_cq_events);
   symbols.take("ibv_get_async_event", &f.get_async_event);
   symbols.take("ibv_ack_async_event", &f.ack_async_event);
+  symbols.take("ibv_event_type_str", &f.event_type_str);
   symbols.take("ibv_create_srq", &f.create_srq);
   symbols.take("ibv_destroy_srq", &f.destroy_srq);
   symbols.take("ibv_create_qp", &f.create_qp);

@@ -37,6 +37,7 @@ struct VerbsFunctions {
   decltype(&::ibv_ack_cq_events) ack_cq_events;
   decltype(&::ibv_get_async_event) get_async_event;
   decltype(&::ibv_ack_async_event) ack_async_event;
+  decltype(&::ibv_event_type_str) event_type_str;
   decltype(&::ibv_create_srq) create_srq;
   decltype(&::ibv_destroy_srq) destroy_srq;
   decltype(&::ibv_create_qp) create_qp;
@@ -125,6 +126,7 @@ class Verbs {
   /// The same of what the card tells unasked. Its element lives until it is destroyed.
   Result<bool> take_async_event(ibv_context* context, ibv_async_event* event) const;
   const char* text_of(ibv_wc_status status) const { return functions_->wc_status_str(status); }
+  const char* text_of(ibv_event_type type) const { return functions_->event_type_str(type); }
 
  private:
   explicit Verbs(std::shared_ptr<const VerbsFunctions> functions) : functions_(std::move(functions)) {}

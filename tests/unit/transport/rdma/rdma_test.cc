@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <set>
 
+#include "base/log.h"
 #include "transport/harness.h"
 #include "transport/rdma/pair.h"
 
@@ -514,8 +515,58 @@ TEST_F(Rdma, ABufferIsFreeOnlyWhenTheCardHasFlushedIt) {
   EXPECT_EQ(of_c, std::vector<Bytes>{pattern(3, 4000)});
 }
 
+TEST_F(Rdma, WhatTheCardSaysOfAPairBreaksIt) {
+  for (const auto type : {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR}) {
+    open();
+    introduce(*a_, *b_);
+    library_->tell(type);
+    a_->wait(seconds(60));
+    EXPECT_FALSE(a_->knows(b_->local())) << type;
+    b_->wait(seconds(60));
+    introduce(*a_, *b_);
+    send_all(*a_, {pattern(1, 100)}, b_->local());
+    EXPECT_EQ(collect(*b_, 1).size(), 1U);
+    a_.reset();
+    b_.reset();
+  }
+}
+
+// What it tells by stays readable for ever: it must keep no thread from sleeping.
+TEST_F(Rdma, ACardThatIsGoneIsToldOfAndNotWaitedFor) {
+  for (const auto type : {IBV_EVENT_DEVICE_FATAL, IBV_EVENT_CQ_ERR, IBV_EVENT_SRQ_ERR}) {
+    open();
+    introduce(*a_, *b_);
+    send_all(*a_, {pattern(1, 100)}, b_->local());
+    library_->behave({.gone = true});
+    library_->tell(type);
+    EXPECT_THAT(a_->take_error(), HasSubstr("card fake0 has failed"));
+    EXPECT_FALSE(a_->knows(b_->local()));
+    EXPECT_EQ(send_all(*a_, {pattern(2, 8000)}, b_->local()), 1U) << "lost on its way";
+    EXPECT_THAT(a_->introduce(b_->local()).status().message(), HasSubstr("card fake0 has failed"));
+    b_->wait(seconds(60));
+    EXPECT_THAT(b_->take_error(), HasSubstr("card fake0 has failed"));
+    const Time begin = monotonic_now();
+    b_->wait(milliseconds(20));
+    EXPECT_GE(monotonic_now() - begin, milliseconds(20)) << "nothing wakes it";
+    b_->forget(a_->local());
+    a_.reset();
+    b_.reset();
+    library_->behave({});
+  }
+}
+
+TEST_F(Rdma, WhatACardSaysOfItsPortIsNoFailure) {
+  open();
+  introduce(*a_, *b_);
+  for (const auto type : {IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE, IBV_EVENT_GID_CHANGE}) library_->tell(type);
+  EXPECT_EQ(a_->take_error(), "");
+  send_all(*a_, {pattern(1, 100)}, b_->local());
+  EXPECT_EQ(collect(*b_, 1).size(), 1U);
+}
+
 // Each in its own way, as each may be the first to meet a card that is gone.
 TEST_F(Rdma, WhateverFailsIsAnErrorAndNoEnd) {
+  set_log_level(LogLevel::kError);
   const std::vector<const char*> told = {
       "ibv_alloc_pd",      "ibv_reg_mr",    "ibv_create_srq",     "ibv_create_qp",    "ibv_create_comp_channel",
       "ibv_create_cq",     "ibv_modify_qp", "ibv_post_send",      "ibv_get_cq_event", "ibv_req_notify_cq",
@@ -544,6 +595,7 @@ TEST_F(Rdma, WhateverFailsIsAnErrorAndNoEnd) {
       }
     }
   }
+  set_log_level(LogLevel::kWarning);
 }
 
 TEST_F(Rdma, WhoMayPinTooLittleHearsOfTheLimit) {
