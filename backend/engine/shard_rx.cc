@@ -78,8 +78,9 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
   if (next.introduction) {
     const bool was_known = transport().knows(session_.switch_endpoint);
     const Status met = transport().meet(session_.switch_endpoint, *next.introduction);
+    if (met.ok()) liveness_.on_pair();
     if (met.ok() && !was_known) repeat_all(now);
-    if (!met.ok()) liveness_.on_socket_error(met.message(), false, now);
+    if (!met.ok()) liveness_.on_no_pair(met.message(), now);
   }
   if (!next.lost.ok()) give_up_switch(next.lost);
   if (next.cannot_complete) fail_asked(now);

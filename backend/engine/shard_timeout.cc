@@ -48,7 +48,7 @@ void Shard::introduce_if_unknown(Time now) {
 bool Shard::introduce(Time now) {
   const auto own = transport().introduce(session_.switch_endpoint);
   if (own.ok()) liveness_.meet(own.value());
-  if (!own.ok()) liveness_.on_socket_error(own.status().message(), false, now);
+  if (!own.ok()) liveness_.on_no_pair(own.status().message(), now);
   return own.ok();
 }
 

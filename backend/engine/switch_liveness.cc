@@ -45,6 +45,8 @@ SwitchLiveness::Consequence SwitchLiveness::on_reply(const wire::Reply& reply, T
       // The first one of a session, or the switch sees another address. Once for each keep-alive.
       cookie_ = reply.join.cookie;  // [COOKIE-3]
       if (!std::exchange(proven_, true)) out.request = join();
+    } else if (reply.status == wire::ReplyStatus::kNoCard) {
+      on_no_pair(wire::to_string(reply.status), now);
     } else if (reply.status != wire::ReplyStatus::kOk) {
       out.lost = lost(reply.status);
     }
@@ -77,6 +79,7 @@ void SwitchLiveness::restart(Time now) {
   on_result();
   on_accepted(false, now);
   left_answers_ = 0;
+  vain_meetings_ = 0;
   next_keep_alive_ = now + session_.renewal();
   introduction_.reset();
 }
@@ -92,10 +95,21 @@ Duration SwitchLiveness::probe_interval() const {
   return std::min<Duration>(kProbeInterval, patience_ / kProbesInVain);
 }
 
+// A card has no address while its link is down, and gets it back.
+void SwitchLiveness::on_no_pair(const std::string& why, Time now) {
+  next_meeting_ = now + kMeetingInterval;
+  no_pair_ = why;
+  ++vain_meetings_;
+}
+
 // Questions are counted, not time: a process that was stopped has asked none meanwhile.
 Status SwitchLiveness::verdict(Time now) const {
   if (refused_since_ != kNever && now - refused_since_ >= kRefusalPatience) {
     return Status(Code::kUnavailable, "the switch " + session_.switch_name + " is gone: " + socket_error_);
+  }
+  if (vain_meetings_ > patience_ / kMeetingInterval) {
+    return Status(Code::kUnavailable,
+                  "no queue pair with the switch " + session_.switch_name + " can be had: " + no_pair_);
   }
   if (now < next_probe_ || unanswered_ < patience_ / probe_interval()) return {};
   if (session_.controlled && !can_move_) return {};

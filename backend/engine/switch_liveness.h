@@ -4,6 +4,7 @@
 // - Probes: While a chunk waits and nothing is accepted, the switch is asked who has contributed to it. Its answers
 //   tell which ranks are missing, and which have left. If it does not answer for long enough, it is given up.
 // - Socket errors: A host that refuses frames for long enough has no switch any more.
+// - Cards: Where no queue pair with the switch can be had for long enough, it is given up.
 // - Keep-alives: Joins, repeated before the lease runs out. The switch may ask for its cookie again.
 //
 // Pure: time is an argument. The shard sends the frames that are returned, and says what it sent and received. One
@@ -89,6 +90,9 @@ class SwitchLiveness {
   void meet(const wire::Introduction& own) { introduction_ = own; }
   /// Whether the next one is due, of joins until the transport knows the switch again.
   bool is_meeting_due(Time now) const { return now >= next_meeting_; }
+  /// It came to nothing: `why`. Once it has for `patience`, the switch is given up.
+  void on_no_pair(const std::string& why, Time now);
+  void on_pair() { vain_meetings_ = 0; }
   Request keep_alive(Time now);
   /// When something is due. `waits`: whether chunks do.
   Time next_wakeup(bool waits) const { return waits ? std::min(next_keep_alive_, next_probe_) : next_keep_alive_; }
@@ -130,6 +134,8 @@ class SwitchLiveness {
   Time next_keep_alive_;
   uint32_t join_request_ = 0;
   Time next_meeting_{};
+  int vain_meetings_ = 0;  // since a pair could be had
+  std::string no_pair_;    // why not
   std::optional<wire::Introduction> introduction_;
   uint64_t cookie_ = 0;    // see wire::Membership
   bool proven_ = false;    // shown a new cookie since the last keep-alive was due

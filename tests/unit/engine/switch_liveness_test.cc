@@ -366,10 +366,32 @@ TEST_F(SwitchLivenessTest, WhoComesToPlacesSaysWithEachJoinWhereHisAre) {  // [R
   }
 }
 
-TEST_F(SwitchLivenessTest, ASwitchWithoutACardAnyMoreIsLost) {
+// A card without an address may get it back, as one whose link comes up again.
+TEST_F(SwitchLivenessTest, ASwitchThatGivesNoPairIsAskedForAsLongAsASilentOne) {
   liveness.meet(wire::Introduction());
-  const auto next = reply(wire::Request::kMeet, wire::ReplyStatus::kNoCard, id_of(liveness.keep_alive(now)));
-  EXPECT_FALSE(next.lost.ok());
+  for (const bool is_given : {true, false}) {
+    int vain = 0;
+    for (; liveness.verdict(now).ok() && vain < 1000; ++vain) {
+      if (is_given && vain == 20) break;
+      const auto next = reply(wire::Request::kMeet, wire::ReplyStatus::kNoCard, id_of(liveness.keep_alive(now)));
+      EXPECT_TRUE(next.lost.ok());
+      EXPECT_FALSE(liveness.is_meeting_due(now)) << "not at once";
+      now += milliseconds(200);
+      EXPECT_TRUE(liveness.is_meeting_due(now));
+    }
+    EXPECT_TRUE(vain >= 20 && vain < 1000) << vain;
+    if (is_given) liveness.on_pair();
+  }
+  EXPECT_EQ(liveness.verdict(now).message(),
+            "no queue pair with the switch test-switch can be had: the switch's card gives no queue pair");
+}
+
+TEST_F(SwitchLivenessTest, WhoseOwnCardGivesNoPairGivesUpToo) {
+  int vain = 0;
+  for (; liveness.verdict(now).ok() && vain < 1000; ++vain) liveness.on_no_pair("card mlx5_0 has failed", now);
+  EXPECT_TRUE(vain > 1 && vain < 1000) << vain;
+  EXPECT_EQ(liveness.verdict(now).message(),
+            "no queue pair with the switch test-switch can be had: card mlx5_0 has failed");
 }
 
 TEST_F(SwitchLivenessTest, WhoIsNoMemberAtItsAddressJoinsAgain) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <future>
 #include <utility>
 
 #include "agree_each.h"
@@ -167,6 +168,55 @@ TEST(SessionOverRdma, OutlastsAnOutageOfFramesAlone) {
       }
     });
   }
+}
+
+// Nobody aborts or waits for ever.
+TEST(SessionOverRdma, EndsWithAnErrorWhereTheCardIsGone) {
+  for (const bool told : {true, false}) {
+    const fake_verbs::Library library;
+    MapStore store;
+    Config config = over_rdma();
+    config.failure_timeout = seconds(1);
+    std::promise<void> first_is_done;
+    each_rank(2, [&](int rank) {
+      auto session = Session::open(config, {rank, 2, "group r"}, store, monotonic_now() + seconds(60));
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      std::vector<float> values(300000, 1.0F);
+      ASSERT_TRUE(all_reduce(*session.value(), &values, seconds(60)).ok());
+      if (rank == 0) {
+        first_is_done.set_value();
+      } else {
+        first_is_done.get_future().wait_for(seconds(60));
+        library.behave({.gone = true});
+        if (told) library.tell(IBV_EVENT_DEVICE_FATAL);
+      }
+      const Status status = all_reduce(*session.value(), &values, seconds(60));
+      EXPECT_EQ(status.code(), Code::kUnavailable) << status.to_string();
+    });
+    library.behave({});
+  }
+}
+
+// As after a link that was down: the address comes back, and pairs can be connected again.
+TEST(SessionOverRdma, OutlastsThatPairsCannotBeConnectedForAWhile) {
+  const fake_verbs::Library library;
+  MapStore store;
+  each_rank(2, [&](int rank) {
+    auto session = Session::open(over_rdma(), {rank, 2, "group r"}, store, monotonic_now() + seconds(60));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    for (int call = 1; call <= 3; ++call) {
+      if (rank == 1 && call == 2) {
+        library.behave({.no_connection = true});
+        library.break_pairs();
+        std::this_thread::sleep_for(seconds(1));
+        library.behave({});
+      }
+      std::vector<float> values(300000, static_cast<float>(call + rank));
+      const Status status = all_reduce(*session.value(), &values, seconds(60));
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      ASSERT_EQ(values, std::vector<float>(300000, static_cast<float>(2 * call + 1)));
+    }
+  });
 }
 
 }  // namespace
