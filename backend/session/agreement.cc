@@ -221,6 +221,11 @@ class Agreement {
     // Later less passes than the hosts know of, and TCP might send segments that are lost without a word.
     if (may_take_tcp(opening_.config) && all_offer(plan, wire::kOpenStream)) plan.set("tcp", 1);  // [RATE-7]
     if (may_take_rdma(opening_.config) && all_offer(plan, wire::kOpenRdma)) plan.set("rdma", 1);  // [RATE-9]
+    const std::string without = first_without(plan, wire::kOpenRdma);
+    if (may_take_rdma(opening_.config) && summary->leaves_host && !without.empty()) {
+      SWITCHML_LOG(kInfo) << opening_.group.name << ": no RDMA: switch " << without
+                          << " does not offer it; its log says why (level info), or it was started with --rdma off";
+    }
     offer_watch(opening_, &plan);
     return plan;
   }
@@ -240,13 +245,16 @@ class Agreement {
 
   // Sessions as granted. Losses are asked for where packets are.
   bool all_offer(const Blob& plan, uint64_t flag) const {
-    if (opening_.faults) return false;
+    return !opening_.faults && first_without(plan, flag).empty();
+  }
+
+  std::string first_without(const Blob& plan, uint64_t flag) const {
     for (size_t i = 0; i < opening_.switches.size(); ++i) {
       uint64_t flags = 0;
-      if (!plan.inner("session/" + std::to_string(i)).number("flags", 255, &flags)) return false;
-      if ((flags & wire::kOpenNative) == 0 || (flags & flag) == 0) return false;
+      const bool read = plan.inner("session/" + std::to_string(i)).number("flags", 255, &flags);
+      if (!read || (flags & wire::kOpenNative) == 0 || (flags & flag) == 0) return opening_.switches[i].name;
     }
-    return true;
+    return {};
   }
 
   // One with every switch, all of the payload that the first grants. `insists`: waits for what other jobs may give

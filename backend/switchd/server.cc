@@ -297,7 +297,12 @@ Status add_card(const ServerOptions& options, Links* links) {
     return {};
   }
   if (options.card == ServerOptions::Card::kMust) return card.status();
-  SWITCHML_LOG(kInfo) << "switch " << to_string(bound) << " serves no RDMA: " << card.status().message();
+  const std::string what = "switch " + to_string(bound) + " serves no RDMA: " + card.status().message();
+  if (card.status().code() == Code::kUnsupported) {  // as on most hosts
+    SWITCHML_LOG(kInfo) << what;
+  } else {
+    SWITCHML_LOG(kWarning) << what;
+  }
   return {};
 }
 

@@ -2,8 +2,12 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "socket/address.h"
 #include "socket/sockaddr.h"
@@ -102,8 +106,8 @@ class Search {
   }
 
   Status none() const {
-    return {Code::kUnavailable,
-            "no RDMA device can be used here" + (why_.empty() ? ": there is none" : " (" + why_ + ")")};
+    return {Code::kUnsupported,
+            "no RDMA device can be used here" + (why_.empty() ? ": " + why_none() : " (" + why_ + ")")};
   }
 
   const Verbs& verbs_;
@@ -118,6 +122,19 @@ class Search {
 
 Result<Port> find_port(const Verbs& verbs, const PortWish& wish, const Endpoint& local) {
   return Search(verbs, wish, local).run();
+}
+
+std::string why_none(const std::string& folder) {
+  std::vector<std::string> devices;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    devices.push_back(entry.path().filename());
+  if (devices.empty()) return "there is none";
+  std::sort(devices.begin(), devices.end());
+  std::string names;
+  for (const std::string& device : devices) names += (names.empty() ? "" : ", ") + device;
+  return "the kernel has " + names +
+         ", but this process finds no /dev/infiniband/uverbs* for it: give it to the container";
 }
 
 ibv_gid gid_of(const Endpoint& address) {

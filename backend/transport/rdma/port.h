@@ -24,9 +24,13 @@ struct Port {
 };
 
 /// The first that is active, is an Ethernet port, and has `local` (any port number) as an address of RoCE version 2.
-/// Emulated ones only as the wish says. With a GID index, that of this index, whatever `local` is. kUnavailable: there
+/// Emulated ones only as the wish says. With a GID index, that of this index, whatever `local` is. kUnsupported: there
 /// is none, with what each device lacks.
 Result<Port> find_port(const Verbs& verbs, const PortWish& wish, const Endpoint& local);
+
+/// What to say where no device can be opened: the kernel's devices are in `folder`, and those whose door is not in /dev
+/// are not even listed.
+std::string why_none(const std::string& folder = "/sys/class/infiniband");
 
 /// The address as cards write it: an IPv4 address is ::ffff:a.b.c.d.
 ibv_gid gid_of(const Endpoint& address);

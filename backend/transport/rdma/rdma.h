@@ -40,8 +40,8 @@ struct RdmaOptions : CardOptions {
 };
 
 /// Reliable connected pairs, one for each peer. A card segments frames, retransmits and paces them. Opens the card.
-/// kUnsupported: this build or this host has no libibverbs. kUnavailable: no card can be used, or the system gives too
-/// little. With the reason and the remedy.
+/// kUnsupported: this build or this host has no libibverbs, or no card that can be used. kUnavailable: the system gives
+/// too little. With the reason and the remedy.
 Result<std::unique_ptr<Transport>> make_rdma_transport(const RdmaOptions& options);
 
 /// An unreliable connected pair, with a single peer. Contributions and results (docs/protocol.md, [RDMA-9 to 15]) are

@@ -3,9 +3,11 @@
 
 #include <cerrno>
 #include <future>
+#include <string>
 #include <utility>
 
 #include "agree_each.h"
+#include "base/log.h"
 #ifdef SWITCHML_FAKE_VERBS
 #include "fake_library.h"
 
@@ -89,6 +91,22 @@ TEST(RdmaIsChosen, OfASwitchThatIsNamed) {
   expect_carrier(agree_on_paths("aa", config, true), Carrier::kRdma);
   EXPECT_EQ(server.value()->counters().sessions_opened.get(), 2U);
   EXPECT_EQ(server.value()->counters().sessions_closed.get(), 1U);
+}
+
+TEST(RdmaIsChosen, NotOfASwitchThatOffersNoneAndThatIsSaid) {
+  const fake_verbs::Library library(real());
+  ServerOptions options;
+  options.listen = literal_address("127.0.0.1", 0).value();
+  const auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  Config config = over_rdma();
+  config.switch_address = to_string(server.value()->local());
+  set_log_level(LogLevel::kInfo);
+  ::testing::internal::CaptureStderr();
+  expect_carrier(agree_on_paths("aa", config, false), Carrier::kPackets);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  set_log_level(LogLevel::kWarning);
+  EXPECT_NE(log.find("no RDMA: switch " + config.switch_address + " does not offer it"), std::string::npos) << log;
 }
 
 TEST(RdmaIsChosen, NotByCardsOfSoftwareUnlessTheyAreNamed) {

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "fake_library.h"
 #include "socket/address.h"
@@ -66,7 +68,7 @@ TEST(Port, ThatIsNotThereIsExplainedByDevice) {
   const fake_verbs::Library library;
   const auto elsewhere = find("", kElsewhere);
   ASSERT_FALSE(elsewhere.ok());
-  EXPECT_EQ(elsewhere.status().code(), Code::kUnavailable);
+  EXPECT_EQ(elsewhere.status().code(), Code::kUnsupported);
   EXPECT_THAT(elsewhere.status().message(),
               AllOf(HasSubstr("fake0: no port has the address 192.0.2.1 for RoCE version 2"), HasSubstr("fake1: ")));
   EXPECT_THAT(find("mlx5_0", kLoopback).status().message(), HasSubstr("fake0: not \"mlx5_0\", which is named"));
@@ -74,6 +76,17 @@ TEST(Port, ThatIsNotThereIsExplainedByDevice) {
   EXPECT_THAT(find("fake0:1:9", kLoopback).status().message(), HasSubstr("GID index 9"));
   EXPECT_THAT(find("fake0:1:0", kLoopback).status().message(),
               HasSubstr("fake0: GID index 0 is not of RoCE version 2"));
+}
+
+// libibverbs does not list a device whose file is not in /dev.
+TEST(Port, ADeviceThatAContainerWasNotGivenIsNamed) {
+  const std::string folder = ::testing::TempDir() + "switchml-port-test-" + std::to_string(::getpid());
+  EXPECT_EQ(why_none(folder), "there is none");
+  ASSERT_TRUE(std::filesystem::create_directories(folder));
+  EXPECT_EQ(why_none(folder), "there is none");
+  for (const char* const device : {"mlx5_1", "mlx5_0"}) std::filesystem::create_directory(folder + "/" + device);
+  EXPECT_THAT(why_none(folder), AllOf(HasSubstr("the kernel has mlx5_0, mlx5_1,"), HasSubstr("/dev/infiniband")));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Port, WhatADeviceRefusesIsSaid) {
