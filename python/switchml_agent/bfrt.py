@@ -58,7 +58,7 @@ class Bfrt(Driver):
         self.neighbours = sessions.Neighbours(self.ports, self._settings.stations)
         self._nodes = 0  # numbers given so far
         self._homes: dict = {}  # {job: (pipe of its first segment, what takes the ways there out again)}
-        self._stations: dict = {}  # {MAC: [port or None, how many members are there]}
+        self._stations: dict = {}  # {MAC: [port, how many members are there]}
         for name in (*names.ENTRIES, names.GROUPS, names.NODES):
             self._runtime.clear(name)
         self._set_up()
@@ -223,30 +223,24 @@ class Bfrt(Driver):
     # ---- where hosts are ----
 
     def _add_station(self, mac, port, undo):
-        """What goes to a member is not flooded. Several members may be at one address; the last one says where that
-        is."""
-        if mac in self._settings.stations:
+        """What goes to a member is not flooded. Members say themselves which address they have, so an address that
+        another port has stays there: whoever claims it later must not get what is sent to its holder."""
+        if mac in self._settings.stations or mac == self._settings.mac:
             return
-        held = self._stations.setdefault(mac, [None, 0])
-        if held[0] != port:
-            self._remove_station(mac)
-            entry = tables.station(mac, port)
+        entry = tables.station(mac, port)
+        if mac not in self._stations:
             self._runtime.add(entry.table, entry.keys, entry.values, entry.action)
-        held[:] = port, held[1] + 1
-        undo.append((self._leave_station, mac))
+            self._stations[mac] = [port, 0]
+        if self._stations[mac][0] == port:
+            self._stations[mac][1] += 1
+            undo.append((self._leave_station, mac, entry))
 
-    def _leave_station(self, mac):
-        held = self._stations[mac]
-        if held[1] == 1:
-            self._remove_station(mac)
-        held[1] -= 1
-
-    def _remove_station(self, mac):
-        held = self._stations[mac]
-        if held[0] is not None:
-            entry = tables.station(mac, held[0])
+    def _leave_station(self, mac, entry):
+        if self._stations[mac][1] == 1:
             self._runtime.remove(entry.table, entry.keys)
-            held[0] = None
+            del self._stations[mac]
+        else:
+            self._stations[mac][1] -= 1
 
     def _undo(self, step):
         call, *arguments = step

@@ -23,14 +23,22 @@ class Place:
 
 
 def mac_bytes(text):
-    """ValueError unless it is six bytes in hexadecimal, as 02:00:00:00:00:01."""
+    """ValueError unless it is one host's address: six bytes in hexadecimal, as 02:00:00:00:00:01."""
     parts = text.split(":")
-    if len(parts) != 6 or not all(len(part) == 2 for part in parts):
-        raise ValueError(f"MAC address {text!r}: allowed are six pairs of digits, as 02:00:00:00:00:01")
     try:
-        return bytes(int(part, 16) for part in parts)
+        data = bytes(int(part, 16) for part in parts)
     except ValueError:
-        raise ValueError(f"MAC address {text!r}: allowed are six pairs of digits, as 02:00:00:00:00:01") from None
+        data = b""
+    if len(data) != 6 or not all(len(part) == 2 for part in parts):
+        raise ValueError(f"MAC address {text!r}: allowed are six pairs of digits, as 02:00:00:00:00:01")
+    if not _is_hosts(data):
+        raise ValueError(f"MAC address {text!r}: allowed are those of one host, as 02:00:00:00:00:01")
+    return data
+
+
+def _is_hosts(mac):
+    """Neither a group's, broadcast included, nor none."""
+    return not mac[0] & 1 and any(mac)
 
 
 def mac_text(data):
@@ -84,5 +92,7 @@ def packet_in(data):
         raise NotOurs(f"{len(frame)} bytes whose lengths do not agree")
     if int.from_bytes(packet[22:24], "big") != UDP_PORT:
         raise NotOurs(f"UDP to port {int.from_bytes(packet[22:24], 'big')} instead of {UDP_PORT}")
+    if not _is_hosts(frame[6:12]):
+        raise NotOurs(f"the sender's MAC address is {mac_text(frame[6:12])}, which is no host's")
     ip, udp_port = str(ipaddress.IPv4Address(packet[12:16])), int.from_bytes(packet[20:22], "big")
     return Place(ip, udp_port, mac_text(frame[6:12]), int.from_bytes(data[:PORT_BYTES], "big")), packet[28:]

@@ -84,6 +84,9 @@ BROKEN = {
     "ip length": put(slice(18, 20), b"\x00\x45"),
     "udp length": put(slice(40, 42), b"\x00\x07"),
     "port": put(slice(38, 40), b"\x00\x35"),
+    "from broadcast": put(slice(8, 14), b"\xff" * 6),
+    "from a group": put(8, 0x03),
+    "from nobody": put(slice(8, 14), bytes(6)),
     "empty": lambda frame: frame.clear(),
 }
 
@@ -96,6 +99,7 @@ def test_what_is_no_control_packet_is_refused(change):
 
 @pytest.mark.parametrize("text", (
     "", "02:00:00:00:00", "02:00:00:00:00:0g", "0200:00:00:00:01", "02-00-00-00-00-01", "2:0:0:0:0:1",
+    "ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "00:00:00:00:00:00",
 ))  # fmt: skip
 def test_bad_mac_addresses(text):
     with pytest.raises(ValueError, match=f"MAC address '{text}': allowed are"):

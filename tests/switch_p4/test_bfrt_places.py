@@ -36,7 +36,9 @@ def test_what_goes_to_a_member_is_not_flooded(switch, driver):  # noqa: F811
     member(driver, shard=1, udp_port=4712)  # the same host
     assert stations(switch) == {5: 4, 2: 4}
     member(driver, port=8)
-    assert stations(switch) == {5: 4, 2: 8}  # where it was heard last
+    assert stations(switch) == {5: 4, 2: 4}  # where the other shard still is
+    member(driver, port=8, shard=1, udp_port=4712)
+    assert stations(switch) == {5: 4, 2: 8}
     driver.remove(m.RemoveRequest(job=3, epoch=7))
     assert stations(switch) == {5: 4}
 
@@ -58,6 +60,38 @@ def test_a_configured_station_stays_where_it_was_configured(switch, driver):  # 
     assert stations(switch) == {5: 4}
     driver.remove(m.RemoveRequest(job=3, epoch=7))
     assert stations(switch) == {5: 4}
+
+
+def claim(driver, job, worker, mac, port):  # noqa: F811
+    """A member of the job says that it has this address."""
+    place = m.SwitchPlace(address=f"10.0.0.{worker}:4711", mac=mac, port=port)
+    driver.set_member(m.SetMemberRequest(job=job, epoch=7, worker=worker, place=place))
+
+
+@pytest.mark.parametrize("mac, port", (("02:00:00:00:00:02", 4), ("02:00:00:00:00:05", 4), ("02:00:00:00:00:fe", None)))
+def test_a_claimed_address_stays_with_its_holder(switch, driver, mac, port):  # noqa: F811
+    """A member's, a configured station's, the switch's own: whichever job the claim comes from, and after it has
+    gone."""
+    install(driver)
+    install(driver, job=4, pages=[1, 2])
+    member(driver)
+    last = int(mac[-2:], 16)
+    claim(driver, 4, 5, mac, 8)
+    assert stations(switch).get(last) == port
+    assert switch.copies(64) == [(6, 8)]  # its own results do go where it is
+    driver.remove(m.RemoveRequest(job=4, epoch=7))
+    assert stations(switch).get(last) == port
+    driver.remove(m.RemoveRequest(job=3, epoch=7))
+    assert stations(switch) == {5: 4}
+
+
+@pytest.mark.parametrize("mac", ("ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "03:00:00:00:00:02", "00:00:00:00:00:00"))
+def test_an_address_that_is_no_hosts_is_refused(switch, driver, mac):  # noqa: F811
+    install(driver)
+    before = switch.content()
+    with refused("INVALID_ARGUMENT", f"worker 2: MAC address '{mac}': allowed are those of one host, as 02:"):
+        claim(driver, 3, 2, mac, 4)
+    assert switch.content() == before
 
 
 # ---- ports ----
