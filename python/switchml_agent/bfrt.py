@@ -82,9 +82,13 @@ class Bfrt(Driver):
 
     def _read_ports(self):
         """Those that members can be at. Ports are set up by whoever runs the switch: they have speeds and
-        transceivers."""
+        transceivers. What leaves by one that leads back into the chip would be flooded again, for ever."""
         inside = {*self.program.loop_ports, self._settings.control_port}
-        return tuple(sorted(set(self._runtime.keys(names.PORTS)) - inside))
+        found = self._runtime.values(names.PORTS)
+        for port, values in found.items():
+            if values.get(names.INTERNAL) or values.get(names.LOOPBACK, names.NO_LOOPBACK) != names.NO_LOOPBACK:
+                inside.add(port)
+        return tuple(sorted(set(found) - inside))
 
     def _follow_ports(self):
         assert self.neighbours  # _open has set them

@@ -30,6 +30,7 @@ CONTRIBUTED_LOW = "pipe.SwitchIngress.sequence_check.bitmap.contributed_low"
 CONTRIBUTED_HIGH = "pipe.SwitchIngress.sequence_check.bitmap.contributed_high"
 STEPS = "pipe.SwitchIngress.passes.steps"
 GROUPS, NODES, PORTS = "$pre.mgid", "$pre.node", "$PORT"  # of every program
+LOOPBACK, NO_LOOPBACK, INTERNAL = "$LOOPBACK_MODE", "BF_LPBK_NONE", "$IS_INTERNAL"  # what PORTS says about one
 
 # Tables that hold entries of sessions and settings, and those that have a default of ours.
 ENTRIES = (SESSIONS, UPLINKS, WORKERS, SOURCES, PAGES, HOMES, LOOPS, STATIONS, ADDRESSES, MEMBERS, PORT_KINDS)

@@ -192,20 +192,18 @@ class Runtime:
         return [data.to_dict() for data, _ in table.entry_get(self._target, keys, {"from_hw": True})]
 
     @_told
-    def keys(self, name):
-        """[key] of all entries, of a table with one exact key."""
-        return [next(iter(key.to_dict().values()))["value"] for key in self._all_keys(self._table(name))]
+    def values(self, name):
+        """{key: values by name} of a table with one exact key."""
+        found = self._table(name).entry_get(self._target, None, {"from_hw": False})
+        return {next(iter(key.to_dict().values()))["value"]: data.to_dict() for data, key in found if key is not None}
 
     @_told
     def clear(self, name):
         """Leaves no entry, key by key: not every table can be emptied as a whole."""
         table = self._table(name)
-        found = self._all_keys(table)
+        found = [key for _, key in table.entry_get(self._target, None, {"from_hw": False}) if key is not None]
         if found:
             table.entry_del(self._target, found)
-
-    def _all_keys(self, table):
-        return [key for _, key in table.entry_get(self._target, None, {"from_hw": False}) if key is not None]
 
     def close(self):
         """Idempotent. Does not wait for the server."""

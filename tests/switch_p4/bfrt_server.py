@@ -19,7 +19,7 @@ _REGISTER = [{"name": "$bfrt_field_class", "value": "register_data"}]
 
 def _type(table, bits, flags=()):
     if not table.startswith("pipe."):
-        return {"type": "bool" if bits == 1 else f"uint{bits}"}
+        return {"type": {0: "string", 1: "bool"}.get(bits, f"uint{bits}")}
     return {"type": "bytes", "width": bits}
 
 
@@ -111,8 +111,21 @@ class _Names:
                 else:
                     field.exact.value = keys[name].to_bytes(size, "big")
         for number, described in self.data.items():
-            for value in _each(values.get(described["name"], [])):  # of a register: one for each pipe
-                entry.data.fields.add(field_id=number, stream=value.to_bytes(_size(described["type"]), "big"))
+            value = values.get(described["name"], [])
+            for each in [value] if described["repeated"] else _each(value):  # of a register: one for each pipe
+                _fill_field(entry.data.fields.add(field_id=number), each, described["type"])
+
+
+def _fill_field(field, value, kind):
+    if isinstance(value, list):
+        is_bool = kind["type"] == "bool"
+        (field.bool_arr_val if is_bool else field.int_arr_val).val.extend(value)
+    elif isinstance(value, str):
+        field.str_val = value
+    elif isinstance(value, bool):
+        field.bool_val = value
+    else:
+        field.stream = value.to_bytes(_size(kind), "big")
 
 
 def _size(kind):
@@ -215,7 +228,7 @@ class Service(bfruntime_pb2_grpc.BfRuntimeServicer):
         elif keys:
             found = [(keys, self._switch.read(names.name, [keys])[0])]
         else:
-            found = [(dict(key), {}) for key in self._switch.entries[names.name]]
+            found = [(dict(key), values or {}) for key, (_, values) in self._switch.entries[names.name].items()]
         for keys, values in found:
             one = answer.entities.add().table_entry
             one.table_id, one.is_default_entry = entry.table_id, entry.is_default_entry

@@ -181,9 +181,14 @@ class Switch:
         chip = next(name for name in self.tables if name.endswith(".dev.device_configuration"))
         self.defaults[chip] = None, {"num_pipes": self.PIPES}
         for port in self.PORTS:
-            self.entries["$PORT"][self._key("$PORT", {"$DEV_PORT": port})] = None, {}
+            self.add_port(port)
         self.info = types.SimpleNamespace(table_get=lambda name: types.SimpleNamespace(info=self.tables[name]),
                                           table_name_list_get=lambda: list(self.tables))  # fmt: skip
+
+    def add_port(self, port, loopback="BF_LPBK_NONE", internal=False):
+        """As `pm port-add` would, or the driver itself."""
+        values = {"$LOOPBACK_MODE": loopback, "$IS_INTERNAL": internal}
+        self.entries["$PORT"][self._key("$PORT", {"$DEV_PORT": port})] = None, values
 
     # ---- checks ----
 
@@ -319,9 +324,9 @@ class Switch:
             raise Refused(f"{table.name}: {keys}: {values}")
         return values
 
-    def keys(self, name):
+    def values(self, name):
         self._table(name)
-        return [next(iter(dict(key).values())) for key in self.entries[name]]
+        return {next(iter(dict(key).values())): values for key, (_, values) in self.entries[name].items()}
 
     def clear(self, name):
         self._table(name)

@@ -12,11 +12,6 @@ from test_bfrt import driver, install, m, member, refused, switch  # noqa: F401 
 STATION = "headers.ethernet.destination"
 
 
-def add_port(switch, port):  # noqa: F811
-    """As `pm port-add` would."""
-    switch.entries[bfrt_program.PORTS][("$DEV_PORT", port),] = None, {}
-
-
 def remove_port(switch, port):  # noqa: F811
     del switch.entries[bfrt_program.PORTS][("$DEV_PORT", port),]
 
@@ -103,16 +98,32 @@ def test_a_port_that_appears_later_is_taken_without_a_restart(switch, driver):  
     instance = driver.instance
     with refused("INVALID_ARGUMENT", "worker 5 10.0.0.5:4711: port 12: allowed are 4, 8"):
         member(driver, worker=5, port=12)
-    add_port(switch, 12)
+    switch.add_port(12)
     member(driver, worker=5, port=12)
     assert switch.copies(48) == [(3, 4), (6, 12)]
     assert sorted(switch.copies(1)) == [(0, 4), (0, 8), (0, 12)]
     assert driver.capabilities().instance == instance
 
 
+@pytest.mark.parametrize("port", ({"loopback": "BF_LPBK_MAC_NEAR"}, {"internal": True}))
+def test_nothing_is_flooded_to_what_leads_back_into_the_chip(switch, driver, port):  # noqa: F811
+    """Two such ports would send a broadcast to one another for ever."""
+    switch.add_port(196, **port)
+    switch.add_port(12, **port)
+    driver.connect()
+    assert sorted(switch.copies(1)) == [(0, 4), (0, 8)]
+    install(driver)
+    with refused("INVALID_ARGUMENT", "worker 5 10.0.0.5:4711: port 12: allowed are 4, 8"):
+        member(driver, worker=5, port=12)
+    switch.add_port(12)  # its loopback is taken off
+    switch.add_port(8, **port)
+    driver.capabilities()
+    assert sorted(switch.copies(1)) == [(0, 4), (0, 12)]
+
+
 def test_ports_are_looked_at_whenever_the_controller_asks_how_the_switch_is(switch, driver):  # noqa: F811
     install(driver)
-    add_port(switch, 12)
+    switch.add_port(12)
     remove_port(switch, 8)
     instance = driver.instance
     assert driver.capabilities().instance == instance
@@ -125,7 +136,7 @@ def test_ports_are_looked_at_whenever_the_controller_asks_how_the_switch_is(swit
 
 def test_ports_that_are_refused_end_no_session(switch, driver):  # noqa: F811
     install(driver)
-    add_port(switch, 12)
+    switch.add_port(12)
     instance = driver.instance
     for nth in (1, 2, 3):
         switch.fail_at = switch.writes + nth
@@ -139,7 +150,7 @@ def test_answers_leave_by_a_port_that_appears_later(switch, driver):  # noqa: F8
     asked = m.SwitchPlace(address="10.0.0.9:4711", mac="02:00:00:00:00:09", port=12)
     with refused("INVALID_ARGUMENT", "worker 10.0.0.9:4711: port 12: allowed are 4, 8"):
         driver.place(asked)
-    add_port(switch, 12)
+    switch.add_port(12)
     assert driver.place(asked).port == 12
 
 
@@ -165,7 +176,7 @@ def home(switch, job=3):  # noqa: F811
 def wide(switch, driver):  # noqa: F811
     """A switch with ports of two pipes: 4 and 8, 136 and 140."""
     for port in (136, 140):
-        add_port(switch, port)
+        switch.add_port(port)
     return switch
 
 
