@@ -14,7 +14,7 @@ import typing
 from switchml_agent.driver import Gone, Refused
 
 PROGRAM = "simple_switch_CLI"
-PATIENCE = 10.0  # seconds for an answer; each takes milliseconds
+PATIENCE = 60.0  # seconds for an answer: each takes milliseconds, but on a busy host the program's start takes long
 _PROMPT = b"RuntimeCmd: "
 _SIGNS = ("Invalid", "Error", "Unknown", "error")  # every refusal has one of them
 
@@ -79,16 +79,13 @@ class Console:
         return int(value.split(", ")[1].split()[0]) if value.startswith("(") else int(value)
 
     def close(self):
-        """Idempotent."""
+        """Idempotent. Waits for no answer: the program holds nothing that could be lost."""
+        self._process.kill()
+        self._process.wait()
         try:
             self._commands.close()
         except OSError:
-            pass  # it is gone already
-        try:
-            self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            pass  # a command that it did not read
         self._answers.close()
 
 

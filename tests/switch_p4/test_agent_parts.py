@@ -19,7 +19,7 @@ except ImportError as error:
         allow_module_level=True,
     )
 
-from switchml_agent import frames, program, service, sessions
+from switchml_agent import console, driver, frames, program, service, sessions
 from switchml_agent.errors import Refusal
 from vectors.wire import ROOT
 
@@ -104,6 +104,47 @@ def test_what_is_no_control_packet_is_refused(change):
 def test_bad_mac_addresses(text):
     with pytest.raises(ValueError, match=f"MAC address '{text}': allowed are"):
         frames.mac_bytes(text)
+
+
+# ---- the console of bmv2 ----
+
+COMMAND_LINE = """#!/bin/sh
+printf 'RuntimeCmd: '
+while read -r command; do
+    case $command in
+    slow) sleep 0.5; printf 'done\nRuntimeCmd: ' ;;
+    mute) exec sleep 600 ;;
+    *) echo 'Could not connect to thrift client'; exit 1 ;;
+    esac
+done
+"""
+
+
+@pytest.fixture
+def bmv2_console(tmp_path, monkeypatch):
+    program = tmp_path / console.PROGRAM
+    program.write_text(COMMAND_LINE)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    made = console.Console("127.0.0.1", 9090)
+    yield made
+    made.close()
+
+
+def test_a_busy_host_may_take_long_to_answer(bmv2_console, monkeypatch):
+    seconds = iter((0, 30))  # as if the host had done other things between the command and the wait for its answer
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(seconds, 31))
+    assert bmv2_console.ask("slow") == "done\n"
+
+
+def test_a_program_that_ends_or_falls_silent_is_gone(bmv2_console, monkeypatch):
+    with pytest.raises(driver.Gone, match="simple_switch_CLI ended: Could not connect to thrift client"):
+        bmv2_console.ask("other")
+    silent = console.Console("127.0.0.1", 9090)
+    monkeypatch.setattr(console, "PATIENCE", 0.1)
+    with pytest.raises(driver.Gone, match="simple_switch_CLI did not answer within 0.1 s"):
+        silent.ask("mute")
+    silent.close()
 
 
 # ---- sessions ----
