@@ -233,7 +233,12 @@ class Bfrt(Driver):
             return
         entry = tables.station(mac, port)
         if mac not in self._stations:
-            self._runtime.add(entry.table, entry.keys, entry.values, entry.action)
+            try:
+                self._runtime.add(entry.table, entry.keys, entry.values, entry.action)
+            except Refused as error:
+                if error.full:
+                    return  # frames to this host are flooded, as to hosts that are no members
+                raise
             self._stations[mac] = [port, 0]
         if self._stations[mac][0] == port:
             self._stations[mac][1] += 1

@@ -45,6 +45,26 @@ def field(register, name):
     return f"{register.removeprefix('pipe.')}.{name}"
 
 
+def _ways(ports):
+    """Into a pipe that has so many loop ports."""
+    return next((count for count in (1, 2, MOST_WAYS) if count >= ports), MOST_WAYS)
+
+
+def _sessions(info, pages, pipes, segments, loop_ports):
+    """How many fit into every table, whatever they are: switch_p4/sizing.py computes the same for docs/switch.md."""
+    in_pipe = [port >> PIPE_BITS for port in loop_ports]
+    ways = _ways(max(map(in_pipe.count, range(pipes)), default=1))
+    # Each page is an entry for each segment, but the last one of a session up to one for each bit of its size.
+    last_page = PAGE_SLOTS.bit_length() - 1
+    return min(
+        JOBS - 1,
+        info[SESSIONS].size_get(),
+        (info[PAGES].size_get() // segments - pages) // (last_page - 1),
+        info[LOOPS].size_get() // (len(LATER_PASSES[segments]) * ways),
+        info[HOMES].size_get() // (max(pipes - 1, 1) * ways),
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Program(Sizes):
     segments: int  # of a payload; a packet passes once for each
@@ -66,11 +86,12 @@ class Program(Sizes):
             info[WORKERS].data_field_size_get(half, "SwitchIngress.session.member")[1] for half in ("lower", "upper")
         ]
         slots = info[PAIRS].size_get() // 2
+        pages = slots // PAGE_SLOTS * min(pipes, segments) // segments
         return cls(
             payload=4 * words * segments,
             members=sum(bits),
-            sessions=min(info[SESSIONS].size_get(), JOBS - 1),
-            pages=slots // PAGE_SLOTS * min(pipes, segments) // segments,
+            sessions=_sessions(info, pages, pipes, segments, loop_ports),
+            pages=pages,
             page_slots=PAGE_SLOTS,
             reasons=info[REASONS].size_get() // JOBS,
             places=info[MEMBERS].size_get(),
@@ -101,8 +122,7 @@ class Program(Sizes):
         """The ports by which a job's packets go into the pipe of a segment: a power of two of them, some twice."""
         pipe = self.pipe(home, segment)
         ports = [port for port in self.loop_ports if self.pipe_of_port(port) == pipe]
-        count = next((count for count in (1, 2, MOST_WAYS) if count >= len(ports)), MOST_WAYS)
-        return tuple(ports[(job // self.pipes + i) % len(ports)] for i in range(count))
+        return tuple(ports[(job // self.pipes + i) % len(ports)] for i in range(_ways(len(ports))))
 
     def page(self, page, segment=0):
         """Of the registers of the segment's pipe: pipes that hold several segments have them side by side."""

@@ -1,6 +1,7 @@
 """The driver for BFRuntime, against a switch without chip: its tables are held to those of the compiled program."""
 
 import contextlib
+import dataclasses
 import itertools
 import re
 import sys
@@ -40,10 +41,10 @@ def refused(code, text):
 # ---- the program ----
 
 
-def program(segments=1, pipes=4, loop_ports=None, pairs=False):
+def program(segments=1, pipes=4, loop_ports=None, pairs=False, sessions=72):
     loops = tuple(pipe << 7 | 68 for pipe in range(pipes)) if loop_ports is None else loop_ports
     pages = 80 * min(pipes, segments) // segments
-    return bfrt_program.Program(256 * segments, 64, 255, pages, 128, 32, 4096, segments, pipes, loops, pairs)
+    return bfrt_program.Program(256 * segments, 64, sessions, pages, 128, 32, 4096, segments, pipes, loops, pairs)
 
 
 def test_a_program_is_known_by_its_tables():
@@ -51,7 +52,7 @@ def test_a_program_is_known_by_its_tables():
     assert bfrt_program.Program.of(bfrt_switch.program_tables(1), 4, loops) == program()
     tables = bfrt_switch.program_tables(4)
     assert [bfrt_program.Program.of(tables, pipes, loops[:pipes]).pages for pipes in (4, 2, 1)] == [80, 40, 20]
-    assert bfrt_program.Program.of(tables, 2, loops[:2]) == program(4, 2)
+    assert bfrt_program.Program.of(tables, 2, loops[:2]) == program(4, 2, sessions=78)
 
 
 def test_another_program_is_refused():
@@ -248,7 +249,7 @@ def test_capabilities(driver):
         payload_bytes=[256],
         whole_chunks=True,
         members=64,
-        jobs=255,
+        jobs=72,
         operations=[m.Operation.SUM, m.Operation.MAX],
         trees=True,
         pages=80,
@@ -256,6 +257,34 @@ def test_capabilities(driver):
         places=4096,
         mac=SETTINGS.mac,
     )
+
+
+@pytest.mark.parametrize("more", ((), (4,), (4, 8), (4, 8, 12)), ids=lambda more: f"{1 + len(more)} loop ports")
+@pytest.mark.parametrize("segments", (1, 4))
+def test_as_many_sessions_fit_as_are_announced(segments, more, monkeypatch):
+    """Whatever slots they have, and however wide their ways are."""
+    switch = bfrt_switch.Switch(bfrt_switch.program_tables(segments))
+    monkeypatch.setattr(bfrt, "Runtime", lambda *arguments: switch)
+    driver = bfrt.Bfrt(dataclasses.replace(SETTINGS, loop_ports=[p << 7 | port for p in range(4) for port in more]))
+    for port in (16, 20):
+        switch.add_port(port)
+    driver.connect()
+    announced = driver.capabilities()
+    assert 40 < announced.jobs <= announced.pages
+    for job in range(1, announced.jobs + 1):
+        install(driver, job=job, shards=1, slots=127, pages=[job - 1], payload_bytes=256 * segments)
+        member(driver, job=job, port=16)
+        member(driver, 5, job=job, port=20)
+    with refused("RESOURCE_EXHAUSTED", f"job 255: {announced.jobs} sessions are installed, the most that there can be"):
+        install(driver, job=255, shards=1, slots=1, pages=[79], payload_bytes=256 * segments)
+
+
+def test_a_host_that_no_station_is_left_for_is_flooded_to(switch, driver):
+    switch.tables[bfrt_program.STATIONS].size = 1  # the configured one
+    install(driver)
+    member(driver)
+    assert switch.copies(48) == [(3, 4)] and len(switch.entries[bfrt_program.STATIONS]) == 1
+    driver.remove(m.RemoveRequest(job=3, epoch=7))
 
 
 def test_what_was_there_before_is_removed(switch, driver):
@@ -351,7 +380,8 @@ def test_a_full_switch_keeps_nothing_of_what_did_not_fit(switch, driver):
         assert (switch.content(), switch.entries["$pre.node"]) == (before, nodes)
     install(driver)
     joined = switch.content()
-    for nth in (1, 2, 1, 2, 3, 4):  # the worker's own entry stays after the second
+    # The worker's own entry stays after the second. A station that does not fit, the next write, is flooded to.
+    for nth in (1, 3, 2, 3, 4, 5):
         switch.fail_at = switch.writes + nth
         with refused("RESOURCE_EXHAUSTED", "the switch refused: "):
             member(driver)

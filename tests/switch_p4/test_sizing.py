@@ -22,9 +22,10 @@ def test_the_docs_have_its_rows(arguments):
     assert [row for row in rows if row not in text] == []
 
 
+@pytest.mark.parametrize("loop_ports", (1, 2, 3, 4, 6))
 @pytest.mark.parametrize("segments", (1, 4))
 @pytest.mark.parametrize("pipes", (1, 2, 4))
-def test_it_counts_the_pages_that_the_agent_offers(pipes, segments):
+def test_it_counts_what_the_agent_offers(pipes, segments, loop_ports):
     pytest.importorskip("grpc", reason="needs grpcio: pip install grpcio protobuf")
     import bfrt_switch
     from switchml_agent import bfrt_program
@@ -32,9 +33,12 @@ def test_it_counts_the_pages_that_the_agent_offers(pipes, segments):
     sys.path.insert(0, str(ROOT / "switch_p4"))
     import sizing as sizes
 
-    offered = bfrt_program.Program.of(bfrt_switch.program_tables(segments), pipes, ()).pages
+    loops = [pipe << 7 | port for pipe in range(pipes) for port in range(loop_ports)]
+    offered = bfrt_program.Program.of(bfrt_switch.program_tables(segments), pipes, loops)
     for pages in (1, 2, 7, 30):
-        assert sizes.jobs_on(pipes, sizes.sizes()["PAGES"], 1, pages, segments) == offered // pages
+        for members in (1, 64):
+            fit = min(offered.pages // pages, offered.sessions, offered.places // members)
+            assert sizes.jobs_on(pipes, pages * offered.page_slots, segments, members, loop_ports) == fit
 
 
 def test_slots_hold_the_bandwidth_delay_product():
@@ -48,7 +52,10 @@ def test_slots_hold_the_bandwidth_delay_product():
     assert slots == 306
 
 
-@pytest.mark.parametrize("arguments", (("--rtt-us", "0"), ("--payloads", "512"), ("--rates", "0")))
+@pytest.mark.parametrize(
+    "arguments",
+    (("--rtt-us", "0"), ("--payloads", "512"), ("--rates", "0"), ("--members", "65"), ("--loop-ports", "0")),
+)
 def test_values_that_mean_nothing_are_refused(arguments):
     done = sizing(*arguments)
     assert done.returncode == 2
