@@ -162,6 +162,10 @@ class Bfrt(Driver):
             undo.append((self._drop_ways, entry.session.job))
             self._homes[entry.session.job] = self.program.first_home(entry.session.job), []
             self._add_ways(entry.session)
+        elif isinstance(entry, tables.Wiped):
+            for register in names.WORDS:
+                zeros = {names.field(register, half): 0 for half in ("lower", "upper")}
+                self._runtime.fill(register, entry.indices, zeros)
         elif isinstance(entry, tables.Known):
             self._add_station(entry.mac, entry.port, undo)
         elif isinstance(entry, sessions.Copy):

@@ -155,6 +155,13 @@ class Runtime:
         table.entry_add(self._target, [self._key(table, keys)], [self._data(table, values, action)])
 
     @_told
+    def fill(self, name, indices, values):
+        """The same values at all these indices of a register, in all pipes."""
+        table = self._table(name)
+        keys = [self._key(table, {"$REGISTER_INDEX": index}) for index in indices]
+        table.entry_add(self._target, keys, [self._data(table, values)] * len(keys))
+
+    @_told
     def extend(self, name, keys, values):
         """Adds to the lists of an entry."""
         self._modify(name, keys, values, self.client.bfruntime_pb2.TableModIncFlag.MOD_INC_ADD)

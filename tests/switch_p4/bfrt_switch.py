@@ -264,6 +264,14 @@ class Switch:
         self.entries[name][key] = action, copy.deepcopy(values)
         self.added(name, keys, action, values)
 
+    def fill(self, name, indices, values):
+        table = self._write(name)
+        self._check_values(table, values, None)
+        if not 0 <= min(indices) <= max(indices) < table.size:
+            raise Refused(f"{name}: {min(indices)} to {max(indices)}: it has {table.size}")
+        for index in indices:
+            self.registers[name, index] = {each: [value] * self.PIPES for each, value in values.items()}
+
     def _found(self, name, keys):
         key = self._key(name, keys)
         if key not in self.entries[name]:
