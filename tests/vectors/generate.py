@@ -59,10 +59,15 @@ class Generator:
             self.step()
             if self.made - self.made_at_count >= COUNT_EVERY or self.made >= self.packets:
                 self.count()
-        head = [
-            f"# A random sequence ({command}): any difference between a data plane and the",
-            "# model of the protocol.",
-        ]
+        return self.written(
+            [
+                f"# A random sequence ({command}): any difference between a data plane and the",
+                "# model of the protocol.",
+            ]
+        )
+
+    def written(self, head):
+        """The vector, which begins with these lines."""
         for what, (value, _) in self.parser.required.items():
             head.append(f"needs {what}" + ("" if value is True else f" {value}"))
         return "\n".join(head + self.lines) + "\n"
@@ -118,7 +123,7 @@ class Generator:
             fields.replace(f"slot={number}", "slot=4"),
             fields + " kind=2 worker=255 epoch=" + name + "+1",
             fields + " kind=1",
-            fields + " kind=2 worker=255 cut=2",
+            f"{fields} kind=2 worker=255 {self.cut(name, fields)}",
         ]
         self.send(f"send {name}.parent {self.random.choice(spoiled)}")
 
@@ -130,7 +135,7 @@ class Generator:
             fields + " kind=6 worker=255 checksum=wrong",
             fields + f" kind=6 worker=255 epoch={name}+1",
             fields + " kind=5",
-            fields + " kind=6 worker=255 cut=2",
+            f"{fields} kind=6 worker=255 {self.cut(name, fields)}",
             fields.replace(f"slot={number}", "slot=4"),
         ]
         self.send(f"send {name}.parent {self.random.choice(spoiled)}")
@@ -148,10 +153,10 @@ class Generator:
             f"version={self.random.choice((0, 1, 15))}",
             f"kind={self.random.choice((0, 2, 4, 6, 9, 14, 15))}",
             f"op={self.random.choice((2, 3))}",
-            f"cut={self.random.randint(1, 3)}",
             f"flags={self.random.choice((4, 0x10, 0xF0))}",
         ]
-        fields, fault = self.fields(number, slot.seq), self.random.choice(faults)
+        fields = self.fields(number, slot.seq)
+        fault = self.random.choice([*faults, self.cut(name, fields), self.cut(name, fields)])
         if fault == "kind=2":  # for another worker than 255 a data plane may count what it likes
             fault += " worker=255"
         if fault.startswith("op=") or fault == "kind=6":
@@ -175,6 +180,7 @@ class Generator:
             return self.contribute()
         fields = self.native_fields(number, slot.seq)
         faults = ["checksum=wrong"] * 6 + [
+            self.cut(name, fields),
             f"epoch={name}+1",
             "job=unused",
             f"worker={self.random.choice((self.parser.sessions[name].workers, 255))}",
@@ -201,6 +207,20 @@ class Generator:
             *(f"send {self.member(other)} slot=0 seq=1 elements=1" for other in others[:1]),
         ]
         self.send(self.random.choice(more))
+
+    def cut(self, name, fields):
+        """At any byte of such a packet."""
+        packet = self.parser.contribution(fields.split(), name, 0).encode(self.sessions)
+        return f"cut={self.random.choice(self.cuts(packet))}"
+
+    def cuts(self, packet):
+        """How many bytes may be left off: where all chunks are as long as the payload, not so that a shorter one is
+        left."""
+        header = wire.HEADER.bytes
+        left = [
+            size for size in range(len(packet)) if not self.full or size <= header or (size - header) % wire.WORD_BYTES
+        ]
+        return [len(packet) - size for size in left]
 
     def reopen(self):
         name = self.random.choice(list(self.slots))
@@ -277,11 +297,15 @@ class Generator:
         workers = self.random.choice([w for w in (1, 2, 3, 4, 8, 31, 32, 33, 64, 128) if w <= self.workers])
         payload = self.random.choice([p for p in (256, 512, 1024, 1408, 2048) if p <= self.payload])
         native = "native " * (not self.full and self.random.random() < 0.4)
-        self.do(f"session {name} {native}{self.membership(workers)} slots=4 payload={payload}{same_job}")
         job = self.sessions[same_job.removeprefix(" job=")].job if same_job else None
-        self.sessions[name] = self.model.open_session(self.parser.sessions[name], job)
-        members = self.parser.sessions[name].members
+        members = self.open_as(name, f"{native}{self.membership(workers)} slots=4 payload={payload}{same_job}", job)
         self.slots[name] = [Slot(self.random.choice(FIRST_SEQS), members) for _ in range(4)]
+
+    def open_as(self, name, what, job=None):
+        """Its members."""
+        self.do(f"session {name} {what}")
+        self.sessions[name] = self.model.open_session(self.parser.sessions[name], job)
+        return self.parser.sessions[name].members
 
     def membership(self, workers):
         """A group of its own, or a part of a tree: any numbers, some of them switches, with or without a parent."""

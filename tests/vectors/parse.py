@@ -364,8 +364,9 @@ class Parser:
         numbers = {name: self.number(value, name, LIMITS[name]) for name, value in values.items()}
         cut = numbers.pop("cut", 0)
         numbers["flags"] = numbers.get("flags", 0) | flags
-        if not cut and owner:
-            self.require("short", 0 < len(words) * wire.WORD_BYTES < self.sessions[owner].payload)
+        if owner:
+            left = len(words) * wire.WORD_BYTES - cut
+            self.require("short", 0 < left < self.sessions[owner].payload and left % wire.WORD_BYTES == 0)
         if cut > wire.HEADER.bytes + len(words) * wire.WORD_BYTES:
             self.fail(f"cut={cut}: the packet has {wire.HEADER.bytes + len(words) * wire.WORD_BYTES} bytes")
         return Fields({**numbers, "job": job, "epoch": epoch, "words": words}, cut)

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from vectors import generate, parse, runner, targets
+from vectors import generate, parse, runner, targets, wire
 
 FILES = sorted(pathlib.Path(__file__).resolve().parent.glob("*.txt"))
 
@@ -30,6 +30,51 @@ def test_random_sequence(options, softswitches, tmp_path):
     path.write_text(generate.Generator(*options).text("repeat it with generate.py"), encoding="utf-8")
     for whole in (False, True) if options[4] else (False,):
         runner.Runner(softswitches[whole]).run(parse.load(path))
+
+
+WHOLE = "exponent=7 witness=7 words=7*64"
+# (session, sender, what is cut, what comes after it in the same place)
+CUT = {
+    "contribution": ("workers=2", "A.0", WHOLE, WHOLE),
+    "result": ("members=0,1 uplink=5", "A.parent", WHOLE + " kind=2 worker=255", WHOLE),
+    "native_contribution": ("native workers=2", "A.0", "elements=7*64", "elements=7*64"),
+    "native_result": ("native members=0,1 uplink=5", "A.parent", "elements=7*64 kind=6 worker=255", "elements=7*64"),
+}
+
+
+@pytest.mark.parametrize("kind", CUT)
+def test_a_packet_may_be_cut_at_any_byte(kind, target, tmp_path):  # [DROP-1, DROP-4, DROP-11]
+    session, sender, spoiled, right = CUT[kind]
+    made = generate.Generator(0, 0, full=not target.capabilities.short)
+    made.open_as("A", session)
+    packet = bytes(4 * 64 + (wire.NATIVE if "native" in kind else wire.HEADER).bytes)
+    for cut in made.cuts(packet):
+        made.send(f"send {sender} slot=0 seq=9 {spoiled} cut={cut}")
+    made.count()
+    for worker in (0, 1):
+        made.send(f"send A.{worker} slot=0 seq=11 {right}")
+    made.count()
+    path = tmp_path / f"cut_{kind}.txt"
+    path.write_text(made.written(["# Cut at every byte."]), encoding="utf-8")
+    vector = parse.load(path)
+    reason = target.capabilities.lacks(vector.needs)
+    if reason:
+        pytest.skip(f"{target.name}: {reason}")
+    runner.Runner(target).run(vector)
+
+
+@pytest.mark.parametrize("request_type", ("open", "join", "close", "probe"))
+def test_a_control_request_may_be_cut_at_any_byte(request_type, target, tmp_path):  # [CTL-4]
+    if not target.capabilities.control:
+        pytest.skip(f"{target.name}: needs control")
+    start = {"version": wire.VERSION, "kind": wire.KINDS["request"], "type": wire.PROTOCOL["requests"][request_type]}
+    frame = wire.Layout("control").pack(**start) + bytes(wire.Layout(request_type).bytes)
+    lines = ["# Cut at every byte.", "needs control", "session A workers=1"]
+    for size in range(1, len(frame)):
+        lines += [f"raw from=A.0 hex {frame[:size].hex()}", "expect nothing"]
+    lines += ["count contributions_added 0", "send A.0 slot=0 seq=1", "expect A.0 slot=0 seq=1"]
+    lines.append("count contributions_added 1 uses_started 1 uses_completed 1")
+    runner.Runner(target).run(parse.parse("\n".join(lines), tmp_path / "cut_request.txt"))
 
 
 def test_the_same_seed_gives_the_same_sequence():
