@@ -2,7 +2,7 @@
 """How many slots a job needs to keep a link full, and how many such jobs a Tofino holds: a Markdown table.
 
     python3 switch_p4/sizing.py [--rtt-us 15] [--payloads 256,1024] [--rates 10,25,100,400]
-        [--members 8] [--loop-ports 1]
+        [--members 8] [--loop-ports 1] [--loops]
 
 A slot carries one packet per round trip, so a job needs the bandwidth-delay product: rate x round trip / bytes that a
 packet takes on the wire. Some slots are for calls and for short collectives (docs/protocol.md, The stream), and idle
@@ -19,6 +19,11 @@ import re
 OVERHEAD_BYTES = 86
 MAX_JOBS = 255
 LATER_PASSES = {1: 1, 4: 10}  # of a packet, by the segments of its payload
+MOST_WAYS = 16  # loop ports of a pipe that a job uses: a power of two
+# Bytes of a packet of 1024 B on the way into the pipe of each segment: of each contribution, and of each result.
+TAKEN_IN = (0, 863, 607, 351)
+GIVEN_OUT = (863 + 991, 607 + 735, 351 + 479, 223)
+FRAME_BYTES = 1110  # at the front panel
 MAX_SLOTS = 4096  # of one job
 
 
@@ -51,7 +56,7 @@ def slot_bytes(segments):
 def sessions_in_tables(pipes, segments, loop_ports):
     """What the agent announces (switchml_agent/bfrt_program.py): so many fit, whatever their slots are."""
     chip = sizes()
-    ways = next(count for count in (1, 2, 4) if count >= min(loop_ports, 4))
+    ways = min(1 << loop_ports.bit_length() - 1, MOST_WAYS)
     pages = min(pipes, segments) * chip["PAGES"] // segments
     return min(
         MAX_JOBS,
@@ -73,6 +78,22 @@ def jobs_on(pipes, slots, segments, members, loop_ports):
     return min(by_pages, chip["MEMBERS"] // members, sessions_in_tables(pipes, segments, loop_ports))
 
 
+def loop_load(workers):
+    """Loop ports' worth of packets into the pipe of each segment: of a job of 1024 B at its workers' line rate."""
+    return [(workers * taken + given) / FRAME_BYTES for taken, given in zip(TAKEN_IN, GIVEN_OUT)]
+
+
+def print_loop_ports():
+    """On a chip of four pipes."""
+    print("| workers | loop ports' worth into the pipes of segments 0 to 3 | loop ports | front-panel ports lost |")
+    print("|---|---|---|---|")
+    for workers in (4, 8, 15):
+        load = loop_load(workers)
+        ports = [1 << math.ceil(math.log2(each)) for each in load]
+        shares = ", ".join(f"{each:.1f}" for each in load)
+        print(f"| {workers} | {shares} | {', '.join(map(str, ports))} | {sum(ports) - len(ports)} |")
+
+
 def numbers(text):
     return [int(number) for number in text.split(",")]
 
@@ -84,7 +105,10 @@ def main():
     parser.add_argument("--rates", type=numbers, default=[10, 25, 100, 400], help="Gbit/s (10,25,100,400)")
     parser.add_argument("--members", type=int, default=8, help="of each job, in one shard (8)")
     parser.add_argument("--loop-ports", type=int, default=1, help="of each pipe, the chip's own among them (1)")
+    parser.add_argument("--loops", action="store_true", help="the loop ports of one job of 1024 B, instead")
     arguments = parser.parse_args()
+    if arguments.loops:
+        return print_loop_ports()
     if not 1 <= arguments.members <= sizes()["MAX_WORKERS"] or arguments.loop_ports < 1:
         parser.error(f"--members: 1 to {sizes()['MAX_WORKERS']}; --loop-ports: 1 or more")
     if arguments.rtt_us <= 0 or not set(arguments.payloads) <= {256, 1024} or min(arguments.rates) < 1:

@@ -36,7 +36,7 @@ LOOPBACK, NO_LOOPBACK, INTERNAL = "$LOOPBACK_MODE", "BF_LPBK_NONE", "$IS_INTERNA
 # Tables that hold entries of sessions and settings, and those that have a default of ours.
 ENTRIES = (SESSIONS, UPLINKS, WORKERS, SOURCES, PAGES, HOMES, LOOPS, STATIONS, ADDRESSES, MEMBERS, PORT_KINDS)
 OTHERS = (MAC, CONTROL_PORT, STEPS, REASONS, PAIRS, CONTRIBUTED_LOW, CONTRIBUTED_HIGH, *WORDS, GROUPS, NODES, PORTS)
-MOST_WAYS = 4  # of a pass: each takes an entry of `loops`
+MOST_WAYS = 16  # of a pass: each takes an entry of `loops`
 # The later passes of a packet: which segment each of them deals with.
 LATER_PASSES = {1: (0,), 4: (1, 2, 3, 3, 2, 2, 1, 1, 0, 0)}
 
@@ -47,8 +47,9 @@ def field(register, name):
 
 
 def _ways(ports):
-    """Into a pipe that has so many loop ports."""
-    return next((count for count in (1, 2, MOST_WAYS) if count >= ports), MOST_WAYS)
+    """Into a pipe that has so many loop ports: slots are spread over a power of two of them, or some would carry twice
+    what others do."""
+    return min(1 << ports.bit_length() - 1, MOST_WAYS)
 
 
 def _sessions(info, pages, pipes, segments, loop_ports):
@@ -119,7 +120,7 @@ class Program(Sizes):
         return (home + segment % self._segment_pipes) % self.pipes
 
     def ways(self, job, home, segment=0):
-        """The ports by which a job's packets go into the pipe of a segment: a power of two of them, some twice."""
+        """The ports by which a job's packets go into the pipe of a segment, others for other jobs."""
         pipe = self.pipe(home, segment)
         ports = [port for port in self.loop_ports if self.pipe_of_port(port) == pipe]
         return tuple(ports[(job // self.pipes + i) % len(ports)] for i in range(_ways(len(ports))))

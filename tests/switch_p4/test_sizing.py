@@ -14,15 +14,17 @@ def sizing(*arguments):
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=30)
 
 
-@pytest.mark.parametrize("arguments", ((), ("--rtt-us", "100")), ids=("15us", "100us"))
-def test_the_docs_have_its_rows(arguments):
+@pytest.mark.parametrize(
+    "arguments, number", (((), 9), (("--rtt-us", "100"), 9), (("--loops",), 4)), ids=("15us", "100us", "loops")
+)
+def test_the_docs_have_its_rows(arguments, number):
     rows = [line for line in sizing(*arguments).stdout.splitlines() if line.startswith("| ")]
     text = (ROOT / "docs/switch.md").read_text(encoding="utf-8")
-    assert len(rows) == 9
+    assert len(rows) == number
     assert [row for row in rows if row not in text] == []
 
 
-@pytest.mark.parametrize("loop_ports", (1, 2, 3, 4, 6))
+@pytest.mark.parametrize("loop_ports", (1, 2, 3, 4, 6, 8, 17))
 @pytest.mark.parametrize("segments", (1, 4))
 @pytest.mark.parametrize("pipes", (1, 2, 4))
 def test_it_counts_what_the_agent_offers(pipes, segments, loop_ports):
