@@ -8,6 +8,7 @@ from switchml_agent.driver import Gone, Refused
 
 PATIENCE = 10.0  # seconds for an answer; each takes milliseconds
 _ALL_PIPES = 0xFFFF
+_AT_ONCE = 2048  # entries of a call, whose message must not be too large
 _TRIES, _TRY = 5, 1  # to subscribe; seconds each
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 _FULL = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -158,8 +159,10 @@ class Runtime:
     def fill(self, name, indices, values):
         """The same values at all these indices of a register, in all pipes."""
         table = self._table(name)
-        keys = [self._key(table, {"$REGISTER_INDEX": index}) for index in indices]
-        table.entry_add(self._target, keys, [self._data(table, values)] * len(keys))
+        data = self._data(table, values)
+        for first in range(0, len(indices), _AT_ONCE):
+            keys = [self._key(table, {"$REGISTER_INDEX": index}) for index in indices[first : first + _AT_ONCE]]
+            table.entry_add(self._target, keys, [data] * len(keys))
 
     @_told
     def extend(self, name, keys, values):

@@ -355,7 +355,7 @@ class Switch:
     def defaulted(self, name, action, values):
         """After a default action was set."""
 
-    def numbered(self, name, index, value):
+    def numbered(self, name, index, *values):
         """After a register was written."""
 
     def grouped(self, group):
