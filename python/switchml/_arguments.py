@@ -20,6 +20,23 @@ def number(text, kind, is_allowed, allowed):
     return value if value is not None and is_allowed(value) else refuse(text, allowed)
 
 
+def whole(least):
+    return lambda text: number(text, int, lambda value: least <= value < 1 << 31, f"a whole number from {least} on")
+
+
+def size(text):
+    """Bytes, as NCCL's tests take them."""
+    scale = "KMG".find(text[-1:].upper()) + 1 if text[-1:].isalpha() else 0
+    digits = text[:-1] if scale else text
+    count = int(digits) << 10 * scale if digits.isdecimal() else 0
+    allowed = "a number of bytes from 1 to 64G, as 4096, 64K, 32M or 1G"
+    return count if 1 <= count <= 64 << 30 else refuse(text, allowed)
+
+
+def one_of(names):
+    return lambda text: text if text in names else refuse(text, f"one of {', '.join(names)}")
+
+
 def seconds(text):
     allowed = f"a number of seconds above 0, up to {MOST_SECONDS:.0f}"
     return number(text, float, lambda value: 0 < value <= MOST_SECONDS, allowed)

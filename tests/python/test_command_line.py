@@ -12,15 +12,15 @@ import harness
 import pytest
 import switchml
 import torch.distributed as dist
-from switchml import __main__, _doctor
+from switchml import __main__, _bench_calls, _doctor
 
 PATIENCE = 300
 
 
-def command(*arguments, launcher=(), stdout=subprocess.PIPE, **environment):
+def command(*arguments, launcher=(), stdout=subprocess.PIPE, cwd=None, **environment):
     made = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     return subprocess.run([sys.executable, *launcher, "-m", "switchml", *map(str, arguments)], stdout=stdout, text=True,
-                          stderr=subprocess.PIPE, timeout=PATIENCE, env=made)  # fmt: skip
+                          stderr=subprocess.PIPE, timeout=PATIENCE, env=made, cwd=cwd)  # fmt: skip
 
 
 def on_two_ranks():
@@ -120,15 +120,70 @@ def test_doctor_of_a_job_lets_its_ranks_add():
 @pytest.mark.skipif(harness.TORCH < (2, 0), reason="this torchrun has no -m with --standalone here")
 def test_bench_has_a_row_for_each_size(tmp_path):
     picture = tmp_path / "bench.png"
-    done = command("bench", "--ranks", 2, "--seconds", 1, "--png", picture)
+    options = ("-b", "1K", "-e", "64K", "-f", 8, "-n", 2, "-w", 1, "-d", "half", "-o", "max", "--png", picture)
+    done = command("bench", "--ranks", 2, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = [line for line in done.stdout.splitlines() if " KiB " in line or " MiB " in line]
-    assert len(rows) == 6 and picture.exists()
+    rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+    sizes = [("1024", "512"), ("8192", "4096"), ("65536", "32768")]
+    assert [row[:6] for row in rows] == [["all_reduce", *size, "half", "max", "-1"] for size in sizes]
+    assert done.stdout.endswith("# wrong elements: 0\n") and "busbw" in done.stdout
+    assert done.stderr.startswith("# starting 2 ranks\n") and list(tmp_path.iterdir()) == [picture]
+
+
+@pytest.mark.skipif(harness.TORCH < (2, 0), reason="this torchrun has no -m with --standalone here")
+def test_bench_of_every_collective_for_programs(tmp_path):
+    done = command("bench", "all", "--ranks", 2, "-b", 64, "-e", 64, "-n", 1, "-w", 1, "-r", 1, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["ranks"] == 2 and found["wrong"] == 0 and not list(tmp_path.iterdir())
+    assert [row["collective"] for row in found["rows"]] == list(_bench_calls.COLLECTIVES)
+    for row in found["rows"]:
+        assert row["size"] == 64 and row["root"] in (None, 1) and row["redop"] in (None, "sum")
+        ours = row["switchml"]
+        assert ours["algbw"] == pytest.approx(64 / ours["time_us"] / 1e3) and ours["wrong"] == 0
+        half = row["collective"] in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
+        assert ours["busbw"] == pytest.approx(ours["algbw"] * (0.5 if half else 1))
+
+
+def rank_makes_calls_of_every_kind():
+    """What is wrong in the results, and in results that are spoilt."""
+    group, right, spoilt = dist.distributed_c10d._get_default_group(), {}, {}
+    kinds = [(name, "float", "sum") for name in _bench_calls.COLLECTIVES]
+    kinds += [("all_reduce", dtype, op) for dtype in _bench_calls.TYPES for op in _bench_calls.OPERATIONS]
+    for kind in kinds:
+        name, dtype, op = kind
+        call = _bench_calls.Call(name, 3 * 8 * 1500, _bench_calls.TYPES[dtype], op, 1)
+        call.prepare()
+        call.make(group)
+        right[kind] = call.wrong()
+        call.output[-1] += 1
+        spoilt[kind] = call.wrong()
+    return right, spoilt
+
+
+def test_bench_knows_what_must_come_out():
+    for rank, (right, spoilt) in enumerate(harness.pool(3).run(rank_makes_calls_of_every_kind)):
+        assert set(right.values()) == {0}, right
+        nothing = {kind for kind, wrong in spoilt.items() if wrong != 1}
+        assert nothing == (set() if rank == 1 else {("reduce", "float", "sum"), ("gather", "float", "sum")})
+
+
+@pytest.mark.parametrize("options, said", (
+    (("-b", "2M", "-e", "1M"), "-b 2097152 is above -e 1048576"),
+    (("-r", "2"), "-r/--root: 2 is not allowed: ranks are 0 to 1"),
+))  # fmt: skip
+def test_bench_refuses_options_that_do_not_go_together(options, said):
+    done = command("bench", "--ranks", 2, *options)
+    assert done.returncode == 2 and said in done.stderr and done.stdout == ""
 
 
 @pytest.mark.parametrize("option, values, allowed", (
     ("--ranks", ("1", "129", "2.5", "many"), "2 to 128"),
-    ("--seconds", ("0", "-1", "nan", "inf", "long"), "above 0"),
+    ("-b", ("0", "-1", "1.5", "K", "1T", "65G", "long"), "64K, 32M or 1G"),
+    ("-f", ("1", "0", "2.5"), "a whole number from 2 on"),
+    ("-w", ("0", "few"), "a whole number from 1 on"),
+    ("-o", ("band", ""), "one of sum, avg, prod, max, min, all"),
+    ("-d", ("uint32", "float32"), "one of float, double, half"),
     ("--png", ("/", "/no/such/folder/bench.png", "/proc/bench.png", "/dev/null/bench.png"), "can be written"),
 ))  # fmt: skip
 def test_bench_refuses_before_it_measures(capsys, monkeypatch, option, values, allowed):
@@ -147,7 +202,7 @@ def test_a_picture_is_tried_out_and_leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize("name, value", (("SLOTS", "99999"), ("SWITCH", "127.0.0.1:99999")))
 def test_bench_says_what_is_wrong_with_a_setting_and_nothing_else(name, value):
-    done = command("bench", "--png", "", **{f"SWITCHML_{name}": value})
+    done = command("bench", **{f"SWITCHML_{name}": value})
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     assert f"SWITCHML_{name}" in done.stderr and value in done.stderr
