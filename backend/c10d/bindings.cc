@@ -282,6 +282,12 @@ py::dict flight_dict(const FlightEntry& entry, const FlightGroup& group) {
   row["retired"] = entry.retired;
   row["timeout_ms"] = entry.timeout.count();
   row["is_p2p"] = entry.is_message;
+  if (entry.duration_ms) row["duration_ms"] = *entry.duration_ms;
+  row["record_id"] = entry.id - 1;
+  if (!entry.is_message) return row;
+  const MessageStream stream = entry.stream.value_or(MessageStream{-1, group.rank, 0});
+  row["stream"] = py::make_tuple(stream.source, stream.destination, stream.tag);
+  row["place"] = entry.place;
   return row;
 }
 
@@ -301,7 +307,8 @@ py::dict flights() {
   py::list described;
   for (const auto& [number, group] : groups) {
     described.append(py::dict(py::arg("id") = number, py::arg("name") = group.name, py::arg("desc") = group.description,
-                              py::arg("ranks") = group.ranks, py::arg("last_enqueued") = group.last_enqueued,
+                              py::arg("ranks") = group.ranks, py::arg("rank") = group.rank,
+                              py::arg("last_enqueued") = group.last_enqueued,
                               py::arg("last_completed") = group.last_completed));
   }
   result["entries"] = rows;

@@ -496,6 +496,7 @@ WorkPtr ProcessGroupSwitchML::alltoall(Tensors& outputs, Tensors& inputs, const 
     Reduction call = movement(Call::kAllToAll, OpType::ALLTOALL, outputs, "a tensor for each rank", Terms::of(opts));
     if (Footprint::clash(outputs)) call.apart();
     exchange.issue(&call, from, call.memory_of(outputs));
+    call.show_inputs(inputs);
     return remember(call.issue(outputs));
   }
   const at::Tensor to = at::empty({std::accumulate(output_splits.begin(), output_splits.end(), int64_t{0})}, at::kByte);
@@ -527,7 +528,7 @@ WorkPtr ProcessGroupSwitchML::send(Tensors& tensors, int destination, int tag) {
     return sent(send_in_memory(core_, memory, tensors, destination, tag, deadline({})));
   }
   const auto gloo = gloo_for_message(Call::kSend);
-  return passed_on(MessageWork::start(core_, Call::kSend, OpType::SEND, tensors, [&] {
+  return passed_on(MessageWork::start(core_, Call::kSend, OpType::SEND, tensors, destination, tag, [&] {
     Tensors bytes = ByteViews().inputs(tensors);
     return gloo->send(bytes, destination, tag);
   }));
@@ -539,7 +540,7 @@ WorkPtr ProcessGroupSwitchML::recv(Tensors& tensors, int source, int tag) {
     return sent(recv_in_memory(core_, memory, tensors, source, tag, deadline({})));
   }
   const auto gloo = gloo_for_message(Call::kRecv);
-  return passed_on(MessageWork::start(core_, Call::kRecv, OpType::RECV, tensors, [&] {
+  return passed_on(MessageWork::start(core_, Call::kRecv, OpType::RECV, tensors, source, tag, [&] {
     Tensors bytes = ByteViews().outputs(tensors);
     return gloo->recv(bytes, source, tag);
   }));
@@ -551,10 +552,11 @@ WorkPtr ProcessGroupSwitchML::recvAnysource(Tensors& tensors, int tag) {
     return sent(recv_in_memory(core_, memory, tensors, shm::kAnySource, tag, deadline({})));
   }
   const auto gloo = gloo_for_message(Call::kRecvAnySource);
-  return passed_on(MessageWork::start(core_, Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, [&] {
-    Tensors bytes = ByteViews().outputs(tensors);
-    return gloo->recvAnysource(bytes, tag);
-  }));
+  return passed_on(
+      MessageWork::start(core_, Call::kRecvAnySource, OpType::RECVANYSOURCE, tensors, shm::kAnySource, tag, [&] {
+        Tensors bytes = ByteViews().outputs(tensors);
+        return gloo->recvAnysource(bytes, tag);
+      }));
 }
 
 }  // namespace switchml

@@ -39,4 +39,11 @@ uint64_t log_call(const GroupCore& core, Call call, uint64_t sequence, const std
   return FlightLog::of_process().begin(std::move(entry));
 }
 
+void log_peer(const GroupCore& core, uint64_t flight, Call call, int peer, int tag) {
+  if (peer < 0) return;
+  const int rank = core.group().rank;
+  FlightLog::of_process().belongs_to(
+      flight, call == Call::kSend ? MessageStream{rank, peer, tag} : MessageStream{peer, rank, tag});
+}
+
 }  // namespace switchml

@@ -17,4 +17,7 @@ std::chrono::milliseconds time_until(Time deadline);
 uint64_t log_call(const GroupCore& core, Call call, uint64_t sequence, const std::vector<at::Tensor>& inputs,
                   const std::vector<std::vector<at::Tensor>>& outputs, std::chrono::milliseconds timeout);
 
+/// The other end of a message that is logged as `flight`; nothing where `peer` is not known (negative) yet.
+void log_peer(const GroupCore& core, uint64_t flight, Call call, int peer, int tag);
+
 }  // namespace switchml

@@ -83,7 +83,21 @@ void FlightLog::started(uint64_t id) {
   if (entry != nullptr && entry->started == 0) entry->started = now();
 }
 
-void FlightLog::ended(uint64_t id, bool good) {
+void FlightLog::belongs_to(uint64_t id, const MessageStream& stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  FlightEntry* entry = find(id);
+  if (entry == nullptr || entry->stream) return;
+  auto& streams = groups_[entry->group].streams;
+  auto& [length, last] = streams[stream];
+  entry->stream = stream;
+  entry->place = ++length;
+  last = id;
+  if (streams.size() <= kMostStreams) return;
+  streams.erase(std::min_element(streams.begin(), streams.end(),
+                                 [](const auto& a, const auto& b) { return a.second.second < b.second.second; }));
+}
+
+void FlightLog::ended(uint64_t id, bool good, std::optional<float> duration_ms) {
   if (id == 0) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   FlightEntry* entry = find(id);
@@ -91,6 +105,7 @@ void FlightLog::ended(uint64_t id, bool good) {
   entry->retired = true;
   if (!good) return;
   entry->completed = now();
+  entry->duration_ms = duration_ms;
   if (entry->started == 0) entry->started = entry->completed;
   FlightGroup& group = groups_[entry->group];
   if (!entry->is_message) group.last_completed = std::max(group.last_completed, entry->collective);

@@ -7,7 +7,10 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "c10d/call_table.h"
@@ -18,6 +21,17 @@ namespace switchml {
 struct TensorShapes {
   std::vector<std::vector<int64_t>> sizes;
   std::vector<const char*> types;
+};
+
+/// Messages that arrive in the order in which they are sent.
+struct MessageStream {
+  int source = 0;  // -1: not known yet
+  int destination = 0;
+  int tag = 0;
+
+  bool operator<(const MessageStream& other) const {
+    return std::tie(source, destination, tag) < std::tie(other.source, other.destination, other.tag);
+  }
 };
 
 /// One call.
@@ -36,7 +50,10 @@ struct FlightEntry {
   int64_t created = 0;
   int64_t started = 0;  // handed to who does it
   int64_t completed = 0;
-  bool retired = false;  // is over: completed, or failed
+  bool retired = false;                 // is over: completed, or failed
+  std::optional<float> duration_ms;     // that it took, where the group's calls are timed
+  std::optional<MessageStream> stream;  // of a message, once both ends are known
+  uint64_t place = 0;                   // in its stream, from 1 on
 };
 
 /// A group as its dumps name it.
@@ -44,9 +61,12 @@ struct FlightGroup {
   std::string name;
   std::string description;
   std::vector<uint64_t> ranks;
+  int rank = 0;  // which of them this process is
   uint64_t messages = 0;
   uint64_t last_enqueued = 0;
   uint64_t last_completed = 0;
+  /// How many messages each has had, and the number of the last one in the log.
+  std::map<MessageStream, std::pair<uint64_t, uint64_t>> streams;
 };
 
 /// Thread-safe.
@@ -65,14 +85,17 @@ class FlightLog {
   /// A call is made; its number for the following ones. 0: nothing is kept.
   uint64_t begin(FlightEntry entry);
   void started(uint64_t id);
-  void ended(uint64_t id, bool good);
+  /// A message's stream is known: at once, or when something has come from any source. The first one counts.
+  void belongs_to(uint64_t id, const MessageStream& stream);
+  void ended(uint64_t id, bool good, std::optional<float> duration_ms = {});
 
   /// The oldest first.
   std::vector<FlightEntry> entries() const;
   std::map<uint64_t, FlightGroup> groups() const;
 
  private:
-  static constexpr size_t kMostGroups = 1000;  // programs may make groups for ever: the oldest are forgotten
+  static constexpr size_t kMostGroups = 1000;   // programs may make groups for ever: the oldest are forgotten
+  static constexpr size_t kMostStreams = 4096;  // of a group: programs may number their messages by tags
 
   FlightEntry* find(uint64_t id);
 

@@ -13,7 +13,11 @@ namespace switchml {
 namespace {
 FlightGroup flight_group_of(const GroupInfo& group, std::vector<uint64_t> ranks) {
   for (auto rank = ranks.size(); rank < static_cast<size_t>(group.size); ++rank) ranks.push_back(rank);
-  return {group.name, "", std::move(ranks)};
+  FlightGroup described;
+  described.name = group.name;
+  described.ranks = std::move(ranks);
+  described.rank = group.rank;
+  return described;
 }
 }  // namespace
 

@@ -43,6 +43,7 @@ class InMemory : public std::enable_shared_from_this<InMemory> {
   std::shared_ptr<GroupCore> core_;
   std::shared_ptr<shm::Messages> memory_;
   const Call call_;
+  int tag_ = 0;
   const size_t level_ = CompletionPool::level_here();
   const at::ThreadLocalState thread_state_;
   std::optional<HostView> view_;
@@ -56,6 +57,8 @@ c10::intrusive_ptr<c10d::Work> InMemory::start(c10d::OpType type, const Tensors&
   auto work = begin_work(core_, call_, type, profiling_title(call_), core_->sequence(), std::vector<Tensors>{tensors},
                          tensors, time_until(message.deadline));
   FlightLog::of_process().started(work->flight());
+  tag_ = message.tag;
+  log_peer(*core_, work->flight(), call_, message.peer, tag_);
   work->let_waiter_work([weak = weak_from_this()](Time end) {
     if (const std::shared_ptr<InMemory> self = weak.lock()) self->work_until(end);
   });
@@ -113,6 +116,7 @@ void InMemory::complete() {
   view_.reset();
   const c10::intrusive_ptr<SwitchWork> completed = std::move(work_);
   if (source_ >= 0) completed->set_source(source_);
+  log_peer(*core_, completed->flight(), call_, source_, tag_);
   core_->end_operation();
   if (error) core_->after_failure();
   completed->complete(error);

@@ -8,12 +8,27 @@
 namespace switchml {
 
 MessageWork::MessageWork(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
-                         const std::vector<at::Tensor>& tensors)
-    : c10d::Work(core->group().rank, type, profiling_title(call), tensors), core_(core), call_(call) {}
+                         const std::vector<at::Tensor>& tensors, int tag)
+    : c10d::Work(core->group().rank, type, profiling_title(call), tensors), core_(core), call_(call), tag_(tag) {}
+
+/// -1: its work does not say.
+static int source_of(const c10d::Work& message) {
+  try {
+    return message.sourceRank();
+  } catch (const std::exception&) {
+    return -1;
+  }
+}
+
+void MessageWork::log_end(bool good) const {
+  const std::shared_ptr<GroupCore> core = core_.lock();
+  if (good && core && call_ == Call::kRecvAnySource) log_peer(*core, flight_, call_, source_of(*message_), tag_);
+  FlightLog::of_process().ended(flight_, good);
+}
 
 bool MessageWork::isCompleted() {
   const bool completed = message_->isCompleted();
-  if (completed) FlightLog::of_process().ended(flight_, message_->isSuccess());
+  if (completed) log_end(message_->isSuccess());
   return completed;
 }
 
@@ -28,7 +43,7 @@ bool MessageWork::wait(std::chrono::milliseconds timeout) {
   }
   const bool late = timeout.count() > 0 && monotonic_now() - begin >= timeout;
   if (!done) error = explained(error, late);
-  FlightLog::of_process().ended(flight_, done);
+  log_end(done);
   finish(error);
   if (error) std::rethrow_exception(error);
   return done;

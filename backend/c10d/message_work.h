@@ -20,21 +20,22 @@ class MessageWork final : public c10d::Work {
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
   /// `issue` hands the message to Gloo and returns its work. A profile shows `call` with `tensors` from here to the end
-  /// of wait(), as it does Gloo's messages, and does not see Gloo's. So does the flight log.
+  /// of wait(), as it does Gloo's messages, and does not see Gloo's. So does the flight log. `peer`: -1 is any source.
   template <typename Issue>
   static WorkPtr start(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
-                       const std::vector<at::Tensor>& tensors, Issue&& issue) {
-    auto work = c10::make_intrusive<MessageWork>(core, call, type, tensors);
+                       const std::vector<at::Tensor>& tensors, int peer, int tag, Issue&& issue) {
+    auto work = c10::make_intrusive<MessageWork>(core, call, type, tensors, tag);
     const at::RecordFunctionGuard unseen(false);
     work->message_ = issue();
     work->flight_ = log_call(*core, call, core->sequence(), tensors, {tensors}, {});
     FlightLog::of_process().started(work->flight_);
+    log_peer(*core, work->flight_, call, peer, tag);
     return work;
   }
 
   /// Use start().
   MessageWork(const std::shared_ptr<GroupCore>& core, Call call, c10d::OpType type,
-              const std::vector<at::Tensor>& tensors);
+              const std::vector<at::Tensor>& tensors, int tag);
 
   bool isCompleted() override;
   /// Gloo names nobody: where the group fails with it, or a moment later, its error is that of the group.
@@ -46,11 +47,14 @@ class MessageWork final : public c10d::Work {
   void release_resources() override { message_.reset(); }  // weak references may outlive that
 
  private:
+  /// It is over; what came from any source is known to be from one.
+  void log_end(bool good) const;
   /// Null: it was aborted, and not because the group has failed. `late`: the caller's timeout has passed.
   std::exception_ptr explained(const std::exception_ptr& error, bool late) const;
 
   const std::weak_ptr<GroupCore> core_;
   const Call call_;
+  const int tag_;
   WorkPtr message_;
   uint64_t flight_ = 0;  // in FlightLog
 };

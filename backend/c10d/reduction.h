@@ -35,6 +35,8 @@ class Reduction {
   void to_root(const at::Tensor& tensor, bool is_root);
   /// The root of a reduce: ranks that name different ones get a mismatch.
   void root(int rank);
+  /// What profiles and the flight log have as the call's inputs, where those were packed for it.
+  void show_inputs(const std::vector<at::Tensor>& inputs) { inputs_ = inputs; }
   /// What else ranks must agree about, in words: "pieces of 10 + 12".
   void detail(const std::string& text);
   /// Elements [begin, begin + output.numel()) of the reduced `input` go to `output`.

@@ -166,7 +166,8 @@ void SwitchWork::take_time() {
 
 void SwitchWork::end(const std::exception_ptr& error) {
   take_time();
-  FlightLog::of_process().ended(flight_, error == nullptr);
+  const float taken = milliseconds_taken_.load();
+  FlightLog::of_process().ended(flight_, error == nullptr, begun_ ? std::optional<float>(taken) : std::nullopt);
   if (const std::function<void()> last = std::exchange(before_end_, nullptr)) last();
   finish(error);
 }

@@ -47,6 +47,20 @@ TEST(FlightEntries, OfAMessageOnlyTheOwnEndIsKept) {
   EXPECT_EQ(FlightLog::of_process().groups().at(sent.group).ranks, (std::vector<uint64_t>{0, 1, 2}));
 }
 
+TEST(FlightEntries, AMessageGoesFromItsSourceToItsDestination) {
+  const GroupCore core({1, 3, "test"});
+  const auto logged_from = [&](Call call, int peer) {
+    const uint64_t id = log_call(core, call, 0, {}, {}, {});
+    log_peer(core, id, call, peer, 7);
+    return logged(id).stream;
+  };
+  const auto sent = logged_from(Call::kSend, 2), received = logged_from(Call::kRecv, 0);
+  EXPECT_EQ(std::make_pair(sent->source, sent->destination), std::make_pair(1, 2));
+  EXPECT_EQ(std::make_pair(received->source, received->destination), std::make_pair(0, 1));
+  EXPECT_EQ(received->tag, 7);
+  EXPECT_FALSE(logged_from(Call::kRecvAnySource, -1));
+}
+
 TEST(FlightEntries, ADeadlineIsATimeout) {
   EXPECT_EQ(time_until(kNever).count(), 0);
   EXPECT_EQ(time_until(monotonic_now() - seconds(1)).count(), 0);

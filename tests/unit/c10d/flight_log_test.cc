@@ -47,9 +47,10 @@ TEST(FlightLog, KeepsWhatACallIsAndHowFarItIs) {
   EXPECT_GE(kept.started, kept.created);
   EXPECT_EQ(kept.completed, 0);
 
-  log.ended(id, true);
+  log.ended(id, true, 2.5F);
   kept = log.entries().at(0);
   EXPECT_GE(kept.completed, kept.started);
+  EXPECT_EQ(kept.duration_ms, 2.5F);
   EXPECT_TRUE(kept.retired);
 }
 
@@ -93,6 +94,38 @@ TEST(FlightLog, CountsMessagesApart) {
   EXPECT_EQ(kept[0].message, 1U);
   EXPECT_EQ(kept[1].message, 1U);
   EXPECT_EQ(kept[2].message, 2U);
+}
+
+TEST(FlightLog, CountsTheMessagesOfAStream) {
+  FlightLog log(10);
+  const uint64_t group = log.add_group(named("a"));
+  const MessageStream streams[] = {{0, 1, 0}, {0, 1, 0}, {1, 0, 0}, {0, 1, 5}, {0, 1, 0}};
+  for (const MessageStream& stream : streams) log.belongs_to(log.begin(message(group)), stream);
+  log.belongs_to(log.begin(message(log.add_group(named("b")))), {0, 1, 0});
+  const uint64_t unknown = log.begin(message(group));
+  const auto kept = log.entries();
+  const uint64_t places[] = {1, 2, 1, 1, 3, 1, 0};
+  for (size_t i = 0; i < 7; ++i) EXPECT_EQ(kept[i].place, places[i]) << i;
+  EXPECT_EQ(kept[3].stream->tag, 5);
+  EXPECT_FALSE(kept[6].stream);
+  log.belongs_to(unknown, {0, 1, 0});
+  log.belongs_to(unknown, {1, 0, 0});  // too late
+  EXPECT_EQ(log.entries()[6].place, 4U);
+  EXPECT_EQ(log.entries()[6].stream->source, 0);
+}
+
+TEST(FlightLog, ForgetsTheStreamThatHasHadNoMessageForLongest) {
+  FlightLog log(1);
+  const uint64_t group = log.add_group(named("a"));
+  const auto place = [&](int tag) {
+    log.belongs_to(log.begin(message(group)), {0, 1, tag});
+    return log.entries()[0].place;
+  };
+  for (int tag = 0; tag < 4096; ++tag) EXPECT_EQ(place(tag), 1U);
+  EXPECT_EQ(place(0), 2U);
+  EXPECT_EQ(place(4096), 1U);
+  EXPECT_EQ(place(1), 1U);  // forgotten
+  EXPECT_EQ(place(0), 3U);
 }
 
 TEST(FlightLog, KnowsHowFarGroupsAre) {

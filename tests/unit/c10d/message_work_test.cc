@@ -37,7 +37,7 @@ class Message final : public c10d::Work {
 };
 
 c10::intrusive_ptr<c10d::Work> start(const c10::intrusive_ptr<Message>& message) {
-  return MessageWork::start(alone(), Call::kSend, c10d::OpType::SEND, {counting(2)}, [&] { return message; });
+  return MessageWork::start(alone(), Call::kSend, c10d::OpType::SEND, {counting(2)}, 1, 0, [&] { return message; });
 }
 
 TEST(MessageWork, IsTheMessageOfTheGloo) {
@@ -50,6 +50,18 @@ TEST(MessageWork, IsTheMessageOfTheGloo) {
   EXPECT_EQ(work->sourceRank(), 5);
   work->abort();
   EXPECT_TRUE(message->aborted);
+}
+
+TEST(MessageWork, ItsEntryGetsTheSourceWhenItIsKnown) {
+  const auto core = std::make_shared<GroupCore>(GroupInfo{0, 6, "test"});
+  const auto work = MessageWork::start(core, Call::kRecvAnySource, c10d::OpType::RECVANYSOURCE, {counting(2)}, -1, 3,
+                                       [] { return c10::make_intrusive<Message>(); });
+  EXPECT_FALSE(FlightLog::of_process().entries().back().stream);
+  work->wait();
+  const FlightEntry entry = FlightLog::of_process().entries().back();
+  ASSERT_TRUE(entry.stream);
+  EXPECT_EQ(entry.stream->source, 5);
+  EXPECT_EQ(entry.stream->tag, 3);
 }
 
 TEST(MessageWork, SaysThatAMessageDidNotArrive) {
@@ -70,7 +82,7 @@ TEST(MessageWork, EndsInTheErrorOfTheGloo) {
 
 TEST(MessageWork, EndsInTheErrorOfTheGroupWhereThatHasFailed) {
   const auto core = std::make_shared<GroupCore>(GroupInfo{0, 2, "test"});
-  const auto work = MessageWork::start(core, Call::kRecv, c10d::OpType::RECV, {counting(2)}, [] {
+  const auto work = MessageWork::start(core, Call::kRecv, c10d::OpType::RECV, {counting(2)}, 1, 0, [] {
     return c10::make_intrusive<Message>(std::make_exception_ptr(std::runtime_error("cut")));
   });
   core->call_failed(Status(Code::kUnavailable, "rank 1 is gone"));
@@ -79,8 +91,9 @@ TEST(MessageWork, EndsInTheErrorOfTheGroupWhereThatHasFailed) {
 
 TEST(MessageWork, PassesOnWhatIsThrownAtTheCall) {
   const auto fails = []() -> c10::intrusive_ptr<c10d::Work> { throw std::runtime_error("no such rank"); };
-  EXPECT_EQ(thrown_by([&] { MessageWork::start(alone(), Call::kRecv, c10d::OpType::RECV, {counting(2)}, fails); }),
-            "no such rank");
+  EXPECT_EQ(
+      thrown_by([&] { MessageWork::start(alone(), Call::kRecv, c10d::OpType::RECV, {counting(2)}, 1, 0, fails); }),
+      "no such rank");
 }
 
 std::vector<std::string> seen;
@@ -93,7 +106,7 @@ std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
 TEST(MessageWork, HasItsOwnNameInAProfile) {
   const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(note));
   seen.clear();
-  const auto work = MessageWork::start(alone(), Call::kRecv, c10d::OpType::RECV, {counting(2)}, [] {
+  const auto work = MessageWork::start(alone(), Call::kRecv, c10d::OpType::RECV, {counting(2)}, 1, 0, [] {
     RECORD_USER_SCOPE("gloo:recv");
     return c10::make_intrusive<Message>();
   });
