@@ -235,6 +235,7 @@ py::object stats(const BasePtr& backend) {
   session["payload_bytes"] = statistics.payload_bytes;
   session["slots"] = statistics.slots;
   session["shards"] = statistics.shards;
+  session["job_shards"] = statistics.job_shards;
   session["kernels"] = statistics.kernels;
   result["session"] = session;
   result["memory_bytes"] = statistics.memory_bytes;

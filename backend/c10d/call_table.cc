@@ -36,6 +36,7 @@ const char* to_string(Call call) { return profiling_title(call) + kPrefix; }
 const char* to_string(Way way) {
   switch (way) {
     case Way::kSwitch: return "switch";
+    case Way::kMemory: return "memory";
     case Way::kGloo: return "gloo";
     case Way::kStore: return "store";
     case Way::kLocal: return "local";

@@ -38,11 +38,11 @@ const char* to_string(Call call);
 /// "switchml:all_reduce", the name of a call in a profile. A string of static lifetime.
 const char* profiling_title(Call call);
 
-/// Through the switch, through the Gloo group, through the key-value store, or without any network (groups of
-/// one).
-enum class Way : uint8_t { kSwitch, kGloo, kStore, kLocal };
-inline constexpr size_t kWays = 4;
-inline constexpr std::array<Way, kWays> kAllWays = {Way::kSwitch, Way::kGloo, Way::kStore, Way::kLocal};
+/// Through the switch, in memory that all ranks share, through the Gloo group, through the key-value store, or without
+/// any other rank (groups of one).
+enum class Way : uint8_t { kSwitch, kMemory, kGloo, kStore, kLocal };
+inline constexpr size_t kWays = 5;
+inline constexpr std::array<Way, kWays> kAllWays = {Way::kSwitch, Way::kMemory, Way::kGloo, Way::kStore, Way::kLocal};
 const char* to_string(Way way);
 
 /// Thread-safe.

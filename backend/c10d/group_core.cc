@@ -57,6 +57,7 @@ bool GroupCore::engine_can_exchange() const {
 
 void GroupCore::set_session(std::shared_ptr<Session> session) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  engine_way_.store(session->transport() == "shm" ? Way::kMemory : Way::kSwitch, std::memory_order_relaxed);
   session_ = std::move(session);
 }
 

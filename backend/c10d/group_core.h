@@ -72,6 +72,8 @@ class GroupCore {
   bool timed() const { return timed_.load(std::memory_order_relaxed); }
   void time_calls() { timed_.store(true, std::memory_order_relaxed); }
 
+  /// Which way calls of the group's engine go.
+  Way engine_way() const { return engine_way_.load(std::memory_order_relaxed); }
   /// Whether the group's engine takes that, in memory or by a switch; the same on all ranks. A group of one takes what
   /// memory can.
   bool engine_can(ReduceOp op, ElementType type) const;
@@ -105,6 +107,7 @@ class GroupCore {
   CallTable calls_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<bool> timed_{false};
+  std::atomic<Way> engine_way_{Way::kLocal};
   AbortHooks abort_hooks_;
   TimeoutExtensions extensions_;
 

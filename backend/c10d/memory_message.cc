@@ -69,7 +69,7 @@ c10::intrusive_ptr<c10d::Work> InMemory::start(c10d::OpType type, const Tensors&
   } else {
     message.to = view_->data();
   }
-  core_->calls().add(call_, Way::kSwitch);
+  core_->calls().add(call_, Way::kMemory);
   core_->begin_operation();
   tend([&] {
     try {

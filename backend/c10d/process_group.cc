@@ -105,7 +105,7 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   result.precision = session.precision();
   result.payload_bytes = parameters.payload_bytes;
   result.slots = parameters.slots;
-  result.shards = parameters.shards;
+  result.job_shards = parameters.shards;
   result.memory_bytes = engine.memory_bytes();
   if (const std::shared_ptr<shm::Arena> arena = session.arena()) {
     result.arena_bytes = arena->used();
@@ -369,6 +369,7 @@ Statistics ProcessGroupSwitchML::statistics() const {
     const std::lock_guard<std::mutex> lock(statistics_mutex_);
     result = last_;
   }
+  result.shards = settings_.config.shards;
   // The same keys in a group of one.
   result.worker.emplace("without_switch", 0);
   WorkerCounters{}.for_each([&](const CounterInfo& info, uint64_t value) { result.worker.emplace(info.name, value); });

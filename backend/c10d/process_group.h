@@ -32,7 +32,8 @@ struct Statistics {
   std::string precision;                     // Session::precision(), or empty: nobody sums
   uint64_t payload_bytes = 0;
   int slots = 0;
-  int shards = 0;
+  int shards = 0;      // of a rank, as SWITCHML_SHARDS has it
+  int job_shards = 0;  // of the job at its switch: a host's ranks may be one worker, with a shard each
   std::string kernels;
   uint64_t memory_bytes = 0;
   uint64_t arena_bytes = 0;  // that tensors take

@@ -486,7 +486,7 @@ c10::intrusive_ptr<c10d::Work> Reduction::issue_lists(std::vector<std::vector<at
     if (!started.ok()) throw_status(started, core.context(call_));
   }
   // A precheck accompanies a call that is counted already.
-  if (!precheck_) core.calls().add(call_, core.group().size == 1 ? Way::kLocal : Way::kSwitch);
+  if (!precheck_) core.calls().add(call_, core.engine_way());
   flight_->sequence = precheck_ ? core.sequence() : core.next_sequence();
   auto work = begin_work(flight_->core, call_, type_, precheck_ ? nullptr : profiling_title(call_), flight_->sequence,
                          std::move(lists), inputs_, time_until(deadline_));

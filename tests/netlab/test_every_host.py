@@ -37,6 +37,7 @@ def test_every_bit_is_right(network, transport, hosts, per_host, weather):
     assert (session["precision"], session["switch"].count("embedded in rank")) == ("exact", hosts), session
     carrier = "udp" if transport == "auto" else transport  # links of this rate are for UDP
     assert session["transport"] == (f"shm+{carrier}" if per_host > 1 else carrier)
+    assert (session["shards"], session["job_shards"]) == (1, per_host)
     network.disturb(**weather)
     ranks = job.run(GENEROUS, "soak", SECONDS, 3)
     network.disturb()

@@ -52,9 +52,13 @@ def documented_way(name, column):
 
 
 def counts(group=None):
-    """(name, way) -> calls, of that group, else the default group."""
+    """(name, way) -> calls, of that group, else the default group. The tables have one word for switch and memory."""
     calls = sys.modules["switchml"].stats(group)["calls"]
-    return {(name, way): count for name, ways in calls.items() for way, count in ways.items()}
+    return {
+        (name, "switch" if way == "memory" else way): count
+        for name, ways in calls.items()
+        for way, count in ways.items()
+    }
 
 
 def all_counts():

@@ -45,8 +45,8 @@ class EachWay : public ::testing::TestWithParam<Way> {
     return [](Cluster::Settings& settings) { settings.config.transport = "shm"; };
   }
 };
-INSTANTIATE_TEST_SUITE_P(Movements, EachWay, ::testing::Values(Way::kGloo, Way::kSwitch),
-                         [](const auto& way) { return way.param == Way::kSwitch ? "memory" : "gloo"; });
+INSTANTIATE_TEST_SUITE_P(Movements, EachWay, ::testing::Values(Way::kGloo, Way::kMemory),
+                         [](const auto& way) { return to_string(way.param); });
 
 // ---- broadcast ----
 

@@ -66,9 +66,11 @@ TEST(GroupCore, HandsItsSessionOutWhenItCloses) {
   GroupCore core(info());
   EXPECT_TRUE(core.closed().ok());
   EXPECT_EQ(core.session(), nullptr);
+  EXPECT_EQ(core.engine_way(), Way::kLocal);
   const auto session = std::make_shared<ComparingSession>();
   core.set_session(session);
   EXPECT_EQ(core.session(), session);
+  EXPECT_EQ(core.engine_way(), Way::kSwitch);
   EXPECT_EQ(core.close({Code::kAborted, "first reason"}), session);
   EXPECT_EQ(core.session(), nullptr);
   EXPECT_EQ(core.close({Code::kTimeout, "second reason"}), nullptr);

@@ -132,7 +132,7 @@ TEST(ReductionAlone, IsTheInput) {
   EXPECT_EQ(failure_of(work), "");
   EXPECT_TRUE(same(tensor, counting(5)));
   EXPECT_EQ(cores[0]->calls().get(Call::kAllReduce, Way::kLocal), 1U);
-  EXPECT_EQ(cores[0]->calls().total(Way::kSwitch), 0U);
+  EXPECT_EQ(cores[0]->calls().total(Way::kMemory), 0U);
 }
 
 TEST(ReductionAlone, StillMultipliesByTheFactor) {
@@ -168,7 +168,7 @@ TEST(ReductionOfRanks, CompletesWhenAllItsPartsHave) {
     EXPECT_TRUE(same(small, at::full({3}, 3.F)));
     EXPECT_TRUE(same(large, at::full({300000}, 21.F)));
     EXPECT_EQ(work->result().size(), 3U);
-    EXPECT_EQ(core->calls().get(Call::kAllReduce, Way::kSwitch), 1U) << "one call, whatever its parts";
+    EXPECT_EQ(core->calls().get(Call::kAllReduce, Way::kMemory), 1U) << "one call, whatever its parts";
     EXPECT_EQ(core->sequence(), 1U);
   });
 }
@@ -262,7 +262,7 @@ TEST(Precheck, PassesWhenAllRanksMakeTheSame) {
     EXPECT_EQ(failure_of(work), "");
     EXPECT_TRUE(work->result().empty());
     EXPECT_EQ(core->sequence(), 1U);
-    EXPECT_EQ(core->calls().total(Way::kSwitch), 0U) << "a precheck is not a call";
+    EXPECT_EQ(core->calls().total(Way::kMemory), 0U) << "a precheck is not a call";
   });
 }
 
