@@ -185,7 +185,7 @@ c10::intrusive_ptr<ProcessGroupSwitchML> create(const StorePtr& store, int rank,
   settings.timeout = timeout;
   settings.name = name;
   settings.global_ranks = global_ranks;
-  settings.config = configured(python.attr("_values")(options).cast<OptionMap>(), store, {rank, size, name});
+  settings.config = configured(python.attr("_values_in_force")(options).cast<OptionMap>(), store, {rank, size, name});
   settings.make_gloo = MakeGloo(python.attr("_gloo"));
   settings.gloo_at_once = !python.attr("_gloo_is_lazy")().cast<bool>();
   settings.awaits_ranks = awaits_ranks;

@@ -68,7 +68,10 @@ def settings_in_force():
         variable = "SWITCHML_" + setting["name"].upper()
         value = os.environ.get(variable)
         shown = "(hidden)" if value and setting["secret"] else value
-        rows.append((variable, shown or setting["default"], "environment" if value else "default", setting["allowed"]))
+        origin = "environment" if value else "default"
+        if setting["name"] == "log_level" and _registration.torch_log_level():
+            shown, origin = _registration.torch_log_level(), "TORCH_CPP_LOG_LEVEL"
+        rows.append((variable, shown or setting["default"], origin, setting["allowed"]))
     return rows
 
 

@@ -126,6 +126,24 @@ def _values(options):
     )
 
 
+def torch_log_level():
+    """The level that PyTorch's own variable asks for, in our words; None where SWITCHML_LOG_LEVEL does, or neither."""
+    if os.environ.get("SWITCHML_LOG_LEVEL"):
+        return None
+    levels = {"INFO": "info", "WARNING": "warning", "ERROR": "error", "FATAL": "off"}
+    value = os.environ.get("TORCH_CPP_LOG_LEVEL", "").upper()
+    return levels.get(value) or dict(zip("0123", levels.values())).get(value)
+
+
+def _values_in_force(options):
+    values, level = _values(options), torch_log_level()
+    return (
+        values
+        if level is None or values.keys() & {"log_level", "SWITCHML_LOG_LEVEL"}
+        else {"log_level": level} | values
+    )
+
+
 # ---- the Gloo group ----
 
 

@@ -39,6 +39,15 @@ def test_info_has_versions_and_settings_in_force():
     assert "kernels" in text and "SWITCHML_SLOTS" in text
 
 
+def test_info_has_the_log_level_of_pytorch():
+    def row(**environment):
+        settings = json.loads(command("info", "--json", **environment).stdout)["settings"]
+        return next((each["value"], each["from"]) for each in settings if each["variable"] == "SWITCHML_LOG_LEVEL")
+
+    assert row(TORCH_CPP_LOG_LEVEL="FATAL") == ("off", "TORCH_CPP_LOG_LEVEL")
+    assert row(TORCH_CPP_LOG_LEVEL="ERROR", SWITCHML_LOG_LEVEL="info") == ("info", "environment")
+
+
 def test_info_marks_a_bad_setting():
     done = command("info", SWITCHML_SLOTS="99999")
     assert done.returncode == 1 and done.stderr == ""
