@@ -1,4 +1,4 @@
-// The one place that knows how PyTorch versions differ (1.13.1, 2.1 to 2.14). Nothing else in this folder tests a
+// The one place that knows how PyTorch versions differ (1.13.1, 2.1 to 2.15). Nothing else in this folder tests a
 // version.
 #pragma once
 
@@ -22,7 +22,9 @@
 #endif
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -44,6 +46,12 @@
 #define SWITCHML_OVERRIDE_OF_2_14 override
 #else
 #define SWITCHML_OVERRIDE_OF_2_14
+#endif
+// And of what 2.15 has added.
+#if SWITCHML_TORCH >= 215
+#define SWITCHML_OVERRIDE_OF_2_15 override
+#else
+#define SWITCHML_OVERRIDE_OF_2_15
 #endif
 
 namespace switchml::compat {
@@ -78,6 +86,20 @@ struct ReconfigureOptions {
 inline constexpr bool kReconfigures = SWITCHML_TORCH >= 214;
 inline void set_place(int& place, int value) { place = value; }
 inline void set_place(const int& /*place*/, int /*value*/) {}
+
+// ---- what hears of calls that have succeeded ----
+#if SWITCHML_TORCH >= 215
+using CompletionHookArgs = c10d::CompletionHookArgs;
+inline uint64_t completion_key(const c10d::Work& work) { return work.getCompletionKey(); }
+#else
+/// As in 2.15.
+struct CompletionHookArgs {
+  uint64_t completionKey = 0;
+  std::optional<float> duration_ms;
+};
+inline uint64_t completion_key(const c10d::Work& work) { return reinterpret_cast<uintptr_t>(&work); }
+#endif
+using CompletionHook = std::function<void(const CompletionHookArgs&)>;
 
 // ---- what getError() tells ----
 namespace detail {

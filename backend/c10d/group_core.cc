@@ -171,6 +171,11 @@ c10::intrusive_ptr<SwitchWork> begin_work(const std::shared_ptr<GroupCore>& core
   if (core->timed()) work->measure();
   work->log_as(flight);
   if (!precheck) take_up_extensions(core, work.get());
+  if (!precheck && core->completion_hooks().any()) {
+    work->after_success([weak = std::weak_ptr<GroupCore>(core)](uint64_t key, std::optional<float> duration_ms) {
+      if (const std::shared_ptr<GroupCore> held = weak.lock()) held->completion_hooks().run(key, duration_ms);
+    });
+  }
   return work;
 }
 

@@ -16,6 +16,7 @@
 #include "c10d/call_table.h"
 #include "c10d/compat.h"
 #include "c10d/completion.h"
+#include "c10d/completion_hooks.h"
 #include "c10d/timeout_extensions.h"
 #include "c10d/work.h"
 #include "session/session.h"
@@ -64,6 +65,7 @@ class GroupCore {
   Status failure() const;
 
   AbortHooks& abort_hooks() { return abort_hooks_; }
+  CompletionHooks& completion_hooks() { return completion_hooks_; }
   TimeoutExtensions& extensions() { return extensions_; }
   /// A call has failed. If that is the end of the group its abort hooks run, before anybody hears of the failure.
   void after_failure();
@@ -109,6 +111,7 @@ class GroupCore {
   std::atomic<bool> timed_{false};
   std::atomic<Way> engine_way_{Way::kLocal};
   AbortHooks abort_hooks_;
+  CompletionHooks completion_hooks_;
   TimeoutExtensions extensions_;
 
   mutable std::mutex mutex_;

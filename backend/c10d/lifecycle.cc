@@ -136,6 +136,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reconfigure(const compat::Re
     throw;
   }
   core_->abort_hooks().take_over(before->abort_hooks());
+  core_->completion_hooks().take_over(before->completion_hooks());
   if (before->timed()) core_->time_calls();
   auto work =
       c10::make_intrusive<SwitchWork>(rank_, c10d::OpType::UNKNOWN, nullptr, who, 0, std::vector<Tensors>{}, Tensors{});
@@ -147,6 +148,16 @@ void ProcessGroupSwitchML::registerAbortHook(int64_t id, AbortHooks::Hook hook) 
   core_->abort_hooks().add(id, std::move(hook));
 }
 void ProcessGroupSwitchML::unregisterAbortHook(int64_t id) { core_->abort_hooks().remove(id); }
+
+void ProcessGroupSwitchML::registerCompletionHook(int64_t id, compat::CompletionHook hook) {
+  core_->completion_hooks().add(id, [hook = std::move(hook)](uint64_t key, std::optional<float> duration_ms) {
+    compat::CompletionHookArgs args;
+    args.completionKey = key;
+    args.duration_ms = duration_ms;
+    hook(args);
+  });
+}
+void ProcessGroupSwitchML::unregisterCompletionHook(int64_t id) { core_->completion_hooks().remove(id); }
 
 void ProcessGroupSwitchML::addEphemeralTimeout(const std::chrono::milliseconds& extra) {
   core_->extensions().add(extra);

@@ -20,10 +20,11 @@ static int source_of(const c10d::Work& message) {
   }
 }
 
-void MessageWork::log_end(bool good) const {
+void MessageWork::log_end(bool good) {
   const std::shared_ptr<GroupCore> core = core_.lock();
   if (good && core && call_ == Call::kRecvAnySource) log_peer(*core, flight_, call_, source_of(*message_), tag_);
   FlightLog::of_process().ended(flight_, good);
+  if (good && core && !told_.exchange(true)) core->completion_hooks().run(compat::completion_key(*this), std::nullopt);
 }
 
 bool MessageWork::isCompleted() {

@@ -3,6 +3,7 @@
 
 #include <ATen/record_function.h>
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -48,7 +49,7 @@ class MessageWork final : public c10d::Work {
 
  private:
   /// It is over; what came from any source is known to be from one.
-  void log_end(bool good) const;
+  void log_end(bool good);
   /// Null: it was aborted, and not because the group has failed. `late`: the caller's timeout has passed.
   std::exception_ptr explained(const std::exception_ptr& error, bool late) const;
 
@@ -57,6 +58,7 @@ class MessageWork final : public c10d::Work {
   const int tag_;
   WorkPtr message_;
   uint64_t flight_ = 0;  // in FlightLog
+  std::atomic<bool> told_{false};
 };
 
 }  // namespace switchml

@@ -165,6 +165,13 @@ class ProcessGroupSwitchML final : public compat::Base {
   /// Called once, before the group ends by an abort() or an error. From any thread.
   void registerAbortHook(int64_t id, AbortHooks::Hook hook) SWITCHML_OVERRIDE_OF_2_14;
   void unregisterAbortHook(int64_t id) SWITCHML_OVERRIDE_OF_2_14;
+  bool supportsAbortHooks() const SWITCHML_OVERRIDE_OF_2_15 { return true; }
+  /// Called after each call that has succeeded; of a message between hosts once it has been waited for.
+  void registerCompletionHook(int64_t id, compat::CompletionHook hook) SWITCHML_OVERRIDE_OF_2_15;
+  void unregisterCompletionHook(int64_t id) SWITCHML_OVERRIDE_OF_2_15;
+  bool supportsCompletionHooks() const SWITCHML_OVERRIDE_OF_2_15 { return true; }
+  /// False: it waits for reconfigure().
+  bool isInitialized() SWITCHML_OVERRIDE_OF_2_15 { return !settings_.awaits_ranks; }
   /// Collectives get so much more time, until the first that is made from now on is complete.
   void addEphemeralTimeout(const std::chrono::milliseconds& extra) SWITCHML_OVERRIDE_OF_2_14;
   bool supportsCoalescing() const SWITCHML_LATER_OVERRIDE { return true; }

@@ -164,10 +164,13 @@ void SwitchWork::take_time() {
   if (begun_) milliseconds_taken_.store(static_cast<float>(to_seconds(monotonic_now() - *begun_) * 1000));
 }
 
+std::optional<float> SwitchWork::time_taken() const {
+  return begun_ ? std::optional<float>(milliseconds_taken_.load()) : std::nullopt;
+}
+
 void SwitchWork::end(const std::exception_ptr& error) {
   take_time();
-  const float taken = milliseconds_taken_.load();
-  FlightLog::of_process().ended(flight_, error == nullptr, begun_ ? std::optional<float>(taken) : std::nullopt);
+  FlightLog::of_process().ended(flight_, error == nullptr, time_taken());
   if (const std::function<void()> last = std::exchange(before_end_, nullptr)) last();
   finish(error);
 }
@@ -175,6 +178,12 @@ void SwitchWork::end(const std::exception_ptr& error) {
 void SwitchWork::succeed() {
   // The work first: a callback of the future may wait for the work.
   end(nullptr);
+  const struct Last {  // also where a callback of the future throws
+    const SwitchWork& work;
+    ~Last() {
+      if (work.after_success_) work.after_success_(compat::completion_key(work), work.time_taken());
+    }
+  } last{*this};
   future_->markCompleted(outputs_.size() > 1 ? c10::IValue(outputs_) : c10::IValue(only(outputs_)));
 }
 

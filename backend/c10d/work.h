@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "c10d/call_table.h"
 #include "c10d/compat.h"
+#include "c10d/completion_hooks.h"
 #include "socket/close_on_fork.h"
 
 namespace switchml {
@@ -72,6 +73,9 @@ class SwitchWork final : public c10d::Work {
   /// `f` runs before anybody hears that the call is over. Before anybody else has the work.
   void before_end(std::function<void()> f) { before_end_ = std::move(f); }
 
+  /// `f` runs when isCompleted() says that the call is over, if it has no error. Before anybody else has the work.
+  void after_success(CompletionHooks::Hook f) { after_success_ = std::move(f); }
+
   /// Its number in FlightLog, which hears from the work how it ends. Before anybody else has the work.
   void log_as(uint64_t flight) { flight_ = flight; }
   uint64_t flight() const { return flight_; }
@@ -83,6 +87,7 @@ class SwitchWork final : public c10d::Work {
  private:
   void end(const std::exception_ptr& error);
   void take_time();
+  std::optional<float> time_taken() const;
   void wait_until_completed(std::chrono::milliseconds timeout);
   [[noreturn]] void throw_late(std::chrono::milliseconds timeout) const;
 
@@ -94,6 +99,7 @@ class SwitchWork final : public c10d::Work {
   std::atomic<bool> over_{false};  // as somebody has seen, the future too
   std::function<void()> let_signals_in_;
   std::function<void()> before_end_;
+  CompletionHooks::Hook after_success_;
   uint64_t flight_ = 0;
   std::function<void(Time end)> waiters_work_;
   int source_ = -1;

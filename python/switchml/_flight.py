@@ -51,8 +51,10 @@ def _wrap(module, name, parameters, flights, load, store):
 
 
 def _joined(dump, ours, wanted):
-    config, groups = dump.setdefault("pg_config", {}), {}
+    config, groups, others = dump.setdefault("pg_config", {}), {}, _names_with_a_hook()
     for group in ours["groups"]:
+        if group["name"] in others:
+            continue
         groups[group["id"]] = group
         config[group["name"]] = _described(group["name"], group["desc"], group["ranks"])
         dump.setdefault("pg_status", {})[str(_FIRST_GROUP + group["id"])] = {
@@ -68,11 +70,18 @@ def _joined(dump, ours, wanted):
         rows = [
             _row(entry, groups[entry["pg_id"]], config, wanted)
             for entry in ours["entries"]
-            if groups[entry["pg_id"]]["ranks"] and not (wanted["onlyActive"] and entry["state"] == "completed")
+            if groups.get(entry["pg_id"], {}).get("ranks")
+            and not (wanted["onlyActive"] and entry["state"] == "completed")
         ]
         merged = sorted([*theirs, *rows], key=lambda entry: entry["time_created_ns"])
         dump["entries"] = [entry | {"record_id": number} for number, entry in enumerate(merged, forgotten)]
     return dump
+
+
+def _names_with_a_hook():
+    """The groups that PyTorch's recorder keeps by itself: from 2.15 on those that c10d has made."""
+    world = dist.distributed_c10d._world
+    return {world.pg_names.get(group) for group in getattr(world, "pg_flight_recorder_hooks", ())}
 
 
 def _described(name, description, ranks):

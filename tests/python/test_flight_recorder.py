@@ -150,6 +150,24 @@ def test_a_timed_call_says_how_long_it_took():
             assert in_dump == [duration]
 
 
+def rank_has_a_hook():
+    """As PyTorch 2.15 keeps the hook of its recorder."""
+    world, before = dist.distributed_c10d._world, len(calls(dumped()))
+    hooks = getattr(world, "pg_flight_recorder_hooks", {})
+    world.__dict__["pg_flight_recorder_hooks"] = {dist.distributed_c10d._get_default_group(): None}
+    try:
+        dist.all_reduce(torch.ones(5))
+        with_hook = len(calls(dumped()))
+    finally:
+        del world.__dict__["pg_flight_recorder_hooks"]
+    return len(hooks), with_hook, len(calls(dumped())) - before
+
+
+@pytest.mark.skipif(harness.TORCH >= (2, 15), reason="every group has one")
+def test_what_pytorch_records_by_itself_is_not_there_twice():
+    assert harness.pool(2).run(rank_has_a_hook) == [(0, 0, 1)] * 2
+
+
 # ---- the analyser: torchfrtrace ----
 
 

@@ -64,6 +64,24 @@ TEST(MessageWork, ItsEntryGetsTheSourceWhenItIsKnown) {
   EXPECT_EQ(entry.stream->tag, 3);
 }
 
+TEST(MessageWork, ItsHookHearsOnceThatItIsOver) {
+  const auto core = std::make_shared<GroupCore>(GroupInfo{0, 2, "test"});
+  std::vector<uint64_t> over;
+  core->completion_hooks().add(1, [&](uint64_t key, std::optional<float>) { over.push_back(key); });
+  const auto message = c10::make_intrusive<Message>();
+  const auto begun = [&] {
+    return MessageWork::start(core, Call::kSend, c10d::OpType::SEND, {counting(2)}, 1, 0, [&] { return message; });
+  };
+  const auto work = begun();
+  EXPECT_TRUE(over.empty());
+  work->wait();
+  work->wait();
+  EXPECT_EQ(over, (std::vector<uint64_t>{compat::completion_key(*work)}));
+  message->arrives = false;
+  begun()->wait();
+  EXPECT_EQ(over.size(), 1U);
+}
+
 TEST(MessageWork, SaysThatAMessageDidNotArrive) {
   const auto message = c10::make_intrusive<Message>();
   message->arrives = false;

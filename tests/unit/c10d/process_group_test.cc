@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <map>
@@ -584,6 +585,23 @@ TEST(ProcessGroup, TellsHowFloatsAreSummed) {
   EXPECT_EQ(precision(2, "udp", true), "integer");
   EXPECT_EQ(precision(2, "auto", true), "integer");
   EXPECT_EQ(precision(1, "auto", false), "");
+}
+
+TEST(ProcessGroup, TellsAHookOfTheCallsThatHaveSucceeded) {
+  const Cluster cluster(2);
+  cluster.on_each([](int, Group& group) {
+    EXPECT_TRUE(group.supportsAbortHooks() && group.supportsCompletionHooks() && group.isInitialized());
+    std::promise<uint64_t> over;
+    group.registerCompletionHook(3,
+                                 [&](const compat::CompletionHookArgs& args) { over.set_value(args.completionKey); });
+    TensorList tensors{at::ones({5})};
+    const auto work = group.allreduce(tensors);
+    std::future<uint64_t> key = over.get_future();
+    ASSERT_EQ(key.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+    EXPECT_EQ(key.get(), compat::completion_key(*work));
+    group.unregisterCompletionHook(3);
+    group.allreduce(tensors)->wait();
+  });
 }
 
 TEST(ProcessGroup, DoesNotCountFencesAsUsersElements) {

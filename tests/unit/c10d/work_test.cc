@@ -140,6 +140,25 @@ TEST(SwitchWork, MayBeWaitedForInACallbackOfItsFuture) {
   EXPECT_EQ(runs.load(), 1);
 }
 
+TEST(SwitchWork, SaysThatItHasSucceededOnceThatCanBeSeen) {
+  std::vector<std::optional<float>> heard;
+  const auto started = [&] {
+    WorkRef work = new_work();
+    work->measure();
+    work->after_success([&heard, raw = work.get()](uint64_t key, std::optional<float> duration_ms) {
+      EXPECT_TRUE(raw->isCompleted());
+      EXPECT_EQ(key, compat::completion_key(*raw));
+      heard.push_back(duration_ms);
+    });
+    return work;
+  };
+  started()->succeed();
+  ASSERT_EQ(heard.size(), 1U);
+  EXPECT_GE(heard[0].value_or(-1), 0);
+  started()->fail(some_error());
+  EXPECT_EQ(heard.size(), 1U);
+}
+
 TEST(SwitchWork, LetsGoOfItsTensorsUnderAWeakReference) {
   const at::Tensor tensor = counting(3);
   WorkRef work = new_work({{tensor}});
