@@ -185,6 +185,7 @@ c10::intrusive_ptr<ProcessGroupSwitchML> create(const StorePtr& store, int rank,
   settings.timeout = timeout;
   settings.name = name;
   settings.global_ranks = global_ranks;
+  settings.world = below_prefixes(store);
   settings.config = configured(python.attr("_values_in_force")(options).cast<OptionMap>(), store, {rank, size, name});
   settings.make_gloo = MakeGloo(python.attr("_gloo"));
   settings.gloo_at_once = !python.attr("_gloo_is_lazy")().cast<bool>();

@@ -11,19 +11,25 @@
 namespace switchml {
 
 namespace {
-FlightGroup flight_group_of(const GroupInfo& group, std::vector<uint64_t> ranks) {
-  for (auto rank = ranks.size(); rank < static_cast<size_t>(group.size); ++rank) ranks.push_back(rank);
+std::vector<uint64_t> completed(std::vector<uint64_t> ranks, int size) {
+  for (auto rank = ranks.size(); rank < static_cast<size_t>(size); ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+FlightGroup flight_group_of(const GroupInfo& group, const std::vector<uint64_t>& ranks) {
   FlightGroup described;
   described.name = group.name;
-  described.ranks = std::move(ranks);
+  described.ranks = ranks;
   described.rank = group.rank;
   return described;
 }
 }  // namespace
 
-GroupCore::GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks)
+GroupCore::GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks, const void* world)
     : group_(std::move(group)),
-      flight_group_(FlightLog::of_process().add_group(flight_group_of(group_, std::move(global_ranks)))) {}
+      global_ranks_(completed(std::move(global_ranks), group_.size)),
+      world_(world),
+      flight_group_(FlightLog::of_process().add_group(flight_group_of(group_, global_ranks_))) {}
 
 std::string GroupCore::context(Call call) const {
   return std::string("switchml ") + to_string(call) + " on rank " + std::to_string(group_.rank) + " of " +
@@ -79,6 +85,20 @@ Status GroupCore::health() const {
   const std::shared_ptr<Session> open = session();
   const Status status = closed();
   return status.ok() && open ? open->engine().status() : status;
+}
+
+Status GroupCore::gone_from(const GroupCore& other) const {
+  if (world_ == nullptr || other.world_ != world_) return {};
+  const std::shared_ptr<Session> open = other.session();
+  if (!open) return {};
+  for (const auto& [rank, how] : open->gone_ranks()) {
+    const uint64_t global = other.global_ranks_.at(static_cast<size_t>(rank));
+    const auto here = std::find(global_ranks_.begin(), global_ranks_.end(), global);
+    if (here == global_ranks_.end()) continue;
+    return {Code::kUnavailable, "rank " + std::to_string(here - global_ranks_.begin()) + " is gone, as group " +
+                                    other.group_.name + " knows: " + how};
+  }
+  return {};
 }
 
 void GroupCore::call_failed(const Status& why) {

@@ -27,8 +27,8 @@ namespace switchml {
 /// Thread-safe.
 class GroupCore {
  public:
-  /// `global_ranks`: of its members, where they are not 0, 1, ...
-  explicit GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks = {});
+  /// `global_ranks`: of its members, where they are not 0, 1, ... `world`: which world they count in; null: not known.
+  explicit GroupCore(GroupInfo group, std::vector<uint64_t> global_ranks = {}, const void* world = nullptr);
 
   /// Whether this process is a child that was forked from the group's: it has none of the group's threads.
   bool inherited() const { return fork_generation() != born_in_; }
@@ -57,6 +57,9 @@ class GroupCore {
   Status closed() const;
   /// closed(), or why the session failed.
   Status health() const;
+
+  /// Which rank of this group is gone, as `other`, another group of this process and world, knows; else ok.
+  Status gone_from(const GroupCore& other) const;
 
   /// A call has failed, or will, and with it the session, whose engine may know that a moment later. The first reason
   /// stays.
@@ -104,6 +107,8 @@ class GroupCore {
 
  private:
   const GroupInfo group_;
+  const std::vector<uint64_t> global_ranks_;
+  const void* const world_;
   const unsigned born_in_ = fork_generation();
   const uint64_t flight_group_;
   CallTable calls_;

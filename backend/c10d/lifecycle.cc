@@ -95,6 +95,7 @@ c10::intrusive_ptr<compat::Base> ProcessGroupSwitchML::merge(const c10::intrusiv
   settings.rank = rank;
   settings.size = size;
   settings.global_ranks.clear();  // who the others are in their worlds nobody says
+  settings.world = nullptr;
   settings.timeout = opts ? opts->timeout : timeout_.load();
   settings.name = name.empty() ? settings_.name + ":merge" : name;
   return create(std::move(settings));
@@ -122,6 +123,7 @@ ProcessGroupSwitchML::WorkPtr ProcessGroupSwitchML::reconfigure(const compat::Re
   settings_.rank = static_cast<int>(mine - handles.begin());
   settings_.size = static_cast<int>(handles.size());
   settings_.global_ranks.clear();  // who the others are in their worlds nobody says
+  settings_.world = nullptr;
   settings_.awaits_ranks = false;
   compat::set_place(rank_, settings_.rank);
   compat::set_place(size_, settings_.size);

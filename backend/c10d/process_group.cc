@@ -24,11 +24,12 @@ namespace {
 /// How long shutdown() waits for calls that nobody waited for.
 constexpr milliseconds kShutdownGrace{2000};
 
-/// The groups that live, for shutdown_all().
+/// The groups that live, for shutdown_all(); and the cores of those that have opened, or do.
 struct Registry {
   using Groups = std::map<const ProcessGroupSwitchML*, c10::weak_intrusive_ptr<ProcessGroupSwitchML>>;
   std::mutex mutex;
   Groups groups;
+  std::vector<std::weak_ptr<GroupCore>> cores;
 };
 Registry* current_registry = new Registry;  // outlives static destructors
 Registry& registry() { return *current_registry; }
@@ -51,6 +52,29 @@ void watch_forks() {
     pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
                    [] { current_registry = new Registry; });
   });
+}
+
+void add_core(const std::shared_ptr<GroupCore>& core) {
+  const std::lock_guard<std::mutex> lock(registry().mutex);
+  auto& cores = registry().cores;
+  const auto ended = [](const std::weak_ptr<GroupCore>& weak) { return weak.expired(); };
+  cores.erase(std::remove_if(cores.begin(), cores.end(), ended), cores.end());
+  cores.push_back(core);
+}
+
+/// Which rank of a group that opens is gone, as some other group of this process knows.
+Status gone_from_others(const GroupCore& opening) {
+  std::vector<std::shared_ptr<GroupCore>> others;  // the last references go after the lock
+  {
+    const std::lock_guard<std::mutex> lock(registry().mutex);
+    for (const auto& weak : registry().cores) {
+      if (auto other = weak.lock()) others.push_back(std::move(other));
+    }
+  }
+  for (const auto& other : others) {
+    if (Status gone = opening.gone_from(*other); !gone.ok()) return gone;
+  }
+  return {};
 }
 
 ProcessGroupSwitchML::Settings checked(ProcessGroupSwitchML::Settings settings) {
@@ -117,8 +141,8 @@ Statistics read_statistics(const Session& session, Engine& engine) {
 }  // namespace
 
 c10::intrusive_ptr<ProcessGroupSwitchML> ProcessGroupSwitchML::create(Settings settings) {
-  auto group = c10::make_intrusive<ProcessGroupSwitchML>(checked(std::move(settings)));
   watch_forks();
+  auto group = c10::make_intrusive<ProcessGroupSwitchML>(checked(std::move(settings)));
   const std::lock_guard<std::mutex> lock(registry().mutex);
   registry().groups.emplace(group.get(), group);
   return group;
@@ -136,8 +160,9 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
 }
 
 void ProcessGroupSwitchML::join_ranks(milliseconds timeout) {
-  core_ = std::make_shared<GroupCore>(
-      GroupInfo{settings_.rank, settings_.size, settings_.name, host_of(settings_.store)}, settings_.global_ranks);
+  core_ =
+      std::make_shared<GroupCore>(GroupInfo{settings_.rank, settings_.size, settings_.name, host_of(settings_.store)},
+                                  settings_.global_ranks, settings_.world);
   monitored_barrier_.reset();
   delegate_ = std::make_unique<GlooDelegate>(
       core_, [this] { return make_gloo(settings_, core_, opening_prefix_ + "gloo/", timeout_.load()); });
@@ -167,8 +192,10 @@ void ProcessGroupSwitchML::open_session(milliseconds timeout) {
     give_up_opening(*store.value(), core_->group(), started);
     throw_status(started, context);
   }
+  add_core(core_);
   Result<std::unique_ptr<Session>> session =
-      Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout), settings_.controller);
+      Session::open(settings_.config, core_->group(), *store.value(), deadline(timeout), settings_.controller,
+                    [core = core_.get()] { return gone_from_others(*core); });
   if (!session.ok()) throw_status(session.status(), context);
   // The session reads the store until it ends.
   const std::shared_ptr<Rendezvous> kept = std::move(store.value());

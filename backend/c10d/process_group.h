@@ -58,6 +58,7 @@ class ProcessGroupSwitchML final : public compat::Base {
     std::chrono::milliseconds timeout{0};
     std::string name;                    // for messages
     std::vector<uint64_t> global_ranks;  // of its members; none: 0, 1, ...
+    const void* world = nullptr;         // which one they count in, for comparisons; null: not known
     Config config;
     MakeGloo make_gloo;
     bool gloo_at_once = false;                     // Gloo connects all ranks in its constructor

@@ -28,11 +28,18 @@ Duration longest_pause(Duration waited) {
 
 }  // namespace
 
+static c10::intrusive_ptr<c10d::Store> without_prefixes(c10::intrusive_ptr<c10d::Store> store) {
+  while (auto* prefixed = dynamic_cast<c10d::PrefixStore*>(store.get())) store = prefixed->getUnderlyingStore();
+  return store;
+}
+
 std::string host_of(const c10::intrusive_ptr<c10d::Store>& store) {
-  if (auto* prefix = dynamic_cast<c10d::PrefixStore*>(store.get())) return host_of(prefix->getUnderlyingStore());
-  const auto* served = dynamic_cast<const c10d::TCPStore*>(store.get());
+  const auto bare = without_prefixes(store);
+  const auto* served = dynamic_cast<const c10d::TCPStore*>(bare.get());
   return served == nullptr ? std::string() : served->getHost();
 }
+
+const void* below_prefixes(const c10::intrusive_ptr<c10d::Store>& store) { return without_prefixes(store).get(); }
 
 Result<std::unique_ptr<StoreRendezvous>> StoreRendezvous::open(const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   int64_t opening = 0;

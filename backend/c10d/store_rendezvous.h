@@ -10,6 +10,8 @@ namespace switchml {
 
 /// Name or address of the host that serves the store; empty where it is a file, or memory.
 std::string host_of(const c10::intrusive_ptr<c10d::Store>& store);
+/// The store that all groups of a world share, each below a prefix of its own: for comparisons.
+const void* below_prefixes(const c10::intrusive_ptr<c10d::Store>& store);
 
 class StoreRendezvous final : public Rendezvous {
  public:

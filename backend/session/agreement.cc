@@ -40,10 +40,9 @@ constexpr double kFastLink = 1500;  // [RATE-7]
 class Agreement {
  public:
   Agreement(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
-            std::shared_ptr<ControllerClient> controller, const std::function<Status()>& ended)
+            std::shared_ptr<ControllerClient> controller, const std::function<Status()>& ended, bool watched)
       : opening_(config, group, store, deadline, std::move(controller)) {
-    if (!ended) return;
-    opening_.watched = true;
+    opening_.watched = watched;
     opening_.exchange.wait_while(ended);
   }
 
@@ -658,8 +657,8 @@ class Agreement {
 }  // namespace
 
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
-                     std::shared_ptr<ControllerClient> controller, const std::function<Status()>& ended) {
-  return Agreement(config, group, store, deadline, std::move(controller), ended).run();
+                     std::shared_ptr<ControllerClient> controller, const std::function<Status()>& ended, bool watched) {
+  return Agreement(config, group, store, deadline, std::move(controller), ended, watched).run();
 }
 
 }  // namespace switchml

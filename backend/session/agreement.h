@@ -62,10 +62,10 @@ struct Agreed {
 
 /// A collective of the group. Returns by `deadline`: so long ranks wait for ranks. What is done with a switch ends
 /// after config.connect_timeout, which does not count while others are awaited. `controller` is kept in
-/// Agreed::controller. `ended` (null: none): of ranks that another session watches over, so that this one does not; its
-/// error ends the agreement.
+/// Agreed::controller. `ended` (null: none): its error ends the agreement. `watched`: another session watches over
+/// these ranks, so that this one does not.
 Result<Agreed> agree(const Config& config, const GroupInfo& group, Rendezvous& store, Time deadline,
                      std::shared_ptr<ControllerClient> controller = nullptr,
-                     const std::function<Status()>& ended = nullptr);
+                     const std::function<Status()>& ended = nullptr, bool watched = false);
 
 }  // namespace switchml

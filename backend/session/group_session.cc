@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -141,6 +142,11 @@ class GroupSession : public Session {
     if (on_loss_ && !loss_.ok()) on_loss_(loss_);
   }
 
+  std::map<int, std::string> gone_ranks() const override {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    return gone_;
+  }
+
   std::string compare_calls(const std::string& mine) override {
     const std::string topic = "call/" + std::to_string(comparisons_.fetch_add(1));
     const Time begin = monotonic_now();
@@ -263,7 +269,10 @@ class GroupSession : public Session {
     options.who = this_process();
     options.key = agreed->watch_key;
     options.patience = patience;
-    options.on_loss = [this](int, const std::string& text) { on_loss(Status(Code::kUnavailable, text)); };
+    options.on_loss = [this](int rank, const std::string& text, bool gone) {
+      if (gone) note_gone(rank, text);
+      on_loss(Status(Code::kUnavailable, text));
+    };
     options.on_news = [this](int rank, const std::string& text) {
       if (hosts_.ranks() > 0) {
         heard_ = true;
@@ -294,6 +303,11 @@ class GroupSession : public Session {
     char host[HOST_NAME_MAX + 1] = {};
     if (::gethostname(host, sizeof host - 1) != 0) return "process " + std::to_string(::getpid());
     return std::string(host).substr(0, 150) + ", process " + std::to_string(::getpid());
+  }
+
+  void note_gone(int rank, const std::string& text) {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    gone_.emplace(rank, text);
   }
 
   void on_loss(const Status& status) {
@@ -327,6 +341,7 @@ class GroupSession : public Session {
   mutable std::mutex loss_mutex_;
   std::function<void(const Status&)> on_loss_;
   Status loss_;
+  std::map<int, std::string> gone_;  // by rank, how
   std::unique_ptr<ShareFailovers> failover_;
 };
 
@@ -358,7 +373,8 @@ Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> se
 
 Result<std::unique_ptr<Session>> open_group_session(const Config& config, const GroupInfo& group, Rendezvous& store,
                                                     Time deadline, GroupSessionOptions of_session) {
-  auto agreed = agree(config, group, store, deadline, std::move(of_session.controller), of_session.ended);
+  auto agreed =
+      agree(config, group, store, deadline, std::move(of_session.controller), of_session.ended, of_session.watched);
   if (!agreed.ok()) return agreed.status();
   EngineOptions options;
   options.session = agreed->parameters;

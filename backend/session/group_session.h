@@ -11,9 +11,10 @@ namespace switchml {
 
 struct GroupSessionOptions {
   std::shared_ptr<ControllerClient> controller;
-  /// Of a second session of these ranks: why its opening is of no use any more, or ok. The first one watches over the
-  /// ranks, so this one does not.
+  /// Why the opening is of no use any more, or ok; null: never.
   std::function<Status()> ended;
+  /// Another session of these ranks watches over them, so this one does not.
+  bool watched = false;
   /// Told when the engine gives up, from one of its threads, or from the one that ends it.
   std::function<void(const Status&)> on_failure;
 };

@@ -41,6 +41,7 @@ class PairedSession : public Session {
   Status open_native(const Config& config, const GroupInfo& group, Time deadline) {
     StoreExchange first(first_store_, group);  // where a rank says that the first session has failed on it
     GroupSessionOptions options;
+    options.watched = true;
     options.ended = [this, &first] {
       const Status status = switched_->engine().status();
       return status.ok() ? first.ended() : status;
@@ -72,6 +73,7 @@ class PairedSession : public Session {
   void when_rank_is_lost(std::function<void(const Status&)> callback) override {
     switched_->when_rank_is_lost(std::move(callback));
   }
+  std::map<int, std::string> gone_ranks() const override { return switched_->gone_ranks(); }
   std::string compare_calls(const std::string& mine) override { return switched_->compare_calls(mine); }
 
  private:

@@ -24,7 +24,8 @@ Status check_group(const GroupInfo& group) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline, std::shared_ptr<ControllerClient> controller) {
+                                               Time deadline, std::shared_ptr<ControllerClient> controller,
+                                               std::function<Status()> ended) {
   if (Status status = check_group(group); !status.ok()) {
     give_up_opening(store, group, status);
     return status;
@@ -32,6 +33,7 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config, const Group
   const auto fate = std::make_shared<SharedFate>();
   GroupSessionOptions options;
   options.controller = std::move(controller);
+  options.ended = std::move(ended);
   options.on_failure = [fate](const Status& status) { fate->fail(status); };
   auto session = open_group_session(config, group, store, deadline, std::move(options));
   if (!session.ok() || group.size == 1 || session.value()->precision() == "exact" || !wants_pair(config))

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,9 +27,11 @@ class Session {
   /// come, the address that does not answer (for Config::connect_timeout), the setting or version in which a rank
   /// differs from rank 0, or the thread that a rank could not make. An interruption (base/interruption.h) is thrown,
   /// and an error of the others. `controller` (null: none can be had) is asked where Config::controller names one; with
-  /// Config::fallback from a thread of the session too.
+  /// Config::fallback from a thread of the session too. `ended` (null: none) is asked while ranks are awaited: its
+  /// error says why that is of no use.
   static Result<std::unique_ptr<Session>> open(const Config& config, const GroupInfo& group, Rendezvous& store,
-                                               Time deadline, std::shared_ptr<ControllerClient> controller = nullptr);
+                                               Time deadline, std::shared_ptr<ControllerClient> controller = nullptr,
+                                               std::function<Status()> ended = nullptr);
   /// Leaves the session, stops the engine, then the embedded switch. A rank that hosts one lingers (at most 2 s)
   /// until the others have left, so that the last results still reach them.
   virtual ~Session() = default;
@@ -73,6 +76,9 @@ class Session {
   /// `callback` (null: none any more) is told why when another rank's process has ended without leaving, or its host is
   /// out of reach; at once if that was so before. The engine has failed by then. From a thread of the session.
   virtual void when_rank_is_lost(std::function<void(const Status&)> callback) = 0;
+
+  /// The ranks of which that is so until now, and how it was noticed: "rank 2 (host, process) is gone: ...".
+  virtual std::map<int, std::string> gone_ranks() const { return {}; }
 
   /// Every rank posts what it thinks the failed call was and reads the others' posts: "rank 2 called all_reduce(SUM,
   /// float32, 100 elements)". Blocks for at most a second. For error messages after kMismatch.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "socket/close_on_fork.h"
 
@@ -69,7 +70,7 @@ bool PeerConnection::receive(const std::function<void(const PeerMessage&)>& take
   received_.append(bytes, static_cast<size_t>(got));
   while (received_.size() >= kHeader) {
     const char word = received_[0];
-    if (word != 'G' && word != 'F' && word != 'L' && word != 'N') {
+    if (std::strchr("GFLUN", word) == nullptr || word == '\0') {
       *error = EBADMSG;
       return false;
     }

@@ -13,7 +13,8 @@ namespace switchml {
 enum class PeerWord : char {
   kGreeting = 'G',  // rank, key and who it is; rank 0's answer has the rank only
   kFarewell = 'F',  // this rank leaves
-  kLoss = 'L',      // this rank has ended, or gives up; why
+  kLoss = 'L',      // this rank has ended without a farewell; how
+  kGivenUp = 'U',   // this rank does not go on, though its process may live; why
   kNews = 'N',      // what this rank has to say to all
 };
 

@@ -122,7 +122,8 @@ class PeerWatch::Server {
         [&](const PeerMessage& message) {
           if (message.word == PeerWord::kGreeting && peer.rank < 0) honest = honest && greet(peer, message);
           if (message.word == PeerWord::kFarewell && peer.rank >= 0) see_off(&peer);
-          if (message.word == PeerWord::kLoss && peer.rank >= 0 && !peer.farewell) lose(&peer, message.text);
+          if (message.word == PeerWord::kGivenUp && peer.rank >= 0 && !peer.farewell)
+            lose({message.word, peer.rank, message.text});
           if (message.word == PeerWord::kNews && peer.rank >= 0) {
             tell(message);
             if (options_.on_news) options_.on_news(peer.rank, message.text);
@@ -131,7 +132,7 @@ class PeerWatch::Server {
         &error);
     if (open && honest) return true;
     if (peer.rank >= 0 && !peer.farewell) {
-      lose(&peer, loss_text(peer.rank, peer.who, error, options_.patience));
+      lose({PeerWord::kLoss, peer.rank, loss_text(peer.rank, peer.who, error, options_.patience)});
     }
     return false;
   }
@@ -160,15 +161,14 @@ class PeerWatch::Server {
     if (options_.on_leave) options_.on_leave(leaver->rank);
   }
 
-  void lose(Peer* lost, const std::string& text) {
-    lost->farewell = true;  // there is no more to say of it
-    tell({PeerWord::kLoss, lost->rank, text});
-    if (!watch_.stopped()) options_.on_loss(lost->rank, text);
+  void lose(const PeerMessage& loss) {
+    tell(loss);
+    if (!watch_.stopped()) options_.on_loss(loss.rank, loss.text, loss.word == PeerWord::kLoss);
   }
 
   // To all but the rank that it is about; of losses those hear, too, who come later.
   void tell(const PeerMessage& message) {
-    if (message.word == PeerWord::kLoss) losses_.push_back(message);
+    if (message.word == PeerWord::kLoss || message.word == PeerWord::kGivenUp) losses_.push_back(message);
     for (Peer& peer : peers_) {
       if (peer.rank >= 0 && peer.rank != message.rank) peer.connection.send(message);
     }
@@ -243,7 +243,7 @@ class PeerWatch::Client {
 
   void give_up(int error) const {
     const bool turned_away = error == ECONNREFUSED || error == ECONNRESET;
-    if (turned_away && !may_have_left()) return options_.on_loss(0, loss_text(0, "", error, options_.patience));
+    if (turned_away && !may_have_left()) return options_.on_loss(0, loss_text(0, "", error, options_.patience), true);
     complain(error);
   }
 
@@ -284,14 +284,15 @@ class PeerWatch::Client {
               farewell = farewell || message.rank == 0;
               if (options_.on_leave) options_.on_leave(message.rank);
             }
-            if (message.word == PeerWord::kLoss) options_.on_loss(message.rank, message.text);
+            const bool gone = message.word == PeerWord::kLoss;
+            if (gone || message.word == PeerWord::kGivenUp) options_.on_loss(message.rank, message.text, gone);
             if (message.word == PeerWord::kNews && options_.on_news) options_.on_news(message.rank, message.text);
           },
           &error);
       if (open) continue;
       if (farewell) return 0;
       if (watch_.connected_ == 0) return ECONNRESET;
-      options_.on_loss(0, loss_text(0, "", error, options_.patience));
+      options_.on_loss(0, loss_text(0, "", error, options_.patience), true);
       return 0;
     }
   }
@@ -341,7 +342,7 @@ PeerWatch::~PeerWatch() {
 }
 
 void PeerWatch::tell(const std::string& text) { put_out(PeerWord::kNews, text); }
-void PeerWatch::give_up(const std::string& text) { put_out(PeerWord::kLoss, text); }
+void PeerWatch::give_up(const std::string& text) { put_out(PeerWord::kGivenUp, text); }
 
 void PeerWatch::put_out(PeerWord word, const std::string& text) {
   {

@@ -26,9 +26,9 @@ struct PeerWatchOptions {
   uint64_t key = 0;          // of the group: strangers do not know it
   Duration patience{};       // a host that does not answer for so long is taken for dead; counted in whole seconds
   bool warn_unheard = true;  // log a warning where rank 0 cannot be reached
-  /// A rank has ended without a farewell: "rank 2 (host a, process 4711) is gone: ...". From the watch's thread, at
-  /// most once per rank; must not end the watch.
-  std::function<void(int rank, const std::string& text)> on_loss;
+  /// A rank has ended without a farewell: "rank 2 (host a, process 4711) is gone: ...". Or it has given up (not
+  /// `gone`), after which it may end as well. From the watch's thread; must not end the watch.
+  std::function<void(int rank, const std::string& text, bool gone)> on_loss;
   /// A rank has said farewell. From the watch's thread; may be null.
   std::function<void(int rank)> on_leave;
   /// Asked where rank 0 cannot be reached, or ends before it has greeted this rank: whether it has left, as far as can
@@ -55,7 +55,7 @@ class PeerWatch {
 
   /// Tells all other ranks that are connected; up to 255 bytes.
   void tell(const std::string& text);
-  /// As if this process had ended: the others' on_loss gets `text`, up to 255 bytes.
+  /// The others' on_loss gets `text`, up to 255 bytes.
   void give_up(const std::string& text);
 
   /// How many ranks this one is connected with: they have greeted.

@@ -1,7 +1,9 @@
 """Groups that open while ranks are late."""
 
+import os
 import pathlib
 import re
+import signal
 import time
 
 import pytest
@@ -88,3 +90,51 @@ def test_a_rank_that_never_comes_is_named_after_the_groups_timeout(tmp_path, tra
         outcomes = own.finish()
     check_all(outcomes, "rank 2 of default did not come within")
     assert all(took > 0.8 * TIMEOUT for _, took in outcomes), outcomes
+
+
+class DeadlyStore(dist.Store):
+    """Ends this process in place of its nth word."""
+
+    def __init__(self, below, word):
+        super().__init__()
+        self.below, self.left = below, word
+
+    def add(self, key, amount):
+        return self.below.add(key, amount)
+
+    def get(self, key):
+        return self.below.get(key)
+
+    def check(self, keys):
+        return self.below.check(keys)
+
+    def set(self, key, value):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.below.set(key, value)
+
+
+def rank_open_part(members, victim, word):
+    torch_groups = dist.distributed_c10d
+    if dist.get_rank() == victim:
+        stores = torch_groups._world.pg_map if hasattr(torch_groups, "_world") else torch_groups._pg_map
+        world = torch_groups._get_default_group()
+        stores[world] = (stores[world][0], DeadlyStore(stores[world][1], word))
+    return timed(dist.new_group, members)
+
+
+@pytest.mark.parametrize("transport, victim, word", (("auto", 1, 2), ("auto", 2, 3), ("udp", 1, 4), ("udp", 2, 2)))
+def test_a_rank_that_dies_while_a_new_group_opens_is_named_at_once(transport, victim, word):
+    """By whoever knows that from another group, in which it may have another number."""
+    members = [1, 2]
+    with doomed_pool(RANKS, environment=settings(transport)) as own:
+        own.run(rank_sum, None)
+        own.start(rank_open_part, members, victim, word)
+        living = [rank for rank in range(RANKS) if rank != victim]
+        outcomes = own.finish(living)
+        died = own.ranks[victim][0]
+        died.join(60)
+        assert died.exitcode == -signal.SIGKILL, "its store has nothing of what it says"
+    said = f"rank {members.index(victim)} is gone, as group default knows: rank {victim} ("
+    check_all([outcome for rank, outcome in zip(living, outcomes) if rank in members], said)

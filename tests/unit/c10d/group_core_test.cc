@@ -30,11 +30,13 @@ class ComparingSession final : public Session {
   std::string transport() const override { return "udp"; }
   void give_up(const std::string& why) override { given_up = why; }
   void when_rank_is_lost(std::function<void(const Status&)>) override {}
+  std::map<int, std::string> gone_ranks() const override { return gone; }
   std::string compare_calls(const std::string& mine) override {
     return "comparison " + std::to_string(++comparisons) + " of " + mine;
   }
   std::atomic<int> comparisons{0};
   std::string given_up;
+  std::map<int, std::string> gone;
 };
 
 TEST(GroupCore, NamesACallForMessages) {
@@ -76,6 +78,24 @@ TEST(GroupCore, HandsItsSessionOutWhenItCloses) {
   EXPECT_EQ(core.close({Code::kTimeout, "second reason"}), nullptr);
   EXPECT_EQ(core.closed().code(), Code::kAborted);
   EXPECT_EQ(core.closed().message(), "first reason");
+}
+
+TEST(GroupCore, WhoIsGoneFromOneGroupIsGoneFromOthersOfTheWorld) {
+  const int world = 0;
+  const int another = 0;
+  GroupCore all({0, 4, "default"}, {}, &world);
+  const auto session = std::make_shared<ComparingSession>();
+  session->gone = {{1, "rank 1 (h, process 7) is gone: killed"}, {3, "rank 3 (h, process 9) is gone: killed"}};
+  const GroupCore part({0, 3, "part"}, {0, 2, 3}, &world);
+  EXPECT_TRUE(part.gone_from(all).ok()) << "without a session nothing is known";
+  all.set_session(session);
+  EXPECT_EQ(part.gone_from(all).message(),
+            "rank 2 is gone, as group default knows: rank 3 (h, process 9) is gone: killed");
+  EXPECT_TRUE(GroupCore({0, 2, "others"}, {0, 2}, &world).gone_from(all).ok());
+  EXPECT_TRUE(GroupCore({0, 3, "another world's"}, {0, 2, 3}, &another).gone_from(all).ok());
+  EXPECT_TRUE(GroupCore({0, 4, "of no known world"}).gone_from(all).ok());
+  all.close({Code::kAborted, "destroyed"});
+  EXPECT_TRUE(part.gone_from(all).ok()) << "ranks may have begun anew";
 }
 
 TEST(GroupCore, KeepsWhyTheFirstCallFailed) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 
 #include "fixture.h"
 
@@ -128,6 +129,84 @@ TEST(Session, TheCallersDeadlineCounts) {
   EXPECT_EQ(session.status().code(), Code::kTimeout);
   EXPECT_NE(session.status().message().find("rank 1 of group g"), std::string::npos) << session.status().message();
   EXPECT_LT(to_seconds(monotonic_now() - begin), 15.0);
+}
+
+// ---- ranks that die while a group opens ----
+
+/// What ranks know of the one that dies, whose thread ends after theirs: as with a process, nothing of it is undone.
+struct Death {
+  std::atomic<bool> is_dead{false};
+  std::atomic<int> living{0};
+};
+
+/// The store of a rank whose process ends in place of its nth word.
+class DeadlyStore : public Rendezvous {
+ public:
+  struct End : std::runtime_error {
+    End() : std::runtime_error("killed") {}
+  };
+  DeadlyStore(Rendezvous& below, int word, Death& death) : below_(below), left_(word), death_(death) {}
+  Status set(const std::string& key, const std::string& value) override {
+    if (--left_ == 0) {
+      death_.is_dead = true;
+      while (death_.living > 0) std::this_thread::sleep_for(milliseconds(1));
+    }
+    return alive().set(key, value);
+  }
+  Result<std::string> get(const std::string& key, Time deadline) override { return alive().get(key, deadline); }
+
+ private:
+  Rendezvous& alive() const {
+    if (left_ <= 0) throw End();
+    return below_;
+  }
+  Rendezvous& below_;
+  int left_;
+  Death& death_;
+};
+
+/// Whether it had so many words to say; if so, no other rank waits for the rest, which something else than this group
+/// knows not to come.
+bool dies_with_its_word(int word, int victim, const std::string& hosts, const Config& config) {
+  MapStore store;
+  Death death;
+  const int size = static_cast<int>(hosts.size());
+  death.living = size - 1;
+  const Status gone(Code::kUnavailable, "rank " + std::to_string(victim) + " is gone");
+  const auto ended = [&] { return death.is_dead ? gone : Status(); };
+  each_rank(size, [&](int rank) {
+    PlacedStore placed(store, rank, hosts[static_cast<size_t>(rank)]);
+    const GroupInfo group{rank, size, "group g"};
+    if (rank == victim) {
+      DeadlyStore own(placed, word, death);
+      try {
+        EXPECT_TRUE(Session::open(config, group, own, kNever).ok());
+      } catch (const DeadlyStore::End&) {
+        EXPECT_TRUE(death.is_dead);
+      }
+      return;
+    }
+    const auto session = Session::open(config, group, placed, kNever, nullptr, ended);
+    --death.living;
+    EXPECT_EQ(session.ok(), !death.is_dead);
+    EXPECT_TRUE(session.ok() || contains(session.status(), gone.message())) << session.status().message();
+  });
+  return death.is_dead;
+}
+
+TEST(Session, NobodyWaitsForARankThatIsKnownToBeDeadWhateverItSaidBefore) {
+  const struct {
+    std::string hosts;
+    Config config;
+    int least;  // words that a rank says
+  } cases[] = {{"aaa", preset_config(), 3}, {"aaa", quick_config(), 4}, {"aab", preset_config(), 4}};
+  for (const auto& c : cases) {
+    for (const int victim : {0, 2}) {
+      int word = 1;
+      while (dies_with_its_word(word, victim, c.hosts, c.config)) ++word;
+      EXPECT_GT(word, c.least) << c.hosts << ", rank " << victim;
+    }
+  }
 }
 
 }  // namespace

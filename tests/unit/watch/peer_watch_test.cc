@@ -21,11 +21,13 @@ namespace {
 struct Losses {
   std::mutex mutex;
   std::vector<std::string> texts;
+  std::vector<int> gone;
 
-  std::function<void(int, const std::string&)> recorder() {
-    return [this](int, const std::string& text) {
+  std::function<void(int, const std::string&, bool)> recorder() {
+    return [this](int rank, const std::string& text, bool is_gone) {
       const std::lock_guard<std::mutex> lock(mutex);
       texts.push_back(text);
+      if (is_gone) gone.push_back(rank);
     };
   }
   std::vector<std::string> now() {
@@ -96,6 +98,7 @@ TEST_F(PeerWatchTest, WhoGivesUpIsTakenForLostOnce) {
     if (victim == 2) other.reset();  // its farewell, or end, is no second loss
     for (Losses* losses : {victim == 0 ? &two : &zero, &one}) {
       EXPECT_EQ(losses->soon(), std::vector<std::string>{text});
+      EXPECT_TRUE(losses->gone.empty()) << "its process lives";
       losses->texts.clear();
     }
   }
@@ -133,6 +136,7 @@ TEST_F(PeerWatchTest, AKilledProcessIsTold) {
       "rank 2 (host h, process 102) is gone: its process has ended without leaving the group"};
   EXPECT_EQ(zero.soon(), said);
   EXPECT_EQ(one.soon(), said);
+  for (const Losses* losses : {&zero, &one}) EXPECT_EQ(losses->gone, std::vector<int>{2});
   EXPECT_EQ(::waitpid(victim, nullptr, 0), victim);
 }
 
