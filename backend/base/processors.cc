@@ -1,10 +1,13 @@
 #include "base/processors.h"
 
 #include <sched.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "base/parse.h"
@@ -36,14 +39,19 @@ std::optional<double> quota_of(const std::string& folder, bool unified) {
   return ratio(quota, period);
 }
 
-/// The least from `path` ("/a/b") up to the group at `mount`. In a container what is mounted may begin further down
+/// Adds those from `path` ("/a/b") up to the group at `mount`. In a container what is mounted may begin further down
 /// than the path does: groups that are not there say nothing.
-std::optional<double> least_quota(const std::string& mount, std::string path, bool unified) {
-  std::optional<double> least;
+void add_quotas(const std::string& mount, std::string path, bool unified, std::vector<ProcessorQuota>* quotas) {
   for (;;) {
-    const auto quota = quota_of(mount + path + (path.empty() || path.back() != '/' ? "/" : ""), unified);
-    if (quota && (!least || *quota < *least)) least = quota;
-    if (path.empty()) return least;
+    const std::string folder = mount + path + (path.empty() || path.back() != '/' ? "/" : "");
+    const auto quota = quota_of(folder, unified);
+    struct stat group {};
+    if (quota && ::stat(folder.c_str(), &group) == 0) {
+      const std::string name = (unified ? "2:" : "1:") + std::to_string(group.st_ino);
+      const auto same = [&](const ProcessorQuota& other) { return other.group == name; };
+      if (std::none_of(quotas->begin(), quotas->end(), same)) quotas->push_back({name, *quota});  // or mounted twice
+    }
+    if (path.empty()) return;
     path.erase(path.rfind('/'));
   }
 }
@@ -107,8 +115,10 @@ bool run_on(const std::vector<int>& processors) {
   return ::sched_setaffinity(0, kSetBytes, set.get()) == 0;
 }
 
-std::optional<double> processor_quota(const std::string& root) {
-  std::optional<double> least;
+namespace {
+
+std::vector<ProcessorQuota> processor_quotas(const std::string& root) {
+  std::vector<ProcessorQuota> quotas;
   for (const std::string& line : split(read_text_file(root + "/proc/self/cgroup"), '\n')) {
     // "0::/path" of the unified hierarchy, "4:cpu,cpuacct:/path" of an old one.
     const size_t first = line.find(':');
@@ -123,16 +133,100 @@ std::optional<double> processor_quota(const std::string& root) {
     const std::string mounts = root + "/sys/fs/cgroup";
     for (const std::string& mount : unified ? std::vector<std::string>{mounts, mounts + "/unified"}
                                             : std::vector<std::string>{mounts + "/cpu", mounts + "/" + controllers}) {
-      const auto quota = least_quota(mount, path, unified);
-      if (quota && (!least || *quota < *least)) least = quota;
+      add_quotas(mount, path, unified, &quotas);
     }
   }
-  return least;
+  return quotas;
 }
 
-int concurrent_threads(const std::string& root) {
-  const auto allowed = static_cast<double>(allowed_processors().size());
-  return static_cast<int>(std::min(allowed, processor_quota(root).value_or(allowed)));
+/// Gives threads of processes a processor each; a thread that has one moves where that makes room for another.
+class Seating {
+ public:
+  explicit Seating(const std::vector<ProcessorShare>& shares) : shares_(shares), taken_by_(kMaxProcessors, kNone) {}
+
+  bool seat(size_t process) {
+    tried_.assign(kMaxProcessors, false);
+    return find(process);
+  }
+
+ private:
+  static constexpr size_t kNone = SIZE_MAX;
+
+  bool find(size_t process) {
+    const std::vector<int>& allowed = shares_[process].allowed;
+    const auto is_free = [this](int processor) { return taken_by(processor) == kNone; };
+    if (const auto free = std::find_if(allowed.begin(), allowed.end(), is_free); free != allowed.end()) {
+      taken_by(*free) = process;
+      return true;
+    }
+    for (const int processor : allowed) {
+      if (tried_[static_cast<size_t>(processor)]) continue;
+      tried_[static_cast<size_t>(processor)] = true;
+      if (!find(taken_by(processor))) continue;
+      taken_by(processor) = process;
+      return true;
+    }
+    return false;
+  }
+  size_t& taken_by(int processor) { return taken_by_[static_cast<size_t>(processor)]; }
+
+  const std::vector<ProcessorShare>& shares_;
+  std::vector<size_t> taken_by_;  // by processor
+  std::vector<bool> tried_;       // whose threads cannot move
+};
+
+}  // namespace
+
+ProcessorShare own_processors(const std::string& root) { return {allowed_processors(), processor_quotas(root)}; }
+
+std::string to_text(const ProcessorShare& share) {
+  std::string text = to_processor_list(share.allowed);
+  for (const ProcessorQuota& quota : share.quotas) text += " " + quota.group + "=" + std::to_string(quota.processors);
+  return text;
+}
+
+ProcessorShare read_processor_share(const std::string& text) {
+  ProcessorShare share;
+  const std::vector<std::string> words = split(text, ' ');
+  if (words.empty()) return {};
+  share.allowed = parse_processor_list(words[0]).value_or(std::vector<int>{});
+  for (size_t i = 1; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    if (equals == std::string::npos) return {};
+    share.quotas.push_back({words[i].substr(0, equals), std::atof(words[i].c_str() + equals + 1)});
+  }
+  return share;
+}
+
+bool all_run_at_once(const std::vector<ProcessorShare>& shares, const std::vector<int>& threads) {
+  std::map<std::string, double> left;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    for (const ProcessorQuota& quota : shares[i].quotas) {
+      double& of_group = left.emplace(quota.group, quota.processors).first->second;
+      if ((of_group -= threads[i]) < 0) return false;
+    }
+  }
+  Seating seating(shares);
+  for (size_t i = 0; i < shares.size(); ++i) {
+    for (int thread = 0; thread < threads[i]; ++thread) {
+      if (!seating.seat(i)) return false;
+    }
+  }
+  return true;
+}
+
+double processors_between(const std::vector<ProcessorShare>& shares) {
+  std::set<int> all;
+  for (const ProcessorShare& share : shares) all.insert(share.allowed.begin(), share.allowed.end());
+  double sum = 0;  // of what the processes' own groups leave, each once
+  std::set<std::string> counted;
+  for (const ProcessorShare& share : shares) {
+    const auto less = [](const ProcessorQuota& a, const ProcessorQuota& b) { return a.processors < b.processors; };
+    const auto least = std::min_element(share.quotas.begin(), share.quotas.end(), less);
+    if (least == share.quotas.end()) return static_cast<double>(all.size());
+    if (counted.insert(least->group).second) sum += least->processors;
+  }
+  return std::min(static_cast<double>(all.size()), sum);
 }
 
 }  // namespace switchml

@@ -1,5 +1,6 @@
-// The processors that this process may use: its affinity mask, and how much of their time its control groups grant.
-// Files are read below `root`, which is empty but for tests.
+// The processors that this process may use: its affinity mask, and how much of their time its control groups grant; and
+// whether several processes of a machine have enough of them together. Files are read below `root`, which is empty but
+// for tests.
 #pragma once
 
 #include <optional>
@@ -23,11 +24,28 @@ std::vector<int> allowed_processors();
 /// Restricts the calling thread to these; what it starts later inherits it. False if the system refuses.
 bool run_on(const std::vector<int>& processors);
 
-/// Processors' worth of time per second that the process's control groups (v1 or v2) leave it, 1.5 for example: the
-/// least of its group's and of those above that can be seen. nullopt: no limit.
-std::optional<double> processor_quota(const std::string& root = "");
+/// What a control group (v1 or v2) leaves its processes together: processors' worth of time per second, 1.5 for
+/// example.
+struct ProcessorQuota {
+  std::string group;  // the same text in all processes of the machine that are in it
+  double processors = 0;
+};
 
-/// How many threads of this process can run at the same time, by mask and quota; 0 if not even one always can.
-int concurrent_threads(const std::string& root = "");
+/// What a process may use.
+struct ProcessorShare {
+  std::vector<int> allowed;
+  std::vector<ProcessorQuota> quotas;  // of its control groups, and of those above that can be seen, where limited
+};
+/// The calling thread's.
+ProcessorShare own_processors(const std::string& root = "");
+/// "0-3,8 2:77=1.5": as processes tell each other; what cannot be read allows nothing.
+std::string to_text(const ProcessorShare& share);
+ProcessorShare read_processor_share(const std::string& text);
+
+/// Whether processes of one machine, the i-th with `threads[i]` threads, can all run at the same time: each thread on a
+/// processor of its own, and each control group lets its processes.
+bool all_run_at_once(const std::vector<ProcessorShare>& shares, const std::vector<int>& threads);
+/// How many processors' worth of time they have between them.
+double processors_between(const std::vector<ProcessorShare>& shares);
 
 }  // namespace switchml

@@ -204,7 +204,7 @@ struct EngineOptions {
   uint32_t first_seq = kFirstSeq;
   /// A switch that is asked and says nothing for so long is taken for dead.
   Duration switch_patience = seconds(10);
-  /// How long a thread may look for results before it sleeps (engine/spin_wait.h, spin_time()); 0: not at all.
+  /// How long a thread may look for results before it sleeps (engine/spin_wait.h, kSpin); 0: not at all.
   Duration spin{0};
   /// Each shard of each session has a thread, so that each session can move to links of its own. Else the sessions
   /// share the threads.

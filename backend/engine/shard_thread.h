@@ -13,9 +13,9 @@ namespace switchml {
 
 class ShardThread {
  public:
-  /// `spin`: how long it may look for results before it sleeps (spin_time()); 0: never. `processors`: those that it
-  /// runs on; empty, or if the system refuses: those of the caller. Throws NoThread.
-  /// Of several shards the first one's transport ends its waits with a frame for any of them.
+  /// `spin`: how long it may look for results before it sleeps (spin_wait.h, kSpin); 0: never. `processors`: those that
+  /// it runs on; empty, or if the system refuses: those of the caller. Throws NoThread. Of several shards the first
+  /// one's transport ends its waits with a frame for any of them.
   explicit ShardThread(std::vector<std::shared_ptr<Shard>> shards, Duration spin = Duration(0),
                        const std::vector<int>& processors = {});
   /// Stops and joins. The shards' collectives must have been failed before (request_failure) or are left unfinished.

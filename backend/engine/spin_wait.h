@@ -7,9 +7,9 @@
 
 namespace switchml {
 
-/// How long a wait may busy-poll where `threads` threads that do so share this host with nobody they know of: 0
-/// unless each has a processor, by the process's affinity mask and its control groups' quota.
-Duration spin_time(int threads);
+/// How long a wait may busy-poll where each thread that does so has a processor: long enough for a wake-up that is
+/// under way, short beside the slices in which a scheduler thinks.
+inline constexpr Duration kSpin = microseconds(50);
 
 /// Of one thread; every method is called by that thread.
 class SpinWait {

@@ -6,7 +6,6 @@
 
 #include "base/interruption.h"
 #include "base/log.h"
-#include "base/processors.h"
 #include "base/random.h"
 #include "client/control_client.h"
 #include "client/switch_address.h"
@@ -388,10 +387,21 @@ class Agreement {
     plan.set("secret0", random_bits());  // [WIT-1]
     plan.set("secret1", random_bits());
     plan.set("hosts", hosts ? "workers" : "");
-    for (int rank = 0; rank < opening_.group.size; ++rank) {
-      plan.set("local/" + std::to_string(rank), to_text(machine_ranks(opening_.hosts, rank, opening_.switch_ranks)));
-    }
+    tell_neighbours(opening_, busy_threads(hosts), &plan);
     return plan;
+  }
+
+  // By rank: those of the session, and of a switch that it hosts.
+  std::vector<int> busy_threads(bool hosts) const {
+    const int by_itself =
+        opening_.config.shards * (sessions_move(opening_.config) ? static_cast<int>(opening_.switches.size()) : 1);
+    std::vector<int> threads;
+    for (int rank = 0; rank < opening_.group.size; ++rank) {
+      const HostLayout& layout = opening_.agreed.hosts;
+      threads.push_back(!hosts ? by_itself : layout.place_of(rank) < layout.owners() ? 2 : 1);
+    }
+    for (const int rank : opening_.switch_ranks) ++threads[static_cast<size_t>(rank)];
+    return threads;
   }
 
   Status read_plan(const Blob& plan) {
@@ -411,7 +421,7 @@ class Agreement {
     check_path_ = plan.text("check") == "1";
     may_take_tcp_ = plan.text("tcp") == "1";
     may_take_rdma_ = plan.text("rdma") == "1";
-    opening_.agreed.local = read_machine_ranks(plan.text("local/" + std::to_string(opening_.group.rank)));
+    read_neighbours(opening_, plan);
     if (sessions_ == 0) read_watch(opening_, plan);
     return {};
   }
@@ -542,7 +552,8 @@ class Agreement {
     auto speed = measure_paths(links, opening_.time.stage_end(0.98));
     if (!speed.ok()) return speed.status();
     // Ranks that share a processor are at its limit at a lower rate. [RATE-8]
-    speed->rate *= std::max(1.0, static_cast<double>(opening_.agreed.local.count) / std::max(1, concurrent_threads()));
+    const MachineRanks& local = opening_.agreed.local;
+    speed->rate *= std::max(1.0, static_cast<double>(local.count) / std::max(1, local.processors));
     // Also where its own links are slow: most of the others' may be fast.
     const std::string why = may_take_tcp_ ? why_no_tcp(endpoints(), monotonic_now() + kTcpPatience) : "";
     const std::string no_card = may_take_rdma_ ? why_no_rdma(opening_.config, endpoints()) : "";

@@ -49,7 +49,7 @@ struct Agreed {
   Transports transports;                   // session after session, one per shard that this rank drives, joined
   std::shared_ptr<shm::Segment> memory;    // of the ranks of this host, where they share some
   HostLayout hosts;                        // where hosts are the switch's workers; else of no ranks
-  MachineRanks local;                      // those that use a switch
+  MachineRanks local;                      // the group's on this rank's machine
   std::unique_ptr<SwitchServer> embedded;  // where no switch is named: of the first rank of each host
   ControllerEntry controller;              // rank 0 of a group that has one
   Fd watch_listener;                       // rank 0, where it can listen

@@ -11,7 +11,6 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "engine/spin_wait.h"
 #include "engine/switch_engine.h"
 #include "failover/share_failovers.h"
 #include "session/agreement.h"
@@ -55,7 +54,7 @@ class GroupSession : public Session {
         hosts_(agreed->hosts) {
     if (!in_memory()) return;
     arena_ = shm::Arena::open(memory_, board_shape(), place());
-    messages_ = std::make_shared<shm::Messages>(memory_, board_shape(), place());
+    messages_ = std::make_shared<shm::Messages>(memory_, board_shape(), place(), agreed->local.spin());
   }
 
   /// Throws NoThread; what has been started until then ends with this object.
@@ -184,6 +183,7 @@ class GroupSession : public Session {
     memory.rank = place();
     memory.arena = arena_;
     memory.messages = messages_;
+    memory.spin = options.spin;
     memory.on_failure = options.on_failure;
     if (in_memory()) return shm::start_memory_engine(memory);
     memory.on_failure = [this, log = options.on_failure](const Status& status) {
@@ -387,14 +387,11 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
     options.rto_max = std::max<Duration>(config.rto_max, kConnectionRto);
   }
   options.switch_patience = config.failure_timeout;
+  options.spin = agreed->local.spin();
   if (!agreed->transports.empty()) {
     options.own_threads = sessions_move(config);
     const size_t share_threads = options.own_threads ? 1 : 1 + agreed->others.size();
     place_threads(config, agreed->local, static_cast<int>(agreed->transports.size() / share_threads), &options);
-  }
-  if (agreed->hosts.ranks() > 0) {
-    const shm::BoardShape shape = agreed->hosts.shape_for(group.rank);
-    options.spin = spin_time(agreed->local.memory_threads(shape.ranks, shape.owners));
   }
   const std::string name = group.name;
   options.on_failure = [name, tell = std::move(of_session.on_failure)](const Status& status) {

@@ -63,6 +63,7 @@ Result<Blob> hello_of(const Config& config, const GroupInfo& group) {
   Blob blob;
   blob.set("host", host_identity());
   write_host_addresses(config, group.store_host, &blob);
+  blob.set("processors", to_text(own_processors()));
   blob.set("protocol", wire::kVersion);
   blob.set("package", SWITCHML_VERSION);
   blob.set("size", static_cast<uint64_t>(group.size));

@@ -55,8 +55,9 @@ struct Opening {
   /// Of this rank's host, with port 0, as the other hosts reach it; an error: why they do not.
   Result<Endpoint> own_address = literal_address("127.0.0.1", 0);
   bool faults = false;             // on rank 0: some rank is to have some
-  std::vector<std::string> hosts;  // by rank, on rank 0
-  std::vector<int> switch_ranks;   // ranks that host a switch, on rank 0
+  std::vector<std::string> hosts;  // by rank, on rank 0; and their processors
+  std::vector<ProcessorShare> processors;
+  std::vector<int> switch_ranks;  // ranks that host a switch, on rank 0
 };
 
 }  // namespace switchml

@@ -96,6 +96,7 @@ class PlaceAgreement {
     if (Status status = compare_hellos(hellos.value()); !status.ok()) return status;
     for (const Blob& hello : hellos.value()) {
       opening_.hosts.push_back(hello.text("host"));
+      opening_.processors.push_back(read_processor_share(hello.text("processors")));
       opening_.faults = opening_.faults || !hello.text("faults").empty();
     }
     if (Status status = check_hosts(opening_.config, opening_.hosts); !status.ok()) return status;
@@ -181,6 +182,7 @@ class PlaceAgreement {
     opening_.agreed.parameters.switch_name = "memory of this host";
     opening_.agreed.parameters.payload_bytes = shm::shape_for(opening_.group.size).chunk_bytes;
     opening_.agreed.parameters.slots = shm::shape_for(opening_.group.size).slots;
+    read_neighbours(opening_, place.value());
     read_watch(opening_, place.value());
     return {};
   }
@@ -190,6 +192,7 @@ class PlaceAgreement {
     if (!missing.ok()) return missing.status();
     if (!missing->empty()) return instead_of_memory(missing.value());
     Blob place;
+    tell_neighbours(opening_, std::vector<int>(opening_.hosts.size(), 1), &place);
     offer_watch(opening_, &place);
     return place;
   }
@@ -299,6 +302,15 @@ class PlaceAgreement {
 }  // namespace
 
 Status agree_on_place(Opening& opening) { return PlaceAgreement(opening).run(); }
+
+void tell_neighbours(const Opening& opening, const std::vector<int>& threads, Blob* blob) {
+  const std::vector<MachineRanks> all = machine_ranks(opening.hosts, opening.processors, threads);
+  for (size_t rank = 0; rank < all.size(); ++rank) blob->set("local/" + std::to_string(rank), to_text(all[rank]));
+}
+
+void read_neighbours(Opening& opening, const Blob& blob) {
+  opening.agreed.local = read_machine_ranks(blob.text("local/" + std::to_string(opening.group.rank)));
+}
 
 void offer_watch(Opening& opening, Blob* blob) {
   if (opening.watched) return;

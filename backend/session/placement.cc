@@ -1,48 +1,52 @@
 #include "session/placement.h"
 
 #include <algorithm>
+#include <map>
+#include <sstream>
 
 #include "base/log.h"
 #include "base/parse.h"
-#include "base/processors.h"
-#include "engine/spin_wait.h"
 
 namespace switchml {
 
-MachineRanks machine_ranks(const std::vector<std::string>& hosts, int rank, const std::vector<int>& switch_ranks) {
-  const auto machine = [&](int r) {
-    const std::string& host = hosts[static_cast<size_t>(r)];
-    return host.substr(0, host.find('/'));
-  };
-  const auto is_near = [&](int other) { return machine(other) == machine(rank); };
-  MachineRanks local;
-  local.count = 0;
-  for (int other = 0; other < static_cast<int>(hosts.size()); ++other) {
-    if (!is_near(other)) continue;
-    if (other == rank) local.index = local.count;
-    ++local.count;
+std::vector<MachineRanks> machine_ranks(const std::vector<std::string>& hosts,
+                                        const std::vector<ProcessorShare>& shares, const std::vector<int>& threads) {
+  std::map<std::string, std::vector<size_t>> machines;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    machines[hosts[rank].substr(0, hosts[rank].find('/'))].push_back(rank);
   }
-  local.switches = static_cast<int>(std::count_if(switch_ranks.begin(), switch_ranks.end(), is_near));
-  return local;
+  std::vector<MachineRanks> all(hosts.size());
+  for (const auto& [_, ranks] : machines) {
+    std::vector<ProcessorShare> shares_here;
+    std::vector<int> threads_here;
+    for (const size_t rank : ranks) {
+      shares_here.push_back(shares[rank]);
+      threads_here.push_back(threads[rank]);
+    }
+    const auto processors = static_cast<int>(processors_between(shares_here));
+    const bool may_spin = all_run_at_once(shares_here, threads_here);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      all[ranks[i]] = {static_cast<int>(i), static_cast<int>(ranks.size()), processors, may_spin};
+    }
+  }
+  return all;
 }
 
 std::string to_text(const MachineRanks& local) {
-  return std::to_string(local.index) + "/" + std::to_string(local.count) + "+" + std::to_string(local.switches);
+  return std::to_string(local.index) + "/" + std::to_string(local.count) + "/" + std::to_string(local.processors) +
+         (local.may_spin ? "/1" : "/0");
 }
 
 MachineRanks read_machine_ranks(const std::string& text) {
-  MachineRanks local;
-  const size_t slash = text.find('/');
-  const size_t plus = text.find('+');
-  if (slash == std::string::npos || plus == std::string::npos || plus < slash) return {};
-  const auto count = parse_integer(text.substr(slash + 1, plus - slash - 1), 1, kMaxWorkers);
-  const auto index = parse_integer(text.substr(0, slash), 0, count ? *count - 1 : 0);
-  const auto switches = parse_integer(text.substr(plus + 1), 0, kMaxWorkers);
-  if (!count || !index || !switches) return {};
-  local.index = static_cast<int>(*index);
-  local.count = static_cast<int>(*count);
-  local.switches = static_cast<int>(*switches);
-  return local;
+  std::istringstream words(text);
+  std::vector<long> numbers;
+  for (std::string word; std::getline(words, word, '/');) {
+    numbers.push_back(parse_integer(word, 0, kMaxProcessors).value_or(-1));
+  }
+  const bool sane = numbers.size() == 4 && numbers[1] <= kMaxWorkers && numbers[0] >= 0 && numbers[0] < numbers[1] &&
+                    numbers[2] >= 0 && (numbers[3] == 0 || numbers[3] == 1);
+  if (!sane) return {};
+  return {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), static_cast<int>(numbers[2]), numbers[3] == 1};
 }
 
 std::vector<std::vector<int>> place_on(const std::vector<int>& list, const MachineRanks& local, int shards) {
@@ -67,7 +71,6 @@ Status check_affinity(const Config& config) {
 }
 
 void place_threads(const Config& config, const MachineRanks& local, int shards, EngineOptions* options) {
-  options->spin = spin_time(local.engine_threads(shards));
   const auto list = parse_processor_list(config.affinity);
   if (!list) return;
   options->processors = place_on(*list, local, shards);

@@ -40,8 +40,7 @@ class MemoryEngine final : public Engine {
       local_rank_.let_overtake(*short_);
       local_ranks.insert(local_ranks.begin(), &*short_);
     }
-    const Duration spin = options_.shape.owners > 0 ? uplink.engine.spin : spin_time(options_.shape.ranks);
-    thread_ = std::make_unique<LocalRankThread>(std::move(local_ranks), spin);
+    thread_ = std::make_unique<LocalRankThread>(std::move(local_ranks), options_.spin);
     if (options_.messages != nullptr) {
       options_.messages->when_failed([this](const Status& status) {
         const std::string text = "rank " + std::to_string(options_.rank) + " gave up: " + status.message();

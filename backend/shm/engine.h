@@ -20,7 +20,7 @@ namespace switchml::shm {
 struct MemoryEngineOptions {
   std::shared_ptr<const Segment> segment;  // holds a board of this shape, and what is behind it
   BoardShape shape;
-  int rank = 0;  // among those of the board
+  int rank = 0;     // among those of the board
   /// Told once when the engine gives up (timeout, mismatch, a rank that left), from its thread.
   std::function<void(const Status&)> on_failure;
   /// How lines of other ranks are timed, on one host (LocalRank::time_lines).
@@ -29,12 +29,12 @@ struct MemoryEngineOptions {
   std::shared_ptr<Arena> arena = nullptr;
   /// This rank's, or null: they fail with the engine, and the engine with them. The engine closes them.
   std::shared_ptr<Messages> messages = nullptr;
+  Duration spin{};  // of its thread, as EngineOptions::spin
 };
 
 /// How the ranks of a host reach the others.
 struct HostUplinkOptions {
-  EngineOptions engine;  // of the session of hosts; its callbacks and first_shard are overwritten, and
-                         // its spin is that of the rank's own thread too
+  EngineOptions engine;  // of the session of hosts; its callbacks and first_shard are overwritten
   std::vector<std::unique_ptr<Transport>> transports;  // owners of chunks: one for each session, joined as shard number
                                                        // `rank`; else none
   std::optional<Places> places;                        // always

@@ -20,11 +20,11 @@ constexpr Duration kLongestSleep = std::chrono::hours(1);
 
 }  // namespace
 
-Messages::Messages(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank)
+Messages::Messages(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank, Duration spin)
     : segment_(std::move(segment)),
       mail_(shape.ranks, segment_->data() + mail_begin(shape)),
       rank_(rank),
-      spin_(spin_time(shape.ranks)),
+      spin_(spin),
       messenger_(mail_, rank) {
   SWITCHML_ASSERT(mail_begin(shape) + mail_bytes(shape) <= segment_->size() && mail_bytes(shape) > 0);
 }

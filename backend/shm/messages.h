@@ -24,8 +24,9 @@ namespace switchml::shm {
 /// Keeps its segment. Thread-safe.
 class Messages {
  public:
-  /// Of a rank of a segment for this board (segment_bytes), which is without owners.
-  Messages(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank);
+  /// Of a rank of a segment for this board (segment_bytes), which is without owners. `spin`: how long a wait may
+  /// busy-poll (kSpin); 0: not at all.
+  Messages(std::shared_ptr<const Segment> segment, const BoardShape& shape, int rank, Duration spin);
   /// close().
   ~Messages();
   Messages(const Messages&) = delete;

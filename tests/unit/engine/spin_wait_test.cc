@@ -5,19 +5,10 @@
 #include <atomic>
 #include <thread>
 
-#include "base/processors.h"
-
 namespace switchml {
 namespace {
 
 constexpr auto kNeverStop = [] { return false; };
-
-TEST(SpinTime, IsForThreadsThatHaveAProcessorEach) {
-  const int most = concurrent_threads();
-  for (int threads = 1; threads <= most; ++threads) EXPECT_GT(spin_time(threads), Duration(0)) << threads;
-  EXPECT_EQ(spin_time(most + 1), Duration(0));
-  EXPECT_LE(spin_time(1), milliseconds(1));
-}
 
 TEST(SpinWait, WithoutTimeItDoesNotEvenLook) {
   SpinWait spin{Duration(0)};

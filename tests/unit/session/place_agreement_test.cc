@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "agree_each.h"
+#include "base/processors.h"
 #include "client/control_client.h"
 #include "client/fake_controller.h"
 #include "client/switch_entry.h"
@@ -87,6 +88,37 @@ Config memory_config(const std::string& transport, Duration timeout = seconds(10
   Config config = preset_config(timeout);
   config.transport = transport;
   return config;
+}
+
+/// Whether ranks may busy-poll that run on those processors, the i-th rank on the i-th of them, and on no others.
+bool may_spin_on(const std::vector<int>& processors, const Config& config) {
+  MapStore store;
+  const int size = static_cast<int>(processors.size());
+  const Outcome outcome = agree_each(size, {}, [&](int rank) {
+    EXPECT_TRUE(run_on({processors[static_cast<size_t>(rank)]}));  // in a thread of its own
+    return agree(config, {rank, size, "group g"}, store, monotonic_now() + seconds(60));
+  });
+  int spinning = 0;
+  for (const auto& rank : outcome.ranks) {
+    EXPECT_TRUE(rank.ok()) << rank.status().to_string();
+    if (rank.ok() && rank->local.may_spin) ++spinning;
+  }
+  EXPECT_TRUE(spinning == 0 || spinning == size) << "all decide alike";
+  return spinning > 0;
+}
+
+TEST(PlaceAgreement, RanksBusyPollIfTheyHaveAProcessorEachWhateverTheirMasks) {
+  const ProcessorShare own = own_processors();
+  const int first = own.allowed.front();
+  const int last = own.allowed.back();
+  const bool enough = all_run_at_once({{{first}, own.quotas}, {{last}, own.quotas}}, {1, 1});
+  const auto server = start_switch();
+  Config at_switch = quick_config();
+  at_switch.switch_address = to_string(server->local());
+  for (const Config& config : {memory_config("auto"), at_switch}) {
+    EXPECT_FALSE(may_spin_on({first, first}, config));
+    EXPECT_EQ(may_spin_on({first, last}, config), enough);
+  }
 }
 
 /// All ranks have the same memory, and rank 0 has left a listener for the others' watches.

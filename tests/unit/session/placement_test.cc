@@ -2,44 +2,47 @@
 
 #include <gtest/gtest.h>
 
-#include "base/processors.h"
-
 namespace switchml {
 namespace {
 
 using List = std::vector<int>;
 using Lists = std::vector<List>;
 
-MachineRanks rank_of(int index, int count, int switches = 0) {
-  MachineRanks local;
-  local.index = index;
-  local.count = count;
-  local.switches = switches;
-  return local;
+MachineRanks rank_of(int index, int count) { return {index, count, 1, false}; }
+
+/// What ranks tell whose processes may use those processors.
+std::vector<ProcessorShare> shares(const std::vector<List>& allowed) {
+  std::vector<ProcessorShare> all;
+  for (const List& list : allowed) all.push_back({list, {}});
+  return all;
 }
 
 TEST(MachineRanks, AreThoseOfOneMachineWhateverTheirNetwork) {
-  const std::vector<std::string> hosts = {"a/1", "b/1", "a/2", "a/1", "b/1"};
-  EXPECT_EQ(to_text(machine_ranks(hosts, 0, {0})), "0/3+1");
-  EXPECT_EQ(to_text(machine_ranks(hosts, 1, {0})), "0/2+0");
-  EXPECT_EQ(to_text(machine_ranks(hosts, 2, {0, 1, 2})), "1/3+2");
-  EXPECT_EQ(to_text(machine_ranks(hosts, 3, {})), "2/3+0");
-  EXPECT_EQ(to_text(machine_ranks(hosts, 4, {0, 1, 2})), "1/2+1");
-  EXPECT_EQ(rank_of(0, 3, 1).engine_threads(2), 7);
+  const auto all =
+      machine_ranks({"a/1", "b/1", "a/2", "a/1", "b/1"}, shares({{0}, {0}, {1}, {1, 2}, {0}}), {1, 1, 1, 1, 1});
+  const char* const expected[] = {"0/3/3/1", "0/2/1/0", "1/3/3/1", "2/3/3/1", "1/2/1/0"};
+  for (size_t rank = 0; rank < all.size(); ++rank) EXPECT_EQ(to_text(all[rank]), expected[rank]);
 }
 
-TEST(MachineRanks, ThatShareMemoryHaveMoreThreads) {
-  EXPECT_EQ(rank_of(0, 2).memory_threads(2, 2), 4);
-  EXPECT_EQ(rank_of(0, 8, 1).memory_threads(8, 4), 13);
-  EXPECT_EQ(rank_of(0, 6).memory_threads(3, 2), 10) << "two hosts of three ranks on one machine";
-  EXPECT_EQ(rank_of(0, 5).memory_threads(3, 1), 7) << "and one of them has two";
+TEST(MachineRanks, BusyPollIfAllTheirThreadsHaveProcessors) {
+  const auto may_spin = [](const std::vector<List>& allowed, const List& threads) {
+    const std::vector<std::string> hosts(allowed.size(), "a/1");
+    const bool may = machine_ranks(hosts, shares(allowed), threads).front().may_spin;
+    EXPECT_EQ(machine_ranks(hosts, shares(allowed), threads).front().spin(), may ? kSpin : Duration(0));
+    return may;
+  };
+  EXPECT_TRUE(may_spin({{0}, {1}}, {1, 1}));
+  EXPECT_FALSE(may_spin({{0}, {1}}, {2, 1})) << "rank 0 hosts a switch";
+  EXPECT_TRUE(may_spin({{0, 2}, {1}}, {2, 1}));
 }
 
 TEST(MachineRanks, TravelAsText) {
-  for (const char* text : {"0/1+0", "2/3+1", "127/128+128"}) EXPECT_EQ(to_text(read_machine_ranks(text)), text);
+  for (const char* text : {"0/1/0/0", "2/3/1/1", "127/128/8192/0"}) {
+    EXPECT_EQ(to_text(read_machine_ranks(text)), text);
+  }
   for (const char* bad :
-       {"", "+", "3/3+0", "1", "/+", "0/0+0", "0/129+0", "x/2+0", "-1/2+0", "0/1++", "0/1", "0/1+129"}) {
-    EXPECT_EQ(to_text(read_machine_ranks(bad)), "0/1+0") << bad;
+       {"", "/", "3/3/1/0", "1", "0/1/1", "0/0/1/0", "0/129/1/0", "x/2/1/0", "-1/2/1/0", "0/1/1/2", "0/1/1/0/1"}) {
+    EXPECT_EQ(to_text(read_machine_ranks(bad)), "0/1/1/0") << bad;
   }
 }
 
@@ -70,10 +73,9 @@ TEST(Affinity, ReachesTheEngine) {
   config.affinity = std::to_string(allowed_processors().front());
   place_threads(config, rank_of(0, 1), options.session.shards, &options);
   EXPECT_EQ(options.processors, Lists(2, {allowed_processors().front()}));
-  EngineOptions more;
-  place_threads(Config(), rank_of(0, 1000), more.session.shards, &more);
-  EXPECT_EQ(more.processors, Lists{});
-  EXPECT_EQ(more.spin, Duration(0)) << "a thousand ranks on one machine";
+  EngineOptions off;
+  place_threads(Config(), rank_of(0, 1), off.session.shards, &off);
+  EXPECT_EQ(off.processors, Lists{});
 }
 
 // The shards of a session of hosts are driven by several ranks, each of which has a place for its own.

@@ -74,44 +74,6 @@ void work_until_ready(CallerTurn& turn, const std::future<T>& future) {
   while (!is_ready(future)) turn.work_until([&future] { return is_ready(future); });
 }
 
-/// Takes all processors but `count` from this thread while it lives.
-class FewProcessors {
- public:
-  explicit FewProcessors(int count) {
-    ::sched_getaffinity(0, sizeof before_, &before_);
-    cpu_set_t few;
-    CPU_ZERO(&few);
-    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&few) < count; ++cpu) {
-      if (CPU_ISSET(cpu, &before_)) CPU_SET(cpu, &few);
-    }
-    enough_ = CPU_COUNT(&few) == count && ::sched_setaffinity(0, sizeof few, &few) == 0;
-  }
-  ~FewProcessors() { ::sched_setaffinity(0, sizeof before_, &before_); }
-  FewProcessors(const FewProcessors&) = delete;
-  FewProcessors& operator=(const FewProcessors&) = delete;
-  bool enough() const { return enough_; }
-
- private:
-  cpu_set_t before_;
-  bool enough_;
-};
-
-TEST(LocalRankThread, OnlyRanksThatHaveAProcessorEachLookForWork) {
-  const FewProcessors one(1);
-  ASSERT_TRUE(one.enough());
-  EXPECT_GT(spin_time(1), Duration(0));
-  EXPECT_LE(spin_time(1), milliseconds(1));
-  EXPECT_EQ(spin_time(2), Duration(0));
-  EXPECT_EQ(spin_time(128), Duration(0));
-}
-
-TEST(LocalRankThread, OfTwoProcessorsEachRankHasOne) {
-  const FewProcessors two(2);
-  if (!two.enough()) GTEST_SKIP() << "this machine has one processor";
-  EXPECT_GT(spin_time(2), Duration(0));
-  EXPECT_EQ(spin_time(3), Duration(0));
-}
-
 TEST(LocalRankThread, StepsUntilAllIsDone) {
   for (const Duration spin : {Duration(0), Duration(microseconds(50))}) {
     Team team({3, 2, 64});

@@ -62,7 +62,7 @@ class MailThreads {
   }
   void begin(int rank) {
     ranks_.resize(std::max(ranks_.size(), static_cast<size_t>(rank) + 1));
-    ranks_[static_cast<size_t>(rank)] = std::make_unique<Messages>(segment_, shape_, rank);
+    ranks_[static_cast<size_t>(rank)] = std::make_unique<Messages>(segment_, shape_, rank, kSpin);
   }
   Messages& operator[](int rank) { return *ranks_[static_cast<size_t>(rank)]; }
   Awaited& send(int from, int to, int tag, size_t bytes, uint8_t fill = 1) {
@@ -244,7 +244,7 @@ TEST(Messages, OutliveAProcessThatIsKilled) {
     const auto serve = [&](int rank) {
       auto own = Segment::adopt(Fd(::dup(descriptor)), segment_bytes(shape, 0));
       if (!own.ok()) return 1;
-      Messages messages(std::make_shared<const Segment>(std::move(own.value())), shape, rank);
+      Messages messages(std::make_shared<const Segment>(std::move(own.value())), shape, rank, kSpin);
       for (;;) {
         Awaited received(kManyPieces);
         messages.receive(received.message(0, 0));
@@ -256,7 +256,7 @@ TEST(Messages, OutliveAProcessThatIsKilled) {
     };
     Child victim([&] { return serve(1); });
     Child other([&] { return serve(2); });
-    Messages mine(std::make_shared<const Segment>(std::move(made.value())), shape, 0);
+    Messages mine(std::make_shared<const Segment>(std::move(made.value())), shape, 0, kSpin);
     std::deque<Awaited> posts;
     const auto exchange = [&](int peer) -> Awaited& {
       mine.send(posts.emplace_back(kManyPieces, 7).message(peer, 0));
