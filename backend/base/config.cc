@@ -100,6 +100,8 @@ std::vector<Option> time_settings(Config* c) {
        "time to find and join a switch"},
       {"failure_timeout", value::duration(1, 3600, seconds(1), &c->failure_timeout, " (seconds)"),
        "silence after which a switch, or another rank's host, is taken for dead"},
+      {"slow_warning", value::duration(1, 86400, seconds(1), &c->slow_warning, " (seconds)"),
+       "time that a call waits for a rank, or a switch, before the log names it"},
       {"on_switch_failure", on_failure(&c->fallback),
        "fallback: where the switch is lost, hosts add in its place, from what is under way on, until it is back"},
       {"rto_min", value::duration(0.1, 60000, kMs, &c->rto_min, " (milliseconds), not above rto_max"),

@@ -71,6 +71,8 @@ struct Config {
   /// SWITCHML_FAILURE_TIMEOUT: seconds of silence after which a switch, or another rank's host, is taken for dead;
   /// 1..3600.
   Duration failure_timeout = seconds(10);
+  /// SWITCHML_SLOW_WARNING: seconds that a call waits for a rank, or a switch, before the log names it; 1..86400.
+  Duration slow_warning = seconds(30);
   /// SWITCHML_ON_SWITCH_FAILURE: whether hosts add in the place of a lost switch ("fallback"), or every call
   /// fails ("error").
   bool fallback = false;

@@ -10,26 +10,27 @@
 namespace switchml {
 
 // X(identifier, "unit", "help")
-#define SWITCHML_WORKER_COUNTERS(X)                                                                           \
-  X(packets_sent, "packets", "contributions sent to the switch, repeats included")                            \
-  X(packets_received, "packets", "frames received from the switch, of any kind")                              \
-  X(bytes_sent, "bytes", "bytes of frames sent")                                                              \
-  X(bytes_received, "bytes", "bytes of frames received")                                                      \
-  X(retransmissions, "packets", "contributions sent again")                                                   \
-  X(timeouts, "events", "retransmission timers that expired")                                                 \
-  X(elements_summed_by_switch, "elements", "tensor elements whose result the switch computed")                \
-  X(elements_summed_in_memory, "elements", "tensor elements whose result came through memory of the host")    \
-  X(bytes_moved_in_memory, "bytes", "bytes of each rank that came through memory of the host as they are")    \
-  X(bytes_written_in_place, "bytes", "bytes of results that others, or a card, wrote to this rank's tensors") \
-  X(chunks_completed, "chunks", "results accepted")                                                           \
-  X(results_duplicate, "packets", "results for a slot that was not waiting")                                  \
-  X(results_stale, "packets", "results with another sequence number than awaited")                            \
-  X(results_foreign, "packets", "frames of another session")                                                  \
-  X(results_malformed, "packets", "frames that are not well-formed results")                                  \
-  X(results_damaged, "packets", "native results whose checksum does not hold")                                \
-  X(witness_failures, "packets", "results that failed their witness")                                         \
-  X(nonfinite_superblocks, "superblocks", "superblocks that held a NaN or an infinity")                       \
-  X(window_reductions, "events", "times that the congestion window shrank")                                   \
+#define SWITCHML_WORKER_COUNTERS(X)                                                                                 \
+  X(packets_sent, "packets", "contributions sent to the switch, repeats included")                                  \
+  X(packets_received, "packets", "frames received from the switch, of any kind")                                    \
+  X(bytes_sent, "bytes", "bytes of frames sent")                                                                    \
+  X(bytes_received, "bytes", "bytes of frames received")                                                            \
+  X(retransmissions, "packets", "contributions sent again that may have been lost")                                 \
+  X(repeats_waiting, "packets", "contributions sent again that the switch had, while those of others were missing") \
+  X(timeouts, "events", "retransmission timers that expired")                                                       \
+  X(elements_summed_by_switch, "elements", "tensor elements whose result the switch computed")                      \
+  X(elements_summed_in_memory, "elements", "tensor elements whose result came through memory of the host")          \
+  X(bytes_moved_in_memory, "bytes", "bytes of each rank that came through memory of the host as they are")          \
+  X(bytes_written_in_place, "bytes", "bytes of results that others, or a card, wrote to this rank's tensors")       \
+  X(chunks_completed, "chunks", "results accepted")                                                                 \
+  X(results_duplicate, "packets", "results for a slot that was not waiting")                                        \
+  X(results_stale, "packets", "results with another sequence number than awaited")                                  \
+  X(results_foreign, "packets", "frames of another session")                                                        \
+  X(results_malformed, "packets", "frames that are not well-formed results")                                        \
+  X(results_damaged, "packets", "native results whose checksum does not hold")                                      \
+  X(witness_failures, "packets", "results that failed their witness")                                               \
+  X(nonfinite_superblocks, "superblocks", "superblocks that held a NaN or an infinity")                             \
+  X(window_reductions, "events", "times that the congestion window shrank")                                         \
   X(send_errors, "events", "sends that the kernel refused")
 
 #define SWITCHML_SWITCH_COUNTERS(X)                                                        \

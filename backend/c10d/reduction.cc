@@ -471,6 +471,7 @@ void Reduction::tag_parts() {
     uint64_t hash = fnv1a(numbers, sizeof numbers);
     for (const std::string* text : {&flight_->what, &flight_->detail}) hash = fnv1a(text->data(), text->size(), hash);
     parts[i].tag = hash;
+    parts[i].sequence = flight_->sequence;
     if (parts[i].movement == Movement::kNone) parts[i].root = flight_->root;
   }
 }

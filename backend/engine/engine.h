@@ -83,6 +83,8 @@ struct Collective {
   uint32_t divisor = 1;
   /// The collective fails with kTimeout if it is not complete by then.
   Time deadline = kNever;
+  /// For messages: which call of the group it belongs to, from 1 on.
+  uint64_t sequence = 0;
   /// For messages, and part of what ranks must agree about: "all_reduce".
   std::string title = "all_reduce";
   /// Whatever else ranks must agree about (the root of a reduce, say); compared through the witness.
@@ -183,6 +185,13 @@ inline std::vector<SessionParameters> with_others(const SessionParameters& first
   return all;
 }
 
+/// Who is told, and after how long, that a call waits for a rank or a switch: once of a call by each part of an engine
+/// that works on it, from its thread; `missing` says what is. Null: nobody is.
+struct SlowWarning {
+  Duration after = seconds(30);
+  std::function<void(const Collective& call, const std::string& missing)> tell;
+};
+
 struct EngineOptions {
   SessionParameters session;
   /// Sessions with further aggregators, to which this one's collectives are shared out too. Native as it is, of the
@@ -204,6 +213,7 @@ struct EngineOptions {
   uint32_t first_seq = kFirstSeq;
   /// A switch that is asked and says nothing for so long is taken for dead.
   Duration switch_patience = seconds(10);
+  SlowWarning slow;
   /// How long a thread may look for results before it sleeps (engine/spin_wait.h, kSpin); 0: not at all.
   Duration spin{0};
   /// Each shard of each session has a thread, so that each session can move to links of its own. Else the sessions

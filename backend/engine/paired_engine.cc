@@ -17,6 +17,7 @@ Collective announcement_of(const Collective& collective) {
   announced.type = collective.type;
   announced.divisor = collective.divisor;
   announced.deadline = collective.deadline;
+  announced.sequence = collective.sequence;
   announced.title = collective.title;
   announced.tag = fnv1a(&collective.count, sizeof collective.count, collective.tag);  // [PAIR-2]
   announced.part_of = std::max(collective.count, collective.part_of);

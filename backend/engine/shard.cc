@@ -227,6 +227,7 @@ void Shard::fail(const Status& status) {
   status_ = status;
   if (status.code() != Code::kAborted) SWITCHML_LOG(kInfo) << "shard " << index_ << ": " << status.to_string();
   tx_.clear();
+  judge_repeats(false);
   retransmitter_.stop();
   // Whose tensors a switch might still write to.
   if (in_place_) transport().forget(session_.switch_endpoint);

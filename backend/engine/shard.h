@@ -161,9 +161,11 @@ class Shard {
   static uint8_t* words_of(const InFlight& flight) { return flight.frame + wire::kHeaderBytes; }
   uint32_t mask_of(const InFlight& flight, uint64_t exponents_hash) const;
   void seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time now);
-  void transmit(InFlight& flight, Time now);
+  void transmit(InFlight& flight, Time now, bool asks = false);
   TxFrame frame_of(const InFlight& flight, bool is_repeat) const;
   void repeat(int index, Time now) { transmit(in_flight_[static_cast<size_t>(index)], now); }
+  /// The same of a chunk that may be there, and wait for other ranks'.
+  void ask_again(int index, Time now) { transmit(in_flight_[static_cast<size_t>(index)], now, true); }
   void flush();
   void send(const SwitchLiveness::Request& request);
 
@@ -206,6 +208,8 @@ class Shard {
   void expire(Time now);
   void check_deadline(Time now);
   void check_liveness(Time now);
+  void judge_repeats(bool waited);
+  void warn_of_slowness(Time now);
   void meet_again(Time now);
   /// Says with joins from now on how the switch reaches this transport.
   bool introduce(Time now);
@@ -250,6 +254,7 @@ class Shard {
   Retransmitter retransmitter_;
   std::optional<CongestionWindow> window_;  // none: as many chunks as there are slots
   bool marked_ = false;                     // the frame that came last
+  uint64_t unjudged_ = 0;                   // repeats that ask_again() has sent since the last result
   int owed_ = 0;                            // chunks that may go beyond the window, in this step
   bool window_limits_ = false;              // what was sent last
   SwitchLiveness liveness_;

@@ -74,6 +74,7 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
   }
   introduce_if_unknown(now);
   const SwitchLiveness::Consequence next = liveness_.on_reply(reply, now);
+  if (liveness_.waits_for_others()) judge_repeats(true);
   send(next.request);
   if (next.introduction) {
     const bool was_known = transport().knows(session_.switch_endpoint);
@@ -129,6 +130,7 @@ void Shard::accept(InFlight& flight, const uint8_t* frame, size_t size, Time now
   } else {
     ++owed_;
   }
+  judge_repeats(false);
   liveness_.on_accepted(any_in_flight(), now);
   counters_.chunks_completed.add(1);
   if (options_.keep_results) keep(flight, frame, size);

@@ -1,5 +1,6 @@
 // What happens when nothing happens: retransmission, deadlines, probes, leases.
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.h"
 #include "engine/shard.h"
@@ -19,7 +20,7 @@ void Shard::expire(Time now) {
   }
   retransmitter_.sweep(now, [this, now](int index) {
     counters_.timeouts.add(1);
-    if (retransmitter_.on_timeout(index, now)) repeat(index, now);
+    if (retransmitter_.on_timeout(index, now)) ask_again(index, now);
   });
   flush();
   check_deadline(now);
@@ -87,11 +88,24 @@ void Shard::check_liveness(Time now) {
   }
   if (const Status lost = liveness_.verdict(now); !lost.ok()) return give_up_switch(lost);
   if (!liveness_.is_probe_due(now)) return;
+  if (liveness_.is_silent()) judge_repeats(false);
+  if (options_.slow.tell && liveness_.is_slow(options_.slow.after, now)) warn_of_slowness(now);
   send(liveness_.probe(earliest_use(), now));
   if (const int index = retransmitter_.next_in_turn(); index >= 0) {
-    repeat(index, now);
+    ask_again(index, now);
     flush();
   }
+}
+
+// Why these chunks were sent again only a switch can say: they were lost, or others' were missing.
+void Shard::judge_repeats(bool waited) {
+  (waited ? counters_.repeats_waiting : counters_.retransmissions).add(std::exchange(unjudged_, 0));
+}
+
+void Shard::warn_of_slowness(Time now) {
+  const auto waits = std::find_if(tasks_.begin(), tasks_.end(), [](const auto& task) { return !task->finished; });
+  if (waits == tasks_.end() || std::exchange((*waits)->is_slow, true)) return;
+  options_.slow.tell((*waits)->collective(), missing_text(now));
 }
 
 // What everybody waits for is the earliest collective; some lanes may be ahead of it.

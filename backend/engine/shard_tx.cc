@@ -172,10 +172,12 @@ void Shard::seal(InFlight& flight, size_t words, uint64_t exponents_hash, Time n
   transmit(flight, now);
 }
 
-void Shard::transmit(InFlight& flight, Time now) {
+void Shard::transmit(InFlight& flight, Time now, bool asks) {
   const bool is_repeat = retransmitter_.on_sent(flight.index, now);
   if (is_repeat) {
-    counters_.retransmissions.add(1);
+    if (!asks) counters_.retransmissions.add(1);
+    if (asks) ++unjudged_;
+    if (asks && liveness_.waits_for_others()) judge_repeats(true);
     flight.frame[wire::kHeaderOffsetFlags] |= wire::kFlagRepeat;  // [LOSS-1, PKT-4]
   }
   liveness_.on_sent(now);

@@ -91,6 +91,10 @@ void SwitchLiveness::on_socket_error(const std::string& error, bool refused, Tim
   if (refused && refused_since_ == kNever) refused_since_ = now;
 }
 
+bool SwitchLiveness::is_fresh(Time now) const {
+  return answered_at_ != kNever && now - answered_at_ <= kProbeFreshness;
+}
+
 Duration SwitchLiveness::probe_interval() const {
   return std::min<Duration>(kProbeInterval, patience_ / kProbesInVain);
 }
@@ -114,6 +118,15 @@ Status SwitchLiveness::verdict(Time now) const {
   if (now < next_probe_ || unanswered_ < patience_ / probe_interval()) return {};
   if (session_.controlled && !can_move_) return {};
   return Status(Code::kUnavailable, missing_text(now));
+}
+
+bool SwitchLiveness::waits_for_others() const {
+  return answered_at_ != kNever && has_contributed(answer_, session_.worker) && !missing_ranks().empty();
+}
+
+bool SwitchLiveness::is_slow(Duration bound, Time now) const {
+  if (stuck_since_ == kNever || now - stuck_since_ < bound) return false;
+  return is_fresh(now) || unanswered_ > 1;
 }
 
 SwitchLiveness::Request SwitchLiveness::probe(const Use& use, Time now) {
@@ -168,7 +181,7 @@ std::string SwitchLiveness::missing_ranks() const {
 std::string SwitchLiveness::missing_text(Time now) const {
   std::ostringstream text;
   const double silent = stuck_since_ == kNever ? 0.0 : to_seconds(now - stuck_since_);
-  if (answered_at_ == kNever || now - answered_at_ > kProbeFreshness) {
+  if (!is_fresh(now)) {
     text << "the switch " << session_.switch_name << " has not answered for " << silent << " s";
     if (!socket_error_.empty()) text << " (" << socket_error_ << ")";
     return text.str();

@@ -82,6 +82,13 @@ class SwitchLiveness {
   /// Ok, or why the switch is given up.
   Status verdict(Time now) const;
   bool is_probe_due(Time now) const { return now >= next_probe_; }
+  /// Whether no probe has been answered since the last one was sent.
+  bool is_silent() const { return unanswered_ > 0; }
+  /// Since the last result it has said that it has this worker's contribution to a use, and lacks others'.
+  bool waits_for_others() const;
+  /// Nothing was accepted for so long, for a reason that is known. Questions count: a process that was stopped has
+  /// asked none meanwhile.
+  bool is_slow(Duration bound, Time now) const;
   /// Asks about the use that all wait for.
   Request probe(const Use& use, Time now);
   bool is_keep_alive_due(Time now) const { return now >= next_keep_alive_; }
@@ -111,6 +118,7 @@ class SwitchLiveness {
   Request join();
   Status lost(wire::ReplyStatus status) const;
   std::string missing_ranks() const;
+  bool is_fresh(Time now) const;  // the last answer
 
   const SessionParameters& session_;
   const int shard_;

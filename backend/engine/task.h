@@ -66,6 +66,7 @@ struct Task {
   size_t next_chunk = 0;       // chunk of that superblock
   size_t in_flight = 0;        // chunks opened and not answered, of all stages
   bool finished = false;       // the caller has been told
+  bool is_slow = false;        // EngineOptions::slow has been
   uint64_t covered = 0;        // by the witness: a hash of what this call is (task.cc)
 };
 

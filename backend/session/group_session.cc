@@ -184,6 +184,7 @@ class GroupSession : public Session {
     memory.arena = arena_;
     memory.messages = messages_;
     memory.spin = options.spin;
+    memory.slow = options.slow;
     memory.on_failure = options.on_failure;
     if (in_memory()) return shm::start_memory_engine(memory);
     memory.on_failure = [this, log = options.on_failure](const Status& status) {
@@ -345,6 +346,19 @@ class GroupSession : public Session {
   std::unique_ptr<ShareFailovers> failover_;
 };
 
+/// Once of each call, though several parts of an engine may say so.
+std::function<void(const Collective&, const std::string&)> warning_of(const GroupInfo& group) {
+  const auto last = std::make_shared<std::atomic<uint64_t>>(0);
+  return [group, last](const Collective& call, const std::string& missing) {
+    uint64_t before = last->load();
+    while (call.sequence > before && !last->compare_exchange_weak(before, call.sequence)) {
+    }
+    if (call.sequence != 0 && call.sequence <= before) return;
+    SWITCHML_LOG(kWarning) << group.name << ": rank " << group.rank << " waits in call " << call.sequence << ", "
+                           << describe(call) << ": " << missing;
+  };
+}
+
 /// No rank has a session before all have: what one could not start is an error of all.
 Status await_all(StoreExchange& exchange, const GroupInfo& group, Time deadline) {
   if (Status status = exchange.say("started", Blob()); !status.ok()) return status;
@@ -399,6 +413,7 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
     if (status.code() == Code::kAborted) return;  // this rank's own wish, or the normal end
     SWITCHML_LOG(kInfo) << name << ": " << status.to_string();
   };
+  options.slow = {config.slow_warning, warning_of(group)};
   const SessionParameters& p = agreed->parameters;
   SWITCHML_LOG(kInfo) << name << ": rank " << group.rank << " of " << group.size << " joined job " << int{p.job}
                       << " at " << (agreed->transports.empty() && agreed->hosts.ranks() == 0 ? "" : "switch ")

@@ -32,11 +32,13 @@ class MemoryEngine final : public Engine {
                      short_board_ ? StreamChoice::kBulk : StreamChoice::kByLength}) {
     if (options_.shape.owners == 0) local_rank_.time_lines(options_.line_timer);
     if (options_.arena != nullptr) local_rank_.share_tensors(*options_.arena);
+    local_rank_.warn_when_slow(options_.slow);
     std::vector<LocalRank*> local_ranks = {&local_rank_};
     if (short_board_) {
       short_.emplace(
           *short_board_, options_.rank, [this](const Status& status) { on_failure(status); },
           HostUplink{up_.get(), payload_bytes_, native_, uplink.places, StreamChoice::kShort});
+      short_->warn_when_slow(options_.slow);
       local_rank_.let_overtake(*short_);
       local_ranks.insert(local_ranks.begin(), &*short_);
     }

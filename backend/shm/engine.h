@@ -20,7 +20,7 @@ namespace switchml::shm {
 struct MemoryEngineOptions {
   std::shared_ptr<const Segment> segment;  // holds a board of this shape, and what is behind it
   BoardShape shape;
-  int rank = 0;     // among those of the board
+  int rank = 0;  // among those of the board
   /// Told once when the engine gives up (timeout, mismatch, a rank that left), from its thread.
   std::function<void(const Status&)> on_failure;
   /// How lines of other ranks are timed, on one host (LocalRank::time_lines).
@@ -30,6 +30,7 @@ struct MemoryEngineOptions {
   /// This rank's, or null: they fail with the engine, and the engine with them. The engine closes them.
   std::shared_ptr<Messages> messages = nullptr;
   Duration spin{};  // of its thread, as EngineOptions::spin
+  SlowWarning slow{};
 };
 
 /// How the ranks of a host reach the others.

@@ -75,6 +75,7 @@ Collective part_of_host(const Board& board, uint64_t seq, const Collective& whol
   part.count = elements;
   part.divisor = whole.divisor;
   part.deadline = whole.deadline;
+  part.sequence = whole.sequence;
   part.title = whole.title;
   part.part_of = whole.count;
   const ElementRange wanted = wanted_here(board, seq, elements);  // [MOVED-5]

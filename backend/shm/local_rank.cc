@@ -204,6 +204,7 @@ Collective LocalRank::numbers_of(const Collective& collective) {
   Collective numbers;
   numbers.movement = Movement::kGather;
   numbers.type = ElementType::kUInt8;
+  numbers.sequence = collective.sequence;
   numbers.title = collective.title;
   numbers.tag = collective.tag;
   numbers.part_of = collective.part_of;
@@ -266,6 +267,7 @@ bool LocalRank::step(Time now) {
   if (status_.ok()) check_board();
   if (status_.ok()) check_deadline(now);
   if (status_.ok() && !moved) check_others();
+  if (status_.ok() && !moved && now - stuck_since_ >= slow_.after) warn_of_slowness(now);
   return moved;
 }
 
@@ -555,6 +557,14 @@ std::string LocalRank::gone() const {
     text += (text.empty() ? "" : ", ") + name_of(rank) + " (left the session)";
   }
   return board_.is_published(oldest_) ? "" : text;  // the last thing that somebody did before it left
+}
+
+// Of a chunk that this rank has handed up its engine says what is missing.
+void LocalRank::warn_of_slowness(Time now) {
+  const auto called = std::find_if(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.is_awaited(); });
+  if (called == tasks_.end() || oldest_ == next_ || !slow_.tell || std::exchange(called->is_slow, true)) return;
+  const bool handed_up = board_.shape().owners > 0 && board_.is_complete(oldest_) && board_.owner_of(oldest_) == rank_;
+  if (!handed_up) slow_.tell(called->collective, missing_text(now));
 }
 
 void LocalRank::check_others() {

@@ -62,6 +62,8 @@ class LocalRank {
     hurried_ = beside_ = &other;
     other.beside_ = this;
   }
+  /// Before the first step.
+  void warn_when_slow(SlowWarning slow) { slow_ = std::move(slow); }
   /// Thread-safe: the next step fails everything with `status` (the first one counts).
   void request_failure(const Status& status);
 
@@ -104,6 +106,7 @@ class LocalRank {
     size_t offered = 0;
     size_t finished = 0;
     bool is_announcement = false;
+    bool is_slow = false;     // slow_ has been told
     bool is_arranged = true;  // else its numbers come first, as a collective of their own
     ArenaRange from;          // its input
     ArenaRange to;            // its result
@@ -150,6 +153,7 @@ class LocalRank {
   void check_deadline(Time now);
   std::string gone() const;
   void check_others();
+  void warn_of_slowness(Time now);
   void check_board();
   Status differs_from(const std::string& whom) const;
   std::string name_of(int rank) const;
@@ -178,6 +182,7 @@ class LocalRank {
   uint64_t mine_ = 0;    // with an uplink: the chunk that this rank hands up next
   Time earliest_deadline_ = kNever;
   Time stuck_since_ = kNever;  // since when no result has been taken though one is awaited
+  SlowWarning slow_;
   Status status_;
 
   std::mutex mutex_;  // guards the two below

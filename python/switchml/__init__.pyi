@@ -36,6 +36,7 @@ class Options:
         kernels: str = ...,
         connect_timeout: float | str = ...,
         failure_timeout: float | str = ...,
+        slow_warning: float | str = ...,
         on_switch_failure: str = ...,
         rto_min: float | str = ...,
         rto_max: float | str = ...,

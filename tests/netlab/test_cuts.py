@@ -50,7 +50,8 @@ def test_short_cuts_cost_only_time(network):
         await_datagrams(network, 2000)
         over.touch()
         ranks = job.collect(GENEROUS)
-        assert all(rank["witness_failures"] == 0 and rank["retransmissions"] > 0 for rank in ranks), (who, ranks)
+        assert all(rank["witness_failures"] == 0 for rank in ranks), (who, ranks)
+        assert all(rank["retransmissions"] + rank["repeats_waiting"] > 0 for rank in ranks), (who, ranks)
     job.end()
 
 

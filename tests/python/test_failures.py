@@ -280,6 +280,25 @@ def test_a_rank_that_is_stopped_for_good_is_named_by_the_others():
         name_the_rank_stopped_for_good(own, 2)
 
 
+@pytest.mark.parametrize("transport", ("udp", "shm"))
+def test_a_rank_that_is_awaited_for_long_is_named_in_the_log_once(transport):
+    said = "waits in call 2, all_reduce(SUM, float32, 1000 elements): no contribution from rank 1 for "
+    with doomed_pool(3, environment={"SWITCHML_TRANSPORT": transport, "SWITCHML_SLOW_WARNING": "1"}) as own:
+        own.run(rank_warm_up)
+        own.start(rank_warm_up, ranks=[0, 2])
+        end = time.monotonic() + IN_TIME
+        while not all(said in own.log(rank) for rank in (0, 2)):
+            assert time.monotonic() < end, own.log(0) + own.log(2)
+            time.sleep(0.05)
+        time.sleep(2.5)  # in which it is not said again
+        own.start(rank_warm_up, ranks=[1])
+        own.finish()
+        assert [own.log(rank, 1000).count(said) for rank in (0, 2)] == [1, 1]
+        counters = own.run(rank_statistics)
+    for rank in (0, 2):
+        assert (counters[rank]["repeats_waiting"] > 0) == (transport == "udp"), counters[rank]
+
+
 # ---- the switch ----
 
 
@@ -508,6 +527,7 @@ BAD_SETTINGS = {
     "SWITCHML_KERNELS": ("mmx", "scalar"),
     "SWITCHML_CONNECT_TIMEOUT": ("soon", "3600"),
     "SWITCHML_FAILURE_TIMEOUT": ("0", "3600"),
+    "SWITCHML_SLOW_WARNING": ("0", "86400"),
     "SWITCHML_ON_SWITCH_FAILURE": ("panic", "fallback"),
     "SWITCHML_RTO_MIN": ("-1", "60000"),
     "SWITCHML_RTO_MAX": ("1e9", "60000"),

@@ -53,6 +53,7 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
                       {"SWITCHML_KERNELS", "scalar"},
                       {"SWITCHML_AFFINITY", "0-3,8"},
                       {"SWITCHML_CONNECT_TIMEOUT", "0.5"},
+                      {"SWITCHML_SLOW_WARNING", "86400"},
                       {"SWITCHML_RTO_MIN", "0.1"},
                       {"SWITCHML_RTO_MAX", "60000"},
                       {"SWITCHML_CONGESTION_CONTROL", "off"},
@@ -72,6 +73,7 @@ TEST(Config, EverySettingIsReadFromItsVariable) {
   EXPECT_EQ(config->kernels, "scalar");
   EXPECT_EQ(config->affinity, "0-3,8");
   EXPECT_EQ(config->connect_timeout, milliseconds(500));
+  EXPECT_EQ(config->slow_warning, seconds(86400));
   EXPECT_EQ(config->rto_min, microseconds(100));
   EXPECT_EQ(config->rto_max, seconds(60));
   EXPECT_FALSE(config->congestion_control);

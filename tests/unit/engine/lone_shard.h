@@ -106,6 +106,7 @@ struct LoneOptions {
   bool keep_results = false;
   bool whole_chunks = false;
   bool congestion_control = false;  // so that all slots are in use at once
+  SlowWarning slow;
 };
 
 inline constexpr uint64_t kLoneKey = 4711;  // the session's
@@ -181,6 +182,7 @@ class LoneShard {
     engine.session.secret[1] = 2;
     engine.session.lease = options.lease;
     engine.session.switch_name = "test-switch";
+    engine.slow = options.slow;
     engine.rto_min = milliseconds(2);  // so the first timeout is 8 ms
     engine.rto_max = milliseconds(50);
     session = engine.session;

@@ -94,7 +94,100 @@ TEST(ShardTimeout, OnlyTheOldestOfALaneIsRepeated) {
   ASSERT_EQ(lone.step().size(), 7U);
   EXPECT_EQ(slots_of(by_slot(lone.pass(milliseconds(9)))), (std::vector<int>{0, 2}));
   EXPECT_EQ(lone.counters().timeouts.get(), 7U);
+  EXPECT_EQ(lone.counters().packets_sent.get(), 7U + 2);
+}
+
+/// A barrier of two ranks that waits, and how often its chunk was sent again.
+struct Waiting {
+  Waiting() {
+    lone.submit(barrier());
+    lone.step();
+  }
+  uint64_t repeats() const { return lone.counters().packets_sent.get() - 1; }
+  uint64_t lost() const { return lone.counters().retransmissions.get(); }
+  uint64_t waited() const { return lone.counters().repeats_waiting.get(); }
+  LoneShard lone{one_of(2)};
+};
+
+TEST(ShardTimeout, RepeatsOfWhatTheSwitchHasAreCountedApart) {
+  Waiting one;
+  const Bytes probe = next_probe(one.lone);
+  EXPECT_GT(one.repeats(), 0U);
+  EXPECT_EQ(one.lost() + one.waited(), 0U) << "nobody knows why";
+  one.lone.deliver({probe_reply(probe, 0b11, 0b01)});
+  EXPECT_EQ(one.waited(), one.repeats());
+  one.lone.pass(milliseconds(900));
+  EXPECT_GT(one.waited(), 10U);
+  EXPECT_EQ(one.waited(), one.repeats());
+  EXPECT_EQ(one.lost(), 0U);
+}
+
+TEST(ShardTimeout, RepeatsOfWhatTheSwitchLacksWereLost) {
+  Waiting one;
+  one.lone.deliver({probe_reply(next_probe(one.lone), 0b11, 0b10)});
+  one.lone.shard->request_failure({Code::kAborted, "its end"});
+  one.lone.step();
+  EXPECT_GT(one.lost(), 0U);
+  EXPECT_EQ(one.lost(), one.repeats());
+}
+
+TEST(ShardTimeout, WithoutAnAnswerRepeatsCountAsLost) {
+  Waiting one;
+  next_probe(one.lone);
+  next_probe(one.lone);
+  EXPECT_GT(one.lost(), 0U);
+  EXPECT_LE(one.repeats() - one.lost(), 1U) << "what was sent with the probe";
+  EXPECT_EQ(one.waited(), 0U);
+}
+
+TEST(ShardTimeout, RepeatsBeforeAResultCountAsLost) {
+  LoneShard lone;
+  std::vector<int32_t> tensor(10, 1);
+  lone.submit(in_place(ReduceOp::kSum, ElementType::kInt32, tensor));
+  const auto frames = lone.step();
+  lone.pass(milliseconds(9));
+  EXPECT_EQ(lone.counters().retransmissions.get(), 0U);
+  lone.deliver({result_of(frames[0])});
   EXPECT_EQ(lone.counters().retransmissions.get(), 2U);
+}
+
+// ---- slowness ----
+
+TEST(ShardTimeout, WhoIsAwaitedForLongIsNamedOnceOfEachCall) {
+  std::vector<std::string> said;
+  LoneOptions options = one_of(3);
+  options.slow = {seconds(4), [&said](const Collective& call, const std::string& missing) {
+                    said.push_back(std::to_string(call.sequence) + " " + describe(call) + ": " + missing);
+                  }};
+  LoneShard lone(options);
+  std::vector<int32_t> tensor(10, 1);
+  Collective call = in_place(ReduceOp::kSum, ElementType::kInt32, tensor);
+  call.sequence = 7;
+  lone.submit(call);
+  lone.submit(barrier());
+  lone.step();
+  const Time begin = lone.now;
+  while (lone.now < begin + seconds(20)) {
+    EXPECT_TRUE(!said.empty() || lone.now < begin + seconds(6));
+    EXPECT_TRUE(said.empty() || lone.now >= begin + seconds(4));
+    lone.deliver({probe_reply(next_probe(lone), 0b111, 0b101)});
+  }
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0].find("7 all_reduce(SUM, int32, 10 elements): no contribution from rank 1 for 4"), 0U) << said[0];
+}
+
+// The process itself was stopped.
+TEST(ShardTimeout, NobodyIsNamedForATimeInWhichNobodyWasAsked) {
+  int said = 0;
+  LoneOptions options = one_of(2);
+  options.slow = {seconds(4), [&said](const Collective&, const std::string&) { ++said; }};
+  LoneShard lone(options);
+  lone.submit(barrier());
+  const auto frames = lone.step();
+  lone.deliver({probe_reply(next_probe(lone), 0b11, 0b01)});
+  lone.now += seconds(100);
+  lone.step();
+  EXPECT_EQ(said, 0);
 }
 
 // The oldest may wait for a rank that has found the mismatch and failed: the others must get to find it too.

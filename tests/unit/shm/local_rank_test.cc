@@ -424,6 +424,37 @@ TEST(LocalRank, ADeadlineNamesTheRanksThatAreMissing) {
   EXPECT_TRUE(team.failures(1).empty()) << "it has called nothing";
 }
 
+TEST(LocalRank, WhoIsAwaitedForLongIsNamedOnceOfEachCall) {
+  Team team({3, 2, 64});
+  std::vector<std::string> said;
+  team.local_rank(0).warn_when_slow({seconds(4), [&said](const Collective& call, const std::string& missing) {
+                                       said.push_back(std::to_string(call.sequence) + ": " + missing);
+                                     }});
+  Ints tensors[3] = {Ints(100, 1), Ints(100, 1), Ints(100, 1)};
+  const auto call = [&](int rank, uint64_t sequence) {
+    Collective c = sum_of(tensors[rank]);
+    c.sequence = sequence;
+    team.submit(rank, c);
+  };
+  const auto pass = [&](Duration time) {
+    for (const Time end = team.now + time; team.now < end; team.now += milliseconds(100)) team.step(team.any_rank());
+  };
+  for (const int rank : {0, 2}) call(rank, 1);
+  for (const int rank : {0, 2}) call(rank, 2);
+  pass(seconds(3));
+  EXPECT_TRUE(said.empty());
+  pass(seconds(60));
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_THAT(said[0], HasSubstr("1: no contribution from rank 1 for 4"));
+  call(1, 1);
+  pass(seconds(60));
+  ASSERT_EQ(said.size(), 2U);
+  EXPECT_THAT(said[1], HasSubstr("2: no contribution from rank 1 for 4"));
+  call(1, 2);
+  EXPECT_TRUE(team.run());
+  EXPECT_EQ(said.size(), 2U);
+}
+
 TEST(LocalRank, TheEarliestDeadlineCountsWhereverItStands) {
   Team team({2, 2, 64});
   Ints a(10, 1);
