@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 import switchml
+from switchml import _registration
 
 SWITCH_SECONDS = 10.0  # to wait for a switch that is named
 
