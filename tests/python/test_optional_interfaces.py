@@ -2,7 +2,6 @@
 under what trains with it: with real, complex, mixed and empty parameters the result is the one that Gloo gives."""
 
 import contextlib
-import socket
 import sys
 
 import pytest
@@ -178,11 +177,15 @@ def rank_with_hooks():
     return digests
 
 
-def rank_of_split(port):
+def rank_of_split():
     """Such a group is not registered where ZeRO and FSDP2 look for it."""
-    store = dist.TCPStore("127.0.0.1", port, 3, dist.get_rank() == 0)
+    first, shared = dist.get_rank() == 0, c10d._get_default_store()
+    port = 0 if first else int(shared.get("port"))
+    store = dist.TCPStore("127.0.0.1", port, 3, first, wait_for_workers=False)
+    if first:
+        shared.set("port", str(store.port))
     world, _ = group_over(dist.PrefixStore("world", store))
-    half = world.split_group([0, 1] if world.rank() < 2 else [2], group_name="half")
+    half = world.split_group([0, 1] if world.rank() < 2 else [2], group_name=f"half {world.rank() // 2}")
     theirs = [dist.new_group(ranks, backend="gloo") for ranks in ([0, 1], [2])][world.rank() // 2]
     return rank_trains_all(half, theirs, ("ddp", "views", "static"))
 
@@ -219,7 +222,7 @@ def test_training(function):
 @pytest.mark.skipif(not hasattr(dist.ProcessGroup, "split_group"), reason="this PyTorch splits NCCL's groups only")
 def test_training_in_a_split_group():
     with harness.fresh_pool(3, environment={"SWITCHML_TRANSPORT": "shm"}) as own:
-        first, second, _ = own.run(rank_of_split, harness.free_port(socket.SOCK_STREAM))
+        first, second, _ = own.run(rank_of_split)
         assert first and first == second
 
 

@@ -195,6 +195,20 @@ TEST(CompletionPool, RunsOnTheCallersThreadAfterJoin) {
   EXPECT_EQ(ran_on, std::this_thread::get_id());
 }
 
+TEST(CompletionPool, HasNewThreadsAfterARest) {
+  CompletionPool pool;
+  for (int turn = 0; turn < 3; ++turn) {
+    std::atomic<int> runs{0};
+    std::promise<std::thread::id> ran_on;
+    pool.post([&] { ran_on.set_value(std::this_thread::get_id()); });
+    EXPECT_NE(ran_on.get_future().get(), std::this_thread::get_id());
+    for (int i = 0; i < 20; ++i) pool.post([&] { ++runs; });
+    pool.rest();
+    EXPECT_EQ(runs.load(), 20);
+    EXPECT_EQ(pool.threads(), 0U);
+  }
+}
+
 TEST(CompletionPool, MayBeDestroyedOnItsOwnThread) {
   auto pool = std::make_shared<CompletionPool>();
   CompletionPool& alias = *pool;
