@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "shm": {"base", "socket", "quant", "slots", "transport", "engine"},
     "softswitch": {"base", "wire", "socket", "quant"},
     "controller": {"base", "wire", "socket", "softswitch"},
-    "api": set(),  # what protoc generates
+    "api": {"base", "wire", "socket", "transport"},  # what protoc generates, and where it is served
     "switchd": {"base", "wire", "socket", "softswitch", "transport", "api"},
     "controllerd": {"base", "wire", "socket", "controller", "transport", "api"},
     "store": {"base"},

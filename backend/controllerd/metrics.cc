@@ -1,11 +1,12 @@
 #include "controllerd/metrics.h"
 
 #ifdef SWITCHML_HAS_PROMETHEUS
-#include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
 #include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
 
 #include <map>
+
+#include "controllerd/http_server.h"
 #endif
 
 namespace switchml {
@@ -51,11 +52,11 @@ bool good_name(const std::string& name) {
   return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
 }
 
-class Collector : public prometheus::Collectable {
+class Collector {
  public:
   explicit Collector(Dispatcher& dispatcher) : dispatcher_(dispatcher) {}
 
-  std::vector<MetricFamily> Collect() const override {
+  std::vector<MetricFamily> collect() const {
     Families families;
     add_controller(&families);
     add_sessions(&families);
@@ -120,24 +121,22 @@ class Collector : public prometheus::Collectable {
 
 class PrometheusMetrics : public Metrics {
  public:
-  PrometheusMetrics(const std::string& address, Dispatcher& dispatcher)
-      : collector_(std::make_shared<Collector>(dispatcher)), exposer_(address, 1) {
-    exposer_.RegisterCollectable(collector_);
-  }
+  explicit PrometheusMetrics(std::unique_ptr<HttpServer> server) : server_(std::move(server)) {}
+  std::string local() const override { return server_->local(); }
 
  private:
-  std::shared_ptr<Collector> collector_;
-  prometheus::Exposer exposer_;  // last, so that it is gone before what it collects from
+  std::unique_ptr<HttpServer> server_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Metrics>> Metrics::serve(const std::string& address, Dispatcher& dispatcher) {
-  try {
-    return std::unique_ptr<Metrics>(std::make_unique<PrometheusMetrics>(address, dispatcher));
-  } catch (const std::exception& error) {
-    return Status(Code::kUnavailable, "--metrics=\"" + address + "\": cannot listen there (" + error.what() + ")");
-  }
+  HttpServer::Page page{"/metrics", "text/plain; version=0.0.4; charset=utf-8", [&dispatcher] {
+                          return prometheus::TextSerializer().Serialize(Collector(dispatcher).collect());
+                        }};
+  auto server = HttpServer::start("--metrics", address, std::move(page));
+  if (!server.ok()) return server.status();
+  return std::unique_ptr<Metrics>(std::make_unique<PrometheusMetrics>(std::move(server.value())));
 }
 
 #else

@@ -15,6 +15,8 @@ class Metrics {
   /// without prometheus-cpp.
   static Result<std::unique_ptr<Metrics>> serve(const std::string& address, Dispatcher& dispatcher);
   virtual ~Metrics() = default;
+  /// ADDRESS:PORT, with the real port.
+  virtual std::string local() const = 0;
 };
 
 }  // namespace switchml

@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <sys/random.h>
 
+#include "api/grpc_listener.h"
 #include "controllerd/dispatcher.h"
 #include "controllerd/metrics.h"
 #include "controllerd/service.h"
@@ -49,23 +50,16 @@ class GrpcControllerServer final : public ControllerServer {
   ~GrpcControllerServer() override {
     dispatcher_.stop();  // calls and scrapes that wait are answered, so that nobody need wait for them
     metrics_.reset();
+    if (listener_) listener_->stop();
     if (server_) server_->Shutdown(std::chrono::system_clock::now() + kShutdownLimit);
   }
 
   Status listen(const ControllerOptions& options) {
-    int port = 0;
-    grpc::ServerBuilder builder;
-    // Another controller on the same port would take half of the calls.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.AddListeningPort(options.listen, server_credentials(options.tls), &port);
-    builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    if (!server_ || port == 0) {
-      return {Code::kUnavailable, "cannot listen on " + options.listen +
-                                      ": is the port taken, or the address not of this host?" +
-                                      (options.tls.certificate.empty() ? "" : " Or certificate and key do not fit")};
-    }
-    local_ = options.listen.substr(0, options.listen.rfind(':')) + ":" + std::to_string(port);
+    auto listener = GrpcListener::open("--listen", options.listen);
+    if (!listener.ok()) return listener.status();
+    listener_ = std::move(listener.value());
+    server_ = listener_->serve("the controller", server_credentials(options.tls), &service_);
+    if (!server_) return {Code::kInvalidArgument, "--tls-cert and --tls-key: they do not fit each other"};
     if (!options.metrics.empty()) {
       auto metrics = Metrics::serve(options.metrics, dispatcher_);
       if (!metrics.ok()) return metrics.status();
@@ -75,14 +69,14 @@ class GrpcControllerServer final : public ControllerServer {
     return {};
   }
 
-  std::string local() const override { return local_; }
+  std::string local() const override { return listener_->local(); }
 
  private:
   Dispatcher dispatcher_;
   ControllerService service_;
+  std::unique_ptr<GrpcListener> listener_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<Metrics> metrics_;
-  std::string local_;
 };
 
 }  // namespace

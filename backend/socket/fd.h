@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace switchml {
@@ -28,5 +29,8 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+/// This process or this host has no room for a descriptor; a listener stays readable all the same.
+inline bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
 
 }  // namespace switchml

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "api/grpc_listener.h"
 #include "api/switchml_control.grpc.pb.h"
 #include "base/limits.h"
 #include "base/secret.h"
@@ -272,24 +273,19 @@ class GrpcAgent final : public Agent {
       tls.pem_key_cert_pairs.push_back({options_.key, options_.certificate});
       credentials = grpc::SslServerCredentials(tls);
     }
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // another agent on the port would take half of the calls
-    builder.AddListeningPort(options_.listen, credentials, &port);
-    builder.RegisterService(service_.get());
-    grpc_ = builder.BuildAndStart();
-    if (!grpc_ || port == 0) {
-      return {Code::kUnavailable, "the agent cannot listen on " + options_.listen +
-                                      (options_.certificate.empty() ? "" : ", or certificate and key do not fit")};
-    }
-    local_ = options_.listen.substr(0, options_.listen.rfind(':')) + ":" + std::to_string(port);
-    return {};
+    auto listener = GrpcListener::open("--agent", options_.listen);
+    if (!listener.ok()) return listener.status();
+    listener_ = std::move(listener.value());
+    grpc_ = listener_->serve("the switch's agent", credentials, service_.get());
+    return grpc_ ? Status()
+                 : Status(Code::kInvalidArgument, "--agent-cert and --agent-key: they do not fit each other");
   }
 
-  std::string local() const override { return local_; }
+  std::string local() const override { return listener_->local(); }
 
   void stop() override {
     requests_.end();
+    if (listener_) listener_->stop();
     if (grpc_) grpc_->Shutdown(std::chrono::system_clock::now() + kShutdownLimit);
     grpc_.reset();
   }
@@ -298,8 +294,8 @@ class GrpcAgent final : public Agent {
   const AgentOptions options_;
   Requests requests_;
   std::unique_ptr<DataPlaneService> service_;
+  std::unique_ptr<GrpcListener> listener_;
   std::unique_ptr<grpc::Server> grpc_;
-  std::string local_;
 };
 
 }  // namespace

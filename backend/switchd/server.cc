@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -19,6 +18,7 @@
 #include "switchd/batching_sink.h"
 #include "switchd/meetings.h"
 #include "switchd/partitioned_switch.h"
+#include "transport/guarded_listener.h"
 #include "transport/rdma/rdma.h"
 #include "transport/tcp.h"
 #include "transport/udp.h"
@@ -38,9 +38,6 @@ constexpr size_t kFrames = 512;
 // The same of what arrives over TCP, in larger frames.
 constexpr size_t kTcpFrames = 64;
 constexpr size_t kCardFrames = 64;
-// Connections of members and of those who ask for sessions.
-constexpr size_t kMostConnections = 4096;
-constexpr size_t kLeastFromAddress = 256;
 // What all of them together may leave unread, as much as slots take by default.
 constexpr size_t kAllQueuesBytes = 256 << 20;
 // Ports that are tried before one is free for UDP and for TCP.
@@ -257,19 +254,12 @@ Result<std::vector<std::unique_ptr<Transport>>> open_udp(const ServerOptions& op
   return transports;
 }
 
-// Strangers must not take the descriptors of the program that hosts the switch.
-size_t connections_allowed() {
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) return kMostConnections;
-  return std::clamp<size_t>(files.rlim_cur / 2, 1, kMostConnections);
-}
-
 Result<std::unique_ptr<Transport>> open_tcp(const Endpoint& listen) {
   TcpOptions tcp;
   tcp.listen = listen;
-  tcp.max_connections = connections_allowed();
-  // Ranks of one host may be many, and a stranger's host has no more than a part.
-  tcp.max_from_address = std::max(tcp.max_connections / 8, std::min(tcp.max_connections, kLeastFromAddress));
+  const ConnectionLimits limits = connection_limits(1);
+  tcp.max_connections = limits.in_all;
+  tcp.max_from_address = limits.from_address;
   tcp.queue_bytes = kStreamQueueBytes;
   tcp.all_queues_bytes = kAllQueuesBytes;
   return make_tcp_transport(tcp);

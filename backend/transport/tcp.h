@@ -29,6 +29,7 @@ struct TcpCounters {
 struct TcpOptions {
   /// Where to listen; port 0 takes a free one. An IPv6 socket takes IPv6 only. Size 0: nobody can connect to us.
   Endpoint listen;
+  bool takes_ipv4 = false;  // where that is an IPv6 address
   /// Largest frame that is ever sent or received, 1 to 2^24; longer ones are dropped, see take_error() for those sent.
   /// Who sends longer ones is cut off.
   size_t max_frame_bytes = (64 << 10) + 128;  // [TCP-2]

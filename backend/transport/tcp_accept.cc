@@ -18,9 +18,6 @@ namespace {
 constexpr int kAccepts = 64;  // in one go, so that a crowd of strangers does not hold up members
 constexpr Duration kListenerRest = milliseconds(100);
 
-/// This process or this host has no room for a connection; the listener stays readable all the same.
-bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
-
 }  // namespace
 
 void TcpConnections::accept_some() {
@@ -65,7 +62,7 @@ bool TcpConnections::admit(Fd fd, const Endpoint& from) {
 
 /// Room for one more from an address.
 bool TcpConnections::make_room_at(const Endpoint& host, const Endpoint& newcomer) {
-  const SilenceOrder::List& neighbours = silence_.of(host);
+  const TcpSilence::List& neighbours = silence_.of(host);
   if (options_.max_from_address == 0 || neighbours.size() < options_.max_from_address || evict(neighbours)) return true;
   socket_error_->note(newcomer, "no connection, for there are " + std::to_string(neighbours.size()) + " from there");
   return false;
@@ -79,7 +76,7 @@ bool TcpConnections::make_room(const Endpoint& newcomer) {
 }
 
 /// Closes the one that has been silent longest, of those that have nothing to say now.
-bool TcpConnections::evict(const SilenceOrder::List& from) {
+bool TcpConnections::evict(const TcpSilence::List& from) {
   const auto silent = std::find_if(from.begin(), from.end(), [](const TcpConnection* connection) {
     return !connection->ready && !connection->in.has_next();
   });

@@ -187,7 +187,7 @@ void TcpConnections::check_all(Time now) {
   looked_ = now;
   buffers_.trim();
   if (options_.patience == Duration::zero() || !has_begun()) return;
-  const SilenceOrder::List& accepted = silence_.all();
+  const TcpSilence::List& accepted = silence_.all();
   for (auto next = accepted.begin(); next != accepted.end();) close_if_stuck(*next++, passed);
 }
 

@@ -34,6 +34,9 @@ class Standstill {
   Duration stands_{};
 };
 
+struct TcpConnection;
+using TcpSilence = SilenceOrder<TcpConnection>;
+
 struct TcpConnection {
   explicit TcpConnection(const Endpoint& to, size_t max_frame_bytes) : peer(to), in(max_frame_bytes) {}
   bool is_open() const { return fd.valid(); }
@@ -50,7 +53,7 @@ struct TcpConnection {
   SendQueue queue;
   size_t awaited = 1;           // bytes from which on the kernel says that it can be read
   std::vector<uint32_t> burst;  // frames of the send() under way
-  SilenceOrder::Place place;    // of an accepted one
+  TcpSilence::Place place;      // of an accepted one
   uint64_t frame_steps = 0;     // frames that were begun or completed
   Standstill reading, writing;
   Time unacked_since = kNever;  // of ours, with a stall: there may be something to acknowledge; kNever: there is not
@@ -125,7 +128,7 @@ class TcpConnections {
   bool admit(Fd fd, const Endpoint& from);
   bool make_room(const Endpoint& newcomer);
   bool make_room_at(const Endpoint& host, const Endpoint& newcomer);
-  bool evict(const SilenceOrder::List& from);
+  bool evict(const TcpSilence::List& from);
   bool forget_unreachable();
   void rest_listener(bool rest);
 
@@ -139,7 +142,7 @@ class TcpConnections {
   ReceiveBufferPool buffers_;
   TcpSender sender_;
   Table table_;
-  SilenceOrder silence_;                              // of those that were accepted
+  TcpSilence silence_;                                // of those that were accepted
   std::vector<std::unique_ptr<TcpConnection>> gone_;  // events that name them may be under way
   std::deque<TcpConnection*> ready_;
   size_t watched_ = 0;  // connections that are

@@ -2,6 +2,7 @@
 // first, of all or of those from one address.
 #pragma once
 
+#include <algorithm>
 #include <list>
 #include <unordered_map>
 #include <utility>
@@ -11,8 +12,6 @@
 
 namespace switchml {
 
-struct TcpConnection;
-
 struct EndpointHash {
   size_t operator()(const Endpoint& endpoint) const {
     return fnv1a(endpoint.bytes, endpoint.size, kFnv1aStart + static_cast<uint64_t>(endpoint.carrier));
@@ -20,16 +19,17 @@ struct EndpointHash {
 };
 
 /// Each call takes constant time. Borrows the connections, which keep their places.
+template <class Connection>
 class SilenceOrder {
  public:
-  using List = std::list<TcpConnection*>;  // the one that has been silent longest comes first
+  using List = std::list<Connection*>;  // the one that has been silent longest comes first
   struct Place {
-    List::iterator of_all, of_host;
+    typename List::iterator of_all, of_host;
     std::pair<const Endpoint, List>* host = nullptr;  // null: it is not in the order
   };
 
   /// `host`: the same for all from one address.
-  Place add(TcpConnection* connection, const Endpoint& host) {
+  Place add(Connection* connection, const Endpoint& host) {
     auto& here = *hosts_.try_emplace(host).first;
     return {all_.insert(all_.end(), connection), here.second.insert(here.second.end(), connection), &here};
   }
@@ -49,6 +49,12 @@ class SilenceOrder {
   const List& of(const Endpoint& host) const {
     const auto here = hosts_.find(host);
     return here == hosts_.end() ? none_ : here->second;
+  }
+  /// Of the address with the most.
+  const List& largest() const {
+    const auto most = std::max_element(hosts_.begin(), hosts_.end(),
+                                       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+    return most == hosts_.end() ? none_ : most->second;
   }
 
  private:

@@ -85,7 +85,7 @@ Result<Fd> listen_tcp(const TcpOptions& options) {
   if (!fd.valid()) return failure("cannot open a socket for ");
   // Connections of one who listened here before may linger on the port.
   set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  if (family_of(options.listen) == AF_INET6) set(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  if (family_of(options.listen) == AF_INET6) set(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, options.takes_ipv4 ? 0 : 1);
   if (::bind(fd.get(), as_sockaddr(options.listen), options.listen.size) != 0) return failure("cannot bind ");
   if (::listen(fd.get(), kBacklog) != 0) return failure("cannot listen at ");
   return fd;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <list>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,7 @@ constexpr Duration kGreetingTime = seconds(5);  // to greet; to connect, each ti
 constexpr Duration kEntryTime = seconds(30);    // so long a rank that is not greeted tries again
 constexpr Duration kAgain = milliseconds(20);   // before it does
 constexpr size_t kStrangers = 16;               // connections that have not greeted yet, beyond the ranks expected
+constexpr Duration kRest = milliseconds(100);   // of the listener, where there is no descriptor
 constexpr int kAtOnce = 64;                     // connections that are taken before those there are are heard
 
 std::string key_bytes(uint64_t key) { return {reinterpret_cast<const char*>(&key), sizeof key}; }
@@ -59,7 +61,7 @@ class PeerWatch::Server {
 
   void run() {
     while (!watch_.stopped()) {
-      std::vector<pollfd> polled = {{watch_.wake_.get(), POLLIN, 0}, {listening() ? listener_.get() : -1, POLLIN, 0}};
+      std::vector<pollfd> polled = {{watch_.wake_.get(), POLLIN, 0}, {accepts() ? listener_.get() : -1, POLLIN, 0}};
       for (const Peer& peer : peers_) polled.push_back({peer.connection.fd(), POLLIN, 0});
       if (::poll(polled.data(), polled.size(), milliseconds_until(next_deadline())) < 0 && errno != EINTR) return;
       if (polled[0].revents != 0) {
@@ -81,18 +83,20 @@ class PeerWatch::Server {
 
  private:
   struct Peer {
-    Peer(Fd socket, Duration patience) : connection(std::move(socket), patience) {}
+    Peer(Fd socket, Duration patience, std::string from)
+        : connection(std::move(socket), patience), address(std::move(from)) {}
     PeerConnection connection;
+    std::string address;
     Time since = monotonic_now();
     int rank = -1;  // not known yet
     std::string who;
     bool farewell = false;
   };
 
-  bool listening() const { return greeted_ < options_.size - 1; }
+  bool accepts() const { return greeted_ < options_.size - 1 && monotonic_now() >= rests_until_; }
 
   Time next_deadline() const {
-    Time next = kNever;
+    Time next = rests_until_ > monotonic_now() ? rests_until_ : kNever;
     for (const Peer& peer : peers_) {
       if (peer.rank < 0) next = std::min(next, peer.since + kGreetingTime);
     }
@@ -101,18 +105,34 @@ class PeerWatch::Server {
 
   static bool still_welcome(const Peer& peer) { return peer.rank >= 0 || monotonic_now() < peer.since + kGreetingTime; }
 
-  // Who does not greet gives way to newcomers, the oldest first: strangers that hold connections keep no rank out, for
-  // that greets at once, and comes again where it had to give way.
+  // Who does not greet gives way to newcomers, the oldest first of the address with most of them: strangers that hold
+  // connections keep no rank out, for that greets at once, and comes again where it had to give way.
   void accept() {
     const size_t most = static_cast<size_t>(options_.size) + kStrangers;
     for (int i = 0; i < kAtOnce; ++i) {
-      Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      sockaddr_storage address{};
+      socklen_t size = sizeof address;
+      Fd socket(::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      const bool shortage = !socket.valid() && is_shortage(errno);
+      if (shortage || peers_.size() >= most) forget_a_stranger();
+      if (shortage) rests_until_ = monotonic_now() + kRest;  // the listener stays readable
       if (!socket.valid()) return;
-      const auto oldest = std::find_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.rank < 0; });
-      if (peers_.size() >= most && oldest != peers_.end()) peers_.erase(oldest);
-      peers_.emplace_back(std::move(socket), options_.patience);
+      const Endpoint from = endpoint_of(reinterpret_cast<const sockaddr*>(&address));
+      peers_.emplace_back(std::move(socket), options_.patience, to_literal(from));
       if (!hear(peers_.back())) drop(std::prev(peers_.end()));
     }
+  }
+
+  void forget_a_stranger() {
+    std::map<std::string, size_t> crowds;
+    for (const Peer& peer : peers_) {
+      if (peer.rank < 0) ++crowds[peer.address];
+    }
+    const auto most = std::max_element(crowds.begin(), crowds.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (most == crowds.end()) return;
+    peers_.erase(std::find_if(peers_.begin(), peers_.end(),
+                              [&](const Peer& peer) { return peer.rank < 0 && peer.address == most->first; }));
   }
 
   bool hear(Peer& peer) {
@@ -189,6 +209,7 @@ class PeerWatch::Server {
   std::list<Peer> peers_;
   std::vector<PeerMessage> losses_;
   int greeted_ = 0;
+  Time rests_until_{};
 };
 
 // ---- the others ----

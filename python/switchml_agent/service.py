@@ -4,14 +4,16 @@ import concurrent.futures
 import hmac
 import logging
 import queue
+import tempfile
 
 import grpc
 
-from switchml_agent import api
+from switchml_agent import api, front
 from switchml_agent.errors import Refusal, internal
 from switchml_agent.frames import Place
 
 _THREADS = 8  # one of them is held by a controller that takes control packets
+_CALLS = 128  # at a time, over one connection
 _WAITING_PACKETS = 1024  # workers repeat what is dropped beyond
 _LOOK_AROUND = 1.0  # seconds after which a silent stream looks whether its caller is still there
 _log = logging.getLogger(__name__)
@@ -135,23 +137,50 @@ def _unauthenticated(request, context):
     context.abort(grpc.StatusCode.UNAUTHENTICATED, "authorization: `Bearer TOKEN` with this agent's token is needed")
 
 
+class _Fronted:
+    """A started grpc.Server at a Unix socket of `folder`, to which a Front brings what comes over TCP."""
+
+    def __init__(self, server, listener, folder):
+        self._server, self._front, self._folder = server, listener, folder
+
+    def stop(self, grace):
+        """As that of grpc.Server, but it has ended then."""
+        stopped = self._server.stop(grace)
+        stopped.wait()
+        self._front.stop()
+        self._folder.cleanup()
+        return stopped
+
+
+def _bind(server, address, tls):
+    if tls:
+        server.add_secure_port(address, grpc.ssl_server_credentials([(tls[1], tls[0])]))
+    else:
+        server.add_insecure_port(address)
+
+
 def serve(service, listen, token=None, tls=None):
-    """A started grpc.Server, and the port that it listens on. `tls`: (certificate, key), as PEM. OSError if it
-    cannot."""
+    """A started server, with the stop() of a grpc.Server, and the port that it listens on; None: `listen` is a Unix
+    socket. `tls`: (certificate, key), as PEM. OSError if it cannot."""
     server = grpc.server(
         concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="rpc"),
         interceptors=[Tokens(token)] if token else [],
-        options=[("grpc.so_reuseport", 0)],  # a second agent must not share the port
+        options=[
+            ("grpc.server_handshake_timeout_ms", int(front.PATIENCE * 1000)),
+            ("grpc.max_concurrent_streams", _CALLS),
+        ],
     )
     server.add_generic_rpc_handlers((api.handler("DataPlane", service),))
     try:
-        if tls:
-            port = server.add_secure_port(listen, grpc.ssl_server_credentials([(tls[1], tls[0])]))
-        else:
-            port = server.add_insecure_port(listen)
-    except RuntimeError as error:
+        if listen.startswith("unix:"):
+            _bind(server, listen, tls)
+            server.start()
+            return server, None
+        listener = front.bound(listen)
+        folder = tempfile.TemporaryDirectory(prefix="switchml-agent-")
+        _bind(server, f"unix:{folder.name}/grpc", tls)
+    except (RuntimeError, ValueError, OSError) as error:
         raise OSError(f"--listen {listen}: {error}") from error
-    if port == 0:  # how older versions of grpcio say it
-        raise OSError(f"--listen {listen}: the address cannot be used")
     server.start()
-    return server, port
+    fronted = _Fronted(server, front.Front(listener, f"{folder.name}/grpc"), folder)
+    return fronted, listener.getsockname()[1]

@@ -90,7 +90,7 @@ TEST(Main, APortThatIsTakenExitsWithOne) {
   const std::string address = after("listening on ", first->line());
   const auto second = controller({kNoSwitch, "--insecure-no-token", "--listen", address, "--log-level=off"});
   EXPECT_EQ(second->wait(), 1);
-  EXPECT_NE(second->errors().find("cannot listen on " + address), std::string::npos);
+  EXPECT_NE(second->errors().find("--listen=\"" + address + "\": cannot bind "), std::string::npos);
 }
 
 TEST(Main, StateIsPrinted) {

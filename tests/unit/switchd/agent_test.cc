@@ -249,7 +249,8 @@ TEST_F(AgentTest, APortThatIsTakenIsNamed) {
   const auto second = Agent::create({agent_->local(), "", "", ""});
   const Status status = second->serve(*server_);
   EXPECT_EQ(status.code(), Code::kUnavailable);
-  EXPECT_EQ(status.message(), "the agent cannot listen on " + agent_->local());
+  const std::string address = agent_->local();
+  EXPECT_EQ(status.message(), "--agent=\"" + address + "\": cannot bind " + address + "/tcp: Address already in use");
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 // Whom a TCP transport lets in, and who has to go for it.
-#include <sys/resource.h>
-
 #include <deque>
 #include <memory>
 #include <utility>
 
+#include "no_descriptors.h"
 #include "transport/tcp_harness.h"
 
 namespace switchml {
@@ -260,23 +259,6 @@ TEST(TcpAccept, WhoNeitherCompletesAFrameNorTakesOneIsClosed) {
     speak(*tcp, idle);
   }
 }
-
-/// While it lives this process gets no further descriptor.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit none = before_;
-    none.rlim_cur = static_cast<rlim_t>(Fd(::dup(0)).get());  // the lowest that is free
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  }
-  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  NoDescriptors(const NoDescriptors&) = delete;
-  NoDescriptors& operator=(const NoDescriptors&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 // The listener stays readable: who waited for it to become quiet would turn round and round.
 TEST(TcpAccept, WithoutDescriptorsItRestsAndGoesOnLater) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/switches.h"
+#include "no_descriptors.h"
 #include "socket/sockaddr.h"
 #include "watch/peer_connection.h"
 
@@ -283,6 +284,27 @@ TEST_F(PeerWatchTest, AFloodOfStrangersKeepsNobodyOut) {
   while (!all_in() && monotonic_now() < end) std::this_thread::sleep_for(milliseconds(10));
   EXPECT_TRUE(all_in()) << server.connected();
   EXPECT_TRUE(zero.now().empty() && one.now().empty());
+}
+
+Duration processor_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
+}
+
+// The listener stays readable: who waited for it to become quiet would turn round and round.
+TEST_F(PeerWatchTest, WithoutDescriptorsItRestsAndGoesOnLater) {
+  PeerWatch server(options_of(0, 2, &zero), std::move(listener));
+  const Fd stranger = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  {
+    const NoDescriptors none;
+    ASSERT_EQ(::connect(stranger.get(), as_sockaddr(address), address.size), 0);
+    const Duration before = processor_time();
+    std::this_thread::sleep_for(milliseconds(500));
+    EXPECT_LT(processor_time() - before, milliseconds(250));
+  }
+  const PeerWatch rank(options_of(1, 2, &one), address);
+  EXPECT_TRUE(comes_true([&] { return server.connected() == 1 && rank.connected() == 1; }));
 }
 
 // Rank 0 lets a rank go that it has not greeted: it comes again, with what it had to tell.
