@@ -73,8 +73,8 @@ std::vector<Option> controller_settings(Config* c) {
   return {
       {"controller",
        value::text(&c->controller,
-                   "ADDRESS:PORT or ADDRESS, with a port from 1 to 65535 and an IPv6 address in brackets, or "
-                   "empty; not together with switch",
+                   "ADDRESS:PORT or ADDRESS, with a port from 1 to 65535, an IPv6 address in brackets and no wildcard "
+                   "one, or empty; not together with switch",
                    [](const std::string& text) { return text.empty() || is_address(text); }),
        "a switchml-controller that says where the switches are"},
       {"controller_token", token(&c->controller_token), "says to the controller who is asking"},
@@ -259,7 +259,10 @@ Status check_controller(const Written& written) {
 
 // One host has no switch, and nothing that could be lost on the way to it. A controller's switches know no TCP.
 Status check_transport(const Config& config, const Written& written) {
-  const char* const instead = "auto or udp";
+  std::vector<std::string> others = {"auto", "udp"};
+  if (entry_of("controller", written) == nullptr) others.emplace_back("tcp");
+  if (entry_of("faults", written) == nullptr) others.emplace_back("rdma");
+  const std::string instead = alternatives(others);
   if (config.transport == "tcp") return check_excludes("transport", {"controller"}, instead, written);
   if (config.transport == "rdma") return check_excludes("transport", {"faults"}, instead, written);
   if (config.transport != "shm") return {};

@@ -18,13 +18,6 @@ std::string written(double number) {
   return out.str();
 }
 
-/// "a, b or c".
-std::string listed(const std::vector<std::string>& names) {
-  std::string text = names.front();
-  for (size_t i = 1; i < names.size(); ++i) text += (i + 1 < names.size() ? ", " : " or ") + names[i];
-  return text;
-}
-
 OptionValue fraction(double low, double high, std::function<void(double)> set, std::function<double()> get,
                      const std::string& more) {
   const auto take = [low, high, set = std::move(set)](const std::string& text) {
@@ -102,6 +95,12 @@ OptionValue host_port(std::string* out) {
   return {value.allowed, value.allowed, value.take, value.print, true};
 }
 
+OptionValue peer(std::string* out) {
+  const OptionValue value =
+      text(out, "ADDRESS:PORT, with a port from 1 to 65535 and not the wildcard address", is_peer);
+  return {"ADDRESS:PORT", value.allowed, value.take, value.print, true};
+}
+
 OptionValue one_of(const std::vector<std::string>& names, std::function<void(const std::string&)> set,
                    std::function<std::string()> print, const std::string& more) {
   const auto take = [names, set = std::move(set)](const std::string& text) {
@@ -109,7 +108,7 @@ OptionValue one_of(const std::vector<std::string>& names, std::function<void(con
     if (known) set(text);
     return known;
   };
-  return {"NAME", listed(names) + more, take, std::move(print)};
+  return {"NAME", alternatives(names) + more, take, std::move(print)};
 }
 
 OptionValue one_of(const std::vector<std::string>& names, std::string* out, const std::string& more) {

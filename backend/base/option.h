@@ -66,6 +66,8 @@ OptionValue text(std::string* out, const std::string& allowed, bool (*good)(cons
 OptionValue word(const std::string& placeholder, std::string* out);
 /// "ADDRESS:PORT"; the address may be a name, the port is 0 to 65535.
 OptionValue host_port(std::string* out);
+/// The same of another process, to connect to.
+OptionValue peer(std::string* out);
 OptionValue one_of(const std::vector<std::string>& names, std::function<void(const std::string&)> set,
                    std::function<std::string()> print, const std::string& more = "");
 OptionValue one_of(const std::vector<std::string>& names, std::string* out, const std::string& more = "");

@@ -31,6 +31,12 @@ bool is_host_port(const std::string& text, long least_port) {
          parse_integer(text.substr(colon + 1), least_port, 65535).has_value();
 }
 
+namespace {
+bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == "::" || host == "[::]"; }
+}  // namespace
+
+bool is_peer(const std::string& text) { return is_host_port(text, 1) && !is_wildcard(text.substr(0, text.rfind(':'))); }
+
 std::string split_address(const std::string& text, HostPort* out) {
   size_t rest = 0;  // where ":PORT" begins
   if (!text.empty() && text[0] == '[') {
@@ -54,7 +60,14 @@ std::string split_address(const std::string& text, HostPort* out) {
 bool is_address(const std::string& text) {
   HostPort parts;
   if (!split_address(text, &parts).empty() || text.find_first_of(" \t\n/*,") != std::string::npos) return false;
+  if (is_wildcard(parts.host)) return false;
   return !parts.has_port || parse_integer(parts.port, 1, 65535).has_value();
+}
+
+std::string alternatives(const std::vector<std::string>& names) {
+  std::string text = names.front();
+  for (size_t i = 1; i < names.size(); ++i) text += (i + 1 < names.size() ? ", " : " or ") + names[i];
+  return text;
 }
 
 std::string quoted(const std::string& text) {

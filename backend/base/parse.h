@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace switchml {
 
@@ -13,6 +14,8 @@ std::optional<long> parse_integer(const std::string& text, long low, long high);
 std::optional<double> parse_real(const std::string& text, double low, double high);
 /// Whether it is "HOST:PORT", where the host is any text that is not empty, and the port is not below `least_port`.
 bool is_host_port(const std::string& text, long least_port);
+/// Whether it names a port of another process, to connect to: 1 to 65535, and not the wildcard address.
+bool is_peer(const std::string& text);
 
 struct HostPort {
   std::string host;  // without brackets
@@ -22,9 +25,11 @@ struct HostPort {
 /// "ADDRESS" or "ADDRESS:PORT", where ADDRESS is a name, an IPv4 address, or an IPv6 one in brackets. Empty on success,
 /// else what is wrong.
 std::string split_address(const std::string& text, HostPort* out);
-/// Whether it has that form, a port from 1 to 65535 if any, and nothing that no address has.
+/// Whether it has that form, a port from 1 to 65535 if any, is no wildcard, and has nothing that no address has.
 bool is_address(const std::string& text);
 
+/// For messages: "a, b or c".
+std::string alternatives(const std::vector<std::string>& names);
 /// For messages: in quotation marks, at most 2048 bytes of it, those that are no printable ASCII as \xNN.
 std::string quoted(const std::string& text);
 

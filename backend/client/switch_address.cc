@@ -53,6 +53,9 @@ Result<SwitchAddress> parse_switch(const Config& config, const std::string& item
     return bad_switch(config,
                       "has port 0, where nothing can listen; allowed: ADDRESS:PORT with a port from 1 to 65535");
   }
+  if (!is_unicast(place.endpoint)) {
+    return bad_switch(config, "has " + place.name + ", to which no host answers: give the address of one");
+  }
   if (!one_host && is_loopback(place.endpoint)) {
     return bad_switch(config,
                       "is a loopback address, but the ranks run on several hosts: give an address that all of them "

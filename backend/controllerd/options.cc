@@ -50,7 +50,7 @@ std::vector<Option> table(Written* written) {
        "the file's, or 1800"},
       {"log-level", value::log_level(&command.log_level), "least severe messages that are logged"},
       {"check", value::flag(&command.check), "read the files, say whether they are good, and leave"},
-      {"state", value::host_port(&command.state), "print the switches, sessions and counters of a running controller"},
+      {"state", value::peer(&command.state), "print the switches, sessions and counters of a running controller"},
       {"token-file", value::secret_file(&written->token), "the token for that (or SWITCHML_CONTROLLER_TOKEN)"},
       {"tls-ca", value::pem_file(&written->ca),
        "the authority of that controller's certificate; without it no TLS. --tls-cert and --tls-key are the caller's "

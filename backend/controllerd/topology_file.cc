@@ -27,16 +27,8 @@ constexpr uint64_t kMostPorts = 65535;
 constexpr uint64_t kLeastMtu = 576;  // what IPv4 asks of every host
 constexpr uint64_t kMostMtu = 65535;
 
-/// Whether packets can be sent to it as to one host.
-bool is_unicast(const Endpoint& address) {
-  if (is_any(address)) return false;
-  if (family_of(address) == AF_INET6) return load_sockaddr<sockaddr_in6>(address).sin6_addr.s6_addr[0] != 0xff;
-  const uint32_t bits = ntohl(load_sockaddr<sockaddr_in>(address).sin_addr.s_addr);
-  return !IN_MULTICAST(bits) && bits != INADDR_BROADCAST;
-}
-
 /// "HOST:PORT", of which the host may be a name, or "unix:PATH": gRPC resolves both.
-bool is_agent(const std::string& text) { return text.rfind("unix:", 0) == 0 ? text.size() > 5 : is_host_port(text, 1); }
+bool is_agent(const std::string& text) { return text.rfind("unix:", 0) == 0 ? text.size() > 5 : is_peer(text); }
 
 class Reader {
  public:
@@ -92,7 +84,10 @@ class Reader {
     const YAML::Node agent = yaml::required(node, self, "agent");
     spec.agent = yaml::text(agent, "agent");
     if (!is_agent(spec.agent))
-      yaml::fail(agent, self + ": agent \"" + spec.agent + "\": allowed is HOST:PORT or unix:PATH");
+      yaml::fail(
+          agent,
+          self + ": agent \"" + spec.agent +
+              "\": allowed is HOST:PORT, with a port from 1 to 65535 and not the wildcard address, or unix:PATH");
     for (const SwitchSpec& other : topology_.switches) {
       if (other.agent == spec.agent) {
         yaml::fail(agent, self + ": agent \"" + spec.agent + "\" is that of switch \"" + other.name + "\" too");
@@ -365,11 +360,11 @@ Result<Topology> lone_switch(const std::string& text) {
   const size_t equals = text.find('=');
   const std::string agent = text.substr(0, equals);
   const auto address = literal_address(equals == std::string::npos ? "" : text.substr(equals + 1), wire::kDefaultPort);
-  if (!is_agent(agent) || !address.ok() || !is_unicast(address.value())) {
+  if (!is_agent(agent) || !address.ok() || !is_unicast(address.value()) || port_of(address.value()) == 0) {
     return not_allowed(
         "--switch", text,
         "AGENT=ADDRESS, the HOST:PORT of the switch's agent and the literal, unicast address that workers "
-        "send to");
+        "send to; ports are 1 to 65535");
   }
   Topology topology;
   SwitchSpec spec;

@@ -26,7 +26,7 @@ Status check_hosts(const Config& config, const std::vector<std::string>& hosts) 
   if (other == hosts.end()) return {};
   return {Code::kInvalidArgument,
           "SWITCHML_TRANSPORT=\"shm\" is for ranks on one host, but rank " + std::to_string(other - hosts.begin()) +
-              " is on another host or in another network namespace than rank 0: use auto or udp"};
+              " is on another host or in another network namespace than rank 0: use auto, udp, tcp or rdma"};
 }
 
 size_t arena_bytes(const Config& config, int ranks) {

@@ -211,6 +211,13 @@ bool is_loopback(const Endpoint& endpoint) {
 // The port lies at the same place in both families.
 static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
 
+bool is_unicast(const Endpoint& endpoint) {
+  if (is_any(endpoint)) return false;
+  if (family_of(endpoint) == AF_INET6) return load_sockaddr<sockaddr_in6>(endpoint).sin6_addr.s6_addr[0] != 0xff;
+  const uint32_t bits = ntohl(load_sockaddr<sockaddr_in>(endpoint).sin_addr.s_addr);
+  return !IN_MULTICAST(bits) && bits != INADDR_BROADCAST;
+}
+
 uint16_t port_of(const Endpoint& endpoint) {
   if (family_of(endpoint) == AF_UNSPEC) return 0;
   uint16_t port = 0;

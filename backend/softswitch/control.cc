@@ -11,13 +11,14 @@ using wire::ReplyStatus;
 using wire::Request;
 
 void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out) {
-  if (tap != nullptr) {
+  wire::ControlPacket packet;
+  const wire::ParseError error = wire::parse_control(frame, size, wire::Kind::kRequest, &packet);
+  const bool opens = error == wire::ParseError::kNone && packet.control.type == static_cast<uint8_t>(Request::kOpen);
+  if (tap != nullptr && !opens) {
     counters.control_requests.add(1);
     return tap->request(frame, size, from);
   }
   out.reclaim();  // a request may end a session, whose results a sink may still have
-  wire::ControlPacket packet;
-  const wire::ParseError error = wire::parse_control(frame, size, wire::Kind::kRequest, &packet);
   const bool other_version = error == wire::ParseError::kOtherVersion;
   if (error != wire::ParseError::kNone && !other_version) return counters.control_malformed.add(1);  // [CTL-4]
 
@@ -74,6 +75,7 @@ void SoftSwitch::Impl::make_room(const wire::Open& asked, const Endpoint& client
 }
 
 ReplyStatus SoftSwitch::Impl::open(const uint8_t* body, const Endpoint& from, Time now, uint8_t* reply) {
+  if (tap != nullptr) return ReplyStatus::kControlled;  // also while no controller is there to say so
   const Endpoint client = client_of == nullptr ? Endpoint{} : client_of(from);
   const wire::Open asked = wire::read_open(body);
   if (by_invitation && std::count(invited.begin(), invited.end(), asked.client_key) == 0) {

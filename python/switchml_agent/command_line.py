@@ -17,9 +17,11 @@ _GRACE = 1.0  # seconds that calls under way have at the end
 
 
 def address(text):
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed are ADDRESS:PORT, PORT from 1 to 65535")
+    host, _, port = text.rpartition(":")
+    if not host or host in ("0.0.0.0", "[::]") or not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: allowed are ADDRESS:PORT, PORT from 1 to 65535 and ADDRESS not the wildcard one"
+        )
     return host, int(port)
 
 

@@ -1,6 +1,7 @@
 """The DataPlane service over a driver of a switch, whichever it is: bmv2.Bmv2 shows what a driver has to offer."""
 
 import concurrent.futures
+import contextlib
 import hmac
 import logging
 import queue
@@ -9,6 +10,7 @@ import tempfile
 import grpc
 
 from switchml_agent import api, front
+from switchml_agent.driver import PROTOCOL_VERSION
 from switchml_agent.errors import Refusal, internal
 from switchml_agent.frames import Place
 
@@ -16,6 +18,9 @@ _THREADS = 8  # one of them is held by a controller that takes control packets
 _CALLS = 128  # at a time, over one connection
 _WAITING_PACKETS = 1024  # workers repeat what is dropped beyond
 _LOOK_AROUND = 1.0  # seconds after which a silent stream looks whether its caller is still there
+# The beginnings of an open and of its answer: version and kind, type, status; a number of the request follows.
+_OPEN = bytes([PROTOCOL_VERSION << 4 | 3, 1])
+_CONTROLLED = bytes([PROTOCOL_VERSION << 4 | 4, 1, 0, 9])
 _log = logging.getLogger(__name__)
 messages = api.messages
 
@@ -104,11 +109,17 @@ class DataPlane:
         self._driver.heard(place)
         listener = self._listener
         if listener is None:
-            _log.debug("control packet of %s dropped: no controller listens", place)
-            return
+            _log.debug("control packet of %s: no controller listens", place)
+            return self._turn_away(place, payload)
         where = messages.SwitchPlace(address=f"{place.ip}:{place.udp_port}", mac=place.mac, port=place.port)
         if not _put(listener, messages.ControlPacket(payload=payload, worker=where)):
             _log.debug("control packet of %s dropped: %d wait already", place, _WAITING_PACKETS)
+
+    def _turn_away(self, place, payload):
+        """A worker that asks the switch itself for a session is told that there is a controller. [CTL-3]"""
+        if payload[:2] == _OPEN and len(payload) >= 8:
+            with contextlib.suppress(OSError):
+                self._send(place, _CONTROLLED + payload[4:8])
 
 
 def _put(waiting, item):

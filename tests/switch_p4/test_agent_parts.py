@@ -412,6 +412,14 @@ def test_a_used_port_is_refused(served):
         service.serve(service.DataPlane(Driver(), None), f"127.0.0.1:{port}")
 
 
+def test_an_open_without_a_controller_is_told_of_one():
+    sent = []
+    plane = service.DataPlane(Driver(), lambda place, payload: sent.append((place, payload)))
+    for request in ("3301000000000007" + "00" * 24, "3301", "3302000000000007", "2301000000000007"):
+        plane.receive(WORKER, bytes.fromhex(request))
+    assert sent == [(WORKER, bytes.fromhex("3401000900000007"))]
+
+
 def test_packets_nobody_listens_to_and_too_many(served):
     plane, port = served()
     plane.receive(WORKER, b"nobody listens")

@@ -117,9 +117,11 @@ TEST(Config, AControllerAndASwitchExcludeEachOther) {
 }
 
 TEST(Config, MemoryExcludesWhatOnlyASwitchHas) {
-  const std::pair<const char*, const char*> others[] = {
-      {"SWITCHML_SWITCH", "s:1"}, {"SWITCHML_CONTROLLER", "c:1"}, {"SWITCHML_FAULTS", "send_loss=0.1"}};
-  for (const auto& [other, value] : others) {
+  const std::tuple<const char*, const char*, const char*> others[] = {
+      {"SWITCHML_SWITCH", "s:1", "auto, udp, tcp or rdma"},
+      {"SWITCHML_CONTROLLER", "c:1", "auto, udp or rdma"},
+      {"SWITCHML_FAULTS", "send_loss=0.1", "auto, udp or tcp"}};
+  for (const auto& [other, value, instead] : others) {
     for (const auto& [name, config] :
          {std::pair("SWITCHML_TRANSPORT", load({{other, value}, {"SWITCHML_TRANSPORT", "shm"}})),
           std::pair("transport", load({{other, value}}, {{"transport", "shm"}}))}) {
@@ -127,7 +129,7 @@ TEST(Config, MemoryExcludesWhatOnlyASwitchHas) {
       EXPECT_EQ(config.status().code(), Code::kInvalidArgument);
       const std::string& message = config.status().message();
       EXPECT_EQ(message.find(name + std::string("=\"shm\" is not allowed")), 0U) << message;
-      EXPECT_TRUE(contains(message, other)) << message;
+      EXPECT_TRUE(contains(message, std::string("use ") + instead + " together with " + other)) << message;
     }
     for (const char* transport : {"auto", "udp"}) {
       const auto config = load({{other, value}, {"SWITCHML_TRANSPORT", transport}});
@@ -146,7 +148,7 @@ TEST(Config, TcpExcludesAController) {
   const auto config = load({{"SWITCHML_CONTROLLER", "c:1"}, {"SWITCHML_TRANSPORT", "tcp"}});
   ASSERT_FALSE(config.ok());
   EXPECT_EQ(config.status().message(),
-            "SWITCHML_TRANSPORT=\"tcp\" is not allowed: use auto or udp together with SWITCHML_CONTROLLER");
+            "SWITCHML_TRANSPORT=\"tcp\" is not allowed: use auto, udp or rdma together with SWITCHML_CONTROLLER");
   for (const auto& [other, value] : {std::pair("SWITCHML_SWITCH", "s:1"), std::pair("SWITCHML_FAULTS", "send_loss=0.1"),
                                      std::pair("SWITCHML_PRECISION", "integer")}) {
     EXPECT_TRUE(load({{other, value}}, {{"transport", "tcp"}}).ok()) << other;
@@ -166,7 +168,7 @@ TEST(Config, PrecisionSaysWhetherSoftwareAddsAsAChipDoes) {
   EXPECT_TRUE(load({{"SWITCHML_PRECISION", "exact"}, {"SWITCHML_CONTROLLER", "c:1"}}, {}).ok());
   const auto memory = load({{"SWITCHML_PRECISION", "integer"}}, {{"transport", "shm"}});
   ASSERT_FALSE(memory.ok()) << "memory adds exactly";
-  EXPECT_TRUE(contains(memory.status().message(), "auto or udp together with SWITCHML_PRECISION"))
+  EXPECT_TRUE(contains(memory.status().message(), "use auto, udp, tcp or rdma together with SWITCHML_PRECISION"))
       << memory.status().message();
 }
 

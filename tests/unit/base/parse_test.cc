@@ -35,14 +35,24 @@ TEST(Parse, AHostAndAPortHaveAColonBetweenThem) {
   EXPECT_TRUE(is_host_port("h:0", 0));
 }
 
+TEST(Parse, APeerIsNoWildcard) {
+  for (const char* const text : {"h:1", "[::1]:7", "0.0.0.1:1"}) EXPECT_TRUE(is_peer(text)) << text;
+  for (const char* const text : {"h", "h:0", "0.0.0.0:1", "[::]:1"}) EXPECT_FALSE(is_peer(text)) << text;
+}
+
 TEST(Parse, AnAddressMayHaveAPort) {
   for (const char* const text : {"h", "h:1", "10.0.0.1:65535", "[::1]", "[fe80::1%eth0]:7", "a-b.example"}) {
     EXPECT_TRUE(is_address(text)) << text;
   }
-  for (const char* const text :
-       {"", " ", "::1", "[::1", "[]", "[::1]7", ":1", "h:", "h:0", "h:99999", "h:1*2", "a b", "a,b"}) {
+  for (const char* const text : {"", " ", "::1", "[::1", "[]", "[::1]7", ":1", "h:", "h:0", "h:99999", "h:1*2", "a b",
+                                 "a,b", "0.0.0.0", "[::]:1"}) {
     EXPECT_FALSE(is_address(text)) << text;
   }
+}
+
+TEST(Parse, AListHasAnOrBeforeItsLast) {
+  EXPECT_EQ(alternatives({"a"}), "a");
+  EXPECT_EQ(alternatives({"a", "b", "c"}), "a, b or c");
 }
 
 TEST(Parse, WhatIsQuotedCanBePrinted) {

@@ -45,6 +45,15 @@ TEST(SwitchAddress, AnAddressWhereNothingCanListenIsRefused) {
   }
 }
 
+TEST(SwitchAddress, AnAddressOfNoHostIsRefused) {
+  for (const char* address : {"0.0.0.0:4567", "[::]:4567", "224.0.0.1:4567", "255.255.255.255:4567"}) {
+    const auto place = named_switches(naming(address), true);
+    EXPECT_EQ(place.status().code(), Code::kInvalidArgument) << address;
+    EXPECT_EQ(place.status().message(), "SWITCHML_SWITCH=\"" + std::string(address) + "\" has " + address +
+                                            ", to which no host answers: give the address of one");
+  }
+}
+
 TEST(SwitchAddress, LoopbackServesOneHostOnly) {
   EXPECT_TRUE(named_switches(naming("127.0.0.1:4567"), true).ok());
   const auto place = named_switches(naming("127.0.0.1:4567"), false);

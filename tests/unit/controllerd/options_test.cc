@@ -104,6 +104,8 @@ TEST(ControllerOptions, BadOnesNameOptionValueAndWhatIsAllowed) {
       {{kSwitchOption, "--insecure-no-token", "--tls-client-ca", pem.path()}, {"--tls-client-ca needs --tls-cert"}},
       {{kSwitchOption, "--insecure-no-token", "--agent-ca", "/nonexistent"}, {"--agent-ca", "/nonexistent", "PEM"}},
       {{kSwitchOption, "--insecure-no-token", "--token-file", pem.path()}, {"--token-file goes with --state only"}},
+      {{"--state", "h:0"}, {"--state=\"h:0\"", "1 to 65535"}},
+      {{"--state", "0.0.0.0:1"}, {"--state=\"0.0.0.0:1\"", "not the wildcard"}},
       {{"--state", "h:1", "--metrics", "h:2"}, {"--metrics does not go with --state"}},
       {{"--state", "h:1", "--tls-cert", pem.path(), "--tls-key", pem.path()},
        {"--tls-cert and --tls-key need --tls-ca"}},

@@ -104,9 +104,11 @@ TEST(TopologyFile, MistakesAreNamedWithTheirLine) {
       {"{lease: 60}", "{laese: 60}", "1: limits has no key \"laese\"; allowed are lease"},
       {"name: leaf2", "name: leaf1", "13: switch name \"leaf1\" is used twice"},
       {"agent: 10.0.0.3:50051", "agent: 10.0.0.3",
-       "14: switch \"leaf2\": agent \"10.0.0.3\": allowed is HOST:PORT or unix:PATH"},
+       "14: switch \"leaf2\": agent \"10.0.0.3\": allowed is HOST:PORT, with a port from 1 to 65535 and not the "
+       "wildcard address, or unix:PATH"},
       {"agent: 10.0.0.3:50051", "agent: host:99999",
-       "14: switch \"leaf2\": agent \"host:99999\": allowed is HOST:PORT or unix:PATH"},
+       "14: switch \"leaf2\": agent \"host:99999\": allowed is HOST:PORT, with a port from 1 to 65535 and not the "
+       "wildcard address, or unix:PATH"},
       {"    agent: 10.0.0.3:50051\n", "", "13: switch \"leaf2\" needs the key \"agent\""},
       {"agent: 10.0.0.3:50051\n", "agent: 10.0.0.2:50051\n",
        "14: switch \"leaf2\": agent \"10.0.0.2:50051\" is that of switch \"leaf1\" too"},
@@ -256,8 +258,8 @@ TEST(TopologyFile, ALoneSwitchFitsOnTheCommandLine) {
   EXPECT_EQ(to_string(topology.value().switches[0].address), "10.0.0.1:48879");
   EXPECT_EQ(lone_switch("unix:/run/agent=10.0.0.1").value().switches[0].agent, "unix:/run/agent");
   EXPECT_EQ(to_string(lone_switch("a:1=[fe80::1]:7").value().switches[0].address), "[fe80::1]:7");
-  for (const char* const bad :
-       {"", "a:1", "a=10.0.0.1", "unix:=10.0.0.1", "a:1=", "a:1=name:7", "a:1=0.0.0.0", "a:1=239.1.2.3", "=10.0.0.1"}) {
+  for (const char* const bad : {"", "a:1", "a=10.0.0.1", "unix:=10.0.0.1", "a:1=", "a:1=name:7", "a:1=0.0.0.0",
+                                "a:1=239.1.2.3", "=10.0.0.1", "a:1=10.0.0.1:0", "0.0.0.0:1=10.0.0.1"}) {
     const auto refused = lone_switch(bad);
     ASSERT_FALSE(refused.ok()) << bad;
     EXPECT_NE(refused.status().message().find("AGENT=ADDRESS"), std::string::npos);

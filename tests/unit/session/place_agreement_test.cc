@@ -262,7 +262,7 @@ TEST(AgreementOnMemory, RanksOnSeveralHostsCannotBeToldToShare) {
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_TRUE(contains(status, "SWITCHML_TRANSPORT=\"shm\"")) << status.message();
   EXPECT_TRUE(contains(status, "rank 1 is on another host")) << status.message();
-  EXPECT_TRUE(contains(status, "use auto or udp")) << status.message();
+  EXPECT_TRUE(contains(status, "use auto, udp, tcp or rdma")) << status.message();
 }
 
 /// What a rank reads of rank 0's offer so that it cannot fetch it, and what it says then.

@@ -41,7 +41,7 @@ TEST(SharedMemory, IsForOneHost) {
   EXPECT_TRUE(check_hosts(config, {"a", "a", "a"}).ok());
   const Status status = check_hosts(config, {"a", "a", "b", "c"});
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  for (const char* part : {"SWITCHML_TRANSPORT=\"shm\"", "rank 2 is on another host", "use auto or udp"}) {
+  for (const char* part : {"SWITCHML_TRANSPORT=\"shm\"", "rank 2 is on another host", "use auto, udp, tcp or rdma"}) {
     EXPECT_TRUE(contains(status, part)) << status.message();
   }
 }

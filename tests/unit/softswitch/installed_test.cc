@@ -307,16 +307,30 @@ TEST_F(Installed, RequestsGoToTheController) {
   Tap tap;
   bench_.sw.hand_requests_to(&tap);
   uint8_t frame[wire::kMaxControlBytes];
+  const size_t size = wire::build_close({}, 1, frame);
+  EXPECT_TRUE(bench_.put({frame, frame + size}, endpoint(6)).empty());
+  ASSERT_EQ(tap.frames.size(), 1U);
+  EXPECT_EQ(tap.frames[0], std::vector<uint8_t>(frame, frame + size));
+  EXPECT_EQ(tap.senders[0], endpoint(6));
+}
+
+// Also while no controller is there.
+TEST_F(Installed, AnOpenIsToldOfTheController) {
+  Tap tap;
+  bench_.sw.hand_requests_to(&tap);
+  uint8_t frame[wire::kMaxControlBytes];
   wire::Open open;
   open.client_key = 1;
   open.workers = 2;
   open.shards = 1;
   open.payload = 256;
   const size_t size = wire::build_open(open, 1, frame);
-  EXPECT_TRUE(bench_.put({frame, frame + size}, endpoint(6)).empty());
-  ASSERT_EQ(tap.frames.size(), 1U);
-  EXPECT_EQ(tap.frames[0], std::vector<uint8_t>(frame, frame + size));
-  EXPECT_EQ(tap.senders[0], endpoint(6));
+  const auto sent = bench_.put({frame, frame + size}, endpoint(6));
+  ASSERT_EQ(sent.size(), 1U);
+  wire::Reply reply;
+  ASSERT_EQ(wire::parse_reply(sent[0].frame.data(), sent[0].frame.size(), &reply), wire::ParseError::kNone);
+  EXPECT_EQ(reply.status, wire::ReplyStatus::kControlled);
+  EXPECT_TRUE(tap.frames.empty());
   EXPECT_EQ(bench_.sw.sessions(), 0);
 }
 
