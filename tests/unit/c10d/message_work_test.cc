@@ -90,7 +90,7 @@ TEST(MessageWork, SaysThatAMessageDidNotArrive) {
 
 TEST(MessageWork, EndsInTheErrorOfTheGloo) {
   const auto core = alone();
-  const auto work = MessageWork::start(core, Call::kSend, c10d::OpType::SEND, {counting(2)}, [] {
+  const auto work = MessageWork::start(core, Call::kSend, c10d::OpType::SEND, {counting(2)}, 1, 0, [] {
     return c10::make_intrusive<Message>(std::make_exception_ptr(std::runtime_error("cut")));
   });
   EXPECT_TRUE(
