@@ -184,7 +184,7 @@ class GlooDelegate::Operation : public std::enable_shared_from_this<GlooDelegate
   /// On a completion thread.
   void complete(std::exception_ptr error) {
     const at::ThreadLocalStateGuard guard(thread_state_);
-    const c10::intrusive_ptr<SwitchWork> work = take_work();
+    c10::intrusive_ptr<SwitchWork> work = take_work();
     try {
       // Gone before the signal: whoever is signalled may end the interpreter, which the last reference to a tensor
       // needs.
@@ -196,7 +196,7 @@ class GlooDelegate::Operation : public std::enable_shared_from_this<GlooDelegate
     }
     core_->end_operation();
     if (error) core_->after_failure();
-    work->complete(error);
+    SwitchWork::complete(std::move(work), error);
   }
 
   static constexpr milliseconds kPatience{1000};  // Gloo's own timeout comes first, where it works

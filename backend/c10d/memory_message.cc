@@ -114,12 +114,12 @@ void InMemory::complete() {
     error = std::current_exception();
   }
   view_.reset();
-  const c10::intrusive_ptr<SwitchWork> completed = std::move(work_);
+  c10::intrusive_ptr<SwitchWork> completed = std::move(work_);
   if (source_ >= 0) completed->set_source(source_);
   log_peer(*core_, completed->flight(), call_, source_, tag_);
   core_->end_operation();
   if (error) core_->after_failure();
-  completed->complete(error);
+  SwitchWork::complete(std::move(completed), error);
 }
 
 c10::intrusive_ptr<c10d::Work> start(const std::shared_ptr<GroupCore>& core,

@@ -224,6 +224,7 @@ void ProcessGroupSwitchML::release_resources() {
 }
 
 void ProcessGroupSwitchML::outlive_interpreter() {
+  SwitchWork::outlive_interpreter();
   for (const auto& group : living()) group->part_with_interpreter();
 }
 

@@ -175,9 +175,9 @@ class Reduction::Pending : public std::enable_shared_from_this<Reduction::Pendin
     means.clear();
     copies.clear();
     if (error) core->after_failure();
-    const c10::intrusive_ptr<SwitchWork> signalled = std::move(work);
+    c10::intrusive_ptr<SwitchWork> signalled = std::move(work);
     core->end_operation();
-    signalled->complete(error);
+    SwitchWork::complete(std::move(signalled), error);
   }
 
   /// Puts the result where the caller wants it, or throws what went wrong.

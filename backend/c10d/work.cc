@@ -3,6 +3,8 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -57,6 +59,9 @@ c10::TypePtr value_type(size_t lists) {
   return lists > 1 ? c10::ListType::create(list) : list;
 }
 
+std::atomic<bool> outlives{false};
+std::atomic<int> under_completion{0};  // threads in complete()
+
 std::vector<at::Tensor> only(const std::vector<std::vector<at::Tensor>>& lists) {
   return lists.empty() ? std::vector<at::Tensor>() : lists[0];
 }
@@ -89,6 +94,7 @@ bool SwitchWork::wait(std::chrono::milliseconds timeout) {
   }
   if (!isCompleted()) wait_until_completed(timeout);
   future_->wait();  // set right after, by the thread that completed the work
+  if (outlives.load() && !CompletionPool::on_its_thread()) await_completions();
   over_.store(true);
   if (exception_) std::rethrow_exception(exception_);
   return true;
@@ -192,16 +198,28 @@ void SwitchWork::fail(const std::exception_ptr& error) {
   future_->setError(error);
 }
 
-void SwitchWork::complete(const std::exception_ptr& error) {
+void SwitchWork::outlive_interpreter() { outlives.store(true); }
+
+// A wait() returns when these threads have let go of their works, and of the tensors with them.
+void SwitchWork::await_completions() {
+  constexpr milliseconds kPatience{1000};
+  const Time end = monotonic_now() + kPatience;
+  while (under_completion.load() > 0 && monotonic_now() < end) std::this_thread::yield();
+}
+
+void SwitchWork::complete(c10::intrusive_ptr<SwitchWork> work, const std::exception_ptr& error) {
+  under_completion.fetch_add(1);
   try {
     if (error) {
-      fail(error);
+      work->fail(error);
     } else {
-      succeed();
+      work->succeed();
     }
   } catch (const std::exception& thrown) {
-    SWITCHML_LOG(kError) << context_ << ": a callback of the future threw: " << thrown.what();
+    SWITCHML_LOG(kError) << work->context_ << ": a callback of the future threw: " << thrown.what();
   }
+  work.reset();
+  under_completion.fetch_sub(1);
 }
 
 }  // namespace switchml

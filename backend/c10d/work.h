@@ -55,7 +55,11 @@ class SwitchWork final : public c10d::Work {
   void succeed();
   void fail(const std::exception_ptr& error);
   /// fail(), or succeed() where there is no error; what a callback throws is logged, for nobody is there to hear it.
-  void complete(const std::exception_ptr& error);
+  /// Gives up the reference.
+  static void complete(c10::intrusive_ptr<SwitchWork> work, const std::exception_ptr& error);
+  /// From now on no wait() returns while a thread that completes a work holds it: the last reference to a tensor of
+  /// Python takes an interpreter, which such a thread may have no more.
+  static void outlive_interpreter();
 
   /// What a wait() calls twice a second; it throws what ends the wait. Set before anybody waits.
   void let_signals_in(std::function<void()> check) { let_signals_in_ = std::move(check); }
@@ -89,6 +93,7 @@ class SwitchWork final : public c10d::Work {
   void take_time();
   std::optional<float> time_taken() const;
   void wait_until_completed(std::chrono::milliseconds timeout);
+  static void await_completions();
   [[noreturn]] void throw_late(std::chrono::milliseconds timeout) const;
 
   const std::string context_;

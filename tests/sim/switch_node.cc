@@ -10,6 +10,12 @@ using softswitch::WorkerSet;
 namespace {
 // What a switch may hold for a session beside its slots: its members' addresses, of 8 workers with 3 shards at most.
 constexpr Heap kMostPerSession{2048, 12};
+
+bool is_open(const uint8_t* frame, size_t size) {
+  wire::ControlPacket packet;
+  return wire::parse_control(frame, size, wire::Kind::kRequest, &packet) == wire::ParseError::kNone &&
+         packet.control.type == static_cast<uint8_t>(wire::Request::kOpen);
+}
 }  // namespace
 
 SwitchNode::SwitchNode(int node, const softswitch::SwitchOptions& options, Carrier* carrier, Record* record)
@@ -43,7 +49,9 @@ void SwitchNode::deliver(int from, const uint8_t* frame, size_t size, bool damag
   request_ = frame;
   request_size_ = size;
   watch_->before(from, frame, size, damaged);
-  {
+  if (tap_ != nullptr && is_open(frame, size)) {
+    tap_->request(frame, size, endpoint_of(from));  // A real controller is asked over a connection of its own.
+  } else {
     const Charge charge(node_);
     switch_->process(frame, size, endpoint_of(from), record_->now(), *this);
   }
