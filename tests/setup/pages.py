@@ -61,6 +61,9 @@ BLOCKS = {
         ("switchml-switchd --listen", "switch_with_options"),
         ("try:", "tests/python/test_membership.py does it, with a rank that has died"),
         ("dist._reconfigure(", "tests/python/test_membership.py does it"),
+        ("backend = switchml.ProcessGroup(", "tests/python/test_groups.py does it"),
+        ("folder.joinpath(", "tests/python/test_flight_recorder.py does it"),
+        ("$ torchfrtrace", "tests/python/test_flight_recorder.py does it"),
         ("torchrun --nnodes 2", QUICKSTART),
     ],
     "docs/performance.md": [
@@ -142,7 +145,7 @@ BLOCKS = {
     "docs/transports.md": [
         ("WORKER, while it joins", DRAWING),
         ("ninja -C build unit_transport", TESTS),
-        ("TEST_F(Rdma,", "quotes:tests/unit/transport/rdma/rdma_test.cc"),
+        ("TEST_F(Rdma,", "quotes:tests/unit/transport/rdma/rdma_failures_test.cc"),
         ("build/tests/unit/unit_transport", TESTS),
         ("LD_LIBRARY_PATH=build/tests/rdma", "tests/unit/transport/rdma loads the same library"),
     ],
