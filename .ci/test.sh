@@ -19,15 +19,13 @@ say "gtest"
 only=${SWITCHML_GTESTS:-} at_a_time=$((2 * $(nproc))) run_gtests "$build" || true  # makes the folder of results anew
 took "set-up and build" "$begin" "$built"
 took "gtests" "$built"
-# [processes=N] run_pytest NAME ARGUMENTS...: results/NAME.xml. Tests wait most of the time: more files at a time than there are
-# processors, each file in one process, in the order of the arguments. Debian 12's xdist has no other order, and no option for it.
-in_order=()
-if [ "$torch" != debian ]; then in_order=(--no-loadscope-reorder); fi
+# [processes=N] run_pytest NAME ARGUMENTS...: results/NAME.xml. Tests wait most of the time: more files at a time than one, each in
+# one process.
 run_pytest() {
   local name=$1 begin=$SECONDS
   shift
-  "$python" -m pytest -q -ra --numprocesses "${processes:-$(($(nproc) + 1))}" --dist loadfile "${in_order[@]}" \
-    --junitxml="$results/$name.xml" "$@" </dev/null || true
+  "$python" -m pytest -q -ra --numprocesses "${processes:-$(nproc)}" --dist loadfile --junitxml="$results/$name.xml" "$@" \
+    </dev/null || true
   took "pytest: $name" "$begin"
 }
 
@@ -42,28 +40,29 @@ beside() {
   others+=("$!:$1")
 }
 
-# The models and the benchmarks' tools know nothing of PyTorch, and to networks and cards all are alike: once is enough.
-suites=(tests/benchmarks tests/python tests/switch_p4 tests/vectors tests/planner tests/setup) found=(--pytest "$results/pytest.xml") memory=
-if [ "$torch" != pip ] && [ $# -eq 0 ]; then
-  # How sessions open and what a controller does is the same for every PyTorch.
-  suites=(tests/python --transport auto --ignore-glob '*/test_controller.py' --ignore-glob '*/test_opening.py')
-  if [ "$torch" = debian ]; then suites+=(tests/planner); fi  # older packages than those of PyPI
-elif [ "$torch" = pip ] && [ $# -eq 0 ]; then
+# What forks no ranks, and may need gigabytes, which forked ranks would copy.
+tools=(tests/benchmarks tests/switch_p4 tests/vectors tests/planner tests/setup
+  --softswitch-target "$build/tests/vectors/softswitch_target")
+found=(--pytest "$results/pytest.xml")
+say "pytest (torch of $torch)"
+if [ $# -gt 0 ]; then
+  if [ "$torch" = pip ]; then tools+=(tests/rdma tests/model tests/netlab); fi
+  processes=0 run_pytest pytest tests/python "${tools[@]}" "$@"
+elif [ "$torch" = pip ]; then
   # Networks of slow links wait most of the time. Searching models is computing alone: for what processors have left.
   processes=2 beside netlab tests/netlab
+  processes=1 beside tools tests/rdma "${tools[@]}"
   idly=yes processes=1 beside models tests/model
-  memory=yes
-  suites=(tests/rdma "${suites[@]}")  # one file that takes minutes
-elif [ "$torch" = pip ]; then
-  suites+=(tests/rdma tests/model tests/netlab)
-fi
-say "pytest (torch of $torch)"
-case " ${suites[*]} " in *" tests/vectors "*) suites+=(--softswitch-target "$build/tests/vectors/softswitch_target") ;; esac
-run_pytest pytest "${suites[@]}" "$@"
-if [ -n "$memory" ]; then
+  run_pytest pytest tests/python
   say "pytest, ranks that share memory"
   run_pytest memory "${in_memory[@]/#/tests/python/test_}" --transport auto
   found+=(--pytest "$results/memory.xml")
+else
+  # The models and the tools know nothing of PyTorch, and to networks and cards all are alike: once is enough. How sessions open and
+  # what a controller does is the same for every PyTorch.
+  suites=(tests/python)
+  if [ "$torch" = debian ]; then suites+=(tests/planner); fi  # older packages than those of PyPI
+  run_pytest pytest "${suites[@]}" --transport auto --ignore-glob '*/test_controller.py' --ignore-glob '*/test_opening.py'
 fi
 for each in "${others[@]}"; do
   wait "${each%%:*}" || true
