@@ -43,7 +43,7 @@ std::optional<Endpoint> first_of(int family, const Addresses& addresses) {
 
 class Choice {
  public:
-  Choice(const HostLayout& layout, const std::vector<Blob>& hellos) : layout_(layout) {
+  Choice(const HostLayout& layout, const std::vector<Blob>& hellos) {
     for (const Blob& hello : hellos) {
       for (const Endpoint& address : read_words(hello.text("store_at"))) store_at_.push_back(address);
     }
@@ -142,7 +142,6 @@ class Choice {
                 ". Give each host an IPv4 address, or each an IPv6 address that is not link-local (fe80::)"};
   }
 
-  const HostLayout& layout_;
   Addresses store_at_;
   std::vector<Host> hosts_;
 };
