@@ -19,8 +19,8 @@ say "gtest"
 only=${SWITCHML_GTESTS:-} at_a_time=$((2 * $(nproc))) run_gtests "$build" || true  # makes the folder of results anew
 took "set-up and build" "$begin" "$built"
 took "gtests" "$built"
-# [processes=N] run_pytest NAME ARGUMENTS...: results/NAME.xml. Tests wait most of the time: more files at a time than one, each in
-# one process.
+# [processes=N] run_pytest NAME ARGUMENTS...: results/NAME.xml. Most tests wait most of the time: more files at a time than one, each
+# in one process; 0: one after the other, in the process of pytest itself.
 run_pytest() {
   local name=$1 begin=$SECONDS
   shift
@@ -51,8 +51,8 @@ if [ $# -gt 0 ]; then
 elif [ "$torch" = pip ]; then
   # Networks of slow links wait most of the time. Searching models is computing alone: for what processors have left.
   processes=2 beside netlab tests/netlab
-  processes=1 beside tools tests/rdma "${tools[@]}"
-  idly=yes processes=1 beside models tests/model
+  processes=0 beside tools tests/rdma "${tools[@]}"
+  idly=yes processes=0 beside models tests/model
   run_pytest pytest tests/python
   say "pytest, ranks that share memory"
   run_pytest memory "${in_memory[@]/#/tests/python/test_}" --transport auto
@@ -60,9 +60,8 @@ elif [ "$torch" = pip ]; then
 else
   # The models and the tools know nothing of PyTorch, and to networks and cards all are alike: once is enough. How sessions open and
   # what a controller does is the same for every PyTorch.
-  suites=(tests/python)
-  if [ "$torch" = debian ]; then suites+=(tests/planner); fi  # older packages than those of PyPI
-  run_pytest pytest "${suites[@]}" --transport auto --ignore-glob '*/test_controller.py' --ignore-glob '*/test_opening.py'
+  if [ "$torch" = debian ]; then processes=0 beside planner tests/planner; fi  # older packages than those of PyPI
+  run_pytest pytest tests/python --transport auto --ignore-glob '*/test_controller.py' --ignore-glob '*/test_opening.py'
 fi
 for each in "${others[@]}"; do
   wait "${each%%:*}" || true
