@@ -119,7 +119,8 @@ def test_the_other_forms_of_a_dump_have_them_too():
         last = calls(dump)[-1]
         assert (last["backend_call"], last["state"], last["input_sizes"]) == ("switchml:all_reduce", "completed", [[2]])
         assert dump["pg_status"][str(last["pg_id"])]["last_completed_collective"] == str(last["collective_seq_id"])
-        assert [entry["record_id"] for entry in dump["entries"]] == list(range(len(dump["entries"])))
+        ids = [entry["record_id"] for entry in dump["entries"]]
+        assert ids == list(range(ids[0], ids[0] + len(ids)))  # the log may have forgotten rows of other tests
         assert not without.get("entries") and not pickled.get("entries")
 
 
