@@ -17,6 +17,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
+import random
 import signal
 import socket
 import subprocess
@@ -319,14 +320,17 @@ def fresh_pool(size, **kwargs):
         own.abandon()
 
 
+#: Below those that the kernel gives by itself, to whatever runs beside a test between the choice and the use.
+PORTS = range(10_000, 29_000)
+
+
 def free_port(kind=socket.SOCK_DGRAM):
     """A port of 127.0.0.1 on which nothing listens; of datagrams, which a switch serves, one that is free for
     connections too."""
-    for _ in range(100):
+    for port in random.SystemRandom().sample(PORTS, 100):
         with socket.socket(socket.AF_INET, kind) as probe, socket.socket(socket.AF_INET, socket.SOCK_STREAM) as other:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
             with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
                 if kind == socket.SOCK_DGRAM:
                     other.bind(("127.0.0.1", port))
                 return port
