@@ -86,7 +86,7 @@ Endpoint for_requests(const Endpoint& place) {
 std::string why_no_rdma(const Config& config, const std::vector<Endpoint>& switches) {
   const auto card = connect_card(config, switches);
   if (card.ok()) return "";
-  const Status why = card.status();
+  const Status& why = card.status();
   if (why.code() != Code::kUnsupported) {
     SWITCHML_LOG(kWarning) << "there is a card for RDMA, but it cannot be used: " << why.message();
   }
