@@ -12,7 +12,6 @@ import threading
 import time
 import urllib.request
 
-import grpc
 import harness
 import lab
 import pytest
