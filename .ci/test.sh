@@ -69,6 +69,6 @@ for each in "${others[@]}"; do
   cat "$results/${each#*:}.txt"
   found+=(--pytest "$results/${each#*:}.xml")
 done
-say "what took how long (netlab and models run beside the others)"
+say "what took how long (netlab, tools, models and planner run beside the others)"
 cat "$results/seconds.txt"
 "$python" .ci/summary.py --ctest "$results" "${found[@]}"
