@@ -55,7 +55,7 @@ class GrpcListener {
   }
 
  private:
-  static constexpr int kCalls = 128;  // at a time, over one connection
+  static constexpr int kCalls = 128;  // Most calls at a time over one connection.
 
   /// gRPC says it of a port of its own only.
   static bool are_good(const std::shared_ptr<grpc::ServerCredentials>& credentials, grpc::Service* service) {

@@ -171,8 +171,8 @@ class Seating {
   size_t& taken_by(int processor) { return taken_by_[static_cast<size_t>(processor)]; }
 
   const std::vector<ProcessorShare>& shares_;
-  std::vector<size_t> taken_by_;  // by processor
-  std::vector<bool> tried_;       // whose threads cannot move
+  std::vector<size_t> taken_by_;  // Index: processor.
+  std::vector<bool> tried_;       // Index: processor. Its thread cannot move.
 };
 
 }  // namespace
@@ -218,7 +218,7 @@ bool all_run_at_once(const std::vector<ProcessorShare>& shares, const std::vecto
 double processors_between(const std::vector<ProcessorShare>& shares) {
   std::set<int> all;
   for (const ProcessorShare& share : shares) all.insert(share.allowed.begin(), share.allowed.end());
-  double sum = 0;  // of what the processes' own groups leave, each once
+  double sum = 0;  // Each control group counts once.
   std::set<std::string> counted;
   for (const ProcessorShare& share : shares) {
     const auto less = [](const ProcessorQuota& a, const ProcessorQuota& b) { return a.processors < b.processors; };

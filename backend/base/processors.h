@@ -34,7 +34,7 @@ struct ProcessorQuota {
 /// What a process may use.
 struct ProcessorShare {
   std::vector<int> allowed;
-  std::vector<ProcessorQuota> quotas;  // of its control groups, and of those above that can be seen, where limited
+  std::vector<ProcessorQuota> quotas;  // Limits of its control groups, and of those above that can be seen.
 };
 /// The calling thread's.
 ProcessorShare own_processors(const std::string& root = "");

@@ -37,8 +37,7 @@ class GuardedListener {
   static constexpr Duration kPatience = seconds(10);
 
   /// Listens from now on, for start(). A wildcard address takes IPv6 and IPv4. `what` names the setting in an error
-  /// about the text:
-  /// "--listen"; kUnavailable: the address cannot be had.
+  /// about the text: "--listen". kUnavailable: the address cannot be had.
   static Result<std::unique_ptr<GuardedListener>> open(const std::string& text, const std::string& what);
   /// `name`: for the log.
   void start(const std::string& name, ConnectionLimits limits, Take take, Duration patience = kPatience);
