@@ -13,14 +13,11 @@ namespace switchml::rdma {
 /// Copies, first in, first out.
 class Backlog {
  public:
-  /// Results of the slots that a peer has over RDMA, unless it has set SWITCHML_SLOTS high.
-  static constexpr size_t kMostBytes = 16 << 20;
-
   bool empty() const { return held_.empty(); }
-  /// False: too much waits already.
-  bool add(const TxFrame& frame) {
+  /// False: it would be more than `most_bytes`.
+  bool add(const TxFrame& frame, size_t most_bytes) {
     const size_t bytes = size_t{frame.size} + frame.rest_size;
-    if (bytes_ + bytes > kMostBytes) return false;
+    if (bytes_ + bytes > most_bytes) return false;
     bytes_ += bytes;
     Held held{{frame.data, frame.data + frame.size}, frame.size, frame.target};
     if (frame.rest != nullptr) held.bytes.insert(held.bytes.end(), frame.rest, frame.rest + frame.rest_size);

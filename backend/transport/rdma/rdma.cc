@@ -141,7 +141,7 @@ class RdmaTransport final : public Transport {
       if (message && peer->held.empty() && has_room(*peer, 1)) {
         outgoing_->add(*message, peer->pair.get());
         peer->pair->post();
-      } else if (is_ready(*peer) && !peer->held.add(frame)) {
+      } else if (is_ready(*peer) && !peer->held.add(frame, options_.waiting_bytes)) {
         break;
       }
       waits_ = waits_ || !peer->held.empty();
@@ -319,7 +319,7 @@ class RdmaTransport final : public Transport {
       const TxFrame& frame = frames[taken];
       if (!is_allowed(size_t{frame.size} + frame.rest_size, peer->endpoint)) continue;
       if (peer->held.empty() && send_one(*peer, frame)) continue;
-      if (!peer->held.add(frame)) break;
+      if (!peer->held.add(frame, options_.waiting_bytes)) break;
       waits_ = true;
     }
     peer->pair->post();

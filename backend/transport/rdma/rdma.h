@@ -30,6 +30,8 @@ struct CardOptions {
   int send_frames = 64;
   /// Frames that one peer may not have taken yet. What is more waits; to places, it is not sent.
   int frames_under_way = 128;
+  /// Frames to one peer that wait. Results of the slots that a peer has, unless it has set SWITCHML_SLOTS high.
+  size_t waiting_bytes = size_t{16} << 20;
 };
 
 struct RdmaOptions : CardOptions {

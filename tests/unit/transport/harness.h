@@ -161,7 +161,8 @@ inline std::vector<Kind> kinds() {
       RdmaOptions options;
       options.max_frame_bytes = max_frame_bytes;
       options.receive_frames = static_cast<int>(queue_bytes / 65536 + 1);
-      options.send_frames = options.frames_under_way = 256;
+      options.send_frames = options.frames_under_way = options.receive_frames;
+      options.waiting_bytes = queue_bytes;
       const auto network = std::make_shared<RdmaNetwork>(cards, options);
       return [network]() -> std::unique_ptr<Transport> { return network->make(); };
     };
