@@ -27,6 +27,7 @@ namespace {
 
 constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeaveTime = milliseconds(200);
+constexpr size_t kLeastPacketsPayload = 1024;  // with the usual MTU of Ethernet
 constexpr Duration kPartTime = seconds(2);
 // A kernel repeats what asks for a connection after a second.
 constexpr Duration kTcpPatience = milliseconds(1500);
@@ -210,6 +211,7 @@ class Agreement {
     const bool hosts = sessions_ == 0 ? hosts_have_memory(paths.value()) : opening_.agreed.hosts.ranks() > 0;
     if (!summary->tcp_alone.empty()) return plan_by_tcp_alone(summary->tcp_alone, payload, slots, hosts);
     const size_t wanted = payload != 0 ? payload : auto_payload(summary->frame_bytes);
+    if (carrier() == Carrier::kPlaces && payload == 0 && wanted < kLeastPacketsPayload) warn_of_small_packets(wanted);
     auto opened = open_sessions(wish(hosts, wanted, slots, carrier()), hosts, true);
     if (!opened.ok()) return opened.status();
     Blob plan = std::move(opened.value());
@@ -226,6 +228,12 @@ class Agreement {
     }
     offer_watch(opening_, &plan);
     return plan;
+  }
+
+  void warn_of_small_packets(size_t payload) const {
+    SWITCHML_LOG(kWarning) << opening_.group.name << ": the cards' path MTU leaves packets " << payload
+                           << " bytes of payload, where UDP carries 1024 and more: set the MTU of all hosts and "
+                              "switches to 2144 or more, or SWITCHML_TRANSPORT to auto or udp";
   }
 
   // Of the first sessions, on rank 0: there are none to exchange.
