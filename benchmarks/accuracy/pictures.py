@@ -1,4 +1,4 @@
-"""accuracy.svg: the error against the number of workers; training.svg: the losses, and how far they are apart."""
+"""accuracy.svg: the error against the number of workers; training.svg: the losses, and how far they end apart."""
 
 import statistics
 
@@ -66,21 +66,26 @@ def draw_training(pyplot, content, path):
 
     rows = content["training"]
     networks = list(dict.fromkeys(row["network"] for row in rows))
-    figure, axes = pyplot.subplots(2, len(networks), figsize=(5 * len(networks), 5.6), squeeze=False)
+    figure, axes = pyplot.subplots(2, len(networks), figsize=(5 * len(networks), 6), squeeze=False)
     for (above, below), network in zip(axes.T, networks):
-        for row in (row for row in rows if row["network"] == network):
-            at, losses = smooth(row["losses"])
-            _, reference = smooth(training.reference_of(row, rows)["losses"])
-            above.plot(at, losses, label=row["way"], linewidth=1, **style(row["way"]))
-            apart = [loss - other for loss, other in zip(losses, reference)]
-            below.plot(at, apart, label=row["way"], linewidth=1, **style(row["way"]))
+        of_network = [row for row in rows if row["network"] == network]
+        for row in of_network:
+            above.plot(*smooth(row["losses"]), label=row["way"], linewidth=1, **style(row["way"]))
         above.set_title(f"{network}, {rows[0]['workers']} workers", fontsize=8)
+        above.set_xlabel("step")
         above.set_ylabel(f"loss, mean of {SMOOTH} steps")
-        below.set_ylabel("loss less that of float64 sums")
-        below.set_yscale("symlog", linthresh=1e-4)
-        below.set_xlabel("step")
-        for each in (above, below):
-            each.grid(alpha=0.3)
+        above.grid(alpha=0.3)
+        compared = [row for row in of_network if row is not training.reference_of(row, rows)]
+        apart = [abs(training.last(row["losses"]) - training.last(training.reference_of(row, rows)["losses"]))
+                 for row in compared]  # fmt: skip
+        colours = [style(row["way"])["color"] for row in compared]
+        bars = below.barh([row["way"] for row in compared], apart, height=0.6, color=colours)
+        below.bar_label(bars, [f"{distance:.0e}" if distance else "none" for distance in apart], fontsize=6, padding=2)
+        below.invert_yaxis()
+        below.set_xscale("log")
+        below.tick_params(axis="y", labelsize=7)
+        below.set_xlabel("distance from the loss of float64 sums, mean of the last 50 steps")
+        below.grid(alpha=0.3, axis="x")
     axes[0][0].legend(fontsize=6, ncol=2)
     drawing.save(figure, content, path)
 

@@ -28,6 +28,15 @@ class Settings:
     loop_ports: tuple = ()  # that lead back into their pipe, beside the chip's own
 
 
+@dataclasses.dataclass
+class _Home:
+    """Of a job: the pipe of its first segment, and what takes the ways there out again."""
+
+    pipe: int
+    undo: list
+    is_open: bool = False
+
+
 class Bfrt(Driver):
     """As Driver. Takes the device's multicast groups and the program's tables for its own."""
 
@@ -57,7 +66,7 @@ class Bfrt(Driver):
             )
         self.neighbours = sessions.Neighbours(self.ports, self._settings.stations)
         self._nodes = 0  # numbers given so far
-        self._homes: dict = {}  # {job: (pipe of its first segment, what takes the ways there out again)}
+        self._homes: dict = {}  # {job: _Home}
         self._stations: dict = {}  # {MAC: [port, how many members are there]}
         for name in (*names.ENTRIES, names.GROUPS, names.NODES):
             self._runtime.clear(name)
@@ -160,12 +169,8 @@ class Bfrt(Driver):
     def _add(self, entry, undo):
         if isinstance(entry, tables.Ways):
             undo.append((self._drop_ways, entry.session.job))
-            self._homes[entry.session.job] = self.program.first_home(entry.session.job), []
+            self._homes[entry.session.job] = _Home(self.program.first_home(entry.session.job), [])
             self._add_ways(entry.session)
-        elif isinstance(entry, tables.Wiped):
-            for register in names.WORDS:
-                zeros = {names.field(register, half): 0 for half in ("lower", "upper")}
-                self._runtime.fill(register, entry.indices, zeros)
         elif isinstance(entry, tables.Known):
             self._add_station(entry.mac, entry.port, undo)
         elif isinstance(entry, sessions.Copy):
@@ -200,33 +205,40 @@ class Bfrt(Driver):
     # ---- the home of a job ----
 
     def _add_ways(self, session):
-        home, undo = self._homes[session.job]
-        self._add_all(tables.way_entries(session, self.program, home), undo)
+        home = self._homes[session.job]
+        self._add_all(tables.way_entries(session, self.program, home.pipe), home.undo)
 
     def _drop_ways(self, job):
-        self._undo_all(self._homes[job][1])
+        self._undo_all(self._homes[job].undo)
         del self._homes[job]
 
     def _before_member(self, installed, worker, place):
-        """Packets of members at other pipes than the home go around once more, so that is where most of them are. While
-        one is not there yet no use can be complete, and what has begun in another pipe is begun anew by its
-        repetitions."""
+        """Packets of members at other pipes than the home go around once more, so that is where most of them are."""
         ports = {number: held.port for (number, _), (held, _) in installed.members.items()}
         if worker in ports:
             return
         pipes = [self.program.pipe_of_port(port) for port in (*ports.values(), place.port)]
-        session, (home, undo) = installed.session, self._homes[installed.session.job]
-        wanted = max(pipes, key=lambda pipe: (pipes.count(pipe), pipe == home))
-        if undo and pipes.count(wanted) == pipes.count(home):
+        session, home = installed.session, self._homes[installed.session.job]
+        before = home.pipe
+        wanted = max(pipes, key=lambda pipe: (pipes.count(pipe), pipe == before))
+        if home.undo and pipes.count(wanted) == pipes.count(before):
             return
-        self._undo_all(undo)
+        self._undo_all(home.undo)
         try:
-            self._homes[session.job] = wanted, undo
+            home.pipe = wanted
             self._add_ways(session)
         except Refused:
-            self._homes[session.job] = home, undo
+            home.pipe = before
             self._add_ways(session)
             raise
+
+    def _after_member(self, installed):
+        """A session is open when all its members are there, and moves no more: what a segment's registers hold would be
+        taken for another segment's in the same pipe."""
+        session, home = installed.session, self._homes[installed.session.job]
+        if not home.is_open and len(installed.workers) == len(session.members):
+            installed.undo += self._added([tables.opening(session)])
+            home.is_open = True
 
     # ---- where hosts are ----
 
@@ -264,7 +276,7 @@ class Bfrt(Driver):
     def _read_use(self, session, slot, seq):
         """((epoch, seq), bitmap)"""
         index = tables.register_index(session, self.program, slot, seq)
-        pipe, _ = self._homes[session.job]
+        pipe = self._homes[session.job].pipe
         seq_held, epoch = (self._register(names.PAIRS, name, index, pipe) for name in ("lower", "upper"))
         low = self._register(names.CONTRIBUTED_LOW, "f1", index, pipe)
         return (epoch, seq_held), self._register(names.CONTRIBUTED_HIGH, "f1", index, pipe) << 32 | low

@@ -28,14 +28,13 @@ REASONS = "pipe.SwitchIngress.reasons"
 PAIRS = "pipe.SwitchIngress.sequence_check.pairs"
 CONTRIBUTED_LOW = "pipe.SwitchIngress.sequence_check.bitmap.contributed_low"
 CONTRIBUTED_HIGH = "pipe.SwitchIngress.sequence_check.bitmap.contributed_high"
-WORDS = tuple(f"pipe.SwitchIngress.aggregator.pair{i}" for i in range(32))
 STEPS = "pipe.SwitchIngress.passes.steps"
 GROUPS, NODES, PORTS = "$pre.mgid", "$pre.node", "$PORT"  # of every program
 LOOPBACK, NO_LOOPBACK, INTERNAL = "$LOOPBACK_MODE", "BF_LPBK_NONE", "$IS_INTERNAL"  # what PORTS says about one
 
 # Tables that hold entries of sessions and settings, and those that have a default of ours.
 ENTRIES = (SESSIONS, UPLINKS, WORKERS, SOURCES, PAGES, HOMES, LOOPS, STATIONS, ADDRESSES, MEMBERS, PORT_KINDS)
-OTHERS = (MAC, CONTROL_PORT, STEPS, REASONS, PAIRS, CONTRIBUTED_LOW, CONTRIBUTED_HIGH, *WORDS, GROUPS, NODES, PORTS)
+OTHERS = (MAC, CONTROL_PORT, STEPS, REASONS, PAIRS, CONTRIBUTED_LOW, CONTRIBUTED_HIGH, GROUPS, NODES, PORTS)
 MOST_WAYS = 16  # of a pass: each takes an entry of `loops`
 # The later passes of a packet: which segment each of them deals with.
 LATER_PASSES = {1: (0,), 4: (1, 2, 3, 3, 2, 2, 1, 1, 0, 0)}
@@ -83,13 +82,14 @@ class Program(Sizes):
                 f"the program in the switch has no {missing[0]}: load the one that is made of switch_p4/tna of this version"
             )
         segments = 4 if any(action.endswith(".consume") for action in info[STEPS].action_name_list_get()) else 1
+        words = 2 * sum(name.startswith("pipe.SwitchIngress.aggregator.pair") for name in info)
         bits = [
             info[WORKERS].data_field_size_get(half, "SwitchIngress.session.member")[1] for half in ("lower", "upper")
         ]
         slots = info[PAIRS].size_get() // 2
         pages = slots // PAGE_SLOTS * min(pipes, segments) // segments
         return cls(
-            payload=4 * 2 * len(WORDS) * segments,
+            payload=4 * words * segments,
             members=sum(bits),
             sessions=_sessions(info, pages, pipes, segments, loop_ports),
             pages=pages,

@@ -8,7 +8,6 @@ from switchml_agent.driver import Gone, Refused
 
 PATIENCE = 10.0  # seconds for an answer; each takes milliseconds
 _ALL_PIPES = 0xFFFF
-_AT_ONCE = 2048  # entries of a call, whose message must not be too large
 _TRIES, _TRY = 5, 1  # to subscribe; seconds each
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 _FULL = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -154,15 +153,6 @@ class Runtime:
         """An entry; Refused if there is one already. A pair as a key is a value and its mask."""
         table = self._table(name)
         table.entry_add(self._target, [self._key(table, keys)], [self._data(table, values, action)])
-
-    @_told
-    def fill(self, name, indices, values):
-        """The same values at all these indices of a register, in all pipes."""
-        table = self._table(name)
-        data = self._data(table, values)
-        for first in range(0, len(indices), _AT_ONCE):
-            keys = [self._key(table, {"$REGISTER_INDEX": index}) for index in indices[first : first + _AT_ONCE]]
-            table.entry_add(self._target, keys, [data] * len(keys))
 
     @_told
     def extend(self, name, keys, values):

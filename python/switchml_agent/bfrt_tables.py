@@ -55,13 +55,6 @@ class Ways:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wiped:
-    """These indices of the registers of words hold zeros."""
-
-    indices: tuple
-
-
-@dataclasses.dataclass(frozen=True)
 class Known:
     """The entry of station, which members at one address have in common."""
 
@@ -76,9 +69,7 @@ def station(address, port):
 
 
 def session_entries(session, program):
-    """All but the members, in the order to add them: nothing is found before the last one is there."""
-    if program.segments > 1:
-        yield Wiped(_word_indices(session, program))
+    """All but the members and what opens it."""
     yield from (Group(group) for group in session.groups)
     yield Ways(session)
     for i, page in enumerate(session.pages):
@@ -88,8 +79,12 @@ def session_entries(session, program):
         worker, parent = session.uplink
         values = {"worker": worker, "mac": mac(parent.mac), "ip": ip(parent.ip), "port": parent.port}
         yield Entry(names.UPLINKS, job, "SwitchIngress.session.leaf", values)
-    keys = job | {"headers.switchml.epoch": session.epoch}
-    yield Entry(names.SESSIONS, keys, "SwitchIngress.session.found", {"workers": len(session.members)})
+
+
+def opening(session):
+    """The entry without which nothing of the session is taken in."""
+    keys = {"headers.switchml.job": session.job, "headers.switchml.epoch": session.epoch}
+    return Entry(names.SESSIONS, keys, "SwitchIngress.session.found", {"workers": len(session.members)})
 
 
 def way_entries(session, program, home):
@@ -169,14 +164,7 @@ def _receives(session, worker, shard, place, action, values):
     yield Copy(group, replica, place.port)
 
 
-def register_index(session, program, slot, seq, segment=0):
-    """Of a use of a slot in the registers of a segment of the job."""
+def register_index(session, program, slot, seq):
+    """Of a use of a slot in the registers of the job's first segment."""
     page, within = divmod(slot, program.page_slots)
-    return (program.page(session.pages[page], segment) * program.page_slots + within) << 1 | seq & 1
-
-
-def _word_indices(session, program):
-    """Of all that a frame may begin and not overwrite: it can end behind any segment but the last, and only the pass of
-    the next one notices."""
-    slots = itertools.product(range(session.slots), (0, 1), range(1, program.segments))
-    return tuple(sorted({register_index(session, program, *each) for each in slots}))
+    return (program.page(session.pages[page]) * program.page_slots + within) << 1 | seq & 1

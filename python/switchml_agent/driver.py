@@ -225,6 +225,7 @@ class Driver(abc.ABC):
             _check_source(installed, worker, shard, place)
             self._before_member(installed, worker, place)
             self._replace_member(installed, worker, shard, place, pair)
+        self._after_member(installed)
         return _own_end(session, worker, shard, installed.pairs.get((worker, shard)))
 
     def _replace_member(self, installed, worker, shard, place, pair):
@@ -349,6 +350,9 @@ class Driver(abc.ABC):
 
     def _before_member(self, installed, worker, place):
         """For switches in which it matters where members are: before this one is added."""
+
+    def _after_member(self, installed):
+        """The same, after it. It may be called again."""
 
     # ---- entries ----
 

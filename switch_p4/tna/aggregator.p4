@@ -17,7 +17,6 @@ control Operation(inout headers_t headers, inout metadata_t meta) {
             meta.live: ternary;
             meta.mapped: ternary;
             headers.bridge.act: ternary;
-            headers.bridge.step: ternary;
             meta.sequence: ternary;
             meta.lower_bits: ternary;
             meta.upper_bits: ternary;
@@ -25,23 +24,17 @@ control Operation(inout headers_t headers, inout metadata_t meta) {
         }
         actions = { take; as_told; with_zeros; NoAction; }
         const entries = {
-            (FORM_INSIDE, 1, 1, ACT_READ_UPPER, _, _, _, _, _): with_zeros(ACT_SUM);
-#if SEGMENTS > 1
-            (FORM_INSIDE, 1, 1, ACT_NEW, BARE_STEP &&& BARE_STEP, _, _, _, _): with_zeros(ACT_NEW);
-            (FORM_INSIDE, 1, 1, ACT_MAX, BARE_STEP &&& BARE_STEP, _, _, _, _): with_zeros(ACT_MAX);
-#endif
-            (FORM_INSIDE, 1, 1, _, _, _, _, _, _): as_told();
-            (FORM_WHOLE, _, _, _, _, SEQUENCE_NEW, _, _, _): take(ACT_NEW);
-            (FORM_WHOLE, _, _, _, _, SEQUENCE_SAME, 0, 0, 0 &&& 1): take(ACT_SUM);
-            (FORM_WHOLE, _, _, _, _, SEQUENCE_SAME, 0, 0, _): take(ACT_MAX);
-#if SEGMENTS == 1
-            (FORM_WHOLE, _, _, _, _, SEQUENCE_SAME, _, _, _): with_zeros(ACT_SUM);
-#endif
-            (FORM_BARE, _, _, _, _, SEQUENCE_NEW, _, _, _): with_zeros(ACT_NEW);
-            (FORM_BARE, _, _, _, _, SEQUENCE_SAME, 0, 0, 1 &&& 1): with_zeros(ACT_MAX);
+            (FORM_READING, 1, 1, ACT_READ_UPPER, _, _, _, _): with_zeros(ACT_SUM);
+            (FORM_READING, 1, 1, _, _, _, _, _): as_told();
+            (WHOLE_OR_LATER, _, _, _, SEQUENCE_NEW, _, _, _): take(ACT_NEW);
+            (WHOLE_OR_LATER, _, _, _, SEQUENCE_SAME, 0, 0, 0 &&& 1): take(ACT_SUM);
+            (WHOLE_OR_LATER, _, _, _, SEQUENCE_SAME, 0, 0, _): take(ACT_MAX);
+            (WHOLE_OR_LATER, _, _, _, SEQUENCE_SAME, _, _, _): with_zeros(ACT_SUM);
+            (BARE_OR_LATER, _, _, _, SEQUENCE_NEW, _, _, _): with_zeros(ACT_NEW);
+            (BARE_OR_LATER, _, _, _, SEQUENCE_SAME, 0, 0, 1 &&& 1): with_zeros(ACT_MAX);
         }
         const default_action = NoAction();
-        size = 16;
+        size = 8;
     }
     apply { operations.apply(); }
 }

@@ -17,6 +17,7 @@ control Checks(in headers_t headers, inout metadata_t meta) {
         }
         actions = { is; }
         const entries = {
+            (FORM_LATER &&& FORM_LATER, _, _, _, _, _, _): is(IS_LATER);
             (FORM_SHORT, _, _, _, _, _, _): is(REASON_DROPPED_SHORT);  // [DROP-1]
             (_, 1, _, _, _, _, _): is(REASON_DROPPED_SHORT);
 #if ROCE
@@ -224,6 +225,8 @@ control Bitmap(in headers_t headers, inout metadata_t meta) {
 }
 
 // NEW, SAME or STALE: the sequence number against the one that the version holds. [SLOT-4]
+// Each segment has its own of this, of the bitmap and of the count: a packet that is lost between two passes, or ends before
+// its own lengths say, is one that the segments behind have not seen; its repetition is taken in there.
 control SequenceCheck(in headers_t headers, inout metadata_t meta) {
     Register<pair_t, index_t>(SLOT_VERSIONS) pairs;  // seq, epoch
     // The seq that is held, or 0 if the packet is of another epoch or newer, in which case it takes over.
@@ -242,19 +245,22 @@ control SequenceCheck(in headers_t headers, inout metadata_t meta) {
     action check() { meta.seen = compare.execute(INDEX); }
     table admission {
         key = {
-            meta.class: exact;
-            meta.to_switch: exact;
-            meta.consistent: exact;
-            meta.live: exact;
-            meta.member: exact;
-            meta.speaker: exact;
-            meta.mapped: exact;
-            meta.elsewhere: exact;
+            meta.class: ternary;
+            meta.to_switch: ternary;
+            meta.consistent: ternary;
+            meta.live: ternary;
+            meta.member: ternary;
+            meta.speaker: ternary;
+            meta.mapped: ternary;
+            meta.elsewhere: ternary;
         }
         actions = { check; NoAction; }
-        const entries = { (IS_CONTRIBUTION, 1, 1, 1, 1, 1, 1, 0): check(); }  // [DROP-11]
+        const entries = {
+            (IS_CONTRIBUTION, 1, 1, 1, 1, 1, 1, 0): check();  // [DROP-11]
+            (IS_LATER, _, _, 1, 1, _, 1, _): check();
+        }
         const default_action = NoAction();
-        size = 1;
+        size = 2;
     }
 
     Bitmap() bitmap;

@@ -16,7 +16,7 @@ header bridge_h {
     bit<8> egress;
     bit<8> step;      // number of the pass, 0 for the first; with BARE_STEP if the packet has no words
     bit<8> segment;   // of the payload: which SWITCHML_WORDS words
-    bit<8> act;       // what the registers of words do in this pass
+    bit<8> act;       // what the registers of words do in a pass that only gives words out
     bit<8> receiver;  // of the aggregate
     bit<16> audience;
     @padding bit<7> pad;
@@ -115,10 +115,14 @@ const bit<8> FORM_BARE = 2;     // no words
 const bit<8> FORM_WHOLE = 3;    // all words
 const bit<8> FORM_ODD = 4;      // any other length
 const bit<8> FORM_REQUEST = 5;  // a control request
-const bit<8> FORM_INSIDE = 6;   // in a later pass
+const bit<8> FORM_READING = 6;  // in a pass that only gives words out
 const bit<8> FORM_FOREIGN = 7;  // RoCE that is no message of a member
+const bit<8> FORM_LATER = 8;    // added to FORM_BARE and FORM_WHOLE in a pass after the first that takes words in
+#define BARE_OR_LATER FORM_BARE &&& 7
+#define WHOLE_OR_LATER FORM_WHOLE &&& 7
 
 // What Checks makes of it; below these, the reason why it is dropped.
+const bit<REASON_BITS> IS_LATER = 28;  // a contribution, in a pass after the first that takes words in
 const bit<REASON_BITS> IS_CONTRIBUTION = 29;
 const bit<REASON_BITS> IS_RESULT = 30;
 const bit<REASON_BITS> IS_REQUEST = 31;

@@ -1,5 +1,5 @@
 // Takes apart what is consistent in itself; everything else is forwarded or dropped as Ethernet, or counted by Checks. A
-// frame that ends before its own lengths say disappears here.
+// frame that ends before its own lengths say disappears here, in the pass that misses a word.
 
 const bit<16> TYPE_IPV4 = 0x0800;
 const bit<16> TYPE_ARP = 0x0806;
@@ -203,25 +203,45 @@ parser SwitchIngressParser(packet_in packet, out headers_t headers, out metadata
 
     // A pass that takes words in, or one that only gives some out.
     state parse_later_pass {
-        meta.form = FORM_INSIDE;
         packet.extract(headers.ethernet);
         packet.extract(headers.ipv4);
         packet.extract(headers.udp);
         packet.extract(headers.switchml);
         transition select(headers.bridge.step) {
 #if SEGMENTS == 4
-            1: parse_words;
-            2: parse_words;
-            3: parse_words;
+            1: parse_later_whole;
+            2: parse_later_whole;
+            3: parse_later_whole;
 #if ROCE
-            PLAIN_STEP + 1: parse_words;
-            PLAIN_STEP + 2: parse_words;
-            PLAIN_STEP + 3: parse_words;
+            PLAIN_STEP + 1: parse_later_whole;
+            PLAIN_STEP + 2: parse_later_whole;
+            PLAIN_STEP + 3: parse_later_whole;
 #endif
+            BARE_STEP &&& BARE_STEP: parse_later_bare;
 #endif
-            default: accept;
+            default: parse_reading;
         }
     }
+
+    state parse_reading {
+        meta.form = FORM_READING;
+        transition accept;
+    }
+
+#if SEGMENTS == 4
+    // The first pass has compared the sender with the slot's shard.
+    state parse_later_bare {
+        meta.form = FORM_LATER + FORM_BARE;
+        meta.member_shard = ANY_SHARD;
+        transition accept;
+    }
+
+    state parse_later_whole {
+        meta.form = FORM_LATER + FORM_WHOLE;
+        meta.member_shard = ANY_SHARD;
+        transition parse_words;
+    }
+#endif
 }
 
 control SwitchIngressDeparser(packet_out packet, inout headers_t headers, in metadata_t meta,

@@ -1,11 +1,17 @@
 // What becomes of a packet after a pass: its reason, the next pass, or an answer.
 
-// What came of the first pass. Gives the packet its reason.
+// What came of a pass that takes words in. The first gives the packet its reason. Whoever completes the last of the segments
+// sends the result; a repetition of a use that all of them have complete is answered.
 control NextStep(inout headers_t headers, inout metadata_t meta) {
     action drop_because(bit<REASON_BITS> reason) { meta.reason = reason; }
     action drop_as_checked() { meta.reason = meta.class; }
     action accept(bit<REASON_BITS> reason, bit<8> receiver) {
         meta.reason = reason;
+        meta.next = NEXT_AROUND;
+        headers.bridge.receiver = receiver;
+    }
+    action go_on() { meta.next = NEXT_AROUND; }
+    action go_on_for(bit<8> receiver) {
         meta.next = NEXT_AROUND;
         headers.bridge.receiver = receiver;
     }
@@ -29,35 +35,40 @@ control NextStep(inout headers_t headers, inout metadata_t meta) {
             meta.sequence: ternary;
             meta.duplicate: ternary;
             meta.complete: ternary;
+            headers.bridge.receiver: ternary;
         }
-        actions = { drop_because; drop_as_checked; accept; pass_on; }
+        actions = { drop_because; drop_as_checked; accept; go_on; go_on_for; pass_on; }
         const entries = {
-            (IS_REQUEST, 1, _, _, _, _, _, _, _, _, _, _, _, _): pass_on(REASON_CONTROL_REQUESTS, NEXT_CONTROL);
-            (IS_REQUEST, _, _, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_KIND);
-            (IS_CONTRIBUTION, _, 0, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SHORT);
-            (IS_RESULT, _, 0, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SHORT);
-            (IS_CONTRIBUTION, _, _, 0, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SESSION);  // [DROP-7]
-            (IS_RESULT, _, _, 0, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SESSION);
-            (IS_RESULT, _, _, _, 0, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_KIND);  // [TREE-8]
-            (IS_RESULT, _, _, _, _, 0, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SOURCE);  // [TREE-8]
-            (IS_RESULT, _, _, _, _, _, _, _, 0, _, _, _, _, _): drop_because(REASON_DROPPED_SLOT);
-            (IS_RESULT, _, _, _, _, _, _, _, _, _, _, _, _, _): pass_on(REASON_RESULTS_PASSED_DOWN, NEXT_PASS_DOWN);
-            (IS_CONTRIBUTION, _, _, _, _, _, 0, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_WORKER);  // [DROP-9]
-            (IS_CONTRIBUTION, _, _, _, _, _, _, 0, _, _, _, _, _, _): drop_because(REASON_DROPPED_SOURCE);  // [DROP-10]
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, 0, _, _, _, _, _): drop_because(REASON_DROPPED_SLOT);  // [DROP-8]
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, 0, _, _, _, _): drop_because(REASON_DROPPED_SLOT);  // [DROP-10]
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, 1, _, _, _): pass_on(REASON_NONE, NEXT_ELSEWHERE);
+            (IS_LATER, _, _, _, _, _, _, _, _, _, _, SEQUENCE_STALE, _, _, _): drop_because(REASON_NONE);
+            (IS_LATER, _, _, _, _, _, _, _, _, _, _, _, _, 0, _): go_on_for(NOBODY);
+            (IS_LATER, _, _, _, _, _, _, _, _, _, _, _, 0, _, THE_SENDER): go_on_for(ALL_MEMBERS);
+            (IS_LATER, _, _, _, _, _, _, _, _, _, _, _, _, _, _): go_on();
+            (IS_REQUEST, 1, _, _, _, _, _, _, _, _, _, _, _, _, _): pass_on(REASON_CONTROL_REQUESTS, NEXT_CONTROL);
+            (IS_REQUEST, _, _, _, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_KIND);
+            (IS_CONTRIBUTION, _, 0, _, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SHORT);
+            (IS_RESULT, _, 0, _, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SHORT);
+            (IS_CONTRIBUTION, _, _, 0, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SESSION);  // [DROP-7]
+            (IS_RESULT, _, _, 0, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SESSION);
+            (IS_RESULT, _, _, _, 0, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_KIND);  // [TREE-8]
+            (IS_RESULT, _, _, _, _, 0, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SOURCE);  // [TREE-8]
+            (IS_RESULT, _, _, _, _, _, _, _, 0, _, _, _, _, _, _): drop_because(REASON_DROPPED_SLOT);
+            (IS_RESULT, _, _, _, _, _, _, _, _, _, _, _, _, _, _): pass_on(REASON_RESULTS_PASSED_DOWN, NEXT_PASS_DOWN);
+            (IS_CONTRIBUTION, _, _, _, _, _, 0, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_WORKER);  // [DROP-9]
+            (IS_CONTRIBUTION, _, _, _, _, _, _, 0, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SOURCE);  // [DROP-10]
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, 0, _, _, _, _, _, _): drop_because(REASON_DROPPED_SLOT);  // [DROP-8]
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, 0, _, _, _, _, _): drop_because(REASON_DROPPED_SLOT);  // [DROP-10]
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, 1, _, _, _, _): pass_on(REASON_NONE, NEXT_ELSEWHERE);
             // [SLOT-9]
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_STALE, _, _): drop_because(REASON_DROPPED_STALE);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_STALE, _, _, _): drop_because(REASON_DROPPED_STALE);
             // [SLOT-7]
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, 1, 0): drop_because(REASON_DUPLICATES_DROPPED);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, 1, 0, _): accept(REASON_DUPLICATES_DROPPED, NOBODY);
             // [SLOT-8]
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, 1, 1): accept(REASON_DUPLICATES_ANSWERED, THE_SENDER);
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_NEW, _, 1): accept(REASON_STARTED_AND_COMPLETED, ALL_MEMBERS);
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_NEW, _, _): accept(REASON_USES_STARTED, NOBODY);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, 1, 1, _): accept(REASON_DUPLICATES_ANSWERED, THE_SENDER);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_NEW, _, 1, _): accept(REASON_STARTED_AND_COMPLETED, ALL_MEMBERS);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, SEQUENCE_NEW, _, _, _): accept(REASON_USES_STARTED, NOBODY);
             // [SLOT-12]
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, _, 1): accept(REASON_USES_COMPLETED, ALL_MEMBERS);
-            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, _, _): accept(REASON_CONTRIBUTIONS_ADDED, NOBODY);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, _, 1, _): accept(REASON_USES_COMPLETED, ALL_MEMBERS);
+            (IS_CONTRIBUTION, _, _, _, _, _, _, _, _, _, _, _, _, _, _): accept(REASON_CONTRIBUTIONS_ADDED, NOBODY);
         }
         const default_action = drop_as_checked();
         size = 32;
@@ -67,7 +78,7 @@ control NextStep(inout headers_t headers, inout metadata_t meta) {
 
 // The passes of a packet: SEGMENTS that take words in, the last of which gives out the upper half of its segment; then, if
 // somebody is to get the aggregate, one for each other half, from the last to the first, in front of what there is. A packet
-// without words, unless it is repeated, passes SEGMENTS times too.
+// without words passes SEGMENTS times too.
 control Passes(inout headers_t headers, inout metadata_t meta) {
     action end() { meta.next = NEXT_DROP; }
     action answer() { meta.next = NEXT_ANSWER; }
@@ -95,14 +106,6 @@ control Passes(inout headers_t headers, inout metadata_t meta) {
     action consume(bit<8> following) {
         meta.next = NEXT_AROUND;
         headers.bridge.step = following;
-        headers.bridge.act = meta.act;
-        headers.lower.setInvalid();
-        headers.upper.setInvalid();
-    }
-    action consume_then_read(bit<8> following) {
-        meta.next = NEXT_AROUND;
-        headers.bridge.step = following;
-        headers.bridge.act = ACT_READ_UPPER;
         headers.lower.setInvalid();
         headers.upper.setInvalid();
     }
@@ -139,9 +142,8 @@ control Passes(inout headers_t headers, inout metadata_t meta) {
             (_, 0, _): give_upper(1);
         }
 #else
-        actions = { end; answer; answer_with_lower; give_upper; give_lower; GIVE_UPPER_AND_CHECK consume; consume_then_read; }
+        actions = { end; answer; answer_with_lower; give_upper; give_lower; GIVE_UPPER_AND_CHECK consume; }
         const entries = {
-            (FORM_BARE, _, THE_SENDER ANY_CARRIER): answer();
             (FORM_BARE, _, _ ANY_CARRIER): consume(BARE_STEP + 1);
             (_, BARE_STEP + 1, _ ANY_CARRIER): consume(BARE_STEP + 2);
             (_, BARE_STEP + 2, _ ANY_CARRIER): consume(BARE_STEP + 3);
@@ -150,14 +152,12 @@ control Passes(inout headers_t headers, inout metadata_t meta) {
 #if ROCE
             (_, 0, _, false): consume(PLAIN_STEP + 1);
             (_, PLAIN_STEP + 1, _, _): consume(PLAIN_STEP + 2);
-            (_, PLAIN_STEP + 2, THE_SENDER, _): consume_then_read(PLAIN_STEP + 3);
             (_, PLAIN_STEP + 2, _, _): consume(PLAIN_STEP + 3);
             (_, PLAIN_STEP + 3, NOBODY, _): end();
             (_, PLAIN_STEP + 3, _, _): give_upper_and_check(4);
 #endif
             (_, 0, _ ANY_CARRIER): consume(1);
             (_, 1, _ ANY_CARRIER): consume(2);
-            (_, 2, THE_SENDER ANY_CARRIER): consume_then_read(3);
             (_, 2, _ ANY_CARRIER): consume(3);
             (_, 3, NOBODY ANY_CARRIER): end();
             (_, 3, _ ANY_CARRIER): give_upper(4);
@@ -170,7 +170,7 @@ control Passes(inout headers_t headers, inout metadata_t meta) {
         }
 #endif
         const default_action = answer_with_lower();
-        size = 26;
+        size = 24;
     }
     apply { steps.apply(); }
 }

@@ -82,17 +82,19 @@ control SwitchIngress(inout headers_t headers, inout metadata_t meta, in ingress
             // No port has such a number; so a host's own broadcasts through the interface go nowhere.
             if (headers.control_header.port[15:9] != 0 || headers.control_header.port == 511) for_deparser.drop_ctl = 1;
             else leave_by_named_port();
-        } else if (meta.to_switch == 0 && meta.form != FORM_INSIDE) {
+        } else if (meta.to_switch == 0 && headers.bridge.step == 0) {
             layer2.apply(headers, for_tm);
         } else {
             if (meta.class == IS_REQUEST) control_port.apply(headers, meta, for_tm, for_deparser);
-            if (meta.form != FORM_INSIDE) sequence_check.apply(headers, meta);
+            if (meta.form != FORM_READING) sequence_check.apply(headers, meta);
             operation.apply(headers, meta);
-            exponent.apply(headers, meta);
-            witness.apply(headers, meta);
+            if (headers.bridge.step == 0) {
+                exponent.apply(headers, meta);
+                witness.apply(headers, meta);
+            }
             completion.apply(headers, meta);
             aggregator.apply(headers, meta);
-            if (meta.form == FORM_INSIDE) {
+            if (meta.form == FORM_READING) {
                 if (meta.live == 1 && meta.mapped == 1) meta.next = NEXT_AROUND;
             } else if (meta.form != FORM_NONE) {
                 next_step.apply(headers, meta);

@@ -201,7 +201,14 @@ control ToPair(inout headers_t headers, in bit<32> pair) {
         psns.write(pair, psn + 1);
         headers.base_transport.psn = psn[23:0];
         headers.base_transport.opcode = OPCODE_WRITE_ONLY_WITH_IMMEDIATE;
+        headers.base_transport.solicited = 0;
+        headers.base_transport.migrated = 0;
+        headers.base_transport.pad = 0;
+        headers.base_transport.transport_version = 0;
         headers.base_transport.partition = 0xffff;
+        headers.base_transport.congestion = 0;
+        headers.base_transport.acknowledge = 0;
+        headers.base_transport.reserved = 0;
         headers.extended_transport.bytes = (bit<32>)(headers.udp.bytes - UDP_BYTES);
         headers.extended_transport.address[31:0] =
             (bit<32>)(headers.switchml.slot ++ headers.switchml.seq[0:0]) << PLACE_BITS;

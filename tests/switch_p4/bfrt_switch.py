@@ -74,7 +74,7 @@ def program_tables(segments=1, pairs=False):
     if segments > 1:
         for name in ("slot_index.pages", "around.loops"):
             tables[f"pipe.SwitchIngress.{name}"].size *= segments
-        for action in ("give_lower", "consume", "consume_then_read"):
+        for action in ("give_lower", "consume"):
             tables["pipe.SwitchIngress.passes.steps"].actions[f"SwitchIngress.passes.{action}"] = {"following": 8}
     return tables
 
@@ -263,14 +263,6 @@ class Switch:
             raise Refused(f"{name}: without ports")
         self.entries[name][key] = action, copy.deepcopy(values)
         self.added(name, keys, action, values)
-
-    def fill(self, name, indices, values):
-        table = self._write(name)
-        self._check_values(table, values, None)
-        if not 0 <= min(indices) <= max(indices) < table.size:
-            raise Refused(f"{name}: {min(indices)} to {max(indices)}: it has {table.size}")
-        for index in indices:
-            self.registers[name, index] = {each: [value] * self.PIPES for each, value in values.items()}
 
     def _found(self, name, keys):
         key = self._key(name, keys)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import re
 import sys
 
@@ -101,7 +100,6 @@ def test_capabilities(driver):
 def test_as_many_sessions_fit_as_are_announced(segments, more, monkeypatch):
     """Whatever slots they have, and however wide their ways are."""
     switch = bfrt_switch.Switch(bfrt_switch.program_tables(segments))
-    monkeypatch.setattr(switch, "fill", lambda *arguments: None)  # of registers, not of tables
     monkeypatch.setattr(bfrt, "Runtime", lambda *arguments: switch)
     driver = bfrt.Bfrt(
         dataclasses.replace(SETTINGS, loop_ports=[p << 7 | port for p in range(4) for port in range(more)])
@@ -134,32 +132,6 @@ def test_what_was_there_before_is_removed(switch, driver):
     member(driver)
     driver.connect()
     assert switch.content() == before
-
-
-@pytest.mark.parametrize("pipes", (1, 2, 4))
-def test_no_word_of_an_earlier_session_is_left(pipes, monkeypatch):  # [SLOT-11]
-    """A frame that is cut behind its first segment begins a use, and does not overwrite what follows."""
-    switch, ends = bfrt_switch.Switch(bfrt_switch.program_tables(4)), (bfrt_program.WORDS[0], bfrt_program.WORDS[-1])
-    switch.defaults["tf1.dev.device_configuration"] = None, {"num_pipes": pipes}
-    monkeypatch.setattr(bfrt, "Runtime", lambda *arguments: switch)
-    driver = bfrt.Bfrt(dataclasses.replace(SETTINGS, loop_ports=()))
-    driver.connect()
-    for register, index in itertools.product(ends, range(20480)):
-        switch.registers[register, index] = {bfrt_program.field(register, half): [7] * 4 for half in ("lower", "upper")}
-    before = []  # what was there when the session could first be found
-    monkeypatch.setattr(
-        switch, "added", lambda name, *_: before.append(dict(switch.registers)) if name == bfrt_program.SESSIONS else 0
-    )
-    install(driver, shards=1, slots=130, payload_bytes=1024)
-    owned = set()
-    for page, slots in ((9, 128), (4, 2)):
-        for segment in (1, 2, 3):
-            first = driver.program.page(page, segment) * 256
-            owned |= set(range(first, first + 2 * slots))
-    (held,) = before
-    for register in ends:
-        zero = {index for index in range(20480) if not any(map(any, held[register, index].values()))}
-        assert zero == owned
 
 
 def test_installing_twice_changes_nothing(switch, driver):

@@ -202,6 +202,21 @@ def test_a_job_of_members_that_have_joined_does_not_move(wide, driver):  # noqa:
     assert home(wide) == 1
 
 
+def test_a_job_is_open_when_it_moves_no_more(wide, driver):  # noqa: F811
+    """A pipe that was to hold its first segment may be to hold another one, whose registers must be untouched."""
+    install(driver)
+    member(driver, port=136)
+    assert not wide.entries[bfrt_program.SESSIONS]
+    wide.fail_at = wide.writes + 5  # another home, and the worker's own entry
+    with refused("RESOURCE_EXHAUSTED", "the switch refused: "):
+        member(driver, worker=5, port=140)
+    assert not wide.entries[bfrt_program.SESSIONS]
+    member(driver, worker=5, port=140)
+    assert len(wide.entries[bfrt_program.SESSIONS]) == 1
+    driver.remove(m.RemoveRequest(job=3, epoch=7))
+    assert not wide.entries[bfrt_program.SESSIONS]
+
+
 def test_contributors_are_read_where_the_job_lies(wide, driver):  # noqa: F811
     install(driver, shards=1, slots=130)
     member(driver, port=136)

@@ -96,16 +96,6 @@ def test_the_compilers_own_description(bench):
         second.stop()
 
 
-def test_a_register_is_filled_at_all_its_indices(bench, monkeypatch):
-    bench.driver.connect()
-    monkeypatch.setattr(bfrt_runtime, "_AT_ONCE", 3)
-    register = bfrt_program.WORDS[31]
-    zeros = {bfrt_program.field(register, half): 0 for half in ("lower", "upper")}
-    bench.driver._runtime.fill(register, (1, 2, 5, 7, 20479), zeros)
-    assert {index for name, index in bench.switch.registers if name == register} == {1, 2, 5, 7, 20479}
-    assert bench.switch.registers[register, 5] == {name: [0] * 4 for name in zeros}
-
-
 def test_what_was_there_before_is_removed(bench):
     bench.driver.connect()
     before = bench.switch.content()

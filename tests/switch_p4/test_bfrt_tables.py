@@ -47,10 +47,7 @@ def test_page_slots_are_those_of_the_program():
 def test_passes_are_those_of_the_program():
     """By the steps of passes.p4: those that take words in, and from which half each other one reads."""
     source = (ROOT / "switch_p4/tna/passes.p4").read_text(encoding="utf-8")
-    steps = [
-        int(step)
-        for step in re.findall(r"\(_, \d+, \w+ ANY_CARRIER\): (?:consume|consume_then_read|give_\w+)\((\d+)\)", source)
-    ]
+    steps = [int(step) for step in re.findall(r"\(_, \d+, \w+ ANY_CARRIER\): (?:consume|give_\w+)\((\d+)\)", source)]
     assert sorted(set(steps)) == list(range(1, len(bfrt_program.LATER_PASSES[4]) + 1))
 
 
@@ -98,12 +95,12 @@ def session(**changes):
 
 
 def all_entries(session, made):
-    """With the ways to the job's first home."""
+    """With the ways to the job's first home, and open."""
     entries = []
     for entry in bfrt_tables.session_entries(session, made):
         is_ways = isinstance(entry, bfrt_tables.Ways)
         entries += bfrt_tables.way_entries(session, made, made.first_home(session.job)) if is_ways else [entry]
-    return entries
+    return [*entries, bfrt_tables.opening(session)]
 
 
 def of(entries, table):

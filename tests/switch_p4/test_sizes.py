@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from vectors import generate, parse, runner, wire
+from vectors import generate, parse, runner, troubled, wire
 from vectors.targets import bmv2_switch
 
 pytestmark = pytest.mark.skipif(bool(bmv2_switch.missing()), reason=bmv2_switch.missing())
@@ -97,4 +97,6 @@ def test_vector_with_shards(path, small_pages):
 @pytest.mark.parametrize("seed, workers", ((1, 2), (2, 8), (3, 33), (4, 64), (5, 8)))
 def test_random_sequence(seed, workers, shipped, tmp_path):
     text = generate.Generator(seed, 300, workers, 256, True).text("the test's arguments repeat it")
-    runner.Runner(shipped).run(parse.parse(text, tmp_path / f"random{seed}.txt"))
+    vector = parse.parse(text, tmp_path / f"random{seed}.txt")
+    runner.Runner(shipped).run(vector)
+    troubled.Troubled(shipped, seed).run(vector)

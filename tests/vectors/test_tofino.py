@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from vectors import generate, parse, roce, runner
+from vectors import generate, parse, roce, runner, troubled
 from vectors.targets import bmv2_switch as packets
 from vectors.targets import tofino_switch
 
@@ -64,6 +64,7 @@ def test_random_sequences(shaped, tmp_path):
         vector = parse.load(path)
         assert not target.capabilities.lacks(vector.needs)
         runner.Runner(target).run(vector)
+        troubled.Troubled(target, seed, several=shape[1] > 1).run(vector)
 
 
 def test_vectors_of_larger_payloads(shaped):

@@ -80,21 +80,12 @@ class Bmv2Target(ProgrammedTarget):
             self._ask(*command)
         self._count(session.job)  # or the next session of this number would seem to have counted it
 
-    def send(self, sender, frame):
-        return self._sent(self._station(sender), self._packet(sender, frame))
-
     def _sent(self, station, packet):
-        """What comes out because of a packet, from IPv4 on, of this station."""
         try:
             self._switch.inject(station.port, bmv2.ethernet(bmv2.SWITCH_MAC, station.mac, 0x0800, packet))
             return [self._received(port, out) for port, out in self._switch.settle(station.port)]
         except bmv2.SwitchError as error:
             raise TargetError(str(error)) from error
-
-    def _packet(self, sender, frame):
-        """From IPv4 on."""
-        station = self._station(sender)
-        return bmv2.ipv4(station.ip, bmv2.SWITCH_IP, 17, bmv2.udp(station.udp_port, frames.UDP_PORT, frame))
 
     def _received(self, port, frame):
         """(endpoint, UDP payload) of a frame that is right in everything below."""

@@ -7,6 +7,7 @@ import re
 import sys
 
 from vectors.targets import COUNTERS, Session, Target, TargetError
+from vectors.targets import bmv2_switch as packets
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.append(str(ROOT / "python"))  # where no built one is installed
@@ -80,6 +81,23 @@ class ProgrammedTarget(Target):
         for job in sorted({0, *(session.job for session, _ in self._open.values())}):
             self._count(job)
         return dict(self._totals)
+
+    def send(self, sender, frame):
+        return self._sent(self._station(sender), self._packet(sender, frame))
+
+    def send_broken_off(self, sender, frame, missing):
+        """What comes out where so many bytes are missing at the packet's end, and its lengths say otherwise."""
+        return self._sent(self._station(sender), self._packet(sender, frame)[:-missing])
+
+    def _packet(self, sender, frame):
+        """From IPv4 on."""
+        station = self._station(sender)
+        datagram = packets.udp(station.udp_port, frames.UDP_PORT, frame)
+        return packets.ipv4(station.ip, packets.SWITCH_IP, 17, datagram)
+
+    def _sent(self, station, packet):
+        """What comes out because of a packet of this station."""
+        raise NotImplementedError
 
     def _read_reasons(self, job):
         """The values of the job's counters, in the order of REASONS."""

@@ -1,6 +1,7 @@
 """The TNA program as a data plane, on the open Tofino model. Sessions are table entries; the counters are the
 program's."""
 
+import contextlib
 import functools
 import itertools
 import socket
@@ -183,18 +184,16 @@ class TofinoTarget(ProgrammedTarget):
             self.switch.set_group(session.group(shard), [])
         self._count(session.job)
 
-    def send(self, sender, frame):
-        return self._sent(self._station(sender), self._packet(sender, frame))
-
-    def _packet(self, sender, frame):
-        """From IPv4 on."""
-        station = self._station(sender)
-        datagram = packets.udp(station.udp_port, frames.UDP_PORT, frame)
-        return packets.ipv4(station.ip, packets.SWITCH_IP, 17, datagram)
+    @contextlib.contextmanager
+    def loss_before(self, name, step):
+        """No packet of this session gets to that pass."""
+        session, entries = self._open[name]
+        self.switch.remove(entries[step - 1])
+        yield
+        entries[step - 1] = self.switch.add(*list(self._ways(session))[step - 1])
 
     @told
     def _sent(self, station, packet):
-        """What comes out because of a packet of this station."""
         self.switch.inject(station.port, packets.ethernet(packets.SWITCH_MAC, station.mac, 0x0800, packet))
         return [self._received(port, out) for port, out in self.switch.settle()]
 
