@@ -21,6 +21,7 @@ from oracle import (
     values,
 )
 
+WORLDS = (2, 3, 4)
 TYPES = FLOATS + (torch.float64,) + INTEGERS
 BITWISE = ("BAND", "BOR", "BXOR")
 
