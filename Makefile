@@ -54,7 +54,7 @@ wheel: setup-package ## a wheel for the chosen PyTorch, in dist/
 	@.ci/wheel.sh $(TORCH)
 	@ls -l dist
 
-lint: ## formatting, layers, clang-tidy (not with ARGS=fast), cited requirements, ruff, mypy, the documentation's sentences and links
+lint: ## formatting, layers, clang-tidy (not with ARGS=fast; longer with ARGS=deep), cited requirements, ruff, mypy, the documentation's sentences and links
 	@.ci/lint.sh $(ARGS)
 
 format: ## format C++ and Python in place
@@ -62,8 +62,9 @@ format: ## format C++ and Python in place
 	@find backend tests benchmarks -name '*.h' -o -name '*.cc' | xargs -r clang-format-14 -i
 	@.venv-lint/bin/ruff format --quiet .
 
-soak: setup ## 100,000 seeds of the simulator, the sanitizers, the fuzzers (FUZZ_SECONDS, 600, each), 10 minutes of lossy networks (ARGS="--netlab-minutes 600")
+soak: setup ## 100,000 seeds of the simulator, clang-tidy in depth, the sanitizers, the fuzzers (FUZZ_SECONDS, 600, each), 10 minutes of lossy networks (ARGS="--netlab-minutes 600")
 	@$(BUILD)/tests/sim/switchml_sim --seeds 1:100000
+	@.ci/lint.sh deep
 	@.ci/sanitize.sh
 	@FUZZ_SECONDS=$${FUZZ_SECONDS:-600} .ci/fuzz.sh
 	@$(PYTHON) -m pytest tests/netlab -q -rs --netlab-minutes 10 $(ARGS)

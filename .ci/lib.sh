@@ -113,15 +113,15 @@ jobs_here() {
 
 # Runs the tests that CMake registered in a build folder, one at a time, and leaves results/ctest.xml there plus, for each
 # gtest executable, results/NAME.xml with its cases (.ci/summary.py counts them). Before ctest comes the command PREFIX, and
-# executables whose name matches the expression EXCEPT are left out, as are those that ONLY does not match. What tests that
-# pass have printed is kept in full, since summary.py shows some of it:
-# [except=REGEX] [only=REGEX] [at_a_time=N] run_gtests FOLDER [PREFIX...]
+# executables whose name ONLY does not match are left out. What tests that pass have printed is kept in full, since
+# summary.py shows some of it:
+# [only=REGEX] [at_a_time=N] run_gtests FOLDER [PREFIX...]
 run_gtests() {
   local folder=$1
   shift
   rm -rf "$folder/results"
   mkdir -p "$folder/results"
   GTEST_OUTPUT="xml:$folder/results/" "$@" ctest --test-dir "$folder" --output-on-failure --no-tests=error \
-    --test-output-size-passed 1000000 --exclude-regex "${except:-^$}" --tests-regex "${only:-.}" \
-    --parallel "${at_a_time:-1}" --output-junit "$folder/results/ctest.xml" </dev/null
+    --test-output-size-passed 1000000 --tests-regex "${only:-.}" --parallel "${at_a_time:-1}" \
+    --output-junit "$folder/results/ctest.xml" </dev/null
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The gtests under address + undefined-behaviour sanitizers (build-asan/, where the fuzzers are too) and the thread sanitizer (build-tsan/).
+# The gtests under address + undefined-behaviour sanitizers (build-asan/, where the fuzzers are too), and those of
+# folders with threads under the thread sanitizer (build-tsan/).
 # Usage: .ci/sanitize.sh [packages|build]   (the last step to do; all of them without)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -26,6 +27,5 @@ say "gtest, threads"
 # Without address randomisation: where the kernel uses many random bits, the thread sanitizer finds no place for its tables.
 fixed=()
 if setarch -R true 2>/dev/null; then fixed=(setarch -R); fi
-# The kernels are functions of their arguments: threads cannot meet there, and under this sanitizer they take minutes.
-except='^unit_quant$' run_gtests "$root/build-tsan" env "${fixed[@]}" || true
+run_gtests "$root/build-tsan" "${fixed[@]}" || true
 python3 .ci/summary.py --ctest build-asan/results --ctest build-tsan/results

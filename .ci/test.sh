@@ -55,13 +55,14 @@ elif [ "$torch" = pip ]; then
   idly=yes processes=0 beside models tests/model
   run_pytest pytest tests/python
   say "pytest, ranks that share memory"
-  run_pytest memory "${in_memory[@]/#/tests/python/test_}" --transport auto
+  processes=$((2 * $(nproc))) run_pytest memory "${in_memory[@]/#/tests/python/test_}" --transport auto
   found+=(--pytest "$results/memory.xml")
 else
-  # The models and the tools know nothing of PyTorch, and to networks and cards all are alike: once is enough. How sessions open and
-  # what a controller does is the same for every PyTorch.
+  # The models and the tools know nothing of PyTorch, and to networks and cards all are alike: once is enough. So it is for these:
+  # their subject lies below what knows PyTorch, and they choose the ranks' way themselves, or run in memory with PyPI's, too.
+  alike=(--ignore=tests/python/test_{controller,exact,floods,ieee,lab,memory,messages,opening,option_tables,replanning,suspended,ways}.py)
   if [ "$torch" = debian ]; then processes=0 beside planner tests/planner; fi  # older packages than those of PyPI
-  run_pytest pytest tests/python --transport auto --ignore-glob '*/test_controller.py' --ignore-glob '*/test_opening.py'
+  processes=$((2 * $(nproc))) run_pytest pytest tests/python --transport auto "${alike[@]}"
 fi
 for each in "${others[@]}"; do
   wait "${each%%:*}" || true

@@ -24,13 +24,14 @@ PACKET = 14 + 20 + 8 + 24 + 1408
 @pytest.mark.parametrize("ranks", (2, 8, 64))
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums_are_exact_in_every_order(kind, ranks):
-    sums = {rank: pattern.mine_and_sum(rank, ranks, kind) for rank in range(ranks)}
-    assert all(mine.dtype == total.dtype == kind and torch.equal(total, sums[0][1]) for mine, total in sums.values())
-    for order in (range(ranks), reversed(range(ranks))):
+    tables = [pattern.table(rank, pattern.limit(kind, ranks), kind) for rank in range(ranks)]
+    for rank, order in ((0, tables), (ranks - 1, reversed(tables))):
+        mine, expected = pattern.mine_and_sum(rank, ranks, kind)
+        assert mine.dtype == expected.dtype == kind and torch.equal(mine, tables[rank])
         total = torch.zeros(pattern.PERIOD, dtype=kind)
-        for rank in order:
-            total += sums[rank][0]
-        assert torch.equal(total, sums[0][1])
+        for each in order:
+            total += each
+        assert torch.equal(total, expected)
 
 
 @pytest.mark.parametrize("ranks", (2, 64))

@@ -61,9 +61,12 @@ def pools():
     harness.close_pools()
 
 
-@pytest.fixture(scope="session", params=(2, 3, 4), ids=lambda size: f"{size}ranks")
-def world(request):
-    return request.param
+def pytest_generate_tests(metafunc):
+    """`world`: how many ranks. With three, "the others" are several; a module whose subject depends on their number has
+    WORLDS."""
+    if "world" in metafunc.fixturenames:
+        worlds = getattr(metafunc.module, "WORLDS", (3,))
+        metafunc.parametrize("world", worlds, ids=[f"{size}ranks" for size in worlds], scope="session")
 
 
 @pytest.fixture(scope="session", params=("auto", "integer"))

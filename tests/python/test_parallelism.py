@@ -258,7 +258,8 @@ def test_the_same_as_over_gloo(name, pool_over, tmp_path):
     mine, gloos = pool_over(size, BACKEND), pool_over(size, "gloo")
     mine.start(rank_run, kind, [str(tmp_path / "mine") if each == "FOLDER" else each for each in arguments])
     gloos.start(rank_run, kind, [str(tmp_path / "gloo") if each == "FOLDER" else each for each in over_gloo])
-    results, wanted = mine.finish(), gloos.finish()
+    # Compiling a model is computing alone, which beside others takes minutes.
+    results, wanted = mine.finish(timeout=600), gloos.finish(timeout=600)
 
     seen = set().union(*(counted for _, counted in results))
     assert {name for name, _ in seen} >= calls, f"counted was {seen}"

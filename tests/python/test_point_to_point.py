@@ -13,6 +13,8 @@ import harness
 from cases import name_of
 from oracle import check_equal, values
 
+WORLDS = (2, 3)  # with two, "from any rank" is from the other
+
 
 @pytest.fixture(scope="module", params=(None, "shm"), ids=("gloo", "memory"))
 def ranks(world, request):

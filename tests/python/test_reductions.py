@@ -21,6 +21,7 @@ from oracle import (
     values,
 )
 
+WORLDS = (2, 3, 4)
 TYPES = FLOATS + (torch.float64,) + INTEGERS
 BITWISE = ("BAND", "BOR", "BXOR")
 
@@ -106,8 +107,8 @@ def rank_all_reduce_big(dtype):
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.int32), ids=name_of)
-def test_all_reduce_of_3_mib(ranks, dtype):
-    assert len(set(ranks.run(rank_all_reduce_big, dtype))) == 1
+def test_all_reduce_of_3_mib(precision, dtype):
+    assert len(set(harness.pool(3, precision).run(rank_all_reduce_big, dtype))) == 1
 
 
 def rank_complex():
