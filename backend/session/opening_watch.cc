@@ -86,8 +86,6 @@ void OpeningWatch::begin(Blob* hello) {
   if (group_.rank == 0) return listen(hello);
   meets_ = true;
   meet_rank_0();
-  const Time end = monotonic_now() + kGreetingTime;
-  while (watch_ && watch_->connected() == 0 && monotonic_now() < end) std::this_thread::sleep_for(kGlance);
 }
 
 Status OpeningWatch::lost() {
@@ -119,7 +117,10 @@ void OpeningWatch::meet_rank_0() {
   const auto hello = Blob::parse(text.value());
   if (!hello.ok() || !hello->number("watch_key", UINT64_MAX, &options_.key)) return;
   const auto address = address_of_rank_0(hello.value(), own_);
-  if (address.ok()) watch_ = std::make_unique<PeerWatch>(options_, address.value());
+  if (!address.ok()) return;
+  watch_ = std::make_unique<PeerWatch>(options_, address.value());
+  const Time end = monotonic_now() + kGreetingTime;
+  while (watch_->connected() == 0 && monotonic_now() < end) std::this_thread::sleep_for(kGlance);
 }
 
 // Of other hosts only a connection says something: a firewall may refuse one in their name.

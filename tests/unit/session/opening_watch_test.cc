@@ -113,29 +113,33 @@ class Ranks {
   std::map<int, pid_t> processes_;
 };
 
-/// Whether it had so many words to say; if so, all others know what became of it.
-bool dies_with_its_word(int word, int victim, const std::string& hosts, const Config& config) {
-  Ranks ranks(hosts, config);
-  for (int rank = 0; rank < ranks.size(); ++rank) {
-    ranks.start(rank, rank == victim ? word : 0);
-    if (hosts != "aaa") ranks.await("hello", 0);  // what ranks of other hosts connect to before they say anything
+std::unique_ptr<Ranks> start_all(const std::string& hosts, const Config& config, int victim, int words) {
+  auto ranks = std::make_unique<Ranks>(hosts, config);
+  for (int rank = 0; rank < ranks->size(); ++rank) {
+    ranks->start(rank, rank == victim ? words : 0);
+    if (hosts != "aaa") ranks->await("hello", 0);  // what ranks of other hosts connect to before they say anything
   }
-  const bool died = ranks.await_death(victim);
-  for (int rank = 0; rank < ranks.size(); ++rank) {
+  return ranks;
+}
+
+/// Whether it was killed; if so, all others know.
+bool is_named(Ranks* ranks, int victim) {
+  const bool died = ranks->await_death(victim);
+  for (int rank = 0; rank < ranks->size(); ++rank) {
     if (rank == victim) continue;
-    EXPECT_FALSE(ranks.await_death(rank));
-    const std::string outcome = ranks.outcome(rank), gone = "rank " + std::to_string(victim) + " (";
-    if (!died) {
-      EXPECT_EQ(outcome, "open");
-      continue;
-    }
-    EXPECT_NE(outcome.find("is gone: its process has ended without leaving the group"), outcome.npos) << outcome;
-    EXPECT_NE(outcome.find(victim == 0 ? "rank 0 " : gone), outcome.npos) << outcome;
+    EXPECT_FALSE(ranks->await_death(rank));
+    const std::string outcome = ranks->outcome(rank), number = "rank " + std::to_string(victim);
+    const bool named = outcome.find(number + " (") != outcome.npos || outcome.find(number + " is gone") != outcome.npos;
+    EXPECT_EQ(named, died) << outcome;
+    EXPECT_EQ(outcome.find("is gone: its process has ended without leaving the group") != outcome.npos, died)
+        << outcome;
+    EXPECT_EQ(outcome == "open", !died) << outcome;
   }
   return died;
 }
 
 TEST(OpeningWatch, ARankThatIsKilledWhileAGroupOpensIsNamedWhateverItSaidBefore) {
+  constexpr int kMostWords = 11;
   const struct {
     std::string hosts;
     Config config;
@@ -143,9 +147,13 @@ TEST(OpeningWatch, ARankThatIsKilledWhileAGroupOpensIsNamedWhateverItSaidBefore)
   } cases[] = {{"aaa", preset_config(), 3}, {"aaa", quick_config(), 4}, {"aab", preset_config(), 4}};
   for (const auto& c : cases) {
     for (const int victim : {0, 2}) {
-      int word = 2;  // without any it is one that has not come
-      while (dies_with_its_word(word, victim, c.hosts, c.config)) ++word;
-      EXPECT_GT(word, c.least) << c.hosts << ", rank " << victim;
+      std::vector<std::unique_ptr<Ranks>> groups;        // most of the time somebody sleeps
+      for (int words = 2; words <= kMostWords; ++words)  // without any it is a rank that has not come
+        groups.push_back(start_all(c.hosts, c.config, victim, words));
+      int deaths = 0;
+      for (const auto& group : groups) deaths += is_named(group.get(), victim) ? 1 : 0;
+      EXPECT_GE(deaths, c.least - 1) << c.hosts << ", rank " << victim;
+      EXPECT_LT(deaths, kMostWords - 1) << "more words than this test knows of";
     }
   }
 }
