@@ -43,13 +43,17 @@ class Agreement {
             std::shared_ptr<ControllerClient> controller, const std::function<Status()>& ended, bool watched)
       : opening_(config, group, store, deadline, std::move(controller)) {
     opening_.watched = watched;
-    opening_.exchange.wait_while(ended);
+    if (!watched) opening_.agreed.watch = std::make_unique<OpeningWatch>(config, group, store);
+    opening_.exchange.wait_while([this, ended] {
+      const Status status = ended ? ended() : Status();
+      return status.ok() && opening_.agreed.watch ? opening_.agreed.watch->lost() : status;
+    });
   }
 
   Result<Agreed> run() {
     try {
       auto agreed = telling_others(opening_.exchange, [this] { return come_together(); });
-      if (!agreed.ok() && agreed.status().code() != Code::kTimeout) opening_.exchange.part(kPartTime);
+      if (!agreed.ok()) opening_.exchange.part(agreed.status().code() != Code::kTimeout ? kPartTime : Duration(0));
       return agreed;
     } catch (...) {
       if (joins_) leave_all();
@@ -59,7 +63,9 @@ class Agreement {
 
  private:
   Result<Agreed> come_together() {
-    Status status = opening_.say("hello", hello_of(opening_.config, opening_.group));
+    auto hello = hello_of(opening_.config, opening_.group);
+    if (hello.ok() && opening_.agreed.watch) opening_.agreed.watch->begin(&hello.value());
+    Status status = opening_.say("hello", hello);
     if (status.ok()) status = agree_on_place(opening_);
     if (status.ok() && opening_.agreed.memory == nullptr) {  // with it, no switch is needed
       status = opening_.say("path", path());
@@ -469,7 +475,8 @@ class Agreement {
 
   Status join_all() {
     joins_ = true;
-    const Status mine = join_sessions(opening_.time.stage_end(0.95));
+    Status mine = join_sessions(opening_.time.stage_end(0.95));
+    if (!mine.ok()) mine = opening_.exchange.cause_of(mine);
     Status status = opening_.say(in_session("joined"), mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
     if (status.ok()) status = opening_.hear_all(in_session("joined")).status();
     if (!status.ok()) leave_all();

@@ -2,7 +2,8 @@
 // its error instead, and all ranks end with that error.
 //
 //   rank                                   topic      what rank 0 does with it
-//   every rank: host, versions, settings   hello      compares; finds the switch, asks a controller or starts one
+//   every rank: host, versions, settings,  hello      compares; finds the switch, asks a controller or starts one
+//     and how its death is seen until then
 //   rank 0: the switches' addresses        switch
 //     or, on several hosts without any: then
 //   each host's first rank: its aggregator aggregator
@@ -34,6 +35,7 @@
 #include "client/controller_entry.h"
 #include "client/switch_entry.h"
 #include "session/host_layout.h"
+#include "session/opening_watch.h"
 #include "session/placement.h"
 #include "session/session.h"
 #include "shm/segment.h"
@@ -54,6 +56,7 @@ struct Agreed {
   ControllerEntry controller;              // rank 0 of a group that has one
   Fd watch_listener;                       // rank 0, where it can listen
   Endpoint watch_address;                  // the others, where rank 0 listens; else empty
+  std::unique_ptr<OpeningWatch> watch;     // until all have started; null: another session watches over the ranks
   uint64_t watch_key = 0;
   std::vector<int> leaders;  // of a group that may lose its switch: the first rank of each host
 

@@ -1,10 +1,7 @@
 #include "session/group_session.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <climits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -300,12 +297,6 @@ class GroupSession : public Session {
     return board.has_left(0);
   }
 
-  static std::string this_process() {
-    char host[HOST_NAME_MAX + 1] = {};
-    if (::gethostname(host, sizeof host - 1) != 0) return "process " + std::to_string(::getpid());
-    return std::string(host).substr(0, 150) + ", process " + std::to_string(::getpid());
-  }
-
   void note_gone(int rank, const std::string& text) {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     gone_.emplace(rank, text);
@@ -369,18 +360,22 @@ Status await_all(StoreExchange& exchange, const GroupInfo& group, Time deadline)
 }
 
 Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> session, const GroupInfo& group,
-                                                Rendezvous& store, Time deadline, const std::function<Status()>& ended,
+                                                Rendezvous& store, Time deadline, OpeningWatch* watch,
+                                                const std::function<Status()>& ended,
                                                 const std::function<void(GroupSession&)>& start) {
   StoreExchange exchange(store, group);
-  return telling_others(exchange, [&]() -> Result<std::unique_ptr<Session>> {
+  auto started = telling_others(exchange, [&]() -> Result<std::unique_ptr<Session>> {
     start(*session);
-    exchange.wait_while([&engine = session->engine(), &ended] {
-      const Status status = engine.status();
-      return status.ok() && ended ? ended() : status;
+    exchange.wait_while([&engine = session->engine(), &ended, watch] {
+      Status status = engine.status();
+      if (status.ok() && ended) status = ended();
+      return status.ok() && watch != nullptr ? watch->lost() : status;
     });
     if (Status status = await_all(exchange, group, deadline); !status.ok()) return status;
     return std::unique_ptr<Session>(std::move(session));
   });
+  if (!started.ok()) exchange.part(Duration(0));
+  return started;
 }
 
 }  // namespace
@@ -420,7 +415,7 @@ Result<std::unique_ptr<Session>> open_group_session(const Config& config, const 
                       << names_of(with_others(p, agreed->others)) << ": " << p.slots << " slots of " << p.payload_bytes
                       << " bytes, " << p.shards << " shards";
   return start_together(std::make_unique<GroupSession>(&agreed.value(), group, store), group, store, deadline,
-                        of_session.ended,
+                        agreed->watch.get(), of_session.ended,
                         [&](GroupSession& session) { session.start(&agreed.value(), options, config); });
 }
 

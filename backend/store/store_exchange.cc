@@ -1,12 +1,15 @@
 #include "store/store_exchange.h"
 
 #include <cstdio>
+#include <thread>
 
 namespace switchml {
 
 namespace {
 
 const char* const kGaveUp = "switchml/gave_up";
+constexpr Duration kNewsTime = seconds(1);
+constexpr Duration kNewsPause = milliseconds(5);
 
 std::string in_seconds(Duration d) {
   char text[32];
@@ -20,7 +23,7 @@ Status StoreExchange::say(const std::string& topic, const Blob& blob) {
   known_ = known_ || !blob.carried().ok();
   Status status = store_.set(rank_key(topic, group_.rank), blob.encode());
   if (status.ok()) return status;
-  return {Code::kUnavailable, "the store of " + group_.name + " cannot be written: " + status.message()};
+  return cause_of({Code::kUnavailable, "the store of " + group_.name + " cannot be written: " + status.message()});
 }
 
 Result<std::vector<Blob>> StoreExchange::hear_all(const std::string& topic, Time deadline) {
@@ -91,16 +94,16 @@ void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& wh
   StoreExchange(store, group).give_up(why);
 }
 
+// What a rank has said comes before what is seen of it, which its end may be.
 Status StoreExchange::ended() {
-  if (failed_) {
-    if (Status status = failed_(); !status.ok()) return status;
-  }
   const auto text = store_.get(kGaveUp, monotonic_now());
-  if (!text.ok()) return {};
-  const auto blob = Blob::parse(text.value());
-  if (!blob.ok()) return {};
-  known_ = true;
-  return blob->carried();
+  if (text.ok()) {
+    if (const auto blob = Blob::parse(text.value()); blob.ok() && !blob->carried().ok()) {
+      known_ = true;
+      return blob->carried();
+    }
+  }
+  return failed_ ? failed_() : Status();
 }
 
 Result<std::string> StoreExchange::read(const std::string& topic, int rank, Time deadline) {
@@ -108,7 +111,16 @@ Result<std::string> StoreExchange::read(const std::string& topic, int rank, Time
   auto text = store_.get_while(rank_key(topic, rank), deadline, [&] { return end = ended(); });
   if (!end.ok()) return end;
   if (text.ok() || text.status().code() == Code::kTimeout) return text;
-  return Status(Code::kUnavailable, "the store of " + group_.name + " cannot be read: " + text.status().message());
+  return cause_of({Code::kUnavailable, "the store of " + group_.name + " cannot be read: " + text.status().message()});
+}
+
+Status StoreExchange::cause_of(const Status& why) {
+  const Time end = monotonic_now() + kNewsTime;
+  while (failed_ && monotonic_now() < end) {
+    if (Status status = ended(); !status.ok()) return status;
+    std::this_thread::sleep_for(kNewsPause);
+  }
+  return why;
 }
 
 std::string StoreExchange::missing_message(const std::vector<int>& ranks, Duration waited) const {

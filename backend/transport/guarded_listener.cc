@@ -48,27 +48,10 @@ struct GuardedListener::Guest {
   Silence::Place place;
 };
 
-namespace {
-
-/// A wildcard address takes IPv6 and IPv4, where this host has both.
-Result<Fd> listen_at(const Endpoint& address) {
-  TcpOptions options;
-  options.listen = address;
-  if (is_any(address)) {
-    options.listen = with_port(any_endpoint(AF_INET6), port_of(address));
-    options.takes_ipv4 = true;
-    if (auto both = listen_tcp(options); both.ok()) return both;
-    options.listen = address;
-  }
-  return listen_tcp(options);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<GuardedListener>> GuardedListener::open(const std::string& text, const std::string& what) {
   const auto address = resolve_address(text, what);
   if (!address.ok()) return address.status();
-  auto listener = listen_at(address.value());
+  auto listener = listen_tcp(address.value());
   if (!listener.ok()) {
     return Status(listener.status().code(), what + "=" + quoted(text) + ": " + listener.status().message());
   }

@@ -91,6 +91,19 @@ Result<Fd> listen_tcp(const TcpOptions& options) {
   return fd;
 }
 
+Result<Fd> listen_tcp(const Endpoint& address) {
+  TcpOptions options;
+  options.listen = address;
+  if (is_any(address)) {
+    options.listen = with_port(any_endpoint(AF_INET6), port_of(address));
+    options.takes_ipv4 = true;
+    if (auto both = listen_tcp(options); both.ok()) return both;
+    options.listen = address;
+    options.takes_ipv4 = false;
+  }
+  return listen_tcp(options);
+}
+
 Fd connect_tcp(const TcpOptions& options, const Endpoint& to, Endpoint* source, int* error) {
   const Endpoint before = std::exchange(*source, Endpoint{});
   Fd fd = open_socket(options, to);

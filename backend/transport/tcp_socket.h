@@ -11,6 +11,8 @@ Status check_tcp_options(const TcpOptions& options);
 
 /// A socket that listens at options.listen.
 Result<Fd> listen_tcp(const TcpOptions& options);
+/// The same at an address; a wildcard one takes IPv6 and IPv4, where this host has both.
+Result<Fd> listen_tcp(const Endpoint& address);
 
 /// Begins to connect, from `source` (size 0: wherever the kernel says), which then says where from; without success the
 /// socket is invalid, and `error` says why. A connection to itself, which the kernel makes of one to a free port of

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <list>
 #include <map>
@@ -53,11 +54,24 @@ std::string loss_text(int rank, const std::string& who, int error, Duration pati
 
 }  // namespace
 
+std::string this_process() {
+  char host[HOST_NAME_MAX + 1] = {};
+  if (::gethostname(host, sizeof host - 1) != 0) return "process " + std::to_string(::getpid());
+  return std::string(host).substr(0, 150) + ", process " + std::to_string(::getpid());
+}
+
+std::string text_of_death(int rank, const std::string& who) { return loss_text(rank, who, 0, {}); }
+
 // ---- rank 0 ----
 
 class PeerWatch::Server {
  public:
-  Server(PeerWatch& watch, Fd listener) : watch_(watch), options_(watch.options_), listener_(std::move(listener)) {}
+  Server(PeerWatch& watch, Fd listener) : watch_(watch), options_(watch.options_), listener_(std::move(listener)) {
+    close_on_fork(listener_.get());
+  }
+  ~Server() { close_forgotten(listener_.release()); }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
 
   void run() {
     while (!watch_.stopped()) {

@@ -38,6 +38,11 @@ struct PeerWatchOptions {
   std::function<void(int rank, const std::string& text)> on_news;
 };
 
+/// For PeerWatchOptions::who.
+std::string this_process();
+/// What on_loss is told where a process has ended; `who` may be empty.
+std::string text_of_death(int rank, const std::string& who);
+
 /// Thread-safe; has a thread of its own.
 class PeerWatch {
  public:

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import time
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 import harness
-from failing import TIMEOUT, check_all, doomed_pool, timed
+from failing import GROUP_IS_OVER, LONG, TIMEOUT, check_all, doomed_pool, timed
 
 pytestmark = pytest.mark.skipif(harness.BACKEND == "gloo", reason="the settings are ours")
 
@@ -126,7 +127,7 @@ def rank_open_part(members, victim, word):
 
 @pytest.mark.parametrize("transport, victim, word", (("auto", 1, 2), ("auto", 2, 3), ("udp", 1, 4), ("udp", 2, 2)))
 def test_a_rank_that_dies_while_a_new_group_opens_is_named_at_once(transport, victim, word):
-    """By whoever knows that from another group, in which it may have another number."""
+    """By what knows that first: another group, in which it may have another number, or the opening itself."""
     members = [1, 2]
     with doomed_pool(RANKS, environment=settings(transport)) as own:
         own.run(rank_sum, None)
@@ -136,5 +137,28 @@ def test_a_rank_that_dies_while_a_new_group_opens_is_named_at_once(transport, vi
         died = own.ranks[victim][0]
         died.join(60)
         assert died.exitcode == -signal.SIGKILL, "its store has nothing of what it says"
-    said = f"rank {members.index(victim)} is gone, as group default knows: rank {victim} ("
-    check_all([outcome for rank, outcome in zip(living, outcomes) if rank in members], said)
+    number = members.index(victim)
+    said = (f"rank {number} is gone, as group default knows: rank {victim} (", f"rank {number} (", "rank 0 is gone: ")
+    check_all([outcome for rank, outcome in zip(living, outcomes) if rank in members], said, "its process has ended")
+
+
+def rank_open_first(rank, place, victim, word):
+    """`place`: of the store; a file, or a port of rank 0."""
+    if isinstance(place, int):
+        store = dist.TCPStore("127.0.0.1", place, RANKS, rank == 0, timeout=harness.seconds(LONG))
+    else:
+        store = dist.FileStore(place, RANKS)
+    store = DeadlyStore(store, word) if rank == victim else store
+    options = {"store": store, "rank": rank, "world_size": RANKS, "timeout": harness.seconds(LONG)}
+    return timed(dist.init_process_group, harness.BACKEND, **options)
+
+
+@pytest.mark.parametrize("kind, victim, word", (("file", 1, 2), ("file", 0, 3), ("tcp", 0, 4), ("tcp", 2, 3)))
+def test_a_rank_that_dies_while_the_first_group_opens_is_named_at_once(tmp_path, kind, victim, word):
+    """By the ranks that wait for it, though no group knows of it; also where the store dies with it."""
+    place = str(tmp_path / "store") if kind == "file" else harness.free_port(socket.SOCK_STREAM)
+    with doomed_pool(RANKS, join_group=False) as own:
+        for rank in range(RANKS):
+            own.start(rank_open_first, rank, place, victim, word, ranks=[rank])
+        outcomes = own.finish([rank for rank in range(RANKS) if rank != victim])
+    check_all(outcomes, (f"rank {victim} (", f"rank {victim} is gone"), "is gone: its process has ended", GROUP_IS_OVER)

@@ -12,6 +12,12 @@
 namespace switchml {
 namespace {
 
+class BrokenStore : public Rendezvous {
+ public:
+  Status set(const std::string&, const std::string&) override { return {Code::kUnavailable, "torn"}; }
+  Result<std::string> get(const std::string&, Time) override { return Status(Code::kUnavailable, "torn"); }
+};
+
 class Roll : public ::testing::Test {
  protected:
   GroupInfo info(int rank) const { return {rank, 4, "group g"}; }
@@ -135,6 +141,22 @@ TEST_F(Roll, NobodyPartsFromThoseWhoDoNotComeForLong) { roll_.part(milliseconds(
 TEST_F(Roll, WhatElseFailsEndsAWait) {
   roll_.wait_while([] { return Status(Code::kUnavailable, "rank 1 is gone"); });
   EXPECT_EQ(roll_.hear_all("t", kNever).status().message(), "rank 1 is gone");
+}
+
+TEST_F(Roll, WhatARankHasSaidComesBeforeWhatIsSeenOfIt) {
+  const GroupInfo other = info(1);
+  StoreExchange(store_, other).give_up(Status(Code::kUnavailable, "no thread"));
+  roll_.wait_while([] { return Status(Code::kUnavailable, "rank 1 is gone"); });
+  EXPECT_EQ(roll_.hear_all("t", kNever).status().message(), "rank 1: no thread");
+}
+
+TEST_F(Roll, WhoseDeathHasEndedTheStoreIsNamedWhenThatIsKnown) {
+  int asked = 0;
+  BrokenStore none;
+  StoreExchange roll(none, group_);
+  roll.wait_while([&asked] { return ++asked % 5 != 0 ? Status() : Status(Code::kUnavailable, "rank 1 is gone"); });
+  EXPECT_EQ(roll.say("t", Blob()).message(), "rank 1 is gone");
+  EXPECT_EQ(roll.hear("t", 1, "speak", kNever).status().message(), "rank 1 is gone");
 }
 
 TEST_F(Roll, AStepThatFailsOrThrowsIsTold) {

@@ -1,0 +1,150 @@
+#include "session/opening_watch.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "base/random.h"
+#include "session/host_addresses.h"
+#include "socket/address.h"
+#include "socket/close_on_fork.h"
+#include "socket/sockaddr.h"
+#include "store/store_exchange.h"
+#include "transport/tcp_socket.h"
+
+namespace switchml {
+
+namespace {
+
+constexpr Duration kGreetingTime = seconds(1);  // where rank 0 is out of reach, openings wait so long
+constexpr Duration kGlance = microseconds(200);
+constexpr Duration kLookPause = milliseconds(500);
+
+// Where rank 0 listens, as the rank that says `own` reaches it; an error: it does not.
+Result<Endpoint> address_of_rank_0(const Blob& hello, const Blob& own) {
+  const auto listener = literal_address(hello.text("watch"), 0);
+  if (!listener.ok() || !is_any(listener.value())) return listener;
+  const HostLayout layout = HostLayout::of({hello.text("host"), own.text("host")});
+  if (layout.hosts() == 1) return literal_address("127.0.0.1", port_of(listener.value()));
+  const auto hosts = choose_host_addresses(layout, {hello, own});
+  if (!hosts.ok()) return hosts.status();
+  return with_port(hosts.value().front(), port_of(listener.value()));
+}
+
+// A Unix socket of the kernel's abstract names, which begin with a zero and belong to a network namespace, and its
+// name; invalid: there is none.
+Fd make_sign(std::string* name) {
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  if (!fd.valid() || ::bind(fd.get(), any, sizeof(sa_family_t)) != 0 || ::listen(fd.get(), 1) != 0) return Fd();
+  if (::getsockname(fd.get(), any, &size) != 0 || size <= sizeof(sa_family_t) + 1) return Fd();
+  name->assign(address.sun_path + 1, size - sizeof(sa_family_t) - 1);
+  return fd;
+}
+
+bool is_over(const std::string& sign) {
+  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (!fd.valid() || sign.size() >= sizeof address.sun_path) return false;
+  std::memcpy(address.sun_path + 1, sign.data(), sign.size());
+  const auto size = static_cast<socklen_t>(sizeof(sa_family_t) + 1 + sign.size());
+  return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 && errno == ECONNREFUSED;
+}
+
+}  // namespace
+
+OpeningWatch::OpeningWatch(const Config& config, const GroupInfo& group, Rendezvous& store)
+    : config_(config), group_(group), store_(store) {
+  options_.rank = group.rank;
+  options_.size = group.size;
+  options_.who = this_process();
+  options_.patience = config.failure_timeout;
+  options_.warn_unheard = false;  // the session's own watch does
+  options_.on_loss = [this](int, const std::string& text, bool) { lose(text); };
+}
+
+OpeningWatch::~OpeningWatch() {
+  if (sign_.valid()) close_forgotten(sign_.release());
+}
+
+void OpeningWatch::begin(Blob* hello) {
+  if (group_.size == 1) return;
+  std::string sign;
+  sign_ = make_sign(&sign);
+  if (sign_.valid()) close_on_fork(sign_.get());
+  hello->set("sign", sign);
+  hello->set("who", options_.who);
+  own_ = *hello;
+  next_look_ = monotonic_now() + kLookPause;
+  if (group_.rank == 0) return listen(hello);
+  meets_ = true;
+  meet_rank_0();
+}
+
+Status OpeningWatch::lost() {
+  if (meets_) meet_rank_0();
+  if (monotonic_now() >= next_look_) {
+    const bool all = group_.rank == 0;
+    for (int rank = all ? 1 : 0; rank < (all ? group_.size : 1); ++rank) look_for(rank);
+    next_look_ = monotonic_now() + kLookPause;
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return loss_;
+}
+
+// Which hosts the others are on is not known yet. A group can do without.
+void OpeningWatch::listen(Blob* hello) {
+  const auto at = config_.interface.empty() ? any_endpoint(AF_INET) : announced_address(config_.interface);
+  auto listener = at.ok() ? listen_tcp(at.value()) : Result<Fd>(at.status());
+  if (!listener.ok()) return;
+  options_.key = random_bits();
+  hello->set("watch", to_string(local_endpoint(listener->get())));
+  hello->set("watch_key", options_.key);
+  watch_ = std::make_unique<PeerWatch>(options_, std::move(listener.value()));
+}
+
+void OpeningWatch::meet_rank_0() {
+  const auto text = store_.get(rank_key("hello", 0), monotonic_now());
+  if (!text.ok()) return;
+  meets_ = false;
+  const auto hello = Blob::parse(text.value());
+  if (!hello.ok() || !hello->number("watch_key", UINT64_MAX, &options_.key)) return;
+  const auto address = address_of_rank_0(hello.value(), own_);
+  if (!address.ok()) return;
+  watch_ = std::make_unique<PeerWatch>(options_, address.value());
+  const Time end = monotonic_now() + kGreetingTime;
+  while (watch_->connected() == 0 && monotonic_now() < end) std::this_thread::sleep_for(kGlance);
+}
+
+// Of other hosts only a connection says something: a firewall may refuse one in their name.
+void OpeningWatch::look_for(int rank) {
+  auto known = neighbours_.find(rank);
+  if (known == neighbours_.end()) {
+    const auto text = store_.get(rank_key("hello", rank), monotonic_now());
+    if (!text.ok()) return;
+    const auto hello = Blob::parse(text.value());
+    const bool near = hello.ok() && hello->text("host") == own_.text("host");
+    known = neighbours_.emplace(rank, near ? Neighbour{hello->text("sign"), hello->text("who")} : Neighbour{}).first;
+  }
+  const Neighbour& neighbour = known->second;
+  if (!neighbour.sign.empty() && is_over(neighbour.sign) && !has_left(rank)) lose(text_of_death(rank, neighbour.who));
+}
+
+bool OpeningWatch::has_left(int rank) {
+  return store_.get(rank_key("parted", rank), monotonic_now()).ok() ||
+         store_.get(rank_key("open", 0), monotonic_now()).ok();
+}
+
+void OpeningWatch::lose(const std::string& text) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (loss_.ok()) loss_ = Status(Code::kUnavailable, text);
+}
+
+}  // namespace switchml

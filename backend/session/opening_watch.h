@@ -1,0 +1,58 @@
+// Notices that the process of a rank has ended while its group opens. Ranks hold their connections to rank 0 before
+// they have anything to agree on, until the session has a watch of its own. Of a rank that ended before rank 0 came
+// there is no connection: on rank 0's host the kernel says so.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/config.h"
+#include "socket/fd.h"
+#include "store/blob.h"
+#include "store/rendezvous.h"
+#include "watch/peer_watch.h"
+
+namespace switchml {
+
+class OpeningWatch {
+ public:
+  /// Borrows all of them.
+  OpeningWatch(const Config& config, const GroupInfo& group, Rendezvous& store);
+  ~OpeningWatch();
+  OpeningWatch(const OpeningWatch&) = delete;
+  OpeningWatch& operator=(const OpeningWatch&) = delete;
+
+  /// What this rank is about to say as its hello. Rank 0 listens from now on, and adds where. Another rank is known to
+  /// rank 0 before it says anything, if that is there already and can be reached; else lost() sees to it.
+  void begin(Blob* hello);
+  /// "rank 2 (host a, process 4711) is gone: ..."; ok: none is, as far as is known. Both throw NoThread.
+  Status lost();
+
+ private:
+  void listen(Blob* hello);
+  void meet_rank_0();
+  void look_for(int rank);
+  /// By an error of its own, or because all have started.
+  bool has_left(int rank);
+  void lose(const std::string& text);
+
+  const Config& config_;
+  const GroupInfo& group_;
+  Rendezvous& store_;
+  PeerWatchOptions options_;
+  Blob own_;            // what this rank says
+  Fd sign_;             // others cannot connect to it: this process has ended
+  bool meets_ = false;  // rank 0, when it comes
+  Time next_look_ = kNever;
+  struct Neighbour {
+    std::string sign, who;
+  };
+  std::map<int, Neighbour> neighbours_;  // that this rank looks for; without a sign those that it does not
+  std::mutex mutex_;                     // guards the loss
+  Status loss_;
+  std::unique_ptr<PeerWatch> watch_;  // stops first
+};
+
+}  // namespace switchml
