@@ -69,6 +69,7 @@ class Network : public PacketSink, public MeetTap {
     } else {
       if (step.what & kMember) fuzz::become_member(last_, cookie_, &step.frame);
       become_native(last_, step.what, of_card_[last_.job], &step.frame);
+      if (!step.is_bare()) step.frame = fuzz::sealed(step.frame);
       packet(step);
     }
     check(sw_.slot_memory_in_use() <= kMemory, "slot memory is bounded");
@@ -185,6 +186,12 @@ class Network : public PacketSink, public MeetTap {
     wire::ControlPacket control;
     if (wire::parse_control(frame, size, wire::Kind::kReply, &control) == wire::ParseError::kNone) {
       note_reply(frame, size);
+      return;
+    }
+    if (is(frame, wire::Kind::kReply)) {
+      const bool is_bare = size == wire::kControlBytes;
+      check(is_bare && wire::read_control(frame).status == static_cast<uint16_t>(wire::ReplyStatus::kBadVersion),
+            "what another version is told has no checksum, and nothing else");
       return;
     }
     if (is(frame, wire::Kind::kNativeResult)) return look_at_native(frame, size);
