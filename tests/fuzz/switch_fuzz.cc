@@ -141,7 +141,7 @@ class Network : public PacketSink, public MeetTap {
     from_ = endpoint(step.from);
     if (step.what & kByCard) from_.carrier = Carrier::kRdma;
     note_target(step.frame);
-    balance_[step.from] += static_cast<int64_t>(step.frame.size());
+    balance_of(from_) += static_cast<int64_t>(step.frame.size());
     answered_.clear();
     largest_ = std::max(wire::kNativeHeaderBytes + kPayload, wire::kMaxControlBytes);
     open_ = {};
@@ -174,9 +174,11 @@ class Network : public PacketSink, public MeetTap {
     known_.push_back(member);
   }
 
+  int64_t& balance_of(const Endpoint& who) { return balance_[who.carrier == Carrier::kRdma][who.bytes[0]]; }
+
   // Whoever has not shown that it receives what is sent to its address pays for that in advance.
   void pay(const Endpoint& to, size_t size) {
-    int64_t& balance = balance_[to.bytes[0]];
+    int64_t& balance = balance_of(to);
     balance -= static_cast<int64_t>(size);
     check(balance >= 0 || knows(to), "a stranger gets no more bytes than came in its name");
   }
@@ -299,9 +301,9 @@ class Network : public PacketSink, public MeetTap {
   SoftSwitch sw_;
   Time now_{};
   wire::OpenReply last_;
-  uint64_t cookie_ = 0;        // the last one that a join was told
-  int64_t balance_[256] = {};  // bytes that came from an endpoint, less those that were sent there
-  size_t payload_[256] = {};   // by job, as the next three
+  uint64_t cookie_ = 0;           // the last one that a join was told
+  int64_t balance_[2][256] = {};  // bytes that came from an endpoint, less those that were sent there
+  size_t payload_[256] = {};      // by job, as the next three
   bool native_[256] = {};
   bool of_card_[256] = {};
   uint64_t key_[256] = {};
