@@ -24,8 +24,8 @@ ControlClient::ControlClient(Transport& transport, const Endpoint& switch_endpoi
       request_id_(static_cast<uint32_t>(random_bits())) {}
 
 Result<wire::OpenReply> ControlClient::open(const wire::Open& asked, Time deadline) {
-  uint8_t frame[wire::kMaxControlBytes];
-  auto reply = exchange(wire::Request::kOpen, frame, wire::build_open(asked, ++request_id_, frame), deadline);
+  const auto build = [&](uint32_t id, uint8_t* out) { return wire::build_open(asked, id, out); };
+  auto reply = exchange(wire::Request::kOpen, build, deadline);
   using wire::ReplyStatus;
   const ReplyStatus status = reply.ok() ? reply->status : ReplyStatus::kOk;
   lacked_room_ = status == ReplyStatus::kNoSlots || status == ReplyStatus::kNoJobs || status == ReplyStatus::kQuota;
@@ -46,31 +46,39 @@ Result<wire::JoinReply> ControlClient::join(const wire::Membership& member, int 
 }
 
 Result<wire::Reply> ControlClient::ask_to_join(const wire::Membership& member, int shard, Time deadline) {
-  uint8_t frame[wire::kMaxControlBytes];
-  return exchange(wire::Request::kJoin, frame, wire::build_join(member, shard, ++request_id_, frame), deadline);
+  const auto build = [&](uint32_t id, uint8_t* out) { return wire::build_join(member, shard, id, out); };
+  return exchange(wire::Request::kJoin, build, deadline);
 }
 
 // A join that goes both ways: each transport learns what it must know of the other.
 Result<wire::Reply> ControlClient::ask_to_meet(const wire::Membership& member, int shard, Time deadline) {
   const auto own = transport_.introduce(switch_);
   if (!own.ok()) return own.status();
-  uint8_t frame[wire::kMaxControlBytes];
-  const size_t size = wire::build_meet(member, shard, own.value(), ++request_id_, frame);
-  auto reply = exchange(wire::Request::kMeet, frame, size, deadline);
+  const auto build = [&](uint32_t id, uint8_t* out) { return wire::build_meet(member, shard, own.value(), id, out); };
+  auto reply = exchange(wire::Request::kMeet, build, deadline);
   if (!reply.ok() || reply->status != wire::ReplyStatus::kOk) return reply;
   const Status met = transport_.meet(switch_, reply->introduction);
   return met.ok() ? reply : met;
 }
 
 Status ControlClient::close(const wire::Membership& member, Time deadline) {
-  uint8_t frame[wire::kMaxControlBytes];
-  auto reply = exchange(wire::Request::kClose, frame, wire::build_close(member, ++request_id_, frame), deadline);
+  const auto build = [&](uint32_t id, uint8_t* out) { return wire::build_close(member, id, out); };
+  auto reply = exchange(wire::Request::kClose, build, deadline);
   if (!reply.ok()) return reply.status();
   const bool over = reply->status == wire::ReplyStatus::kOk || reply->status == wire::ReplyStatus::kUnknownSession;
   return over ? Status{} : refusal(reply.value());
 }
 
-Result<wire::Reply> ControlClient::exchange(wire::Request type, const uint8_t* frame, size_t size, Time deadline) {
+// That a switch speaks another version is said without a checksum. Of one such reply damage may be the reason. [CTL-9]
+Result<wire::Reply> ControlClient::exchange(wire::Request type, const Build& build, Time deadline) {
+  auto reply = ask(type, build, deadline);
+  const bool is_other = reply.ok() && reply->status == wire::ReplyStatus::kBadVersion;
+  return is_other ? ask(type, build, deadline) : reply;
+}
+
+Result<wire::Reply> ControlClient::ask(wire::Request type, const Build& build, Time deadline) {
+  uint8_t frame[wire::kMaxControlBytes];
+  const size_t size = build(++request_id_, frame);
   Duration patience = kFirstPatience;
   const bool leaves = type == wire::Request::kClose;  // is soon over, and must not be left out
   Time now = monotonic_now();

@@ -35,7 +35,10 @@ class ControlClient {
  private:
   Result<wire::Reply> ask_to_join(const wire::Membership& member, int shard, Time deadline);
   Result<wire::Reply> ask_to_meet(const wire::Membership& member, int shard, Time deadline);
-  Result<wire::Reply> exchange(wire::Request type, const uint8_t* frame, size_t size, Time deadline);
+  /// Writes a request of this number, and returns its size.
+  using Build = std::function<size_t(uint32_t request_id, uint8_t* out)>;
+  Result<wire::Reply> exchange(wire::Request type, const Build& build, Time deadline);
+  Result<wire::Reply> ask(wire::Request type, const Build& build, Time deadline);
   bool receive_reply(wire::Request type, wire::Reply* reply);
   Status refusal(const wire::Reply& reply) const;
   Status no_answer() const;

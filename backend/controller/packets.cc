@@ -1,5 +1,4 @@
 // Control packets of workers: the very bytes that a software switch without a controller answers by itself.
-#include <cstring>
 #include <utility>
 
 #include "base/log.h"
@@ -14,12 +13,9 @@ using wire::ReplyStatus;
 
 namespace {
 
-/// The reply to `asked`; `body` (of the size that the type has) goes with an ok only.
-PacketOut reply_to(const wire::Control& asked, ReplyStatus status, const uint8_t* body, const Place& to) {
-  uint8_t frame[wire::kMaxControlBytes] = {};
-  const size_t size = wire::write_reply_start(asked, status, frame);
-  if (size > wire::kControlBytes) std::memcpy(frame + wire::kControlBytes, body, size - wire::kControlBytes);
-  return {{frame, frame + size}, to};
+/// The reply to `asked`, whose body is in `frame` where the status has one.
+PacketOut reply_to(const wire::Control& asked, ReplyStatus status, uint8_t* frame, const Place& to) {
+  return {{frame, frame + wire::finish_reply(asked, status, frame)}, to};
 }
 
 /// Nobody waits for what becomes of it: a reply that is lost is asked for again.
@@ -61,10 +57,11 @@ void Sessions::packet_in(int at, const uint8_t* frame, size_t size, const Place&
     ++counters_.requests_malformed;
     return;
   }
-  uint8_t body[wire::kMaxControlBytes] = {};
+  uint8_t reply[wire::kMaxControlBytes] = {};
+  uint8_t* body = reply + wire::kControlBytes;
   const Request request{at, packet.control, packet.body, from, now};
   const auto status = other_version ? ReplyStatus::kBadVersion : answer_request(request, body, out);  // [CTL-3]
-  if (status) send(at, reply_to(packet.control, *status, body, from), out);
+  if (status) send(at, reply_to(packet.control, *status, reply, from), out);
 }
 
 // Without a status the answer comes when the switches have done their part.
@@ -164,9 +161,9 @@ void Sessions::joined(const Pending& pending, const std::vector<CommandResult>& 
   const bool still = table_.find(asked.job)->member(asked.worker, asked.shard) == pending.from.endpoint;
   if (results.empty() || !results.front().ok || !still) return;
   session->confirmed[{asked.worker, asked.shard}] = {pending.from, pending.pair(), results.front().pair};
-  uint8_t body[wire::kMeetReplyBytes] = {};
-  write_joined(*session, pending, body);
-  send(pending.at, reply_to(pending.asked, ReplyStatus::kOk, body, pending.from), out);
+  uint8_t reply[wire::kMaxControlBytes] = {};
+  write_joined(*session, pending, reply + wire::kControlBytes);
+  send(pending.at, reply_to(pending.asked, ReplyStatus::kOk, reply, pending.from), out);
 }
 
 // ---- close ----
@@ -239,9 +236,9 @@ void Sessions::probed(const Pending& pending, const std::vector<CommandResult>& 
   reply.joined_high = joined.high;
   reply.contributed_low = contributed.low;
   reply.contributed_high = contributed.high;
-  uint8_t body[wire::kProbeReplyBytes];
-  wire::write_probe_reply(reply, body);
-  send(pending.at, reply_to(pending.asked, ReplyStatus::kOk, body, pending.from), out);
+  uint8_t frame[wire::kMaxControlBytes];
+  wire::write_probe_reply(reply, frame + wire::kControlBytes);
+  send(pending.at, reply_to(pending.asked, ReplyStatus::kOk, frame, pending.from), out);
 }
 
 }  // namespace switchml::controller

@@ -37,6 +37,7 @@ SwitchLiveness::Consequence SwitchLiveness::on_reply(const wire::Reply& reply, T
   const bool joins = reply.type == wire::Request::kJoin || reply.type == wire::Request::kMeet;
   if (joins && reply.request_id == join_request_) {
     unanswered_ = 0;
+    const bool was_doubted = std::exchange(doubted_, reply.status == wire::ReplyStatus::kBadVersion);
     if (reply.type == wire::Request::kMeet && reply.status == wire::ReplyStatus::kOk) {
       out.introduction = reply.introduction;
       if (session_.switch_endpoint.carrier != Carrier::kPlaces) introduction_.reset();
@@ -47,6 +48,8 @@ SwitchLiveness::Consequence SwitchLiveness::on_reply(const wire::Reply& reply, T
       if (!std::exchange(proven_, true)) out.request = join();
     } else if (reply.status == wire::ReplyStatus::kNoCard) {
       on_no_pair(wire::to_string(reply.status), now);
+    } else if (doubted_ && !was_doubted) {
+      out.request = join();  // without a checksum, damage may be the reason [CTL-9]
     } else if (reply.status != wire::ReplyStatus::kOk) {
       out.lost = lost(reply.status);
     }

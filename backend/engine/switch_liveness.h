@@ -147,6 +147,7 @@ class SwitchLiveness {
   std::optional<wire::Introduction> introduction_;
   uint64_t cookie_ = 0;    // see wire::Membership
   bool proven_ = false;    // shown a new cookie since the last keep-alive was due
+  bool doubted_ = false;   // the last reply to a join said that the switch speaks another version
   uint32_t next_request_;  // begins where only members know: nobody else can answer in the switch's name
 };
 

@@ -46,7 +46,7 @@ void SoftSwitch::Impl::request(const uint8_t* frame, size_t size, const Endpoint
     }
   }
   counters.control_requests.add(1);
-  const size_t reply_bytes = wire::write_reply_start(packet.control, status, reply);
+  const size_t reply_bytes = wire::finish_reply(packet.control, status, reply);
   counters.packets_sent.add(1);
   counters.bytes_sent.add(reply_bytes);
   out.unicast(reply, reply_bytes, from);

@@ -75,6 +75,7 @@ void PacketContext::drop(wire::ParseError error) {
     case wire::ParseError::kLength: return counters.dropped_length.add(1);         // [DROP-4]
     case wire::ParseError::kOperation: return counters.dropped_operation.add(1);   // [DROP-5]
     case wire::ParseError::kSeq: return counters.dropped_seq.add(1);               // [DROP-6]
+    case wire::ParseError::kChecksum: return counters.dropped_checksum.add(1);
   }
 }
 

@@ -74,11 +74,11 @@ std::vector<uint8_t> Meetings::reply_to(const Asked& asked, const Join& join) {
   wire::Control control;
   control.type = static_cast<uint8_t>(wire::Request::kMeet);
   control.request_id = asked.request_id;
-  reply.resize(wire::write_reply_start(control, joined.status, reply.data()));
   if (wire::has_body(joined.status)) {
     wire::write_join_reply(joined.reply, reply.data() + wire::kControlBytes);
     wire::write_introduction(own, reply.data() + wire::kControlBytes + wire::kJoinReplyBytes);
   }
+  reply.resize(wire::finish_reply(control, joined.status, reply.data()));
   return reply;
 }
 

@@ -22,6 +22,9 @@ uint32_t checksum(NativeHeader header, ChecksumRule rule, const uint8_t* behind,
   return static_cast<uint32_t>(XXH3_64bits_withSeed(behind, bytes, seed));
 }
 
+// [CTL-8]
+uint32_t control_checksum(const uint8_t* frame, size_t size) { return static_cast<uint32_t>(XXH3_64bits(frame, size)); }
+
 }  // namespace
 
 void seal_native(NativeHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes) {
@@ -32,6 +35,16 @@ void seal_native(NativeHeader header, ChecksumRule rule, uint8_t* frame, size_t 
 bool native_intact(const uint8_t* frame, size_t size, ChecksumRule rule) {
   const NativeHeader header = read_native_header(frame);
   return header.checksum == checksum(header, rule, frame + kNativeHeaderBytes, size - kNativeHeaderBytes);
+}
+
+size_t seal_control(uint8_t* frame, size_t size) {
+  write_control_check({control_checksum(frame, size)}, frame + size);
+  return size + kControlCheckBytes;
+}
+
+bool control_intact(const uint8_t* frame, size_t size) {
+  const size_t covered = size - kControlCheckBytes;
+  return read_control_check(frame + covered).checksum == control_checksum(frame, covered);
 }
 
 }  // namespace switchml::wire

@@ -1,5 +1,6 @@
-// The checksum of a native packet: XXH3 (the xxHash library) of header and elements, under the session's key. It tells
-// damaged packets, and those of who does not have the key; it is no signature.
+// Checksums, by XXH3 (the xxHash library). That of a native packet goes over header and elements, under the session's
+// key: it tells damaged packets, and those that come without the key. That of a control message tells damage alone.
+// Both are no signatures.
 #pragma once
 
 #include <cstddef>
@@ -21,5 +22,10 @@ struct ChecksumRule {
 void seal_native(NativeHeader header, ChecksumRule rule, uint8_t* frame, size_t bytes);
 /// Whether the checksum of a frame holds that parse_native() takes. Whether it is a retransmission is not covered.
 bool native_intact(const uint8_t* frame, size_t size, ChecksumRule rule);
+
+/// Writes the checksum of a control message behind its `size` bytes, and returns its size with that. [CTL-8]
+size_t seal_control(uint8_t* frame, size_t size);
+/// Whether the checksum at the end of a control message of at least kControlCheckBytes holds.
+bool control_intact(const uint8_t* frame, size_t size);
 
 }  // namespace switchml::wire

@@ -1,5 +1,7 @@
 #include "wire/control.h"
 
+#include "wire/checksum.h"
+
 namespace switchml::wire {
 
 namespace {
@@ -43,12 +45,12 @@ Join join_of(const Membership& member, int shard) {
 
 size_t build_open(const Open& open, uint32_t request_id, uint8_t* out) {
   write_open(open, write_start(Request::kOpen, request_id, out));
-  return kControlBytes + kOpenBytes;
+  return seal_control(out, kControlBytes + kOpenBytes);
 }
 
 size_t build_join(const Membership& member, int shard, uint32_t request_id, uint8_t* out) {
   write_join(join_of(member, shard), write_start(Request::kJoin, request_id, out));
-  return kControlBytes + kJoinBytes;
+  return seal_control(out, kControlBytes + kJoinBytes);
 }
 
 bool introduces(const Introduction& introduction, Service service) {
@@ -61,7 +63,7 @@ size_t build_meet(const Membership& member, int shard, const Introduction& own, 
   uint8_t* const body = write_start(Request::kMeet, request_id, out);
   write_join(join_of(member, shard), body);
   write_introduction(own, body + kJoinBytes);
-  return kControlBytes + kMeetBytes;
+  return seal_control(out, kControlBytes + kMeetBytes);
 }
 
 size_t build_close(const Membership& member, uint32_t request_id, uint8_t* out) {
@@ -71,7 +73,7 @@ size_t build_close(const Membership& member, uint32_t request_id, uint8_t* out) 
   close.job = member.job;
   close.worker = member.worker;
   write_close(close, write_start(Request::kClose, request_id, out));
-  return kControlBytes + kCloseBytes;
+  return seal_control(out, kControlBytes + kCloseBytes);
 }
 
 size_t build_probe(const Membership& member, uint16_t slot, uint32_t seq, uint32_t request_id, uint8_t* out) {
@@ -82,7 +84,7 @@ size_t build_probe(const Membership& member, uint16_t slot, uint32_t seq, uint32
   probe.slot = slot;
   probe.seq = seq;
   write_probe(probe, write_start(Request::kProbe, request_id, out));
-  return kControlBytes + kProbeBytes;
+  return seal_control(out, kControlBytes + kProbeBytes);
 }
 
 size_t request_body_bytes(uint8_t type) {
@@ -96,7 +98,7 @@ size_t request_body_bytes(uint8_t type) {
   return 0;
 }
 
-size_t write_reply_start(const Control& asked, ReplyStatus status, uint8_t* out) {
+size_t finish_reply(const Control& asked, ReplyStatus status, uint8_t* out) {
   Control control;
   control.version = kVersion;
   control.kind = static_cast<uint8_t>(Kind::kReply);  // [CTL-2]
@@ -104,7 +106,8 @@ size_t write_reply_start(const Control& asked, ReplyStatus status, uint8_t* out)
   control.status = static_cast<uint16_t>(status);
   control.request_id = asked.request_id;
   write_control(control, out);
-  return kControlBytes + (has_body(status) ? body_bytes_of(static_cast<Request>(asked.type)) : 0);
+  if (status == ReplyStatus::kBadVersion) return kControlBytes;  // what every version can read [CTL-8]
+  return seal_control(out, kControlBytes + (has_body(status) ? body_bytes_of(static_cast<Request>(asked.type)) : 0));
 }
 
 ParseError parse_reply(const uint8_t* frame, size_t size, Reply* out) {
@@ -118,7 +121,9 @@ ParseError parse_reply(const uint8_t* frame, size_t size, Reply* out) {
   reply.status = static_cast<ReplyStatus>(control.status);
   reply.version = control.version;
   reply.request_id = control.request_id;
-  if (error == ParseError::kOtherVersion && reply.status != ReplyStatus::kBadVersion) return error;
+  const bool is_other = error == ParseError::kOtherVersion;
+  if (is_other && (reply.status != ReplyStatus::kBadVersion || size != kControlBytes)) return error;
+  if (!is_other && reply.status == ReplyStatus::kBadVersion) return ParseError::kKind;  // [CTL-9]
   const bool joins = reply.type == Request::kJoin || reply.type == Request::kMeet;
   if (reply.status == ReplyStatus::kProveAddress && !joins) return ParseError::kKind;
   if (has_body(reply.status)) {

@@ -23,10 +23,10 @@ struct Membership {
 
 /// Room for any control request or reply.
 inline constexpr size_t kMaxControlBytes = 80;
-static_assert(kControlBytes + kProbeReplyBytes <= kMaxControlBytes);
+static_assert(kControlBytes + kProbeReplyBytes + kControlCheckBytes <= kMaxControlBytes);
 inline constexpr size_t kMeetBytes = kJoinBytes + kIntroductionBytes;
 inline constexpr size_t kMeetReplyBytes = kJoinReplyBytes + kIntroductionBytes;
-static_assert(kControlBytes + kMeetBytes <= kMaxControlBytes);
+static_assert(kControlBytes + kMeetBytes + kControlCheckBytes <= kMaxControlBytes);
 
 /// Of numbers of queue pairs and packets.
 inline constexpr uint32_t kMost24Bits = 0xffffff;
@@ -49,10 +49,9 @@ inline uint16_t capped(uint64_t count) { return static_cast<uint16_t>(std::min<u
 inline bool has_body(ReplyStatus status) { return status == ReplyStatus::kOk || status == ReplyStatus::kProveAddress; }
 /// Bytes that the body of a request of this type has; 0 for a type that does not exist.
 size_t request_body_bytes(uint8_t type);
-/// Writes the fixed part of the reply to `asked`, the same in every version, so that a worker of another one learns
-/// which version this is, and returns the size of the reply: with the type's body, which the caller writes at out +
-/// kControlBytes, where the status has_body(), and without one otherwise.
-size_t write_reply_start(const Control& asked, ReplyStatus status, uint8_t* out);
+/// Makes a reply to `asked` of what is at `out` (at least kMaxControlBytes), and returns its size. Where the status
+/// has_body(), the type's body is at out + kControlBytes already.
+size_t finish_reply(const Control& asked, ReplyStatus status, uint8_t* out);
 
 /// A reply: `body` is the field that belongs to `type`, set only where the status has_body().
 struct Reply {
@@ -66,8 +65,9 @@ struct Reply {
   ProbeReply probe;
 };
 
-/// Checks kind, type, status and length. A reply of another version is kNone too if its status is kBadVersion: it says
-/// which version the switch speaks, and nothing else. `out` is set on kNone only.
+/// Checks kind, type, status, length and checksum. A reply of another version is kNone too if it is the fixed part with
+/// kBadVersion: it says which version the switch speaks, and nothing else. It has no checksum: who has only one of
+/// these does not know. `out` is set on kNone only.
 ParseError parse_reply(const uint8_t* frame, size_t size, Reply* out);
 
 /// "unknown session", for messages.

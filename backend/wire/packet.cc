@@ -1,5 +1,7 @@
 #include "wire/packet.h"
 
+#include "wire/checksum.h"
+
 namespace switchml::wire {
 
 const char* to_string(ParseError error) {
@@ -11,6 +13,7 @@ const char* to_string(ParseError error) {
     case ParseError::kLength: return "length";
     case ParseError::kOperation: return "operation";
     case ParseError::kSeq: return "seq";
+    case ParseError::kChecksum: return "checksum";
   }
   return "?";
 }
@@ -71,11 +74,15 @@ ParseError parse_native(const uint8_t* frame, size_t size, Kind expected, Native
 ParseError parse_control(const uint8_t* frame, size_t size, Kind expected, ControlPacket* out) {
   if (size < kControlBytes) return ParseError::kShort;
   if (kind_of(frame) != static_cast<uint8_t>(expected)) return ParseError::kKind;
+  const bool is_ours = version_of(frame) == kVersion;
+  const size_t around = kControlBytes + (is_ours ? kControlCheckBytes : 0);
+  if (size < around) return ParseError::kShort;
+  if (is_ours && !control_intact(frame, size)) return ParseError::kChecksum;  // [CTL-8]
   // [CTL-3]
   out->control = read_control(frame);  // the fixed part is the same in every version, so that a mismatch can be told
   out->body = frame + kControlBytes;
-  out->body_bytes = size - kControlBytes;
-  return version_of(frame) == kVersion ? ParseError::kNone : ParseError::kOtherVersion;
+  out->body_bytes = size - around;
+  return is_ours ? ParseError::kNone : ParseError::kOtherVersion;
 }
 
 }  // namespace switchml::wire

@@ -23,6 +23,7 @@ enum class ParseError {
   kLength,        // payload not a multiple of 4 bytes; of a native packet, not whole elements
   kOperation,     // an operation that does not exist, or not of this type
   kSeq,           // sequence number 0
+  kChecksum,      // of a control message: it is damaged
 };
 const char* to_string(ParseError error);
 
@@ -57,12 +58,13 @@ inline bool has_target(const NativeHeader& header) {
 /// The same for one of these. Says nothing of its checksum (wire/checksum.h).
 ParseError parse_native(const uint8_t* frame, size_t size, Kind expected, NativePacket* out);
 
-/// A control request or reply: its fixed part, and the body that follows.
+/// A control request or reply: its fixed part, and the body between that and the checksum.
 struct ControlPacket {
   Control control;
   const uint8_t* body = nullptr;
   size_t body_bytes = 0;
 };
+/// Checks kind, version and checksum. `out` is set on kNone, and on kOtherVersion, where the body is all that follows.
 ParseError parse_control(const uint8_t* frame, size_t size, Kind expected, ControlPacket* out);
 
 /// The sequence number after `seq`: +1, and from 0xffffffff to 2 (0 is forbidden, parity is kept).

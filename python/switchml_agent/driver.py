@@ -19,7 +19,7 @@ from switchml_agent.errors import (
     unavailable,
 )
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 _READS = 8  # of registers that a packet may change meanwhile
 
 

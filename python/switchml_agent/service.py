@@ -9,7 +9,7 @@ import tempfile
 
 import grpc
 
-from switchml_agent import api, front
+from switchml_agent import api, front, xxh3
 from switchml_agent.driver import PROTOCOL_VERSION
 from switchml_agent.errors import Refusal, internal
 from switchml_agent.frames import Place
@@ -18,7 +18,7 @@ _THREADS = 8  # one of them is held by a controller that takes control packets
 _CALLS = 128  # at a time, over one connection
 _WAITING_PACKETS = 1024  # workers repeat what is dropped beyond
 _LOOK_AROUND = 1.0  # seconds after which a silent stream looks whether its caller is still there
-# The beginnings of an open and of its answer: version and kind, type, status; a number of the request follows.
+# The beginnings of an open and of its answer: version and kind, type, status; the request's number follows.
 _OPEN = bytes([PROTOCOL_VERSION << 4 | 3, 1])
 _CONTROLLED = bytes([PROTOCOL_VERSION << 4 | 4, 1, 0, 9])
 _log = logging.getLogger(__name__)
@@ -116,10 +116,15 @@ class DataPlane:
             _log.debug("control packet of %s dropped: %d wait already", place, _WAITING_PACKETS)
 
     def _turn_away(self, place, payload):
-        """A worker that asks the switch itself for a session is told that there is a controller. [CTL-3]"""
-        if payload[:2] == _OPEN and len(payload) >= 8:
+        """A worker that asks the switch itself for a session is told that there is a controller."""
+        if payload[:2] == _OPEN and len(payload) >= 12 and payload == _checked(payload[:-4]):
             with contextlib.suppress(OSError):
-                self._send(place, _CONTROLLED + payload[4:8])
+                self._send(place, _checked(_CONTROLLED + payload[4:8]))
+
+
+def _checked(message):
+    """A control message with its checksum. [CTL-8]"""
+    return message + (xxh3.digest(message) % 2**32).to_bytes(4, "big")
 
 
 def _put(waiting, item):

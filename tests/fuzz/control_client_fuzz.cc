@@ -31,10 +31,12 @@ class Replies : public Transport {
     wire::ControlPacket packet;
     check(wire::parse_control(frames[0].data, frames[0].size, wire::Kind::kRequest, &packet) == wire::ParseError::kNone,
           "a request is well-formed");
+    answers_.clear();
     for (fuzz::Step& step : steps_) {
       if ((step.what & 1) != 0 && step.frame.size() >= wire::kControlBytes) {
         std::memcpy(step.frame.data() + 4, frames[0].data + 4, 4);
       }
+      answers_.push_back(step.is_bare() ? step.frame : fuzz::sealed(step.frame));
     }
     next_ = 0;
     return 1;
@@ -42,9 +44,9 @@ class Replies : public Transport {
   size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }
   size_t receive(RxFrame* frames, size_t count) override {
     size_t taken = 0;
-    for (; taken < count && next_ < steps_.size(); ++taken, ++next_) {
-      frames[taken].data = steps_[next_].frame.data();
-      frames[taken].size = static_cast<uint32_t>(steps_[next_].frame.size());
+    for (; taken < count && next_ < answers_.size(); ++taken, ++next_) {
+      frames[taken].data = answers_[next_].data();
+      frames[taken].size = static_cast<uint32_t>(answers_[next_].size());
     }
     return taken;
   }
@@ -60,6 +62,7 @@ class Replies : public Transport {
  private:
   const bool has_card_;
   std::vector<fuzz::Step> steps_;
+  std::vector<std::vector<uint8_t>> answers_;  // to the last request
   size_t next_ = 0;
 };
 

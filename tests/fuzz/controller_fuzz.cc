@@ -24,6 +24,7 @@ class Lab {
     if (step.what & kSweep) rack_.sweep();
     if (step.what & kDeath) die_or_return(at);
     if (step.what & kMember) fuzz::become_member(granted_, cookie_, &step.frame);
+    if (!step.is_bare()) step.frame = fuzz::sealed(step.frame);
     for (PaperSwitch& each : rack_.switches) each.sent.clear();
     Effects effects;
     rack_.core.packet_in(at, step.frame.data(), step.frame.size(), place(step.from), rack_.now, &effects);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "check.h"
+#include "script.h"
 #include "wire/checksum.h"
 #include "wire/control.h"
 
@@ -54,9 +55,10 @@ void control(const uint8_t* frame, size_t size, Kind kind) {
   ControlPacket packet;
   if (parse_control(frame, size, kind, &packet) != ParseError::kNone) return;
   check(packet.control.kind == static_cast<uint8_t>(kind), "kind");
-  check(packet.body == frame + kControlBytes && packet.body_bytes == size - kControlBytes, "the body is the rest");
+  check(packet.body == frame + kControlBytes && packet.body_bytes == size - kControlBytes - kControlCheckBytes,
+        "the body is what lies between fixed part and checksum");
   uint8_t reply[kMaxControlBytes];
-  const size_t written = write_reply_start(packet.control, ReplyStatus::kBadRequest, reply);
+  const size_t written = finish_reply(packet.control, ReplyStatus::kBadRequest, reply);
   check(written <= sizeof reply && kind_of(reply) == static_cast<uint8_t>(Kind::kReply), "it can be answered");
 }
 
@@ -72,10 +74,13 @@ void reply(const uint8_t* frame, size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace switchml::wire;
-  const std::vector<uint8_t> exact(bytes, bytes + size);  // so that a byte read behind the end is noticed
+  std::vector<uint8_t> exact(bytes, bytes + size);  // so that a byte read behind the end is noticed
+  switchml::fuzz::become_current(&exact);
   for (const Kind kind : {Kind::kContribution, Kind::kResult}) data(exact.data(), size, kind);
   for (const Kind kind : {Kind::kNativeContribution, Kind::kNativeResult}) native(exact.data(), size, kind);
-  for (const Kind kind : {Kind::kRequest, Kind::kReply}) control(exact.data(), size, kind);
-  reply(exact.data(), size);
+  for (const std::vector<uint8_t>& frame : {exact, switchml::fuzz::sealed(exact)}) {
+    for (const Kind kind : {Kind::kRequest, Kind::kReply}) control(frame.data(), frame.size(), kind);
+    reply(frame.data(), frame.size());
+  }
   return 0;
 }

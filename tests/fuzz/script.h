@@ -5,10 +5,27 @@
 #include <cstdint>
 #include <vector>
 
+#include "wire/checksum.h"
 #include "wire/control.h"
 #include "wire/packet.h"
 
 namespace switchml::fuzz {
+
+/// What the corpus has as version becomes ours, so that it stays of use.
+inline void become_current(std::vector<uint8_t>* frame) {
+  constexpr int kCorpusVersion = 2;
+  if (!frame->empty()) frame->front() ^= static_cast<uint8_t>((wire::kVersion ^ kCorpusVersion) << 4);
+}
+
+/// Checksums cannot be guessed. With the one of a control message behind it, if it is one of this version.
+inline std::vector<uint8_t> sealed(std::vector<uint8_t> frame) {
+  if (frame.size() < wire::kControlBytes || wire::version_of(frame.data()) != wire::kVersion) return frame;
+  const auto kind = static_cast<wire::Kind>(wire::kind_of(frame.data()));
+  if (kind != wire::Kind::kRequest && kind != wire::Kind::kReply) return frame;
+  frame.resize(frame.size() + wire::kControlCheckBytes);
+  wire::seal_control(frame.data(), frame.size() - wire::kControlCheckBytes);
+  return frame;
+}
 
 /// One step: 5 bytes (what, from, time, size modulo 2048, its low byte first), then `size` bytes of a frame.
 struct Step {
@@ -16,6 +33,9 @@ struct Step {
   uint8_t from = 0;
   uint8_t time = 0;
   std::vector<uint8_t> frame;
+
+  /// Whether sealed() is to be left out.
+  bool is_bare() const { return (from & 0x80) != 0; }
 };
 
 /// The next step of an input; false at its end. A frame that is cut short stays so.
@@ -27,6 +47,7 @@ inline bool next_step(const uint8_t** at, const uint8_t* end, Step* step) {
   const size_t wanted = (head[3] | size_t{head[4]} << 8) % 2048;
   const size_t size = wanted < left ? wanted : left;
   *step = {head[0], head[1], head[2], {*at, *at + size}};
+  become_current(&step->frame);
   *at += size;
   return true;
 }

@@ -69,6 +69,7 @@ class Network : public PacketSink, public MeetTap {
     } else {
       if (step.what & kMember) fuzz::become_member(last_, cookie_, &step.frame);
       become_native(last_, step.what, of_card_[last_.job], &step.frame);
+      if (!step.is_bare()) step.frame = fuzz::sealed(step.frame);
       packet(step);
     }
     check(sw_.slot_memory_in_use() <= kMemory, "slot memory is bounded");
@@ -140,7 +141,7 @@ class Network : public PacketSink, public MeetTap {
     from_ = endpoint(step.from);
     if (step.what & kByCard) from_.carrier = Carrier::kRdma;
     note_target(step.frame);
-    balance_[step.from] += static_cast<int64_t>(step.frame.size());
+    balance_of(from_) += static_cast<int64_t>(step.frame.size());
     answered_.clear();
     largest_ = std::max(wire::kNativeHeaderBytes + kPayload, wire::kMaxControlBytes);
     open_ = {};
@@ -173,9 +174,11 @@ class Network : public PacketSink, public MeetTap {
     known_.push_back(member);
   }
 
+  int64_t& balance_of(const Endpoint& who) { return balance_[who.carrier == Carrier::kRdma][who.bytes[0]]; }
+
   // Whoever has not shown that it receives what is sent to its address pays for that in advance.
   void pay(const Endpoint& to, size_t size) {
-    int64_t& balance = balance_[to.bytes[0]];
+    int64_t& balance = balance_of(to);
     balance -= static_cast<int64_t>(size);
     check(balance >= 0 || knows(to), "a stranger gets no more bytes than came in its name");
   }
@@ -185,6 +188,12 @@ class Network : public PacketSink, public MeetTap {
     wire::ControlPacket control;
     if (wire::parse_control(frame, size, wire::Kind::kReply, &control) == wire::ParseError::kNone) {
       note_reply(frame, size);
+      return;
+    }
+    if (is(frame, wire::Kind::kReply)) {
+      const bool is_bare = size == wire::kControlBytes;
+      check(is_bare && wire::read_control(frame).status == static_cast<uint16_t>(wire::ReplyStatus::kBadVersion),
+            "what another version is told has no checksum, and nothing else");
       return;
     }
     if (is(frame, wire::Kind::kNativeResult)) return look_at_native(frame, size);
@@ -292,9 +301,9 @@ class Network : public PacketSink, public MeetTap {
   SoftSwitch sw_;
   Time now_{};
   wire::OpenReply last_;
-  uint64_t cookie_ = 0;        // the last one that a join was told
-  int64_t balance_[256] = {};  // bytes that came from an endpoint, less those that were sent there
-  size_t payload_[256] = {};   // by job, as the next three
+  uint64_t cookie_ = 0;           // the last one that a join was told
+  int64_t balance_[2][256] = {};  // bytes that came from an endpoint, less those that were sent there
+  size_t payload_[256] = {};      // by job, as the next three
   bool native_[256] = {};
   bool of_card_[256] = {};
   uint64_t key_[256] = {};

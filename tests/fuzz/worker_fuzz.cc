@@ -31,7 +31,7 @@ class Worker {
 
   void step(const fuzz::Step& step) {
     remember(lone_.pass(microseconds(100) * step.time));
-    Bytes frame = step.frame;
+    Bytes frame = step.is_bare() ? step.frame : fuzz::sealed(step.frame);
     if ((step.what & kOnResult) != 0) {
       frame = result_of(contributions_[step.from % contributions_.size()]);
       const size_t word = step.frame.empty() ? 0 : step.frame[0] % (frame.size() / kWordBytes);

@@ -9,9 +9,10 @@ import random
 import socket
 import struct
 
+from vectors.wire import VERSION, checked
+
 CONTRIBUTION, RESULT, REQUEST, REPLY = 1, 2, 3, 4
 NATIVE = 4  # more than the kinds of contributions and results of words
-VERSION = 3
 
 
 class Forger:
@@ -61,7 +62,8 @@ class Forger:
         return header + draw.randbytes(draw.choice((0, 4, 1024, 1024, 1024, 1023, 1028)))
 
     def control(self, kind):
-        """A request or reply: an open of impossible sizes, a join, close or probe with a guessed key."""
+        """A request or reply: an open of impossible sizes, a join, close or probe with a guessed key. Most have the
+        right checksum."""
         draw = self.random
         body = draw.randbytes(draw.choice((0, 3, 16, 20, 24, 40)))
         call = draw.choice((1, 2, 2, 3, 3, 4, 4, 9))
@@ -69,7 +71,8 @@ class Forger:
             body = struct.pack(
                 ">QHHHHII", draw.getrandbits(64), draw.choice((0, 129, 65535)), 1, draw.getrandbits(16), 0, 1024, 0
             )
-        return struct.pack(">BBHI", VERSION << 4 | kind, call, 0, draw.getrandbits(32)) + body
+        message = struct.pack(">BBHI", VERSION << 4 | kind, call, 0, draw.getrandbits(32)) + body
+        return checked(message) if draw.randrange(8) else message
 
     def mutated(self, packet):
         """With one to three bits or a byte altered, or its end lost."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from unittest import mock
 
 import pytest
 import torch
@@ -630,10 +631,10 @@ def test_damaged_integers_end_in_an_error_never_in_a_wrong_sum():
     assert any("damaged" in outcome for outcome in outcomes), outcomes
 
 
-def rank_statistics():
+def rank_statistics(group=None):
     import switchml
 
-    return switchml.stats()
+    return switchml.stats(group)
 
 
 def test_damaged_elements_are_sent_again():
@@ -643,6 +644,37 @@ def test_damaged_elements_are_sent_again():
         statistics = own.run(rank_statistics)
     assert statistics[0]["switch"]["dropped_checksum"] > 0, "nothing was damaged: the test tests nothing"
     assert sum(rank["retransmissions"] for rank in statistics) > 0
+
+
+def rank_groups_through_damage(place):
+    """How many damaged requests the switch has dropped, if it is one of ours."""
+    dropped = 0
+    for seed in range(6):
+        damage = {**place, "SWITCHML_FAULTS": f"seed={seed},corrupt=0.2"}
+        with mock.patch.dict(os.environ, damage):
+            group = dist.new_group()
+        if damage["SWITCHML_PRECISION"] == "exact":
+            mine = torch.arange(1000.0) + dist.get_rank()
+            dist.all_reduce(mine, group=group)
+            assert mine.tolist() == [2.0 * i + 1 for i in range(1000)]
+        dropped += rank_statistics(group).get("switch", {}).get("control_malformed", 0)
+        dist.destroy_process_group(group)
+    return dropped
+
+
+@pytest.mark.parametrize("precision", ("exact", "integer"))
+@pytest.mark.parametrize("place", ("embedded", "switchml-switchd"))
+def test_damaged_requests_are_sent_again(place, precision):
+    """Groups open and close though every fifth packet of theirs is damaged, among them what they ask of the switch."""
+    settings = {**EMBEDDED, "SWITCHML_PRECISION": precision}
+    with contextlib.ExitStack() as stack:
+        if place != "embedded":
+            port = free_port()
+            stack.enter_context(standalone_switch(port))
+            settings |= with_switch(f"127.0.0.1:{port}")
+        own = stack.enter_context(doomed_pool(2, environment=EMBEDDED))
+        dropped = own.run(rank_groups_through_damage, settings)
+    assert place != "embedded" or sum(dropped) > 0, "nothing was damaged: the test tests nothing"
 
 
 # ---- the end of a process ----

@@ -100,7 +100,7 @@ void Network::launch(int from, int to, const uint8_t* data, size_t size) {
   d.from = from;
   d.to = to;
   d.bytes.assign(data, data + size);
-  d.damaged = random_->chance(weather_.damage_passed) && damage_(from, to, &d.bytes);
+  d.damaged = random_->chance(weather_.damage_passed) && damage_(&d.bytes);
   if (d.damaged) {
     record_->frame("damaged", from, to, d.bytes.data(), size);
     record_->count(Fault::damage_passed);

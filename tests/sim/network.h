@@ -36,7 +36,7 @@ struct Delivery {
 class Network {
  public:
   /// Changes some bits of a frame where damage may be told by somebody; false: leave this one alone.
-  using Damage = std::function<bool(int from, int to, std::vector<uint8_t>* bytes)>;
+  using Damage = std::function<bool(std::vector<uint8_t>* bytes)>;
   Network(Random* random, Record* record, Damage damage);
 
   void set_weather(const Weather& weather) { weather_ = weather; }

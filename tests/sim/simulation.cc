@@ -31,8 +31,7 @@ Simulation::Simulation(uint64_t seed, const Options& options)
       record_(options.print, options.tolerated),
       random_(seed),
       chance_(seed ^ 0x5eed),
-      network_(&chance_, &record_,
-               [this](int from, int to, std::vector<uint8_t>* bytes) { return damage(from, to, bytes); }) {
+      network_(&chance_, &record_, [this](std::vector<uint8_t>* bytes) { return damage(bytes); }) {
   record_.advance(Time(seconds(1)));
   draw_switches();
   draw_tenants();

@@ -43,7 +43,7 @@ class Simulation final : private Carrier {
   void kill_switch(int node);
   void revive_switches();
   void strange(int from, int to, const uint8_t* data, size_t size);
-  bool damage(int from, int to, std::vector<uint8_t>* bytes);
+  bool damage(std::vector<uint8_t>* bytes);
   bool damage_native(std::vector<uint8_t>* bytes);
   bool damage_data(const wire::DataPacket& packet, std::vector<uint8_t>* bytes);
   void flip(std::vector<uint8_t>* bytes, size_t word);

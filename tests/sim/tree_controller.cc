@@ -29,7 +29,7 @@ void TreeController::request(int at, const uint8_t* frame, size_t size, int from
   if (!is_worker(from)) return;
   uint8_t reply[wire::kMaxControlBytes] = {};
   const ReplyStatus status = answer(at, packet, from, reply + wire::kControlBytes);
-  switches_[static_cast<size_t>(at)]->send_control(reply, wire::write_reply_start(packet.control, status, reply), from);
+  switches_[static_cast<size_t>(at)]->send_control(reply, wire::finish_reply(packet.control, status, reply), from);
 }
 
 ReplyStatus TreeController::answer(int at, const wire::ControlPacket& packet, int from, uint8_t* body) {

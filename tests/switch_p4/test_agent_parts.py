@@ -21,6 +21,7 @@ except ImportError as error:
 
 from switchml_agent import console, driver, frames, program, service, sessions
 from switchml_agent.errors import Refusal
+from vectors import wire
 from vectors.wire import ROOT
 
 WORKER = frames.Place("10.0.0.1", 4711, "02:00:00:00:00:0a", 258)
@@ -415,9 +416,11 @@ def test_a_used_port_is_refused(served):
 def test_an_open_without_a_controller_is_told_of_one():
     sent = []
     plane = service.DataPlane(Driver(), lambda place, payload: sent.append((place, payload)))
-    for request in ("3301000000000007" + "00" * 24, "3301", "3302000000000007", "2301000000000007"):
-        plane.receive(WORKER, bytes.fromhex(request))
-    assert sent == [(WORKER, bytes.fromhex("3401000900000007"))]
+    asked = wire.checked(bytes.fromhex("4301000000000007" + "00" * 24))
+    others = ("4301", "4302000000000007", "3301000000000007")
+    for request in (asked, asked[:-1] + b"?", *(wire.checked(bytes.fromhex(text)) for text in others)):
+        plane.receive(WORKER, request)
+    assert sent == [(WORKER, wire.checked(bytes.fromhex("4401000900000007")))]
 
 
 def test_packets_nobody_listens_to_and_too_many(served):

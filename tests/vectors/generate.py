@@ -184,7 +184,7 @@ class Generator:
             f"epoch={name}+1",
             "job=unused",
             f"worker={self.random.choice((self.parser.sessions[name].workers, 255))}",
-            "version=3",
+            f"version={wire.VERSION - 1}",
             f"kind={self.random.choice((0, 2, 4, 6, 9, 14, 15))}",
             "flags=0xf0",
         ]

@@ -409,14 +409,16 @@ class Parser:
         return wire.wrap(value)
 
     def hex(self, words):
-        """Digits, spaced as one likes; XX*N is the byte XX, N times."""
+        """Digits, spaced as one likes; XX*N: the byte XX, N times; `check` at the end: a control message's checksum."""
+        check = words[-1:] == ["check"]
+        words = words[: len(words) - check]
         text, parts, at = "".join(self.repeated(word) for word in words), [], 0
         for match in PLACEHOLDER.finditer(text):
             if match["session"] not in self.sessions:
                 self.fail(f"{match.group()}: allowed are {', '.join(self.sessions) or 'no sessions'}")
             parts += [self.digits(text[at : match.start()]), Of(match["session"], match["field"])]
             at = match.end()
-        return Hex((*parts, self.digits(text[at:])))
+        return Hex((*parts, self.digits(text[at:])), check)
 
     def repeated(self, word):
         byte, star, times = word.partition("*")

@@ -63,18 +63,30 @@ def test_a_packet_may_be_cut_at_any_byte(kind, target, tmp_path):  # [DROP-1, DR
     runner.Runner(target).run(vector)
 
 
-@pytest.mark.parametrize("request_type", ("open", "join", "close", "probe"))
-def test_a_control_request_may_be_cut_at_any_byte(request_type, target, tmp_path):  # [CTL-4]
+REQUESTS = {"open": {"client_key": 7, "workers": 1, "shards": 1, "payload": 256}, "join": {}, "close": {}, "probe": {}}
+
+
+@pytest.mark.parametrize("request_type", REQUESTS)
+def test_a_control_request_may_be_cut_or_damaged_at_any_byte(request_type, target, tmp_path):  # [CTL-4, CTL-8]
     if not target.capabilities.control:
         pytest.skip(f"{target.name}: needs control")
     start = {"version": wire.VERSION, "kind": wire.KINDS["request"], "type": wire.PROTOCOL["requests"][request_type]}
-    frame = wire.Layout("control").pack(**start) + bytes(wire.Layout(request_type).bytes)
-    lines = ["# Cut at every byte.", "needs control", "session A workers=1"]
+    message = wire.CONTROL.pack(**start) + wire.Layout(request_type).pack(**REQUESTS[request_type])
+    frame = wire.checked(message)
+    lines = ["# Cut at every byte, with and without a right checksum; a bit of every byte changed.", "needs control",
+             "session A workers=1"]  # fmt: skip
     for size in range(1, len(frame)):
         lines += [f"raw from=A.0 hex {frame[:size].hex()}", "expect nothing"]
+    for size in range(wire.CONTROL.bytes, len(message)):
+        lines += [f"raw from=A.0 hex {message[:size].hex()} check", "expect nothing"]
+    lines.append(f"raw from=A.0 hex {wire.VERSION ^ 8:x}{frame.hex()[1:]}")
+    lines.append(f"expect A.0 hex {wire.VERSION:x}4 {start['type']:02x} 0001 00000000")
+    for at in range(1, len(frame)):
+        damaged = frame[:at] + bytes([frame[at] ^ 1 << at % 8]) + frame[at + 1 :]
+        lines += [f"raw from=A.0 hex {damaged.hex()}", "expect nothing"]
     lines += ["count contributions_added 0", "send A.0 slot=0 seq=1", "expect A.0 slot=0 seq=1"]
     lines.append("count contributions_added 1 uses_started 1 uses_completed 1")
-    runner.Runner(target).run(parse.parse("\n".join(lines), tmp_path / "cut_request.txt"))
+    runner.Runner(target).run(parse.parse("\n".join(lines), tmp_path / "request.txt"))
 
 
 def test_the_same_seed_gives_the_same_sequence():

@@ -71,9 +71,11 @@ class NativeFields:
 
 @dataclasses.dataclass(frozen=True)
 class Hex:
-    """A packet by its bytes, with jobs and epochs of sessions between them."""
+    """A packet by its bytes, with jobs and epochs of sessions between them, and perhaps a control message's checksum
+    behind them."""
 
     parts: tuple  # of bytes and Of
+    check: bool = False
 
     @property
     def size(self):
@@ -89,7 +91,7 @@ class Hex:
                 out += part
             else:
                 out += part.resolve(sessions).to_bytes(1 if part.field == "job" else 4, "big")
-        return out
+        return wire.checked(out) if self.check else out
 
 
 @dataclasses.dataclass(frozen=True)

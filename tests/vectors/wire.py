@@ -5,7 +5,8 @@ import pathlib
 import struct
 import tomllib
 
-from vectors import elements, xxh3
+from switchml_agent import xxh3
+from vectors import elements
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROTOCOL = tomllib.loads((ROOT / "backend/wire/protocol.toml").read_text(encoding="utf-8"))
@@ -52,6 +53,13 @@ class Layout:
 
 HEADER = Layout("header")
 NATIVE = Layout("native_header")
+CONTROL = Layout("control")
+CHECK = Layout("control_check")
+
+
+def checked(message):
+    """A control message with its checksum. [CTL-8]"""
+    return message + CHECK.pack(checksum=xxh3.digest(message) % 2**32)
 
 
 def wrap(value):

@@ -6,10 +6,12 @@
 
 #include "client/switch_entry.h"
 #include "client/switches.h"
+#include "engine/switch_thread.h"
 #include "store/map_store.h"
 #include "transport/faulty.h"
 #include "transport/inproc.h"
 #include "transport/udp.h"
+#include "wire/checksum.h"
 
 namespace switchml {
 namespace {
@@ -61,14 +63,32 @@ class FakeSwitch {
   std::thread thread_;
 };
 
-std::vector<uint8_t> reply_to(wire::Control control, ReplyStatus status, size_t body = 0,
-                              uint8_t version = wire::kVersion) {
-  control.version = version;
+std::vector<uint8_t> reply_to(wire::Control control, ReplyStatus status, const std::vector<uint8_t>& body = {}) {
+  control.version = wire::kVersion;
   control.kind = static_cast<uint8_t>(wire::Kind::kReply);
   control.status = static_cast<uint16_t>(status);
-  std::vector<uint8_t> frame(wire::kControlBytes + body);
+  std::vector<uint8_t> frame(wire::kControlBytes);
   wire::write_control(control, frame.data());
+  frame.insert(frame.end(), body.begin(), body.end());
+  frame.resize(frame.size() + wire::kControlCheckBytes);
+  wire::seal_control(frame.data(), frame.size() - wire::kControlCheckBytes);
   return frame;
+}
+
+std::vector<uint8_t> of_version(uint8_t version, const wire::Control& asked) {
+  std::vector<uint8_t> frame(wire::kMaxControlBytes);
+  frame.resize(wire::finish_reply(asked, ReplyStatus::kBadVersion, frame.data()));
+  frame[0] = static_cast<uint8_t>(version << 4 | wire::kind_of(frame.data()));
+  return frame;
+}
+
+std::vector<uint8_t> joined(uint16_t count, uint64_t cookie = 0) {
+  wire::JoinReply reply;
+  reply.joined = count;
+  reply.cookie = cookie;
+  std::vector<uint8_t> body(wire::kJoinReplyBytes);
+  wire::write_join_reply(reply, body.data());
+  return body;
 }
 
 Time soon() { return monotonic_now() + seconds(60); }
@@ -77,7 +97,7 @@ TEST(ControlClient, AsksAgainUntilItIsAnswered) {  // [CTL-5]
   FakeSwitch fake([&seen](const wire::Control& control) {
     std::vector<std::vector<uint8_t>> none;
     if (++seen < 3) return none;
-    return std::vector<std::vector<uint8_t>>{reply_to(control, ReplyStatus::kOk, wire::kJoinReplyBytes)};
+    return std::vector<std::vector<uint8_t>>{reply_to(control, ReplyStatus::kOk, joined(1))};
   });
   auto client = fake.client();
   EXPECT_TRUE(client.join({}, 0, soon()).ok());
@@ -90,19 +110,21 @@ TEST(ControlClient, OtherFramesAreNotTheAnswer) {
     --earlier.request_id;
     wire::Control other = control;
     other.type = static_cast<uint8_t>(wire::Request::kClose);
-    auto right = reply_to(control, ReplyStatus::kOk, wire::kJoinReplyBytes);
-    right[wire::kControlBytes + 1] = 7;
+    auto damaged = reply_to(control, ReplyStatus::kNotMember);
+    damaged.back() ^= 1;
     return std::vector<std::vector<uint8_t>>{{},
-                                             {0x32, 0x33},
+                                             {0x42, 0x43},
                                              reply_to(earlier, ReplyStatus::kNotMember),
                                              reply_to(other, ReplyStatus::kOk),
-                                             reply_to(control, ReplyStatus::kOk, 3),
-                                             right};
+                                             reply_to(control, ReplyStatus::kOk, {1, 2, 3}),
+                                             damaged,
+                                             of_version(wire::kVersion, control),
+                                             reply_to(control, ReplyStatus::kOk, joined(7))};
   });
   auto client = fake.client();
-  auto joined = client.join({}, 0, soon());
-  ASSERT_TRUE(joined.ok()) << joined.status().to_string();
-  EXPECT_EQ(joined->joined, 7);
+  auto answer = client.join({}, 0, soon());
+  ASSERT_TRUE(answer.ok()) << answer.status().to_string();
+  EXPECT_EQ(answer->joined, 7);
 }
 
 TEST(ControlClient, AJoinShowsWhatItIsAskedFor) {  // [COOKIE-2]
@@ -111,24 +133,20 @@ TEST(ControlClient, AJoinShowsWhatItIsAskedFor) {  // [COOKIE-2]
   FakeSwitch fake([&](const wire::Control& control, const uint8_t* body) {
     shown.push_back(wire::read_join(body).cookie);
     if (shown.size() == 2) return std::vector<std::vector<uint8_t>>{};  // lost: the same again
-    wire::JoinReply reply;
-    reply.joined = 7;
-    reply.cookie = ++cookie;  // its address changes twice
-    auto frame =
-        reply_to(control, shown.size() == 5 ? ReplyStatus::kOk : ReplyStatus::kProveAddress, wire::kJoinReplyBytes);
-    wire::write_join_reply(reply, frame.data() + wire::kControlBytes);
-    return std::vector<std::vector<uint8_t>>{frame};
+    const ReplyStatus status = shown.size() == 5 ? ReplyStatus::kOk : ReplyStatus::kProveAddress;
+    // Its address changes twice.
+    return std::vector<std::vector<uint8_t>>{reply_to(control, status, joined(7, ++cookie))};
   });
   auto client = fake.client();
-  auto joined = client.join({}, 0, soon());
-  ASSERT_TRUE(joined.ok()) << joined.status().to_string();
-  EXPECT_EQ(joined->joined, 7);
+  auto answer = client.join({}, 0, soon());
+  ASSERT_TRUE(answer.ok()) << answer.status().to_string();
+  EXPECT_EQ(answer->joined, 7);
   EXPECT_EQ(shown, (std::vector<uint64_t>{0, 1001, 1001, 1002, 1003}));
 }
 
 TEST(ControlClient, AnAddressThatIsNeverTheSameEndsTheJoin) {
   FakeSwitch fake([](const wire::Control& control) {
-    return std::vector<std::vector<uint8_t>>{reply_to(control, ReplyStatus::kProveAddress, wire::kJoinReplyBytes)};
+    return std::vector<std::vector<uint8_t>>{reply_to(control, ReplyStatus::kProveAddress, joined(0))};
   });
   auto client = fake.client();
   const Status status = client.join({}, 0, soon()).status();
@@ -168,15 +186,27 @@ TEST(ControlClient, EveryRefusalSaysWhoAndWhatToDo) {
 }
 
 TEST(ControlClient, AVersionMismatchNamesBothVersions) {
-  FakeSwitch fake([](const wire::Control& control) {
-    return std::vector<std::vector<uint8_t>>{reply_to(control, ReplyStatus::kBadVersion, 0, 9)};
-  });
+  FakeSwitch fake(
+      [](const wire::Control& control) { return std::vector<std::vector<uint8_t>>{of_version(9, control)}; });
   auto client = fake.client();
   auto opened = client.open({}, soon());
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.status().code(), Code::kMismatch);
   EXPECT_TRUE(contains(opened.status(), "version 9")) << opened.status().message();
   EXPECT_TRUE(contains(opened.status(), "version " + std::to_string(wire::kVersion))) << opened.status().message();
+}
+
+// It has no checksum, so damage may have made it of another reply.
+TEST(ControlClient, OneReplyOfAnotherVersionIsAskedAgain) {  // [CTL-9]
+  FakeSwitch fake([first = uint32_t{0}](const wire::Control& control) mutable {
+    if (first == 0) first = control.request_id;
+    return std::vector<std::vector<uint8_t>>{
+        control.request_id == first ? of_version(9, control) : reply_to(control, ReplyStatus::kOk, joined(7))};
+  });
+  auto client = fake.client();
+  const auto answer = client.join({}, 0, soon());
+  ASSERT_TRUE(answer.ok()) << answer.status().to_string();
+  EXPECT_EQ(answer->joined, 7);
 }
 
 TEST(ControlClient, SilenceEndsAtTheDeadline) {
@@ -223,6 +253,24 @@ TEST(ControlClient, ClosingWhatIsOverIsNoError) {
   EXPECT_TRUE(client.close({}, soon()).ok());
 }
 
+void have_a_session(Transport& link, const Endpoint& at) {
+  ControlClient client(link, at, "faulty");
+  wire::Open asked;
+  asked.client_key = 77;
+  asked.workers = 1;
+  asked.shards = 1;
+  asked.payload = 1024;
+  auto opened = client.open(asked, soon());
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  const wire::Membership member{opened->job, opened->epoch, opened->session_key, 0};
+  for (int i = 0; i < 5; ++i) {
+    const auto joined = client.join(member, 0, soon());
+    ASSERT_TRUE(joined.ok()) << joined.status().to_string();
+    EXPECT_EQ(joined->joined, 1);
+  }
+  EXPECT_TRUE(client.close(member, soon()).ok());
+}
+
 TEST(ControlClient, AWholeSessionOverALossyTransport) {
   ServerOptions options;
   options.listen = endpoint_of("127.0.0.1:0");
@@ -236,21 +284,21 @@ TEST(ControlClient, AWholeSessionOverALossyTransport) {
   faults.send_loss = 0.3;
   faults.receive_loss = 0.3;
   faults.duplicate = 0.3;
-  auto lossy = make_faulty_transport(std::move(transport.value()), faults);
-  ControlClient client(*lossy, udp.peer, "lossy");
-  wire::Open asked;
-  asked.client_key = 77;
-  asked.workers = 1;
-  asked.shards = 1;
-  asked.payload = 1024;
-  const Time deadline = monotonic_now() + seconds(30);
-  auto opened = client.open(asked, deadline);
-  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
-  const wire::Membership member{opened->job, opened->epoch, opened->session_key, 0};
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(client.join(member, 0, deadline)->joined, 1);
-  EXPECT_TRUE(client.close(member, deadline).ok());
+  have_a_session(*make_faulty_transport(std::move(transport.value()), faults), udp.peer);
   EXPECT_EQ(server.value()->counters().sessions_opened.get(), 1U);
   EXPECT_EQ(server.value()->counters().sessions_closed.get(), 1U);
+}
+
+TEST(ControlClient, AWholeSessionWhereEveryFifthPacketIsDamagedEitherWay) {  // [CTL-8, CTL-9]
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const auto hub = InprocHub::create({});
+    Faults faults;
+    faults.corrupt = 0.2;
+    faults.seed = 2 * seed;
+    const testing::SwitchThread there(*hub, faults);
+    faults.seed += 1;
+    have_a_session(*make_faulty_transport(hub->attach(), faults), there.address());
+  }
 }
 
 }  // namespace

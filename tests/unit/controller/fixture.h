@@ -180,13 +180,17 @@ class Rack {
     return answers[ticket];
   }
 
-  /// The reply to one control request that arrives at a switch; none: no reply.
-  std::optional<wire::Reply> ask(int index, const std::vector<uint8_t>& frame, const Place& from) {
-    auto& sent = switches[static_cast<size_t>(index)].sent;
-    sent.clear();
+  /// One control request arrives at a switch, whose answers are those in `sent` then.
+  void hand(int index, const std::vector<uint8_t>& frame, const Place& from) {
+    switches[static_cast<size_t>(index)].sent.clear();
     Effects effects;
     core.packet_in(index, frame.data(), frame.size(), from, now, &effects);
     run(effects);
+  }
+  /// The reply; none: no reply.
+  std::optional<wire::Reply> ask(int index, const std::vector<uint8_t>& frame, const Place& from) {
+    hand(index, frame, from);
+    const auto& sent = switches[static_cast<size_t>(index)].sent;
     if (sent.empty()) return std::nullopt;
     EXPECT_EQ(sent.size(), 1U);
     EXPECT_TRUE(sent[0].to == from);

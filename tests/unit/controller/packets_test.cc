@@ -4,6 +4,7 @@
 #include "controller/session_state.h"
 #include "controller/sessions.h"
 #include "fixture.h"
+#include "wire/checksum.h"
 
 namespace switchml::controller {
 namespace {
@@ -237,7 +238,12 @@ TEST_F(Packets, OpensInBandAreRefusedAndOtherVersionsToldWhichThisIs) {
   const size_t size = wire::build_open(open, 8, frame);
   EXPECT_EQ(rack_.ask(1, {frame, frame + size}, place(0))->status, ReplyStatus::kControlled);
   frame[0] = static_cast<uint8_t>((wire::kVersion + 1) << 4 | (frame[0] & 0x0f));
-  EXPECT_EQ(rack_.ask(1, {frame, frame + size}, place(0))->status, ReplyStatus::kBadVersion);
+  rack_.hand(1, {frame, frame + size}, place(0));
+  ASSERT_EQ(rack_.switches[1].sent.size(), 1U);
+  const std::vector<uint8_t>& told = rack_.switches[1].sent[0].payload;
+  ASSERT_EQ(told.size(), wire::kControlBytes);
+  EXPECT_EQ(wire::read_control(told.data()).version, wire::kVersion);
+  EXPECT_EQ(wire::read_control(told.data()).status, static_cast<uint16_t>(ReplyStatus::kBadVersion));
 }
 
 TEST_F(Packets, WhateverIsNoRequestIsCountedAndDropped) {
@@ -250,9 +256,11 @@ TEST_F(Packets, WhateverIsNoRequestIsCountedAndDropped) {
   EXPECT_FALSE(rack_.ask(1, longer, place(0)).has_value());
   std::vector<uint8_t> unknown = join;
   unknown[1] = 9;
+  EXPECT_FALSE(rack_.ask(1, unknown, place(0)).has_value()) << "damaged";
+  wire::seal_control(unknown.data(), unknown.size() - wire::kControlCheckBytes);
   EXPECT_FALSE(rack_.ask(1, unknown, place(0)).has_value());
-  EXPECT_EQ(rack_.core.counters().requests_malformed, join.size() + 2);
-  EXPECT_EQ(rack_.core.counters().requests, join.size() + 2);
+  EXPECT_EQ(rack_.core.counters().requests_malformed, join.size() + 3);
+  EXPECT_EQ(rack_.core.counters().requests, join.size() + 3);
 }
 
 }  // namespace

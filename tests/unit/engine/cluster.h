@@ -142,6 +142,7 @@ struct ClusterOptions {
   bool whole_chunks = false;
   bool keep_results = false;
   bool native = false;
+  Duration lease = seconds(10000);
 };
 
 class Cluster : private softswitch::PacketSink {
@@ -266,7 +267,7 @@ class Cluster : private softswitch::PacketSink {
     session_.native = (reply.open.flags & wire::kOpenNative) != 0;
     ASSERT_EQ(session_.native, options_.native);
     session_.whole_chunks = (reply.open.flags & wire::kOpenWholeChunks) != 0;
-    session_.lease = seconds(10000);
+    session_.lease = options_.lease;
     session_.secret[0] = 0x1234;
     session_.secret[1] = 0x5678;
     session_.switch_endpoint = endpoint(kSwitch);

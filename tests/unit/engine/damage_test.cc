@@ -103,5 +103,36 @@ TEST(MaximumDamage, AResultBelowOnesOwnIsAskedForAgain) {  // [MAX-1]
   EXPECT_GT(cluster.shard(0).counters().witness_failures.get(), 0U);
 }
 
+// Every fifth packet is damaged, of every kind and in both directions, while leases are renewed all the time and the
+// switch is asked whom everybody waits for.
+TEST(ControlDamage, NobodyTakesADamagedMessageForWhatItSays) {  // [CTL-8, CTL-9]
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    ClusterOptions options{kWorkers, 1, 8, 1024, {}};
+    options.native = true;
+    options.lease = milliseconds(40);
+    options.faults.seed = seed;
+    options.faults.corrupt = 0.2;
+    Cluster cluster(options);
+    for (int call = 1; call <= 3; ++call) {
+      std::vector<std::vector<float>> tensors(kWorkers, std::vector<float>(5000, static_cast<float>(call)));
+      const auto sum = [&](int w) {
+        Collective c;
+        auto& tensor = tensors[static_cast<size_t>(w)];
+        c.input = c.output = tensor.data();
+        c.count = c.output_end = tensor.size();
+        cluster.submit(w, c);
+      };
+      sum(0);
+      ASSERT_FALSE(cluster.run(milliseconds(2500))) << "rank 0 waits for the others";
+      for (int w = 1; w < kWorkers; ++w) sum(w);
+      ASSERT_TRUE(cluster.run());
+      for (const auto& tensor : tensors) EXPECT_EQ(tensor, std::vector<float>(5000, 3.0F * static_cast<float>(call)));
+    }
+    for (const Status& failure : cluster.failures) ADD_FAILURE() << failure.to_string();
+    EXPECT_GT(cluster.the_switch().counters().control_malformed.get(), 0U);
+    EXPECT_GT(cluster.shard(0).counters().results_malformed.get(), 0U);
+  }
+}
+
 }  // namespace
 }  // namespace switchml::testing

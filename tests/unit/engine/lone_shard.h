@@ -252,9 +252,9 @@ inline std::vector<Bytes> by_slot(std::vector<Bytes> frames) {
   return frames;
 }
 
-/// A reply of the switch: the control part and the body of its type.
+/// A reply of the switch: the control part, the body of its type and the checksum.
 inline Bytes reply(wire::Request type, wire::ReplyStatus status, uint32_t request_id, const Bytes& body) {
-  Bytes frame(wire::kControlBytes + body.size());
+  Bytes frame(wire::kControlBytes + body.size() + wire::kControlCheckBytes);
   std::copy(body.begin(), body.end(), frame.begin() + wire::kControlBytes);
   wire::Control control;
   control.version = wire::kVersion;
@@ -263,6 +263,7 @@ inline Bytes reply(wire::Request type, wire::ReplyStatus status, uint32_t reques
   control.status = static_cast<uint16_t>(status);
   control.request_id = request_id;
   wire::write_control(control, frame.data());
+  wire::seal_control(frame.data(), frame.size() - wire::kControlCheckBytes);
   return frame;
 }
 

@@ -257,7 +257,7 @@ TEST(ShardNative, MalformedFramesAreCountedAndDropped) {  // [NATIVE-14, NRES-2]
   half.pop_back();
   const auto header = [&](const std::function<void(wire::NativeHeader&)>& change) { return sent.altered(change); };
   const std::vector<Bytes> bad = {
-      {0x36},
+      {0x46},
       Bytes(good.begin(), good.begin() + wire::kNativeHeaderBytes - 1),
       sent.with_elements(half),
       sent.with_elements(longer),   // more than the session's payload

@@ -330,6 +330,22 @@ TEST_F(SwitchLivenessTest, AKeepAliveShowsWhatItIsAskedForAtOnce) {  // [COOKIE-
 }
 
 // [RDMA-3]
+// Without a checksum: damage may have made it of another reply.
+TEST_F(SwitchLivenessTest, ThatTheSwitchSpeaksAnotherVersionIsBelievedTheSecondTime) {  // [CTL-9]
+  const auto join = [this](wire::ReplyStatus status, const SwitchLiveness::Request& request) {
+    return reply(wire::Request::kJoin, status, id_of(request));
+  };
+  const auto first = join(wire::ReplyStatus::kBadVersion, liveness.keep_alive(now));
+  EXPECT_TRUE(first.lost.ok());
+  const auto again = join(wire::ReplyStatus::kOk, first.request);
+  EXPECT_TRUE(again.lost.ok());
+  const auto later = join(wire::ReplyStatus::kBadVersion, liveness.keep_alive(now));
+  EXPECT_TRUE(later.lost.ok()) << "it was right in between";
+  const auto last = join(wire::ReplyStatus::kBadVersion, later.request);
+  EXPECT_EQ(last.request.size, 0U);
+  EXPECT_NE(last.lost.message().find("another protocol version"), std::string::npos) << last.lost.message();
+}
+
 TEST_F(SwitchLivenessTest, JoinsIntroduceAQueuePairUntilTheSwitchHasAnswered) {
   const auto type_of = [](const SwitchLiveness::Request& request) {
     return static_cast<wire::Request>(wire::read_control(request.bytes.data()).type);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "softswitch/switch.h"
+#include "transport/faulty.h"
 #include "transport/inproc.h"
 #include "wire/control.h"
 
@@ -22,7 +23,8 @@ namespace switchml::testing {
 /// A switch on an in-process endpoint, with a thread of its own.
 class SwitchThread : private softswitch::PacketSink {
  public:
-  explicit SwitchThread(InprocHub& hub) : transport_(hub.attach()), switch_({}), thread_([this] { run(); }) {}
+  explicit SwitchThread(InprocHub& hub, const Faults& faults = {})
+      : transport_(make_faulty_transport(hub.attach(), faults)), switch_({}), thread_([this] { run(); }) {}
   ~SwitchThread() override {
     stop_ = true;
     transport_->wake();

@@ -19,6 +19,7 @@
 #include "softswitch/switch.h"
 #include "transport/rdma/rdma.h"
 #include "transport/udp.h"
+#include "wire/checksum.h"
 #include "wire/control.h"
 
 namespace switchml {
@@ -90,6 +91,7 @@ class Chip : private softswitch::PacketSink {
       EXPECT_EQ(asked.flags, wire::kOpenUnreliable);
       asked.flags = 0;
       wire::write_open(asked, request.data() + wire::kControlBytes);
+      wire::seal_control(request.data(), request.size() - wire::kControlCheckBytes);
     }
     switch_.process(request.data(), request.size(), frame.from, monotonic_now(), *this);
   }
@@ -97,7 +99,6 @@ class Chip : private softswitch::PacketSink {
   void meet(const wire::ControlPacket& packet, const Endpoint& from) {
     const auto joined = switch_.join(wire::read_join(packet.body), from, monotonic_now());
     uint8_t reply[wire::kMaxControlBytes] = {};
-    const size_t size = wire::write_reply_start(packet.control, joined.status, reply);
     if (wire::has_body(joined.status)) wire::write_join_reply(joined.reply, reply + wire::kControlBytes);
     if (joined.status == wire::ReplyStatus::kOk) {
       Transport& link = link_to(from);
@@ -111,6 +112,7 @@ class Chip : private softswitch::PacketSink {
       if (std::exchange(told_[from], own->queue_pair) != own->queue_pair) ++pairs_made_;
       wire::write_introduction(own.value(), reply + wire::kControlBytes + wire::kJoinReplyBytes);
     }
+    const size_t size = wire::finish_reply(packet.control, joined.status, reply);
     const TxFrame frame{reply, static_cast<uint32_t>(size), &from};
     udp_->send(&frame, 1);
   }

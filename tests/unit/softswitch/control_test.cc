@@ -5,6 +5,7 @@
 
 #include "fixture.h"
 #include "softswitch/slot_store.h"
+#include "wire/checksum.h"
 
 namespace switchml::softswitch {
 namespace {
@@ -132,10 +133,11 @@ TEST(SwitchControl, AnotherVersionIsToldOurs) {
   frame[0] = static_cast<uint8_t>((7 << 4) | static_cast<int>(wire::Kind::kRequest));
   const auto sent = bench.put({frame, frame + size}, endpoint(1));
   ASSERT_EQ(sent.size(), 1U);
-  EXPECT_EQ(wire::version_of(sent[0].frame.data()), wire::kVersion);
-  wire::Reply reply;
-  ASSERT_EQ(wire::parse_reply(sent[0].frame.data(), sent[0].frame.size(), &reply), wire::ParseError::kNone);
-  EXPECT_EQ(reply.status, ReplyStatus::kBadVersion);
+  ASSERT_EQ(sent[0].frame.size(), wire::kControlBytes);
+  const wire::Control reply = wire::read_control(sent[0].frame.data());
+  EXPECT_EQ(reply.version, wire::kVersion);
+  EXPECT_EQ(reply.kind, static_cast<uint8_t>(wire::Kind::kReply));
+  EXPECT_EQ(reply.status, static_cast<uint16_t>(ReplyStatus::kBadVersion));
   EXPECT_EQ(reply.request_id, 1234U);
   EXPECT_EQ(bench.sw.sessions(), 0);
 }
@@ -209,10 +211,19 @@ TEST(SwitchControl, MalformedRequestsAreDroppedAndCounted) {
       EXPECT_TRUE(bench.put({frame, frame + size}, endpoint(1)).empty()) << size;
       EXPECT_EQ(bench.sw.counters().control_malformed.get(), ++malformed);
     }
+    // Also with a right checksum.
+    for (size_t size = wire::kControlBytes; size < sizeof frame - wire::kControlCheckBytes; ++size) {
+      if (size == right - wire::kControlCheckBytes) continue;
+      uint8_t other[sizeof frame];
+      std::copy(frame, frame + size, other);
+      EXPECT_TRUE(bench.put({other, other + wire::seal_control(other, size)}, endpoint(1)).empty()) << size;
+      EXPECT_EQ(bench.sw.counters().control_malformed.get(), ++malformed);
+    }
   }
   for (const int type : {0, 5, 200, 255}) {
     const size_t size = wire::build_open(ask_for(2), 1, frame);
     frame[wire::kControlOffsetType] = static_cast<uint8_t>(type);
+    wire::seal_control(frame, size - wire::kControlCheckBytes);
     EXPECT_TRUE(bench.put({frame, frame + size}, endpoint(1)).empty());
     EXPECT_EQ(bench.sw.counters().control_malformed.get(), ++malformed);
   }

@@ -105,9 +105,9 @@ TEST(NativeSwitch, KindsOfTheOtherSortAreDropped) {
       native_frame(floats(0, {1}), integers.granted.job, integers.granted.epoch, {integers.granted.session_key});
   EXPECT_TRUE(bench.put(foreign, integers.at(0)).empty());
   auto result = native.frame(floats(0, {1}));
-  result[0] = 0x36;
+  result[0] = 0x46;
   EXPECT_TRUE(bench.put(result, native.job.at(0)).empty()) << "a native result";
-  result[0] = 0x39;
+  result[0] = 0x49;
   EXPECT_TRUE(bench.put({result.begin(), result.begin() + 20}, native.job.at(0)).empty()) << "no kind has this header";
   const auto after = changed(before, bench.sw.counters());
   EXPECT_EQ(after.at("dropped_kind"), 4U);

@@ -283,12 +283,12 @@ TEST(Server, RequestsGoToTheControllerWhoseAnswersLeaveFromThePort) {
     ASSERT_TRUE(server.ok()) << server.status().to_string();
     // To another address than the one that the kernel would answer from; the worker's socket is connected to it.
     RawWorker worker(with_port(loopback("127.0.0.9:1"), port_of(server.value()->local())));
-    const std::vector<uint8_t> question = {0x33, 1, 2, 3};
+    const std::vector<uint8_t> question = {0x43, 1, 2, 3};
     worker.send(question);
     Endpoint from;
     ASSERT_EQ(echo.wait(&from), question);
-    server.value()->send({0x34, 9}, from);
-    EXPECT_EQ(worker.receive(), (std::vector<uint8_t>{0x34, 9}));
+    server.value()->send({0x44, 9}, from);
+    EXPECT_EQ(worker.receive(), (std::vector<uint8_t>{0x44, 9}));
   }
 }
 

@@ -74,8 +74,8 @@ TEST(UdpSteering, ControlAndWhatHasNoHeaderGoToTheFirst) {
   Group group;
   ASSERT_NE(wire::slot_partition(3, 16, kSockets), 0);
   EXPECT_EQ(group.put({frame(wire::Kind::kRequest, 3, 16, 20)})[0].size(), 1U);
-  EXPECT_EQ(group.put({Bytes{0x31}})[0].size(), 1U);
-  EXPECT_EQ(group.put({Bytes{0x31, 0, 9, 0, 1, 1, 1, 1, 7}})[0].size(), 1U) << "half of a slot number";
+  EXPECT_EQ(group.put({Bytes{0x41}})[0].size(), 1U);
+  EXPECT_EQ(group.put({Bytes{0x41, 0, 9, 0, 1, 1, 1, 1, 7}})[0].size(), 1U) << "half of a slot number";
 }
 
 // A run of segments is one datagram to the kernel: it has one place, that of its first frame.

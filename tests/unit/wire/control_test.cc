@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "wire/checksum.h"
+
 namespace switchml::wire {
 namespace {
 
@@ -15,8 +17,9 @@ ControlPacket parsed_request(const uint8_t* frame, size_t size) {
   return packet;
 }
 
+/// Without a checksum yet, for which there is room.
 std::vector<uint8_t> reply(Request type, ReplyStatus status, size_t body, uint8_t version = kVersion) {
-  std::vector<uint8_t> frame(kControlBytes + body);
+  std::vector<uint8_t> frame(kControlBytes + body + (version == kVersion ? kControlCheckBytes : 0));
   Control control;
   control.version = version;
   control.kind = static_cast<uint8_t>(Kind::kReply);
@@ -25,6 +28,11 @@ std::vector<uint8_t> reply(Request type, ReplyStatus status, size_t body, uint8_
   control.request_id = 99;
   write_control(control, frame.data());
   return frame;
+}
+
+ParseError sealed_and_parsed(std::vector<uint8_t> frame, Reply* out) {
+  seal_control(frame.data(), frame.size() - kControlCheckBytes);
+  return parse_reply(frame.data(), frame.size(), out);
 }
 
 TEST(Control, OpenIsWrittenAsTheSwitchReadsIt) {
@@ -112,7 +120,7 @@ TEST(Control, AMeetIsAJoinAndAnIntroduction) {
   auto answer = reply(Request::kMeet, ReplyStatus::kProveAddress, kMeetReplyBytes);
   answer[kControlBytes + 1] = 9;
   write_introduction(own, answer.data() + kControlBytes + kJoinReplyBytes);
-  ASSERT_EQ(parse_reply(answer.data(), answer.size(), &out), ParseError::kNone);
+  ASSERT_EQ(sealed_and_parsed(answer, &out), ParseError::kNone);
   EXPECT_EQ(out.join.joined, 9);
   EXPECT_EQ(out.introduction.queue_pair, 0x123456U);
 }
@@ -124,7 +132,7 @@ TEST(Control, RepliesGiveTheirBody) {
   open.epoch = 17;
   open.lease_ms = 1234;
   write_open_reply(open, frame.data() + kControlBytes);
-  ASSERT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kNone);
+  ASSERT_EQ(sealed_and_parsed(frame, &out), ParseError::kNone);
   EXPECT_EQ(out.type, Request::kOpen);
   EXPECT_EQ(out.request_id, 99U);
   EXPECT_EQ(out.open.epoch, 17U);
@@ -132,7 +140,7 @@ TEST(Control, RepliesGiveTheirBody) {
 
   frame = reply(Request::kJoin, ReplyStatus::kOk, kJoinReplyBytes);
   frame[kControlBytes + 1] = 9;
-  ASSERT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kNone);
+  ASSERT_EQ(sealed_and_parsed(frame, &out), ParseError::kNone);
   EXPECT_EQ(out.join.joined, 9);
 
   frame = reply(Request::kProbe, ReplyStatus::kOk, kProbeReplyBytes);
@@ -140,12 +148,12 @@ TEST(Control, RepliesGiveTheirBody) {
   probe.slot = 4;
   probe.contributed_high = 1ULL << 63;
   write_probe_reply(probe, frame.data() + kControlBytes);
-  ASSERT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kNone);
+  ASSERT_EQ(sealed_and_parsed(frame, &out), ParseError::kNone);
   EXPECT_EQ(out.probe.slot, 4);
   EXPECT_EQ(out.probe.contributed_high, 1ULL << 63);
 
   frame = reply(Request::kClose, ReplyStatus::kUnknownSession, 0);
-  ASSERT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kNone);
+  ASSERT_EQ(sealed_and_parsed(frame, &out), ParseError::kNone);
   EXPECT_EQ(out.status, ReplyStatus::kUnknownSession);
 }
 
@@ -159,7 +167,7 @@ TEST(Control, EveryWrongLengthOfAReplyIsRefused) {
     for (size_t body = 0; body <= kProbeReplyBytes + 4; ++body) {
       const auto frame = reply(type, ReplyStatus::kOk, body);
       Reply out;
-      EXPECT_EQ(parse_reply(frame.data(), frame.size(), &out), body == bytes ? ParseError::kNone : ParseError::kLength)
+      EXPECT_EQ(sealed_and_parsed(frame, &out), body == bytes ? ParseError::kNone : ParseError::kLength)
           << to_string(type) << " with " << body;
     }
   }
@@ -174,23 +182,37 @@ TEST(Control, UnknownTypesStatusesAndKindsAreRefused) {
   Reply out;
   for (int type : {0, 6, 255}) {
     const auto frame = reply(static_cast<Request>(type), ReplyStatus::kBadRequest, 0);
-    EXPECT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kKind) << type;
+    EXPECT_EQ(sealed_and_parsed(frame, &out), ParseError::kKind) << type;
   }
   auto frame = reply(Request::kJoin, static_cast<ReplyStatus>(14), 0);
-  EXPECT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kKind);
+  EXPECT_EQ(sealed_and_parsed(frame, &out), ParseError::kKind);
   uint8_t request[kMaxControlBytes];
   const size_t size = build_join(kMember, 0, 1, request);
   EXPECT_EQ(parse_reply(request, size, &out), ParseError::kKind);
 }
 
-TEST(Control, AnotherVersionIsReadOnlyForItsNumber) {
+TEST(Control, AnotherVersionIsReadOnlyForItsNumber) {  // [CTL-8]
   Reply out;
   auto frame = reply(Request::kOpen, ReplyStatus::kBadVersion, 0, 9);
   ASSERT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kNone);
   EXPECT_EQ(out.status, ReplyStatus::kBadVersion);
   EXPECT_EQ(out.version, 9);
-  frame = reply(Request::kOpen, ReplyStatus::kOk, kOpenReplyBytes, 9);
+  for (const size_t body : {size_t{4}, kOpenReplyBytes}) {
+    frame = reply(Request::kOpen, ReplyStatus::kBadVersion, body, 9);
+    EXPECT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kOtherVersion) << "damaged: " << body;
+  }
+  frame = reply(Request::kClose, ReplyStatus::kOk, 0, 9);
   EXPECT_EQ(parse_reply(frame.data(), frame.size(), &out), ParseError::kOtherVersion);
+}
+
+// It answers a request that was damaged on its way.
+TEST(Control, ThatASwitchOfThisVersionSpeaksAnotherIsNotTaken) {  // [CTL-9]
+  Reply out;
+  uint8_t frame[kMaxControlBytes];
+  const size_t size = finish_reply({}, ReplyStatus::kBadVersion, frame);
+  EXPECT_EQ(size, kControlBytes);
+  EXPECT_EQ(parse_reply(frame, size, &out), ParseError::kShort);
+  EXPECT_EQ(sealed_and_parsed(reply(Request::kOpen, ReplyStatus::kBadVersion, 0), &out), ParseError::kKind);
 }
 
 TEST(Control, EveryStatusHasAText) {
@@ -207,20 +229,21 @@ TEST(Control, RepliesAreWrittenAsTheWorkerReadsThem) {
   body.joined = 12;
   write_join_reply(body, answer + kControlBytes);
   Reply read;
-  ASSERT_EQ(parse_reply(answer, write_reply_start(asked, ReplyStatus::kOk, answer), &read), ParseError::kNone);
+  ASSERT_EQ(parse_reply(answer, finish_reply(asked, ReplyStatus::kOk, answer), &read), ParseError::kNone);
   EXPECT_EQ(read.type, Request::kJoin);
   EXPECT_EQ(read.request_id, 77U);
   EXPECT_EQ(read.join.joined, 12);
-  const size_t bare = write_reply_start(asked, ReplyStatus::kNotMember, answer);
-  EXPECT_EQ(bare, kControlBytes) << "a refusal has no body";
+  const size_t bare = finish_reply(asked, ReplyStatus::kNotMember, answer);
+  EXPECT_EQ(bare, kControlBytes + kControlCheckBytes) << "a refusal has no body";
   ASSERT_EQ(parse_reply(answer, bare, &read), ParseError::kNone);
   EXPECT_EQ(read.status, ReplyStatus::kNotMember);
   body.cookie = 77;
   write_join_reply(body, answer + kControlBytes);
-  const size_t told = write_reply_start(asked, ReplyStatus::kProveAddress, answer);
+  const size_t told = finish_reply(asked, ReplyStatus::kProveAddress, answer);
   ASSERT_EQ(parse_reply(answer, told, &read), ParseError::kNone);
   EXPECT_EQ(read.join.cookie, 77U);
   answer[kControlOffsetType] = static_cast<uint8_t>(Request::kProbe);
+  seal_control(answer, told - kControlCheckBytes);
   EXPECT_EQ(parse_reply(answer, told, &read), ParseError::kKind) << "joins alone prove an address";
 }
 

@@ -12,7 +12,7 @@ namespace {
 using Bytes = std::vector<uint8_t>;
 
 TEST(Layout, NumbersThatPeersRelyOn) {
-  EXPECT_EQ(kVersion, 3);
+  EXPECT_EQ(kVersion, 4);
   EXPECT_EQ(kDefaultPort, 48879);
   EXPECT_EQ(static_cast<int>(Kind::kContribution), 1);
   EXPECT_EQ(static_cast<int>(Kind::kResult), 2);
@@ -133,6 +133,13 @@ TEST(Layout, Control) {
   m.status = 0x0506;
   m.request_id = 0x0708090a;
   expect_bytes(m, read_control, write_control, {0xf3, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a});
+}
+
+TEST(Layout, ControlCheck) {
+  EXPECT_EQ(kControlCheckBytes, 4U);
+  ControlCheck m;
+  m.checksum = 0x01020304;
+  expect_bytes(m, read_control_check, write_control_check, {0x01, 0x02, 0x03, 0x04});
 }
 
 TEST(Layout, Open) {
@@ -308,6 +315,7 @@ void expect_round_trips(size_t size, Message (*read)(const uint8_t*), void (*wri
 TEST(Layout, EveryMessageRoundTrips) {
   expect_round_trips(kHeaderBytes, read_header, write_header);
   expect_round_trips(kControlBytes, read_control, write_control);
+  expect_round_trips(kControlCheckBytes, read_control_check, write_control_check);
   expect_round_trips(kOpenBytes, read_open, write_open);
   expect_round_trips(kOpenReplyBytes, read_open_reply, write_open_reply);
   expect_round_trips(kJoinBytes, read_join, write_join);

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "wire/checksum.h"
+
 namespace switchml::wire {
 namespace {
 
@@ -303,7 +305,7 @@ TEST(ParseNative, LeavesItsOutputAloneOnAnError) {
 }
 
 Bytes request(size_t body_bytes, uint8_t version = kVersion) {
-  Bytes frame(kControlBytes + body_bytes, 0x3c);
+  Bytes frame(kControlBytes + body_bytes + kControlCheckBytes, 0x3c);
   Control control;
   control.version = version;
   control.kind = static_cast<uint8_t>(Kind::kRequest);
@@ -311,6 +313,7 @@ Bytes request(size_t body_bytes, uint8_t version = kVersion) {
   control.status = 4;
   control.request_id = 0xabcd1234;
   write_control(control, frame.data());
+  seal_control(frame.data(), kControlBytes + body_bytes);
   return frame;
 }
 
@@ -325,14 +328,27 @@ TEST(ParseControl, ViewsAMessageInPlace) {
   EXPECT_EQ(packet.body_bytes, 16U);
 }
 
-TEST(ParseControl, EveryTruncationIsToldOrHasAShorterBody) {
+TEST(ParseControl, EveryTruncationIsTold) {
   const Bytes whole = request(16);
-  for (size_t size = 0; size <= whole.size(); ++size) {
+  for (size_t size = 0; size < whole.size(); ++size) {
     const Exact exact(whole.data(), size);
     ControlPacket packet;
     const ParseError error = parse_control(exact.data(), size, Kind::kRequest, &packet);
-    EXPECT_EQ(error, size < 8 ? ParseError::kShort : ParseError::kNone) << size;
-    EXPECT_EQ(packet.body_bytes, size < 8 ? 0 : size - 8);
+    EXPECT_EQ(error, size < 12 ? ParseError::kShort : ParseError::kChecksum) << size;
+    EXPECT_EQ(packet.body, nullptr);
+  }
+}
+
+TEST(ParseControl, EveryDamagedBitIsTold) {  // [CTL-8]
+  const Bytes whole = request(16);
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    Bytes frame = whole;
+    frame[bit / 8] = static_cast<uint8_t>(frame[bit / 8] ^ 1U << bit % 8);
+    ControlPacket packet;
+    const ParseError expected = bit < 4   ? ParseError::kKind
+                                : bit < 8 ? ParseError::kOtherVersion
+                                          : ParseError::kChecksum;
+    EXPECT_EQ(parse_control(frame.data(), frame.size(), Kind::kRequest, &packet), expected) << bit;
   }
 }
 
@@ -351,11 +367,14 @@ TEST(ParseControl, AcceptsOfRandomBytesExactlyWhatItMust) {
     Bytes frame(random() % 24);
     for (uint8_t& byte : frame) byte = static_cast<uint8_t>(random());
     if (!frame.empty() && random() % 4 != 0) frame[0] = static_cast<uint8_t>(kThisVersion | (random() % 6));
+    const bool is_sealed = frame.size() >= kControlCheckBytes && random() % 4 != 0;
+    if (is_sealed) seal_control(frame.data(), frame.size() - kControlCheckBytes);
     const Exact exact(frame.data(), frame.size());
     for (const Kind kind : {Kind::kRequest, Kind::kReply}) {
       ControlPacket packet;
       const bool accepts = parse_control(exact.data(), exact.size(), kind, &packet) == ParseError::kNone;
-      ASSERT_EQ(accepts, frame.size() >= 8 && frame[0] == kThisVersion + static_cast<int>(kind)) << "round " << round;
+      ASSERT_EQ(accepts, frame.size() >= 12 && is_sealed && frame[0] == kThisVersion + static_cast<int>(kind))
+          << "round " << round;
       accepted += accepts ? 1 : 0;
     }
   }
@@ -364,11 +383,12 @@ TEST(ParseControl, AcceptsOfRandomBytesExactlyWhatItMust) {
 
 TEST(ParseErrors, HaveNamesOfTheirOwn) {
   std::set<std::string> names;
-  for (const ParseError error : {ParseError::kNone, ParseError::kShort, ParseError::kOtherVersion, ParseError::kKind,
-                                 ParseError::kLength, ParseError::kOperation, ParseError::kSeq}) {
+  for (const ParseError error :
+       {ParseError::kNone, ParseError::kShort, ParseError::kOtherVersion, ParseError::kKind, ParseError::kLength,
+        ParseError::kOperation, ParseError::kSeq, ParseError::kChecksum}) {
     names.insert(to_string(error));
   }
-  EXPECT_EQ(names.size(), 7U);
+  EXPECT_EQ(names.size(), 8U);
   EXPECT_EQ(names.count("?"), 0U);
 }
 

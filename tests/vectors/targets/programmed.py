@@ -4,16 +4,13 @@ stands behind an endpoint's name; counters by job and reason."""
 import pathlib
 import random
 import re
-import sys
 
+from switchml_agent import frames, sessions
+from switchml_agent.program import REASONS, SEVERAL
 from vectors.targets import COUNTERS, Session, Target, TargetError
 from vectors.targets import bmv2_switch as packets
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.append(str(ROOT / "python"))  # where no built one is installed
-
-from switchml_agent import frames, sessions  # noqa: E402
-from switchml_agent.program import REASONS, SEVERAL  # noqa: E402
 
 
 def sizes_of(changed):

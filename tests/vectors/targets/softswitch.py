@@ -13,7 +13,6 @@ from vectors import vector, wire
 from vectors.targets import COUNTERS, Capabilities, Session, Target, TargetError
 
 ANSWER_SECONDS = 20
-CONTROL = wire.Layout("control")
 REQUESTS = wire.PROTOCOL["requests"]
 OPENER = "opener"  # the address that opens and closes
 
@@ -171,11 +170,12 @@ class SoftSwitchTarget(Target):
 
     def request(self, kind, sender, status="ok", **body):
         """The body of the reply to a control request, which must have that status."""
-        start = CONTROL.pack(version=wire.VERSION, kind=wire.KINDS["request"], type=REQUESTS[kind])
-        answers = self.send(sender, start + wire.Layout(kind).pack(**body))
-        if len(answers) != 1 or CONTROL.unpack(answers[0][1])["status"] != wire.PROTOCOL["status"][status]:
-            raise TargetError(f"{kind} {body}: not answered with {status}: {[data.hex() for _, data in answers]}")
-        return answers[0][1][CONTROL.bytes :]
+        start = wire.CONTROL.pack(version=wire.VERSION, kind=wire.KINDS["request"], type=REQUESTS[kind])
+        answers = [data for _, data in self.send(sender, wire.checked(start + wire.Layout(kind).pack(**body)))]
+        right = [data for data in answers if wire.checked(data[: -wire.CHECK.bytes]) == data]
+        if len(answers) != 1 or [wire.CONTROL.unpack(d)["status"] for d in right] != [wire.PROTOCOL["status"][status]]:
+            raise TargetError(f"{kind} {body}: not answered with {status}: {[data.hex() for data in answers]}")
+        return right[0][wire.CONTROL.bytes : -wire.CHECK.bytes]
 
 
 def proof(opened):

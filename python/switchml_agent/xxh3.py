@@ -1,5 +1,5 @@
-"""XXH3-64 with a seed, as the xxHash library defines it (xxhash.h), for checksums of native packets. Of Python alone,
-so that vectors need nothing else."""
+"""XXH3-64 with a seed, as the xxHash library defines it (xxhash.h), for checksums of packets. Of Python alone, so that
+agents and vectors need nothing else."""
 
 import struct
 
