@@ -143,7 +143,7 @@ def test_a_switch_that_is_started_anew_is_found_again(bench):
     try:
         assert bench.driver.capabilities().instance != instance
         install(bench.driver)
-        assert len(second.switch.entries[bfrt_program.SESSIONS]) == 1
+        assert len(second.switch.entries[bfrt_program.LOOPS]) == 1
     finally:
         bench.driver.close()
         second.stop()
@@ -205,7 +205,7 @@ def test_the_agent_as_a_process(bench, tmp_path):
             assert stub.Capabilities(m.CapabilitiesRequest(), timeout=TIMEOUT).kind == "tofino"
             asked = m.InstallRequest(job=3, epoch=7, shards=1, slots=1, payload_bytes=256, members=[0], pages=[0])
             stub.Install(asked, timeout=TIMEOUT)
-            assert len(bench.switch.entries[bfrt_program.SESSIONS]) == 1
+            assert len(bench.switch.entries[bfrt_program.LOOPS]) == 1
         agent.send_signal(signal.SIGTERM)
         agent.wait(TIMEOUT)
         assert agent.returncode == 0
