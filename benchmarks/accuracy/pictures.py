@@ -83,6 +83,7 @@ def draw_training(pyplot, content, path):
         below.bar_label(bars, [f"{distance:.0e}" if distance else "none" for distance in apart], fontsize=6, padding=2)
         below.invert_yaxis()
         below.set_xscale("log")
+        below.margins(x=0.12)
         below.tick_params(axis="y", labelsize=7)
         below.set_xlabel("distance from the loss of float64 sums, mean of the last 50 steps")
         below.grid(alpha=0.3, axis="x")
