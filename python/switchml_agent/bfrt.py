@@ -215,10 +215,10 @@ class Bfrt(Driver):
     def _before_member(self, installed, worker, place):
         """Packets of members at other pipes than the home go around once more, so that is where most of them are."""
         ports = {number: held.port for (number, _), (held, _) in installed.members.items()}
-        if worker in ports:
+        session, home = installed.session, self._homes[installed.session.job]
+        if worker in ports or home.is_open:
             return
         pipes = [self.program.pipe_of_port(port) for port in (*ports.values(), place.port)]
-        session, home = installed.session, self._homes[installed.session.job]
         before = home.pipe
         wanted = max(pipes, key=lambda pipe: (pipes.count(pipe), pipe == before))
         if home.undo and pipes.count(wanted) == pipes.count(before):
@@ -236,9 +236,15 @@ class Bfrt(Driver):
         """A session is open when all its members are there, and moves no more: what a segment's registers hold would be
         taken for another segment's in the same pipe."""
         session, home = installed.session, self._homes[installed.session.job]
-        if not home.is_open and len(installed.workers) == len(session.members):
-            installed.undo += self._added([tables.opening(session)])
+        if not home.is_open and {number for number, _ in installed.members} == set(session.members):
+            entry = tables.opening(session)
+            self._runtime.add(entry.table, entry.keys, entry.values, entry.action)
+            installed.undo.append((self._close_session, entry, home))
             home.is_open = True
+
+    def _close_session(self, entry, home):
+        self._runtime.remove(entry.table, entry.keys)
+        home.is_open = False
 
     # ---- where hosts are ----
 
@@ -274,9 +280,10 @@ class Bfrt(Driver):
     # ---- what the program has counted and stored ----
 
     def _read_use(self, session, slot, seq):
-        """((epoch, seq), bitmap)"""
-        index = tables.register_index(session, self.program, slot, seq)
-        pipe = self._homes[session.job].pipe
+        """((epoch, seq), bitmap), of the last segment: who is there is in those before it too."""
+        last = self.program.segments - 1
+        index = tables.register_index(session, self.program, slot, seq, last)
+        pipe = self.program.pipe(self._homes[session.job].pipe, last)
         seq_held, epoch = (self._register(names.PAIRS, name, index, pipe) for name in ("lower", "upper"))
         low = self._register(names.CONTRIBUTED_LOW, "f1", index, pipe)
         return (epoch, seq_held), self._register(names.CONTRIBUTED_HIGH, "f1", index, pipe) << 32 | low

@@ -164,7 +164,7 @@ def _receives(session, worker, shard, place, action, values):
     yield Copy(group, replica, place.port)
 
 
-def register_index(session, program, slot, seq):
-    """Of a use of a slot in the registers of the job's first segment."""
+def register_index(session, program, slot, seq, segment):
+    """Of a use of a slot in the registers of a segment of the job."""
     page, within = divmod(slot, program.page_slots)
-    return (program.page(session.pages[page]) * program.page_slots + within) << 1 | seq & 1
+    return (program.page(session.pages[page], segment) * program.page_slots + within) << 1 | seq & 1

@@ -204,15 +204,21 @@ def test_a_job_of_members_that_have_joined_does_not_move(wide, driver):  # noqa:
 
 def test_a_job_is_open_when_it_moves_no_more(wide, driver):  # noqa: F811
     """A pipe that was to hold its first segment may be to hold another one, whose registers must be untouched."""
-    install(driver)
+    install(driver, members=[2, 5, 6])
     member(driver, port=136)
-    assert not wide.entries[bfrt_program.SESSIONS]
-    wide.fail_at = wide.writes + 5  # another home, and the worker's own entry
-    with refused("RESOURCE_EXHAUSTED", "the switch refused: "):
-        member(driver, worker=5, port=140)
-    assert not wide.entries[bfrt_program.SESSIONS]
+    member(driver, worker=6)
+    for nth in (1, 2):  # the worker's own entry, which stays after the second, and its first one as a member
+        wide.fail_at = wide.writes + nth
+        with refused("RESOURCE_EXHAUSTED", "the switch refused: "):
+            member(driver, worker=5, port=140)
+        assert not wide.entries[bfrt_program.SESSIONS]
     member(driver, worker=5, port=140)
-    assert len(wide.entries[bfrt_program.SESSIONS]) == 1
+    assert len(wide.entries[bfrt_program.SESSIONS]) == 1 and home(wide) == 1
+    wide.fail_at = wide.writes + 6  # its old entries are taken out, and a new one is refused
+    with refused("RESOURCE_EXHAUSTED", "the switch refused: "):
+        member(driver, worker=5, port=4)
+    member(driver, worker=5, port=4)
+    assert home(wide) == 1
     driver.remove(m.RemoveRequest(job=3, epoch=7))
     assert not wide.entries[bfrt_program.SESSIONS]
 

@@ -189,8 +189,10 @@ class TofinoTarget(ProgrammedTarget):
         """No packet of this session gets to that pass."""
         session, entries = self._open[name]
         self.switch.remove(entries[step - 1])
-        yield
-        entries[step - 1] = self.switch.add(*list(self._ways(session))[step - 1])
+        try:
+            yield
+        finally:
+            entries[step - 1] = self.switch.add(*list(self._ways(session))[step - 1])
 
     @told
     def _sent(self, station, packet):
