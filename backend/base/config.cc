@@ -135,7 +135,7 @@ std::vector<Option> table(Config* c) {
        "ranks); integer: as a switching chip adds them, for the same bits with a chip and without one; exact: rounded "
        "once whatever the layout"},
       {"interface", value::text(&c->interface, "the name of a network interface, or empty"),
-       "interface whose address an embedded switch announces; empty: the default route's"},
+       "interface whose address an embedded switch announces; empty: the one by which the store is reached"},
       {"rdma_device", rdma_device(&c->rdma_device),
        "card for RDMA; empty: the one that has the address by which switches are reached"},
       {"rdma_traffic_class", value::whole(0, kMostTrafficClass, &c->rdma_traffic_class),

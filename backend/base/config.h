@@ -46,7 +46,8 @@ struct Config {
   /// SWITCHML_ARENA: MiB in which each rank of a host that shares memory may allocate tensors for all of them to see;
   /// nullopt ("auto"): its part of half of the machine's memory. 0..65536. The first rank's counts.
   std::optional<size_t> arena_mib;
-  /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the default route's.
+  /// SWITCHML_INTERFACE: network interface whose address an embedded switch announces; empty: the one by which the
+  /// store is reached.
   std::string interface;
   /// SWITCHML_RDMA_DEVICE: card for RDMA, as parse_port_wish() reads it; empty: the one that has the address by which
   /// switches are reached.

@@ -27,6 +27,7 @@ namespace {
 
 constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeaveTime = milliseconds(200);
+constexpr Duration kTellTime = milliseconds(100);
 constexpr size_t kLeastPacketsPayload = 1024;  // with the usual MTU of Ethernet
 constexpr Duration kPartTime = seconds(2);
 // A kernel repeats what asks for a connection after a second.
@@ -53,18 +54,29 @@ class Agreement {
   Result<Agreed> run() {
     try {
       auto agreed = telling_others(opening_.exchange, [this] { return come_together(); });
-      if (!agreed.ok()) opening_.exchange.part(agreed.status().code() != Code::kTimeout ? kPartTime : Duration(0));
+      if (!agreed.ok()) part(agreed.status().code() != Code::kTimeout ? kPartTime : Duration(0));
       return agreed;
     } catch (...) {
+      part(Duration(0));
       if (joins_) leave_all();
       throw;
     }
   }
 
  private:
+  void part(Duration patience) {
+    if (opening_.agreed.watch) opening_.agreed.watch->meet_no_more();
+    opening_.exchange.part(patience);
+  }
+
   Result<Agreed> come_together() {
     auto hello = hello_of(opening_.config, opening_.group);
-    if (hello.ok() && opening_.agreed.watch) opening_.agreed.watch->begin(&hello.value());
+    if (hello.ok() && opening_.agreed.watch) {
+      opening_.time.awaiting([&] {
+        opening_.agreed.watch->begin(&hello.value());
+        return true;
+      });
+    }
     Status status = opening_.say("hello", hello);
     if (status.ok()) status = agree_on_place(opening_);
     if (status.ok() && opening_.agreed.memory == nullptr) {  // with it, no switch is needed
@@ -372,6 +384,7 @@ class Agreement {
                                << to_seconds(end - monotonic_now()) << " s";
       }
       check_interruption();
+      if (Status status = opening_.exchange.ended(); !status.ok()) return status;
       std::this_thread::sleep_for(kRefusalPause);
     }
   }
@@ -386,6 +399,7 @@ class Agreement {
       return granted;
     }
     ControlClient client(link(number, 0), place.endpoint, place.name);
+    client.wait_while([this] { return opening_.exchange.ended(); });
     auto granted = client.open(asked, end);
     *may_change = client.lacked_room();
     return granted;
@@ -476,7 +490,7 @@ class Agreement {
   Status join_all() {
     joins_ = true;
     Status mine = join_sessions(opening_.time.stage_end(0.95));
-    if (!mine.ok()) mine = opening_.exchange.cause_of(mine);
+    if (!mine.ok()) mine = opening_.exchange.cause_of(mine, opening_.time.gather_end() - kTellTime);
     Status status = opening_.say(in_session("joined"), mine.ok() ? Result<Blob>(Blob()) : Result<Blob>(mine));
     if (status.ok()) status = opening_.hear_all(in_session("joined")).status();
     if (!status.ok()) leave_all();

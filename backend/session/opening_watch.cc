@@ -68,6 +68,10 @@ OpeningWatch::OpeningWatch(const Config& config, const GroupInfo& group, Rendezv
   options_.patience = config.failure_timeout;
   options_.warn_unheard = false;  // the session's own watch does
   options_.on_loss = [this](int, const std::string& text, bool) { lose(text); };
+  options_.on_leave = [this](int rank) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    left_.insert(rank);
+  };
 }
 
 OpeningWatch::~OpeningWatch() {
@@ -90,8 +94,9 @@ void OpeningWatch::begin(Blob* hello) {
 
 Status OpeningWatch::lost() {
   if (meets_) meet_rank_0();
-  if (monotonic_now() >= next_look_) {
-    const bool all = group_.rank == 0;
+  const bool all = group_.rank == 0;
+  const bool connected = watch_ && watch_->connected() == (all ? group_.size - 1 : 1);
+  if (!connected && monotonic_now() >= next_look_) {
     for (int rank = all ? 1 : 0; rank < (all ? group_.size : 1); ++rank) look_for(rank);
     next_look_ = monotonic_now() + kLookPause;
   }
@@ -120,7 +125,7 @@ void OpeningWatch::meet_rank_0() {
   if (!address.ok()) return;
   watch_ = std::make_unique<PeerWatch>(options_, address.value());
   const Time end = monotonic_now() + kGreetingTime;
-  while (watch_->connected() == 0 && monotonic_now() < end) std::this_thread::sleep_for(kGlance);
+  while (watch_->connected() == 0 && !watch_->is_over() && monotonic_now() < end) std::this_thread::sleep_for(kGlance);
 }
 
 // Of other hosts only a connection says something: a firewall may refuse one in their name.
@@ -134,10 +139,17 @@ void OpeningWatch::look_for(int rank) {
     known = neighbours_.emplace(rank, near ? Neighbour{hello->text("sign"), hello->text("who")} : Neighbour{}).first;
   }
   const Neighbour& neighbour = known->second;
-  if (!neighbour.sign.empty() && is_over(neighbour.sign) && !has_left(rank)) lose(text_of_death(rank, neighbour.who));
+  if (neighbour.sign.empty() || !is_over(neighbour.sign) || has_left(rank)) return;
+  const std::string text = text_of_death(rank, neighbour.who);
+  if (watch_ && group_.rank == 0) watch_->give_up(text.substr(0, 255));
+  lose(text);
 }
 
 bool OpeningWatch::has_left(int rank) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (left_.count(rank) > 0) return true;
+  }
   return store_.get(rank_key("parted", rank), monotonic_now()).ok() ||
          store_.get(rank_key("open", 0), monotonic_now()).ok();
 }

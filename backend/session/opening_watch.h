@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "base/config.h"
@@ -29,6 +30,8 @@ class OpeningWatch {
   void begin(Blob* hello);
   /// "rank 2 (host a, process 4711) is gone: ..."; ok: none is, as far as is known. Both throw NoThread.
   Status lost();
+  /// From now on lost() makes no connection, and so does not throw.
+  void meet_no_more() { meets_ = false; }
 
  private:
   void listen(Blob* hello);
@@ -50,8 +53,9 @@ class OpeningWatch {
     std::string sign, who;
   };
   std::map<int, Neighbour> neighbours_;  // that this rank looks for; without a sign those that it does not
-  std::mutex mutex_;                     // guards the loss
+  std::mutex mutex_;                     // guards the next two
   Status loss_;
+  std::set<int> left_;                // with a farewell
   std::unique_ptr<PeerWatch> watch_;  // stops first
 };
 

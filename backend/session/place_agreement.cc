@@ -36,7 +36,8 @@ class PlaceAgreement {
     if (!blob.ok() && now >= opening_.time.deadline())
       return opening_.exchange.who_is_missing("hello", now - begin, blob.status());
     if (!blob.ok()) return blob.status();
-    if (Status end = opening_.exchange.ended(); !end.ok()) return end;  // rank 0 is to know this one from now on
+    const Status end = opening_.time.awaiting([&] { return opening_.exchange.ended(); });
+    if (!end.ok()) return end;  // rank 0 is to know this one from now on
     read_own_address(blob.value());
     if (!blob->text("memory").empty()) return share_memory(blob.value());
     const std::string each = blob->text("each_host");

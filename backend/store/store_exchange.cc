@@ -1,5 +1,6 @@
 #include "store/store_exchange.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <thread>
 
@@ -114,8 +115,8 @@ Result<std::string> StoreExchange::read(const std::string& topic, int rank, Time
   return cause_of({Code::kUnavailable, "the store of " + group_.name + " cannot be read: " + text.status().message()});
 }
 
-Status StoreExchange::cause_of(const Status& why) {
-  const Time end = monotonic_now() + kNewsTime;
+Status StoreExchange::cause_of(const Status& why, Time latest) {
+  const Time end = std::min(monotonic_now() + kNewsTime, latest);
   while (failed_ && monotonic_now() < end) {
     if (Status status = ended(); !status.ok()) return status;
     std::this_thread::sleep_for(kNewsPause);

@@ -46,8 +46,8 @@ class StoreExchange {
   /// Why waiting is of no use any more, for who waits for something else than others' words; else ok.
   Status ended();
   /// Why it is, where that is known within a second: a dead rank may have had the store, and other ranks may have left
-  /// a switch because of it. Else `why`.
-  Status cause_of(const Status& why);
+  /// a switch because of it. Else `why`, at the latest then.
+  Status cause_of(const Status& why, Time latest = kNever);
 
  private:
   Result<std::string> read(const std::string& topic, int rank, Time deadline);

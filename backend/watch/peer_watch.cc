@@ -83,7 +83,7 @@ class PeerWatch::Server {
       }
       size_t i = 2;
       for (auto peer = peers_.begin(); peer != peers_.end();) {
-        const bool keep = polled[i++].revents == 0 ? still_welcome(*peer) : hear(*peer);
+        const bool keep = (polled[i++].revents == 0 || hear(*peer)) && still_welcome(*peer);
         peer = keep ? std::next(peer) : drop(peer);
       }
       if (polled[1].revents != 0) accept();
@@ -154,7 +154,7 @@ class PeerWatch::Server {
     int error = 0;
     const bool open = peer.connection.receive(
         [&](const PeerMessage& message) {
-          if (message.word == PeerWord::kGreeting && peer.rank < 0) honest = honest && greet(peer, message);
+          if (peer.rank < 0) honest = honest && message.word == PeerWord::kGreeting && greet(peer, message);
           if (message.word == PeerWord::kFarewell && peer.rank >= 0) see_off(&peer);
           if (message.word == PeerWord::kGivenUp && peer.rank >= 0 && !peer.farewell)
             lose({message.word, peer.rank, message.text});
@@ -364,6 +364,7 @@ PeerWatch::PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0)
 void PeerWatch::run(const std::function<void()>& body) {
   pthread_setname_np(pthread_self(), "switchml-peers");
   body();
+  is_over_ = true;
 }
 
 PeerWatch::~PeerWatch() {

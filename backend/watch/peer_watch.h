@@ -65,6 +65,8 @@ class PeerWatch {
 
   /// How many ranks this one is connected with: they have greeted.
   int connected() const { return connected_.load(); }
+  /// Nothing is watched any more; of another rank: rank 0 cannot be reached, or is gone.
+  bool is_over() const { return is_over_.load(); }
 
  private:
   class Server;
@@ -80,6 +82,7 @@ class PeerWatch {
   const pid_t owner_;
   Fd wake_;  // readable: there is something to tell, or it is time for a farewell
   std::atomic<bool> stop_{false};
+  std::atomic<bool> is_over_{false};
   std::mutex mutex_;
   std::vector<PeerMessage> outgoing_;
   std::atomic<int> connected_{0};

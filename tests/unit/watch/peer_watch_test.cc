@@ -233,6 +233,21 @@ TEST_F(PeerWatchTest, AStrangerIsNobody) {
   EXPECT_TRUE(zero.now().empty() && one.now().empty() && two.now().empty());
 }
 
+TEST_F(PeerWatchTest, WhoSpeaksBeforeItHasGreetedIsTurnedAway) {
+  PeerWatch server(options_of(0, 3, &zero), std::move(listener));
+  const Fd stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(stranger.get(), as_sockaddr(address), address.size), 0);
+  const char farewell[] = {'F', 0, 0};
+  char byte = 0;
+  ssize_t got = -1;
+  EXPECT_TRUE(comes_true([&] {  // and does not go on for as long as it speaks
+    ::send(stranger.get(), farewell, sizeof farewell, MSG_NOSIGNAL);
+    got = ::recv(stranger.get(), &byte, 1, MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN);
+  }));
+  EXPECT_TRUE(zero.now().empty());
+}
+
 /// Strangers that hold `count` connections and make new ones in the place of those that are closed, until the end.
 class Flood {
  public:
