@@ -28,7 +28,7 @@ namespace {
 constexpr Duration kRefusalPause = milliseconds(500);
 constexpr Duration kLeaveTime = milliseconds(200);
 constexpr Duration kTellTime = milliseconds(100);
-constexpr size_t kLeastPacketsPayload = 1024;  // with the usual MTU of Ethernet
+constexpr size_t kLeastPacketsPayload = 1024;  // Packets of UDP carry it with the usual MTU of Ethernet.
 constexpr Duration kPartTime = seconds(2);
 // A kernel repeats what asks for a connection after a second.
 constexpr Duration kTcpPatience = milliseconds(1500);

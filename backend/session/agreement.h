@@ -56,7 +56,7 @@ struct Agreed {
   ControllerEntry controller;              // rank 0 of a group that has one
   Fd watch_listener;                       // rank 0, where it can listen
   Endpoint watch_address;                  // the others, where rank 0 listens; else empty
-  std::unique_ptr<OpeningWatch> watch;     // until all have started; null: another session watches over the ranks
+  std::unique_ptr<OpeningWatch> watch;     // Serves until all have started. Null: another session watches.
   uint64_t watch_key = 0;
   std::vector<int> leaders;  // of a group that may lose its switch: the first rank of each host
 

@@ -19,7 +19,7 @@ namespace switchml {
 
 namespace {
 
-constexpr Duration kGreetingTime = seconds(1);  // where rank 0 is out of reach, openings wait so long
+constexpr Duration kGreetingTime = seconds(1);  // An opening waits so long where rank 0 does not answer.
 constexpr Duration kGlance = microseconds(200);
 constexpr Duration kLookPause = milliseconds(500);
 

@@ -52,10 +52,10 @@ class OpeningWatch {
   struct Neighbour {
     std::string sign, who;
   };
-  std::map<int, Neighbour> neighbours_;  // that this rank looks for; without a sign those that it does not
+  std::map<int, Neighbour> neighbours_;  // Key: rank. An empty sign: it is on another host.
   std::mutex mutex_;                     // guards the next two
   Status loss_;
-  std::set<int> left_;                // with a farewell
+  std::set<int> left_;                // Ranks that have said farewell.
   std::unique_ptr<PeerWatch> watch_;  // stops first
 };
 

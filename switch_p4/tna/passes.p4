@@ -10,11 +10,6 @@ control NextStep(inout headers_t headers, inout metadata_t meta) {
         meta.next = NEXT_AROUND;
         headers.bridge.receiver = receiver;
     }
-    action go_on() { meta.next = NEXT_AROUND; }
-    action go_on_for(bit<8> receiver) {
-        meta.next = NEXT_AROUND;
-        headers.bridge.receiver = receiver;
-    }
     action pass_on(bit<REASON_BITS> reason, bit<8> next) {
         meta.reason = reason;
         meta.next = next;
@@ -37,12 +32,12 @@ control NextStep(inout headers_t headers, inout metadata_t meta) {
             meta.complete: ternary;
             headers.bridge.receiver: ternary;
         }
-        actions = { drop_because; drop_as_checked; accept; go_on; go_on_for; pass_on; }
+        actions = { drop_because; drop_as_checked; accept; pass_on; }
         const entries = {
             (IS_LATER, _, _, _, _, _, _, _, _, _, _, SEQUENCE_STALE, _, _, _): drop_because(REASON_NONE);
-            (IS_LATER, _, _, _, _, _, _, _, _, _, _, _, _, 0, _): go_on_for(NOBODY);
-            (IS_LATER, _, _, _, _, _, _, _, _, _, _, _, 0, _, THE_SENDER): go_on_for(ALL_MEMBERS);
-            (IS_LATER, _, _, _, _, _, _, _, _, _, _, _, _, _, _): go_on();
+            (IS_LATER, _, _, _, _, _, _, _, _, _, _, _, _, 0, _): accept(REASON_NONE, NOBODY);
+            (IS_LATER, _, _, _, _, _, _, _, _, _, _, _, 0, _, THE_SENDER): accept(REASON_NONE, ALL_MEMBERS);
+            (IS_LATER, _, _, _, _, _, _, _, _, _, _, _, _, _, _): pass_on(REASON_NONE, NEXT_AROUND);
             (IS_REQUEST, 1, _, _, _, _, _, _, _, _, _, _, _, _, _): pass_on(REASON_CONTROL_REQUESTS, NEXT_CONTROL);
             (IS_REQUEST, _, _, _, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_KIND);
             (IS_CONTRIBUTION, _, 0, _, _, _, _, _, _, _, _, _, _, _, _): drop_because(REASON_DROPPED_SHORT);
