@@ -23,8 +23,11 @@ MAY_INCLUDE = {
     "slots": {"base", "wire"},
     "timer": {"base", "wire"},
     "transport": {"base", "wire", "socket"},
-    "engine": {"base", "wire", "socket", "quant", "slots", "timer", "transport"},
-    "shm": {"base", "socket", "quant", "slots", "transport", "engine"},
+    "format": {"base", "wire", "quant", "slots", "transport"},
+    "exact": {"base", "wire", "quant", "slots", "transport", "format"},
+    "integer": {"base", "wire", "quant", "slots", "transport", "format"},
+    "engine": {"base", "wire", "socket", "slots", "timer", "transport", "format", "exact", "integer"},
+    "shm": {"base", "socket", "quant", "slots", "transport", "format", "engine"},
     "softswitch": {"base", "wire", "socket", "quant"},
     "controller": {"base", "wire", "socket", "softswitch"},
     "api": {"base", "wire", "socket", "transport"},  # what protoc generates, and where it is served
@@ -50,6 +53,9 @@ MAY_INCLUDE_GLOG = {"base/log.cc"}
 MAY_ASK_THE_TORCH_VERSION = {"c10d/compat.h"}
 # Sources without a unit test of their own name, and where they are tested instead.
 TESTED_ELSEWHERE = {
+    "format/format.cc": "what its formats have in common: through shards, engine/shard_test.cc and others",
+    "exact/exact_format.cc": "through shards: engine/shard_exact_test.cc",
+    "integer/integer_format.cc": "through shards: engine/shard_frames_test.cc and others",
     "c10d/bindings.cc": "what Python sees needs Python: tests/python",
     "transport/rdma/none.cc": "one function, which refuses",
     "session/group_session.cc": "through Session::open: session_test.cc and others",

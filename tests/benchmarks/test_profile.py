@@ -99,10 +99,18 @@ def test_what_is_no_file_of_callgrinds_is_an_error(text, why):
         ),
         ("switchml::quant::(anonymous namespace)::dot(unsigned char const*)", "", stages.WITNESS),
         ("switchml::quant::siphash24(switchml::quant::SipKey const&)", "", stages.WITNESS),
-        ("switchml::Codec::decode_data(unsigned char const*) const", "x/backend/engine/codec.cc", stages.DEQUANTIZE),
-        ("switchml::Codec::decode_call(unsigned char const*) const", "x/backend/engine/codec.cc", stages.EXPONENTS),
-        ("switchml::Shard::seal(switchml::InFlight&)", "x/backend/engine/shard_tx.cc", stages.PACKET),
-        ("switchml::Shard::open_data(long)", "x/backend/engine/shard_tx.cc", stages.STREAM),
+        (
+            "switchml::IntegerCodec::decode_data(unsigned char const*) const",
+            "x/backend/integer/integer_codec.cc",
+            stages.DEQUANTIZE,
+        ),
+        (
+            "switchml::IntegerCodec::decode_call(unsigned char const*) const",
+            "x/backend/integer/integer_codec.cc",
+            stages.EXPONENTS,
+        ),
+        ("switchml::IntegerFormat::seal(switchml::InFlight&)", "x/backend/integer/integer_format.cc", stages.PACKET),
+        ("switchml::Shard::open_next(long)", "x/backend/engine/shard_frames.cc", stages.STREAM),
         ("switchml::SlotPool::accept(int)", "/usr/include/c++/12/bits/stl_vector.h", stages.STREAM),
         ("switchml::TimerWheel::cancel(int)", "/usr/include/c++/12/bits/stl_vector.h", stages.TIMERS),
         (

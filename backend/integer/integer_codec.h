@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/engine.h"
-#include "engine/superblock_ring.h"
+#include "format/format.h"
+#include "integer/superblock_ring.h"
 #include "quant/block_exponent.h"
 #include "quant/kernels.h"
 #include "slots/chunk_plan.h"
@@ -16,18 +16,10 @@
 
 namespace switchml {
 
-/// The stage of a chunk: what its words mean. Part of what the witness compares.
-enum class Stage : uint8_t {
-  kCall = 0,       // exponents and flags of a superblock, or nothing: announces the collective
-  kData = 1,       // elements
-  kNonfinite = 2,  // counts of NaN, +Inf and -Inf per element, for superblocks that hold any
-  kAnnounced = 4,  // nothing: announces a collective whose other chunks go in the bulk stream
-};
-
-class Codec {
+class IntegerCodec {
  public:
   /// `ranks`: of the whole group, whose words must not overflow.
-  Codec(const Collective& collective, const ChunkPlan& plan, int ranks);
+  IntegerCodec(const Collective& collective, const ChunkPlan& plan, int ranks);
 
   /// The switch's operation for a chunk of `stage`.
   wire::Operation operation(Stage stage) const;

@@ -1,4 +1,4 @@
-#include "engine/codec.h"
+#include "integer/integer_codec.h"
 
 #include <algorithm>
 #include <array>
@@ -24,26 +24,26 @@ uint32_t get_word(const uint8_t* words, size_t i) { return wire::detail::load<ui
 
 }  // namespace
 
-Codec::Codec(const Collective& collective, const ChunkPlan& plan, int ranks)
+IntegerCodec::IntegerCodec(const Collective& collective, const ChunkPlan& plan, int ranks)
     : collective_(collective), plan_(plan), kernels_(quant::kernels()), bits_(quant::magnitude_bits(ranks)) {}
 
-wire::Operation Codec::operation(Stage stage) const {
+wire::Operation IntegerCodec::operation(Stage stage) const {
   if (stage == Stage::kCall || stage == Stage::kAnnounced) return wire::Operation::kMax;  // [CALL-1, LANE-7]
   const bool compares = collective_.op == ReduceOp::kMin || collective_.op == ReduceOp::kMax;
   return compares ? wire::Operation::kMax : wire::Operation::kSum;  // [CALL-9, CALL-11]
 }
 
-const uint8_t* Codec::source(size_t input, size_t element) const {
+const uint8_t* IntegerCodec::source(size_t input, size_t element) const {
   const void* elements = collective_.inputs.empty() ? collective_.input : collective_.inputs[input];
   return static_cast<const uint8_t*>(elements) + element * element_bytes(collective_.type);
 }
 
-uint8_t* Codec::target(size_t element) const {
+uint8_t* IntegerCodec::target(size_t element) const {
   return static_cast<uint8_t*>(collective_.output) +
          (element - collective_.output_begin) * element_bytes(collective_.type);
 }
 
-size_t Codec::encode_call(size_t g, uint8_t* words) const {
+size_t IntegerCodec::encode_call(size_t g, uint8_t* words) const {
   const size_t total = plan_.call_words(g);
   if (total == 0) return 0;
   const ElementRange range = plan_.superblock(g);
@@ -63,7 +63,7 @@ size_t Codec::encode_call(size_t g, uint8_t* words) const {
   return total;
 }
 
-bool Codec::plausible_call(size_t g, const uint8_t* words, size_t n) const {
+bool IntegerCodec::plausible_call(size_t g, const uint8_t* words, size_t n) const {
   if (n != plan_.call_words(g)) return false;
   const size_t blocks = plan_.blocks_of_superblock(g);
   for (size_t i = 0; i < n; ++i) {
@@ -73,7 +73,7 @@ bool Codec::plausible_call(size_t g, const uint8_t* words, size_t n) const {
   return true;
 }
 
-void Codec::decode_call(const uint8_t* words, size_t n, Superblock* superblock) const {
+void IntegerCodec::decode_call(const uint8_t* words, size_t n, Superblock* superblock) const {
   const size_t blocks = plan_.blocks_of_superblock(superblock->number);
   SWITCHML_ASSERT(n == plan_.call_words(superblock->number));
   for (size_t b = 0; b < blocks; ++b) {
@@ -87,7 +87,7 @@ void Codec::decode_call(const uint8_t* words, size_t n, Superblock* superblock) 
 
 // What all inputs' words are to the switch, a block at a time, which stays in L1.
 template <typename Encode>
-size_t Codec::combine(ElementRange range, wire::Operation how, uint8_t* words, const Encode& encode) const {
+size_t IntegerCodec::combine(ElementRange range, wire::Operation how, uint8_t* words, const Encode& encode) const {
   if (inputs() == 1) return encode(0, range, words);
   std::array<uint8_t, kMaxBlockElements * kInt64Words * kWordBytes> one;
   alignas(64) std::array<int32_t, kMaxBlockElements * kInt64Words> total;
@@ -107,7 +107,8 @@ size_t Codec::combine(ElementRange range, wire::Operation how, uint8_t* words, c
   return written;
 }
 
-void Codec::encode_sum_of_floats(size_t input, ElementRange range, const Superblock& superblock, uint8_t* words) const {
+void IntegerCodec::encode_sum_of_floats(size_t input, ElementRange range, const Superblock& superblock,
+                                        uint8_t* words) const {
   const size_t block = plan_.block_elements();
   const auto quantize = kernels_.quantize[row(collective_.type)];
   for (size_t done = 0; done < range.count;) {
@@ -119,7 +120,8 @@ void Codec::encode_sum_of_floats(size_t input, ElementRange range, const Superbl
   }
 }
 
-size_t Codec::encode_elements(size_t input, ElementRange range, const Superblock* superblock, uint8_t* words) const {
+size_t IntegerCodec::encode_elements(size_t input, ElementRange range, const Superblock* superblock,
+                                     uint8_t* words) const {
   const bool minimum = collective_.op == ReduceOp::kMin;
   const uint8_t* from = source(input, range.begin);
   if (plan_.with_exponents()) {
@@ -134,14 +136,14 @@ size_t Codec::encode_elements(size_t input, ElementRange range, const Superblock
   return range.count * plan_.words_per_element();
 }
 
-size_t Codec::encode_data(ElementRange range, const Superblock* superblock, uint8_t* words) const {
+size_t IntegerCodec::encode_data(ElementRange range, const Superblock* superblock, uint8_t* words) const {
   return combine(range, operation(Stage::kData), words, [&](size_t input, ElementRange part, uint8_t* to) {
     return encode_elements(input, part, superblock, to);
   });
 }
 
 // The part of `range` that the caller wants, with the words moved along.
-void Codec::decode_data(const uint8_t* words, ElementRange range, const Superblock* superblock) const {
+void IntegerCodec::decode_data(const uint8_t* words, ElementRange range, const Superblock* superblock) const {
   const size_t begin = std::max(range.begin, collective_.output_begin);
   const size_t end = std::min(range.begin + range.count, collective_.output_end);
   if (begin >= end) return;
@@ -158,7 +160,7 @@ void Codec::decode_data(const uint8_t* words, ElementRange range, const Superblo
   }
 }
 
-void Codec::decode_sum_of_floats(const uint8_t* words, ElementRange range, const Superblock& superblock) const {
+void IntegerCodec::decode_sum_of_floats(const uint8_t* words, ElementRange range, const Superblock& superblock) const {
   const size_t block = plan_.block_elements();
   const auto dequantize = kernels_.dequantize[row(collective_.type)];
   for (size_t done = 0; done < range.count;) {
@@ -171,7 +173,7 @@ void Codec::decode_sum_of_floats(const uint8_t* words, ElementRange range, const
   }
 }
 
-void Codec::decode_words(const uint8_t* words, uint8_t* out, size_t n) const {
+void IntegerCodec::decode_words(const uint8_t* words, uint8_t* out, size_t n) const {
   const bool minimum = collective_.op == ReduceOp::kMin;
   if (is_floating(collective_.type)) {
     kernels_.unorder[row(collective_.type)](words, out, n, minimum);
@@ -182,19 +184,19 @@ void Codec::decode_words(const uint8_t* words, uint8_t* out, size_t n) const {
   }
 }
 
-size_t Codec::encode_nonfinite(ElementRange range, uint8_t* words) const {
+size_t IntegerCodec::encode_nonfinite(ElementRange range, uint8_t* words) const {
   return combine(range, wire::Operation::kSum, words, [&](size_t input, ElementRange part, uint8_t* to) {
     kernels_.classify[row(collective_.type)](source(input, part.begin), to, part.count);
     return part.count;
   });
 }
 
-void Codec::decode_nonfinite(const uint8_t* words, ElementRange range, Superblock* superblock) const {
+void IntegerCodec::decode_nonfinite(const uint8_t* words, ElementRange range, Superblock* superblock) const {
   uint8_t* out = superblock->classes + (range.begin - superblock->range.begin);
   for (size_t i = 0; i < range.count; ++i) out[i] = static_cast<uint8_t>(quant::nonfinite_class(get_word(words, i)));
 }
 
-uint64_t Codec::exponents_hash(ElementRange range, const Superblock* superblock) const {
+uint64_t IntegerCodec::exponents_hash(ElementRange range, const Superblock* superblock) const {
   if (superblock == nullptr) return 0;
   const size_t block = plan_.block_elements();
   const size_t offset = range.begin - superblock->range.begin;

@@ -1,4 +1,4 @@
-#include "engine/codec.h"
+#include "integer/integer_codec.h"
 
 #include <gtest/gtest.h>
 
@@ -30,14 +30,14 @@ Collective of(ReduceOp op, ElementType type, const void* in, void* out, size_t c
   return c;
 }
 
-TEST(Codec, CallChunkHasExponentsThenFlags) {  // [CALL-6]
+TEST(IntegerCodec, CallChunkHasExponentsThenFlags) {  // [CALL-6]
   std::vector<float> x(600, 0.0F);
   x[3] = 1.5F;                                      // block 0: biased exponent 127
   x[256] = -8.0F;                                   // block 1: 130
   x[599] = std::numeric_limits<float>::infinity();  // block 2: all finite elements are 0
   const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
-  const Codec codec(c, plan, 2);
+  const IntegerCodec codec(c, plan, 2);
   std::vector<uint8_t> words(1024, 0xff);
   ASSERT_EQ(codec.encode_call(0, words.data()), 4U);
   EXPECT_EQ(word(words, 0), 127U);
@@ -53,11 +53,11 @@ TEST(Codec, CallChunkHasExponentsThenFlags) {  // [CALL-6]
   EXPECT_EQ(superblock.exponents[1], 130);
 }
 
-TEST(Codec, WhatIsNotAnExponentIsRefused) {  // [MAX-3]
+TEST(IntegerCodec, WhatIsNotAnExponentIsRefused) {  // [MAX-3]
   std::vector<float> x(10, 1.0F);
   const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
-  const Codec codec(c, plan, 2);
+  const IntegerCodec codec(c, plan, 2);
   const auto plausible = [&codec](std::vector<uint8_t> words) {
     quant::Witness(1, 2, 256).guard(words.data(), words.size() / 4, 99);
     return codec.plausible_call(0, words.data(), words.size() / 4);
@@ -71,7 +71,7 @@ TEST(Codec, WhatIsNotAnExponentIsRefused) {  // [MAX-3]
 }
 
 // One worker's own words decode to its own values, exactly where the quantum allows it.
-TEST(Codec, RoundTripOfEveryPathWithAPartialOutput) {
+TEST(IntegerCodec, RoundTripOfEveryPathWithAPartialOutput) {
   std::vector<float> x(700), out(100, -1.0F);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) / 64.0F;
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin}) {
@@ -79,7 +79,7 @@ TEST(Codec, RoundTripOfEveryPathWithAPartialOutput) {
     c.output_begin = 250;  // inside a block, across its end
     c.output_end = 350;
     const ChunkPlan plan(c.type, op == ReduceOp::kSum, {0, x.size()}, 4096);
-    const Codec codec(c, plan, 1);
+    const IntegerCodec codec(c, plan, 1);
     Superblock superblock;
     superblock.exponents.assign(16, 130);
     superblock.range = plan.superblock(0);
@@ -90,12 +90,12 @@ TEST(Codec, RoundTripOfEveryPathWithAPartialOutput) {
   }
 }
 
-TEST(Codec, SpecialCountsBecomeIeeeClasses) {
+TEST(IntegerCodec, SpecialCountsBecomeIeeeClasses) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> x = {1.0F, std::numeric_limits<float>::quiet_NaN(), inf, -inf};
   const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
-  const Codec codec(c, plan, 3);
+  const IntegerCodec codec(c, plan, 3);
   std::vector<uint8_t> words(16);
   ASSERT_EQ(codec.encode_nonfinite({0, 4}, words.data()), 4U);
   EXPECT_EQ(word(words, 0), 0U);
@@ -114,12 +114,12 @@ TEST(Codec, SpecialCountsBecomeIeeeClasses) {
 }
 
 // Chunks of whole blocks, and such as begin and end inside of them.
-TEST(Codec, TheHashSeesEveryExponentOfTheChunkAndNoOther) {
+TEST(IntegerCodec, TheHashSeesEveryExponentOfTheChunkAndNoOther) {
   for (const size_t payload : {size_t{2048}, size_t{1408}}) {
     std::vector<float> x(2816, 1.0F);
     const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
     const ChunkPlan plan(c.type, true, {0, x.size()}, payload);
-    const Codec codec(c, plan, 2);
+    const IntegerCodec codec(c, plan, 2);
     Superblock superblock;
     superblock.range = plan.superblock(0);
     superblock.exponents.assign(11, 127);
@@ -137,13 +137,13 @@ TEST(Codec, TheHashSeesEveryExponentOfTheChunkAndNoOther) {
 }
 
 // Every element with the exponent of its own block, whichever chunk it is in.
-TEST(Codec, BlocksThatLieInTwoChunksKeepTheirExponents) {
+TEST(IntegerCodec, BlocksThatLieInTwoChunksKeepTheirExponents) {
   std::vector<float> x(2816), out(x.size(), -1.0F);
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = std::ldexp(1.0F + static_cast<float>(i % 64) / 64.0F, static_cast<int>(i / 256) * 8 - 40);
   const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), out.data(), x.size());
   const ChunkPlan plan(c.type, true, {0, x.size()}, 1408);
-  const Codec codec(c, plan, 1);
+  const IntegerCodec codec(c, plan, 1);
   Superblock superblock;
   superblock.range = plan.superblock(0);
   for (int b = 0; b < 11; ++b) superblock.exponents.push_back(static_cast<uint8_t>(127 + b * 8 - 40));
@@ -172,7 +172,7 @@ std::vector<uint8_t> by_switch(const std::vector<const void*>& inputs, const Col
     Collective one = c;
     one.inputs.clear();
     one.input = inputs[i];
-    n = encode(Codec(one, plan, static_cast<int>(inputs.size()) + 3), words.data());
+    n = encode(IntegerCodec(one, plan, static_cast<int>(inputs.size()) + 3), words.data());
     const auto combine = i == 0 ? kernels.store : how == wire::Operation::kSum ? kernels.add : kernels.max;
     combine(total[0].words, words.data(), n);
   }
@@ -184,12 +184,12 @@ std::vector<uint8_t> by_switch(const std::vector<const void*>& inputs, const Col
 template <typename Encode>
 void expect_the_switch_s_words(const Collective& c, const ChunkPlan& plan, wire::Operation how, const Encode& encode) {
   std::vector<uint8_t> words(4096 * kWordBytes);
-  const size_t n = encode(Codec(c, plan, static_cast<int>(c.inputs.size()) + 3), words.data());
+  const size_t n = encode(IntegerCodec(c, plan, static_cast<int>(c.inputs.size()) + 3), words.data());
   words.resize(n * kWordBytes);
   EXPECT_EQ(words, by_switch(c.inputs, c, plan, how, encode)) << to_string(c.op) << " of " << to_string(c.type);
 }
 
-TEST(Codec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
+TEST(IntegerCodec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
   constexpr size_t kCount = 700;
   std::mt19937_64 random(5);
   for (const size_t ranks : {2U, 3U, 7U}) {
@@ -211,16 +211,16 @@ TEST(Codec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
         const wire::Operation how = op == ReduceOp::kSum ? wire::Operation::kSum : wire::Operation::kMax;
         for (const ElementRange range : {ElementRange{0, kCount}, ElementRange{256, 300}, ElementRange{512, 1},
                                          ElementRange{100, 500}, ElementRange{352, 348}}) {
-          expect_the_switch_s_words(c, plan, how, [&](const Codec& codec, uint8_t* words) {
+          expect_the_switch_s_words(c, plan, how, [&](const IntegerCodec& codec, uint8_t* words) {
             return codec.encode_data(range, &superblock, words);
           });
           if (!with_exponents) continue;
-          expect_the_switch_s_words(c, plan, wire::Operation::kSum, [&](const Codec& codec, uint8_t* words) {
+          expect_the_switch_s_words(c, plan, wire::Operation::kSum, [&](const IntegerCodec& codec, uint8_t* words) {
             return codec.encode_nonfinite(range, words);
           });
         }
         expect_the_switch_s_words(c, plan, wire::Operation::kMax,
-                                  [&](const Codec& codec, uint8_t* words) { return codec.encode_call(0, words); });
+                                  [&](const IntegerCodec& codec, uint8_t* words) { return codec.encode_call(0, words); });
       }
     }
   }

@@ -1,4 +1,4 @@
-#include "engine/superblock_ring.h"
+#include "integer/superblock_ring.h"
 
 #include "base/assert.h"
 

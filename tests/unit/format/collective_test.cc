@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "engine/engine.h"
+#include "format/collective.h"
 
 namespace switchml {
 namespace {

@@ -5,15 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/engine.h"
+#include "format/collective.h"
 #include "slots/chunk_plan.h"
 
 namespace switchml {
 
-class NativeCodec {
+class ExactCodec {
  public:
   /// Of one of `workers`. Keeps a reference. `tree`: sums of some of them are rounded.
-  NativeCodec(const Collective& collective, int worker, int workers, bool tree = false)
+  ExactCodec(const Collective& collective, int worker, int workers, bool tree = false)
       : collective_(collective),
         worker_(static_cast<size_t>(worker)),
         workers_(static_cast<size_t>(workers)),

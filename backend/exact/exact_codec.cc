@@ -1,4 +1,4 @@
-#include "engine/native_codec.h"
+#include "exact/exact_codec.h"
 
 #include <algorithm>
 #include <array>
@@ -20,18 +20,18 @@ ElementRange common(ElementRange a, ElementRange b) {
 
 }  // namespace
 
-bool NativeCodec::divides_parts() const {
+bool ExactCodec::divides_parts() const {
   // [NLANE-8, NTREE-6]
   return collective_.type == ElementType::kFloat16 && collective_.op == ReduceOp::kSum && collective_.divisor > 1 &&
          (tree_ || !collective_.inputs.empty());
 }
 
-uint8_t NativeCodec::divisor() const {
+uint8_t ExactCodec::divisor() const {
   const bool divides = sums_floats(collective_.op, collective_.type) && !divides_parts();
   return divides ? static_cast<uint8_t>(collective_.divisor) : uint8_t{1};
 }
 
-size_t NativeCodec::encode(ElementRange range, uint8_t* out) const {
+size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
   const size_t size = element_bytes(collective_.type);
   const size_t bytes = range.count * size;
   if (bytes == 0) return 0;
@@ -53,7 +53,7 @@ size_t NativeCodec::encode(ElementRange range, uint8_t* out) const {
 }
 
 /// Whether no result is written to elements that may still be sent: but to where it came from.
-bool NativeCodec::output_follows_input() const {
+bool ExactCodec::output_follows_input() const {
   const size_t size = element_bytes(collective_.type);
   const auto input = reinterpret_cast<uintptr_t>(collective_.input),
              output = reinterpret_cast<uintptr_t>(collective_.output);
@@ -62,7 +62,7 @@ bool NativeCodec::output_follows_input() const {
   return apart || output == input + collective_.output_begin * size;
 }
 
-const uint8_t* NativeCodec::as_they_lie(ElementRange range) const {
+const uint8_t* ExactCodec::as_they_lie(ElementRange range) const {
   const bool has_all = collective_.movement == Movement::kNone ? collective_.inputs.empty() && !divides_parts()
                                                                : collective_.movement == Movement::kBroadcast &&
                                                                      collective_.root == static_cast<int>(worker_);
@@ -70,29 +70,29 @@ const uint8_t* NativeCodec::as_they_lie(ElementRange range) const {
   return static_cast<const uint8_t*>(collective_.input) + range.begin * element_bytes(collective_.type);
 }
 
-const uint8_t* NativeCodec::source(ElementRange range) const {
+const uint8_t* ExactCodec::source(ElementRange range) const {
   return output_follows_input() ? as_they_lie(range) : nullptr;
 }
 
-uint8_t* NativeCodec::target(ElementRange range) const {
+uint8_t* ExactCodec::target(ElementRange range) const {
   if (has_piece_of_each(collective_.movement) || range.count == 0) return nullptr;
   if (common(range, wanted()).count < range.count) return nullptr;
   return static_cast<uint8_t*>(collective_.output) +
          (range.begin - collective_.output_begin) * element_bytes(collective_.type);
 }
 
-ElementRange NativeCodec::piece(size_t worker, ElementRange range) const {
+ElementRange ExactCodec::piece(size_t worker, ElementRange range) const {
   return common(range, {worker * collective_.count, collective_.count});
 }
 
-const uint8_t* NativeCodec::input_of(size_t worker) const {
+const uint8_t* ExactCodec::input_of(size_t worker) const {
   if (collective_.movement == Movement::kGather) {
     return worker == worker_ ? static_cast<const uint8_t*>(collective_.input) : nullptr;
   }
   return collective_.inputs.empty() ? nullptr : static_cast<const uint8_t*>(collective_.inputs[worker]);
 }
 
-uint8_t* NativeCodec::output_of(size_t worker) const {
+uint8_t* ExactCodec::output_of(size_t worker) const {
   if (collective_.movement == Movement::kScatter) {
     return worker == worker_ ? static_cast<uint8_t*>(collective_.output) : nullptr;
   }
@@ -100,10 +100,10 @@ uint8_t* NativeCodec::output_of(size_t worker) const {
 }
 
 /// Nobody need send a worker what it gathers from itself.
-bool NativeCodec::is_own(ElementRange range) const { return piece(worker_, range).count == range.count; }
+bool ExactCodec::is_own(ElementRange range) const { return piece(worker_, range).count == range.count; }
 
 // A chunk that lies in the pieces of several workers is the sum of what each has, with zeros elsewhere.
-size_t NativeCodec::encode_moved(ElementRange range, uint8_t* out) const {
+size_t ExactCodec::encode_moved(ElementRange range, uint8_t* out) const {
   if (collective_.movement == Movement::kBroadcast) return 0;  // the root's travel as they lie
   bool any = false;
   for (size_t worker = range.begin / collective_.count; worker < workers_; ++worker) {
@@ -118,7 +118,7 @@ size_t NativeCodec::encode_moved(ElementRange range, uint8_t* out) const {
   return any ? range.count : 0;
 }
 
-bool NativeCodec::wants(ElementRange range) const {
+bool ExactCodec::wants(ElementRange range) const {
   switch (collective_.movement) {
     case Movement::kGather: return !collective_.pieces.empty() && !is_own(range);  // [MOVED-3]
     case Movement::kScatter: return piece(worker_, range).count > 0;               // [MOVED-4]
@@ -126,11 +126,11 @@ bool NativeCodec::wants(ElementRange range) const {
   }
 }
 
-ElementRange NativeCodec::wanted() const {
+ElementRange ExactCodec::wanted() const {
   return {collective_.output_begin, collective_.output_end - collective_.output_begin};
 }
 
-void NativeCodec::decode(const uint8_t* elements, ElementRange range) const {
+void ExactCodec::decode(const uint8_t* elements, ElementRange range) const {
   if (!has_piece_of_each(collective_.movement)) {
     const size_t size = element_bytes(collective_.type);
     const ElementRange part = common(range, wanted());

@@ -1,4 +1,4 @@
-#include "engine/native_codec.h"
+#include "exact/exact_codec.h"
 
 #include <gtest/gtest.h>
 
@@ -8,28 +8,28 @@
 #include <numeric>
 #include <vector>
 
-#include "in_place.h"
+#include "engine/in_place.h"
 
 namespace switchml::testing {
 namespace {
 
-TEST(NativeCodec, ElementsTravelAsTheyLieInMemory) {
+TEST(ExactCodec, ElementsTravelAsTheyLieInMemory) {
   std::vector<uint16_t> tensor(100);
   std::iota(tensor.begin(), tensor.end(), uint16_t{0x7f00});  // infinities and NaNs of bfloat16 among them
   const Collective c = in_place(ReduceOp::kSum, ElementType::kBFloat16, tensor);
   std::vector<uint8_t> chunk(40, 0xee);
-  ASSERT_EQ(NativeCodec(c, 0, 2).encode({30, 15}, chunk.data()), 30U);
+  ASSERT_EQ(ExactCodec(c, 0, 2).encode({30, 15}, chunk.data()), 30U);
   EXPECT_EQ(std::memcmp(chunk.data(), tensor.data() + 30, 30), 0);
   EXPECT_EQ(chunk[30], 0xee);
-  EXPECT_EQ(NativeCodec(c, 0, 2).encode({30, 0}, chunk.data()), 0U);
+  EXPECT_EQ(ExactCodec(c, 0, 2).encode({30, 0}, chunk.data()), 0U);
 }
 
-TEST(NativeCodec, OnlyASumOfFloatsIsDivided) {
+TEST(ExactCodec, OnlyASumOfFloatsIsDivided) {
   std::vector<double> floats(1);
   std::vector<int64_t> integers(1);
   const auto divisor = [](Collective c) {
     c.divisor = 128;
-    return NativeCodec(c, 0, 2).divisor();
+    return ExactCodec(c, 0, 2).divisor();
   };
   EXPECT_EQ(divisor(in_place(ReduceOp::kSum, ElementType::kFloat64, floats)), 128);
   EXPECT_EQ(divisor(in_place(ReduceOp::kMax, ElementType::kFloat64, floats)), 1);
@@ -38,7 +38,7 @@ TEST(NativeCodec, OnlyASumOfFloatsIsDivided) {
 }
 
 // Rounded to their type, and not divided: the aggregator does that, once.
-TEST(NativeCodec, AHostSendsWhatItsRanksMakeTogether) {  // [NLANE-7]
+TEST(ExactCodec, AHostSendsWhatItsRanksMakeTogether) {  // [NLANE-7]
   const std::array<std::vector<float>, 3> ranks = {{{9, 1e8F, 1, 3}, {9, 1, 0x1p-30F, 3}, {9, -1e8F, 0, 3}}};
   Collective c;
   c.count = 4;
@@ -46,7 +46,7 @@ TEST(NativeCodec, AHostSendsWhatItsRanksMakeTogether) {  // [NLANE-7]
   for (const auto& rank : ranks) c.inputs.push_back(rank.data());
   const auto sent = [&] {
     std::vector<float> chunk(3);
-    EXPECT_EQ(NativeCodec(c, 0, 2).encode({1, 3}, reinterpret_cast<uint8_t*>(chunk.data())), 12U);
+    EXPECT_EQ(ExactCodec(c, 0, 2).encode({1, 3}, reinterpret_cast<uint8_t*>(chunk.data())), 12U);
     return chunk;
   };
   EXPECT_EQ(sent(), (std::vector<float>{1, 1, 9}));
@@ -57,7 +57,7 @@ TEST(NativeCodec, AHostSendsWhatItsRanksMakeTogether) {  // [NLANE-7]
 }
 
 // The sum of three is beyond float16, the mean of all is not. [NLANE-8]
-TEST(NativeCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
+TEST(ExactCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   const uint16_t value = 0x7753;  // 30000 as float16
   Collective c;
   c.type = ElementType::kFloat16;
@@ -65,21 +65,21 @@ TEST(NativeCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
   c.divisor = 6;
   c.inputs = {&value, &value, &value};
   uint16_t sent = 0;
-  ASSERT_EQ(NativeCodec(c, 0, 2).encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  ASSERT_EQ(ExactCodec(c, 0, 2).encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
   EXPECT_EQ(sent, 0x7353);  // 15000
-  EXPECT_EQ(NativeCodec(c, 0, 2).divisor(), 1);
+  EXPECT_EQ(ExactCodec(c, 0, 2).divisor(), 1);
   std::vector<uint16_t> alone(1);
   c = in_place(ReduceOp::kSum, ElementType::kFloat16, alone);
   c.divisor = 6;
-  EXPECT_EQ(NativeCodec(c, 0, 2).divisor(), 6);
+  EXPECT_EQ(ExactCodec(c, 0, 2).divisor(), 6);
 }
 
-TEST(NativeCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [NTREE-6]
+TEST(ExactCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [NTREE-6]
   const uint16_t six = 0x4600, two = 0x4000;
   std::vector<uint16_t> tensor = {six};
   Collective c = in_place(ReduceOp::kSum, ElementType::kFloat16, tensor);
   c.divisor = 3;
-  const NativeCodec codec(c, 0, 3, true);
+  const ExactCodec codec(c, 0, 3, true);
   uint16_t sent = 0;
   EXPECT_EQ(codec.source({0, 1}), nullptr);
   ASSERT_EQ(codec.encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
@@ -90,7 +90,7 @@ TEST(NativeCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [NTREE-6]
   EXPECT_EQ(sent, six) << "a sum";
 }
 
-TEST(NativeCodec, WritesWhatIsAskedFor) {
+TEST(ExactCodec, WritesWhatIsAskedFor) {
   std::vector<int32_t> input(100), output(22, -1);
   Collective c = in_place(ReduceOp::kMax, ElementType::kInt32, input);
   c.output = output.data() + 1;
@@ -100,7 +100,7 @@ TEST(NativeCodec, WritesWhatIsAskedFor) {
   for (const size_t first : {0, 30, 60, 90}) {  // before it and its begin, its end, behind it
     const size_t count = std::min<size_t>(30, 100 - first);
     std::iota(chunk.begin(), chunk.end(), static_cast<int32_t>(first));
-    NativeCodec(c, 0, 2).decode(reinterpret_cast<const uint8_t*>(chunk.data()), {first, count});
+    ExactCodec(c, 0, 2).decode(reinterpret_cast<const uint8_t*>(chunk.data()), {first, count});
   }
   EXPECT_EQ(output.front(), -1);
   EXPECT_EQ(output.back(), -1);
@@ -111,10 +111,10 @@ TEST(NativeCodec, WritesWhatIsAskedFor) {
 
 // ---- in place ----
 
-TEST(NativeCodec, ElementsAreTheTensorsUnlessAResultMayComeBeforeThem) {
+TEST(ExactCodec, ElementsAreTheTensorsUnlessAResultMayComeBeforeThem) {
   std::vector<int32_t> tensor(100), other(100);
   Collective c = in_place(ReduceOp::kSum, ElementType::kInt32, tensor);
-  const auto source = [&](ElementRange range) { return NativeCodec(c, 0, 2).source(range); };
+  const auto source = [&](ElementRange range) { return ExactCodec(c, 0, 2).source(range); };
   const auto at = [](const int32_t* element) { return reinterpret_cast<const uint8_t*>(element); };
   EXPECT_EQ(source({30, 15}), at(&tensor[30]));
   EXPECT_EQ(source({30, 0}), nullptr);
@@ -134,10 +134,10 @@ TEST(NativeCodec, ElementsAreTheTensorsUnlessAResultMayComeBeforeThem) {
   EXPECT_EQ(source({30, 15}), nullptr) << "several ranks' have to be added first";
 }
 
-TEST(NativeCodec, TheTargetIsWhereAllOfAResultGoes) {
+TEST(ExactCodec, TheTargetIsWhereAllOfAResultGoes) {
   std::vector<int16_t> tensor(100);
   Collective c = in_place(ReduceOp::kMax, ElementType::kInt16, tensor);
-  const auto target = [&](ElementRange range) { return NativeCodec(c, 0, 2).target(range); };
+  const auto target = [&](ElementRange range) { return ExactCodec(c, 0, 2).target(range); };
   const auto at = [](int16_t* element) { return reinterpret_cast<uint8_t*>(element); };
   EXPECT_EQ(target({30, 15}), at(&tensor[30]));
   EXPECT_EQ(target({30, 0}), nullptr);
@@ -162,43 +162,43 @@ Collective moved(Movement movement, size_t bytes, int root = -1) {
 /// What a worker sends of elements [begin, begin + count); the frame is full of old bytes.
 std::vector<int> sent(const Collective& c, int worker, ElementRange range) {
   std::vector<uint8_t> chunk(range.count, 0xee);
-  chunk.resize(NativeCodec(c, worker, 3).encode(range, chunk.data()));
+  chunk.resize(ExactCodec(c, worker, 3).encode(range, chunk.data()));
   return {chunk.begin(), chunk.end()};
 }
 
-TEST(NativeCodec, TheRootOfABroadcastSendsAndTheOthersWant) {  // [MOVED-2]
+TEST(ExactCodec, TheRootOfABroadcastSendsAndTheOthersWant) {  // [MOVED-2]
   const std::vector<uint8_t> tensor = {1, 2, 3, 4, 5};
   std::vector<uint8_t> output(5);
   Collective c = moved(Movement::kBroadcast, 5, 1);
   c.input = tensor.data();
   EXPECT_EQ(sent(c, 1, {2, 2}), (std::vector<int>{3, 4}));
-  EXPECT_FALSE(NativeCodec(c, 1, 3).wants({2, 2}));
+  EXPECT_FALSE(ExactCodec(c, 1, 3).wants({2, 2}));
   c.output = output.data();
   c.output_end = 5;
   EXPECT_EQ(sent(c, 0, {2, 2}), std::vector<int>{});
-  EXPECT_TRUE(NativeCodec(c, 0, 3).wants({2, 2}));
-  NativeCodec(c, 0, 3).decode(tensor.data() + 2, {2, 2});
+  EXPECT_TRUE(ExactCodec(c, 0, 3).wants({2, 2}));
+  ExactCodec(c, 0, 3).decode(tensor.data() + 2, {2, 2});
   EXPECT_EQ(output, (std::vector<uint8_t>{0, 0, 3, 4, 0}));
 }
 
 // Pieces of 3: a chunk of 4 has some of two of them, and zeros where another's are.
-TEST(NativeCodec, ABroadcastIsInPlaceAndNothingElseThatMoves) {
+TEST(ExactCodec, ABroadcastIsInPlaceAndNothingElseThatMoves) {
   std::vector<uint8_t> tensor(5);
   Collective c = moved(Movement::kBroadcast, 5, 1);
   c.input = tensor.data();
-  EXPECT_EQ(NativeCodec(c, 1, 2).source({1, 3}), &tensor[1]);
-  EXPECT_EQ(NativeCodec(c, 0, 2).source({1, 3}), nullptr);
+  EXPECT_EQ(ExactCodec(c, 1, 2).source({1, 3}), &tensor[1]);
+  EXPECT_EQ(ExactCodec(c, 0, 2).source({1, 3}), nullptr);
   c.output = tensor.data();
   c.output_end = 5;
-  EXPECT_EQ(NativeCodec(c, 0, 2).target({1, 3}), &tensor[1]);
+  EXPECT_EQ(ExactCodec(c, 0, 2).target({1, 3}), &tensor[1]);
   for (const Movement movement : {Movement::kGather, Movement::kScatter}) {
     c.movement = movement;
-    EXPECT_EQ(NativeCodec(c, 1, 2).source({1, 3}), nullptr);
-    EXPECT_EQ(NativeCodec(c, 1, 2).target({1, 3}), nullptr);
+    EXPECT_EQ(ExactCodec(c, 1, 2).source({1, 3}), nullptr);
+    EXPECT_EQ(ExactCodec(c, 1, 2).target({1, 3}), nullptr);
   }
 }
 
-TEST(NativeCodec, AWorkerGathersItsPieceAmongZeros) {  // [MOVED-3, MOVED-6]
+TEST(ExactCodec, AWorkerGathersItsPieceAmongZeros) {  // [MOVED-3, MOVED-6]
   const std::vector<uint8_t> tensor = {1, 2, 3};
   Collective c = moved(Movement::kGather, 3);
   c.input = tensor.data();
@@ -206,33 +206,33 @@ TEST(NativeCodec, AWorkerGathersItsPieceAmongZeros) {  // [MOVED-3, MOVED-6]
   EXPECT_EQ(sent(c, 1, {4, 4}), (std::vector<int>{2, 3, 0, 0}));
   EXPECT_EQ(sent(c, 1, {3, 3}), (std::vector<int>{1, 2, 3}));
   EXPECT_EQ(sent(c, 1, {8, 1}), std::vector<int>{});
-  EXPECT_FALSE(NativeCodec(c, 1, 3).wants({0, 9}));
+  EXPECT_FALSE(ExactCodec(c, 1, 3).wants({0, 9}));
 
   std::vector<std::vector<uint8_t>> outputs(3, std::vector<uint8_t>(3));
   for (auto& output : outputs) c.pieces.push_back({output.data(), 0, 3});
-  EXPECT_TRUE(NativeCodec(c, 1, 3).wants({8, 1}));
-  EXPECT_FALSE(NativeCodec(c, 1, 3).wants({4, 2})) << "it has that itself";
+  EXPECT_TRUE(ExactCodec(c, 1, 3).wants({8, 1}));
+  EXPECT_FALSE(ExactCodec(c, 1, 3).wants({4, 2})) << "it has that itself";
   EXPECT_EQ(sent(c, 1, {4, 2}), (std::vector<int>{2, 3}));
   EXPECT_EQ(outputs[1], (std::vector<uint8_t>{0, 2, 3}));
   const std::vector<uint8_t> result = {10, 11, 12, 20, 21, 22, 30, 31, 32};
   for (const size_t begin : {0, 4, 8}) {
-    NativeCodec(c, 1, 3).decode(result.data() + begin, {begin, std::min<size_t>(4, 9 - begin)});
+    ExactCodec(c, 1, 3).decode(result.data() + begin, {begin, std::min<size_t>(4, 9 - begin)});
   }
   EXPECT_EQ(outputs, (std::vector<std::vector<uint8_t>>{{10, 11, 12}, {20, 21, 22}, {30, 31, 32}}));
 }
 
-TEST(NativeCodec, TheRootScattersAndEachTakesItsOwn) {  // [MOVED-4]
+TEST(ExactCodec, TheRootScattersAndEachTakesItsOwn) {  // [MOVED-4]
   const std::vector<std::vector<uint8_t>> pieces = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
   Collective c = moved(Movement::kScatter, 3, 0);
   std::vector<uint8_t> output(3);
   c.output = output.data();
   EXPECT_EQ(sent(c, 2, {0, 9}), std::vector<int>{});
-  EXPECT_FALSE(NativeCodec(c, 2, 3).wants({0, 6}));
-  EXPECT_TRUE(NativeCodec(c, 2, 3).wants({4, 4}));
+  EXPECT_FALSE(ExactCodec(c, 2, 3).wants({0, 6}));
+  EXPECT_TRUE(ExactCodec(c, 2, 3).wants({4, 4}));
   for (const auto& piece : pieces) c.inputs.push_back(piece.data());
   EXPECT_EQ(sent(c, 0, {2, 5}), (std::vector<int>{3, 4, 5, 6, 7}));
   const std::vector<uint8_t> chunk = {6, 7, 8, 9};
-  NativeCodec(c, 2, 3).decode(chunk.data(), {5, 4});
+  ExactCodec(c, 2, 3).decode(chunk.data(), {5, 4});
   EXPECT_EQ(output, pieces[2]);
 }
 

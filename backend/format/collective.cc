@@ -1,7 +1,8 @@
+#include "format/collective.h"
+
 #include <algorithm>
 
 #include "base/fnv.h"
-#include "engine/engine.h"
 
 namespace switchml {
 
