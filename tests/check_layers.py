@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "wire": {"base"},
     "socket": {"base", "wire"},
     "quant": {"base"},
-    "slots": {"base", "wire"},
+    "slots": {"base", "wire", "socket"},
     "timer": {"base", "wire"},
     "transport": {"base", "wire", "socket"},
     "format": {"base", "wire", "quant", "slots", "transport"},
@@ -28,8 +28,8 @@ MAY_INCLUDE = {
     "integer": {"base", "wire", "quant", "slots", "transport", "format"},
     "engine": {"base", "wire", "socket", "slots", "timer", "transport", "format", "exact", "integer"},
     "shm": {"base", "socket", "quant", "slots", "transport", "format", "engine"},
-    "softswitch": {"base", "wire", "socket", "quant"},
-    "controller": {"base", "wire", "socket", "softswitch"},
+    "softswitch": {"base", "wire", "socket", "quant", "slots", "format", "exact", "integer"},
+    "controller": {"base", "wire", "socket", "slots", "softswitch"},
     "api": {"base", "wire", "socket", "transport"},  # what protoc generates, and where it is served
     "switchd": {"base", "wire", "socket", "softswitch", "transport", "api"},
     "controllerd": {"base", "wire", "socket", "controller", "transport", "api"},
@@ -47,7 +47,7 @@ MAY_INCLUDE = {
 ARCHITECTURE = BACKEND.parent / "docs" / "architecture.md"
 BEGIN, END = "<!-- layers: written by tests/check_layers.py --write -->", "<!-- end of layers -->"
 # State machines: what time it is and what arrived are arguments.
-PURE = {"base", "wire", "quant", "slots", "timer", "softswitch", "controller"}
+PURE = {"base", "wire", "quant", "slots", "timer", "format", "exact", "integer", "softswitch", "controller"}
 MAY_READ_THE_CLOCK = {"base/clock.h", "base/clock.cc"}
 MAY_INCLUDE_GLOG = {"base/log.cc"}
 MAY_ASK_THE_TORCH_VERSION = {"c10d/compat.h"}
@@ -185,7 +185,7 @@ SELF_TESTS = [
     ("wire/packet.h", '#include "transport/transport.h"', "wire may include base"),
     ("quant/kernels.h", '#include "wire/packet.h"', "quant may include base"),
     ("quant/kernels.cc", '#include "slots/pool.h"', "quant may include base"),
-    ("slots/pool.h", '#include "timer/wheel.h"', "slots may include base, wire"),
+    ("slots/pool.h", '#include "timer/wheel.h"', "slots may include base, socket, wire"),
     ("timer/wheel.h", '#include "transport/transport.h"', "timer may include base, wire"),
     ("transport/udp.cc", '#include "engine/engine.h"', "transport may include base, socket, wire"),
     ("engine/engine.h", '#include "switchd/server.h"', "engine may include"),

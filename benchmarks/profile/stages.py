@@ -22,7 +22,7 @@ RULES_OF = [
     # the kernels, and what calls them for each block
     (r"shm::fill_frame|ExactCodec::encode", "", COPY),
     (r"XXH|wire::checksum|wire::seal_native|wire::native_intact", "", CHECKSUM),
-    (r"softswitch::keep_", "", KEEP),
+    (r"ExactAggregator::keep", "", KEEP),
     (
         r"quant::(Exact|FixedPoint)::|exact_sum|sum_exactly|reduce_(chunk|elements|words|frames|block)|quant::reduce$",
         "",
@@ -37,7 +37,8 @@ RULES_OF = [
         "",
         WITNESS,
     ),
-    (r"(Simd|quant)::(add|store|load|max)|softswitch::(take_over|merge|complete|(add|max)_words)", "", ADD),
+    (r"(Simd|quant)::(add|store|load|max)|IntegerAggregator::(add|complete)", "", ADD),
+    (r"::(take_over|merge|(add|max)_words)$", r"/integer_aggregator", ADD),
     # a chunk's way
     (r"Format::(seal|parse|encode|frame_of)|Shard::on_(frame|data)|switchml::wire::", "", PACKET),
     (r"Shard::(expire|check_)|Retransmitter|SwitchLiveness|TimerWheel|RttEstimator", "", TIMERS),
@@ -50,7 +51,7 @@ RULES_OF = [
         RECEIVE,
     ),
     (r"switchml::shm::", "", BOARD),
-    (r"switchml::softswitch::", "", RULES),
+    (r"switchml::softswitch::|(Exact|Integer)Aggregator::|SlotStore|WorkerSet", "", RULES),
     (r"switchml::profile::|switchml_profile_", "", None),
     ("", r"backend/(engine|format|exact|integer|slots)/", STREAM),
     (

@@ -6,7 +6,7 @@
 
 #include "wire/packet.h"
 
-namespace switchml::softswitch {
+namespace switchml {
 
 /// The register pair of one (slot, version).
 struct SequencePair {  // [SLOT-4]
@@ -30,4 +30,4 @@ inline Sequence check_sequence(SequencePair* pair, uint32_t epoch, uint32_t seq)
   return Sequence::kNew;
 }
 
-}  // namespace switchml::softswitch
+}  // namespace switchml

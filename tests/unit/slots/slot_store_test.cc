@@ -1,11 +1,11 @@
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 
-namespace switchml::softswitch {
+namespace switchml {
 namespace {
 
 constexpr size_t kRoom = SlotStore::kHeadRoom;
@@ -76,4 +76,4 @@ TEST(SlotStore, MemoryThatCannotBeHadIsNoCrash) {
 }
 
 }  // namespace
-}  // namespace switchml::softswitch
+}  // namespace switchml

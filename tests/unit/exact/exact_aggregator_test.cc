@@ -1,11 +1,11 @@
-#include "softswitch/native_aggregator.h"
+#include "exact/exact_aggregator.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "native.h"
+#include "softswitch/native.h"
 
 namespace switchml::softswitch {
 namespace {
@@ -13,44 +13,44 @@ namespace {
 constexpr uint64_t kKey = 77;
 constexpr int kMembers = 4;
 
-class NativeAggregator : public ::testing::Test {
+class ExactAggregatorTest : public ::testing::Test {
  protected:
-  NativeAggregator() : store_(SlotStore::create(1, 1024, kMembers)) {}
+  ExactAggregatorTest() : store_(SlotStore::create(1, 1024, kMembers)) {}
 
   /// All contributions in order, as the switch hands them on, then the result.
   NativeResult aggregate(const std::vector<NativePart>& parts) {
-    wire::NativePacket packet;
+    Arrival arrival;
     std::vector<uint8_t> bytes;
     SlotUse& use = store_->use(0, parts[0].seq);
+    use.restart();
     for (size_t i = 0; i < parts.size(); ++i) {
       bytes = native_frame(parts[i], 9, 77, {kKey});
-      EXPECT_EQ(wire::parse_native(bytes.data(), bytes.size(), wire::Kind::kNativeContribution, &packet),
-                wire::ParseError::kNone);
-      if (i == 0) begin_native(&use, packet);
-      join_native(&use, packet);
-      if (i + 1 < parts.size()) keep_elements(packet, store_.get());
+      EXPECT_EQ(aggregator_.parse(bytes.data(), bytes.size(), false, &arrival), wire::ParseError::kNone);
+      use.contributed.insert(arrival.worker);
+      aggregator_.add(arrival, i == 0, &use, store_.get());
+      if (i + 1 < parts.size()) aggregator_.keep(arrival, store_.get());
     }
-    complete_native(&use, store_.get(), packet, {kKey}, nullptr);
+    aggregator_.complete(arrival, &use, store_.get(), {kKey}, std::nullopt);
     EXPECT_TRUE(use.complete);
     const uint8_t* payload = store_->payload(0, parts[0].seq);
-    const NativeFrame frame =
-        use.want_none.test(packet.header.worker) ? bare_frame(payload) : whole_frame(use, payload);
+    const SwitchFrame frame = aggregator_.repeated_frame(use, payload, arrival.worker, bytes.size(), false);
     return native_result_of({frame.data, frame.data + frame.size}, {kKey});
   }
 
+  const ExactAggregator aggregator_;
   std::unique_ptr<SlotStore> store_;
 };
 
 using Floats = std::vector<float>;
 
-TEST_F(NativeAggregator, SumsAreExactAndRoundedOnce) {
+TEST_F(ExactAggregatorTest, SumsAreExactAndRoundedOnce) {
   const auto result = aggregate({floats(0, {0x1p24F, 1.5F, -0.0F}), floats(1, {1, -1.5F, -0.0F}),
                                  floats(2, {1, 0x1p-100F, -0.0F}), floats(3, {-0x1p24F, 0, -0.0F})});
   EXPECT_EQ(result.as<float>(), (Floats{2, 0x1p-100F, 0}));
   EXPECT_TRUE(std::signbit(result.as<float>()[2]));
 }
 
-TEST_F(NativeAggregator, TheHeaderIsThatOfTheContributions) {  // [NATIVE-19]
+TEST_F(ExactAggregatorTest, TheHeaderIsThatOfTheContributions) {  // [NATIVE-19]
   NativePart a = floats(2, {3}, 6);
   NativePart b = floats(1, {4}, 6);
   a.divisor = b.divisor = 2;
@@ -69,7 +69,7 @@ TEST_F(NativeAggregator, TheHeaderIsThatOfTheContributions) {  // [NATIVE-19]
   EXPECT_EQ(result.as<float>(), Floats{3.5F});
 }
 
-TEST_F(NativeAggregator, ContributionsWithoutElementsTakeNoPart) {
+TEST_F(ExactAggregatorTest, ContributionsWithoutElementsTakeNoPart) {
   EXPECT_EQ(aggregate({floats(3, {}), floats(1, {5, 6}), floats(0, {}), floats(2, {1, 1})}).as<float>(),
             (Floats{6, 7}));
   EXPECT_EQ(aggregate({floats(1, {5, 6}), floats(0, {})}).as<float>(), (Floats{5, 6}));
@@ -77,7 +77,7 @@ TEST_F(NativeAggregator, ContributionsWithoutElementsTakeNoPart) {
   EXPECT_TRUE(aggregate({floats(0, {}), floats(1, {})}).elements.empty());
 }
 
-TEST_F(NativeAggregator, WhoWantsNoneGetsTheHeader) {
+TEST_F(ExactAggregatorTest, WhoWantsNoneGetsTheHeader) {
   NativePart without = floats(0, {1, 2});
   without.flags = wire::kFlagNoElements;
   const NativeResult whole = aggregate({without, floats(1, {5, 6})});
@@ -89,7 +89,7 @@ TEST_F(NativeAggregator, WhoWantsNoneGetsTheHeader) {
 }
 
 // A minimum of what one alone has is it: no 0 takes the place of those who have nothing.
-TEST_F(NativeAggregator, ASingleContributionStillBecomesAResult) {
+TEST_F(ExactAggregatorTest, ASingleContributionStillBecomesAResult) {
   NativePart nans;
   nans.type = ElementType::kFloat64;
   nans.operation = ReduceOp::kMin;
@@ -109,7 +109,7 @@ TEST_F(NativeAggregator, ASingleContributionStillBecomesAResult) {
   EXPECT_EQ(aggregate({bools, nothing}).elements, (std::vector<uint8_t>{0, 1, 1, 1}));
 }
 
-TEST_F(NativeAggregator, TheOrderOfArrivalDoesNotShow) {
+TEST_F(ExactAggregatorTest, TheOrderOfArrivalDoesNotShow) {
   std::vector<NativePart> parts;
   const double factors[] = {1 + 0x1p-52, 1 - 0x1p-53, 3.0, 1e300};
   for (int worker = 0; worker < kMembers; ++worker) {
@@ -141,7 +141,7 @@ constexpr Difference kDifferences[] = {
     {"length", [](NativePart* p) { p->elements.resize(12); }},
 };
 
-TEST_F(NativeAggregator, WhatDisagreesHasTheFirstOnesFieldsAndNoElements) {
+TEST_F(ExactAggregatorTest, WhatDisagreesHasTheFirstOnesFieldsAndNoElements) {
   for (const Difference& difference : kDifferences) {
     for (size_t place = 0; place < 3; ++place) {
       std::vector<NativePart> parts{floats(2, {1, 2}), floats(0, {3, 4}), floats(1, {5, 6})};
@@ -158,7 +158,7 @@ TEST_F(NativeAggregator, WhatDisagreesHasTheFirstOnesFieldsAndNoElements) {
   }
 }
 
-TEST_F(NativeAggregator, WhoHasNoElementsMayDisagreeToo) {
+TEST_F(ExactAggregatorTest, WhoHasNoElementsMayDisagreeToo) {
   for (const Difference& difference : kDifferences) {
     std::vector<NativePart> parts{floats(0, {1, 2}), floats(1, {})};
     if (std::string(difference.name) == "length") continue;
@@ -167,7 +167,7 @@ TEST_F(NativeAggregator, WhoHasNoElementsMayDisagreeToo) {
   }
 }
 
-TEST_F(NativeAggregator, NothingOfTheUseBeforeRemains) {
+TEST_F(ExactAggregatorTest, NothingOfTheUseBeforeRemains) {
   std::vector<NativePart> parts{floats(0, {1, 2, 3}), floats(1, {1, 2, 3}), floats(2, {1, 2, 3})};
   ++parts[1].call;
   EXPECT_TRUE(aggregate(parts).disagree());

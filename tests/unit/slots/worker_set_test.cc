@@ -1,8 +1,8 @@
-#include "softswitch/bitmap.h"
+#include "slots/worker_set.h"
 
 #include <gtest/gtest.h>
 
-namespace switchml::softswitch {
+namespace switchml {
 namespace {
 
 TEST(Bitmap, EveryWorkerGoesInOnce) {
@@ -36,4 +36,4 @@ TEST(Bitmap, TheHighest) {
 }
 
 }  // namespace
-}  // namespace switchml::softswitch
+}  // namespace switchml

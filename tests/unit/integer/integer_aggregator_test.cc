@@ -1,11 +1,12 @@
-#include "softswitch/aggregator.h"
+#include "integer/integer_aggregator.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "fixture.h"
+
 #include "quant/kernels.h"
+#include "softswitch/fixture.h"
 
 namespace switchml::softswitch {
 namespace {
@@ -13,28 +14,23 @@ namespace {
 constexpr int32_t kLow = std::numeric_limits<int32_t>::min();
 constexpr int32_t kHigh = std::numeric_limits<int32_t>::max();
 
-class Aggregator : public ::testing::Test {
+class IntegerAggregatorTest : public ::testing::Test {
  protected:
-  Aggregator() : store_(SlotStore::create(1, 1024)) {}
+  IntegerAggregatorTest() : store_(SlotStore::create(1, 1024)) {}
 
-  /// All contributions in order, then the result.
-  ResultPacket aggregate(const std::vector<Contribution>& contributions, const Outcome& outcome = {}) {
-    wire::DataPacket packet;
+  /// All contributions in order, then the result, or with an uplink nothing.
+  ResultPacket aggregate(const std::vector<Contribution>& contributions, std::optional<uint8_t> uplink = {}) {
+    Arrival arrival;
     std::vector<uint8_t> bytes;
     SlotUse& use = store_->use(0, 1);
+    use.restart();
     for (size_t i = 0; i < contributions.size(); ++i) {
       bytes = contribution_frame(contributions[i], 9, 77);
-      EXPECT_EQ(wire::parse_data(bytes.data(), bytes.size(), wire::Kind::kContribution, &packet),
-                wire::ParseError::kNone);
-      if (i == 0) {
-        take_over(&use, store_->words(0, 1), packet);
-      } else {
-        merge(&use, store_->words(0, 1), packet);
-      }
+      EXPECT_EQ(aggregator_.parse(bytes.data(), bytes.size(), false, &arrival), wire::ParseError::kNone);
+      aggregator_.add(arrival, i == 0, &use, store_.get());
     }
-    const size_t size = complete(&use, store_->words(0, 1), packet, outcome);
-    EXPECT_EQ(size, wire::kHeaderBytes + use.bytes);
-    return outcome.kind == wire::Kind::kResult ? result_of({frame(), frame() + size}) : ResultPacket{};
+    aggregator_.complete(arrival, &use, store_.get(), {}, uplink);
+    return uplink ? ResultPacket{} : result_of({frame(), frame() + wire::kHeaderBytes + use.bytes});
   }
   uint8_t* frame() { return store_->payload(0, 1) - wire::kHeaderBytes; }
   static Contribution part(std::vector<int32_t> words, wire::Operation operation = wire::Operation::kSum) {
@@ -45,41 +41,42 @@ class Aggregator : public ::testing::Test {
   }
   static Contribution max_part(std::vector<int32_t> words) { return part(std::move(words), wire::Operation::kMax); }
 
+  const IntegerAggregator aggregator_;
   std::unique_ptr<SlotStore> store_;
 };
 
 using Words = std::vector<int32_t>;
 
-TEST_F(Aggregator, SumsWrapAround) {
+TEST_F(IntegerAggregatorTest, SumsWrapAround) {
   EXPECT_EQ(aggregate({part({1, kHigh, kLow, -1}), part({2, 1, -1, kLow})}).words, (Words{3, kLow, kHigh, kHigh}));
 }
 
-TEST_F(Aggregator, MaximumIsSigned) {
+TEST_F(IntegerAggregatorTest, MaximumIsSigned) {
   EXPECT_EQ(aggregate({max_part({1, kLow, -5, 0}), max_part({-2, kHigh, -7, kLow})}).words, (Words{1, kHigh, -5, 0}));
 }
 
-TEST_F(Aggregator, ALongerSumGrowsTheUse) {
+TEST_F(IntegerAggregatorTest, ALongerSumGrowsTheUse) {
   EXPECT_EQ(aggregate({part({1}), part({2, 3}), part({4, 5, 6})}).words, (Words{7, 8, 6}));
 }
 
-TEST_F(Aggregator, AShorterSumLeavesTheRest) {
+TEST_F(IntegerAggregatorTest, AShorterSumLeavesTheRest) {
   EXPECT_EQ(aggregate({part({1, 2, 3}), part({10}), part({})}).words, (Words{11, 2, 3}));
 }
 
-TEST_F(Aggregator, MissingWordsOfAMaximumAreZeros) {
+TEST_F(IntegerAggregatorTest, MissingWordsOfAMaximumAreZeros) {
   EXPECT_EQ(aggregate({max_part({-1}), max_part({-2, -3, 4})}).words, (Words{-1, 0, 4}));
   EXPECT_EQ(aggregate({max_part({-2, -3, 4}), max_part({-1})}).words, (Words{-1, 0, 4}));
   EXPECT_EQ(aggregate({max_part({-2, -3, 4}), max_part({})}).words, (Words{0, 0, 4}));
 }
 
-TEST_F(Aggregator, NothingOfTheUseBeforeRemains) {
+TEST_F(IntegerAggregatorTest, NothingOfTheUseBeforeRemains) {
   aggregate({part({kHigh, kHigh, kHigh, kHigh})});
   EXPECT_EQ(aggregate({part({1}), part({1, 1})}).words, (Words{2, 1}));
   aggregate({part({kHigh, kHigh, kHigh, kHigh})});
   EXPECT_EQ(aggregate({max_part({-1}), max_part({-1, -1})}).words, (Words{-1, 0}));
 }
 
-TEST_F(Aggregator, HeaderHasTheMaximalExponentAndTheSummedWitness) {
+TEST_F(IntegerAggregatorTest, HeaderHasTheMaximalExponentAndTheSummedWitness) {
   Contribution a = max_part({1});
   Contribution b = max_part({2});
   a.exponent = 0xfffe;
@@ -97,24 +94,20 @@ TEST_F(Aggregator, HeaderHasTheMaximalExponentAndTheSummedWitness) {
   EXPECT_EQ(result.header.epoch, 77U);
 }
 
-TEST_F(Aggregator, ALeafsOutcomeIsAContribution) {
+TEST_F(IntegerAggregatorTest, ALeafsOutcomeIsAContribution) {
   Contribution a = max_part({1});
   a.exponent = 7;
   a.witness = 8;
-  aggregate({a}, {wire::Kind::kContribution, 99});
-  wire::Header header = wire::read_header(frame());
+  aggregate({a}, uint8_t{99});
+  const wire::Header header = wire::read_header(frame());
   EXPECT_EQ(header.kind, static_cast<uint8_t>(wire::Kind::kContribution));
   EXPECT_EQ(header.worker, 99);
   EXPECT_EQ(header.flags, static_cast<uint8_t>(wire::Operation::kMax));
   EXPECT_EQ(header.exponent, 7);
   EXPECT_EQ(header.witness, 8U);
-  mark_repeated(frame());
-  header = wire::read_header(frame());
-  EXPECT_EQ(header.flags, static_cast<uint8_t>(wire::Operation::kMax) | wire::kFlagRepeat);
-  EXPECT_EQ(header.worker, 99);
 }
 
-TEST_F(Aggregator, EveryKernelTableLoadsInPlace) {
+TEST_F(IntegerAggregatorTest, EveryKernelTableLoadsInPlace) {
   for (const quant::Kernels* kernels : quant::available_kernels()) {
     for (size_t n = 0; n < 70; ++n) {
       alignas(64) int32_t words[70];

@@ -1,8 +1,8 @@
-#include "softswitch/sequence_check.h"
+#include "slots/sequence_check.h"
 
 #include <gtest/gtest.h>
 
-namespace switchml::softswitch {
+namespace switchml {
 namespace {
 
 TEST(SequenceCheck, UnusedNewerEqualOlder) {
@@ -35,4 +35,4 @@ TEST(SequenceCheck, WrapsFromTheLastNumberToTwo) {
 }
 
 }  // namespace
-}  // namespace switchml::softswitch
+}  // namespace switchml

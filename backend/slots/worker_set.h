@@ -6,7 +6,7 @@
 
 #include "base/limits.h"
 
-namespace switchml::softswitch {
+namespace switchml {
 
 /// A set of workers 0..127.
 struct WorkerSet {
@@ -39,4 +39,4 @@ struct WorkerSet {
   friend bool operator==(const WorkerSet& a, const WorkerSet& b) { return a.low == b.low && a.high == b.high; }
 };
 
-}  // namespace switchml::softswitch
+}  // namespace switchml

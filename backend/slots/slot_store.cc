@@ -1,8 +1,8 @@
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 
 #include <new>
 
-namespace switchml::softswitch {
+namespace switchml {
 
 namespace {
 constexpr std::align_val_t kAlignment{64};
@@ -36,4 +36,4 @@ std::unique_ptr<SlotStore> SlotStore::create(int slots, size_t payload_bytes, si
 
 SlotStore::~SlotStore() { ::operator delete(memory_, kAlignment); }
 
-}  // namespace switchml::softswitch
+}  // namespace switchml

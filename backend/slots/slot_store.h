@@ -1,38 +1,44 @@
 // SlotStore: the slots of one job. Allocated when the session opens, freed when it ends; no packet ever allocates.
 //
-// Of a native session it keeps each worker's contribution until the last one has come. Both versions of a slot share
+// Of an exact session it keeps each worker's contribution until the last one has come. Both versions of a slot share
 // that room: nobody contributes to a use before the one before it was complete, and its result computed. A use that
-// was given up before that gets no more contributions once a newer one has some (switch_native.cc).
+// was given up before that gets no more contributions once a newer one has some (exact/exact_aggregator.cc).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
+#include "slots/sequence_check.h"
+#include "slots/worker_set.h"
 #include "socket/endpoint.h"
-#include "softswitch/bitmap.h"
-#include "softswitch/sequence_check.h"
 #include "wire/packet.h"
 
-namespace switchml::softswitch {
+namespace switchml {
 
-/// One version of a slot: the state of the use that it holds. Its words lie in the store.
+/// One version of a slot: the state of the use that it holds. Its words or elements lie in the store.
 struct SlotUse {
   bool holds(uint32_t epoch, uint32_t seq) const { return pair.epoch == epoch && pair.seq == seq; }
+  /// Forgets the contributions of the use before.
+  void restart() {
+    contributed = asked_again = with_elements = want_none = with_target = WorkerSet{};
+    bytes = 0;
+    complete = disagree = false;
+  }
 
   SequencePair pair;
   WorkerSet contributed;
-  WorkerSet asked_again;     // at a leaf: who has repeated since the parent was asked again for all, or answered
-  WorkerSet with_elements;   // native: of these, who sent any
-  WorkerSet want_none;       // native: of these, who takes the result without elements
-  WorkerSet with_target;     // native: of these, whose target is in the store
-  uint32_t witness = 0;      // native: the call
+  WorkerSet asked_again;     // at a leaf: members that have repeated since the parent was asked for all, or answered
+  WorkerSet with_elements;   // exact: those of `contributed` that sent any
+  WorkerSet want_none;       // exact: those that take the result without elements
+  WorkerSet with_target;     // exact: those whose target is in the store
+  uint32_t check = 0;        // sum of the witnesses; exact: the call
   uint32_t bytes = 0;        // of the longest contribution so far
-  uint16_t exponent = 0;     // maximum so far; native: type, operation and divisor
+  uint16_t kind = 0;         // the largest exponent; exact: type, operation and divisor
   uint32_t borrowed_in = 0;  // the burst in which a sink was last given the frame; 0: never
   Ecn ecn = Ecn::kNone;      // of all contributions together [ECN-1]
   bool complete = false;     // the bytes behind the header are a result's, and the header is in front
-  bool disagree = false;     // native: contributions to several calls
+  bool disagree = false;     // exact: contributions to several calls
 };
 
 class SlotStore {
@@ -53,15 +59,16 @@ class SlotStore {
     return memory_ + size_t{slot} * slot_stride_ + (seq & 1U) * stride_ + kHeadRoom;
   }
   int32_t* words(uint16_t slot, uint32_t seq) { return reinterpret_cast<int32_t*>(payload(slot, seq)); }
-  /// A worker's contribution to a native use: 64-byte aligned, `payload_bytes` of room. Precondition: worker < kept.
+  /// A worker's contribution to a use of an exact session: 64-byte aligned, `payload_bytes` of room. Precondition:
+  /// worker < kept.
   uint8_t* kept(uint16_t slot, uint8_t worker) {
     return memory_ + size_t{slot} * slot_stride_ + 2 * stride_ + size_t{worker} * payload_bytes_;
   }
 
-  /// Where a worker wants a native use's result, kept as its contribution is.
+  /// Where a worker wants an exact result to be written, kept as its contribution is.
   wire::Target& target(uint16_t slot, uint8_t worker) { return targets_[size_t{slot} * kept_ + worker]; }
 
-  /// In front of a payload: the headers of a native result without elements, and of one whose elements are in targets;
+  /// In front of a payload: the headers of an exact result without elements, and of one whose elements are in targets;
   /// right before the payload the whole one's.
   static constexpr size_t kHeadRoom = 128;
   static constexpr size_t kTargetHead = 64;
@@ -86,4 +93,4 @@ class SlotStore {
   size_t slot_stride_;
 };
 
-}  // namespace switchml::softswitch
+}  // namespace switchml
