@@ -52,12 +52,12 @@ Result<wire::Reply> ControlClient::ask_to_join(const wire::Membership& member, i
 
 // A join that goes both ways: each transport learns what it must know of the other.
 Result<wire::Reply> ControlClient::ask_to_meet(const wire::Membership& member, int shard, Time deadline) {
-  const auto own = transport_.introduce(switch_);
+  const auto own = transport_.queue_pairs()->queue_pair_for(switch_);
   if (!own.ok()) return own.status();
   const auto build = [&](uint32_t id, uint8_t* out) { return wire::build_meet(member, shard, own.value(), id, out); };
   auto reply = exchange(wire::Request::kMeet, build, deadline);
   if (!reply.ok() || reply->status != wire::ReplyStatus::kOk) return reply;
-  const Status met = transport_.meet(switch_, reply->introduction);
+  const Status met = transport_.queue_pairs()->connect(switch_, reply->introduction);
   return met.ok() ? reply : met;
 }
 

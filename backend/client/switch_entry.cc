@@ -192,8 +192,9 @@ Status join_shard(Transport& transport, const SessionParameters& session, int sh
                   std::function<Status()> ended) {
   const size_t frame_bytes = session.header_bytes() + session.payload_bytes;
   const auto slots = static_cast<size_t>(session.slots_per_shard());
-  if (Status status = transport.expect({slots * static_cast<size_t>(shard), slots}, frame_bytes); !status.ok()) {
-    return status;
+  if (QueuePairs* pairs = transport.queue_pairs()) {
+    const SlotRange range{slots * static_cast<size_t>(shard), slots};
+    if (Status status = pairs->post_receive_windows(range, frame_bytes); !status.ok()) return status;
   }
   ControlClient client(transport, session.switch_endpoint, session.switch_name);
   client.wait_while(std::move(ended));

@@ -156,7 +156,7 @@ void Shard::fail(const Status& status) {
   judge_repeats(false);
   retransmitter_.stop();
   // Whose tensors a switch might still write to.
-  if (in_place_) transport().forget(session_.switch_endpoint);
+  if (in_place_) transport().queue_pairs()->disconnect(session_.switch_endpoint);
   tasks_.fail(status);
   on_failure_(status);
 }

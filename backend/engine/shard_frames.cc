@@ -202,8 +202,9 @@ void Shard::on_reply(const RxFrame& frame, Time now) {
   if (liveness_.waits_for_others()) judge_repeats(true);
   send(next.request);
   if (next.introduction) {
-    const bool was_known = transport().knows(session_.switch_endpoint);
-    const Status met = transport().meet(session_.switch_endpoint, *next.introduction);
+    QueuePairs& pairs = *transport().queue_pairs();  // only a card's link introduces itself
+    const bool was_known = pairs.is_connected(session_.switch_endpoint);
+    const Status met = pairs.connect(session_.switch_endpoint, *next.introduction);
     if (met.ok()) liveness_.on_pair();
     if (met.ok() && !was_known) repeat_all(now);
     if (!met.ok()) liveness_.on_no_pair(met.message(), now);

@@ -35,19 +35,20 @@ void Shard::expire(Time now) {
 // What was on its way to a switch that the transport knows no more is lost. [RDMA-3]
 void Shard::meet_again(Time now) {
   next_look_ = now + kLookInterval;
-  if (transport().knows(session_.switch_endpoint) || !liveness_.is_meeting_due(now)) return;
+  if (transport().queue_pairs()->is_connected(session_.switch_endpoint) || !liveness_.is_meeting_due(now)) return;
   if (introduce(now)) send(liveness_.keep_alive(now));
 }
 
 // What goes to a switch that the transport does not know goes by packets, and so would a join, which is refused.
 // [RDMA-2, JOIN-2]
 void Shard::introduce_if_unknown(Time now) {
-  const bool is_met = !uses_card(session_.switch_endpoint.carrier) || transport().knows(session_.switch_endpoint);
+  const bool is_met =
+      !uses_card(session_.switch_endpoint.carrier) || transport().queue_pairs()->is_connected(session_.switch_endpoint);
   if (!is_met) introduce(now);
 }
 
 bool Shard::introduce(Time now) {
-  const auto own = transport().introduce(session_.switch_endpoint);
+  const auto own = transport().queue_pairs()->queue_pair_for(session_.switch_endpoint);
   if (own.ok()) liveness_.meet(own.value());
   if (!own.ok()) liveness_.on_no_pair(own.status().message(), now);
   return own.ok();

@@ -99,9 +99,9 @@ void ExactFormat::place(InFlight& flight, bool wants_result, Transport& link) co
   const size_t bytes = codec.bytes(flight.range);
   if (session_.switch_endpoint.carrier != Carrier::kRdma || keep_results_ || bytes < kLeastInPlace) return;
   const uint8_t* source = codec.source(flight.range);
-  if (source != nullptr && link.reach(source, bytes)) flight.elements = source;
+  if (source != nullptr && link.queue_pairs()->target_of(source, bytes)) flight.elements = source;
   const uint8_t* target = wants_result ? codec.target(flight.range) : nullptr;
-  const auto reached = target != nullptr ? link.reach(target, bytes) : std::nullopt;
+  const auto reached = target != nullptr ? link.queue_pairs()->target_of(target, bytes) : std::nullopt;
   if (!reached) return;
   wire::write_target(*reached, flight.frame + wire::kNativeHeaderBytes - wire::kTargetBytes);
   flight.has_target = true;

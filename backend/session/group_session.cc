@@ -220,7 +220,7 @@ class GroupSession : public Session {
     auto segment = shm::Segment::create(shm::in_pages(bytes));
     if (!segment.ok()) return;
     arena_ = shm::Arena::open(std::make_shared<shm::Segment>(std::move(segment.value())));
-    for (const auto& transport : agreed.transports) transport->use(arena_);
+    for (const auto& transport : agreed.transports) transport->queue_pairs()->register_memory(arena_);
   }
 
   std::unique_ptr<Engine> switch_engine(Agreed* agreed, EngineOptions options, const Config& config) {

@@ -37,7 +37,7 @@ void Meetings::answer(const Join& join, const Send& send) {
 void Meetings::forget_gone(const Serves& serves) {
   const auto is_gone = [&](const auto& each) {
     if (serves(each.second.job, each.second.epoch)) return false;
-    card_.forget(each.first);
+    pairs_.disconnect(each.first);
     return true;
   };
   met_.erase(std::remove_if(met_.begin(), met_.end(), is_gone), met_.end());
@@ -51,8 +51,8 @@ Result<wire::Introduction> Meetings::acquaint(const Asked& asked, const Endpoint
   } else {
     met_.emplace_back(member, its);
   }
-  if (Status met = card_.meet(member, asked.introduction); !met.ok()) return met;
-  return card_.introduce(member);
+  if (Status met = pairs_.connect(member, asked.introduction); !met.ok()) return met;
+  return pairs_.queue_pair_for(member);
 }
 
 // [MEET-1, MEET-2]

@@ -14,8 +14,8 @@ namespace switchml {
 
 class Meetings : public softswitch::MeetTap {
  public:
-  /// `card` (borrowed) is woken when somebody asks.
-  explicit Meetings(Transport& card) : card_(card) {}
+  /// `card` (borrowed), which has queue pairs, is woken when somebody asks.
+  explicit Meetings(Transport& card) : card_(card), pairs_(*card.queue_pairs()) {}
 
   /// Any thread. Beyond 1024 that wait, requests are dropped: they are repeated.
   void meet(const wire::Join& asked, const wire::Introduction& its, uint32_t request_id, const Endpoint& from) override;
@@ -44,6 +44,7 @@ class Meetings : public softswitch::MeetTap {
   Result<wire::Introduction> acquaint(const Asked& asked, const Endpoint& member);
 
   Transport& card_;
+  QueuePairs& pairs_;
   std::mutex mutex_;
   std::vector<Asked> waiting_;
   std::atomic<bool> mail_{false};

@@ -159,17 +159,10 @@ class PeerTransport final : public Transport {
     link_->give_back(lent_);
     lent_ = 0;
   }
-  void use(const std::shared_ptr<const TensorMemory>& tensors) override { real().use(tensors); }
-  std::optional<wire::Target> reach(const void* data, size_t bytes) override { return real().reach(data, bytes); }
   void wait(Duration timeout) override {
     if (!link_->has_waiting()) real().wait(timeout);
   }
-  Result<wire::Introduction> introduce(const Endpoint& peer) override { return real().introduce(peer); }
-  Status meet(const Endpoint& peer, const wire::Introduction& introduction) override {
-    return real().meet(peer, introduction);
-  }
-  bool knows(const Endpoint& peer) const override { return real().knows(peer); }
-  void forget(const Endpoint& peer) override { real().forget(peer); }
+  QueuePairs* queue_pairs() override { return real().queue_pairs(); }
   void pause(Duration timeout) override { real().pause(timeout); }
   void wake() override { real().wake(); }
   std::string take_error() override { return real().take_error(); }

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "socket/endpoint.h"
+#include "transport/queue_pairs.h"
 #include "wire/layout.h"
 
 namespace switchml {
@@ -24,23 +25,6 @@ struct TransportLimits {
   size_t max_frame_bytes = 0;       // the largest frame that goes over any path of it
   size_t receive_buffer_bytes = 0;  // what the receiving side can queue (0: unbounded), as its owner accounts it
   size_t held_bytes = 0;            // memory that it holds to receive into, whatever is sent
-};
-
-/// Memory of tensors, which lasts as long as a transport that uses it.
-class TensorMemory {
- public:
-  struct Extent {
-    uint8_t* data = nullptr;  // null: none
-    size_t bytes = 0;
-  };
-  virtual ~TensorMemory() = default;
-  /// The whole piece in which these bytes lie. Thread-safe.
-  virtual Extent extent_of(const void* data, size_t bytes) const = 0;
-};
-
-struct SlotRange {
-  size_t first = 0;
-  size_t count = 0;
 };
 
 class Transport {
@@ -71,30 +55,14 @@ class Transport {
   /// The same bytes to many endpoints. Returns how many were taken.
   virtual size_t multicast(const uint8_t* data, uint32_t size, const Endpoint* const* to, size_t count) = 0;
 
-  /// Frames may have their rest in such memory from now on, and peers may write there what this side tells them to.
-  virtual void use(const std::shared_ptr<const TensorMemory>& /*tensors*/) {}
-  /// How a peer reaches these bytes. Nothing: not at all, nor can they be the rest of a frame.
-  virtual std::optional<wire::Target> reach(const void* /*data*/, size_t /*bytes*/) { return std::nullopt; }
-
   /// Up to `count` frames that have arrived, without waiting. They stay valid, and the transport's, until release().
   /// Without a release() in between, a later call lends further frames while the transport has buffers left, then none.
   virtual size_t receive(RxFrame* frames, size_t count) = 0;
   /// Gives all frames lent so far back.
   virtual void release() = 0;
 
-  /// Of those that peers write to, before they meet: frames of so many bytes at most come for these slots. Whoever was
-  /// met before is forgotten. Errors name what does not fit.
-  virtual Status expect(SlotRange /*slots*/, size_t /*frame_bytes*/) { return {}; }
-  /// What `peer` must be told, and then meets, before frames go between this transport and it. Queue pair 0: nothing,
-  /// it needs to know no more than an address. Anew after frames to it have stopped going: see knows().
-  virtual Result<wire::Introduction> introduce(const Endpoint& /*peer*/) { return wire::Introduction(); }
-  /// What a peer has told of itself. The same once more changes nothing, something else replaces what was known.
-  virtual Status meet(const Endpoint& /*peer*/, const wire::Introduction& /*introduction*/) { return {}; }
-  /// Whether frames can go to it, as far as this side knows. To strangers they are lost.
-  virtual bool knows(const Endpoint& /*peer*/) const { return true; }
-  /// It will not be sent to any more, nor write here, and what is held for it is given back. Whom nobody knows is no
-  /// error.
-  virtual void forget(const Endpoint& /*peer*/) {}
+  /// Of a transport through an RDMA card; null: peers need to know no more of it than an address. The transport's.
+  virtual QueuePairs* queue_pairs() { return nullptr; }
 
   /// Sleeps until frames are there, wake() was called, or `timeout` has passed. A spurious return is allowed.
   virtual void wait(Duration timeout) = 0;

@@ -56,10 +56,10 @@ class Network {
 /// Tells each what it must know of the other.
 Status introduce(Transport& a, Transport& b) {
   for (const auto& [from, to] : {std::pair(&a, &b), std::pair(&b, &a)}) {
-    const auto its = from->introduce(to->local());
+    if (from->queue_pairs() == nullptr) continue;
+    const auto its = from->queue_pairs()->queue_pair_for(to->local());
     if (!its.ok()) return its.status();
-    if (its->queue_pair == 0) continue;
-    if (Status status = to->meet(from->local(), its.value()); !status.ok()) return status;
+    if (Status status = to->queue_pairs()->connect(from->local(), its.value()); !status.ok()) return status;
   }
   return {};
 }
@@ -120,7 +120,9 @@ class SwitchPath final : public Path {
   }
   void use(Tensors& tensors) override {
     const auto memory = std::make_shared<AllTensors>(tensors);
-    for (Transport* link : links_) link->use(memory);
+    for (Transport* link : links_) {
+      if (link->queue_pairs() != nullptr) link->queue_pairs()->register_memory(memory);
+    }
   }
   size_t chunk_bytes() const override { return session_.payload_bytes; }
   int slots() const override { return session_.slots; }

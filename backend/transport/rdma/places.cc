@@ -21,7 +21,7 @@ using rdma::Pair;
 using rdma::PairInfo;
 using rdma::Places;
 
-class PlacesTransport final : public Transport {
+class PlacesTransport final : public Transport, public QueuePairs {
  public:
   PlacesTransport(const rdma::Verbs& verbs, const CardOptions& options) : options_(options), card_(verbs, options) {}
 
@@ -39,6 +39,7 @@ class PlacesTransport final : public Transport {
   }
 
   const char* name() const override { return "rdma"; }
+  QueuePairs* queue_pairs() override { return this; }
   TransportLimits limits() const override { return {packet_bytes(), 0, places_ ? places_->bytes() : 0}; }
   Endpoint local() const override { return with_carrier(card_.local(), Carrier::kPlaces); }
   size_t path_frame_bytes(const Endpoint& /*to*/) const override { return packet_bytes(); }
@@ -50,7 +51,7 @@ class PlacesTransport final : public Transport {
   }
 
   // ---- the peer ----
-  Status expect(SlotRange slots, size_t frame_bytes) override {
+  Status post_receive_windows(SlotRange slots, size_t frame_bytes) override {
     if (frame_bytes > packet_bytes()) {
       return {Code::kInvalidArgument, "frames of " + std::to_string(frame_bytes) + " bytes: a packet of card " +
                                           card_.port().device + " carries " + std::to_string(packet_bytes()) +
@@ -69,7 +70,7 @@ class PlacesTransport final : public Transport {
     return {};
   }
 
-  Result<wire::Introduction> introduce(const Endpoint& peer) override {
+  Result<wire::Introduction> queue_pair_for(const Endpoint& peer) override {
     if (!places_) return Status(Code::kInternal, to_string(peer) + ": nothing is expected of it");
     if (!is_usable() || peer != peer_) {
       if (Status status = renew(peer); !status.ok()) return status;
@@ -77,7 +78,7 @@ class PlacesTransport final : public Transport {
     return pair_->info().introduction();
   }
 
-  Status meet(const Endpoint& peer, const wire::Introduction& introduction) override {
+  Status connect(const Endpoint& peer, const wire::Introduction& introduction) override {
     const auto its = PairInfo::read(introduction, wire::Service::kUnreliableConnected);
     const bool fits = its && places_ && its->places.bits == places_->told().bits && bytes_of(its->mtu) >= frame_bytes_;
     if (!fits) {
@@ -85,7 +86,7 @@ class PlacesTransport final : public Transport {
                                           " has introduced itself with what is no unreliable queue pair "
                                           "for this session"};
     }
-    if (knows(peer) && pair_->peer() == *its) return {};  // [MEET-4]
+    if (is_connected(peer) && pair_->peer() == *its) return {};  // [MEET-4]
     // Another pair of ours would be one that the peer has not been told of, and nothing would ever come.
     const bool is_unmet = is_usable() && !pair_->is_connected() && peer == peer_;
     if (is_unmet) return pair_->connect(*its);
@@ -93,8 +94,8 @@ class PlacesTransport final : public Transport {
     return {Code::kUnavailable, to_string(peer) + " has introduced itself to a pair that is no more"};
   }
 
-  bool knows(const Endpoint& peer) const override { return is_ready() && peer == peer_; }
-  void forget(const Endpoint& peer) override {
+  bool is_connected(const Endpoint& peer) const override { return is_ready() && peer == peer_; }
+  void disconnect(const Endpoint& peer) override {
     if (peer == peer_) end_pair();
   }
 
@@ -201,7 +202,7 @@ class PlacesTransport final : public Transport {
       card_.ask(frame);
       return true;
     }
-    if (!knows(*frame.to) || !is_allowed(frame)) return true;
+    if (!is_connected(*frame.to) || !is_allowed(frame)) return true;
     if (!pair_->has_room(1)) return !is_ready();
     auto message = outgoing_->message_of(frame, nullptr, [this] {
       pair_->post();

@@ -48,7 +48,7 @@ struct EndpointHash {
   }
 };
 
-class RdmaTransport final : public Transport {
+class RdmaTransport final : public Transport, public QueuePairs {
  public:
   RdmaTransport(const rdma::Verbs& verbs, const RdmaOptions& options) : options_(options), card_(verbs, options) {}
 
@@ -66,6 +66,7 @@ class RdmaTransport final : public Transport {
   }
 
   const char* name() const override { return "rdma"; }
+  QueuePairs* queue_pairs() override { return this; }
   TransportLimits limits() const override {
     const auto frames = static_cast<size_t>(options_.receive_frames);
     return {options_.max_frame_bytes, frames * stride(), frames * stride()};
@@ -80,7 +81,7 @@ class RdmaTransport final : public Transport {
   }
 
   // ---- peers ----
-  Result<wire::Introduction> introduce(const Endpoint& peer) override {
+  Result<wire::Introduction> queue_pair_for(const Endpoint& peer) override {
     Peer& its = peers_[peer];
     its.endpoint = peer;
     if (!is_usable(its)) {
@@ -89,7 +90,7 @@ class RdmaTransport final : public Transport {
     return its.pair->info().introduction();
   }
 
-  Status meet(const Endpoint& peer, const wire::Introduction& introduction) override {
+  Status connect(const Endpoint& peer, const wire::Introduction& introduction) override {
     const auto info = PairInfo::read(introduction, wire::Service::kReliableConnected);
     if (!info) return {Code::kInvalidArgument, to_string(peer) + " has introduced itself with what is no queue pair"};
     Peer& its = peers_[peer];
@@ -101,12 +102,12 @@ class RdmaTransport final : public Transport {
     return its.pair->connect(*info);
   }
 
-  bool knows(const Endpoint& peer) const override {
+  bool is_connected(const Endpoint& peer) const override {
     const auto it = peers_.find(peer);
     return it != peers_.end() && is_ready(it->second);
   }
 
-  void forget(const Endpoint& peer) override {
+  void disconnect(const Endpoint& peer) override {
     const auto it = peers_.find(peer);
     if (it == peers_.end()) return;
     end_pair(it->second);
@@ -178,8 +179,10 @@ class RdmaTransport final : public Transport {
   }
 
   // ---- tensors ----
-  void use(const std::shared_ptr<const TensorMemory>& tensors) override { outgoing_->tensors().use(tensors); }
-  std::optional<wire::Target> reach(const void* data, size_t bytes) override {
+  void register_memory(const std::shared_ptr<const TensorMemory>& tensors) override {
+    outgoing_->tensors().use(tensors);
+  }
+  std::optional<wire::Target> target_of(const void* data, size_t bytes) override {
     const ibv_mr* const region = outgoing_->tensors().find(data, bytes);
     if (region == nullptr) return std::nullopt;
     return wire::Target{reinterpret_cast<uintptr_t>(data), region->rkey, static_cast<uint32_t>(bytes)};
@@ -209,7 +212,7 @@ class RdmaTransport final : public Transport {
     if (!card_.asks() || frame.size < wire::kControlBytes) return false;
     const wire::Control control = wire::read_control(frame.data);
     if (control.kind != static_cast<uint8_t>(wire::Kind::kRequest)) return false;
-    return control.type == static_cast<uint8_t>(wire::Request::kMeet) || !knows(*frame.to);
+    return control.type == static_cast<uint8_t>(wire::Request::kMeet) || !is_connected(*frame.to);
   }
 
   size_t stride() const { return aligned(options_.max_frame_bytes); }

@@ -23,9 +23,10 @@ namespace switchml::testing {
 
 using Bytes = std::vector<uint8_t>;
 
-class RecordingTransport final : public Transport {
+class RecordingTransport final : public Transport, public QueuePairs {
  public:
   const char* name() const override { return "recording"; }
+  QueuePairs* queue_pairs() override { return this; }
   TransportLimits limits() const override { return {65507, 0, 0}; }
   Endpoint local() const override { return {}; }
   size_t path_frame_bytes(const Endpoint&) const override { return 65507; }
@@ -43,18 +44,22 @@ class RecordingTransport final : public Transport {
     }
     return taken;
   }
-  std::optional<wire::Target> reach(const void* data, size_t bytes) override {
+  std::optional<wire::Target> target_of(const void* data, size_t bytes) override {
     const auto at = reinterpret_cast<uintptr_t>(data), begin = reinterpret_cast<uintptr_t>(reachable.data);
     if (at < begin || at + bytes > begin + reachable.bytes) return std::nullopt;
     return wire::Target{at, 77, static_cast<uint32_t>(bytes)};
   }
-  bool knows(const Endpoint&) const override { return is_met; }
-  Result<wire::Introduction> introduce(const Endpoint&) override {
+  bool is_connected(const Endpoint&) const override { return is_met; }
+  Result<wire::Introduction> queue_pair_for(const Endpoint&) override {
     wire::Introduction own;
     own.queue_pair = 17;
     return own;
   }
-  void forget(const Endpoint&) override {
+  Status connect(const Endpoint&, const wire::Introduction&) override {
+    is_met = true;
+    return {};
+  }
+  void disconnect(const Endpoint&) override {
     if (on_forget) on_forget();
   }
   size_t multicast(const uint8_t*, uint32_t, const Endpoint* const*, size_t) override { return 0; }

@@ -103,10 +103,10 @@ class Chip : private softswitch::PacketSink {
     if (joined.status == wire::ReplyStatus::kOk) {
       Transport& link = link_to(from);
       const auto its = wire::read_introduction(packet.body + wire::kJoinBytes);
-      auto own = link.introduce(peer());
-      if (!link.meet(peer(), its).ok()) {  // another pair of the worker's takes another one here
-        own = link.introduce(peer());
-        ASSERT_TRUE(link.meet(peer(), its).ok());
+      auto own = link.queue_pairs()->queue_pair_for(peer());
+      if (!link.queue_pairs()->connect(peer(), its).ok()) {  // another pair of the worker's takes another one here
+        own = link.queue_pairs()->queue_pair_for(peer());
+        ASSERT_TRUE(link.queue_pairs()->connect(peer(), its).ok());
       }
       ASSERT_TRUE(own.ok()) << own.status().to_string();
       if (std::exchange(told_[from], own->queue_pair) != own->queue_pair) ++pairs_made_;
@@ -127,7 +127,8 @@ class Chip : private softswitch::PacketSink {
       card.local = literal_address("127.0.0.1", static_cast<uint16_t>(100 + links_.size())).value();
       card.wish.emulated = true;
       link = std::move(make_places_transport(card).value());
-      EXPECT_TRUE(link->expect({0, granted_.slots}, wire::kHeaderBytes + granted_.payload).ok());
+      EXPECT_TRUE(
+          link->queue_pairs()->post_receive_windows({0, granted_.slots}, wire::kHeaderBytes + granted_.payload).ok());
     }
     return *link;
   }

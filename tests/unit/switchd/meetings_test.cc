@@ -13,9 +13,10 @@ namespace switchml {
 namespace {
 
 /// Of no frames: it meets whom it is told to.
-class Card final : public Transport {
+class Card final : public Transport, public QueuePairs {
  public:
   const char* name() const override { return "card"; }
+  QueuePairs* queue_pairs() override { return this; }
   TransportLimits limits() const override { return {}; }
   Endpoint local() const override { return {}; }
   size_t path_frame_bytes(const Endpoint&) const override { return 0; }
@@ -27,18 +28,19 @@ class Card final : public Transport {
   void wait(Duration) override {}
   void wake() override { ++wakes; }
   std::string take_error() override { return ""; }
-  Result<wire::Introduction> introduce(const Endpoint& peer) override {
+  Result<wire::Introduction> queue_pair_for(const Endpoint& peer) override {
     introduced_to = peer;
     wire::Introduction own;
     own.queue_pair = 77;
     return own;
   }
-  Status meet(const Endpoint& peer, const wire::Introduction& its) override {
+  Status connect(const Endpoint& peer, const wire::Introduction& its) override {
     met.emplace_back(peer, its.queue_pair);
     return refuses ? Status(Code::kUnavailable, "no queue pair is left") : Status();
   }
 
-  void forget(const Endpoint& peer) override { forgotten.push_back(peer); }
+  bool is_connected(const Endpoint&) const override { return true; }
+  void disconnect(const Endpoint& peer) override { forgotten.push_back(peer); }
 
   int wakes = 0;
   std::vector<Endpoint> forgotten;

@@ -23,7 +23,7 @@ Endpoint peer_number(size_t number) {
 }
 
 /// A link that the test fills, with a few buffers. What it has lent is no longer there after a release.
-class FewBuffers final : public Transport {
+class FewBuffers final : public Transport, public QueuePairs {
  public:
   struct Notes {
     size_t receives = 0;
@@ -42,15 +42,19 @@ class FewBuffers final : public Transport {
   ~FewBuffers() override { notes_->gone = true; }
 
   const char* name() const override { return "few"; }
+  QueuePairs* queue_pairs() override { return this; }
+  Result<wire::Introduction> queue_pair_for(const Endpoint&) override { return wire::Introduction(); }
+  Status connect(const Endpoint&, const wire::Introduction&) override { return {}; }
+  bool is_connected(const Endpoint&) const override { return true; }
   TransportLimits limits() const override { return {1000, 2000, 3000}; }
   Endpoint local() const override { return peer_number(200); }
   size_t path_frame_bytes(const Endpoint& to) const override { return to.bytes[0]; }
   void allow_fragments(bool allowed) override { notes_->fragments = allowed; }
-  void use(const std::shared_ptr<const TensorMemory>&) override { notes_->used = true; }
-  std::optional<wire::Target> reach(const void*, size_t bytes) override {
+  void register_memory(const std::shared_ptr<const TensorMemory>&) override { notes_->used = true; }
+  std::optional<wire::Target> target_of(const void*, size_t bytes) override {
     return wire::Target{1, 2, static_cast<uint32_t>(bytes)};
   }
-  void forget(const Endpoint& peer) override { notes_->forgotten = peer; }
+  void disconnect(const Endpoint& peer) override { notes_->forgotten = peer; }
   uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
   size_t send(const TxFrame* frames, size_t count) override {
     for (size_t i = 0; i < count; ++i) {
@@ -341,10 +345,10 @@ TEST(SharedLink, AllElseIsTheLinks) {
     EXPECT_FALSE(peer->take_refusal()) << "of which peer?";
     peer->allow_fragments(false);
     EXPECT_FALSE(std::exchange(few.link.fragments, true));
-    EXPECT_EQ(peer->reach(frame.data(), 30)->bytes, 30U);
-    peer->use(nullptr);
+    EXPECT_EQ(peer->queue_pairs()->target_of(frame.data(), 30)->bytes, 30U);
+    peer->queue_pairs()->register_memory(nullptr);
     EXPECT_TRUE(std::exchange(few.link.used, false));
-    peer->forget(to);
+    peer->queue_pairs()->disconnect(to);
     EXPECT_EQ(std::exchange(few.link.forgotten, Endpoint()), to);
   }
   EXPECT_EQ(held, 3000U) << "counted once";

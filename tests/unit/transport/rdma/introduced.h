@@ -19,12 +19,12 @@ namespace switchml {
 /// Tells each what it must know of the other.
 inline void introduce(Transport& a, Transport& b) {
   const Endpoint a_at = a.local(), b_at = b.local();
-  const auto of_a = a.introduce(b_at);
+  const auto of_a = a.queue_pairs()->queue_pair_for(b_at);
   ASSERT_TRUE(of_a.ok()) << of_a.status().to_string();
-  ASSERT_TRUE(b.meet(a_at, of_a.value()).ok());
-  const auto of_b = b.introduce(a_at);
+  ASSERT_TRUE(b.queue_pairs()->connect(a_at, of_a.value()).ok());
+  const auto of_b = b.queue_pairs()->queue_pair_for(a_at);
   ASSERT_TRUE(of_b.ok()) << of_b.status().to_string();
-  ASSERT_TRUE(a.meet(b_at, of_b.value()).ok());
+  ASSERT_TRUE(a.queue_pairs()->connect(b_at, of_b.value()).ok());
 }
 
 /// Not thread-safe where transports are made or end.

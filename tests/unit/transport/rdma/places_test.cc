@@ -31,10 +31,10 @@ Bytes frame_for(uint16_t slot, uint32_t seq, size_t size = kMost, uint8_t value 
 
 /// Both have a pair before either meets the other's.
 void acquaint(Transport& a, Transport& b) {
-  const auto of_a = a.introduce(b.local()), of_b = b.introduce(a.local());
+  const auto of_a = a.queue_pairs()->queue_pair_for(b.local()), of_b = b.queue_pairs()->queue_pair_for(a.local());
   ASSERT_TRUE(of_a.ok() && of_b.ok()) << of_a.status().to_string() << of_b.status().to_string();
-  ASSERT_TRUE(b.meet(a.local(), of_a.value()).ok());
-  ASSERT_TRUE(a.meet(b.local(), of_b.value()).ok());
+  ASSERT_TRUE(b.queue_pairs()->connect(a.local(), of_a.value()).ok());
+  ASSERT_TRUE(a.queue_pairs()->connect(b.local(), of_b.value()).ok());
 }
 
 class PlacesOf : public ::testing::Test {
@@ -43,7 +43,8 @@ class PlacesOf : public ::testing::Test {
     library_.emplace(behaviour);
     a_ = make(1);
     b_ = make(2);
-    for (Transport* each : {a_.get(), b_.get()}) ASSERT_TRUE(each->expect({0, kSlots}, kMost).ok());
+    for (Transport* each : {a_.get(), b_.get()})
+      ASSERT_TRUE(each->queue_pairs()->post_receive_windows({0, kSlots}, kMost).ok());
   }
   static CardOptions options(uint16_t port) {
     CardOptions options;
@@ -81,27 +82,27 @@ TEST_F(PlacesOf, FramesArriveWholeInAnySlotAndVersion) {  // [RDMA-10, RDMA-11]
 
 TEST_F(PlacesOf, PlacesBeginWhereASwitchCanCountFrom) {  // [RDMA-10]
   open();
-  const wire::Introduction told = a_->introduce(b_->local()).value();
+  const wire::Introduction told = a_->queue_pairs()->queue_pair_for(b_->local()).value();
   EXPECT_EQ(told.service, static_cast<uint8_t>(wire::Service::kUnreliableConnected));
   EXPECT_EQ(told.place_bits, 9) << "20 + 256 bytes";
   EXPECT_EQ(told.address % (uint64_t{1} << 32), 0U);
   EXPECT_NE(told.rkey, 0U);
   EXPECT_EQ(a_->limits().held_bytes, 2 * kSlots * 512);
-  ASSERT_TRUE(a_->expect({0, 4}, wire::kHeaderBytes + 1000).ok());
-  EXPECT_EQ(a_->introduce(b_->local()).value().place_bits, 10) << "1020 bytes";
-  ASSERT_TRUE(a_->expect({0, 4}, 512).ok());
-  EXPECT_EQ(a_->introduce(b_->local()).value().place_bits, 9);
+  ASSERT_TRUE(a_->queue_pairs()->post_receive_windows({0, 4}, wire::kHeaderBytes + 1000).ok());
+  EXPECT_EQ(a_->queue_pairs()->queue_pair_for(b_->local()).value().place_bits, 10) << "1020 bytes";
+  ASSERT_TRUE(a_->queue_pairs()->post_receive_windows({0, 4}, 512).ok());
+  EXPECT_EQ(a_->queue_pairs()->queue_pair_for(b_->local()).value().place_bits, 9);
 }
 
 TEST_F(PlacesOf, OfAPartOfTheSlotsLieWhereThoseOfAllWould) {
   open();
-  ASSERT_TRUE(b_->expect({4000, 8}, kMost).ok());
+  ASSERT_TRUE(b_->queue_pairs()->post_receive_windows({4000, 8}, kMost).ok());
   EXPECT_EQ(b_->limits().held_bytes, 2 * 8 * 512);
   acquaint(*a_, *b_);
   const std::vector<Bytes> frames{frame_for(4000, 1), frame_for(4007, 2)};
   send_all(*a_, {frame_for(3999, 1), frame_for(4008, 2), frames[0], frames[1]}, b_->local());
   EXPECT_EQ(collect(*b_, 2), frames);
-  EXPECT_EQ(b_->introduce(a_->local()).value().address % (uint64_t{1} << 32), 0U);
+  EXPECT_EQ(b_->queue_pairs()->queue_pair_for(a_->local()).value().address % (uint64_t{1} << 32), 0U);
 }
 
 TEST_F(PlacesOf, WhatIsLentStaysWhateverIsWrittenMeanwhile) {
@@ -159,7 +160,7 @@ TEST_F(PlacesOf, FramesThatFitNoPlaceAreNotSentAndThatIsSaid) {
     EXPECT_THAT(a_->take_error(),
                 AllOf(HasSubstr("frame of " + std::to_string(size) + " bytes"), HasSubstr("allowed are 20 to 512")));
   }
-  const Status status = a_->expect({0, kSlots}, 1025);
+  const Status status = a_->queue_pairs()->post_receive_windows({0, kSlots}, 1025);
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("1025"), HasSubstr("carries 1024"), HasSubstr("SWITCHML_PAYLOAD")));
 }
@@ -167,11 +168,11 @@ TEST_F(PlacesOf, FramesThatFitNoPlaceAreNotSentAndThatIsSaid) {
 // What the card lets pass, because it lies in the region, but names another slot.
 TEST_F(PlacesOf, WhatIsToldOfOtherSlotsIsNotRead) {
   open();
-  const wire::Introduction of_a = a_->introduce(b_->local()).value();
-  wire::Introduction of_b = b_->introduce(a_->local()).value();
-  ASSERT_TRUE(b_->meet(a_->local(), of_a).ok());
+  const wire::Introduction of_a = a_->queue_pairs()->queue_pair_for(b_->local()).value();
+  wire::Introduction of_b = b_->queue_pairs()->queue_pair_for(a_->local()).value();
+  ASSERT_TRUE(b_->queue_pairs()->connect(a_->local(), of_a).ok());
   of_b.address -= 2 * kSlots * 512;
-  ASSERT_TRUE(a_->meet(b_->local(), of_b).ok());
+  ASSERT_TRUE(a_->queue_pairs()->connect(b_->local(), of_b).ok());
   const fake_verbs::Counts before = library_->count();
   send_all(*a_, {frame_for(kSlots, 1), frame_for(2 * kSlots - 1, 1)}, b_->local());
   RxFrame frame;
@@ -182,11 +183,12 @@ TEST_F(PlacesOf, WhatIsToldOfOtherSlotsIsNotRead) {
 // The same of what is longer than a place.
 TEST_F(PlacesOf, WhatIsLongerThanAPlaceIsNotRead) {
   open();
-  ASSERT_TRUE(a_->expect({0, kSlots}, 1024).ok());
-  wire::Introduction of_a = a_->introduce(b_->local()).value(), of_b = b_->introduce(a_->local()).value();
+  ASSERT_TRUE(a_->queue_pairs()->post_receive_windows({0, kSlots}, 1024).ok());
+  wire::Introduction of_a = a_->queue_pairs()->queue_pair_for(b_->local()).value(),
+                     of_b = b_->queue_pairs()->queue_pair_for(a_->local()).value();
   std::swap(of_a.place_bits, of_b.place_bits);
-  ASSERT_TRUE(b_->meet(a_->local(), of_a).ok());
-  ASSERT_TRUE(a_->meet(b_->local(), of_b).ok());
+  ASSERT_TRUE(b_->queue_pairs()->connect(a_->local(), of_a).ok());
+  ASSERT_TRUE(a_->queue_pairs()->connect(b_->local(), of_b).ok());
   const std::vector<Bytes> frames{frame_for(0, 2, 513), frame_for(0, 2, 512)};
   send_all(*a_, frames, b_->local());
   EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{frames[1]});
@@ -199,41 +201,41 @@ TEST_F(PlacesOf, StrangersGetNothing) {
   EXPECT_EQ(send_all(*a_, {frame_for(0, 1)}, address("127.0.0.1:77")), 1U);
   RxFrame frame;
   EXPECT_EQ(b_->receive(&frame, 1), 0U);
-  b_->forget(a_->local());
-  EXPECT_FALSE(b_->knows(a_->local()));
+  b_->queue_pairs()->disconnect(a_->local());
+  EXPECT_FALSE(b_->queue_pairs()->is_connected(a_->local()));
   EXPECT_EQ(send_all(*a_, {frame_for(0, 1)}, b_->local()), 1U);
   EXPECT_EQ(b_->receive(&frame, 1), 0U);
 }
 
 TEST_F(PlacesOf, IntroductionsOfOtherKindsAreRefused) {
   open();
-  const wire::Introduction good = b_->introduce(a_->local()).value();
+  const wire::Introduction good = b_->queue_pairs()->queue_pair_for(a_->local()).value();
   wire::Introduction reliable = good, other_places = good, small_packets = good;
   reliable.service = 0;
   ++other_places.place_bits;
   small_packets.mtu = 1;
   for (const auto& bad : {wire::Introduction(), reliable, other_places, small_packets}) {
-    EXPECT_EQ(a_->meet(b_->local(), bad).code(), Code::kInvalidArgument);
+    EXPECT_EQ(a_->queue_pairs()->connect(b_->local(), bad).code(), Code::kInvalidArgument);
   }
   const auto unready = make(3);
-  EXPECT_FALSE(unready->introduce(b_->local()).ok()) << "it does not know what to expect";
+  EXPECT_FALSE(unready->queue_pairs()->queue_pair_for(b_->local()).ok()) << "it does not know what to expect";
 }
 
 TEST_F(PlacesOf, TheSameIntroductionAgainChangesNothing) {  // [MEET-4]
   open();
   acquaint(*a_, *b_);
-  const uint32_t number = a_->introduce(b_->local())->queue_pair;
+  const uint32_t number = a_->queue_pairs()->queue_pair_for(b_->local())->queue_pair;
   acquaint(*a_, *b_);
-  EXPECT_EQ(a_->introduce(b_->local())->queue_pair, number);
+  EXPECT_EQ(a_->queue_pairs()->queue_pair_for(b_->local())->queue_pair, number);
   library_->break_pair(number);
   a_->wait(Duration(0));
   RxFrame frame;
   a_->receive(&frame, 1);
-  EXPECT_FALSE(a_->knows(b_->local()));
+  EXPECT_FALSE(a_->queue_pairs()->is_connected(b_->local()));
   EXPECT_THAT(a_->take_error(), AllOf(HasSubstr("127.0.0.1:2/rdma"), HasSubstr("Flushed")));
-  b_->forget(a_->local());
+  b_->queue_pairs()->disconnect(a_->local());
   acquaint(*a_, *b_);
-  EXPECT_NE(a_->introduce(b_->local())->queue_pair, number);
+  EXPECT_NE(a_->queue_pairs()->queue_pair_for(b_->local())->queue_pair, number);
   send_all(*a_, {frame_for(0, 1)}, b_->local());
   EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{frame_for(0, 1)});
 }
@@ -244,25 +246,25 @@ TEST_F(PlacesOf, WhoseAnswerComesTooLateIsIntroducedAnew) {
     fake_verbs::Behaviour behaviour;
     behaviour.keeps_completions = keeps;
     open(behaviour);
-    const uint32_t first = a_->introduce(b_->local())->queue_pair;
-    const wire::Introduction of_b = b_->introduce(a_->local()).value();
+    const uint32_t first = a_->queue_pairs()->queue_pair_for(b_->local())->queue_pair;
+    const wire::Introduction of_b = b_->queue_pairs()->queue_pair_for(a_->local()).value();
     library_->break_pair(first);
     a_->wait(Duration(0));
     RxFrame frame;
     a_->receive(&frame, 1);
-    EXPECT_EQ(a_->meet(b_->local(), of_b).code(), Code::kUnavailable);
-    EXPECT_FALSE(a_->knows(b_->local()));
+    EXPECT_EQ(a_->queue_pairs()->connect(b_->local(), of_b).code(), Code::kUnavailable);
+    EXPECT_FALSE(a_->queue_pairs()->is_connected(b_->local()));
     acquaint(*a_, *b_);
-    EXPECT_NE(a_->introduce(b_->local())->queue_pair, first);
+    EXPECT_NE(a_->queue_pairs()->queue_pair_for(b_->local())->queue_pair, first);
     wire::Introduction other = of_b;
     ++other.queue_pair;
-    EXPECT_EQ(a_->meet(b_->local(), other).code(), Code::kUnavailable) << "ours knows the other one";
-    EXPECT_FALSE(a_->knows(b_->local()));
-    b_->forget(a_->local());
+    EXPECT_EQ(a_->queue_pairs()->connect(b_->local(), other).code(), Code::kUnavailable) << "ours knows the other one";
+    EXPECT_FALSE(a_->queue_pairs()->is_connected(b_->local()));
+    b_->queue_pairs()->disconnect(a_->local());
     acquaint(*a_, *b_);
     library_->fail_once("ibv_post_send", EPERM);
     send_all(*a_, {frame_for(0, 1)}, b_->local());
-    b_->forget(a_->local());
+    b_->queue_pairs()->disconnect(a_->local());
     acquaint(*a_, *b_);
     send_all(*b_, {frame_for(0, 1)}, a_->local());
     EXPECT_EQ(collect(*a_, 1), std::vector<Bytes>{frame_for(0, 1)});
@@ -339,14 +341,14 @@ TEST_F(PlacesOf, WhatCannotBeHadSaysWhichFunctionRefused) {
   for (const char* const function : {"ibv_reg_mr", "ibv_create_cq"}) {
     const auto other = make(3);
     library_->fail_once(function, EPERM);
-    EXPECT_THAT(other->expect({0, kSlots}, kMost).message(), HasSubstr(function));
-    EXPECT_FALSE(other->introduce(b_->local()).ok());
-    EXPECT_TRUE(other->expect({0, kSlots}, kMost).ok());
-    EXPECT_TRUE(other->introduce(b_->local()).ok());
+    EXPECT_THAT(other->queue_pairs()->post_receive_windows({0, kSlots}, kMost).message(), HasSubstr(function));
+    EXPECT_FALSE(other->queue_pairs()->queue_pair_for(b_->local()).ok());
+    EXPECT_TRUE(other->queue_pairs()->post_receive_windows({0, kSlots}, kMost).ok());
+    EXPECT_TRUE(other->queue_pairs()->queue_pair_for(b_->local()).ok());
   }
   for (const char* const function : {"ibv_create_cq", "ibv_create_qp", "ibv_modify_qp", "ibv_post_recv"}) {
     library_->fail_once(function, EPERM);
-    EXPECT_THAT(a_->introduce(b_->local()).status().message(), HasSubstr(function));
+    EXPECT_THAT(a_->queue_pairs()->queue_pair_for(b_->local()).status().message(), HasSubstr(function));
   }
   acquaint(*a_, *b_);
   library_->fail_once("ibv_post_send", EPERM);

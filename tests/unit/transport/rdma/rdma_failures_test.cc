@@ -21,8 +21,8 @@ TEST_F(Rdma, WhatAMessageThatIsCutOffHasTakenComesBack) {
     for (uint32_t round = 0; round < 2 * kReceives; ++round) {
       introduce(*a_, *b_);
       send_all(*a_, {pattern(round, 8000)}, b_->local());
-      a_->forget(b_->local());
-      b_->forget(a_->local());
+      a_->queue_pairs()->disconnect(b_->local());
+      b_->queue_pairs()->disconnect(a_->local());
       RxFrame frame;
       for (int i = 0; i < 30; ++i) EXPECT_EQ(b_->receive(&frame, 1), 0U) << "half a message is none";
     }
@@ -44,10 +44,10 @@ TEST_F(Rdma, APairThatIsNeverFlushedEndsAllTheSame) {
   open({.never_flush = true});
   const uint64_t before = library_->count().objects;
   introduce(*a_, *b_);
-  a_->forget(b_->local());
+  a_->queue_pairs()->disconnect(b_->local());
   const Time end = monotonic_now() + seconds(60);
   EXPECT_GT(library_->count().objects, before + 2) << "it is waited for";
-  b_->forget(a_->local());
+  b_->queue_pairs()->disconnect(a_->local());
   while (library_->count().objects > before && monotonic_now() < end) {
     for (Transport* each : {a_.get(), b_.get()}) each->wait(milliseconds(100));
   }
@@ -74,14 +74,14 @@ TEST_F(Rdma, APairThatCannotBeMadeOrConnectedSaysWhy) {
   open();
   for (const char* const function : {"ibv_create_cq", "ibv_create_qp", "ibv_modify_qp"}) {
     library_->fail_once(function, EPERM);
-    EXPECT_THAT(a_->introduce(b_->local()).status().message(), HasSubstr(function));
+    EXPECT_THAT(a_->queue_pairs()->queue_pair_for(b_->local()).status().message(), HasSubstr(function));
   }
-  const auto of_b = b_->introduce(a_->local()).value();
+  const auto of_b = b_->queue_pairs()->queue_pair_for(a_->local()).value();
   for (const int after : {1, 2}) {  // to INIT, to RTR, to RTS
     const Endpoint other = literal_address("127.0.0.1", static_cast<uint16_t>(100 + after)).value();
     library_->fail_once("ibv_modify_qp", EPERM, after);
-    EXPECT_THAT(a_->meet(other, of_b).message(), HasSubstr(after == 1 ? "to RTR" : "to RTS"));
-    EXPECT_FALSE(a_->knows(other));
+    EXPECT_THAT(a_->queue_pairs()->connect(other, of_b).message(), HasSubstr(after == 1 ? "to RTR" : "to RTS"));
+    EXPECT_FALSE(a_->queue_pairs()->is_connected(other));
   }
 }
 
@@ -118,8 +118,8 @@ std::string heard_of_failures() {
   }
   for (int round = 0; round < 2; ++round) {
     for (const int i : {0, 1}) {
-      const auto told = ends[i]->introduce(ends[1 - i]->local());
-      hear(told.ok() ? ends[1 - i]->meet(ends[i]->local(), told.value()) : told.status());
+      const auto told = ends[i]->queue_pairs()->queue_pair_for(ends[1 - i]->local());
+      hear(told.ok() ? ends[1 - i]->queue_pairs()->connect(ends[i]->local(), told.value()) : told.status());
     }
     for (const auto& end : ends) end->wait(nanoseconds(0));
     for (const int i : {0, 1, 0, 1}) {
@@ -131,7 +131,7 @@ std::string heard_of_failures() {
       const std::string error = ends[i]->take_error() + ends[1 - i]->take_error();
       if (!error.empty()) heard += error + "\n";
     }
-    ends[round]->forget(ends[1 - round]->local());
+    ends[round]->queue_pairs()->disconnect(ends[1 - round]->local());
     heard += ends[round]->take_error();
   }
   return heard;
@@ -148,7 +148,7 @@ TEST_F(Rdma, ABufferIsFreeOnlyWhenTheCardHasFlushedIt) {
   send_all(*a_, {pattern(1, 4000)}, b_->local());
   library_->fail_once("ibv_post_send", EIO);
   send_all(*a_, {pattern(2, 20)}, b_->local());
-  EXPECT_FALSE(a_->knows(b_->local()));
+  EXPECT_FALSE(a_->queue_pairs()->is_connected(b_->local()));
   send_all(*a_, {pattern(3, 4000)}, c->local());
   std::vector<Bytes> of_b, of_c;
   const Time end = monotonic_now() + seconds(60);
@@ -170,7 +170,7 @@ TEST_F(Rdma, WhatTheCardSaysOfAPairBreaksIt) {
     introduce(*a_, *b_);
     library_->tell(type);
     a_->wait(seconds(60));
-    EXPECT_FALSE(a_->knows(b_->local())) << type;
+    EXPECT_FALSE(a_->queue_pairs()->is_connected(b_->local())) << type;
     b_->wait(seconds(60));
     introduce(*a_, *b_);
     send_all(*a_, {pattern(1, 100)}, b_->local());
@@ -189,15 +189,15 @@ TEST_F(Rdma, ACardThatIsGoneIsToldOfAndNotWaitedFor) {
     library_->behave({.gone = true});
     library_->tell(type);
     EXPECT_THAT(a_->take_error(), HasSubstr("card fake0 has failed"));
-    EXPECT_FALSE(a_->knows(b_->local()));
+    EXPECT_FALSE(a_->queue_pairs()->is_connected(b_->local()));
     EXPECT_EQ(send_all(*a_, {pattern(2, 8000)}, b_->local()), 1U) << "lost on its way";
-    EXPECT_THAT(a_->introduce(b_->local()).status().message(), HasSubstr("card fake0 has failed"));
+    EXPECT_THAT(a_->queue_pairs()->queue_pair_for(b_->local()).status().message(), HasSubstr("card fake0 has failed"));
     b_->wait(seconds(60));
     EXPECT_THAT(b_->take_error(), HasSubstr("card fake0 has failed"));
     const Time begin = monotonic_now();
     b_->wait(milliseconds(20));
     EXPECT_GE(monotonic_now() - begin, milliseconds(20)) << "nothing wakes it";
-    b_->forget(a_->local());
+    b_->queue_pairs()->disconnect(a_->local());
     a_.reset();
     b_.reset();
     library_->behave({});

@@ -15,12 +15,12 @@ using ::testing::HasSubstr;
 
 TEST_F(Rdma, StrangersGetNothingAndThatIsNoError) {
   open();
-  EXPECT_FALSE(a_->knows(b_->local()));
+  EXPECT_FALSE(a_->queue_pairs()->is_connected(b_->local()));
   EXPECT_EQ(send_all(*a_, {pattern(1, 100), pattern(2, 100)}, b_->local()), 2U);
   RxFrame frame;
   EXPECT_EQ(b_->receive(&frame, 1), 0U);
   introduce(*a_, *b_);
-  EXPECT_TRUE(a_->knows(b_->local()));
+  EXPECT_TRUE(a_->queue_pairs()->is_connected(b_->local()));
   send_all(*a_, {pattern(3, 100)}, b_->local());
   EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{pattern(3, 100)});
   EXPECT_EQ(a_->take_error(), "");
@@ -33,11 +33,11 @@ TEST_F(Rdma, WhoIsForgottenIsAStrangerAndHoldsNothing) {
   send_all(*a_, {pattern(1, 100)}, b_->local());
   EXPECT_EQ(collect(*b_, 1).size(), 1U);
   EXPECT_GT(library_->count().objects, before);
-  a_->forget(b_->local());
-  b_->forget(a_->local());
-  b_->forget(a_->local());
+  a_->queue_pairs()->disconnect(b_->local());
+  b_->queue_pairs()->disconnect(a_->local());
+  b_->queue_pairs()->disconnect(a_->local());
   EXPECT_EQ(library_->count().objects, before);
-  EXPECT_FALSE(a_->knows(b_->local()));
+  EXPECT_FALSE(a_->queue_pairs()->is_connected(b_->local()));
   EXPECT_EQ(send_all(*a_, {pattern(2, 100)}, b_->local()), 1U);
   introduce(*a_, *b_);
   send_all(*a_, {pattern(3, 100)}, b_->local());
@@ -52,14 +52,14 @@ TEST_F(Rdma, BuffersOfWhatAForgottenPeerHasSentAreNotLost) {
     RxFrame frame;
     ASSERT_EQ(b_->receive(&frame, 1), 1U) << "the others are there too, in round " << round;
     b_->release();
-    b_->forget(a_->local());
-    a_->forget(b_->local());
+    b_->queue_pairs()->disconnect(a_->local());
+    a_->queue_pairs()->disconnect(b_->local());
   }
 }
 
 TEST_F(Rdma, AnIntroductionThatIsNoneIsRefused) {
   open();
-  const Status status = a_->meet(b_->local(), wire::Introduction());
+  const Status status = a_->queue_pairs()->connect(b_->local(), wire::Introduction());
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:2/rdma has introduced itself"));
 }
@@ -67,9 +67,9 @@ TEST_F(Rdma, AnIntroductionThatIsNoneIsRefused) {
 TEST_F(Rdma, TheSameIntroductionAgainChangesNothing) {
   open();
   introduce(*a_, *b_);
-  const uint32_t before = number_of(a_->introduce(b_->local()).value());
+  const uint32_t before = number_of(a_->queue_pairs()->queue_pair_for(b_->local()).value());
   introduce(*a_, *b_);
-  EXPECT_EQ(number_of(a_->introduce(b_->local()).value()), before);
+  EXPECT_EQ(number_of(a_->queue_pairs()->queue_pair_for(b_->local()).value()), before);
   send_all(*a_, {pattern(1, 100)}, b_->local());
   EXPECT_EQ(collect(*b_, 1).size(), 1U);
 }
@@ -110,26 +110,26 @@ TEST_F(Rdma, MemoryThatCannotBeHadIsAnErrorThatSaysWhy) {
 TEST_F(Rdma, TensorsAreReachedOnceTheyAreUsed) {
   open();
   const auto tensor = std::make_shared<OneTensor>(1000);
-  EXPECT_FALSE(a_->reach(tensor->bytes.data(), 10).has_value());
-  a_->use(tensor);
+  EXPECT_FALSE(a_->queue_pairs()->target_of(tensor->bytes.data(), 10).has_value());
+  a_->queue_pairs()->register_memory(tensor);
   const uint64_t before = library_->count().objects;
-  const auto reached = a_->reach(&tensor->bytes[10], 990);
+  const auto reached = a_->queue_pairs()->target_of(&tensor->bytes[10], 990);
   ASSERT_TRUE(reached.has_value());
   EXPECT_EQ(reached->address, reinterpret_cast<uintptr_t>(&tensor->bytes[10]));
   EXPECT_EQ(reached->bytes, 990U);
-  EXPECT_EQ(a_->reach(tensor->bytes.data(), 1)->key, reached->key);
+  EXPECT_EQ(a_->queue_pairs()->target_of(tensor->bytes.data(), 1)->key, reached->key);
   EXPECT_EQ(library_->count().objects, before + 1) << "registered once";
-  EXPECT_FALSE(a_->reach(&tensor->bytes[10], 991).has_value());
+  EXPECT_FALSE(a_->queue_pairs()->target_of(&tensor->bytes[10], 991).has_value());
 }
 
 TEST_F(Rdma, TensorsThatTheSystemDoesNotPinAreCopied) {
   open();
   introduce(*a_, *b_);
   const auto tensor = std::make_shared<OneTensor>(1000, 5);
-  a_->use(tensor);
+  a_->queue_pairs()->register_memory(tensor);
   library_->fail_once("ibv_reg_mr", ENOMEM);
-  EXPECT_FALSE(a_->reach(tensor->bytes.data(), 10).has_value());
-  EXPECT_FALSE(a_->reach(tensor->bytes.data(), 10).has_value()) << "it is not asked again";
+  EXPECT_FALSE(a_->queue_pairs()->target_of(tensor->bytes.data(), 10).has_value());
+  EXPECT_FALSE(a_->queue_pairs()->target_of(tensor->bytes.data(), 10).has_value()) << "it is not asked again";
   const Endpoint to = b_->local();
   TxFrame frame{tensor->bytes.data(), 100, &to};
   frame.rest = &tensor->bytes[100];
@@ -146,7 +146,7 @@ TEST_F(Rdma, TheRestOfAFrameIsSentFromItsTensorUnlessItMayChange) {
   open(late);
   introduce(*a_, *b_);
   const auto tensor = std::make_shared<OneTensor>(1000, 5);
-  a_->use(tensor);
+  a_->queue_pairs()->register_memory(tensor);
   uint8_t* const head = a_->allocate(24);
   std::fill(head, head + 24, uint8_t{7});
   const Endpoint to = b_->local();
@@ -168,14 +168,14 @@ TEST_F(Rdma, AResultIsWrittenToItsTargetBeforeTheFrameArrives) {  // [RDMA-7]
   open();
   introduce(*a_, *b_);
   const auto tensor = std::make_shared<OneTensor>(1000);
-  b_->use(tensor);
+  b_->queue_pairs()->register_memory(tensor);
   const Bytes head(24, 1);
   Bytes elements(900, 9);
   const Endpoint to = b_->local();
   TxFrame frame{head.data(), 24, &to};
   frame.rest = elements.data();
   frame.rest_size = 900;
-  frame.target = *b_->reach(&tensor->bytes[50], 900);
+  frame.target = *b_->queue_pairs()->target_of(&tensor->bytes[50], 900);
   frame.may_change = true;
   EXPECT_EQ(a_->send(&frame, 1), 1U);
   elements.assign(900, 0);
@@ -191,15 +191,15 @@ TEST_F(Rdma, NobodyIsWrittenToOnceThePeerIsForgotten) {
   open(late);
   introduce(*a_, *b_);
   const auto tensor = std::make_shared<OneTensor>(1000);
-  b_->use(tensor);
+  b_->queue_pairs()->register_memory(tensor);
   const Bytes head(24, 1), elements(1000, 9);
   const Endpoint to = b_->local();
   TxFrame frame{head.data(), 24, &to};
   frame.rest = elements.data();
   frame.rest_size = 1000;
-  frame.target = *b_->reach(tensor->bytes.data(), 1000);
+  frame.target = *b_->queue_pairs()->target_of(tensor->bytes.data(), 1000);
   EXPECT_EQ(a_->send(&frame, 1), 1U);
-  b_->forget(a_->local());
+  b_->queue_pairs()->disconnect(a_->local());
   RxFrame received;
   EXPECT_EQ(b_->receive(&received, 1), 0U);
   EXPECT_EQ(tensor->bytes, Bytes(1000));
@@ -218,7 +218,7 @@ TEST_F(Rdma, ATargetThatIsNoneBreaksThePair) {
   RxFrame received;
   EXPECT_EQ(b_->receive(&received, 1), 0U);
   a_->wait(Duration(0));
-  EXPECT_FALSE(a_->knows(b_->local()));
+  EXPECT_FALSE(a_->queue_pairs()->is_connected(b_->local()));
   EXPECT_THAT(a_->take_error(), HasSubstr("remote access error"));
 }
 
@@ -241,18 +241,18 @@ TEST_F(Rdma, ABurstIsPostedAtOnceAndHardlyEverSignaled) {
 TEST_F(Rdma, APairThatBreaksIsReplacedByAnotherIntroduction) {
   open();
   introduce(*a_, *b_);
-  const uint32_t number = number_of(a_->introduce(b_->local()).value());
+  const uint32_t number = number_of(a_->queue_pairs()->queue_pair_for(b_->local()).value());
   library_->break_pair(number);
   send_all(*a_, {pattern(1, 100)}, b_->local());
   const Time end = monotonic_now() + seconds(60);
-  while (a_->knows(b_->local()) && monotonic_now() < end) a_->wait(milliseconds(1));
-  EXPECT_FALSE(a_->knows(b_->local()));
+  while (a_->queue_pairs()->is_connected(b_->local()) && monotonic_now() < end) a_->wait(milliseconds(1));
+  EXPECT_FALSE(a_->queue_pairs()->is_connected(b_->local()));
   EXPECT_THAT(a_->take_error(), AllOf(HasSubstr("127.0.0.1:2/rdma"), HasSubstr("Flushed")));
   EXPECT_EQ(a_->take_error(), "");
 
   EXPECT_EQ(send_all(*a_, {pattern(2, 100)}, b_->local()), 1U) << "lost on its way";
   introduce(*a_, *b_);
-  EXPECT_NE(number_of(a_->introduce(b_->local()).value()), number);
+  EXPECT_NE(number_of(a_->queue_pairs()->queue_pair_for(b_->local()).value()), number);
   send_all(*a_, {pattern(3, 100)}, b_->local());
   EXPECT_EQ(collect(*b_, 1), std::vector<Bytes>{pattern(3, 100)});
   send_all(*b_, {pattern(4, 100)}, a_->local());
@@ -268,7 +268,7 @@ TEST_F(Rdma, APeerThatEndsIsAnErrorOfItsPairAlone) {
   b_.reset();
   send_all(*a_, {pattern(1, 100)}, gone);
   const Time end = monotonic_now() + seconds(60);
-  while (a_->knows(gone) && monotonic_now() < end) a_->wait(milliseconds(1));
+  while (a_->queue_pairs()->is_connected(gone) && monotonic_now() < end) a_->wait(milliseconds(1));
   EXPECT_THAT(a_->take_error(), HasSubstr("retry counter exceeded"));
   send_all(*a_, {pattern(2, 100)}, c->local());
   EXPECT_EQ(collect(*c, 1), std::vector<Bytes>{pattern(2, 100)});
@@ -286,7 +286,7 @@ TEST_F(Rdma, AFrameThatFindsNoBufferWaitsForOne) {
       introduce(*a_, *b_);
       introduce(*a_, *c);
       const auto tensor = std::make_shared<OneTensor>(4000);
-      c->use(tensor);
+      c->queue_pairs()->register_memory(tensor);
       const Endpoint to_b = b_->local(), to_c = c->local();
       for (uint32_t i = 0; i < 20; ++i) {
         const Bytes whole = pattern(i, 4000), head(24, static_cast<uint8_t>(i));
@@ -295,7 +295,7 @@ TEST_F(Rdma, AFrameThatFindsNoBufferWaitsForOne) {
         TxFrame frame{head.data(), 24, &to_c};
         frame.rest = whole.data();
         frame.rest_size = 4000;
-        frame.target = *c->reach(tensor->bytes.data(), 4000);
+        frame.target = *c->queue_pairs()->target_of(tensor->bytes.data(), 4000);
         frame.may_change = true;
         EXPECT_EQ(a_->send(&frame, 1), 1U);
       }
