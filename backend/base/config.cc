@@ -217,6 +217,9 @@ const Entry* entry_of(const std::string& setting, const Written& written) {
 }
 
 Status apply(const Option& setting, const Entry& entry, Written* written) {
+  constexpr size_t kMostBytes = 16384;  // Ranks tell each other some of them.
+  if (entry.value.size() > kMostBytes)
+    return bad_value(entry.name, entry.value, "at most " + std::to_string(kMostBytes) + " bytes");
   if (!setting.value.take(entry.value)) return bad_value(entry.name, entry.value, setting.value.allowed);
   (*written)[setting.name] = entry;
   return {};

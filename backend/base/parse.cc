@@ -70,16 +70,46 @@ std::string alternatives(const std::vector<std::string>& names) {
   return text;
 }
 
+namespace {
+
+std::string escaped(char c) {
+  char code[5];
+  std::snprintf(code, sizeof code, "\\x%02x", static_cast<unsigned char>(c));
+  return code;
+}
+
+// Bytes of the UTF-8 character, other than ASCII, at the beginning of a text; 0: there is none.
+size_t utf8_length(std::string_view text) {
+  const auto byte = [text](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const size_t length = byte(0) >= 0xc2 && byte(0) < 0xe0 ? 2 : byte(0) >= 0xe0 && byte(0) < 0xf0 ? 3 : 4;
+  if (byte(0) < 0xc2 || byte(0) > 0xf4) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
+  }
+  const unsigned first_two = byte(0) << 8 | byte(1);
+  const bool too_long = (first_two >= 0xe080 && first_two < 0xe0a0) || (first_two >= 0xf080 && first_two < 0xf090);
+  const bool surrogate = first_two >= 0xeda0 && first_two < 0xee00;
+  return too_long || surrogate || first_two >= 0xf490 ? 0 : length;
+}
+
+}  // namespace
+
 std::string quoted(const std::string& text) {
   constexpr size_t kMost = 2048;  // 128 switches are not cut off
   std::string result = "\"";
-  for (const char c : text.substr(0, kMost)) {
-    char code[5];
-    const bool shown = c >= ' ' && c <= '~';
-    if (!shown) std::snprintf(code, sizeof code, "\\x%02x", static_cast<unsigned char>(c));
-    result += shown ? std::string(1, c) : code;
-  }
+  for (const char c : text.substr(0, kMost)) result += c >= ' ' && c <= '~' ? std::string(1, c) : escaped(c);
   return result + (text.size() > kMost ? "...\" (" + std::to_string(text.size()) + " bytes)" : "\"");
+}
+
+std::string readable(const std::string& text) {
+  std::string result;
+  for (size_t i = 0; i < text.size();) {
+    const bool plain = (text[i] >= ' ' && text[i] <= '~') || text[i] == '\n' || text[i] == '\t';
+    const size_t length = plain ? 1 : utf8_length(std::string_view(text).substr(i));
+    result += length > 0 ? text.substr(i, length) : escaped(text[i]);
+    i += std::max<size_t>(length, 1);
+  }
+  return result;
 }
 
 std::string read_text_file(const std::string& path) {

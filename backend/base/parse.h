@@ -32,6 +32,8 @@ bool is_address(const std::string& text);
 std::string alternatives(const std::vector<std::string>& names);
 /// For messages: in quotation marks, at most 2048 bytes of it, those that are no printable ASCII as \xNN.
 std::string quoted(const std::string& text);
+/// For messages that go to Python, which takes UTF-8 alone: other bytes, and control characters, as \xNN.
+std::string readable(const std::string& text);
 
 /// The content of a file; empty too if it cannot be read.
 std::string read_text_file(const std::string& path);

@@ -29,7 +29,10 @@ void Arguments::require(bool condition, const std::string& why) const {
 }
 
 void Arguments::defined(const Tensors& tensors) const {
-  for (const at::Tensor& tensor : tensors) require_defined(tensor, to_string(call_));
+  for (const at::Tensor& tensor : tensors) {
+    require_defined(tensor, to_string(call_));
+    require_memory(tensor, to_string(call_));
+  }
 }
 
 void Arguments::defined(const TensorLists& lists) const {

@@ -1,5 +1,7 @@
 #include "c10d/staging.h"
 
+#include <ATen/EmptyTensor.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -70,6 +72,17 @@ std::pair<const char*, const char*> extent(const at::Tensor& tensor) {
 bool has_memory(const at::Tensor& tensor) { return tensor.layout() == at::kStrided && tensor.numel() > 0; }
 
 }  // namespace
+
+void require_memory(const at::Tensor& tensor, const char* call) {
+  if (!tensor.device().is_cpu() || !has_memory(tensor) || !tensor.has_storage()) return;
+  const size_t needed = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.dtype().itemsize(),
+                                                         static_cast<size_t>(tensor.storage_offset()));
+  const size_t there = tensor.storage().nbytes();
+  if (there >= needed) return;
+  compat::throw_argument_error(std::string("switchml ") + call + ": a tensor's storage has " + std::to_string(there) +
+                               " bytes, and the tensor needs " + std::to_string(needed) +
+                               ": its memory was freed (FSDP does so with parameters that it has sharded)");
+}
 
 bool overlap(const at::Tensor& a, const at::Tensor& b) {
   if (!has_memory(a) || !has_memory(b)) return false;

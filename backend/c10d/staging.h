@@ -16,6 +16,9 @@ std::optional<ElementType> element_type(at::ScalarType type);
 
 /// Throws RuntimeError naming `call` unless there is a tensor.
 void require_defined(const at::Tensor& tensor, const char* call);
+/// Throws RuntimeError naming `call` if a dense host tensor's storage is smaller than the tensor, as resize_() leaves
+/// it.
+void require_memory(const at::Tensor& tensor, const char* call);
 /// Throws RuntimeError naming `call`, the device and what is allowed, unless the tensor is a dense or sparse host
 /// tensor.
 void require_host(const at::Tensor& tensor, const char* call);

@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/parse.h"
 #include "c10d/completion.h"
 #include "c10d/flight_log.h"
 
 namespace switchml {
 
 void throw_status(const Status& status, const std::string& context) {
-  const std::string text = context + ": " + status.to_string();
+  const std::string text = readable(context + ": " + status.to_string());
   switch (status.code()) {
     case Code::kTimeout: compat::throw_timeout(text);
     case Code::kInvalidArgument: compat::throw_value_error(text);

@@ -56,6 +56,9 @@ Result<SwitchAddress> parse_switch(const Config& config, const std::string& item
   if (!is_unicast(place.endpoint)) {
     return bad_switch(config, "has " + place.name + ", to which no host answers: give the address of one");
   }
+  if (is_link_local(place.endpoint)) {
+    return bad_switch(config, "has " + place.name + ", a link-local address: give one that is the same on all hosts");
+  }
   if (!one_host && is_loopback(place.endpoint)) {
     return bad_switch(config,
                       "is a loopback address, but the ranks run on several hosts: give an address that all of them "

@@ -28,7 +28,7 @@ class OpeningWatch {
   /// What this rank is about to say as its hello. Rank 0 listens from now on, and adds where. Another rank is known to
   /// rank 0 before it says anything, if that is there already and can be reached; else lost() sees to it.
   void begin(Blob* hello);
-  /// "rank 2 (host a, process 4711) is gone: ..."; ok: none is, as far as is known. Both throw NoThread.
+  /// "rank 2 (host a, process 4711) is gone: ..."; ok: none is, as far as is known. Both throw StatusError.
   Status lost();
   /// From now on lost() makes no connection, and so does not throw.
   void meet_no_more() { meets_ = false; }

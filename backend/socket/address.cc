@@ -67,8 +67,7 @@ std::vector<Network> networks() {
 /// How well an address suits to be announced: IPv4 first, link-local IPv6 last (it means something on its link only).
 int rank_of(const Endpoint& address) {
   if (family_of(address) == AF_INET) return 0;
-  const auto in6 = load_sockaddr<sockaddr_in6>(address);
-  return IN6_IS_ADDR_LINKLOCAL(&in6.sin6_addr) ? 2 : 1;
+  return is_link_local(address) ? 2 : 1;
 }
 
 /// The source address that the kernel would choose towards `destination`; nothing is sent. Empty if there is no route.
@@ -206,6 +205,12 @@ bool is_loopback(const Endpoint& endpoint) {
   if (family_of(endpoint) != AF_INET6) return false;
   const auto address = load_sockaddr<sockaddr_in6>(endpoint);
   return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr);
+}
+
+bool is_link_local(const Endpoint& endpoint) {
+  if (family_of(endpoint) != AF_INET6) return false;
+  const auto address = load_sockaddr<sockaddr_in6>(endpoint);
+  return IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr);
 }
 
 // The port lies at the same place in both families.

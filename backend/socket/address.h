@@ -31,6 +31,8 @@ bool same_address(const Endpoint& a, const Endpoint& b);
 std::optional<uint32_t> ipv4_of(const Endpoint& endpoint);
 /// 127.0.0.0/8 or ::1.
 bool is_loopback(const Endpoint& endpoint);
+/// Of IPv6: its zone, an interface, has another number on each host.
+bool is_link_local(const Endpoint& endpoint);
 /// Packets can be sent to it as to one host.
 bool is_unicast(const Endpoint& endpoint);
 uint16_t port_of(const Endpoint& endpoint);

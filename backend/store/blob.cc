@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "base/parse.h"
+
 namespace switchml {
 
 namespace {
@@ -31,13 +33,13 @@ Result<Blob> Blob::parse(const std::string& text) {
   std::istringstream lines(text);
   std::string line;
   if (!std::getline(lines, line) || line != kFirstLine)
-    return malformed("it begins with \"" + line.substr(0, 40) + "\"");
+    return malformed("it begins with " + quoted(line.substr(0, 40)));
   Blob blob;
   while (std::getline(lines, line)) {
     const size_t equals = line.find('=');
-    if (equals == std::string::npos || equals == 0) return malformed("line \"" + line.substr(0, 40) + "\"");
+    if (equals == std::string::npos || equals == 0) return malformed("line " + quoted(line.substr(0, 40)));
     if (!blob.values_.emplace(line.substr(0, equals), line.substr(equals + 1)).second) {
-      return malformed("\"" + line.substr(0, equals) + "\" twice");
+      return malformed(quoted(line.substr(0, equals)) + " twice");
     }
   }
   return blob;

@@ -37,6 +37,14 @@ std::string key_bytes(uint64_t key) { return {reinterpret_cast<const char*>(&key
 
 Fd tcp_socket(int family) { return Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
+/// Throws StatusError: without it a thread could not be told to end.
+Fd make_wake() {
+  Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (wake.valid()) return wake;
+  throw StatusError({Code::kUnavailable,
+                     std::string("cannot open an eventfd for the watch over the ranks: ") + std::strerror(errno)});
+}
+
 int milliseconds_until(Time when) {
   if (when == kNever) return -1;
   const auto left = std::chrono::duration_cast<milliseconds>(when - monotonic_now()).count();
@@ -350,13 +358,13 @@ Result<Fd> PeerWatch::listen(const Endpoint& at) {
 }
 
 PeerWatch::PeerWatch(const PeerWatchOptions& options, Fd listener)
-    : options_(options), owner_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : options_(options), owner_(::getpid()), wake_(make_wake()) {
   auto server = std::make_shared<Server>(*this, std::move(listener));
   thread_ = make_thread("the watch over the ranks", [this, server] { run([&] { server->run(); }); });
 }
 
 PeerWatch::PeerWatch(const PeerWatchOptions& options, const Endpoint& rank_0)
-    : options_(options), owner_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : options_(options), owner_(::getpid()), wake_(make_wake()) {
   auto client = std::make_shared<Client>(*this, rank_0);
   thread_ = make_thread("the watch over the ranks", [this, client] { run([&] { client->run(); }); });
 }

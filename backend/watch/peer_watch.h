@@ -48,7 +48,7 @@ class PeerWatch {
  public:
   /// A socket for rank 0 to listen on; `at` with port 0 takes a free one.
   static Result<Fd> listen(const Endpoint& at);
-  /// Rank 0: expects the others at `listener`. Both throw NoThread.
+  /// Rank 0: expects the others at `listener`. Both throw StatusError: the system gives no thread or no descriptor.
   PeerWatch(const PeerWatchOptions& options, Fd listener);
   /// Another rank. Connects from its thread, for half a minute again and again where rank 0 does not greet; where that
   /// fails, rank 0 does not know this rank and nothing is watched.

@@ -7,6 +7,7 @@ from switchml._secret import Secret
 
 _DIRECT = (("grpc.enable_http_proxy", 0),)
 DEFAULT_PORT = 48880  # where switchml-controller listens when no port is given
+MOST_CHARACTERS = 1 << 20  # of a file with a token or certificates
 
 
 def ask(call, question):
@@ -115,9 +116,13 @@ def _token(question):
 
 def _file(setting, name):
     try:
-        return pathlib.Path(name).read_text(encoding="utf-8")
+        with pathlib.Path(name).open(encoding="utf-8") as file:
+            text = file.read(MOST_CHARACTERS + 1)  # a device may have no end
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f'{setting}="{name}" cannot be read: {error}') from None
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f'{setting}="{name}" has more than {MOST_CHARACTERS} characters')
+    return text
 
 
 def _trouble(grpc, messages, stub, error, seconds):

@@ -131,6 +131,8 @@ REFUSALS = [
     ("", "", {"token_file": "/no/such"}, "ValueError", 'SWITCHML_CONTROLLER_TOKEN_FILE="/no/such" cannot be read'),
     ("", "", {"token_file": "/dev/null"}, "ValueError", "its first line is no token"),
     ("", "", {"ca_file": "/no/such"}, "ValueError", 'SWITCHML_CONTROLLER_CA="/no/such" cannot be read'),
+    ("", "", {"token_file": "/dev/zero"}, "ValueError", 'SWITCHML_CONTROLLER_TOKEN_FILE="/dev/zero" has more than'),
+    ("", "", {"ca_file": "/dev/zero"}, "ValueError", 'SWITCHML_CONTROLLER_CA="/dev/zero" has more than'),
 ]
 
 

@@ -38,6 +38,13 @@ def sparse(count=2, dtype=torch.float32):
     return torch.eye(count, dtype=dtype).to_sparse()
 
 
+def freed(*sizes):
+    """A tensor whose memory is gone, as FSDP leaves parameters that it has sharded."""
+    tensor = zeros(*sizes)
+    (tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()).resize_(0)  # not before 2.0
+    return tensor
+
+
 def one_each(group, tensor=None):
     return [zeros(2) if tensor is None else tensor.clone() for _ in range(group.size())]
 
@@ -215,11 +222,16 @@ BAD_CALLS = {
 
 # What Gloo accepts, waits for until its timeout, or says in words that are for its developers.
 BAD_HERE = {
+    "all_reduce": {"freed": lambda g: all_reduce(g, [freed(2)])},
+    "broadcast": {"freed": lambda g: broadcast(g, [freed(2)])},
+    "all_gather": {"freed": lambda g: g.allgather([[freed(2)] * g.size()], [zeros(2)])},
     "all_gather_into_tensor": {
+        "freed": lambda g: g._allgather_base(zeros(2 * g.size()), freed(2)),
         "sizes": lambda g: g._allgather_base(zeros(3 * g.size()), zeros(2)),
         "types": lambda g: g._allgather_base(zeros(2 * g.size(), dtype=torch.float64), zeros(2)),
     },
     "reduce_scatter": {
+        "freed": lambda g: g.reduce_scatter([zeros(2)], [[freed(2)] * g.size()]),
         "types": lambda g: g.reduce_scatter([zeros(2, dtype=torch.float64)], [one_each(g)]),
         "sizes": lambda g: g.reduce_scatter([zeros(3)], [one_each(g)]),
     },
@@ -235,12 +247,14 @@ BAD_HERE = {
         ),
     },
     "send": {
+        "freed": lambda g: g.send([freed(2)], other(g), 0),
         "sparse": lambda g: g.send([sparse()], other(g), 0),
         "rank above": lambda g: g.send([zeros(2)], g.size(), 0),
         "rank below": lambda g: g.send([zeros(2)], -1, 0),
         "device": lambda g: g.send([zeros(2).to("meta")], other(g), 0),
     },
     "recv": {
+        "freed": lambda g: g.recv([freed(2)], other(g), 0),
         "sparse": lambda g: g.recv([sparse()], other(g), 0),
         "rank above": lambda g: g.recv([zeros(2)], g.size(), 0),
         "rank below": lambda g: g.recv([zeros(2)], -1, 0),

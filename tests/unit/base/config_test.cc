@@ -270,6 +270,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"faults", "send_loss=0.1,send_loss=0.2", "NAME=VALUE"}, BadValue{"faults", "seed=-1", "seed"},
         BadValue{"faults", "seed=1,", "NAME=VALUE"}, BadValue{"faults", ",", "NAME=VALUE"}));
 
+TEST(Config, NoValueIsTooLongForTheOtherRanks) {
+  EXPECT_TRUE(load({{"SWITCHML_SWITCH", std::string(16384, 's')}}).ok());
+  const auto longer = load({{"SWITCHML_SWITCH", std::string(16385, 's')}});
+  ASSERT_FALSE(longer.ok());
+  EXPECT_TRUE(contains(longer.status().message(), "(16385 bytes) is not allowed: use at most 16384 bytes"));
+}
+
 TEST(Config, FaultsAreNamesAndValues) {
   const auto faults = parse_faults("seed=7,send_loss=0.01,receive_loss=0.02,duplicate=0.03,delay=0.04,corrupt=0.05");
   ASSERT_TRUE(faults.has_value());

@@ -61,6 +61,19 @@ TEST(Parse, WhatIsQuotedCanBePrinted) {
   EXPECT_EQ(quoted(std::string(5000, 'x')), "\"" + std::string(2048, 'x') + "...\" (5000 bytes)");
 }
 
+TEST(Parse, WhatIsReadableIsUtf8) {
+  for (const char* good : {"plain\n\tlines", "\xc3\xa9", "\xe2\x98\x83", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_EQ(readable(good), good);
+  }
+  EXPECT_EQ(readable(std::string("a\0b\x1b\x7f", 5)), "a\\x00b\\x1b\\x7f");
+  EXPECT_EQ(readable("a\xff\xc3"), "a\\xff\\xc3");
+  EXPECT_EQ(readable("\xe2\x98!"), "\\xe2\\x98!");
+  for (const char* bad : {"\xc0\xaf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\x80"}) {
+    const std::string text = readable(bad);
+    EXPECT_EQ(text.size(), 4 * std::string(bad).size()) << text;
+  }
+}
+
 TEST(Parse, FilesAreReadWhole) {
   const TemporaryFile file("two\nlines");
   EXPECT_EQ(read_text_file(file.path()), "two\nlines");

@@ -45,6 +45,15 @@ TEST(SwitchAddress, AnAddressWhereNothingCanListenIsRefused) {
   }
 }
 
+TEST(SwitchAddress, ALinkLocalAddressIsRefused) {
+  for (const char* address : {"[fe80::1]:4567", "[fe80::1%lo]:4567"}) {
+    const auto place = named_switches(naming(address), true);
+    EXPECT_EQ(place.status().code(), Code::kInvalidArgument) << address;
+    EXPECT_EQ(place.status().message(), "SWITCHML_SWITCH=\"" + std::string(address) + "\" has " + address +
+                                            ", a link-local address: give one that is the same on all hosts");
+  }
+}
+
 TEST(SwitchAddress, AnAddressOfNoHostIsRefused) {
   for (const char* address : {"0.0.0.0:4567", "[::]:4567", "224.0.0.1:4567", "255.255.255.255:4567"}) {
     const auto place = named_switches(naming(address), true);
@@ -80,8 +89,8 @@ TEST(SwitchAddress, SeveralAreNamedWithCommasAndWeights) {
   EXPECT_THAT(places_of("10.1.2.3:4567*1000"), ElementsAre("10.1.2.3:4567 * 1000 as 10.1.2.3:4567"));
   EXPECT_THAT(places_of("10.1.2.3*2,10.1.2.3:1"),
               ElementsAre("10.1.2.3:48879 * 2 as 10.1.2.3", "10.1.2.3:1 * 1 as 10.1.2.3:1"));
-  EXPECT_THAT(places_of("[fe80::1]:5*7,[fe80::2]:5"),
-              ElementsAre("[fe80::1]:5 * 7 as [fe80::1]:5", "[fe80::2]:5 * 1 as [fe80::2]:5"));
+  EXPECT_THAT(places_of("[fd00::1]:5*7,[fd00::2]:5"),
+              ElementsAre("[fd00::1]:5 * 7 as [fd00::1]:5", "[fd00::2]:5 * 1 as [fd00::2]:5"));
 }
 
 /// Its message quotes the whole setting, and has this part.
@@ -109,7 +118,7 @@ TEST(SwitchAddress, NothingBetweenCommasIsRefused) {
 }
 
 TEST(SwitchAddress, WhatIsNoAddressIsNamedBesideOthersToo) {
-  for (const char* wrong : {"10.1.2.4:port", "[fe80::2:5", "10.1.2.4:65536"}) {
+  for (const char* wrong : {"10.1.2.4:port", "[fd00::2:5", "10.1.2.4:65536"}) {
     const Status status = named_switches(naming(std::string("10.1.2.3:1,") + wrong), false).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << wrong;
     EXPECT_THAT(status.message(), AllOf(HasSubstr("SWITCHML_SWITCH"), HasSubstr(wrong)));
@@ -121,12 +130,12 @@ TEST(SwitchAddress, WhatIsNoAddressIsNamedBesideOthersToo) {
 TEST(SwitchAddress, OneAddressIsOneSwitch) {
   expect_refused(naming("10.1.2.3:1,10.1.2.4:1,10.1.2.3:1*2"), "names 10.1.2.3:1 twice");
   expect_refused(naming("10.1.2.3:48879,10.1.2.3"), "names 10.1.2.3 twice");
-  expect_refused(naming("[fe80::1]:5,[fe80:0:0::1]:5"), "names [fe80:0:0::1]:5 twice");
+  expect_refused(naming("[fd00::1]:5,[fd00:0:0::1]:5"), "names [fd00:0:0::1]:5 twice");
 }
 
 TEST(SwitchAddress, OneSocketCannotReachTwoFamilies) {
-  expect_refused(naming("10.1.2.3:1,[fe80::1]:1"), "IPv4 and of IPv6");
-  expect_refused(naming("[fe80::1]:1,[fe80::2]:1,10.1.2.3:1"), "IPv4 and of IPv6");
+  expect_refused(naming("10.1.2.3:1,[fd00::1]:1"), "IPv4 and of IPv6");
+  expect_refused(naming("[fd00::1]:1,[fd00::2]:1,10.1.2.3:1"), "IPv4 and of IPv6");
 }
 
 std::string so_many_switches(size_t count) {
@@ -169,7 +178,7 @@ SwitchAddress a_place(const std::string& address) {
 }
 
 TEST(SwitchAddress, OtherRanksReadWhatOneHasWritten) {
-  for (const char* address : {"10.1.2.3:4567", "[fe80::1]:65535"}) {
+  for (const char* address : {"10.1.2.3:4567", "[fd00::1]:65535"}) {
     const SwitchAddress place = a_place(address);
     Blob one, all;
     write_switch_address(place, &one);

@@ -68,6 +68,10 @@ TEST(Blob, ForeignTextIsRefused) {
   }
 }
 
+TEST(Blob, ForeignBytesAreShownAsText) {
+  EXPECT_NE(Blob::parse("\xff\x1b\n").status().message().find("(it begins with \"\\xff\\x1b\")"), std::string::npos);
+}
+
 // ---- blobs inside blobs ----
 
 /// As another rank reads it.

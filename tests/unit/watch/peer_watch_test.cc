@@ -322,6 +322,13 @@ TEST_F(PeerWatchTest, WithoutDescriptorsItRestsAndGoesOnLater) {
   EXPECT_TRUE(comes_true([&] { return server.connected() == 1 && rank.connected() == 1; }));
 }
 
+// A watch that could not be woken could not be ended either.
+TEST_F(PeerWatchTest, WithoutADescriptorThereIsNone) {
+  const NoDescriptors none;
+  EXPECT_THROW(PeerWatch(options_of(1, 2, &one), address), StatusError);
+  EXPECT_THROW(PeerWatch(options_of(0, 2, &zero), std::move(listener)), StatusError);
+}
+
 // Rank 0 lets a rank go that it has not greeted: it comes again, with what it had to tell.
 TEST_F(PeerWatchTest, WhoHadToGiveWayComesAgain) {
   PeerWatch rank(options_of(1, 3, &one), address);
