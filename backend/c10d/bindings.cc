@@ -177,7 +177,8 @@ c10::intrusive_ptr<ProcessGroupSwitchML> create(const StorePtr& store, int rank,
                                                 std::chrono::milliseconds timeout, const py::object& options,
                                                 const std::string& name, const std::vector<uint64_t>& global_ranks,
                                                 bool awaits_ranks) {
-  const auto python = py::module::import("switchml._registration");
+  // Kept for ever: finalizers make groups when the interpreter imports nothing any more.
+  static const auto& python = *new py::module(py::module::import("switchml._registration"));
   ProcessGroupSwitchML::Settings settings;
   settings.store = store;
   settings.rank = rank;
