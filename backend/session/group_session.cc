@@ -364,7 +364,7 @@ Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> se
                                                 const std::function<Status()>& ended,
                                                 const std::function<void(GroupSession&)>& start) {
   StoreExchange exchange(store, group);
-  auto started = telling_others(exchange, [&]() -> Result<std::unique_ptr<Session>> {
+  const auto step = [&]() -> Result<std::unique_ptr<Session>> {
     start(*session);
     exchange.wait_while([&engine = session->engine(), &ended, watch] {
       Status status = engine.status();
@@ -373,9 +373,15 @@ Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> se
     });
     if (Status status = await_all(exchange, group, deadline); !status.ok()) return status;
     return std::unique_ptr<Session>(std::move(session));
-  });
-  if (!started.ok()) exchange.part(Duration(0));
-  return started;
+  };
+  try {
+    auto started = telling_others(exchange, step);
+    if (!started.ok()) exchange.part(Duration(0));
+    return started;
+  } catch (...) {
+    exchange.part(Duration(0));
+    throw;
+  }
 }
 
 }  // namespace

@@ -194,6 +194,31 @@ bool dies_with_its_word(int word, int victim, const std::string& hosts, const Co
   return death.is_dead;
 }
 
+/// The store of a rank that is interrupted when it waits for the start of all.
+class InterruptedStore : public AlteredStore {
+ public:
+  explicit InterruptedStore(Rendezvous& below) : AlteredStore(below, "", nullptr) {}
+  Result<std::string> get(const std::string& key, Time deadline) override {
+    if (key == rank_key("open", 0)) throw std::runtime_error("Ctrl-C");
+    return AlteredStore::get(key, deadline);
+  }
+};
+
+TEST(Session, WhoIsInterruptedWhenAllStartHasParted) {
+  MapStore store;
+  each_rank(2, [&](int rank) {
+    InterruptedStore interrupted(store);
+    Rendezvous& own = rank == 1 ? static_cast<Rendezvous&>(interrupted) : store;
+    try {
+      const auto session = Session::open(preset_config(), {rank, 2, "group g"}, own, kNever);
+      EXPECT_TRUE(rank == 0 && (session.ok() || contains(session.status(), "rank 1: its process ended the wait")));
+    } catch (const std::runtime_error& error) {
+      EXPECT_TRUE(rank == 1 && error.what() == std::string("Ctrl-C"));
+    }
+  });
+  EXPECT_TRUE(store.get(rank_key("parted", 1), monotonic_now()).ok());
+}
+
 TEST(Session, NobodyWaitsForARankThatIsKnownToBeDeadWhateverItSaidBefore) {
   const struct {
     std::string hosts;
