@@ -89,20 +89,23 @@ void StoreExchange::give_up(const Status& why) {
 
 void StoreExchange::part(Duration patience) {
   const std::string topic = "parted";
-  const size_t lost = failed_ && !failed_().ok() ? 1 : 0;  // it does not come, and perhaps not it alone
   if (!store_.set(rank_key(topic, group_.rank), "").ok() || group_.rank != 0) return;
-  const Time end = monotonic_now() + (lost == 0 ? patience : std::min(patience, kLostTime));
+  Time end = monotonic_now() + patience;
   std::vector<int> awaited(static_cast<size_t>(group_.size - 1));
   std::iota(awaited.begin(), awaited.end(), 1);
-  for (bool is_over = false; !is_over && awaited.size() > lost;) {
+  size_t lost = 0;
+  for (bool is_over = false; !is_over && awaited.size() > lost; std::this_thread::sleep_for(kNewsPause)) {
     is_over = monotonic_now() >= end;
+    if (lost == 0 && failed_ && !failed_().ok()) {
+      lost = 1;  // It does not come, and perhaps not it alone.
+      end = std::min(end, monotonic_now() + kLostTime);
+    }
     const auto has_parted = [&](int rank) {
       const auto word = store_.get(rank_key(topic, rank), monotonic_now());
       is_over |= !word.ok() && word.status().code() != Code::kTimeout;
       return word.ok();
     };
     awaited.erase(std::remove_if(awaited.begin(), awaited.end(), has_parted), awaited.end());
-    if (!is_over && awaited.size() > lost) std::this_thread::sleep_for(kNewsPause);
   }
 }
 

@@ -173,6 +173,14 @@ TEST_F(Roll, RankZeroPartsFromTheRestWhereOneIsLost) {
   EXPECT_EQ(store.left, 0);
 }
 
+TEST_F(Roll, RankZeroPartsFromTheRestWhereOneIsFoundLostMeanwhile) {
+  for (const int rank : {1, 3}) EXPECT_TRUE(store_.set(rank_key("parted", rank), "").ok());
+  int asked = 0;
+  roll_.wait_while([&asked] { return ++asked < 3 ? Status() : Status(Code::kUnavailable, "rank 2 is gone"); });
+  roll_.part(seconds(3600));
+  EXPECT_EQ(asked, 3);
+}
+
 TEST_F(Roll, WhatElseFailsEndsAWait) {
   roll_.wait_while([] { return Status(Code::kUnavailable, "rank 1 is gone"); });
   EXPECT_EQ(roll_.hear_all("t", kNever).status().message(), "rank 1 is gone");
