@@ -5,11 +5,8 @@
 #include <torch/csrc/utils/pybind.h>
 #include <unistd.h>
 
-#include <mutex>
-
 #include "base/config.h"
 #include "base/interruption.h"
-#include "base/log.h"
 #include "base/secret.h"
 #include "c10d/flight_log.h"
 #include "c10d/process_group.h"
@@ -41,12 +38,6 @@ constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(30); 
 Config configured(const OptionMap& options) {
   Result<Config> config = load_config(process_environment(), options);
   if (!config.ok()) throw py::value_error("switchml: " + config.status().message());
-  static std::once_flag warned;
-  std::call_once(warned, [] {
-    for (const std::string& name : unknown_variables(process_variables())) {
-      SWITCHML_LOG(kWarning) << "there is no setting " << name << ": ignored (docs/operations.md lists the settings)";
-    }
-  });
   return config.value();
 }
 
@@ -177,7 +168,8 @@ c10::intrusive_ptr<ProcessGroupSwitchML> create(const StorePtr& store, int rank,
                                                 std::chrono::milliseconds timeout, const py::object& options,
                                                 const std::string& name, const std::vector<uint64_t>& global_ranks,
                                                 bool awaits_ranks) {
-  const auto python = py::module::import("switchml._registration");
+  // Kept for ever: finalizers make groups when the interpreter imports nothing any more.
+  static const auto& python = *new py::module(py::module::import("switchml._registration"));
   ProcessGroupSwitchML::Settings settings;
   settings.store = store;
   settings.rank = rank;

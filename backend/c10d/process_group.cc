@@ -138,6 +138,15 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   return result;
 }
 
+void warn_of_unknown_variables() {
+  static std::once_flag warned;
+  std::call_once(warned, [] {
+    for (const std::string& name : unknown_variables(process_variables())) {
+      SWITCHML_LOG(kWarning) << "there is no setting " << name << ": ignored (docs/operations.md lists the settings)";
+    }
+  });
+}
+
 }  // namespace
 
 c10::intrusive_ptr<ProcessGroupSwitchML> ProcessGroupSwitchML::create(Settings settings) {
@@ -156,6 +165,7 @@ ProcessGroupSwitchML::ProcessGroupSwitchML(Settings settings)
       timeout_(settings_.timeout) {
   init();
   set_log_level(settings_.config.log_level);
+  warn_of_unknown_variables();
   join_ranks(timeout_.load());
 }
 

@@ -203,8 +203,6 @@ Status join_shard(Transport& transport, const SessionParameters& session, int sh
 
 namespace {
 
-constexpr Duration kLingerTime = seconds(2);
-
 uint64_t open_sessions(const SwitchCounters& counters) {
   return counters.sessions_opened.get() - counters.sessions_closed.get() - counters.sessions_expired.get();
 }
@@ -230,8 +228,8 @@ void leave(const std::vector<SessionParameters>& sessions, Time deadline) {
   }
 }
 
-void await_leavers(const SwitchServer& server) {
-  const Time end = monotonic_now() + kLingerTime;
+void await_leavers(const SwitchServer& server, Duration patience) {
+  const Time end = monotonic_now() + patience;
   while (open_sessions(server.counters()) != 0 && monotonic_now() < end) {
     std::this_thread::sleep_for(milliseconds(1));
   }

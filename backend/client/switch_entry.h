@@ -47,8 +47,8 @@ Status join_shard(Transport& transport, const SessionParameters& session, int sh
 /// Tells the switches of sessions that this worker has left; waits for their answers until `deadline`. Needs no engine
 /// and no transport.
 void leave(const std::vector<SessionParameters>& sessions, Time deadline);
-/// Waits, at most 2 s, until a switch of this process has no session: others may still need answers to their last
-/// packets.
-void await_leavers(const SwitchServer& server);
+constexpr Duration kLingerTime = seconds(2);
+/// Waits until a switch of this process has no session: others may still need answers to their last packets.
+void await_leavers(const SwitchServer& server, Duration patience = kLingerTime);
 
 }  // namespace switchml

@@ -29,6 +29,10 @@ constexpr Duration kCompareTime = milliseconds(980);
 constexpr Duration kCompareWait = milliseconds(700);
 constexpr Duration kGlance = milliseconds(10);
 constexpr Duration kLeaveTime = seconds(1);
+constexpr Duration kMeetTime = seconds(1);  // An opening waits so long for a rank that cannot reach rank 0.
+constexpr Duration kMeetPause = microseconds(500);
+// Of an opening that fails: a rank that is lost never leaves the embedded switch, and is to be named within a second.
+constexpr Duration kFailedLingerTime = milliseconds(500);
 // Over TCP and RDMA only a connection that breaks loses a frame.
 constexpr Duration kConnectionRto = seconds(1);  // [TCP-7, RDMA-4]
 constexpr size_t kMostNews = 255;
@@ -89,6 +93,13 @@ class GroupSession : public Session {
     leave(last, monotonic_now() + kCloseTime);
     linger();
   }
+
+  /// Whether rank 0 would not see the death of some rank yet.
+  bool awaits_ranks() const {
+    const std::lock_guard<std::mutex> lock(watch_mutex_);
+    return group_.rank == 0 && watch_ && watch_->connected() < group_.size - 1;
+  }
+  void has_opened() { linger_time_ = kLingerTime; }
 
   void await_others() override {
     ShareFailovers* failover = nullptr;  // as long as this object lives
@@ -312,7 +323,7 @@ class GroupSession : public Session {
   }
 
   void linger() const {
-    if (embedded_) await_leavers(*embedded_);
+    if (embedded_) await_leavers(*embedded_, linger_time_);
   }
 
   SessionParameters parameters_;
@@ -325,10 +336,11 @@ class GroupSession : public Session {
   std::shared_ptr<shm::Arena> arena_;           // in it, or for a card, or null
   std::shared_ptr<shm::Messages> messages_;     // likewise
   const HostLayout hosts_;                      // where hosts are the switch's workers; else of no ranks
-  std::mutex watch_mutex_;                      // guards the pointer: the engine runs before there is a watch
-  std::unique_ptr<PeerWatch> watch_;            // stops first
-  std::atomic<bool> heard_{false};              // why the group ends came from another rank: all hear it
-  std::thread farewell_;                        // of a host that gives up, once; guarded like the watch
+  Duration linger_time_ = kFailedLingerTime;
+  mutable std::mutex watch_mutex_;    // guards the pointer: the engine runs before there is a watch
+  std::unique_ptr<PeerWatch> watch_;  // stops first
+  std::atomic<bool> heard_{false};    // why the group ends came from another rank: all hear it
+  std::thread farewell_;              // of a host that gives up, once; guarded like the watch
   std::unique_ptr<Engine> engine_;
   mutable std::mutex loss_mutex_;
   std::function<void(const Status&)> on_loss_;
@@ -350,13 +362,24 @@ std::function<void(const Collective&, const std::string&)> warning_of(const Grou
   };
 }
 
+/// From then on the session notices deaths by itself.
+Status await_watch(StoreExchange& exchange, const GroupSession& session) {
+  const Time end = monotonic_now() + kMeetTime;
+  while (session.awaits_ranks() && monotonic_now() < end) {
+    if (Status status = exchange.ended(); !status.ok()) return status;
+    std::this_thread::sleep_for(kMeetPause);
+  }
+  return {};
+}
+
 /// No rank has a session before all have: what one could not start is an error of all.
-Status await_all(StoreExchange& exchange, const GroupInfo& group, Time deadline) {
+Status await_all(StoreExchange& exchange, const GroupSession& session, const GroupInfo& group, Time deadline) {
   if (Status status = exchange.say("started", Blob()); !status.ok()) return status;
   if (group.rank != 0) return exchange.hear("open", 0, "say that all ranks have started", deadline).status();
-  const auto started = exchange.hear_all("started", OpeningTime(Duration(0), deadline).gather_end());
-  const Status said = exchange.say("open", started.ok() ? Blob() : Blob::failure(started.status()));
-  return started.ok() ? said : started.status();
+  Status started = exchange.hear_all("started", OpeningTime(Duration(0), deadline).gather_end()).status();
+  if (started.ok()) started = await_watch(exchange, session);
+  const Status said = exchange.say("open", started.ok() ? Blob() : Blob::failure(started));
+  return started.ok() ? said : started;
 }
 
 Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> session, const GroupInfo& group,
@@ -364,18 +387,25 @@ Result<std::unique_ptr<Session>> start_together(std::unique_ptr<GroupSession> se
                                                 const std::function<Status()>& ended,
                                                 const std::function<void(GroupSession&)>& start) {
   StoreExchange exchange(store, group);
-  auto started = telling_others(exchange, [&]() -> Result<std::unique_ptr<Session>> {
+  const auto step = [&]() -> Result<std::unique_ptr<Session>> {
     start(*session);
     exchange.wait_while([&engine = session->engine(), &ended, watch] {
       Status status = engine.status();
       if (status.ok() && ended) status = ended();
       return status.ok() && watch != nullptr ? watch->lost() : status;
     });
-    if (Status status = await_all(exchange, group, deadline); !status.ok()) return status;
+    if (Status status = await_all(exchange, *session, group, deadline); !status.ok()) return status;
+    session->has_opened();
     return std::unique_ptr<Session>(std::move(session));
-  });
-  if (!started.ok()) exchange.part(Duration(0));
-  return started;
+  };
+  try {
+    auto started = telling_others(exchange, step);
+    if (!started.ok()) exchange.part(Duration(0));
+    return started;
+  } catch (...) {
+    exchange.part(Duration(0));
+    throw;
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <thread>
 
 namespace switchml {
@@ -11,6 +12,7 @@ namespace {
 const char* const kGaveUp = "switchml/gave_up";
 constexpr Duration kNewsTime = seconds(1);
 constexpr Duration kNewsPause = milliseconds(5);
+constexpr Duration kLostTime = milliseconds(500);  // A death is to be named within a second.
 
 std::string in_seconds(Duration d) {
   char text[32];
@@ -55,7 +57,9 @@ Result<std::vector<Blob>> StoreExchange::hear_all(const std::string& topic, Time
 Status StoreExchange::who_is_missing(const std::string& topic, Duration waited, const Status& otherwise) {
   std::vector<int> missing;
   for (int rank = 0; rank < group_.size; ++rank) {
-    if (!read(topic, rank, monotonic_now()).ok()) missing.push_back(rank);
+    const auto text = read(topic, rank, monotonic_now());
+    if (!text.ok() && text.status().code() != Code::kTimeout) return text.status();
+    if (!text.ok()) missing.push_back(rank);
   }
   return missing.empty() ? otherwise : Status(Code::kTimeout, missing_message(missing, waited));
 }
@@ -85,10 +89,24 @@ void StoreExchange::give_up(const Status& why) {
 
 void StoreExchange::part(Duration patience) {
   const std::string topic = "parted";
-  const bool lost = failed_ && !failed_().ok();  // some rank: it does not come
-  bool here = store_.set(rank_key(topic, group_.rank), "").ok() && group_.rank == 0 && !lost;
-  const Time end = monotonic_now() + patience;
-  for (int rank = 1; here && rank < group_.size; ++rank) here = store_.get(rank_key(topic, rank), end).ok();
+  if (!store_.set(rank_key(topic, group_.rank), "").ok() || group_.rank != 0) return;
+  Time end = monotonic_now() + patience;
+  std::vector<int> awaited(static_cast<size_t>(group_.size - 1));
+  std::iota(awaited.begin(), awaited.end(), 1);
+  size_t lost = 0;
+  for (bool is_over = false; !is_over && awaited.size() > lost; std::this_thread::sleep_for(kNewsPause)) {
+    is_over = monotonic_now() >= end;
+    if (lost == 0 && failed_ && !failed_().ok()) {
+      lost = 1;  // It does not come, and perhaps not it alone.
+      end = std::min(end, monotonic_now() + kLostTime);
+    }
+    const auto has_parted = [&](int rank) {
+      const auto word = store_.get(rank_key(topic, rank), monotonic_now());
+      is_over |= !word.ok() && word.status().code() != Code::kTimeout;
+      return word.ok();
+    };
+    awaited.erase(std::remove_if(awaited.begin(), awaited.end(), has_parted), awaited.end());
+  }
 }
 
 void give_up_opening(Rendezvous& store, const GroupInfo& group, const Status& why) {

@@ -29,7 +29,8 @@ class StoreExchange {
   /// Everybody's blobs in the order of ranks. A rank whose blob carries an error ends it with "rank N: ..."; ranks that
   /// have left none by the deadline are named, all of them.
   Result<std::vector<Blob>> hear_all(const std::string& topic, Time deadline);
-  /// Names the ranks that have left none, at once; `otherwise` if all have. `waited`: how long, for the message.
+  /// Names the ranks that have left none, at once; `otherwise` if all have. `waited`: how long, for the message. Where
+  /// the store is broken: that.
   Status who_is_missing(const std::string& topic, Duration waited, const Status& otherwise);
   /// The blob of one rank; the error it carries is returned as it is. `what` says what it was to bring, for the
   /// message.
@@ -39,7 +40,7 @@ class StoreExchange {
   /// a blob of this rank, or because they wait as long as it did (kTimeout).
   void give_up(const Status& why);
   /// Behind an error of all ranks. Rank 0, with whose process the store may end, waits until all others have called it
-  /// too, for `patience` at most, and not where one is lost (wait_while).
+  /// too, for `patience` at most. Where one is lost (wait_while) it waits for the rest of them, and less long.
   void part(Duration patience);
   /// An error of `failed` ends this rank's waits.
   void wait_while(std::function<Status()> failed) { failed_ = std::move(failed); }

@@ -85,7 +85,7 @@ class Options:
     allowed. Secret values are not shown, and not pickled."""
 
     def __init__(self, **values):
-        self.values = _texts(values)
+        self.values = values = _texts(values)  # tracebacks show variables
         _native().describe(self.values)
 
     def __repr__(self):
@@ -104,8 +104,10 @@ def _text(value):
 
 
 def _texts(values):
-    secret = {setting["name"] for setting in settings() if setting["secret"]}
-    return {str(name): Secret(value) if name in secret else _text(value) for name, value in values.items()}
+    """A misspelt name may be that of a token, so what no setting is called is not shown either."""
+    shown = {setting["name"] for setting in settings() if not setting["secret"]}
+    shown |= {f"SWITCHML_{name.upper()}" for name in shown}
+    return {str(name): _text(value) if name in shown else Secret(value) for name, value in values.items()}
 
 
 def _values(options):

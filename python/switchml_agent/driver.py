@@ -49,10 +49,6 @@ class _Installed:
         self.members = {}  # {(number, shard): (Place, undo)}
         self.pairs = {}  # {(number, shard): sessions.Pair}, of those that have one
 
-    def take_out_member(self, key, undo_all):
-        undo_all(self.members.pop(key)[1])
-        self.pairs.pop(key, None)
-
 
 class Driver(abc.ABC):
     """Thread-safe; calls take turns. Methods raise Refusal; those that change the switch ask `wanted()` when their turn
@@ -71,6 +67,7 @@ class Driver(abc.ABC):
         self._lock = threading.RLock()
         self._connected = False
         self._installed = {}  # by job
+        self._left = []  # undo lists that the switch refused, which belong to no session any more
         self._counted = set()  # jobs whose counters may have moved
         self.neighbours = None
 
@@ -141,6 +138,7 @@ class Driver(abc.ABC):
             self._shut()
             self._connected = False
             self._installed.clear()
+            self._left.clear()
 
     def _with_switch(self, work, wanted=_always):
         """work(), with the switch's failures as refusals of the call. What is not wanted any more is left out: its
@@ -230,7 +228,8 @@ class Driver(abc.ABC):
 
     def _replace_member(self, installed, worker, shard, place, pair):
         for key in [key for key in installed.members if key[0] == worker and _overlap(key[1], shard)]:
-            installed.take_out_member(key, self._undo_all)
+            self._left.append(installed.members.pop(key)[1])
+            installed.pairs.pop(key, None)
         session = installed.session
         if worker not in installed.workers:
             installed.workers[worker] = self._added(self._worker_entries(session, worker))
@@ -275,6 +274,7 @@ class Driver(abc.ABC):
         for undo in installed.workers.values():
             self._undo_all(undo)
         self._undo_all(installed.undo)
+        self._take_out_left()
         del self._installed[job]
 
     def contributors(self, request):
@@ -358,6 +358,7 @@ class Driver(abc.ABC):
 
     def _added(self, entries):
         """All of them or none; what takes them out again."""
+        self._take_out_left()
         undo: list = []
         self._add_all(entries, undo)
         return undo
@@ -367,8 +368,15 @@ class Driver(abc.ABC):
             for entry in entries:
                 self._add(entry, undo)
         except Refused:
-            self._undo_all(undo)
+            self._left.append(undo)
+            self._take_out_left()
             raise
+
+    def _take_out_left(self):
+        """Before anything is added, which may be in the same places."""
+        while self._left:
+            self._undo_all(self._left[-1])
+            self._left.pop()
 
     def _undo_all(self, undo, keep=0):
         """What is undone leaves the list, so that another attempt goes on where this one was refused."""

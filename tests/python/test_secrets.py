@@ -67,6 +67,17 @@ def test_errors(name, wrong):
         assert VALUE not in told(error_of(function))
 
 
+@pytest.mark.parametrize("name", SECRET)
+def test_other_names(name):
+    """As variables are written, and misspelt."""
+    assert VALUE not in repr(switchml.Options(**{"SWITCHML_" + name.upper(): VALUE}))
+    for wrong in ({name[1:]: 0}, {name: 0, "slots": 1}):
+        error = error_of(lambda: switchml.Options(**{each: value or VALUE for each, value in wrong.items()}))
+        frames = traceback.walk_tb(error.__traceback__)
+        shown = [repr(frame.f_locals) for frame, _ in frames if frame.f_code.co_filename != __file__]
+        assert shown and VALUE not in "".join(shown), shown
+
+
 GROUP = """
 import sys, threading, traceback, torch.distributed as dist, switchml
 from switchml import _controller

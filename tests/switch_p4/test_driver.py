@@ -32,7 +32,7 @@ class Listed(driver.Driver):
 
     def __init__(self):
         super().__init__("02:00:00:00:00:fe")
-        self.entries = []
+        self.entries, self.takes, self.gives = [], 10**6, 10**6  # what it will still add, and give back
         self.use, self.counts = ((0, 0), 0), {}  # what was read of a slot; counters by job and reason
         self.in_line, self.turns = (
             threading.Semaphore(0),
@@ -67,10 +67,16 @@ class Listed(driver.Driver):
         return session.member_entries(worker, shard, place)
 
     def _add(self, entry, undo):
+        if self.takes == 0:
+            raise driver.Refused("no")
+        self.takes -= 1
         self.entries.append(entry)
         undo.append(entry)
 
     def _undo(self, entry):
+        if self.gives == 0:
+            raise driver.Refused("never")
+        self.gives -= 1
         self.entries.remove(entry)
 
     def _read_use(self, session, slot, seq):
@@ -103,6 +109,37 @@ def test_a_reset_gives_another_instance_without_sessions(switch, stub):
     assert stub.Capabilities(m.CapabilitiesRequest(), timeout=60).instance == before
     stub.Reset(m.ResetRequest(), timeout=60)
     assert stub.Capabilities(m.CapabilitiesRequest(), timeout=60).instance not in (0, before)
+    assert switch.entries == []
+
+
+@pytest.mark.parametrize("what, gives", (
+    ("a member that moves", 0), ("a member that moves", 1),
+    ("a member that does not fit", 3), ("a session that does not fit", 0),
+))  # fmt: skip
+def test_what_a_switch_refuses_to_give_back_is_taken_out_later(switch, what, gives):
+    moved = m.SetMemberRequest(job=3, epoch=7, worker=1, place=PLACE, shard=sessions.ALL_SHARDS)
+    change, request = (switch.install, SESSION) if "session" in what else (switch.set_member, moved)
+    if "member" in what:
+        switch.install(SESSION)
+        switch.set_member(MEMBER)
+    if "moves" not in what:
+        switch.takes = 1
+    switch.gives = gives
+    with pytest.raises(Refusal):
+        change(request)
+    switch.takes = switch.gives = 10**6
+    switch.install(SESSION)
+    switch.set_member(moved)
+    fresh = Listed()
+    fresh.connect()
+    fresh.install(SESSION)
+    fresh.set_member(moved)
+    assert sorted(map(repr, switch.entries)) == sorted(map(repr, fresh.entries))
+    switch.gives = gives
+    with pytest.raises(Refusal):
+        switch.remove(REMOVAL)
+    switch.gives = 10**6
+    switch.remove(REMOVAL)
     assert switch.entries == []
 
 

@@ -6,6 +6,9 @@
 #include <stdexcept>
 
 #include "fixture.h"
+#include "socket/address.h"
+#include "socket/sockaddr.h"
+#include "watch/peer_watch.h"
 
 namespace switchml {
 namespace {
@@ -192,6 +195,58 @@ bool dies_with_its_word(int word, int victim, const std::string& hosts, const Co
     EXPECT_TRUE(session.ok() || contains(session.status(), gone.message())) << session.status().message();
   });
   return death.is_dead;
+}
+
+/// The store of a rank that is interrupted when it waits for the start of all.
+class InterruptedStore : public AlteredStore {
+ public:
+  InterruptedStore(Rendezvous& below, std::function<void(Blob*)> change, std::function<void()> before)
+      : AlteredStore(below, rank_key("plan", 0), std::move(change)), before_(std::move(before)) {}
+  Result<std::string> get(const std::string& key, Time deadline) override {
+    if (key != rank_key("open", 0)) return AlteredStore::get(key, deadline);
+    before_();
+    throw std::runtime_error("Ctrl-C");
+  }
+
+ private:
+  const std::function<void()> before_;
+};
+
+TEST(Session, WhoIsInterruptedWhenAllStartHasParted) {
+  MapStore store;
+  each_rank(2, [&](int rank) {
+    if (rank == 0) {
+      (void)Session::open(quick_config(), {rank, 2, "group g"}, store, kNever).ok();
+      return;
+    }
+    InterruptedStore own(
+        store, [](Blob*) {}, [] {});
+    EXPECT_THROW((void)Session::open(quick_config(), {rank, 2, "group g"}, own, kNever).ok(), std::runtime_error);
+  });
+  EXPECT_TRUE(store.get(rank_key("parted", 1), monotonic_now()).ok());
+}
+
+// Something else knows of the death: the watch of the opening, or another group's.
+TEST(Session, RankZeroOpensNoneBeforeItWouldSeeTheDeathOfEveryRank) {
+  MapStore store;
+  const auto silent = PeerWatch::listen(literal_address("127.0.0.1", 0).value());
+  ASSERT_TRUE(silent.ok());
+  std::atomic<bool> is_dead{false}, is_known{false};
+  each_rank(2, [&](int rank) {
+    if (rank == 0) {
+      const auto ended = [&] { return is_dead ? Status(Code::kUnavailable, "rank 1 is gone") : Status(); };
+      const auto session = Session::open(quick_config(), {rank, 2, "group g"}, store, kNever, nullptr, ended);
+      EXPECT_TRUE(!session.ok() && contains(session.status(), "rank 1 is gone"));
+      is_known = true;
+      return;
+    }
+    const auto goes_elsewhere = [&](Blob* plan) { plan->set("watch", to_string(local_endpoint(silent->get()))); };
+    InterruptedStore own(store, goes_elsewhere, [&] {
+      is_dead = true;
+      while (!is_known) std::this_thread::sleep_for(milliseconds(1));
+    });
+    EXPECT_THROW((void)Session::open(quick_config(), {rank, 2, "group g"}, own, kNever).ok(), std::runtime_error);
+  });
 }
 
 TEST(Session, NobodyWaitsForARankThatIsKnownToBeDeadWhateverItSaidBefore) {

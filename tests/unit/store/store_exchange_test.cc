@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -15,7 +16,24 @@ namespace {
 class BrokenStore : public Rendezvous {
  public:
   Status set(const std::string&, const std::string&) override { return {Code::kUnavailable, "torn"}; }
-  Result<std::string> get(const std::string&, Time) override { return Status(Code::kUnavailable, "torn"); }
+  Result<std::string> get(const std::string& key, Time) override {
+    asked.insert(key);
+    return Status(Code::kUnavailable, "torn");
+  }
+  std::set<std::string> asked;
+};
+
+/// A store in which one key is seen from the nth time on that it is asked for.
+class LateStore : public MapStore {
+ public:
+  LateStore(std::string key, int times) : left(times), key_(std::move(key)) {}
+  Result<std::string> get(const std::string& key, Time deadline) override {
+    return key == key_ && --left > 0 ? Status(Code::kTimeout, key) : MapStore::get(key, deadline);
+  }
+  int left;
+
+ private:
+  const std::string key_;
 };
 
 class Roll : public ::testing::Test {
@@ -60,6 +78,14 @@ TEST_F(Roll, WhoIsMissingIsSaidAtOnce) {
   EXPECT_TRUE(contains(missing, "rank 2 of group g did not come within 1800 s")) << missing.message();
   say(2, "t", Blob());
   EXPECT_EQ(roll_.who_is_missing("t", seconds(1800), otherwise).message(), "all are here");
+}
+
+TEST_F(Roll, WhoIsMissingIsNotAskedOfABrokenStoreRankByRank) {
+  BrokenStore none;
+  StoreExchange roll(none, group_);
+  const Status status = roll.who_is_missing("t", seconds(1800), Status(Code::kTimeout, "all are here"));
+  EXPECT_TRUE(contains(status, "the store of group g cannot be read: torn")) << status.message();
+  EXPECT_EQ(none.asked.count(rank_key("t", 1)), 0U);
 }
 
 TEST_F(Roll, AnErrorNamesItsRank) {
@@ -137,6 +163,23 @@ TEST_F(Roll, RankZeroPartsLast) {
 }
 
 TEST_F(Roll, NobodyPartsFromThoseWhoDoNotComeForLong) { roll_.part(milliseconds(10)); }
+
+TEST_F(Roll, RankZeroPartsFromTheRestWhereOneIsLost) {
+  LateStore store(rank_key("parted", 3), 2);
+  for (const int rank : {1, 3}) EXPECT_TRUE(store.set(rank_key("parted", rank), "").ok());
+  StoreExchange roll(store, group_);
+  roll.wait_while([] { return Status(Code::kUnavailable, "rank 2 is gone"); });
+  roll.part(seconds(3600));
+  EXPECT_EQ(store.left, 0);
+}
+
+TEST_F(Roll, RankZeroPartsFromTheRestWhereOneIsFoundLostMeanwhile) {
+  for (const int rank : {1, 3}) EXPECT_TRUE(store_.set(rank_key("parted", rank), "").ok());
+  int asked = 0;
+  roll_.wait_while([&asked] { return ++asked < 3 ? Status() : Status(Code::kUnavailable, "rank 2 is gone"); });
+  roll_.part(seconds(3600));
+  EXPECT_EQ(asked, 3);
+}
 
 TEST_F(Roll, WhatElseFailsEndsAWait) {
   roll_.wait_while([] { return Status(Code::kUnavailable, "rank 1 is gone"); });
