@@ -102,7 +102,6 @@ BLOCKS = {
         ("make demo", "takes minutes: the environment that it makes is that of these tests"),
         ("import torch", "script"),
         (". .venv/bin/activate", "job_on_this_host"),
-        ("sudo apt-get install", INSTALLS),
         ("export MASTER_ADDR", QUICKSTART),
         ("export SWITCHML_INTERFACE", QUICKSTART),
         ("sudo sysctl", "changes the machine"),

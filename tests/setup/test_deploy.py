@@ -93,7 +93,7 @@ def instructions():
 def test_the_image_has_what_the_build_needs(tmp_path):
     """What is copied is enough to configure; packages and PyTorch are those of the quickstart."""
     page, setup = (ROOT / "docs/quickstart.md").read_text(), (ROOT / ".ci/setup.sh").read_text()
-    wanted = re.search(r"^sudo apt-get install (.*)$", page, re.M)[1].split()
+    wanted = re.search(r"^sudo apt-get install ((.*\\\n)*.*)$", page, re.M)[1].replace("\\\n", "").split()
     run = [arguments for instruction, arguments in instructions() if instruction == "RUN"]
     assert set(wanted) <= set(run[0].split())
     (version,) = [arguments.partition("=")[2] for instruction, arguments in instructions() if instruction == "ARG"]

@@ -39,8 +39,14 @@ def test_readme_can_be_read_at_once():
 
 
 def test_readme_has_what_the_quickstart_has():
-    mine = [block for block in blocks("README.md") if block.startswith("import torch")]
-    assert mine and set(mine) <= set(blocks("docs/quickstart.md"))
+    mine = [block for block in blocks("README.md") if block.startswith(("import torch", "sudo apt-get"))]
+    assert len(mine) == 2 and set(mine) <= set(blocks("docs/quickstart.md"))
+
+
+def test_what_is_installed_first_has_an_environment_to_go_to():
+    """Debian's own Python has no pip, or one that refuses to install beside Debian's packages."""
+    words = next(block for block in blocks("docs/quickstart.md") if block.startswith("sudo apt-get")).split()
+    assert words.index("python3-venv") < words.index("venv") < words.index("pip"), words
 
 
 def test_every_block_is_in_the_list():
