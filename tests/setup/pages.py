@@ -25,6 +25,7 @@ BLOCKS = {
         ("| board:", DRAWING),
         ("1 each rank copies", DRAWING),
     ],
+    "docs/collectives.md": [("backend = switchml.ProcessGroup(", "tests/python/test_groups.py does it")],
     "docs/contributing.md": [
         ("make setup", "is the first step of make test"),
         ("ninja -C build unit_base", TESTS),
@@ -53,18 +54,13 @@ BLOCKS = {
         ("#include <condition_variable>", "quotes:tests/install/main.cc"),
         ("cmake -S . -B build", "tests/install runs it"),
     ],
-    "docs/operations.md": [
-        ("dist.init_process_group(", "options_of_a_group"),
-        ("SWITCHML_FAULTS=", "faults"),
-        ("sysctl net.core", "changes the machine"),
-        ("rdma link show", DEVICE),
-        ("switchml-switchd --listen", "switch_with_options"),
+    "docs/failures.md": [
         ("try:", "tests/python/test_membership.py does it, with a rank that has died"),
         ("dist._reconfigure(", "tests/python/test_membership.py does it"),
-        ("backend = switchml.ProcessGroup(", "tests/python/test_groups.py does it"),
-        ("folder.joinpath(", "tests/python/test_flight_recorder.py does it"),
-        ("$ torchfrtrace", "tests/python/test_flight_recorder.py does it"),
-        ("torchrun --nnodes 2", QUICKSTART),
+    ],
+    "docs/operations.md": [
+        ("sysctl net.core", "changes the machine"),
+        ("switchml-switchd --listen", "switch_with_options"),
     ],
     "docs/performance.md": [
         ('make bench ARGS="--parts figures"', LONG),
@@ -116,6 +112,8 @@ BLOCKS = {
         ("sbatch examples/deploy/job.sbatch", "test_deploy.py runs it with a Slurm of two lines"),
         ("docker build", "test_deploy.py checks both files"),
     ],
+    "docs/rdma.md": [("rdma link show", DEVICE)],
+    "docs/settings.md": [("dist.init_process_group(", "options_of_a_group"), ("SWITCHML_FAULTS=", "faults")],
     "docs/switch.md": [
         ("mkdir -p OUT", MODEL),
         ("make test-p4", TESTS),
@@ -141,6 +139,11 @@ BLOCKS = {
         (".venv/bin/python benchmarks/latency", LONG),
         (".venv/bin/python benchmarks/ddp", LONG),
         (".venv/bin/python benchmarks/switch", LONG),
+    ],
+    "docs/troubleshooting.md": [
+        ("torchrun --nnodes 2", QUICKSTART),
+        ("folder.joinpath(", "tests/python/test_flight_recorder.py does it"),
+        ("$ torchfrtrace", "tests/python/test_flight_recorder.py does it"),
     ],
     "docs/transports.md": [
         ("WORKER, while it joins", DRAWING),
