@@ -87,10 +87,9 @@ BLOCKS = {
         ("switchml-plan topology.yaml --jobs jobs.yaml --controller", "tests/planner/test_planner_watch.py does it"),
         ("from switchml import planner", "planner_in_python"),
     ],
-    "docs/protocol.md": [
-        *[(first, DRAWING) for first in ("0 ", "0 ", "+-", "+-", "Ethernet |", "+-")],
-        ("grep -rnw SLOT-5", "as_it_is"),
-    ],
+    "docs/protocol.md": [("0 ", DRAWING), ("grep -rnw SLOT-5", "as_it_is")],
+    "docs/protocol-control.md": [(first, DRAWING) for first in ("+-", "+-", "Ethernet |", "+-")],
+    "docs/protocol-native.md": [("0 ", DRAWING)],
     "docs/quickstart.md": [
         ("sudo apt-get install", INSTALLS),
         ("make demo", "tests/setup/test_demo.py has its parts, and test_wheel.py makes the wheel"),
