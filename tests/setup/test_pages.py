@@ -150,7 +150,7 @@ def do_switch_with_options(folder, text):
 
 def do_table_below(folder, text):
     printed = run(folder, text).strip()
-    assert printed.count("\n") > 5 and printed in (ROOT / "docs/performance.md").read_text()
+    assert printed.count("\n") > 5 and printed in (ROOT / "docs/rdma.md").read_text()
 
 
 def need_controller():
