@@ -148,11 +148,6 @@ def do_switch_with_options(folder, text):
         switch.terminate()
 
 
-def do_table_below(folder, text):
-    printed = run(folder, text).strip()
-    assert printed.count("\n") > 5 and printed in (ROOT / "docs/rdma.md").read_text()
-
-
 def need_controller():
     if program("switchml-controller") is None:
         pytest.skip("switchml-controller is not built")
