@@ -1,4 +1,4 @@
-"""Every block of code of README, of docs/ and of examples/README.md, in order: its first words, and what becomes of it.
+"""Every block of code of README, docs/ and READMEs of folders, in order: its first words, and what becomes of it.
 
 What becomes of a block: the name of a function of test_pages.py that runs it, or a sentence that says why it is not run
 there: what else runs it, or what it is. A block that is not here, or is elsewhere than here, fails the tests.
@@ -111,12 +111,6 @@ BLOCKS = {
         ("folder.joinpath(", "tests/python/test_flight_recorder.py does it"),
         ("$ torchfrtrace", "tests/python/test_flight_recorder.py does it"),
     ],
-    "docs/testing-protocol.md": [
-        ("ninja -C build softswitch_target", TESTS),
-        ("python3 tests/vectors/generate.py", TESTS),
-        ("ninja -C build switchml_sim", TESTS),
-        (".venv/bin/python -m pytest tests/model", TESTS),
-    ],
     "docs/tofino.md": [
         ("mkdir -p OUT", MODEL),
         ("switchml-tofino-agent", DEVICE),
@@ -130,5 +124,11 @@ BLOCKS = {
         ("TEST_F(Rdma,", "quotes:tests/unit/transport/rdma/rdma_failures_test.cc"),
         ("build/tests/unit/unit_transport", TESTS),
         ("LD_LIBRARY_PATH=build/tests/rdma", "tests/unit/transport/rdma loads the same library"),
+    ],
+    "tests/model/README.md": [(".venv/bin/python -m pytest tests/model", TESTS)],
+    "tests/sim/README.md": [("ninja -C build switchml_sim", TESTS)],
+    "tests/vectors/README.md": [
+        ("ninja -C build softswitch_target", TESTS),
+        ("python3 tests/vectors/generate.py", TESTS),
     ],
 }

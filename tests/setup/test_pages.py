@@ -44,7 +44,8 @@ def test_readme_has_what_the_quickstart_has():
 
 
 def test_every_block_is_in_the_list():
-    written = ["README.md", "examples/README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    folders = ("docs/*.md", "examples/README.md", "tests/*/README.md")
+    written = ["README.md", *(str(path.relative_to(ROOT)) for each in folders for path in sorted(ROOT.glob(each)))]
     found = {page: [block.strip() for block in blocks(page)] for page in written}
     for page, texts in found.items():
         known = [first for first, _ in pages.BLOCKS.get(page, [])]

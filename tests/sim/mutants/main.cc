@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
   using namespace switchml::sim;
   Arguments arguments;
   const auto left = switchml::answer_command_line(
-      argc, argv, "switchml_sim_mutants: planted bugs, and which seeds notice them (docs/testing-protocol.md)\n",
+      argc, argv, "switchml_sim_mutants: planted bugs, and which seeds notice them (tests/sim/README.md)\n",
       options(&arguments));
   return left ? *left : run(arguments);
 }
