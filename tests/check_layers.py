@@ -20,13 +20,16 @@ MAY_INCLUDE = {
     "wire": {"base"},
     "socket": {"base", "wire"},
     "quant": {"base"},
-    "slots": {"base", "wire"},
+    "slots": {"base", "wire", "socket"},
     "timer": {"base", "wire"},
     "transport": {"base", "wire", "socket"},
-    "engine": {"base", "wire", "socket", "quant", "slots", "timer", "transport"},
-    "shm": {"base", "socket", "quant", "slots", "transport", "engine"},
-    "softswitch": {"base", "wire", "socket", "quant"},
-    "controller": {"base", "wire", "socket", "softswitch"},
+    "format": {"base", "wire", "quant", "slots", "transport"},
+    "exact": {"base", "wire", "quant", "slots", "transport", "format"},
+    "integer": {"base", "wire", "quant", "slots", "transport", "format"},
+    "engine": {"base", "wire", "socket", "slots", "timer", "transport", "format", "exact", "integer"},
+    "shm": {"base", "socket", "quant", "slots", "transport", "format", "engine"},
+    "softswitch": {"base", "wire", "socket", "quant", "slots", "format", "exact", "integer"},
+    "controller": {"base", "wire", "socket", "slots", "softswitch"},
     "api": {"base", "wire", "socket", "transport"},  # what protoc generates, and where it is served
     "switchd": {"base", "wire", "socket", "softswitch", "transport", "api"},
     "controllerd": {"base", "wire", "socket", "controller", "transport", "api"},
@@ -44,12 +47,15 @@ MAY_INCLUDE = {
 ARCHITECTURE = BACKEND.parent / "docs" / "architecture.md"
 BEGIN, END = "<!-- layers: written by tests/check_layers.py --write -->", "<!-- end of layers -->"
 # State machines: what time it is and what arrived are arguments.
-PURE = {"base", "wire", "quant", "slots", "timer", "softswitch", "controller"}
+PURE = {"base", "wire", "quant", "slots", "timer", "format", "exact", "integer", "softswitch", "controller"}
 MAY_READ_THE_CLOCK = {"base/clock.h", "base/clock.cc"}
 MAY_INCLUDE_GLOG = {"base/log.cc"}
 MAY_ASK_THE_TORCH_VERSION = {"c10d/compat.h"}
 # Sources without a unit test of their own name, and where they are tested instead.
 TESTED_ELSEWHERE = {
+    "format/format.cc": "what its formats have in common: through shards, engine/shard_test.cc and others",
+    "exact/exact_format.cc": "through shards: engine/shard_exact_test.cc",
+    "integer/integer_format.cc": "through shards: engine/shard_frames_test.cc and others",
     "c10d/bindings.cc": "what Python sees needs Python: tests/python",
     "transport/rdma/none.cc": "one function, which refuses",
     "session/group_session.cc": "through Session::open: session_test.cc and others",
@@ -179,7 +185,7 @@ SELF_TESTS = [
     ("wire/packet.h", '#include "transport/transport.h"', "wire may include base"),
     ("quant/kernels.h", '#include "wire/packet.h"', "quant may include base"),
     ("quant/kernels.cc", '#include "slots/pool.h"', "quant may include base"),
-    ("slots/pool.h", '#include "timer/wheel.h"', "slots may include base, wire"),
+    ("slots/pool.h", '#include "timer/wheel.h"', "slots may include base, socket, wire"),
     ("timer/wheel.h", '#include "transport/transport.h"', "timer may include base, wire"),
     ("transport/udp.cc", '#include "engine/engine.h"', "transport may include base, socket, wire"),
     ("engine/engine.h", '#include "switchd/server.h"', "engine may include"),

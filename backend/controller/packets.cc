@@ -27,9 +27,9 @@ void send(int at, PacketOut packet, Effects* out) {
 
 }  // namespace
 
-softswitch::WorkerSet Sessions::Session::joined_ranks(int shards) const {
+WorkerSet Sessions::Session::joined_ranks(int shards) const {
   std::map<int, int> count;
-  softswitch::WorkerSet set;
+  WorkerSet set;
   for (const auto& [member, how] : confirmed) {
     if (++count[member.first] == shards) set.insert(member.first);
   }
@@ -226,8 +226,8 @@ void Sessions::probed(const Pending& pending, const std::vector<CommandResult>& 
     dropped_length += results[node].dropped_length;  // [PROBE-4]
   }
   look_for_silence(pending, use, session);
-  const softswitch::WorkerSet contributed = use.contributed();
-  const softswitch::WorkerSet joined = session->joined_ranks(table_.find(pending.id.job)->shards());
+  const WorkerSet contributed = use.contributed();
+  const WorkerSet joined = session->joined_ranks(table_.find(pending.id.job)->shards());
   wire::ProbeReply reply;
   reply.slot = pending.probe.slot;
   reply.dropped_length = wire::capped(dropped_length);

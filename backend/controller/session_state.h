@@ -37,7 +37,7 @@ struct Sessions::Session {
   SilentPaths silent_paths;
 
   /// Ranks whose every shard is confirmed.
-  softswitch::WorkerSet joined_ranks(int shards) const;
+  WorkerSet joined_ranks(int shards) const;
   /// To a join that has shown its cookie.
   wire::JoinReply join_reply(const wire::Join& asked) const;
 };

@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 #include "controller/session_state.h"
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 
 namespace switchml::controller {
 
@@ -404,7 +404,7 @@ Install Sessions::install_at(const Session& session, const TreeNode& node) {  //
   if (install.native) install.session_key = entry.granted().session_key;
   install.pages = switches_[static_cast<size_t>(node.at)].take(
       session.id.job, session.id.epoch, install.slots,
-      softswitch::SlotStore::slot_bytes(install.payload_bytes, install.native ? install.members.back() + 1 : 0),
+      SlotStore::slot_bytes(install.payload_bytes, install.native ? install.members.back() + 1 : 0),
       install.members.size() * static_cast<size_t>(install.shards));
   if (node.parent == kNone) return install;
   const TreeNode& parent = session.tree.nodes[static_cast<size_t>(node.parent)];

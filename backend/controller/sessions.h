@@ -86,7 +86,7 @@ struct SessionView {
   std::string group;
   std::string owner;
   int workers = 0;
-  softswitch::WorkerSet joined;  // with all their shards
+  WorkerSet joined;  // with all their shards
   int slots = 0;
   size_t payload_bytes = 0;
   Duration lease_left{};

@@ -50,9 +50,9 @@ std::vector<size_t> UseInTree::held_up() const {
 }
 
 // [TREE-10]
-softswitch::WorkerSet UseInTree::contributed() const {
+WorkerSet UseInTree::contributed() const {
   std::vector<bool> stuck(tree_.nodes.size(), false);  // here or above
-  softswitch::WorkerSet set;
+  WorkerSet set;
   for (size_t node = 0; node < tree_.nodes.size(); ++node) {  // parents come first
     const TreeNode& entry = tree_.nodes[node];
     // What has not been aggregated here waits for others, wherever a path above is broken.

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "controller/topology.h"
 #include "controller/tree.h"
-#include "softswitch/bitmap.h"
+#include "slots/worker_set.h"
 
 namespace switchml::controller {
 
@@ -30,7 +30,7 @@ class UseInTree {
   void answered(size_t node, const std::vector<uint32_t>& members);
   /// Ranks whose contribution is at their switch and, where that one has aggregated the use, on the whole way up as far
   /// as it is aggregated.
-  softswitch::WorkerSet contributed() const;
+  WorkerSet contributed() const;
   /// Nodes that have aggregated the use, and whose parent answered that it has nothing of it.
   std::vector<size_t> held_up() const;
   /// Whether a node has aggregated the use, and its parent has it. Precondition: the node is not the root.
@@ -39,7 +39,7 @@ class UseInTree {
  private:
   struct Known {
     bool answered = false;
-    softswitch::WorkerSet members;
+    WorkerSet members;
   };
   bool aggregated(size_t node) const;
   bool held_up(size_t node) const;

@@ -4,7 +4,7 @@
 
 #include "base/limits.h"
 #include "base/payload_size.h"
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 #include "wire/layout.h"
 
 namespace switchml::controller {
@@ -116,7 +116,7 @@ size_t SwitchState::free_slots() const {
   if (!capabilities_) return 0;
   const softswitch::GrantLimits free = limits(0);
   if (free.page_slots != 0) return free.page_slots * free.free_pages;
-  return free.free_slot_memory_bytes / softswitch::SlotStore::slot_bytes(free.max_payload_bytes);
+  return free.free_slot_memory_bytes / SlotStore::slot_bytes(free.max_payload_bytes);
 }
 
 std::vector<uint32_t> SwitchState::take(uint8_t job, uint32_t epoch, int slots, size_t slot_bytes, size_t places) {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/fnv.h"
-#include "engine/task.h"
+#include "format/task.h"
 
 namespace switchml {
 

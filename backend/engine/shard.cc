@@ -1,3 +1,7 @@
+// The life of a shard: submissions, failure, and the move from one switch to another in the middle of the streams. What
+// makes that possible: sequence numbers belong to the group and not to the switch, a frame keeps its bytes while it is
+// open, and no rank is more than one use ahead of another on a slot, so that the last result of each slot is all that
+// another rank can lack.
 #include "engine/shard.h"
 
 #include <algorithm>
@@ -5,17 +9,22 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "exact/exact_format.h"
+#include "integer/integer_format.h"
 
 namespace switchml {
 
 namespace {
 
-constexpr size_t kSuperblocks = 4;
-
-// Frames are laid out so that the words, not the header, are aligned.
+// Frames are laid out so that the payload, not the header, is aligned.
 constexpr size_t kAlignment = 64;
 size_t frame_stride(const SessionParameters& session) {
   return kAlignment + (session.payload_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::unique_ptr<Format> make_format(const SessionParameters& session, bool keep_results, WorkerCounters& counters) {
+  if (session.native) return std::make_unique<ExactFormat>(session, keep_results, counters);
+  return std::make_unique<IntegerFormat>(session, counters);
 }
 
 }  // namespace
@@ -23,74 +32,33 @@ size_t frame_stride(const SessionParameters& session) {
 Shard::Shard(int index, const EngineOptions& options, std::unique_ptr<Transport> transport, Time now,
              std::function<void(const Status&)> on_failure)
     : index_(index),
-      nonce_(options.session.epoch),  // [MOVE-1]
       options_(options),
       session_(options_.session),
       home_(std::move(transport)),
       link_(home_.get()),
       on_failure_(std::move(on_failure)),
-      witness_(session_.secret[0], session_.secret[1], session_.native ? 0 : session_.payload_bytes / kWordBytes),
-      retransmitter_(session_.slots_per_shard(), options.rto_min, options.rto_max, now),
+      format_(make_format(session_, options_.keep_results, counters_)),
+      lanes_(format_->lanes(), session_.slots_per_shard() * index, options_.first_seq),  // [SHARD-1]
+      kept_(options_.keep_results ? lanes_.slots() : 0, session_.header_bytes() + session_.payload_bytes),
+      retransmitter_(lanes_.slots(), options.rto_min, options.rto_max, now),
+      window_(lanes_),
       liveness_(session_, index, options.switch_patience, options.on_switch_lost != nullptr, now) {
-  const int slots = session_.slots_per_shard();
-  SWITCHML_ASSERT(slots >= 2 && slots * session_.shards <= kMaxSlots);
-  const size_t stride = frame_stride(session_);
-  uint8_t* frames = home_->allocate(stride * static_cast<size_t>(slots));
-  in_flight_.resize(static_cast<size_t>(slots));
-  for (size_t i = 0; i < in_flight_.size(); ++i) {
-    in_flight_[i].index = static_cast<int>(i);
-    in_flight_[i].frame = frames + i * stride + (kAlignment - session_.header_bytes());
+  SWITCHML_ASSERT(lanes_.slots() >= 2 && lanes_.slots() * session_.shards <= kMaxSlots);
+  const size_t stride = frame_stride(session_), bytes = stride * static_cast<size_t>(lanes_.slots());
+  uint8_t* frames = home_->allocate(bytes);
+  for (int i = 0; i < lanes_.slots(); ++i) {
+    lanes_.at(i).frame = frames + static_cast<size_t>(i) * stride + (kAlignment - session_.header_bytes());
   }
-  make_lanes(slots * index);  // [SHARD-1]
-  make_window();
+  for (const Lane& lane : lanes_) retransmitter_.add_lane(lane.pool);
+  restart_window();
   tx_.reserve(kBurst);
-  if (options_.keep_results) {
-    kept_.resize((session_.header_bytes() + session_.payload_bytes) * static_cast<size_t>(slots));
-    kept_size_.resize(static_cast<size_t>(slots));
-  }
-  memory_bytes_ = stride * static_cast<size_t>(slots) + home_->limits().held_bytes + kept_.size();
-  for (const Stream& stream : streams_) memory_bytes_ += stream.ring.memory_bytes();
+  memory_bytes_ = bytes + home_->limits().held_bytes + kept_.memory_bytes() + format_->memory_bytes();
   if (session_.switch_endpoint.carrier == Carrier::kPlaces) introduce(now);  // [RDMA-16]
 }
 
-void Shard::make_lanes(int first_slot) {
-  const LaneSlots shares = session_.lanes_per_shard();
-  int first_index = 0;
-  for (const int size : {shares.calls, shares.data, shares.bulk_calls, shares.bulk_data}) {  // [LANE-1]
-    if (size == 0) continue;
-    const int number = static_cast<int>(lanes_.size());
-    lanes_.emplace_back(number, first_slot + first_index, size, first_index, options_.first_seq);
-    for (int i = 0; i < size; ++i) in_flight_[static_cast<size_t>(first_index + i)].lane = number;
-    first_index += size;
-  }
-  for (const Lane& lane : lanes_) retransmitter_.add_lane(lane.pool);
-  make_streams(shares);
-}
-
-void Shard::make_streams(const LaneSlots& shares) {
-  const bool has_bulk = shares.has_bulk();
-  if (session_.native) {
-    streams_.emplace_back(Task::Stream::kShort, 0, 0, SuperblockRing(0, 0, 0));
-    if (has_bulk) streams_.emplace_back(Task::Stream::kBulk, 1, 1, SuperblockRing(0, 0, 0));
-    return;
-  }
-  const size_t payload = session_.payload_bytes;
-  const size_t blocks = ChunkPlan::max_superblock_blocks(payload);
-  const size_t elements = ChunkPlan::max_superblock_elements(payload);
-  const size_t few = std::min(elements, static_cast<size_t>(shares.data) * (payload / kWordBytes));
-  streams_.emplace_back(Task::Stream::kShort, 0, 1, SuperblockRing(kSuperblocks, blocks, has_bulk ? few : elements));
-  if (has_bulk) streams_.emplace_back(Task::Stream::kBulk, 2, 3, SuperblockRing(kSuperblocks, blocks, elements));
-}
-
-Lane& Shard::lane_of(uint16_t slot) {
-  for (Lane& lane : lanes_) {
-    if (lane.pool.contains(slot)) return lane;
-  }
-  return lanes_[0];
-}
-
-bool Shard::any_in_flight() const {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.pool.in_flight() > 0; });
+void Shard::restart_window() {
+  const bool shares_links = options_.congestion_control && session_.switch_endpoint.carrier == Carrier::kPackets;
+  window_.restart(shares_links ? session_.shards * static_cast<int>(options_.shares) : 0);
 }
 
 void Shard::submit(std::shared_ptr<SharedCollective> collective, ElementRange part, size_t chunk_bytes) {
@@ -137,12 +105,12 @@ bool Shard::step(Time now) {
 Duration Shard::coalescing(Time now) {
   const uint64_t received = counters_.packets_received.get();
   const uint64_t gathered = received - gathered_at_;
-  if (gathered == 0 || suspended_ || streams_.size() < 2) return Duration(0);
+  if (gathered == 0 || suspended_) return Duration(0);
   if (gathered_in_flight_ > 0) coalescing_.report(gathered, static_cast<uint64_t>(gathered_in_flight_), now);
   gathered_at_ = received;
   gathered_in_flight_ = 0;
-  const int in_flight = data_of(streams_[1]).pool.in_flight();
-  if (in_flight < kFlow || short_under_way_ > 0) {
+  const int in_flight = lanes_.in_flight(Task::Stream::kBulk);
+  if (in_flight < kFlow || tasks_.short_under_way() > 0) {
     coalescing_.forget_pause();
     return Duration(0);
   }
@@ -167,58 +135,16 @@ void Shard::take_submissions(Time now) {
     attention_.store(false, std::memory_order_release);
   }
   for (const auto& task : tasks) task(now);
-  if (!any_in_flight()) liveness_.on_idle(now);
+  if (!lanes_.any_in_flight()) liveness_.on_idle(now);
   for (Submission& submission : taken) {
     if (!status_.ok()) {
       submission.collective->finish(status_);
       continue;
     }
-    earliest_deadline_ = std::min(earliest_deadline_, submission.collective->collective().deadline);
-    const uint64_t serial = first_serial_ + tasks_.size();
-    tasks_.push_back(std::make_unique<Task>(serial, std::move(submission.collective), submission.part, session_,
-                                            submission.chunk_bytes));
-    if (!tasks_.back()->is_bulk()) ++short_under_way_;
+    tasks_.add(format_->begin(tasks_.next_serial(), std::move(submission.collective), submission.part,
+                              submission.chunk_bytes));
   }
   if (!failure.ok()) fail(failure);
-}
-
-Task* Shard::task_at(uint64_t serial) {
-  if (serial < first_serial_ || serial - first_serial_ >= tasks_.size()) return nullptr;
-  return tasks_[serial - first_serial_].get();
-}
-
-InFlight* Shard::oldest(const Lane& lane) {
-  const int index = lane.pool.oldest_open();
-  return index < 0 ? nullptr : &in_flight_[static_cast<size_t>(lane.first_index + index)];
-}
-
-// A barrier completes after everything before it, unless the caller keeps the order of the streams' parts; all others
-// as soon as they can.
-void Shard::on_task_progress(Task& task) {
-  if (task.finished || !task.complete()) return;
-  if (!std::exchange(task.was_complete, true) && !task.is_bulk()) --short_under_way_;
-  if (task.collective().op != ReduceOp::kBarrier || task.collective().stream != StreamChoice::kByLength) {
-    task.finished = true;
-    task.shared->finish(Status());
-  }
-  finish_tasks();
-}
-
-void Shard::finish_tasks() {
-  while (!tasks_.empty()) {
-    Task& front = *tasks_.front();
-    if (!front.finished) {
-      if (!front.complete()) break;
-      front.shared->finish(Status());
-    }
-    tasks_.pop_front();
-    ++first_serial_;
-  }
-  for (Stream& stream : streams_) {
-    stream.call_cursor = std::max(stream.call_cursor, first_serial_);
-    stream.data_cursor = std::max(stream.data_cursor, first_serial_);
-  }
-  if (tasks_.empty()) earliest_deadline_ = kNever;
 }
 
 void Shard::fail(const Status& status) {
@@ -231,20 +157,75 @@ void Shard::fail(const Status& status) {
   retransmitter_.stop();
   // Whose tensors a switch might still write to.
   if (in_place_) transport().forget(session_.switch_endpoint);
-  for (auto& task : tasks_) {
-    if (!task->finished) task->shared->finish(status);
-  }
-  tasks_.clear();
-  short_under_way_ = 0;
+  tasks_.fail(status);
   on_failure_(status);
 }
 
 Time Shard::next_wakeup() const {
   if (!status_.ok()) return kNever;
-  if (suspended_) return tasks_.empty() ? kNever : earliest_deadline_;
-  Time wakeup = std::min(liveness_.next_wakeup(any_in_flight()), retransmitter_.next_deadline());
-  if (any_in_flight()) wakeup = std::min(wakeup, next_look_);
-  return tasks_.empty() ? wakeup : std::min(wakeup, earliest_deadline_);
+  if (suspended_) return tasks_.deadline();
+  const bool waits = lanes_.any_in_flight();
+  const Time wakeup = std::min(liveness_.next_wakeup(waits), retransmitter_.next_deadline());
+  return std::min({wakeup, tasks_.deadline(), waits ? next_look_ : kNever});
+}
+
+std::string Shard::missing_text(Time now) const {
+  return suspended_ && !waiting_for_.empty() ? waiting_for_ : liveness_.missing_text(now);
+}
+
+void Shard::give_up_switch(const Status& status) {
+  if (!options_.on_switch_lost) {
+    fail(status);
+    return;
+  }
+  suspend();
+  options_.on_switch_lost(options_.share, status);
+}
+
+void Shard::suspend() {
+  if (!status_.ok()) return;
+  suspended_ = true;
+  tx_.clear();
+  tx_bytes_ = 0;
+  retransmitter_.stop();
+}
+
+std::vector<uint32_t> Shard::accepted() const {
+  std::vector<uint32_t> all;
+  for (const Lane& lane : lanes_) {
+    for (int i = 0; i < lane.pool.size(); ++i) all.push_back(lane.pool.accepted(i));
+  }
+  return all;
+}
+
+// What another rank has kept came under the session that this one still has, or it would not lack it.
+void Shard::supply(const std::vector<uint8_t>& frame, Time now) {  // [MOVE-4]
+  marked_ = false;
+  if (status_.ok()) on_data(frame.data(), frame.size(), now);
+}
+
+void Shard::resume(const Route& route, std::unique_ptr<Transport> transport, Time now) {
+  if (!status_.ok()) return;
+  SWITCHML_ASSERT(suspended_);
+  static_cast<Route&>(session_) = route;
+  {
+    const std::lock_guard<std::mutex> lock(link_mutex_);
+    link_ = transport ? transport.get() : home_.get();
+    away_.swap(transport);
+  }
+  transport.reset();  // the link before this one
+  suspended_ = false;
+  waiting_for_.clear();
+  liveness_.restart(now);
+  restart_window();
+  if (session_.switch_endpoint.carrier == Carrier::kPlaces) introduce(now);
+  lanes_.for_each_open([this, now](InFlight& flight) {
+    format_->readdress(flight);
+    flight.failed_checks = 0;
+    retransmitter_.on_moved(flight.index);
+    transmit(flight, now);
+  });
+  flush();
 }
 
 }  // namespace switchml

@@ -54,34 +54,19 @@ bool Shard::introduce(Time now) {
 }
 
 void Shard::repeat_all(Time now) {
-  for (const Lane& lane : lanes_) {
-    for (int i = 0; i < lane.pool.size(); ++i) {
-      if (lane.pool.is_open(i)) repeat(lane.first_index + i, now);
-    }
-  }
+  lanes_.for_each_open([this, now](InFlight& flight) { transmit(flight, now); });
   flush();
 }
 
 void Shard::check_deadline(Time now) {
-  if (tasks_.empty() || now < earliest_deadline_) return;
-  earliest_deadline_ = kNever;
-  for (const auto& task : tasks_) {
-    if (task->finished) continue;
-    if (now >= task->collective().deadline) {
-      fail(Status(Code::kTimeout,
-                  task->describe() + " did not complete before its timeout passed: " + missing_text(now)));
-      return;
-    }
-    earliest_deadline_ = std::min(earliest_deadline_, task->collective().deadline);
+  if (const Task* task = tasks_.overdue(now)) {
+    fail(
+        Status(Code::kTimeout, task->describe() + " did not complete before its timeout passed: " + missing_text(now)));
   }
 }
 
-std::string Shard::missing_text(Time now) const {
-  return suspended_ && !waiting_for_.empty() ? waiting_for_ : liveness_.missing_text(now);
-}
-
 void Shard::check_liveness(Time now) {
-  if (!any_in_flight()) return;
+  if (!lanes_.any_in_flight()) return;
   if (liveness_.is_socket_error_due(now)) {
     const std::string error = transport().take_error();
     liveness_.on_socket_error(error, !error.empty() && transport().take_refusal(), now);
@@ -103,16 +88,16 @@ void Shard::judge_repeats(bool waited) {
 }
 
 void Shard::warn_of_slowness(Time now) {
-  const auto waits = std::find_if(tasks_.begin(), tasks_.end(), [](const auto& task) { return !task->finished; });
-  if (waits == tasks_.end() || std::exchange((*waits)->is_slow, true)) return;
-  options_.slow.tell((*waits)->collective(), missing_text(now));
+  Task* task = tasks_.oldest_unfinished();
+  if (task == nullptr || std::exchange(task->is_slow, true)) return;
+  options_.slow.tell(task->collective(), missing_text(now));
 }
 
 // What everybody waits for is the earliest collective; some lanes may be ahead of it.
 SwitchLiveness::Use Shard::earliest_use() {
   const InFlight* flight = nullptr;
   for (const Lane& lane : lanes_) {
-    const InFlight* first = oldest(lane);
+    const InFlight* first = lanes_.oldest(lane);
     if (flight == nullptr || (first != nullptr && first->task->serial < flight->task->serial)) flight = first;
   }
   SWITCHML_ASSERT(flight != nullptr);

@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "engine/shard_thread.h"
 #include "engine/shares.h"
-#include "engine/task.h"
+#include "format/task.h"
 
 namespace switchml {
 

@@ -5,41 +5,16 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "quant/kernels.h"
+#include "quant/packed_hash.h"
 
 namespace switchml::quant {
 
 namespace {
 
-// First byte of every hashed message, so that no two uses of the secret can coincide.
-constexpr uint8_t kTagWithin = 'a';
-constexpr uint8_t kTagBlock = 'c';
-constexpr uint8_t kTagPad = 'p';
-constexpr uint8_t kTagWorker = 'w';
-
-// Fields one after the other, little-endian, without padding. [WIT-9]
-template <size_t kSize>
-class Packer {
- public:
-  template <typename T>
-  Packer& put(T value) {
-    std::memcpy(bytes_ + size_, &value, sizeof(value));
-    size_ += sizeof(value);
-    return *this;
-  }
-  uint64_t hash(const SipKey& key) const {
-    SWITCHML_ASSERT(size_ == kSize);
-    return siphash24(key, bytes_, kSize);
-  }
-
- private:
-  uint8_t bytes_[kSize] = {};
-  size_t size_ = 0;
-};
-
 std::vector<uint32_t> odd_coefficients(const SipKey& key, uint8_t tag, size_t n) {  // [WIT-10]
   std::vector<uint32_t> result(n);
   for (size_t i = 0; i < n; ++i) {
-    const uint64_t hash = Packer<9>().put(tag).put(static_cast<uint64_t>(i)).hash(key);
+    const uint64_t hash = PackedHash<9>().put(tag).put(static_cast<uint64_t>(i)).hash(key);
     result[i] = static_cast<uint32_t>(hash) | 1U;
   }
   return result;
@@ -66,22 +41,6 @@ uint32_t Witness::sum(const uint8_t* words, size_t n) const {
     total += block_[block] * dot(words + 4 * first, within_.data(), length);  // [WIT-10]
   }
   return total;
-}
-
-uint32_t Witness::mask(const MaskInput& input) const {  // [WIT-11, WIT-12]
-  const uint64_t hash = Packer<38>()
-                            .put(kTagPad)
-                            .put(input.epoch)
-                            .put(input.seq)
-                            .put(input.slot)
-                            .put(input.op)
-                            .put(input.type)
-                            .put(input.stage)
-                            .put(input.count)
-                            .put(input.first)
-                            .put(input.exponents_hash)
-                            .hash(key_);
-  return static_cast<uint32_t>(hash);
 }
 
 uint32_t Witness::guarded(uint32_t value, size_t position, uint32_t mask) const {  // [MAX-2]

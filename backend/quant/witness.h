@@ -27,22 +27,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "quant/call_mask.h"
 #include "quant/siphash.h"
 
 namespace switchml::quant {
-
-/// What all contributions to one use of a slot have in common. Equal on all ranks, or the witness fails.
-struct MaskInput {
-  uint32_t epoch = 0;
-  uint32_t seq = 0;
-  uint16_t slot = 0;
-  uint8_t op = 0;
-  uint8_t type = 0;
-  uint8_t stage = 0;            // kind of chunk within its collective
-  uint64_t count = 0;           // elements of the whole collective
-  uint64_t first = 0;           // first element of the chunk
-  uint64_t exponents_hash = 0;  // of the exponents that the chunk was quantized with
-};
 
 /// Immutable after construction, so thread-safe; only the constructor allocates.
 class Witness {
@@ -52,9 +40,6 @@ class Witness {
 
   /// sum_i k_i * word_i (mod 2^32) over n words in network byte order. Precondition: n <= max_words.
   uint32_t sum(const uint8_t* words, size_t n) const;
-
-  /// The mask: 32 pseudo-random bits under the secret.
-  uint32_t mask(const MaskInput& input) const;
 
   /// What worker `worker` sends beside its words. Precondition: 0 <= worker < kMaxWorkers. [WIT-3]
   uint32_t contribution(int worker, uint32_t mask, const uint8_t* words, size_t n) const {

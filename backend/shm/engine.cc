@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "base/fnv.h"
 #include "engine/switch_engine.h"
-#include "engine/task.h"
+#include "format/task.h"
 #include "shm/local_rank_thread.h"
 #include "slots/chunk_plan.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 #include "base/payload_size.h"
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 
 namespace switchml::softswitch {
 

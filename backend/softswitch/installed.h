@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "slots/worker_set.h"
 #include "socket/endpoint.h"
-#include "softswitch/bitmap.h"
 
 namespace switchml::softswitch {
 

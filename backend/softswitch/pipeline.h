@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "softswitch/native_aggregator.h"
+#include "format/aggregator.h"
+#include "slots/slot_store.h"
 #include "softswitch/session_table.h"
-#include "softswitch/slot_store.h"
 #include "softswitch/switch.h"
 #include "wire/packet.h"
 
@@ -38,52 +38,34 @@ struct PacketContext {
   PacketSink& out;
 };
 
-/// Who says in a contribution to be its sender, and what the rules of sessions ask about it.
-struct Sender {
-  uint8_t job = 0;
-  uint8_t worker = 0;
-  uint32_t epoch = 0;
-  uint16_t slot = 0;
-  bool native = false;
-  size_t bytes = 0;  // behind the header
-};
-
 struct SoftSwitch::Impl {
   explicit Impl(const SwitchOptions& options);
 
   // ---- contributions (switch.cc) ----
-  /// `alone`: nobody else uses the switch now. False: that is needed, and nothing was done.
+  /// `alone`: no other thread uses the switch now. False: that is needed, and nothing was done.
   bool data(const RxFrame& frame, Time now, bool alone, PacketContext& context);
-  bool contribution(const RxFrame& frame, Time now, bool alone, PacketContext& context);
-  bool other_than_integers(const RxFrame& frame, Time now, bool alone, PacketContext& context);
-  bool native_contribution(const RxFrame& frame, Time now, bool alone, PacketContext& context);
+  bool dispatch(const RxFrame& frame, Time now, bool alone, PacketContext& context);
+  bool contribution(const Aggregator& format, const RxFrame& frame, Time now, bool alone, PacketContext& context);
+  static const Aggregator& format_of(const SessionEntry& session);
   /// Session, SlotIndex: the member's session, or null (and the drop is counted).
-  SessionEntry* admit(const Sender& sender, const Endpoint& from, SwitchCounters& counters);
+  SessionEntry* admit(const Aggregator& format, const Arrival& arrival, const Endpoint& from, SwitchCounters& counters);
   /// The same of what may be a result from the session's parent. [TREE-8]
-  SessionEntry* admit_result(const Sender& sender, const Endpoint& from, SwitchCounters& counters);
-  /// Whether answers to the member leave from where the frame came, from now on. False: that takes who is alone.
-  bool note_member(SessionEntry* session, const Sender& sender, const RxFrame& frame, Time now, bool alone,
+  SessionEntry* admit_result(const Aggregator& format, const Arrival& arrival, const Endpoint& from,
+                             SwitchCounters& counters);
+  /// Whether answers to the member leave from where the frame came, from now on. False: another thread must not use the
+  /// switch meanwhile.
+  bool note_member(SessionEntry* session, const Arrival& arrival, const RxFrame& frame, Time now, bool alone,
                    PacketContext& context);
   /// SequenceCheck, Bitmap, Aggregator, NextStep.
-  void aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& frame,
+  void aggregate(const Aggregator& format, const SessionEntry& session, const Arrival& arrival, const RxFrame& frame,
                  PacketContext& context);
-  void aggregate_native(const SessionEntry& session, const wire::NativePacket& packet, const RxFrame& frame,
-                        PacketContext& context);
-  void forward_native(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
-                      PacketContext& context);
-  void duplicate_native(const SessionEntry& session, SlotUse* use, const wire::NativeHeader& header,
-                        const RxFrame& asking, PacketContext& context);
-  void duplicate(const SessionEntry& session, SlotUse* use, uint8_t worker, uint8_t* frame, const RxFrame& asking,
-                 PacketContext& context);
-  /// NextStep of a complete use: the result to all members of the slot's shard, or the aggregate to the parent.
-  void forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, Ecn ecn,
-               PacketContext& context);
+  void duplicate(const Aggregator& format, const SessionEntry& session, SlotUse* use, const Arrival& arrival,
+                 const RxFrame& asking, PacketContext& context);
+  /// A result, in the slot and of the use that `at` names: `whole`, or `bare` to members that want no elements.
+  void to_members(const Aggregator& format, const SessionEntry& session, const SlotUse& use, const Arrival& at,
+                  const SwitchFrame& whole, const SwitchFrame& bare, Ecn ecn, PacketContext& context);
   /// A result from the parent, for all members (only a leaf takes results).
-  void pass_down(const RxFrame& frame, PacketContext& context);
-  void pass_down_native(const RxFrame& frame, PacketContext& context);
-  /// A result, each with what it wants of it.
-  void to_members(const SessionEntry& session, const SlotUse& use, const wire::NativeHeader& header,
-                  const NativeFrame& whole, const NativeFrame& bare, Ecn ecn, PacketContext& context);
+  void hand_on(const Aggregator& format, const RxFrame& frame, PacketContext& context);
 
   // ---- control (control.cc) ----
   void request(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "quant/siphash.h"
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 
 namespace switchml::softswitch {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "slots/worker_set.h"
 #include "socket/endpoint.h"
-#include "softswitch/bitmap.h"
 #include "softswitch/grant.h"
 #include "softswitch/installed.h"
 #include "wire/checksum.h"

@@ -1,8 +1,10 @@
 #include "softswitch/switch.h"
 
 #include <algorithm>
+#include <array>
 
-#include "softswitch/aggregator.h"
+#include "exact/exact_aggregator.h"
+#include "integer/integer_aggregator.h"
 #include "softswitch/pipeline.h"
 #include "wire/slot_partition.h"
 
@@ -27,6 +29,22 @@ SessionLimits session_limits(const SwitchOptions& options) {
   limits.seed = options.seed;
   return limits;
 }
+
+const ExactAggregator kExact;
+const IntegerAggregator kInteger;
+
+// Whether a leaf sends a complete use up again for this member's repeat. One loss makes all members repeat. So the
+// first of them asks for all, and so does the last: it is the likeliest to come after what the parent lacked. A member
+// that repeats twice has waited in vain, and is a first one. [TREE-6]
+bool asks_for_all(SlotUse* use, uint8_t worker, const WorkerSet& members) {
+  const bool first = use->asked_again == WorkerSet{} || use->asked_again.test(worker);
+  if (first) use->asked_again = WorkerSet{};
+  use->asked_again.insert(worker);
+  return first || use->asked_again == members;
+}
+
+static_assert(wire::kHeaderOffsetFlags == wire::kNativeHeaderOffsetFlags);
+void mark_repeated(uint8_t* frame) { frame[wire::kHeaderOffsetFlags] |= wire::kFlagRepeat; }
 
 SessionEntry* drop(Counter& counter) {
   counter.add(1);
@@ -145,151 +163,204 @@ SoftSwitch::Impl::Impl(const SwitchOptions& options)
       counters(partitions.front().counters) {}
 
 bool SoftSwitch::Impl::data(const RxFrame& frame, Time now, bool alone, PacketContext& context) {
-  if (!contribution(frame, now, alone, context)) return false;
+  if (!dispatch(frame, now, alone, context)) return false;
   context.counters.packets_received.add(1);
   context.counters.bytes_received.add(frame.size);
   return true;
 }
 
-bool SoftSwitch::Impl::contribution(const RxFrame& frame, Time now, bool alone, PacketContext& context) {
-  wire::DataPacket packet;
-  const wire::ParseError error = wire::parse_data(frame.data, frame.size, wire::Kind::kContribution, &packet);
-  if (error == wire::ParseError::kKind) return other_than_integers(frame, now, alone, context);
+bool SoftSwitch::Impl::dispatch(const RxFrame& frame, Time now, bool alone, PacketContext& context) {
+  if (frame.size < wire::kHeaderBytes) {
+    context.drop(wire::ParseError::kShort);
+    return true;
+  }
+  switch (static_cast<wire::Kind>(wire::kind_of(frame.data))) {
+    case wire::Kind::kContribution: return contribution(kInteger, frame, now, alone, context);
+    case wire::Kind::kNativeContribution: return contribution(kExact, frame, now, alone, context);
+    case wire::Kind::kResult: hand_on(kInteger, frame, context); return true;
+    case wire::Kind::kNativeResult: hand_on(kExact, frame, context); return true;
+    default: break;
+  }
+  const bool is_ours = wire::version_of(frame.data) == wire::kVersion;
+  context.drop(is_ours ? wire::ParseError::kKind : wire::ParseError::kOtherVersion);
+  return true;
+}
+
+bool SoftSwitch::Impl::contribution(const Aggregator& format, const RxFrame& frame, Time now, bool alone,
+                                    PacketContext& context) {
+  Arrival arrival;
+  wire::ParseError error = format.parse(frame.data, frame.size, false, &arrival);
+  if (arrival.target && frame.from.carrier != Carrier::kRdma) error = wire::ParseError::kLength;  // [RDMA-6]
   if (error != wire::ParseError::kNone) {
     context.drop(error);
     return true;
   }
-  const wire::Header& header = packet.header;
-  const Sender sender{header.job, header.worker, header.epoch, header.slot, false, packet.words * kWordBytes};
-  SessionEntry* session = admit(sender, frame.from, context.counters);
+  SessionEntry* session = admit(format, arrival, frame.from, context.counters);
   if (session == nullptr) return true;  // [DROP-11]
-  if (!note_member(session, sender, frame, now, alone, context)) return false;
-  aggregate(*session, packet, frame, context);
-  return true;
-}
-
-bool SoftSwitch::Impl::other_than_integers(const RxFrame& frame, Time now, bool alone, PacketContext& context) {
-  const auto kind = static_cast<wire::Kind>(wire::kind_of(frame.data));
-  if (kind == wire::Kind::kNativeContribution) return native_contribution(frame, now, alone, context);
-  if (kind == wire::Kind::kResult) {
-    pass_down(frame, context);
-  } else if (kind == wire::Kind::kNativeResult) {
-    pass_down_native(frame, context);
-  } else {
-    context.drop(wire::ParseError::kKind);  // whatever its length: it has no header that is known
+  if (!format.is_intact(frame.data, frame.size, session->checksum_rule())) {
+    context.drop(wire::ParseError::kChecksum);
+    return true;
   }
+  if (!note_member(session, arrival, frame, now, alone, context)) return false;
+  aggregate(format, *session, arrival, frame, context);
   return true;
 }
 
-bool SoftSwitch::Impl::note_member(SessionEntry* session, const Sender& sender, const RxFrame& frame, Time now,
+bool SoftSwitch::Impl::note_member(SessionEntry* session, const Arrival& arrival, const RxFrame& frame, Time now,
                                    bool alone, PacketContext& context) {
-  const int shard = session->shard_of(sender.slot);
-  if (session->member(sender.worker, shard).via != frame.from.via) {
+  const int shard = session->shard_of(arrival.slot);
+  if (session->member(arrival.worker, shard).via != frame.from.via) {
     if (!alone) return false;
-    session->note_via(sender.worker, shard, frame.from.via);
+    session->note_via(arrival.worker, shard, frame.from.via);
   }
-  context.part.heard[sender.job] = now;
+  context.part.heard[arrival.job] = now;
   return true;
 }
 
-SessionEntry* SoftSwitch::Impl::admit(const Sender& sender, const Endpoint& from, SwitchCounters& counts) {
-  SessionEntry* session = table.find(sender.job, sender.epoch);
-  if (session == nullptr) return drop(counts.dropped_session);                  // [DROP-7]
-  if (session->native() != sender.native) return drop(counts.dropped_kind);     // [NATIVE-3]
-  if (sender.worker >= session->workers()) return drop(counts.dropped_worker);  // [DROP-9]
-  if (sender.slot >= session->slots()) return drop(counts.dropped_slot);        // [BASE-4, PKT-9, DROP-8]
-  const Endpoint& member = session->member(sender.worker, session->shard_of(sender.slot));
+const Aggregator& SoftSwitch::Impl::format_of(const SessionEntry& session) {
+  if (session.native()) return kExact;
+  return kInteger;
+}
+
+SessionEntry* SoftSwitch::Impl::admit(const Aggregator& format, const Arrival& arrival, const Endpoint& from,
+                                      SwitchCounters& counts) {
+  SessionEntry* session = table.find(arrival.job, arrival.epoch);
+  if (session == nullptr) return drop(counts.dropped_session);                   // [DROP-7]
+  if (&format_of(*session) != &format) return drop(counts.dropped_kind);         // [NATIVE-3]
+  if (arrival.worker >= session->workers()) return drop(counts.dropped_worker);  // [DROP-9]
+  if (arrival.slot >= session->slots()) return drop(counts.dropped_slot);        // [BASE-4, PKT-9, DROP-8]
+  const Endpoint& member = session->member(arrival.worker, session->shard_of(arrival.slot));
   if (member.size == 0) return drop(counts.dropped_worker);  // [DROP-10]
   if (member != from) {
     // The right worker through the wrong one of its sockets is a slot of another shard; anybody else is a stranger.
     // [DROP-10]
-    return drop(session->speaks_for(sender.worker, from) ? counts.dropped_slot : counts.dropped_source);
+    return drop(session->speaks_for(arrival.worker, from) ? counts.dropped_slot : counts.dropped_source);
   }
-  return session->takes(sender.bytes) ? session : drop(counts.dropped_length);  // [DROP-4]
+  return session->takes(arrival.bytes) ? session : drop(counts.dropped_length);  // [DROP-4]
 }
 
-SessionEntry* SoftSwitch::Impl::admit_result(const Sender& sender, const Endpoint& from, SwitchCounters& counts) {
-  SessionEntry* leaf = table.find(sender.job, sender.epoch);
+SessionEntry* SoftSwitch::Impl::admit_result(const Aggregator& format, const Arrival& arrival, const Endpoint& from,
+                                             SwitchCounters& counts) {
+  SessionEntry* leaf = table.find(arrival.job, arrival.epoch);
   if (leaf == nullptr) return drop(counts.dropped_session);
-  if (leaf->uplink() == nullptr || leaf->native() != sender.native)
+  if (leaf->uplink() == nullptr || &format_of(*leaf) != &format)
     return drop(counts.dropped_kind);                                      // [TREE-8, NATIVE-3]
   if (leaf->uplink()->parent != from) return drop(counts.dropped_source);  // [TREE-8]
-  if (sender.slot >= leaf->slots()) return drop(counts.dropped_slot);
-  return leaf->takes(sender.bytes) ? leaf : drop(counts.dropped_length);
+  if (arrival.slot >= leaf->slots()) return drop(counts.dropped_slot);
+  return leaf->takes(arrival.bytes) ? leaf : drop(counts.dropped_length);
 }
 
-void SoftSwitch::Impl::aggregate(const SessionEntry& session, const wire::DataPacket& packet, const RxFrame& asking,
-                                 PacketContext& context) {
-  const wire::Header& header = packet.header;
-  SlotStore& store = *stores[header.job];
-  SlotUse& use = store.use(header.slot, header.seq);
-  int32_t* words = store.words(header.slot, header.seq);
-  uint8_t* frame = store.payload(header.slot, header.seq) - wire::kHeaderBytes;
+void SoftSwitch::Impl::aggregate(const Aggregator& format, const SessionEntry& session, const Arrival& arrival,
+                                 const RxFrame& frame, PacketContext& context) {
+  SlotStore& store = *stores[arrival.job];
+  SlotUse& use = store.use(arrival.slot, arrival.seq);
+  const bool late = format.is_overtaken(store.use(arrival.slot, arrival.seq + 1), arrival);
+  if (late && !use.holds(arrival.epoch, arrival.seq)) return context.counters.dropped_stale.add(1);
 
-  switch (check_sequence(&use.pair, header.epoch, header.seq)) {
+  const Sequence sequence = check_sequence(&use.pair, arrival.epoch, arrival.seq);
+  switch (sequence) {
     case Sequence::kStale: return context.counters.dropped_stale.add(1);  // [SLOT-9]
     case Sequence::kNew:                                                  // [SLOT-5]
       context.reclaim(use);
-      take_over(&use, words, packet);
-      use.ecn = asking.ecn;
+      use.restart();
+      use.ecn = frame.ecn;
       context.counters.uses_started.add(1);
       break;
     case Sequence::kSame:
-      if (use.complete || !use.contributed.insert(header.worker))
-        return duplicate(session, &use, header.worker, frame, asking, context);  // [SLOT-7, SLOT-8]
-      merge(&use, words, packet);                                                // [SLOT-6]
-      use.ecn = together(use.ecn, asking.ecn);                                   // [ECN-1]
+      if (use.complete || use.contributed.test(arrival.worker))
+        return duplicate(format, session, &use, arrival, frame, context);  // [SLOT-7, SLOT-8]
+      if (late) return context.counters.dropped_stale.add(1);
       break;
   }
+  use.contributed.insert(arrival.worker);
+  format.add(arrival, sequence == Sequence::kNew, &use, &store);  // [SLOT-6]
+  use.ecn = together(use.ecn, frame.ecn);                         // [ECN-1]
   context.counters.contributions_added.add(1);
-  context.counters.elements_added.add(packet.words);
+  context.counters.elements_added.add(arrival.elements);
 
-  if (!(use.contributed == session.expected())) return;  // [SLOT-12]
-  Outcome outcome;
-  if (session.uplink() != nullptr) outcome = {wire::Kind::kContribution, session.uplink()->worker};
-  const size_t size = complete(&use, words, packet, outcome);
+  if (!(use.contributed == session.expected())) return format.keep(arrival, &store);  // [SLOT-12]
+  const Uplink* uplink = session.uplink();
+  format.complete(arrival, &use, &store, session.checksum_rule(),
+                  uplink != nullptr ? std::optional(uplink->worker) : std::nullopt);
   context.counters.uses_completed.add(1);
   use.borrowed_in = context.part.burst;
-  forward(session, header.slot, frame, size, use.ecn, context);
+  const uint8_t* payload = store.payload(arrival.slot, arrival.seq);
+  const SwitchFrame whole = format.whole_frame(use, payload);
+  if (uplink != nullptr) return context.unicast(whole.data, whole.size, uplink->parent, use.ecn);  // [TREE-4, NTREE-2]
+  to_members(format, session, use, arrival, whole, format.bare_frame(payload), use.ecn, context);
 }
 
-void SoftSwitch::Impl::forward(const SessionEntry& session, uint16_t slot, const uint8_t* frame, size_t size, Ecn ecn,
-                               PacketContext& context) {
-  if (session.uplink() != nullptr) return context.unicast(frame, size, session.uplink()->parent, ecn);  // [TREE-4]
-  const std::vector<const Endpoint*>& all = session.audience(session.shard_of(slot));
-  context.multicast(frame, size, all.data(), all.size(), ecn);  // [SLOT-12, TREE-3]
+// [SLOT-12, TREE-3, NATIVE-18]
+void SoftSwitch::Impl::to_members(const Aggregator& format, const SessionEntry& session, const SlotUse& use,
+                                  const Arrival& at, const SwitchFrame& whole, const SwitchFrame& bare, Ecn ecn,
+                                  PacketContext& context) {
+  const int shard = session.shard_of(at.slot);
+  if (use.want_none == WorkerSet{} && use.with_target == WorkerSet{}) {
+    const std::vector<const Endpoint*>& all = session.audience(shard);
+    return context.multicast(whole.data, whole.size, all.data(), all.size(), ecn);
+  }
+  SlotStore& store = *stores[at.job];
+  const uint8_t* payload = store.payload(at.slot, at.seq);
+  std::array<const Endpoint*, kMaxWorkers> to;
+  for (const bool wants_none : {false, true}) {
+    size_t count = 0;
+    for (int worker = 0; worker < session.workers(); ++worker) {
+      const Endpoint& member = session.member(worker, shard);
+      if (use.want_none.test(worker) != wants_none || member.size == 0) continue;
+      const wire::Target& target = store.target(at.slot, static_cast<uint8_t>(worker));
+      if (!wants_none && use.with_target.test(worker) && use.bytes > 0 && target.bytes == use.bytes) {  // [RDMA-7]
+        const SwitchFrame head = format.placed_frame(payload);
+        context.write(payload, target, head.data, head.size, member);
+        continue;
+      }
+      to[count++] = &member;
+    }
+    const SwitchFrame& frame = wants_none ? bare : whole;
+    if (count > 0) context.multicast(frame.data, frame.size, to.data(), count, ecn);
+  }
 }
 
-// [LOSS-2, LOSS-3]
-void SoftSwitch::Impl::duplicate(const SessionEntry& session, SlotUse* use, uint8_t worker, uint8_t* frame,
-                                 const RxFrame& asking, PacketContext& context) {
+// [LOSS-2, LOSS-3, NATIVE-13]
+void SoftSwitch::Impl::duplicate(const Aggregator& format, const SessionEntry& session, SlotUse* use,
+                                 const Arrival& arrival, const RxFrame& asking, PacketContext& context) {
   const bool leaf = session.uplink() != nullptr;
-  if (!use->complete || (leaf && !asks_for_all(use, worker, session.expected())))
-    return context.counters.duplicates_dropped.add(1);  // [SLOT-7, TREE-6]
+  if (!use->complete || (leaf && !asks_for_all(use, arrival.worker, session.expected())))
+    return context.counters.duplicates_dropped.add(1);  // [SLOT-7, TREE-6, NTREE-4]
   context.counters.duplicates_answered.add(1);
-  if (leaf) {  // [TREE-6]
+  uint8_t* payload = stores[arrival.job]->payload(arrival.slot, arrival.seq);
+  if (leaf) {  // [TREE-6, NTREE-4]
     context.reclaim(*use);
-    mark_repeated(frame);
+    mark_repeated(payload - format.header_bytes());
   }
   use->borrowed_in = context.part.burst;
-  const size_t size = std::min<size_t>(wire::kHeaderBytes + use->bytes, asking.size);
-  context.unicast(frame, size, leaf ? session.uplink()->parent : asking.from, asking.ecn);
+  const SwitchFrame frame = format.repeated_frame(*use, payload, arrival.worker, asking.size, leaf);
+  context.unicast(frame.data, frame.size, leaf ? session.uplink()->parent : asking.from, asking.ecn);
 }
 
-void SoftSwitch::Impl::pass_down(const RxFrame& frame, PacketContext& context) {
+// [TREE-7, NTREE-5]
+void SoftSwitch::Impl::hand_on(const Aggregator& format, const RxFrame& frame, PacketContext& context) {
   SwitchCounters& counts = context.counters;
-  wire::DataPacket packet;
-  const wire::ParseError error = wire::parse_data(frame.data, frame.size, wire::Kind::kResult, &packet);
+  Arrival result;
+  const wire::ParseError error = format.parse(frame.data, frame.size, true, &result);
   if (error != wire::ParseError::kNone) return context.drop(error);
-  const wire::Header& header = packet.header;
-  const Sender sender{header.job, header.worker, header.epoch, header.slot, false, packet.words * kWordBytes};
-  const SessionEntry* session = admit_result(sender, frame.from, counts);
+  const SessionEntry* session = admit_result(format, result, frame.from, counts);
   if (session == nullptr) return;
+  if (!format.is_intact(frame.data, frame.size, session->checksum_rule())) return counts.dropped_checksum.add(1);
+  SlotStore& store = *stores[result.job];
+  SlotUse& use = store.use(result.slot, result.seq);
+  if (!format.hands_on(use, result)) return counts.dropped_stale.add(1);
   counts.results_passed_down.add(1);
-  SlotUse& use = stores[header.job]->use(header.slot, header.seq);
-  if (use.holds(header.epoch, header.seq)) use.asked_again = WorkerSet{};  // [TREE-6]
-  const std::vector<const Endpoint*>& all = session->audience(session->shard_of(header.slot));
-  context.multicast(frame.data, frame.size, all.data(), all.size(), frame.ecn);  // [TREE-7, ECN-2]
+  if (use.holds(result.epoch, result.seq)) use.asked_again = WorkerSet{};  // [TREE-6, NTREE-4]
+  const SwitchFrame whole{frame.data, frame.size};
+  SwitchFrame bare = whole;
+  if (result.bytes > 0 && !(use.want_none == WorkerSet{})) {  // with a checksum of its own
+    uint8_t* payload = store.payload(result.slot, result.seq);
+    context.reclaim(use);
+    format.make_bare_frame(frame.data, session->checksum_rule(), payload);
+    use.borrowed_in = context.part.burst;
+    bare = format.bare_frame(payload);
+  }
+  to_members(format, *session, use, result, whole, bare, frame.ecn, context);  // [ECN-2]
 }
 
 void SoftSwitch::Impl::gather_signs_of_life() {

@@ -110,7 +110,7 @@ class ThreadedServer : public SwitchServer {
   void remove_all() override {
     switch_.exclusively([](softswitch::SoftSwitch& s) { s.remove_all(); });
   }
-  Result<softswitch::WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) override {
+  Result<WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) override {
     return switch_.exclusively([&](softswitch::SoftSwitch& s) { return s.contributed(job, epoch, slot, seq); });
   }
   void send(std::vector<uint8_t> frame, const Endpoint& to) override {

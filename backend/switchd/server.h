@@ -53,7 +53,7 @@ class SwitchServer {
   virtual Status set_member(uint8_t job, uint32_t epoch, int worker, int shard, const Endpoint& endpoint) = 0;
   virtual void remove(uint8_t job, uint32_t epoch) = 0;
   virtual void remove_all() = 0;
-  virtual Result<softswitch::WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) = 0;
+  virtual Result<WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) = 0;
   /// Sends a frame from the port it listens on, soon. `to` as the ControlTap got it, so that it leaves from the address
   /// at which the request arrived. Frames beyond 1024 that wait are dropped: requests are repeated.
   virtual void send(std::vector<uint8_t> frame, const Endpoint& to) = 0;

@@ -20,26 +20,27 @@ RULES_OF = [
         None,
     ),
     # the kernels, and what calls them for each block
-    (r"shm::fill_frame|NativeCodec::encode", "", COPY),
+    (r"shm::fill_frame|ExactCodec::encode", "", COPY),
     (r"XXH|wire::checksum|wire::seal_native|wire::native_intact", "", CHECKSUM),
-    (r"softswitch::keep_", "", KEEP),
+    (r"ExactAggregator::keep", "", KEEP),
     (
         r"quant::(Exact|FixedPoint)::|exact_sum|sum_exactly|reduce_(chunk|elements|words|frames|block)|quant::reduce$",
         "",
         REDUCE,
     ),
-    (r"(Simd|quant)::stream|LocalRank::take_result|NativeCodec::decode", "", RESULT),
+    (r"(Simd|quant)::stream|LocalRank::take_result|ExactCodec::decode", "", RESULT),
     (r"(Simd|quant)::range|Codec::(encode|decode|plausible)_call", "", EXPONENTS),
     (r"(Simd|quant)::quantize|Codec::encode_", "", QUANTIZE),
     (r"(Simd|quant)::dequantize|Codec::decode_", "", DEQUANTIZE),
     (
-        r"(Simd|quant)::dot|siphash|quant::Witness|exponents_hash|witness_holds|nowhere_below|on_bad_witness",
+        r"(Simd|quant)::dot|siphash|quant::Witness|exponents_hash|IntegerFormat::judge|nowhere_below|on_damaged",
         "",
         WITNESS,
     ),
-    (r"(Simd|quant)::(add|store|load|max)|softswitch::(take_over|merge|complete|(add|max)_words)", "", ADD),
+    (r"(Simd|quant)::(add|store|load|max)|IntegerAggregator::(add|complete)", "", ADD),
+    (r"::(take_over|merge|(add|max)_words)$", r"/integer_aggregator", ADD),
     # a chunk's way
-    (r"Shard::(seal|on_frame)|switchml::wire::", "", PACKET),
+    (r"Format::(seal|parse|encode|frame_of)|Shard::on_(frame|data)|switchml::wire::", "", PACKET),
     (r"Shard::(expire|check_)|Retransmitter|SwitchLiveness|TimerWheel|RttEstimator", "", TIMERS),
     (r"Shard::(flush|transmit)|UdpSender|Hub::deliver|BatchingSink|Transport::(send|multicast)", "", SEND),
     (r"RdmaTransport::(message_of|find|take_buffer|has_room|add|reach|check|is_)", "", SEND),
@@ -50,10 +51,14 @@ RULES_OF = [
         RECEIVE,
     ),
     (r"switchml::shm::", "", BOARD),
-    (r"switchml::softswitch::", "", RULES),
+    (r"switchml::softswitch::|(Exact|Integer)Aggregator::|SlotStore|WorkerSet", "", RULES),
     (r"switchml::profile::|switchml_profile_", "", None),
-    ("", r"backend/(engine|slots)/", STREAM),
-    (r"^switchml::(Shard|SlotPool|ChunkPlan|SuperblockRing|Codec|Task|SharedCollective)::", "", STREAM),
+    ("", r"backend/(engine|format|exact|integer|slots)/", STREAM),
+    (
+        r"^switchml::(Shard|SlotPool|ChunkPlan|SuperblockRing|\w*Codec|\w*Format|\w*Task|TaskQueue|Lanes|SharedCollective)::",
+        "",
+        STREAM,
+    ),
 ]
 COMPILED = [(re.compile(name), re.compile(file), stage) for name, file, stage in RULES_OF]
 

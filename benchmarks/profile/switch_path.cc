@@ -1,6 +1,6 @@
 // Ranks and a software switch, over queues of this process, UDP on the loopback interface, or cards.
 #include "engine/shard.h"
-#include "engine/task.h"
+#include "format/task.h"
 #include "path.h"
 #include "socket/address.h"
 #include "softswitch/switch.h"

@@ -6,6 +6,7 @@
 
 #include "carrier.h"
 #include "engine/shard.h"
+#include "transport/frame_memory.h"
 #include "patterns.h"
 
 namespace switchml::scale {

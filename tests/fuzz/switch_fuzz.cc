@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "script.h"
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 #include "softswitch/switch.h"
 #include "wire/checksum.h"
 

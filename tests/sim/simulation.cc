@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 
 namespace switchml::sim {
 
@@ -21,7 +21,7 @@ int draw_slots(Random& random) {
 // Enough for a native session, where the switch has any.
 size_t memory_for(const TenantOptions& tenant) {
   const auto kept = tenant.native_granted ? static_cast<size_t>(tenant.workers) : 0;
-  return static_cast<size_t>(tenant.slots) * softswitch::SlotStore::slot_bytes(tenant.payload, kept);
+  return static_cast<size_t>(tenant.slots) * SlotStore::slot_bytes(tenant.payload, kept);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ class SlotWatch {
   SlotWatch(const softswitch::SoftSwitch* the_switch, Record* record) : switch_(the_switch), record_(record) {}
 
   /// `parent`: the node of the parent, -1 for a root.
-  void add_session(uint8_t job, uint32_t epoch, int shards, int slots, const softswitch::WorkerSet& members, int parent,
+  void add_session(uint8_t job, uint32_t epoch, int shards, int slots, const WorkerSet& members, int parent,
                    bool native = false);
   /// Results of the shard's slots go to this node from now on, and its contributions count. shard -1: all.
   void set_member(uint8_t job, uint32_t epoch, int worker, int shard, int node);
@@ -40,14 +40,14 @@ class SlotWatch {
  private:
   struct Use {
     uint32_t seq = 0;  // 0: none yet
-    softswitch::WorkerSet heard;
+    WorkerSet heard;
     bool announced = false;  // the result went to all
     // ---- native ----
     uint32_t call = 0;
     uint32_t kind = 0;
     size_t bytes = 0;
     bool disagree = false;
-    softswitch::WorkerSet want_none;
+    WorkerSet want_none;
     void say(const SlotFrame& contribution);
   };
   struct Session {
@@ -55,7 +55,7 @@ class SlotWatch {
     bool native = false;
     int slots_per_shard = 1;
     int parent = -1;
-    softswitch::WorkerSet members;
+    WorkerSet members;
     std::map<std::pair<int, int>, int> nodes;  // by worker and shard
     std::vector<Use> uses;                     // by slot and version
     bool is_member(int worker, int shard, int node) const;

@@ -5,7 +5,6 @@
 namespace switchml::sim {
 
 using softswitch::InstalledSession;
-using softswitch::WorkerSet;
 
 namespace {
 // What a switch may hold for a session beside its slots: its members' addresses, of 8 workers with 3 shards at most.

@@ -29,7 +29,7 @@ class SwitchNode final : private softswitch::PacketSink {
   Status install(const softswitch::InstalledSession& session, int parent);
   void set_member(uint8_t job, uint32_t epoch, int worker, int shard, int node);
   void remove(uint8_t job, uint32_t epoch);
-  softswitch::WorkerSet contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) const;
+  WorkerSet contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) const;
   void send_control(const uint8_t* frame, size_t size, int to) { carrier_->carry(node_, to, frame, size); }
 
   /// Whether slot memory is what the sessions need, and no more than allowed.

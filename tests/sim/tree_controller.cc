@@ -5,7 +5,6 @@
 namespace switchml::sim {
 
 using softswitch::InstalledSession;
-using softswitch::WorkerSet;
 using wire::ReplyStatus;
 using wire::Request;
 

@@ -3,7 +3,7 @@
 
 #include "controller/sessions.h"
 #include "fixture.h"
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 
 namespace switchml::controller {
 namespace {
@@ -125,7 +125,7 @@ TEST(Room, AQuotaIsMadeRoomInByItsOwnersSessionsOnly) {
 
 TEST(Room, AQuotaOfSlotsIsMadeRoomInByItsOwnersSessionsOnly) {
   Capabilities can = software();
-  can.memory_bytes = 32 * softswitch::SlotStore::slot_bytes(1024);
+  can.memory_bytes = 32 * SlotStore::slot_bytes(1024);
   Rack rack(lone_switch(), can);
   const wire::OpenReply others = rack.open(of("others", 1)).granted;
   OpenRequest asked = of("team", 2);

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fixture.h"
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 
 namespace switchml::controller {
 namespace {
@@ -99,10 +99,10 @@ TEST(SwitchState, PagesAreGivenOnceAndComeBack) {
 
 TEST(SwitchState, MemoryIsCountedAsTheSoftwareSwitchDoes) {
   Capabilities can = software();
-  can.memory_bytes = 10 * softswitch::SlotStore::slot_bytes(1024);
+  can.memory_bytes = 10 * SlotStore::slot_bytes(1024);
   SwitchState state = connected(can);
-  EXPECT_TRUE(state.take(1, 11, 7, softswitch::SlotStore::slot_bytes(1024), 2).empty());
-  EXPECT_EQ(state.limits(2).free_slot_memory_bytes, 3 * softswitch::SlotStore::slot_bytes(1024));
+  EXPECT_TRUE(state.take(1, 11, 7, SlotStore::slot_bytes(1024), 2).empty());
+  EXPECT_EQ(state.limits(2).free_slot_memory_bytes, 3 * SlotStore::slot_bytes(1024));
   state.release(1);
   EXPECT_EQ(state.limits(2).free_slot_memory_bytes, can.memory_bytes);
 }

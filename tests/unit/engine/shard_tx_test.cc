@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "engine/shard.h"
 #include "lone_shard.h"
+#include "quant/kernels.h"
 
 namespace switchml::testing {
 namespace {

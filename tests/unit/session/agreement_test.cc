@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "client/fake_controller.h"
 #include "path/path_speed.h"
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 
 namespace switchml {
 namespace {
@@ -376,7 +376,7 @@ TEST(SeveralNamedSwitches, AllAreLeftForAPayloadThatPasses) {  // [PATH-10]
 struct FarRanks {
   explicit FarRanks(size_t room, int slots = 0, bool integers = false) {
     ServerOptions options;
-    options.softswitch.slot_memory_bytes = room * softswitch::SlotStore::slot_bytes(1024, integers ? 0 : 2);
+    options.softswitch.slot_memory_bytes = room * SlotStore::slot_bytes(1024, integers ? 0 : 2);
     server = start_switch(options);
     Config config = quick_config();
     config.switch_address = to_string(server->local());

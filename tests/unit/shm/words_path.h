@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/codec.h"
+#include "integer/integer_codec.h"
 #include "quant/table_compare.h"
 #include "quant/tables.h"
 #include "shm/reducer.h"
@@ -55,7 +55,7 @@ inline std::vector<Bytes> random_tensors(ElementType type, int ranks, size_t n, 
 
 /// The words of one chunk, encode(codec, words) of every rank, combined.
 template <typename Encode>
-Bytes combined_words(const std::vector<Codec>& codecs, bool maximum, const Encode& encode) {
+Bytes combined_words(const std::vector<IntegerCodec>& codecs, bool maximum, const Encode& encode) {
   const quant::Kernels& kernels = *quant::scalar_kernels();
   alignas(64) int32_t total[kPayload / kWordBytes];
   Bytes words(kPayload);
@@ -86,7 +86,7 @@ inline Bytes by_definition(const Reduction& reduction, const std::vector<Bytes>&
   Bytes out(n * element_bytes(reduction.type));
   const ChunkPlan plan(reduction.type, false, {0, n}, kPayload);
   std::vector<Collective> calls(inputs.size());
-  std::vector<Codec> codecs;
+  std::vector<IntegerCodec> codecs;
   for (size_t rank = 0; rank < inputs.size(); ++rank) {
     Collective& call = calls[rank];
     call.op = reduction.op;
@@ -104,7 +104,7 @@ inline Bytes by_definition(const Reduction& reduction, const std::vector<Bytes>&
     for (size_t c = 0; c < plan.chunks_of_superblock(g); ++c) {
       const ElementRange range = plan.chunk(g, c);
       const Bytes words = combined_words(
-          codecs, !sum, [&](const Codec& codec, uint8_t* to) { return codec.encode_data(range, &superblock, to); });
+          codecs, !sum, [&](const IntegerCodec& codec, uint8_t* to) { return codec.encode_data(range, &superblock, to); });
       codecs[0].decode_data(words.data(), range, &superblock);
     }
   }

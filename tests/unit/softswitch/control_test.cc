@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fixture.h"
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 #include "wire/checksum.h"
 
 namespace switchml::softswitch {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "fixture.h"
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
 
 namespace switchml::softswitch {
 namespace {

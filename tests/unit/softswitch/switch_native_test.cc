@@ -6,7 +6,8 @@
 #include <random>
 
 #include "native.h"
-#include "softswitch/slot_store.h"
+#include "slots/slot_store.h"
+#include "softswitch/grant.h"
 
 namespace switchml::softswitch {
 namespace {

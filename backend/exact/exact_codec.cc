@@ -1,0 +1,151 @@
+#include "exact/exact_codec.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "quant/reduction.h"
+
+namespace switchml {
+
+namespace {
+
+ElementRange common(ElementRange a, ElementRange b) {
+  const size_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.begin + a.count, b.begin + b.count)) - begin};
+}
+
+}  // namespace
+
+bool ExactCodec::divides_parts() const {
+  // [NLANE-8, NTREE-6]
+  return collective_.type == ElementType::kFloat16 && collective_.op == ReduceOp::kSum && collective_.divisor > 1 &&
+         (tree_ || !collective_.inputs.empty());
+}
+
+uint8_t ExactCodec::divisor() const {
+  const bool divides = sums_floats(collective_.op, collective_.type) && !divides_parts();
+  return divides ? static_cast<uint8_t>(collective_.divisor) : uint8_t{1};
+}
+
+size_t ExactCodec::encode(ElementRange range, uint8_t* out) const {
+  const size_t size = element_bytes(collective_.type);
+  const size_t bytes = range.count * size;
+  if (bytes == 0) return 0;
+  if (const uint8_t* elements = as_they_lie(range)) {
+    std::memcpy(out, elements, bytes);
+    return bytes;
+  }
+  if (collective_.movement != Movement::kNone) return encode_moved(range, out);
+  SWITCHML_ASSERT(collective_.inputs.size() <= kMaxWorkers);
+  std::array<const uint8_t*, kMaxWorkers> inputs;
+  const bool alone = collective_.inputs.empty();
+  const size_t count = alone ? 1 : collective_.inputs.size();
+  for (size_t i = 0; i < count; ++i) {
+    inputs[i] = static_cast<const uint8_t*>(alone ? collective_.input : collective_.inputs[i]) + range.begin * size;
+  }
+  const quant::Reduction reduction{collective_.op, collective_.type, divides_parts() ? collective_.divisor : 1};
+  quant::reduce(reduction, inputs.data(), static_cast<int>(count), range.count, out);  // [NLANE-7]
+  return bytes;
+}
+
+/// Whether no result is written to elements that may still be sent: but to where it came from.
+bool ExactCodec::output_follows_input() const {
+  const size_t size = element_bytes(collective_.type);
+  const auto input = reinterpret_cast<uintptr_t>(collective_.input),
+             output = reinterpret_cast<uintptr_t>(collective_.output);
+  const size_t bytes = (collective_.output_end - collective_.output_begin) * size;
+  const bool apart = output + bytes <= input || output >= input + collective_.count * size;
+  return apart || output == input + collective_.output_begin * size;
+}
+
+const uint8_t* ExactCodec::as_they_lie(ElementRange range) const {
+  const bool has_all = collective_.movement == Movement::kNone ? collective_.inputs.empty() && !divides_parts()
+                                                               : collective_.movement == Movement::kBroadcast &&
+                                                                     collective_.root == static_cast<int>(worker_);
+  if (!has_all || range.count == 0) return nullptr;
+  return static_cast<const uint8_t*>(collective_.input) + range.begin * element_bytes(collective_.type);
+}
+
+const uint8_t* ExactCodec::source(ElementRange range) const {
+  return output_follows_input() ? as_they_lie(range) : nullptr;
+}
+
+uint8_t* ExactCodec::target(ElementRange range) const {
+  if (has_piece_of_each(collective_.movement) || range.count == 0) return nullptr;
+  if (common(range, wanted()).count < range.count) return nullptr;
+  return static_cast<uint8_t*>(collective_.output) +
+         (range.begin - collective_.output_begin) * element_bytes(collective_.type);
+}
+
+ElementRange ExactCodec::piece(size_t worker, ElementRange range) const {
+  return common(range, {worker * collective_.count, collective_.count});
+}
+
+const uint8_t* ExactCodec::input_of(size_t worker) const {
+  if (collective_.movement == Movement::kGather) {
+    return worker == worker_ ? static_cast<const uint8_t*>(collective_.input) : nullptr;
+  }
+  return collective_.inputs.empty() ? nullptr : static_cast<const uint8_t*>(collective_.inputs[worker]);
+}
+
+uint8_t* ExactCodec::output_of(size_t worker) const {
+  if (collective_.movement == Movement::kScatter) {
+    return worker == worker_ ? static_cast<uint8_t*>(collective_.output) : nullptr;
+  }
+  return collective_.pieces.empty() ? nullptr : static_cast<uint8_t*>(collective_.pieces[worker].output);
+}
+
+/// Nobody need send a worker what it gathers from itself.
+bool ExactCodec::is_own(ElementRange range) const { return piece(worker_, range).count == range.count; }
+
+// A chunk that lies in the pieces of several workers is the sum of what each has, with zeros elsewhere.
+size_t ExactCodec::encode_moved(ElementRange range, uint8_t* out) const {
+  if (collective_.movement == Movement::kBroadcast) return 0;  // the root's travel as they lie
+  bool any = false;
+  for (size_t worker = range.begin / collective_.count; worker < workers_; ++worker) {
+    const ElementRange part = piece(worker, range);
+    if (part.count == 0) break;
+    const uint8_t* input = input_of(worker);
+    if (input == nullptr) continue;                                                               // [MOVED-6]
+    if (!std::exchange(any, true) && part.count < range.count) std::memset(out, 0, range.count);  // [MOVED-6]
+    std::memcpy(out + (part.begin - range.begin), input + (part.begin - worker * collective_.count), part.count);
+  }
+  if (collective_.movement == Movement::kGather && is_own(range)) decode(out, range);
+  return any ? range.count : 0;
+}
+
+bool ExactCodec::wants(ElementRange range) const {
+  switch (collective_.movement) {
+    case Movement::kGather: return !collective_.pieces.empty() && !is_own(range);  // [MOVED-3]
+    case Movement::kScatter: return piece(worker_, range).count > 0;               // [MOVED-4]
+    default: return common(range, wanted()).count > 0;                             // [MOVED-2, MOVED-5]
+  }
+}
+
+ElementRange ExactCodec::wanted() const {
+  return {collective_.output_begin, collective_.output_end - collective_.output_begin};
+}
+
+void ExactCodec::decode(const uint8_t* elements, ElementRange range) const {
+  if (!has_piece_of_each(collective_.movement)) {
+    const size_t size = element_bytes(collective_.type);
+    const ElementRange part = common(range, wanted());
+    if (part.count == 0) return;
+    std::memcpy(static_cast<uint8_t*>(collective_.output) + (part.begin - collective_.output_begin) * size,
+                elements + (part.begin - range.begin) * size, part.count * size);
+    return;
+  }
+  for (size_t worker = range.begin / collective_.count; worker < workers_; ++worker) {
+    const ElementRange part = piece(worker, range);
+    if (part.count == 0) break;
+    uint8_t* output = output_of(worker);
+    if (output == nullptr) continue;
+    std::memcpy(output + (part.begin - worker * collective_.count), elements + (part.begin - range.begin), part.count);
+  }
+}
+
+}  // namespace switchml

@@ -1,0 +1,194 @@
+#include "exact/exact_format.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/limits.h"
+#include "exact/exact_codec.h"
+#include "wire/checksum.h"
+#include "wire/packet.h"
+
+namespace switchml {
+
+namespace {
+
+// Shorter ones go with their headers, in one piece.
+constexpr size_t kLeastInPlace = 512;
+
+class ExactTask final : public Task {
+ public:
+  ExactTask(uint64_t serial_number, std::shared_ptr<SharedCollective> collective_state, ElementRange part_in,
+            size_t elements_per_chunk, const SessionParameters& session)
+      : Task(serial_number, std::move(collective_state), (part_in.count + elements_per_chunk - 1) / elements_per_chunk,
+             session),
+        codec(collective(), session.worker, session.workers, session.tree),
+        chunk_elements_(elements_per_chunk),
+        left_(part_in) {
+    announced = announced || (has_chunks_left() && !is_bulk());  // its chunks do that
+  }
+
+  bool has_chunks_left() const { return left_.count > 0; }
+  ElementRange take() {
+    const ElementRange chunk{left_.begin, std::min(left_.count, chunk_elements_)};
+    left_ = {left_.begin + chunk.count, left_.count - chunk.count};
+    return chunk;
+  }
+
+  const ExactCodec codec;
+
+ private:
+  bool all_opened() const override { return !has_chunks_left(); }
+
+  const size_t chunk_elements_;
+  ElementRange left_;  // what has not been sent
+};
+
+ExactTask& exact(Task& task) { return static_cast<ExactTask&>(task); }
+
+// Whether the switch has written the elements to where they belong. [RDMA-7]
+bool is_placed(const InFlight& flight, const ResultView& result) {
+  return flight.has_target && (result.flags & wire::kFlagTarget) != 0;
+}
+
+}  // namespace
+
+static_assert(wire::kHeaderOffsetFlags == wire::kNativeHeaderOffsetFlags);  // where a repeated packet says so
+
+std::vector<LaneShape> ExactFormat::lanes() const {
+  const LaneSlots slots = session_.lanes_per_shard();
+  std::vector<LaneShape> all = {{Task::Stream::kShort, true, slots.data}};
+  if (slots.has_bulk()) all.push_back({Task::Stream::kBulk, true, slots.bulk_data});
+  return all;
+}
+
+std::unique_ptr<Task> ExactFormat::begin(uint64_t serial, std::shared_ptr<SharedCollective> collective,
+                                         ElementRange part, size_t chunk_bytes) {
+  const size_t elements = elements_per_chunk(collective->collective().type, chunk_bytes, true);
+  return std::make_unique<ExactTask>(serial, std::move(collective), part, elements, session_);
+}
+
+Format::Next ExactFormat::next(Task& task, const LaneShape& lane) {
+  if (lane.stream == Task::Stream::kShort && !task.announced) return Next::kAnnouncement;  // [NLANE-5]
+  return task.stream == lane.stream && exact(task).has_chunks_left() ? Next::kElements : Next::kNothing;
+}
+
+std::optional<Chunk> ExactFormat::take(Task& task, const LaneShape& lane) {
+  if (next(task, lane) == Next::kElements) return Chunk{Stage::kData, 0, exact(task).take()};  // [NLANE-4]
+  task.announced = true;
+  return Chunk{Stage::kAnnounced, 0, {}};
+}
+
+void ExactFormat::encode(InFlight& flight, Transport& link) {
+  const ExactCodec& codec = exact(*flight.task).codec;
+  const bool has_elements = flight.stage == Stage::kData;
+  const bool wants_result = !has_elements || keep_results_ || codec.wants(flight.range);
+  flight.result_bytes = has_elements && wants_result ? codec.bytes(flight.range) : 0;
+  flight.sent_bytes = 0;
+  if (has_elements) {
+    place(flight, wants_result, link);
+    flight.sent_bytes = flight.elements != nullptr
+                            ? codec.bytes(flight.range)
+                            : codec.encode(flight.range, flight.frame + wire::kNativeHeaderBytes);
+  }
+  seal(flight, wants_result);
+}
+
+// What lies where a card reaches it is sent from there, and its result is written there. Not where results are kept.
+void ExactFormat::place(InFlight& flight, bool wants_result, Transport& link) const {
+  const ExactCodec& codec = exact(*flight.task).codec;
+  const size_t bytes = codec.bytes(flight.range);
+  if (session_.switch_endpoint.carrier != Carrier::kRdma || keep_results_ || bytes < kLeastInPlace) return;
+  const uint8_t* source = codec.source(flight.range);
+  if (source != nullptr && link.reach(source, bytes)) flight.elements = source;
+  const uint8_t* target = wants_result ? codec.target(flight.range) : nullptr;
+  const auto reached = target != nullptr ? link.reach(target, bytes) : std::nullopt;
+  if (!reached) return;
+  wire::write_target(*reached, flight.frame + wire::kNativeHeaderBytes - wire::kTargetBytes);
+  flight.has_target = true;
+}
+
+// Once the result may be there, nothing else is: a repeat names no target. Its header lies in front of the other one,
+// which a card may still read. [RDMA-8]
+const uint8_t* ExactFormat::without_target(const InFlight& flight) const {
+  uint8_t* const head = flight.frame - wire::kTargetBytes - wire::kNativeHeaderBytes;
+  wire::NativeHeader header = wire::read_native_header(flight.frame - wire::kTargetBytes);
+  header.flags = static_cast<uint8_t>((header.flags & ~wire::kFlagTarget) | wire::kFlagRepeat);
+  wire::seal_native(header, session_.checksum_rule(), head, flight.sent_bytes);
+  return head;
+}
+
+// [RDMA-6]
+TxFrame ExactFormat::frame_of(const InFlight& flight, bool is_repeat) const {
+  TxFrame frame = Format::frame_of(flight, is_repeat);
+  const bool names_target = flight.has_target && !is_repeat;
+  if (flight.has_target) frame.data = names_target ? flight.frame - wire::kTargetBytes : without_target(flight);
+  if (names_target) frame.size += wire::kTargetBytes;
+  if (flight.elements == nullptr && names_target == flight.has_target) return frame;  // all of it lies together
+  const auto rest = static_cast<uint32_t>(flight.sent_bytes);
+  frame.size -= rest;
+  frame.rest = flight.elements != nullptr ? flight.elements : flight.frame + wire::kNativeHeaderBytes;
+  frame.rest_size = rest;
+  return frame;
+}
+
+void ExactFormat::seal(InFlight& flight, bool wants_result) const {
+  const Collective& collective = flight.task->collective();
+  flight.call = call_of(flight, 0);  // [NRES-1]
+  wire::NativeHeader header;
+  header.version = wire::kVersion;
+  header.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
+  header.flags = wants_result ? uint8_t{0} : wire::kFlagNoElements;  // [MOVED-7]
+  header.job = session_.job;
+  header.worker = static_cast<uint8_t>(session_.worker);
+  header.epoch = session_.epoch;
+  header.slot = flight.slot;
+  header.type = static_cast<uint8_t>(collective.type);
+  header.operation = static_cast<uint8_t>(collective.op);
+  header.divisor = exact(*flight.task).codec.divisor();
+  header.seq = flight.seq;
+  header.call = flight.call;
+  if (flight.has_target) header.flags |= wire::kFlagTarget;
+  uint8_t* const head = flight.frame - (flight.has_target ? wire::kTargetBytes : 0);
+  wire::seal_native(header, session_.checksum_rule(), head, flight.sent_bytes);
+}
+
+// The checksum covers all.
+void ExactFormat::readdress(const InFlight& flight) const {
+  wire::NativeHeader header = wire::read_native_header(flight.frame);
+  header.job = session_.job;
+  header.epoch = session_.epoch;
+  wire::seal_native(header, session_.checksum_rule(), flight.frame, flight.sent_bytes);
+}
+
+Format::Parsed ExactFormat::parse(const uint8_t* frame, size_t size, ResultView* result) const {
+  wire::NativePacket packet;
+  if (wire::parse_native(frame, size, wire::Kind::kNativeResult, &packet) != wire::ParseError::kNone ||
+      packet.bytes > session_.payload_bytes || packet.header.worker != kAllWorkers) {  // [NATIVE-14]
+    return Parsed::kMalformed;
+  }
+  const wire::NativeHeader& header = packet.header;
+  if (header.job != session_.job || header.epoch != session_.epoch) return Parsed::kForeign;
+  if (!wire::native_intact(frame, size, session_.checksum_rule())) return Parsed::kDamaged;  // [NATIVE-15, NRES-2]
+  *result = {header.slot, header.seq, header.flags, header.call, packet.elements, packet.bytes};
+  return Parsed::kResult;
+}
+
+Format::Verdict ExactFormat::judge(const InFlight& flight, const ResultView& result) const {
+  const bool disagree = (result.flags & wire::kFlagDisagree) != 0 || result.check != flight.call;
+  if (disagree) return Verdict::kDisagrees;  // [NRES-3]
+  // [NRES-2]
+  return result.bytes == (is_placed(flight, result) ? 0 : flight.result_bytes) ? Verdict::kHolds : Verdict::kMalformed;
+}
+
+void ExactFormat::decode(Task& task, const InFlight& flight, const ResultView& result) {
+  if (is_placed(flight, result)) counters_.bytes_written_in_place.add(flight.result_bytes);
+  if (flight.stage != Stage::kData) return;
+  if (result.bytes > 0) exact(task).codec.decode(result.payload, flight.range);
+  if (task.collective().movement == Movement::kNone) counters_.elements_summed_by_switch.add(flight.range.count);
+}
+
+std::string ExactFormat::disagreement() const {
+  return "not all of the " + std::to_string(session_.workers) + " contributions to it belong to that call";
+}
+
+}  // namespace switchml

@@ -1,0 +1,21 @@
+// What one contribution does to the use of a slot of an integer session: its words are added, or the maximum is taken,
+// as they come. Contributions to one use may differ in length [LEN-1], as on a switch whose packets all have the full
+// size and end in zeros.
+#pragma once
+
+#include "format/aggregator.h"
+
+namespace switchml {
+
+class IntegerAggregator final : public Aggregator {
+ public:
+  size_t header_bytes() const override { return wire::kHeaderBytes; }
+  wire::ParseError parse(const uint8_t* frame, size_t size, bool is_result, Arrival* out) const override;
+  void add(const Arrival& arrival, bool is_first, SlotUse* use, SlotStore* store) const override;
+  void complete(const Arrival& last, SlotUse* use, SlotStore* store, wire::ChecksumRule rule,
+                std::optional<uint8_t> uplink) const override;
+  SwitchFrame repeated_frame(const SlotUse& use, const uint8_t* payload, uint8_t worker, size_t asked,
+                             bool is_leaf) const override;
+};
+
+}  // namespace switchml

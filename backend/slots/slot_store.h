@@ -1,0 +1,96 @@
+// SlotStore: the slots of one job. Allocated when the session opens, freed when it ends; no packet ever allocates.
+//
+// Of an exact session it keeps each worker's contribution until the last one has come. Both versions of a slot share
+// that room: nobody contributes to a use before the one before it was complete, and its result computed. A use that
+// was given up before that gets no more contributions once a newer one has some (exact/exact_aggregator.cc).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "slots/sequence_check.h"
+#include "slots/worker_set.h"
+#include "socket/endpoint.h"
+#include "wire/packet.h"
+
+namespace switchml {
+
+/// One version of a slot: the state of the use that it holds. Its words or elements lie in the store.
+struct SlotUse {
+  bool holds(uint32_t epoch, uint32_t seq) const { return pair.epoch == epoch && pair.seq == seq; }
+  /// Forgets the contributions of the use before.
+  void restart() {
+    contributed = asked_again = with_elements = want_none = with_target = WorkerSet{};
+    bytes = 0;
+    complete = disagree = false;
+  }
+
+  SequencePair pair;
+  WorkerSet contributed;
+  WorkerSet asked_again;     // at a leaf: members that have repeated since the parent was asked for all, or answered
+  WorkerSet with_elements;   // exact: those of `contributed` that sent any
+  WorkerSet want_none;       // exact: those that take the result without elements
+  WorkerSet with_target;     // exact: those whose target is in the store
+  uint32_t check = 0;        // sum of the witnesses; exact: the call
+  uint32_t bytes = 0;        // of the longest contribution so far
+  uint16_t kind = 0;         // the largest exponent; exact: type, operation and divisor
+  uint32_t borrowed_in = 0;  // the burst in which a sink was last given the frame; 0: never
+  Ecn ecn = Ecn::kNone;      // of all contributions together [ECN-1]
+  bool complete = false;     // the bytes behind the header are a result's, and the header is in front
+  bool disagree = false;     // exact: contributions to several calls
+};
+
+class SlotStore {
+ public:
+  /// Null where the memory cannot be had. `kept`: contributions of each slot; 0: they are added as they come.
+  /// Preconditions: slots > 0, payload a multiple of 64.
+  static std::unique_ptr<SlotStore> create(int slots, size_t payload_bytes, size_t kept = 0);
+  /// Bytes that one slot takes, both versions and what is kept.
+  static size_t slot_bytes(size_t payload_bytes, size_t kept = 0);
+  ~SlotStore();
+  SlotStore(const SlotStore&) = delete;
+  SlotStore& operator=(const SlotStore&) = delete;
+
+  /// Precondition: slot < slots. The version is the parity of `seq`.
+  SlotUse& use(uint16_t slot, uint32_t seq) { return uses_[index(slot, seq)]; }
+  /// 64-byte aligned; `payload_bytes` of room, and kHeadRoom in front.
+  uint8_t* payload(uint16_t slot, uint32_t seq) {
+    return memory_ + size_t{slot} * slot_stride_ + (seq & 1U) * stride_ + kHeadRoom;
+  }
+  int32_t* words(uint16_t slot, uint32_t seq) { return reinterpret_cast<int32_t*>(payload(slot, seq)); }
+  /// A worker's contribution to a use of an exact session: 64-byte aligned, `payload_bytes` of room. Precondition:
+  /// worker < kept.
+  uint8_t* kept(uint16_t slot, uint8_t worker) {
+    return memory_ + size_t{slot} * slot_stride_ + 2 * stride_ + size_t{worker} * payload_bytes_;
+  }
+
+  /// Where a worker wants an exact result to be written, kept as its contribution is.
+  wire::Target& target(uint16_t slot, uint8_t worker) { return targets_[size_t{slot} * kept_ + worker]; }
+
+  /// In front of a payload: the headers of an exact result without elements, and of one whose elements are in targets;
+  /// right before the payload the whole one's.
+  static constexpr size_t kHeadRoom = 128;
+  static constexpr size_t kTargetHead = 64;
+  static_assert(kHeadRoom - kTargetHead >= wire::kNativeHeaderBytes);
+  static_assert(kTargetHead >= wire::kHeaderBytes && kTargetHead >= 2 * wire::kNativeHeaderBytes);
+
+ private:
+  SlotStore(std::unique_ptr<SlotUse[]> uses, std::unique_ptr<wire::Target[]> targets, uint8_t* memory,
+            size_t payload_bytes, size_t kept);
+  /// Both versions, and what is kept.
+  static size_t slot_stride(size_t payload_bytes, size_t kept) {
+    return 2 * (kHeadRoom + payload_bytes) + kept * payload_bytes;
+  }
+  static size_t index(uint16_t slot, uint32_t seq) { return size_t{slot} * 2 + (seq & 1U); }  // [SLOT-3]
+
+  std::unique_ptr<SlotUse[]> uses_;
+  std::unique_ptr<wire::Target[]> targets_;
+  uint8_t* memory_;
+  size_t payload_bytes_;
+  size_t kept_;
+  size_t stride_;  // of a version
+  size_t slot_stride_;
+};
+
+}  // namespace switchml

@@ -1,0 +1,240 @@
+#include "exact/exact_codec.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "engine/in_place.h"
+
+namespace switchml::testing {
+namespace {
+
+TEST(ExactCodec, ElementsTravelAsTheyLieInMemory) {
+  std::vector<uint16_t> tensor(100);
+  std::iota(tensor.begin(), tensor.end(), uint16_t{0x7f00});  // infinities and NaNs of bfloat16 among them
+  const Collective c = in_place(ReduceOp::kSum, ElementType::kBFloat16, tensor);
+  std::vector<uint8_t> chunk(40, 0xee);
+  ASSERT_EQ(ExactCodec(c, 0, 2).encode({30, 15}, chunk.data()), 30U);
+  EXPECT_EQ(std::memcmp(chunk.data(), tensor.data() + 30, 30), 0);
+  EXPECT_EQ(chunk[30], 0xee);
+  EXPECT_EQ(ExactCodec(c, 0, 2).encode({30, 0}, chunk.data()), 0U);
+}
+
+TEST(ExactCodec, OnlyASumOfFloatsIsDivided) {
+  std::vector<double> floats(1);
+  std::vector<int64_t> integers(1);
+  const auto divisor = [](Collective c) {
+    c.divisor = 128;
+    return ExactCodec(c, 0, 2).divisor();
+  };
+  EXPECT_EQ(divisor(in_place(ReduceOp::kSum, ElementType::kFloat64, floats)), 128);
+  EXPECT_EQ(divisor(in_place(ReduceOp::kMax, ElementType::kFloat64, floats)), 1);
+  EXPECT_EQ(divisor(in_place(ReduceOp::kProduct, ElementType::kFloat64, floats)), 1);
+  EXPECT_EQ(divisor(in_place(ReduceOp::kSum, ElementType::kInt64, integers)), 1);
+}
+
+// Rounded to their type, and not divided: the aggregator does that, once.
+TEST(ExactCodec, AHostSendsWhatItsRanksMakeTogether) {  // [NLANE-7]
+  const std::array<std::vector<float>, 3> ranks = {{{9, 1e8F, 1, 3}, {9, 1, 0x1p-30F, 3}, {9, -1e8F, 0, 3}}};
+  Collective c;
+  c.count = 4;
+  c.divisor = 6;
+  for (const auto& rank : ranks) c.inputs.push_back(rank.data());
+  const auto sent = [&] {
+    std::vector<float> chunk(3);
+    EXPECT_EQ(ExactCodec(c, 0, 2).encode({1, 3}, reinterpret_cast<uint8_t*>(chunk.data())), 12U);
+    return chunk;
+  };
+  EXPECT_EQ(sent(), (std::vector<float>{1, 1, 9}));
+  c.op = ReduceOp::kMin;
+  EXPECT_EQ(sent(), (std::vector<float>{-1e8F, 0, 3}));
+  c.op = ReduceOp::kProduct;
+  EXPECT_EQ(sent(), (std::vector<float>{-1e16F, 0, 27}));
+}
+
+// The sum of three is beyond float16, the mean of all is not. [NLANE-8]
+TEST(ExactCodec, AMeanOfFloat16IsDividedBeforeTheSumOfAHostIsRounded) {
+  const uint16_t value = 0x7753;  // 30000 as float16
+  Collective c;
+  c.type = ElementType::kFloat16;
+  c.count = 1;
+  c.divisor = 6;
+  c.inputs = {&value, &value, &value};
+  uint16_t sent = 0;
+  ASSERT_EQ(ExactCodec(c, 0, 2).encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  EXPECT_EQ(sent, 0x7353);  // 15000
+  EXPECT_EQ(ExactCodec(c, 0, 2).divisor(), 1);
+  std::vector<uint16_t> alone(1);
+  c = in_place(ReduceOp::kSum, ElementType::kFloat16, alone);
+  c.divisor = 6;
+  EXPECT_EQ(ExactCodec(c, 0, 2).divisor(), 6);
+}
+
+TEST(ExactCodec, AMeanOfFloat16IsDividedByEachWorkerOfATree) {  // [NTREE-6]
+  const uint16_t six = 0x4600, two = 0x4000;
+  std::vector<uint16_t> tensor = {six};
+  Collective c = in_place(ReduceOp::kSum, ElementType::kFloat16, tensor);
+  c.divisor = 3;
+  const ExactCodec codec(c, 0, 3, true);
+  uint16_t sent = 0;
+  EXPECT_EQ(codec.source({0, 1}), nullptr);
+  ASSERT_EQ(codec.encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  EXPECT_EQ(sent, two);
+  EXPECT_EQ(codec.divisor(), 1);
+  c.divisor = 1;
+  EXPECT_EQ(codec.encode({0, 1}, reinterpret_cast<uint8_t*>(&sent)), 2U);
+  EXPECT_EQ(sent, six) << "a sum";
+}
+
+TEST(ExactCodec, WritesWhatIsAskedFor) {
+  std::vector<int32_t> input(100), output(22, -1);
+  Collective c = in_place(ReduceOp::kMax, ElementType::kInt32, input);
+  c.output = output.data() + 1;
+  c.output_begin = 40;
+  c.output_end = 60;
+  std::vector<int32_t> chunk(30);
+  for (const size_t first : {0, 30, 60, 90}) {  // before it and its begin, its end, behind it
+    const size_t count = std::min<size_t>(30, 100 - first);
+    std::iota(chunk.begin(), chunk.end(), static_cast<int32_t>(first));
+    ExactCodec(c, 0, 2).decode(reinterpret_cast<const uint8_t*>(chunk.data()), {first, count});
+  }
+  EXPECT_EQ(output.front(), -1);
+  EXPECT_EQ(output.back(), -1);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(output[static_cast<size_t>(i) + 1], 40 + i);
+}
+
+// ---- what moves ----
+
+// ---- in place ----
+
+TEST(ExactCodec, ElementsAreTheTensorsUnlessAResultMayComeBeforeThem) {
+  std::vector<int32_t> tensor(100), other(100);
+  Collective c = in_place(ReduceOp::kSum, ElementType::kInt32, tensor);
+  const auto source = [&](ElementRange range) { return ExactCodec(c, 0, 2).source(range); };
+  const auto at = [](const int32_t* element) { return reinterpret_cast<const uint8_t*>(element); };
+  EXPECT_EQ(source({30, 15}), at(&tensor[30]));
+  EXPECT_EQ(source({30, 0}), nullptr);
+  c.output = other.data();
+  EXPECT_EQ(source({30, 15}), at(&tensor[30]));
+  c.output_begin = 50;
+  c.output_end = 75;
+  c.output = &tensor[50];
+  EXPECT_EQ(source({30, 15}), at(&tensor[30])) << "a part of the result, where it belongs";
+  c.output = tensor.data();
+  EXPECT_EQ(source({30, 15}), nullptr) << "elements 50 to 75 of the result, where 0 to 25 of the input are";
+  c.output = tensor.data() - 25;
+  EXPECT_EQ(source({30, 15}), at(&tensor[30])) << "right before it";
+  c.output = tensor.data() + 100;
+  EXPECT_EQ(source({30, 15}), at(&tensor[30])) << "right behind it";
+  c.inputs = {tensor.data(), other.data()};
+  EXPECT_EQ(source({30, 15}), nullptr) << "several ranks' have to be added first";
+}
+
+TEST(ExactCodec, TheTargetIsWhereAllOfAResultGoes) {
+  std::vector<int16_t> tensor(100);
+  Collective c = in_place(ReduceOp::kMax, ElementType::kInt16, tensor);
+  const auto target = [&](ElementRange range) { return ExactCodec(c, 0, 2).target(range); };
+  const auto at = [](int16_t* element) { return reinterpret_cast<uint8_t*>(element); };
+  EXPECT_EQ(target({30, 15}), at(&tensor[30]));
+  EXPECT_EQ(target({30, 0}), nullptr);
+  c.output_begin = 40;
+  c.output_end = 60;
+  EXPECT_EQ(target({40, 20}), at(&tensor[0]));
+  EXPECT_EQ(target({45, 10}), at(&tensor[5]));
+  EXPECT_EQ(target({39, 2}), nullptr);
+  EXPECT_EQ(target({59, 2}), nullptr);
+  EXPECT_EQ(target({0, 10}), nullptr);
+}
+
+Collective moved(Movement movement, size_t bytes, int root = -1) {
+  Collective c;
+  c.type = ElementType::kUInt8;
+  c.movement = movement;
+  c.count = bytes;
+  c.root = root;
+  return c;
+}
+
+/// What a worker sends of elements [begin, begin + count); the frame is full of old bytes.
+std::vector<int> sent(const Collective& c, int worker, ElementRange range) {
+  std::vector<uint8_t> chunk(range.count, 0xee);
+  chunk.resize(ExactCodec(c, worker, 3).encode(range, chunk.data()));
+  return {chunk.begin(), chunk.end()};
+}
+
+TEST(ExactCodec, TheRootOfABroadcastSendsAndTheOthersWant) {  // [MOVED-2]
+  const std::vector<uint8_t> tensor = {1, 2, 3, 4, 5};
+  std::vector<uint8_t> output(5);
+  Collective c = moved(Movement::kBroadcast, 5, 1);
+  c.input = tensor.data();
+  EXPECT_EQ(sent(c, 1, {2, 2}), (std::vector<int>{3, 4}));
+  EXPECT_FALSE(ExactCodec(c, 1, 3).wants({2, 2}));
+  c.output = output.data();
+  c.output_end = 5;
+  EXPECT_EQ(sent(c, 0, {2, 2}), std::vector<int>{});
+  EXPECT_TRUE(ExactCodec(c, 0, 3).wants({2, 2}));
+  ExactCodec(c, 0, 3).decode(tensor.data() + 2, {2, 2});
+  EXPECT_EQ(output, (std::vector<uint8_t>{0, 0, 3, 4, 0}));
+}
+
+// Pieces of 3: a chunk of 4 has some of two of them, and zeros where another's are.
+TEST(ExactCodec, ABroadcastIsInPlaceAndNothingElseThatMoves) {
+  std::vector<uint8_t> tensor(5);
+  Collective c = moved(Movement::kBroadcast, 5, 1);
+  c.input = tensor.data();
+  EXPECT_EQ(ExactCodec(c, 1, 2).source({1, 3}), &tensor[1]);
+  EXPECT_EQ(ExactCodec(c, 0, 2).source({1, 3}), nullptr);
+  c.output = tensor.data();
+  c.output_end = 5;
+  EXPECT_EQ(ExactCodec(c, 0, 2).target({1, 3}), &tensor[1]);
+  for (const Movement movement : {Movement::kGather, Movement::kScatter}) {
+    c.movement = movement;
+    EXPECT_EQ(ExactCodec(c, 1, 2).source({1, 3}), nullptr);
+    EXPECT_EQ(ExactCodec(c, 1, 2).target({1, 3}), nullptr);
+  }
+}
+
+TEST(ExactCodec, AWorkerGathersItsPieceAmongZeros) {  // [MOVED-3, MOVED-6]
+  const std::vector<uint8_t> tensor = {1, 2, 3};
+  Collective c = moved(Movement::kGather, 3);
+  c.input = tensor.data();
+  EXPECT_EQ(sent(c, 1, {0, 4}), (std::vector<int>{0, 0, 0, 1}));
+  EXPECT_EQ(sent(c, 1, {4, 4}), (std::vector<int>{2, 3, 0, 0}));
+  EXPECT_EQ(sent(c, 1, {3, 3}), (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(sent(c, 1, {8, 1}), std::vector<int>{});
+  EXPECT_FALSE(ExactCodec(c, 1, 3).wants({0, 9}));
+
+  std::vector<std::vector<uint8_t>> outputs(3, std::vector<uint8_t>(3));
+  for (auto& output : outputs) c.pieces.push_back({output.data(), 0, 3});
+  EXPECT_TRUE(ExactCodec(c, 1, 3).wants({8, 1}));
+  EXPECT_FALSE(ExactCodec(c, 1, 3).wants({4, 2})) << "it has that itself";
+  EXPECT_EQ(sent(c, 1, {4, 2}), (std::vector<int>{2, 3}));
+  EXPECT_EQ(outputs[1], (std::vector<uint8_t>{0, 2, 3}));
+  const std::vector<uint8_t> result = {10, 11, 12, 20, 21, 22, 30, 31, 32};
+  for (const size_t begin : {0, 4, 8}) {
+    ExactCodec(c, 1, 3).decode(result.data() + begin, {begin, std::min<size_t>(4, 9 - begin)});
+  }
+  EXPECT_EQ(outputs, (std::vector<std::vector<uint8_t>>{{10, 11, 12}, {20, 21, 22}, {30, 31, 32}}));
+}
+
+TEST(ExactCodec, TheRootScattersAndEachTakesItsOwn) {  // [MOVED-4]
+  const std::vector<std::vector<uint8_t>> pieces = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
+  Collective c = moved(Movement::kScatter, 3, 0);
+  std::vector<uint8_t> output(3);
+  c.output = output.data();
+  EXPECT_EQ(sent(c, 2, {0, 9}), std::vector<int>{});
+  EXPECT_FALSE(ExactCodec(c, 2, 3).wants({0, 6}));
+  EXPECT_TRUE(ExactCodec(c, 2, 3).wants({4, 4}));
+  for (const auto& piece : pieces) c.inputs.push_back(piece.data());
+  EXPECT_EQ(sent(c, 0, {2, 5}), (std::vector<int>{3, 4, 5, 6, 7}));
+  const std::vector<uint8_t> chunk = {6, 7, 8, 9};
+  ExactCodec(c, 2, 3).decode(chunk.data(), {5, 4});
+  EXPECT_EQ(output, pieces[2]);
+}
+
+}  // namespace
+}  // namespace switchml::testing

@@ -1,0 +1,230 @@
+#include "integer/integer_codec.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "base/limits.h"
+#include "quant/nonfinite.h"
+#include "quant/witness.h"
+
+namespace switchml {
+namespace {
+
+uint32_t word(const std::vector<uint8_t>& words, size_t i) {
+  return static_cast<uint32_t>(words[4 * i]) << 24 | static_cast<uint32_t>(words[4 * i + 1]) << 16 |
+         static_cast<uint32_t>(words[4 * i + 2]) << 8 | words[4 * i + 3];
+}
+
+Collective of(ReduceOp op, ElementType type, const void* in, void* out, size_t count) {
+  Collective c;
+  c.op = op;
+  c.type = type;
+  c.input = in;
+  c.output = out;
+  c.count = count;
+  c.output_end = count;
+  return c;
+}
+
+TEST(IntegerCodec, CallChunkHasExponentsThenFlags) {  // [CALL-6]
+  std::vector<float> x(600, 0.0F);
+  x[3] = 1.5F;                                      // block 0: biased exponent 127
+  x[256] = -8.0F;                                   // block 1: 130
+  x[599] = std::numeric_limits<float>::infinity();  // block 2: all finite elements are 0
+  const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
+  const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
+  const IntegerCodec codec(c, plan, 2);
+  std::vector<uint8_t> words(1024, 0xff);
+  ASSERT_EQ(codec.encode_call(0, words.data()), 4U);
+  EXPECT_EQ(word(words, 0), 127U);
+  EXPECT_EQ(word(words, 1), 130U);
+  EXPECT_EQ(word(words, 2), 0U);
+  EXPECT_EQ(word(words, 3), 1U);
+  quant::Witness(1, 2, 256).guard(words.data(), 4, 99);
+  Superblock superblock;
+  superblock.exponents.resize(16);
+  ASSERT_TRUE(codec.plausible_call(0, words.data(), 4));
+  codec.decode_call(words.data(), 4, &superblock);
+  EXPECT_TRUE(superblock.ready && superblock.has_nonfinite);
+  EXPECT_EQ(superblock.exponents[1], 130);
+}
+
+TEST(IntegerCodec, WhatIsNotAnExponentIsRefused) {  // [MAX-3]
+  std::vector<float> x(10, 1.0F);
+  const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
+  const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
+  const IntegerCodec codec(c, plan, 2);
+  const auto plausible = [&codec](std::vector<uint8_t> words) {
+    quant::Witness(1, 2, 256).guard(words.data(), words.size() / 4, 99);
+    return codec.plausible_call(0, words.data(), words.size() / 4);
+  };
+  EXPECT_TRUE(plausible({0, 0, 0, 254, 0, 0, 0, 1}));
+  EXPECT_FALSE(plausible({0, 0, 0, 255, 0, 0, 0, 0}));
+  EXPECT_FALSE(plausible({0, 0, 0, 127, 0, 0, 0, 2}));
+  EXPECT_FALSE(plausible({0, 0, 0, 127}));
+  EXPECT_FALSE(plausible({0, 0, 0, 127, 0, 0, 0, 1, 0, 0, 0, 1}));
+  EXPECT_FALSE(codec.plausible_call(0, std::vector<uint8_t>(8, 0xff).data(), 2));
+}
+
+// One worker's own words decode to its own values, exactly where the quantum allows it.
+TEST(IntegerCodec, RoundTripOfEveryPathWithAPartialOutput) {
+  std::vector<float> x(700), out(100, -1.0F);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) / 64.0F;
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin}) {
+    Collective c = of(op, ElementType::kFloat32, x.data(), out.data(), x.size());
+    c.output_begin = 250;  // inside a block, across its end
+    c.output_end = 350;
+    const ChunkPlan plan(c.type, op == ReduceOp::kSum, {0, x.size()}, 4096);
+    const IntegerCodec codec(c, plan, 1);
+    Superblock superblock;
+    superblock.exponents.assign(16, 130);
+    superblock.range = plan.superblock(0);
+    std::vector<uint8_t> words(4096);
+    ASSERT_EQ(codec.encode_data({0, 700}, &superblock, words.data()), 700U);
+    codec.decode_data(words.data(), {0, 700}, &superblock);
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], x[250 + i]) << to_string(op);
+  }
+}
+
+TEST(IntegerCodec, SpecialCountsBecomeIeeeClasses) {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x = {1.0F, std::numeric_limits<float>::quiet_NaN(), inf, -inf};
+  const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
+  const ChunkPlan plan(c.type, true, {0, x.size()}, 1024);
+  const IntegerCodec codec(c, plan, 3);
+  std::vector<uint8_t> words(16);
+  ASSERT_EQ(codec.encode_nonfinite({0, 4}, words.data()), 4U);
+  EXPECT_EQ(word(words, 0), 0U);
+  EXPECT_EQ(word(words, 1), 1U);
+  EXPECT_EQ(word(words, 2), 1U << 10);
+  EXPECT_EQ(word(words, 3), 1U << 20);
+  Superblock superblock;
+  superblock.range = {0, 4};
+  std::vector<uint8_t> classes(4);
+  superblock.classes = classes.data();
+  codec.decode_nonfinite(words.data(), {0, 4}, &superblock);
+  EXPECT_EQ(classes, (std::vector<uint8_t>{0, 1, 2, 3}));
+  words = {0, 0x10, 0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};  // +Inf once and -Inf once
+  codec.decode_nonfinite(words.data(), {0, 4}, &superblock);
+  EXPECT_EQ(classes[0], static_cast<uint8_t>(quant::Nonfinite::kNan));
+}
+
+// Chunks of whole blocks, and such as begin and end inside of them.
+TEST(IntegerCodec, TheHashSeesEveryExponentOfTheChunkAndNoOther) {
+  for (const size_t payload : {size_t{2048}, size_t{1408}}) {
+    std::vector<float> x(2816, 1.0F);
+    const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), x.data(), x.size());
+    const ChunkPlan plan(c.type, true, {0, x.size()}, payload);
+    const IntegerCodec codec(c, plan, 2);
+    Superblock superblock;
+    superblock.range = plan.superblock(0);
+    superblock.exponents.assign(11, 127);
+    for (size_t chunk = 0; chunk < plan.chunks_of_superblock(0); ++chunk) {
+      const ElementRange range = plan.chunk(0, chunk);
+      const uint64_t hash = codec.exponents_hash(range, &superblock);
+      for (size_t b = 0; b < 11; ++b) {
+        superblock.exponents[b] = 128;
+        const bool has = b * 256 < range.begin + range.count && (b + 1) * 256 > range.begin;
+        EXPECT_EQ(codec.exponents_hash(range, &superblock) != hash, has) << payload << " " << chunk << " " << b;
+        superblock.exponents[b] = 127;
+      }
+    }
+  }
+}
+
+// Every element with the exponent of its own block, whichever chunk it is in.
+TEST(IntegerCodec, BlocksThatLieInTwoChunksKeepTheirExponents) {
+  std::vector<float> x(2816), out(x.size(), -1.0F);
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = std::ldexp(1.0F + static_cast<float>(i % 64) / 64.0F, static_cast<int>(i / 256) * 8 - 40);
+  const Collective c = of(ReduceOp::kSum, ElementType::kFloat32, x.data(), out.data(), x.size());
+  const ChunkPlan plan(c.type, true, {0, x.size()}, 1408);
+  const IntegerCodec codec(c, plan, 1);
+  Superblock superblock;
+  superblock.range = plan.superblock(0);
+  for (int b = 0; b < 11; ++b) superblock.exponents.push_back(static_cast<uint8_t>(127 + b * 8 - 40));
+  for (size_t chunk = 0; chunk < plan.chunks_of_superblock(0); ++chunk) {
+    std::vector<uint8_t> words(1408);
+    ASSERT_EQ(codec.encode_data(plan.chunk(0, chunk), &superblock, words.data()), 352U);
+    codec.decode_data(words.data(), plan.chunk(0, chunk), &superblock);
+  }
+  EXPECT_EQ(out, x);
+}
+
+// ---- a worker that speaks for several ranks ----
+
+/// What the switch makes of the words that workers send for one input each.
+template <typename Encode>
+std::vector<uint8_t> by_switch(const std::vector<const void*>& inputs, const Collective& c, const ChunkPlan& plan,
+                               wire::Operation how, const Encode& encode) {
+  const quant::Kernels& kernels = quant::kernels();
+  std::vector<uint8_t> words(4096 * kWordBytes), out(words.size());
+  struct alignas(64) Line {
+    int32_t words[16];
+  };
+  std::vector<Line> total(words.size() / sizeof(Line));
+  size_t n = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Collective one = c;
+    one.inputs.clear();
+    one.input = inputs[i];
+    n = encode(IntegerCodec(one, plan, static_cast<int>(inputs.size()) + 3), words.data());
+    const auto combine = i == 0 ? kernels.store : how == wire::Operation::kSum ? kernels.add : kernels.max;
+    combine(total[0].words, words.data(), n);
+  }
+  kernels.load(total[0].words, out.data(), n);
+  out.resize(n * kWordBytes);
+  return out;
+}
+
+template <typename Encode>
+void expect_the_switch_s_words(const Collective& c, const ChunkPlan& plan, wire::Operation how, const Encode& encode) {
+  std::vector<uint8_t> words(4096 * kWordBytes);
+  const size_t n = encode(IntegerCodec(c, plan, static_cast<int>(c.inputs.size()) + 3), words.data());
+  words.resize(n * kWordBytes);
+  EXPECT_EQ(words, by_switch(c.inputs, c, plan, how, encode)) << to_string(c.op) << " of " << to_string(c.type);
+}
+
+TEST(IntegerCodec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
+  constexpr size_t kCount = 700;
+  std::mt19937_64 random(5);
+  for (const size_t ranks : {2U, 3U, 7U}) {
+    for (int type = 0; type < kElementTypes; ++type) {
+      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
+        const auto element = static_cast<ElementType>(type);
+        if (!integer_can(op, element)) continue;
+        std::vector<std::vector<uint64_t>> tensors(ranks, std::vector<uint64_t>(kCount));  // any bits, NaN among them
+        Collective c = of(op, element, nullptr, nullptr, kCount);
+        for (auto& tensor : tensors) {
+          for (uint64_t& bits : tensor) bits = random();
+          c.inputs.push_back(tensor.data());
+        }
+        const bool with_exponents = op == ReduceOp::kSum && is_floating(element);
+        const ChunkPlan plan(element, with_exponents, {0, kCount}, 4096);
+        Superblock superblock;
+        superblock.range = plan.superblock(0);
+        for (size_t b = 0; b < 16; ++b) superblock.exponents.push_back(static_cast<uint8_t>(250 - b));
+        const wire::Operation how = op == ReduceOp::kSum ? wire::Operation::kSum : wire::Operation::kMax;
+        for (const ElementRange range : {ElementRange{0, kCount}, ElementRange{256, 300}, ElementRange{512, 1},
+                                         ElementRange{100, 500}, ElementRange{352, 348}}) {
+          expect_the_switch_s_words(c, plan, how, [&](const IntegerCodec& codec, uint8_t* words) {
+            return codec.encode_data(range, &superblock, words);
+          });
+          if (!with_exponents) continue;
+          expect_the_switch_s_words(c, plan, wire::Operation::kSum, [&](const IntegerCodec& codec, uint8_t* words) {
+            return codec.encode_nonfinite(range, words);
+          });
+        }
+        expect_the_switch_s_words(c, plan, wire::Operation::kMax,
+                                  [&](const IntegerCodec& codec, uint8_t* words) { return codec.encode_call(0, words); });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace switchml
