@@ -21,8 +21,6 @@ inline constexpr uint32_t kMaxWeight = 1000;  // [SHARE-2]
 inline constexpr int kMaxJobs = 255;  // [PKT-6]
 /// Engine threads of one worker, each with its own socket and slot range.
 inline constexpr int kMaxShards = 16;  // [OPEN-3]
-/// Threads of one software switch, each with its own socket on the same port.
-inline constexpr int kMaxSwitchThreads = 64;
 
 // ---- payload ----
 inline constexpr size_t kWordBytes = 4;

@@ -65,7 +65,6 @@ void SoftSwitch::Impl::expire(const std::vector<uint8_t>& jobs) {
 // [LEASE-2]
 void SoftSwitch::Impl::make_room(const wire::Open& asked, const Endpoint& client, Time now) {
   if (!table.lacks_share(asked, client) && !table.lacks_room(asked, client)) return;
-  gather_signs_of_life();
   for (const uint8_t job : table.silent(now)) {
     if (table.lacks_share(asked, client) && table.find(job)->client() == client) expire({job});
   }
@@ -125,11 +124,9 @@ ReplyStatus SoftSwitch::Impl::probe(const uint8_t* body, const Endpoint& from, T
 
   const WorkerSet contributed = contributors(*session, asked.slot, asked.seq);
   const WorkerSet joined = session->joined_workers();
-  uint64_t dropped_length = 0;
-  for (const Partition& part : partitions) dropped_length += part.counters.dropped_length.get();  // [PROBE-3, PROBE-4]
   wire::ProbeReply answer;
   answer.slot = asked.slot;
-  answer.dropped_length = wire::capped(dropped_length);
+  answer.dropped_length = wire::capped(counters.dropped_length.get());  // [PROBE-3, PROBE-4]
   answer.seq = asked.seq;
   answer.joined_low = joined.low;
   answer.joined_high = joined.high;

@@ -14,14 +14,6 @@
 
 namespace switchml::softswitch {
 
-/// What a thread writes for every packet, in cache lines of its own. All else that contributions touch is either a
-/// slot, which belongs to one partition, or changes only while every thread is excluded.
-struct alignas(64) Partition {
-  SwitchCounters counters;
-  uint32_t burst = 1;                         // the present one: see SlotUse::borrowed_in
-  std::array<Time, kMaxJobs + 1> heard = {};  // when a member of each job last was, as far as this partition knows
-};
-
 /// Where the stages put what they have to say about a packet.
 struct PacketContext {
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to, Ecn ecn);
@@ -33,7 +25,7 @@ struct PacketContext {
   /// Counts what is wrong with a packet.
   void drop(wire::ParseError error);
 
-  Partition& part;
+  uint32_t& burst;  // the present one: see SlotUse::borrowed_in
   SwitchCounters& counters;
   PacketSink& out;
 };
@@ -42,20 +34,14 @@ struct SoftSwitch::Impl {
   explicit Impl(const SwitchOptions& options);
 
   // ---- contributions (switch.cc) ----
-  /// `alone`: no other thread uses the switch now. False: that is needed, and nothing was done.
-  bool data(const RxFrame& frame, Time now, bool alone, PacketContext& context);
-  bool dispatch(const RxFrame& frame, Time now, bool alone, PacketContext& context);
-  bool contribution(const Aggregator& format, const RxFrame& frame, Time now, bool alone, PacketContext& context);
+  void data(const RxFrame& frame, Time now, PacketContext& context);
+  void contribution(const Aggregator& format, const RxFrame& frame, Time now, PacketContext& context);
   static const Aggregator& format_of(const SessionEntry& session);
   /// Session, SlotIndex: the member's session, or null (and the drop is counted).
   SessionEntry* admit(const Aggregator& format, const Arrival& arrival, const Endpoint& from, SwitchCounters& counters);
   /// The same of what may be a result from the session's parent. [TREE-8]
   SessionEntry* admit_result(const Aggregator& format, const Arrival& arrival, const Endpoint& from,
                              SwitchCounters& counters);
-  /// Whether answers to the member leave from where the frame came, from now on. False: another thread must not use the
-  /// switch meanwhile.
-  bool note_member(SessionEntry* session, const Arrival& arrival, const RxFrame& frame, Time now, bool alone,
-                   PacketContext& context);
   /// SequenceCheck, Bitmap, Aggregator, NextStep.
   void aggregate(const Aggregator& format, const SessionEntry& session, const Arrival& arrival, const RxFrame& frame,
                  PacketContext& context);
@@ -77,8 +63,6 @@ struct SoftSwitch::Impl {
   void end(uint8_t job);
   void expire(const std::vector<uint8_t>& jobs);
   WorkerSet contributors(const SessionEntry& session, uint16_t slot, uint32_t seq) const;
-  /// The table learns which sessions the partitions have heard from.
-  void gather_signs_of_life();
 
   ControlTap* tap = nullptr;
   MeetTap* meet_tap = nullptr;
@@ -90,8 +74,8 @@ struct SoftSwitch::Impl {
   size_t invitations = 0;
   SessionTable table;
   std::unique_ptr<SlotStore> stores[256];  // by job number, of the sessions in `table`
-  std::vector<Partition> partitions;
-  SwitchCounters& counters;  // of what concerns no partition: the first one's
+  SwitchCounters counters;
+  uint32_t burst = 1;  // the present one
 };
 
 }  // namespace switchml::softswitch

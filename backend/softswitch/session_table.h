@@ -155,10 +155,6 @@ class SessionTable {
   /// Null unless the job is open, whatever its epoch.
   const SessionEntry* find(uint8_t job) const { return entries_[job].get(); }
 
-  /// A member was heard then, or later.
-  void heard(uint8_t job, Time at) {
-    if (entries_[job] && at > entries_[job]->last_heard) entries_[job]->last_heard = at;
-  }
   /// As if a member had been heard: for a controller that could not have heard one.
   void extend_lease(uint8_t job, Time now) {
     if (entries_[job]) entries_[job]->last_heard = now;

@@ -6,7 +6,6 @@
 #include "exact/exact_aggregator.h"
 #include "integer/integer_aggregator.h"
 #include "softswitch/pipeline.h"
-#include "wire/slot_partition.h"
 
 namespace switchml::softswitch {
 
@@ -79,9 +78,9 @@ void PacketContext::write(const uint8_t* elements, const wire::Target& target, c
 }
 
 void PacketContext::reclaim(const SlotUse& use) {
-  if (use.borrowed_in != part.burst) return;
+  if (use.borrowed_in != burst) return;
   out.reclaim();
-  ++part.burst;
+  ++burst;
 }
 
 void PacketContext::drop(wire::ParseError error) {
@@ -102,48 +101,24 @@ SoftSwitch::~SoftSwitch() = default;
 size_t SoftSwitch::slot_memory_in_use() const { return impl_->table.slot_memory_in_use(); }
 int SoftSwitch::sessions() const { return impl_->table.sessions(); }
 
-SwitchCounters SoftSwitch::counters() const {
-  SwitchCounters sum;
-  for (const Partition& part : impl_->partitions) sum.add(part.counters);
-  return sum;
-}
+SwitchCounters SoftSwitch::counters() const { return impl_->counters; }
 
-int SoftSwitch::partition_of(const uint8_t* frame, size_t size) const {
-  if (size > 0 && wire::kind_of(frame) == static_cast<uint8_t>(wire::Kind::kRequest)) return kWholeSwitch;
-  if (impl_->partitions.size() == 1 || size < wire::kHeaderBytes) return 0;
-  const wire::Header header = wire::read_header(frame);
-  return wire::slot_partition(header.job, header.slot, static_cast<int>(impl_->partitions.size()));
-}
+void SoftSwitch::begin_burst() { ++impl_->burst; }
 
-void SoftSwitch::begin_burst(int partition) { ++impl_->partitions[static_cast<size_t>(partition)].burst; }
-
-bool SoftSwitch::process_in(int partition, const RxFrame& frame, Time now, PacketSink& out) {
-  Partition& part = impl_->partitions[static_cast<size_t>(partition)];
-  PacketContext context{part, part.counters, out};
-  return impl_->data(frame, now, impl_->partitions.size() == 1, context);
-}
-
-void SoftSwitch::process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out, Ecn ecn) {
-  const int partition = partition_of(frame, size);
-  if (partition == kWholeSwitch) {
-    impl_->counters.packets_received.add(1);
-    impl_->counters.bytes_received.add(size);
-    return impl_->request(frame, size, from, now, out);
-  }
-  begin_burst(partition);
-  Partition& part = impl_->partitions[static_cast<size_t>(partition)];
-  PacketContext context{part, part.counters, out};
-  impl_->data({frame, static_cast<uint32_t>(size), from, ecn}, now, true, context);
+void SoftSwitch::process(const RxFrame& frame, Time now, PacketSink& out) {
+  impl_->counters.packets_received.add(1);
+  impl_->counters.bytes_received.add(frame.size);
+  if (frame.size > 0 && wire::kind_of(frame.data) == static_cast<uint8_t>(wire::Kind::kRequest))
+    return impl_->request(frame.data, frame.size, frame.from, now, out);
+  PacketContext context{impl_->burst, impl_->counters, out};
+  impl_->data(frame, now, context);
 }
 
 void SoftSwitch::invite(uint64_t client_key) {
   impl_->invited[impl_->invitations++ % impl_->invited.size()] = client_key;
 }
 
-void SoftSwitch::sweep(Time now) {
-  impl_->gather_signs_of_life();
-  impl_->expire(impl_->table.expired(now));
-}
+void SoftSwitch::sweep(Time now) { impl_->expire(impl_->table.expired(now)); }
 
 void SoftSwitch::hand_requests_to(ControlTap* tap) { impl_->tap = tap; }
 void SoftSwitch::answer_meets_by(MeetTap* tap) { impl_->meet_tap = tap; }
@@ -158,63 +133,34 @@ SoftSwitch::Impl::Impl(const SwitchOptions& options)
       max_payload_bytes(options.max_payload_bytes),
       client_of(options.client_of),
       by_invitation(options.by_invitation),
-      table(session_limits(options)),
-      partitions(static_cast<size_t>(std::clamp(options.partitions, 1, kMaxSwitchThreads))),
-      counters(partitions.front().counters) {}
+      table(session_limits(options)) {}
 
-bool SoftSwitch::Impl::data(const RxFrame& frame, Time now, bool alone, PacketContext& context) {
-  if (!dispatch(frame, now, alone, context)) return false;
-  context.counters.packets_received.add(1);
-  context.counters.bytes_received.add(frame.size);
-  return true;
-}
-
-bool SoftSwitch::Impl::dispatch(const RxFrame& frame, Time now, bool alone, PacketContext& context) {
-  if (frame.size < wire::kHeaderBytes) {
-    context.drop(wire::ParseError::kShort);
-    return true;
-  }
+void SoftSwitch::Impl::data(const RxFrame& frame, Time now, PacketContext& context) {
+  if (frame.size < wire::kHeaderBytes) return context.drop(wire::ParseError::kShort);
   switch (static_cast<wire::Kind>(wire::kind_of(frame.data))) {
-    case wire::Kind::kContribution: return contribution(kInteger, frame, now, alone, context);
-    case wire::Kind::kNativeContribution: return contribution(kExact, frame, now, alone, context);
-    case wire::Kind::kResult: hand_on(kInteger, frame, context); return true;
-    case wire::Kind::kNativeResult: hand_on(kExact, frame, context); return true;
+    case wire::Kind::kContribution: return contribution(kInteger, frame, now, context);
+    case wire::Kind::kNativeContribution: return contribution(kExact, frame, now, context);
+    case wire::Kind::kResult: return hand_on(kInteger, frame, context);
+    case wire::Kind::kNativeResult: return hand_on(kExact, frame, context);
     default: break;
   }
   const bool is_ours = wire::version_of(frame.data) == wire::kVersion;
   context.drop(is_ours ? wire::ParseError::kKind : wire::ParseError::kOtherVersion);
-  return true;
 }
 
-bool SoftSwitch::Impl::contribution(const Aggregator& format, const RxFrame& frame, Time now, bool alone,
-                                    PacketContext& context) {
+void SoftSwitch::Impl::contribution(const Aggregator& format, const RxFrame& frame, Time now, PacketContext& context) {
   Arrival arrival;
   wire::ParseError error = format.parse(frame.data, frame.size, false, &arrival);
   if (arrival.target && frame.from.carrier != Carrier::kRdma) error = wire::ParseError::kLength;  // [RDMA-6]
-  if (error != wire::ParseError::kNone) {
-    context.drop(error);
-    return true;
-  }
+  if (error != wire::ParseError::kNone) return context.drop(error);
   SessionEntry* session = admit(format, arrival, frame.from, context.counters);
-  if (session == nullptr) return true;  // [DROP-11]
+  if (session == nullptr) return;  // [DROP-11]
   if (!format.is_intact(frame.data, frame.size, session->checksum_rule())) {
-    context.drop(wire::ParseError::kChecksum);
-    return true;
+    return context.drop(wire::ParseError::kChecksum);
   }
-  if (!note_member(session, arrival, frame, now, alone, context)) return false;
+  session->note_via(arrival.worker, session->shard_of(arrival.slot), frame.from.via);
+  session->last_heard = now;
   aggregate(format, *session, arrival, frame, context);
-  return true;
-}
-
-bool SoftSwitch::Impl::note_member(SessionEntry* session, const Arrival& arrival, const RxFrame& frame, Time now,
-                                   bool alone, PacketContext& context) {
-  const int shard = session->shard_of(arrival.slot);
-  if (session->member(arrival.worker, shard).via != frame.from.via) {
-    if (!alone) return false;
-    session->note_via(arrival.worker, shard, frame.from.via);
-  }
-  context.part.heard[arrival.job] = now;
-  return true;
 }
 
 const Aggregator& SoftSwitch::Impl::format_of(const SessionEntry& session) {
@@ -283,7 +229,7 @@ void SoftSwitch::Impl::aggregate(const Aggregator& format, const SessionEntry& s
   format.complete(arrival, &use, &store, session.checksum_rule(),
                   uplink != nullptr ? std::optional(uplink->worker) : std::nullopt);
   context.counters.uses_completed.add(1);
-  use.borrowed_in = context.part.burst;
+  use.borrowed_in = context.burst;
   const uint8_t* payload = store.payload(arrival.slot, arrival.seq);
   const SwitchFrame whole = format.whole_frame(use, payload);
   if (uplink != nullptr) return context.unicast(whole.data, whole.size, uplink->parent, use.ecn);  // [TREE-4, NTREE-2]
@@ -332,7 +278,7 @@ void SoftSwitch::Impl::duplicate(const Aggregator& format, const SessionEntry& s
     context.reclaim(*use);
     mark_repeated(payload - format.header_bytes());
   }
-  use->borrowed_in = context.part.burst;
+  use->borrowed_in = context.burst;
   const SwitchFrame frame = format.repeated_frame(*use, payload, arrival.worker, asking.size, leaf);
   context.unicast(frame.data, frame.size, leaf ? session.uplink()->parent : asking.from, asking.ecn);
 }
@@ -357,16 +303,10 @@ void SoftSwitch::Impl::hand_on(const Aggregator& format, const RxFrame& frame, P
     uint8_t* payload = store.payload(result.slot, result.seq);
     context.reclaim(use);
     format.make_bare_frame(frame.data, session->checksum_rule(), payload);
-    use.borrowed_in = context.part.burst;
+    use.borrowed_in = context.burst;
     bare = format.bare_frame(payload);
   }
   to_members(format, *session, use, result, whole, bare, frame.ecn, context);  // [ECN-2]
-}
-
-void SoftSwitch::Impl::gather_signs_of_life() {
-  for (const Partition& part : partitions) {
-    for (size_t job = 1; job < part.heard.size(); ++job) table.heard(static_cast<uint8_t>(job), part.heard[job]);
-  }
 }
 
 void SoftSwitch::Impl::end(uint8_t job) {

@@ -46,8 +46,6 @@ struct SwitchOptions {
   /// The same where what it holds is wanted; at most half of the lease. Members are heard every 5 s, so that several
   /// signs of life have not come.
   Duration silence = seconds(15);
-  /// Parts, 1 to 64, that as many threads may drive at the same time. Each slot belongs to one of them.
-  int partitions = 1;
   /// Seed of the unpredictable epochs and keys (from the system's random source in production).
   uint64_t seed = 0;
 };
@@ -87,9 +85,8 @@ class MeetTap {
                     const Endpoint& from) = 0;
 };
 
-/// One thread drives a switch, or one for each partition: calls of begin_burst() and process_in() for different
-/// partitions may run at the same time. All other calls exclude each other and those; counters() may be called any
-/// time. Sinks must be done with the frames of a burst (PacketSink) before anything but process_in() is called.
+/// One thread at a time, but for counters(), which may be called any time. Sinks must be done with the frames of a
+/// burst (PacketSink) before anything but process() is called.
 class SoftSwitch {
  public:
   explicit SoftSwitch(const SwitchOptions& options);
@@ -97,18 +94,16 @@ class SoftSwitch {
   SoftSwitch(const SoftSwitch&) = delete;
   SoftSwitch& operator=(const SoftSwitch&) = delete;
 
+  /// No sink uses the frames any more that process() has handed to it.
+  void begin_burst();
   /// Takes one frame of any content. Never throws; whatever is not a valid packet of a member is dropped and counted.
+  void process(const RxFrame& frame, Time now, PacketSink& out);
+  /// A burst of one frame.
   void process(const uint8_t* frame, size_t size, const Endpoint& from, Time now, PacketSink& out,
-               Ecn ecn = Ecn::kNone);
-
-  // ---- many frames, or many threads ----
-  static constexpr int kWholeSwitch = -1;
-  /// To which partition a frame of any content belongs; kWholeSwitch: to none, it takes process().
-  int partition_of(const uint8_t* frame, size_t size) const;
-  /// Nobody uses the frames any more that process_in() has handed to a sink for this partition.
-  void begin_burst(int partition);
-  /// Takes a frame that belongs to `partition`. False: nothing was done, it takes process().
-  bool process_in(int partition, const RxFrame& frame, Time now, PacketSink& out);
+               Ecn ecn = Ecn::kNone) {
+    begin_burst();
+    process({frame, static_cast<uint32_t>(size), from, ecn}, now, out);
+  }
 
   /// An open with this client key may come; the last 16 keys are remembered.
   void invite(uint64_t client_key);
@@ -144,7 +139,6 @@ class SoftSwitch {
   /// Whose contributions a use of a slot has; of a use that a newer one has replaced, all members'.
   Result<WorkerSet> contributed(uint8_t job, uint32_t epoch, uint16_t slot, uint32_t seq) const;
 
-  /// Of all partitions together, now.
   SwitchCounters counters() const;
   /// Bytes of slot memory in use now.
   size_t slot_memory_in_use() const;

@@ -9,7 +9,7 @@ void BatchingSink::unicast(const uint8_t* frame, size_t size, const Endpoint& to
     transport_.send(&one, 1);
     return;
   }
-  destination(to).held.push_back(hold(frame, size));
+  destination(to).held.push_back({frame, static_cast<uint32_t>(size), ecn_});
 }
 
 void BatchingSink::multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) {
@@ -26,7 +26,7 @@ void BatchingSink::multicast(const uint8_t* frame, size_t size, const Endpoint* 
     transport_.send(frames_.data(), count);
     return;
   }
-  const Held held = hold(frame, size);
+  const Held held{frame, static_cast<uint32_t>(size), ecn_};
   for (size_t i = 0; i < count; ++i) destination(*to[i]).held.push_back(held);
 }
 
@@ -38,15 +38,6 @@ void BatchingSink::write(const uint8_t* elements, const wire::Target& target, co
   one.target = target;
   one.may_change = true;
   transport_.send(&one, 1);
-}
-
-BatchingSink::Held BatchingSink::hold(const uint8_t* frame, size_t size) {
-  Held held{frame, 0, static_cast<uint32_t>(size), ecn_};
-  if (!copies_) return held;
-  held.data = nullptr;
-  held.offset = bytes_.size();
-  bytes_.insert(bytes_.end(), frame, frame + size);
-  return held;
 }
 
 BatchingSink::Destination& BatchingSink::destination(const Endpoint& to) {
@@ -70,7 +61,7 @@ void BatchingSink::flush() {
   for (size_t i = 0; i < used_; ++i) {
     Destination& d = destinations_[i];
     for (const Held& held : d.held) {
-      frames_.push_back({held.data != nullptr ? held.data : bytes_.data() + held.offset, held.size, &d.to});
+      frames_.push_back({held.data, held.size, &d.to});
       frames_.back().ecn = held.ecn;
     }
     d.held.clear();
@@ -78,7 +69,6 @@ void BatchingSink::flush() {
   transport_.send(frames_.data(), frames_.size());
   used_ = 0;
   expected_ = 0;
-  bytes_.clear();
 }
 
 }  // namespace switchml

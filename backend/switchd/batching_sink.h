@@ -19,29 +19,22 @@ class BatchingSink : public softswitch::PacketSink {
   /// Frames up to this size are held back until flush(), over UDP.
   static constexpr size_t kHeldBytes = 9216;
 
-  enum class Frames {
-    kBorrow,  // they are sent from where they lie, by reclaim() at the latest
-    kCopy,    // reclaim() does nothing: only flush() sends. For threads that share a switch, whose locks it then spares
-  };
   /// Borrows the transport, which must outlive the sink. `held_bytes`: larger frames leave at once.
-  BatchingSink(Transport& transport, Frames frames, size_t held_bytes = kHeldBytes)
-      : transport_(transport), copies_(frames == Frames::kCopy), held_bytes_(held_bytes) {}
+  explicit BatchingSink(Transport& transport, size_t held_bytes = kHeldBytes)
+      : transport_(transport), held_bytes_(held_bytes) {}
 
   void set_ecn(Ecn ecn) override { ecn_ = ecn; }
   void unicast(const uint8_t* frame, size_t size, const Endpoint& to) override;
   void multicast(const uint8_t* frame, size_t size, const Endpoint* const* to, size_t count) override;
   void write(const uint8_t* elements, const wire::Target& target, const uint8_t* frame, size_t size,
              const Endpoint& to) override;
-  void reclaim() override {
-    if (!copies_) flush();
-  }
+  void reclaim() override { flush(); }
   /// Sends what was held back. Frames that the transport does not take are lost, as on any network.
   void flush();
 
  private:
   struct Held {
     const uint8_t* data = nullptr;
-    size_t offset = 0;  // of a copy: into bytes_, which may move until flush()
     uint32_t size = 0;
     Ecn ecn = Ecn::kNone;
   };
@@ -50,14 +43,11 @@ class BatchingSink : public softswitch::PacketSink {
     std::vector<Held> held;
   };
 
-  Held hold(const uint8_t* frame, size_t size);
   Destination& destination(const Endpoint& to);
 
   Transport& transport_;
-  const bool copies_;
   const size_t held_bytes_;
   Ecn ecn_ = Ecn::kNone;
-  std::vector<uint8_t> bytes_;
   std::vector<Destination> destinations_;  // [0, used_) have frames; the others keep their memory
   size_t used_ = 0;
   size_t expected_ = 0;          // where the next destination is likely to be: a result goes to all members in order

@@ -45,8 +45,6 @@ std::vector<Option> table(CommandLine* line) {
   softswitch::SwitchOptions& limits = line->server.softswitch;
   return {
       {"listen", value::word("ADDRESS:PORT", &line->listen), "where to listen; port 0 takes a free one"},
-      {"threads", value::whole(1, kMaxSwitchThreads, &line->server.threads),
-       "threads that receive and send on the port"},
       {"rdma", rdma(&line->server),
        "the card by which workers may come; auto: one that has the address it listens on, if there is one"},
       {"rdma-traffic-class", value::whole(0, kMostTrafficClass, &line->server.card_port.traffic_class),

@@ -16,8 +16,8 @@
 #include "socket/address.h"
 #include "socket/sockaddr.h"
 #include "switchd/batching_sink.h"
+#include "switchd/locked_switch.h"
 #include "switchd/meetings.h"
-#include "switchd/partitioned_switch.h"
 #include "transport/guarded_listener.h"
 #include "transport/rdma/rdma.h"
 #include "transport/tcp.h"
@@ -52,7 +52,7 @@ uint64_t system_random() {
 
 /// Sockets of one port.
 struct Links {
-  std::vector<std::unique_ptr<Transport>> udp;
+  std::unique_ptr<Transport> udp;
   std::unique_ptr<Transport> tcp;   // or null
   std::unique_ptr<Transport> card;  // or null
 };
@@ -64,9 +64,7 @@ class ThreadedServer : public SwitchServer {
     if (control != nullptr) {
       switch_.exclusively([control](softswitch::SoftSwitch& s) { s.hand_requests_to(control); });
     }
-    const auto frames = links.udp.size() == 1 ? BatchingSink::Frames::kBorrow : BatchingSink::Frames::kCopy;
-    for (auto& link : links.udp) workers_.push_back(std::make_unique<Worker>(workers_.size(), std::move(link), frames));
-    // All connections are of one thread, for only their own transport can answer; slots of all partitions are its.
+    workers_.push_back(std::make_unique<Worker>(std::move(links.udp), kFrames, BatchingSink::kHeldBytes));
     if (links.tcp) workers_.push_back(std::make_unique<Worker>(std::move(links.tcp), kTcpFrames, SIZE_MAX));
     if (links.card) {
       workers_.push_back(std::make_unique<Worker>(std::move(links.card), kCardFrames, 0));
@@ -126,19 +124,11 @@ class ThreadedServer : public SwitchServer {
  private:
   /// What one thread has for itself.
   struct Worker {
-    Worker(size_t partition, std::unique_ptr<Transport> udp, BatchingSink::Frames frames_of)
-        : home(static_cast<int>(partition)), transport(std::move(udp)), sink(*transport, frames_of), frames(kFrames) {}
-    /// All connections, of slots of all partitions.
-    Worker(std::unique_ptr<Transport> connections, size_t frames_of_burst, size_t held_bytes)
-        : home(0),
-          transport(std::move(connections)),
-          sink(*transport, BatchingSink::Frames::kBorrow, held_bytes),
-          frames(frames_of_burst) {}
-    const int home;  // the partition whose frames arrive here
+    Worker(std::unique_ptr<Transport> link, size_t frames_of_burst, size_t held_bytes)
+        : transport(std::move(link)), sink(*transport, held_bytes), frames(frames_of_burst) {}
     std::unique_ptr<Transport> transport;
     BatchingSink sink;
     std::vector<RxFrame> frames;
-    PartitionedSwitch::Scratch scratch;
     std::thread thread;
   };
 
@@ -208,7 +198,7 @@ class ThreadedServer : public SwitchServer {
   bool burst(Worker& worker) {
     const size_t count = worker.transport->receive(worker.frames.data(), worker.frames.size());
     if (count == 0) return false;
-    switch_.process(worker.home, worker.frames.data(), count, monotonic_now(), worker.sink, &worker.scratch);
+    switch_.process(worker.frames.data(), count, monotonic_now(), worker.sink);
     worker.transport->release();
     worker.sink.flush();
     return true;
@@ -223,35 +213,20 @@ class ThreadedServer : public SwitchServer {
   std::mutex outbox_mutex_;
   std::vector<Outgoing> outbox_;
   std::atomic<bool> mail_{false};
-  PartitionedSwitch switch_;
+  LockedSwitch switch_;
   std::atomic<bool> stop_{false};
   std::unique_ptr<Meetings> meetings_;            // or null
   Worker* meeting_ = nullptr;                     // who answers them
   std::vector<std::unique_ptr<Worker>> workers_;  // complete before the first thread starts
 };
 
-Result<std::vector<std::unique_ptr<Transport>>> open_udp(const ServerOptions& options) {
+Result<std::unique_ptr<Transport>> open_udp(const ServerOptions& options) {
   UdpOptions udp;
   udp.bind = options.listen;
   udp.receive_buffer_bytes = options.receive_buffer_bytes;
   udp.receive_frames = kDatagrams;
-  if (options.threads > 1) {
-    // Another switch of this user with threads would share the port with us, and take half of the workers.
-    auto alone = make_udp_transport(udp);
-    if (!alone.ok()) return alone.status();
-    udp.bind = alone.value()->local();
-    udp.share_port = true;
-    udp.steer_over = options.threads;
-  }
   udp.local_addresses = std::make_shared<LocalAddresses>();
-  std::vector<std::unique_ptr<Transport>> transports;
-  for (int i = 0; i < options.threads; ++i) {
-    auto transport = make_udp_transport(udp);
-    if (!transport.ok()) return transport.status();
-    udp.bind = transport.value()->local();  // the port that the first one got
-    transports.push_back(std::move(transport.value()));
-  }
-  return transports;
+  return make_udp_transport(udp);
 }
 
 Result<std::unique_ptr<Transport>> open_tcp(const Endpoint& listen) {
@@ -280,7 +255,7 @@ Result<std::unique_ptr<Transport>> open_card(const ServerOptions& options, const
 
 Status add_card(const ServerOptions& options, Links* links) {
   if (options.card == ServerOptions::Card::kNone || options.control != nullptr) return {};
-  const Endpoint bound = links->udp.front()->local();
+  const Endpoint bound = links->udp->local();
   auto card = open_card(options, bound);
   if (card.ok()) {
     links->card = std::move(card.value());
@@ -297,23 +272,19 @@ Status add_card(const ServerOptions& options, Links* links) {
 }
 
 Result<Links> open_links(const ServerOptions& options) {
-  if (options.threads < 1 || options.threads > kMaxSwitchThreads) {
-    return Status(Code::kInvalidArgument, "a switch with " + std::to_string(options.threads) +
-                                              " threads; allowed: 1 to " + std::to_string(kMaxSwitchThreads));
-  }
   for (int attempt = 1;; ++attempt) {
     auto udp = open_udp(options);
     if (!udp.ok()) return udp.status();
     Links links;
     links.udp = std::move(udp.value());
     if (options.control != nullptr) return links;  // whose sessions are of integers
-    auto tcp = open_tcp(links.udp.front()->local());
+    auto tcp = open_tcp(links.udp->local());
     if (tcp.ok()) {
       links.tcp = std::move(tcp.value());
       return links;
     }
     if (port_of(options.listen) == 0 && attempt < kPorts) continue;
-    SWITCHML_LOG(kWarning) << "switch " << to_string(links.udp.front()->local())
+    SWITCHML_LOG(kWarning) << "switch " << to_string(links.udp->local())
                            << " serves UDP only: " << tcp.status().message();
     return links;
   }
@@ -327,13 +298,11 @@ Result<std::unique_ptr<SwitchServer>> SwitchServer::start(const ServerOptions& o
   if (Status status = add_card(options, &links.value()); !status.ok()) return status;
   softswitch::SwitchOptions switch_options = options.softswitch;
   switch_options.has_card = links->card != nullptr;
-  switch_options.partitions = options.threads;
-  const size_t granted = links->udp.front()->limits().receive_buffer_bytes;
+  const size_t granted = links->udp->limits().receive_buffer_bytes;
   if (switch_options.receive_buffer_bytes == 0) switch_options.receive_buffer_bytes = granted;
   // A host.
   switch_options.client_of = [](const Endpoint& from) { return with_carrier(with_port(from, 0), Carrier::kPackets); };
-  // One thread has all connections: where there are several, UDP has more processors.
-  switch_options.suits_tcp = links->tcp != nullptr && options.threads == 1;
+  switch_options.suits_tcp = links->tcp != nullptr;
   if (switch_options.seed == 0) switch_options.seed = system_random();
   try {
     return std::unique_ptr<SwitchServer>(new ThreadedServer(std::move(links.value()), switch_options, options.control));

@@ -1,9 +1,8 @@
 // A software switch on UDP and TCP: threads that receive bursts, process them and send the answers. Used by the
 // standalone switchml-switchd and, embedded, by the hosts of a job that has no other switch.
 //
-// One thread serves all that comes over TCP, to the same port. The others share UDP's port. The switch is one, and its
-// slots are divided among them. The kernel gives each packet to the socket of the thread that has its slot, so that a
-// thread touches memory of its own only (partitioned_switch.h).
+// One thread serves what comes over UDP, one what comes over TCP, to the same port, and one what comes by RDMA. They
+// take turns at the one switch, burst by burst (locked_switch.h).
 #pragma once
 
 #include <memory>
@@ -19,7 +18,6 @@ namespace switchml {
 
 struct ServerOptions {
   Endpoint listen;  // port 0 takes a free one
-  int threads = 1;  // of UDP, 1 to 64
   softswitch::SwitchOptions softswitch;
   size_t receive_buffer_bytes = 32 << 20;
   /// Whether members may come by RDMA, where a card can be used; by which one.

@@ -26,12 +26,6 @@ struct UdpOptions {
   /// Receive buffers, 1 to 1024, each of 64 KiB (of max_frame_bytes without segmentation): a receive() takes at most so
   /// many datagrams from the kernel, and lends at most so many frames if none of them was coalesced.
   size_t receive_frames = 32;
-  /// Other sockets of this user may bind the same port with this too; the kernel spreads the senders over them. All of
-  /// them must then have the same `local_addresses`, or an answer may leave from a wrong address.
-  bool share_port = false;
-  /// With share_port: so many sockets will be bound to the port, and the kernel chooses by the slot that a frame names
-  /// which of them gets it (transport/udp_steering.h); 0: by the sender. Where the kernel refuses, by the sender too.
-  int steer_over = 0;
   std::shared_ptr<LocalAddresses> local_addresses;  // null: its own
   /// Off: never use GSO/GRO (for tests and old NICs).
   bool segmentation = true;

@@ -11,7 +11,6 @@
 
 #include "socket/address.h"
 #include "socket/sockaddr.h"
-#include "transport/udp_steering.h"
 
 namespace switchml {
 
@@ -123,14 +122,9 @@ Result<UdpSocket> open_udp_socket(const UdpOptions& options) {
   }
   // An address means one thing: an IPv6 socket does not take IPv4 packets under a mapped address.
   if (socket.family == AF_INET6) set_option(socket.fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
-  if (options.share_port && !set_option(socket.fd.get(), SOL_SOCKET, SO_REUSEPORT, 1)) {
-    return Status(Code::kUnavailable, "this kernel cannot share the UDP port of " + to_string(bind) +
-                                          " among several sockets: " + reason(errno));
-  }
   set_features(options, bind, &socket);
   status = bind_socket(bind, socket);
   if (!status.ok()) return status;
-  if (options.share_port && options.steer_over > 1) steer_by_slot(socket.fd.get(), options.steer_over);
   if (options.peer.size != 0) {
     if (::connect(socket.fd.get(), as_sockaddr(options.peer), options.peer.size) != 0) {
       return Status(Code::kUnavailable,

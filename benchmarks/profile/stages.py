@@ -52,6 +52,7 @@ RULES_OF = [
     ),
     (r"switchml::shm::", "", BOARD),
     (r"switchml::softswitch::|(Exact|Integer)Aggregator::|SlotStore|WorkerSet", "", RULES),
+    (r"SwitchPath::switch_turn", "", RECEIVE),  # the in-process transport's receive() is inlined there
     (r"switchml::profile::|switchml_profile_", "", None),
     ("", r"backend/(engine|format|exact|integer|slots)/", STREAM),
     (

@@ -86,7 +86,7 @@ class SwitchPath final : public Path {
  public:
   SwitchPath(std::unique_ptr<Transport> transport, const softswitch::SwitchOptions& options)
       : transport_(std::move(transport)),
-        sink_(*transport_, BatchingSink::Frames::kBorrow, options.has_card ? 0 : BatchingSink::kHeldBytes),
+        sink_(*transport_, options.has_card ? 0 : BatchingSink::kHeldBytes),
         switch_(options) {}
 
   /// Opens a session, joins every rank, starts their engines.

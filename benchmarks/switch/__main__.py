@@ -50,12 +50,6 @@ def parse():
         default=0,
         help="in flight per worker; default 0: what the switch grants",
     )
-    parser.add_argument(
-        "--threads",
-        type=options.number(1, 64, int),
-        default=1,
-        help="of the switch, on as many cores, or on all but one where there are no more; default: 1",
-    )
     parser.add_argument("--mtu", type=options.link_mtu, default=9000, help="of the veth pair; default: 9000")
     parser.add_argument(
         "--seconds", type=options.number(1, 3600, int), default=3, help="of each measurement; default: 3"
@@ -66,7 +60,6 @@ def parse():
     arguments = parser.parse_args()
     if os.cpu_count() < 2:
         parser.error("this machine has one core: the switch and the workers need one each")
-    arguments.switch_cores = min(arguments.threads, os.cpu_count() - 1)
     return arguments
 
 
@@ -92,19 +85,19 @@ def binary():
 
 def measure(place, what, payload, slots, bench, arguments):
     """One run of one of the two; what bench_switch printed."""
-    cores = f"0-{arguments.switch_cores - 1}"
+    cores = "0"
     listen = f"{ADDRESS}:{PORT}"
     command = (
         [bench, "reflect", "--to", listen]
         if what == "reflector"
-        else [lab.program("switchml-switchd"), "--listen", listen, "--threads", arguments.threads]
+        else [lab.program("switchml-switchd"), "--listen", listen]
     )
     served = place.start(what, "taskset", "-c", cores, *command, namespace=place.switch)
     place.await_line(what, served, "listening on ")
     load = [
         "taskset",
         "-c",
-        f"{arguments.switch_cores}-{os.cpu_count() - 1}",
+        f"1-{os.cpu_count() - 1}",
         bench,
         "load",
         "--to",
@@ -204,7 +197,6 @@ def main():
     content = {
         **repository.circumstances("switch"),
         "workers": arguments.workers,
-        "threads": arguments.threads,
         "mtu": arguments.mtu,
         "rows": rows,
     }
@@ -220,7 +212,7 @@ def main():
                 row["runs"].append(measure(place, row["what"], row["payload"], slots, bench, arguments))
                 slots = row["runs"][-1]["slots"]  # the reflector has the window that the switch has just granted
     print(
-        f"software switch, {arguments.threads} thread(s), {arguments.workers} workers, veth of MTU {arguments.mtu}; every result verified"
+        f"software switch, {arguments.workers} workers, veth of MTU {arguments.mtu}; every result verified"
     )
     print_rows(rows)
     if arguments.json:

@@ -114,8 +114,8 @@ def test_what_is_no_file_of_callgrinds_is_an_error(text, why):
         ("switchml::SlotPool::accept(int)", "/usr/include/c++/12/bits/stl_vector.h", stages.STREAM),
         ("switchml::TimerWheel::cancel(int)", "/usr/include/c++/12/bits/stl_vector.h", stages.TIMERS),
         (
-            "switchml::(anonymous namespace)::Hub::deliver(int) [clone .constprop.0]",
-            "x/backend/transport/inproc.cc",
+            "switchml::InprocHub::deliver(int) [clone .constprop.0]",
+            "x/tests/unit/transport/inproc.h",
             stages.SEND,
         ),
         ("switchml::(anonymous namespace)::RdmaTransport::message_of(int)", "x/rdma.cc", stages.SEND),

@@ -328,10 +328,9 @@ def rank_sum_and_groups():
     return digest(mine)
 
 
-@pytest.mark.parametrize("threads", ("1", "3"))
-def test_a_standalone_switch_serves_groups(threads):
+def test_a_standalone_switch_serves_groups():
     port = free_port()
-    with standalone_switch(port, "--threads", threads):
+    with standalone_switch(port):
         for _ in range(2):  # a second job finds the switch as the first did
             with doomed_pool(3, environment=with_switch(f"127.0.0.1:{port}")) as own:
                 alone = own.run(rank_sum_and_groups)

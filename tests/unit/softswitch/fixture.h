@@ -126,17 +126,9 @@ struct Bench {
   explicit Bench(SwitchOptions options = {}) : sw(options) {}
 
   /// What the switch sends in answer to one frame.
-  std::vector<Sent> put(const std::vector<uint8_t>& frame, const Endpoint& from) {
+  std::vector<Sent> put(const std::vector<uint8_t>& frame, const Endpoint& from, Ecn ecn = Ecn::kNone) {
     RecordingSink sink;
-    sw.process(frame.data(), frame.size(), from, now, sink);
-    return std::move(sink.sent);
-  }
-  /// Of data, from a packet that says so.
-  std::vector<Sent> put(const std::vector<uint8_t>& frame, const Endpoint& from, Ecn ecn) {
-    RecordingSink sink;
-    const int partition = sw.partition_of(frame.data(), frame.size());
-    sw.begin_burst(partition);
-    EXPECT_TRUE(sw.process_in(partition, {frame.data(), static_cast<uint32_t>(frame.size()), from, ecn}, now, sink));
+    sw.process(frame.data(), frame.size(), from, now, sink, ecn);
     return std::move(sink.sent);
   }
 

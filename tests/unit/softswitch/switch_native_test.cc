@@ -418,22 +418,6 @@ TEST(NativeSwitch, AProbeSaysWhoHasContributed) {
   EXPECT_EQ(reply.probe.contributed_low, 4U);
 }
 
-TEST(NativeSwitch, ItsFramesFindTheirPartition) {
-  SwitchOptions options;
-  options.partitions = 4;
-  Bench bench(options);
-  NativeJob job(bench, 2);
-  for (uint16_t slot = 0; slot < 8; ++slot) {
-    const auto native = job.frame(floats(0, {1}, 1, slot));
-    Contribution same = words(0);
-    same.slot = slot;
-    const auto integers = contribution_frame(same, job.job.granted.job, job.job.granted.epoch);
-    EXPECT_EQ(bench.sw.partition_of(native.data(), native.size()),
-              bench.sw.partition_of(integers.data(), integers.size()));
-    EXPECT_EQ(job.reduce({floats(0, {1}, 1, slot), floats(1, {2}, 1, slot)}).as<float>(), Floats{3});
-  }
-}
-
 // ---- targets ----
 
 /// Two workers that come by RDMA.

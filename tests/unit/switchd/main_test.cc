@@ -48,7 +48,7 @@ TEST(Main, StatisticsComePeriodically) {
 
 TEST(Main, BadArgumentsExitWithTwoAndNameThem) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
-      {{"--threads", "0"}, "--threads=\"0\""},
+      {{"--slots", "0"}, "--slots=\"0\""},
       {{"--listen", "nonsense:notaport"}, "nonsense:notaport"},
       {{"--nonsense"}, "--nonsense"},
       {{"--lease"}, "--lease"},

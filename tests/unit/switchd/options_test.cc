@@ -22,20 +22,17 @@ TEST(Options, DefaultsListenEverywhere) {
   const auto line = parse({});
   ASSERT_TRUE(line.ok()) << line.status().to_string();
   EXPECT_EQ(line.value().listen, "0.0.0.0:48879");
-  EXPECT_EQ(line.value().server.threads, 1);
   EXPECT_FALSE(line.value().help);
   EXPECT_EQ(line.value().log_level, LogLevel::kWarning);
   EXPECT_EQ(line.value().stats_interval.count(), 0);
 }
 
 TEST(Options, EveryOptionIsRead) {
-  const auto parsed =
-      parse({"--listen", "[::1]:7", "--threads=3", "--slots=16", "--max-payload", "1024", "--lease=5", "--silence=2",
-             "--client-jobs=3", "--client-slots", "4", "--log-level", "info", "--stats-interval=2"});
+  const auto parsed = parse({"--listen", "[::1]:7", "--slots=16", "--max-payload", "1024", "--lease=5", "--silence=2",
+                             "--client-jobs=3", "--client-slots", "4", "--log-level", "info", "--stats-interval=2"});
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   const CommandLine& line = parsed.value();
   EXPECT_EQ(line.listen, "[::1]:7");
-  EXPECT_EQ(line.server.threads, 3);
   EXPECT_EQ(line.server.softswitch.slot_memory_bytes, size_t{16} << 20);
   EXPECT_EQ(line.server.softswitch.max_payload_bytes, 1024U);
   EXPECT_EQ(line.server.softswitch.lease, seconds(5));
@@ -81,7 +78,7 @@ struct Bad {
 
 TEST(Options, BadOnesNameOptionValueAndWhatIsAllowed) {
   const Bad cases[] = {
-      {{"--threads", "65"}, {"--threads", "\"65\"", "1 to 64"}},
+      {{"--max-payload", "65537"}, {"--max-payload", "\"65537\""}},
       {{"--rdma", "mlx5_0:0"}, {"--rdma", "mlx5_0:0", "auto, on, off, or DEVICE"}},
       {{"--rdma="}, {"--rdma", "auto, on, off"}},
       {{"--rdma-traffic-class=256"}, {"--rdma-traffic-class", "256", "255"}},

@@ -11,9 +11,8 @@
 namespace switchml {
 namespace {
 
-void exchange(const char* address, int threads = 1, Carrier carrier = Carrier::kPackets) {
+void exchange(const char* address, Carrier carrier = Carrier::kPackets) {
   ServerOptions options;
-  options.threads = threads;
   options.listen = loopback(address);
   auto server = SwitchServer::start(options);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
@@ -89,27 +88,21 @@ TEST(Server, AddsOverIpv6Loopback) {
   exchange("[::1]:0");
 }
 
-TEST(Server, AddsOverTcpHoweverManyThreadsUdpHas) {
-  exchange("127.0.0.1:0", 1, Carrier::kTcp);
-  exchange("127.0.0.1:0", 4, Carrier::kTcp);
-}
+TEST(Server, AddsOverTcp) { exchange("127.0.0.1:0", Carrier::kTcp); }
 
 TEST(Server, SaysWhetherTcpIsForIt) {  // [OPEN-5]
-  for (const int threads : {1, 2}) {
-    ServerOptions options;
-    options.listen = loopback("127.0.0.1:0");
-    options.threads = threads;
-    auto server = SwitchServer::start(options);
-    ASSERT_TRUE(server.ok());
-    RawWorker worker(server.value()->local());
-    wire::Open asked;
-    asked.client_key = 1;
-    asked.workers = asked.shards = 1;
-    asked.payload = 1024;
-    uint8_t frame[wire::kMaxControlBytes];
-    const wire::Reply reply = worker.ask(frame, wire::build_open(asked, 1, frame));
-    EXPECT_EQ(reply.open.flags, threads == 1 ? wire::kOpenStream : 0) << "one thread has all connections";
-  }
+  ServerOptions options;
+  options.listen = loopback("127.0.0.1:0");
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok());
+  RawWorker worker(server.value()->local());
+  wire::Open asked;
+  asked.client_key = 1;
+  asked.workers = asked.shards = 1;
+  asked.payload = 1024;
+  uint8_t frame[wire::kMaxControlBytes];
+  const wire::Reply reply = worker.ask(frame, wire::build_open(asked, 1, frame));
+  EXPECT_EQ(reply.open.flags, wire::kOpenStream);
 }
 
 TEST(Server, AMemberComesTheWayThatTheSessionWasOpenedFor) {  // [JOIN-2, TCP-9]
@@ -166,16 +159,10 @@ TEST(Server, UnderAControllerNobodyConnects) {
   EXPECT_NE(why_no_tcp({server.value()->local()}, monotonic_now() + seconds(60)), "");
 }
 
-// Whichever threads the kernel gives the two workers to.
-TEST(Server, AddsOverThreadsThatShareThePort) {
-  for (int i = 0; i < 8; ++i) exchange("127.0.0.1:0", 4);
-}
-
-// A wildcard socket answers from the address that was asked, also when another thread has the asker's frames.
-TEST(Server, ThreadsKnowEachOthersAddresses) {
+// A wildcard socket answers from the address that was asked.
+TEST(Server, AnswersFromTheAddressThatWasAsked) {
   ServerOptions options;
   options.listen = loopback("0.0.0.0:0");
-  options.threads = 3;
   auto server = SwitchServer::start(options);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   constexpr int kWorkers = 6;
@@ -219,34 +206,9 @@ TEST(Server, APortThatIsTakenIsAnErrorThatNamesIt) {
   auto first = SwitchServer::start(options);
   ASSERT_TRUE(first.ok());
   options.listen = first.value()->local();
-  for (const int threads : {1, 2}) {
-    options.threads = threads;
-    auto second = SwitchServer::start(options);
-    ASSERT_FALSE(second.ok());
-    EXPECT_NE(second.status().message().find(to_string(options.listen)), std::string::npos)
-        << second.status().message();
-  }
-}
-
-TEST(Server, TwoWithThreadsDoNotShareAPort) {
-  ServerOptions options;
-  options.listen = loopback("127.0.0.1:0");
-  options.threads = 2;
-  auto first = SwitchServer::start(options);
-  ASSERT_TRUE(first.ok()) << first.status().to_string();
-  options.listen = first.value()->local();
-  EXPECT_FALSE(SwitchServer::start(options).ok());
-}
-
-TEST(Server, ANumberOfThreadsThatIsNotAllowedIsRefused) {
-  ServerOptions options;
-  options.listen = loopback("127.0.0.1:0");
-  for (const int threads : {0, -1, 65}) {
-    options.threads = threads;
-    const auto server = SwitchServer::start(options);
-    ASSERT_FALSE(server.ok());
-    EXPECT_NE(server.status().message().find("1 to 64"), std::string::npos);
-  }
+  auto second = SwitchServer::start(options);
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.status().message().find(to_string(options.listen)), std::string::npos) << second.status().message();
 }
 
 /// Answers requests with what they say, from a thread that is not the server's.
@@ -273,23 +235,20 @@ class Echo : public softswitch::ControlTap {
 };
 
 TEST(Server, RequestsGoToTheControllerWhoseAnswersLeaveFromThePort) {
-  for (const int threads : {1, 3}) {
-    Echo echo;
-    ServerOptions options;
-    options.listen = loopback("0.0.0.0:0");
-    options.threads = threads;
-    options.control = &echo;
-    auto server = SwitchServer::start(options);
-    ASSERT_TRUE(server.ok()) << server.status().to_string();
-    // To another address than the one that the kernel would answer from; the worker's socket is connected to it.
-    RawWorker worker(with_port(loopback("127.0.0.9:1"), port_of(server.value()->local())));
-    const std::vector<uint8_t> question = {0x43, 1, 2, 3};
-    worker.send(question);
-    Endpoint from;
-    ASSERT_EQ(echo.wait(&from), question);
-    server.value()->send({0x44, 9}, from);
-    EXPECT_EQ(worker.receive(), (std::vector<uint8_t>{0x44, 9}));
-  }
+  Echo echo;
+  ServerOptions options;
+  options.listen = loopback("0.0.0.0:0");
+  options.control = &echo;
+  auto server = SwitchServer::start(options);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  // To another address than the one that the kernel would answer from; the worker's socket is connected to it.
+  RawWorker worker(with_port(loopback("127.0.0.9:1"), port_of(server.value()->local())));
+  const std::vector<uint8_t> question = {0x43, 1, 2, 3};
+  worker.send(question);
+  Endpoint from;
+  ASSERT_EQ(echo.wait(&from), question);
+  server.value()->send({0x44, 9}, from);
+  EXPECT_EQ(worker.receive(), (std::vector<uint8_t>{0x44, 9}));
 }
 
 /// A switch under a controller, and its member's place.

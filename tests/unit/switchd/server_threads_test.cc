@@ -1,4 +1,4 @@
-// A server with several threads: sums over real sockets while sessions come and go.
+// A server and several jobs at once: sums over real sockets while sessions come and go.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -20,8 +20,7 @@ uint32_t value(uint64_t key, int worker, uint16_t slot, uint32_t seq) {
   return static_cast<uint32_t>(key) * 1000003U + static_cast<uint32_t>(worker) * 7919U + slot * 104729U + seq * 31U;
 }
 
-/// The workers of a job, driven by one thread. Each sends a use of all its slots in one burst, which the kernel hands
-/// to one thread of the switch as a whole although the slots belong to several; or frame by frame.
+/// The workers of a job, driven by one thread. Each sends a use of all its slots in one burst, or frame by frame.
 class Job {
  public:
   Job(const Endpoint& at, uint64_t key, size_t words, bool in_bursts) : key_(key), words_(words), bursts_(in_bursts) {
@@ -100,10 +99,9 @@ class Job {
   std::vector<std::unique_ptr<RawWorker>> workers_;
 };
 
-void run(int threads, bool in_bursts) {
+void run(bool in_bursts) {
   ServerOptions options;
   options.listen = loopback("127.0.0.1:0");
-  options.threads = threads;
   auto server = SwitchServer::start(options);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
   std::vector<std::thread> jobs;
@@ -122,9 +120,8 @@ void run(int threads, bool in_bursts) {
   EXPECT_EQ(counters.contributions_added.get(), uint64_t{kJobs * kSessions * kSlots} * kUses * kWorkers);
 }
 
-TEST(ServerThreads, OneAddsForSeveralJobs) { run(1, true); }
-TEST(ServerThreads, SeveralAddWhatTheKernelSteersToThem) { run(4, false); }
-TEST(ServerThreads, SeveralAddRunsWhoseSlotsBelongToAllOfThem) { run(4, true); }
+TEST(ServerThreads, ItAddsForSeveralJobsInBursts) { run(true); }
+TEST(ServerThreads, ItAddsForSeveralJobsFrameByFrame) { run(false); }
 
 }  // namespace
 }  // namespace switchml

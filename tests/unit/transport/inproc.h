@@ -1,18 +1,24 @@
-#include "transport/inproc.h"
+// A transport within a process, for tests and measurements: endpoints of one hub exchange frames through bounded
+// queues under a mutex.
+#pragma once
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "transport/frame_memory.h"
+#include "transport/transport.h"
 
 namespace switchml {
 
-namespace {
+namespace inproc {
 
 using Bytes = std::vector<uint8_t>;
 
@@ -25,7 +31,7 @@ struct Mailbox {
 };
 
 /// Endpoints are numbers from 1 on, behind two zero bytes: no address family.
-Endpoint numbered(uint32_t number) {
+inline Endpoint numbered(uint32_t number) {
   Endpoint endpoint;
   std::memcpy(endpoint.bytes + 2, &number, sizeof number);
   endpoint.size = 2 + sizeof number;
@@ -33,28 +39,38 @@ Endpoint numbered(uint32_t number) {
 }
 
 /// 0 for what is no endpoint of a hub.
-uint32_t number_of(const Endpoint& endpoint) {
+inline uint32_t number_of(const Endpoint& endpoint) {
   uint32_t number = 0;
   if (endpoint.size != 2 + sizeof number || endpoint.bytes[0] != 0 || endpoint.bytes[1] != 0) return 0;
   std::memcpy(&number, endpoint.bytes + 2, sizeof number);
   return number;
 }
 
-class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
- public:
-  explicit Hub(Options options) : options_(options) {}
+}  // namespace inproc
 
-  std::unique_ptr<Transport> attach() override;
+/// A little network. Endpoints made from it keep it alive. Thread-safe.
+class InprocHub final : public std::enable_shared_from_this<InprocHub> {
+ public:
+  struct Options {
+    size_t max_frame_bytes = 65507;
+    size_t queue_frames = 1024;  // per endpoint; a frame to a full queue is lost
+  };
+  static std::shared_ptr<InprocHub> create(Options options) {
+    return std::shared_ptr<InprocHub>(new InprocHub(options));
+  }
+
+  /// A transport with a fresh endpoint.
+  std::unique_ptr<Transport> attach();
   const Options& options() const { return options_; }
 
   /// Frames to a full queue or to an endpoint that does not exist, and frames that are too long, are lost.
   void deliver(const Endpoint& from, const Endpoint& to, const uint8_t* data, size_t size) {
-    const std::shared_ptr<Mailbox> mailbox = find(number_of(to));
+    const std::shared_ptr<inproc::Mailbox> mailbox = find(inproc::number_of(to));
     if (!mailbox || size > options_.max_frame_bytes) return;
     {
       const std::lock_guard<std::mutex> lock(mailbox->mutex);
       if (mailbox->frames.size() >= options_.queue_frames) return;
-      mailbox->frames.emplace_back(from, Bytes(data, data + size));
+      mailbox->frames.emplace_back(from, inproc::Bytes(data, data + size));
     }
     mailbox->changed.notify_one();
   }
@@ -65,7 +81,9 @@ class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
   }
 
  private:
-  std::shared_ptr<Mailbox> find(uint32_t number) {
+  explicit InprocHub(Options options) : options_(options) {}
+
+  std::shared_ptr<inproc::Mailbox> find(uint32_t number) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto at = mailboxes_.find(number);
     return at == mailboxes_.end() ? nullptr : at->second;
@@ -73,13 +91,13 @@ class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
 
   const Options options_;
   std::mutex mutex_;  // guards what follows
-  std::unordered_map<uint32_t, std::shared_ptr<Mailbox>> mailboxes_;
+  std::unordered_map<uint32_t, std::shared_ptr<inproc::Mailbox>> mailboxes_;
   uint32_t last_ = 0;
 };
 
 class InprocTransport final : public Transport {
  public:
-  InprocTransport(std::shared_ptr<Hub> hub, uint32_t number, std::shared_ptr<Mailbox> mailbox)
+  InprocTransport(std::shared_ptr<InprocHub> hub, uint32_t number, std::shared_ptr<inproc::Mailbox> mailbox)
       : hub_(std::move(hub)), number_(number), mailbox_(std::move(mailbox)) {}
   ~InprocTransport() override { hub_->detach(number_); }
 
@@ -88,7 +106,7 @@ class InprocTransport final : public Transport {
     const InprocHub::Options& options = hub_->options();
     return {options.max_frame_bytes, options.max_frame_bytes * options.queue_frames};
   }
-  Endpoint local() const override { return numbered(number_); }
+  Endpoint local() const override { return inproc::numbered(number_); }
   size_t path_frame_bytes(const Endpoint& /*to*/) const override { return hub_->options().max_frame_bytes; }
   uint8_t* allocate(size_t bytes) override { return memory_.allocate(bytes); }
 
@@ -138,22 +156,18 @@ class InprocTransport final : public Transport {
     mailbox_->woken = false;
   }
 
-  const std::shared_ptr<Hub> hub_;
+  const std::shared_ptr<InprocHub> hub_;
   const uint32_t number_;
-  const std::shared_ptr<Mailbox> mailbox_;
+  const std::shared_ptr<inproc::Mailbox> mailbox_;
   FrameMemory memory_;
-  std::vector<Bytes> lent_;
+  std::vector<inproc::Bytes> lent_;
 };
 
-std::unique_ptr<Transport> Hub::attach() {
-  auto mailbox = std::make_shared<Mailbox>();
+inline std::unique_ptr<Transport> InprocHub::attach() {
+  auto mailbox = std::make_shared<inproc::Mailbox>();
   const std::lock_guard<std::mutex> lock(mutex_);
   mailboxes_[++last_] = mailbox;
   return std::make_unique<InprocTransport>(shared_from_this(), last_, std::move(mailbox));
 }
-
-}  // namespace
-
-std::shared_ptr<InprocHub> InprocHub::create(Options options) { return std::make_shared<Hub>(options); }
 
 }  // namespace switchml
