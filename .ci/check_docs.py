@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Whether prose in Markdown is short: 120 columns, sentences of 40 words (25 as a rule); whether links lead somewhere,
-and `FILE.cc` and `FILE.cc: symbol` name what is there.
+"""Whether Markdown is short: pages of 500 lines, 120 columns, sentences of 40 words (25 as a rule); whether links lead
+somewhere, and `FILE.cc` and `FILE.cc: symbol` name what is there.
 
 Usage: check_docs.py FILE..., or --self-test
 Tables, code and links may be longer than a line.
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-COLUMNS, WORDS, RULE = 120, 40, 25
+LINES, COLUMNS, WORDS, RULE = 500, 120, 40, 25
 FENCE = re.compile(r"^\s*```")
 ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -103,6 +103,8 @@ def check(path):
     """(problems, lengths of the sentences)"""
     text, problems, lengths = path.read_text(), [], []
     lines = prose_lines(text)
+    if len(lines) > LINES:
+        problems.append((LINES, f"{len(lines)} lines; {LINES} are allowed"))
     for number, line in lines:
         if len(LINK.sub("link", line)) > COLUMNS:
             problems.append((number, f"{len(line)} columns; {COLUMNS} are allowed"))
@@ -128,6 +130,7 @@ SELF_TESTS = (
     ("# One\n\nA [link](#one), `wire/packet.h` and `packet.cc: read_header`.\n", ""),
     ("word " * 25, "125 columns"),
     ("word\n" * 41, "a sentence of 41 words"),
+    ("\n" * 501, "501 lines; 500 are allowed"),
     ("[link](nowhere.md)", "there is no nowhere.md"),
     ("# One\n\n[link](#two)", "has no heading #two"),
     ("# One\n# One\n# One\n\n[a](#one-1) [b](#one-2)", ""),

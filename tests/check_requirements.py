@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every requirement of docs/protocol.md is cited by code that implements it, and by a test.
+"""Every requirement of docs/protocol*.md is cited by code that implements it, and by a test.
 
 A citation is a comment with identifiers in brackets: `// [SLOT-5]`, `# [SLOT-5, SLOT-6]`. --list says where each is.
 """
@@ -24,6 +24,12 @@ WITHOUT_CODE = {"DROP-12": "a permission"}
 WITHOUT_TEST = {"DROP-12": "a permission", "LEN-5": "a permission"}
 
 
+def defined_in(root):
+    """The identifiers of all pages of the protocol, in order."""
+    pages = sorted((root / "docs").glob("protocol*.md"))
+    return [each for page in pages for each in DEFINITION.findall(page.read_text(encoding="utf-8"))]
+
+
 def citations(root, folders):
     """By identifier, the places that cite it: [(file, line)]."""
     found: dict = {}
@@ -46,14 +52,14 @@ def check_side(defined, found, exceptions, what):
             place = "{}:{}".format(*found[identifier][0])
             problems.append(f"{place}: {identifier} is cited by {what}: take it out of the exceptions")
         if identifier not in found and identifier not in exceptions:
-            problems.append(f"docs/protocol.md: {identifier} is cited by no {what}")
+            problems.append(f"docs/protocol*.md: {identifier} is cited by no {what}")
     return problems + [f"exceptions: {each} is no requirement" for each in exceptions if each not in defined]
 
 
 def check(root, without_code, without_test):
     """Returns (problems, number of requirements)."""
-    identifiers = DEFINITION.findall((root / "docs/protocol.md").read_text(encoding="utf-8"))
-    problems = [f"docs/protocol.md: {each} is there twice" for each in set(identifiers) if identifiers.count(each) > 1]
+    identifiers = defined_in(root)
+    problems = [f"docs/protocol*.md: {each} is there twice" for each in set(identifiers) if identifiers.count(each) > 1]
     code, tests = citations(root, CODE), citations(root, TESTS)
     for found in (code, tests):
         for identifier, places in found.items():
@@ -66,12 +72,13 @@ def check(root, without_code, without_test):
 
 def print_list(root):
     found = citations(root, (*CODE, *TESTS))
-    for identifier in DEFINITION.findall((root / "docs/protocol.md").read_text(encoding="utf-8")):
+    for identifier in defined_in(root):
         print(f"{identifier}: {', '.join(dict.fromkeys(name for name, _ in found.get(identifier, [])))}")
 
 
 GOOD = {
-    "docs/protocol.md": "- [A-1] One.\n- [A-2] Two, as [A-1] says.\n\n| [B-1] | three |\n",
+    "docs/protocol.md": "- [A-1] One.\n- [A-2] Two, as [A-1] says.\n",
+    "docs/protocol-more.md": "| [B-1] | three |\n",
     "backend/x.cc": "int x;  // [A-1, B-1]\n",
     "switch_p4/x.p4": "// [A-2]\n",
     "tests/vectors/x.txt": "# [A-1]\n",
@@ -87,7 +94,7 @@ SELF_TESTS = [
     ({"tests/x_test.cc": ""}, "A-2 is cited by no test"),
     ({"tests/x_test.cc": "// [A-2, B-1]\n"}, "tests/x_test.cc:1: B-1 is cited by test: take it out"),
     ({"docs/protocol.md": GOOD["docs/protocol.md"] + "- [A-1] Again.\n"}, "A-1 is there twice"),
-    ({"docs/protocol.md": "- [A-1] One.\n- [A-2] Two.\n"}, "x.cc:1: B-1 is no requirement"),
+    ({"docs/protocol-more.md": ""}, "x.cc:1: B-1 is no requirement"),
 ]
 
 

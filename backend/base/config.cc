@@ -58,7 +58,7 @@ OptionValue rdma_device(std::string* out) {
 
 OptionValue affinity(std::string* out) {
   const auto good = [](const std::string& text) { return text == "off" || parse_processor_list(text).has_value(); };
-  OptionValue value = value::text(out, "off, or a list of processors (0-3,8)", good);
+  OptionValue value = value::text(out, "off, or a list of processors (0-3,8; numbers below 8192)", good);
   value.take = [out, take = value.take](const std::string& text) {
     if (text != "auto") return take(text);
     SWITCHML_LOG(kWarning) << "SWITCHML_AFFINITY=auto is off now: name processors, or let the launcher place processes";
@@ -76,8 +76,8 @@ std::vector<Option> controller_settings(Config* c) {
                    "ADDRESS:PORT or ADDRESS, with a port from 1 to 65535, an IPv6 address in brackets and no wildcard "
                    "one, or empty; not together with switch",
                    [](const std::string& text) { return text.empty() || is_address(text); }),
-       "a switchml-controller that says where the switches are"},
-      {"controller_token", token(&c->controller_token), "says to the controller who is asking"},
+       "the switchml-controller that says where the switches are; without a port 48880"},
+      {"controller_token", token(&c->controller_token), "identifies the caller to the controller"},
       {"controller_token_file", value::text(&c->controller_token_file, "the name of a file, or empty"),
        "a file whose first line is the token"},
       {"controller_ca", value::text(&c->controller_ca, "the name of a PEM file, or empty (no TLS)"),
@@ -85,7 +85,7 @@ std::vector<Option> controller_settings(Config* c) {
       {"controller_cert",
        value::text(&c->controller_cert,
                    "the name of a PEM file, together with controller_key and controller_ca, or empty"),
-       "the certificate that is shown to the controller"},
+       "the certificate that the controller is shown"},
       {"controller_key",
        value::text(&c->controller_key,
                    "the name of a PEM file, together with controller_cert and controller_ca, or empty"),
@@ -97,19 +97,19 @@ std::vector<Option> time_settings(Config* c) {
   constexpr Duration kMs = milliseconds(1);
   return {
       {"connect_timeout", value::duration(0.1, 3600, seconds(1), &c->connect_timeout, " (seconds)"),
-       "time to find and join a switch"},
+       "time to find and join a switch, without the time spent waiting for other ranks"},
       {"failure_timeout", value::duration(1, 3600, seconds(1), &c->failure_timeout, " (seconds)"),
-       "silence after which a switch, or another rank's host, is taken for dead"},
+       "silence after which a switch, or another rank's host, counts as dead"},
       {"slow_warning", value::duration(1, 86400, seconds(1), &c->slow_warning, " (seconds)"),
        "time that a call waits for a rank, or a switch, before the log names it"},
       {"on_switch_failure", on_failure(&c->fallback),
-       "fallback: where the switch is lost, hosts add in its place, from what is under way on, until it is back"},
+       "error: the group ends; fallback: hosts add in the place of a lost switch until it is back"},
       {"rto_min", value::duration(0.1, 60000, kMs, &c->rto_min, " (milliseconds), not above rto_max"),
-       "least retransmission timeout"},
+       "least retransmission timeout (RTO)"},
       {"rto_max", value::duration(0.1, 60000, kMs, &c->rto_max, " (milliseconds), not below rto_min"),
        "largest retransmission timeout"},
       {"congestion_control", congestion_control(&c->congestion_control),
-       "over UDP, how many chunks are under way: cubic: as TCP would have, fair to other flows; off: all slots"},
+       "how many chunks are under way over UDP; cubic: as TCP would have, fair to other flows; off: all slots"},
   };
 }
 
@@ -117,9 +117,12 @@ std::vector<Option> time_settings(Config* c) {
 std::vector<Option> table(Config* c) {
   std::vector<Option> rows = {
       {"switch",
-       value::text(&c->switch_address,
-                   "ADDRESS:PORT, several with commas between them and *WEIGHT behind each, or empty"),
-       "the switch, or several for a part of each tensor; empty: one host adds in memory, several add a part each"}};
+       value::text(
+           &c->switch_address,
+           "ADDRESS:PORT or ADDRESS, several with commas between them, each with *WEIGHT (1 to 1000) if wanted, "
+           "or empty"),
+       "the software switch, or several for a part of each tensor; without a port 48879; empty: one host adds in "
+       "memory, several add a part each"}};
   const auto add = [&rows](const std::vector<Option>& more) { rows.insert(rows.end(), more.begin(), more.end()); };
   add(controller_settings(c));
   add({
@@ -135,28 +138,33 @@ std::vector<Option> table(Config* c) {
        "ranks); integer: as a switching chip adds them, for the same bits with a chip and without one; exact: rounded "
        "once whatever the layout"},
       {"interface", value::text(&c->interface, "the name of a network interface, or empty"),
-       "interface whose address an embedded switch announces; empty: the one by which the store is reached"},
+       "the interface whose address the other hosts are told; empty: the one by which the store is reached"},
       {"rdma_device", rdma_device(&c->rdma_device),
-       "card for RDMA; empty: the one that has the address by which switches are reached"},
+       "card for RDMA, its port, and the index of its address; empty: the card that has the address by which switches "
+       "are reached"},
       {"rdma_traffic_class", value::whole(0, kMostTrafficClass, &c->rdma_traffic_class),
-       "traffic class of packets over RDMA: four times the DSCP"},
+       "the byte of the IP header with DSCP and ECN, of what a card sends: four times the DSCP"},
       {"rdma_service_level", value::whole(0, kMostServiceLevel, &c->rdma_service_level),
-       "service level of packets over RDMA: the priority in a VLAN tag"},
+       "the priority in a VLAN tag of what a card sends"},
       {"payload", value::or_auto(&c->payload_bytes, size_t{0}, value::payload_size(&c->payload_bytes)),
        "bytes of payload per packet; auto: the largest that the path carries"},
-      {"slots", value::or_auto(&c->slots, 0, value::whole(kMinSlots, kMaxSlots, &c->slots)), "slots of a job"},
+      {"slots", value::or_auto(&c->slots, 0, value::whole(kMinSlots, kMaxSlots, &c->slots)),
+       "chunks in flight per job; auto: what switch and path take"},
       {"arena",
        value::or_auto(&c->arena_mib, std::optional<size_t>(), value::whole(0, kMaxArenaMib, &c->arena_mib, " (MiB)")),
-       "tensors that each rank may allocate for all ranks of its host to see; auto: its part of half of the memory"},
-      {"shards", value::whole(1, kMaxShards, &c->shards), "engine threads of a rank"},
+       "tensors that each rank may allocate for all ranks of its host to see; auto: half of the machine's memory, "
+       "over its ranks"},
+      {"shards", value::whole(1, kMaxShards, &c->shards),
+       "engine threads per rank that sends, each with a socket and its part of the slots"},
       {"affinity", affinity(&c->affinity),
        "processors of the engine threads that send to a switch, one each; off: wherever the system puts them"},
       {"kernels", value::one_of({"auto", "scalar", "avx2", "avx512", "neon"}, &c->kernels),
-       "instruction set of the quantizer"},
+       "instruction set of the quantizer and of exact sums, chosen once per process, by the variable; an option must "
+       "name the same"},
   });
   add(time_settings(c));
   add({
-      {"log_level", value::log_level(&c->log_level), "least severe messages that are logged"},
+      {"log_level", value::log_level(&c->log_level), "least severe level that is logged"},
       {"faults",
        value::text(&c->faults,
                    "NAME=VALUE,... of seed (a whole number) and send_loss, receive_loss, duplicate, delay, "

@@ -142,7 +142,7 @@ void warn_of_unknown_variables() {
   static std::once_flag warned;
   std::call_once(warned, [] {
     for (const std::string& name : unknown_variables(process_variables())) {
-      SWITCHML_LOG(kWarning) << "there is no setting " << name << ": ignored (docs/operations.md lists the settings)";
+      SWITCHML_LOG(kWarning) << "there is no setting " << name << ": ignored (docs/settings.md lists the settings)";
     }
   });
 }

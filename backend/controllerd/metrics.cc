@@ -110,7 +110,7 @@ class Collector {
     for (const v1::JobCounters& job : reply.jobs()) {
       for (const auto& [counter, value] : job.values()) {
         if (!good_name(counter)) continue;
-        out->counter("switchml_switch_" + counter, "as the switch counts (docs/operations.md)",
+        out->counter("switchml_switch_" + counter, "as the switch counts (docs/troubleshooting.md)",
                      {{"switch", name}, {"job", std::to_string(job.job())}}, static_cast<double>(value));
       }
     }

@@ -171,7 +171,7 @@ def print_run(run):
 
 
 def print_markdown(runs):
-    """The tables of docs/performance.md: a row per stage, three columns per run."""
+    """The tables of benchmarks/results/: a row per stage, three columns per run."""
     for side in ("ranks", "switch"):
         those = [run for run in runs if side in run["stages"]]
         if not those:
@@ -249,7 +249,7 @@ def parse():
         "--twice", action="store_true", help="count everything twice, and print by how much that differs"
     )
     parser.add_argument(
-        "--markdown", action="store_true", help="print the tables once more, as docs/performance.md has them"
+        "--markdown", action="store_true", help="print the tables once more, as benchmarks/results/ has them"
     )
     parser.add_argument(
         "--program",

@@ -6,7 +6,7 @@
 
 "tree": the shards and switches that ship, on trees of switches; their packets take modelled links. Each result of each
 worker is compared with the exact sum, or the program fails. The other ways are modelled only. Time is virtual, so that
-figures do not depend on this machine. docs/performance.md says what is modelled.
+figures do not depend on this machine. benchmarks/results/*-scale.md says what is modelled.
 """
 
 import argparse

@@ -64,7 +64,7 @@ def parse():
         help="folder of the JSON files and pictures; default: out",
     )
     parser.add_argument(
-        "--markdown", action="store_true", help="print the table once more, as docs/performance.md has it"
+        "--markdown", action="store_true", help="print the table once more, as benchmarks/results/ has it"
     )
     return parser.parse_args()
 

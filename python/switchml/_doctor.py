@@ -443,7 +443,7 @@ def check_group(job):
 
 
 def failed_group(why):
-    remedy = "the message names rank and reason; docs/operations.md, Troubleshooting"
+    remedy = "the message names rank and reason; docs/troubleshooting.md"
     return finding(FAIL, f"a group of all ranks: {why}", remedy)
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 # What happened to a packet, by its counter: docs/switch.md. A reason that stands for several counters of
-# docs/operations.md names them; the others are counters themselves.
+# docs/troubleshooting.md names them; the others are counters themselves.
 REASONS = (
     "none", "contributions_added", "uses_started", "uses_completed", "started_and_completed", "duplicates_answered",
     "duplicates_dropped", "dropped_stale", "dropped_short", "dropped_version", "dropped_kind", "dropped_length",

@@ -62,8 +62,8 @@ def test_ranks_go_on_without_one_that_died(victim, flags):
 
 
 def rank_runs_the_page():
-    """What docs/operations.md shows, until it has gone on without a rank."""
-    code, gradient = compile(snippet("docs/operations.md", "Shrink and reconfigure"), "operations.md", "exec"), None
+    """What docs/failures.md shows, until it has gone on without a rank."""
+    code, gradient = compile(snippet("docs/failures.md", "Shrink and reconfigure"), "failures.md", "exec"), None
     while dist.get_world_size() == WORLD:
         gradient = torch.ones(50000)
         exec(code, {"dist": dist, "gradient": gradient})

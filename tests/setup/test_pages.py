@@ -50,7 +50,8 @@ def test_what_is_installed_first_has_an_environment_to_go_to():
 
 
 def test_every_block_is_in_the_list():
-    written = ["README.md", "examples/README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    folders = ("docs/*.md", "examples/README.md", "tests/*/README.md")
+    written = ["README.md", *(str(path.relative_to(ROOT)) for each in folders for path in sorted(ROOT.glob(each)))]
     found = {page: [block.strip() for block in blocks(page)] for page in written}
     for page, texts in found.items():
         known = [first for first, _ in pages.BLOCKS.get(page, [])]
@@ -152,11 +153,6 @@ def do_switch_with_options(folder, text):
     with subprocess.Popen([shutil.which(name, path=PATH), *options], stdout=subprocess.PIPE, text=True) as switch:
         assert switch.stdout.readline().startswith("listening on 127.0.0.1:")
         switch.terminate()
-
-
-def do_table_below(folder, text):
-    printed = run(folder, text).strip()
-    assert printed.count("\n") > 5 and printed in (ROOT / "docs/performance.md").read_text()
 
 
 def need_controller():

@@ -16,7 +16,7 @@ namespace switchml::sim {
 namespace {
 
 constexpr char kUsage[] =
-    "switchml_sim: workers, switches and a hostile network in virtual time, from a seed (docs/testing.md).\n"
+    "switchml_sim: workers, switches and a hostile network in virtual time, from a seed (tests/sim/README.md).\n"
     "SIGINT and SIGTERM stop it after the present seed, with the table; a second one at once.\n";
 constexpr long kLastSeed = 999999999999999999L;
 

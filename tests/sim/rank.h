@@ -73,7 +73,7 @@ class Rank {
   static constexpr size_t kGuard = 64;
   static constexpr uint8_t kGuardByte = 0xa5;
 
-  /// What the shard takes from the heap is counted: docs/testing.md, Simulation.
+  /// What the shard takes from the heap is counted: README.md.
   template <typename F>
   static auto in(const Socket& socket, F&& call) {
     const Charge charge(socket.account);

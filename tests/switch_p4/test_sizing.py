@@ -1,4 +1,4 @@
-"""The table of slots and jobs in docs/switch.md is what switch_p4/sizing.py prints."""
+"""The tables of docs/switch.md (slots and jobs) and docs/tofino.md (loop ports) are what switch_p4/sizing.py prints."""
 
 import pathlib
 import subprocess
@@ -19,7 +19,7 @@ def sizing(*arguments):
 )
 def test_the_docs_have_its_rows(arguments, number):
     rows = [line for line in sizing(*arguments).stdout.splitlines() if line.startswith("| ")]
-    text = (ROOT / "docs/switch.md").read_text(encoding="utf-8")
+    text = "".join((ROOT / f"docs/{page}.md").read_text(encoding="utf-8") for page in ("switch", "tofino"))
     assert len(rows) == number
     assert [row for row in rows if row not in text] == []
 

@@ -1,6 +1,6 @@
 """Packet sequences with their expected answers, and what runs them against any data plane.
 
-*.txt        the vectors, one file per behaviour; docs/testing.md has the grammar
+*.txt        the vectors, one file per behaviour; README.md has the grammar
 parse.py     text to steps (vector.py)
 runner.py    steps against a Target
 targets/     what a data plane must offer to be run, and the data planes

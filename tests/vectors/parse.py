@@ -1,4 +1,4 @@
-"""Reads vector files. docs/testing.md describes the language; every error names file, line, the value, what is
+"""Reads vector files. README.md describes the language; every error names file, line, the value, what is
 allowed."""
 
 import pathlib

@@ -130,7 +130,7 @@ bool check(int number, int seeds) {
   return !caught.empty() && alone == mutant.witness;
 }
 
-/// A row of docs/testing.md.
+/// A row of benchmarks/results/*-planted-bugs.md.
 void row(int number, int seeds) {
   const auto never = [](int, const Seen&) { return false; };
   // Damage and mismatches would need the witness without any bug: they are for bugs that need them.
@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
   using namespace switchml::sim;
   Arguments arguments;
   const auto left = switchml::answer_command_line(
-      argc, argv, "switchml_sim_mutants: planted bugs, and which seeds notice them (docs/testing.md)\n",
+      argc, argv, "switchml_sim_mutants: planted bugs, and which seeds notice them (tests/sim/README.md)\n",
       options(&arguments));
   return left ? *left : run(arguments);
 }

@@ -1,5 +1,5 @@
 // The checksum of native packets against values of another implementation: the `xxhash` module of PyPI (4.1.0), by the
-// definition in docs/protocol.md,
+// definition in docs/protocol-native.md,
 //   xxh3_64(elements, seed=xxh3_64(header, seed=session key)) mod 2^32, flag 4 and the checksum 0 in that header.
 #include "wire/checksum.h"
 

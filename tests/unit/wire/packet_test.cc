@@ -177,7 +177,7 @@ ParseError parse_as_native(const Bytes& frame, Kind expected = Kind::kNativeCont
   return parse_native(exact.data(), exact.size(), expected, &packet);
 }
 
-/// The row of docs/protocol.md about operations and types, as numbers.
+/// The row of docs/protocol-native.md about operations and types, as numbers.
 bool is_operation(int type, int operation, int divisor) {
   if (type > 9 || operation > 7) return false;
   const bool floats = type <= 2 || type == 8;
