@@ -139,7 +139,7 @@ void SoftSwitch::Impl::data(const RxFrame& frame, Time now, PacketContext& conte
   if (frame.size < wire::kHeaderBytes) return context.drop(wire::ParseError::kShort);
   switch (static_cast<wire::Kind>(wire::kind_of(frame.data))) {
     case wire::Kind::kContribution: return contribution(kInteger, frame, now, context);
-    case wire::Kind::kNativeContribution: return contribution(kExact, frame, now, context);
+    case wire::Kind::kNativeContribution: return contribution(kExact, frame, now, context);  // [NATIVE-12]
     case wire::Kind::kResult: return hand_on(kInteger, frame, context);
     case wire::Kind::kNativeResult: return hand_on(kExact, frame, context);
     default: break;

@@ -194,12 +194,7 @@ def main():
     bench = binary()
     kinds = ["switch"] if arguments.no_reflector else ["switch", "reflector"]
     rows = [{"payload": payload, "what": what, "runs": []} for payload in arguments.payload for what in kinds]
-    content = {
-        **repository.circumstances("switch"),
-        "workers": arguments.workers,
-        "mtu": arguments.mtu,
-        "rows": rows,
-    }
+    content = {**repository.circumstances("switch"), "workers": arguments.workers, "mtu": arguments.mtu, "rows": rows}
     with (
         tempfile.TemporaryDirectory(prefix="switchml-bench-") as folder,
         Place(pathlib.Path(folder), arguments.mtu) as place,
@@ -211,9 +206,7 @@ def main():
                     slots = arguments.slots
                 row["runs"].append(measure(place, row["what"], row["payload"], slots, bench, arguments))
                 slots = row["runs"][-1]["slots"]  # the reflector has the window that the switch has just granted
-    print(
-        f"software switch, {arguments.workers} workers, veth of MTU {arguments.mtu}; every result verified"
-    )
+    print(f"software switch, {arguments.workers} workers, veth of MTU {arguments.mtu}; every result verified")
     print_rows(rows)
     if arguments.json:
         repository.write(arguments.json, content)

@@ -113,11 +113,7 @@ def test_what_is_no_file_of_callgrinds_is_an_error(text, why):
         ("switchml::Shard::open_next(long)", "x/backend/engine/shard_frames.cc", stages.STREAM),
         ("switchml::SlotPool::accept(int)", "/usr/include/c++/12/bits/stl_vector.h", stages.STREAM),
         ("switchml::TimerWheel::cancel(int)", "/usr/include/c++/12/bits/stl_vector.h", stages.TIMERS),
-        (
-            "switchml::InprocHub::deliver(int) [clone .constprop.0]",
-            "x/tests/unit/transport/inproc.h",
-            stages.SEND,
-        ),
+        ("switchml::InprocHub::deliver(int) [clone .constprop.0]", "x/tests/unit/transport/inproc.h", stages.SEND),
         ("switchml::(anonymous namespace)::RdmaTransport::message_of(int)", "x/rdma.cc", stages.SEND),
         ("switchml::(anonymous namespace)::RdmaTransport::lend(int)", "x/rdma.cc", stages.RECEIVE),
         ("ibv_post_send", "x/tests/rdma/fake_verbs.cc", stages.CARD),
