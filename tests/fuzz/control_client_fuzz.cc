@@ -14,7 +14,7 @@ using fuzz::check;
 
 // Every request finds all frames of the input waiting. Request ids cannot be guessed: with bit 0 of a step's `what` its
 // frame gets the right one.
-class Replies : public Transport {
+class Replies : public Transport, public QueuePairs {
  public:
   Replies(const uint8_t* at, const uint8_t* end, bool has_card) : has_card_(has_card) {
     fuzz::Step step;
