@@ -311,8 +311,13 @@ class GroupSession : public Session {
     if (on_loss_) on_loss_(status);
   }
 
+  // With a rank that is lost no result is waited for, and that rank would never leave.
   void linger() const {
-    if (embedded_) await_leavers(*embedded_);
+    if (embedded_ && !has_loss()) await_leavers(*embedded_);
+  }
+  bool has_loss() const {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    return !loss_.ok();
   }
 
   SessionParameters parameters_;
