@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "client/switch_address.h"
 #include "engine/switch_engine.h"
 #include "failover/share_failovers.h"
 #include "session/agreement.h"
@@ -24,6 +25,7 @@ namespace switchml {
 
 namespace {
 
+constexpr Duration kTellTime = milliseconds(50);
 constexpr Duration kCloseTime = milliseconds(500);
 constexpr Duration kCompareTime = milliseconds(980);
 constexpr Duration kCompareWait = milliseconds(700);
@@ -86,7 +88,9 @@ class GroupSession : public Session {
       linger();
       return;
     }
-    leave(last, monotonic_now() + kCloseTime);
+    // The others' switches may have ended already, as this one's does, and do not answer.
+    const bool told = has_loss() && is_embedded(last.front().switch_name);
+    leave(last, monotonic_now() + (told ? kTellTime : kCloseTime));
     linger();
   }
 
