@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "client/switch_address.h"
 #include "engine/switch_engine.h"
 #include "failover/share_failovers.h"
 #include "session/agreement.h"
@@ -24,6 +25,7 @@ namespace switchml {
 
 namespace {
 
+constexpr Duration kTellTime = milliseconds(50);
 constexpr Duration kCloseTime = milliseconds(500);
 constexpr Duration kCompareTime = milliseconds(980);
 constexpr Duration kCompareWait = milliseconds(700);
@@ -90,7 +92,9 @@ class GroupSession : public Session {
       linger();
       return;
     }
-    leave(last, monotonic_now() + kCloseTime);
+    // The others' switches may have ended already, as this one's does, and do not answer.
+    const bool told = has_loss() && is_embedded(last.front().switch_name);
+    leave(last, monotonic_now() + (told ? kTellTime : kCloseTime));
     linger();
   }
 
@@ -322,8 +326,13 @@ class GroupSession : public Session {
     if (on_loss_) on_loss_(status);
   }
 
+  // With a rank that is lost no result is waited for, and that rank would never leave.
   void linger() const {
-    if (embedded_) await_leavers(*embedded_, linger_time_);
+    if (embedded_ && !has_loss()) await_leavers(*embedded_, linger_time_);
+  }
+  bool has_loss() const {
+    const std::lock_guard<std::mutex> lock(loss_mutex_);
+    return !loss_.ok();
   }
 
   SessionParameters parameters_;

@@ -33,7 +33,7 @@ class Session {
                                                Time deadline, std::shared_ptr<ControllerClient> controller = nullptr,
                                                std::function<Status()> ended = nullptr);
   /// Leaves the session, stops the engine, then the embedded switch. A rank that hosts one lingers (at most 2 s)
-  /// until the others have left, so that the last results still reach them.
+  /// until the others have left, so that the last results still reach them, unless a rank is lost.
   virtual ~Session() = default;
 
   /// This rank has made its last call and is about to leave. With Config::fallback it stays until all others are as far

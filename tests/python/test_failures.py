@@ -86,6 +86,27 @@ def test_a_rank_that_dies_between_calls_fails_the_next_one():
         check_all(own.run(rank_calls, ranks=[0, 2]), "rank 1", "is gone")
 
 
+def rank_make_groups(count):
+    for _ in range(count):
+        dist.barrier(group=dist.new_group())
+
+
+def rank_destroy_all():
+    before = time.monotonic()
+    dist.destroy_process_group()
+    return time.monotonic() - before
+
+
+def test_nothing_waits_for_a_dead_rank_to_leave_its_groups():
+    """Without this the rank that has the switches would wait two seconds for each of its groups."""
+    with doomed_pool(3) as own:
+        own.run(rank_make_groups, 30)
+        own.kill(1)
+        own.ranks[1][0].join()
+        check_all(own.run(rank_calls, ranks=[0, 2]), "rank 1", "is gone")
+        assert max(own.run(rank_destroy_all, ranks=[0, 2])) < 30
+
+
 def rank_leave():
     dist.destroy_process_group()
 
