@@ -72,6 +72,13 @@ def test_reasons_name_what_is_missing():
         assert one.reason == reason and not one.shares
 
 
+@pytest.mark.parametrize("failed", ("spine7", ("leaf0", "leaf1"), ("leaf0", "leaf0"), ("w0", "spine7")))
+def test_what_is_not_there_has_not_failed(failed):
+    with pytest.raises(planner.PlanError) as error:
+        leaf_spine().without("w0", failed)
+    assert str(error.value) == f"{failed!r} has not failed: the topology has no such node or link"
+
+
 def test_nothing_to_plan():
     plan = planner.plan(leaf_spine(), [])
     assert plan.assignments == () and plan.least == 0 and plan.bound is None

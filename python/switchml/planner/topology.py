@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from .errors import PlanError
+
 SWITCH, WORKER = "switch", "worker"
 
 
@@ -55,6 +57,9 @@ class Topology:
 
     def without(self, *failed):
         """What is left when nodes (names) and links (pairs of names) have failed."""
+        for item in failed:
+            if not (item in self.nodes if isinstance(item, str) else frozenset(item) in self.links):
+                raise PlanError(f"{item!r} has not failed: the topology has no such node or link")
         links = {frozenset(item) for item in failed if not isinstance(item, str)}
         names = {item for item in failed if isinstance(item, str)}
         return Topology(
