@@ -6,8 +6,8 @@
 
 #include "carrier.h"
 #include "engine/shard.h"
-#include "transport/frame_memory.h"
 #include "patterns.h"
+#include "transport/frame_memory.h"
 
 namespace switchml::scale {
 

@@ -4,7 +4,6 @@
 
 namespace switchml::sim {
 
-
 bool SlotWatch::Session::is_member(int worker, int shard, int node) const {
   const auto found = nodes.find({worker, shard});
   return found != nodes.end() && found->second == node;

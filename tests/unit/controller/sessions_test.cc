@@ -213,9 +213,7 @@ TEST(Sessions, NativeSlotsKeepContributions) {
   asked.native = true;
   const auto granted = rack.open(asked).granted;
   const auto left = [&](int at) { return rack.core.state(at).limits(1).free_slot_memory_bytes; };
-  const auto taken = [&](size_t kept) {
-    return granted.slots * SlotStore::slot_bytes(granted.payload, kept);
-  };
+  const auto taken = [&](size_t kept) { return granted.slots * SlotStore::slot_bytes(granted.payload, kept); };
   EXPECT_EQ(left(0), software().memory_bytes - taken(3)) << "members 0 and 2";
   EXPECT_EQ(left(1), software().memory_bytes - taken(2)) << "members 0 and 1";
   EXPECT_EQ(left(2), software().memory_bytes - taken(4)) << "members 2 and 3";

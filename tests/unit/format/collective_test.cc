@@ -1,9 +1,9 @@
+#include "format/collective.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
 #include <string>
-
-#include "format/collective.h"
 
 namespace switchml {
 namespace {

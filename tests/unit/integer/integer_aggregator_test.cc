@@ -4,7 +4,6 @@
 
 #include <limits>
 
-
 #include "quant/kernels.h"
 #include "softswitch/fixture.h"
 

@@ -219,8 +219,9 @@ TEST(IntegerCodec, SeveralInputsAreWhatASwitchWouldMakeOfThem) {  // [HOST-2]
             return codec.encode_nonfinite(range, words);
           });
         }
-        expect_the_switch_s_words(c, plan, wire::Operation::kMax,
-                                  [&](const IntegerCodec& codec, uint8_t* words) { return codec.encode_call(0, words); });
+        expect_the_switch_s_words(c, plan, wire::Operation::kMax, [&](const IntegerCodec& codec, uint8_t* words) {
+          return codec.encode_call(0, words);
+        });
       }
     }
   }

@@ -103,8 +103,9 @@ inline Bytes by_definition(const Reduction& reduction, const std::vector<Bytes>&
     superblock.range = plan.superblock(g);
     for (size_t c = 0; c < plan.chunks_of_superblock(g); ++c) {
       const ElementRange range = plan.chunk(g, c);
-      const Bytes words = combined_words(
-          codecs, !sum, [&](const IntegerCodec& codec, uint8_t* to) { return codec.encode_data(range, &superblock, to); });
+      const Bytes words = combined_words(codecs, !sum, [&](const IntegerCodec& codec, uint8_t* to) {
+        return codec.encode_data(range, &superblock, to);
+      });
       codecs[0].decode_data(words.data(), range, &superblock);
     }
   }
