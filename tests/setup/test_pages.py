@@ -46,7 +46,9 @@ def test_readme_has_what_the_quickstart_has():
 def test_what_is_installed_first_has_an_environment_to_go_to():
     """Debian's own Python has no pip, or one that refuses to install beside Debian's packages."""
     words = next(block for block in blocks("docs/quickstart.md") if block.startswith("sudo apt-get")).split()
-    assert words.index("python3-venv") < words.index("venv") < words.index("pip"), words
+    at = words.index("venv")
+    assert words.index("python3-venv") < at < words.index("pip"), words
+    assert f"/{words[at + 1]}/" in (ROOT / ".gitignore").read_text().split(), "else the checkout has changes"
 
 
 def test_every_block_is_in_the_list():

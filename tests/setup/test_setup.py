@@ -88,7 +88,7 @@ def test_a_path_with_a_blank_and_parentheses(tmp_path):
     """All that is generated, and the set-up's own functions, in such a folder."""
     tree = tmp_path / "a b (c)"
     made = shutil.ignore_patterns(
-        ".git", ".venv*", "build", "build-*", "out", "dist", "__pycache__", ".pytest_cache", "pytest-cache-files-*"
+        ".git", ".venv*", "env", "build", "build-*", "out", "dist", "__pycache__", ".pytest_cache", "pytest-cache-*"
     )
     shutil.copytree(ROOT, tree, ignore=made, ignore_dangling_symlinks=True)
     generated = ["switchml_layout", "switchml_sim_commit"]
