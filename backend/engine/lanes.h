@@ -14,9 +14,9 @@ struct Lane : LaneShape {
   Lane(const LaneShape& shape, int number_in, int first_slot, int first_index_in, uint32_t first_seq)
       : LaneShape(shape), number(number_in), first_index(first_index_in), pool(first_slot, slots, first_seq) {}
   int number;
-  int first_index;  // of its first slot, in the shard
+  int first_index;  // The index in the shard of its first slot.
   SlotPool pool;
-  uint64_t cursor = 0;  // the collective whose chunks are being opened
+  uint64_t cursor = 0;  // The serial number of the task whose chunks are being opened.
 };
 
 class Lanes {
@@ -60,7 +60,7 @@ class Lanes {
 
  private:
   std::vector<Lane> lanes_;
-  std::vector<InFlight> in_flight_;  // by slot of the shard
+  std::vector<InFlight> in_flight_;  // Index: slot in the shard.
 };
 
 }  // namespace switchml

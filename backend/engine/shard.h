@@ -150,7 +150,7 @@ class Shard {
   std::vector<TxFrame> tx_;
   size_t tx_bytes_ = 0;
 
-  Time next_look_ = kNever;  // at whether the transport still knows the switch
+  Time next_look_ = kNever;  // When it checks next that the queue pair of the switch is connected.
   Retransmitter retransmitter_;
   SendWindow window_;
   bool marked_ = false;    // the frame that came last

@@ -39,7 +39,7 @@ class TaskQueue {
 
  private:
   std::deque<std::unique_ptr<Task>> tasks_;
-  uint64_t first_serial_ = 0;  // of tasks_.front()
+  uint64_t first_serial_ = 0;  // The serial number of tasks_.front().
   size_t short_under_way_ = 0;
   Time earliest_deadline_ = kNever;
 };

@@ -38,22 +38,6 @@ Inputs inputs_of(const SlotUse& use, SlotStore* store, const Arrival& last) {
   return inputs;
 }
 
-/// The header of a use's outcome, as a result.
-wire::NativeHeader header_of(const SlotUse& use, const Arrival& last) {
-  wire::NativeHeader header;
-  header.version = wire::kVersion;
-  header.kind = static_cast<uint8_t>(wire::Kind::kNativeResult);
-  header.job = last.job;
-  header.worker = kAllWorkers;
-  header.flags = use.disagree ? wire::kFlagDisagree : uint8_t{0};
-  header.epoch = last.epoch;
-  header.slot = last.slot;
-  header.seq = last.seq;
-  header.call = use.check;
-  set_kind(&header, use.kind);  // [NATIVE-19]
-  return header;
-}
-
 }  // namespace
 
 wire::ParseError ExactAggregator::parse(const uint8_t* frame, size_t size, bool is_result, Arrival* out) const {
@@ -62,12 +46,7 @@ wire::ParseError ExactAggregator::parse(const uint8_t* frame, size_t size, bool 
   const wire::ParseError error = wire::parse_native(frame, size, expected, &packet);
   if (error != wire::ParseError::kNone) return error;
   const wire::NativeHeader& header = packet.header;
-  out->job = header.job;
-  out->worker = header.worker;
-  out->flags = header.flags;
-  out->epoch = header.epoch;
-  out->slot = header.slot;
-  out->seq = header.seq;
+  *out = arrival_of(header);
   out->kind = kind_of(header);
   out->check = header.call;
   out->payload = packet.elements;
@@ -112,12 +91,12 @@ void ExactAggregator::keep(const Arrival& arrival, SlotStore* store) const {
 
 void ExactAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* store, wire::ChecksumRule rule,
                                std::optional<uint8_t> uplink) const {
-  wire::NativeHeader header = header_of(*use, last);
-  if (uplink) {  // [NTREE-2]
-    header.kind = static_cast<uint8_t>(wire::Kind::kNativeContribution);
-    header.worker = *uplink;
-    if (use->want_none == use->contributed) header.flags |= wire::kFlagNoElements;
-  }
+  const wire::Kind kind = uplink ? wire::Kind::kNativeContribution : wire::Kind::kNativeResult;  // [NTREE-2]
+  auto header = outcome_of<wire::NativeHeader>(last, kind, uplink);
+  header.flags = use->disagree ? wire::kFlagDisagree : uint8_t{0};
+  if (uplink && use->want_none == use->contributed) header.flags |= wire::kFlagNoElements;
+  header.call = use->check;
+  set_kind(&header, use->kind);  // [NATIVE-19]
   if (use->disagree) use->bytes = 0;
   uint8_t* payload = store->payload(last.slot, last.seq);
   if (use->bytes > 0) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/limits.h"
 #include "slots/slot_store.h"
 #include "wire/checksum.h"
 #include "wire/packet.h"
@@ -28,6 +29,34 @@ struct Arrival {
   size_t elements = 0;                 // words, of integers
   std::optional<wire::Target> target;  // where the worker wants the result to be written
 };
+
+/// An arrival with what the headers of all formats have.
+template <typename Header>
+Arrival arrival_of(const Header& header) {
+  Arrival arrival;
+  arrival.job = header.job;
+  arrival.worker = header.worker;
+  arrival.flags = header.flags;
+  arrival.epoch = header.epoch;
+  arrival.slot = header.slot;
+  arrival.seq = header.seq;
+  return arrival;
+}
+
+/// What the headers of all formats have, of the outcome of a use that `last` completes: from all workers, or from
+/// `uplink`, a leaf's number at its parent [TREE-5].
+template <typename Header>
+Header outcome_of(const Arrival& last, wire::Kind kind, std::optional<uint8_t> uplink) {
+  Header header;
+  header.version = wire::kVersion;
+  header.kind = static_cast<uint8_t>(kind);
+  header.job = last.job;
+  header.worker = uplink.value_or(kAllWorkers);
+  header.epoch = last.epoch;
+  header.slot = last.slot;
+  header.seq = last.seq;
+  return header;
+}
 
 /// A frame that a switch sends, in the slot store or where it arrived.
 struct SwitchFrame {

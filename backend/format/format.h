@@ -39,13 +39,13 @@ struct InFlight : Chunk {
   uint16_t slot = 0;
   uint32_t seq = 0;
   int lane = 0;
-  int index = 0;                      // of the slot, in its shard
-  int failed_checks = 0;              // results that were damaged
+  int index = 0;                      // The slot in its shard.
+  int failed_checks = 0;              // Results that were damaged.
   uint8_t* frame = nullptr;           // header, then the payload, which is aligned
   uint32_t call = 0;                  // hash of what the ranks must agree about
-  size_t sent_bytes = 0;              // of the payload
-  size_t meaning_bytes = 0;           // of these; the rest is padding
-  size_t result_bytes = 0;            // of the result's payload
+  size_t sent_bytes = 0;              // Payload, padding included.
+  size_t meaning_bytes = 0;           // Payload without padding.
+  size_t result_bytes = 0;            // Payload of the result.
   const uint8_t* elements = nullptr;  // over RDMA: elements of a tensor that are sent in place of the frame's payload
   bool has_target = false;            // over RDMA: the switch is told where to write the result
 };

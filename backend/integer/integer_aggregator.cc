@@ -50,12 +50,7 @@ wire::ParseError IntegerAggregator::parse(const uint8_t* frame, size_t size, boo
   const wire::ParseError error = wire::parse_data(frame, size, expected, &packet);
   if (error != wire::ParseError::kNone) return error;
   const wire::Header& header = packet.header;
-  out->job = header.job;
-  out->worker = header.worker;
-  out->flags = header.flags;
-  out->epoch = header.epoch;
-  out->slot = header.slot;
-  out->seq = header.seq;
+  *out = arrival_of(header);
   out->kind = header.exponent;
   out->check = header.witness;
   out->payload = packet.payload;
@@ -71,15 +66,9 @@ void IntegerAggregator::add(const Arrival& arrival, bool is_first, SlotUse* use,
 
 void IntegerAggregator::complete(const Arrival& last, SlotUse* use, SlotStore* store, wire::ChecksumRule,
                                  std::optional<uint8_t> uplink) const {
-  wire::Header header;
-  header.version = wire::kVersion;
-  header.kind = static_cast<uint8_t>(uplink ? wire::Kind::kContribution : wire::Kind::kResult);
-  header.job = last.job;
-  header.worker = uplink.value_or(kAllWorkers);      // [PKT-7, TREE-5]
-  header.flags = last.flags & wire::kOperationMask;  // [PKT-4, PKT-5]
-  header.epoch = last.epoch;
-  header.slot = last.slot;
-  header.seq = last.seq;
+  const wire::Kind kind = uplink ? wire::Kind::kContribution : wire::Kind::kResult;
+  auto header = outcome_of<wire::Header>(last, kind, uplink);  // [PKT-7]
+  header.flags = last.flags & wire::kOperationMask;            // [PKT-4, PKT-5]
   header.exponent = use->kind;
   header.witness = use->check;
   uint8_t* payload = store->payload(last.slot, last.seq);

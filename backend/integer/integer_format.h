@@ -40,7 +40,7 @@ class IntegerFormat final : public Format {
   SuperblockRing& ring_of(const Task& task) { return rings_[task.is_bulk() ? 1 : 0]; }
   void seal(InFlight& flight, wire::Operation operation, size_t words, uint64_t exponents_hash) const;
 
-  std::vector<SuperblockRing> rings_;  // by stream
+  std::vector<SuperblockRing> rings_;  // Index: stream.
   const quant::Witness witness_;
 };
 
