@@ -1,8 +1,10 @@
 #include "c10d/process_group.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -138,13 +140,13 @@ Statistics read_statistics(const Session& session, Engine& engine) {
   return result;
 }
 
+// Once in a process: a child has variables, and a log, of its own.
 void warn_of_unknown_variables() {
-  static std::once_flag warned;
-  std::call_once(warned, [] {
-    for (const std::string& name : unknown_variables(process_variables())) {
-      SWITCHML_LOG(kWarning) << "there is no setting " << name << ": ignored (docs/settings.md lists the settings)";
-    }
-  });
+  static std::atomic<pid_t> warned{0};
+  if (warned.exchange(::getpid()) == ::getpid()) return;
+  for (const std::string& name : unknown_variables(process_variables())) {
+    SWITCHML_LOG(kWarning) << "there is no setting " << name << ": ignored (docs/settings.md lists the settings)";
+  }
 }
 
 }  // namespace

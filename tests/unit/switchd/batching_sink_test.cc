@@ -150,12 +150,12 @@ TEST(BatchingSink, FramesKeepWhatTheySayOfQueues) {
   const Endpoint a = number(1);
   const Endpoint* one[] = {&a};
   const std::string large(BatchingSink::kHeldBytes + 1, 'x'), small = "y";
-  for (const std::string& frame : {large, small}) {
+  for (const std::string* frame : {&large, &small}) {
     for (const Ecn ecn : {Ecn::kMarked, Ecn::kNone, Ecn::kCapable}) {
       sink.set_ecn(ecn);
-      sink.unicast(bytes(frame), frame.size(), a);
+      sink.unicast(bytes(*frame), frame->size(), a);
     }
-    sink.multicast(bytes(frame), frame.size(), one, 1);
+    sink.multicast(bytes(*frame), frame->size(), one, 1);
     sink.set_ecn(Ecn::kNone);
   }
   sink.flush();
